@@ -1,0 +1,78 @@
+"""Scores a trained model in BLEU: `python eval.py --logdir logs/sample --split test`."""
+import argparse
+import dataclasses
+import json
+import os
+import sys
+
+import tensorflow.compat.v1 as tf
+
+import hparams
+from transformer import checkpoints
+from transformer.evaluation import evaluate, load_text
+from transformer.text import read_lines
+from transformer.translator import Translator
+
+DECODING = [name for name, field in hparams.FIELDS.items()
+            if field.metadata["group"] == "decoding"]
+
+
+def make_parser():
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--logdir", required=True, metavar="DIR",
+                        help="what train.py wrote")
+    parser.add_argument("--split", default="test", metavar="NAME",
+                        help="dev or test of the data folder [test]")
+    parser.add_argument("--files", nargs=2, metavar=("SOURCE", "REFERENCE"),
+                        help="any two text files, instead of a split")
+    parser.add_argument("--checkpoint", default="best", metavar="WHICH",
+                        help="best (by dev BLEU), newest, or a step [best]")
+    parser.add_argument("--json", metavar="FILE", help="write the scores there too")
+    hparams.add_flags(parser, ["data"] + DECODING)
+    return parser
+
+
+def load(args):
+    """The saved settings of a log directory under those of the command line."""
+    return dataclasses.replace(hparams.load(args.logdir),
+                               **hparams.given_settings(args))
+
+
+def run(args):
+    """Translates, writes the translations beside the checkpoint, prints the scores."""
+    hp = load(args)
+    hparams.validate(hp)
+    if args.files:
+        name = os.path.basename(args.files[0])
+        sources, references = (list(read_lines(path)) for path in args.files)
+    else:
+        name = args.split
+        sources, references = load_text(hp.data, args.split)
+    with Translator(hp, args.logdir) as translator:
+        checkpoint = translator.restore(checkpoints.find(args.logdir, args.checkpoint))
+        scores, hypotheses = evaluate(translator, sources, references)
+    written = f"{checkpoint}.{name}.translations"
+    with open(written, "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(line + "\n" for line in hypotheses)
+    print(f"{len(sources)} lines of {name}, step {checkpoints.step_of(checkpoint)}: "
+          f"{written}")
+    print(f"BLEU = {scores.bleu:.2f}\n{scores.bleu_signature}")
+    print(f"chrF2 = {scores.chrf:.2f}\n{scores.chrf_signature}")
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump(dict(scores._asdict(), lines=len(sources), checkpoint=checkpoint,
+                           translations=written), file, indent=2)
+
+
+def main(argv=None):
+    tf.disable_eager_execution()
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    args = hparams.parse_flags(make_parser(), sys.argv[1:] if argv is None else argv)
+    try:
+        run(args)
+    except (ValueError, FileNotFoundError) as error:
+        sys.exit(f"eval.py: {error}")
+
+
+if __name__ == "__main__":
+    main()

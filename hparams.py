@@ -1,0 +1,282 @@
+"""The settings: what they are, what they start as, and which value wins.
+
+Every field of `HParams` is a flag of `train.py`, a name in `logdir/hparams.json` and an
+attribute of the `hp` that `transformer/` receives. `resolve` says which value wins.
+"""
+import argparse
+import dataclasses
+import difflib
+import functools
+import json
+import math
+import os
+from typing import Any, Dict, Iterable, List, Optional
+
+FILE_NAME = "hparams.json"
+
+
+def setting(group: str, default: Any, text: str, least: int = 1,
+            below: float = math.inf) -> Any:
+    """A field: group, default and help, and the limits `least <= number < below`."""
+    return dataclasses.field(default=default, metadata={
+        "group": group, "help": text, "least": least, "below": below})
+
+
+@dataclasses.dataclass(frozen=True)
+class HParams:
+    """All settings; the defaults are the base model of the paper (Table 3)."""
+
+    # The corpus.
+    data: str = setting("corpus", "data/sample", "folder that scripts/prepare.py wrote")
+
+    # The model: what fixes its variables, and may not change when training goes on.
+    dialect: str = setting("model", "paper", "a row of transformer/dialects.py")
+    num_blocks: int = setting("model", 6, "encoder blocks, and as many decoder blocks")
+    d_model: int = setting("model", 512, "width of the model")
+    d_ff: int = setting("model", 2048, "width inside the feed-forward networks")
+    num_heads: int = setting("model", 8, "attention heads; they divide d_model")
+    source_vocab_size: int = setting("model", 0, "source pieces; 0: data's", least=0)
+    target_vocab_size: int = setting("model", 0, "target pieces; 0: data's", least=0)
+    joint_vocab: bool = setting("model", True, "both languages share one vocabulary")
+
+    # Training.
+    batch_tokens: int = setting(
+        "training", 4096, "most tokens of a batch, with padding, on either side")
+    accumulate: int = setting("training", 1, "batches summed into one update")
+    max_steps: int = setting("training", 100000, "updates until training ends")
+    schedule: str = setting("training", "", "a row of SCHEDULES; empty: the dialect's")
+    learning_rate: float = setting(
+        "training", 0.0, "factor of the schedule; 0: the dialect's", least=0)
+    warmup_steps: int = setting("training", 4000, "steps up to the highest rate")
+    dropout_rate: float = setting(
+        "training", 0.1, "share of activations dropped", least=0, below=1)
+    label_smoothing: float = setting(
+        "training", 0.1, "probability taken from the true piece", least=0, below=1)
+    clip_norm: float = setting(
+        "training", 0.0, "largest norm of the gradients; 0: no limit", least=0)
+    seed: int = setting(
+        "training", 1, "seed of variables, batches, dropout", least=0, below=2 ** 31)
+    log_every: int = setting("training", 50, "steps between two lines of the log")
+    save_every: int = setting("training", 1000, "steps between two checkpoints")
+    keep_checkpoints: int = setting("training", 5, "checkpoints kept, the newest")
+    eval_every: int = setting("training", 1000, "steps between two dev BLEU scores")
+    patience: int = setting(
+        "training", 0, "evaluations without a better BLEU, then stop; 0: off", least=0)
+
+    # Decoding.
+    search: str = setting("decoding", "beam", "a search of transformer/decoding.py")
+    beam_size: int = setting("decoding", 4, "hypotheses kept at each step")
+    length_penalty: float = setting(
+        "decoding", 0.6, "alpha: how far long translations are favoured", least=0)
+    max_extra_length: int = setting(
+        "decoding", 50, "pieces a translation may have over its source", least=0)
+    decode_batch_size: int = setting("decoding", 64, "sentences translated at once")
+
+
+PRESETS: Dict[str, Dict[str, Any]] = {
+    # data/sample in a few CPU minutes.
+    "sample": {
+        "num_blocks": 2,         # short sentences of one small grammar
+        "d_model": 128,          # 2,000 pieces need no more
+        "d_ff": 512,             # four times d_model, as in the paper
+        "num_heads": 4,          # 32 dimensions a head
+        "batch_tokens": 2048,    # more updates for the same time
+        "max_steps": 1500,       # a few minutes on two cores
+        "warmup_steps": 400,     # a quarter of the way, so that the decay still helps
+        "save_every": 500,       # three checkpoints
+        "eval_every": 500,       # a dev BLEU beside each
+    },
+    # Multi30k: 29,000 captions of pictures.
+    "multi30k": {
+        "data": "data/multi30k",
+        "num_blocks": 3,         # 29,000 pairs do not fill six
+        "d_model": 256,          # and overfit a wider model
+        "d_ff": 1024,            # four times d_model, as in the paper
+        "num_heads": 4,          # 64 dimensions a head, as in the paper
+        "dropout_rate": 0.2,     # a small corpus seen many times
+        "batch_tokens": 2048,    # about 100 captions
+        "max_steps": 6000,       # about 20 epochs
+        "warmup_steps": 800,     # the share of training that a small corpus needs
+    },
+    # The base model of Table 3: the defaults, in batches of section 5.1.
+    "base": {
+        "batch_tokens": 25000,   # source tokens, and as many target tokens
+    },
+    # The big model of Table 3.
+    "big": {
+        "d_model": 1024,
+        "d_ff": 4096,
+        "num_heads": 16,         # 64 dimensions a head, as in the base model
+        "dropout_rate": 0.3,     # the wider model overfits sooner
+        "batch_tokens": 25000,   # source tokens, and as many target tokens
+        "max_steps": 300000,     # 3.5 days on the paper's eight GPUs
+        "keep_checkpoints": 20,  # section 6.1 averages the last 20, not the last 5
+    },
+}
+
+FIELDS = {field.name: field for field in dataclasses.fields(HParams)}
+
+
+def resolve(given: Dict[str, Any], preset: Optional[str] = None,
+            logdir: Optional[str] = None) -> HParams:
+    """Defaults < preset < logdir/hparams.json < command line.
+
+    Args:
+      given: the settings named on the command line; see `given_settings`.
+      preset: a name in `PRESETS`, or None.
+      logdir: a log directory, or None; it may not exist yet.
+
+    Returns:
+      The settings, validated.
+
+    Raises:
+      ValueError: a name or a value is wrong, or `given` contradicts the architecture
+        that is saved in `logdir`.
+    """
+    if preset and preset not in PRESETS:
+        raise ValueError(_unknown("preset", preset, PRESETS))
+    values = dict(PRESETS[preset]) if preset else {}
+    given = _checked(given, "command line")
+    if logdir and os.path.exists(os.path.join(logdir, FILE_NAME)):
+        saved = _read(logdir)
+        _refuse_other_architecture(given, saved, os.path.join(logdir, FILE_NAME))
+        values.update(saved)
+    values.update(given)
+    hp = HParams(**values)
+    validate(hp)
+    return hp
+
+
+def validate(hp: HParams) -> None:
+    """Raises ValueError, saying found and wanted, for settings that cannot work."""
+    for name, value in _checked(dataclasses.asdict(hp), "settings").items():
+        least, below = (FIELDS[name].metadata[limit] for limit in ("least", "below"))
+        if FIELDS[name].type in (int, float) and not least <= value < below:
+            raise ValueError(
+                f"{name}: found {value}, wanted {least} <= {name} < {below}")
+    if hp.d_model % hp.num_heads:
+        raise ValueError(f"num_heads: found {hp.num_heads}, wanted a divisor of "
+                         f"d_model = {hp.d_model}")
+    sizes = (hp.source_vocab_size, hp.target_vocab_size)
+    if hp.joint_vocab and 0 not in sizes and sizes[0] != sizes[1]:
+        raise ValueError(f"joint_vocab: found {sizes[0]} source and {sizes[1]} target "
+                         "pieces, wanted as many of both")
+
+
+def save(hp: HParams, logdir: str) -> None:
+    """Writes `logdir/hparams.json`, complete or not at all; `logdir` is made."""
+    os.makedirs(logdir, exist_ok=True)
+    path = os.path.join(logdir, FILE_NAME)
+    with open(path + ".tmp", "w", encoding="utf-8") as file:
+        json.dump(dataclasses.asdict(hp), file, indent=2, sort_keys=True)
+        file.write("\n")
+    os.replace(path + ".tmp", path)
+
+
+def load(logdir: str) -> HParams:
+    """The settings saved in `logdir`; ValueError where there are none or wrong ones."""
+    hp = HParams(**_read(logdir))
+    validate(hp)
+    return hp
+
+
+def add_flags(parser: argparse.ArgumentParser,
+              fields: Optional[Iterable[str]] = None) -> None:
+    """Adds `--a_name` (and `--a-name`, not shown) for each of `fields`; None means all.
+
+    A flag that is not given leaves no trace in the parsed namespace, so that `resolve`
+    can tell what was said from what was not.
+    """
+    parser.usage = parser.usage or "%(prog)s [--flag value] ..."
+    parser.formatter_class = functools.partial(
+        parser.formatter_class, max_help_position=34)
+    names = list(FIELDS if fields is None else fields)
+    for group in ("corpus", "model", "training", "decoding"):
+        members = [name for name in names if FIELDS[name].metadata["group"] == group]
+        section = parser.add_argument_group(group) if members else parser
+        for name in members:
+            _add_flag(section, FIELDS[name])
+
+
+def parse_flags(parser: argparse.ArgumentParser, argv: List[str]) -> argparse.Namespace:
+    """Parses `argv`; an unknown flag exits with status 2 and names the nearest one."""
+    known = [flag for action in parser._actions for flag in action.option_strings]
+    for word in argv:
+        flag = word.split("=")[0]
+        if flag == "--":
+            break
+        if flag.startswith("--") and flag not in known:
+            parser.error(_unknown("flag", flag, known))
+    return parser.parse_args(argv)
+
+
+def given_settings(args: argparse.Namespace) -> Dict[str, Any]:
+    """The settings among the parsed flags: what `resolve` takes as `given`."""
+    return {name: value for name, value in vars(args).items() if name in FIELDS}
+
+
+def _add_flag(section: Any, field: Any) -> None:
+    """Adds the two spellings of one field; the help shows the first."""
+    kind, metavar = {bool: (_parse_bool, "BOOL"), int: (int, "INT"),
+                     float: (float, "FLOAT"), str: (str, "TEXT")}[field.type]
+    default = str(field.default).lower() if field.type is bool else field.default
+    text = f"{field.metadata['help']} [{default}]"
+    names = sorted({field.name, field.name.replace("_", "-")}, reverse=True)
+    for name, shown in zip(names, (text, argparse.SUPPRESS)):
+        section.add_argument("--" + name, dest=field.name, type=kind, metavar=metavar,
+                             default=argparse.SUPPRESS, help=shown)
+
+
+def _parse_bool(text: str) -> bool:
+    """What `true` and `false` mean, in any case of letters."""
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"found {text!r}, wanted true or false")
+    return text.lower() == "true"
+
+
+def _read(logdir: str) -> Dict[str, Any]:
+    """The checked content of `logdir/hparams.json`."""
+    path = os.path.join(logdir, FILE_NAME)
+    if not os.path.exists(path):
+        raise ValueError(f"no {path}: wanted a log directory written by train.py")
+    with open(path, encoding="utf-8") as file:
+        try:
+            values = json.load(file)
+        except ValueError as error:
+            raise ValueError(f"{path}: found no JSON ({error})") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: found a {type(values).__name__}, wanted settings")
+    return _checked(values, path)
+
+
+def _checked(values: Dict[str, Any], where: str) -> Dict[str, Any]:
+    """`values` with known names and right types; whole numbers become floats."""
+    checked = {}
+    for name, value in values.items():
+        if name not in FIELDS:
+            raise ValueError(f"{where}: {_unknown('setting', name, FIELDS)}")
+        wanted = FIELDS[name].type
+        if wanted is float and type(value) is int:
+            value = float(value)
+        if type(value) is not wanted:
+            raise ValueError(f"{where}: {name}: found {value!r} "
+                             f"({type(value).__name__}), wanted {wanted.__name__}")
+        checked[name] = value
+    return checked
+
+
+def _refuse_other_architecture(given: Dict[str, Any], saved: Dict[str, Any],
+                               path: str) -> None:
+    """Raises ValueError where `given` changes a saved setting of the model."""
+    for name in sorted(set(given) & set(saved)):
+        fixed = FIELDS[name].metadata["group"] == "model"
+        if fixed and given[name] != saved[name]:
+            raise ValueError(f"{name} is fixed by {path}: found {given[name]}, wanted "
+                             f"{saved[name]}; choose another --logdir")
+
+
+def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """The message for a name that is not `known`: the nearest one; all, where few."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0)[0]
+    every = f" ({', '.join(known)})" if len(list(known)) < 9 else ""
+    return f"unknown {kind} {name}; did you mean {near}?{every}"

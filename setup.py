@@ -1,0 +1,30 @@
+"""Installs the package and the three top modules: `pip install -e .`"""
+from setuptools import setup
+
+TF1 = 'python_version < "3.8"'    # genuine TensorFlow 1.15.5
+TF2 = 'python_version >= "3.10"'  # TensorFlow 2 through tensorflow.compat.v1
+
+setup(
+    name="transformer-tf",
+    version="0.1.0",
+    description='"Attention Is All You Need" in TF1-style TensorFlow, '
+                "translating German to English",
+    license="Apache-2.0",
+    packages=["transformer"],
+    py_modules=["hparams", "train", "eval"],
+    python_requires=">=3.7, !=3.8.*, !=3.9.*",
+    install_requires=[
+        "tensorflow>=2.16,<2.22; " + TF2,
+        "tensorflow==1.15.5; " + TF1,
+        "protobuf<3.21; " + TF1,  # newer ones refuse the messages of TensorFlow 1.15
+        "numpy; " + TF2,
+        "numpy<1.19; " + TF1,     # what TensorFlow 1.15.5 was built for
+        "sentencepiece>=0.2.0",
+        "sacrebleu>=2.4",
+    ],
+    extras_require={
+        # TensorFlow 1.15 brings its GPU code along, but not CUDA 10.0 and cuDNN 7.
+        "gpu": ["tensorflow[and-cuda]>=2.16,<2.22; " + TF2],
+        "test": ["pytest>=7.0", "ruff; " + TF2],
+    },
+)

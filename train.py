@@ -1,0 +1,209 @@
+"""Trains a translation model: `python train.py --preset sample --logdir logs/sample`.
+
+The same command again goes on where the last one stopped.
+"""
+import argparse
+import dataclasses
+import math
+import os
+import sys
+import time
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+import hparams
+from transformer import checkpoints
+from transformer.data import BatchPlan, Corpus, evaluation_dataset, training_dataset
+from transformer.evaluation import evaluate, load_text
+from transformer.model import Transformer
+from transformer.reporting import DevScores, Events, Meter, Progress, clock
+from transformer.text import copy_vocabularies, load_vocabularies
+from transformer.training import cross_entropy, make_update
+from transformer.translator import Translator
+
+
+class TrainingGraph:
+    """The ops of a training: an update that reads a batch, the loss on the dev split."""
+
+    def __init__(self, hp, start):
+        tf.set_random_seed(hp.seed)
+        model = Transformer(hp)
+        global_step = tf.train.get_or_create_global_step()
+        corpus = Corpus(hp.data, "train")
+        batches = training_dataset(corpus, _plan(corpus, hp), start * hp.accumulate)
+        batch = tf.data.make_one_shot_iterator(batches).get_next()
+        seed = tf.stack([tf.constant(hp.seed, tf.int64), batch.number])
+        self.update = make_update(
+            _loss(model, batch, hp.label_smoothing, True, seed), hp, global_step)
+
+        dev = Corpus(hp.data, "dev")
+        self._dev = tf.data.make_initializable_iterator(
+            evaluation_dataset(dev, _plan(dev, hp)))
+        self._dev_loss = _loss(model, self._dev.get_next())
+        self.saver = checkpoints.make_saver()
+        self.initialize = tf.group(tf.global_variables_initializer(),
+                                   tf.local_variables_initializer())
+        self.size = sum(int(np.prod(variable.shape.as_list()))
+                        for variable in tf.trainable_variables())
+
+    def dev_loss(self, session):
+        """Cross entropy on the dev split, in nats a token, without label smoothing."""
+        session.run(self._dev.initializer)
+        total = count = 0.0
+        while True:
+            try:
+                part = session.run(self._dev_loss)
+            except tf.errors.OutOfRangeError:
+                return float(total / count)
+            total, count = total + part.sum, count + part.count
+
+
+def _plan(corpus, hp):
+    """The batches of a corpus; the dev split may hold longer pairs than the budget."""
+    lengths = corpus.source_lengths, corpus.target_lengths
+    budget = hp.batch_tokens
+    if corpus.split == "dev":
+        budget = max(budget, *(side.max() for side in lengths))
+    return BatchPlan(*lengths, budget, hp.seed)
+
+
+def _loss(model, batch, label_smoothing=0.0, is_training=False, dropout_seed=None):
+    memory = model.encode(batch.source, is_training, dropout_seed)
+    logits, _ = model.decode(batch.target_in, memory, is_training, dropout_seed)
+    return cross_entropy(logits, batch.target_out, label_smoothing)
+
+
+class Training:
+    """A training in progress: its session, its log directory, where it stands."""
+
+    def __init__(self, hp, logdir, session, graph, translator, start):
+        self.hp, self.logdir, self.step = hp, logdir, start
+        self.session, self.graph, self.translator = session, graph, translator
+        self.scores, self.events = DevScores(logdir, start), Events(logdir)
+        self.dev_text = load_text(hp.data, "dev")
+        self.meter = Meter()
+        self.progress = Progress(sys.stderr, start, hp.max_steps)
+
+    def run(self):
+        """Updates until the last step, or until patience ends."""
+        hp = self.hp
+        self.progress.say(f"{self.graph.size:,} parameters; step {self.step} of "
+                          f"{hp.max_steps}; logs in {self.logdir}")
+        while True:
+            if self.is_due(hp.eval_every) and not self.scores.has(self.step):
+                self.evaluate()
+            if self.step >= hp.max_steps or self.is_out_of_patience():
+                break
+            self.update()
+            if self.is_due(hp.save_every) or self.is_due(hp.eval_every):
+                checkpoints.save(self.session, self.graph.saver, self.logdir, self.step,
+                                 hp.keep_checkpoints)
+        best = self.scores.best()
+        self.progress.say(f"stopped at step {self.step}; best dev BLEU "
+                          f"{best['bleu']:.2f}, of step {best['step']}")
+
+    def is_due(self, every):
+        """Whether what happens every so many steps, and at the end, happens now."""
+        return self.step > 0 and (self.step % every == 0
+                                  or self.step == self.hp.max_steps)
+
+    def is_out_of_patience(self):
+        return 0 < self.hp.patience <= self.scores.evaluations_since_best()
+
+    def update(self):
+        """One update of the variables, from `accumulate` batches."""
+        for _ in range(self.hp.accumulate - 1):
+            self.session.run(self.graph.update.collect)
+        _, metrics = self.session.run([self.graph.update.apply,
+                                       self.graph.update.metrics])
+        self.step += 1
+        if not math.isfinite(metrics.loss) or not math.isfinite(metrics.gradient_norm):
+            raise FloatingPointError(
+                f"step {self.step}: found loss {metrics.loss} and gradient norm "
+                f"{metrics.gradient_norm}, wanted finite numbers; lower --learning_rate "
+                "or set --clip_norm; the last checkpoint is kept")
+        self.meter.add(metrics.loss, metrics.tokens)
+        if self.is_due(self.hp.log_every):
+            loss, tokens_per_second = self.meter.read()
+            self.progress.show(self.step, loss, tokens_per_second)
+            self.events.write(self.step, {
+                "loss": loss, "tokens_per_second": tokens_per_second,
+                "learning_rate": metrics.learning_rate,
+                "gradient_norm": metrics.gradient_norm})
+
+    def evaluate(self):
+        """Dev loss, and dev BLEU as eval.py computes it; keeps the best checkpoint."""
+        self.meter.pause()
+        began = time.monotonic()
+        loss = self.graph.dev_loss(self.session)
+        self.translator.restore(checkpoints.prefix(self.logdir, self.step))
+        scores, _ = evaluate(self.translator, *self.dev_text)
+        before = self.scores.best()
+        self.scores.add({"step": self.step, "bleu": scores.bleu, "chrf": scores.chrf,
+                         "loss": loss})
+        if before is None or scores.bleu > before["bleu"]:
+            checkpoints.save_best(self.logdir, self.step)
+        self.events.write(self.step, {"dev/bleu": scores.bleu, "dev/loss": loss})
+        self.progress.say(f"step {self.step}: dev BLEU {scores.bleu:.2f}, dev loss "
+                          f"{loss:.3f} ({clock(time.monotonic() - began)})")
+        self.meter.go_on()
+
+
+def train(hp, logdir):
+    """Trains by the settings `hp` in `logdir`, from its newest checkpoint if any."""
+    start = max(checkpoints.steps(logdir), default=0)
+    with tf.Graph().as_default():
+        graph = TrainingGraph(hp, start)
+        with tf.Session() as session, Translator(hp, logdir) as translator:
+            session.run(graph.initialize)
+            if start:
+                graph.saver.restore(session, checkpoints.prefix(logdir, start))
+            Training(hp, logdir, session, graph, translator, start).run()
+
+
+def settings(args):
+    """The settings of a run; sizes of the vocabulary are those of the data folder.
+
+    Raises:
+      ValueError: they contradict each other, the data or the log directory.
+    """
+    hp = hparams.resolve(hparams.given_settings(args), args.preset, args.logdir)
+    vocabularies = load_vocabularies(hp.data)
+    facts = {"source_vocab_size": vocabularies.source.size,
+             "target_vocab_size": vocabularies.target.size,
+             "joint_vocab": vocabularies.joint}
+    for name, wanted in facts.items():
+        found = getattr(hp, name)
+        if found not in (0, wanted) and name != "joint_vocab":
+            raise ValueError(f"{name}: found {found}, wanted {wanted}, the size of the "
+                             f"vocabulary in {hp.data}")
+    if checkpoints.steps(args.logdir) and not os.path.exists(
+            os.path.join(args.logdir, hparams.FILE_NAME)):
+        raise ValueError(f"found checkpoints but no {hparams.FILE_NAME} in {args.logdir}, "
+                         "wanted both or neither; choose another --logdir")
+    return dataclasses.replace(hp, **facts)
+
+
+def main(argv=None):
+    tf.disable_eager_execution()
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
+                                     allow_abbrev=False)
+    parser.add_argument("--logdir", required=True, metavar="DIR",
+                        help="where everything is written; the same again goes on")
+    parser.add_argument("--preset", metavar="NAME",
+                        help=f"settings to start from: {', '.join(hparams.PRESETS)}")
+    hparams.add_flags(parser)
+    args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
+    try:
+        hp = settings(args)
+        hparams.save(hp, args.logdir)
+        copy_vocabularies(hp.data, args.logdir)
+        train(hp, args.logdir)
+    except (ValueError, FileNotFoundError, FloatingPointError) as error:
+        sys.exit(f"train.py: {error}")
+
+
+if __name__ == "__main__":
+    main()

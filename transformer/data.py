@@ -1,0 +1,301 @@
+"""Stop 2 of the walk: prepared ids on disk become batches in the graph.
+
+    corpus = Corpus("data/multi30k", "train")
+    plan = BatchPlan(corpus.source_lengths, corpus.target_lengths, 4096, seed=1)
+    batch = tf.data.make_one_shot_iterator(
+        training_dataset(corpus, plan, start=0)).get_next()        # a Batch of tensors
+
+Dimension letters: N batch, S source length, T target length.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from transformer.text import BOS, EOS, PAD
+
+PREFETCH = 4  # batches made ahead of the step that uses them
+MAX_SEED = 2**32 - 1  # what NumPy's Mersenne Twister takes
+
+
+class Batch(NamedTuple):
+    """Sentence pairs side by side: tensors in a graph, arrays outside it."""
+
+    source: tf.Tensor      # [N, S] int32: pieces, EOS, then PAD
+    target_in: tf.Tensor   # [N, T] int32: BOS, pieces, then PAD
+    target_out: tf.Tensor  # [N, T] int32: pieces, EOS, then PAD
+    number: tf.Tensor      # [] int64: its place in the run; with the seed it decides
+                           # the dropout masks
+
+
+# Sentences to a Batch
+
+
+def pad(sequences: Sequence[Sequence[int]]) -> np.ndarray:
+    """Returns id sequences as the rows of one array [N, longest] int32, 0 = PAD.
+
+    Example::
+
+      pad([[7, 8], [9]])    # [[7, 8], [9, 0]]
+    """
+    lengths = np.array([len(sequence) for sequence in sequences], np.int64)
+    padded = np.full([len(lengths), lengths.max(initial=0)], PAD, np.int32)
+    if padded.size:
+        filled = np.arange(padded.shape[1]) < lengths[:, np.newaxis]   # [N, longest]
+        padded[filled] = np.concatenate(sequences)
+    return padded
+
+
+def pad_with_end(sequences: Sequence[Sequence[int]]) -> np.ndarray:
+    """Returns [N, longest + 1] int32: the pieces of each row, EOS, then PAD."""
+    ended = np.pad(pad(sequences), [(0, 0), (0, 1)], "constant", constant_values=PAD)
+    ended[np.arange(len(sequences)), [len(sequence) for sequence in sequences]] = EOS
+    return ended
+
+
+def make_batch(
+    sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], number: int
+) -> Batch:
+    """Makes a Batch of arrays; here, and nowhere else, the target is shifted.
+
+    Args:
+      sources: N sequences of ids without BOS and EOS.
+      targets: N sequences of ids without BOS and EOS.
+      number: the place of the batch in the run.
+
+    Example::
+
+      make_batch([[5, 6]], [[7, 8]], 0)
+      # source [[5, 6, 3]], target_in [[2, 7, 8]], target_out [[7, 8, 3]]
+    """
+    begin = np.full([len(targets), 1], BOS, np.int32)                  # [N, 1]
+    return Batch(
+        source=pad_with_end(sources),                                  # [N, S]
+        target_in=np.concatenate([begin, pad(targets)], axis=1),       # [N, T]
+        target_out=pad_with_end(targets),                              # [N, T]
+        number=np.array(number, np.int64),
+    )
+
+
+# Prepared ids
+
+
+class Corpus:
+    """One split of a prepared corpus, memory-mapped: a corpus may exceed the memory.
+
+    `len(corpus)` is the number of pairs. `source_lengths` and `target_lengths`, [pairs]
+    int32, count the pieces and the one EOS (or BOS): the width of a row of a Batch.
+
+    Args:
+      folder: what scripts/prepare.py wrote; data/README.md lists the files.
+      split: "train", "dev" or "test".
+
+    Raises:
+      FileNotFoundError: the split has not been prepared.
+      ValueError: its files do not belong together.
+    """
+
+    def __init__(self, folder: str, split: str):
+        self.folder, self.split = os.fspath(folder), split
+        self._source_ids, self._source_offsets = self._load("source")
+        self._target_ids, self._target_offsets = self._load("target")
+        self.source_lengths = _lengths(self._source_offsets)
+        self.target_lengths = _lengths(self._target_offsets)
+        if len(self.source_lengths) != len(self.target_lengths):
+            raise ValueError(
+                f"found {len(self.source_lengths)} source and "
+                f"{len(self.target_lengths)} target sentences of split {split!r} in "
+                f"{folder}, wanted as many of both: run scripts/prepare.py again"
+            )
+
+    def _load(self, side: str) -> tuple[np.ndarray, np.ndarray]:
+        """Maps the ids [pieces] and the offsets [pairs + 1] of one side."""
+        stem = os.path.join(self.folder, f"{self.split}.{side}")
+        paths = f"{stem}.ids.npy", f"{stem}.offsets.npy"
+        for path in paths:
+            if not os.path.isfile(path):
+                raise FileNotFoundError(
+                    f"found no {path}, wanted the prepared ids of split "
+                    f"{self.split!r}: run scripts/prepare.py --out {self.folder}"
+                )
+        ids, offsets = (np.load(path, "r", allow_pickle=False) for path in paths)
+        if len(offsets) < 1 or offsets[-1] != len(ids):
+            raise ValueError(
+                f"found {len(ids)} ids in {paths[0]}, but {paths[1]} ends at "
+                f"{offsets[-1:]}: run scripts/prepare.py again"
+            )
+        return ids, offsets
+
+    def __len__(self) -> int:
+        return len(self.source_lengths)
+
+    def source(self, index: int) -> np.ndarray:
+        """Returns the source pieces [S - 1] of a pair, without EOS."""
+        return self._source_ids[slice(*self._source_offsets[index : index + 2])]
+
+    def target(self, index: int) -> np.ndarray:
+        """Returns the target pieces [T - 1] of a pair, without BOS and EOS."""
+        return self._target_ids[slice(*self._target_offsets[index : index + 2])]
+
+    def batch(self, indices: Iterable[int], number: int) -> Batch:
+        """Returns the pairs `indices` as one Batch of arrays."""
+        indices = list(indices)
+        sources = [self.source(index) for index in indices]
+        return make_batch(sources, [self.target(index) for index in indices], number)
+
+
+def _lengths(offsets: np.ndarray) -> np.ndarray:
+    """Returns the pieces of each sentence plus one, [pairs] int32."""
+    return (np.diff(offsets) + 1).astype(np.int32)
+
+
+# Which pairs make a batch
+
+
+class BatchPlan:
+    """Which pairs are the k-th batch of a run: a pure function of (seed, k).
+
+    A batch of N pairs, S and T wide, satisfies N * max(S, T) <= batch_tokens: padding
+    counts, because the device computes it too. Pairs are sorted by length and cut into
+    batches greedily. Pairs of equal lengths change places from epoch to epoch, and so
+    do the batches; but the sorted *lengths* are the same in every epoch, hence so are
+    the cuts, and the number of batches, `len(plan)`. So a run continues at batch k
+    without replaying the batches before it.
+
+    Args:
+      source_lengths: [pairs], the width each pair needs on the source side.
+      target_lengths: [pairs], the same of the target side.
+      batch_tokens: the budget of either side, padding included.
+      seed: 0 … 2**32 - 1.
+
+    Raises:
+      ValueError: there is no pair; one is longer than the budget; a bad budget or seed.
+    """
+
+    def __init__(
+        self,
+        source_lengths: np.ndarray,
+        target_lengths: np.ndarray,
+        batch_tokens: int,
+        seed: int,
+    ):
+        source_lengths = np.asarray(source_lengths, np.int64)
+        target_lengths = np.asarray(target_lengths, np.int64)
+        widths = np.maximum(source_lengths, target_lengths)
+        _check_plan(widths, batch_tokens, seed)
+        self.seed = seed
+        self._place = _sorting_key(source_lengths, target_lengths)
+        self._cuts = _greedy_cuts(np.sort(widths), batch_tokens)
+        self._epoch = (None, None, None)  # the latest epoch's number, pairs, batches
+
+    def __len__(self) -> int:
+        """Returns the number of batches in an epoch."""
+        return len(self._cuts) - 1
+
+    def batch(self, k: int) -> np.ndarray:
+        """Returns the pairs of the k-th batch of the run, [N] int64; k has no end."""
+        if k < 0:
+            raise ValueError(f"found batch {k}, wanted 0 or more")
+        epoch, place = divmod(int(k), len(self))
+        pairs, batches = self._shuffled(epoch)
+        batch = batches[place]
+        return pairs[self._cuts[batch] : self._cuts[batch + 1]]
+
+    def _shuffled(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the epoch's order of the pairs, sorted by length, and of the batches.
+
+        RandomState, because its numbers are the same in every version of NumPy.
+        """
+        cached, pairs, batches = self._epoch
+        if cached != epoch:
+            random = np.random.RandomState([self.seed, epoch])
+            pairs = random.permutation(len(self._place))
+            pairs = pairs[np.argsort(self._place[pairs], kind="stable")]
+            batches = random.permutation(len(self))
+            self._epoch = (epoch, pairs, batches)
+        return pairs, batches
+
+
+def _check_plan(widths: np.ndarray, batch_tokens: int, seed: int) -> None:
+    """Refuses what cannot be planned; widths [pairs] are the longer sides."""
+    if batch_tokens < 1:
+        raise ValueError(f"found --batch_tokens {batch_tokens}, wanted 1 or more")
+    if not 0 <= seed <= MAX_SEED:
+        raise ValueError(f"found --seed {seed}, wanted 0 … {MAX_SEED}")
+    if not len(widths):
+        raise ValueError("found a split without a pair, wanted at least one")
+    if widths.max() > batch_tokens:
+        raise ValueError(
+            f"found a pair of {widths.max()} tokens, wanted at most --batch_tokens "
+            f"{batch_tokens}: raise --batch_tokens, or prepare the corpus again with a "
+            f"--max-length below {batch_tokens}"
+        )
+
+
+def _sorting_key(source_lengths: np.ndarray, target_lengths: np.ndarray) -> np.ndarray:
+    """Returns a number per pair [pairs] int64: pairs are sorted by it, equal if tied.
+
+    By the longer side, then by source minus target length, upwards and downwards in
+    turn: so neither side jumps where the longer one grows. Of the orders tried on
+    Multi30k this one pads least: 3 % of 4096 tokens, where (target, source) pads 6 %.
+    """
+    widths = np.maximum(source_lengths, target_lengths)
+    difference = source_lengths - target_lengths               # below +-widths
+    return widths * (2 * widths.max() + 1) + np.where(
+        widths % 2, difference, -difference
+    )
+
+
+def _greedy_cuts(widths: np.ndarray, batch_tokens: int) -> np.ndarray:
+    """Returns where the batches begin, and the end of the last, [batches + 1] int64.
+
+    Args:
+      widths: the longer side of each pair, ascending, [pairs].
+      batch_tokens: the budget: pairs times the widest, which is the last.
+    """
+    cuts = [0]
+    while cuts[-1] < len(widths):
+        start = cuts[-1]
+        ahead = widths[start : start + batch_tokens // widths[start]]
+        tokens = ahead * np.arange(1, len(ahead) + 1)
+        cuts.append(start + int(np.searchsorted(tokens, batch_tokens, side="right")))
+    return np.array(cuts, np.int64)
+
+
+# Batches to tensors
+
+
+def training_dataset(corpus: Corpus, plan: BatchPlan, start: int) -> tf.data.Dataset:
+    """Returns the batches `start`, `start` + 1, … of a run that never ends.
+
+    Its elements are a :class:`Batch` of tensors, with shapes [None, None] and []. The
+    same `start` gives the same batches, whatever was trained before.
+    """
+    return _batches(corpus, plan, tf.data.Dataset.range(start, np.iinfo(np.int64).max))
+
+
+def evaluation_dataset(corpus: Corpus, plan: BatchPlan) -> tf.data.Dataset:
+    """Returns one epoch, each pair exactly once, always in the same order; it ends."""
+    return _batches(corpus, plan, tf.data.Dataset.range(len(plan)))
+
+
+def _batches(
+    corpus: Corpus, plan: BatchPlan, numbers: tf.data.Dataset
+) -> tf.data.Dataset:
+    """Turns a dataset of batch numbers, [] int64, into a dataset of Batch tensors."""
+
+    def arrays(number):
+        return corpus.batch(plan.batch(number), number)[:3]
+
+    def tensors(number):
+        ids = tf.numpy_function(arrays, [number], [tf.int32] * 3)
+        for tensor in ids:
+            tensor.set_shape([None, None])
+        return Batch(*ids, number=number)
+
+    return numbers.map(tensors).prefetch(PREFETCH)

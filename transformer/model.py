@@ -1,0 +1,186 @@
+"""The model: embeddings, a stack of encoder blocks, a stack of decoder blocks, logits.
+
+Figure 1 of the paper. `encode` turns the source into a Memory, `decode` turns the
+target so far and the Memory into logits. The one body of `decode` serves training (all
+positions at once) and translation (one position at a time, with a cache).
+"""
+from typing import NamedTuple
+
+import tensorflow.compat.v1 as tf
+
+from transformer.dialects import DIALECTS
+from transformer.modules import (
+    embedding,
+    embedding_table,
+    feedforward,
+    keys_and_values,
+    multihead_attention,
+    normalize,
+    padding_mask,
+    positional_encoding,
+)
+from transformer.primitives import dense, dropout, shape_list
+
+
+class Memory(NamedTuple):
+    """What the encoder leaves for the decoder."""
+
+    states: tf.Tensor        # float [N, S, D]
+    mask: tf.Tensor          # bool [N, 1, 1, S], True where the source has a token
+    projected: tuple = ()    # K and V, [N, H, S, D / H] each, for each decoder block
+
+
+class Run(NamedTuple):
+    """How a call of the model is run."""
+
+    is_training: bool
+    dropout_seed: tf.Tensor  # int [2], or None
+    weights: dict            # receives the attention weights by scope, or None
+
+
+class Transformer:
+    """A Transformer of the sizes and the dialect of `hp`; its variables are shared
+    between all calls in one graph."""
+
+    def __init__(self, hp):
+        self.hp = hp
+        self.dialect = DIALECTS[hp.dialect]
+
+    def encode(self, source, is_training=False, dropout_seed=None, weights=None):
+        """Runs the encoder.
+
+        Args:
+          source: int32 [N, S], 0 = padding.
+          is_training: bool; dropout only where True.
+          dropout_seed: int [2] tensor, see `primitives.dropout`.
+          weights: dict; receives the attention weights [N, H, S, S] by scope name.
+
+        Returns:
+          Memory.
+        """
+        run = Run(is_training, dropout_seed, weights)
+        x = self._embed(source, "encoder", run)                         # [N, S, D]
+        real = tf.not_equal(source, 0)                                  # [N, S]
+        with tf.variable_scope("encoder", reuse=tf.AUTO_REUSE):
+            for i in range(self.hp.num_blocks):
+                with tf.variable_scope(f"block_{i}"):
+                    x = self._attention(x, x, "self_attention", run, real, real)
+                    x = self._feedforward(x, run)                       # [N, S, D]
+            return Memory(self._finish(x), padding_mask(source))
+
+    def decode(self, target_in, memory, is_training=False, dropout_seed=None, cache=None,
+               weights=None):
+        """Runs the decoder.
+
+        Args:
+          target_in: int32 [N, T], the target so far behind BOS, 0 = padding. With a
+            cache, only the positions that the cache does not hold yet.
+          memory: Memory of N sentences; of N / K with a cache and `project`, where K
+            hypotheses in a row share one source.
+          is_training, dropout_seed, weights: as in `encode`.
+          cache: what the last call returned, or `empty_cache`; None in training.
+
+        Returns:
+          (logits float [N, T, V] of the next piece at each position, the new cache).
+        """
+        run = Run(is_training, dropout_seed, weights)
+        real = tf.not_equal(target_in, 0)                               # [N, T]
+        seen = real if cache is None else tf.concat([cache["real"], real], axis=1)
+        offset = 0 if cache is None else tf.shape(cache["real"])[1]
+        new_cache = None if cache is None else {"real": seen}
+        x = self._embed(target_in, "decoder", run, offset)              # [N, T, D]
+        with tf.variable_scope("decoder", reuse=tf.AUTO_REUSE):
+            for i in range(self.hp.num_blocks):
+                with tf.variable_scope(f"block_{i}"):
+                    own = None if cache is None else dict(cache[f"block_{i}"])
+                    x = self._attention(x, x, "self_attention", run, seen, real,
+                                        causality=True, cache=own)
+                    x = self._cross_attention(x, memory, i, run, real)
+                    x = self._feedforward(x, run)                       # [N, T, D]
+                if new_cache is not None:
+                    new_cache[f"block_{i}"] = own
+            x = self._finish(x)
+        return self._logits(x), new_cache
+
+    def project(self, memory):
+        """The memory with the keys and values that every decoding step would compute."""
+        hp, projected = self.hp, []
+        for i in range(hp.num_blocks):
+            with tf.variable_scope(f"decoder/block_{i}/cross_attention",
+                                   reuse=tf.AUTO_REUSE):
+                projected.append(keys_and_values(memory.states, hp.d_model,
+                                                 hp.num_heads, hp.dialect))
+        return memory._replace(projected=tuple(projected))
+
+    def empty_cache(self, batch):
+        """The cache before the first position, for `batch` hypotheses."""
+        hp = self.hp
+        shape = [batch, hp.num_heads, 0, hp.d_model // hp.num_heads]
+        cache = {f"block_{i}": {"k": tf.zeros(shape), "v": tf.zeros(shape)}
+                 for i in range(hp.num_blocks)}
+        cache["real"] = tf.zeros([batch, 0], tf.bool)
+        return cache
+
+    def _table(self, stack):
+        """(vocabulary size, variable scope) of the embedding of a stack."""
+        hp = self.hp
+        shared = self.dialect.tied_embeddings and hp.joint_vocab
+        size = hp.source_vocab_size if stack == "encoder" else hp.target_vocab_size
+        return size, "embedding" if shared else f"{stack}/embedding"
+
+    def _embed(self, ids, stack, run, offset=0):
+        """Embeddings plus positions, with dropout: float [N, T, D] (sections 3.4, 5.4)."""
+        hp = self.hp
+        vocab_size, scope = self._table(stack)
+        x = embedding(ids, vocab_size, hp.d_model, scope=scope, reuse=tf.AUTO_REUSE)
+        x += positional_encoding(ids, hp.d_model, scale=False, dialect=hp.dialect,
+                                 scope=f"{stack}/positional_encoding",
+                                 reuse=tf.AUTO_REUSE, offset=offset)
+        return dropout(x, hp.dropout_rate, run.is_training, run.dropout_seed,
+                       f"{stack}/embedding")
+
+    def _logits(self, x):
+        """float [N, T, D] → [N, T, V], by the target's embeddings where they are tied."""
+        vocab_size, scope = self._table("decoder")
+        if not self.dialect.tied_embeddings:
+            with tf.variable_scope("decoder", reuse=tf.AUTO_REUSE):
+                return dense(x, vocab_size, True, "output")
+        table = embedding_table(vocab_size, self.hp.d_model, scope, reuse=True)
+        batch, length, width = shape_list(x)
+        logits = tf.matmul(tf.reshape(x, [-1, width]), table, transpose_b=True)
+        return tf.reshape(logits, [batch, length, vocab_size])          # [N, T, V]
+
+    def _finish(self, x):
+        """What the dialect puts behind a whole stack."""
+        return normalize(x, self.dialect.norm_epsilon) if self.dialect.final_norm else x
+
+    def _attention(self, x, keys, scope, run, key_masks, query_masks, causality=False,
+                   cache=None):
+        hp = self.hp
+        return multihead_attention(
+            x, keys, hp.d_model, hp.num_heads, hp.dropout_rate, run.is_training,
+            causality, scope, key_masks=key_masks, query_masks=query_masks,
+            dialect=hp.dialect, cache=cache, weights=run.weights,
+            dropout_seed=run.dropout_seed)
+
+    def _cross_attention(self, x, memory, block, run, real):
+        """Attention from the target to the source.
+
+        With projected keys and values the hypotheses that share a source are put in a
+        row, as so many more queries: float [N, T, D] → [N / K, K * T, D], and back.
+        """
+        if not memory.projected:
+            return self._attention(x, memory.states, "cross_attention", run,
+                                   memory.mask, real)
+        K, V = memory.projected[block]
+        sources, shape = tf.shape(K)[0], shape_list(x)
+        queries = tf.reshape(x, [sources, -1, shape[-1]])
+        x = self._attention(queries, None, "cross_attention", run, memory.mask,
+                            tf.reshape(real, [sources, -1]), cache={"k": K, "v": V})
+        return tf.reshape(x, shape)
+
+    def _feedforward(self, x, run):
+        hp = self.hp
+        return feedforward(x, (hp.d_ff, hp.d_model), dropout_rate=hp.dropout_rate,
+                           is_training=run.is_training, dialect=hp.dialect,
+                           dropout_seed=run.dropout_seed)

@@ -1,0 +1,318 @@
+"""The building blocks of the Transformer, for any TensorFlow 1.x-style graph.
+
+Dimension letters, here and in every other file: N batch, S source length, T target
+length, Tq queries, Tk keys, H heads, D d_model, F d_ff, V vocabulary.
+
+A mask is a bool tensor, True = may attend, that broadcasts to [N, H, Tq, Tk].
+Variables are made by `tf.get_variable` below `scope`: `reuse=True` shares them, and
+their names are stable. A block that holds a sub-layer (`multihead_attention`,
+`feedforward`) includes the residual connection and the layer normalization around it.
+
+    import tensorflow.compat.v1 as tf
+    from transformer.modules import (
+        embedding, feedforward, multihead_attention, positional_encoding)
+
+    ids = tf.placeholder(tf.int32, [None, None])                            # [N, T]
+    x = embedding(ids, vocab_size=100, num_units=64)                        # [N, T, 64]
+    x += positional_encoding(ids, num_units=64, scale=False)                # [N, T, 64]
+    x = multihead_attention(x, x, num_heads=4, dropout_rate=0.1)            # [N, T, 64]
+    x = feedforward(x, num_units=(256, 64))                                 # [N, T, 64]
+"""
+import tensorflow.compat.v1 as tf
+
+from transformer.dialects import DIALECTS
+from transformer.masks import (
+    attention_mask, causal_mask, local_mask, nonzero_rows, padding_mask)
+from transformer.positions import POSITIONS
+from transformer.primitives import dense, dropout, join_heads, shape_list, split_heads
+
+__all__ = [
+    "causal_mask", "embedding", "embedding_table", "feedforward", "keys_and_values",
+    "label_smoothing", "local_mask", "multihead_attention", "normalize", "padding_mask",
+    "positional_encoding", "scaled_dot_product_attention"]
+
+MASKED_LOGIT = -1e9  # after the softmax exactly 0 in float32, and never a NaN
+
+
+def embedding_table(vocab_size, num_units, scope="embedding", reuse=None):
+    """The variable `lookup_table` [V, D] of an `embedding` of the same scope."""
+    with tf.variable_scope(scope, reuse=reuse):
+        return tf.get_variable(
+            "lookup_table", [vocab_size, num_units],
+            initializer=tf.random_normal_initializer(stddev=num_units ** -0.5))
+
+
+def embedding(inputs, vocab_size, num_units, zero_pad=True, scale=True,
+              scope="embedding", reuse=None):
+    """Turns ids into vectors (section 3.4).
+
+    Args:
+      inputs: int [N, T], ids below `vocab_size`.
+      vocab_size: int, V.
+      num_units: int, D.
+      zero_pad: id 0 becomes a vector of zeros, and gets no gradient.
+      scale: multiply by sqrt(num_units), as the paper does.
+      scope, reuse: of the variable `lookup_table` [V, D].
+
+    Returns:
+      float [N, T, D]. `[[5, 0]]` gives `[[table[5] * sqrt(D), zeros]]`.
+    """
+    table = _with_dense_gradient(
+        embedding_table(vocab_size, num_units, scope, reuse))      # [V, D]
+    outputs = tf.gather(table, inputs)                             # [N, T, D]
+    factor = num_units ** 0.5 if scale else 1.0
+    if zero_pad:
+        real = tf.cast(tf.not_equal(inputs, 0), outputs.dtype)
+        return outputs * (real * factor)[..., None]
+    return outputs * factor if scale else outputs
+
+
+@tf.custom_gradient
+def _with_dense_gradient(table):
+    """The table itself. Its gradient is made dense before it meets the output layer's,
+    for TensorFlow would otherwise turn that one into a slice for each row."""
+    return tf.identity(table), tf.convert_to_tensor
+
+
+def positional_encoding(inputs, num_units, zero_pad=True, scale=True,
+                        scope="positional_encoding", reuse=None, *,
+                        dialect="paper", offset=0):
+    """The vectors that tell positions apart (section 3.5); no maximum length.
+
+    Args:
+      inputs: int [N, T] ids; only their shape counts, and where they are 0.
+      num_units: int, D.
+      zero_pad: padding (id 0) gets zeros, so that it stays recognizable as padding.
+      scale: multiply by sqrt(num_units); the paper does not.
+      scope, reuse: of the variables, where the dialect's positions have any.
+      dialect: a row of `DIALECTS`; its `positions` is a key of `POSITIONS`.
+      offset: int or scalar tensor, the position of the first column.
+
+    Returns:
+      float32 [N, T, D], to be added to the embeddings. With D = 4, position 0 is
+      `[0, 1, 0, 1]` and position 1 is `[sin 1, cos 1, sin 0.01, cos 0.01]`.
+    """
+    batch, length = shape_list(inputs)
+    with tf.variable_scope(scope, reuse=reuse):
+        # In float64: at position 1,000 a float32 angle is already wrong by 6e-5.
+        positions = tf.cast(tf.range(length) + offset, tf.float64)
+        table = POSITIONS[DIALECTS[dialect].positions](positions, num_units)
+        outputs = tf.cast(table, tf.float32)[None, :, :]           # [1, T, D]
+        if scale:
+            outputs *= num_units ** 0.5
+        if zero_pad:
+            return outputs * tf.cast(tf.not_equal(inputs, 0), tf.float32)[..., None]
+        return tf.tile(outputs, [batch, 1, 1])
+
+
+def normalize(inputs, epsilon=1e-8, scope="ln", reuse=None):
+    """Layer normalization: (x - mean) / sqrt(variance + epsilon) * gamma + beta.
+
+    Args:
+      inputs: float [..., D]; mean and (biased) variance are over the last axis.
+      epsilon: float, inside the root.
+      scope, reuse: of the variables `gamma` [D], ones at first, and `beta` [D], zeros.
+
+    Returns:
+      float [..., D]. `[[1., 3.]]` gives `[[-1., 1.]]` at first.
+
+    Source: Ba, Kiros, Hinton 2016.
+    """
+    width = [inputs.shape.as_list()[-1]]
+    with tf.variable_scope(scope, reuse=reuse):
+        gamma = tf.get_variable("gamma", width, initializer=tf.ones_initializer())
+        beta = tf.get_variable("beta", width, initializer=tf.zeros_initializer())
+        mean, variance = tf.nn.moments(inputs, [-1], keepdims=True)
+        return (inputs - mean) * tf.rsqrt(variance + epsilon) * gamma + beta
+
+
+def _apply_steps(steps, x, residual, dialect, drop):
+    """The steps of a dialect before or after a sub-layer, in their order."""
+    for step in steps:
+        if step == "dropout":
+            x = drop(x, "residual")
+        elif step == "add":
+            x = residual + x
+        elif step == "norm":
+            x = normalize(x, dialect.norm_epsilon)
+        else:
+            raise ValueError(f"a step of a dialect: found {step!r}, wanted 'dropout', "
+                             "'add' or 'norm'")
+    return x
+
+
+def scaled_dot_product_attention(queries, keys, values, mask=None, *,
+                                 blind_queries_are_zero=True, query_mask=None,
+                                 drop=None):
+    """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V: equation 1.
+
+    Args:
+      queries: float [N, H, Tq, d_k].
+      keys: float [N, H, Tk, d_k].
+      values: float [N, H, Tk, d_v].
+      mask: bool, broadcastable to [N, H, Tq, Tk], True = may attend.
+      blind_queries_are_zero: a query that may attend to nothing gets zeros; otherwise
+        it attends to every key alike. Never a NaN.
+      query_mask: bool, broadcastable to [N, H, Tq, 1]; False zeroes a query's weights.
+      drop: function of weights, their dropout.
+
+    Returns:
+      (context float [N, H, Tq, d_v], weights float [N, H, Tq, Tk] before dropout).
+    """
+    scale = queries.shape.as_list()[-1] ** -0.5
+    logits = tf.matmul(queries * scale, keys, transpose_b=True)    # [N, H, Tq, Tk]
+    if mask is not None:
+        logits = tf.where_v2(mask, logits, MASKED_LOGIT)
+    weights = tf.nn.softmax(logits)                                # [N, H, Tq, Tk]
+    if mask is not None and blind_queries_are_zero:
+        weights *= tf.cast(tf.reduce_any(mask, -1, keepdims=True), weights.dtype)
+    if query_mask is not None:
+        weights *= tf.cast(query_mask, weights.dtype)
+    dropped = weights if drop is None else drop(weights)
+    return tf.matmul(dropped, values), weights                     # [N, H, Tq, d_v]
+
+
+def keys_and_values(keys, num_units, num_heads, dialect="paper"):
+    """K and V of an attention in whose scope this is called: two of [N, H, Tk, D / H]."""
+    use_bias = DIALECTS[dialect].projection_bias
+    return tuple(split_heads(dense(keys, num_units, use_bias, name), num_heads)
+                 for name in ("k", "v"))
+
+
+def multihead_attention(queries, keys, num_units=None, num_heads=8, dropout_rate=0,
+                        is_training=True, causality=False, scope="multihead_attention",
+                        reuse=None, *, key_masks=None, query_masks=None,
+                        dialect="paper", cache=None, weights=None, dropout_seed=None):
+    """Multi-head attention with its residual connection and normalization (3.2.2).
+
+    Args:
+      queries: float [N, Tq, D].
+      keys: float [N, Tk, any width], the keys and the values; the tensor `queries`
+        itself for self-attention; None to attend to what `cache` holds.
+      num_units: int, the width of all heads together; D where not given.
+      num_heads: int, H; divides `num_units`.
+      dropout_rate: float, for the weights and, where the dialect says so, the output.
+      is_training: Python bool or scalar bool tensor; no dropout where False.
+      causality: a query sees only keys up to its own position.
+      scope, reuse: of the variables `q/kernel` `k/kernel` `v/kernel` `o/kernel`
+        (`.../bias` where the dialect has one) and `ln/gamma` `ln/beta`.
+      key_masks: bool [N, Tk], or any mask as `padding_mask` and `local_mask` make it.
+        Not given (and no cache): the rows of `keys` that are not all exactly zero.
+      query_masks: bool [N, Tq]. Not given (and no cache): likewise from `queries`.
+      dialect: a row of `DIALECTS`.
+      cache: dict; K and V of the keys seen so far, "k" and "v" [N, H, T, D / H], which
+        this call extends in place by its own.
+      weights: dict; receives the attention weights [N, H, Tq, Tk] by scope name.
+      dropout_seed: int [2] tensor, see `dropout`.
+
+    Returns:
+      float [N, Tq, D].
+
+    Raises:
+      ValueError: heads that do not divide the units, or a result too wide to be added.
+    """
+    row = DIALECTS[dialect]
+    num_units = _attention_width(queries, num_units, num_heads, row)
+    if cache is None:
+        key_masks = nonzero_rows(keys) if key_masks is None else key_masks
+        query_masks = nonzero_rows(queries) if query_masks is None else query_masks
+
+    zero_queries = row.mask_queries and query_masks is not None
+
+    def drop(x, name):
+        return dropout(x, dropout_rate, is_training, dropout_seed, name)
+
+    with tf.variable_scope(scope, reuse=reuse):
+        x = _apply_steps(row.before, queries, None, row, drop)
+        Q = split_heads(dense(x, num_units, row.projection_bias, "q"), num_heads)
+        memory = x if keys is queries else keys
+        K, V = _extended(cache, memory, num_units, num_heads, dialect)
+        context, attention = scaled_dot_product_attention(
+            Q, K, V,
+            attention_mask(key_masks, causality, tf.shape(Q)[2], tf.shape(K)[2], cache),
+            blind_queries_are_zero=row.blind_queries_are_zero,
+            query_mask=query_masks[:, None, :, None] if zero_queries else None,
+            drop=lambda x: drop(x, "weights"))
+        x = join_heads(context)                                    # [N, Tq, num_units]
+        if row.output_projection:
+            x = dense(x, shape_list(queries)[-1], False, "o")      # [N, Tq, D]
+        if weights is not None:
+            weights[tf.get_variable_scope().name] = attention
+        return _apply_steps(row.after, x, queries, row, drop)
+
+
+def _attention_width(queries, num_units, num_heads, row):
+    """The width of all heads together, once it is known to fit."""
+    width = queries.shape.as_list()[-1]
+    num_units = width if num_units is None else num_units
+    if num_heads < 1 or num_units % num_heads:
+        raise ValueError(f"multihead_attention: found num_heads = {num_heads}, wanted "
+                         f"a divisor of num_units = {num_units}")
+    if num_units != width and not row.output_projection:
+        raise ValueError(f"multihead_attention: found num_units = {num_units}, wanted "
+                         f"{width}, the width of the queries it is added to")
+    return num_units
+
+
+def _extended(cache, keys, num_units, num_heads, dialect):
+    """K and V of the cached keys, if any, followed by those of `keys`, if any."""
+    if keys is None:
+        return cache["k"], cache["v"]
+    K, V = keys_and_values(keys, num_units, num_heads, dialect)
+    if cache is not None:
+        if "k" in cache:
+            K, V = (tf.concat([cache[name], new], axis=2)
+                    for name, new in (("k", K), ("v", V)))
+        cache.update(k=K, v=V)
+    return K, V
+
+
+def feedforward(inputs, num_units=(2048, 512), scope="feedforward", reuse=None, *,
+                dropout_rate=0, is_training=True, dialect="paper", dropout_seed=None):
+    """max(0, x W1 + b1) W2 + b2 with residual and normalization: equation 2.
+
+    Args:
+      inputs: float [N, T, D].
+      num_units: (F, D): the inner width, and the width of `inputs`.
+      scope, reuse: of the variables `inner/kernel` `inner/bias` `outer/kernel`
+        `outer/bias` `ln/gamma` `ln/beta`.
+      dropout_rate: float, where the dialect says so.
+      is_training: Python bool or scalar bool tensor; no dropout where False.
+      dialect: a row of `DIALECTS`.
+      dropout_seed: int [2] tensor, see `dropout`.
+
+    Returns:
+      float [N, T, D].
+
+    Raises:
+      ValueError: an outer width other than that of `inputs`.
+    """
+    inner_units, outer_units = num_units
+    row, width = DIALECTS[dialect], inputs.shape.as_list()[-1]
+    if outer_units != width:
+        raise ValueError(f"feedforward: found num_units = {tuple(num_units)}, wanted "
+                         f"(..., {width}), the width of the inputs")
+
+    def drop(x, name):
+        return dropout(x, dropout_rate, is_training, dropout_seed, name)
+
+    with tf.variable_scope(scope, reuse=reuse):
+        x = _apply_steps(row.before, inputs, None, row, drop)
+        x = dense(x, inner_units, True, "inner", tf.nn.relu)       # [N, T, F]
+        if row.inner_dropout:
+            x = drop(x, "inner")
+        x = dense(x, outer_units, True, "outer")                   # [N, T, D]
+        return _apply_steps(row.after, x, inputs, row, drop)
+
+
+def label_smoothing(inputs, epsilon=0.1):
+    """(1 - epsilon) * inputs + epsilon / V (section 5.4; Szegedy et al. 2015).
+
+    Args:
+      inputs: float [..., V], one-hot or any distribution.
+      epsilon: float in [0, 1].
+
+    Returns:
+      float [..., V]. `[0, 1]` with epsilon 0.1 gives `[0.05, 0.95]`.
+    """
+    return (1 - epsilon) * inputs + epsilon / inputs.shape.as_list()[-1]

@@ -1,0 +1,85 @@
+"""What the blocks are made of: shapes, dropout, the dense layer, heads."""
+import zlib
+
+import tensorflow.compat.v1 as tf
+
+
+def shape_list(x):
+    """The shape of `x` as a list: an int where it is known, a scalar tensor elsewhere."""
+    static, dynamic = x.shape.as_list(), tf.shape(x)
+    return [dynamic[i] if size is None else size for i, size in enumerate(static)]
+
+
+def dropout(inputs, rate, is_training=True, seed=None, name="dropout"):
+    """Zeroes elements with probability `rate` and scales up the rest (section 5.4).
+
+    Args:
+      inputs: float tensor of any shape.
+      rate: Python float in [0, 1), used to the nearest 256th.
+      is_training: Python bool or scalar bool tensor; False returns `inputs`.
+      seed: int [2] tensor. With it the mask is a function of the seed, of the variable
+        scope and of `name` alone; without, every run draws anew.
+      name: tells the dropouts of one scope apart.
+
+    Returns:
+      A tensor like `inputs`.
+    """
+    if not 0 <= rate < 1:
+        raise ValueError(f"dropout: found rate {rate}, wanted 0 <= rate < 1")
+    if tf.is_tensor(is_training):
+        return tf.cond(is_training, lambda: dropout(inputs, rate, True, seed, name),
+                       lambda: tf.identity(inputs))
+    if rate == 0 or not is_training:
+        return inputs
+    threshold = round(rate * 256)
+    keep = tf.cast(_random_bytes(tf.shape(inputs), seed, name), tf.int32) >= threshold
+    return inputs * (tf.cast(keep, inputs.dtype) * (256 / (256 - threshold)))
+
+
+def _random_bytes(shape, seed, name):
+    """Uniform uint8 of a shape: a quarter of the random bits that floats would need."""
+    size = tf.reduce_prod(shape)
+    if seed is None:
+        seed = tf.random_uniform([2], maxval=2 ** 31 - 1, dtype=tf.int32)
+    place = zlib.crc32(f"{tf.get_variable_scope().name}/{name}".encode())
+    seed = tf.cast(seed, tf.int64) + tf.constant([place, 0], tf.int64)
+    words = tf.random.stateless_uniform([(size + 3) // 4], seed, -2 ** 31, 2 ** 31 - 1,
+                                        tf.int32)
+    return tf.reshape(tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:size], shape)
+
+
+def dense(inputs, num_units, use_bias, scope, activation=None):
+    """activation(x W + b) along the last axis; variables `kernel` [in, out] and `bias`.
+
+    Args:
+      inputs: float [..., in], `in` known.
+      num_units: int, the width of the result.
+
+    Returns:
+      float [..., num_units].
+    """
+    *leading, width = shape_list(inputs)
+    with tf.variable_scope(scope):
+        kernel = tf.get_variable("kernel", [width, num_units],
+                                 initializer=tf.glorot_uniform_initializer())
+        outputs = tf.matmul(tf.reshape(inputs, [-1, width]), kernel)
+        if use_bias:
+            bias = tf.get_variable("bias", [num_units],
+                                   initializer=tf.zeros_initializer())
+            outputs = tf.nn.bias_add(outputs, bias)
+    if activation is not None:
+        outputs = activation(outputs)
+    return tf.reshape(outputs, leading + [num_units])
+
+
+def split_heads(x, num_heads):
+    """[N, T, D] → [N, H, T, D / H]."""
+    batch, length, width = shape_list(x)
+    x = tf.reshape(x, [batch, length, num_heads, width // num_heads])
+    return tf.transpose(x, [0, 2, 1, 3])
+
+
+def join_heads(x):
+    """[N, H, T, D / H] → [N, T, D]."""
+    batch, num_heads, length, width = shape_list(x)
+    return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [batch, length, num_heads * width])

@@ -1,0 +1,126 @@
+"""From logits to one update of the variables: loss, schedule, Adam.
+
+A loss is a sum and a count. They are divided once, in `make_update`, over all that goes
+into one update.
+"""
+from typing import NamedTuple
+
+import tensorflow.compat.v1 as tf
+
+from transformer.dialects import DIALECTS
+
+
+class Loss(NamedTuple):
+    """A loss before its division."""
+
+    sum: tf.Tensor    # float32 scalar, in nats
+    count: tf.Tensor  # float32 scalar, real target tokens
+
+
+def cross_entropy(logits, target_out, epsilon=0.0):
+    """Cross entropy of the real tokens with smoothed labels (section 5.4).
+
+    Args:
+      logits: float [N, T, V].
+      target_out: int32 [N, T], 0 = padding, which does not count.
+      epsilon: float; the labels are those of `modules.label_smoothing`.
+
+    Returns:
+      Loss.
+    """
+    vocab_size = logits.shape.as_list()[-1]
+    # What label_smoothing makes of a one-hot, without a second pass over [N, T, V].
+    labels = tf.one_hot(target_out, vocab_size, 1 - epsilon + epsilon / vocab_size,
+                        epsilon / vocab_size)
+    losses = tf.nn.softmax_cross_entropy_with_logits_v2(labels, logits)   # [N, T]
+    real = tf.cast(tf.not_equal(target_out, 0), tf.float32)
+    return Loss(tf.reduce_sum(losses * real), tf.reduce_sum(real))
+
+
+def noam(step, d_model, warmup_steps):
+    """d_model^-0.5 * min(step^-0.5, step * warmup^-1.5): equation 3; step from 1."""
+    return d_model ** -0.5 * tf.minimum(step ** -0.5, step * warmup_steps ** -1.5)
+
+
+SCHEDULES = {"noam": noam}
+
+
+class Metrics(NamedTuple):
+    """What an update was."""
+
+    loss: tf.Tensor           # mean over the real tokens, with label smoothing, in nats
+    tokens: tf.Tensor         # real target tokens
+    learning_rate: tf.Tensor
+    gradient_norm: tf.Tensor  # before clipping
+
+
+class Update(NamedTuple):
+    """How the variables are changed: `collect` with each batch but the last of an
+    update, `apply` with the last. Each reads a batch of its own."""
+
+    collect: tf.Operation
+    apply: tf.Operation
+    metrics: Metrics          # valid in the same run as `apply`
+
+
+def learning_rate(hp, global_step):
+    """The rate of the update that follows `global_step` updates: float32 scalar."""
+    row = DIALECTS[hp.dialect]
+    schedule = SCHEDULES[hp.schedule or row.schedule]
+    factor = hp.learning_rate or row.learning_rate
+    step = tf.cast(global_step + 1, tf.float32)
+    return factor * schedule(step, hp.d_model, hp.warmup_steps)
+
+
+def make_update(model_loss, hp, global_step):
+    """Adam with the schedule, the clipping and the accumulation of `hp`.
+
+    Args:
+      model_loss: Loss of the current batch.
+      hp: the settings.
+      global_step: int64 variable, counted up by each update.
+
+    Returns:
+      Update.
+    """
+    variables = tf.trainable_variables()
+    here = tf.gradients(model_loss.sum, variables) + list(model_loss)
+    shapes = [variable.shape for variable in variables] + [[], []]
+    collect, sums, clear = _accumulated(here, shapes, hp.accumulate)
+    *gradients, loss_sum, count = sums
+    gradients = [gradient / count for gradient in gradients]
+    norm = tf.global_norm(gradients)
+    if hp.clip_norm:
+        gradients, _ = tf.clip_by_global_norm(gradients, hp.clip_norm, norm)
+    rate = learning_rate(hp, global_step)
+    beta1, beta2, epsilon = DIALECTS[hp.dialect].adam
+    adam = tf.train.AdamOptimizer(rate, beta1, beta2, epsilon)
+    applied = adam.apply_gradients(zip(gradients, variables), global_step)
+    with tf.control_dependencies([applied]):
+        applied = tf.group(*clear())
+    return Update(collect, applied, Metrics(loss_sum / count, count, rate, norm))
+
+
+def _accumulated(here, shapes, accumulate):
+    """Sums over the batches of an update.
+
+    Args:
+      here: tensors of the current batch.
+      shapes: their static shapes.
+      accumulate: int, batches an update.
+
+    Returns:
+      (op that adds the current batch, the sums with the current batch, a function that
+      makes the ops that empty them).
+    """
+    if accumulate == 1:
+        return tf.no_op(), here, list
+    # Not saved: a checkpoint is written between updates, where they are empty.
+    sums = [tf.get_variable(f"accumulated_{i}", shape, trainable=False,
+                            initializer=tf.zeros_initializer(),
+                            collections=[tf.GraphKeys.LOCAL_VARIABLES])
+            for i, shape in enumerate(shapes)]
+    collect = tf.group(*[tf.assign_add(total, x) for total, x in zip(sums, here)])
+    totals = [total + x for total, x in zip(sums, here)]
+    return collect, totals, lambda: [
+        tf.assign(total, tf.zeros_like(total)) for total in sums]

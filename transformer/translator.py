@@ -1,0 +1,136 @@
+"""A trained model at work: text in, text out. Every translation is made here."""
+from typing import List, NamedTuple
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from transformer import checkpoints
+from transformer.data import make_batch, pad_with_end
+from transformer.decoding import NEVER, SEARCHES, SearchOptions, penalty
+from transformer.model import Transformer
+from transformer.text import BOS, PAD, load_vocabularies
+
+
+class Translation(NamedTuple):
+    """One translation of one line."""
+
+    text: str
+    score: float  # log-probability / length penalty, in nats
+
+
+class Translator:
+    """A graph, a session and a checkpoint of a log directory.
+
+        with Translator(hp, "logs/sample") as translator:
+            translator.restore()
+            [[best]] = translator.translate(["Der Hund schläft."])
+
+    Args:
+      hp: the settings, of the model and of the search.
+      logdir: the log directory; its vocabulary and checkpoints are read.
+      n_best: how many translations of a line are wanted.
+    """
+
+    def __init__(self, hp, logdir: str, n_best: int = 1):
+        self.hp, self.logdir = hp, logdir
+        self.vocabularies = load_vocabularies(logdir)
+        self._options = SearchOptions(hp.beam_size, hp.length_penalty, n_best)
+        with tf.Graph().as_default() as graph:
+            model = Transformer(hp)
+            self._source = tf.placeholder(tf.int32, [None, None], "source")  # [N, S]
+            self._target_in = tf.placeholder(tf.int32, [None, None], "target_in")
+            self._target_out = tf.placeholder(tf.int32, [None, None], "target_out")
+            memory = model.encode(self._source)
+            self._found = _search(model, memory, self._source, self._options)
+            self._scores = self._score(model, memory)
+            self._saver = checkpoints.make_saver()
+            self._session = tf.Session(graph=graph)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self._session.close()
+
+    def restore(self, checkpoint: str = "") -> str:
+        """Loads a checkpoint, the best one where none is named; returns its path."""
+        checkpoint = checkpoint or checkpoints.find(self.logdir)
+        self._saver.restore(self._session, checkpoint)
+        return checkpoint
+
+    def translate(self, lines: List[str]) -> List[List[Translation]]:
+        """Translates lines; their order, and what else is among them, changes nothing.
+
+        Args:
+          lines: sentences; one without a piece gets an empty translation.
+
+        Returns:
+          For each line its n best translations, best first.
+        """
+        sources = self.vocabularies.source.encode_lines(lines)
+        results = [[Translation("", 0.0)] * self._options.n_best for _ in lines]
+        for indices in self._batches([len(source) for source in sources]):
+            found = self._session.run(self._found, {
+                self._source: pad_with_end([sources[i] for i in indices])})
+            for i, ids, scores in zip(indices, found.ids, found.scores):
+                results[i] = [self._translation(*pair) for pair in zip(ids, scores)
+                              if pair[1] > NEVER]
+        return results
+
+    def score(self, sources: List[str], targets: List[str]) -> List[float]:
+        """The score that the model gives to given translations, as `translate` would.
+
+        Args:
+          sources: lines.
+          targets: as many lines, their translations.
+        """
+        if len(sources) != len(targets):
+            raise ValueError(f"score: found {len(sources)} source and {len(targets)} "
+                             "target lines, wanted as many of both")
+        source_ids = self.vocabularies.source.encode_lines(sources)
+        target_ids = self.vocabularies.target.encode_lines(targets)
+        results = [0.0] * len(sources)
+        for indices in self._batches([len(ids) for ids in source_ids]):
+            batch = make_batch([source_ids[i] for i in indices],
+                               [target_ids[i] for i in indices], 0)
+            scores = self._session.run(self._scores, {
+                self._source: batch.source, self._target_in: batch.target_in,
+                self._target_out: batch.target_out})
+            for i, score in zip(indices, scores):
+                results[i] = float(score)
+        return results
+
+    def _batches(self, lengths):
+        """The lines that have a piece, longest first, in batches."""
+        order = [i for i in np.argsort(lengths, kind="stable")[::-1] if lengths[i]]
+        size = self.hp.decode_batch_size
+        return [order[start:start + size] for start in range(0, len(order), size)]
+
+    def _translation(self, ids, score):
+        return Translation(self.vocabularies.target.decode(ids), float(score))
+
+    def _score(self, model, memory):
+        """float [N]: log-probability of the target / length penalty."""
+        log_probs = tf.nn.log_softmax(model.decode(self._target_in, memory)[0])
+        real = tf.cast(tf.not_equal(self._target_out, PAD), tf.float32)     # [N, T]
+        told = tf.gather(log_probs, self._target_out, batch_dims=2) * real  # [N, T]
+        length = tf.reduce_sum(real, -1)
+        return tf.reduce_sum(told, -1) / penalty(length, self.hp.length_penalty)
+
+
+def _search(model, memory, source, options):
+    """The translations of `source` [N, S]: Hypotheses."""
+    hp = model.hp
+    sentences = tf.shape(source)[0]
+    hypotheses = sentences * (hp.beam_size if hp.search == "beam" else 1)
+    memory = model.project(memory)
+    never = tf.one_hot([PAD, BOS], hp.target_vocab_size, on_value=NEVER)    # [2, V]
+    never = tf.reduce_min(never, axis=0)                                    # [V]
+
+    def step(ids, cache):
+        logits, cache = model.decode(ids[:, None], memory, cache=cache)     # [M, 1, V]
+        return tf.nn.log_softmax(logits[:, 0, :]) + never, cache
+
+    pieces = tf.reduce_sum(tf.cast(tf.not_equal(source, PAD), tf.int32), axis=1)
+    limits = pieces + hp.max_extra_length                # pieces and limits count EOS
+    return SEARCHES[hp.search](step, model.empty_cache(hypotheses), limits, options)

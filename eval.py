@@ -1,4 +1,4 @@
-"""Scores a trained model in BLEU: `python eval.py --logdir logs/sample --split test`."""
+"""Scores a model in BLEU: `python eval.py --logdir logs/sample --split test`."""
 import argparse
 import dataclasses
 import json
@@ -17,31 +17,25 @@ DECODING = [name for name, field in hparams.FIELDS.items()
             if field.metadata["group"] == "decoding"]
 
 
-def make_parser():
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+def add_decoding_flags(parser):
+    """What every program that translates can be told."""
     parser.add_argument("--logdir", required=True, metavar="DIR",
                         help="what train.py wrote")
-    parser.add_argument("--split", default="test", metavar="NAME",
-                        help="dev or test of the data folder [test]")
-    parser.add_argument("--files", nargs=2, metavar=("SOURCE", "REFERENCE"),
-                        help="any two text files, instead of a split")
     parser.add_argument("--checkpoint", default="best", metavar="WHICH",
                         help="best (by dev BLEU), newest, or a step [best]")
-    parser.add_argument("--json", metavar="FILE", help="write the scores there too")
-    hparams.add_flags(parser, ["data"] + DECODING)
-    return parser
+    hparams.add_flags(parser, DECODING)
 
 
 def load(args):
     """The saved settings of a log directory under those of the command line."""
-    return dataclasses.replace(hparams.load(args.logdir),
-                               **hparams.given_settings(args))
+    hp = dataclasses.replace(hparams.load(args.logdir), **hparams.given_settings(args))
+    hparams.validate(hp)
+    return hp
 
 
 def run(args):
     """Translates, writes the translations beside the checkpoint, prints the scores."""
     hp = load(args)
-    hparams.validate(hp)
     if args.files:
         name = os.path.basename(args.files[0])
         sources, references = (list(read_lines(path)) for path in args.files)
@@ -67,7 +61,16 @@ def run(args):
 def main(argv=None):
     tf.disable_eager_execution()
     tf.logging.set_verbosity(tf.logging.ERROR)
-    args = hparams.parse_flags(make_parser(), sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    add_decoding_flags(parser)
+    parser.add_argument("--split", default="test", metavar="NAME",
+                        help="dev or test of the data folder [test]")
+    parser.add_argument("--data", metavar="DIR", default=argparse.SUPPRESS,
+                        help="the data folder, where it is no longer where it was")
+    parser.add_argument("--files", nargs=2, metavar=("SOURCE", "REFERENCE"),
+                        help="any two text files, instead of a split")
+    parser.add_argument("--json", metavar="FILE", help="write the scores there too")
+    args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
     try:
         run(args)
     except (ValueError, FileNotFoundError) as error:

@@ -24,7 +24,7 @@ from transformer.translator import Translator
 
 
 class TrainingGraph:
-    """The ops of a training: an update that reads a batch, the loss on the dev split."""
+    """The ops of a training: an update that reads a batch, the loss on dev."""
 
     def __init__(self, hp, start):
         tf.set_random_seed(hp.seed)
@@ -121,8 +121,8 @@ class Training:
         if not math.isfinite(metrics.loss) or not math.isfinite(metrics.gradient_norm):
             raise FloatingPointError(
                 f"step {self.step}: found loss {metrics.loss} and gradient norm "
-                f"{metrics.gradient_norm}, wanted finite numbers; lower --learning_rate "
-                "or set --clip_norm; the last checkpoint is kept")
+                f"{metrics.gradient_norm}, wanted finite numbers; the last checkpoint is "
+                "kept; lower --learning_rate or set --clip_norm")
         self.meter.add(metrics.loss, metrics.tokens)
         if self.is_due(self.hp.log_every):
             loss, tokens_per_second = self.meter.read()
@@ -180,7 +180,7 @@ def settings(args):
                              f"vocabulary in {hp.data}")
     if checkpoints.steps(args.logdir) and not os.path.exists(
             os.path.join(args.logdir, hparams.FILE_NAME)):
-        raise ValueError(f"found checkpoints but no {hparams.FILE_NAME} in {args.logdir}, "
+        raise ValueError(f"{args.logdir}: found checkpoints but no {hparams.FILE_NAME}, "
                          "wanted both or neither; choose another --logdir")
     return dataclasses.replace(hp, **facts)
 

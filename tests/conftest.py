@@ -1,9 +1,10 @@
-"""What every test starts from: the repository on the path, graph mode, an empty graph."""
+"""What every test starts from: the repository on the path, graph mode, own graphs."""
 import os
 import sys
 
 import numpy as np
 import pytest
+import sentencepiece  # noqa: F401  before TensorFlow 1.15: see train_vocabulary
 import tensorflow.compat.v1 as tf
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

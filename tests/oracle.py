@@ -258,7 +258,8 @@ def beam_search(log_probs, beam, max_length, eos, alpha=0.6):
     """The best finished sequences a beam finds.
 
     Every step looks at the 2 * beam best continuations: at most `beam` of them end
-    (each unfinished sequence has one way to end), so as many stay unfinished.
+    (each unfinished sequence has one way to end), so as many stay unfinished. The
+    last place can hold nothing but EOS.
 
     Args:
       log_probs: function from a tuple of token ids (without BOS) to the list of log

@@ -10,11 +10,12 @@ from transformer import text
 from transformer.text import BOS, EOS, PAD, UNK, Vocabulary, read_lines
 
 SENTENCES = [
-    f"{who} {what} {where} {number}."
-    for number, who in enumerate(["Der Hund", "Die Frau", "Das Kind", "Ein Mädchen"])
-    for what in ["läuft", "schläft", "spielt", "wartet", "lacht"]
+    f"{who} {what} {where}."
+    for who in ["Der Hund", "Die Frau", "Das Kind", "Ein Mädchen", "Niemand", "Wer"]
+    for what in ["läuft", "schläft", "spielt", "wartet", "lacht", "springt", "tanzt"]
     for where in ["im Park", "am Fluss", "vor der Tür", "auf der Straße", "zu Hause"]
 ]
+SIZE = 50  # pieces: more than there are characters, few enough for unigram
 
 
 def write(path, content):
@@ -34,7 +35,7 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="module", params=["bpe", "unigram"])
 def vocabulary(request, corpus, tmp_path_factory):
     path = str(tmp_path_factory.mktemp(request.param) / text.JOINT_MODEL)
-    text.train_vocabulary([corpus], path, 90, request.param)
+    text.train_vocabulary([corpus], path, SIZE, request.param)
     return Vocabulary(path)
 
 
@@ -81,7 +82,7 @@ def test_pieces_join_to_the_line(vocabulary):
 def test_a_model_with_other_special_ids_is_refused(corpus, tmp_path):
     prefix = str(tmp_path / "other")
     sentencepiece.SentencePieceTrainer.train(
-        input=corpus, model_prefix=prefix, vocab_size=90, minloglevel=2
+        input=corpus, model_prefix=prefix, vocab_size=SIZE, minloglevel=2
     )
     with pytest.raises(ValueError, match=r"other\.model.*-1, 0, 1, 2.*0, 1, 2, 3"):
         Vocabulary(prefix + ".model")
@@ -101,7 +102,7 @@ def test_what_is_no_model_is_refused(corpus, tmp_path):
 def test_training_twice_gives_the_same_bytes_and_no_path(model_type, corpus, tmp_path):
     first, second = str(tmp_path / "1"), str(tmp_path / "2")
     for path in (first, second):
-        text.train_vocabulary([corpus, corpus], path, 90, model_type)
+        text.train_vocabulary([corpus, corpus], path, SIZE, model_type)
     with open(first, "rb") as one, open(second, "rb") as other:
         content = one.read()
         assert content == other.read()
@@ -126,8 +127,9 @@ def test_a_size_too_small_is_refused(corpus, tmp_path):
 
 
 def test_no_text_is_refused(tmp_path):
+    empty = write(tmp_path / "a", "")
     with pytest.raises(ValueError, match="could not train"):
-        text.train_vocabulary([write(tmp_path / "a", "")], str(tmp_path / "m"), 9, "bpe")
+        text.train_vocabulary([empty], str(tmp_path / "m"), SIZE, "bpe")
 
 
 # Folders
@@ -141,7 +143,7 @@ def test_a_joint_vocabulary_is_one_object(vocabulary):
 
 
 def separate_folder(corpus, folder):
-    for size, name in zip((90, 95), text.SEPARATE_MODELS):
+    for size, name in zip((SIZE, SIZE + 5), text.SEPARATE_MODELS):
         text.train_vocabulary([corpus], str(folder / name), size, "bpe")
     return str(folder)
 
@@ -149,7 +151,7 @@ def separate_folder(corpus, folder):
 def test_separate_vocabularies_keep_their_sides(corpus, tmp_path):
     loaded = text.load_vocabularies(separate_folder(corpus, tmp_path))
     assert not loaded.joint
-    assert (loaded.source.size, loaded.target.size) == (90, 95)
+    assert (loaded.source.size, loaded.target.size) == (SIZE, SIZE + 5)
 
 
 def test_copies_are_enough(corpus, vocabulary, tmp_path):
@@ -161,7 +163,7 @@ def test_copies_are_enough(corpus, vocabulary, tmp_path):
     text.copy_vocabularies(str(joint), str(joint))
     assert os.listdir(str(joint)) == [text.JOINT_MODEL]
     assert text.load_vocabularies(str(joint)).source.size == vocabulary.size
-    assert text.load_vocabularies(str(separate)).target.size == 95
+    assert text.load_vocabularies(str(separate)).target.size == SIZE + 5
 
 
 def test_a_folder_with_no_vocabulary_says_what_to_run(tmp_path):
@@ -173,7 +175,7 @@ def test_a_folder_with_no_vocabulary_says_what_to_run(tmp_path):
 
 def test_a_folder_with_both_kinds_is_refused(corpus, tmp_path):
     separate_folder(corpus, tmp_path)
-    text.train_vocabulary([corpus], str(tmp_path / text.JOINT_MODEL), 90, "bpe")
+    text.train_vocabulary([corpus], str(tmp_path / text.JOINT_MODEL), SIZE, "bpe")
     with pytest.raises(ValueError, match="wanted one kind"):
         text.load_vocabularies(str(tmp_path))
 

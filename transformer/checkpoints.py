@@ -1,7 +1,7 @@
 """Checkpoints of a log directory: which there are, save, restore.
 
 `model.ckpt-STEP` are the newest ones; `best.ckpt-STEP` is a copy of the one with the
-best dev BLEU. They are found by their names, so a log directory may be moved or renamed.
+best dev BLEU. They are found by their names, so a log directory may be moved.
 """
 import glob
 import os
@@ -35,7 +35,7 @@ def find(logdir, which="best"):
 
     Args:
       logdir: the log directory.
-      which: "best" (by dev BLEU; the newest where none was scored), "newest", or a step.
+      which: "best" (by dev BLEU; the newest where none was scored), "newest", a step.
 
     Returns:
       The path without the endings of its files.
@@ -63,7 +63,7 @@ def save(session, saver, logdir, step, keep):
 
 
 def save_best(logdir, step):
-    """Copies the checkpoint of `step` to be the best one, and removes the one before."""
+    """Copies the checkpoint of `step` to be the best, and removes the one before."""
     source, target = prefix(logdir, step), prefix(logdir, step, BEST)
     for path in sorted(glob.glob(glob.escape(source) + ".*")):  # .index comes last
         shutil.copyfile(path, target + path[len(source):])

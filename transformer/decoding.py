@@ -34,7 +34,7 @@ class SearchOptions(NamedTuple):
 
 
 def penalty(length, alpha):
-    """((5 + length) / 6) ^ alpha; the length counts EOS (Wu et al. 2016, equation 14)."""
+    """((5 + length) / 6) ^ alpha, EOS counted (Wu et al. 2016, equation 14)."""
     return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** alpha
 
 
@@ -88,11 +88,11 @@ def _follow_one_path(step, state, limits, options, choose):
 def beam(step, state, limits, options):
     """Beam search with length penalty (section 6.1; Wu et al. 2016, section 7).
 
-    Each step looks at the 2K best continuations: those that end join the K best finished
-    ones, the K best others stay open. A sentence is done when even its best open
-    hypothesis, were it to cost nothing more and grow to the limit, could not enter the
-    n best: what is found afterwards, while other sentences of the batch go on, changes
-    nothing.
+    Each step looks at the 2K best continuations: those that end join the K best
+    finished ones, the K best others stay open. A sentence is done when even its best
+    open hypothesis, were it to cost nothing more and grow to the limit, could not enter
+    the n best: what is found afterwards, while other sentences of the batch go on,
+    changes nothing.
 
     Args, Returns: as in `greedy`, with M = N * beam_size; a beam of one is `greedy`.
 
@@ -101,8 +101,8 @@ def beam(step, state, limits, options):
     """
     size = options.beam_size
     if options.n_best > size:
-        raise ValueError(f"n_best: found {options.n_best}, wanted at most the beam size, "
-                         f"{size}")
+        raise ValueError(f"n_best: found {options.n_best}, wanted at most the beam size "
+                         f"of {size}")
     if size == 1:
         return greedy(step, state, limits, options)
     batch = tf.shape(limits)[0]
@@ -178,7 +178,7 @@ def _best_continuations(log_probs, step_log_probs, count):
 
 
 def _loop(is_open, extend, start, state):
-    """tf.while_loop over the search's own tensors and the state of the step function."""
+    """tf.while_loop over the search's own tensors and the step function's state."""
     def of_any_size(x):
         return tf.TensorShape([None] * x.shape.ndims)
 

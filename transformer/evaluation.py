@@ -1,5 +1,4 @@
-"""BLEU and chrF of a translator; dev scores in training and eval.py both come from here.
-"""
+"""BLEU and chrF of a translator: dev scores in training and eval.py come from here."""
 import json
 import os
 from typing import List, NamedTuple, Tuple

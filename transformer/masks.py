@@ -8,7 +8,7 @@ def padding_mask(ids):
 
 
 def causal_mask(query_length, key_length=None, offset=0):
-    """Each position sees itself and the ones before: bool [1, 1, Tq, Tk] (section 3.2.3).
+    """Each position sees itself and those before: bool [1, 1, Tq, Tk] (section 3.2.3).
 
     Args:
       query_length: int or scalar tensor, Tq.
@@ -21,7 +21,7 @@ def causal_mask(query_length, key_length=None, offset=0):
 
 
 def local_mask(length, window):
-    """Only neighbours at most `window` away: bool [1, 1, T, T] (section 4, restricted)."""
+    """Only neighbours up to `window` away: bool [1, 1, T, T] (section 4, restricted)."""
     places = tf.range(length)
     return (tf.abs(places[:, None] - places[None, :]) <= window)[None, None, :, :]
 

@@ -68,8 +68,8 @@ class Transformer:
                     x = self._feedforward(x, run)                       # [N, S, D]
             return Memory(self._finish(x), padding_mask(source))
 
-    def decode(self, target_in, memory, is_training=False, dropout_seed=None, cache=None,
-               weights=None):
+    def decode(self, target_in, memory, is_training=False, dropout_seed=None,
+               cache=None, weights=None):
         """Runs the decoder.
 
         Args:
@@ -103,7 +103,7 @@ class Transformer:
         return self._logits(x), new_cache
 
     def project(self, memory):
-        """The memory with the keys and values that every decoding step would compute."""
+        """The memory with the keys and values that each decoding step would compute."""
         hp, projected = self.hp, []
         for i in range(hp.num_blocks):
             with tf.variable_scope(f"decoder/block_{i}/cross_attention",
@@ -129,7 +129,7 @@ class Transformer:
         return size, "embedding" if shared else f"{stack}/embedding"
 
     def _embed(self, ids, stack, run, offset=0):
-        """Embeddings plus positions, with dropout: float [N, T, D] (sections 3.4, 5.4)."""
+        """Embeddings plus positions, with dropout: float [N, T, D] (3.4, 5.4)."""
         hp = self.hp
         vocab_size, scope = self._table(stack)
         x = embedding(ids, vocab_size, hp.d_model, scope=scope, reuse=tf.AUTO_REUSE)
@@ -140,7 +140,7 @@ class Transformer:
                        f"{stack}/embedding")
 
     def _logits(self, x):
-        """float [N, T, D] → [N, T, V], by the target's embeddings where they are tied."""
+        """float [N, T, D] → [N, T, V], by the target's embeddings where tied."""
         vocab_size, scope = self._table("decoder")
         if not self.dialect.tied_embeddings:
             with tf.variable_scope("decoder", reuse=tf.AUTO_REUSE):

@@ -5,7 +5,7 @@ import tensorflow.compat.v1 as tf
 
 
 def shape_list(x):
-    """The shape of `x` as a list: an int where it is known, a scalar tensor elsewhere."""
+    """The shape of `x` as a list: an int where it is known, else a scalar tensor."""
     static, dynamic = x.shape.as_list(), tf.shape(x)
     return [dynamic[i] if size is None else size for i, size in enumerate(static)]
 

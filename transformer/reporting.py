@@ -47,7 +47,7 @@ class DevScores:
         return any(row["step"] == step for row in self._rows)
 
     def best(self) -> Optional[Dict[str, float]]:
-        """The row with the highest BLEU, the first of equals; None where there is none."""
+        """The row with the highest BLEU, the first of equals; None without any."""
         return max(self._rows, key=lambda row: row["bleu"], default=None)
 
     def evaluations_since_best(self) -> int:

@@ -106,7 +106,9 @@ def train_vocabulary(
 ) -> None:
     """Trains one SentencePiece model on all lines of some text files, and writes it.
 
-    The same text gives the same bytes: neither a path nor a date is written.
+    The same text gives the same bytes: neither a path nor a date is written. In a
+    process that uses TensorFlow 1.15 too, `import sentencepiece` must come first: the
+    trainer of 0.2.0 crashes when it finds the symbols of TensorFlow already loaded.
 
     Args:
       text_paths: files that :func:`read_lines` understands.

@@ -37,12 +37,24 @@ def cross_entropy(logits, target_out, epsilon=0.0):
     return Loss(tf.reduce_sum(losses * real), tf.reduce_sum(real))
 
 
-def noam(step, d_model, warmup_steps):
-    """d_model^-0.5 * min(step^-0.5, step * warmup^-1.5): equation 3; step from 1."""
-    return d_model ** -0.5 * tf.minimum(step ** -0.5, step * warmup_steps ** -1.5)
+def noam(step, hp):
+    """d_model^-0.5 * min(step^-0.5, step * warmup^-1.5): equation 3 of the paper."""
+    return hp.d_model ** -0.5 * tf.minimum(step ** -0.5, step * hp.warmup_steps ** -1.5)
 
 
-SCHEDULES = {"noam": noam}
+def linear(step, hp):
+    """Up to 1 at the end of the warm-up, then down to 0 at the last step.
+
+    Where the number of steps is known, it makes more of them than `noam`, whose rate is
+    still a good part of its peak when training ends.
+    """
+    up = step / hp.warmup_steps
+    down = (hp.max_steps + 1 - step) / max(1, hp.max_steps + 1 - hp.warmup_steps)
+    return tf.minimum(up, down)
+
+
+# Functions of the number of the update, a float32 scalar from 1, and the settings.
+SCHEDULES = {"noam": noam, "linear": linear}
 
 
 class Metrics(NamedTuple):
@@ -69,7 +81,7 @@ def learning_rate(hp, global_step):
     schedule = SCHEDULES[hp.schedule or row.schedule]
     factor = hp.learning_rate or row.learning_rate
     step = tf.cast(global_step + 1, tf.float32)
-    return factor * schedule(step, hp.d_model, hp.warmup_steps)
+    return factor * schedule(step, hp)
 
 
 def make_update(model_loss, hp, global_step):

@@ -1,0 +1,581 @@
+"""The blocks, each against the oracle, on random inputs with padding."""
+import numpy as np
+import oracle
+import pytest
+import tensorflow.compat.v1 as tf
+
+from transformer import dialects, modules, primitives
+
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64
+LENGTHS = [5, 3, 1]                   # of the three lines of a batch
+
+
+def ids_of(lengths, width, vocab_size=20, seed=0):
+    """Random ids [N, width] above 0; each line ends in padding."""
+    ids = np.random.RandomState(seed).randint(1, vocab_size, [len(lengths), width])
+    return np.where(np.arange(width) < np.array(lengths)[:, None], ids, 0)
+
+
+def vectors_of(real, width, seed=0):
+    """Random vectors [N, T, width]; zero where `real` [N, T] is False."""
+    vectors = np.random.RandomState(seed).randn(*(real.shape + (width,)))
+    return vectors.astype(np.float32) * real[:, :, None]
+
+
+def as_tensor(vectors):
+    return tf.constant(vectors, tf.float32)
+
+
+def pairs(query_real, key_real, causal=False):
+    """What a mask of queries, one of keys and causality allow together: [N, Tq, Tk]."""
+    allowed = query_real[:, :, None] & key_real[:, None, :]
+    return np.tril(allowed) if causal else allowed
+
+
+def names_and_shapes():
+    return {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
+
+
+# --- Embedding ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [True, False], ids=["scaled", "unscaled"])
+@pytest.mark.parametrize("zero_pad", [True, False], ids=["zero_pad", "pad_as_a_token"])
+def test_embedding(start, zero_pad, scale):
+    ids = ids_of(LENGTHS, 5)
+    output = modules.embedding(tf.constant(ids), 20, 8, zero_pad, scale, scope="words")
+    session, variables = start()
+    assert list(variables) == ["words/lookup_table"]
+    table = variables["words/lookup_table"]
+    assert table.shape == (20, 8)
+
+    expected = oracle.embed(ids, table) if zero_pad else table[ids] * 8 ** 0.5
+    expected = expected if scale else expected / 8 ** 0.5
+    found = session.run(output)
+    np.testing.assert_allclose(found, expected, **CLOSE)
+    if zero_pad:
+        assert not found[ids == 0].any()
+
+
+@pytest.mark.parametrize("zero_pad", [True, False], ids=["zero_pad", "pad_as_a_token"])
+def test_embedding_gradient_reaches_exactly_the_rows_in_use(start, zero_pad):
+    ids = np.array([[3, 3, 0], [5, 0, 0]])
+    output = modules.embedding(tf.constant(ids), 7, 4, zero_pad)
+    gradient = tf.convert_to_tensor(
+        tf.gradients(tf.reduce_sum(output), tf.trainable_variables())[0])
+    session, _ = start()
+    uses = np.array([0 if zero_pad else 3, 0, 0, 2, 0, 1, 0])
+    expected = np.tile(uses[:, None] * 4 ** 0.5, [1, 4])
+    np.testing.assert_allclose(session.run(gradient), expected, **CLOSE)
+
+
+def test_embedding_of_dynamic_batch_and_length(start):
+    ids = tf.placeholder(tf.int32, [None, None])
+    output = modules.embedding(ids, 20, 8)
+    assert output.shape.as_list() == [None, None, 8]
+    session, variables = start()
+    for shape in ([1, 1], [4, 7]):
+        value = ids_of([shape[1]] * shape[0], shape[1])
+        np.testing.assert_allclose(
+            session.run(output, {ids: value}),
+            oracle.embed(value, variables["embedding/lookup_table"]), **CLOSE)
+
+
+def test_embedding_table_is_the_variable_of_the_embedding(start):
+    output = modules.embedding(tf.constant([[4]]), 6, 3, scale=False)
+    table = modules.embedding_table(6, 3, reuse=True)
+    session, variables = start()
+    assert len(variables) == 1
+    found, row = session.run([output, table])
+    np.testing.assert_array_equal(found[0, 0], row[4])
+
+
+# --- Positional encoding --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [True, False], ids=["scaled", "unscaled"])
+@pytest.mark.parametrize("zero_pad", [True, False], ids=["zero_pad", "pad_as_a_token"])
+@pytest.mark.parametrize("width", [2, 8, 9], ids=lambda width: f"width_{width}")
+def test_positional_encoding(start, width, zero_pad, scale):
+    ids = ids_of(LENGTHS, 5)
+    output = modules.positional_encoding(tf.constant(ids), width, zero_pad, scale)
+    assert output.shape.as_list() == [3, 5, width]
+    expected = np.tile(oracle.sinusoids(5, width), [3, 1, 1])
+    expected *= width ** 0.5 if scale else 1
+    if zero_pad:
+        expected[ids == 0] = 0
+    session, variables = start()
+    assert not variables
+    np.testing.assert_allclose(session.run(output), expected, **CLOSE)
+
+
+def test_positional_encoding_of_dynamic_shapes_has_no_maximum_length(start):
+    ids = tf.placeholder(tf.int32, [None, None])
+    output = modules.positional_encoding(ids, 16, scale=False)
+    assert output.dtype == tf.float32
+    session, _ = start()
+    for batch, length in ((1, 1), (3, 7), (2, 1000)):
+        found = session.run(output, {ids: np.ones([batch, length])})
+        expected = np.tile(oracle.sinusoids(length, 16), [batch, 1, 1])
+        np.testing.assert_allclose(found, expected, **CLOSE)
+
+
+def test_positional_encoding_from_an_offset_continues_the_sequence(start):
+    ids, offset = tf.ones([1, 3], tf.int32), tf.placeholder(tf.int32, [])
+    output = modules.positional_encoding(ids, 6, scale=False, offset=offset)
+    session, _ = start()
+    np.testing.assert_allclose(
+        session.run(output, {offset: 4})[0], oracle.sinusoids(7, 6)[4:], **CLOSE)
+
+
+# --- Layer normalization --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-6, 1e-3, 1.0],
+                         ids=lambda epsilon: f"epsilon_{epsilon:g}")
+def test_normalize(start, epsilon):
+    x = np.random.RandomState(0).randn(3, 4, 8).astype(np.float32)
+    output = modules.normalize(as_tensor(x), epsilon, scope="norm")
+    session, variables = start()
+    assert names_and_shapes() == {"norm/gamma": [8], "norm/beta": [8]}
+    expected = oracle.layer_norm(
+        x, variables["norm/gamma"], variables["norm/beta"], epsilon)
+    np.testing.assert_allclose(session.run(output), expected, **CLOSE)
+
+
+def test_normalize_starts_with_mean_zero_and_variance_one_whatever_the_offset(start):
+    x = np.random.RandomState(0).randn(3, 4, 64) * 5 + 100
+    output = modules.normalize(as_tensor(x))
+    session, _ = start()
+    session.run(tf.global_variables_initializer())
+    found = session.run(output)
+    np.testing.assert_allclose(found.mean(-1), 0, atol=1e-4)
+    np.testing.assert_allclose(found.var(-1), 1, atol=1e-4)
+
+
+def test_normalize_of_a_constant_row_is_beta(start):
+    output = modules.normalize(tf.zeros([1, 2, 4]))
+    session, variables = start()
+    np.testing.assert_allclose(
+        session.run(output)[0], [variables["ln/beta"]] * 2, **CLOSE)
+
+
+# --- Scaled dot-product attention and masks -------------------------------------------
+
+
+@pytest.mark.parametrize("shape", ["full", "by_head", "by_query", "by_key", "none"])
+def test_scaled_dot_product_attention(start, shape):
+    N, H, Tq, Tk = 2, 3, 4, 5
+    sizes = {"full": [N, H, Tq, Tk], "by_head": [1, H, 1, Tk],
+             "by_query": [1, 1, Tq, Tk], "by_key": [N, 1, 1, Tk], "none": [1, 1, 1, 1]}
+    rng = np.random.RandomState(0)
+    q, k, v = rng.randn(N, H, Tq, 6), rng.randn(N, H, Tk, 6), rng.randn(N, H, Tk, 7)
+    mask = rng.rand(*sizes[shape]) < 0.6
+    mask[..., 0] = True
+    output, weights = modules.scaled_dot_product_attention(
+        as_tensor(q), as_tensor(k), as_tensor(v),
+        None if shape == "none" else tf.constant(mask))
+    session, _ = start()
+    output, weights = session.run([output, weights])
+    allowed = np.broadcast_to(mask, [N, H, Tq, Tk])
+    for h in range(H):
+        expected, expected_weights = oracle.attention(
+            q[:, h], k[:, h], v[:, h], allowed[:, h])
+        np.testing.assert_allclose(output[:, h], expected, **CLOSE)
+        np.testing.assert_allclose(weights[:, h], expected_weights, **CLOSE)
+    assert not weights[~allowed].any()  # exactly 0
+    np.testing.assert_allclose(weights.sum(-1), 1, **CLOSE)
+
+
+@pytest.mark.parametrize("zero", [True, False], ids=["zeros", "uniform"])
+def test_query_that_may_attend_to_nothing(start, zero):
+    rng = np.random.RandomState(0)
+    q, k, v = (as_tensor(rng.randn(1, 1, 3, 4)) for _ in range(3))
+    mask = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1]], bool)
+    output, weights = modules.scaled_dot_product_attention(
+        q, k, v, tf.constant(mask), blind_queries_are_zero=zero)
+    gradients = tf.gradients(output, [q, k, v])
+    session, _ = start()
+    weights, output, values, gradients = session.run([weights, output, v, gradients])
+    np.testing.assert_allclose(weights[0, 0, 1], 0 if zero else 1 / 3, **CLOSE)
+    np.testing.assert_allclose(
+        output[0, 0, 1], 0 if zero else values[0, 0].mean(axis=0), **CLOSE)
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+
+
+def test_attention_over_huge_logits_is_finite_and_respects_the_mask(start):
+    q = k = as_tensor(np.array([[[[1e3, 0], [-1e3, 0], [0, 1e3]]]]))
+    mask = np.array([[1, 0, 0], [1, 0, 0], [1, 1, 0]], bool)
+    _, weights = modules.scaled_dot_product_attention(q, k, k, tf.constant(mask))
+    session, _ = start()
+    weights = session.run(weights)[0, 0]
+    np.testing.assert_allclose(weights[:2], [[1, 0, 0], [1, 0, 0]], **CLOSE)
+    np.testing.assert_allclose(weights[2], [0.5, 0.5, 0], **CLOSE)
+
+
+def test_masks(start):
+    ids = ids_of(LENGTHS, 5)
+    places = np.arange(5)
+    distance = places[:, None] - places[None, :]  # query minus key
+    expected = [
+        (modules.padding_mask(tf.constant(ids)), (ids != 0)[:, None, None, :]),
+        (modules.causal_mask(5), (distance >= 0)[None, None]),
+        (modules.causal_mask(tf.constant(5)), (distance >= 0)[None, None]),
+        (modules.causal_mask(3, 5), (distance >= 0)[None, None, :3]),
+        (modules.causal_mask(5, 3), (distance >= 0)[None, None, :, :3]),
+        (modules.causal_mask(2, 5, offset=3), (distance >= 0)[None, None, 3:]),
+        (modules.local_mask(5, 0), np.eye(5, dtype=bool)[None, None]),
+        (modules.local_mask(5, 2), (abs(distance) <= 2)[None, None]),
+    ]
+    session, _ = start()
+    for mask, wanted in expected:
+        found = session.run(mask)
+        assert found.dtype == bool
+        np.testing.assert_array_equal(found, wanted)
+
+
+# --- Multi-head attention -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["all_keys", "causal"])
+@pytest.mark.parametrize("num_heads", [1, 2, 4, 8], ids=lambda n: f"{n}_heads")
+def test_self_attention_finds_padding_in_the_zero_rows(start, num_heads, causal):
+    real = ids_of(LENGTHS, 5) != 0
+    x = vectors_of(real, 16)
+    queries, weights = as_tensor(x), {}
+    output = modules.multihead_attention(
+        queries, queries, num_heads=num_heads, causality=causal, scope="self",
+        weights=weights)
+    assert output.shape.as_list() == [3, 5, 16]
+    session, variables = start()
+    allowed = pairs(real, real, causal)
+    output, weights = session.run([output, weights["self"]])
+    np.testing.assert_allclose(
+        output, oracle.attention_block(x, x, allowed, variables, "self", num_heads),
+        **CLOSE)
+    _, maps = oracle.multi_head(x, x, allowed, variables, "self", num_heads)
+    np.testing.assert_allclose(weights, maps, **CLOSE)
+    assert not np.moveaxis(weights, 1, -1)[~allowed].any()  # exactly 0
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["all_keys", "causal"])
+@pytest.mark.parametrize("query_length, key_length", [(3, 6), (6, 3)],
+                         ids=["Tq_less_than_Tk", "Tq_more_than_Tk"])
+def test_cross_attention_to_keys_of_another_length_and_width(
+        start, query_length, key_length, causal):
+    query_real = ids_of([3, 2, 1], query_length) != 0
+    key_real = ids_of([1, 3, 2], key_length) != 0
+    queries, keys = vectors_of(query_real, 16), vectors_of(key_real, 10, seed=1)
+    output = modules.multihead_attention(
+        as_tensor(queries), as_tensor(keys), None, 4, causality=causal, scope="cross")
+    session, variables = start()
+    expected = oracle.attention_block(
+        queries, keys, pairs(query_real, key_real, causal), variables, "cross", 4)
+    np.testing.assert_allclose(session.run(output), expected, **CLOSE)
+
+
+def test_attention_with_units_other_than_the_width_of_the_queries(start):
+    real = ids_of(LENGTHS, 5) != 0
+    x = vectors_of(real, 12)
+    output = modules.multihead_attention(as_tensor(x), as_tensor(x), 8, 2, scope="a")
+    session, variables = start()
+    assert variables["a/q/kernel"].shape == (12, 8)
+    assert variables["a/o/kernel"].shape == (8, 12)
+    expected = oracle.attention_block(x, x, pairs(real, real), variables, "a", 2)
+    np.testing.assert_allclose(session.run(output), expected, **CLOSE)
+
+
+def test_attention_with_explicit_masks_uses_them_as_given(start):
+    """They contradict the zero rows: what is given is used, what is not is found."""
+    query_real, key_real = ids_of(LENGTHS, 5) != 0, ids_of([4, 4, 2], 4) != 0
+    queries, keys = vectors_of(query_real, 8), vectors_of(key_real, 8, seed=1)
+    rng = np.random.RandomState(2)
+    query_masks, key_masks = rng.rand(3, 5) < 0.6, rng.rand(3, 4) < 0.6
+    assert (query_masks != query_real).any() and (key_masks != key_real).any()
+
+    cases = []
+    for some_queries, some_keys in (
+            (query_masks, key_masks), (query_masks, None), (None, key_masks)):
+        output = modules.multihead_attention(
+            as_tensor(queries), as_tensor(keys), num_heads=2, scope="a",
+            reuse=tf.AUTO_REUSE,
+            query_masks=None if some_queries is None else tf.constant(some_queries),
+            key_masks=None if some_keys is None else tf.constant(some_keys))
+        cases.append((output, pairs(
+            query_real if some_queries is None else some_queries,
+            key_real if some_keys is None else some_keys)))
+    session, variables = start()
+    for output, allowed in cases:
+        expected = oracle.attention_block(queries, keys, allowed, variables, "a", 2)
+        np.testing.assert_allclose(session.run(output), expected, **CLOSE)
+
+
+def test_attention_limited_to_neighbours(start):
+    x = np.random.RandomState(0).randn(2, 6, 8)
+    output = modules.multihead_attention(
+        as_tensor(x), as_tensor(x), num_heads=2, scope="a",
+        key_masks=modules.local_mask(6, 1))
+    session, variables = start()
+    places = np.arange(6)
+    near = abs(places[:, None] - places[None, :]) <= 1
+    expected = oracle.attention_block(
+        x, x, np.tile(near, [2, 1, 1]), variables, "a", 2)
+    np.testing.assert_allclose(session.run(output), expected, **CLOSE)
+
+
+def test_all_keys_padded_gives_zeros_from_the_attention_and_finite_gradients(start):
+    x = np.random.RandomState(0).randn(2, 3, 8)
+    keys = np.stack([np.zeros([4, 8]), np.random.RandomState(1).randn(4, 8)])
+    weights = {}
+    output = modules.multihead_attention(
+        as_tensor(x), as_tensor(keys), num_heads=2, scope="a", weights=weights)
+    gradients = tf.gradients(output, tf.trainable_variables())
+    session, variables = start()
+    output, weights, gradients = session.run([output, weights["a"], gradients])
+    only_residual = oracle.layer_norm(
+        x[0], variables["a/ln/gamma"], variables["a/ln/beta"])
+    np.testing.assert_allclose(output[0], only_residual, **CLOSE)
+    assert not weights[0].any()
+    assert weights[1].any()
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+
+
+def test_attention_over_dynamic_shapes(start):
+    queries = tf.placeholder(tf.float32, [None, None, 8])
+    keys = tf.placeholder(tf.float32, [None, None, 6])
+    output = modules.multihead_attention(
+        queries, keys, num_heads=2, causality=True, scope="a")
+    output = modules.feedforward(output, (12, 8), scope="f")
+    assert output.shape.as_list()[-1] == 8
+    session, variables = start()
+    for lengths in ([4, 2], [3]):
+        real = ids_of(lengths, 4) != 0
+        x, y = vectors_of(real, 8), vectors_of(real, 6, seed=1)
+        expected = oracle.feed_forward_block(
+            oracle.attention_block(x, y, pairs(real, real, True), variables, "a", 2),
+            variables, "f")
+        np.testing.assert_allclose(
+            session.run(output, {queries: x, keys: y}), expected, **CLOSE)
+
+
+def test_attention_with_a_cache_is_attention_over_the_whole(start):
+    x = np.random.RandomState(0).randn(2, 5, 8).astype(np.float32)
+    options = {"num_heads": 2, "causality": True, "scope": "a", "reuse": tf.AUTO_REUSE}
+    whole = modules.multihead_attention(as_tensor(x), as_tensor(x), **options)
+    cache, parts = {}, []
+    for start_at, end in ((0, 1), (1, 2), (2, 5)):  # steps of 1, 1 and 3 positions
+        part = as_tensor(x[:, start_at:end])
+        parts.append(modules.multihead_attention(part, part, cache=cache, **options))
+    session, _ = start()
+    whole, parts, keys = session.run([whole, tf.concat(parts, 1), cache["k"]])
+    np.testing.assert_allclose(parts, whole, **CLOSE)
+    assert keys.shape == (2, 2, 5, 4)
+
+
+def test_attention_to_cached_keys_alone_makes_no_key_variables(start):
+    x, y = np.random.RandomState(0).randn(2, 2, 5, 8).astype(np.float32)
+    options = {"num_heads": 2, "scope": "a", "reuse": tf.AUTO_REUSE}
+    whole = modules.multihead_attention(as_tensor(x), as_tensor(y), **options)
+    with tf.variable_scope("a", reuse=True):
+        K, V = modules.keys_and_values(as_tensor(y), 8, 2)
+    again = modules.multihead_attention(
+        as_tensor(x), None, cache={"k": K, "v": V}, **options)
+    session, variables = start()
+    assert len(variables) == 6
+    whole, again = session.run([whole, again])
+    np.testing.assert_allclose(again, whole, **CLOSE)
+
+
+# --- Feed-forward and label smoothing -------------------------------------------------
+
+
+def test_feedforward(start):
+    x = np.random.RandomState(0).randn(3, 5, 8).astype(np.float32)
+    output = modules.feedforward(as_tensor(x), (32, 8), scope="f")
+    session, variables = start()
+    np.testing.assert_allclose(
+        session.run(output), oracle.feed_forward_block(x, variables, "f"), **CLOSE)
+
+
+@pytest.mark.parametrize("epsilon", [0, 0.1, 0.3, 1],
+                         ids=lambda epsilon: f"epsilon_{epsilon}")
+def test_label_smoothing(start, epsilon):
+    soft = np.random.RandomState(0).dirichlet(np.ones(7), [2, 3])
+    labels = np.concatenate([soft, np.eye(7)[np.array([[1, 2, 3], [4, 5, 6]])]])
+    session, _ = start()
+    smoothed = session.run(modules.label_smoothing(as_tensor(labels), epsilon))
+    np.testing.assert_allclose(smoothed, oracle.smooth(labels, epsilon), **CLOSE)
+    np.testing.assert_allclose(smoothed.sum(-1), 1, **CLOSE)
+
+
+# --- Dropout --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9], ids=lambda rate: f"rate_{rate}")
+def test_dropout_keeps_the_expectation_and_drops_the_rate(start, rate):
+    count = 200000
+    output = primitives.dropout(tf.ones([count]), rate)
+    session, _ = start()
+    found = session.run(output)
+    # The package rounds the rate to 1/256, and scales by the rounded one.
+    assert abs((found == 0).mean() - rate) < 1 / 512 + 5 * 0.5 / count ** 0.5
+    assert abs(found.mean() - 1) < 5 * (rate / (1 - rate) / count) ** 0.5
+    assert len(np.unique(found)) == 2
+
+
+def test_dropout_draws_anew_unless_seeded(start):
+    x, seed = tf.ones([20, 30]), tf.placeholder(tf.int32, [2])
+    free, seeded = primitives.dropout(x, 0.5), primitives.dropout(x, 0.5, seed=seed)
+    session, _ = start()
+    assert (session.run(free) != session.run(free)).any()
+    first, again, other, another = (
+        session.run(seeded, {seed: pair}) for pair in ([1, 2], [1, 2], [1, 3], [2, 2]))
+    np.testing.assert_array_equal(first, again)
+    for different in (other, another):
+        # Two independent masks differ in half of the 600 places, give or take 12.
+        assert 200 < (first != different).sum() < 400
+
+
+def test_dropouts_of_different_names_and_scopes_are_independent(start):
+    x, seed, masks = tf.ones([600]), tf.constant([1, 2]), []
+    for scope in ("encoder", "decoder"):
+        with tf.variable_scope(scope):
+            masks += [primitives.dropout(x, 0.5, seed=seed, name=name)
+                      for name in ("weights", "residual")]
+    session, _ = start()
+    masks = session.run(masks)
+    for i, mask in enumerate(masks):
+        assert all(200 < (mask != other).sum() < 400 for other in masks[:i])
+
+
+def test_dropout_only_in_training(start):
+    x, training = tf.ones([20, 30]), tf.placeholder(tf.bool, [])
+    switched = primitives.dropout(x, 0.5, training)
+    session, _ = start()
+    assert primitives.dropout(x, 0.5, False) is x
+    assert primitives.dropout(x, 0) is x
+    assert (session.run(switched, {training: False}) == 1).all()
+    assert (session.run(switched, {training: True}) == 0).any()
+
+
+def test_dropout_drops_the_gradients_of_what_it_drops(start):
+    x = tf.ones([20, 30])
+    output = primitives.dropout(x, 0.5)
+    session, _ = start()
+    output, gradient = session.run([output, tf.gradients(output, x)[0]])
+    np.testing.assert_allclose(gradient, output, **CLOSE)
+
+
+@pytest.mark.parametrize("block", ["attention", "feedforward"])
+def test_blocks_drop_only_in_training_and_alike_for_a_seed(start, block):
+    x = as_tensor(np.random.RandomState(0).randn(2, 5, 8))
+    seed = tf.placeholder_with_default([0, 0], [2])
+
+    def build(is_training, dropout_rate=0.5):
+        options = {"dropout_rate": dropout_rate, "is_training": is_training,
+                   "scope": "block", "reuse": tf.AUTO_REUSE, "dropout_seed": seed}
+        if block == "attention":
+            return modules.multihead_attention(x, x, num_heads=2, **options)
+        return modules.feedforward(x, (16, 8), **options)
+
+    switch = tf.placeholder_with_default(False, [])
+    plain, trained, not_trained, switched = (
+        build(True, 0), build(True), build(False), build(switch))
+    session, _ = start()
+    plain, same, off = session.run([plain, not_trained, switched])
+    np.testing.assert_array_equal(same, plain)
+    np.testing.assert_array_equal(off, plain)
+    first, again = session.run([trained, switched], {seed: [1, 2], switch: True})
+    np.testing.assert_array_equal(first, again)
+    assert (first != plain).any()
+    assert (first != session.run(trained, {seed: [1, 3]})).any()
+
+
+# --- Variables ------------------------------------------------------------------------
+
+
+def build_every_block(reuse=None):
+    """Each block with its default scope, and what it returns."""
+    x = modules.embedding(tf.constant(ids_of(LENGTHS, 5)), 20, 8, reuse=reuse)
+    x += modules.positional_encoding(tf.constant(ids_of(LENGTHS, 5)), 8, reuse=reuse)
+    x = modules.multihead_attention(x, x, num_heads=2, reuse=reuse)
+    x = modules.feedforward(x, (12, 8), reuse=reuse)
+    return modules.normalize(x, reuse=reuse)
+
+
+def test_names_and_shapes_of_the_variables():
+    build_every_block()
+    assert names_and_shapes() == {
+        "embedding/lookup_table": [20, 8],
+        "multihead_attention/q/kernel": [8, 8],
+        "multihead_attention/k/kernel": [8, 8],
+        "multihead_attention/v/kernel": [8, 8],
+        "multihead_attention/o/kernel": [8, 8],
+        "multihead_attention/ln/gamma": [8],
+        "multihead_attention/ln/beta": [8],
+        "feedforward/inner/kernel": [8, 12],
+        "feedforward/inner/bias": [12],
+        "feedforward/outer/kernel": [12, 8],
+        "feedforward/outer/bias": [8],
+        "feedforward/ln/gamma": [8],
+        "feedforward/ln/beta": [8],
+        "ln/gamma": [8],
+        "ln/beta": [8],
+    }
+    assert all(v.dtype.base_dtype == tf.float32 for v in tf.global_variables())
+
+
+def test_reuse_shares_every_variable(start):
+    first = build_every_block()
+    count = len(tf.global_variables())
+    second = build_every_block(reuse=True)
+    assert len(tf.global_variables()) == count
+    session, _ = start()
+    first, second = session.run([first, second])
+    np.testing.assert_array_equal(first, second)
+
+
+def test_a_scope_is_not_shared_by_accident():
+    build_every_block()
+    with pytest.raises(ValueError, match="already exists"):
+        build_every_block()
+
+
+def test_nothing_to_reuse():
+    with pytest.raises(ValueError, match="does not exist"):
+        build_every_block(reuse=True)
+
+
+# --- What is refused ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_heads", [0, -2, 3, 16], ids=lambda n: f"{n}_heads")
+def test_heads_that_do_not_divide_the_units(num_heads):
+    x = tf.zeros([2, 3, 8])
+    with pytest.raises(ValueError, match=rf"num_heads = {num_heads},.*num_units = 8"):
+        modules.multihead_attention(x, x, num_heads=num_heads)
+
+
+def test_units_too_wide_to_be_added_to_the_queries(monkeypatch):
+    headless = dialects.DIALECTS["paper"]._replace(output_projection=False)
+    monkeypatch.setitem(dialects.DIALECTS, "no_projection", headless)
+    x = tf.zeros([2, 3, 8])
+    with pytest.raises(ValueError, match=r"num_units = 16\b.*8\b"):
+        modules.multihead_attention(x, x, 16, 2, dialect="no_projection")
+
+
+def test_feedforward_too_wide_to_be_added_to_the_inputs():
+    with pytest.raises(ValueError, match=r"\(32, 16\).*8\b"):
+        modules.feedforward(tf.zeros([2, 3, 8]), (32, 16))
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1, 1.5], ids=lambda rate: f"rate_{rate}")
+def test_dropout_rate_outside_its_range(rate):
+    with pytest.raises(ValueError, match=rf"rate {rate}\b"):
+        primitives.dropout(tf.ones([2]), rate)
+
+
+def test_dropout_rate_close_to_one_stays_finite(start):
+    output = primitives.dropout(tf.ones([1000]), 0.999)
+    session, _ = start()
+    assert np.isfinite(session.run(output)).all()

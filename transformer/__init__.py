@@ -1,0 +1,21 @@
+"""A Transformer in TensorFlow 1.x style: "Attention Is All You Need", on TF 1.15 and 2.x.
+
+Text flows down this list; a file imports only files above it. Read in this order:
+
+    text          plain text  <->  ids, by SentencePiece
+    data          prepared ids  ->  Batch(source, target_in, target_out, number)
+    dialects      a name  ->  what that source of the Transformer decides differently
+    primitives    shapes, dropout, the dense layer, heads
+    masks         who may attend to whom
+    positions     positions  ->  vectors
+    modules       the blocks: embedding, attention, feed-forward, normalization
+    model         Batch  ->  Memory  ->  logits
+    decoding      a step function  ->  Hypotheses, by greedy or beam search
+    training      logits  ->  loss  ->  an update of the variables
+    checkpoints   variables  <->  the log directory
+    translator    lines  ->  translations, with a log directory
+    evaluation    translations  ->  BLEU and chrF
+    reporting     what a training tells while it runs
+
+`train.py`, `eval.py` and `scripts/` put these together; `hparams.py` holds the settings.
+"""

@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 
 import hparams
 from transformer import checkpoints
+from transformer.decoding import SEARCHES
 from transformer.evaluation import evaluate, load_text
 from transformer.text import read_lines
 from transformer.translator import Translator
@@ -30,6 +31,7 @@ def load(args):
     """The saved settings of a log directory under those of the command line."""
     hp = dataclasses.replace(hparams.load(args.logdir), **hparams.given_settings(args))
     hparams.validate(hp)
+    hparams.refuse_unknown("search", hp.search, SEARCHES)
     return hp
 
 

@@ -133,8 +133,8 @@ def resolve(given: Dict[str, Any], preset: Optional[str] = None,
       ValueError: a name or a value is wrong, or `given` contradicts the architecture
         that is saved in `logdir`.
     """
-    if preset and preset not in PRESETS:
-        raise ValueError(_unknown("preset", preset, PRESETS))
+    if preset:
+        refuse_unknown("preset", preset, PRESETS)
     values = dict(PRESETS[preset]) if preset else {}
     given = _checked(given, "command line")
     if logdir and os.path.exists(os.path.join(logdir, FILE_NAME)):
@@ -273,6 +273,12 @@ def _refuse_other_architecture(given: Dict[str, Any], saved: Dict[str, Any],
         if fixed and given[name] != saved[name]:
             raise ValueError(f"{name} is fixed by {path}: found {given[name]}, wanted "
                              f"{saved[name]}; choose another --logdir")
+
+
+def refuse_unknown(kind: str, name: str, known: Iterable[str]) -> None:
+    """Raises ValueError, with the nearest name, where `name` is not in `known`."""
+    if name not in known:
+        raise ValueError(_unknown(kind, name, known))
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> str:

@@ -15,11 +15,13 @@ import tensorflow.compat.v1 as tf
 import hparams
 from transformer import checkpoints
 from transformer.data import BatchPlan, Corpus, evaluation_dataset, training_dataset
+from transformer.decoding import SEARCHES
+from transformer.dialects import DIALECTS
 from transformer.evaluation import evaluate, load_text
 from transformer.model import Transformer
 from transformer.reporting import DevScores, Events, Meter, Progress, clock
 from transformer.text import copy_vocabularies, load_vocabularies
-from transformer.training import cross_entropy, make_update
+from transformer.training import SCHEDULES, cross_entropy, make_update
 from transformer.translator import Translator
 
 
@@ -121,8 +123,8 @@ class Training:
         if not math.isfinite(metrics.loss) or not math.isfinite(metrics.gradient_norm):
             raise FloatingPointError(
                 f"step {self.step}: found loss {metrics.loss} and gradient norm "
-                f"{metrics.gradient_norm}, wanted finite numbers; the last checkpoint is "
-                "kept; lower --learning_rate or set --clip_norm")
+                f"{metrics.gradient_norm}, wanted finite ones; lower --learning_rate "
+                "or set --clip_norm, and go on from the last checkpoint")
         self.meter.add(metrics.loss, metrics.tokens)
         if self.is_due(self.hp.log_every):
             loss, tokens_per_second = self.meter.read()
@@ -155,6 +157,8 @@ def train(hp, logdir):
     start = max(checkpoints.steps(logdir), default=0)
     with tf.Graph().as_default():
         graph = TrainingGraph(hp, start)
+        hparams.save(hp, logdir)
+        copy_vocabularies(hp.data, logdir)
         with tf.Session() as session, Translator(hp, logdir) as translator:
             session.run(graph.initialize)
             if start:
@@ -163,25 +167,30 @@ def train(hp, logdir):
 
 
 def settings(args):
-    """The settings of a run; sizes of the vocabulary are those of the data folder.
+    """The settings of a run; those of the vocabulary come from the data folder.
 
     Raises:
       ValueError: they contradict each other, the data or the log directory.
     """
-    hp = hparams.resolve(hparams.given_settings(args), args.preset, args.logdir)
+    given = hparams.given_settings(args)
+    hp = hparams.resolve(given, args.preset, args.logdir)
+    for name, table in (("dialect", DIALECTS), ("search", SEARCHES),
+                        ("schedule", [*SCHEDULES, ""])):
+        hparams.refuse_unknown(name, getattr(hp, name), table)
+    saved = os.path.exists(os.path.join(args.logdir, hparams.FILE_NAME))
+    if checkpoints.steps(args.logdir) and not saved:
+        raise ValueError(f"{args.logdir}: found checkpoints, but no "
+                         f"{hparams.FILE_NAME}; choose another --logdir")
     vocabularies = load_vocabularies(hp.data)
     facts = {"source_vocab_size": vocabularies.source.size,
              "target_vocab_size": vocabularies.target.size,
              "joint_vocab": vocabularies.joint}
-    for name, wanted in facts.items():
+    for name, fact in facts.items():
         found = getattr(hp, name)
-        if found not in (0, wanted) and name != "joint_vocab":
-            raise ValueError(f"{name}: found {found}, wanted {wanted}, the size of the "
-                             f"vocabulary in {hp.data}")
-    if checkpoints.steps(args.logdir) and not os.path.exists(
-            os.path.join(args.logdir, hparams.FILE_NAME)):
-        raise ValueError(f"{args.logdir}: found checkpoints but no {hparams.FILE_NAME}, "
-                         "wanted both or neither; choose another --logdir")
+        was_said = name in given or saved
+        if was_said and found != fact and (found or name == "joint_vocab"):
+            raise ValueError(f"{name}: found {found}, wanted {fact} as in {hp.data}; "
+                             "choose another --data, or another --logdir")
     return dataclasses.replace(hp, **facts)
 
 
@@ -197,10 +206,7 @@ def main(argv=None):
     hparams.add_flags(parser)
     args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
     try:
-        hp = settings(args)
-        hparams.save(hp, args.logdir)
-        copy_vocabularies(hp.data, args.logdir)
-        train(hp, args.logdir)
+        train(settings(args), args.logdir)
     except (ValueError, FileNotFoundError, FloatingPointError) as error:
         sys.exit(f"train.py: {error}")
 

@@ -26,19 +26,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transformer.text import (
-    JOINT_MODEL,
-    SEPARATE_MODELS,
-    UNK,
-    Vocabularies,
-    Vocabulary,
-    load_vocabularies,
-    read_lines,
-    train_vocabulary,
-)
+from transformer import text
+from transformer.text import Vocabularies, Vocabulary, read_lines
 
 SPLITS = ("train", "dev", "test")
 CHUNK = 10000  # pairs encoded at a time
+IDS = [
+    f"{split}.{side}.{part}.npy"
+    for split in SPLITS for side in ("source", "target") for part in ("ids", "offsets")
+]
 
 
 class Pair(NamedTuple):
@@ -98,12 +94,10 @@ def check(args: argparse.Namespace) -> None:
             f"found {args.source_lang!r} as --source-lang and as --target-lang, wanted "
             f"two names: the text of both is written to OUT/dev.LANGUAGE"
         )
-    for flag, value in (
-        ("--vocab-size", args.vocab_size),
-        ("--max-length", args.max_length),
-    ):
-        if value < 1:
-            raise ValueError(f"found {flag} {value}, wanted 1 or more")
+    if args.vocab_size < 1:
+        raise ValueError(f"found --vocab-size {args.vocab_size}, wanted 1 or more")
+    if args.max_length < 1:
+        raise ValueError(f"found --max-length {args.max_length}, wanted 1 or more")
 
 
 # Which files
@@ -179,7 +173,7 @@ class Side:
     def counts(self) -> tuple[int, int]:
         """Returns the number of pieces, and of those that are UNK."""
         ids = np.frombuffer(self._ids, self.dtype)
-        return len(ids), int(np.count_nonzero(ids == UNK))
+        return len(ids), int(np.count_nonzero(ids == text.UNK))
 
 
 def encode_split(
@@ -292,11 +286,11 @@ def working_folder(out: str) -> Iterator[str]:
 def make_vocabularies(args: argparse.Namespace, train: Pair, work: str) -> Vocabularies:
     """Trains the vocabularies, on the train split and nothing else."""
     texts = [[path] for path in train] if args.separate else [list(train)]
-    names = SEPARATE_MODELS if args.separate else (JOINT_MODEL,)
+    names = text.SEPARATE_MODELS if args.separate else (text.JOINT_MODEL,)
     for name, paths in zip(names, texts):
         model = os.path.join(work, name)
-        train_vocabulary(paths, model, args.vocab_size, args.model_type)
-    return load_vocabularies(work)
+        text.train_vocabulary(paths, model, args.vocab_size, args.model_type)
+    return text.load_vocabularies(work)
 
 
 def write_text(pair: Pair, args: argparse.Namespace, split: str, work: str) -> None:
@@ -334,13 +328,7 @@ def move_into_place(work: str, out: str) -> None:
     """Moves the finished files to OUT, and removes what an earlier run left there."""
     os.makedirs(out, exist_ok=True)
     new = os.listdir(work)
-    generated = [JOINT_MODEL, *SEPARATE_MODELS] + [
-        f"{split}.{side}.{part}.npy"
-        for split in SPLITS
-        for side in ("source", "target")
-        for part in ("ids", "offsets")
-    ]
-    for name in generated:
+    for name in [text.JOINT_MODEL, *text.SEPARATE_MODELS, *IDS]:
         if name not in new and os.path.exists(os.path.join(out, name)):
             os.remove(os.path.join(out, name))
     for name in sorted(new, key=lambda name: (name == "corpus.json", name)):

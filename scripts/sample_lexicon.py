@@ -381,5 +381,44 @@ TIMES = {
 }
 JOINERS = {
     "weil": "because", "obwohl": "although", "wenn": "when", "dass": "that",
-    "ob": "whether", "und": "and", "aber": "but", "um": "to",
+    "ob": "whether", "und": "and", "aber": "but", "um": "",
 }
+
+# How often the author chooses what, for singular (False), plural (True) and mass nouns.
+MIX = {
+    "subject": {False: "der der der der ein dies jed mein dein unser",
+                True: "der der der dies viel all mein unser number", "mass": "der dies"},
+    "object": {False: "der der der ein ein ein dies own own mein",
+               True: "der der none viel number number dies own own",
+               "mass": "none none none der dies"},
+    "dative": {False: "der der der ein dies own own mein", True: "der der dies own number",
+               "mass": "der"},
+    "phrase": {False: "der der der der ein own", True: "der der number", "mass": "der"},
+    "head": {False: "der der ein dies", True: "der dies", "mass": "der"},
+    "owner": {False: "der der mein", True: "der unser", "mass": "der"},
+}
+PRONOUN_MIX = {  # forms that leave no doubt: no acc. sie, no ihr but in the dative
+    "subject": "ich=I du=you er=he sie=she wir=we sie_pl=they",
+    "object": "ich=I du=you er=he wir=we",
+    "dative": "ich=I du=you er=he sie=she wir=we sie_pl=they",
+}
+OWNABLE = frozenset({"thing", "pet", "vehicle", "family", "unique"})
+PARTICLES = ("away", "on", "up")  # they follow a pronoun: picks him up
+FEELINGS = "glücklich hungrig krank müde traurig"
+QUESTIONS = {  # what asks for a phrase, by its preposition and case
+    "indat": "wo=where", "andat": "wo=where", "aufdat": "wo=where",
+    "unterdat": "wo=where", "hinterdat": "wo=where", "vordat": "wo=where",
+    "nebendat": "wo=where", "inacc": "wohin=where", "anacc": "wohin=where",
+}
+# What happens to a thing, and what then: a verb, or an adjective that describes it.
+FOLLOW_UPS = (
+    "suchen aber finden nicht", "suchen weil brauchen -", "kaufen weil brauchen -",
+    "kaufen aber brauchen nicht", "verlieren aber finden -",
+    "verkaufen weil brauchen nicht", "vergessen obwohl brauchen -",
+    "mit|nehmen weil brauchen -", "kaufen weil schön -", "kaufen obwohl teuer -",
+    "verkaufen weil alt -", "weg|werfen weil schmutzig -", "suchen obwohl alt -",
+)
+PATTERNS = ("statement statement statement statement statement statement description "
+            "description yes_no_question object_question object_question who_question "
+            "adverb_question reason reason follow_up report report relative relative "
+            "pairing purpose")

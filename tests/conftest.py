@@ -4,11 +4,14 @@ import sys
 
 import numpy as np
 import pytest
-import sentencepiece  # noqa: F401  before TensorFlow 1.15: see train_vocabulary
 import tensorflow.compat.v1 as tf
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 tf.disable_eager_execution()
+
+# Tiny graphs, run a few times each: optimizing them takes longer than running them.
+CONFIG = tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
+CONFIG.graph_options.rewrite_options.disable_meta_optimizer = True
 
 
 @pytest.fixture(autouse=True)
@@ -18,33 +21,63 @@ def graph():
         yield empty
 
 
-@pytest.fixture
-def start(graph):
-    """start() → (a session in which every variable is random, their values by name).
+def random_values(variables, seed):
+    """name -> float64 array of values that a float32 variable holds exactly.
 
     Random, because at their first values (a bias of 0, a gamma of 1) a bias that is
-    never added and a gamma that never multiplies cannot be seen. The values are float64
-    copies for the oracle of what the session holds in float32.
+    never added and a gamma that never multiplies cannot be seen.
     """
+    rng, values = np.random.RandomState(seed), {}
+    for variable in sorted(variables, key=lambda v: v.op.name):
+        name, shape = variable.op.name, variable.shape.as_list()
+        value = rng.randn(*shape) * {1: 0.3, 2: shape[0] ** -0.5}[len(shape)]
+        value += 1 if name.endswith("gamma") else 0
+        values[name] = value.astype(np.float32).astype(np.float64)
+    return values
+
+
+@pytest.fixture(scope="session")
+def open_session():
+    """open_session(graph) → (a session with random variables, their values)."""
     sessions = []
 
-    def start(seed=0):
-        rng = np.random.RandomState(seed)
-        session = tf.Session(graph=graph, config=tf.ConfigProto(
-            intra_op_parallelism_threads=1, inter_op_parallelism_threads=1))
-        sessions.append(session)
-        session.run([tf.global_variables_initializer(),
-                     tf.local_variables_initializer()])
-        values = {}
-        for variable in sorted(tf.trainable_variables(), key=lambda v: v.op.name):
-            name, shape = variable.op.name, variable.shape.as_list()
-            value = rng.randn(*shape) * {1: 0.3, 2: shape[0] ** -0.5}[len(shape)]
-            if name.endswith("gamma"):
-                value += 1
-            values[name] = value.astype(np.float32).astype(np.float64)
-            session.run(variable.initializer, {variable.initial_value: values[name]})
+    def open_session(graph, seed=0):
+        with graph.as_default():
+            session = tf.Session(config=CONFIG)
+            sessions.append(session)
+            variables = tf.trainable_variables()
+            values = random_values(variables, seed)
+            session.run([tf.global_variables_initializer(),
+                         tf.local_variables_initializer()])
+            session.run([variable.initializer for variable in variables],
+                        {v.initial_value: values[v.op.name] for v in variables})
         return session, values
 
-    yield start
+    yield open_session
     for session in sessions:
         session.close()
+
+
+@pytest.fixture
+def start(graph, open_session):
+    """start() → (session, values) of the graph of this test; see `open_session`."""
+    return lambda seed=0: open_session(graph, seed)
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory):
+    """A prepared corpus whose translations are the source backwards; do not write."""
+    import corpora  # not above: it imports the repository
+
+    splits = corpora.reversed_symbols({"train": 2000, "dev": 20, "test": 20})
+    return corpora.prepared(tmp_path_factory.mktemp("digits"), splits)
+
+
+@pytest.fixture(scope="session")
+def trained(digits, tmp_path_factory):
+    """The log directory of a model that learned some of `digits`; do not write."""
+    import corpora
+
+    logdir = str(tmp_path_factory.mktemp("logs") / "trained")
+    corpora.run_train(digits, logdir, *corpora.SMALL)
+    return logdir

@@ -382,14 +382,12 @@ def test_out_that_cannot_be_written(tmp_path, capsys):
         assert f"cannot write --out {out}" in said
 
 
-@pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="may write everywhere"
-)
 def test_out_without_permission(tmp_path, capsys):
     out = fill(tmp_path / "out")
     os.chmod(out, 0o500)
+    if os.access(out, os.W_OK):
+        pytest.skip("root may write everywhere")
     assert "cannot write" in refused(capsys, tmp_path, ["--out", out, *SMALL])
-    os.chmod(out, 0o700)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("No space left")])

@@ -81,6 +81,7 @@ def test_pieces_join_to_the_line(vocabulary):
 
 def test_a_model_with_other_special_ids_is_refused(corpus, tmp_path):
     prefix = str(tmp_path / "other")
+    sentencepiece.set_random_generator_seed(1)  # as train_vocabulary does
     sentencepiece.SentencePieceTrainer.train(
         input=corpus, model_prefix=prefix, vocab_size=SIZE, minloglevel=2
     )

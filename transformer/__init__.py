@@ -1,4 +1,4 @@
-"""A Transformer in TensorFlow 1.x style: "Attention Is All You Need", on TF 1.15 and 2.x.
+"""The Transformer of "Attention Is All You Need" in TensorFlow 1.x style.
 
 Text flows down this list; a file imports only files above it. Read in this order:
 
@@ -17,5 +17,5 @@ Text flows down this list; a file imports only files above it. Read in this orde
     evaluation    translations  ->  BLEU and chrF
     reporting     what a training tells while it runs
 
-`train.py`, `eval.py` and `scripts/` put these together; `hparams.py` holds the settings.
+`train.py`, `eval.py` and `scripts/` put these together, set up by `hparams.py`.
 """

@@ -101,8 +101,8 @@ def beam(step, state, limits, options):
     """
     size = options.beam_size
     if options.n_best > size:
-        raise ValueError(f"n_best: found {options.n_best}, wanted at most the beam size "
-                         f"of {size}")
+        raise ValueError(f"n_best: found {options.n_best}, wanted at most the beam "
+                         f"size, {size}")
     if size == 1:
         return greedy(step, state, limits, options)
     batch = tf.shape(limits)[0]

@@ -21,7 +21,7 @@ def causal_mask(query_length, key_length=None, offset=0):
 
 
 def local_mask(length, window):
-    """Only neighbours up to `window` away: bool [1, 1, T, T] (section 4, restricted)."""
+    """Only neighbours up to `window` away: bool [1, 1, T, T] (section 4)."""
     places = tf.range(length)
     return (tf.abs(places[:, None] - places[None, :]) <= window)[None, None, :, :]
 

@@ -173,7 +173,7 @@ def scaled_dot_product_attention(queries, keys, values, mask=None, *,
 
 
 def keys_and_values(keys, num_units, num_heads, dialect="paper"):
-    """K and V of the attention in whose scope this is called: [N, H, Tk, D / H] each."""
+    """K and V of the attention in whose scope it is called: [N, H, Tk, D / H] each."""
     use_bias = DIALECTS[dialect].projection_bias
     return tuple(split_heads(dense(keys, num_units, use_bias, name), num_heads)
                  for name in ("k", "v"))

@@ -106,9 +106,7 @@ def train_vocabulary(
 ) -> None:
     """Trains one SentencePiece model on all lines of some text files, and writes it.
 
-    The same text gives the same bytes: neither a path nor a date is written. In a
-    process that uses TensorFlow 1.15 too, `import sentencepiece` must come first: the
-    trainer of 0.2.0 crashes when it finds the symbols of TensorFlow already loaded.
+    The same text gives the same bytes: neither a path nor a date is written.
 
     Args:
       text_paths: files that :func:`read_lines` understands.
@@ -119,6 +117,9 @@ def train_vocabulary(
     Raises:
       ValueError: SentencePiece cannot make so many, or so few, pieces of this text.
     """
+    # Given a seed, the trainer does not ask std::random_device for one. It would crash
+    # there: with TensorFlow 1.15 in the process, it finds the latter's copy of that.
+    sentencepiece.set_random_generator_seed(1)
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(

@@ -1,0 +1,120 @@
+"""Small corpora, short trainings, and what the tests of the commands ask of them."""
+import collections
+import glob
+import os
+import random
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+import train
+from scripts import prepare
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+VOCAB_SIZE = "25"  # ten digits, ten at the beginning of a word, the rest
+
+# A model that trains in a second, and learns next to nothing.
+TINY = ["--num_blocks", "1", "--d_model", "16", "--d_ff", "32", "--num_heads", "2",
+        "--batch_tokens", "200", "--search", "greedy", "--max_extra_length", "3",
+        "--log_every", "1", "--eval_every", "4", "--save_every", "4"]
+
+# A model that learns something in a few seconds, but not everything.
+SMALL = ["--search", "beam", "--num_blocks", "1", "--d_model", "32", "--d_ff", "64", "--num_heads", "4",
+         "--dropout_rate", "0.1", "--batch_tokens", "512", "--max_extra_length", "5",
+         "--schedule", "linear", "--learning_rate", "0.006", "--warmup_steps", "60",
+         "--max_steps", "240", "--log_every", "40", "--eval_every", "80",
+         "--save_every", "40", "--keep_checkpoints", "3"]
+
+
+def reversed_symbols(sizes, symbols="0123456789", shortest=4, longest=9, seed=1):
+    """{split: (source, target) lines}: symbols in a row; no line occurs twice."""
+    draw, seen, splits = random.Random(seed), set(), {}
+    for split, size in sizes.items():
+        splits[split] = [], []
+        while len(splits[split][0]) < size:
+            line = tuple(draw.choice(symbols)
+                         for _ in range(draw.randint(shortest, longest)))
+            if line not in seen:
+                seen.add(line)
+                splits[split][0].append(" ".join(line))
+                splits[split][1].append(" ".join(reversed(line)))
+    return splits
+
+
+def write_lines(path, lines):
+    """Writes a text file, or one line after the other; returns its path as text."""
+    with open(str(path), "wb") as file:
+        file.writelines(line.encode("utf-8") + b"\n" for line in lines)
+    return str(path)
+
+
+def read_lines(path):
+    """The lines of a text file, cut at "\\n" and nowhere else."""
+    with open(str(path), "rb") as file:
+        return file.read().decode("utf-8").split("\n")[:-1]
+
+
+def write_text(folder, splits):
+    """Writes {split}.de and {split}.en; returns the folder as text."""
+    os.makedirs(str(folder), exist_ok=True)
+    for split, sides in splits.items():
+        for language, lines in zip(("de", "en"), sides):
+            write_lines(os.path.join(str(folder), f"{split}.{language}"), lines)
+    return str(folder)
+
+
+def prepared(folder, splits):
+    """Writes and prepares a corpus; returns the folder as text."""
+    prepare.main(["--out", write_text(folder, splits), "--vocab-size", VOCAB_SIZE])
+    return str(folder)
+
+
+def run_train(data, logdir, *flags):
+    """`python train.py`, in this process, with the flags of TINY before the others."""
+    train.main(["--data", str(data), "--logdir", str(logdir), *TINY, *flags])
+
+
+def tree(folder):
+    """Every file below a folder with its bytes; None where there is no folder."""
+    found = {}
+    if not os.path.exists(str(folder)):
+        return None
+    for parent, _, files in os.walk(str(folder)):
+        for name in files:
+            with open(os.path.join(parent, name), "rb") as file:
+                found[os.path.relpath(os.path.join(parent, name), str(folder))] = (
+                    file.read())
+    return found
+
+
+def variables_of(checkpoint):
+    """The variables of a checkpoint: arrays by name."""
+    reader = tf.train.load_checkpoint(str(checkpoint))
+    return {name: reader.get_tensor(name)
+            for name in reader.get_variable_to_shape_map()}
+
+
+def events_of(logdir):
+    """The scalars of TensorBoard: {tag: {step: value}}."""
+    scalars = collections.defaultdict(dict)
+    for path in sorted(glob.glob(os.path.join(str(logdir), "events.out.tfevents.*"))):
+        for event in tf.train.summary_iterator(path):
+            for value in event.summary.value:
+                scalars[value.tag][event.step] = value.simple_value
+    return scalars
+
+
+def refusal(capsys, main, *argv):
+    """Runs a command that must refuse its settings; returns the one line it says.
+
+    A usage line before it is argparse's, and welcome.
+    """
+    with pytest.raises(SystemExit) as stopped:
+        main([str(word) for word in argv])
+    status, said = stopped.value.code, capsys.readouterr().err
+    if isinstance(status, str):  # which Python prints, and then exits with status 1
+        status, said = 1, said + status + "\n"
+    assert status
+    lines = [line for line in said.splitlines() if not line.startswith("usage:")]
+    assert len(lines) == 1, said
+    return lines[0]

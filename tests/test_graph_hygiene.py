@@ -1,0 +1,148 @@
+"""What the training graph of the paper's dialect is made of, and what it is not."""
+import pytest
+import tensorflow.compat.v1 as tf
+
+from hparams import HParams
+from transformer.model import Transformer
+from transformer.training import cross_entropy, make_update
+
+HEAVY = {"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Softmax",
+         "GatherV2"}
+
+ATTENTION = {"q/kernel": [8, 8], "k/kernel": [8, 8], "v/kernel": [8, 8],
+             "o/kernel": [8, 8], "ln/gamma": [8], "ln/beta": [8]}
+FEEDFORWARD = {"inner/kernel": [8, 16], "inner/bias": [16], "outer/kernel": [16, 8],
+               "outer/bias": [8], "ln/gamma": [8], "ln/beta": [8]}
+BLOCKS = {
+    "encoder/block_0/self_attention": ATTENTION,
+    "encoder/block_0/feedforward": FEEDFORWARD,
+    "encoder/block_1/self_attention": ATTENTION,
+    "encoder/block_1/feedforward": FEEDFORWARD,
+    "decoder/block_0/self_attention": ATTENTION,
+    "decoder/block_0/cross_attention": ATTENTION,
+    "decoder/block_0/feedforward": FEEDFORWARD,
+    "decoder/block_1/self_attention": ATTENTION,
+    "decoder/block_1/cross_attention": ATTENTION,
+    "decoder/block_1/feedforward": FEEDFORWARD,
+}
+EMBEDDINGS = {
+    "joint_vocabulary": {"embedding/lookup_table": [13, 8]},
+    "separate_vocabularies": {"encoder/embedding/lookup_table": [11, 8],
+                              "decoder/embedding/lookup_table": [13, 8]},
+}
+KINDS = {
+    "joint_vocabulary": {"source_vocab_size": 13},
+    "separate_vocabularies": {"source_vocab_size": 11, "joint_vocab": False},
+    "accumulation": {"source_vocab_size": 13, "accumulate": 2},
+}
+
+
+class Training:
+    """The training graph of a small model with dropout."""
+
+    def __init__(self, kind):
+        hp = HParams(dialect="paper", num_blocks=2, d_model=8, d_ff=16, num_heads=2,
+                     target_vocab_size=13, **KINDS[kind])
+        self.kind = kind
+        with tf.Graph().as_default() as self.graph:
+            source, target_in, target_out = (
+                tf.placeholder(tf.int32, [None, None]) for _ in range(3))
+            model, seed = Transformer(hp), tf.placeholder(tf.int32, [2])
+            memory = model.encode(source, True, seed)
+            logits, _ = model.decode(target_in, memory, True, seed)
+            self.loss = cross_entropy(logits, target_out, 0.1)
+            self.forward = self.graph.get_operations()
+            step = tf.train.get_or_create_global_step()
+            self.update = make_update(self.loss, hp, step)
+            self.trained = tf.trainable_variables()
+            self.variables = tf.global_variables() + tf.local_variables()
+
+
+@pytest.fixture(scope="module", params=["joint_vocabulary", "separate_vocabularies"])
+def training(request):
+    return Training(request.param)
+
+
+@pytest.fixture(scope="module")
+def accumulation():
+    return Training("accumulation")
+
+
+def ancestors(*ops):
+    """The ops without which `ops` cannot run, themselves included."""
+    found, waiting = set(), list(ops)
+    while waiting:
+        op = waiting.pop()
+        if op not in found:
+            found.add(op)
+            waiting += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
+    return found
+
+
+def test_the_exact_names_and_shapes_of_the_variables(training):
+    expected = dict(EMBEDDINGS[training.kind])
+    for scope, block in BLOCKS.items():
+        expected.update({f"{scope}/{name}": shape for name, shape in block.items()})
+    assert {v.op.name: v.shape.as_list() for v in training.trained} == expected
+
+
+def test_every_variable_has_a_gradient(training):
+    with training.graph.as_default():
+        gradients = tf.gradients(training.loss.sum, training.trained)
+    without = [v.op.name for v, g in zip(training.trained, gradients) if g is None]
+    assert not without
+
+
+def test_what_is_not_trained_belongs_to_the_optimizer(training):
+    trained = {v.op.name for v in training.trained}
+    moments = {f"{name}/{slot}" for name in trained for slot in ("Adam", "Adam_1")}
+    others = {v.op.name for v in training.variables} - trained
+    assert others == moments | {"global_step", "beta1_power", "beta2_power"}
+
+
+def test_every_variable_is_float32(training, accumulation):
+    for variable in training.variables + accumulation.variables:
+        if variable.op.name != "global_step":
+            assert variable.dtype.base_dtype == tf.float32, variable.op.name
+
+
+def test_float64_is_confined_to_the_angles_of_the_positions(training):
+    """They alone need it (float32 angles of late positions are wrong); the rest of the
+    graph, gradients included, neither takes nor makes a double."""
+    for op in training.graph.get_operations():
+        if any(x.dtype == tf.float64 for x in list(op.inputs) + op.outputs):
+            assert "/positional_encoding/" in op.name, op.name
+            assert not op.name.startswith("gradients"), op.name
+
+
+def test_no_heavy_op_is_computed_for_nothing(training):
+    """Every product, softmax and lookup of the forward pass leads to the loss."""
+    useful = ancestors(training.loss.sum.op)
+    heavy = [op for op in training.forward if op.type in HEAVY]
+    # Two encoder blocks of 4 + 2 + 2 products, two of the decoder of 8 + 4 + 2, logits.
+    assert len([op for op in heavy if "MatMul" in op.type]) == 2 * 8 + 2 * 14 + 1
+    assert not [op.name for op in heavy if op not in useful]
+
+
+def test_the_metrics_of_an_update_are_read_before_its_sums_are_emptied(accumulation):
+    """They are fetched in the run of `apply`: an order left open is a race."""
+    update = accumulation.update
+    apply = ancestors(update.apply)
+    metrics = {name: ancestors(metric.op)
+               for name, metric in update.metrics._asdict().items()}
+    sums = [v.op.outputs[0] for v in accumulation.variables
+            if v.op.name.startswith("accumulated")]
+    assert len(sums) == len(accumulation.trained) + 2
+    for total in sums:
+        [reset] = [op for op in total.consumers()
+                   if op.type in ("Assign", "AssignVariableOp") and op in apply]
+        unordered = _uses(total) - ancestors(reset)
+        for name, needed in metrics.items():
+            assert not unordered & needed, (name, total.op.name)
+
+
+def _uses(variable):
+    """The ops that take the value of a variable, and those that hand it to them."""
+    reads = {op for op in variable.consumers()
+             if op.type in ("Identity", "ReadVariableOp")}
+    return reads.union(*(read.outputs[0].consumers() for read in reads))

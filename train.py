@@ -79,11 +79,11 @@ def _loss(model, batch, label_smoothing=0.0, is_training=False, dropout_seed=Non
 class Training:
     """A training in progress: its session, its log directory, where it stands."""
 
-    def __init__(self, hp, logdir, session, graph, translator, start):
+    def __init__(self, hp, logdir, session, graph, translator, start, dev_text):
         self.hp, self.logdir, self.step = hp, logdir, start
         self.session, self.graph, self.translator = session, graph, translator
         self.scores, self.events = DevScores(logdir, start), Events(logdir)
-        self.dev_text = load_text(hp.data, "dev")
+        self.dev_text = dev_text
         self.meter = Meter()
         self.progress = Progress(sys.stderr, start, hp.max_steps)
 
@@ -141,11 +141,12 @@ class Training:
         loss = self.graph.dev_loss(self.session)
         self.translator.restore(checkpoints.prefix(self.logdir, self.step))
         scores, _ = evaluate(self.translator, *self.dev_text)
-        before = self.scores.best()
+        best = self.scores.best()
+        if best is None or scores.bleu > best["bleu"]:
+            checkpoints.save_best(self.logdir, self.step)
+        # Last: a step that has its dev scores is not evaluated again.
         self.scores.add({"step": self.step, "bleu": scores.bleu, "chrf": scores.chrf,
                          "loss": loss})
-        if before is None or scores.bleu > before["bleu"]:
-            checkpoints.save_best(self.logdir, self.step)
         self.events.write(self.step, {"dev/bleu": scores.bleu, "dev/loss": loss})
         self.progress.say(f"step {self.step}: dev BLEU {scores.bleu:.2f}, dev loss "
                           f"{loss:.3f} ({clock(time.monotonic() - began)})")
@@ -157,13 +158,14 @@ def train(hp, logdir):
     start = max(checkpoints.steps(logdir), default=0)
     with tf.Graph().as_default():
         graph = TrainingGraph(hp, start)
+        dev_text = load_text(hp.data, "dev")
         hparams.save(hp, logdir)
         copy_vocabularies(hp.data, logdir)
         with tf.Session() as session, Translator(hp, logdir) as translator:
             session.run(graph.initialize)
             if start:
                 graph.saver.restore(session, checkpoints.prefix(logdir, start))
-            Training(hp, logdir, session, graph, translator, start).run()
+            Training(hp, logdir, session, graph, translator, start, dev_text).run()
 
 
 def settings(args):
@@ -207,7 +209,7 @@ def main(argv=None):
     args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
     try:
         train(settings(args), args.logdir)
-    except (ValueError, FileNotFoundError, FloatingPointError) as error:
+    except (ValueError, OSError, FloatingPointError) as error:
         sys.exit(f"train.py: {error}")
 
 

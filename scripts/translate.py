@@ -69,7 +69,7 @@ def main(argv=None):
     args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
     try:
         run(args)
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"translate.py: {error}")
 
 

@@ -1,0 +1,424 @@
+"""Search: on trees that can be drawn, on random tables against the oracle, and with the
+model. Ids: 0 PAD, 1 UNK, 2 BOS, 3 EOS, then the pieces A, B, C."""
+import math
+
+import numpy as np
+import oracle
+import pytest
+import tensorflow.compat.v1 as tf
+
+from hparams import HParams
+from transformer.decoding import SEARCHES, SearchOptions, beam, greedy, penalty, sample
+from transformer.model import Transformer
+from transformer.text import BOS, EOS, PAD
+
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+A, B, C = 4, 5, 6
+V = 7
+
+
+def until_end(ids):
+    """The pieces of a row of ids up to EOS; behind it there must be nothing."""
+    ids = [int(piece) for piece in ids]
+    end = ids.index(EOS) + 1
+    assert not any(ids[end:]), ids
+    return tuple(ids[:end])
+
+
+def listed(found, line=0):
+    """The hypotheses of a line as the oracle has them: [(score, pieces with EOS)]."""
+    pairs = zip(found.scores[line], found.ids[line])
+    return [(score, until_end(ids)) for score, ids in pairs if score > -math.inf]
+
+
+def assert_same(found, expected):
+    assert [pieces for _, pieces in found] == [pieces for _, pieces in expected]
+    np.testing.assert_allclose(
+        [score for score, _ in found], [score for score, _ in expected], **CLOSE)
+
+
+# --- Trees that can be drawn ----------------------------------------------------------
+
+
+def tree_step(tree):
+    """A step function that walks a tree: {piece: (probability, subtree)}.
+
+    Its state is the node of each hypothesis. What a node does not name has probability
+    0; a missing subtree ends in EOS.
+    """
+    probabilities, children = [], []
+
+    def add(node):
+        index = len(probabilities)
+        probabilities.append(np.zeros(V))
+        children.append(np.zeros(V, np.int32))
+        for piece, (probability, subtree) in (node or {EOS: (1.0, None)}).items():
+            probabilities[index][piece] = probability
+            if piece != EOS:
+                children[index][piece] = add(subtree)
+        return index
+
+    add(tree)
+    with np.errstate(divide="ignore"):
+        log_probs = tf.constant(np.log(probabilities), tf.float32)
+    children = tf.constant(np.array(children))
+
+    def step(ids, node):
+        started = tf.not_equal(ids, BOS)
+        node = tf.where(started, tf.gather_nd(children, tf.stack([node, ids], 1)), node)
+        return tf.gather(log_probs, node), node
+
+    return step
+
+
+def search_tree(start, tree, search, limit=9, **options):
+    options = SearchOptions(**options)
+    width = options.beam_size if search is beam else 1
+    found = search(tree_step(tree), tf.zeros([width], tf.int32), tf.constant([limit]),
+                   options)
+    session, _ = start()
+    return listed(session.run(found))
+
+
+#   A .6 - EOS .4 (.24)        B .4 - EOS .9 (.36)
+#        \ A .3, B .3               \ A .1
+GARDEN_PATH = {A: (0.6, {EOS: (0.4, None), A: (0.3, None), B: (0.3, None)}),
+               B: (0.4, {EOS: (0.9, None), A: (0.1, None)})}
+
+
+def test_greedy_takes_the_likeliest_piece_at_each_place(start):
+    found = search_tree(start, GARDEN_PATH, greedy, length_penalty=0.0)
+    assert_same(found, [(math.log(0.24), (A, EOS))])
+
+
+def test_beam_finds_what_greedy_misses(start):
+    # A EOS is .24; the winner, B EOS, is .36.
+    found = search_tree(
+        start, GARDEN_PATH, beam, beam_size=2, n_best=2, length_penalty=0.0)
+    assert_same(found, [(math.log(0.36), (B, EOS)), (math.log(0.24), (A, EOS))])
+
+
+#   EOS .5      A .5 - A 1 - A 1 - A .9 - EOS 1 (.45)
+LONG_OR_SHORT = {EOS: (0.5, None), A: (0.5, {A: (1.0, {A: (1.0, {
+    A: (0.9, None), B: (0.1, None)})})})}
+
+
+@pytest.mark.parametrize("alpha, winner", [
+    (0.0, (EOS,)),             # log .5 = -.69 > log .45 = -.80
+    (0.6, (A, A, A, A, EOS)),  # log .45 / (10/6)^.6 = -.59 > log .5 / (6/6)^.6 = -.69
+], ids=["alpha_0", "alpha_0.6"])
+def test_length_penalty_favours_the_longer(start, alpha, winner):
+    found = search_tree(start, LONG_OR_SHORT, beam, beam_size=2, length_penalty=alpha)
+    [(score, pieces)] = found
+    assert pieces == winner
+    probability = 0.5 if winner == (EOS,) else 0.45
+    expected = math.log(probability) / ((5 + len(winner)) / 6) ** alpha
+    np.testing.assert_allclose(score, expected, **CLOSE)
+
+
+#   A .5 - C .9 - EOS 1 (.45)   B .4 - EOS .55 (.22)   C .1 - EOS 1 (.1)
+#        \ B .1                       \ A .45 (.18)
+LATE = {A: (0.5, {C: (0.9, None), B: (0.1, None)}),
+        B: (0.4, {EOS: (0.55, None), A: (0.45, None)}),
+        C: (0.1, {EOS: (1.0, None)})}
+
+
+def test_a_first_finished_hypothesis_does_not_end_the_search(start):
+    # B EOS (.22) is finished first, but A C (.45) is still open, and ends with EOS 1.
+    found = search_tree(start, LATE, beam, beam_size=2, length_penalty=0.0)
+    assert_same(found, [(math.log(0.45), (A, C, EOS))])
+
+
+def test_n_best_are_in_order(start):
+    found = search_tree(start, LATE, beam, beam_size=3, n_best=3, length_penalty=0.0)
+    assert_same(found, [(math.log(0.45), (A, C, EOS)), (math.log(0.22), (B, EOS)),
+                        (math.log(0.18), (B, A, EOS))])
+
+
+def test_fewer_sentences_than_asked_for(start):
+    """Only two exist; the third has the score -inf and holds nothing."""
+    found = beam(tree_step({A: (0.7, None), B: (0.3, None)}), tf.zeros([3], tf.int32),
+                 tf.constant([5]), SearchOptions(3, 0.0, 3))
+    session, _ = start()
+    found = session.run(found)
+    assert_same(listed(found), [(math.log(0.7), (A, EOS)), (math.log(0.3), (B, EOS))])
+    assert found.scores[0, 2] == -math.inf
+    assert not (found.ids[0, 2] != PAD).any()
+
+
+def test_the_search_stops_when_nothing_better_can_come(start):
+    # EOS .9 beats every continuation of A .1, so the limit of 50 is never reached.
+    tree = {EOS: (0.9, None), A: (0.1, {A: (1.0, None)})}
+    options = SearchOptions(beam_size=2, length_penalty=0.6)
+    found = beam(
+        tree_step(tree), tf.zeros([2], tf.int32), tf.constant([50]), options)
+    session, _ = start()
+    found = session.run(found)
+    assert until_end(found.ids[0, 0]) == (EOS,)
+    assert found.ids.shape[-1] < 5
+
+
+def test_more_hypotheses_than_the_beam_holds():
+    with pytest.raises(ValueError, match=r"n_best: found 3.*2"):
+        beam(None, None, tf.constant([5]), SearchOptions(beam_size=2, n_best=3))
+
+
+def test_penalty(start):
+    session, _ = start()
+    for alpha in (0.0, 0.6, 1.0):
+        np.testing.assert_allclose(
+            session.run(penalty(tf.constant([1, 5, 60]), alpha)),
+            [oracle.length_penalty(length, alpha) for length in (1, 5, 60)], rtol=1e-5)
+
+
+# --- Random tables --------------------------------------------------------------------
+
+
+class Tables:
+    """Random models, one a line, in which the next piece depends on the whole history.
+
+    The row of the table is the sum of place * id over the history, modulo the number of
+    rows: nothing short of the right history gives the right probabilities. So the state
+    of the step function, which records the ids it was fed, must follow each hypothesis.
+    """
+
+    ROWS = 11
+
+    def __init__(self, lines, seed=0, sharpness=2.0):
+        logits = np.random.RandomState(seed).randn(lines, self.ROWS, V) * sharpness
+        logits[:, :, [PAD, BOS]] = -np.inf
+        self.log_probs = oracle.log_softmax(logits)
+        self.lines = lines
+
+    def of(self, line):
+        """The model of a line as the oracle wants it."""
+        def log_probs(pieces):
+            code = sum(place * piece for place, piece in enumerate((BOS,) + pieces, 1))
+            return list(self.log_probs[line, code % self.ROWS])
+        return log_probs
+
+    def search(self, search, limits, options, lines=None):
+        """The Hypotheses of `lines`, all where not given, as tensors."""
+        lines = np.arange(self.lines) if lines is None else np.array(lines)
+        width = options.beam_size if search is beam else 1
+        table = tf.constant(self.log_probs, tf.float32)
+
+        def step(ids, state):
+            history = tf.concat([state["history"], ids[:, None]], axis=1)  # [M, t]
+            places = tf.range(1, tf.shape(history)[1] + 1)
+            code = tf.reduce_sum(places * history, axis=1) % self.ROWS     # [M]
+            log_probs = tf.gather_nd(table, tf.stack([state["line"], code], axis=1))
+            return log_probs, {"history": history, "line": state["line"]}
+
+        state = {"history": tf.zeros([len(lines) * width, 0], tf.int32),
+                 "line": tf.constant(np.repeat(lines, width).astype(np.int32))}
+        limits = tf.constant(limits, shape=[len(lines)])
+        return search(step, state, limits, options)
+
+
+def score_of(pieces, log_probs, alpha):
+    """What a sequence that ends in EOS scores by the definition."""
+    total = sum(log_probs(pieces[:i])[piece] for i, piece in enumerate(pieces))
+    return total / oracle.length_penalty(len(pieces), alpha)
+
+
+ALPHAS = pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0], ids=lambda a: f"alpha_{a}")
+
+
+@ALPHAS
+def test_greedy_follows_the_largest_probabilities(start, alpha):
+    tables, limit = Tables(lines=6), 8
+    session, _ = start()
+    found = session.run(
+        tables.search(greedy, limit, SearchOptions(length_penalty=alpha)))
+    assert found.ids.shape[:2] == found.scores.shape == (6, 1)
+    for line in range(6):
+        log_probs, pieces = tables.of(line), ()
+        while pieces[-1:] != (EOS,):
+            last = len(pieces) == limit - 1
+            pieces += (EOS if last else int(np.argmax(log_probs(pieces))),)
+        assert_same(listed(found, line), [(score_of(pieces, log_probs, alpha), pieces)])
+
+
+@ALPHAS
+def test_a_beam_of_one_is_greedy(start, alpha):
+    tables = Tables(lines=6)
+    options = SearchOptions(beam_size=1, length_penalty=alpha)
+    session, _ = start()
+    one, path = session.run([tables.search(beam, 8, options),
+                             tables.search(greedy, 8, options)])
+    np.testing.assert_array_equal(one.ids, path.ids)
+    np.testing.assert_allclose(one.scores, path.scores, **CLOSE)
+
+
+@ALPHAS
+def test_a_wide_beam_finds_all_there_is_in_order(start, alpha):
+    """Of 5 pieces, up to 4 places: 1 + 4 + 16 + 64 = 85 sentences."""
+    tables, limit = Tables(lines=2), 4
+    session, _ = start()
+    found = session.run(tables.search(
+        beam, limit, SearchOptions(beam_size=90, length_penalty=alpha, n_best=90)))
+    for line in range(2):
+        expected = oracle.all_sequences(tables.of(line), limit, V, EOS, alpha)
+        assert len(expected) == 85
+        assert_same(listed(found, line), expected)
+
+
+@ALPHAS
+@pytest.mark.parametrize("width", [2, 3, 8], ids=lambda width: f"beam_{width}")
+def test_a_narrow_beam_is_the_beam_of_the_oracle(start, width, alpha):
+    """The oracle always goes on to the limit: stopping early has changed nothing."""
+    tables, limit = Tables(lines=5, sharpness=1.0), 12
+    session, _ = start()
+    for n_best in (1, width):
+        found = session.run(tables.search(beam, limit, SearchOptions(
+            beam_size=width, length_penalty=alpha, n_best=n_best)))
+        for line in range(5):
+            expected = oracle.beam_search(tables.of(line), width, limit, EOS, alpha)
+            assert_same(listed(found, line), expected[:n_best])
+
+
+@pytest.mark.parametrize("search", [greedy, beam], ids=["greedy", "beam"])
+def test_a_line_is_independent_of_the_other_lines(start, search):
+    tables, limits = Tables(lines=5), [9, 2, 5, 1, 12]
+    options = SearchOptions(beam_size=3, n_best=3 if search is beam else 1)
+    session, _ = start()
+    together, backwards, *alone = session.run(
+        [tables.search(search, limits, options),
+         tables.search(search, limits[::-1], options, [4, 3, 2, 1, 0])]
+        + [tables.search(search, limits[i], options, [i]) for i in range(5)])
+    for line in range(5):
+        assert_same(listed(together, line), listed(alone[line]))
+        assert_same(listed(backwards, 4 - line), listed(alone[line]))
+
+
+@pytest.mark.parametrize("search", [greedy, beam, sample],
+                         ids=["greedy", "beam", "sample"])
+def test_each_line_ends_within_its_own_limit(start, search):
+    # Tables in which EOS is unlikely, so that the limit is what ends a sentence.
+    tables, limits = Tables(lines=4, sharpness=0.5), [1, 2, 7, 4]
+    tables.log_probs[:, :, EOS] = -20
+    options = SearchOptions(beam_size=3, n_best=3 if search is beam else 1)
+    session, _ = start()
+    found = session.run(tables.search(search, limits, options))
+    for line, limit in enumerate(limits):
+        hypotheses = listed(found, line)
+        assert {len(pieces) for _, pieces in hypotheses} == {limit}
+        for score, pieces in hypotheses:
+            expected = score_of(pieces, tables.of(line), options.length_penalty)
+            np.testing.assert_allclose(score, expected, **CLOSE)
+
+
+def test_samples_are_drawn_from_the_model(start):
+    """One place of 4 pieces, 20,000 times: each as often as it is likely."""
+    tree = {A: (0.5, None), B: (0.3, None), EOS: (0.15, None), C: (0.05, None)}
+    lines = 20000
+    found = sample(tree_step(tree), tf.zeros([lines], tf.int32), tf.fill([lines], 5),
+                   SearchOptions(length_penalty=0.0))
+    tf.set_random_seed(1)
+    session, _ = start()
+    found = session.run(found)
+    for piece, (probability, _) in tree.items():
+        drawn = found.ids[:, 0, 0] == piece
+        deviation = (probability * (1 - probability) / lines) ** 0.5
+        assert abs(drawn.mean() - probability) < 5 * deviation
+        np.testing.assert_allclose(
+            found.scores[drawn, 0], math.log(probability), **CLOSE)
+
+
+def test_samples_score_as_the_model_says(start):
+    tables = Tables(lines=6)
+    session, _ = start()
+    found = session.run(tables.search(sample, 8, SearchOptions()))
+    for line in range(6):
+        [(score, pieces)] = listed(found, line)
+        expected = score_of(pieces, tables.of(line), 0.6)
+        np.testing.assert_allclose(score, expected, **CLOSE)
+
+
+# --- With the model -------------------------------------------------------------------
+
+
+class Translation:
+    """A random Transformer that searches, and that scores what was found in full."""
+
+    SOURCE = np.array([[7, 9, 4, 8, 3], [6, 3, 0, 0, 0], [8, 10, 4, 3, 0]])
+
+    def __init__(self, num_heads=2):
+        self.model = Transformer(HParams(
+            dialect="paper", num_blocks=2, d_model=8, d_ff=16, num_heads=num_heads,
+            source_vocab_size=11, target_vocab_size=11))
+        self.source = tf.placeholder(tf.int32, [None, None])
+        self.target_in = tf.placeholder(tf.int32, [None, None])
+        self.memory = self.model.encode(self.source)
+        self.log_probs = tf.nn.log_softmax(
+            self.model.decode(self.target_in, self.memory)[0])
+
+    def search(self, name, limit, options):
+        sentences = tf.shape(self.source)[0]
+        memory = self.model.project(self.memory)
+        never = np.where(np.isin(np.arange(11), [PAD, BOS]), -np.inf, 0)
+        never = tf.constant(never, tf.float32)
+
+        def step(ids, cache):
+            logits, cache = self.model.decode(ids[:, None], memory, cache=cache)
+            return tf.nn.log_softmax(logits[:, 0]) + never, cache
+
+        width = options.beam_size if name == "beam" else 1
+        return SEARCHES[name](step, self.model.empty_cache(sentences * width),
+                              tf.fill([sentences], limit), options)
+
+    def rescore(self, session, source, pieces, alpha):
+        """The score of a hypothesis by the whole decoder, without cache or search."""
+        target_in = [(BOS,) + pieces[:-1]]
+        [log_probs] = session.run(
+            self.log_probs, {self.source: [source], self.target_in: target_in})
+        total = sum(log_probs[i][piece] for i, piece in enumerate(pieces))
+        return total / oracle.length_penalty(len(pieces), alpha)
+
+
+@pytest.mark.parametrize("num_heads", [1, 8], ids=lambda n: f"{n}_heads")
+def test_the_score_of_a_translation_is_what_the_model_says(start, num_heads):
+    translation = Translation(num_heads)
+    options = SearchOptions(beam_size=3, length_penalty=0.6, n_best=3)
+    searches = [translation.search(name, 7, options) for name in ("greedy", "beam")]
+    session, _ = start()
+    for found in session.run(searches, {translation.source: translation.SOURCE}):
+        for line, source in enumerate(translation.SOURCE):
+            hypotheses = listed(found, line)
+            scores = [score for score, _ in hypotheses]
+            assert scores == sorted(scores, reverse=True)
+            assert len({pieces for _, pieces in hypotheses}) == found.ids.shape[1]
+            for score, pieces in hypotheses:
+                expected = translation.rescore(session, source, pieces, 0.6)
+                np.testing.assert_allclose(score, expected, **CLOSE)
+
+
+def test_the_beam_of_the_model_is_the_beam_of_the_oracle(start):
+    """The oracle's search and the oracle's Transformer, against the package's."""
+    translation, limit = Translation(), 6
+    found = translation.search("beam", limit, SearchOptions(3, 0.6, 3))
+    session, variables = start()
+    found = session.run(found, {translation.source: translation.SOURCE})
+    for line, source in enumerate(translation.SOURCE):
+        memory = oracle.encode(source[None], variables, 2)
+
+        def log_probs(pieces, source=source, memory=memory):
+            logits = oracle.decode(
+                np.array([(BOS,) + pieces]), memory, source[None], variables, 2)
+            result = oracle.log_softmax(logits)[0, -1]
+            result[[PAD, BOS]] = -np.inf
+            return list(result)
+
+        expected = oracle.beam_search(log_probs, 3, limit, EOS, 0.6)
+        assert_same(listed(found, line), expected)
+
+
+def test_a_translation_is_independent_of_the_other_lines(start):
+    translation = Translation()
+    found = translation.search("beam", 7, SearchOptions(3, 0.6, 3))
+    session, _ = start()
+    together = session.run(found, {translation.source: translation.SOURCE})
+    for line, source in enumerate(translation.SOURCE):
+        alone = session.run(found, {translation.source: [source[source != 0]]})
+        assert_same(listed(alone), listed(together, line))

@@ -1,0 +1,507 @@
+"""train.py: what a training writes, that it goes on where it stopped, what it refuses."""
+import dataclasses
+import json
+import os
+import re
+import shutil
+
+import corpora
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import hparams
+import train
+from transformer import checkpoints, reporting
+from transformer.evaluation import Scores
+from transformer.text import load_vocabularies
+
+# What makes going on hard: dropout, several batches an update, and clipping.
+HARD = ["--dropout_rate", "0.2", "--accumulate", "2", "--clip_norm", "0.5",
+        "--max_steps", "8"]
+
+
+@pytest.fixture(scope="module")
+def whole(digits, tmp_path_factory):
+    """The log directory of an uninterrupted training of eight steps; do not write."""
+    logdir = str(tmp_path_factory.mktemp("logs") / "whole")
+    corpora.run_train(digits, logdir, *HARD)
+    return logdir
+
+
+@pytest.fixture
+def stop_at(monkeypatch):
+    """stop_at(step): from now on, Ctrl-C arrives when the update after it begins."""
+    def stop_at(step):
+        update = train.Training.update
+
+        def interrupted(training):
+            if training.step == step:
+                monkeypatch.setattr(train.Training, "update", update)
+                raise KeyboardInterrupt
+            update(training)
+
+        monkeypatch.setattr(train.Training, "update", interrupted)
+
+    return stop_at
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """script(bleu, …): what the evaluations to come find, instead of translating."""
+    def script(*bleus):
+        following = iter(bleus)
+
+        def evaluate(translator, sources, references):
+            return Scores(next(following), 0.0, "", ""), sources
+
+        monkeypatch.setattr(train, "evaluate", evaluate)
+
+    return script
+
+
+def dev_bleus(logdir):
+    return {row["step"]: row["bleu"] for row in reporting.read_dev_scores(str(logdir))}
+
+
+def newest(logdir):
+    return corpora.variables_of(checkpoints.find(str(logdir), "newest"))
+
+
+def assert_same_training(logdir, whole):
+    """The same losses, dev scores and variables, to the last bit."""
+    found, wanted = corpora.events_of(logdir), corpora.events_of(whole)
+    for tag in ("loss", "learning_rate", "gradient_norm", "dev/loss", "dev/bleu"):
+        assert found[tag] == wanted[tag], tag
+    assert reporting.read_dev_scores(str(logdir)) == reporting.read_dev_scores(whole)
+    found, wanted = newest(logdir), newest(whole)
+    assert sorted(found) == sorted(wanted)
+    for name in wanted:
+        np.testing.assert_array_equal(found[name], wanted[name], err_msg=name)
+
+
+# --- Going on -------------------------------------------------------------------------
+
+
+def test_going_on_with_more_steps_is_training_in_one_go(digits, whole, tmp_path):
+    logdir = tmp_path / "logs"
+    corpora.run_train(digits, logdir, *HARD, "--max_steps", "4")
+    assert checkpoints.steps(str(logdir)) == [4]
+    corpora.run_train(digits, logdir, *HARD)
+    assert_same_training(logdir, whole)
+
+
+def test_a_stop_between_two_checkpoints_changes_nothing(
+        digits, whole, tmp_path, stop_at):
+    logdir = tmp_path / "logs"
+    stop_at(6)
+    with pytest.raises(KeyboardInterrupt):
+        corpora.run_train(digits, logdir, *HARD)
+    assert checkpoints.steps(str(logdir)) == [4]
+    shutil.move(str(logdir), str(tmp_path / "moved"))
+    corpora.run_train(digits, tmp_path / "moved", *HARD)
+    assert_same_training(tmp_path / "moved", whole)
+
+
+def test_a_stop_before_the_first_checkpoint_changes_nothing(
+        digits, whole, tmp_path, stop_at):
+    stop_at(3)
+    with pytest.raises(KeyboardInterrupt):
+        corpora.run_train(digits, tmp_path, *HARD)
+    assert checkpoints.steps(str(tmp_path)) == []
+    corpora.run_train(digits, tmp_path, *HARD)
+    assert_same_training(tmp_path, whole)
+
+
+@pytest.mark.parametrize("place", ["evaluate", "save_best"])
+def test_a_stop_during_an_evaluation_is_made_good(
+        digits, tmp_path, monkeypatch, script, place):
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    script(1.0)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(train if place == "evaluate" else checkpoints, place, interrupt)
+        corpora.run_train(digits, tmp_path, "--max_steps", "4")
+    assert checkpoints.steps(str(tmp_path)) == [4]
+    assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == []
+    script(1.0)
+    corpora.run_train(digits, tmp_path, "--max_steps", "4")
+    assert dev_bleus(tmp_path) == {4: 1.0}
+    assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]
+
+
+def test_another_seed_is_another_training(digits, whole, tmp_path):
+    corpora.run_train(digits, tmp_path, *HARD, "--max_steps", "2", "--seed", "2")
+    found, wanted = (corpora.events_of(logdir)["loss"] for logdir in (tmp_path, whole))
+    assert sorted(found) == [1, 2]
+    assert all(found[step] != wanted[step] for step in found)
+
+
+# --- Checkpoints, the best one, patience ----------------------------------------------
+
+PATIENT = ["--max_steps", "20", "--save_every", "1", "--eval_every", "2",
+           "--keep_checkpoints", "3", "--patience", "3"]
+
+
+def test_the_best_is_kept_older_ones_go_and_patience_ends(
+        digits, tmp_path, script, capsys):
+    script(1.0, 3.0, 2.0, 3.0, 2.5)
+    corpora.run_train(digits, tmp_path, *PATIENT)
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].startswith("stopped at step 10")
+    assert "best dev BLEU 3.00, of step 4" in said[-1]
+    assert dev_bleus(tmp_path) == {2: 1.0, 4: 3.0, 6: 2.0, 8: 3.0, 10: 2.5}
+    assert checkpoints.steps(str(tmp_path)) == [8, 9, 10]
+    assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]
+    best, last = (corpora.variables_of(checkpoints.find(str(tmp_path), which))
+                  for which in ("best", "newest"))
+    assert (best["global_step"], last["global_step"]) == (4, 10)
+
+    script()  # nothing is evaluated any more, and nothing is trained
+    kept = {name: content for name, content in corpora.tree(tmp_path).items()
+            if not name.startswith("events")}
+    corpora.run_train(digits, tmp_path, *PATIENT)
+    assert capsys.readouterr().err.splitlines()[-1] == said[-1]
+    now = corpora.tree(tmp_path)
+    assert {name: now[name] for name in now if not name.startswith("events")} == kept
+
+    script(2.0, 4.0)  # but with more patience it goes on
+    corpora.run_train(digits, tmp_path, *PATIENT, "--patience", "4", "--max_steps", "11")
+    assert checkpoints.steps(str(tmp_path)) == [9, 10, 11]
+    assert dev_bleus(tmp_path)[11] == 2.0
+    assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]
+
+
+def test_without_patience_and_without_progress_all_steps_are_made(
+        digits, tmp_path, script):
+    script(*[1.0] * 4)
+    corpora.run_train(digits, tmp_path, "--max_steps", "7", "--eval_every", "2",
+                      "--save_every", "3", "--patience", "0")
+    assert sorted(dev_bleus(tmp_path)) == [2, 4, 6, 7]
+    assert checkpoints.steps(str(tmp_path)) == [3, 4, 6, 7][-5:] or (
+        checkpoints.steps(str(tmp_path)) == [2, 3, 4, 6, 7])
+    assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [2]
+
+
+# --- The log directory ----------------------------------------------------------------
+
+
+def test_the_log_directory_holds_what_it_should(trained):
+    best = checkpoints.step_of(checkpoints.find(trained, "best"))
+    names = {"hparams.json", "spm.model", "dev_scores.jsonl"}
+    for checkpoint in ("model.ckpt-160", "model.ckpt-200", "model.ckpt-240",
+                       f"best.ckpt-{best}"):
+        names |= {checkpoint + ".index", checkpoint + ".data-00000-of-00001"}
+    found = set(os.listdir(trained))
+    events = {name for name in found if name.startswith("events.out.tfevents.")}
+    assert found - events == names
+    assert len(events) == 1
+
+
+def test_the_settings_are_saved_with_what_the_data_folder_decides(trained, digits):
+    hp = hparams.load(trained)
+    assert hp == dataclasses.replace(
+        hparams.HParams(), data=digits, num_blocks=1, d_model=32, d_ff=64, num_heads=4,
+        batch_tokens=512, max_extra_length=5, schedule="linear", learning_rate=0.006,
+        warmup_steps=60, max_steps=240, log_every=40, eval_every=80, save_every=40,
+        keep_checkpoints=3, source_vocab_size=25, target_vocab_size=25)
+
+
+def test_the_log_directory_has_its_own_vocabulary(trained, digits):
+    assert corpora.tree(trained)["spm.model"] == corpora.tree(digits)["spm.model"]
+
+
+def test_separate_vocabularies_are_both_kept(digits, tmp_path):
+    folder, logdir = str(tmp_path / "data"), str(tmp_path / "logs")
+    splits = {split: [corpora.read_lines(os.path.join(digits, f"{split}.{language}"))[:40]
+                      for language in ("de", "en")] for split in ("train", "dev")}
+    corpora.write_text(folder, splits)
+    corpora.prepare.main(["--out", folder, "--vocab-size", "25", "--separate"])
+    corpora.run_train(folder, logdir, "--max_steps", "2")
+    assert not hparams.load(logdir).joint_vocab
+    assert not load_vocabularies(logdir).joint
+    names = set(newest(logdir))
+    assert {"encoder/embedding/lookup_table", "decoder/embedding/lookup_table"} <= names
+
+
+def test_the_data_folder_is_only_read(digits, tmp_path):
+    before = corpora.tree(digits)
+    corpora.run_train(digits, tmp_path, "--max_steps", "1")
+    assert corpora.tree(digits) == before
+
+
+def test_events(trained):
+    events = corpora.events_of(trained)
+    logged, evaluated = list(range(40, 241, 40)), [80, 160, 240]
+    assert {tag: sorted(steps) for tag, steps in events.items()} == {
+        "loss": logged, "tokens_per_second": logged, "learning_rate": logged,
+        "gradient_norm": logged, "dev/loss": evaluated, "dev/bleu": evaluated}
+    for tag in ("loss", "tokens_per_second", "gradient_norm", "dev/loss"):
+        assert all(0 < value < np.inf for value in events[tag].values()), tag
+    for step, rate in events["learning_rate"].items():
+        # The schedule "linear": up to 0.006 at step 60, then down, 0 after the last.
+        assert rate == pytest.approx(0.006 * min(step / 60, (241 - step) / 181))
+
+
+def test_the_loss_falls(trained):
+    for tag in ("loss", "dev/loss"):
+        values = [value for _, value in sorted(corpora.events_of(trained)[tag].items())]
+        assert values == sorted(values, reverse=True)
+
+
+def test_dev_scores_and_events_agree(trained):
+    events = corpora.events_of(trained)
+    rows = reporting.read_dev_scores(trained)
+    assert [row["step"] for row in rows] == [80, 160, 240]
+    for row in rows:
+        assert set(row) == {"step", "bleu", "chrf", "loss"}
+        assert events["dev/bleu"][row["step"]] == pytest.approx(row["bleu"])
+        assert events["dev/loss"][row["step"]] == pytest.approx(row["loss"])
+    best = max(rows, key=lambda row: row["bleu"])
+    assert checkpoints.steps(trained, checkpoints.BEST) == [best["step"]]
+
+
+def test_without_a_terminal_progress_is_plain_lines(digits, tmp_path, script, capsys):
+    script(12.5)
+    corpora.run_train(digits, tmp_path, "--max_steps", "2")
+    captured = capsys.readouterr()
+    lines = captured.err.splitlines()
+    assert captured.out == ""
+    assert re.match(r"[\d,]+ parameters; step 0 of 2; logs in ", lines[0])
+    for step, line in enumerate(lines[1:3], 1):
+        assert re.match(rf"step {step}/2  loss \d\.\d+  [\d,]+ tokens/s", line)
+    assert lines[3].startswith("step 2: dev BLEU 12.50, dev loss ")
+    assert lines[4].startswith("stopped at step 2") and len(lines) == 5
+    assert "\r" not in captured.err and "\x1b" not in captured.err
+
+
+# --- An update ------------------------------------------------------------------------
+
+
+def settings(data, *flags):
+    """The settings that train.py would use."""
+    parser = hparams.argparse.ArgumentParser()
+    hparams.add_flags(parser)
+    given = hparams.given_settings(hparams.parse_flags(
+        parser, ["--data", data, *corpora.TINY, *flags]))
+    size = load_vocabularies(data).source.size
+    return dataclasses.replace(hparams.HParams(), **given, source_vocab_size=size,
+                               target_vocab_size=size)
+
+
+def first_update(hp, start=0, updates=1):
+    """The metrics of some updates from the first values on, the gradients of the last.
+
+    They are read off Adam's first moment, 0.1 of the applied gradient after one update.
+    """
+    with tf.Graph().as_default():
+        training = train.TrainingGraph(hp, start)
+        moments = {v.op.name[:-len("/Adam")]: v for v in tf.global_variables()
+                   if v.op.name.endswith("/Adam")}
+        found = []
+        with tf.Session() as session:
+            session.run(training.initialize)
+            for _ in range(updates):
+                for _ in range(hp.accumulate - 1):
+                    session.run(training.update.collect)
+                found.append(session.run(
+                    [training.update.metrics, training.update.apply])[0])
+            gradients = {name: value / 0.1
+                         for name, value in session.run(moments).items()}
+    return found, gradients
+
+
+def norm_of(gradients):
+    return np.sqrt(sum(np.sum(np.square(g, dtype=np.float64))
+                       for g in gradients.values()))
+
+
+def assert_same_gradients(found, wanted):
+    assert sorted(found) == sorted(wanted)
+    for name in wanted:
+        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-4, atol=1e-6,
+                                   err_msg=name)
+
+
+def test_collected_gradients_are_those_of_all_batches_together(digits):
+    """Sums over tokens are added, then divided by all the tokens: no mean of means."""
+    count, flags = 3, ["--batch_tokens", "64", "--dropout_rate", "0.2"]
+    parts = [first_update(settings(digits, *flags), start) for start in range(count)]
+    tokens = np.array([metrics.tokens for (metrics,), _ in parts])
+    losses = np.array([metrics.loss for (metrics,), _ in parts])
+    assert len(set(tokens)) > 1
+    wanted = {name: sum(gradients[name] * share for (_, gradients), share
+                        in zip(parts, tokens / tokens.sum())) for name in parts[0][1]}
+
+    (metrics,), found = first_update(settings(digits, *flags, "--accumulate", str(count)))
+    assert_same_gradients(found, wanted)
+    assert metrics.tokens == tokens.sum()
+    np.testing.assert_allclose(metrics.loss, losses.dot(tokens) / tokens.sum(), rtol=1e-5)
+    np.testing.assert_allclose(metrics.gradient_norm, norm_of(wanted), rtol=1e-4)
+
+
+def test_nothing_collected_is_left_for_the_next_update(digits):
+    flags = ["--batch_tokens", "64"]
+    single, _ = first_update(settings(digits, *flags), updates=4)
+    double, _ = first_update(settings(digits, *flags, "--accumulate", "2"), updates=2)
+    tokens = [metrics.tokens for metrics in single]
+    assert [metrics.tokens for metrics in double] == [sum(tokens[:2]), sum(tokens[2:])]
+
+
+@pytest.mark.parametrize("accumulate", ["1", "2"])
+def test_clipping_bounds_the_norm_and_keeps_the_direction(digits, accumulate):
+    flags = ["--accumulate", accumulate, "--batch_tokens", "64"]
+    (free,), gradients = first_update(settings(digits, *flags))
+    bound = float(free.gradient_norm) / 3
+    (metrics,), clipped = first_update(
+        settings(digits, *flags, "--clip_norm", str(bound)))
+    assert metrics.gradient_norm == free.gradient_norm  # what is told is before it
+    np.testing.assert_allclose(norm_of(clipped), bound, rtol=1e-4)
+    assert_same_gradients(clipped, {name: g / 3 for name, g in gradients.items()})
+
+
+def test_a_wide_bound_clips_nothing(digits):
+    _, gradients = first_update(settings(digits))
+    _, clipped = first_update(settings(digits, "--clip_norm", "1e6"))
+    assert_same_gradients(clipped, gradients)
+
+
+# --- Refusals: one line, before anything is written -----------------------------------
+
+
+def refused(capsys, data, logdir, *flags):
+    """The line with which train.py refuses; it wrote nothing into the log directory."""
+    before = corpora.tree(logdir)
+    line = corpora.refusal(capsys, train.main, "--data", data, "--logdir", logdir,
+                           *corpora.TINY, *flags)
+    assert corpora.tree(logdir) == before
+    assert line.startswith("train.py: ") or ": error: " in line
+    return line
+
+
+@pytest.mark.parametrize("flags, words", [
+    (["--max_step", "5"], ["--max_step", "--max_steps"]),
+    (["--preset", "sampel"], ["sampel", "sample"]),
+    (["--num_heads", "3"], ["num_heads", "3", "16"]),
+    (["--d_model", "wide"], ["d_model", "wide"]),
+    (["--max_steps", "0"], ["max_steps", "0"]),
+    (["--dropout_rate", "1"], ["dropout_rate", "1"]),
+    (["--dialect", "papr"], ["dialect", "papr", "paper"]),
+    (["--schedule", "liner"], ["schedule", "liner", "linear"]),
+    (["--search", "beem"], ["search", "beem", "beam"]),
+    (["--source_vocab_size", "30", "--target_vocab_size", "30"],
+     ["vocab_size", "30", "25"]),
+    (["--joint_vocab", "false"], ["joint_vocab"]),
+    (["--batch_tokens", "9"], ["batch_tokens", "10"]),  # the longest pair and its end
+], ids=lambda value: value[0].lstrip("-") if value[0].startswith("-") else "")
+def test_settings_are_refused(digits, tmp_path, capsys, flags, words):
+    line = refused(capsys, digits, tmp_path / "logs", *flags)
+    assert [word for word in words if word not in line] == []
+
+
+def test_the_longest_pair_may_fill_the_budget(digits):
+    assert first_update(settings(digits, "--batch_tokens", "10"))
+
+
+def test_a_data_folder_that_is_not_there(tmp_path, capsys):
+    line = refused(capsys, tmp_path / "none", tmp_path / "logs")
+    assert str(tmp_path / "none") in line and "prepare.py" in line
+
+
+def test_a_data_folder_that_is_not_prepared(tmp_path, capsys):
+    splits = corpora.reversed_symbols({"train": 9, "dev": 3})
+    folder = corpora.write_text(tmp_path / "data", splits)
+    line = refused(capsys, folder, tmp_path / "logs")
+    assert folder in line and "prepare.py" in line
+
+
+@pytest.mark.parametrize("name", [
+    "spm.model", "corpus.json", "dev.de", "dev.en", "train.source.ids.npy",
+    "train.target.offsets.npy", "dev.target.ids.npy"])
+def test_a_data_folder_with_a_missing_file(digits, tmp_path, capsys, name):
+    folder = str(tmp_path / "data")
+    shutil.copytree(digits, folder)
+    os.remove(os.path.join(folder, name))
+    assert folder in refused(capsys, folder, tmp_path / "logs")
+
+
+def test_a_log_directory_that_is_a_file(digits, tmp_path, capsys):
+    (tmp_path / "logs").write_text("mine")
+    line = corpora.refusal(capsys, train.main, "--data", digits, "--logdir",
+                           tmp_path / "logs", *corpora.TINY)
+    assert "logs" in line
+    assert (tmp_path / "logs").read_text() == "mine"
+
+
+@pytest.fixture
+def existing(whole, tmp_path):
+    """A log directory that holds a training, to be written."""
+    shutil.copytree(whole, str(tmp_path / "existing"))
+    return tmp_path / "existing"
+
+
+@pytest.mark.parametrize("flags, words", [
+    (["--d_model", "32"], ["d_model", "32", "16"]),
+    (["--num_blocks", "2"], ["num_blocks", "2", "1"]),
+    (["--joint_vocab", "false"], ["joint_vocab"]),
+], ids=["d_model", "num_blocks", "joint_vocab"])
+def test_another_architecture_in_the_log_directory(
+        digits, existing, capsys, flags, words):
+    line = refused(capsys, digits, existing, *flags)
+    assert [word for word in words if word not in line] == []
+    assert str(existing) in line or "--logdir" in line
+
+
+def test_checkpoints_without_settings(digits, existing, capsys):
+    (existing / "hparams.json").unlink()
+    line = refused(capsys, digits, existing)
+    assert "hparams.json" in line and str(existing) in line
+
+
+def test_settings_that_are_no_json(digits, existing, capsys):
+    (existing / "hparams.json").write_text("{")
+    assert "hparams.json" in refused(capsys, digits, existing)
+
+
+def test_settings_of_another_version(digits, existing, capsys):
+    values = json.loads((existing / "hparams.json").read_text())
+    (existing / "hparams.json").write_text(json.dumps(dict(values, colour="blue")))
+    assert "colour" in refused(capsys, digits, existing)
+
+
+@pytest.mark.parametrize("separate", [[], ["--separate"]], ids=["joint", "separate"])
+def test_going_on_with_another_vocabulary_of_the_same_size(
+        existing, tmp_path, capsys, separate):
+    """The pieces of the log directory's model must not be replaced by others."""
+    splits = corpora.reversed_symbols({"train": 100, "dev": 5}, "abcdefghij")
+    folder = corpora.write_text(tmp_path / "data", splits)
+    corpora.prepare.main(["--out", folder, "--vocab-size", corpora.VOCAB_SIZE, *separate])
+    capsys.readouterr()
+    refused(capsys, folder, existing, "--max_steps", "9")
+
+
+def test_a_broken_checkpoint(digits, existing, capsys):
+    (existing / "model.ckpt-8.data-00000-of-00001").write_bytes(b"")
+    line = refused(capsys, digits, existing, "--max_steps", "9")
+    assert "model.ckpt-8" in line
+
+
+def test_numbers_that_are_not_finite_end_the_training(digits, existing, capsys):
+    """With one line; the last checkpoint is the one before them."""
+    before = newest(existing)
+    line = corpora.refusal(
+        capsys, lambda argv: run_quietly(argv, capsys), "--data", digits, "--logdir",
+        existing, *corpora.TINY, *HARD, "--max_steps", "12", "--learning_rate", "1e30")
+    assert "finite" in line and "learning_rate" in line
+    after = newest(existing)
+    for name in before:
+        np.testing.assert_array_equal(before[name], after[name])
+
+
+def run_quietly(argv, capsys):
+    """train.main without what it says of its progress."""
+    try:
+        train.main(argv)
+    finally:
+        capsys.readouterr()

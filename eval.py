@@ -44,6 +44,9 @@ def run(args):
     else:
         name = args.split
         sources, references = load_text(hp.data, args.split)
+    if len(sources) != len(references) or not sources:
+        raise ValueError(f"{name}: found {len(sources)} source and {len(references)} "
+                         "reference lines, wanted as many of both, and at least one")
     with Translator(hp, args.logdir) as translator:
         checkpoint = translator.restore(checkpoints.find(args.logdir, args.checkpoint))
         scores, hypotheses = evaluate(translator, sources, references)

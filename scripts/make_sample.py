@@ -373,7 +373,8 @@ def is_definite(phrase: Participant) -> bool:
 
 def is_clear_object(phrase: Participant) -> bool:
     """Tells whether the form of `phrase` (den Hund) shows that it is no subject."""
-    return (is_noun(phrase) and phrase.determiner.german == "der" and not phrase.plural
+    return (is_noun(phrase) and not phrase.plural
+            and phrase.determiner.german in ("der", "dies", "mein", "dein", "unser")
             and phrase.noun.gender == "m" and not phrase.noun.genitive.endswith("n"))
 
 
@@ -541,7 +542,8 @@ class Author:
         if word:
             asked = asked._replace(determiner=DETERMINERS[word], owner=None)
         else:
-            asked = Pronoun(*["wer" if is_person(asked) else "was"] * 2)
+            word = "wer" if role == "indirect" or is_person(asked) else "was"
+            asked = Pronoun(word, word)
         return Sentence(clause._replace(**{role: asked}), role, "?")
 
     def adverb_question(self) -> Sentence:

@@ -19,8 +19,8 @@ TINY = ["--num_blocks", "1", "--d_model", "16", "--d_ff", "32", "--num_heads", "
         "--log_every", "1", "--eval_every", "4", "--save_every", "4"]
 
 # A model that learns something in a few seconds, but not everything.
-SMALL = ["--search", "beam", "--num_blocks", "1", "--d_model", "32", "--d_ff", "64", "--num_heads", "4",
-         "--dropout_rate", "0.1", "--batch_tokens", "512", "--max_extra_length", "5",
+SMALL = ["--num_blocks", "1", "--d_model", "32", "--d_ff", "64", "--num_heads", "4",
+         "--batch_tokens", "512", "--search", "beam", "--max_extra_length", "5",
          "--schedule", "linear", "--learning_rate", "0.006", "--warmup_steps", "60",
          "--max_steps", "240", "--log_every", "40", "--eval_every", "80",
          "--save_every", "40", "--keep_checkpoints", "3"]

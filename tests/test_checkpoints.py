@@ -49,8 +49,9 @@ def test_a_folder_that_is_not_there_has_no_steps(tmp_path):
 
 
 def test_other_files_are_no_checkpoints(write, tmp_path):
-    for name in ("model.ckpt-7.data-00000-of-00001", "model.ckpt-x.index", "checkpoint",
-                 "my_model.ckpt-8.index", "model.ckpt-9.index.tmp", "modelXckpt-9.index"):
+    for name in ("model.ckpt-7.data-00000-of-00001", "model.ckpt-x.index",
+                 "my_model.ckpt-8.index", "model.ckpt-9.index.tmp",
+                 "modelXckpt-9.index", "best.ckpt-9.index", "checkpoint"):
         (tmp_path / name).write_bytes(b"")
     assert checkpoints.steps(write(5)) == [5]
 
@@ -93,7 +94,7 @@ def test_find_in_an_empty_folder_says_what_to_do(tmp_path, which):
     assert "train.py" in str(error.value)
 
 
-@pytest.mark.parametrize("which", ["11", "-10", "1", "10 ", "latest", "", "model.ckpt-10"])
+@pytest.mark.parametrize("which", ["11", "-10", "1", "10 ", "latest", "", "1.0"])
 def test_find_refuses_what_is_not_there_and_says_what_is(write, which):
     with pytest.raises(FileNotFoundError) as error:
         checkpoints.find(write(10, 20), which)

@@ -346,7 +346,7 @@ class Translation:
 
     def __init__(self, num_heads=2):
         self.model = Transformer(HParams(
-            dialect="paper", num_blocks=2, d_model=8, d_ff=16, num_heads=num_heads,
+            dialect="paper", num_blocks=1, d_model=8, d_ff=16, num_heads=num_heads,
             source_vocab_size=11, target_vocab_size=11))
         self.source = tf.placeholder(tf.int32, [None, None])
         self.target_in = tf.placeholder(tf.int32, [None, None])

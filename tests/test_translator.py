@@ -1,4 +1,4 @@
-"""translator.py: a translation depends on its line alone, and its score is the model's."""
+"""translator.py: a translation depends on its line alone, its score is the model's."""
 import dataclasses
 import os
 
@@ -15,7 +15,7 @@ CLOSE = {"rtol": 0, "atol": 1e-4}
 
 @pytest.fixture(scope="module")
 def opened(trained):
-    """opened(n_best, setting=value, …) → a Translator of the trained model, restored."""
+    """opened(n_best, setting=value, …) → a Translator of the trained model."""
     translators = {}
 
     def opened(n_best=1, **changes):

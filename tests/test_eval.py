@@ -1,0 +1,243 @@
+"""eval.py: what it prints and writes, and that it is the score of training."""
+import contextlib
+import io
+import json
+import os
+import shutil
+
+import corpora
+import pytest
+import sacrebleu
+
+import eval as evaluation  # not the built-in function
+from transformer import checkpoints, reporting
+from transformer.evaluation import score
+
+ODD = ["1 2 3 4", "", "5 6 7\u20288 9", "  ", "1\t2 3", "x y z", "9 8 7 6 5\u0085 4"]
+
+
+def run(*argv):
+    """`python eval.py`, in this process; returns the lines on standard output."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        evaluation.main([str(word) for word in argv])
+    return output.getvalue().splitlines()
+
+
+@pytest.fixture(scope="module")
+def moved(trained, tmp_path_factory):
+    """The trained log directory at another place, its data folder gone."""
+    logdir = tmp_path_factory.mktemp("moved") / "logs, moved"
+    shutil.copytree(trained, str(logdir))
+    settings = json.loads((logdir / "hparams.json").read_text())
+    settings["data"] = str(logdir / "gone")
+    (logdir / "hparams.json").write_text(json.dumps(settings))
+    return str(logdir)
+
+
+@pytest.fixture(scope="module")
+def evaluated(moved, digits, tmp_path_factory):
+    """(the lines that eval.py printed for the test split, what it wrote to --json)."""
+    path = tmp_path_factory.mktemp("scores") / "scores.json"
+    lines = run("--logdir", moved, "--data", digits, "--json", path)
+    return lines, json.loads(path.read_text())
+
+
+@pytest.fixture(scope="module")
+def test_files(digits):
+    return [os.path.join(digits, f"test.{language}") for language in ("de", "en")]
+
+
+# --- What it prints and writes --------------------------------------------------------
+
+
+def test_the_output_ends_with_the_scores_and_their_signatures(evaluated):
+    lines, found = evaluated
+    assert lines[-4:] == [
+        f"BLEU = {found['bleu']:.2f}", found["bleu_signature"],
+        f"chrF2 = {found['chrf']:.2f}", found["chrf_signature"]]
+    version = f"version:{sacrebleu.__version__}"
+    for line, parts in ((lines[-3], ["case:mixed", "tok:13a", "smooth:exp"]),
+                        (lines[-1], ["case:mixed", "nc:6", "nw:0"])):
+        assert {"nrefs:1", version, *parts} <= set(line.split("|"))
+
+
+def test_it_says_what_was_scored(evaluated, moved):
+    lines, found = evaluated
+    best = checkpoints.find(moved, "best")
+    assert found["checkpoint"] == best
+    assert found["lines"] == 20
+    assert found["translations"] == best + ".test.translations"
+    for word in ("20", "test", str(checkpoints.step_of(best)), found["translations"]):
+        assert word in lines[0]
+
+
+def test_the_scores_are_sacrebleus_of_the_written_translations(evaluated, test_files):
+    lines, found = evaluated
+    hypotheses = corpora.read_lines(found["translations"])
+    references = corpora.read_lines(test_files[1])
+    assert len(hypotheses) == len(references) == 20
+    bleu = sacrebleu.corpus_bleu(hypotheses, [references])
+    chrf = sacrebleu.corpus_chrf(hypotheses, [references])
+    assert found["bleu"] == pytest.approx(bleu.score)
+    assert found["chrf"] == pytest.approx(chrf.score)
+    assert 5 < bleu.score < 100
+
+
+def test_translations_scored_against_themselves_are_perfect(
+        evaluated, moved, test_files):
+    written = shutil.copy(evaluated[1]["translations"], moved + "/reference.en")
+    lines = run("--logdir", moved, "--files", test_files[0], written)
+    assert lines[-4] == "BLEU = 100.00"
+    assert lines[-2] == "chrF2 = 100.00"
+
+
+def test_it_writes_nothing_but_the_translations(evaluated, moved, trained):
+    new = set(os.listdir(moved)) - set(os.listdir(trained)) - {"reference.en"}
+    assert all(name.endswith(".translations") for name in new)
+    names = [name for name in os.listdir(trained) if not name == "hparams.json"]
+    before, after = corpora.tree(trained), corpora.tree(moved)
+    assert [name for name in names if before[name] != after[name]] == []
+
+
+def test_one_translation_a_line_whatever_the_lines_are(moved, tmp_path):
+    source = corpora.write_lines(tmp_path / "odd.de", ODD)
+    reference = corpora.write_lines(tmp_path / "odd.en", ODD)
+    lines = run("--logdir", moved, "--files", source, reference)
+    assert f"{len(ODD)} lines" in lines[0]
+    path, = [os.path.join(moved, name) for name in os.listdir(moved) if "odd" in name]
+    hypotheses = corpora.read_lines(path)
+    assert len(hypotheses) == len(ODD)
+    assert hypotheses[1] == hypotheses[3] == ""
+    assert hypotheses[0] != ""
+    bleu = sacrebleu.corpus_bleu(hypotheses, [ODD])
+    assert lines[-4] == f"BLEU = {bleu.score:.2f}"
+
+
+def test_byte_order_mark_line_ends_and_gzip_make_no_difference(
+        moved, evaluated, test_files, tmp_path):
+    texts = [("\ufeff" + "\r\n".join(corpora.read_lines(path))).encode("utf-8")
+             for path in test_files]
+    for name, text in zip(("win.de", "win.en"), texts):
+        (tmp_path / name).write_bytes(text)
+    lines = run("--logdir", moved, "--files", tmp_path / "win.de", tmp_path / "win.en")
+    assert lines[-4:] == evaluated[0][-4:]
+
+
+def test_a_perfect_score_and_the_worst():
+    lines = ["1 2 3 4 5", "6 7 8 9"]
+    perfect = score(lines, lines)
+    assert (perfect.bleu, perfect.chrf) == (pytest.approx(100), pytest.approx(100))
+    assert score(["", ""], lines).bleu == 0
+    with pytest.raises(ValueError) as error:
+        score(lines, lines[:1])
+    assert "found 2 hypotheses, wanted 1" in str(error.value)
+
+
+# --- The score of training ------------------------------------------------------------
+
+
+def test_dev_bleu_of_training_is_what_eval_prints(moved, digits):
+    rows = {row["step"]: row for row in reporting.read_dev_scores(moved)}
+    evaluated = [step for step in checkpoints.steps(moved) if step in rows]
+    assert evaluated == [160, 240]
+    for step in evaluated:
+        lines = run("--logdir", moved, "--data", digits, "--split", "dev",
+                    "--checkpoint", step)
+        assert f"step {step}:" in lines[0]
+        assert lines[-4] == f"BLEU = {rows[step]['bleu']:.2f}"
+        assert lines[-2] == f"chrF2 = {rows[step]['chrf']:.2f}"
+
+
+def test_the_search_can_be_chosen(moved, digits, tmp_path):
+    """And batch size is no choice: it changes nothing."""
+    common = ["--logdir", moved, "--data", digits, "--search", "greedy"]
+    first = run(*common, "--decode_batch_size", "3")
+    assert first[-4:] == run(*common, "--decode-batch-size", "64")[-4:]
+    assert json.loads(corpora.tree(moved)["hparams.json"].decode())["search"] == "beam"
+
+
+# --- Refusals -------------------------------------------------------------------------
+
+
+def refused(capsys, logdir, *argv):
+    before = corpora.tree(logdir)
+    line = corpora.refusal(capsys, evaluation.main, "--logdir", logdir, *argv)
+    assert corpora.tree(logdir) == before
+    return line
+
+
+@pytest.mark.parametrize("flags, words", [
+    (["--chekpoint", "best"], ["--chekpoint", "--checkpoint"]),
+    (["--checkpoint", "7"], ["7", "[160, 200, 240]"]),
+    (["--split", "tset"], ["tset"]),
+    (["--d_model", "64"], ["--d_model"]),
+    (["--search", "beem"], ["beem", "beam"]),
+    (["--beam_size", "0"], ["beam_size", "0"]),
+    (["--data", "no/folder"], ["no/folder"]),
+], ids=lambda value: value[0].lstrip("-") if value[0].startswith("-") else "")
+def test_settings_are_refused(moved, digits, capsys, flags, words):
+    line = refused(capsys, moved, "--data", digits, *flags)
+    assert [word for word in words if word not in line] == []
+
+
+def test_a_data_folder_that_is_gone(moved, capsys):
+    assert "gone" in refused(capsys, moved)
+
+
+@pytest.mark.parametrize("name", ["none", "."], ids=["missing", "empty"])
+def test_a_log_directory_without_a_training(tmp_path, capsys, name):
+    line = refused(capsys, tmp_path / name)
+    assert str(tmp_path) in line and "train.py" in line
+
+
+def test_a_log_directory_without_a_checkpoint(trained, digits, tmp_path, capsys):
+    for name in ("hparams.json", "spm.model"):
+        shutil.copy(os.path.join(trained, name), str(tmp_path))
+    line = refused(capsys, tmp_path, "--data", digits)
+    assert str(tmp_path) in line and "train.py" in line
+
+
+def test_a_broken_checkpoint(moved, digits, tmp_path, capsys):
+    shutil.copytree(moved, str(tmp_path / "logs"))
+    (tmp_path / "logs" / "model.ckpt-240.data-00000-of-00001").write_bytes(b"")
+    line = refused(capsys, tmp_path / "logs", "--data", digits, "--checkpoint", "240")
+    assert "model.ckpt-240" in line
+
+
+def test_files_of_different_lengths(moved, test_files, tmp_path, capsys):
+    short = corpora.write_lines(
+        tmp_path / "short.en", corpora.read_lines(test_files[1])[:-1])
+    line = refused(capsys, moved, "--files", test_files[0], short)
+    assert "20" in line and "19" in line
+
+
+def test_files_of_different_lengths_are_refused_before_the_work(
+        moved, test_files, tmp_path, capsys, monkeypatch):
+    def translate(*args):
+        raise AssertionError("translated lines that cannot be scored")
+
+    monkeypatch.setattr(evaluation.Translator, "translate", translate)
+    short = corpora.write_lines(tmp_path / "short.en", ["1 2"])
+    assert "20" in refused(capsys, moved, "--files", test_files[0], short)
+
+
+def test_files_that_are_not_there(moved, test_files, capsys):
+    line = refused(capsys, moved, "--files", test_files[0], "no/such.en")
+    assert "no/such.en" in line
+
+
+def test_a_file_that_is_a_folder(moved, test_files, tmp_path, capsys):
+    line = refused(capsys, moved, "--files", test_files[0], tmp_path)
+    assert str(tmp_path) in line
+
+
+def test_files_that_are_not_text(moved, test_files, tmp_path, capsys):
+    (tmp_path / "bytes.de").write_bytes(b"1 2\n\xff\n")
+    line = refused(capsys, moved, "--files", tmp_path / "bytes.de", test_files[1])
+    assert "bytes.de:2" in line
+
+
+def test_empty_files(moved, tmp_path, capsys):
+    empty = corpora.write_lines(tmp_path / "empty", [])
+    assert "empty" in refused(capsys, moved, "--files", empty, empty)

@@ -1,0 +1,136 @@
+"""scripts/translate.py: one line in, one line out, whatever the line is."""
+import io
+import os
+import re
+import sys
+
+import corpora
+import pytest
+
+from scripts import translate
+
+pty = pytest.importorskip("pty")
+
+ODD = [b"", b"   ", b"\t", b"1 2 3 4", b"1\t2\t3\t4", "1 2\u20283 4".encode("utf-8"),
+       b"\xff\xfe 1 2", b"\xe2\x82 3", "größer 🙂 𝔘".encode("utf-8"), b"1 2\r3 4",
+       b"1\x0b2\x0c3\x1c4\x1d5\x1e6", "1\u00852".encode("utf-8"), b"\x00 1 \x00",
+       " ".join(str(number % 10) for number in range(500)).encode("utf-8"),
+       b"x" * 300, "\ufeff1 2 3".encode("utf-8"), b"5 6 7 8"]
+
+
+@pytest.fixture
+def run(trained, monkeypatch, capfdbinary):
+    """run(bytes, flag, …) → the bytes on standard output."""
+    def run(given, *flags):
+        stdin = io.TextIOWrapper(io.BytesIO(given))
+        monkeypatch.setattr(sys, "stdin", stdin)
+        capfdbinary.readouterr()
+        translate.main(["--logdir", trained, *flags])
+        sys.stdout.flush()
+        captured = capfdbinary.readouterr()
+        assert b"> " not in captured.err  # nobody types, so nobody is prompted
+        return captured.out
+
+    return run
+
+
+def test_as_many_lines_out_as_in(run):
+    given = b"".join(line + b"\n" for line in ODD)
+    lines = run(given).decode("utf-8").split("\n")
+    assert lines.pop() == ""
+    assert len(lines) == len(ODD)
+    assert lines[:3] == [""] * 3
+    assert "" not in (lines[3], lines[13], lines[-1])
+    assert len(lines[13].split()) <= 505
+    assert not [line for line in lines if len(line.splitlines()) > 1]
+
+
+def test_line_ends_make_no_difference(run):
+    plain = run(b"1 2 3 4\n\n5 6 7 8\n")
+    assert plain.count(b"\n") == 3
+    assert run(b"1 2 3 4\r\n\r\n5 6 7 8") == plain
+
+
+def test_lines_beyond_one_chunk(run, monkeypatch):
+    given = b"".join(b"%d %d 3\n" % (number, 9 - number) for number in range(9))
+    whole = run(given)
+    assert len(set(whole.splitlines())) > 3
+    monkeypatch.setattr(translate, "CHUNK", 4)
+    assert run(given) == whole
+
+
+@pytest.mark.parametrize("given, lines", [(b"", 0), (b"\n", 1), (b"\n\n", 2)],
+                         ids=["nothing", "an_empty_line", "two_empty_lines"])
+def test_next_to_nothing(run, given, lines):
+    assert run(given) == b"\n" * lines
+
+
+def test_n_best(run):
+    given = [b"1 2 3 4", b"5 6 7", b"", b"8 9"]
+    best = run(b"\n".join(given)).decode("utf-8").splitlines()
+    rows = [line.split(" ||| ") for line in
+            run(b"\n".join(given), "--n_best", "3").decode("utf-8").splitlines()]
+    assert [int(number) for number, _, _ in rows] == sorted(list(range(4)) * 3)
+    for number, text in enumerate(best):
+        of_line = [row for row in rows if int(row[0]) == number]
+        scores = [float(score) for _, _, score in of_line]
+        assert of_line[0][1] == text
+        assert scores == sorted(scores, reverse=True)
+        assert all(re.match(r"-?\d+\.\d+$", score) for _, _, score in of_line)
+        assert text == "" or max(scores) < 0
+
+
+def test_the_search_can_be_chosen(run):
+    given = b"1 2 3 4\n5 6 7 8\n"
+    assert run(given, "--search", "greedy") == run(given, "--beam-size", "1")
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """terminal(bytes) puts what is typed into a terminal that is standard input."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        yield lambda typed: os.write(ours, typed)
+    os.close(ours)
+
+
+def test_at_a_terminal_each_line_is_prompted_and_answered(
+        trained, terminal, monkeypatch, capfdbinary):
+    chunks = []
+    translate_lines = translate.Translator.translate
+
+    def noting(translator, lines):
+        chunks.append(list(lines))
+        return translate_lines(translator, lines)
+
+    monkeypatch.setattr(translate.Translator, "translate", noting)
+    terminal(b"1 2 3 4\n\n5 6 7 8\n\x04")  # and Ctrl-D
+    translate.main(["--logdir", trained])
+    sys.stdout.flush()
+    captured = capfdbinary.readouterr()
+    assert chunks == [["1 2 3 4"], [""], ["5 6 7 8"]]
+    assert captured.out.count(b"\n") == 3 and b">" not in captured.out
+    assert captured.err.count(b"> ") == 4
+    assert captured.err.endswith(b"\n")
+
+
+@pytest.mark.parametrize("flags, words", [
+    (["--n_bets", "2"], ["--n_bets", "--n_best"]),
+    (["--n_best", "5"], ["n_best", "5", "4"]),
+    (["--n_best", "0"], ["n_best", "0"]),
+    (["--n_best", "2", "--search", "greedy"], ["n_best", "2"]),
+    (["--n_best", "2", "--beam_size", "1"], ["n_best", "2", "1"]),
+    (["--search", "beem"], ["beem", "beam"]),
+    (["--checkpoint", "7"], ["7", "240"]),
+], ids="_".join)
+def test_settings_are_refused(trained, monkeypatch, capsys, flags, words):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1 2\n\n")))
+    line = corpora.refusal(capsys, translate.main, "--logdir", trained, *flags)
+    assert [word for word in words if word not in line] == []
+
+
+def test_a_log_directory_that_is_not_there(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1 2\n")))
+    line = corpora.refusal(capsys, translate.main, "--logdir", tmp_path / "none")
+    assert str(tmp_path / "none") in line

@@ -1,4 +1,6 @@
 """What every test starts from: the repository on the path, graph mode, own graphs."""
+import contextlib
+import functools
 import os
 import sys
 
@@ -79,5 +81,24 @@ def trained(digits, tmp_path_factory):
     import corpora
 
     logdir = str(tmp_path_factory.mktemp("logs") / "trained")
-    corpora.run_train(digits, logdir, *corpora.SMALL)
+    with one_thread():
+        corpora.run_train(digits, logdir, *corpora.SMALL)
     return logdir
+
+
+@contextlib.contextmanager
+def one_thread():
+    """Sessions opened in it have CONFIG, where the program does not choose.
+
+    With more threads, TensorFlow 1.15 adds up in an order that changes from run to run.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tf, "Session", functools.partial(tf.Session, config=CONFIG))
+        yield
+
+
+@pytest.fixture(scope="module")
+def one_thread_only():
+    """Every session of a file runs its operations one after the other."""
+    with one_thread():
+        yield

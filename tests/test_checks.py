@@ -112,7 +112,7 @@ def test_attention_that_sees_everything_is_not_causal():
 def test_attention_whose_padding_is_declared_real_sees_padding():
     fn = graph_function(lambda x: modules.multihead_attention(
         x, x, key_masks=tf.ones(tf.shape(x)[:2], tf.bool)))
-    with pytest.raises(CheckFailed, match="1 columns of padding were appended"):
+    with pytest.raises(CheckFailed, match="sentence 2, output position 0 moved"):
         PADDING(fn)
 
 
@@ -217,7 +217,7 @@ def positions_masked_by_element(x, mended):
 def mask_read_in_reverse(ids, mended):
     """The docstring's example says True = real; the code takes True for padding."""
     x, real = TABLE[ids] + POSITIONS[:ids.shape[1]], (ids != 0)[:, None]
-    return attention(x, x, real if mended else ~real)
+    return x + attention(x, x, real if mended else ~real)
 
 
 def logits_lost_in_a_constant(x, mended):
@@ -229,7 +229,7 @@ def logits_lost_in_a_constant(x, mended):
 
 def mask_as_wide_as_the_longest(x, mended):
     """tf.sequence_mask without maxlen: no mask fits if no sentence is full."""
-    lengths = real_rows(x).sum(-1)
+    lengths = (real_rows(x) * np.arange(1, x.shape[1] + 1)).max(-1)
     width = x.shape[1] if mended else lengths.max()
     return x * (np.arange(width) < lengths[:, None])[:, :, None]
 
@@ -277,34 +277,33 @@ def softmax_over_nothing(x, mended):
         return softmax(logits) @ (x @ W_V)
 
 
-APPENDED = "output position 0 moved by .* columns of padding were appended"
+REMOVED = "output position 0 moved by .* columns of padding were taken"
 CAUGHT = [  # source, stand-in, the check that catches it, its arguments, what it says
-    ("tutorial", learned_positions_on_padding, PADDING, IDS, APPENDED),
+    ("tutorial", learned_positions_on_padding, PADDING, IDS, REMOVED),
     ("tutorial", mask_of_row_sums, PADDING, {}, "a real row with the sum 0"),
     ("tutorial", mask_of_normalized_row_sums, PADDING, {}, "a real row with the sum 0"),
     ("tutorial", blind_queries_see_all, CAUSALITY, {},
      "sentence 1, output position 0 moved by .* input position 1 was changed"),
-    ("tutorial", batch_of_fixed_size, BATCH, {}, "fn failed when sentence 0 was alone|"
-     "shape .4, 8, 16., wanted .1,.*sentence 0 was alone|when sentence 0 was alone"),
+    ("tutorial", batch_of_fixed_size, BATCH, {}, "sentence 0 was alone in its batch"),
     ("tutorial", only_whole_batches, BATCH, {}, "sentence 0 was alone in its batch"),
-    ("princewen", padding_mask_that_never_fires, PADDING, IDS, APPENDED),
+    ("princewen", padding_mask_that_never_fires, PADDING, IDS, REMOVED),
     ("princewen", statistics_of_the_batch, BATCH, {},
      "sentence 0, output position 0 moved by .* sentence 0 was alone"),
     ("kyubyong", positions_masked_by_element, PADDING, {}, "a real row with a lone 0"),
-    ("kyubyong", mask_read_in_reverse, PADDING, IDS, APPENDED),
+    ("kyubyong", mask_read_in_reverse, PADDING, IDS, REMOVED),
     ("kyubyong", blind_queries_see_all, CAUSALITY, {}, "attends to everything"),
     ("kyubyong", only_whole_batches, BATCH, {}, "found outputs of shape"),
     ("bojone", logits_lost_in_a_constant, PADDING, {}, "uniform attention"),
     ("bojone", mask_as_wide_as_the_longest, BATCH, {}, "fn failed when sentence 1 was"),
-    ("bojone", mask_as_wide_as_the_longest, PADDING, {}, "fn failed when 1 columns"),
-    ("bojone", groups_filled_with_zeros, PADDING, {}, APPENDED),
+    ("bojone", mask_as_wide_as_the_longest, PADDING, {}, "of padding were taken"),
+    ("bojone", groups_filled_with_zeros, PADDING, {}, REMOVED),
     ("bojone", windows_over_padding, PADDING, {"with_lengths": True},
      "and the padding changed"),
     ("tensor2tensor", search_stopped_by_the_batch, BATCH, IDS, "sentence . was alone"),
     ("tensor2tensor", blind_queries_see_all, CAUSALITY, {}, "attends to everything"),
     ("lilianweng", dropout_that_is_on, CAUSALITY, {}, "as if dropout were on"),
     ("elsewhere", softmax_over_nothing, PADDING, {},
-     "sentence 3, output position 0 is not finite"),
+     "sentence 0, output position 0 is not finite"),
 ]
 
 
@@ -315,6 +314,20 @@ def test_known_bug_is_caught(source, stand_in, check, arguments, says):
     with pytest.raises(CheckFailed, match=says):
         check(lambda *arrays: stand_in(*arrays, mended=False), **arguments)
     check(lambda *arrays: stand_in(*arrays, mended=True), **arguments)
+
+
+@pytest.mark.parametrize("noise,says", [
+    (0, "a real row with the sum 0"), (0.1, "columns of padding were taken")])
+def test_tutorial_mask_of_row_sums_behind_a_normalization_in_tensorflow(noise, says):
+    """At first the sums of normalized rows are 0 but for the rounding: real keys vanish
+    by accident. Later (beta is not 0) those of padding are not 0: it is attended to."""
+    def build(x):
+        x = modules.normalize(x)
+        seen = tf.not_equal(tf.reduce_sum(x, -1), 0)
+        return modules.multihead_attention(x, x, key_masks=seen)
+
+    with pytest.raises(CheckFailed, match=says):
+        PADDING(graph_function(build, noise))
 
 
 # --- What the checks say --------------------------------------------------------------
@@ -378,8 +391,8 @@ def test_sizes_are_those_asked_for(check):
     batch, length, width = np.max(seen, axis=0)
     assert (batch, length, width) == (3, 5, 7)
     del seen[:]
-    check(fn, batch=1, length=4, vocab_size=9)
-    assert np.max(seen, axis=0).tolist() == [1, 4]
+    check(fn, batch=2, length=4, vocab_size=9)
+    assert np.max(seen, axis=0).tolist() == [2, 4]
 
 
 @pytest.mark.parametrize("check", [CAUSALITY, PADDING])

@@ -13,6 +13,8 @@ import eval as evaluation  # not the built-in function
 from transformer import checkpoints, reporting
 from transformer.evaluation import score
 
+pytestmark = pytest.mark.usefixtures("one_thread_only")
+
 ODD = ["1 2 3 4", "", "5 6 7\u20288 9", "  ", "1\t2 3", "x y z", "9 8 7 6 5\u0085 4"]
 
 

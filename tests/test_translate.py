@@ -11,6 +11,8 @@ from scripts import translate
 
 pty = pytest.importorskip("pty")
 
+pytestmark = pytest.mark.usefixtures("one_thread_only")
+
 ODD = [b"", b"   ", b"\t", b"1 2 3 4", b"1\t2\t3\t4", "1 2\u20283 4".encode("utf-8"),
        b"\xff\xfe 1 2", b"\xe2\x82 3", "größer 🙂 𝔘".encode("utf-8"), b"1 2\r3 4",
        b"1\x0b2\x0c3\x1c4\x1d5\x1e6", "1\u00852".encode("utf-8"), b"\x00 1 \x00",

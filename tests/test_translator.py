@@ -10,6 +10,8 @@ import hparams
 from transformer import checkpoints
 from transformer.translator import Translation, Translator
 
+pytestmark = pytest.mark.usefixtures("one_thread_only")
+
 CLOSE = {"rtol": 0, "atol": 1e-4}
 
 

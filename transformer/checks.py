@@ -15,14 +15,15 @@ Arguments of all three:
     `vocab_size`, of int32 ids [N, T], 0 = padding. Returns an array [N, T, ...].
     Dropout must be off.
   num_units: int, D.
-  vocab_size: int, V; the ids are below it.
-  batch, length: int, the most sentences and positions that `fn` is given at once.
+  vocab_size: int, V, at least 3; the ids are below it.
+  batch, length: int, the most sentences and positions that `fn` is given at once; at
+    least 2.
   tolerance: float, how far an output may move, in units of the largest output (or of
     1, where that is larger).
   seed: int, of the random inputs; the same seed gives the same verdict.
 
-All three also refuse outputs that are not finite or have another shape, an `fn` that
-differs from call to call, and one that fails on an input it was promised to handle.
+All three also refuse outputs that are not finite, have another shape, differ from call
+to call or are the same at each position, and an `fn` that fails on a further input.
 """
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -32,7 +33,7 @@ HINTS = {
                        "time; a query that may attend to nothing attends to everything",
     "check_padding": "a padding mask that is missing, reversed or never true; padding "
                      "that is no longer zero when a mask is made of it; a mask made of "
-                     "sums or of single elements",
+                     "sums or of single elements; statistics over time",
     "check_batch_invariance": "statistics over the batch; a reshape that mixes batch "
                               "and heads; a width or a stop taken from the whole batch",
 }
@@ -87,7 +88,7 @@ def check_causality(fn, *, num_units=16, vocab_size=None, batch=4, length=8,
     """Changing an input position changes no output position before it.
 
     Args:
-      fn, num_units, vocab_size, batch, length, tolerance, seed: see above, all three.
+      fn, num_units, vocab_size, batch, length, tolerance, seed: as at the top.
       leading_padding: some sentences begin with padding, whose queries see no token.
 
     Raises:
@@ -98,13 +99,12 @@ def check_causality(fn, *, num_units=16, vocab_size=None, batch=4, length=8,
     real = np.arange(length) >= starts[:, None]                        # [N, T]
     x, other = subject.inputs(real), subject.inputs(np.ones_like(real))
     expected = subject.first_outputs(x)
-    for i in range(1, length):
-        earlier = np.tile(np.arange(length) < i, [batch, 1])           # [N, T]
-        for end, new, change in (
-                (i + 1, other, f"input position {i} was changed"),
-                (length, 0 * x, f"the sentence was made to end before position {i}")):
-            changed = x.copy()
+    for how, new in (("was changed", other), ("and all after it were padding", 0 * x)):
+        for i in range(1, length):
+            end = i + 1 if new is other else length
+            changed, change = x.copy(), f"input position {i} {how}"
             changed[:, i:end] = new[:, i:end]
+            earlier = np.arange(length) < i                            # [T]
             subject.compare(expected, subject.run(change, changed), earlier, change)
     subject.conclude()
 
@@ -113,12 +113,12 @@ def check_padding(fn, *, num_units=16, vocab_size=None, batch=4, length=8,
                   tolerance=1e-4, seed=0, with_lengths=False):
     """Padding changes no output at a real position, and only padding counts as such.
 
-    Padding is appended to sentences of different lengths, one of them empty, some with
-    a leading padding. And rows of vectors that are real but look like padding (a sum of
-    0, a lone 0) are moved by a hair: no output may jump.
+    Columns of padding are taken away from sentences of different lengths, one of them
+    empty, some with a leading padding. And rows of vectors that are real but look like
+    padding (a sum of 0, a lone 0) are moved by a hair: no output may jump.
 
     Args:
-      fn, num_units, vocab_size, batch, length, tolerance, seed: see above, all three.
+      fn, num_units, vocab_size, batch, length, tolerance, seed: as at the top.
       with_lengths: call `fn(inputs, lengths int32 [N])`, as a block that takes its mask
         from the lengths; what stands in the padding is then random, and is changed.
 
@@ -126,26 +126,36 @@ def check_padding(fn, *, num_units=16, vocab_size=None, batch=4, length=8,
       CheckFailed: a real position that sees padding, or is taken for padding.
     """
     subject = _Subject("check_padding", fn, num_units, vocab_size, tolerance, seed)
-    width = length - length // 3
-    lengths = np.linspace(width, 0, batch).round().astype(np.int32)
+    lengths, places = _lengths(0, batch, length), np.arange(length)
     starts = np.arange(batch) % 2 * (not with_lengths)
-    places = np.arange(length)
     real = (places < lengths[:, None]) & (places >= starts[:, None])   # [N, T]
-    x, also = subject.inputs(real), (lengths,) * with_lengths
+    x = subject.inputs(real)
 
-    def padded(wide):
-        return (x + with_lengths * subject.inputs(~real))[:, :wide]
+    def cut(width):
+        """Which sentences fit, repeated to fill the batch, and fn's arguments."""
+        rows = np.resize(np.flatnonzero(lengths <= width), batch)
+        inputs = x + with_lengths * subject.inputs(~real)
+        return rows, (inputs[rows, :width],) + (lengths[rows],) * with_lengths
 
-    expected = subject.first_outputs(padded(width), *also)
-    for wide in range(width, length + 1):
-        change = (f"{wide - width} columns of padding were appended"
+    expected = subject.first_outputs(*cut(length)[1])
+    for width in range(1, length + 1):
+        change = (f"{length - width} columns of padding were taken away"
                   + " and the padding changed" * with_lengths)
-        found = subject.run(change, padded(wide), *also)[:, :width]
-        subject.compare(expected, found, real[:, :width], change)
+        rows, arrays = cut(width)
+        subject.compare(expected[rows, :width], subject.run(change, *arrays),
+                        real[rows, :width], change)
     if vocab_size is None:
         full = (np.full_like(lengths, length),) * with_lengths
         _check_lookalikes(subject, np.ones_like(real), *full)
     subject.conclude()
+
+
+def _lengths(least, batch, length):
+    """Lengths of the sentences of a batch, from `least` to `length`: int32 [N]."""
+    if batch < 2 or length < 2:
+        raise ValueError(f"a check: found batch = {batch} and length = {length}, "
+                         "wanted at least 2 of each")
+    return np.linspace(least, length, batch).round().astype(np.int32)
 
 
 def _check_lookalikes(subject, real, *also):
@@ -172,15 +182,14 @@ def check_batch_invariance(fn, *, num_units=16, vocab_size=None, batch=4, length
     width of its own that is the same each time.
 
     Args:
-      fn, num_units, vocab_size, batch, length, tolerance, seed: see above, all three.
+      fn, num_units, vocab_size, batch, length, tolerance, seed: as at the top.
 
     Raises:
       CheckFailed: a sentence whose output changes with the company it is in.
     """
     subject = _Subject("check_batch_invariance", fn, num_units, vocab_size, tolerance,
                        seed, by_position=False)
-    lengths = np.linspace(length, 1, batch).round()
-    real = np.arange(length) < lengths[:, None]                        # [N, T]
+    real = np.arange(length) < _lengths(1, batch, length)[:, None]     # [N, T]
     x = subject.inputs(real)
     expected = subject.first_outputs(x)
     change = "the order of the sentences was reversed"
@@ -241,12 +250,11 @@ class _Subject:
         self.compare(outputs, self.run("called again", *arrays), True,
                      "the same inputs were given again, as if dropout were on")
         self.conclude()
-        spread = np.ptp(outputs[0], axis=0).max()  # the first sentence has no padding
-        if (self.by_position and kind == "f" and outputs.shape[1] > 1
-                and spread <= 1e-6 * np.abs(outputs).max()):
-            self.fail("sentence 0, output position 1, like all others, equals position 0, "
-                      "but the inputs differ. Usual cause: uniform attention, for its "
-                      "logits are lost beside a huge constant")
+        if self.by_position and kind == "f" and np.allclose(
+                outputs[:, 0], outputs[:, 1], 1e-6, 1e-6 * np.abs(outputs).max()):
+            self.fail("output position 1 equals position 0 in each sentence, but the "
+                      "inputs differ. Usual cause: uniform attention, for its logits "
+                      "are lost beside a huge constant")
         return outputs
 
     def compare(self, expected, found, where, change, tolerance=None):

@@ -1,24 +1,25 @@
 """Attention and positions as Keras 3 layers, on TensorFlow 2 in its eager default.
 
 The layers of bojone/attention (`attention_keras.py`), numbers included, except that
-`mask_right=False`, its default, really means no limit: there it made all logits equal.
-They add no residual connection, no normalization and no output projection; Q, K and V
-have no bias. Nothing else of the package needs Keras: import this file to use it.
+`mask_right=False`, the default, hides nothing: there it made all logits equal. They add
+no residual connection, no normalization and no output projection; Q, K and V have no
+bias. Nothing else of the package needs Keras: it is imported with this file only.
 
     import keras
     from transformer.keras_layers import SelfAttention, SinCosPositionEmbedding
 
-    ids = keras.Input([None], dtype="int32")                                # [N, T]
-    x = keras.layers.Embedding(20000, 128, mask_zero=True)(ids)             # [N, T, 128]
-    x = SinCosPositionEmbedding(128)(x)                                     # [N, T, 128]
-    x = SelfAttention(heads=8, size_per_head=16)(x)                         # [N, T, 128]
-    x = keras.layers.GlobalAveragePooling1D()(x)                            # [N, 128]
+    ids = keras.Input([None], dtype="int32")                       # [N, T]
+    x = keras.layers.Embedding(20000, 128, mask_zero=True)(ids)    # [N, T, 128]
+    x = SinCosPositionEmbedding(128)(x)                            # [N, T, 128]
+    x = SelfAttention(heads=8, size_per_head=16)(x)                # [N, T, 128]
+    x = keras.layers.GlobalAveragePooling1D()(x)                   # [N, 128]
 
 Padding is what Keras masks say (`Embedding(mask_zero=True)`, `Masking`, `mask=`), or a
-further input of ones and zeros [N, T, 1], as in the original; both where both are given.
-Padding is never attended to, and its own outputs are zeros.
+further input of ones and zeros [N, T, 1], as in the original; where both are given a
+position must be real in both. Padding is not attended to, and its outputs are zeros.
 
-Dimension letters as in `modules`; W is the width of a window, r a rate, G = T / r.
+Dimension letters as in `modules`; d a width per head, W slots of a window, R a rate,
+G positions of a group.
 """
 import keras
 import numpy as np
@@ -34,120 +35,119 @@ __all__ = [
     "SinCosPositionEmbedding", "SparseSelfAttention", "TrainablePositionEmbedding"]
 
 if keras.backend.backend() != "tensorflow":
-    raise ImportError("transformer.keras_layers: found Keras on the backend "
+    raise ImportError("transformer.keras_layers: found the Keras backend "
                       f"{keras.backend.backend()!r}, wanted 'tensorflow'")
 
-serializable = keras.saving.register_keras_serializable(package="transformer")
+_serializable = keras.saving.register_keras_serializable(package="transformer")
 
 
 def _as_list(x):
+    """Inputs, or masks, as a list, be they one or several."""
     return list(x) if isinstance(x, (list, tuple)) else [x]
 
 
-def _first_shape(shape):
-    """The shape of the first input, given the shape of one or those of several."""
-    return tuple(shape[0] if isinstance(shape[0], (list, tuple)) else shape)
+def _shapes(shape):
+    """The shapes of the inputs as a list, be they one or several."""
+    return list(shape) if isinstance(shape[0], (list, tuple)) else [shape]
 
 
-def _both(mask, extra_input):
-    """A Keras mask [N, T] or None, and an input [N, T, 1] or None: bool [N, T]."""
-    if extra_input is None:
-        return mask
-    extra = tf.not_equal(tf.squeeze(extra_input, -1), 0)
-    return extra if mask is None else tf.logical_and(mask, extra)
+def _all_of(masks):
+    """The conjunction of the masks that are not None; None where all are."""
+    result = None
+    for mask in masks:
+        if mask is not None:
+            mask = tf.cast(mask, tf.bool)
+            result = mask if result is None else tf.logical_and(result, mask)
+    return result
 
 
-@serializable
+def _need(layer, name, found, fits, wanted):
+    if not fits:
+        raise ValueError(f"{type(layer).__name__}: found {name} = {found!r}, "
+                         f"wanted {wanted}")
+
+
+@_serializable
 class Attention(keras.layers.Layer):
     """Multi-head attention (section 3.2.2) up to where the heads are joined.
 
-    Its inputs are a list: queries [N, Tq, any width], keys [N, Tk, any width] and values
-    [N, Tk, any width], then, if wanted, which values and which queries are real
-    ([N, Tk, 1] and [N, Tq, 1], ones and zeros). The output is [N, Tq, H * size_per_head].
+    Inputs: a list of the queries [N, Tq, any width], the keys [N, Tk, any width] and
+    the values [N, Tk, any width]; then, where wanted, of which values and which queries
+    are real, [N, Tk, 1] and [N, Tq, 1].
+    Output: [N, Tq, H * size_per_head]. A query that may attend to no key attends to all
+    alike, as in the original.
 
     Args:
       heads: int, H.
-      size_per_head: int, the width of a value, d_v.
-      key_size: int, the width of a query and of a key, d_k; size_per_head if None.
-      mask_right: True hides the keys behind the query's own position; a matrix
-        [Tq, Tk] of ones and zeros hides where it is zero; False hides nothing.
-
-    A query that may attend to no key attends to all alike, as in the original.
+      size_per_head: int, the width of a value.
+      key_size: int, the width of a query and of a key; None for that of a value.
+      mask_right: True hides the keys behind a query's own position; a matrix [Tq, Tk]
+        of ones and zeros hides where it is zero; False hides nothing.
     """
-
-    matrix_allowed = True  # whether `mask_right` may be a matrix
 
     def __init__(self, heads, size_per_head, key_size=None, mask_right=False, **kwargs):
         super().__init__(**kwargs)
         self.heads = heads
         self.size_per_head = size_per_head
         self.key_size = key_size or size_per_head
-        self.mask_right = mask_right
+        self.mask_right = np.asarray(mask_right).tolist()
         self.supports_masking = True
-        if not isinstance(mask_right, (bool, np.bool_)):
-            self.mask_right = np.asarray(mask_right).tolist()
-            if not self.matrix_allowed or np.ndim(self.mask_right) != 2:
-                raise ValueError(
-                    f"{type(self).__name__}: found mask_right = {mask_right!r}, wanted "
-                    "True or False" + " or a matrix" * self.matrix_allowed)
+        _need(self, "mask_right", mask_right, isinstance(self.mask_right, bool)
+              or np.ndim(mask_right) == 2, "True, False or a matrix")
 
     def build(self, input_shape):
-        widths = [shape[-1] for shape in self._three(input_shape)]
-        sizes = [self.key_size, self.key_size, self.size_per_head]
+        widths = [shape[-1] for shape in self.sources(_shapes(input_shape))]
+        sizes = self.key_size, self.key_size, self.size_per_head
         self.kernels = [
             self.add_weight(name=name + "_kernel", shape=(width, self.heads * size))
             for name, width, size in zip("qkv", widths, sizes)]
 
     def call(self, inputs, mask=None):
-        sources = self._three(inputs)
-        value_mask, query_mask = self._masks(_as_list(inputs), mask)
+        inputs = _as_list(inputs)
+        key_mask, query_mask = self.padding(inputs, _as_list(mask))
         Q, K, V = (split_heads(keras.ops.matmul(x, kernel), self.heads)
-                   for x, kernel in zip(sources, self.kernels))    # [N, H, T, size]
-        x = join_heads(self.attend(Q, K, V, value_mask))           # [N, Tq, H * size]
+                   for x, kernel in zip(self.sources(inputs), self.kernels))
+        x = join_heads(self.attend(Q, K, V, key_mask))             # [N, Tq, H * d]
         if query_mask is None:
             return x
-        return tf.where_v2(query_mask[:, :, None], x, tf.zeros([], x.dtype))
+        return x * tf.cast(query_mask, x.dtype)[:, :, None]
 
-    def attend(self, Q, K, V, value_mask):
-        """Who attends to whom: [N, H, T, size] each, bool [N, Tk] → [N, H, Tq, size]."""
-        mask = None if value_mask is None else value_mask[:, None, None, :]
-        return self._attention(Q, K, V, [mask, self._right(Q, K)])
+    def sources(self, inputs):
+        """What queries, keys and values are made from; also serves for their shapes."""
+        return inputs[:3]
 
-    def _attention(self, Q, K, V, masks):
-        """Equation 1, under all the masks that are not None; in float32 at least."""
-        masks, allowed = [each for each in masks if each is not None], None
-        for each in masks:
-            allowed = each if allowed is None else tf.logical_and(allowed, each)
-        wide = tf.float32 if Q.dtype.size < 4 else Q.dtype
-        context, _ = scaled_dot_product_attention(
-            *(tf.cast(x, wide) for x in (Q, K, V)), allowed,
-            blind_queries_are_zero=False)
-        return tf.cast(context, V.dtype)
+    def padding(self, inputs, masks):
+        """Which keys and which queries are real: bool [N, T] each, or None."""
+        q, k, v = (masks + [None] * 2)[:3]
+        extra_v, extra_q = ([None if x is None else tf.squeeze(x, -1)
+                             for x in inputs[3:]] + [None] * 2)[:2]
+        return _all_of([k, v, extra_v]), _all_of([q, extra_q])
 
-    def _right(self, Q, K):
+    def attend(self, Q, K, V, key_mask):
+        """The context of each query: [N, H, T, d] and bool [N, Tk] → [N, H, Tq, d]."""
+        real = None if key_mask is None else key_mask[:, None, None, :]
+        return self.weigh(Q, K, V, _all_of([real, self.limits(Q, K)]))
+
+    def limits(self, Q, K):
         """The mask that `mask_right` asks for, [..., Tq, Tk], or None."""
         if self.mask_right is False:
             return None
         if self.mask_right is True:
             return causal_mask(tf.shape(Q)[-2], tf.shape(K)[-2])
-        return tf.constant(np.asarray(self.mask_right) != 0)
+        return tf.constant(self.mask_right)
 
-    def _three(self, inputs):
-        """What Q, K and V are projected from (or the shapes of it)."""
-        return inputs[:3]
-
-    def _masks(self, inputs, mask):
-        """Which values and which queries are real: bool [N, T] or None."""
-        masks = _as_list(mask) + [None] * 3
-        extra = inputs[3:] + [None] * 2
-        values = masks[1] if masks[2] is None else masks[2]
-        return _both(values, extra[0]), _both(masks[0], extra[1])
+    def weigh(self, Q, K, V, mask):
+        """Equation 1 over the last two axes, whatever stands before; never in half."""
+        wide = tf.float32 if V.dtype.size < 4 else V.dtype
+        context, _ = scaled_dot_product_attention(
+            *(tf.cast(x, wide) for x in (Q, K, V)), mask, blind_queries_are_zero=False)
+        return tf.cast(context, V.dtype)
 
     def compute_mask(self, inputs, mask=None):
         return _as_list(mask)[0]
 
     def compute_output_shape(self, input_shape):
-        return _first_shape(input_shape)[:2] + (self.heads * self.size_per_head,)
+        return (*_shapes(input_shape)[0][:2], self.heads * self.size_per_head)
 
     def get_config(self):
         return {**super().get_config(), "heads": self.heads,
@@ -155,19 +155,264 @@ class Attention(keras.layers.Layer):
                 "mask_right": self.mask_right}
 
 
-@serializable
+@_serializable
 class SelfAttention(Attention):
     """`Attention` of a sequence to itself.
 
-    Its input is the sequence [N, T, any width], or a list of it and of which positions
-    are real ([N, T, 1], ones and zeros). The output is [N, T, H * size_per_head].
+    Input: the sequence [N, T, any width], or a list of it and of which positions are
+    real, [N, T, 1].
+    Output: [N, T, H * size_per_head].
+
+    Args: as in `Attention`.
     """
 
-    def _three(self, inputs):
-        if hasattr(inputs, "dtype"):
-            return [inputs] * 3
-        return [_first_shape(inputs) if isinstance(inputs[0], int) else inputs[0]] * 3
+    def sources(self, inputs):
+        return inputs[:1] * 3
 
-    def _masks(self, inputs, mask):
-        both = _both(_as_list(mask)[0], (inputs + [None])[1])
+    def padding(self, inputs, masks):
+        extra = None if len(inputs) < 2 else tf.squeeze(inputs[1], -1)
+        both = _all_of([masks[0], extra])
         return both, both
+
+
+class _SomeKeys(SelfAttention):
+    """Self-attention of each query to few keys, found by reshaping instead of a mask.
+
+    Some of these keys lie beyond the ends of the sequence. Where padding is known they
+    are hidden with it. Else, as in the original, they are vectors of zeros, which take
+    their share of the attention; `zero_edges=False` hides them.
+    """
+
+    def __init__(self, heads, size_per_head, rate, key_size, mask_right, zero_edges,
+                 **kwargs):
+        super().__init__(heads, size_per_head, key_size, mask_right, **kwargs)
+        self.rate = rate
+        self.zero_edges = zero_edges
+        _need(self, "rate", rate, rate >= 1, "1 or more")
+
+    def padding(self, inputs, masks):
+        key_mask, query_mask = super().padding(inputs, masks)
+        if key_mask is None and not self.zero_edges:
+            key_mask = tf.ones(tf.shape(inputs[0])[:2], tf.bool)
+        return key_mask, query_mask
+
+    def get_config(self):
+        return {**super().get_config(), "rate": self.rate,
+                "zero_edges": self.zero_edges}
+
+
+@_serializable
+class LocalSelfAttention(_SomeKeys):
+    """Restricted self-attention (section 4): to `neighbors` positions on each side.
+
+    Time and memory grow with T * W, W = 2 * neighbors + 1: nothing is [T, T].
+
+    Args: as in `SelfAttention`, as are input and output, and
+      neighbors: int, how many positions a query sees on each side.
+      rate: int, the distance from each of these to the next.
+      mask_right: True hides the neighbors on the right.
+      zero_edges: whether, without a mask, the neighbors beyond the ends are vectors of
+        zeros, as in the original, instead of hidden.
+    """
+
+    def __init__(self, heads, size_per_head, neighbors=1, rate=1, key_size=None,
+                 mask_right=False, zero_edges=True, **kwargs):
+        super().__init__(heads, size_per_head, rate, key_size, mask_right, zero_edges,
+                         **kwargs)
+        self.neighbors = neighbors
+        _need(self, "neighbors", neighbors, neighbors >= 0, "0 or more")
+        _need(self, "mask_right", mask_right, isinstance(self.mask_right, bool),
+              "True or False")
+
+    def attend(self, Q, K, V, key_mask):
+        real = None
+        if key_mask is not None:
+            real = self.windows(tf.cast(key_mask, tf.float32)[:, None, :, None])
+            real = tf.not_equal(tf.matrix_transpose(real), 0)      # [N, 1, T, 1, W]
+        slots = np.arange(-self.neighbors, self.neighbors + 1)
+        left = tf.constant(slots <= 0) if self.mask_right else None
+        context = self.weigh(Q[:, :, :, None, :], self.windows(K), self.windows(V),
+                             _all_of([real, left]))                # [N, H, T, 1, d]
+        return tf.squeeze(context, 3)
+
+    def windows(self, x):
+        """The positions that each position sees: [N, H, T, d] → [N, H, T, W, d]."""
+        length, edge = shape_list(x)[2], self.neighbors * self.rate
+        x = tf.pad(x, [[0, 0], [0, 0], [edge, edge], [0, 0]])
+        return tf.stack([x[:, :, start:start + length]
+                         for start in range(0, 2 * edge + 1, self.rate)], axis=3)
+
+    def get_config(self):
+        return {**super().get_config(), "neighbors": self.neighbors}
+
+
+@_serializable
+class AtrousSelfAttention(_SomeKeys):
+    """Self-attention to the positions at a distance that `rate` divides.
+
+    Time and memory grow with T * T / rate.
+
+    Args: as in `SelfAttention`, as are input and output, and
+      rate: int, R. Positions with the same remainder make a group.
+      mask_right: True hides what is behind, a matrix [G, G] what it says in each group.
+        G is T // R + 1: in front of the next multiple of R stand zeros.
+      zero_edges: whether, without a mask, these are vectors of zeros, as in the
+        original, instead of hidden.
+    """
+
+    def __init__(self, heads, size_per_head, rate=1, key_size=None, mask_right=False,
+                 zero_edges=True, **kwargs):
+        super().__init__(heads, size_per_head, rate, key_size, mask_right, zero_edges,
+                         **kwargs)
+
+    def attend(self, Q, K, V, key_mask):
+        length, real = shape_list(Q)[2], None
+        if key_mask is not None:
+            real = self.groups(tf.cast(key_mask, tf.float32)[:, None, :, None])
+            real = tf.not_equal(tf.matrix_transpose(real), 0)      # [N, 1, R, 1, G]
+        context = self.attend_in_groups(*map(self.groups, (Q, K, V)), real)
+        x = tf.transpose(context, [0, 1, 3, 2, 4])                 # [N, H, G, R, d]
+        batch, heads, groups, rate, width = shape_list(x)
+        return tf.reshape(x, [batch, heads, groups * rate, width])[:, :, :length]
+
+    def attend_in_groups(self, Q, K, V, real):
+        """[N, H, R, G, d] each and a mask or None → [N, H, R, G, d]."""
+        return self.weigh(Q, K, V, _all_of([real, self.limits(Q, K)]))
+
+    def groups(self, x):
+        """The positions by their remainder: [N, H, T, d] → [N, H, R, G, d]."""
+        batch, heads, length, width = shape_list(x)
+        size = length // self.rate + 1
+        x = tf.pad(x, [[0, 0], [0, 0], [0, size * self.rate - length], [0, 0]])
+        x = tf.reshape(x, [batch, heads, size, self.rate, width])
+        return tf.transpose(x, [0, 1, 3, 2, 4])
+
+
+@_serializable
+class SparseSelfAttention(AtrousSelfAttention):
+    """Atrous and local self-attention under one softmax (after Child et al. 2019).
+
+    As in the original the local window, of `rate - 1` neighbors on each side, is spread
+    by `rate` too. So it sees what the atrous part sees, and those keys count twice.
+    Time and memory grow with T * T / rate.
+
+    Args: as in `AtrousSelfAttention`, as are input and output, but
+      rate: int, 2 or more.
+      mask_right: True or False.
+    """
+
+    def __init__(self, heads, size_per_head, rate=2, key_size=None, mask_right=False,
+                 zero_edges=True, **kwargs):
+        super().__init__(heads, size_per_head, rate, key_size, mask_right, zero_edges,
+                         **kwargs)
+        _need(self, "rate", rate, rate > 1, "2 or more (1 is SelfAttention)")
+        _need(self, "mask_right", mask_right, isinstance(self.mask_right, bool),
+              "True or False")
+
+    def attend_in_groups(self, Q, K, V, real):
+        """Attends to each group and, behind it, to its copy as the windows see it."""
+        edge, size = self.rate - 1, tf.shape(Q)[3]
+        edges = [[0, 0], [0, 0], [0, 0], [edge, edge], [0, 0]]
+        K, V = (tf.concat([x, tf.pad(x, edges)], axis=3) for x in (K, V))
+        if real is not None:
+            copy = tf.pad(tf.cast(real, tf.float32), edges[:3] + [[0, 0], [edge, edge]])
+            real = tf.concat([real, tf.not_equal(copy, 0)], axis=4)
+        slots = tf.range(size + 2 * edge)[None, :] - tf.range(size)[:, None] - edge
+        whole = tf.ones([size, size], tf.bool)
+        window = tf.less_equal(tf.abs(slots), edge)                # [G, G + 2 edge]
+        if self.mask_right:
+            whole = causal_mask(size)[0, 0]
+            window = tf.logical_and(window, slots <= 0)
+        return self.weigh(Q, K, V, _all_of(
+            [real, tf.concat([whole, window], axis=1)]))
+
+
+class _PositionEmbedding(keras.layers.Layer):
+    """Adds vectors of the positions, or concatenates them.
+
+    Input: [N, T, any width], or a list of it and of one position for each sequence,
+    [N, 1], from which its positions are counted, in both directions alike.
+    Output: [N, T, v_dim or the sum of the widths].
+
+    Args:
+      v_dim: int, the width of the vectors; to be added, that of the input.
+      merge_mode: "add" or "concat".
+    """
+
+    def __init__(self, v_dim, merge_mode, **kwargs):
+        super().__init__(**kwargs)
+        self.v_dim = v_dim
+        self.merge_mode = merge_mode
+        self.supports_masking = True
+        _need(self, "merge_mode", merge_mode, merge_mode in ("add", "concat"),
+              "'add' or 'concat'")
+
+    def build(self, input_shape):
+        width = _shapes(input_shape)[0][-1]
+        _need(self, "v_dim", self.v_dim, self.merge_mode == "concat"
+              or width == self.v_dim, f"{width}, the width it is added to")
+
+    def call(self, inputs, mask=None):
+        x, origin = (_as_list(inputs) + [0])[:2]
+        positions = tf.abs(tf.range(tf.shape(x)[1])[None, :]
+                           - tf.cast(origin, tf.int32))            # [1 or N, T]
+        vectors = tf.cast(self.vectors(positions), x.dtype)        # [1 or N, T, v_dim]
+        if self.merge_mode == "add":
+            return x + vectors
+        batch, length = shape_list(x)[:2]
+        return tf.concat(
+            [x, tf.broadcast_to(vectors, [batch, length, self.v_dim])], axis=-1)
+
+    def compute_mask(self, inputs, mask=None):
+        return _as_list(mask)[0]
+
+    def compute_output_shape(self, input_shape):
+        *leading, width = _shapes(input_shape)[0]
+        return (*leading, width + (self.merge_mode == "concat") * self.v_dim)
+
+    def get_config(self):
+        return {**super().get_config(), "v_dim": self.v_dim,
+                "merge_mode": self.merge_mode}
+
+
+@_serializable
+class SinCosPositionEmbedding(_PositionEmbedding):
+    """Adds the sinusoids of section 3.5 (`merge_mode="concat"`: concatenates them).
+
+    Input, output and args: as in `_PositionEmbedding`.
+    """
+
+    def __init__(self, v_dim, merge_mode="add", **kwargs):
+        super().__init__(v_dim, merge_mode, **kwargs)
+
+    def vectors(self, positions):
+        flat = tf.cast(tf.reshape(positions, [-1]), tf.float64)
+        table = POSITIONS["sinusoid"](flat, self.v_dim)
+        return tf.reshape(table, tf.concat([tf.shape(positions), [self.v_dim]], 0))
+
+
+@_serializable
+class TrainablePositionEmbedding(_PositionEmbedding):
+    """Adds learned vectors, zeros at first (`merge_mode="concat"`: concatenates them).
+
+    Input, output and args: as in `_PositionEmbedding`, and
+      maxlen: int, how many positions have a vector.
+    """
+
+    def __init__(self, maxlen, v_dim, merge_mode="add", **kwargs):
+        super().__init__(v_dim, merge_mode, **kwargs)
+        self.maxlen = maxlen
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        length = _shapes(input_shape)[0][1]
+        _need(self, "maxlen", self.maxlen, length is None or length <= self.maxlen,
+              f"{length} or more, the length of the input")
+        self.embeddings = self.add_weight(
+            name="embeddings", shape=(self.maxlen, self.v_dim), initializer="zeros")
+
+    def vectors(self, positions):
+        return tf.gather(tf.convert_to_tensor(self.embeddings), positions)
+
+    def get_config(self):
+        return {**super().get_config(), "maxlen": self.maxlen}

@@ -1,0 +1,437 @@
+"""The Keras layers: against lists of keys written out, and the recorded originals."""
+import ast
+import glob
+import os
+
+import fixtures
+import numpy as np
+import oracle
+import pytest
+import tensorflow.compat.v1 as tf
+
+if tf.__version__.startswith("1."):
+    pytest.skip("transformer.keras_layers needs Keras 3, which needs TensorFlow 2",
+                allow_module_level=True)
+
+import keras  # noqa: E402
+from tensorflow.python.eager import context  # noqa: E402
+
+from transformer import keras_layers  # noqa: E402
+from transformer.keras_layers import (  # noqa: E402
+    Attention, AtrousSelfAttention, LocalSelfAttention, SelfAttention,
+    SinCosPositionEmbedding, SparseSelfAttention, TrainablePositionEmbedding)
+
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64
+SELF = [(SelfAttention, {}),
+        (LocalSelfAttention, {"neighbors": 1}),
+        (LocalSelfAttention, {"neighbors": 2, "rate": 2}),
+        (AtrousSelfAttention, {"rate": 2}),
+        (AtrousSelfAttention, {"rate": 3}),
+        (SparseSelfAttention, {"rate": 2}),
+        (SparseSelfAttention, {"rate": 3})]
+
+
+def over(layers):
+    """Decorator: the test runs for each pair of a layer and its arguments."""
+    names = [f"{kind.__name__}_{'_'.join(map(str, kwargs.values()))}".rstrip("_")
+             for kind, kwargs in layers]
+    return pytest.mark.parametrize("kind, kwargs", layers, ids=names)
+
+
+over_self = over(SELF)
+over_directions = pytest.mark.parametrize("mask_right", [False, True],
+                                          ids=["both_sides", "left"])
+
+
+@pytest.fixture(autouse=True)
+def graph():
+    """Keras works eagerly; takes the place of the graph of `conftest`."""
+    with context.eager_mode():
+        keras.utils.set_random_seed(0)
+        yield
+
+
+def random_floats(*shape, seed=0):
+    return np.random.RandomState(seed).randn(*shape).astype(np.float32)
+
+
+# --- The oracle: which keys each query sees, written as lists -------------------------
+
+
+def seen(layer, i, num_keys, kwargs):
+    """The positions of the keys of query i, in a list; some lie beyond the ends."""
+    right, rate = kwargs.get("mask_right", False), kwargs.get("rate", 1)
+    neighbors = rate - 1 if layer == "SparseSelfAttention" else kwargs.get("neighbors")
+    if layer in ("Attention", "SelfAttention"):
+        return [j for j in range(num_keys) if right is False
+                or (j <= i if right is True else right[i][j])]
+    keys = []
+    if layer in ("AtrousSelfAttention", "SparseSelfAttention"):
+        keys += range(i % rate, num_keys - num_keys % rate + rate, rate)
+    if layer in ("LocalSelfAttention", "SparseSelfAttention"):
+        keys += [i + step * rate for step in range(-neighbors, neighbors + 1)]
+    return [j for j in keys if not (right and j > i)]
+
+
+def expected(layer, kwargs, sources, kernels, key_real=None, query_real=None):
+    """Equation 1 for one query at a time: sources [N, T, width] → [N, Tq, H * size]."""
+    heads = kwargs["heads"]
+    Q, K, V = (np.stack(np.split(np.float64(x) @ kernel, heads, axis=-1), 1)
+               for x, kernel in zip(sources, kernels))             # [N, H, T, size]
+    output = np.zeros(Q.shape[:3] + V.shape[3:])
+    hide_edges = key_real is not None or not kwargs.get("zero_edges", True)
+    for n, h, i in np.ndindex(*Q.shape[:3]):
+        keys, values, everything = [], [], range(K.shape[2])
+        slots = seen(layer, i, K.shape[2], kwargs)
+        if key_real is not None:
+            slots = [j for j in slots if j in everything and key_real[n, j]]
+        for j in slots or everything:
+            if j in everything:
+                keys.append(K[n, h, j])
+                values.append(V[n, h, j])
+            elif not hide_edges:
+                keys.append(np.zeros(K.shape[3]))
+                values.append(np.zeros(V.shape[3]))
+        scores = np.array(keys) @ Q[n, h, i] / np.sqrt(Q.shape[3])
+        output[n, h, i] = oracle.softmax(scores) @ np.array(values)
+    if query_real is not None:
+        output *= query_real[:, None, :, None]
+    return np.concatenate(list(output.transpose(1, 0, 2, 3)), -1)
+
+
+def real_of(lengths, width):
+    return np.arange(width) < np.array(lengths)[:, None]
+
+
+@over_directions
+@pytest.mark.parametrize("key_size", [None, 3], ids=["same_size", "key_size"])
+def test_attention(mask_right, key_size):
+    sources = [random_floats(2, 4, 5), random_floats(2, 6, 7), random_floats(2, 6, 3)]
+    layer = Attention(3, 4, key_size, mask_right)
+    output = layer(sources)
+    kernels = layer.get_weights()
+    size = 3 * (key_size or 4)
+    assert [x.shape for x in kernels] == [(5, size), (7, size), (3, 12)]
+    kwargs = {"heads": 3, "mask_right": mask_right}
+    np.testing.assert_allclose(
+        output, expected("Attention", kwargs, sources, kernels), **CLOSE)
+
+
+def test_attention_of_a_matrix():
+    matrix = [[1, 0, 1], [0, 0, 1]]
+    sources = [random_floats(2, 2, 4), random_floats(2, 3, 4), random_floats(2, 3, 4)]
+    for mask_right in (matrix, np.array(matrix, np.float32), np.array(matrix, bool)):
+        layer = Attention(2, 4, mask_right=mask_right)
+        output = layer(sources)
+        np.testing.assert_allclose(
+            output, expected("Attention", {"heads": 2, "mask_right": matrix}, sources,
+                             layer.get_weights()), **CLOSE)
+
+
+@over_directions
+def test_attention_with_padding(mask_right):
+    sources = [random_floats(2, 4, 5), random_floats(2, 6, 7), random_floats(2, 6, 3)]
+    keys, queries = real_of([5, 2], 6), real_of([4, 1], 4)
+    layer = Attention(3, 4, mask_right=mask_right)
+    inputs = sources + [np.float32(keys)[..., None], np.float32(queries)[..., None]]
+    found = layer(inputs)
+    wanted = expected("Attention", {"heads": 3, "mask_right": mask_right}, sources,
+                      layer.get_weights(), keys, queries)
+    np.testing.assert_allclose(found, wanted, **CLOSE)
+    for mask in ([queries, None, keys], [queries, keys, None]):
+        np.testing.assert_allclose(layer(sources, mask=mask), wanted, **CLOSE)
+    np.testing.assert_allclose(  # both kinds of masks: a key must be real in both
+        layer(inputs, mask=[None, real_of([2, 6], 6), None, None, None]),
+        expected("Attention", {"heads": 3, "mask_right": mask_right}, sources,
+                 layer.get_weights(), real_of([2, 2], 6), queries), **CLOSE)
+
+
+@over_self
+@over_directions
+@pytest.mark.parametrize("width", [1, 6, 7], ids=lambda width: f"T{width}")
+def test_self_attention(kind, kwargs, mask_right, width):
+    x = random_floats(2, width, 5)
+    kwargs = dict(kwargs, heads=2, size_per_head=4, key_size=3, mask_right=mask_right)
+    layer = kind(**kwargs)
+    output = layer(x)
+    assert output.shape == layer.compute_output_shape(x.shape) == (2, width, 8)
+    kernels = layer.get_weights()
+    np.testing.assert_allclose(
+        output, expected(kind.__name__, kwargs, [x] * 3, kernels), **CLOSE)
+
+    real = real_of([width, (width + 1) // 2], width)
+    wanted = expected(kind.__name__, kwargs, [x] * 3, kernels, real, real)
+    np.testing.assert_allclose(layer(x, mask=real), wanted, **CLOSE)
+    np.testing.assert_allclose(layer([x, np.float32(real)[..., None]]), wanted, **CLOSE)
+
+
+@over(SELF[1:])
+def test_without_zero_edges_no_mask_is_a_mask_of_ones(kind, kwargs):
+    x, kwargs = random_floats(2, 5, 4), dict(kwargs, heads=2, size_per_head=3)
+    layer, plain = kind(zero_edges=False, **kwargs), kind(**kwargs)
+    output, _ = layer(x), plain(x)
+    plain.set_weights(layer.get_weights())
+    np.testing.assert_allclose(output, plain(x, mask=real_of([5, 5], 5)), **CLOSE)
+    assert np.abs(output - plain(x)).max() > 1e-3
+    np.testing.assert_allclose(
+        output, expected(kind.__name__, dict(kwargs, zero_edges=False), [x] * 3,
+                         layer.get_weights(), real_of([5, 5], 5)), **CLOSE)
+
+
+# --- Cost -----------------------------------------------------------------------------
+
+
+def largest_tensor(layer, length):
+    """Elements of the largest tensor in the graph of the layer and its gradients."""
+    x = tf.zeros([1, length, 4])
+    layer(x)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            output = layer(x)
+        return tape.gradient(output, [x] + [v.value for v in layer.weights])
+
+    graph = step.get_concrete_function(x).graph
+    sizes = [output.shape.num_elements() for op in graph.get_operations()
+             for output in op.outputs]
+    assert None not in sizes
+    return max(sizes)
+
+
+def test_local_attention_makes_no_tensor_of_the_length_squared():
+    length, width = 500, 5
+    found = largest_tensor(LocalSelfAttention(2, 4, neighbors=2), length)
+    assert found == length * width * 2 * 4 < length * length
+    assert largest_tensor(SelfAttention(2, 4), length) >= length * length
+
+
+def test_local_attention_of_a_length_of_20000():
+    x = random_floats(1, 20000, 4)
+    layer = LocalSelfAttention(2, 4, neighbors=3, rate=2)
+    output = np.asarray(layer(x))
+    assert output.shape == (1, 20000, 8) and np.isfinite(output).all()
+    np.testing.assert_allclose(
+        output[:, 10006:10020], layer(x[:, 10000:10026])[:, 6:20], **CLOSE)
+
+
+# --- Positions ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("origin", [None, [[2], [0]]], ids=["plain", "relative"])
+@pytest.mark.parametrize("merge_mode", ["add", "concat"])
+@pytest.mark.parametrize("kind", ["sinusoids", "trainable"])
+def test_positions(kind, merge_mode, origin):
+    width, v_dim = 6, 6 if merge_mode == "add" else 7
+    x = random_floats(2, 5, width)
+    if kind == "sinusoids":
+        layer = SinCosPositionEmbedding(v_dim, merge_mode)
+        table = oracle.sinusoids(9, v_dim)
+    else:
+        layer = TrainablePositionEmbedding(9, v_dim, merge_mode)
+        table = random_floats(9, v_dim, seed=1)
+    inputs = x if origin is None else [x, np.array(origin, np.float32)]
+    assert layer(inputs).shape == layer.compute_output_shape(
+        x.shape if origin is None else [x.shape, (2, 1)])
+    if kind == "trainable":
+        assert not np.any(layer.get_weights()[0])
+        layer.set_weights([table])
+    places = np.abs(np.arange(5) - (np.zeros([2, 1], int) if origin is None
+                                    else np.array(origin)))
+    wanted = (x + table[places] if merge_mode == "add"
+              else np.concatenate([x, table[places]], axis=-1))
+    np.testing.assert_allclose(layer(inputs), wanted, **CLOSE)
+
+
+# --- As part of a Keras model ---------------------------------------------------------
+
+
+def classifier(layer, positions=None):
+    """Ids [N, T] → a probability [N, 1], by way of a masked mean."""
+    ids = keras.Input([None], dtype="int32")
+    x = keras.layers.Embedding(10, 6, mask_zero=True)(ids)
+    x = (positions or SinCosPositionEmbedding(6))(x)
+    x = layer([x, x, x] if type(layer) is Attention else x)
+    x = keras.layers.GlobalAveragePooling1D()(x)
+    return keras.Model(ids, keras.layers.Dense(1, activation="sigmoid")(x))
+
+
+over_layers = over([(Attention, {"mask_right": True})] + SELF)
+
+
+@over_layers
+def test_the_mask_of_an_embedding_reaches_the_attention_and_the_pooling(kind, kwargs):
+    model = classifier(kind(2, 4, **kwargs), TrainablePositionEmbedding(20, 6))
+    ids = np.random.RandomState(0).randint(1, 10, [2, 5])
+    padded = np.concatenate([ids, np.zeros([2, 6], int)], axis=1)
+    np.testing.assert_allclose(model(padded), model(ids), **CLOSE)
+
+
+@over_layers
+def test_save_and_load(kind, kwargs, tmp_path):
+    positions = TrainablePositionEmbedding(20, 6)
+    model = classifier(kind(2, 4, key_size=3, **kwargs), positions)
+    positions.set_weights([random_floats(20, 6)])
+    ids = np.random.RandomState(0).randint(0, 10, [3, 7])
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(model(ids), loaded(ids))
+    assert {type(each) for each in loaded.layers} >= {kind, TrainablePositionEmbedding}
+
+
+@pytest.mark.parametrize("layer", [
+    Attention(2, 3, 4, [[1, 0], [1, 1]]), SelfAttention(2, 3, mask_right=True),
+    LocalSelfAttention(2, 3, 4, 5, 6, True, False), AtrousSelfAttention(2, 3, 4, 5),
+    SparseSelfAttention(2, 3, 4, zero_edges=False), TrainablePositionEmbedding(5, 4),
+    SinCosPositionEmbedding(4, "concat")], ids=lambda layer: type(layer).__name__)
+def test_config(layer):
+    config = keras.saving.serialize_keras_object(layer)
+    assert config["registered_name"] == "transformer>" + type(layer).__name__
+    again = keras.saving.deserialize_keras_object(config)
+    assert again.get_config() == layer.get_config()
+
+
+@pytest.mark.parametrize("run_eagerly", [True, pytest.param(
+    False, marks=pytest.mark.slow)], ids=["eager", "compiled"])
+@over_layers
+def test_fit_moves_every_kernel(kind, kwargs, run_eagerly):
+    layer = kind(2, 4, **kwargs)
+    model = classifier(layer)
+    model.compile(keras.optimizers.Adam(0.05), "binary_crossentropy",
+                  run_eagerly=run_eagerly)
+    ids = np.random.RandomState(0).randint(0, 10, [32, 6])
+    labels = np.float32(ids[:, :1] > 4)
+    before, weights = model.evaluate(ids, labels, verbose=0), layer.get_weights()
+    model.fit(ids, labels, epochs=3 if run_eagerly else 10, verbose=0)
+    assert model.evaluate(ids, labels, verbose=0) < before
+    for old, new in zip(weights, layer.get_weights()):
+        assert np.abs(old - new).max() > 1e-3
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "float64"])
+def test_of_other_types_no_nan(policy):
+    layer = SelfAttention(2, 4, dtype=policy)
+    x = random_floats(2, 5, 6)
+    output = layer(x, mask=real_of([5, 0], 5))
+    assert output.dtype == layer.compute_dtype
+    kernels = [np.float64(each) for each in layer.get_weights()]
+    wanted = expected("SelfAttention", {"heads": 2}, [x] * 3, kernels,
+                      real_of([5, 0], 5), real_of([5, 0], 5))
+    np.testing.assert_allclose(np.asarray(output, np.float64), wanted, atol=0.05)
+
+
+@pytest.mark.parametrize("make, message", [
+    (lambda: Attention(2, 3, mask_right=None), "Attention: found mask_right = None"),
+    (lambda: SelfAttention(2, 3, mask_right=[1, 0]), "wanted True, False or a matrix"),
+    (lambda: LocalSelfAttention(2, 3, mask_right=[[1]]), "wanted True or False"),
+    (lambda: LocalSelfAttention(2, 3, neighbors=-1), "found neighbors = -1"),
+    (lambda: LocalSelfAttention(2, 3, rate=0), "found rate = 0, wanted 1 or more"),
+    (lambda: SparseSelfAttention(2, 3, rate=1), "wanted 2 or more"),
+    (lambda: SinCosPositionEmbedding(4, "sum"), "'sum', wanted 'add' or 'concat'"),
+    (lambda: SinCosPositionEmbedding(4)(np.ones([1, 2, 3])), "v_dim = 4, wanted 3"),
+    (lambda: TrainablePositionEmbedding(2, 3)(np.ones([1, 4, 3])), "maxlen = 2.* 4 or"),
+])
+def test_errors_say_what_was_found_and_wanted(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_nothing_else_of_the_package_imports_keras():
+    folder = os.path.dirname(keras_layers.__file__)
+    for path in glob.glob(os.path.join(folder, "*.py")):
+        with open(path, encoding="utf-8") as file:
+            names = {alias.name for node in ast.walk(ast.parse(file.read()))
+                     if isinstance(node, (ast.Import, ast.ImportFrom))
+                     for alias in node.names}
+        if os.path.basename(path) != "keras_layers.py":
+            assert not names & {"keras", "keras_layers"}, path
+
+
+# --- Recorded numbers -----------------------------------------------------------------
+
+# `mask_right=False` made these attend uniformly, and passed no gradient to Q and K.
+BROKEN = ("Attention", "SelfAttention", "LocalSelfAttention", "AtrousSelfAttention")
+
+
+def recorded_right(kwargs):
+    """What was given as `mask_right`: False, True, or a matrix; of ones is "ones"."""
+    right = kwargs.get("mask_right", False)
+    if isinstance(right, str):
+        return "ones" if "ones" in right else right == "True"
+    return right
+
+
+def is_broken(meta):
+    kwargs = meta["kwargs"]
+    return kwargs["layer"] in BROKEN and recorded_right(kwargs) is False
+
+
+def recorded_layer(case, **changes):
+    """(The layer with the recorded weights, its inputs by name, its variables)."""
+    kwargs = dict(case["meta"]["kwargs"], **changes)
+    kind = getattr(keras_layers, kwargs.pop("layer"))
+    inputs = {name: tf.constant(case["in/" + name]) for name in
+              ("x", "q", "k", "v", "v_mask", "q_mask", "x_mask", "r")
+              if "in/" + name in case}
+    layer = kind(**kwargs)
+    layer(arguments(inputs))
+    order = case["meta"]["weight_order"]
+    layer.set_weights([case["var/" + name] for name in order])
+    return layer, inputs, dict(zip(order, layer.weights))
+
+
+def arguments(inputs):
+    values = list(inputs.values())
+    return values if len(values) > 1 else values[0]
+
+
+def check_recorded(case, **changes):
+    layer, inputs, variables = recorded_layer(case, **changes)
+    wanted = {"grad/" + name: variable.value for name, variable in variables.items()}
+    wanted.update({"gradin/" + name: x for name, x in inputs.items()})
+    wanted = {key: value for key, value in wanted.items()
+              if key in case and "mask" not in key}
+    with tf.GradientTape() as tape:
+        tape.watch(list(inputs.values()))
+        output = layer(arguments(inputs))
+        cost = tf.reduce_sum(output * case["in/dout"])
+    fixtures.assert_close(output, case["out/out"], "out/out")
+    assert set(wanted) == {key for key in case
+                           if key.startswith("grad") and "mask" not in key}
+    for key, value in zip(wanted, tape.gradient(cost, list(wanted.values()))):
+        fixtures.assert_close(tf.convert_to_tensor(value), case[key], key)
+
+
+@fixtures.over("C", function="attention_keras.*", where=lambda m: not is_broken(m))
+def test_recorded_layer(name):
+    case = fixtures.load(name)
+    kwargs = case["meta"]["kwargs"]
+    right = recorded_right(kwargs)
+    if right != "ones":
+        return check_recorded(case, **({"mask_right": right} if "mask_right" in kwargs
+                                       else {}))
+    check_recorded(case, mask_right=False)
+    check_recorded(case, mask_right=np.ones(case["out/attn"].shape[-2:]).tolist())
+
+
+@fixtures.over("C", function="attention_keras.*", where=is_broken)
+def test_recorded_default_is_uniform_attention_and_ours_is_not(name):
+    """Recorded is what a Q of zeros gives; ours is what its mask of all ones means."""
+    case = fixtures.load(name)
+    layer, inputs, _ = recorded_layer(case, mask_right=False)
+    kwargs = dict(case["meta"]["kwargs"], mask_right=False)
+    sources = [case["in/" + each] for each in "qkv"] if "q" in inputs else [
+        case["in/x"]] * 3
+    kernels = layer.get_weights()
+    keys, queries = (None if each not in inputs else case["in/" + each][..., 0] != 0
+                     for each in (("v_mask", "q_mask") if "q" in inputs
+                                  else ("x_mask", "x_mask")))
+    uniform = expected(kwargs["layer"], kwargs, sources,
+                       [kernels[0] * 0] + kernels[1:], keys, queries)
+    fixtures.assert_close(uniform, case["out/out"], "the original")
+
+    output = np.asarray(layer(arguments(inputs)))
+    right = expected(kwargs["layer"], kwargs, sources, kernels, keys, queries)
+    fixtures.assert_close(output, right, "ours")
+    assert np.abs(output - case["out/out"]).max() > 1e-3

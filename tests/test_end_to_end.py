@@ -18,7 +18,7 @@ SETTINGS = ["--num_blocks", "1", "--d_model", "64", "--d_ff", "256", "--num_head
 
 
 def run(*argv, **options):
-    """Runs a command of the repository; returns the finished process, output as text."""
+    """Runs a command of the repository; returns the finished process, with its text."""
     environment = dict(os.environ, PYTHONPATH=corpora.ROOT, PYTHONIOENCODING="utf-8",
                        TF_CPP_MIN_LOG_LEVEL="2")
     return subprocess.run([sys.executable, *map(str, argv)], cwd=corpora.ROOT,

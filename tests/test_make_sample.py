@@ -11,8 +11,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 
 import make_sample  # noqa: E402
+import sample_grammar  # noqa: E402
 import sample_lexicon as lexicon  # noqa: E402
-from make_sample import Clause, NounPhrase, Phrase, Pronoun, Sentence  # noqa: E402
+from sample_grammar import (  # noqa: E402
+    Clause, NounPhrase, Phrase, Pronoun, Sentence)
 
 SAMPLE = os.path.join(ROOT, "data", "sample")
 SIZES = {"train": 20000, "dev": 500, "test": 500}
@@ -203,7 +205,7 @@ GOLDEN = {
 @pytest.mark.parametrize("pair", sorted(GOLDEN))
 def test_a_meaning_is_spelled_as_by_hand(pair):
     sentence = GOLDEN[pair]
-    assert (make_sample.german(sentence), make_sample.english(sentence)) == pair
+    assert (sample_grammar.german(sentence), sample_grammar.english(sentence)) == pair
 
 
 @pytest.mark.parametrize("phrase, nominative, accusative, dative, genitive", [
@@ -229,7 +231,7 @@ def test_a_meaning_is_spelled_as_by_hand(pair):
      "vieler alter Autos"),
 ])
 def test_declension(phrase, nominative, accusative, dative, genitive):
-    spelled = [make_sample.german_noun_phrase(phrase, case)
+    spelled = [sample_grammar.german_noun_phrase(phrase, case)
                for case in ("nom", "acc", "dat", "gen")]
     assert spelled == [nominative, accusative, dative, genitive]
 
@@ -264,7 +266,7 @@ def test_the_files_are_what_the_script_writes(tmp_path):
 
 def test_the_seed_makes_the_corpus():
     first, again, other = (make_sample.Author(seed) for seed in (3, 3, 4))
-    drawn = [[make_sample.german(author.sentence()) for _ in range(50)]
+    drawn = [[sample_grammar.german(author.sentence()) for _ in range(50)]
              for author in (first, again, other)]
     assert drawn[0] == drawn[1] != drawn[2]
 

@@ -16,7 +16,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ORDER = [
     "text", "data", "dialects", "primitives", "masks", "positions", "modules",
     "functional", "model", "decoding", "training", "distribution", "checkpoints",
-    "translator", "evaluation", "reporting"]
+    "translator", "evaluation", "reporting", "checks"]
 
 TOP = ["hparams.py", "train.py", "eval.py"]
 

@@ -72,7 +72,7 @@ def _follow_one_path(step, state, limits, options, choose):
         log_probs, state = step(ids[:, -1], state)                     # [N, V]
         log_probs = _only_end_at_limit(log_probs, tf.shape(ids)[1], limits)
         piece = tf.where(done, tf.fill([batch], PAD), choose(log_probs))
-        gained = tf.gather(log_probs, piece, batch_dims=1)
+        gained = tf.gather(log_probs, piece[:, None], batch_dims=1)[:, 0]
         log_prob += tf.where(done, tf.zeros([batch]), gained)
         ids = tf.concat([ids, piece[:, None]], axis=1)                 # [N, t + 1]
         return ids, log_prob, tf.logical_or(done, tf.equal(piece, EOS)), state

@@ -15,7 +15,7 @@ def dropout(inputs, rate, is_training=True, seed=None, name="dropout"):
 
     Args:
       inputs: float tensor of any shape.
-      rate: Python float in [0, 1), used to the nearest 256th.
+      rate: Python float in [0, 1), used to the nearest 256th below 1.
       is_training: Python bool or scalar bool tensor; False returns `inputs`.
       seed: int [2] tensor. With it the mask is a function of the seed, of the variable
         scope and of `name` alone; without, every run draws anew.
@@ -31,7 +31,7 @@ def dropout(inputs, rate, is_training=True, seed=None, name="dropout"):
                        lambda: tf.identity(inputs))
     if rate == 0 or not is_training:
         return inputs
-    threshold = round(rate * 256)
+    threshold = min(round(rate * 256), 255)
     keep = tf.cast(_random_bytes(tf.shape(inputs), seed, name), tf.int32) >= threshold
     return inputs * (tf.cast(keep, inputs.dtype) * (256 / (256 - threshold)))
 

@@ -141,7 +141,9 @@ def make_update(model_loss, hp, global_step):
     here = tf.gradients(model_loss.sum, variables) + list(model_loss)
     shapes = [variable.shape for variable in variables] + [[], []]
     collect, sums, clear = _accumulated(here, shapes, hp.accumulate)
-    *gradients, loss_sum, count = sums
+    # All of them before any variable changes: neither a gradient nor the loss may see
+    # half an update.
+    *gradients, loss_sum, count = tf.tuple(sums)
     gradients = [gradient / count for gradient in gradients]
     norm = tf.global_norm(gradients)
     if hp.clip_norm:

@@ -113,9 +113,9 @@ class Translator:
         """float [N]: log-probability of the target / length penalty."""
         log_probs = tf.nn.log_softmax(model.decode(self._target_in, memory)[0])
         real = tf.cast(tf.not_equal(self._target_out, PAD), tf.float32)     # [N, T]
-        told = tf.gather(log_probs, self._target_out, batch_dims=2) * real  # [N, T]
+        told = tf.gather(log_probs, self._target_out[..., None], batch_dims=2)[..., 0]
         length = tf.reduce_sum(real, -1)
-        return tf.reduce_sum(told, -1) / penalty(length, self.hp.length_penalty)
+        return tf.reduce_sum(told * real, -1) / penalty(length, self.hp.length_penalty)
 
 
 def _search(model, memory, source, options):

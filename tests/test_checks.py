@@ -1,0 +1,442 @@
+"""The checks: our blocks pass; the known bugs of the sources are caught, one by one."""
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from hparams import HParams
+from transformer import checks, modules, primitives
+from transformer.checks import CheckFailed, graph_function
+from transformer.decoding import SearchOptions, beam
+from transformer.model import Transformer
+
+CAUSALITY, PADDING, BATCH = (
+    checks.check_causality, checks.check_padding, checks.check_batch_invariance)
+ALL = (CAUSALITY, PADDING, BATCH)
+HP = HParams(num_blocks=2, d_model=8, d_ff=16, num_heads=2, source_vocab_size=13,
+             target_vocab_size=13)
+IDS, VECTORS = {"vocab_size": 13}, {"num_units": 16}
+
+
+# --- Our own blocks -------------------------------------------------------------------
+
+
+def embedded(ids):
+    return modules.embedding(ids, 13, 8) + modules.positional_encoding(ids, 8)
+
+
+def cross_attention(memory):
+    """Queries of their own look at `memory`, each as far as itself."""
+    queries = tf.ones_like(memory) * tf.cast(tf.range(1, 17), tf.float32) / 16
+    return modules.multihead_attention(queries, memory, causality=True)
+
+
+def near_attention(x):
+    length = tf.shape(x)[1]
+    real = tf.reduce_any(tf.not_equal(x, 0), -1)[:, None, None, :]
+    return modules.multihead_attention(
+        x, x, key_masks=tf.logical_and(real, modules.local_mask(length, 2)))
+
+
+def dynamic_feedforward(x):
+    return modules.feedforward(x, (24, 16))
+
+
+def encoder(source):
+    return Transformer(HP).encode(source).states
+
+
+def decoder(target):
+    """The decoder, on one source for all."""
+    model = Transformer(HP)
+    source = tf.tile([[5, 4, 9, 3, 0]], [tf.shape(target)[0], 1])
+    return model.decode(target, model.encode(source))[0]
+
+
+def encoder_and_decoder(source):
+    """Logits of a fixed target for each source."""
+    model = Transformer(HP)
+    target = tf.tile([[2, 5, 4, 9, 3, 7]], [tf.shape(source)[0], 1])
+    return model.decode(target, model.encode(source))[0]
+
+
+def same_in_both_languages(ids):
+    model = Transformer(HP)
+    return model.decode(ids, model.encode(ids))[0]
+
+
+def two_best_of_a_search(ids):
+    """Scores [N, 2] of a beam search whose step depends on the ids of each sentence."""
+    def step(pieces, state):
+        wishes = tf.gather(table, pieces) + tf.cast(state[:, None], tf.float32)
+        return tf.nn.log_softmax(2 * tf.sin(7 * wishes)), state + 1
+
+    table = tf.get_variable("table", [13, 13])
+    sums = tf.reduce_sum(ids, axis=1)
+    return beam(step, tf.repeat(sums, 2), tf.fill([tf.shape(ids)[0]], 9),
+                SearchOptions(beam_size=2, n_best=2)).scores
+
+
+OURS = [
+    (embedded, IDS, ALL),
+    (lambda x: modules.multihead_attention(x, x, causality=True), VECTORS, ALL),
+    (lambda x: modules.multihead_attention(x, x), VECTORS, (PADDING, BATCH)),
+    (cross_attention, VECTORS, ALL),
+    (near_attention, VECTORS, (PADDING, BATCH)),
+    (dynamic_feedforward, VECTORS, ALL),
+    (modules.normalize, VECTORS, ALL),
+    (encoder, IDS, (PADDING, BATCH)),
+    (decoder, IDS, ALL),
+    (encoder_and_decoder, IDS, (BATCH,)),
+    (same_in_both_languages, IDS, (PADDING, BATCH)),
+    (two_best_of_a_search, IDS, (BATCH,)),
+]
+NAMES = ["embedding_and_positions", "causal_attention", "attention", "cross_attention",
+         "local_attention", "feedforward", "normalize", "encoder", "decoder",
+         "cross_attention_of_the_model", "model", "beam_search"]
+
+
+@pytest.mark.parametrize("noise", [0.1, 0], ids=["noisy_variables", "first_variables"])
+@pytest.mark.parametrize("build,inputs,passes", OURS, ids=NAMES)
+def test_our_blocks_pass(build, inputs, passes, noise):
+    fn = graph_function(build, noise)
+    for check in passes:
+        check(fn, **inputs)
+
+
+def test_attention_that_sees_everything_is_not_causal():
+    fn = graph_function(lambda x: modules.multihead_attention(x, x))
+    with pytest.raises(CheckFailed, match="sentence 0, output position 0 moved by"):
+        CAUSALITY(fn)
+
+
+def test_attention_whose_padding_is_declared_real_sees_padding():
+    fn = graph_function(lambda x: modules.multihead_attention(
+        x, x, key_masks=tf.ones(tf.shape(x)[:2], tf.bool)))
+    with pytest.raises(CheckFailed, match="1 columns of padding were appended"):
+        PADDING(fn)
+
+
+def test_mask_of_lengths():
+    def build(x, lengths, mask_keys):
+        real = tf.sequence_mask(lengths, tf.shape(x)[1])
+        seen = real if mask_keys else tf.ones_like(real)
+        return modules.multihead_attention(x, x, key_masks=seen, query_masks=real)
+
+    PADDING(graph_function(lambda *args: build(*args, True)), with_lengths=True)
+    with pytest.raises(CheckFailed, match="and the padding changed"):
+        PADDING(graph_function(lambda *args: build(*args, False)), with_lengths=True)
+
+
+# --- The sources' bugs ----------------------------------------------------------------
+#
+# Each is a stand-in of a few lines, written from the description of what the source
+# does. `mended` is the same without the bug, and passes.
+
+RANDOM = np.random.RandomState(7)
+W_Q, W_K, W_V = RANDOM.randn(3, 16, 16) / 4
+TABLE = np.concatenate([np.zeros([1, 16]), RANDOM.randn(12, 16)])  # row 0 is padding
+POSITIONS = RANDOM.randn(8, 16)
+
+
+def attention(queries, keys, allowed, blind_are_zero=False):
+    """One head without residual: `allowed` is bool, broadcastable to [N, Tq, Tk]."""
+    logits = queries @ W_Q @ np.swapaxes(keys @ W_K, 1, 2) / 4
+    allowed = np.broadcast_to(allowed, logits.shape)
+    weights = softmax(np.where(allowed, logits, -1e9))
+    if blind_are_zero:
+        weights = weights * allowed.any(-1, keepdims=True)
+    return weights @ (keys @ W_V)
+
+
+def softmax(logits):
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def real_rows(x):
+    return (x != 0).any(-1)
+
+
+def normalized(x, axis=-1):
+    mean, variance = x.mean(axis, keepdims=True), x.var(axis, keepdims=True)
+    return (x - mean) / np.sqrt(variance + 1e-8)
+
+
+def learned_positions_on_padding(ids, mended):
+    """The positions are added to padding too; the mask then asks which rows are 0."""
+    positions = POSITIONS[:ids.shape[1]] * ((ids != 0)[:, :, None] if mended else 1)
+    x = TABLE[ids] + positions
+    return attention(x, x, real_rows(x)[:, None])
+
+
+def mask_of_row_sums(x, mended):
+    """A key is padding if its channels sum to 0, whatever they are."""
+    real = real_rows(x) if mended else x.sum(-1) != 0
+    return attention(x, x, real[:, None])
+
+
+def mask_of_normalized_row_sums(x, mended):
+    """Likewise behind a normalization, where the sums are 0 but for the rounding."""
+    x = x.astype(np.float64)
+    real, x = real_rows(x), normalized(x)
+    return attention(x, x, (real if mended else real & (x.sum(-1) != 0))[:, None])
+
+
+def blind_queries_see_all(x, mended):
+    """A causal query whose visible keys are all padding attends to all keys alike."""
+    queries = np.broadcast_to(POSITIONS[:x.shape[1]], x.shape)
+    causal = np.tril(np.ones([x.shape[1]] * 2, bool))
+    return attention(queries, x, real_rows(x)[:, None] & causal, mended)
+
+
+def batch_of_fixed_size(x, mended):
+    """The positions are tiled by a number of sentences known when the graph is made."""
+    return x + np.tile(POSITIONS[:x.shape[1]], [len(x) if mended else 4, 1, 1])
+
+
+def only_whole_batches(x, mended):
+    """The sentences of the last batch, if it is not full, are dropped."""
+    return x if mended else x[:len(x) // 4 * 4]
+
+
+def padding_mask_that_never_fires(ids, mended):
+    x = TABLE[ids] + POSITIONS[:ids.shape[1]]
+    return attention(x, x, (ids != 0)[:, None] if mended else True)
+
+
+def statistics_of_the_batch(x, mended):
+    return normalized(x, -1 if mended else 0)
+
+
+def positions_masked_by_element(x, mended):
+    """An encoding is left out wherever an element, not a row, of the input is 0."""
+    real = real_rows(x)[:, :, None] if mended else x != 0
+    return x + POSITIONS[:x.shape[1]] * real
+
+
+def mask_read_in_reverse(ids, mended):
+    """The docstring's example says True = real; the code takes True for padding."""
+    x, real = TABLE[ids] + POSITIONS[:ids.shape[1]], (ids != 0)[:, None]
+    return attention(x, x, real if mended else ~real)
+
+
+def logits_lost_in_a_constant(x, mended):
+    """The default's guard is always true: 1e10 is taken from every float32 logit."""
+    logits = (x @ W_Q @ np.swapaxes(x @ W_K, 1, 2) / 4).astype(np.float32)
+    logits -= np.float32(1e12) * ~real_rows(x)[:, None]
+    return softmax(logits - np.float32(0 if mended else 1e10)) @ (x @ W_V)
+
+
+def mask_as_wide_as_the_longest(x, mended):
+    """tf.sequence_mask without maxlen: no mask fits if no sentence is full."""
+    lengths = real_rows(x).sum(-1)
+    width = x.shape[1] if mended else lengths.max()
+    return x * (np.arange(width) < lengths[:, None])[:, :, None]
+
+
+def groups_filled_with_zeros(x, mended):
+    """Atrous: the length is filled up to whole groups by rows that serve as keys."""
+    batch, length, rate = len(x), x.shape[1], 3
+    x = np.pad(x, [[0, 0], [0, rate - length % rate], [0, 0]], "constant")
+    groups = x.reshape([batch, -1, rate, 16]).transpose([0, 2, 1, 3]).reshape(
+        [batch * rate, -1, 16])
+    out = attention(groups, groups, real_rows(groups)[:, None] if mended else True)
+    out = out.reshape([batch, rate, -1, 16]).transpose([0, 2, 1, 3])
+    return out.reshape([batch, -1, 16])[:, :length]
+
+
+def windows_over_padding(x, lengths, mended):
+    """Local, without x_mask: what lies behind the end of a sentence serves as keys."""
+    places = np.arange(x.shape[1])
+    near = abs(places[:, None] - places) <= 2
+    real = (places < lengths[:, None])[:, None]
+    return attention(x, x, near & real if mended else near)
+
+
+def search_stopped_by_the_batch(ids, mended):
+    """Two best scores: a sentence is searched as long as any other of its batch is."""
+    found = -2 - np.sin(ids[:, :1] * np.arange(1, 9))    # [N, 8], one at each step
+    done = found.max(-1, keepdims=True) <= np.maximum.accumulate(found, -1)
+    steps = 2 + done.argmax(-1)                          # [N], one after the best
+    if not mended:
+        steps[:] = steps.max()
+    return np.stack([np.sort(row[:n])[:-3:-1] for row, n in zip(found, steps)])
+
+
+def dropout_that_is_on(x, mended):
+    return x if mended else x * (np.random.uniform(size=x.shape) < 0.5)
+
+
+def softmax_over_nothing(x, mended):
+    """Padding is masked by minus infinity: an empty sentence becomes NaN."""
+    real = real_rows(x)[:, None]
+    if mended:
+        return attention(x, x, real, True)
+    with np.errstate(invalid="ignore"):
+        logits = np.where(real, x @ W_Q @ np.swapaxes(x @ W_K, 1, 2), -np.inf)
+        return softmax(logits) @ (x @ W_V)
+
+
+APPENDED = "output position 0 moved by .* columns of padding were appended"
+CAUGHT = [  # source, stand-in, the check that catches it, its arguments, what it says
+    ("tutorial", learned_positions_on_padding, PADDING, IDS, APPENDED),
+    ("tutorial", mask_of_row_sums, PADDING, {}, "a real row with the sum 0"),
+    ("tutorial", mask_of_normalized_row_sums, PADDING, {}, "a real row with the sum 0"),
+    ("tutorial", blind_queries_see_all, CAUSALITY, {},
+     "sentence 1, output position 0 moved by .* input position 1 was changed"),
+    ("tutorial", batch_of_fixed_size, BATCH, {}, "fn failed when sentence 0 was alone|"
+     "shape .4, 8, 16., wanted .1,.*sentence 0 was alone|when sentence 0 was alone"),
+    ("tutorial", only_whole_batches, BATCH, {}, "sentence 0 was alone in its batch"),
+    ("princewen", padding_mask_that_never_fires, PADDING, IDS, APPENDED),
+    ("princewen", statistics_of_the_batch, BATCH, {},
+     "sentence 0, output position 0 moved by .* sentence 0 was alone"),
+    ("kyubyong", positions_masked_by_element, PADDING, {}, "a real row with a lone 0"),
+    ("kyubyong", mask_read_in_reverse, PADDING, IDS, APPENDED),
+    ("kyubyong", blind_queries_see_all, CAUSALITY, {}, "attends to everything"),
+    ("kyubyong", only_whole_batches, BATCH, {}, "found outputs of shape"),
+    ("bojone", logits_lost_in_a_constant, PADDING, {}, "uniform attention"),
+    ("bojone", mask_as_wide_as_the_longest, BATCH, {}, "fn failed when sentence 1 was"),
+    ("bojone", mask_as_wide_as_the_longest, PADDING, {}, "fn failed when 1 columns"),
+    ("bojone", groups_filled_with_zeros, PADDING, {}, APPENDED),
+    ("bojone", windows_over_padding, PADDING, {"with_lengths": True},
+     "and the padding changed"),
+    ("tensor2tensor", search_stopped_by_the_batch, BATCH, IDS, "sentence . was alone"),
+    ("tensor2tensor", blind_queries_see_all, CAUSALITY, {}, "attends to everything"),
+    ("lilianweng", dropout_that_is_on, CAUSALITY, {}, "as if dropout were on"),
+    ("elsewhere", softmax_over_nothing, PADDING, {},
+     "sentence 3, output position 0 is not finite"),
+]
+
+
+@pytest.mark.parametrize(
+    "source,stand_in,check,arguments,says", CAUGHT,
+    ids=["{}-{}-{}".format(row[0], row[1].__name__, row[2].__name__) for row in CAUGHT])
+def test_known_bug_is_caught(source, stand_in, check, arguments, says):
+    with pytest.raises(CheckFailed, match=says):
+        check(lambda *arrays: stand_in(*arrays, mended=False), **arguments)
+    check(lambda *arrays: stand_in(*arrays, mended=True), **arguments)
+
+
+# --- What the checks say --------------------------------------------------------------
+
+
+def leaking(pairs):
+    """A function whose output position p sees input position i, for pairs (p, i)."""
+    def fn(x):
+        outputs = x.copy()
+        for position, source in pairs:
+            outputs[:, position] += x[:, source]
+        return outputs
+    return fn
+
+
+def test_the_first_output_position_is_named_and_the_input_it_saw():
+    with pytest.raises(CheckFailed) as caught:
+        CAUSALITY(leaking([(3, 5), (2, 6)]))
+    message = str(caught.value)
+    assert "check_causality: sentence 0, output position 2 moved by" in message
+    assert "when input position 6 was changed" in message and "tolerance" in message
+    assert "no causal mask" in message
+    with pytest.raises(CheckFailed) as again:
+        CAUSALITY(leaking([(3, 5), (2, 6)]))
+    assert str(again.value) == message
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (0, 7), (6, 7)], ids=str)
+def test_no_leak_is_missed(pair):
+    says = f"output position {pair[0]} .* input position {pair[1]} was changed"
+    with pytest.raises(CheckFailed, match=says):
+        CAUSALITY(leaking([pair]))
+
+
+def test_looking_back_is_allowed():
+    CAUSALITY(leaking([(1, 0), (7, 0), (7, 6)]))
+
+
+def test_leading_padding_can_be_left_out():
+    CAUSALITY(lambda x: blind_queries_see_all(x, mended=False), leading_padding=False)
+
+
+def test_tolerance():
+    def fn(x):
+        return x + 0.001 * x[:, ::-1]
+
+    CAUSALITY(fn, tolerance=0.01)
+    with pytest.raises(CheckFailed):
+        CAUSALITY(fn)
+
+
+@pytest.mark.parametrize("check", ALL, ids=lambda check: check.__name__)
+def test_sizes_are_those_asked_for(check):
+    seen = []
+
+    def fn(x):
+        seen.append(x.shape)
+        return x * 1.0
+
+    check(fn, batch=3, length=5, num_units=7)
+    batch, length, width = np.max(seen, axis=0)
+    assert (batch, length, width) == (3, 5, 7)
+    del seen[:]
+    check(fn, batch=1, length=4, vocab_size=9)
+    assert np.max(seen, axis=0).tolist() == [1, 4]
+
+
+@pytest.mark.parametrize("check", [CAUSALITY, PADDING])
+def test_wrong_shape(check):
+    with pytest.raises(CheckFailed, match=r"shape \(4, .*, 16\), wanted \(4, "):
+        check(lambda x: x[:, 1:])
+    with pytest.raises(CheckFailed, match=r"shape \(4,\), wanted \(4, "):
+        check(lambda x: x.sum((1, 2)))
+
+
+@pytest.mark.parametrize("check", ALL, ids=lambda check: check.__name__)
+def test_not_finite(check):
+    def fn(x):
+        x = x.copy()
+        x[0, 3, 2] = np.inf
+        x[1, 2, 1] = np.nan
+        return x
+
+    with pytest.raises(CheckFailed, match="sentence 1, output position 2 is not"):
+        check(fn)
+
+
+def test_a_result_for_each_sentence_is_enough_for_the_batch():
+    BATCH(lambda x: x.sum((1, 2)))
+    with pytest.raises(CheckFailed, match="output position 0 moved by"):
+        BATCH(lambda x: x.sum((1, 2)) + x.sum())
+
+
+def test_an_error_of_the_caller_stays_what_it_is():
+    with pytest.raises(KeyError):
+        CAUSALITY(lambda x: {}["nothing"])
+
+
+# --- Graphs ---------------------------------------------------------------------------
+
+
+def test_graph_function_builds_once_in_a_graph_of_its_own(graph):
+    built = []
+
+    def build(x, lengths):
+        built.append((x.shape.as_list(), lengths.shape.as_list()))
+        return primitives.dense(x, 3, True, "layer") + tf.cast(lengths, tf.float32)[
+            :, None, None]
+
+    fn = graph_function(build)
+    x, lengths = np.ones([2, 4, 5], np.float32), np.array([4, 1], np.int32)
+    first = fn(x, lengths)
+    np.testing.assert_array_equal(fn(x, lengths), first)
+    np.testing.assert_array_equal(graph_function(build)(x, lengths), first)
+    assert (graph_function(build, seed=1)(x, lengths) != first).all()
+    assert fn(x[:1, :2], lengths[:1]).shape == (1, 2, 3)
+    assert built == [([None, None, 5], [None])] * 3
+    assert not graph.get_operations()
+
+
+def test_graph_function_moves_variables_off_their_first_values():
+    x = np.random.RandomState(0).randn(2, 3, 8).astype(np.float32)
+    plain = graph_function(modules.normalize, noise=0)(x)
+    np.testing.assert_allclose(plain, normalized(x), rtol=1e-4, atol=1e-5)
+    assert (abs(graph_function(modules.normalize)(x) - plain) > 1e-4).all()

@@ -1,0 +1,105 @@
+"""Attention with lengths instead of masks, for models that are no Transformers.
+
+The friendly functions of bojone/attention (`attention_tf.py`), as adapters of our own
+blocks. They add no residual connection, no normalization and no output projection.
+Dimension letters as in `modules`.
+
+    import tensorflow.compat.v1 as tf
+    from transformer.functional import attention, position_embedding
+
+    x = tf.placeholder(tf.float32, [None, None, 64])                        # [N, T, 64]
+    lengths = tf.placeholder(tf.int32, [None])                              # [N]
+    x += position_embedding(x, 64)                                          # [N, T, 64]
+    x = attention(x, x, x, nb_head=8, size_per_head=16,
+                  Q_len=lengths, V_len=lengths)                             # [N, T, 128]
+"""
+import tensorflow.compat.v1 as tf
+
+from transformer.modules import scaled_dot_product_attention
+from transformer.positions import POSITIONS
+from transformer.primitives import dense, join_heads, shape_list, split_heads
+
+__all__ = ["attention", "mask", "position_embedding"]
+
+SUBTRACTED = 1e12  # by `mask` in the mode "add", whose result the caller sees
+
+
+def attention(Q, K, V, nb_head, size_per_head, Q_len=None, V_len=None,
+              scope="attention", reuse=None):
+    """Multi-head attention (section 3.2.2) up to where the heads are joined.
+
+    Args:
+      Q: float [N, Tq, any width], the queries.
+      K: float [N, Tk, any width], the keys.
+      V: float [N, Tk, any width], the values.
+      nb_head: int, H.
+      size_per_head: int, the width of each head, d_k and d_v.
+      Q_len: int [N], how many queries are real; the rows of the others are zeros.
+      V_len: int [N], how many keys are real. Where none is, all count alike.
+      scope, reuse: of the variables `q/kernel` `k/kernel` `v/kernel`; no biases.
+
+    Returns:
+      float [N, Tq, H * size_per_head].
+
+    Source: bojone/attention, `attention_tf.Attention`.
+    """
+    with tf.variable_scope(scope, reuse=reuse):
+        queries, keys, values = (
+            split_heads(dense(x, nb_head * size_per_head, False, name), nb_head)
+            for x, name in ((Q, "q"), (K, "k"), (V, "v")))         # [N, H, T, size]
+        real = None if V_len is None else _is_real(V, V_len)[:, None, None, :]
+        context, _ = scaled_dot_product_attention(
+            queries, keys, values, real, blind_queries_are_zero=False)
+        return mask(join_heads(context), Q_len, "mul")
+
+
+def position_embedding(inputs, position_size):
+    """The sinusoids of section 3.5 with the cosines in front: [cos block, sin block].
+
+    Args:
+      inputs: [N, T] or [N, T, any width], any type; only its shape counts.
+      position_size: int, the width; an odd one has one sine more than cosines.
+
+    Returns:
+      float32 [N, T, position_size], to be added or concatenated. With size 4,
+      position 1 is `[cos 1, cos 0.01, sin 1, sin 0.01]`.
+
+    Source: bojone/attention, `attention_tf.Position_Embedding`.
+    """
+    batch, length = shape_list(inputs)[:2]
+    positions = tf.cast(tf.range(length), tf.float64)
+    table = POSITIONS["sinusoid"](positions, position_size)        # [T, size]
+    blocks = tf.concat([table[:, 1::2], table[:, 0::2]], axis=-1)
+    return tf.tile(tf.cast(blocks, tf.float32)[None, :, :], [batch, 1, 1])
+
+
+def mask(inputs, seq_len, mode="mul"):
+    """Blots out what stands behind the end of each sequence.
+
+    Args:
+      inputs: float [N, T, ...].
+      seq_len: int [N], the lengths; None returns `inputs`.
+      mode: "mul" makes it zeros; "add" subtracts 1e12, as before a softmax or a
+        maximum over T.
+
+    Returns:
+      A tensor like `inputs`.
+
+    Raises:
+      ValueError: another mode.
+
+    Source: bojone/attention, `attention_tf.Mask`.
+    """
+    if mode not in ("mul", "add"):
+        raise ValueError(f"mask: found mode {mode!r}, wanted 'mul' or 'add'")
+    if seq_len is None:
+        return inputs
+    real = tf.cast(_is_real(inputs, seq_len), inputs.dtype)        # [N, T]
+    real = tf.reshape(real, tf.concat(
+        [tf.shape(real), tf.ones([inputs.shape.ndims - 2], tf.int32)], 0))
+    return inputs * real if mode == "mul" else inputs - (1 - real) * SUBTRACTED
+
+
+def _is_real(inputs, lengths):
+    """[N, T, ...], int [N] → bool [N, T], True up to each length."""
+    return tf.sequence_mask(lengths, shape_list(inputs)[1])

@@ -135,3 +135,10 @@ DIALECTS = {
         learning_rate=2.0,
     ),
 }
+
+
+def dialect_named(name: str) -> Dialect:
+    """The row of a name; ValueError where there is none."""
+    if name not in DIALECTS:
+        raise ValueError(f"dialect: found {name!r}, wanted one of {', '.join(DIALECTS)}")
+    return DIALECTS[name]

@@ -40,4 +40,5 @@ def found_mask(x, padded_row="is zero"):
 
 def broadcast_keys(mask):
     """bool [N, Tk] → [N, 1, 1, Tk]; a mask of more dimensions as it is."""
+    mask = tf.convert_to_tensor(mask)
     return mask[:, None, None, :] if mask.shape.ndims == 2 else mask

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from transformer.dialects import DIALECTS
+from transformer.dialects import dialect_named
 from transformer.masks import broadcast_keys, found_mask
 from transformer.modules import (
     embedding,
@@ -45,7 +45,7 @@ class Transformer:
 
     def __init__(self, hp):
         self.hp = hp
-        self.dialect = DIALECTS[hp.dialect]
+        self.dialect = dialect_named(hp.dialect)
 
     def encode(self, source, is_training=False, dropout_seed=None, weights=None):
         """Runs the encoder.

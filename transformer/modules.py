@@ -20,7 +20,7 @@ their names are stable. A block that holds a sub-layer (`multihead_attention`,
 """
 import tensorflow.compat.v1 as tf
 
-from transformer.dialects import DIALECTS
+from transformer.dialects import dialect_named
 from transformer.masks import (
     broadcast_keys, causal_mask, found_mask, local_mask, padding_mask)
 from transformer.positions import POSITIONS
@@ -94,7 +94,7 @@ def positional_encoding(inputs, num_units, zero_pad=True, scale=True,
       float32 [N, T, D], to be added to the embeddings. With D = 4, position 0 is
       `[0, 1, 0, 1]` and position 1 is `[sin 1, cos 1, sin 0.01, cos 0.01]`.
     """
-    row = DIALECTS[dialect]
+    row = dialect_named(dialect)
     batch, length = shape_list(inputs)[:2]
     with tf.variable_scope(scope, reuse=reuse):
         # In float64: at position 1,000 a float32 angle is already wrong by 6e-5.
@@ -213,7 +213,7 @@ def _project(x, num_units, num_heads, row, name):
 
 def keys_and_values(keys, num_units, num_heads, dialect="paper"):
     """K and V of the attention in whose scope it is called: [N, H, Tk, D / H] each."""
-    row = DIALECTS[dialect]
+    row = dialect_named(dialect)
     return tuple(_project(keys, num_units, num_heads, row, name) for name in ("k", "v"))
 
 
@@ -251,7 +251,7 @@ def multihead_attention(queries, keys, num_units=None, num_heads=8, dropout_rate
     Raises:
       ValueError: heads that do not divide the units, or a result too wide to be added.
     """
-    row = DIALECTS[dialect]
+    row = dialect_named(dialect)
     num_units = _attention_width(queries, num_units, num_heads, row)
     if query_masks is None:
         query_masks = found_mask(queries, row.padded_row)
@@ -301,13 +301,14 @@ def _all_keys(keys, key_masks, num_units, num_heads, dialect, cache):
     if keys is None:
         return cache["k"], cache["v"], key_masks, 0
     K, V = keys_and_values(keys, num_units, num_heads, dialect)
-    if cache is None:
-        return K, V, key_masks, 0
-    offset = tf.shape(cache["k"])[2]
-    cache.update(k=tf.concat([cache["k"], K], axis=2),
-                 v=tf.concat([cache["v"], V], axis=2),
-                 mask=tf.concat([cache["mask"], key_masks], axis=1))
-    return cache["k"], cache["v"], cache["mask"], offset
+    offset = 0
+    if cache:
+        offset = tf.shape(cache["k"])[2]
+        K, V = tf.concat([cache["k"], K], axis=2), tf.concat([cache["v"], V], axis=2)
+        key_masks = tf.concat([cache["mask"], key_masks], axis=1)
+    if cache is not None:
+        cache.update(k=K, v=V, mask=key_masks)
+    return K, V, key_masks, offset
 
 
 def feedforward(inputs, num_units=(2048, 512), scope="feedforward", reuse=None, *,
@@ -333,7 +334,7 @@ def feedforward(inputs, num_units=(2048, 512), scope="feedforward", reuse=None, 
       ValueError: an outer width other than that of `inputs`.
     """
     inner_units, outer_units = num_units
-    row, width = DIALECTS[dialect], inputs.shape.as_list()[-1]
+    row, width = dialect_named(dialect), inputs.shape.as_list()[-1]
     if outer_units != width:
         raise ValueError(f"feedforward: found num_units = {tuple(num_units)}, wanted "
                          f"(..., {width}), the width of the inputs")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from transformer.dialects import DIALECTS
+from transformer.dialects import dialect_named
 
 
 class Loss(NamedTuple):
@@ -119,7 +119,7 @@ class Update(NamedTuple):
 
 def learning_rate(hp, global_step):
     """The rate of the update that follows `global_step` updates: float32 scalar."""
-    row = DIALECTS[hp.dialect]
+    row = dialect_named(hp.dialect)
     schedule = SCHEDULES[hp.schedule or row.schedule]
     factor = hp.learning_rate or row.learning_rate
     step = tf.cast(global_step + 1, tf.float32)
@@ -149,7 +149,7 @@ def make_update(model_loss, hp, global_step):
     if hp.clip_norm:
         gradients, _ = tf.clip_by_global_norm(gradients, hp.clip_norm, norm)
     rate = learning_rate(hp, global_step)
-    beta1, beta2, epsilon = DIALECTS[hp.dialect].adam
+    beta1, beta2, epsilon = dialect_named(hp.dialect).adam
     adam = tf.train.AdamOptimizer(rate, beta1, beta2, epsilon)
     applied = adam.apply_gradients(zip(gradients, variables), global_step)
     with tf.control_dependencies([applied]):

@@ -136,6 +136,14 @@ DIALECTS = {
     ),
 }
 
+# Its first version, transformer_base_v1: the order of the paper.
+DIALECTS["tensor2tensor_v1"] = DIALECTS["tensor2tensor"]._replace(
+    described_in="tensor2tensor 1.15.7, transformer_base_v1",
+    before=(),
+    after=("dropout", "add", "norm"),
+    final_norm=False,
+)
+
 
 def dialect_named(name: str) -> Dialect:
     """The row of a name; ValueError where there is none."""

@@ -35,6 +35,8 @@ class HParams:
     d_model: int = setting("model", 512, "width of the model")
     d_ff: int = setting("model", 2048, "width inside the feed-forward networks")
     num_heads: int = setting("model", 8, "attention heads; they divide d_model")
+    positions: str = setting("model", "", "sinusoid or learned; empty: the dialect's")
+    max_positions: int = setting("model", 256, "rows of a table of learned positions")
     source_vocab_size: int = setting("model", 0, "source pieces; 0: data's", least=0)
     target_vocab_size: int = setting("model", 0, "target pieces; 0: data's", least=0)
     joint_vocab: bool = setting("model", True, "both languages share one vocabulary")

@@ -73,7 +73,8 @@ def _plan(corpus, hp):
 def _loss(model, batch, label_smoothing=0.0, is_training=False, dropout_seed=None):
     memory = model.encode(batch.source, is_training, dropout_seed)
     logits, _ = model.decode(batch.target_in, memory, is_training, dropout_seed)
-    return cross_entropy(logits, batch.target_out, label_smoothing)
+    return cross_entropy(logits, batch.target_out, label_smoothing,
+                         model.dialect.smoothing)
 
 
 class Training:

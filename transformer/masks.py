@@ -26,26 +26,19 @@ def local_mask(length, window):
     return (tf.abs(places[:, None] - places[None, :]) <= window)[None, None, :, :]
 
 
-def nonzero_rows(x):
-    """Which rows hold a token: float [N, T, D] → bool [N, T]; padding is all zero."""
+def found_mask(x, padded_row="is zero"):
+    """Which rows hold a token, by their content: float [N, T, D] → bool [N, T].
+
+    Args:
+      padded_row: a row is padding if it "is zero", or, as the tutorial has it, if it
+        "sums to zero", which the rows of a normalized tensor do by accident.
+    """
+    if padded_row == "sums to zero":
+        return tf.not_equal(tf.reduce_sum(x, axis=-1), 0)
     return tf.reduce_any(tf.not_equal(x, 0), axis=-1)
 
 
-def attention_mask(key_masks, causality, query_length, key_length, cache=None):
-    """The mask of an attention, [N or 1, 1, Tq or 1, Tk], or None for no limits.
-
-    Args:
-      key_masks: bool [N, Tk], or a mask, or None.
-      causality: whether a query sees only keys up to its own position.
-      query_length: int or scalar tensor, Tq.
-      key_length: int or scalar tensor, Tk, the cached keys included.
-      cache: not None where the queries stand behind cached ones.
-    """
-    mask = key_masks
-    if mask is not None and mask.shape.ndims == 2:
-        mask = mask[:, None, None, :]
-    if causality:
-        offset = 0 if cache is None else key_length - query_length
-        causal = causal_mask(query_length, key_length, offset)
-        mask = causal if mask is None else tf.logical_and(mask, causal)
-    return mask
+def broadcast_keys(mask):
+    """bool [N, Tk] → [N, 1, 1, Tk]; a mask of more dimensions as it is."""
+    mask = tf.convert_to_tensor(mask)
+    return mask[:, None, None, :] if mask.shape.ndims == 2 else mask

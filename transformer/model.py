@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from transformer.dialects import DIALECTS
+from transformer.dialects import dialect_named
+from transformer.masks import broadcast_keys, found_mask
 from transformer.modules import (
     embedding,
     embedding_table,
@@ -16,10 +17,10 @@ from transformer.modules import (
     keys_and_values,
     multihead_attention,
     normalize,
-    padding_mask,
     positional_encoding,
 )
 from transformer.primitives import dense, dropout, shape_list
+from transformer.text import BOS
 
 
 class Memory(NamedTuple):
@@ -44,7 +45,7 @@ class Transformer:
 
     def __init__(self, hp):
         self.hp = hp
-        self.dialect = DIALECTS[hp.dialect]
+        self.dialect = dialect_named(hp.dialect)
 
     def encode(self, source, is_training=False, dropout_seed=None, weights=None):
         """Runs the encoder.
@@ -59,14 +60,19 @@ class Transformer:
           Memory.
         """
         run = Run(is_training, dropout_seed, weights)
+        row, real = self.dialect, tf.not_equal(source, 0)               # [N, S]
+        masks = real if row.masks_from == "ids" else None
+        skipped = real if row.feedforward_skips_padding else None
         x = self._embed(source, "encoder", run)                         # [N, S, D]
-        real = tf.not_equal(source, 0)                                  # [N, S]
         with tf.variable_scope("encoder", reuse=tf.AUTO_REUSE):
             for i in range(self.hp.num_blocks):
                 with tf.variable_scope(f"block_{i}"):
-                    x = self._attention(x, x, "self_attention", run, real, real)
-                    x = self._feedforward(x, run)                       # [N, S, D]
-            return Memory(self._finish(x), padding_mask(source))
+                    x = self._attention(x, x, "self_attention", run, masks, masks)
+                    x = self._feedforward(x, run, skipped)              # [N, S, D]
+            x = self._finish(x)
+        if masks is None:
+            real = found_mask(x, row.padded_row)
+        return Memory(x, broadcast_keys(real))
 
     def decode(self, target_in, memory, is_training=False, dropout_seed=None,
                cache=None, weights=None):
@@ -83,24 +89,24 @@ class Transformer:
         Returns:
           (logits float [N, T, V] of the next piece at each position, the new cache).
         """
-        run = Run(is_training, dropout_seed, weights)
+        run, row = Run(is_training, dropout_seed, weights), self.dialect
         real = tf.not_equal(target_in, 0)                               # [N, T]
-        seen = real if cache is None else tf.concat([cache["real"], real], axis=1)
-        offset = 0 if cache is None else tf.shape(cache["real"])[1]
-        new_cache = None if cache is None else {"real": seen}
+        query_masks = real if row.masks_from == "ids" else None
+        key_masks = query_masks if row.decoder_masks_padding else tf.ones_like(real)
+        offset = 0 if cache is None else tf.shape(cache["block_0"]["k"])[2]
+        cache = None if cache is None else {name: dict(cache[name]) for name in cache}
         x = self._embed(target_in, "decoder", run, offset)              # [N, T, D]
         with tf.variable_scope("decoder", reuse=tf.AUTO_REUSE):
             for i in range(self.hp.num_blocks):
                 with tf.variable_scope(f"block_{i}"):
-                    own = None if cache is None else dict(cache[f"block_{i}"])
-                    x = self._attention(x, x, "self_attention", run, seen, real,
-                                        causality=True, cache=own)
-                    x = self._cross_attention(x, memory, i, run, real)
+                    x = self._attention(x, x, "self_attention", run, key_masks,
+                                        query_masks, causality=True,
+                                        cache=None if cache is None
+                                        else cache[f"block_{i}"])
+                    x = self._cross_attention(x, memory, i, run, query_masks)
                     x = self._feedforward(x, run)                       # [N, T, D]
-                if new_cache is not None:
-                    new_cache[f"block_{i}"] = own
             x = self._finish(x)
-        return self._logits(x), new_cache
+        return self._logits(x), cache
 
     def project(self, memory):
         """The memory with the keys and values that each decoding step would compute."""
@@ -116,10 +122,9 @@ class Transformer:
         """The cache before the first position, for `batch` hypotheses."""
         hp = self.hp
         shape = [batch, hp.num_heads, 0, hp.d_model // hp.num_heads]
-        cache = {f"block_{i}": {"k": tf.zeros(shape), "v": tf.zeros(shape)}
-                 for i in range(hp.num_blocks)}
-        cache["real"] = tf.zeros([batch, 0], tf.bool)
-        return cache
+        return {f"block_{i}": {"k": tf.zeros(shape), "v": tf.zeros(shape),
+                               "mask": tf.zeros([batch, 0], tf.bool)}
+                for i in range(hp.num_blocks)}
 
     def _table(self, stack):
         """(vocabulary size, variable scope) of the embedding of a stack."""
@@ -130,14 +135,35 @@ class Transformer:
 
     def _embed(self, ids, stack, run, offset=0):
         """Embeddings plus positions, with dropout: float [N, T, D] (3.4, 5.4)."""
-        hp = self.hp
+        hp, row = self.hp, self.dialect
         vocab_size, scope = self._table(stack)
+        if row.begins_with_zeros and stack == "decoder":
+            ids = tf.where(tf.equal(ids, BOS), tf.zeros_like(ids), ids)
         x = embedding(ids, vocab_size, hp.d_model, scope=scope, reuse=tf.AUTO_REUSE)
-        x += positional_encoding(ids, hp.d_model, scale=False, dialect=hp.dialect,
-                                 scope=f"{stack}/positional_encoding",
-                                 reuse=tf.AUTO_REUSE, offset=offset)
+        if row.target_space and stack == "encoder":
+            x += self._target_space()
+        x += self._positions(ids, stack, offset)
         return dropout(x, hp.dropout_rate, run.is_training, run.dropout_seed,
                        f"{stack}/embedding")
+
+    def _positions(self, ids, stack, offset):
+        """What is added to the embeddings of ids [N, T]: float [N, T, D]."""
+        hp, row = self.hp, self.dialect
+        scope = f"{stack}/positional_encoding"
+        if hp.positions == "learned" or (row.learned_positions and not hp.positions):
+            places = tf.minimum(tf.range(tf.shape(ids)[1]) + offset,
+                                hp.max_positions - 1)
+            places = tf.tile(places[None, :], [tf.shape(ids)[0], 1])    # [N, T]
+            return embedding(places, hp.max_positions, hp.d_model, zero_pad=False,
+                             scale=False, scope=scope, reuse=tf.AUTO_REUSE)
+        return positional_encoding(ids, hp.d_model, not row.positions_on_padding,
+                                   scale=False, scope=scope, dialect=hp.dialect,
+                                   offset=offset)
+
+    def _target_space(self):
+        """tensor2tensor's vector for the kind of text that is wanted: float [D]."""
+        with tf.variable_scope("encoder", reuse=tf.AUTO_REUSE):
+            return tf.get_variable("target_space", [self.hp.d_model])
 
     def _logits(self, x):
         """float [N, T, D] → [N, T, V], by the target's embeddings where tied."""
@@ -148,6 +174,8 @@ class Transformer:
         table = embedding_table(vocab_size, self.hp.d_model, scope, reuse=True)
         batch, length, width = shape_list(x)
         logits = tf.matmul(tf.reshape(x, [-1, width]), table, transpose_b=True)
+        if self.dialect.padding_row_is_zero:
+            logits *= tf.cast(tf.not_equal(tf.range(vocab_size), 0), tf.float32)
         return tf.reshape(logits, [batch, length, vocab_size])          # [N, T, V]
 
     def _finish(self, x):
@@ -163,7 +191,7 @@ class Transformer:
             dialect=hp.dialect, cache=cache, weights=run.weights,
             dropout_seed=run.dropout_seed)
 
-    def _cross_attention(self, x, memory, block, run, real):
+    def _cross_attention(self, x, memory, block, run, query_masks):
         """Attention from the target to the source.
 
         With projected keys and values the hypotheses that share a source are put in a
@@ -171,16 +199,18 @@ class Transformer:
         """
         if not memory.projected:
             return self._attention(x, memory.states, "cross_attention", run,
-                                   memory.mask, real)
+                                   memory.mask, query_masks)
         K, V = memory.projected[block]
         sources, shape = tf.shape(K)[0], shape_list(x)
         queries = tf.reshape(x, [sources, -1, shape[-1]])
+        if query_masks is not None:
+            query_masks = tf.reshape(query_masks, [sources, -1])
         x = self._attention(queries, None, "cross_attention", run, memory.mask,
-                            tf.reshape(real, [sources, -1]), cache={"k": K, "v": V})
+                            query_masks, cache={"k": K, "v": V})
         return tf.reshape(x, shape)
 
-    def _feedforward(self, x, run):
+    def _feedforward(self, x, run, mask=None):
         hp = self.hp
         return feedforward(x, (hp.d_ff, hp.d_model), dropout_rate=hp.dropout_rate,
-                           is_training=run.is_training, dialect=hp.dialect,
+                           is_training=run.is_training, mask=mask, dialect=hp.dialect,
                            dropout_seed=run.dropout_seed)

@@ -20,9 +20,9 @@ their names are stable. A block that holds a sub-layer (`multihead_attention`,
 """
 import tensorflow.compat.v1 as tf
 
-from transformer.dialects import DIALECTS
+from transformer.dialects import dialect_named
 from transformer.masks import (
-    attention_mask, causal_mask, local_mask, nonzero_rows, padding_mask)
+    broadcast_keys, causal_mask, found_mask, local_mask, padding_mask)
 from transformer.positions import POSITIONS
 from transformer.primitives import dense, dropout, join_heads, shape_list, split_heads
 
@@ -80,11 +80,13 @@ def positional_encoding(inputs, num_units, zero_pad=True, scale=True,
     """The vectors that tell positions apart (section 3.5); no maximum length.
 
     Args:
-      inputs: int [N, T] ids; only their shape counts, and where they are 0.
+      inputs: int [N, T] ids, or float [N, T, D]; what counts is their shape, and where
+        they are 0.
       num_units: int, D.
-      zero_pad: padding (id 0) gets zeros, so that it stays recognizable as padding.
+      zero_pad: padding (where `inputs` are 0) gets zeros, so that it stays recognizable
+        as padding; position 0 instead where the dialect says so.
       scale: multiply by sqrt(num_units); the paper does not.
-      scope, reuse: of the variables, where the dialect's positions have any.
+      scope, reuse: for the names of the ops; there are no variables.
       dialect: a row of `DIALECTS`; its `positions` is a key of `POSITIONS`.
       offset: int or scalar tensor, the position of the first column.
 
@@ -92,17 +94,20 @@ def positional_encoding(inputs, num_units, zero_pad=True, scale=True,
       float32 [N, T, D], to be added to the embeddings. With D = 4, position 0 is
       `[0, 1, 0, 1]` and position 1 is `[sin 1, cos 1, sin 0.01, cos 0.01]`.
     """
-    batch, length = shape_list(inputs)
+    row = dialect_named(dialect)
+    batch, length = shape_list(inputs)[:2]
     with tf.variable_scope(scope, reuse=reuse):
         # In float64: at position 1,000 a float32 angle is already wrong by 6e-5.
         positions = tf.cast(tf.range(length) + offset, tf.float64)
-        table = POSITIONS[DIALECTS[dialect].positions](positions, num_units)
-        outputs = tf.cast(table, tf.float32)[None, :, :]           # [1, T, D]
+        table = tf.cast(POSITIONS[row.positions](positions, num_units), tf.float32)
         if scale:
-            outputs *= num_units ** 0.5
-        if zero_pad:
-            return outputs * tf.cast(tf.not_equal(inputs, 0), tf.float32)[..., None]
-        return tf.tile(outputs, [batch, 1, 1])
+            table *= num_units ** 0.5                              # [T, D]
+        if zero_pad and row.first_position_padded:
+            table *= tf.cast(tf.not_equal(positions, 0), tf.float32)[:, None]
+        elif zero_pad:
+            real = tf.cast(tf.not_equal(inputs, 0), tf.float32)
+            return table * (real if inputs.shape.ndims == 3 else real[..., None])
+        return tf.tile(table[None, :, :], [batch, 1, 1])           # [N, T, D]
 
 
 def normalize(inputs, epsilon=1e-8, scope="ln", reuse=None):
@@ -141,7 +146,7 @@ def _apply_steps(steps, x, residual, dialect, drop):
     return x
 
 
-def scaled_dot_product_attention(queries, keys, values, mask=None, *,
+def scaled_dot_product_attention(queries, keys, values, mask=None, *, bias=None,
                                  blind_queries_are_zero=True, query_mask=None,
                                  drop=None):
     """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V: equation 1.
@@ -151,6 +156,7 @@ def scaled_dot_product_attention(queries, keys, values, mask=None, *,
       keys: float [N, H, Tk, d_k].
       values: float [N, H, Tk, d_v].
       mask: bool, broadcastable to [N, H, Tq, Tk], True = may attend.
+      bias: float, broadcastable to [N, H, Tq, Tk], added to the logits.
       blind_queries_are_zero: a query that may attend to nothing gets zeros; otherwise
         it attends to every key alike. Never a NaN.
       query_mask: bool, broadcastable to [N, H, Tq, 1]; False zeroes a query's weights.
@@ -161,6 +167,8 @@ def scaled_dot_product_attention(queries, keys, values, mask=None, *,
     """
     scale = queries.shape.as_list()[-1] ** -0.5
     logits = tf.matmul(queries * scale, keys, transpose_b=True)    # [N, H, Tq, Tk]
+    if bias is not None:
+        logits += bias
     if mask is not None:
         logits = tf.where_v2(mask, logits, MASKED_LOGIT)
     weights = tf.nn.softmax(logits)                                # [N, H, Tq, Tk]
@@ -172,17 +180,48 @@ def scaled_dot_product_attention(queries, keys, values, mask=None, *,
     return tf.matmul(dropped, values), weights                     # [N, H, Tq, d_v]
 
 
+def _attend(Q, K, V, row, *, key_mask, causality, offset, query_mask, bias, drop):
+    """Attention with the masks of a dialect: what scaled_dot_product_attention returns.
+
+    A forbidden logit is replaced by MASKED_LOGIT, or lowered by as much: the same
+    weights, unless a query may attend to nothing.
+    """
+    masks = []
+    if key_mask is not None:
+        masks.append((broadcast_keys(key_mask), row.key_masking))
+    if causality:
+        masks.append((causal_mask(tf.shape(Q)[2], tf.shape(K)[2], offset),
+                      row.future_masking))
+    mask = None
+    for allowed, masking in masks:
+        if masking == "replaced":
+            mask = allowed if mask is None else tf.logical_and(mask, allowed)
+        else:
+            lowered = MASKED_LOGIT * (1.0 - tf.cast(allowed, Q.dtype))
+            bias = lowered if bias is None else bias + lowered
+    return scaled_dot_product_attention(
+        Q, K, V, mask, bias=bias, blind_queries_are_zero=row.blind_queries_are_zero,
+        query_mask=query_mask, drop=drop)
+
+
+def _project(x, num_units, num_heads, row, name):
+    """One of Q, K and V: float [N, T, any width] → [N, H, T, num_units / H]."""
+    activation = tf.nn.relu if row.projection_relu else None
+    return split_heads(dense(x, num_units, row.projection_bias, name, activation),
+                       num_heads)
+
+
 def keys_and_values(keys, num_units, num_heads, dialect="paper"):
     """K and V of the attention in whose scope it is called: [N, H, Tk, D / H] each."""
-    use_bias = DIALECTS[dialect].projection_bias
-    return tuple(split_heads(dense(keys, num_units, use_bias, name), num_heads)
-                 for name in ("k", "v"))
+    row = dialect_named(dialect)
+    return tuple(_project(keys, num_units, num_heads, row, name) for name in ("k", "v"))
 
 
 def multihead_attention(queries, keys, num_units=None, num_heads=8, dropout_rate=0,
                         is_training=True, causality=False, scope="multihead_attention",
                         reuse=None, *, key_masks=None, query_masks=None,
-                        dialect="paper", cache=None, weights=None, dropout_seed=None):
+                        bias=None, dialect="paper", cache=None, weights=None,
+                        dropout_seed=None):
     """Multi-head attention with its residual connection and normalization (3.2.2).
 
     Args:
@@ -197,11 +236,12 @@ def multihead_attention(queries, keys, num_units=None, num_heads=8, dropout_rate
       scope, reuse: of the variables `q/kernel` `k/kernel` `v/kernel` `o/kernel`
         (`.../bias` where the dialect has one) and `ln/gamma` `ln/beta`.
       key_masks: bool [N, Tk], or any mask as `padding_mask` and `local_mask` make it.
-        Not given (and no cache): the rows of `keys` that are not all exactly zero.
-      query_masks: bool [N, Tq]. Not given (and no cache): likewise from `queries`.
+        Not given: the rows of `keys` that are not all exactly zero.
+      query_masks: bool [N, Tq]. Not given: likewise from `queries`.
+      bias: float, broadcastable to [N, H, Tq, Tk], added to the logits.
       dialect: a row of `DIALECTS`.
-      cache: dict; K and V of the keys seen so far, "k" and "v" [N, H, T, D / H], which
-        this call extends in place by its own.
+      cache: dict; the keys seen so far, "k" and "v" [N, H, T, D / H], and which of them
+        are not padding, "mask" [N, T]. This call extends it in place by its own.
       weights: dict; receives the attention weights [N, H, Tq, Tk] by scope name.
       dropout_seed: int [2] tensor, see `dropout`.
 
@@ -211,28 +251,26 @@ def multihead_attention(queries, keys, num_units=None, num_heads=8, dropout_rate
     Raises:
       ValueError: heads that do not divide the units, or a result too wide to be added.
     """
-    row = DIALECTS[dialect]
+    row = dialect_named(dialect)
     num_units = _attention_width(queries, num_units, num_heads, row)
-    if cache is None:
-        key_masks = nonzero_rows(keys) if key_masks is None else key_masks
-        query_masks = nonzero_rows(queries) if query_masks is None else query_masks
-
-    zero_queries = row.mask_queries and query_masks is not None
+    if query_masks is None:
+        query_masks = found_mask(queries, row.padded_row)
+    if key_masks is None and keys is not None:
+        key_masks = found_mask(keys, row.padded_row)
 
     def drop(x, name):
         return dropout(x, dropout_rate, is_training, dropout_seed, name)
 
     with tf.variable_scope(scope, reuse=reuse):
         x = _apply_steps(row.before, queries, None, row, drop)
-        Q = split_heads(dense(x, num_units, row.projection_bias, "q"), num_heads)
-        memory = x if keys is queries else keys
-        K, V = _extended(cache, memory, num_units, num_heads, dialect)
-        context, attention = scaled_dot_product_attention(
-            Q, K, V,
-            attention_mask(key_masks, causality, tf.shape(Q)[2], tf.shape(K)[2], cache),
-            blind_queries_are_zero=row.blind_queries_are_zero,
-            query_mask=query_masks[:, None, :, None] if zero_queries else None,
-            drop=lambda x: drop(x, "weights"))
+        Q = _project(x, num_units, num_heads, row, "q")
+        K, V, key_mask, offset = _all_keys(
+            x if keys is queries else keys, key_masks, num_units, num_heads, dialect,
+            cache)
+        context, attention = _attend(
+            Q, K, V, row, key_mask=key_mask, causality=causality, offset=offset,
+            query_mask=query_masks[:, None, :, None] if row.mask_queries else None,
+            bias=bias, drop=lambda x: drop(x, "weights"))
         x = join_heads(context)                                    # [N, Tq, num_units]
         if row.output_projection:
             x = dense(x, shape_list(queries)[-1], False, "o")      # [N, Tq, D]
@@ -254,21 +292,28 @@ def _attention_width(queries, num_units, num_heads, row):
     return num_units
 
 
-def _extended(cache, keys, num_units, num_heads, dialect):
-    """K and V of the cached keys, if any, followed by those of `keys`, if any."""
+def _all_keys(keys, key_masks, num_units, num_heads, dialect, cache):
+    """The cached keys, if any, followed by those of `keys`, if any.
+
+    Returns:
+      (K, V, bool mask or None, how many of them were cached).
+    """
     if keys is None:
-        return cache["k"], cache["v"]
+        return cache["k"], cache["v"], key_masks, 0
     K, V = keys_and_values(keys, num_units, num_heads, dialect)
+    offset = 0
+    if cache:
+        offset = tf.shape(cache["k"])[2]
+        K, V = tf.concat([cache["k"], K], axis=2), tf.concat([cache["v"], V], axis=2)
+        key_masks = tf.concat([cache["mask"], key_masks], axis=1)
     if cache is not None:
-        if "k" in cache:
-            K, V = (tf.concat([cache[name], new], axis=2)
-                    for name, new in (("k", K), ("v", V)))
-        cache.update(k=K, v=V)
-    return K, V
+        cache.update(k=K, v=V, mask=key_masks)
+    return K, V, key_masks, offset
 
 
 def feedforward(inputs, num_units=(2048, 512), scope="feedforward", reuse=None, *,
-                dropout_rate=0, is_training=True, dialect="paper", dropout_seed=None):
+                dropout_rate=0, is_training=True, mask=None, dialect="paper",
+                dropout_seed=None):
     """max(0, x W1 + b1) W2 + b2 with residual and normalization: equation 2.
 
     Args:
@@ -278,6 +323,7 @@ def feedforward(inputs, num_units=(2048, 512), scope="feedforward", reuse=None, 
         `outer/bias` `ln/gamma` `ln/beta`.
       dropout_rate: float, where the dialect says so.
       is_training: Python bool or scalar bool tensor; no dropout where False.
+      mask: bool [N, T]; positions where it is False get nothing but the residual.
       dialect: a row of `DIALECTS`.
       dropout_seed: int [2] tensor, see `dropout`.
 
@@ -288,7 +334,7 @@ def feedforward(inputs, num_units=(2048, 512), scope="feedforward", reuse=None, 
       ValueError: an outer width other than that of `inputs`.
     """
     inner_units, outer_units = num_units
-    row, width = DIALECTS[dialect], inputs.shape.as_list()[-1]
+    row, width = dialect_named(dialect), inputs.shape.as_list()[-1]
     if outer_units != width:
         raise ValueError(f"feedforward: found num_units = {tuple(num_units)}, wanted "
                          f"(..., {width}), the width of the inputs")
@@ -302,6 +348,8 @@ def feedforward(inputs, num_units=(2048, 512), scope="feedforward", reuse=None, 
         if row.inner_dropout:
             x = drop(x, "inner")
         x = dense(x, outer_units, True, "outer")                   # [N, T, D]
+        if mask is not None:
+            x *= tf.cast(mask, x.dtype)[..., None]
         return _apply_steps(row.after, x, inputs, row, drop)
 
 

@@ -3,11 +3,12 @@
 A loss is a sum and a count. They are divided once, in `make_update`, over all that goes
 into one update.
 """
+import math
 from typing import NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from transformer.dialects import DIALECTS
+from transformer.dialects import dialect_named
 
 
 class Loss(NamedTuple):
@@ -17,29 +18,69 @@ class Loss(NamedTuple):
     count: tf.Tensor  # float32 scalar, real target tokens
 
 
-def cross_entropy(logits, target_out, epsilon=0.0):
+def smooth_all(epsilon, vocab_size):
+    """The paper's labels, epsilon / V added to all: (of the true piece, of others, 0).
+
+    Returns:
+      (label of the true piece, label of each other piece, what is taken off the loss).
+    """
+    return 1 - epsilon + epsilon / vocab_size, epsilon / vocab_size, 0.0
+
+
+def smooth_others(epsilon, vocab_size):
+    """tensor2tensor's labels: epsilon is shared by the others, and the entropy of the
+    labels is taken off, so that a perfect model has the loss 0."""
+    true, other = 1 - epsilon, epsilon / (vocab_size - 1)
+    entropy = -sum(times * label * math.log(label) for times, label in
+                   ((1, true), (vocab_size - 1, other)) if label > 0)
+    return true, other, entropy
+
+
+SMOOTHINGS = {"all": smooth_all, "others": smooth_others}
+
+
+def cross_entropy(logits, target_out, epsilon=0.0, smoothing="all"):
     """Cross entropy of the real tokens with smoothed labels (section 5.4).
 
     Args:
       logits: float [N, T, V].
       target_out: int32 [N, T], 0 = padding, which does not count.
-      epsilon: float; the labels are those of `modules.label_smoothing`.
+      epsilon: float, the probability taken from the true piece.
+      smoothing: a key of `SMOOTHINGS`; "all" has the labels of
+        `modules.label_smoothing`, without a second pass over [N, T, V].
 
     Returns:
       Loss.
     """
     vocab_size = logits.shape.as_list()[-1]
-    # What label_smoothing makes of a one-hot, without a second pass over [N, T, V].
-    labels = tf.one_hot(target_out, vocab_size, 1 - epsilon + epsilon / vocab_size,
-                        epsilon / vocab_size)
+    true, other, entropy = SMOOTHINGS[smoothing](epsilon, vocab_size)
+    labels = tf.one_hot(target_out, vocab_size, true, other)
     losses = tf.nn.softmax_cross_entropy_with_logits_v2(labels, logits)   # [N, T]
     real = tf.cast(tf.not_equal(target_out, 0), tf.float32)
-    return Loss(tf.reduce_sum(losses * real), tf.reduce_sum(real))
+    return Loss(tf.reduce_sum((losses - entropy) * real), tf.reduce_sum(real))
 
 
 def noam(step, hp):
     """d_model^-0.5 * min(step^-0.5, step * warmup^-1.5): equation 3 of the paper."""
     return hp.d_model ** -0.5 * tf.minimum(step ** -0.5, step * hp.warmup_steps ** -1.5)
+
+
+def noam_by_peak(step, hp):
+    """The same curve, but 1 at its peak, the end of the warm-up (Kyubyong)."""
+    return hp.warmup_steps ** 0.5 * tf.minimum(step ** -0.5,
+                                               step * hp.warmup_steps ** -1.5)
+
+
+def rsqrt(step, hp):
+    """tensor2tensor's: the curve of `noam`, but at the first update the step is 0."""
+    warmup, step = float(hp.warmup_steps), step - 1
+    return (hp.d_model ** -0.5 * tf.minimum(1.0, step / warmup)
+            * tf.rsqrt(tf.maximum(step, warmup)))
+
+
+def constant(step, hp):
+    """Always 1."""
+    return tf.ones_like(step)
 
 
 def linear(step, hp):
@@ -54,7 +95,8 @@ def linear(step, hp):
 
 
 # Functions of the number of the update, a float32 scalar from 1, and the settings.
-SCHEDULES = {"noam": noam, "linear": linear}
+SCHEDULES = {"noam": noam, "noam_by_peak": noam_by_peak, "rsqrt": rsqrt,
+             "constant": constant, "linear": linear}
 
 
 class Metrics(NamedTuple):
@@ -77,7 +119,7 @@ class Update(NamedTuple):
 
 def learning_rate(hp, global_step):
     """The rate of the update that follows `global_step` updates: float32 scalar."""
-    row = DIALECTS[hp.dialect]
+    row = dialect_named(hp.dialect)
     schedule = SCHEDULES[hp.schedule or row.schedule]
     factor = hp.learning_rate or row.learning_rate
     step = tf.cast(global_step + 1, tf.float32)
@@ -107,7 +149,7 @@ def make_update(model_loss, hp, global_step):
     if hp.clip_norm:
         gradients, _ = tf.clip_by_global_norm(gradients, hp.clip_norm, norm)
     rate = learning_rate(hp, global_step)
-    beta1, beta2, epsilon = DIALECTS[hp.dialect].adam
+    beta1, beta2, epsilon = dialect_named(hp.dialect).adam
     adam = tf.train.AdamOptimizer(rate, beta1, beta2, epsilon)
     applied = adam.apply_gradients(zip(gradients, variables), global_step)
     with tf.control_dependencies([applied]):

@@ -68,12 +68,15 @@ def own_reviews(pairs, seed):
 
 
 def imdb_reviews(path, vocab_size):
-    """A Corpus of the IMDB reviews; `path` is the file, or DOWNLOAD."""
+    """A Corpus of the IMDB reviews; `path` is the file, or DOWNLOAD.
+
+    There a word is its rank, 1 for the most frequent one, whose id here is FIRST_WORD.
+    """
     arrays = download_imdb() if path == DOWNLOAD else read_imdb(path)
     parts = []
     for part in ("train", "test"):
-        reviews = [[rank - 1 + FIRST_WORD if rank - 1 + FIRST_WORD < vocab_size
-                    else UNKNOWN for rank in review] for review in arrays["x_" + part]]
+        reviews = [[rank + 1 if rank + 1 < vocab_size else UNKNOWN for rank in review]
+                   for review in arrays["x_" + part]]
         labels = [int(label) for label in arrays["y_" + part]]
         if len(labels) != len(reviews):
             raise ValueError(f"{path}: found {len(reviews)} reviews x_{part} and "
@@ -83,10 +86,10 @@ def imdb_reviews(path, vocab_size):
 
 
 def download_imdb():
-    """The IMDB reviews, each a list of ranks of words, 1 for the most frequent one."""
+    """{"x_train": reviews, "y_train": labels, "x_test": ..., "y_test": ...}."""
     try:
         (x_train, y_train), (x_test, y_test) = tf.keras.datasets.imdb.load_data(
-            start_char=None, index_from=0)
+            start_char=None, oov_char=None, index_from=0)
     except Exception as error:  # Keras raises a plain Exception
         raise ValueError(f"found no download of the IMDB reviews ({error}); without a "
                          "network give the file, --imdb imdb.npz") from error
@@ -99,8 +102,8 @@ def read_imdb(path):
     with zipfile.ZipFile(path) as archive:
         for name in ("x_train", "y_train", "x_test", "y_test"):
             if name + ".npy" not in archive.namelist():
-                raise ValueError(f"{path}: found {archive.namelist()}, wanted the array "
-                                 f"{name} as well")
+                raise ValueError(f"{path}: found {archive.namelist()}, wanted "
+                                 f"{name}.npy as well")
             with archive.open(name + ".npy") as file:
                 arrays[name] = read_array(file)
     return arrays
@@ -186,8 +189,8 @@ def run(args):
     corpus = (imdb_reviews(args.imdb, VOCAB_SIZE) if args.imdb
               else own_reviews(args.pairs, args.seed))
     epochs = args.epochs or (3 if args.imdb else 8)
-    print(f"{len(corpus.train)} reviews to learn from, {len(corpus.test)} to test with, "
-          f"{corpus.vocab_size} words")
+    print(f"{len(corpus.train)} reviews to learn from, {len(corpus.test)} to test "
+          f"with, {corpus.vocab_size} ids")
     with tf.Graph().as_default(), tf.Session() as session:
         tf.set_random_seed(args.seed)
         model, draw = build(corpus.vocab_size), np.random.RandomState(args.seed)
@@ -210,14 +213,15 @@ def main(argv=None):
     parser.add_argument("--imdb", nargs="?", const=DOWNLOAD, metavar="FILE",
                         help="the IMDB reviews, imdb.npz; without FILE, by download")
     parser.add_argument("--pairs", type=int, default=2000, metavar="INT",
-                        help="good and bad ones of our own reviews to learn from [2000]")
+                        help="our own reviews to learn from, in pairs [2000]")
     parser.add_argument("--epochs", type=int, metavar="INT",
                         help="times to learn from every review [8; IMDB: 3]")
     parser.add_argument("--seed", type=int, default=1, metavar="INT")
     args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
     try:
         run(args)
-    except (ValueError, OSError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile,
+            pickle.UnpicklingError) as error:
         sys.exit(f"classify.py: {error}")
 
 

@@ -1,8 +1,8 @@
 """Makes film reviews of our own, as many good as bad, that no bag of words tells apart.
 
-A review has two or four opinions ("the plot was not very good"), half of them negated,
+A review has two or four opinions ("the plot was not very good"), half of them negated
 and all of one mind. Each good review has a bad twin of exactly the same words, in which
-the negations have moved to the other opinions: counting words is right half of the time.
+the negations moved to the other opinions: who counts words is right half of the time.
 
     python scripts/make_reviews.py [--pairs 5] [--seed 1]
 """

@@ -86,25 +86,22 @@ def assert_same_training(logdir, whole):
 # --- Going on -------------------------------------------------------------------------
 
 
-def test_going_on_with_more_steps_is_training_in_one_go(digits, whole, tmp_path):
-    logdir = tmp_path / "logs"
-    corpora.run_train(digits, logdir, *HARD, "--max_steps", "4")
-    assert checkpoints.steps(str(logdir)) == [4]
-    corpora.run_train(digits, logdir, *HARD)
-    assert_same_training(logdir, whole)
-
-
-def test_stops_before_and_between_checkpoints_change_nothing(
+def test_a_training_that_stops_again_and_again_is_the_uninterrupted_one(
         digits, whole, tmp_path, stop_at):
-    logdir = tmp_path / "logs"
-    for step, saved in ((3, []), (6, [4])):
-        stop_at(step)
-        with pytest.raises(KeyboardInterrupt):
-            corpora.run_train(digits, logdir, *HARD)
-        assert checkpoints.steps(str(logdir)) == saved
-    shutil.move(str(logdir), str(tmp_path / "moved"))
-    corpora.run_train(digits, tmp_path / "moved", *HARD)
-    assert_same_training(tmp_path / "moved", whole)
+    logdir, moved = tmp_path / "logs", tmp_path / "moved"
+    stop_at(3)  # before the first checkpoint
+    with pytest.raises(KeyboardInterrupt):
+        corpora.run_train(digits, logdir, *HARD)
+    assert checkpoints.steps(str(logdir)) == []
+    corpora.run_train(digits, logdir, *HARD, "--max_steps", "4")  # at its end
+    assert checkpoints.steps(str(logdir)) == [4]
+    stop_at(6)  # between two checkpoints
+    with pytest.raises(KeyboardInterrupt):
+        corpora.run_train(digits, logdir, *HARD)
+    assert checkpoints.steps(str(logdir)) == [4]
+    shutil.move(str(logdir), str(moved))
+    corpora.run_train(digits, moved, *HARD)
+    assert_same_training(moved, whole)
 
 
 def test_stops_during_an_evaluation_are_made_good(

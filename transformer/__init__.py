@@ -8,10 +8,12 @@ Text flows down this list; a file imports only files above it. Read in this orde
     primitives    shapes, dropout, the dense layer, heads
     masks         who may attend to whom
     positions     positions  ->  vectors
+    attention     the one attention formula
     modules       the blocks: embedding, attention, feed-forward, normalization
     model         Batch  ->  Memory  ->  logits
     decoding      a step function  ->  Hypotheses, by greedy or beam search
     training      logits  ->  loss  ->  an update of the variables
+    sources       our names of variables  ->  those of the original systems
     checkpoints   variables  <->  the log directory
     translator    lines  ->  translations, with a log directory
     evaluation    translations  ->  BLEU and chrF

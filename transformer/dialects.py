@@ -78,6 +78,26 @@ PAPER = Dialect(
     adam=(0.9, 0.98, 1e-9),
 )
 
+TENSOR2TENSOR = PAPER._replace(
+    described_in="tensor2tensor 1.15.7, transformer_base",
+    key_masking="lowered",
+    future_masking="lowered",
+    decoder_masks_padding=False,
+    blind_queries_are_zero=False,
+    mask_queries=False,
+    before=("norm",),
+    after=("dropout", "add"),
+    final_norm=True,
+    feedforward_skips_padding=True,
+    positions="halves",
+    positions_on_padding=True,
+    target_space=True,
+    begins_with_zeros=True,
+    smoothing="others",
+    schedule="rsqrt",
+    learning_rate=2.0,
+)
+
 DIALECTS = {
     "paper": PAPER,
     "tutorial": PAPER._replace(
@@ -115,38 +135,18 @@ DIALECTS = {
         learning_rate=3e-4,
         adam=(0.9, 0.999, 1e-8),
     ),
-    "tensor2tensor": PAPER._replace(
-        described_in="tensor2tensor 1.15.7, transformer_base",
-        key_masking="lowered",
-        future_masking="lowered",
-        decoder_masks_padding=False,
-        blind_queries_are_zero=False,
-        mask_queries=False,
-        before=("norm",),
-        after=("dropout", "add"),
-        final_norm=True,
-        feedforward_skips_padding=True,
-        positions="halves",
-        positions_on_padding=True,
-        target_space=True,
-        begins_with_zeros=True,
-        smoothing="others",
-        schedule="rsqrt",
-        learning_rate=2.0,
+    "tensor2tensor": TENSOR2TENSOR,
+    "tensor2tensor_v1": TENSOR2TENSOR._replace(
+        described_in="tensor2tensor 1.15.7, transformer_base_v1",
+        before=(),
+        after=("dropout", "add", "norm"),
+        final_norm=False,
     ),
 }
-
-# Its first version, transformer_base_v1: the order of the paper.
-DIALECTS["tensor2tensor_v1"] = DIALECTS["tensor2tensor"]._replace(
-    described_in="tensor2tensor 1.15.7, transformer_base_v1",
-    before=(),
-    after=("dropout", "add", "norm"),
-    final_norm=False,
-)
 
 
 def dialect_named(name: str) -> Dialect:
     """The row of a name; ValueError where there is none."""
     if name not in DIALECTS:
-        raise ValueError(f"dialect: found {name!r}, wanted one of {', '.join(DIALECTS)}")
+        raise ValueError(f"dialect: found {name!r}, wanted one of {list(DIALECTS)}")
     return DIALECTS[name]

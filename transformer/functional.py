@@ -16,7 +16,7 @@ Dimension letters as in `modules`.
 import tensorflow.compat.v1 as tf
 
 from transformer.modules import scaled_dot_product_attention
-from transformer.positions import POSITIONS
+from transformer.positions import interleaved
 from transformer.primitives import dense, join_heads, shape_list, split_heads
 
 __all__ = ["attention", "mask", "position_embedding"]
@@ -68,7 +68,7 @@ def position_embedding(inputs, position_size):
     """
     batch, length = shape_list(inputs)[:2]
     positions = tf.cast(tf.range(length), tf.float64)
-    table = POSITIONS["sinusoid"](positions, position_size)        # [T, size]
+    table = interleaved(positions, position_size)        # [T, size]
     blocks = tf.concat([table[:, 1::2], table[:, 0::2]], axis=-1)
     return tf.tile(tf.cast(blocks, tf.float32)[None, :, :], [batch, 1, 1])
 

@@ -27,7 +27,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.masks import causal_mask
 from transformer.modules import scaled_dot_product_attention
-from transformer.positions import POSITIONS
+from transformer.positions import interleaved
 from transformer.primitives import join_heads, shape_list, split_heads
 
 __all__ = [
@@ -387,7 +387,7 @@ class SinCosPositionEmbedding(_PositionEmbedding):
 
     def vectors(self, positions):
         flat = tf.cast(tf.reshape(positions, [-1]), tf.float64)
-        table = POSITIONS["sinusoid"](flat, self.v_dim)
+        table = interleaved(flat, self.v_dim)
         return tf.reshape(table, tf.concat([tf.shape(positions), [self.v_dim]], 0))
 
 

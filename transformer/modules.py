@@ -20,18 +20,17 @@ their names are stable. A block that holds a sub-layer (`multihead_attention`,
 """
 import tensorflow.compat.v1 as tf
 
+from transformer.attention import (
+    all_keys, attend, keys_and_values, project, scaled_dot_product_attention)
 from transformer.dialects import dialect_named
-from transformer.masks import (
-    broadcast_keys, causal_mask, found_mask, local_mask, padding_mask)
+from transformer.masks import causal_mask, found_mask, local_mask, padding_mask
 from transformer.positions import POSITIONS
-from transformer.primitives import dense, dropout, join_heads, shape_list, split_heads
+from transformer.primitives import dense, dropout, join_heads, shape_list
 
 __all__ = [
     "causal_mask", "embedding", "embedding_table", "feedforward", "keys_and_values",
     "label_smoothing", "local_mask", "multihead_attention", "normalize", "padding_mask",
     "positional_encoding", "scaled_dot_product_attention"]
-
-MASKED_LOGIT = -1e9  # after the softmax exactly 0 in float32, and never a NaN
 
 
 def embedding_table(vocab_size, num_units, scope="embedding", reuse=None):
@@ -146,77 +145,6 @@ def _apply_steps(steps, x, residual, dialect, drop):
     return x
 
 
-def scaled_dot_product_attention(queries, keys, values, mask=None, *, bias=None,
-                                 blind_queries_are_zero=True, query_mask=None,
-                                 drop=None):
-    """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V: equation 1.
-
-    Args:
-      queries: float [N, H, Tq, d_k].
-      keys: float [N, H, Tk, d_k].
-      values: float [N, H, Tk, d_v].
-      mask: bool, broadcastable to [N, H, Tq, Tk], True = may attend.
-      bias: float, broadcastable to [N, H, Tq, Tk], added to the logits.
-      blind_queries_are_zero: a query that may attend to nothing gets zeros; otherwise
-        it attends to every key alike. Never a NaN.
-      query_mask: bool, broadcastable to [N, H, Tq, 1]; False zeroes a query's weights.
-      drop: function of weights, their dropout.
-
-    Returns:
-      (context float [N, H, Tq, d_v], weights float [N, H, Tq, Tk] before dropout).
-    """
-    scale = queries.shape.as_list()[-1] ** -0.5
-    logits = tf.matmul(queries * scale, keys, transpose_b=True)    # [N, H, Tq, Tk]
-    if bias is not None:
-        logits += bias
-    if mask is not None:
-        logits = tf.where_v2(mask, logits, MASKED_LOGIT)
-    weights = tf.nn.softmax(logits)                                # [N, H, Tq, Tk]
-    if mask is not None and blind_queries_are_zero:
-        weights *= tf.cast(tf.reduce_any(mask, -1, keepdims=True), weights.dtype)
-    if query_mask is not None:
-        weights *= tf.cast(query_mask, weights.dtype)
-    dropped = weights if drop is None else drop(weights)
-    return tf.matmul(dropped, values), weights                     # [N, H, Tq, d_v]
-
-
-def _attend(Q, K, V, row, *, key_mask, causality, offset, query_mask, bias, drop):
-    """Attention with the masks of a dialect: what scaled_dot_product_attention returns.
-
-    A forbidden logit is replaced by MASKED_LOGIT, or lowered by as much: the same
-    weights, unless a query may attend to nothing.
-    """
-    masks = []
-    if key_mask is not None:
-        masks.append((broadcast_keys(key_mask), row.key_masking))
-    if causality:
-        masks.append((causal_mask(tf.shape(Q)[2], tf.shape(K)[2], offset),
-                      row.future_masking))
-    mask = None
-    for allowed, masking in masks:
-        if masking == "replaced":
-            mask = allowed if mask is None else tf.logical_and(mask, allowed)
-        else:
-            lowered = MASKED_LOGIT * (1.0 - tf.cast(allowed, Q.dtype))
-            bias = lowered if bias is None else bias + lowered
-    return scaled_dot_product_attention(
-        Q, K, V, mask, bias=bias, blind_queries_are_zero=row.blind_queries_are_zero,
-        query_mask=query_mask, drop=drop)
-
-
-def _project(x, num_units, num_heads, row, name):
-    """One of Q, K and V: float [N, T, any width] → [N, H, T, num_units / H]."""
-    activation = tf.nn.relu if row.projection_relu else None
-    return split_heads(dense(x, num_units, row.projection_bias, name, activation),
-                       num_heads)
-
-
-def keys_and_values(keys, num_units, num_heads, dialect="paper"):
-    """K and V of the attention in whose scope it is called: [N, H, Tk, D / H] each."""
-    row = dialect_named(dialect)
-    return tuple(_project(keys, num_units, num_heads, row, name) for name in ("k", "v"))
-
-
 def multihead_attention(queries, keys, num_units=None, num_heads=8, dropout_rate=0,
                         is_training=True, causality=False, scope="multihead_attention",
                         reuse=None, *, key_masks=None, query_masks=None,
@@ -263,11 +191,11 @@ def multihead_attention(queries, keys, num_units=None, num_heads=8, dropout_rate
 
     with tf.variable_scope(scope, reuse=reuse):
         x = _apply_steps(row.before, queries, None, row, drop)
-        Q = _project(x, num_units, num_heads, row, "q")
-        K, V, key_mask, offset = _all_keys(
+        Q = project(x, num_units, num_heads, row, "q")
+        K, V, key_mask, offset = all_keys(
             x if keys is queries else keys, key_masks, num_units, num_heads, dialect,
             cache)
-        context, attention = _attend(
+        context, attention = attend(
             Q, K, V, row, key_mask=key_mask, causality=causality, offset=offset,
             query_mask=query_masks[:, None, :, None] if row.mask_queries else None,
             bias=bias, drop=lambda x: drop(x, "weights"))
@@ -290,25 +218,6 @@ def _attention_width(queries, num_units, num_heads, row):
         raise ValueError(f"multihead_attention: found num_units = {num_units}, wanted "
                          f"{width}, the width of the queries it is added to")
     return num_units
-
-
-def _all_keys(keys, key_masks, num_units, num_heads, dialect, cache):
-    """The cached keys, if any, followed by those of `keys`, if any.
-
-    Returns:
-      (K, V, bool mask or None, how many of them were cached).
-    """
-    if keys is None:
-        return cache["k"], cache["v"], key_masks, 0
-    K, V = keys_and_values(keys, num_units, num_heads, dialect)
-    offset = 0
-    if cache:
-        offset = tf.shape(cache["k"])[2]
-        K, V = tf.concat([cache["k"], K], axis=2), tf.concat([cache["v"], V], axis=2)
-        key_masks = tf.concat([cache["mask"], key_masks], axis=1)
-    if cache is not None:
-        cache.update(k=K, v=V, mask=key_masks)
-    return K, V, key_masks, offset
 
 
 def feedforward(inputs, num_units=(2048, 512), scope="feedforward", reuse=None, *,

@@ -1,12 +1,8 @@
-"""How the original systems name their variables: tables that turn our names into theirs.
+"""How the original systems name their variables: tables from our names to theirs.
 
-Each rule is a regular expression and its replacement, applied to our name in this order.
-What no rule can say, a table cut into shards or a row of a larger table, is said by
-`original_value`.
+Each rule is a regular expression and its replacement; they are applied in their order.
 """
 import re
-
-import numpy as np
 
 TUTORIAL = (
     (r"^encoder/embedding/", "encoder/enc_embed/"),
@@ -35,7 +31,8 @@ KYUBYONG = (
 )
 
 TENSOR2TENSOR = (
-    (r"^embedding/lookup_table$", "transformer/symbol_modality_{V}_{D}/shared/weights_"),
+    (r"^embedding/lookup_table$",
+     "transformer/symbol_modality_{V}_{D}/shared/weights_"),  # followed by 0, 1, ...
     (r"^encoder/target_space$", "transformer/body/target_space_embedding/kernel"),
     (r"^(en|de)coder/", r"transformer/body/\1coder/"),
     (r"/block_", "/layer_"),

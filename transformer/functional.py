@@ -68,7 +68,7 @@ def position_embedding(inputs, position_size):
     """
     batch, length = shape_list(inputs)[:2]
     positions = tf.cast(tf.range(length), tf.float64)
-    table = interleaved(positions, position_size)        # [T, size]
+    table = interleaved(positions, position_size)                  # [T, size]
     blocks = tf.concat([table[:, 1::2], table[:, 0::2]], axis=-1)
     return tf.tile(tf.cast(blocks, tf.float32)[None, :, :], [batch, 1, 1])
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import hparams
+from transformer import dialects
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
@@ -38,3 +39,11 @@ def test_each_preset_and_file_it_names_exists():
     assert presets <= set(hparams.PRESETS)
     for path in re.findall(r"\]\((?!http)([\w./-]+)\)", README):
         assert os.path.exists(os.path.join(ROOT, path)), path
+
+
+def test_the_table_of_dialects_is_the_one_that_the_rows_make():
+    [shown] = re.findall(r"<!-- table of dialects -->\n(.*?)<!-- end", README, re.S)
+    assert shown == dialects.table()
+    printed = subprocess.run([sys.executable, "-m", "transformer.dialects"], cwd=ROOT,
+                             stdout=subprocess.PIPE, universal_newlines=True, check=True)
+    assert printed.stdout == shown

@@ -4,6 +4,7 @@ The blocks and the model never ask which row they are in; each reads the field i
 at the place where the decision is taken. The rows differ only in the fields below, so a
 further source is a further row.
 """
+import sys
 from typing import NamedTuple, Tuple
 
 
@@ -150,3 +151,21 @@ def dialect_named(name: str) -> Dialect:
     if name not in DIALECTS:
         raise ValueError(f"dialect: found {name!r}, wanted one of {list(DIALECTS)}")
     return DIALECTS[name]
+
+
+def table() -> str:
+    """The rows side by side, as a table in Markdown: a line for each decision."""
+    def shown(value):
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+    lines = [["", *DIALECTS], ["---"] * (len(DIALECTS) + 1)]
+    for field in Dialect._fields:
+        cells = [shown(getattr(row, field)) or "–" for row in DIALECTS.values()]
+        lines.append([f"`{field}`", *cells])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table())

@@ -45,5 +45,5 @@ def test_the_table_of_dialects_is_the_one_that_the_rows_make():
     [shown] = re.findall(r"<!-- table of dialects -->\n(.*?)<!-- end", README, re.S)
     assert shown == dialects.table()
     printed = subprocess.run([sys.executable, "-m", "transformer.dialects"], cwd=ROOT,
-                             stdout=subprocess.PIPE, universal_newlines=True, check=True)
+                             stdout=subprocess.PIPE, universal_newlines=True)
     assert printed.stdout == shown

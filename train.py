@@ -160,12 +160,14 @@ def train(hp, logdir):
     with tf.Graph().as_default():
         graph = TrainingGraph(hp, start)
         dev_text = load_text(hp.data, "dev")
+        os.makedirs(logdir, exist_ok=True)
+        copy_vocabularies(hp.data, logdir)  # refuses to replace one by another
         hparams.save(hp, logdir)
-        copy_vocabularies(hp.data, logdir)
         with tf.Session() as session, Translator(hp, logdir) as translator:
             session.run(graph.initialize)
             if start:
-                graph.saver.restore(session, checkpoints.prefix(logdir, start))
+                checkpoints.restore(session, graph.saver,
+                                    checkpoints.prefix(logdir, start))
             Training(hp, logdir, session, graph, translator, start, dev_text).run()
 
 

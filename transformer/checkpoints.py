@@ -77,6 +77,20 @@ def make_saver():
     return tf.train.Saver(tf.global_variables(), max_to_keep=0)
 
 
+def restore(session, saver, checkpoint):
+    """Loads a checkpoint into the variables of `saver`.
+
+    Raises:
+      ValueError: it is broken, or of another model.
+    """
+    try:
+        saver.restore(session, checkpoint)
+    except (ValueError, tf.errors.OpError) as error:
+        raise ValueError(f"{checkpoint}: found a checkpoint that cannot be read "
+                         f"({type(error).__name__}), wanted a whole one of this model; "
+                         "choose another, or remove it") from error
+
+
 def _remove(checkpoint):
     """Removes a checkpoint, the .index that makes it one first."""
     for path in sorted(glob.glob(glob.escape(checkpoint) + ".*"), reverse=True):

@@ -8,6 +8,7 @@ A *piece* is one entry of the vocabulary; an *id* is its number in it.
 from __future__ import annotations
 
 import collections
+import filecmp
 import fnmatch
 import gzip
 import html
@@ -186,8 +187,11 @@ def copy_vocabularies(from_folder: str, to_folder: str) -> None:
     """Copies the model file(s), so that `to_folder` can be used on its own."""
     for path in _model_paths(from_folder):
         copy = os.path.join(to_folder, os.path.basename(path))
-        if not (os.path.exists(copy) and os.path.samefile(path, copy)):
+        if not os.path.exists(copy):
             shutil.copyfile(path, copy)
+        elif not filecmp.cmp(path, copy, shallow=False):
+            raise ValueError(f"found another vocabulary in {path} than in {copy}, wanted "
+                             "the same: choose another --data, or another --logdir")
 
 
 def _model_paths(folder: str) -> list[str]:

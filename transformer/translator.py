@@ -34,6 +34,10 @@ class Translator:
     def __init__(self, hp, logdir: str, n_best: int = 1):
         self.hp, self.logdir = hp, logdir
         self.vocabularies = load_vocabularies(logdir)
+        most = hp.beam_size if hp.search == "beam" else 1
+        if not 1 <= n_best <= most:
+            raise ValueError(f"n_best: found {n_best}, wanted 1 to {most}: search "
+                             f"{hp.search} finds no more")
         self._options = SearchOptions(hp.beam_size, hp.length_penalty, n_best)
         with tf.Graph().as_default() as graph:
             model = Transformer(hp)
@@ -55,7 +59,7 @@ class Translator:
     def restore(self, checkpoint: str = "") -> str:
         """Loads a checkpoint, the best one where none is named; returns its path."""
         checkpoint = checkpoint or checkpoints.find(self.logdir)
-        self._saver.restore(self._session, checkpoint)
+        checkpoints.restore(self._session, self._saver, checkpoint)
         return checkpoint
 
     def translate(self, lines: List[str]) -> List[List[Translation]]:

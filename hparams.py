@@ -37,6 +37,9 @@ class HParams:
     num_heads: int = setting("model", 8, "attention heads; they divide d_model")
     positions: str = setting("model", "", "sinusoid or learned; empty: the dialect's")
     max_positions: int = setting("model", 256, "rows of a table of learned positions")
+    max_relative_position: int = setting(
+        "model", 0, "distance at which relative positions end; 0: none", least=0)
+    proximity_bias: bool = setting("model", False, "near positions are favoured")
     source_vocab_size: int = setting("model", 0, "source pieces; 0: data's", least=0)
     target_vocab_size: int = setting("model", 0, "target pieces; 0: data's", least=0)
     joint_vocab: bool = setting("model", True, "both languages share one vocabulary")

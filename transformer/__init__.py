@@ -9,6 +9,8 @@ Text flows down this list; a file imports only files above it. Read in this orde
     masks         who may attend to whom
     positions     positions  ->  vectors
     attention     the one attention formula
+    relative      how far apart two positions are, as vectors
+    local         attention within blocks of a sequence
     modules       the blocks: embedding, attention, feed-forward, normalization
     model         Batch  ->  Memory  ->  logits
     decoding      a step function  ->  Hypotheses, by greedy or beam search

@@ -10,9 +10,11 @@ MASKED_LOGIT = -1e9  # after the softmax exactly 0 in float32, and never a NaN
 
 
 def scaled_dot_product_attention(queries, keys, values, mask=None, *, bias=None,
-                                 blind_queries_are_zero=True, query_mask=None,
-                                 drop=None):
+                                 relative=None, blind_queries_are_zero=True,
+                                 query_mask=None, drop=None):
     """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V: equation 1.
+
+    Dimensions between N and Tq may be of any number, if they are those of all three.
 
     Args:
       queries: float [N, H, Tq, d_k].
@@ -20,6 +22,8 @@ def scaled_dot_product_attention(queries, keys, values, mask=None, *, bias=None,
       values: float [N, H, Tk, d_v].
       mask: bool, broadcastable to [N, H, Tq, Tk], True = may attend.
       bias: float, broadcastable to [N, H, Tq, Tk], added to the logits.
+      relative: (float [Tq, Tk, d_k], float [Tq, Tk, d_v]), what each pair of positions
+        adds to the key and to the value; see `relative.relative_positions`.
       blind_queries_are_zero: a query that may attend to nothing gets zeros; otherwise
         it attends to every key alike. Never a NaN.
       query_mask: bool, broadcastable to [N, H, Tq, 1]; False zeroes a query's weights.
@@ -29,7 +33,10 @@ def scaled_dot_product_attention(queries, keys, values, mask=None, *, bias=None,
       (context float [N, H, Tq, d_v], weights float [N, H, Tq, Tk] before dropout).
     """
     scale = queries.shape.as_list()[-1] ** -0.5
-    logits = tf.matmul(queries * scale, keys, transpose_b=True)    # [N, H, Tq, Tk]
+    queries *= scale
+    logits = tf.matmul(queries, keys, transpose_b=True)            # [N, H, Tq, Tk]
+    if relative is not None:
+        logits += tf.einsum("nhqd,qkd->nhqk", queries, relative[0])
     if bias is not None:
         logits += bias
     if mask is not None:
@@ -40,10 +47,14 @@ def scaled_dot_product_attention(queries, keys, values, mask=None, *, bias=None,
     if query_mask is not None:
         weights *= tf.cast(query_mask, weights.dtype)
     dropped = weights if drop is None else drop(weights)
-    return tf.matmul(dropped, values), weights                     # [N, H, Tq, d_v]
+    context = tf.matmul(dropped, values)                           # [N, H, Tq, d_v]
+    if relative is not None:
+        context += tf.einsum("nhqk,qkd->nhqd", dropped, relative[1])
+    return context, weights
 
 
-def attend(Q, K, V, row, *, key_mask, causality, offset, query_mask, bias, drop):
+def attend(Q, K, V, row, *, key_mask, causality, offset, query_mask, bias, relative,
+           drop):
     """Attention with the masks of a dialect: what scaled_dot_product_attention returns.
 
     A forbidden logit is replaced by MASKED_LOGIT, or lowered by as much: the same
@@ -63,8 +74,8 @@ def attend(Q, K, V, row, *, key_mask, causality, offset, query_mask, bias, drop)
             lowered = MASKED_LOGIT * (1.0 - tf.cast(allowed, Q.dtype))
             bias = lowered if bias is None else bias + lowered
     return scaled_dot_product_attention(
-        Q, K, V, mask, bias=bias, blind_queries_are_zero=row.blind_queries_are_zero,
-        query_mask=query_mask, drop=drop)
+        Q, K, V, mask, bias=bias, relative=relative, query_mask=query_mask, drop=drop,
+        blind_queries_are_zero=row.blind_queries_are_zero)
 
 
 def project(x, num_units, num_heads, row, name):

@@ -5,7 +5,8 @@
 M is N sentences times K hypotheses, those of one sentence in a row. `state` is any nest
 of tensors of leading dimension M; a dimension that starts at 0 may grow. The last place
 of a sequence, by its own limit, may hold nothing but EOS: so every result is a whole
-sentence, and its score is what the model says of it.
+sentence, and its score is what the model says of it. (tensor2tensor cuts off instead:
+`SearchOptions(must_end=False)`.)
 """
 import functools
 from typing import NamedTuple
@@ -31,6 +32,8 @@ class SearchOptions(NamedTuple):
     beam_size: int = 4
     length_penalty: float = 0.6  # alpha
     n_best: int = 1              # how many hypotheses a sentence gets
+    must_end: bool = True        # at its limit a hypothesis ends, however unlikely
+    stop_early: bool = False     # done when the best is certain, not all the n best
 
 
 def penalty(length, alpha):
@@ -45,7 +48,7 @@ def greedy(step, state, limits, options):
       step: the step function (see above).
       state: the state before the first position; M = N.
       limits: int32 [N], the most pieces of each sequence, EOS included; at least 1.
-      options: SearchOptions; `beam_size` and `n_best` do not count.
+      options: SearchOptions; only `length_penalty` counts.
 
     Returns:
       Hypotheses with n_best = 1.
@@ -94,7 +97,13 @@ def beam(step, state, limits, options):
     the n best: what is found afterwards, while other sentences of the batch go on,
     changes nothing.
 
-    Args, Returns: as in `greedy`, with M = N * beam_size; a beam of one is `greedy`.
+    Without `must_end`, what is still open at the limit is dropped; a sentence of which
+    nothing has ended gets its open hypotheses, scored by their log-probabilities. With
+    `stop_early`, a sentence is done when its best is certain: the others depend on how
+    long the other sentences of the batch go on.
+
+    Args, Returns: as in `greedy`, with M = N * beam_size; a beam of one is `greedy`,
+      if it must end.
 
     Raises:
       ValueError: more hypotheses asked for than the beam holds.
@@ -103,20 +112,22 @@ def beam(step, state, limits, options):
     if options.n_best > size:
         raise ValueError(f"n_best: found {options.n_best}, wanted at most the beam "
                          f"size, {size}")
-    if size == 1:
+    if size == 1 and options.must_end:
         return greedy(step, state, limits, options)
     batch = tf.shape(limits)[0]
     last_penalty = penalty(limits, options.length_penalty)             # [N]
+    rival = 0 if options.stop_early else options.n_best - 1
 
     def is_open(ids, log_probs, found, scores, state):
         hope = tf.reduce_max(log_probs, axis=1) / last_penalty         # [N]
-        return tf.reduce_any(hope > scores[:, options.n_best - 1])
+        return tf.reduce_any(hope > scores[:, rival])
 
     def extend(ids, log_probs, found, scores, state):
         length = tf.shape(ids)[2]
         step_log_probs, state = step(tf.reshape(ids[:, :, -1], [-1]), state)  # [N*K, V]
-        step_log_probs = _only_end_at_limit(
-            step_log_probs, length, tf.repeat(limits, size))
+        if options.must_end:
+            step_log_probs = _only_end_at_limit(
+                step_log_probs, length, tf.repeat(limits, size))
         log_probs, origins, pieces = _best_continuations(
             log_probs, step_log_probs, 2 * size)                       # [N, 2K] each
         candidates = tf.concat([tf.gather(ids, origins, batch_dims=1),
@@ -131,6 +142,9 @@ def beam(step, state, limits, options):
 
         log_probs, kept = tf.nn.top_k(tf.where(ends, never, log_probs), size)
         ids = tf.gather(candidates, kept, batch_dims=1)                # [N, K, t + 1]
+        if not options.must_end:
+            found, scores, log_probs = _close_at_limit(
+                tf.equal(length, limits), found, scores, ids, log_probs)
         origins = tf.gather(origins, kept, batch_dims=1)               # [N, K]
         rows = tf.reshape(origins + size * tf.range(batch)[:, None], [-1])
         state = tf.nest.map_structure(lambda x: tf.gather(x, rows), state)
@@ -156,6 +170,25 @@ def _only_end_at_limit(log_probs, length, limits):
     ends = tf.equal(tf.range(shape_list(log_probs)[1]), EOS)           # [V]
     allowed = tf.logical_or(ends[None, :], (length < limits)[:, None])
     return tf.where_v2(allowed, log_probs, NEVER)
+
+
+def _close_at_limit(at_limit, found, scores, ids, log_probs):
+    """Where a sentence is at its limit, no hypothesis stays open; the open ones are its
+    results where there are no others.
+
+    Args:
+      at_limit: bool [N].
+      found, scores: the finished hypotheses, [N, K, t + 1] and [N, K].
+      ids, log_probs: the open ones, likewise.
+
+    Returns:
+      (found, scores, log_probs).
+    """
+    rescued = tf.logical_and(at_limit, tf.equal(scores[:, 0], NEVER))  # [N]
+    found = tf.where(rescued, ids, found)
+    scores = tf.where(rescued, log_probs, scores)
+    never = tf.fill(tf.shape(log_probs), NEVER)
+    return found, scores, tf.where(at_limit, never, log_probs)
 
 
 def _best_continuations(log_probs, step_log_probs, count):

@@ -1,4 +1,4 @@
-"""Masks: bool tensors, True = may attend, that broadcast to [N, H, Tq, Tk]."""
+"""Masks: bool tensors, True = may attend, that broadcast to [N, H, Tq, Tk]; a bias."""
 import tensorflow.compat.v1 as tf
 
 
@@ -24,6 +24,17 @@ def local_mask(length, window):
     """Only neighbours up to `window` away: bool [1, 1, T, T] (section 4)."""
     places = tf.range(length)
     return (tf.abs(places[:, None] - places[None, :]) <= window)[None, None, :, :]
+
+
+def proximity_bias(query_length, key_length=None, offset=0):
+    """-log(1 + distance), a `bias` that favours neighbours: float32 [1, 1, Tq, Tk].
+
+    Args: as in `causal_mask`. Source: tensor2tensor, `attention_bias_proximal`.
+    """
+    key_length = query_length if key_length is None else key_length
+    places = tf.range(query_length)[:, None] + offset
+    distances = tf.abs(tf.range(key_length)[None, :] - places)
+    return -tf.log1p(tf.cast(distances, tf.float32))[None, None, :, :]
 
 
 def found_mask(x, padded_row="is zero"):

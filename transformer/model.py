@@ -9,7 +9,7 @@ from typing import NamedTuple
 import tensorflow.compat.v1 as tf
 
 from transformer.dialects import dialect_named
-from transformer.masks import broadcast_keys, found_mask
+from transformer.masks import broadcast_keys, found_mask, proximity_bias
 from transformer.modules import (
     embedding,
     embedding_table,
@@ -67,7 +67,7 @@ class Transformer:
         with tf.variable_scope("encoder", reuse=tf.AUTO_REUSE):
             for i in range(self.hp.num_blocks):
                 with tf.variable_scope(f"block_{i}"):
-                    x = self._attention(x, x, "self_attention", run, masks, masks)
+                    x = self._self_attention(x, run, masks, masks)
                     x = self._feedforward(x, run, skipped)              # [N, S, D]
             x = self._finish(x)
         if masks is None:
@@ -99,10 +99,8 @@ class Transformer:
         with tf.variable_scope("decoder", reuse=tf.AUTO_REUSE):
             for i in range(self.hp.num_blocks):
                 with tf.variable_scope(f"block_{i}"):
-                    x = self._attention(x, x, "self_attention", run, key_masks,
-                                        query_masks, causality=True,
-                                        cache=None if cache is None
-                                        else cache[f"block_{i}"])
+                    x = self._self_attention(x, run, key_masks, query_masks, True,
+                                             cache and cache[f"block_{i}"])
                     x = self._cross_attention(x, memory, i, run, query_masks)
                     x = self._feedforward(x, run)                       # [N, T, D]
             x = self._finish(x)
@@ -182,14 +180,26 @@ class Transformer:
         """What the dialect puts behind a whole stack."""
         return normalize(x, self.dialect.norm_epsilon) if self.dialect.final_norm else x
 
-    def _attention(self, x, keys, scope, run, key_masks, query_masks, causality=False,
-                   cache=None):
+    def _attention_settings(self, run):
+        """The arguments that all attentions of the model have in common."""
         hp = self.hp
+        return dict(num_units=hp.d_model, num_heads=hp.num_heads,
+                    dropout_rate=hp.dropout_rate, is_training=run.is_training,
+                    dialect=hp.dialect, weights=run.weights,
+                    dropout_seed=run.dropout_seed)
+
+    def _self_attention(self, x, run, key_masks, query_masks, causality=False,
+                        cache=None):
+        """Attention within a stack, knowing distances where the settings ask for it."""
+        bias = None
+        if self.hp.proximity_bias:
+            length, offset = tf.shape(x)[1], tf.shape(cache["k"])[2] if cache else 0
+            bias = proximity_bias(length, length + offset, offset)
         return multihead_attention(
-            x, keys, hp.d_model, hp.num_heads, hp.dropout_rate, run.is_training,
-            causality, scope, key_masks=key_masks, query_masks=query_masks,
-            dialect=hp.dialect, cache=cache, weights=run.weights,
-            dropout_seed=run.dropout_seed)
+            x, x, causality=causality, scope="self_attention", key_masks=key_masks,
+            query_masks=query_masks, bias=bias, cache=cache,
+            max_relative_position=self.hp.max_relative_position,
+            **self._attention_settings(run))
 
     def _cross_attention(self, x, memory, block, run, query_masks):
         """Attention from the target to the source.
@@ -197,16 +207,18 @@ class Transformer:
         With projected keys and values the hypotheses that share a source are put in a
         row, as so many more queries: float [N, T, D] → [N / K, K * T, D], and back.
         """
+        settings = dict(scope="cross_attention", key_masks=memory.mask,
+                        **self._attention_settings(run))
         if not memory.projected:
-            return self._attention(x, memory.states, "cross_attention", run,
-                                   memory.mask, query_masks)
+            return multihead_attention(x, memory.states, query_masks=query_masks,
+                                       **settings)
         K, V = memory.projected[block]
         sources, shape = tf.shape(K)[0], shape_list(x)
         queries = tf.reshape(x, [sources, -1, shape[-1]])
         if query_masks is not None:
             query_masks = tf.reshape(query_masks, [sources, -1])
-        x = self._attention(queries, None, "cross_attention", run, memory.mask,
-                            query_masks, cache={"k": K, "v": V})
+        x = multihead_attention(queries, None, query_masks=query_masks,
+                                cache={"k": K, "v": V}, **settings)
         return tf.reshape(x, shape)
 
     def _feedforward(self, x, run, mask=None):

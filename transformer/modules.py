@@ -25,7 +25,9 @@ from transformer.attention import (
 from transformer.dialects import dialect_named
 from transformer.masks import causal_mask, found_mask, local_mask, padding_mask
 from transformer.positions import POSITIONS
-from transformer.primitives import dense, dropout, join_heads, shape_list
+from transformer.primitives import (
+    dense, dropout, join_heads, shape_list, with_dense_gradient)
+from transformer.relative import relative_positions
 
 __all__ = [
     "causal_mask", "embedding", "embedding_table", "feedforward", "keys_and_values",
@@ -56,7 +58,7 @@ def embedding(inputs, vocab_size, num_units, zero_pad=True, scale=True,
     Returns:
       float [N, T, D]. `[[5, 0]]` gives `[[table[5] * sqrt(D), zeros]]`.
     """
-    table = _with_dense_gradient(
+    table = with_dense_gradient(
         embedding_table(vocab_size, num_units, scope, reuse))      # [V, D]
     outputs = tf.gather(table, inputs)                             # [N, T, D]
     factor = num_units ** 0.5 if scale else 1.0
@@ -64,13 +66,6 @@ def embedding(inputs, vocab_size, num_units, zero_pad=True, scale=True,
         real = tf.cast(tf.not_equal(inputs, 0), outputs.dtype)
         return outputs * (real * factor)[..., None]
     return outputs * factor if scale else outputs
-
-
-@tf.custom_gradient
-def _with_dense_gradient(table):
-    """The table itself. Its gradient is made dense before it meets the output layer's,
-    for TensorFlow would otherwise turn that one into a slice for each row."""
-    return tf.identity(table), tf.convert_to_tensor
 
 
 def positional_encoding(inputs, num_units, zero_pad=True, scale=True,
@@ -130,7 +125,7 @@ def normalize(inputs, epsilon=1e-8, scope="ln", reuse=None):
         return (inputs - mean) * tf.rsqrt(variance + epsilon) * gamma + beta
 
 
-def _apply_steps(steps, x, residual, dialect, drop):
+def apply_steps(steps, x, residual, dialect, drop):
     """The steps of a dialect before or after a sub-layer, in their order."""
     for step in steps:
         if step == "dropout":
@@ -148,8 +143,8 @@ def _apply_steps(steps, x, residual, dialect, drop):
 def multihead_attention(queries, keys, num_units=None, num_heads=8, dropout_rate=0,
                         is_training=True, causality=False, scope="multihead_attention",
                         reuse=None, *, key_masks=None, query_masks=None,
-                        bias=None, dialect="paper", cache=None, weights=None,
-                        dropout_seed=None):
+                        bias=None, max_relative_position=None, dialect="paper",
+                        cache=None, weights=None, dropout_seed=None):
     """Multi-head attention with its residual connection and normalization (3.2.2).
 
     Args:
@@ -162,11 +157,15 @@ def multihead_attention(queries, keys, num_units=None, num_heads=8, dropout_rate
       is_training: Python bool or scalar bool tensor; no dropout where False.
       causality: a query sees only keys up to its own position.
       scope, reuse: of the variables `q/kernel` `k/kernel` `v/kernel` `o/kernel`
-        (`.../bias` where the dialect has one) and `ln/gamma` `ln/beta`.
+        (`.../bias` where the dialect has one) and `ln/gamma` `ln/beta`; and of
+        `relative/keys` `relative/values` where there are relative positions.
       key_masks: bool [N, Tk], or any mask as `padding_mask` and `local_mask` make it.
         Not given: the rows of `keys` that are not all exactly zero.
       query_masks: bool [N, Tq]. Not given: likewise from `queries`.
       bias: float, broadcastable to [N, H, Tq, Tk], added to the logits.
+      max_relative_position: int, the distance from which on all distances are alike in
+        relative positions (see `relative.relative_positions`); None or 0: there are no
+        relative positions.
       dialect: a row of `DIALECTS`.
       cache: dict; the keys seen so far, "k" and "v" [N, H, T, D / H], and which of them
         are not padding, "mask" [N, T]. This call extends it in place by its own.
@@ -190,21 +189,26 @@ def multihead_attention(queries, keys, num_units=None, num_heads=8, dropout_rate
         return dropout(x, dropout_rate, is_training, dropout_seed, name)
 
     with tf.variable_scope(scope, reuse=reuse):
-        x = _apply_steps(row.before, queries, None, row, drop)
+        x = apply_steps(row.before, queries, None, row, drop)
         Q = project(x, num_units, num_heads, row, "q")
         K, V, key_mask, offset = all_keys(
             x if keys is queries else keys, key_masks, num_units, num_heads, dialect,
             cache)
+        relative = None
+        if max_relative_position:
+            relative = relative_positions(tf.shape(Q)[2], tf.shape(K)[2],
+                                          num_units // num_heads, max_relative_position,
+                                          offset)
         context, attention = attend(
             Q, K, V, row, key_mask=key_mask, causality=causality, offset=offset,
             query_mask=query_masks[:, None, :, None] if row.mask_queries else None,
-            bias=bias, drop=lambda x: drop(x, "weights"))
+            bias=bias, relative=relative, drop=lambda x: drop(x, "weights"))
         x = join_heads(context)                                    # [N, Tq, num_units]
         if row.output_projection:
             x = dense(x, shape_list(queries)[-1], False, "o")      # [N, Tq, D]
         if weights is not None:
             weights[tf.get_variable_scope().name] = attention
-        return _apply_steps(row.after, x, queries, row, drop)
+        return apply_steps(row.after, x, queries, row, drop)
 
 
 def _attention_width(queries, num_units, num_heads, row):
@@ -252,14 +256,14 @@ def feedforward(inputs, num_units=(2048, 512), scope="feedforward", reuse=None, 
         return dropout(x, dropout_rate, is_training, dropout_seed, name)
 
     with tf.variable_scope(scope, reuse=reuse):
-        x = _apply_steps(row.before, inputs, None, row, drop)
+        x = apply_steps(row.before, inputs, None, row, drop)
         x = dense(x, inner_units, True, "inner", tf.nn.relu)       # [N, T, F]
         if row.inner_dropout:
             x = drop(x, "inner")
         x = dense(x, outer_units, True, "outer")                   # [N, T, D]
         if mask is not None:
             x *= tf.cast(mask, x.dtype)[..., None]
-        return _apply_steps(row.after, x, inputs, row, drop)
+        return apply_steps(row.after, x, inputs, row, drop)
 
 
 def label_smoothing(inputs, epsilon=0.1):

@@ -25,12 +25,12 @@ def per_channel(positions, num_units):
     return tf.where_v2(tf.equal(channels % 2, 0), tf.sin(angles), tf.cos(angles))
 
 
-def halves(positions, num_units):
+def halves(positions, num_units, min_timescale=1.0, max_timescale=10000.0):
     """tensor2tensor's: all sines, then all cosines, the slowest rate exactly 1/10000;
-    an odd width ends with zeros."""
+    an odd width ends with zeros. (As there, `min_timescale` multiplies the rates.)"""
     pairs = num_units // 2
-    step = math.log(10000.0) / max(1, pairs - 1)
-    rates = tf.exp(-step * tf.range(pairs, dtype=tf.float64))             # [D/2]
+    step = math.log(max_timescale / min_timescale) / max(1, pairs - 1)
+    rates = min_timescale * tf.exp(-step * tf.range(pairs, dtype=tf.float64))  # [D/2]
     angles = positions[:, None] * rates[None, :]                          # [T, D/2]
     table = tf.concat([tf.sin(angles), tf.cos(angles)], axis=1)
     return tf.pad(table, [[0, 0], [0, num_units % 2]])                    # [T, D]

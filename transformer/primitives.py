@@ -72,6 +72,14 @@ def dense(inputs, num_units, use_bias, scope, activation=None):
     return tf.reshape(outputs, leading + [num_units])
 
 
+@tf.custom_gradient
+def with_dense_gradient(table):
+    """The table itself, to look rows up in. Its gradient is made dense before it meets
+    another (that of a tied output layer, say), for TensorFlow would otherwise turn that
+    one into a slice for each row."""
+    return tf.identity(table), tf.convert_to_tensor
+
+
 def split_heads(x, num_heads):
     """[N, T, D] → [N, H, T, D / H]."""
     batch, length, width = shape_list(x)

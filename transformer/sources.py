@@ -38,6 +38,8 @@ TENSOR2TENSOR = (
     (r"/block_", "/layer_"),
     (r"/cross_attention/", "/encdec_attention/"),
     (r"_attention/([qkv])/", r"_attention/multihead_attention/\1/"),
+    (r"/relative/(key|value)s$", "/multihead_attention/dot_product_attention_relative/"
+                                 r"relative_positions_\1s/embeddings"),
     (r"/o/kernel$", "/multihead_attention/output_transform/kernel"),
     (r"/feedforward/inner/", "/ffn/conv1/"), (r"/feedforward/outer/", "/ffn/conv2/"),
     (r"/feedforward/", "/ffn/"),

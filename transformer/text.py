@@ -30,6 +30,10 @@ SPECIAL_IDS = (PAD, UNK, BOS, EOS)
 
 JOINT_MODEL = "spm.model"
 SEPARATE_MODELS = ("spm.source.model", "spm.target.model")
+# Word lists of imported models, instead of SentencePiece models.
+WORD_LIST = ".tsv"
+JOINT_WORDS = "words.tsv"
+SEPARATE_WORDS = ("words.source.tsv", "words.target.tsv")
 
 
 class Vocabulary:
@@ -94,6 +98,64 @@ class Vocabulary:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Returns each id's piece, all of them, as written: to label a picture."""
         return [self._model.id_to_piece(one) for one in np.asarray(ids).tolist()]
+
+
+class WordVocabulary:
+    """A list of words, one a line, in the order of their ids; what follows a tab (the
+    tutorial's counts) does not matter. The same interface as :class:`Vocabulary`.
+
+    Args:
+      path: the list; its first four words are <PAD> <UNK> <S> </S>, in any case.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      ValueError: it begins with other words, or a word occurs twice.
+    """
+
+    SPECIAL = ["<pad>", "<unk>", "<s>", "</s>"]
+
+    def __init__(self, path: str):
+        self.path = os.fspath(path)
+        self._words = [
+            line.split("\t")[0].strip() for line in _decoded_lines(self.path)
+        ]
+        self._ids = {word: number for number, word in enumerate(self._words)}
+        self.size = len(self._words)
+        found = self._words[: len(self.SPECIAL)]
+        if [word.lower() for word in found] != self.SPECIAL:
+            raise ValueError(
+                f"{self.path}: found {found} first, wanted <PAD> <UNK> <S> </S>, one a "
+                f"line, then a word a line"
+            )
+        if len(self._ids) < self.size:
+            twice = next(
+                word for place, word in enumerate(self._words)
+                if self._ids[word] != place
+            )
+            raise ValueError(f"{self.path}: found {twice!r} twice, wanted it once")
+
+    def encode(self, line: str) -> list[int]:
+        """Returns the ids of the words between white space, UNK for unknown ones."""
+        ids = (self._ids.get(word, UNK) for word in line.split())
+        return [UNK if one in SPECIAL_IDS else one for one in ids]
+
+    def encode_lines(self, lines: Sequence[str]) -> list[list[int]]:
+        """Returns the ids of many lines: :meth:`encode` of each."""
+        return [self.encode(line) for line in lines]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the words of `ids` up to the first EOS, without PAD and BOS."""
+        return " ".join(self.pieces(_before_end(ids)))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Returns each id's word, all of them, as written: to label a picture."""
+        return [self._words[one] for one in np.asarray(ids, int).tolist()]
+
+
+def load_vocabulary(path: str) -> Vocabulary | WordVocabulary:
+    """The vocabulary of a file: a word list if it ends in .tsv, else SentencePiece."""
+    kind = WordVocabulary if os.fspath(path).endswith(WORD_LIST) else Vocabulary
+    return kind(path)
 
 
 def _before_end(ids: Sequence[int]) -> list[int]:
@@ -172,14 +234,16 @@ def load_vocabularies(folder: str) -> Vocabularies:
     """Loads the vocabularies of a prepared corpus or of a log directory.
 
     Args:
-      folder: holds either spm.model, or spm.source.model and spm.target.model.
+      folder: holds either spm.model, or spm.source.model and spm.target.model, or
+        else, where a model was imported, words.tsv, or words.source.tsv and
+        words.target.tsv.
 
     Raises:
-      FileNotFoundError: it holds neither.
-      ValueError: it holds both kinds.
+      FileNotFoundError: it holds none of them.
+      ValueError: it holds more than one kind.
     """
     paths = _model_paths(folder)
-    models = [Vocabulary(path) for path in paths]
+    models = [load_vocabulary(path) for path in paths]
     return Vocabularies(models[0], models[-1], joint=len(models) == 1)
 
 
@@ -190,27 +254,29 @@ def copy_vocabularies(from_folder: str, to_folder: str) -> None:
         if not os.path.exists(copy):
             shutil.copyfile(path, copy)
         elif not filecmp.cmp(path, copy, shallow=False):
-            raise ValueError(f"found another vocabulary in {path} than in {copy}, wanted "
-                             "the same: choose another --data, or another --logdir")
+            raise ValueError(f"found another vocabulary in {path} than in {copy}; wanted"
+                             " the same: choose another --data, or another --logdir")
 
 
 def _model_paths(folder: str) -> list[str]:
-    """Returns the one model file of a folder, or its source and target model."""
-    joint = os.path.join(folder, JOINT_MODEL)
-    separate = [os.path.join(folder, name) for name in SEPARATE_MODELS]
-    has_joint = os.path.isfile(joint)
-    has_separate = all(os.path.isfile(path) for path in separate)
-    if has_joint and has_separate:
+    """Returns the one vocabulary file of a folder, or its source's and target's."""
+    kinds = ((JOINT_MODEL,), SEPARATE_MODELS, (JOINT_WORDS,), SEPARATE_WORDS)
+    found = [
+        names
+        for names in kinds
+        if all(os.path.isfile(os.path.join(folder, name)) for name in names)
+    ]
+    if len(found) > 1:
         raise ValueError(
-            f"found {JOINT_MODEL} as well as {' and '.join(SEPARATE_MODELS)} in "
-            f"{folder}, wanted one kind: delete the one that was not used"
+            f"found {' as well as '.join(' and '.join(names) for names in found)} in "
+            f"{folder}, wanted one kind: delete what was not used"
         )
-    if not has_joint and not has_separate:
+    if not found:
         raise FileNotFoundError(
             f"found no vocabulary in {folder}, wanted {JOINT_MODEL} or "
             f"{' and '.join(SEPARATE_MODELS)}: run scripts/prepare.py --out {folder}"
         )
-    return [joint] if has_joint else separate
+    return [os.path.join(folder, name) for name in found[0]]
 
 
 # Reading corpus files

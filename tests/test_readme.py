@@ -16,8 +16,8 @@ with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
 SCRIPTS = sorted(set(re.findall(r"python ((?:scripts/)?\w+\.py)", README)))
 
 
-def test_the_example_of_the_blocks_prints_what_it_says():
-    [example] = re.findall(r"```python\n(.*?)```", README, re.S)
+@pytest.mark.parametrize("example", re.findall(r"```python\n(.*?)```", README, re.S))
+def test_an_example_prints_what_it_says(example):
     [said] = re.findall(r"print\(.*# (.*)", example)
     done = subprocess.run([sys.executable, "-c", example], cwd=ROOT,
                           stdout=subprocess.PIPE, universal_newlines=True, check=True)

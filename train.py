@@ -103,7 +103,9 @@ class Training:
                 checkpoints.save(self.session, self.graph.saver, self.logdir, self.step,
                                  hp.keep_checkpoints)
         best = self.scores.best()
-        self.progress.say(f"stopped at step {self.step}; best dev BLEU "
+        reason = ("the last step" if self.step >= hp.max_steps else
+                  f"{hp.patience} evaluations without a better dev BLEU")
+        self.progress.say(f"stopped at step {self.step}, {reason}; best dev BLEU "
                           f"{best['bleu']:.2f}, of step {best['step']}")
 
     def is_due(self, every):
@@ -214,6 +216,9 @@ def main(argv=None):
         train(settings(args), args.logdir)
     except (ValueError, OSError, FloatingPointError) as error:
         sys.exit(f"train.py: {error}")
+    except KeyboardInterrupt:
+        sys.exit("\ntrain.py: interrupted; the same command goes on from the last "
+                 "checkpoint")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,16 @@
-"""The words and paradigms of the sample corpus: data tables, no grammar.
+"""The words of the sample corpus: data tables, no grammar.
 
 Every German word has one English word.  In the tables an underscore stands for a
 space, a hyphen for an empty cell, and commas join several tags.  Tags say what a noun
-means, so that verbs, adjectives and prepositions can choose sensible partners.
+means, so that verbs, adjectives and prepositions can choose sensible partners.  The
+paradigms of sample_paradigms.py, which say how words change, can be had from here too.
 """
 
 from collections import namedtuple
+
+from sample_paradigms import (  # noqa: F401
+    ADJECTIVE_ENDINGS, ARTICLES, CONTRACTIONS, ENGLISH_FINITE, ENGLISH_PRONOUNS, FINITE,
+    MODALS, PRONOUNS)
 
 # `pronoun` is what English uses for one of them; `tags` is a frozenset of strings.
 Noun = namedtuple(
@@ -257,21 +262,6 @@ wissen weißt  weiß  gewusst h know knew  person - - -
 
 # `sein` takes a predicate, not an object; its past is war, as that of haben is hatte.
 COPULA = Verb("sein", "bist", "ist", "gewesen", "s", "be", "was", (), (), (), "")
-FINITE = {  # ich, du, er, wir: what no rule can give
-    "sein": "bin bist ist sind", "war": "war warst war waren",
-    "haben": "habe hast hat haben", "hatte": "hatte hattest hatte hatten",
-    "wissen": "weiß weißt weiß wissen",
-}
-# Each modal: ich, du, er, wir; an English auxiliary; the words before the infinitive,
-# of which the first is conjugated where there is no auxiliary.
-MODALS = {
-    "dürfen": ("darf darfst darf dürfen", "may", ""),
-    "können": ("kann kannst kann können", "can", ""),
-    "möchten": ("möchte möchtest möchte möchten", "would", "like to"),
-    "müssen": ("muss musst muss müssen", "", "have to"),
-    "sollen": ("soll sollst soll sollen", "should", ""),
-    "wollen": ("will willst will wollen", "", "want to"),
-}
 
 # Tags of verbs that stand for several tags of nouns.
 CLASSES = {
@@ -306,29 +296,7 @@ PHRASES = {
              ("neben", "dat", "next to", "landmark")),
     "home": (("in", "dat", "in", "home"),),
 }
-CONTRACTIONS = {
-    "an dem": "am", "an das": "ans", "in dem": "im", "in das": "ins",
-    "von dem": "vom", "zu dem": "zum", "zu der": "zur",
-}
 
-# Paradigms.  In each row: masculine, feminine, neuter, plural.
-ARTICLES = {
-    "der": {"nom": "der die das die", "acc": "den die das die",
-            "dat": "dem der dem den", "gen": "des der des der"},
-    "dieser": {"nom": "er e es e", "acc": "en e es e",
-               "dat": "em er em en", "gen": "es er es er"},
-    "ein": {"nom": "- e - e", "acc": "en e - e",
-            "dat": "em er em en", "gen": "es er es er"},
-    "": {case: "- - - -" for case in ("nom", "acc", "dat", "gen")},
-}
-ADJECTIVE_ENDINGS = {
-    "weak": {"nom": "e e e en", "acc": "en e e en",
-             "dat": "en en en en", "gen": "en en en en"},
-    "mixed": {"nom": "er e es en", "acc": "en e es en",
-              "dat": "en en en en", "gen": "en en en en"},
-    "strong": {"nom": "er e es e", "acc": "en e es e",
-               "dat": "em er em en", "gen": "en er en er"},
-}
 DETERMINERS = {row.german: row for row in read_rows(Determiner, """
 der   der    weak   the      the
 dies  dieser weak   this     these
@@ -348,26 +316,6 @@ wie_viel dieser strong how_much how_many
 DETERMINERS["none"] = Determiner("", "", "strong", "", "")
 NUMBERS = ("zwei=two drei=three vier=four fünf=five sechs=six sieben=seven acht=eight "
            "neun=nine zehn=ten")
-# Row of FINITE; nominative, accusative, dative, reflexive; possessive.
-PRONOUNS = {
-    "ich": (0, "ich mich mir mich", "mein"), "du": (1, "du dich dir dich", "dein"),
-    "er": (2, "er ihn ihm sich", "sein"), "sie": (2, "sie sie ihr sich", "ihr"),
-    "es": (2, "es es ihm sich", "sein"), "wir": (3, "wir uns uns uns", "unser"),
-    "sie_pl": (3, "sie sie ihnen sich", "ihr"), "wer": (2, "wer wen wem sich", ""),
-    "was": (2, "was was - -", ""), "der": (2, "der den dem sich", ""),
-    "die": (2, "die die der sich", ""), "das": (2, "das das dem sich", ""),
-    "die_pl": (3, "die die denen sich", ""),
-}
-ENGLISH_PRONOUNS = {  # subject, object, possessive
-    "I": ("I", "me", "my"), "you": ("you", "you", "your"), "he": ("he", "him", "his"),
-    "she": ("she", "her", "her"), "it": ("it", "it", "its"), "we": ("we", "us", "our"),
-    "they": ("they", "them", "their"), "who": ("who", "whom", ""),
-    "that": ("that", "that", ""), "wer": ("who", "who", ""),
-    "was": ("what", "what", ""),
-}
-ENGLISH_FINITE = {
-    "be": "am are is are", "was": "was were was were", "have": "have have has have",
-}
 
 # Times of each tense, then those of any, and how often.
 TIMES = {

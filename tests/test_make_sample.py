@@ -11,6 +11,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 
 import make_sample  # noqa: E402
+import sample_author  # noqa: E402
 import sample_grammar  # noqa: E402
 import sample_lexicon as lexicon  # noqa: E402
 from sample_grammar import (  # noqa: E402
@@ -265,7 +266,7 @@ def test_the_files_are_what_the_script_writes(tmp_path):
 
 
 def test_the_seed_makes_the_corpus():
-    first, again, other = (make_sample.Author(seed) for seed in (3, 3, 4))
+    first, again, other = (sample_author.Author(seed) for seed in (3, 3, 4))
     drawn = [[sample_grammar.german(author.sentence()) for _ in range(50)]
              for author in (first, again, other)]
     assert drawn[0] == drawn[1] != drawn[2]

@@ -1,7 +1,6 @@
 """The beam search of tensor2tensor, against its recorded numbers."""
 import fixtures
 import numpy as np
-import pytest
 import tensorflow.compat.v1 as tf
 
 from transformer.decoding import SearchOptions, beam
@@ -20,7 +19,7 @@ def our_ids(vocab_size, initial_id, eos_id):
 
 
 def tables(case):
-    """(log-probabilities of the next of our ids [N, V, V], our ids of theirs [N, V])."""
+    """(log-probabilities of the next of our ids [N, V, V], our ids of theirs)."""
     table = case["in/table"].astype(np.float64)
     table -= np.log(np.exp(table).sum(axis=-1, keepdims=True))
     ids = np.array([our_ids(len(table), initial_id, case["meta"]["kwargs"]["eos_id"])
@@ -29,15 +28,15 @@ def tables(case):
     return np.array([table[np.ix_(each, each)] for each in theirs]), ids
 
 
-def search(case, **changes):
+def search(case):
     """Hypotheses of all the beam, in our ids, as arrays."""
     kwargs = case["meta"]["kwargs"]
     log_probs, _ = tables(case)
     batch, size = len(log_probs), kwargs["beam_size"]
     log_probs = tf.constant(log_probs, tf.float32)
-    options = SearchOptions(**dict(
+    options = SearchOptions(
         beam_size=size, n_best=size, length_penalty=kwargs["alpha"], must_end=False,
-        stop_early=kwargs["stop_early"], **changes))
+        stop_early=kwargs["stop_early"])
 
     def step(ids, sentence):
         return tf.gather_nd(log_probs, tf.stack([sentence, ids], axis=1)), sentence
@@ -49,14 +48,23 @@ def search(case, **changes):
 
 
 def without_padding(ids):
-    """A sequence as a list without the zeros at its end."""
-    return list(np.trim_zeros(ids, "b"))
+    """A sequence as a list without what follows its first EOS."""
+    ids = [int(each) for each in ids]
+    return ids[:ids.index(EOS) + 1] if EOS in ids else ids
+
+
+def alike(one, other, log_probs):
+    """Whether two sequences are the same, or as good: made of the same steps in another
+    order, so that rounding alone says which of them comes first."""
+    return one == other or (len(one) == len(other) and np.isclose(
+        *(log_probs[[BOS] + ids[:-1], ids].sum() for ids in (one, other)),
+        rtol=0, atol=1e-9))
 
 
 @fixtures.over("D", function="*.beam_search")
 def test_sequences_and_scores(name):
     case = fixtures.load(name)
-    found, ids = search(case), tables(case)[1]
+    found, (log_probs, ids) = search(case), tables(case)
     for n, scores in enumerate(case["out/scores"]):
         compared = np.flatnonzero(scores > WORST_SCORE)
         assert len(compared)
@@ -64,6 +72,79 @@ def test_sequences_and_scores(name):
         for k in compared:
             begin, *recorded = ids[n][case["out/sequences"][n, k]]
             assert begin == BOS
-            assert without_padding(found.ids[n, k]) == without_padding(recorded)
+            assert alike(without_padding(found.ids[n, k]), without_padding(recorded),
+                         log_probs[n])
+        assert len({tuple(found.ids[n, k]) for k in compared}) == len(compared)
         fillers = np.setdiff1d(np.arange(len(scores)), compared)
         assert np.all(found.scores[n, fillers] < WORST_SCORE)
+
+
+# What the two options mean, without recorded numbers.
+
+VOCAB_SIZE = 6
+TABLE = np.random.RandomState(4).randn(VOCAB_SIZE, VOCAB_SIZE)
+TABLE -= np.log(np.exp(TABLE).sum(axis=-1, keepdims=True))
+ENDLESS = TABLE.copy()
+ENDLESS[:, EOS] = -np.inf
+
+
+def search_all(tables, limits, **options):
+    """A search of several sentences, each with its own log-probabilities and limit."""
+    size = options["beam_size"]
+    log_probs = tf.constant(np.stack(tables), tf.float32)
+
+    def step(ids, sentence):
+        return tf.gather_nd(log_probs, tf.stack([sentence, ids], axis=1)), sentence
+
+    with tf.Session() as session:
+        return session.run(beam(
+            step, tf.repeat(tf.range(len(tables)), size), tf.constant(limits),
+            SearchOptions(must_end=False, **options)))
+
+
+def every_path(table, limit):
+    """[(log-probability, ids)] of all that has ended by the limit, and of all open."""
+    ended, still_open = [], [(0.0, [])]
+    for _ in range(limit):
+        grown = [(log_prob + table[([BOS] + ids)[-1], piece], ids + [piece])
+                 for log_prob, ids in still_open for piece in range(len(table))]
+        ended += [path for path in grown if path[1][-1] == EOS]
+        still_open = [path for path in grown if path[1][-1] != EOS]
+    return ended, still_open
+
+
+def test_open_hypotheses_are_dropped_at_the_limit():
+    found = search_all([TABLE], [3], beam_size=200, n_best=6, length_penalty=0.6)
+    ended, _ = every_path(TABLE, 3)
+    best = sorted(((log_prob / ((5 + len(ids)) / 6) ** 0.6, ids)
+                   for log_prob, ids in ended), reverse=True)[:6]
+    np.testing.assert_allclose(found.scores[0], [score for score, _ in best], atol=1e-5)
+    assert [without_padding(ids) for ids in found.ids[0]] == [ids for _, ids in best]
+
+
+def test_where_nothing_ends_the_open_hypotheses_are_the_result():
+    found = search_all([ENDLESS], [3], beam_size=200, n_best=6, length_penalty=0.6)
+    best = sorted((path for path in every_path(ENDLESS, 3)[1] if path[0] > -np.inf),
+                  reverse=True)[:6]
+    np.testing.assert_allclose(found.scores[0], [each for each, _ in best], atol=1e-5)
+    assert [list(ids) for ids in found.ids[0]] == [ids for _, ids in best]
+
+
+def test_a_sentence_is_searched_as_if_it_were_alone():
+    tables, limits = [TABLE, ENDLESS, ENDLESS, TABLE[::-1]], [7, 2, 5, 1]
+    options = dict(beam_size=3, n_best=3, length_penalty=0.6)
+    together = search_all(tables, limits, **options)
+    for n, (table, limit) in enumerate(zip(tables, limits)):
+        alone = search_all([table], [limit], **options)
+        np.testing.assert_allclose(together.scores[n], alone.scores[0], atol=1e-6)
+        for k in np.flatnonzero(np.isfinite(alone.scores[0])):
+            ids = np.trim_zeros(together.ids[n, k], "b")
+            assert np.array_equal(ids, np.trim_zeros(alone.ids[0, k], "b"))
+
+
+def test_stopping_early_keeps_the_best():
+    options = dict(beam_size=4, n_best=4, length_penalty=0.6)
+    patient = search_all([TABLE], [12], **options)
+    early = search_all([TABLE], [12], stop_early=True, **options)
+    assert early.scores[0, 0] == patient.scores[0, 0]
+    assert early.ids.shape[-1] < patient.ids.shape[-1]

@@ -52,11 +52,11 @@ def read(prefix):
     except (tf.errors.OpError, ValueError) as error:
         raise ValueError(f"{prefix}: found no checkpoint, wanted the path of its "
                          ".index file without that ending") from error
-    return _join_shards({re.sub("^training/", "", name): reader.get_tensor(name)
+    return join_shards({re.sub("^training/", "", name): reader.get_tensor(name)
                          for name in names})
 
 
-def _join_shards(arrays):
+def join_shards(arrays):
     """`weights_0`, `weights_1` ... in the order of their numbers, as `weights_`."""
     joined, shards = {}, collections.defaultdict(dict)
     for name, array in arrays.items():
@@ -108,6 +108,9 @@ def settings_of(source: str, arrays: Dict[str, np.ndarray]) -> Dict[str, Any]:
         settings["max_positions"] = find.size(positions)
     elif row.learned_positions:
         settings["positions"] = "sinusoid"
+    distances = ("encoder/block_0/self_attention/relative/keys", 0)
+    if find.all(distances[0]):
+        settings["max_relative_position"] = find.size(distances) // 2
     return settings
 
 
@@ -138,8 +141,8 @@ class _Finder:
                     votes[_size_in_name(found, axis) or shape[axis]] += 1
         if not votes:
             wanted = original_name(places[0][0], self.dialect, "**")
-            raise ValueError(f"{wanted}: found no such variable, wanted a checkpoint of "
-                             f"{self.dialect}")
+            raise ValueError(f"{wanted}: found no such variable, wanted a checkpoint "
+                             f"of {self.dialect}")
         return int(votes.most_common(1)[0][0])
 
     def number_of_blocks(self):
@@ -171,7 +174,7 @@ def convert(arrays, hp, target_space_id: int = 0) -> Imported:
     """
     left = dict(arrays)
     step = int(left.pop(STEP, 0))
-    shapes = _variables_of(hp)
+    shapes = variables_of(hp)
     originals = {name: original_name(name, hp.dialect, shape)
                  for name, shape in shapes.items()}
     has_moments = all(name in left for name in POWERS) and all(
@@ -193,7 +196,7 @@ def convert(arrays, hp, target_space_id: int = 0) -> Imported:
     return Imported(result, step, has_moments)
 
 
-def _variables_of(hp):
+def variables_of(hp):
     """{name: shape} of the model's variables."""
     with tf.Graph().as_default():
         model, ids = Transformer(hp), tf.placeholder(tf.int32, [None, None])

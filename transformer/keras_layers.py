@@ -3,7 +3,8 @@
 The layers of bojone/attention (`attention_keras.py`), numbers included, except that
 `mask_right=False`, the default, hides nothing: there it made all logits equal. They add
 no residual connection, no normalization and no output projection; Q, K and V have no
-bias. Nothing else of the package needs Keras: it is imported with this file only.
+bias. Nothing else of the package needs Keras: it is imported with this file and what
+it is made of (`keras_base`, `keras_positions`) only.
 
     import keras
     from transformer.keras_layers import SelfAttention, SinCosPositionEmbedding
@@ -25,30 +26,16 @@ import keras
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from transformer.keras_base import as_list, need, serializable, shapes_of
+from transformer.keras_positions import (
+    SinCosPositionEmbedding, TrainablePositionEmbedding)
 from transformer.masks import causal_mask
 from transformer.modules import scaled_dot_product_attention
-from transformer.positions import interleaved
 from transformer.primitives import join_heads, shape_list, split_heads
 
 __all__ = [
     "Attention", "AtrousSelfAttention", "LocalSelfAttention", "SelfAttention",
     "SinCosPositionEmbedding", "SparseSelfAttention", "TrainablePositionEmbedding"]
-
-if keras.backend.backend() != "tensorflow":
-    raise ImportError("transformer.keras_layers: found the Keras backend "
-                      f"{keras.backend.backend()!r}, wanted 'tensorflow'")
-
-_serializable = keras.saving.register_keras_serializable(package="transformer")
-
-
-def _as_list(x):
-    """Inputs, or masks, as a list, be they one or several."""
-    return list(x) if isinstance(x, (list, tuple)) else [x]
-
-
-def _shapes(shape):
-    """The shapes of the inputs as a list, be they one or several."""
-    return list(shape) if isinstance(shape[0], (list, tuple)) else [shape]
 
 
 def _all_of(masks):
@@ -61,13 +48,7 @@ def _all_of(masks):
     return result
 
 
-def _need(layer, name, found, fits, wanted):
-    if not fits:
-        raise ValueError(f"{type(layer).__name__}: found {name} = {found!r}, "
-                         f"wanted {wanted}")
-
-
-@_serializable
+@serializable
 class Attention(keras.layers.Layer):
     """Multi-head attention (section 3.2.2) up to where the heads are joined.
 
@@ -92,19 +73,19 @@ class Attention(keras.layers.Layer):
         self.key_size = key_size or size_per_head
         self.mask_right = np.asarray(mask_right).tolist()
         self.supports_masking = True
-        _need(self, "mask_right", mask_right, isinstance(self.mask_right, bool)
-              or np.ndim(mask_right) == 2, "True, False or a matrix")
+        need(self, "mask_right", mask_right, isinstance(self.mask_right, bool)
+             or np.ndim(mask_right) == 2, "True, False or a matrix")
 
     def build(self, input_shape):
-        widths = [shape[-1] for shape in self.sources(_shapes(input_shape))]
+        widths = [shape[-1] for shape in self.sources(shapes_of(input_shape))]
         sizes = self.key_size, self.key_size, self.size_per_head
         self.kernels = [
             self.add_weight(name=name + "_kernel", shape=(width, self.heads * size))
             for name, width, size in zip("qkv", widths, sizes)]
 
     def call(self, inputs, mask=None):
-        inputs = _as_list(inputs)
-        key_mask, query_mask = self.padding(inputs, _as_list(mask))
+        inputs = as_list(inputs)
+        key_mask, query_mask = self.padding(inputs, as_list(mask))
         Q, K, V = (split_heads(keras.ops.matmul(x, kernel), self.heads)
                    for x, kernel in zip(self.sources(inputs), self.kernels))
         x = join_heads(self.attend(Q, K, V, key_mask))             # [N, Tq, H * d]
@@ -144,10 +125,10 @@ class Attention(keras.layers.Layer):
         return tf.cast(context, V.dtype)
 
     def compute_mask(self, inputs, mask=None):
-        return _as_list(mask)[0]
+        return as_list(mask)[0]
 
     def compute_output_shape(self, input_shape):
-        return (*_shapes(input_shape)[0][:2], self.heads * self.size_per_head)
+        return (*shapes_of(input_shape)[0][:2], self.heads * self.size_per_head)
 
     def get_config(self):
         return {**super().get_config(), "heads": self.heads,
@@ -155,7 +136,7 @@ class Attention(keras.layers.Layer):
                 "mask_right": self.mask_right}
 
 
-@_serializable
+@serializable
 class SelfAttention(Attention):
     """`Attention` of a sequence to itself.
 
@@ -188,7 +169,7 @@ class _SomeKeys(SelfAttention):
         super().__init__(heads, size_per_head, key_size, mask_right, **kwargs)
         self.rate = rate
         self.zero_edges = zero_edges
-        _need(self, "rate", rate, rate >= 1, "1 or more")
+        need(self, "rate", rate, rate >= 1, "1 or more")
 
     def padding(self, inputs, masks):
         key_mask, query_mask = super().padding(inputs, masks)
@@ -201,7 +182,7 @@ class _SomeKeys(SelfAttention):
                 "zero_edges": self.zero_edges}
 
 
-@_serializable
+@serializable
 class LocalSelfAttention(_SomeKeys):
     """Restricted self-attention (section 4): to `neighbors` positions on each side.
 
@@ -220,9 +201,9 @@ class LocalSelfAttention(_SomeKeys):
         super().__init__(heads, size_per_head, rate, key_size, mask_right, zero_edges,
                          **kwargs)
         self.neighbors = neighbors
-        _need(self, "neighbors", neighbors, neighbors >= 0, "0 or more")
-        _need(self, "mask_right", mask_right, isinstance(self.mask_right, bool),
-              "True or False")
+        need(self, "neighbors", neighbors, neighbors >= 0, "0 or more")
+        need(self, "mask_right", mask_right, isinstance(self.mask_right, bool),
+             "True or False")
 
     def attend(self, Q, K, V, key_mask):
         real = None
@@ -246,7 +227,7 @@ class LocalSelfAttention(_SomeKeys):
         return {**super().get_config(), "neighbors": self.neighbors}
 
 
-@_serializable
+@serializable
 class AtrousSelfAttention(_SomeKeys):
     """Self-attention to the positions at a distance that `rate` divides.
 
@@ -288,7 +269,7 @@ class AtrousSelfAttention(_SomeKeys):
         return tf.transpose(x, [0, 1, 3, 2, 4])
 
 
-@_serializable
+@serializable
 class SparseSelfAttention(AtrousSelfAttention):
     """Atrous and local self-attention under one softmax (after Child et al. 2019).
 
@@ -305,9 +286,9 @@ class SparseSelfAttention(AtrousSelfAttention):
                  zero_edges=True, **kwargs):
         super().__init__(heads, size_per_head, rate, key_size, mask_right, zero_edges,
                          **kwargs)
-        _need(self, "rate", rate, rate > 1, "2 or more (1 is SelfAttention)")
-        _need(self, "mask_right", mask_right, isinstance(self.mask_right, bool),
-              "True or False")
+        need(self, "rate", rate, rate > 1, "2 or more (1 is SelfAttention)")
+        need(self, "mask_right", mask_right, isinstance(self.mask_right, bool),
+             "True or False")
 
     def attend_in_groups(self, Q, K, V, real):
         """Attends to each group and, behind it, to its copy as the windows see it."""
@@ -325,94 +306,3 @@ class SparseSelfAttention(AtrousSelfAttention):
             window = tf.logical_and(window, slots <= 0)
         return self.weigh(Q, K, V, _all_of(
             [real, tf.concat([whole, window], axis=1)]))
-
-
-class _PositionEmbedding(keras.layers.Layer):
-    """Adds vectors of the positions, or concatenates them.
-
-    Input: [N, T, any width], or a list of it and of one position for each sequence,
-    [N, 1], from which its positions are counted, in both directions alike.
-    Output: [N, T, v_dim or the sum of the widths].
-
-    Args:
-      v_dim: int, the width of the vectors; to be added, that of the input.
-      merge_mode: "add" or "concat".
-    """
-
-    def __init__(self, v_dim, merge_mode, **kwargs):
-        super().__init__(**kwargs)
-        self.v_dim = v_dim
-        self.merge_mode = merge_mode
-        self.supports_masking = True
-        _need(self, "merge_mode", merge_mode, merge_mode in ("add", "concat"),
-              "'add' or 'concat'")
-
-    def build(self, input_shape):
-        width = _shapes(input_shape)[0][-1]
-        _need(self, "v_dim", self.v_dim, self.merge_mode == "concat"
-              or width == self.v_dim, f"{width}, the width it is added to")
-
-    def call(self, inputs, mask=None):
-        x, origin = (_as_list(inputs) + [0])[:2]
-        positions = tf.abs(tf.range(tf.shape(x)[1])[None, :]
-                           - tf.cast(origin, tf.int32))            # [1 or N, T]
-        vectors = tf.cast(self.vectors(positions), x.dtype)        # [1 or N, T, v_dim]
-        if self.merge_mode == "add":
-            return x + vectors
-        batch, length = shape_list(x)[:2]
-        return tf.concat(
-            [x, tf.broadcast_to(vectors, [batch, length, self.v_dim])], axis=-1)
-
-    def compute_mask(self, inputs, mask=None):
-        return _as_list(mask)[0]
-
-    def compute_output_shape(self, input_shape):
-        *leading, width = _shapes(input_shape)[0]
-        return (*leading, width + (self.merge_mode == "concat") * self.v_dim)
-
-    def get_config(self):
-        return {**super().get_config(), "v_dim": self.v_dim,
-                "merge_mode": self.merge_mode}
-
-
-@_serializable
-class SinCosPositionEmbedding(_PositionEmbedding):
-    """Adds the sinusoids of section 3.5 (`merge_mode="concat"`: concatenates them).
-
-    Input, output and args: as in `_PositionEmbedding`.
-    """
-
-    def __init__(self, v_dim, merge_mode="add", **kwargs):
-        super().__init__(v_dim, merge_mode, **kwargs)
-
-    def vectors(self, positions):
-        flat = tf.cast(tf.reshape(positions, [-1]), tf.float64)
-        table = interleaved(flat, self.v_dim)
-        return tf.reshape(table, tf.concat([tf.shape(positions), [self.v_dim]], 0))
-
-
-@_serializable
-class TrainablePositionEmbedding(_PositionEmbedding):
-    """Adds learned vectors, zeros at first (`merge_mode="concat"`: concatenates them).
-
-    Input, output and args: as in `_PositionEmbedding`, and
-      maxlen: int, how many positions have a vector.
-    """
-
-    def __init__(self, maxlen, v_dim, merge_mode="add", **kwargs):
-        super().__init__(v_dim, merge_mode, **kwargs)
-        self.maxlen = maxlen
-
-    def build(self, input_shape):
-        super().build(input_shape)
-        length = _shapes(input_shape)[0][1]
-        _need(self, "maxlen", self.maxlen, length is None or length <= self.maxlen,
-              f"{length} or more, the length of the input")
-        self.embeddings = self.add_weight(
-            name="embeddings", shape=(self.maxlen, self.v_dim), initializer="zeros")
-
-    def vectors(self, positions):
-        return tf.gather(tf.convert_to_tensor(self.embeddings), positions)
-
-    def get_config(self):
-        return {**super().get_config(), "maxlen": self.maxlen}

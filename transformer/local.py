@@ -52,7 +52,7 @@ def local_attention(queries, keys, values, block_length, *, before=0, after=0,
         mask = tf.logical_and(mask, window[:, None, :] <= places[:, :, None])
     if key_mask is not None:
         key_mask = in_windows(key_mask, axis=1)[:, None, :, None, :]
-        mask = tf.logical_and(mask, key_mask)                 # [N, 1, blocks, B or 1, W]
+        mask = tf.logical_and(mask, key_mask)               # [N, 1, blocks, 1 or B, W]
     context, weights = scaled_dot_product_attention(
         in_blocks(queries, 2), in_windows(keys, 2), in_windows(values, 2), mask,
         blind_queries_are_zero=blind_queries_are_zero, drop=drop)

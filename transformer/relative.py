@@ -57,13 +57,14 @@ def relative_bias(queries, max_distance, causality, scope="relative", reuse=None
     with tf.variable_scope(scope, reuse=reuse):
         table = _table("keys", [heads, rows, width])
     by_distance = tf.matmul(queries * width ** -0.5, table[None], transpose_b=True)
-    # From m rows on each side of the middle one to `length` rows.
-    near, far = tf.minimum(length, max_distance) - 1, tf.maximum(length - max_distance, 0)
-    first = max_distance - 1 - near
-    by_distance = by_distance[..., first:first + (near + 1 if causality else 2 * near + 1)]
-    by_distance = tf.pad(by_distance, [[0, 0]] * 3 + [
-        [far, length - 1 if causality else far]])                  # [N, H, T, 2T - 1]
-    return _by_position(by_distance)
+    # From the m - 1 distances on each side to T - 1: some cut off, or zeros added.
+    cut, added = (tf.maximum(difference, 0) for difference in
+                  (max_distance - length, length - max_distance))
+    if causality:
+        by_distance, end = by_distance[..., cut:], length - 1
+    else:
+        by_distance, end = by_distance[..., cut:rows - cut], added
+    return _by_position(tf.pad(by_distance, [[0, 0]] * 3 + [[added, end]]))
 
 
 def _by_position(by_distance):
@@ -81,5 +82,5 @@ def _by_position(by_distance):
 
 def _table(name, shape):
     """A variable of vectors, to look rows up in."""
-    return with_dense_gradient(tf.get_variable(
-        name, shape, initializer=tf.random_normal_initializer(stddev=shape[-1] ** -0.5)))
+    initializer = tf.random_normal_initializer(stddev=shape[-1] ** -0.5)
+    return with_dense_gradient(tf.get_variable(name, shape, initializer=initializer))

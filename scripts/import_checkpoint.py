@@ -1,0 +1,186 @@
+"""Imports a checkpoint of one of the original systems: a log directory like any other.
+
+    python scripts/import_checkpoint.py --from kyubyong --ckpt original/model-20 \\
+        --num_heads 8 --spm original/bpe.model --out logs/imported
+"""
+import argparse
+import os
+import sys
+
+import tensorflow.compat.v1 as tf
+
+import hparams
+from transformer import checkpoints, importing, recorded, text
+from transformer.dialects import DIALECTS
+
+# What the original systems train with, where it is not a decision of the dialect.
+TRAINED_WITH = {"tensor2tensor": {"warmup_steps": 8000}}
+
+
+def verify(logdir, case, source):
+    """Prints how far the model is from a case; ValueError where it is too far."""
+    bad, compared = [], 0
+    checkpoint = checkpoints.find(logdir, "newest")
+    with recorded.Model(hparams.load(logdir), checkpoint) as model:
+        for what, difference in recorded.differences(model, case,
+                                                     recorded.RECORDED[source]):
+            compared += 1
+            print(f"{what}: worst relative difference {difference:.2g}")
+            if not difference <= recorded.TOLERANCE:
+                bad.append(what)
+    if not compared:
+        raise ValueError("--verify: found nothing to compare in the case")
+    if bad:
+        raise ValueError(f"--verify: {', '.join(bad)} differ, wanted at most "
+                         f"{recorded.TOLERANCE:g}; do not trust {logdir}")
+
+
+def vocabulary_files(args, hp):
+    """[(file, size, name in the log directory)] of the vocabularies that are given."""
+    given = [path for path in (args.spm, args.vocab, args.src_vocab, args.tgt_vocab)
+             if path]
+    separate = bool(args.src_vocab) and bool(args.tgt_vocab)
+    if len(given) > 1 + separate or bool(args.src_vocab) != bool(args.tgt_vocab):
+        raise ValueError("vocabulary: wanted --spm, or --vocab, or both of --src_vocab "
+                         "and --tgt_vocab")
+    if given and args.source == "tensor2tensor":
+        raise ValueError(f"{given[0]}: tensor2tensor's subword vocabularies, whose "
+                         "sentences end with id 1, cannot be used here; without a "
+                         "vocabulary, the model is imported for ids only")
+    if hp.joint_vocab and separate:
+        raise ValueError(f"--src_vocab: {args.source} has one vocabulary for both "
+                         "languages, wanted --spm or --vocab")
+    names = {True: (text.JOINT_WORDS, *text.SEPARATE_WORDS),
+             False: (text.JOINT_MODEL, *text.SEPARATE_MODELS)}
+    sizes = (hp.target_vocab_size,) if hp.joint_vocab else (
+        hp.source_vocab_size, hp.target_vocab_size)
+    paths = given if len(given) == len(sizes) else given * len(sizes)
+    return [(path, size, names[is_word_list(path, args)][
+        0 if hp.joint_vocab else place + 1])
+        for place, (path, size) in enumerate(zip(paths, sizes))]
+
+
+def is_word_list(path, args):
+    """Whether a file holds words, and not a SentencePiece model."""
+    return path != args.spm and not path.endswith(".model")
+
+
+def words_of(path, size):
+    """The lines of a word list that a model of a size was trained with.
+
+    The original programs read no words that are rarer than a limit: a longer list may
+    only be cut where its counts fall.
+    """
+    words = [line.split() for line in text.read_lines(path) if line.strip()]
+    counts = [int(line[1]) if len(line) > 1 and line[1].isdigit() else None
+              for line in words[size - 1:size + 1]]
+    if len(words) < size or (len(words) > size and not (
+            None not in counts and counts[0] > counts[1])):
+        raise ValueError(f"{path}: found {len(words)} words, wanted {size}, as many as "
+                         "the model has")
+    return ["\t".join(line[:2]) for line in words[:size]]
+
+
+def write_vocabularies(files, logdir):
+    """Writes the vocabularies as train.py does."""
+    for path, size, name in files:
+        copy = os.path.join(logdir, name)
+        if name.endswith(text.WORD_LIST):
+            content = "".join(line + "\n" for line in words_of(path, size)).encode()
+        else:
+            with open(path, "rb") as file:
+                content = file.read()
+        with open(copy, "wb") as file:
+            file.write(content)
+
+
+def check_vocabularies(files):
+    """Raises ValueError for a vocabulary that is not the model's."""
+    for path, size, name in files:
+        if name.endswith(text.WORD_LIST):
+            words_of(path, size)
+        elif text.Vocabulary(path).size != size:
+            raise ValueError(f"{path}: found {text.Vocabulary(path).size} pieces, "
+                             f"wanted {size}, as many as the model has")
+
+
+def lacks(dialect):
+    """Lines that say in what a dialect differs from the paper."""
+    paper, row = DIALECTS["paper"], DIALECTS[dialect]
+    return [f"  {name}: {getattr(row, name)} (paper: {getattr(paper, name)})"
+            for name in row._fields
+            if name != "described_in" and getattr(row, name) != getattr(paper, name)]
+
+
+def run(args):
+    """Reads, checks, writes, verifies."""
+    arrays = importing.read(args.ckpt)
+    told = dict(importing.settings_of(args.source, arrays),
+                **TRAINED_WITH.get(args.source, {}))
+    hp = hparams.HParams(num_heads=args.num_heads, **told)
+    hparams.validate(hp)
+    case = recorded.load_case(args.verify) if args.verify else {"meta": {}}
+    target_space = args.target_space_id
+    if target_space is None:
+        target_space = case["meta"].get("target_space_id", 0)
+    imported = importing.convert(arrays, hp, target_space)
+    files = vocabulary_files(args, hp)
+    check_vocabularies(files)
+    if checkpoints.steps(args.out) or os.path.exists(
+            os.path.join(args.out, hparams.FILE_NAME)):
+        raise ValueError(f"--out {args.out}: found a log directory, wanted a new one")
+    hparams.save(hp, args.out)
+    write_vocabularies(files, args.out)
+    path = importing.write(imported, args.out)
+    report(path, imported, hp, files, target_space)
+    if args.verify:
+        verify(args.out, case, args.source)
+
+
+def report(path, imported, hp, files, target_space):
+    """Prints what was imported."""
+    count = sum(array.size for name, array in imported.arrays.items()
+                if not name.endswith(importing.SLOTS + importing.POWERS + ("_step",)))
+    print(f"{path}: {count:,} parameters of {DIALECTS[hp.dialect].described_in}")
+    if DIALECTS[hp.dialect].target_space:
+        print(f"target space {target_space} (--target_space_id)")
+    print("the optimizer's moments too: training goes on exactly" if
+          imported.has_moments else "no moments of the optimizer: Adam starts afresh")
+    print(f"dialect {hp.dialect}, unlike the paper:", *lacks(hp.dialect), sep="\n")
+    if not files:
+        print("no vocabulary: imported for ids only; eval.py and scripts/translate.py "
+              "need one")
+
+
+def main(argv=None):
+    tf.disable_eager_execution()
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
+                                     allow_abbrev=False)
+    parser.add_argument("--from", dest="source", required=True,
+                        choices=sorted(importing.FAMILIES), help="the original system")
+    parser.add_argument("--ckpt", required=True, metavar="PREFIX",
+                        help="the checkpoint, without the endings of its files")
+    parser.add_argument("--num_heads", "--num-heads", type=int, required=True,
+                        metavar="INT", help="attention heads; no checkpoint tells")
+    parser.add_argument("--out", required=True, metavar="DIR",
+                        help="the log directory that is written")
+    parser.add_argument("--spm", metavar="FILE", help="its SentencePiece model")
+    parser.add_argument("--vocab", metavar="FILE", help="its list of words")
+    parser.add_argument("--src_vocab", "--src-vocab", metavar="FILE",
+                        help="the source's list of words")
+    parser.add_argument("--tgt_vocab", "--tgt-vocab", metavar="FILE",
+                        help="the target's list of words")
+    parser.add_argument("--target_space_id", "--target-space-id", type=int, metavar="N",
+                        help="tensor2tensor's kind of target [that of --verify, or 0]")
+    parser.add_argument("--verify", metavar="CASE.npz",
+                        help="recorded inputs and outputs to compare with")
+    args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
+    try:
+        run(args)
+    except (ValueError, OSError) as error:
+        sys.exit(f"import_checkpoint.py: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""The whole models of the tutorial (A), Kyubyong (B) and tensor2tensor (D) against
+their recorded numbers: logits, losses, gradients, five updates, greedy output.
+
+The sizes are those that the import finds in the recorded variables.
+"""
+import fixtures
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from conftest import CONFIG
+
+import hparams
+from transformer import decoding, importing, training
+from transformer.model import Transformer
+from transformer.recorded import RECORDED, load_case, shifted, to_end, token_ids
+
+NOISE = 1e-6  # gradients below this have few digits that are not rounding errors
+
+SOURCE = {"A": "tutorial", "B": "kyubyong", "D": "tensor2tensor"}
+
+pytestmark = pytest.mark.usefixtures("one_thread_only")
+
+
+def is_whole(meta):
+    """Whether a case is a whole model, with gradients."""
+    return meta.get("function", "").startswith((
+        "train.Graph(is_training=True)", "model.Transformer", "models.transformer.Tr"))
+
+
+WHOLE = fixtures.over("A", "B", "D", where=is_whole)
+TRAINED = fixtures.over("A", "B", where=is_whole)
+
+
+class Whole:
+    """A recorded case, and our model with its variables in a session."""
+
+    def __init__(self, name, variables="var", of=None):
+        self.case = case = load_case(fixtures.path_of(name))
+        source = SOURCE[name[0]]
+        self.names, kwargs = RECORDED[source], case["meta"]["kwargs"]
+        held = load_case(fixtures.path_of(of)) if of else case
+        arrays = importing.join_shards(fixtures.group(held, variables))
+        self.hp = hparams.HParams(
+            num_heads=kwargs["num_heads"], learning_rate=kwargs.get("lr", 0.0),
+            warmup_steps=kwargs.get("warmup_steps", 4000), dropout_rate=0.0,
+            **importing.settings_of(source, arrays))
+        self.model = Transformer(self.hp)
+        self.source = tf.constant(token_ids(case[self.names.source]))
+        self.memory = self.model.encode(self.source)
+        if self.names.target_out in case:
+            self.build_loss()
+        self.variables = self.ours("var", held)
+        self.session = tf.Session(config=CONFIG)
+
+    def build_loss(self):
+        """The logits of the recorded target."""
+        names, case = self.names, self.case
+        self.target_out = token_ids(case[names.target_out])
+        target_in = (token_ids(case[names.target_in]) if names.target_in
+                     else shifted(self.target_out, names.first))
+        self.logits, _ = self.model.decode(tf.constant(target_in), self.memory)
+
+    def loss(self, epsilon):
+        return training.cross_entropy(self.logits, tf.constant(self.target_out),
+                                      epsilon, self.model.dialect.smoothing)
+
+    def ours(self, prefix, case=None):
+        """The recorded arrays below a prefix, by our names."""
+        arrays = importing.join_shards(fixtures.group(case or self.case, prefix))
+        space = self.case["meta"].get("target_space_id", 0)
+        converted = importing.convert(arrays, self.hp, space).arrays
+        return {name: array for name, array in converted.items()
+                if not name.endswith(importing.SLOTS)
+                and name not in (*importing.POWERS, importing.STEP)}
+
+    def start(self):
+        """Gives every variable its value; the session."""
+        self.session.run(tf.global_variables_initializer())
+        for variable in tf.trainable_variables():
+            self.session.run(variable.initializer, {
+                variable.initial_value: self.variables[variable.op.name]})
+        return self.session
+
+
+def assert_all_close(found, recorded):
+    assert set(found) == set(recorded)
+    for name in sorted(found):
+        fixtures.assert_close(found[name], recorded[name], name)
+
+
+@WHOLE
+def test_logits_predictions_and_memory(name):
+    whole = Whole(name)
+    case = whole.case
+    logits, memory = whole.start().run([whole.logits, whole.memory.states])
+    fixtures.assert_close(logits, case["out/logits"].reshape(logits.shape), "logits")
+    for key in ("out/preds", "out/y_hat"):
+        if key in case:
+            assert (logits.argmax(-1) == case[key]).all()
+    for key in ("out/enc", "out/memory"):
+        if key in case:
+            fixtures.assert_close(memory, case[key], key)
+    if "out/acc" in case:
+        real = whole.target_out != 0
+        right = (logits.argmax(-1) == whole.target_out)[real].mean()
+        fixtures.assert_close(right, case["out/acc"], "accuracy")
+
+
+@WHOLE
+def test_losses(name):
+    whole = Whole(name)
+    for key, epsilon in whole.names.losses:
+        loss = whole.loss(epsilon)
+        total, count = whole.start().run(loss)
+        fixtures.assert_close(total / count, whole.case[key], key)
+
+
+@WHOLE
+def test_gradients_of_every_variable(name):
+    whole = Whole(name)
+    variables = tf.trainable_variables()
+    places = {0: "grad", 1: "out/grad_train"} if len(whole.names.losses) > 1 else {
+        0: "grad"}
+    for place, prefix in places.items():
+        if not fixtures.group(whole.case, prefix):
+            continue
+        loss = whole.loss(whole.names.losses[place][1])
+        gradients = tf.gradients(loss.sum / loss.count, variables)
+        found = whole.start().run({v.op.name: gradient
+                                   for v, gradient in zip(variables, gradients)})
+        assert_all_close(found, whole.ours(prefix))
+
+
+@TRAINED
+def test_five_updates(name):
+    whole = Whole(name)
+    case, (_, epsilon), = whole.case, whole.names.losses[0]
+    loss = whole.loss(epsilon)
+    global_step = tf.train.get_or_create_global_step()
+    update = training.make_update(loss, whole.hp, global_step)
+    session = whole.start()
+    wanted, = (case[key] for key in case if key.startswith("out/losses_after_each"))
+    losses, rates = [], []
+    for _ in wanted:
+        rates.append(session.run([update.metrics.learning_rate, update.apply])[0])
+        total, count = session.run(loss)
+        losses.append(total / count)
+    fixtures.assert_close(np.array(losses), wanted, "losses")
+    if "out/lr_used_at_each_step" in case:
+        fixtures.assert_close(np.array(rates), case["out/lr_used_at_each_step"])
+    assert session.run(global_step) == case["out/global_step_after"]
+    if fixtures.group(case, "out/var_after_5_steps"):
+        found = session.run({v.op.name: v for v in tf.trainable_variables()})
+        recorded, gradients = (whole.ours(prefix) for prefix in (
+            "out/var_after_5_steps", "grad"))
+        for name, gradient in gradients.items():
+            # Adam steps by the sign of a gradient that is nothing but rounding. That of
+            # a bias of keys is, sooner or later: it adds the same to a query's logits.
+            is_noise = (gradient != 0) & (abs(gradient) < NOISE)
+            is_noise |= name.endswith("k/bias")
+            assert (abs(found[name] - recorded[name]) <= 2 * sum(rates)).all()
+            fixtures.assert_close(np.where(is_noise, 0, found[name]),
+                                  np.where(is_noise, 0, recorded[name]), name)
+
+
+def greedy_ids(whole, length):
+    """What `decoding.greedy` finds where every piece may occur: int [N, length]."""
+    model, memory = whole.model, whole.model.project(whole.memory)
+
+    def step(ids, cache):
+        logits, cache = model.decode(ids[:, None], memory, cache=cache)
+        return tf.nn.log_softmax(logits[:, 0, :]), cache
+
+    batch = whole.source.shape.as_list()[0]
+    # One more: the last place may hold nothing but EOS.
+    limits = tf.fill([batch], length + 1)
+    found = decoding.greedy(step, model.empty_cache(batch), limits,
+                            decoding.SearchOptions())
+    ids = whole.start().run(found.ids)[:, 0, :length]
+    return np.pad(ids, [[0, 0], [0, length - ids.shape[1]]], mode="constant")
+
+
+@fixtures.over("B", where=is_whole)
+@pytest.mark.parametrize("key, variables", [
+    ("out/greedy_decode_maxlen2", "var"),
+    ("out/greedy_decode_after_5_steps", "out/var_after_5_steps")])
+def test_greedy_output_of_kyubyong(name, key, variables):
+    whole = Whole(name, variables)
+    whole.variables = whole.ours(variables)
+    wanted = to_end(whole.case[key], whole.names.end)
+    assert (greedy_ids(whole, wanted.shape[1]) == wanted).all()
+
+
+def model_of(name):
+    """The case whose variables a greedy case of the tutorial was decoded with."""
+    return max((each for each in fixtures.cases("A", where=is_whole)
+                if name.startswith(each)), key=len)
+
+
+@fixtures.over("A", function="train.Graph(is_training=False)*")
+def test_greedy_output_of_the_tutorial(name):
+    whole = Whole(name, of=model_of(name))
+    wanted = to_end(whole.case["out/preds"], whole.names.end)
+    assert (greedy_ids(whole, wanted.shape[1]) == wanted).all()

@@ -1,0 +1,29 @@
+"""What the Keras layers have in common: their backend, their name on disk, their inputs.
+
+Keras 3 runs on several backends; the layers here compute with TensorFlow.
+"""
+import keras
+
+if keras.backend.backend() != "tensorflow":
+    raise ImportError("transformer.keras_layers: found the Keras backend "
+                      f"{keras.backend.backend()!r}, wanted 'tensorflow'")
+
+# Saved as `transformer>SelfAttention`, whatever file the class is in.
+serializable = keras.saving.register_keras_serializable(package="transformer")
+
+
+def as_list(x):
+    """Inputs, or masks, as a list, be they one or several."""
+    return list(x) if isinstance(x, (list, tuple)) else [x]
+
+
+def shapes_of(shape):
+    """The shapes of the inputs as a list, be they one or several."""
+    return list(shape) if isinstance(shape[0], (list, tuple)) else [shape]
+
+
+def need(layer, name, found, fits, wanted):
+    """Raises a ValueError that says what was found and wanted, unless it `fits`."""
+    if not fits:
+        raise ValueError(f"{type(layer).__name__}: found {name} = {found!r}, "
+                         f"wanted {wanted}")

@@ -11,7 +11,7 @@ import hparams
 from transformer import checkpoints
 from transformer.decoding import SEARCHES
 from transformer.evaluation import evaluate, load_text
-from transformer.text import read_lines
+from transformer.lines import read_lines
 from transformer.translator import Translator
 
 DECODING = [name for name, field in hparams.FIELDS.items()

@@ -10,7 +10,7 @@ import sys
 import tensorflow.compat.v1 as tf
 
 import hparams
-from transformer import checkpoints, importing, recorded, text
+from transformer import checkpoints, importing, lines, recorded, text
 from transformer.dialects import DIALECTS
 
 # What the original systems train with, where it is not a decision of the dialect.
@@ -71,13 +71,14 @@ def words_of(path, size):
     The original programs read no words that are rarer than a limit: a longer list may
     only be cut where its counts fall.
     """
-    words = [line.split() for line in text.read_lines(path) if line.strip()]
+    words = [line.split() for line in lines.read_lines(path) if line.strip()]
     counts = [int(line[1]) if len(line) > 1 and line[1].isdigit() else None
               for line in words[size - 1:size + 1]]
     if len(words) < size or (len(words) > size and not (
             None not in counts and counts[0] > counts[1])):
         raise ValueError(f"{path}: found {len(words)} words, wanted {size}, as many as "
                          "the model has")
+    text.WordVocabulary.check([line[0] for line in words[:size]], path)
     return ["\t".join(line[:2]) for line in words[:size]]
 
 

@@ -27,7 +27,8 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer import text
-from transformer.text import Vocabularies, Vocabulary, read_lines
+from transformer.lines import read_lines
+from transformer.text import Vocabularies, Vocabulary
 
 SPLITS = ("train", "dev", "test")
 CHUNK = 10000  # pairs encoded at a time

@@ -76,9 +76,10 @@ class Whole:
     def start(self):
         """Gives every variable its value; the session."""
         self.session.run(tf.global_variables_initializer())
-        for variable in tf.trainable_variables():
-            self.session.run(variable.initializer, {
-                variable.initial_value: self.variables[variable.op.name]})
+        variables = tf.trainable_variables()
+        self.session.run([variable.initializer for variable in variables],
+                         {variable.initial_value: self.variables[variable.op.name]
+                          for variable in variables})
         return self.session
 
 

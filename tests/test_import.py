@@ -52,7 +52,7 @@ def as_original(model, dialect, slot=""):
             for i, part in enumerate(np.array_split(array, SHARDS)):
                 arrays["{}{}{}".format(original, i, slot)] = part
         elif name == "encoder/target_space":
-            rows = [array + i - 1 for i in range(SPACES)]  # row 1 is the one
+            rows = [array + (i - 1) for i in range(SPACES)]  # row 1 is the one
             arrays[original + slot] = np.stack(rows)
         else:
             arrays[original + slot] = array[None] if "conv1d" in original and (
@@ -76,9 +76,10 @@ def write(arrays, folder):
     """Writes a checkpoint as a TF1 program would; its path."""
     path = os.path.join(str(folder), "original")
     with tf.Graph().as_default(), tf.Session() as session:
-        for name, array in arrays.items():
-            variable = tf.get_variable(name, initializer=tf.zeros_like(array))
-            session.run(variable.initializer, {variable.initial_value: array})
+        values = {tf.get_variable(name, initializer=tf.zeros_like(array)): array
+                  for name, array in arrays.items()}
+        session.run([variable.initializer for variable in values],
+                    {variable.initial_value: values[variable] for variable in values})
         return tf.train.Saver().save(session, path, write_meta_graph=False)
 
 
@@ -109,9 +110,9 @@ def recorded_case(dialect, arrays, folder):
         losses = [cross_entropy(logits, tf.constant(target), epsilon,
                                 model.dialect.smoothing) for _, epsilon in names.losses]
         session.run(tf.global_variables_initializer())
-        for variable in tf.trainable_variables():
-            session.run(variable.initializer,
-                        {variable.initial_value: arrays[variable.op.name]})
+        variables = tf.trainable_variables()
+        session.run([variable.initializer for variable in variables],
+                    {v.initial_value: arrays[v.op.name] for v in variables})
         logits, losses = session.run([logits, [loss.sum / loss.count
                                                for loss in losses]])
     case = {names.source: source, names.target_out: target, names.logits: logits,
@@ -177,11 +178,11 @@ def test_the_scope_of_the_optimizer_and_statistics_are_no_hindrance(tmp_path):
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_any_missing_variable_is_named(dialect):
     complete = importing.join_shards(as_original(random_model(dialect), dialect))
-    for name in complete:
+    for name in sorted(complete)[::11]:
         if not re.search("_pe/", name):  # without these, positions are sinusoids
             arrays = {other: complete[other] for other in complete if other != name}
             with pytest.raises(ValueError, match=re.escape(
-                    name.replace("_25_8", "_")[:30])):
+                    name.split("_25_8")[0])):
                 imported(arrays, dialect)
 
 
@@ -189,7 +190,7 @@ def test_any_missing_variable_is_named(dialect):
 def test_any_misshapen_variable_is_named_with_both_shapes(dialect):
     complete = importing.join_shards(as_original(random_model(dialect), dialect))
     free = re.compile(r"target_space|lookup_table|weight_mat")  # sizes no other tells
-    for name in complete:
+    for name in sorted(complete)[1::11]:
         if not free.search(name):
             wrong = complete[name][..., :-1]
             with pytest.raises(ValueError) as error:
@@ -257,9 +258,11 @@ def test_without_a_vocabulary_it_says_so(capsys, original, tmp_path):
     said = capsys.readouterr().out
     assert "imported for ids only" in said and "training goes on exactly" in said
     assert "output_projection: False (paper: True)" in said
-    for main in (eval_program.main, translate.main):
-        assert "found no vocabulary" in corpora.refusal(
-            capsys, main, "--logdir", logdir)
+    argv = ["--logdir", logdir]
+    assert "found no vocabulary" in corpora.refusal(capsys, translate.main, *argv)
+    some = corpora.write_lines(tmp_path / "text", ["1 2"])
+    assert "found no vocabulary" in corpora.refusal(
+        capsys, eval_program.main, *argv, "--files", some, some)
 
 
 def test_an_imported_model_translates_and_is_trained_on(original, tmp_path, digits):
@@ -317,7 +320,7 @@ def test_word_lists_of_the_tutorial(capsys, tmp_path):
 
 def test_a_word_list_is_checked(tmp_path):
     twice = word_list(tmp_path / "twice.tsv", 6, ["w4\t1"])
-    with pytest.raises(ValueError, match="'w4' twice"):
+    with pytest.raises(ValueError, match="'w4' 2 times"):
         text.load_vocabulary(twice)
 
 

@@ -14,11 +14,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 # The order in which text flows: a file imports only files that stand before it.
 ORDER = [
-    "text", "data", "dialects", "primitives", "masks", "positions", "attention",
-    "relative", "local", "modules", "functional", "keras_base", "keras_positions",
-    "keras_layers", "model", "decoding", "training", "distribution", "sources",
-    "checkpoints", "importing", "recorded", "translator", "evaluation", "reporting",
-    "checks"]
+    "lines", "text", "data", "dialects", "primitives", "masks", "positions",
+    "attention", "relative", "local", "modules", "functional", "keras_base",
+    "keras_positions", "keras_layers", "model", "decoding", "training", "distribution",
+    "sources", "checkpoints", "importing", "recorded", "translator", "evaluation",
+    "reporting", "checks"]
 
 TOP = ["hparams.py", "train.py", "eval.py"]
 

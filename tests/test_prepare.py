@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from scripts import prepare
-from transformer.text import UNK, load_vocabularies, read_lines
+from transformer.lines import read_lines
+from transformer.text import UNK, load_vocabularies
 
 WORDS = {
     "de": ["der", "Hund", "läuft", "schnell", "über", "die", "grüne", "Wiese", "und"],

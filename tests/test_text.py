@@ -7,7 +7,8 @@ import pytest
 import sentencepiece
 
 from transformer import text
-from transformer.text import BOS, EOS, PAD, UNK, Vocabulary, read_lines
+from transformer.lines import read_lines
+from transformer.text import BOS, EOS, PAD, UNK, Vocabulary
 
 SENTENCES = [
     f"{who} {what} {where}."

@@ -90,13 +90,13 @@ def test_a_training_that_stops_again_and_again_is_the_uninterrupted_one(
         digits, whole, tmp_path, stop_at):
     logdir, moved = tmp_path / "logs", tmp_path / "moved"
     stop_at(3)  # before the first checkpoint
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(SystemExit, match="interrupted"):
         corpora.run_train(digits, logdir, *HARD)
     assert checkpoints.steps(str(logdir)) == []
     corpora.run_train(digits, logdir, *HARD, "--max_steps", "4")  # at its end
     assert checkpoints.steps(str(logdir)) == [4]
     stop_at(6)  # between two checkpoints
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(SystemExit, match="interrupted"):
         corpora.run_train(digits, logdir, *HARD)
     assert checkpoints.steps(str(logdir)) == [4]
     shutil.move(str(logdir), str(moved))
@@ -111,7 +111,8 @@ def test_stops_during_an_evaluation_are_made_good(
 
     script(1.0, 1.0)
     for place, name in ((train, "evaluate"), (checkpoints, "save_best")):
-        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        with monkeypatch.context() as patched, pytest.raises(
+                SystemExit, match="interrupted"):
             patched.setattr(place, name, interrupt)
             corpora.run_train(digits, tmp_path, "--max_steps", "4")
         assert checkpoints.steps(str(tmp_path)) == [4]

@@ -2,7 +2,8 @@
 
 Text flows down this list; a file imports only files above it. Read in this order:
 
-    text          plain text  <->  ids, by SentencePiece
+    lines         files  ->  lines of text
+    text          lines of text  <->  ids, by SentencePiece
     data          prepared ids  ->  Batch(source, target_in, target_out, number)
     dialects      a name  ->  what that source of the Transformer decides differently
     primitives    shapes, dropout, the dense layer, heads

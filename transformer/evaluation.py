@@ -5,7 +5,7 @@ from typing import List, NamedTuple, Tuple
 
 from sacrebleu.metrics import BLEU, CHRF
 
-from transformer.text import read_lines
+from transformer.lines import read_lines
 
 
 class Scores(NamedTuple):

@@ -242,9 +242,11 @@ def write(imported, logdir):
       Its path without the endings of its files.
     """
     with tf.Graph().as_default(), tf.Session() as session:
-        for name, array in sorted(imported.arrays.items()):
-            variable = tf.get_variable(name, array.shape, tf.as_dtype(array.dtype),
-                                       tf.zeros_initializer())
-            session.run(variable.initializer, {variable.initial_value: array})
+        variables = {name: tf.get_variable(name, array.shape, tf.as_dtype(array.dtype),
+                                           tf.zeros_initializer())
+                     for name, array in sorted(imported.arrays.items())}
+        session.run([variable.initializer for variable in variables.values()],
+                    {variables[name].initial_value: array
+                     for name, array in imported.arrays.items()})
         checkpoints.save(session, checkpoints.make_saver(), logdir, imported.step, 1)
     return checkpoints.prefix(logdir, imported.step)

@@ -1,4 +1,4 @@
-"""What the Keras layers have in common: their backend, their name on disk, their inputs.
+"""What the Keras layers share: their backend, their name on disk, lists of inputs.
 
 Keras 3 runs on several backends; the layers here compute with TensorFlow.
 """

@@ -1,7 +1,7 @@
 """Stop 1 of the walk: lines of text, and the SentencePiece pieces they are made of.
 
-Everything that knows how text is stored lives here: which id means padding, how a
-corpus file is read (:data:`READERS`), how a vocabulary is trained, found and copied.
+Everything that knows a vocabulary lives here: which id means padding, how a vocabulary
+is trained, found and copied. `lines` reads the files that text comes from.
 A *piece* is one entry of the vocabulary; an *id* is its number in it.
 """
 
@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import collections
 import filecmp
-import fnmatch
-import gzip
-import html
 import io
 import itertools
 import os
 import re
 import shutil
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import sentencepiece
+
+from transformer.lines import decoded_lines, read_lines
 
 # The four ids that mean the same in every vocabulary of this project.
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -117,22 +115,24 @@ class WordVocabulary:
     def __init__(self, path: str):
         self.path = os.fspath(path)
         self._words = [
-            line.split("\t")[0].strip() for line in _decoded_lines(self.path)
+            line.split("\t")[0].strip() for line in decoded_lines(self.path)
         ]
         self._ids = {word: number for number, word in enumerate(self._words)}
         self.size = len(self._words)
-        found = self._words[: len(self.SPECIAL)]
-        if [word.lower() for word in found] != self.SPECIAL:
+        self.check(self._words, self.path)
+
+    @classmethod
+    def check(cls, words: Sequence[str], path: str) -> None:
+        """Raises ValueError, naming the path, for words that are no vocabulary."""
+        found = words[: len(cls.SPECIAL)]
+        if [word.lower() for word in found] != cls.SPECIAL:
             raise ValueError(
-                f"{self.path}: found {found} first, wanted <PAD> <UNK> <S> </S>, one a "
+                f"{path}: found {found} first, wanted <PAD> <UNK> <S> </S>, one a "
                 f"line, then a word a line"
             )
-        if len(self._ids) < self.size:
-            twice = next(
-                word for place, word in enumerate(self._words)
-                if self._ids[word] != place
-            )
-            raise ValueError(f"{self.path}: found {twice!r} twice, wanted it once")
+        word, times = collections.Counter(words).most_common(1)[0]
+        if times > 1:
+            raise ValueError(f"{path}: found {word!r} {times} times, wanted it once")
 
     def encode(self, line: str) -> list[int]:
         """Returns the ids of the words between white space, UNK for unknown ones."""
@@ -254,8 +254,10 @@ def copy_vocabularies(from_folder: str, to_folder: str) -> None:
         if not os.path.exists(copy):
             shutil.copyfile(path, copy)
         elif not filecmp.cmp(path, copy, shallow=False):
-            raise ValueError(f"found another vocabulary in {path} than in {copy}; wanted"
-                             " the same: choose another --data, or another --logdir")
+            raise ValueError(
+                f"found another vocabulary in {path} than in {copy}, wanted the same: "
+                "choose another --data, or another --logdir"
+            )
 
 
 def _model_paths(folder: str) -> list[str]:
@@ -277,79 +279,3 @@ def _model_paths(folder: str) -> list[str]:
             f"{' and '.join(SEPARATE_MODELS)}: run scripts/prepare.py --out {folder}"
         )
     return [os.path.join(folder, name) for name in found[0]]
-
-
-# Reading corpus files
-
-
-def read_lines(path: str) -> Iterator[str]:
-    r"""Yields the sentences of a corpus file, one after the other.
-
-    The file is UTF-8, plain or `.gz`, with or without a byte order mark. A line ends at
-    "\n" or "\r\n" and nowhere else: U+2028 and its like are part of the sentence, as
-    they are for `wc -l` and for every other tool that counts lines.
-
-    The file's name decides how its lines become sentences: see :data:`READERS`.
-
-    Raises:
-      ValueError: a line is not UTF-8, the gzip stream is broken, or the markup is.
-    """
-    path = os.fspath(path)
-    name = re.sub(r"\.gz$", "", os.path.basename(path))
-    reader = next(READERS[key] for key in READERS if fnmatch.fnmatch(name, key))
-    return reader(_decoded_lines(path), path)
-
-
-def _plain_lines(lines: Iterable[str], path: str) -> Iterator[str]:
-    """One sentence a line."""
-    return iter(lines)
-
-
-def _untagged_lines(lines: Iterable[str], path: str) -> Iterator[str]:
-    """IWSLT training text: lines that begin with `<` (url, title …) say about it."""
-    return (line.strip() for line in lines if not line.startswith("<"))
-
-
-def _segments(lines: Iterable[str], path: str) -> Iterator[str]:
-    """IWSLT and WMT test sets: the text of `<seg id="1"> … </seg>`, one a line."""
-    for number, line in enumerate(lines, 1):
-        found = re.findall(r"<seg\b[^>]*>(.*?)</seg>", line)
-        if len(found) != line.count("<seg"):
-            raise ValueError(
-                f"{path}:{number}: found a <seg> that does not end on its line, "
-                f"wanted <seg id=…> text </seg>: join the lines of that sentence"
-            )
-        for segment in found:
-            yield html.unescape(segment).strip()
-
-
-# The extension point for corpus formats: file name pattern (less .gz) → reader of its
-# lines. The first that matches is taken.
-READERS = collections.OrderedDict(
-    [("*.xml", _segments), ("*train.tags.*", _untagged_lines), ("*", _plain_lines)]
-)
-
-
-def _decoded_lines(path: str) -> Iterator[str]:
-    """Yields the lines of a plain or gzipped file, decoded, without their ends."""
-    opener = gzip.open if path.endswith(".gz") else open
-    with opener(path, "rb") as file:
-        for number, raw in enumerate(_whole(file, path), 1):
-            raw = raw[:-1] if raw.endswith(b"\n") else raw
-            raw = raw[:-1] if raw.endswith(b"\r") else raw
-            try:
-                yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{path}:{number}: found the byte "
-                    f"0x{error.object[error.start]:02x}, which is not UTF-8 there: "
-                    f"convert the file with iconv -t UTF-8"
-                ) from error
-
-
-def _whole(file: Iterable[bytes], path: str) -> Iterator[bytes]:
-    """Yields the raw lines; a gzip stream that breaks off is named, not passed over."""
-    try:
-        yield from file
-    except (EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read to its end: {error}") from error

@@ -167,7 +167,7 @@ def train(hp, logdir):
         hparams.save(hp, logdir)
         with tf.Session() as session, Translator(hp, logdir) as translator:
             session.run(graph.initialize)
-            if start:
+            if checkpoints.steps(logdir):
                 checkpoints.restore(session, graph.saver,
                                     checkpoints.prefix(logdir, start))
             Training(hp, logdir, session, graph, translator, start, dev_text).run()

@@ -284,6 +284,20 @@ def test_an_imported_model_translates_and_is_trained_on(original, tmp_path, digi
         assert (after[name + "/Adam_1"] >= 0.998 * before[name + "/Adam_1"]).all()
 
 
+def test_training_goes_on_from_a_checkpoint_of_step_0(tmp_path, digits):
+    original = write(as_original(random_model("kyubyong"), "kyubyong"), tmp_path)
+    logdir = run_import("kyubyong", original, tmp_path / "log", "--spm",
+                        os.path.join(digits, text.JOINT_MODEL))
+    corpora.train.main(["--data", digits, "--logdir", logdir, "--max_steps", "1",
+                        "--batch_tokens", "200", "--search", "greedy",
+                        "--max_extra_length", "3", "--schedule", "constant",
+                        "--learning_rate", "0.001"])
+    before, after = (corpora.variables_of(checkpoints.prefix(logdir, step))
+                     for step in (0, 1))
+    for name in random_model("kyubyong"):  # Adam moves nothing further than its rate
+        np.testing.assert_allclose(after[name], before[name], rtol=0, atol=0.0011)
+
+
 def word_list(path, size, more=()):
     """Writes a list as the tutorial's: `word<TAB>count`, the commonest first."""
     words = ["<PAD>", "<UNK>", "<S>", "</S>"] + [

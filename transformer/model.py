@@ -20,7 +20,6 @@ from transformer.modules import (
     positional_encoding,
 )
 from transformer.primitives import dense, dropout, shape_list
-from transformer.text import BOS
 
 
 class Memory(NamedTuple):
@@ -136,7 +135,8 @@ class Transformer:
         hp, row = self.hp, self.dialect
         vocab_size, scope = self._table(stack)
         if row.begins_with_zeros and stack == "decoder":
-            ids = tf.where(tf.equal(ids, BOS), tf.zeros_like(ids), ids)
+            is_first = tf.equal(tf.range(tf.shape(ids)[1]) + offset, 0)
+            ids = tf.where_v2(is_first[None, :], tf.zeros_like(ids), ids)
         x = embedding(ids, vocab_size, hp.d_model, scope=scope, reuse=tf.AUTO_REUSE)
         if row.target_space and stack == "encoder":
             x += self._target_space()

@@ -122,7 +122,10 @@ def normalize(inputs, epsilon=1e-8, scope="ln", reuse=None):
         gamma = tf.get_variable("gamma", width, initializer=tf.ones_initializer())
         beta = tf.get_variable("beta", width, initializer=tf.zeros_initializer())
         mean, variance = tf.nn.moments(inputs, [-1], keepdims=True)
-        return (inputs - mean) * tf.rsqrt(variance + epsilon) * gamma + beta
+        outputs = (inputs - mean) * tf.rsqrt(variance + epsilon) * gamma
+        # Not `+ beta`: TensorFlow 2.16 takes that for an instance normalization, for
+        # which it has an operator, and fails.
+        return tf.nn.bias_add(outputs, beta)
 
 
 def apply_steps(steps, x, residual, dialect, drop):

@@ -123,8 +123,7 @@ def normalize(inputs, epsilon=1e-8, scope="ln", reuse=None):
         beta = tf.get_variable("beta", width, initializer=tf.zeros_initializer())
         mean, variance = tf.nn.moments(inputs, [-1], keepdims=True)
         outputs = (inputs - mean) * tf.rsqrt(variance + epsilon) * gamma
-        # Not `+ beta`: TensorFlow 2.16 takes that for an instance normalization, for
-        # which it has an operator, and fails.
+        # Not `+ beta`: the graph optimizer of TensorFlow 2.16 fails on that form.
         return tf.nn.bias_add(outputs, beta)
 
 

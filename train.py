@@ -21,7 +21,7 @@ from transformer.evaluation import evaluate, load_text
 from transformer.model import Transformer
 from transformer.reporting import DevScores, Events, Meter, Progress, clock
 from transformer.text import copy_vocabularies, load_vocabularies
-from transformer.training import SCHEDULES, cross_entropy, make_update
+from transformer.training import SCHEDULES, cross_entropy_of_product, make_update
 from transformer.translator import Translator
 
 
@@ -72,9 +72,9 @@ def _plan(corpus, hp):
 
 def _loss(model, batch, label_smoothing=0.0, is_training=False, dropout_seed=None):
     memory = model.encode(batch.source, is_training, dropout_seed)
-    logits, _ = model.decode(batch.target_in, memory, is_training, dropout_seed)
-    return cross_entropy(logits, batch.target_out, label_smoothing,
-                         model.dialect.smoothing)
+    states, _ = model.decoder_states(batch.target_in, memory, is_training, dropout_seed)
+    return cross_entropy_of_product(*model.output_factors(states), batch.target_out,
+                                    label_smoothing, model.dialect.smoothing)
 
 
 class Training:

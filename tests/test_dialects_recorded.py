@@ -157,7 +157,7 @@ def test_multihead_attention_of_kyubyong(name):
     width, num_heads = queries.shape.as_list()[-1], kwargs["num_heads"]
     allowed = ~case["in/key_masks"].astype(bool)  # his masks are True where padding is
     with tf.variable_scope(BLOCK + "self_attention"):
-        Q, K, V = (project(x, width, num_heads, row, kind) for x, kind in (
+        Q, K, V = (project(x, width, num_heads, row, [kind])[0] for x, kind in (
             (queries, "q"), (keys, "k"), (inputs.get("values", keys), "v")))
         context, attention = attend(
             Q, K, V, row, key_mask=allowed, causality=kwargs["causality"], offset=0,

@@ -4,7 +4,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.dialects import dialect_named
 from transformer.masks import broadcast_keys, causal_mask
-from transformer.primitives import dense, split_heads
+from transformer.primitives import dense_side_by_side, shape_list
 
 MASKED_LOGIT = -1e9  # after the softmax exactly 0 in float32, and never a NaN
 
@@ -78,33 +78,52 @@ def attend(Q, K, V, row, *, key_mask, causality, offset, query_mask, bias, relat
         blind_queries_are_zero=row.blind_queries_are_zero)
 
 
-def project(x, num_units, num_heads, row, name):
-    """One of Q, K and V: float [N, T, any width] → [N, H, T, num_units / H]."""
+def project(x, num_units, num_heads, row, names):
+    """Those of Q, K and V that are made of `x`, by one product.
+
+    Args:
+      x: float [N, T, any width].
+      num_units: int, the width of all heads together.
+      names: of the variable scopes, some of "q", "k", "v".
+
+    Returns:
+      A list of as many float [N, H, T, num_units / H].
+    """
     activation = tf.nn.relu if row.projection_relu else None
-    return split_heads(dense(x, num_units, row.projection_bias, name, activation),
-                       num_heads)
+    joined = dense_side_by_side(x, num_units, row.projection_bias, names, activation)
+    batch, length, _ = shape_list(x)
+    heads = tf.reshape(joined, [batch, length, len(names), num_heads,
+                                num_units // num_heads])
+    return tf.unstack(tf.transpose(heads, [2, 0, 3, 1, 4]), num=len(names))
 
 
 def keys_and_values(keys, num_units, num_heads, dialect="paper"):
     """K and V of the attention in whose scope it is called: [N, H, Tk, D / H] each."""
     row = dialect_named(dialect)
-    return tuple(project(keys, num_units, num_heads, row, name) for name in ("k", "v"))
+    return tuple(project(keys, num_units, num_heads, row, ["k", "v"]))
 
 
-def all_keys(keys, key_masks, num_units, num_heads, dialect, cache):
-    """The cached keys, if any, followed by those of `keys`, if any.
+def queries_keys_values(x, keys, num_units, num_heads, dialect, cache):
+    """Q of `x`; K and V of `keys`, or those of the cache where there are none."""
+    row = dialect_named(dialect)
+    if keys is x:
+        return project(x, num_units, num_heads, row, ["q", "k", "v"])
+    [Q] = project(x, num_units, num_heads, row, ["q"])
+    if keys is None:
+        return Q, cache["k"], cache["v"]
+    return (Q, *keys_and_values(keys, num_units, num_heads, dialect))
+
+
+def behind_cached(cache, K, V, key_masks):
+    """The cached keys and values followed by the new ones, which the cache receives.
 
     Returns:
       (K, V, bool mask or None, how many of them were cached).
     """
-    if keys is None:
-        return cache["k"], cache["v"], key_masks, 0
-    K, V = keys_and_values(keys, num_units, num_heads, dialect)
     offset = 0
     if cache:
         offset = tf.shape(cache["k"])[2]
         K, V = tf.concat([cache["k"], K], axis=2), tf.concat([cache["v"], V], axis=2)
         key_masks = tf.concat([cache["mask"], key_masks], axis=1)
-    if cache is not None:
-        cache.update(k=K, v=V, mask=key_masks)
+    cache.update(k=K, v=V, mask=key_masks)
     return K, V, key_masks, offset

@@ -88,6 +88,13 @@ class Transformer:
         Returns:
           (logits float [N, T, V] of the next piece at each position, the new cache).
         """
+        x, cache = self.decoder_states(target_in, memory, is_training, dropout_seed,
+                                       cache, weights)
+        return self._logits(x), cache
+
+    def decoder_states(self, target_in, memory, is_training=False, dropout_seed=None,
+                       cache=None, weights=None):
+        """`decode` without its output layer: (float [N, T, D], the new cache)."""
         run, row = Run(is_training, dropout_seed, weights), self.dialect
         real = tf.not_equal(target_in, 0)                               # [N, T]
         query_masks = real if row.masks_from == "ids" else None
@@ -102,8 +109,7 @@ class Transformer:
                                              cache and cache[f"block_{i}"])
                     x = self._cross_attention(x, memory, i, run, query_masks)
                     x = self._feedforward(x, run)                       # [N, T, D]
-            x = self._finish(x)
-        return self._logits(x), cache
+            return self._finish(x), cache
 
     def project(self, memory):
         """The memory with the keys and values that each decoding step would compute."""
@@ -162,6 +168,27 @@ class Transformer:
         """tensor2tensor's vector for the kind of text that is wanted: float [D]."""
         with tf.variable_scope("encoder", reuse=tf.AUTO_REUSE):
             return tf.get_variable("target_space", [self.hp.d_model])
+
+    def output_factors(self, x):
+        """What the output layer multiplies: logits = states table^T.
+
+        Args:
+          x: float [N, T, D], the states of the decoder.
+
+        Returns:
+          (states float [N, T, any width], table float [V, that width]).
+        """
+        vocab_size, scope = self._table("decoder")
+        if not self.dialect.tied_embeddings:
+            with tf.variable_scope("decoder/output", reuse=tf.AUTO_REUSE):
+                kernel = tf.get_variable("kernel", [self.hp.d_model, vocab_size])
+                bias = tf.get_variable("bias", [vocab_size])
+            return (tf.concat([x, tf.ones_like(x[..., :1])], -1),
+                    tf.concat([tf.transpose(kernel), bias[:, None]], 1))
+        table = embedding_table(vocab_size, self.hp.d_model, scope, reuse=True)
+        if self.dialect.padding_row_is_zero:
+            table *= tf.cast(tf.not_equal(tf.range(vocab_size), 0), tf.float32)[:, None]
+        return x, table
 
     def _logits(self, x):
         """float [N, T, D] → [N, T, V], by the target's embeddings where tied."""

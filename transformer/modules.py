@@ -21,7 +21,8 @@ their names are stable. A block that holds a sub-layer (`multihead_attention`,
 import tensorflow.compat.v1 as tf
 
 from transformer.attention import (
-    all_keys, attend, keys_and_values, project, scaled_dot_product_attention)
+    attend, behind_cached, keys_and_values, queries_keys_values,
+    scaled_dot_product_attention)
 from transformer.dialects import dialect_named
 from transformer.masks import causal_mask, found_mask, local_mask, padding_mask
 from transformer.positions import POSITIONS
@@ -192,17 +193,17 @@ def multihead_attention(queries, keys, num_units=None, num_heads=8, dropout_rate
 
     with tf.variable_scope(scope, reuse=reuse):
         x = apply_steps(row.before, queries, None, row, drop)
-        Q = project(x, num_units, num_heads, row, "q")
-        K, V, key_mask, offset = all_keys(
-            x if keys is queries else keys, key_masks, num_units, num_heads, dialect,
-            cache)
-        relative = None
+        Q, K, V = queries_keys_values(x, x if keys is queries else keys, num_units,
+                                      num_heads, dialect, cache)
+        offset, relative = 0, None
+        if cache is not None and keys is not None:
+            K, V, key_masks, offset = behind_cached(cache, K, V, key_masks)
         if max_relative_position:
             relative = relative_positions(tf.shape(Q)[2], tf.shape(K)[2],
                                           num_units // num_heads, max_relative_position,
                                           offset)
         context, attention = attend(
-            Q, K, V, row, key_mask=key_mask, causality=causality, offset=offset,
+            Q, K, V, row, key_mask=key_masks, causality=causality, offset=offset,
             query_mask=query_masks[:, None, :, None] if row.mask_queries else None,
             bias=bias, relative=relative, drop=lambda x: drop(x, "weights"))
         x = join_heads(context)                                    # [N, Tq, num_units]

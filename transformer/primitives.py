@@ -58,18 +58,41 @@ def dense(inputs, num_units, use_bias, scope, activation=None):
     Returns:
       float [..., num_units].
     """
+    return dense_side_by_side(inputs, num_units, use_bias, [scope], activation)
+
+
+def dense_side_by_side(inputs, num_units, use_bias, scopes, activation=None):
+    """Several dense layers of the same inputs, by one product.
+
+    Args:
+      scopes: of the variables of each layer.
+
+    Returns:
+      float [..., len(scopes) * num_units], the results side by side.
+    """
     *leading, width = shape_list(inputs)
-    with tf.variable_scope(scope):
-        kernel = tf.get_variable("kernel", [width, num_units],
-                                 initializer=tf.glorot_uniform_initializer())
-        outputs = tf.matmul(tf.reshape(inputs, [-1, width]), kernel)
-        if use_bias:
-            bias = tf.get_variable("bias", [num_units],
-                                   initializer=tf.zeros_initializer())
-            outputs = tf.nn.bias_add(outputs, bias)
+    kernels, biases = [], []
+    for scope in scopes:
+        with tf.variable_scope(scope):
+            kernels.append(tf.get_variable("kernel", [width, num_units],
+                                           initializer=tf.glorot_uniform_initializer()))
+            if use_bias:
+                biases.append(tf.get_variable("bias", [num_units],
+                                              initializer=tf.zeros_initializer()))
+    outputs = tf.matmul(tf.reshape(inputs, [-1, width]), _side_by_side(kernels))
+    if use_bias:
+        outputs = tf.nn.bias_add(outputs, _side_by_side(biases))
     if activation is not None:
         outputs = activation(outputs)
-    return tf.reshape(outputs, leading + [num_units])
+    return tf.reshape(outputs, leading + [len(scopes) * num_units])
+
+
+def _side_by_side(variables):
+    """The variables joined along their last axis; once, where a loop uses them."""
+    if len(variables) == 1:
+        return variables[0]
+    with tf.control_dependencies(None):
+        return tf.concat(variables, axis=-1)
 
 
 @tf.custom_gradient

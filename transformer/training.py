@@ -9,6 +9,7 @@ from typing import NamedTuple
 import tensorflow.compat.v1 as tf
 
 from transformer.dialects import dialect_named
+from transformer.primitives import with_dense_gradient
 
 
 class Loss(NamedTuple):
@@ -58,6 +59,57 @@ def cross_entropy(logits, target_out, epsilon=0.0, smoothing="all"):
     losses = tf.nn.softmax_cross_entropy_with_logits_v2(labels, logits)   # [N, T]
     real = tf.cast(tf.not_equal(target_out, 0), tf.float32)
     return Loss(tf.reduce_sum((losses - entropy) * real), tf.reduce_sum(real))
+
+
+def cross_entropy_of_product(states, table, target_out, epsilon=0.0, smoothing="all"):
+    """`cross_entropy` of the logits `states` table^T, which are never written as such.
+
+    With the label `true` for the true piece y and `other` for each other one, the loss
+    of a token is log sum exp(logits) - (true - other) logits_y - other sum(logits).
+    Only its first term needs all logits; the others are products of small tensors.
+
+    Args:
+      states: float [N, T, D], what the output layer makes logits of.
+      table: float [V, D], its weights.
+      target_out, epsilon, smoothing: as in `cross_entropy`.
+
+    Returns:
+      Loss.
+    """
+    vocab_size, width = table.shape.as_list()
+    true, other, entropy = SMOOTHINGS[smoothing](epsilon, vocab_size)
+    states, targets = tf.reshape(states, [-1, width]), tf.reshape(target_out, [-1])
+    table = with_dense_gradient(table)
+    true_logits = tf.reduce_sum(states * tf.gather(table, targets), -1)        # [M]
+    losses = log_normalizers(states, table, targets) - (true - other) * true_logits
+    if other:
+        all_logits = tf.matmul(states, tf.reduce_sum(table, 0)[:, None])[:, 0]
+        losses -= other * all_logits
+    real = tf.cast(tf.not_equal(targets, 0), tf.float32)
+    return Loss(tf.reduce_sum((losses - entropy) * real), tf.reduce_sum(real))
+
+
+@tf.custom_gradient
+def log_normalizers(states, table, pieces):
+    """log sum exp(states table^T): float [M].
+
+    Args:
+      states: float [M, D].
+      table: float [V, D].
+      pieces: int [M], at whose logit and probability the sum is read off.
+    """
+    logits = tf.matmul(states, table, transpose_b=True)                # [M, V]
+    probabilities = tf.nn.softmax(logits)
+    logit, probability = (tf.gather(x, pieces[:, None], batch_dims=1)[:, 0]
+                          for x in (logits, probabilities))            # [M]
+
+    def gradient(upstream):
+        weighted = states * upstream[:, None]
+        return (tf.matmul(probabilities, table) * upstream[:, None],
+                tf.matmul(probabilities, weighted, transpose_a=True), None)
+
+    # A probability too small for a float32 is told as the smallest.
+    return logit - tf.log(tf.maximum(probability, 1e-38)), gradient
 
 
 def noam(step, hp):

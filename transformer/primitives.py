@@ -1,6 +1,7 @@
 """What the blocks are made of: shapes, dropout, the dense layer, heads."""
 import zlib
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 
@@ -32,7 +33,7 @@ def dropout(inputs, rate, is_training=True, seed=None, name="dropout"):
     if rate == 0 or not is_training:
         return inputs
     threshold = min(round(rate * 256), 255)
-    keep = tf.cast(_random_bytes(tf.shape(inputs), seed, name), tf.int32) >= threshold
+    keep = _random_bytes(tf.shape(inputs), seed, name) >= np.uint8(threshold)
     return inputs * (tf.cast(keep, inputs.dtype) * (256 / (256 - threshold)))
 
 

@@ -12,6 +12,7 @@ import tensorflow.compat.v1 as tf
 import hparams
 from transformer import checkpoints, importing, lines, recorded, text
 from transformer.dialects import DIALECTS
+from transformer.subwords import SubwordVocabulary
 
 # What the original systems train with, where it is not a decision of the dialect.
 TRAINED_WITH = {"tensor2tensor": {"warmup_steps": 8000}}
@@ -36,36 +37,41 @@ def verify(logdir, case, source):
 
 
 def vocabulary_files(args, hp):
-    """[(file, size, name in the log directory)] of the vocabularies that are given."""
+    """[(name in the log directory, content)] of the vocabularies that are given.
+
+    Raises:
+      ValueError: they are not as many, of the kind or of the size that the model wants.
+    """
     given = [path for path in (args.spm, args.vocab, args.src_vocab, args.tgt_vocab)
              if path]
     separate = bool(args.src_vocab) and bool(args.tgt_vocab)
     if len(given) > 1 + separate or bool(args.src_vocab) != bool(args.tgt_vocab):
         raise ValueError("vocabulary: wanted --spm, or --vocab, or both of --src_vocab "
                          "and --tgt_vocab")
-    if given and args.source == "tensor2tensor":
-        raise ValueError(f"{given[0]}: tensor2tensor's subword vocabularies, whose "
-                         "sentences end with id 1, cannot be used here; without a "
-                         "vocabulary, the model is imported for ids only")
     if hp.joint_vocab and separate:
         raise ValueError(f"--src_vocab: {args.source} has one vocabulary for both "
                          "languages, wanted --spm or --vocab")
-    names = {True: (text.JOINT_WORDS, *text.SEPARATE_WORDS),
-             False: (text.JOINT_MODEL, *text.SEPARATE_MODELS)}
     sizes = (hp.target_vocab_size,) if hp.joint_vocab else (
         hp.source_vocab_size, hp.target_vocab_size)
     paths = given if len(given) == len(sizes) else given * len(sizes)
-    return [(path, size, names[is_word_list(path, args)][
-        0 if hp.joint_vocab else place + 1])
-        for place, (path, size) in enumerate(zip(paths, sizes))]
+    files = []
+    for place, (path, size) in enumerate(zip(paths, sizes)):
+        names, content = KINDS[kind_of(path, args)]
+        files.append((names[0 if hp.joint_vocab else place + 1], content(path, size)))
+    return files
 
 
-def is_word_list(path, args):
-    """Whether a file holds words, and not a SentencePiece model."""
-    return path != args.spm and not path.endswith(".model")
+def kind_of(path, args):
+    """The key in `KINDS` of a vocabulary that is given."""
+    if args.source == "tensor2tensor":
+        if path == args.spm:
+            raise ValueError(f"--spm {path}: found a SentencePiece model, wanted "
+                             "--vocab: the subwords of tensor2tensor end with id 1")
+        return "subwords"
+    return "pieces" if path == args.spm or path.endswith(".model") else "words"
 
 
-def words_of(path, size):
+def words(path, size):
     """The lines of a word list that a model of a size was trained with.
 
     The original programs read no words that are rarer than a limit: a longer list may
@@ -79,30 +85,47 @@ def words_of(path, size):
         raise ValueError(f"{path}: found {len(words)} words, wanted {size}, as many as "
                          "the model has")
     text.WordVocabulary.check([line[0] for line in words[:size]], path)
-    return ["\t".join(line[:2]) for line in words[:size]]
+    return "".join("\t".join(line[:2]) + "\n" for line in words[:size]).encode()
+
+
+def pieces(path, size):
+    """The bytes of a SentencePiece model."""
+    return whole_file(text.Vocabulary(path), size)
+
+
+def subwords(path, size):
+    """The bytes of a subword vocabulary of tensor2tensor."""
+    return whole_file(SubwordVocabulary(path), size)
+
+
+def whole_file(vocabulary, size):
+    """The bytes of a vocabulary; ValueError where it is not the model's."""
+    if vocabulary.size != size:
+        raise ValueError(f"{vocabulary.path}: found {vocabulary.size} pieces, wanted "
+                         f"{size}, as many as the model has")
+    with open(vocabulary.path, "rb") as file:
+        return file.read()
+
+
+# The kinds of vocabularies: their names in the log directory (joint, source, target),
+# and a function of path and size that returns the content.
+KINDS = {"pieces": ((text.JOINT_MODEL, *text.SEPARATE_MODELS), pieces),
+         "words": ((text.JOINT_WORDS, *text.SEPARATE_WORDS), words),
+         "subwords": ((text.JOINT_SUBWORDS, *text.SEPARATE_SUBWORDS), subwords)}
+
+
+def sizes_told(args):
+    """The sizes of two subword vocabularies, which tell two tables apart, or none."""
+    if args.source != "tensor2tensor" or not (args.src_vocab and args.tgt_vocab):
+        return ()
+    return [SubwordVocabulary(path).size for path in (args.src_vocab, args.tgt_vocab)]
 
 
 def write_vocabularies(files, logdir):
     """Writes the vocabularies as train.py does."""
-    for path, size, name in files:
-        copy = os.path.join(logdir, name)
-        if name.endswith(text.WORD_LIST):
-            content = "".join(line + "\n" for line in words_of(path, size)).encode()
-        else:
-            with open(path, "rb") as file:
-                content = file.read()
-        with open(copy, "wb") as file:
+    for name, content in files:
+        with open(os.path.join(logdir, name), "wb") as file:
             file.write(content)
-
-
-def check_vocabularies(files):
-    """Raises ValueError for a vocabulary that is not the model's."""
-    for path, size, name in files:
-        if name.endswith(text.WORD_LIST):
-            words_of(path, size)
-        elif text.Vocabulary(path).size != size:
-            raise ValueError(f"{path}: found {text.Vocabulary(path).size} pieces, "
-                             f"wanted {size}, as many as the model has")
 
 
 def lacks(dialect):
@@ -116,8 +139,8 @@ def lacks(dialect):
 def run(args):
     """Reads, checks, writes, verifies."""
     arrays = importing.read(args.ckpt)
-    told = dict(importing.settings_of(args.source, arrays),
-                **TRAINED_WITH.get(args.source, {}))
+    told = importing.settings_of(args.source, arrays, sizes_told(args))
+    told.update(TRAINED_WITH.get(told["dialect"], {}))
     hp = hparams.HParams(num_heads=args.num_heads, **told)
     hparams.validate(hp)
     case = recorded.load_case(args.verify) if args.verify else {"meta": {}}
@@ -126,7 +149,6 @@ def run(args):
         target_space = case["meta"].get("target_space_id", 0)
     imported = importing.convert(arrays, hp, target_space)
     files = vocabulary_files(args, hp)
-    check_vocabularies(files)
     if checkpoints.steps(args.out) or os.path.exists(
             os.path.join(args.out, hparams.FILE_NAME)):
         raise ValueError(f"--out {args.out}: found a log directory, wanted a new one")
@@ -167,11 +189,12 @@ def main(argv=None):
     parser.add_argument("--out", required=True, metavar="DIR",
                         help="the log directory that is written")
     parser.add_argument("--spm", metavar="FILE", help="its SentencePiece model")
-    parser.add_argument("--vocab", metavar="FILE", help="its list of words")
+    parser.add_argument("--vocab", metavar="FILE",
+                        help="its list of words; of tensor2tensor, of subwords")
     parser.add_argument("--src_vocab", "--src-vocab", metavar="FILE",
-                        help="the source's list of words")
+                        help="the source's, where the target has another")
     parser.add_argument("--tgt_vocab", "--tgt-vocab", metavar="FILE",
-                        help="the target's list of words")
+                        help="the target's")
     parser.add_argument("--target_space_id", "--target-space-id", type=int, metavar="N",
                         help="tensor2tensor's kind of target [that of --verify, or 0]")
     parser.add_argument("--verify", metavar="CASE.npz",

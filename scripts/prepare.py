@@ -66,6 +66,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
             help=f"plain, IWSLT tags or xml, also .gz; else OUT/{split}.LANGUAGE"
             + (", if there" if split == "test" else ""),
         )
+    parser.add_argument(
+        "--vocab-from",
+        metavar="DIR",
+        help="take the vocabulary of this log directory or corpus, and train none: "
+        "what an imported model needs",
+    )
     parser.add_argument("--vocab-size", type=int, default=8000, help="pieces")
     parser.add_argument("--model-type", choices=("bpe", "unigram"), default="bpe")
     parser.add_argument(
@@ -74,7 +80,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--max-length", type=int, default=256, help="longer pairs (in pieces) are left"
     )
-    return parser.parse_args([_dashed(argument) for argument in argv])
+    argv = [_dashed(argument) for argument in argv]
+    args = parser.parse_args(argv)
+    for flag in ("--vocab-size", "--model-type", "--separate"):
+        if args.vocab_from and any(word.split("=")[0] == flag for word in argv):
+            parser.error(f"found --vocab-from and {flag}, wanted one of them")
+    return args
 
 
 def _dashed(argument: str) -> str:
@@ -285,7 +296,10 @@ def working_folder(out: str) -> Iterator[str]:
 
 
 def make_vocabularies(args: argparse.Namespace, train: Pair, work: str) -> Vocabularies:
-    """Trains the vocabularies, on the train split and nothing else."""
+    """Trains the vocabularies, on the train split and nothing else, or copies them."""
+    if args.vocab_from:
+        text.copy_vocabularies(args.vocab_from, work)
+        return text.load_vocabularies(work)
     texts = [[path] for path in train] if args.separate else [list(train)]
     names = text.SEPARATE_MODELS if args.separate else (text.JOINT_MODEL,)
     for name, paths in zip(names, texts):
@@ -316,7 +330,7 @@ def write_summary(
             "source_size": vocabularies.source.size,
             "target_size": vocabularies.target.size,
             "joint": vocabularies.joint,
-            "type": args.model_type,
+            "type": "given" if args.vocab_from else args.model_type,
         },
         "splits": reports,
     }
@@ -329,7 +343,7 @@ def move_into_place(work: str, out: str) -> None:
     """Moves the finished files to OUT, and removes what an earlier run left there."""
     os.makedirs(out, exist_ok=True)
     new = os.listdir(work)
-    for name in [text.JOINT_MODEL, *text.SEPARATE_MODELS, *IDS]:
+    for name in itertools.chain(*text.FILE_NAMES, IDS):
         if name not in new and os.path.exists(os.path.join(out, name)):
             os.remove(os.path.join(out, name))
     for name in sorted(new, key=lambda name: (name == "corpus.json", name)):

@@ -1,6 +1,7 @@
 """data.py: the shift, the batches of a run, and what reaches the graph."""
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from transformer.data import (
     pad,
     training_dataset,
 )
-from transformer.text import BOS, EOS, PAD
+from transformer.text import BOS, EOS, JOINT_MODEL, JOINT_SUBWORDS, PAD
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SAMPLE = os.path.join(ROOT, "data", "sample")
@@ -35,6 +36,7 @@ def write_split(folder, split, pairs, seed=0):
         stem = os.path.join(str(folder), f"{split}.{side}")
         np.save(f"{stem}.ids.npy", np.concatenate(sides[side]).astype(np.uint16))
         np.save(f"{stem}.offsets.npy", offsets)
+    (Path(str(folder)) / JOINT_MODEL).touch()  # its name says how a sentence ends
     return sides
 
 
@@ -160,6 +162,19 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path):
     np.save(str(tmp_path / "dev.source.ids.npy"), np.zeros([3], np.uint16))
     with pytest.raises(ValueError, match="found 3 ids"):
         Corpus(str(tmp_path), "dev")
+
+
+def test_the_vocabulary_says_how_sentences_end(tmp_path):
+    write_split(tmp_path, "train", 20)
+    (tmp_path / JOINT_MODEL).rename(tmp_path / JOINT_SUBWORDS)
+    corpus = Corpus(str(tmp_path), "train")
+    batch = corpus.batch([4], 0)
+    assert batch.source.tolist() == [[*corpus.source(4), 1]]
+    assert batch.target_in.tolist() == [[1, *corpus.target(4)]]
+    assert batch.target_out.tolist() == [[*corpus.target(4), 1]]
+    (tmp_path / JOINT_SUBWORDS).unlink()
+    with pytest.raises(FileNotFoundError, match="found no vocabulary"):
+        Corpus(str(tmp_path), "train")
 
 
 # BatchPlan

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.text import BOS, EOS, PAD
+from transformer.text import BOS, EOS, PAD, vocabulary_kind
 
 PREFETCH = 4  # batches made ahead of the step that uses them
 MAX_SEED = 2**32 - 1  # what NumPy's Mersenne Twister takes
@@ -51,15 +51,19 @@ def pad(sequences: Sequence[Sequence[int]]) -> np.ndarray:
     return padded
 
 
-def pad_with_end(sequences: Sequence[Sequence[int]]) -> np.ndarray:
-    """Returns [N, longest + 1] int32: the pieces of each row, EOS, then PAD."""
+def pad_with_end(sequences: Sequence[Sequence[int]], eos: int = EOS) -> np.ndarray:
+    """Returns [N, longest + 1] int32: the pieces of each row, `eos`, then PAD."""
     ended = np.pad(pad(sequences), [(0, 0), (0, 1)], "constant", constant_values=PAD)
-    ended[np.arange(len(sequences)), [len(sequence) for sequence in sequences]] = EOS
+    ended[np.arange(len(sequences)), [len(sequence) for sequence in sequences]] = eos
     return ended
 
 
 def make_batch(
-    sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], number: int
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    number: int,
+    bos: int = BOS,
+    eos: int = EOS,
 ) -> Batch:
     """Makes a Batch of arrays; here, and nowhere else, the target is shifted.
 
@@ -67,17 +71,18 @@ def make_batch(
       sources: N sequences of ids without BOS and EOS.
       targets: N sequences of ids without BOS and EOS.
       number: the place of the batch in the run.
+      bos, eos: what stands before the target, and what ends a sentence.
 
     Example::
 
       make_batch([[5, 6]], [[7, 8]], 0)
       # source [[5, 6, 3]], target_in [[2, 7, 8]], target_out [[7, 8, 3]]
     """
-    begin = np.full([len(targets), 1], BOS, np.int32)                  # [N, 1]
+    begin = np.full([len(targets), 1], bos, np.int32)                  # [N, 1]
     return Batch(
-        source=pad_with_end(sources),                                  # [N, S]
+        source=pad_with_end(sources, eos),                             # [N, S]
         target_in=np.concatenate([begin, pad(targets)], axis=1),       # [N, T]
-        target_out=pad_with_end(targets),                              # [N, T]
+        target_out=pad_with_end(targets, eos),                         # [N, T]
         number=np.array(number, np.int64),
     )
 
@@ -90,13 +95,14 @@ class Corpus:
 
     `len(corpus)` is the number of pairs. `source_lengths` and `target_lengths`, [pairs]
     int32, count the pieces and the one EOS (or BOS): the width of a row of a Batch.
+    Which pieces these are, the folder's vocabulary says.
 
     Args:
       folder: what scripts/prepare.py wrote; data/README.md lists the files.
       split: "train", "dev" or "test".
 
     Raises:
-      FileNotFoundError: the split has not been prepared.
+      FileNotFoundError: the split has not been prepared, or there is no vocabulary.
       ValueError: its files do not belong together.
     """
 
@@ -104,6 +110,7 @@ class Corpus:
         self.folder, self.split = os.fspath(folder), split
         self._source_ids, self._source_offsets = self._load("source")
         self._target_ids, self._target_offsets = self._load("target")
+        self._vocabulary = vocabulary_kind(self.folder)
         self.source_lengths = _lengths(self._source_offsets)
         self.target_lengths = _lengths(self._target_offsets)
         if len(self.source_lengths) != len(self.target_lengths):
@@ -146,7 +153,9 @@ class Corpus:
         """Returns the pairs `indices` as one Batch of arrays."""
         indices = list(indices)
         sources = [self.source(index) for index in indices]
-        return make_batch(sources, [self.target(index) for index in indices], number)
+        targets = [self.target(index) for index in indices]
+        kind = self._vocabulary
+        return make_batch(sources, targets, number, kind.bos, kind.eos)
 
 
 def _lengths(offsets: np.ndarray) -> np.ndarray:

@@ -34,6 +34,8 @@ class SearchOptions(NamedTuple):
     n_best: int = 1              # how many hypotheses a sentence gets
     must_end: bool = True        # at its limit a hypothesis ends, however unlikely
     stop_early: bool = False     # done when the best is certain, not all the n best
+    bos: int = BOS               # what stands before a sequence
+    eos: int = EOS               # what ends it
 
 
 def penalty(length, alpha):
@@ -73,15 +75,18 @@ def _follow_one_path(step, state, limits, options, choose):
 
     def extend(ids, log_prob, done, state):
         log_probs, state = step(ids[:, -1], state)                     # [N, V]
-        log_probs = _only_end_at_limit(log_probs, tf.shape(ids)[1], limits)
+        log_probs = _only_end_at_limit(log_probs, tf.shape(ids)[1], limits,
+                                       options.eos)
         piece = tf.where(done, tf.fill([batch], PAD), choose(log_probs))
         gained = tf.gather(log_probs, piece[:, None], batch_dims=1)[:, 0]
         log_prob += tf.where(done, tf.zeros([batch]), gained)
         ids = tf.concat([ids, piece[:, None]], axis=1)                 # [N, t + 1]
-        return ids, log_prob, tf.logical_or(done, tf.equal(piece, EOS)), state
+        done = tf.logical_or(done, tf.equal(piece, options.eos))
+        return ids, log_prob, done, state
 
     ids, log_prob, _, _ = _loop(is_open, extend, (
-        tf.fill([batch, 1], BOS), tf.zeros([batch]), tf.fill([batch], False)), state)
+        tf.fill([batch, 1], options.bos), tf.zeros([batch]),
+        tf.fill([batch], False)), state)
     ids = ids[:, 1:]
     lengths = tf.reduce_sum(tf.cast(tf.not_equal(ids, PAD), tf.int32), -1)
     scores = log_prob / penalty(lengths, options.length_penalty)
@@ -127,12 +132,12 @@ def beam(step, state, limits, options):
         step_log_probs, state = step(tf.reshape(ids[:, :, -1], [-1]), state)  # [N*K, V]
         if options.must_end:
             step_log_probs = _only_end_at_limit(
-                step_log_probs, length, tf.repeat(limits, size))
+                step_log_probs, length, tf.repeat(limits, size), options.eos)
         log_probs, origins, pieces = _best_continuations(
             log_probs, step_log_probs, 2 * size)                       # [N, 2K] each
         candidates = tf.concat([tf.gather(ids, origins, batch_dims=1),
                                 pieces[:, :, None]], axis=2)           # [N, 2K, t + 1]
-        ends, never = tf.equal(pieces, EOS), tf.fill(tf.shape(pieces), NEVER)
+        ends, never = tf.equal(pieces, options.eos), tf.fill(tf.shape(pieces), NEVER)
 
         new_scores = log_probs / penalty(length, options.length_penalty)
         scores, kept = tf.nn.top_k(
@@ -150,7 +155,7 @@ def beam(step, state, limits, options):
         state = tf.nest.map_structure(lambda x: tf.gather(x, rows), state)
         return ids, log_probs, found, scores, state
 
-    start = tf.fill([batch, size, 1], BOS)
+    start = tf.fill([batch, size, 1], options.bos)
     only_first = tf.tile([[0.0] + [NEVER] * (size - 1)], [batch, 1])
     _, _, found, scores, _ = _loop(is_open, extend, (
         start, only_first, start, tf.fill([batch, size], NEVER)), state)
@@ -160,14 +165,14 @@ def beam(step, state, limits, options):
 SEARCHES = {"greedy": greedy, "beam": beam, "sample": sample}
 
 
-def _only_end_at_limit(log_probs, length, limits):
-    """[M, V] log-probabilities, those of all but EOS gone where only one place is left.
+def _only_end_at_limit(log_probs, length, limits, eos):
+    """[M, V] log-probabilities, those of all but `eos` gone where one place is left.
 
     Args:
       length: scalar, the number of the place now being filled, from 1.
       limits: int32 [M], the number of the last place.
     """
-    ends = tf.equal(tf.range(shape_list(log_probs)[1]), EOS)           # [V]
+    ends = tf.equal(tf.range(shape_list(log_probs)[1]), eos)           # [V]
     allowed = tf.logical_or(ends[None, :], (length < limits)[:, None])
     return tf.where_v2(allowed, log_probs, NEVER)
 

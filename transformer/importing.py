@@ -11,7 +11,7 @@ the shapes. What does not fit is refused, and what would be left over.
 import collections
 import fnmatch
 import re
-from typing import Any, Dict, NamedTuple
+from typing import Any, Dict, NamedTuple, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -28,8 +28,12 @@ FAMILIES = {"tutorial": ("tutorial",), "kyubyong": ("kyubyong",),
 SLOTS = ("/Adam", "/Adam_1")               # the moments, of each variable
 POWERS = ("beta1_power", "beta2_power")    # of the factors of the moments
 STEP = "global_step"
-# Averages and counters that tensor2tensor keeps for its own log.
-STATISTICS = re.compile(r"(losses_avg|train_stats)/")
+# What some optimizer keeps of a variable, or of a shard of one: it is left behind.
+SLOT = re.compile(r"(.+?)((?<=/weights_)\d+)?/(Adam|AdamW|Adafactor|Momentum)(_\d+)?")
+# Averages and counters that tensor2tensor keeps for its log and its optimizers.
+STATISTICS = re.compile(r"(losses_avg|train_stats)/|iter$")
+# Where a model of tensor2tensor does not share its embeddings with its output layer.
+UNTIED = re.compile(r".*/symbol_modality_.*/(input_emb|target_emb|softmax)/weights_")
 
 
 class Imported(NamedTuple):
@@ -76,19 +80,28 @@ def join_shards(arrays):
     return joined
 
 
-def settings_of(source: str, arrays: Dict[str, np.ndarray]) -> Dict[str, Any]:
+def settings_of(source: str, arrays: Dict[str, np.ndarray],
+                vocab_sizes: Sequence[int] = ()) -> Dict[str, Any]:
     """The settings that a checkpoint tells: its dialect, and sizes from its shapes.
 
     Args:
       source: a key of `FAMILIES`.
       arrays: what `read` returns.
+      vocab_sizes: pieces of the source's and of the target's vocabulary: where each has
+        a table of its own, but the same name, they say which is which.
 
     Raises:
       ValueError: they are not the variables of that source.
     """
+    untied = sorted(filter(UNTIED.match, arrays))
+    if untied:
+        raise ValueError(f"{untied[0]}: found embeddings that the output layer does "
+                         "not share, wanted symbol_modality_*/shared/weights_*, as "
+                         "shared_embedding_and_softmax_weights makes them")
     dialect = max(FAMILIES[source], key=lambda name: _norms_found(name, arrays))
     row, find = dialect_named(dialect), _Finder(dialect, arrays)
     blocks = find.number_of_blocks()
+    shared = [_size_in_name(name, 0) for name in find.all("embedding/lookup_table")]
     tables = (["embedding/lookup_table"] * 2 if row.tied_embeddings else
               ["encoder/embedding/lookup_table", "decoder/embedding/lookup_table"])
     inner = [f"{stack}/block_{i}/feedforward/" for i in range(blocks)
@@ -103,6 +116,8 @@ def settings_of(source: str, arrays: Dict[str, np.ndarray]) -> Dict[str, Any]:
         "target_vocab_size": find.size((tables[1], 0), ("decoder/output/bias", 0),
                                        ("decoder/output/kernel", 1)),
         "joint_vocab": row.tied_embeddings}
+    if len(shared) == 2:
+        settings.update(_told_apart(shared, vocab_sizes))
     positions = ("encoder/positional_encoding/lookup_table", 0)
     if row.learned_positions and find.all(positions[0]):
         settings["max_positions"] = find.size(positions)
@@ -112,6 +127,16 @@ def settings_of(source: str, arrays: Dict[str, np.ndarray]) -> Dict[str, Any]:
     if find.all(distances[0]):
         settings["max_relative_position"] = find.size(distances) // 2
     return settings
+
+
+def _told_apart(found, vocab_sizes):
+    """The settings of two vocabularies of which only the sizes are known."""
+    if sorted(found) != sorted(vocab_sizes):
+        raise ValueError(f"vocabulary: found {list(vocab_sizes) or 'none'}, wanted two "
+                         f"of {found[0]} and {found[1]} pieces: --src_vocab and "
+                         "--tgt_vocab say which of the two tables is the source's")
+    return {"source_vocab_size": vocab_sizes[0], "target_vocab_size": vocab_sizes[1],
+            "joint_vocab": False}
 
 
 def _norms_found(dialect, arrays):
@@ -184,8 +209,7 @@ def convert(arrays, hp, target_space_id: int = 0) -> Imported:
         for name, shape in shapes.items():
             result[name + slot] = _take(left, name, originals[name] + slot, shape,
                                         target_space_id)
-    _refuse_leftover(left, {name + slot for name in originals.values()
-                            for slot in SLOTS})
+    _refuse_leftover(left, set(originals.values()))
     if not has_moments:
         result.update((name + slot, np.zeros(shape, np.float32))
                       for name, shape in shapes.items() for slot in SLOTS)
@@ -224,8 +248,10 @@ def _take(left, name, original, shape, target_space_id):
     return np.asarray(array, np.float32)
 
 
-def _refuse_leftover(left, slots):
-    """Raises ValueError where more is left than the optimizer's own variables."""
+def _refuse_leftover(left, originals):
+    """Raises ValueError where more is left than an optimizer's own variables."""
+    slots = {name for name in left for match in [SLOT.fullmatch(name)]
+             if match and match.group(1) in originals}
     names = sorted(name for name in left if name not in slots and name not in POWERS
                    and not STATISTICS.match(name))
     if names:

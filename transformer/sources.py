@@ -31,7 +31,8 @@ KYUBYONG = (
 )
 
 TENSOR2TENSOR = (
-    (r"^embedding/lookup_table$",
+    # One table for both languages, or one for each, told apart by its size.
+    (r"^((en|de)coder/)?embedding/lookup_table$",
      "transformer/symbol_modality_{V}_{D}/shared/weights_"),  # followed by 0, 1, ...
     (r"^encoder/target_space$", "transformer/body/target_space_embedding/kernel"),
     (r"^(en|de)coder/", r"transformer/body/\1coder/"),

@@ -21,17 +21,23 @@ import numpy as np
 import sentencepiece
 
 from transformer.lines import decoded_lines, read_lines
+from transformer.subwords import SubwordVocabulary
 
-# The four ids that mean the same in every vocabulary of this project.
+# The four ids that mean the same in every vocabulary that this project makes. Each
+# vocabulary knows its own `bos` and `eos`: those of tensor2tensor have others.
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL_IDS = (PAD, UNK, BOS, EOS)
 
 JOINT_MODEL = "spm.model"
 SEPARATE_MODELS = ("spm.source.model", "spm.target.model")
-# Word lists of imported models, instead of SentencePiece models.
-WORD_LIST = ".tsv"
+# Vocabularies of imported models, instead of SentencePiece models.
 JOINT_WORDS = "words.tsv"
 SEPARATE_WORDS = ("words.source.tsv", "words.target.tsv")
+JOINT_SUBWORDS = "vocab.subwords"
+SEPARATE_SUBWORDS = ("vocab.source.subwords", "vocab.target.subwords")
+# Every way in which a folder may name its vocabulary, or its source's and target's.
+FILE_NAMES = ((JOINT_MODEL,), SEPARATE_MODELS, (JOINT_WORDS,), SEPARATE_WORDS,
+              (JOINT_SUBWORDS,), SEPARATE_SUBWORDS)
 
 
 class Vocabulary:
@@ -50,6 +56,8 @@ class Vocabulary:
       vocabulary = Vocabulary("data/sample/spm.model")
       vocabulary.decode(vocabulary.encode("Ein Hund."))    # "Ein Hund."
     """
+
+    bos, eos = BOS, EOS
 
     def __init__(self, path: str):
         self.path = os.fspath(path)
@@ -111,6 +119,7 @@ class WordVocabulary:
     """
 
     SPECIAL = ["<pad>", "<unk>", "<s>", "</s>"]
+    bos, eos = BOS, EOS
 
     def __init__(self, path: str):
         self.path = os.fspath(path)
@@ -152,10 +161,20 @@ class WordVocabulary:
         return [self._words[one] for one in np.asarray(ids, int).tolist()]
 
 
-def load_vocabulary(path: str) -> Vocabulary | WordVocabulary:
-    """The vocabulary of a file: a word list if it ends in .tsv, else SentencePiece."""
-    kind = WordVocabulary if os.fspath(path).endswith(WORD_LIST) else Vocabulary
-    return kind(path)
+# What a file is, by the ending of its name; anything else is a SentencePiece model.
+KINDS = {".tsv": WordVocabulary, ".subwords": SubwordVocabulary}
+
+
+def vocabulary_kind(path: str) -> type:
+    """The class of the vocabulary of a file, or of a folder's; it is not loaded."""
+    if os.path.isdir(path):
+        path = _model_paths(path)[0]
+    return KINDS.get(os.path.splitext(path)[1], Vocabulary)
+
+
+def load_vocabulary(path: str) -> Vocabulary:
+    """The vocabulary of a file: words (.tsv), subwords (.subwords), SentencePiece."""
+    return vocabulary_kind(path)(path)
 
 
 def _before_end(ids: Sequence[int]) -> list[int]:
@@ -234,9 +253,8 @@ def load_vocabularies(folder: str) -> Vocabularies:
     """Loads the vocabularies of a prepared corpus or of a log directory.
 
     Args:
-      folder: holds either spm.model, or spm.source.model and spm.target.model, or
-        else, where a model was imported, words.tsv, or words.source.tsv and
-        words.target.tsv.
+      folder: holds either spm.model, or spm.source.model and spm.target.model; where
+        a model was imported, words.tsv or vocab.subwords, or a source's and a target's.
 
     Raises:
       FileNotFoundError: it holds none of them.
@@ -248,8 +266,21 @@ def load_vocabularies(folder: str) -> Vocabularies:
 
 
 def copy_vocabularies(from_folder: str, to_folder: str) -> None:
-    """Copies the model file(s), so that `to_folder` can be used on its own."""
-    for path in _model_paths(from_folder):
+    """Copies the file(s), so that `to_folder` can be used on its own.
+
+    Raises:
+      FileNotFoundError: there is no vocabulary in `from_folder`.
+      ValueError: there is another in `to_folder`.
+    """
+    paths = _model_paths(from_folder)
+    names = {os.path.basename(path) for path in paths}
+    others = {name for kind in FILE_NAMES for name in kind}.difference(names)
+    for name in sorted(others.intersection(os.listdir(to_folder))):
+        raise ValueError(
+            f"found {name} in {to_folder}, wanted the vocabulary of {from_folder}, "
+            f"{' and '.join(sorted(names))}: choose another --data, or another --logdir"
+        )
+    for path in paths:
         copy = os.path.join(to_folder, os.path.basename(path))
         if not os.path.exists(copy):
             shutil.copyfile(path, copy)
@@ -262,10 +293,9 @@ def copy_vocabularies(from_folder: str, to_folder: str) -> None:
 
 def _model_paths(folder: str) -> list[str]:
     """Returns the one vocabulary file of a folder, or its source's and target's."""
-    kinds = ((JOINT_MODEL,), SEPARATE_MODELS, (JOINT_WORDS,), SEPARATE_WORDS)
     found = [
         names
-        for names in kinds
+        for names in FILE_NAMES
         if all(os.path.isfile(os.path.join(folder, name)) for name in names)
     ]
     if len(found) > 1:

@@ -8,7 +8,7 @@ from transformer import checkpoints
 from transformer.data import make_batch, pad_with_end
 from transformer.decoding import NEVER, SEARCHES, SearchOptions, penalty
 from transformer.model import Transformer
-from transformer.text import BOS, PAD, load_vocabularies
+from transformer.text import PAD, load_vocabularies
 
 
 class Translation(NamedTuple):
@@ -38,7 +38,9 @@ class Translator:
         if not 1 <= n_best <= most:
             raise ValueError(f"n_best: found {n_best}, wanted 1 to {most}: search "
                              f"{hp.search} finds no more")
-        self._options = SearchOptions(hp.beam_size, hp.length_penalty, n_best)
+        ends = self.vocabularies.target
+        self._options = SearchOptions(hp.beam_size, hp.length_penalty, n_best,
+                                      bos=ends.bos, eos=ends.eos)
         with tf.Graph().as_default() as graph:
             model = Transformer(hp)
             self._source = tf.placeholder(tf.int32, [None, None], "source")  # [N, S]
@@ -75,7 +77,8 @@ class Translator:
         results = [[Translation("", 0.0)] * self._options.n_best for _ in lines]
         for indices in self._batches([len(source) for source in sources]):
             found = self._session.run(self._found, {
-                self._source: pad_with_end([sources[i] for i in indices])})
+                self._source: pad_with_end([sources[i] for i in indices],
+                                           self._options.eos)})
             for i, ids, scores in zip(indices, found.ids, found.scores):
                 results[i] = [self._translation(*pair) for pair in zip(ids, scores)
                               if pair[1] > NEVER]
@@ -96,7 +99,8 @@ class Translator:
         results = [0.0] * len(sources)
         for indices in self._batches([len(ids) for ids in source_ids]):
             batch = make_batch([source_ids[i] for i in indices],
-                               [target_ids[i] for i in indices], 0)
+                               [target_ids[i] for i in indices], 0,
+                               self._options.bos, self._options.eos)
             scores = self._session.run(self._scores, {
                 self._source: batch.source, self._target_in: batch.target_in,
                 self._target_out: batch.target_out})
@@ -128,7 +132,8 @@ def _search(model, memory, source, options):
     sentences = tf.shape(source)[0]
     hypotheses = sentences * (hp.beam_size if hp.search == "beam" else 1)
     memory = model.project(memory)
-    never = tf.one_hot([PAD, BOS], hp.target_vocab_size, on_value=NEVER)    # [2, V]
+    unsaid = sorted({PAD, options.bos} - {options.eos})
+    never = tf.one_hot(unsaid, hp.target_vocab_size, on_value=NEVER)       # [2, V]
     never = tf.reduce_min(never, axis=0)                                    # [V]
 
     def step(ids, cache):

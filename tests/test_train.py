@@ -467,13 +467,6 @@ def test_going_on_with_another_vocabulary_of_the_same_size(
     refused(capsys, folder, existing, "--max_steps", "9")
 
 
-def test_a_broken_checkpoint(digits, existing, capsys):
-    (existing / "model.ckpt-8.data-00000-of-00001").write_bytes(b"")
-    line = corpora.refusal(capsys, train.main, "--data", digits, "--logdir", existing,
-                           *corpora.TINY, "--max_steps", "9")
-    assert "model.ckpt-8" in line
-
-
 def test_numbers_that_are_not_finite_end_the_training(digits, existing, capsys):
     """With one line; the last checkpoint is the one before them."""
     before = newest(existing)

@@ -78,7 +78,7 @@ def find(logdir, which="best", warn=warnings.warn):
         fault = fault_of(checkpoint)
         if not fault:
             for each in faults:
-                warn(f"{each}: broken; {os.path.basename(checkpoint)} is used instead")
+                warn(f"{each}; {os.path.basename(checkpoint)} is used instead")
             return checkpoint
         faults.append(fault)
     raise ValueError(f"checkpoint {which!r}: found only broken ones in {logdir} "
@@ -92,18 +92,18 @@ def fault_of(checkpoint):
         if step_of(checkpoint) in steps(logdir, name.rsplit("-", 1)[0]):
             return _fault_without_manifest(checkpoint)
         return f"{name}{MANIFEST} is missing"
+    line = re.compile(r"([0-9a-f]{64})  (%s(?:\.index|\.data-\d+-of-\d+))\n"
+                      % re.escape(name))
     with open(checkpoint + MANIFEST, encoding="utf-8", errors="replace") as file:
-        told = dict(reversed(line.rstrip("\n").split("  ", 1)) for line in file
-                    if "  " in line)
-    if name + INDEX not in told:  # it is the last: the manifest is not cut
-        return f"{name}{MANIFEST} does not tell the checksum of {name}{INDEX}"
-    for each, checksum in told.items():
-        path = os.path.join(logdir, each)
-        if not each.startswith(name + ".") or os.path.basename(each) != each:
-            return f"{name}{MANIFEST} names {each!r}, no file of its own"
-        if not os.path.exists(path):
-            return f"{each} is missing"
-        if _checksum(path) != checksum:
+        told = [line.fullmatch(each) for each in file]
+    if not all(told) or not told or not told[-1].group(2).endswith(INDEX):
+        return f"{name}{MANIFEST} is cut off or damaged"
+    for checksum, each in (match.groups() for match in told):
+        try:
+            found = _checksum(os.path.join(logdir, each))
+        except OSError as error:
+            return f"{each}: {error.strerror}"
+        if found != checksum:
             return f"{each} has not the checksum that {name}{MANIFEST} tells"
     return None
 

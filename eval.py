@@ -15,7 +15,7 @@ from transformer.lines import read_lines
 from transformer.translator import Translator
 
 DECODING = [name for name, field in hparams.FIELDS.items()
-            if field.metadata["group"] == "decoding"]
+            if field.metadata["group"] in ("decoding", "machine")]
 
 
 def add_decoding_flags(parser):
@@ -35,6 +35,12 @@ def load(args):
     return hp
 
 
+def find_checkpoint(args):
+    """The checkpoint that `--checkpoint` names; says so if it must be another."""
+    return checkpoints.find(args.logdir, args.checkpoint,
+                            lambda text: print(text, file=sys.stderr))
+
+
 def run(args):
     """Translates, writes the translations beside the checkpoint, prints the scores."""
     hp = load(args)
@@ -48,7 +54,7 @@ def run(args):
         raise ValueError(f"{name}: found {len(sources)} source and {len(references)} "
                          "reference lines, wanted as many of both, and at least one")
     with Translator(hp, args.logdir) as translator:
-        checkpoint = translator.restore(checkpoints.find(args.logdir, args.checkpoint))
+        checkpoint = translator.restore(find_checkpoint(args))
         scores, hypotheses = evaluate(translator, sources, references)
     written = f"{checkpoint}.{name}.translations"
     with open(written, "w", encoding="utf-8", newline="\n") as file:

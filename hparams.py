@@ -64,6 +64,8 @@ class HParams:
     log_every: int = setting("training", 50, "steps between two lines of the log")
     save_every: int = setting("training", 1000, "steps between two checkpoints")
     keep_checkpoints: int = setting("training", 5, "checkpoints kept, the newest")
+    on_save_error: str = setting(
+        "training", "stop", "where a checkpoint cannot be written: stop or continue")
     eval_every: int = setting("training", 1000, "steps between two dev BLEU scores")
     patience: int = setting(
         "training", 0, "evaluations without a better BLEU, then stop; 0: off", least=0)
@@ -76,6 +78,10 @@ class HParams:
     max_extra_length: int = setting(
         "decoding", 50, "pieces a translation may have over its source", least=0)
     decode_batch_size: int = setting("decoding", 64, "sentences translated at once")
+
+    # The machine: how it computes, not what.
+    deterministic: bool = setting(
+        "machine", False, "one thread: two runs are equal to the last bit, and slower")
 
 
 PRESETS: Dict[str, Dict[str, Any]] = {
@@ -203,7 +209,7 @@ def add_flags(parser: argparse.ArgumentParser,
     parser.formatter_class = functools.partial(
         parser.formatter_class, max_help_position=34)
     names = list(FIELDS if fields is None else fields)
-    for group in ("corpus", "model", "training", "decoding"):
+    for group in ("corpus", "model", "training", "decoding", "machine"):
         members = [name for name in names if FIELDS[name].metadata["group"] == group]
         section = parser.add_argument_group(group) if members else parser
         for name in members:
@@ -234,9 +240,10 @@ def _add_flag(section: Any, field: Any) -> None:
     default = str(field.default).lower() if field.type is bool else field.default
     text = f"{field.metadata['help']} [{default}]"
     names = sorted({field.name, field.name.replace("_", "-")}, reverse=True)
+    alone = {"nargs": "?", "const": True} if field.type is bool else {}
     for name, shown in zip(names, (text, argparse.SUPPRESS)):
         section.add_argument("--" + name, dest=field.name, type=kind, metavar=metavar,
-                             default=argparse.SUPPRESS, help=shown)
+                             default=argparse.SUPPRESS, help=shown, **alone)
 
 
 def _parse_bool(text: str) -> bool:

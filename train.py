@@ -19,7 +19,10 @@ from transformer.decoding import SEARCHES
 from transformer.dialects import DIALECTS
 from transformer.evaluation import evaluate, load_text
 from transformer.model import Transformer
-from transformer.reporting import DevScores, Events, Meter, Progress, clock
+from transformer.reporting import (
+    DevScores, Events, Meter, Progress, clock, read_dev_scores)
+from transformer.runs import Lock, Stopped, StopSignals
+from transformer.sessions import make_session
 from transformer.text import copy_vocabularies, load_vocabularies
 from transformer.training import SCHEDULES, cross_entropy_of_product, make_update
 from transformer.translator import Translator
@@ -81,32 +84,48 @@ class Training:
     """A training in progress: its session, its log directory, where it stands."""
 
     def __init__(self, hp, logdir, session, graph, translator, start, dev_text):
-        self.hp, self.logdir, self.step = hp, logdir, start
+        self.hp, self.logdir, self.step, self.saved = hp, logdir, start, start
         self.session, self.graph, self.translator = session, graph, translator
         self.scores, self.events = DevScores(logdir, start), Events(logdir)
         self.dev_text = dev_text
         self.meter = Meter()
         self.progress = Progress(sys.stderr, start, hp.max_steps)
+        self.signals = StopSignals()
 
     def run(self):
         """Updates until the last step, or until patience ends."""
         hp = self.hp
         self.progress.say(f"{self.graph.size:,} parameters; step {self.step} of "
                           f"{hp.max_steps}; logs in {self.logdir}")
+        self.keep_best()
         while True:
-            if self.is_due(hp.eval_every) and not self.scores.has(self.step):
+            if (self.is_due(hp.eval_every) and not self.scores.has(self.step)
+                    and self.saved == self.step):
                 self.evaluate()
             if self.step >= hp.max_steps or self.is_out_of_patience():
                 break
             self.update()
-            if self.is_due(hp.save_every) or self.is_due(hp.eval_every):
-                checkpoints.save(self.session, self.graph.saver, self.logdir, self.step,
-                                 hp.keep_checkpoints)
+            came = self.signals.came
+            if self.is_due(hp.save_every) or self.is_due(hp.eval_every) or came:
+                self.save()
+            if came:
+                raise Stopped(came)
         best = self.scores.best()
         reason = ("the last step" if self.step >= hp.max_steps else
                   f"{hp.patience} evaluations without a better dev BLEU")
         self.progress.say(f"stopped at step {self.step}, {reason}; best dev BLEU "
                           f"{best['bleu']:.2f}, of step {best['step']}")
+
+    def keep_best(self):
+        """Keeps the checkpoint with the best dev BLEU so far, if another one is kept:
+        that of a run that got further, before its newest checkpoints broke."""
+        best = self.scores.best()
+        kept = checkpoints.steps(self.logdir, checkpoints.BEST)
+        if best and best["step"] not in kept:
+            wanted = checkpoints.prefix(self.logdir, best["step"])
+            if (best["step"] in checkpoints.steps(self.logdir)
+                    and not checkpoints.fault_of(wanted)):
+                self.write(checkpoints.save_best, self.logdir, best["step"])
 
     def is_due(self, every):
         """Whether what happens every so many steps, and at the end, happens now."""
@@ -132,45 +151,94 @@ class Training:
         if self.is_due(self.hp.log_every):
             loss, tokens_per_second = self.meter.read()
             self.progress.show(self.step, loss, tokens_per_second)
-            self.events.write(self.step, {
+            self.write(self.events.write, self.step, {
                 "loss": loss, "tokens_per_second": tokens_per_second,
                 "learning_rate": metrics.learning_rate,
                 "gradient_norm": metrics.gradient_norm})
+
+    def save(self):
+        """Writes a checkpoint."""
+        if self.write(checkpoints.save, self.session, self.graph.saver, self.logdir,
+                      self.step, self.hp.keep_checkpoints):
+            self.saved = self.step
+
+    def write(self, function, *args):
+        """Calls a function that writes to the disk; returns whether it could.
+
+        Raises:
+          OSError: it could not, and training must not or cannot go on without it.
+        """
+        try:
+            function(*args)
+        except OSError as error:
+            message = (f"step {self.step}: {error}; last checkpoint: "
+                       f"{self.saved or 'none'}")
+            if (self.hp.on_save_error == "stop" or self.signals.came
+                    or self.step >= self.hp.max_steps):
+                raise OSError(f"{message}; make room, and the same command goes on "
+                              "from there") from error
+            self.progress.say(f"{message}; going on")
+            return False
+        return True
 
     def evaluate(self):
         """Dev loss, and dev BLEU as eval.py computes it; keeps the best checkpoint."""
         self.meter.pause()
         began = time.monotonic()
-        loss = self.graph.dev_loss(self.session)
-        self.translator.restore(checkpoints.prefix(self.logdir, self.step))
-        scores, _ = evaluate(self.translator, *self.dev_text)
+        with self.signals.at_once():  # the checkpoint is written
+            loss = self.graph.dev_loss(self.session)
+            self.translator.restore(checkpoints.prefix(self.logdir, self.step))
+            scores, _ = evaluate(self.translator, *self.dev_text)
         best = self.scores.best()
-        if best is None or scores.bleu > best["bleu"]:
-            checkpoints.save_best(self.logdir, self.step)
-        # Last: a step that has its dev scores is not evaluated again.
-        self.scores.add({"step": self.step, "bleu": scores.bleu, "chrf": scores.chrf,
-                         "loss": loss})
-        self.events.write(self.step, {"dev/bleu": scores.bleu, "dev/loss": loss})
+        is_best = best is None or scores.bleu > best["bleu"]
+        if not is_best or self.write(checkpoints.save_best, self.logdir, self.step):
+            # Last: a step that has its dev scores is not evaluated again.
+            self.write(self.scores.add, {"step": self.step, "bleu": scores.bleu,
+                                         "chrf": scores.chrf, "loss": loss})
+        self.write(self.events.write, self.step,
+                   {"dev/bleu": scores.bleu, "dev/loss": loss})
         self.progress.say(f"step {self.step}: dev BLEU {scores.bleu:.2f}, dev loss "
                           f"{loss:.3f} ({clock(time.monotonic() - began)})")
         self.meter.go_on()
 
 
+def newest_checkpoint(logdir):
+    """The checkpoint from which training goes on, None where nothing was trained yet.
+
+    Raises:
+      ValueError: there was one, and is none any more that is whole.
+    """
+    if checkpoints.exist(logdir):
+        return checkpoints.find(logdir, "newest", warn)
+    if read_dev_scores(logdir):
+        raise ValueError(f"{logdir}: found dev scores, but no checkpoint; choose "
+                         "another --logdir to train from the beginning")
+    return None
+
+
+def warn(text):
+    print(f"train.py: {text}", file=sys.stderr)
+
+
 def train(hp, logdir):
     """Trains by the settings `hp` in `logdir`, from its newest checkpoint if any."""
-    start = max(checkpoints.steps(logdir), default=0)
-    with tf.Graph().as_default():
+    with Lock(logdir) as lock, tf.Graph().as_default():
+        checkpoint = newest_checkpoint(logdir)
+        start = checkpoints.step_of(checkpoint) if checkpoint else 0
         graph = TrainingGraph(hp, start)
         dev_text = load_text(hp.data, "dev")
         os.makedirs(logdir, exist_ok=True)
+        lock.take()
+        checkpoints.sweep(logdir)
         copy_vocabularies(hp.data, logdir)  # refuses to replace one by another
         hparams.save(hp, logdir)
-        with tf.Session() as session, Translator(hp, logdir) as translator:
+        with make_session(hp) as session, Translator(hp, logdir) as translator:
             session.run(graph.initialize)
-            if checkpoints.steps(logdir):
-                checkpoints.restore(session, graph.saver,
-                                    checkpoints.prefix(logdir, start))
-            Training(hp, logdir, session, graph, translator, start, dev_text).run()
+            if checkpoint:
+                checkpoints.restore(session, graph.saver, checkpoint)
+            training = Training(hp, logdir, session, graph, translator, start, dev_text)
+            with training.signals:
+                training.run()
 
 
 def settings(args):
@@ -182,7 +250,8 @@ def settings(args):
     given = hparams.given_settings(args)
     hp = hparams.resolve(given, args.preset, args.logdir)
     for name, table in (("dialect", DIALECTS), ("search", SEARCHES),
-                        ("schedule", [*SCHEDULES, ""])):
+                        ("schedule", [*SCHEDULES, ""]),
+                        ("on_save_error", ["stop", "continue"])):
         hparams.refuse_unknown(name, getattr(hp, name), table)
     saved = os.path.exists(os.path.join(args.logdir, hparams.FILE_NAME))
     if checkpoints.steps(args.logdir) and not saved:
@@ -216,9 +285,10 @@ def main(argv=None):
         train(settings(args), args.logdir)
     except (ValueError, OSError, FloatingPointError) as error:
         sys.exit(f"train.py: {error}")
-    except KeyboardInterrupt:
-        sys.exit("\ntrain.py: interrupted; the same command goes on from the last "
-                 "checkpoint")
+    except (Stopped, KeyboardInterrupt) as stopped:
+        warn(f"{str(stopped) or 'interrupted'}; the same command goes on from the last "
+             "checkpoint")
+        sys.exit(getattr(stopped, "status", 130))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ import sys
 import tensorflow.compat.v1 as tf
 
 import hparams
-from eval import add_decoding_flags, load
-from transformer import checkpoints
+from eval import add_decoding_flags, find_checkpoint, load
 from transformer.translator import Translator
 
 CHUNK = 2000  # lines read before they are translated, sorted by length
@@ -46,7 +45,7 @@ def run(args):
     lines = ask(sys.stdin.buffer) if typed else read_lines(sys.stdin.buffer)
     number = 0
     with Translator(load(args), args.logdir, args.n_best) as translator:
-        translator.restore(checkpoints.find(args.logdir, args.checkpoint))
+        translator.restore(find_checkpoint(args))
         while True:
             chunk = list(itertools.islice(lines, 1 if typed else CHUNK))
             if not chunk:

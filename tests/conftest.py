@@ -1,5 +1,6 @@
 """What every test starts from: the repository on the path, graph mode, own graphs."""
 import contextlib
+import copy
 import functools
 import os
 import sys
@@ -94,6 +95,7 @@ def one_thread():
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(tf, "Session", functools.partial(tf.Session, config=CONFIG))
+        patched.setattr(tf, "ConfigProto", lambda: copy.deepcopy(CONFIG))
         yield
 
 

@@ -1,7 +1,10 @@
-"""checkpoints.py: which are found, kept, copied, and still there after a move."""
+"""checkpoints.py: which are found, kept, copied, moved; none that is not whole."""
+import hashlib
 import os
+import resource
 import shutil
 
+import corpora
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -125,7 +128,8 @@ def test_pruning_leaves_the_best(write):
 
 def test_save_writes_nothing_but_the_checkpoint(write):
     names = os.listdir(write(10))
-    assert sorted(names) == ["model.ckpt-10.data-00000-of-00001", "model.ckpt-10.index"]
+    assert sorted(names) == ["model.ckpt-10.data-00000-of-00001",
+                             "model.ckpt-10.index", "model.ckpt-10.sha256"]
 
 
 def test_a_folder_may_be_moved_and_renamed(write, session, tmp_path):
@@ -150,3 +154,231 @@ def test_the_saver_holds_global_variables_and_no_local_ones(session, tmp_path):
     checkpoints.save(session, checkpoints.make_saver(), str(tmp_path), 1, 1)
     reader = tf.train.load_checkpoint(checkpoints.find(str(tmp_path)))
     assert sorted(reader.get_variable_to_shape_map()) == ["counter", "kept"]
+
+
+# --- Checkpoints never lie ------------------------------------------------------------
+
+ENDINGS = [".data-00000-of-00001", ".index", ".sha256"]
+
+
+def flip(path, bit):
+    content = bytearray(path.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(bytes(content))
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-2])
+
+
+def test_the_manifest_is_one_that_sha256sum_reads(write, tmp_path):
+    write(7)
+    checkpoints.save_best(str(tmp_path), 7)
+    for kind in (checkpoints.NEWEST, checkpoints.BEST):
+        lines = (tmp_path / f"{kind}-7.sha256").read_text().split("\n")
+        assert lines == [
+            hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() + "  " + name
+            for name in (f"{kind}-7{ending}" for ending in ENDINGS[:2])] + [""]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("damage", [
+    os.remove, cut, lambda path: path.write_bytes(b""), lambda path: flip(path, 77)],
+    ids=["removed", "cut", "empty", "flipped"])
+def test_a_broken_checkpoint_is_named_and_the_one_before_it_used(
+        write, tmp_path, ending, damage):
+    logdir, said = write(9, 100, 20), []
+    damage(tmp_path / f"model.ckpt-100{ending}")
+    assert step_of_find(logdir, "newest", said) == 20
+    assert len(said) == 1 and f"model.ckpt-100{ending}" in said[0]
+    assert "model.ckpt-20 " in said[0]
+    with pytest.raises(ValueError, match=f"model.ckpt-100{ending}"):
+        checkpoints.find(logdir, "100")
+    assert step_of_find(logdir, "9", said) == 9 and len(said) == 1
+    write(100)  # as training does when it is there again
+    assert step_of_find(logdir, "newest", said) == 100 and len(said) == 1
+
+
+def step_of_find(logdir, which, said):
+    """The step that `find` finds, also by its numbers; what it warns of is `said`."""
+    found = checkpoints.find(logdir, which, said.append)
+    assert checkpoints.step_of(found) == numbers_in(found)[0]
+    return checkpoints.step_of(found)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_every_bit_and_every_byte_counts(write, tmp_path, ending):
+    """All bits of the manifest, and some hundred of the other files."""
+    write(5, 10)
+    path = tmp_path / f"model.ckpt-10{ending}"
+    content = path.read_bytes()
+    for bit in range(0, 8 * len(content), max(1, len(content) // 250)):
+        flip(path, bit)
+        assert checkpoints.fault_of(checkpoints.prefix(str(tmp_path), 10)), bit
+        path.write_bytes(content)
+    for size in range(0, len(content), max(1, len(content) // 250)):
+        path.write_bytes(content[:size])
+        assert checkpoints.fault_of(checkpoints.prefix(str(tmp_path), 10)), size
+    path.write_bytes(content)
+    assert checkpoints.fault_of(checkpoints.prefix(str(tmp_path), 10)) is None
+
+
+def test_a_broken_best_falls_back_on_the_newest_and_the_newest_on_the_best(
+        write, tmp_path):
+    logdir, said = write(10, 20, 30), []
+    checkpoints.save_best(logdir, 20)
+    flip(tmp_path / "best.ckpt-20.index", 3)
+    assert step_of_find(logdir, "best", said) == 30
+    assert len(said) == 1 and "best.ckpt-20.index" in said[0]
+    checkpoints.save_best(logdir, 20)
+    for step in (10, 20, 30):
+        flip(tmp_path / f"model.ckpt-{step}.index", 3)
+    assert checkpoints.find(logdir, "newest", said.append).endswith("best.ckpt-20")
+    assert len(said) == 4
+
+
+def test_nothing_whole_is_an_error_that_names_each(write, tmp_path):
+    logdir, said = write(10, 20), []
+    for step in (10, 20):
+        cut(tmp_path / f"model.ckpt-{step}.index")
+    for which in ("best", "newest"):
+        with pytest.raises(ValueError) as error:
+            checkpoints.find(logdir, which, said.append)
+        assert "\n" not in str(error.value)
+        for name in ("model.ckpt-10.index", "model.ckpt-20.index"):
+            assert name in str(error.value)
+    assert said == []
+
+
+def without_manifests(folder, *steps):
+    for step in steps:
+        (folder / f"model.ckpt-{step}.sha256").unlink()
+
+
+def test_log_directories_from_before_the_manifests_are_read_and_verified(
+        write, tmp_path):
+    logdir, said = write(10, 20, 30), []
+    without_manifests(tmp_path, 10, 20, 30)
+    assert checkpoints.steps(logdir) == [10, 20, 30]
+    assert step_of_find(logdir, "newest", said) == 30
+    data = tmp_path / "model.ckpt-30.data-00000-of-00001"
+    flip(data, 9)
+    assert step_of_find(logdir, "newest", said) == 20
+    data.unlink()
+    assert step_of_find(logdir, "newest", said) == 20
+    cut(tmp_path / "model.ckpt-20.index")
+    assert step_of_find(logdir, "newest", said) == 10
+    assert ["model.ckpt-30 cannot" in said[0], "model.ckpt-30 cannot" in said[1],
+            "model.ckpt-20 cannot" in said[-1]] == [True] * 3
+    write(40)  # with a manifest; the old one stays valid, and goes when it is its turn
+    assert checkpoints.steps(logdir) == [10, 20, 30, 40]
+    assert step_of_find(logdir, "10", said) == 10
+    write(50, keep=2)
+    assert checkpoints.steps(logdir) == [40, 50]
+
+
+def test_a_later_one_without_a_manifest_does_not_count(write, tmp_path):
+    logdir, said = write(10, 20, 30), []
+    without_manifests(tmp_path, 10, 30)
+    assert checkpoints.steps(logdir) == [10, 20]
+    assert step_of_find(logdir, "newest", said) == 20
+    assert "model.ckpt-30.sha256" in said[0]
+
+
+def test_broken_later_ones_are_not_kept_in_place_of_whole_ones(write, tmp_path):
+    """Training goes on before them, and its own checkpoints are the ones to keep."""
+    logdir = write(10, 20)
+    cut(tmp_path / "model.ckpt-20.index")
+    write(14, 18, keep=2)
+    assert checkpoints.steps(logdir) == [14, 18, 20]
+
+
+class Killed(BaseException):
+    """Ends what writes a checkpoint, as SIGKILL would."""
+
+
+class Life:
+    """So many changes of the file system are made, then none any more."""
+
+    PLACES = [(os, "makedirs"), (os, "replace"), (os, "remove"), (os, "fsync"),
+              (shutil, "rmtree"), (shutil, "copyfile")]
+
+    def __init__(self, changes):
+        self.left = changes
+
+    def limit(self, patched):
+        for place, name in self.PLACES:
+            patched.setattr(place, name, self.limited(getattr(place, name)))
+
+    def limited(self, function):
+        def call(*args, **named):
+            if self.left <= 0:  # and nothing cleans up
+                raise Killed
+            self.left -= 1
+            return function(*args, **named)
+
+        return call
+
+
+def test_killed_at_any_moment_there_is_the_whole_checkpoint_or_none(
+        write, tmp_path, monkeypatch):
+    """Each change of the file system is once the one before which it is killed."""
+    logdir, moments = write(5), 0
+    for act in (lambda: write(10, keep=1), lambda: write(15, keep=2),
+                lambda: checkpoints.save_best(logdir, 15),
+                lambda: (write(20), checkpoints.save_best(logdir, 20))):
+        alive = False
+        for changes in range(100):
+            before = checkpoints.steps(logdir)[-1]
+            with monkeypatch.context() as patched:
+                Life(changes).limit(patched)
+                try:
+                    act()
+                    alive = True
+                except Killed:
+                    moments += 1
+            assert step_of_find(logdir, "newest", []) >= before
+            assert step_of_find(logdir, "best", []) in (5, 10, 15, 20)
+            if alive:
+                break
+        assert alive
+    assert moments > 20
+    assert checkpoints.steps(logdir)[-1] == 20
+    assert checkpoints.steps(logdir, checkpoints.BEST) == [20]
+    names = [f"{kind}-20{ending}" for ending in ENDINGS
+             for kind in (checkpoints.NEWEST, checkpoints.BEST)]
+    assert {name for name in os.listdir(logdir) if "-15" not in name} == set(names)
+
+
+def test_sweeping_leaves_what_is_whole_and_what_others_wrote(write, tmp_path):
+    logdir = write(10, 20)
+    checkpoints.save_best(logdir, 20)
+    (tmp_path / "best.ckpt-20.test.translations").write_text("mine")
+    before = corpora.tree(tmp_path)
+    (tmp_path / checkpoints.ASIDE).mkdir()
+    (tmp_path / checkpoints.ASIDE / "model.ckpt-30.index").write_bytes(b"half")
+    for kind in (checkpoints.NEWEST, checkpoints.BEST):
+        (tmp_path / f"{kind}-30.data-00000-of-00001").write_bytes(b"half")
+    checkpoints.sweep(logdir)
+    assert corpora.tree(tmp_path) == before
+
+
+def test_no_room_leaves_what_there_was(write, tmp_path):
+    """The room is a limit of the system's: no file may grow beyond it."""
+    logdir = write(10)
+    checkpoints.save_best(logdir, 10)
+    before = corpora.tree(tmp_path)
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, unlimited[1]))
+    try:
+        with pytest.raises(OSError) as error:
+            write(20, keep=1)
+        with pytest.raises(OSError):
+            checkpoints.save_best(logdir, 10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    assert "model.ckpt-20" in str(error.value) and "\n" not in str(error.value)
+    assert corpora.tree(tmp_path) == before
+    assert not os.path.exists(str(tmp_path / checkpoints.ASIDE))
+    write(20)
+    assert step_found(logdir, "newest") == (20, 20)

@@ -273,8 +273,16 @@ def test_help_is_short_and_in_groups():
     lines = parser().format_help().splitlines()
     assert len(lines) < 60
     assert [line for line in lines if line.rstrip(":") in (
-        "corpus", "model", "training", "decoding")] == [
-            "corpus:", "model:", "training:", "decoding:"]
+        "corpus", "model", "training", "decoding", "machine")] == [
+            "corpus:", "model:", "training:", "decoding:", "machine:"]
+
+
+@pytest.mark.parametrize("words, value", [
+    ([], False), (["--deterministic"], True), (["--deterministic", "false"], False),
+    (["--deterministic=true"], True), (["--deterministic", "--seed", "2"], True)])
+def test_a_flag_that_is_on_or_off_needs_no_word(words, value):
+    given = hparams.given_settings(hparams.parse_flags(parser(), words))
+    assert hparams.resolve(given).deterministic is value
 
 
 def test_a_chosen_subset_of_flags():

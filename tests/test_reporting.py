@@ -36,6 +36,7 @@ def test_events_can_be_read_before_they_are_closed(tmp_path):
 
 def test_a_second_run_adds_its_events(tmp_path):
     for step in (1, 2):
+        (tmp_path / str(step)).mkdir()
         events = Events(str(tmp_path / str(step)))
         events.write(step, {"loss": step})
         events.close()

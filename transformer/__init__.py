@@ -18,10 +18,12 @@ Text flows down this list; a file imports only files above it. Read in this orde
     decoding      a step function  ->  Hypotheses, by greedy or beam search
     training      logits  ->  loss  ->  an update of the variables
     sources       our names of variables  ->  those of the original systems
+    sessions      settings of the machine  ->  a session
     checkpoints   variables  <->  the log directory
     translator    lines  ->  translations, with a log directory
     evaluation    translations  ->  BLEU and chrF
     reporting     what a training tells while it runs
+    runs          a training alone in its log directory, and stopped by signals
 
 `train.py`, `eval.py` and `scripts/` put these together, set up by `hparams.py`.
 """

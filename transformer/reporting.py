@@ -1,6 +1,7 @@
 """What a training tells: TensorBoard events, dev scores, a line on the terminal."""
 import json
 import os
+import socket
 import time
 from typing import Dict, List, Optional, Tuple
 
@@ -10,19 +11,42 @@ DEV_SCORES = "dev_scores.jsonl"
 
 
 class Events:
-    """TensorBoard's scalars in a log directory."""
+    """TensorBoard's scalars in a log directory, a new file for each run.
+
+    Not a `tf.summary.FileWriter`: it writes in a thread, and on TensorFlow 1.15 what it
+    cannot write is lost without a word.
+    """
 
     def __init__(self, logdir: str):
-        self._writer = tf.summary.FileWriter(logdir)
+        self._logdir, self._writer = logdir, None
 
     def write(self, step: int, values: Dict[str, float]) -> None:
+        """Writes the values of a step; OSError if that is not possible."""
         summary = tf.Summary(value=[tf.Summary.Value(tag=name, simple_value=value)
                                     for name, value in values.items()])
-        self._writer.add_summary(summary, step)
-        self._writer.flush()
+        try:
+            if self._writer is None:
+                self._writer = self._open()
+            self._put(tf.Event(wall_time=time.time(), step=step, summary=summary))
+        # TensorFlow makes an IndexError of "File too large".
+        except (tf.errors.OpError, IndexError) as error:
+            self._writer = None  # behind half a record nothing can be read
+            raise OSError(f"events could not be written: {error}") from error
 
     def close(self) -> None:
-        self._writer.close()
+        if self._writer:
+            self._writer.close()
+
+    def _open(self):
+        """A writer of a new file, whose first record says which format it has."""
+        name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}"
+        self._writer = tf.io.TFRecordWriter(os.path.join(self._logdir, name))
+        self._put(tf.Event(wall_time=time.time(), file_version="brain.Event:2"))
+        return self._writer
+
+    def _put(self, event) -> None:
+        self._writer.write(event.SerializeToString())
+        self._writer.flush()
 
 
 class DevScores:
@@ -41,6 +65,8 @@ class DevScores:
         self._rows.append(row)
         with open(self._path + ".tmp", "w", encoding="utf-8") as file:
             file.writelines(json.dumps(each) + "\n" for each in self._rows)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(self._path + ".tmp", self._path)
 
     def has(self, step: int) -> bool:
@@ -55,12 +81,25 @@ class DevScores:
 
 
 def read_dev_scores(logdir: str) -> List[Dict[str, float]]:
-    """The rows of a log directory's dev scores; none where it has none yet."""
+    """The rows of a log directory's dev scores; none where it has none yet.
+
+    Raises:
+      ValueError: a line is no JSON. The last one may be cut off, and does not count.
+    """
     path = os.path.join(logdir, DEV_SCORES)
     if not os.path.exists(path):
         return []
     with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
+        lines = file.read().splitlines(keepends=True)
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            if line.endswith("\n"):
+                raise ValueError(f"{path}, line {number}: found no JSON "
+                                 f"({error})") from error
+    return rows
 
 
 class Meter:

@@ -283,7 +283,8 @@ def copy_vocabularies(from_folder: str, to_folder: str) -> None:
     for path in paths:
         copy = os.path.join(to_folder, os.path.basename(path))
         if not os.path.exists(copy):
-            shutil.copyfile(path, copy)
+            shutil.copyfile(path, copy + ".tmp")
+            os.replace(copy + ".tmp", copy)  # never half of one, even if killed
         elif not filecmp.cmp(path, copy, shallow=False):
             raise ValueError(
                 f"found another vocabulary in {path} than in {copy}, wanted the same: "

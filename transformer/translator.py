@@ -8,6 +8,7 @@ from transformer import checkpoints
 from transformer.data import make_batch, pad_with_end
 from transformer.decoding import NEVER, SEARCHES, SearchOptions, penalty
 from transformer.model import Transformer
+from transformer.sessions import make_session
 from transformer.text import PAD, load_vocabularies
 
 
@@ -42,6 +43,7 @@ class Translator:
         self._options = SearchOptions(hp.beam_size, hp.length_penalty, n_best,
                                       bos=ends.bos, eos=ends.eos)
         with tf.Graph().as_default() as graph:
+            tf.set_random_seed(hp.seed)  # `deterministic` asks for one in every graph
             model = Transformer(hp)
             self._source = tf.placeholder(tf.int32, [None, None], "source")  # [N, S]
             self._target_in = tf.placeholder(tf.int32, [None, None], "target_in")
@@ -50,7 +52,7 @@ class Translator:
             self._found = _search(model, memory, self._source, self._options)
             self._scores = self._score(model, memory)
             self._saver = checkpoints.make_saver()
-            self._session = tf.Session(graph=graph)
+            self._session = make_session(hp, graph)
 
     def __enter__(self):
         return self

@@ -1,0 +1,257 @@
+"""What a training survives: signals, a full disk, broken checkpoints, SIGKILL."""
+import os
+import resource
+import shutil
+import signal
+import time
+
+import corpora
+import numpy as np
+import pytest
+
+import train
+from scripts import soak
+from transformer import checkpoints, reporting
+from transformer.evaluation import Scores
+from transformer.runs import Lock
+
+pytestmark = pytest.mark.usefixtures("one_thread_only")
+
+# What makes going on hard: dropout, several batches an update, and clipping.
+HARD = ["--dropout_rate", "0.2", "--accumulate", "2", "--clip_norm", "0.5",
+        "--max_steps", "12"]
+
+
+@pytest.fixture(scope="module")
+def whole(digits, tmp_path_factory):
+    """The log directory of a training to which nothing happened; do not write."""
+    logdir = str(tmp_path_factory.mktemp("logs") / "whole")
+    corpora.run_train(digits, logdir, *HARD)
+    return logdir
+
+
+@pytest.fixture
+def logdir(whole, tmp_path):
+    """A copy of `whole`, to be written."""
+    shutil.copytree(whole, str(tmp_path / "logs"))
+    return tmp_path / "logs"
+
+
+@pytest.fixture
+def before_update(monkeypatch):
+    """before_update({step: function}): calls them when the update after it begins."""
+    def before_update(functions):
+        update = train.Training.update
+
+        def watched(training):
+            functions.get(training.step, lambda: None)()
+            update(training)
+
+        monkeypatch.setattr(train.Training, "update", watched)
+
+    return before_update
+
+
+def assert_same_training(logdir, whole):
+    """The same losses, dev scores and variables, to the last bit."""
+    found, wanted = corpora.events_of(logdir), corpora.events_of(whole)
+    for tag in ("loss", "learning_rate", "gradient_norm", "dev/loss", "dev/bleu"):
+        assert found[tag] == wanted[tag], tag
+    assert_same_numbers(logdir, whole)
+
+
+def assert_same_numbers(logdir, whole):
+    """The same dev scores and variables, the last and the best, to the last bit."""
+    assert reporting.read_dev_scores(str(logdir)) == reporting.read_dev_scores(whole)
+    for which in ("newest", "best"):
+        assert_same_variables(*(checkpoints.find(str(folder), which)
+                                for folder in (logdir, whole)))
+
+
+def assert_same_variables(*paths):
+    found, wanted = (corpora.variables_of(path) for path in paths)
+    assert sorted(found) == sorted(wanted)
+    for name in wanted:
+        np.testing.assert_array_equal(found[name], wanted[name], err_msg=name)
+
+
+# --- Signals --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_finishes_the_step_saves_and_has_its_own_status(
+        digits, whole, tmp_path, before_update, capsys, number):
+    before_update({6: lambda: os.kill(os.getpid(), number)})
+    with pytest.raises(SystemExit) as stopped:
+        corpora.run_train(digits, tmp_path, *HARD)
+    assert stopped.value.code == 128 + number
+    assert checkpoints.steps(str(tmp_path)) == [4, 7]
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("train.py: stopped by " + signal.Signals(number).name)
+    before_update({})
+    corpora.run_train(digits, tmp_path, *HARD)
+    assert_same_training(tmp_path, whole)
+
+
+def test_a_signal_during_an_evaluation_ends_it_soon(
+        digits, whole, tmp_path, monkeypatch):
+    def evaluate(*args):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(600)
+
+    with monkeypatch.context() as patched, pytest.raises(SystemExit) as stopped:
+        patched.setattr(train, "evaluate", evaluate)
+        corpora.run_train(digits, tmp_path, *HARD)
+    assert stopped.value.code == 143
+    assert checkpoints.steps(str(tmp_path)) == [4]
+    corpora.run_train(digits, tmp_path, *HARD)
+    assert_same_training(tmp_path, whole)
+
+
+# --- Broken checkpoints ---------------------------------------------------------------
+
+
+def test_training_goes_on_from_the_newest_whole_checkpoint(
+        digits, whole, logdir, capsys):
+    (logdir / "model.ckpt-12.data-00000-of-00001").write_bytes(b"torn")
+    (logdir / "model.ckpt-8.index").unlink()
+    (logdir / checkpoints.ASIDE).mkdir()
+    corpora.run_train(digits, logdir, *HARD)
+    said = capsys.readouterr().err.splitlines()
+    for line, name in zip(said, ("model.ckpt-12.data", "model.ckpt-8.index")):
+        assert name in line and "model.ckpt-4 " in line
+    assert "step 4 of 12" in said[2]
+    assert not (logdir / checkpoints.ASIDE).exists()
+    assert_same_training(logdir, whole)
+
+
+def test_the_best_is_the_best_of_the_steps_that_there_were(
+        digits, tmp_path, monkeypatch):
+    """Not one of a run that got further, was thrown back, and came out otherwise."""
+    bleus = iter([3.0, 1.0, 5.0, 1.0, 2.0])
+    monkeypatch.setattr(train, "evaluate",
+                        lambda *args: (Scores(next(bleus), 0.0, "", ""), []))
+    corpora.run_train(digits, tmp_path, *HARD)
+    assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [12]
+    (tmp_path / "model.ckpt-12.index").unlink()
+    (tmp_path / "model.ckpt-8.index").unlink()
+    corpora.run_train(digits, tmp_path, *HARD)
+    assert [row["bleu"] for row in reporting.read_dev_scores(str(tmp_path))] == [
+        3.0, 1.0, 2.0]
+    assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]
+
+
+def refused(capsys, data, logdir, *flags):
+    """The line with which train.py refuses to train in `logdir`; it wrote nothing."""
+    before = corpora.tree(logdir)
+    line = corpora.refusal(capsys, train.main, "--data", data, "--logdir", logdir,
+                           *corpora.TINY, *flags)
+    assert corpora.tree(logdir) == before
+    return line
+
+
+def test_without_a_whole_checkpoint_nothing_begins_anew(digits, logdir, capsys):
+    for path in logdir.glob("*.ckpt-*.index"):
+        path.write_bytes(b"torn")
+    line = refused(capsys, digits, logdir)
+    for step in (4, 8, 12):
+        assert f"model.ckpt-{step}.index" in line
+    for path in logdir.glob("*.ckpt-*"):
+        path.unlink()
+    line = refused(capsys, digits, logdir)
+    assert "dev scores" in line and "--logdir" in line
+
+
+def test_a_second_training_is_refused(digits, logdir, capsys):
+    with Lock(str(logdir)):
+        line = refused(capsys, digits, logdir)
+    assert str(os.getpid()) in line and "--logdir" in line
+
+
+def test_a_cut_off_last_line_of_the_dev_scores_is_made_again(digits, whole, logdir):
+    scores = logdir / reporting.DEV_SCORES
+    scores.write_bytes(scores.read_bytes()[:-9])
+    corpora.run_train(digits, logdir, *HARD)
+    assert reporting.read_dev_scores(str(logdir)) == reporting.read_dev_scores(whole)
+
+
+# --- A full disk: a limit of the system on the size of a file -------------------------
+
+
+@pytest.fixture
+def room():
+    """room(most): no file may grow beyond so many bytes; without: beyond nothing."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda most=soft: resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+LITTLE = 20000  # bytes: less than a checkpoint, more than all the rest
+
+
+def test_without_room_training_stops_and_keeps_what_there_is(
+        digits, whole, tmp_path, before_update, capsys, room):
+    before_update({5: lambda: room(LITTLE)})
+    with pytest.raises(SystemExit) as stopped:
+        corpora.run_train(digits, tmp_path, *HARD)
+    room()
+    message = str(stopped.value.code)
+    assert message.startswith("train.py: step 8: ") and "\n" not in message
+    assert "model.ckpt-8" in message and "last checkpoint: 4" in message
+    assert sorted(each for each in os.listdir(str(tmp_path)) if "ckpt" in each) == [
+        f"{kind}.ckpt-4{ending}" for kind in ("best", "model")
+        for ending in (".data-00000-of-00001", ".index", ".sha256")]
+    before_update({})
+    corpora.run_train(digits, tmp_path, *HARD)
+    assert_same_training(tmp_path, whole)
+
+
+def test_without_room_training_goes_on_where_it_is_told_to(
+        digits, whole, tmp_path, before_update, capsys, room):
+    before_update({5: lambda: room(LITTLE), 9: room})
+    corpora.run_train(digits, tmp_path, *HARD, "--on_save_error", "continue")
+    said = capsys.readouterr().err.splitlines()
+    line, = [line for line in said if line.endswith("going on")]
+    assert line.startswith("step 8: ") and "last checkpoint: 4" in line
+    assert checkpoints.steps(str(tmp_path)) == [4, 12]
+    assert [row["step"] for row in reporting.read_dev_scores(str(tmp_path))] == [4, 12]
+    assert_same_variables(*(checkpoints.find(str(folder), "12")
+                            for folder in (tmp_path, whole)))
+
+
+def test_the_last_checkpoint_must_be_written(
+        digits, tmp_path, before_update, capsys, room):
+    before_update({9: lambda: room(LITTLE)})
+    with pytest.raises(SystemExit, match="step 12: .*model.ckpt-12"):
+        corpora.run_train(digits, tmp_path, *HARD, "--on_save_error", "continue")
+    room()
+    assert checkpoints.steps(str(tmp_path)) == [4, 8]
+
+
+def test_what_to_do_without_room_is_stop_or_continue(digits, tmp_path, capsys):
+    line = refused(capsys, digits, tmp_path / "logs", "--on_save_error", "pray")
+    assert "pray" in line and "stop, continue" in line
+
+
+# --- SIGKILL --------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_is_the_uninterrupted_training(tmp_path):
+    """In processes of their own, in each of the ways of scripts/soak.py."""
+    soaked = soak.Soak(str(tmp_path), seed=5)
+    soaked.prepare()
+    soaked.run(len(soak.ENDS))
+    assert soaked.mismatches == []
+    assert {end: soaked.faults[end] for end in soak.ENDS} == dict.fromkeys(soak.ENDS, 1)
+    for training in range(1, soaked.trainings + 1):
+        assert_same_numbers(str(tmp_path / f"training-{training}"), soaked.wanted)
+    assert sorted(soak.losses(soaked.wanted)) == list(range(1, soak.MAX_STEPS + 1))
+
+    # It does see a difference.
+    logdir = str(tmp_path / "training-1")
+    soak.flip_a_bit(os.path.join(logdir, f"model.ckpt-{soak.MAX_STEPS}.index"),
+                    soaked._draw)
+    reporting.Events(logdir).write(7, {"loss": 1.0})
+    assert soak.differences(logdir, soaked.wanted) == [
+        f"model.ckpt-{soak.MAX_STEPS}.index", "loss of step 7"]

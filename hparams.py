@@ -75,6 +75,8 @@ class HParams:
         "decoding", 0.6, "alpha: how far long translations are favoured", least=0)
     max_extra_length: int = setting(
         "decoding", 50, "pieces a translation may have over its source", least=0)
+    max_source_length: int = setting(
+        "decoding", 1000, "pieces of a line that are translated; the rest is cut off")
     decode_batch_size: int = setting("decoding", 64, "sentences translated at once")
 
 

@@ -1,6 +1,8 @@
-"""Translates standard input: one line in, one line out.
+"""Translates standard input: one line in, one line out, whatever the line holds.
 
     python scripts/translate.py --logdir logs/sample < test.de > test.en
+
+What was odd about the lines is counted, and told at the end in one line on stderr.
 """
 import argparse
 import itertools
@@ -11,26 +13,21 @@ import tensorflow.compat.v1 as tf
 import hparams
 from eval import add_decoding_flags, load
 from transformer import checkpoints
+from transformer.lines import Oddities
 from transformer.translator import Translator
 
 CHUNK = 2000  # lines read before they are translated, sorted by length
 
 
-def read_lines(stream):
-    """The lines of a byte stream as text; bytes that are not UTF-8 become U+FFFD."""
-    for line in stream:
-        yield line.decode("utf-8", errors="replace").rstrip("\n").rstrip("\r")
-
-
 def ask(stream, prompt="> "):
-    """The lines that somebody types, each after a prompt, until the input ends."""
+    """The bytes of each line that somebody types, after a prompt."""
     while True:
         print(prompt, end="", file=sys.stderr, flush=True)
         line = stream.readline()
         if not line:
             print(file=sys.stderr)
             return
-        yield next(read_lines([line]))
+        yield line
 
 
 def show(number, translations, n_best):
@@ -43,19 +40,23 @@ def show(number, translations, n_best):
 
 def run(args):
     typed = sys.stdin.isatty()
-    lines = ask(sys.stdin.buffer) if typed else read_lines(sys.stdin.buffer)
+    oddities = Oddities()
+    lines = oddities.read(ask(sys.stdin.buffer) if typed else sys.stdin.buffer)
     number = 0
     with Translator(load(args), args.logdir, args.n_best) as translator:
         translator.restore(checkpoints.find(args.logdir, args.checkpoint))
         while True:
             chunk = list(itertools.islice(lines, 1 if typed else CHUNK))
             if not chunk:
-                return
+                break
             for translations in translator.translate(chunk):
                 text = show(number, translations, args.n_best)
                 sys.stdout.buffer.write(text.encode("utf-8"))
                 number += 1
             sys.stdout.buffer.flush()
+    report = oddities.report(translator.oddities)
+    if report:
+        print(f"translate.py: {report}", file=sys.stderr)
 
 
 def main(argv=None):

@@ -13,6 +13,7 @@ pty = pytest.importorskip("pty")
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
+NEWLINE = b"\n"
 ODD = [b"", b"   ", b"\t", b"1 2 3 4", b"1\t2\t3\t4", "1 2\u20283 4".encode("utf-8"),
        b"\xff\xfe 1 2", b"\xe2\x82 3", "größer 🙂 𝔘".encode("utf-8"), b"1 2\r3 4",
        b"1\x0b2\x0c3\x1c4\x1d5\x1e6", "1\u00852".encode("utf-8"), b"\x00 1 \x00",
@@ -22,15 +23,22 @@ ODD = [b"", b"   ", b"\t", b"1 2 3 4", b"1\t2\t3\t4", "1 2\u20283 4".encode("utf
 
 @pytest.fixture
 def run(trained, monkeypatch, capfdbinary):
-    """run(bytes, flag, …) → the bytes on standard output."""
-    def run(given, *flags):
+    """run(bytes, flag, …) → the bytes on standard output; `warned`, where given, is all
+    that is counted on standard error.
+    """
+    def run(given, *flags, warned=()):
         stdin = io.TextIOWrapper(io.BytesIO(given))
         monkeypatch.setattr(sys, "stdin", stdin)
         capfdbinary.readouterr()
         translate.main(["--logdir", trained, *flags])
         sys.stdout.flush()
         captured = capfdbinary.readouterr()
-        assert b"> " not in captured.err  # nobody types, so nobody is prompted
+        told = captured.err.decode("utf-8").splitlines()  # no prompt: nobody types
+        if warned != ():
+            lines = f"{given.count(NEWLINE) + (not given.endswith(NEWLINE)):,} lines: "
+            assert len(told) == 1 and told[0].startswith("translate.py: " + lines)
+            assert set(told[0].split(": ")[2].split(", ")) == set(warned)
+        assert len(told) <= 1 and all("translate.py: " in line for line in told)
         return captured.out
 
     return run
@@ -48,9 +56,47 @@ def test_as_many_lines_out_as_in(run):
 
 
 def test_line_ends_make_no_difference(run):
-    plain = run(b"1 2 3 4\n\n5 6 7 8\n")
+    plain = run(b"1 2 3 4\n\n5 6 7 8\n", warned=["1 empty"])
     assert plain.count(b"\n") == 3
-    assert run(b"1 2 3 4\r\n\r\n5 6 7 8") == plain
+    assert run(b"1 2 3 4\r\n\r\n5 6 7 8", warned=[
+        "1 empty", "2 ended by CR LF", "1 without a line end"]) == plain
+    assert run(b"\xef\xbb\xbf1 2 3 4\n\n5 6 7 8\n", warned=[
+        "1 empty", "1 with a byte order mark"]) == plain
+
+
+def test_ordinary_lines_are_nothing_to_warn_of(run, capfdbinary):
+    assert run(b"1 2 3 4\n5 6 7 8\n").count(b"\n") == 2
+    assert capfdbinary.readouterr().err == b""
+
+
+@pytest.mark.parametrize("line, counts", [
+    (b" \t ", ["1 empty", "1 with a tab"]),
+    (b"\xff", ["1 empty", "1 not UTF-8"]),
+    (b"1 \xed\xa0\x80", ["1 not UTF-8"]),
+    (b"1\r2\r", ["1 with a CR that ends no line", "1 ended by CR LF"]),
+    (b"1\0", ["1 with a control character", "1 with unknown pieces"]),
+    ("1\u200b2\u2028".encode("utf-8"), [
+        "1 with a zero-width character", "1 with a line separator"]),
+    ("1\x85\x0b".encode("utf-8"), [
+        "1 with a line separator", "1 with unknown pieces"]),
+    ("1 2\ufeff".encode("utf-8"), ["1 with a zero-width character"]),
+    ("🙂 Привет".encode("utf-8"), ["1 with unknown pieces"]),
+], ids=ascii)
+def test_each_oddity_is_counted_and_shifts_no_line(run, line, counts):
+    first, odd, last = run(b"1 2 3 4\n" + line + b"\n5 6 7 8\n", warned=counts
+                           ).decode("utf-8").split("\n")[:-1]
+    assert [first, last] == run(b"1 2 3 4\n5 6 7 8\n").decode("utf-8").splitlines()
+    assert (odd == "") == ("1 empty" in counts)
+
+
+def test_a_line_beyond_the_longest_is_cut_and_counted(run):
+    words = b" ".join(b"%d" % (number % 10) for number in range(10000))
+    given = b"1 2 3 4\n" + words + b"\n5 6 7 8\n"
+    flags = ["--max_source_length", "30", "--search", "greedy"]
+    cut = run(given, *flags, warned=["1 cut at 30 pieces"])
+    # A digit is one piece with the space before it, or two.
+    assert cut in [run(given.replace(words, words[:2 * count]), *flags)
+                   for count in range(15, 31)]
 
 
 def test_lines_beyond_one_chunk(run, monkeypatch):

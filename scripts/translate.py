@@ -38,22 +38,26 @@ def show(number, translations, n_best):
                    for each in translations)
 
 
+def write_translations(translator, lines, output, n_best=1, chunk_size=CHUNK):
+    """Writes what `show` makes of each of `lines`, a chunk of them at a time."""
+    numbers = itertools.count()
+    while True:
+        chunk = list(itertools.islice(lines, chunk_size))
+        if not chunk:
+            return
+        for translations in translator.translate(chunk):
+            output.write(show(next(numbers), translations, n_best).encode("utf-8"))
+        output.flush()
+
+
 def run(args):
-    typed = sys.stdin.isatty()
+    typed, stdin = sys.stdin.isatty(), sys.stdin.buffer
     oddities = Oddities()
-    lines = oddities.read(ask(sys.stdin.buffer) if typed else sys.stdin.buffer)
-    number = 0
+    lines = oddities.read(ask(stdin) if typed else stdin)
     with Translator(load(args), args.logdir, args.n_best) as translator:
         translator.restore(checkpoints.find(args.logdir, args.checkpoint))
-        while True:
-            chunk = list(itertools.islice(lines, 1 if typed else CHUNK))
-            if not chunk:
-                break
-            for translations in translator.translate(chunk):
-                text = show(number, translations, args.n_best)
-                sys.stdout.buffer.write(text.encode("utf-8"))
-                number += 1
-            sys.stdout.buffer.flush()
+        write_translations(translator, lines, sys.stdout.buffer, args.n_best,
+                           chunk_size=1 if typed else CHUNK)
     report = oddities.report(translator.oddities)
     if report:
         print(f"translate.py: {report}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """Scores a model in BLEU: `python eval.py --logdir logs/sample --split test`."""
 import argparse
 import dataclasses
+import hashlib
 import json
 import os
 import sys
@@ -11,7 +12,7 @@ import hparams
 from transformer import checkpoints
 from transformer.decoding import SEARCHES
 from transformer.evaluation import evaluate, load_text
-from transformer.lines import read_lines
+from transformer.lines import Oddities, read_lines
 from transformer.translator import Translator
 
 DECODING = [name for name, field in hparams.FIELDS.items()
@@ -41,15 +42,25 @@ def find_checkpoint(args):
                             lambda text: print(text, file=sys.stderr))
 
 
+def name_of(path, lines):
+    """What the translations of a file are called: other lines have another name."""
+    text = "\n".join(lines).encode("utf-8")
+    return f"{os.path.basename(path)}-{hashlib.sha256(text).hexdigest()[:8]}"
+
+
 def run(args):
     """Translates, writes the translations beside the checkpoint, prints the scores."""
     hp = load(args)
+    oddities = Oddities()
     if args.files:
-        name = os.path.basename(args.files[0])
-        sources, references = (list(read_lines(path)) for path in args.files)
+        sources = list(read_lines(args.files[0], oddities))
+        references = list(read_lines(args.files[1]))
+        name = name_of(args.files[0], sources)
     else:
         name = args.split
         sources, references = load_text(hp.data, args.split)
+    for line in sources:
+        oddities.note(line)
     if len(sources) != len(references) or not sources:
         raise ValueError(f"{name}: found {len(sources)} source and {len(references)} "
                          "reference lines, wanted as many of both, and at least one")
@@ -67,6 +78,9 @@ def run(args):
         with open(args.json, "w", encoding="utf-8") as file:
             json.dump(dict(scores._asdict(), lines=len(sources), checkpoint=checkpoint,
                            translations=written), file, indent=2)
+    report = oddities.report(translator.oddities)
+    if report:
+        print(f"eval.py: {report}", file=sys.stderr)
 
 
 def main(argv=None):

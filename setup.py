@@ -25,6 +25,6 @@ setup(
     extras_require={
         # TensorFlow 1.15 brings its GPU code along, but not CUDA 10.0 and cuDNN 7.
         "gpu": ["tensorflow[and-cuda]>=2.16,<2.22; " + TF2],
-        "test": ["pytest>=7.0", "ruff; " + TF2],
+        "test": ["hypothesis>=6.79", "pytest>=7.0", "ruff; " + TF2],
     },
 )

@@ -1,6 +1,8 @@
-"""Translates standard input: one line in, one line out.
+"""Translates standard input: one line in, one line out, whatever the line holds.
 
     python scripts/translate.py --logdir logs/sample < test.de > test.en
+
+What was odd about the lines is counted, and told at the end in one line on stderr.
 """
 import argparse
 import itertools
@@ -10,26 +12,21 @@ import tensorflow.compat.v1 as tf
 
 import hparams
 from eval import add_decoding_flags, find_checkpoint, load
+from transformer.lines import Oddities
 from transformer.translator import Translator
 
 CHUNK = 2000  # lines read before they are translated, sorted by length
 
 
-def read_lines(stream):
-    """The lines of a byte stream as text; bytes that are not UTF-8 become U+FFFD."""
-    for line in stream:
-        yield line.decode("utf-8", errors="replace").rstrip("\n").rstrip("\r")
-
-
 def ask(stream, prompt="> "):
-    """The lines that somebody types, each after a prompt, until the input ends."""
+    """The bytes of each line that somebody types, after a prompt."""
     while True:
         print(prompt, end="", file=sys.stderr, flush=True)
         line = stream.readline()
         if not line:
             print(file=sys.stderr)
             return
-        yield next(read_lines([line]))
+        yield line
 
 
 def show(number, translations, n_best):
@@ -40,21 +37,29 @@ def show(number, translations, n_best):
                    for each in translations)
 
 
+def write_translations(translator, lines, output, n_best=1, chunk_size=CHUNK):
+    """Writes what `show` makes of each of `lines`, a chunk of them at a time."""
+    numbers = itertools.count()
+    while True:
+        chunk = list(itertools.islice(lines, chunk_size))
+        if not chunk:
+            return
+        for translations in translator.translate(chunk):
+            output.write(show(next(numbers), translations, n_best).encode("utf-8"))
+        output.flush()
+
+
 def run(args):
-    typed = sys.stdin.isatty()
-    lines = ask(sys.stdin.buffer) if typed else read_lines(sys.stdin.buffer)
-    number = 0
+    typed, stdin = sys.stdin.isatty(), sys.stdin.buffer
+    oddities = Oddities()
+    lines = oddities.read(ask(stdin) if typed else stdin)
     with Translator(load(args), args.logdir, args.n_best) as translator:
         translator.restore(find_checkpoint(args))
-        while True:
-            chunk = list(itertools.islice(lines, 1 if typed else CHUNK))
-            if not chunk:
-                return
-            for translations in translator.translate(chunk):
-                text = show(number, translations, args.n_best)
-                sys.stdout.buffer.write(text.encode("utf-8"))
-                number += 1
-            sys.stdout.buffer.flush()
+        write_translations(translator, lines, sys.stdout.buffer, args.n_best,
+                           chunk_size=1 if typed else CHUNK)
+    report = oddities.report(translator.oddities)
+    if report:
+        print(f"translate.py: {report}", file=sys.stderr)
 
 
 def main(argv=None):

@@ -5,6 +5,7 @@ import functools
 import os
 import sys
 
+import hypothesis
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -15,6 +16,12 @@ tf.disable_eager_execution()
 # Tiny graphs, run a few times each: optimizing them takes longer than running them.
 CONFIG = tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
 CONFIG.graph_options.rewrite_options.disable_meta_optimizer = True
+
+# The same inputs in every run; with `--hypothesis-profile=random` others each time.
+hypothesis.settings.register_profile("random", deadline=None, database=None)
+hypothesis.settings.register_profile(
+    "repeatable", hypothesis.settings.get_profile("random"), derandomize=True)
+hypothesis.settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True)

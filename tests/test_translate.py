@@ -1,4 +1,5 @@
 """scripts/translate.py: one line in, one line out, whatever the line is."""
+import collections
 import io
 import os
 import re
@@ -8,6 +9,8 @@ import corpora
 import pytest
 
 from scripts import translate
+from transformer.lines import Oddities
+from transformer.text import load_vocabularies
 
 pty = pytest.importorskip("pty")
 
@@ -22,15 +25,24 @@ ODD = [b"", b"   ", b"\t", b"1 2 3 4", b"1\t2\t3\t4", "1 2\u20283 4".encode("utf
 
 @pytest.fixture
 def run(trained, monkeypatch, capfdbinary):
-    """run(bytes, flag, …) → the bytes on standard output."""
-    def run(given, *flags):
+    """run(bytes, flag, …, warned=…) → the bytes on standard output.
+
+    `warned` is what standard error must count: all of that, or (None) nothing.
+    """
+    def run(given, *flags, warned=()):
         stdin = io.TextIOWrapper(io.BytesIO(given))
         monkeypatch.setattr(sys, "stdin", stdin)
         capfdbinary.readouterr()
         translate.main(["--logdir", trained, *flags])
         sys.stdout.flush()
         captured = capfdbinary.readouterr()
-        assert b"> " not in captured.err  # nobody types, so nobody is prompted
+        told = captured.err.decode("utf-8").splitlines()  # no prompt: nobody types
+        assert len(told) <= 1 and all("translate.py: " in line for line in told)
+        if warned:
+            program, lines, counts = told[0].split(": ")
+            assert lines == f"{len(list(io.BytesIO(given)))} lines"
+            assert set(counts.split(", ")) == set(warned)
+        assert told == [] or warned is not None
         return captured.out
 
     return run
@@ -48,9 +60,64 @@ def test_as_many_lines_out_as_in(run):
 
 
 def test_line_ends_make_no_difference(run):
-    plain = run(b"1 2 3 4\n\n5 6 7 8\n")
+    plain = run(b"1 2 3 4\n\n5 6 7 8\n", warned=["1 empty"])
     assert plain.count(b"\n") == 3
-    assert run(b"1 2 3 4\r\n\r\n5 6 7 8") == plain
+    assert run(b"\xef\xbb\xbf1 2 3 4\r\n\r\n5 6 7 8", warned=[
+        "1 empty", "2 ended by CR LF", "1 without a line end",
+        "1 with a byte order mark"]) == plain
+
+
+# A line → what is counted of it as it is read, and then by the translator.
+COUNTED = [
+    (b"1 2 3 4", [], []),
+    (b" \t ", ["1 with a tab"], ["1 empty"]),
+    (b"\xff", ["1 not UTF-8"], ["1 empty"]),
+    (b"1 \xed\xa0\x80", ["1 not UTF-8"], []),
+    (b"1\r2\r", ["1 with a CR that ends no line", "1 ended by CR LF"], []),
+    (b"1\0", ["1 with a control character"], ["1 with unknown pieces"]),
+    ("1\u200b2\u2028".encode("utf-8"),
+     ["1 with a zero-width character", "1 with a line separator"], []),
+    ("1\x85\x0b".encode("utf-8"),
+     ["1 with a line separator"], ["1 with unknown pieces"]),
+    ("1 2\ufeff".encode("utf-8"), ["1 with a zero-width character"], []),
+    ("🙂 Привет".encode("utf-8"), [], ["1 with unknown pieces"]),
+]
+
+
+@pytest.mark.parametrize("line, counts", [row[:2] for row in COUNTED], ids=ascii)
+def test_what_is_odd_about_a_line_is_counted_as_it_is_read(line, counts):
+    oddities = Oddities()
+    text, = oddities.read([line + b"\n"])
+    assert text == line.decode("utf-8", errors="replace").rstrip("\r")
+    assert set(oddities.report().replace("1 lines: ", "").split(", ")) == set(
+        counts or [""])
+
+
+def test_odd_lines_shift_no_line_and_are_told_of_in_one(run):
+    sums = collections.Counter(
+        one[2:] for row in COUNTED for counts in row[1:] for one in counts)
+    given = b"".join(line + b"\n5 6 7\n" for line, _, _ in COUNTED)
+    lines = run(given, warned=[f"{sums[one]} {one}" for one in sums]
+                ).decode("utf-8").split("\n")
+    assert len(lines) == 2 * len(COUNTED) + 1
+    assert len(set(lines[1::2])) == 1 and lines[1] != ""
+    assert [text for text, row in zip(lines[::2], COUNTED) if "1 empty" in row[2]
+            ] == ["", ""]
+
+
+def test_ordinary_lines_are_nothing_to_warn_of(run):
+    assert run(b"1 2 3 4\n5 6 7 8\n", warned=None).count(b"\n") == 2
+
+
+def test_a_line_beyond_the_longest_is_cut_and_counted(run, trained):
+    words = b" ".join(b"%d" % (number % 10) for number in range(10000))
+    given = b"1 2 3 4\n%s\n5 6 7 8\n"
+    flags = ["--max_source_length", "30", "--search", "greedy"]
+    vocabulary = load_vocabularies(trained).source
+    start = vocabulary.decode(vocabulary.encode(words.decode())[:30]).encode()
+    assert words.startswith(start)
+    assert run(given % words, *flags, warned=["1 cut at 30 pieces"]) == run(
+        given % start, *flags, warned=None)
 
 
 def test_lines_beyond_one_chunk(run, monkeypatch):

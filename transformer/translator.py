@@ -1,4 +1,5 @@
 """A trained model at work: text in, text out. Every translation is made here."""
+import collections
 from typing import List, NamedTuple
 
 import numpy as np
@@ -9,7 +10,11 @@ from transformer.data import make_batch, pad_with_end
 from transformer.decoding import NEVER, SEARCHES, SearchOptions, penalty
 from transformer.model import Transformer
 from transformer.sessions import make_session
-from transformer.text import PAD, load_vocabularies
+from transformer.text import PAD, UNK, load_vocabularies
+
+# `decode_batch_size` sentences of so many pieces fill a batch; of longer ones it holds
+# fewer, because attention takes memory by the square of their length.
+FULL_LENGTH = 64
 
 
 class Translation(NamedTuple):
@@ -35,6 +40,7 @@ class Translator:
     def __init__(self, hp, logdir: str, n_best: int = 1):
         self.hp, self.logdir = hp, logdir
         self.vocabularies = load_vocabularies(logdir)
+        self.oddities = collections.Counter()  # numbers of source lines so far
         most = hp.beam_size if hp.search == "beam" else 1
         if not 1 <= n_best <= most:
             raise ValueError(f"n_best: found {n_best}, wanted 1 to {most}: search "
@@ -70,12 +76,13 @@ class Translator:
         """Translates lines; their order, and what else is among them, changes nothing.
 
         Args:
-          lines: sentences; one without a piece gets an empty translation.
+          lines: sentences; one without a piece gets an empty translation, and of one
+            with more than `max_source_length` the first are translated.
 
         Returns:
           For each line its n best translations, best first.
         """
-        sources = self.vocabularies.source.encode_lines(lines)
+        sources = self._encode(lines)
         results = [[Translation("", 0.0)] * self._options.n_best for _ in lines]
         for indices in self._batches([len(source) for source in sources]):
             found = self._session.run(self._found, {
@@ -96,10 +103,12 @@ class Translator:
         if len(sources) != len(targets):
             raise ValueError(f"score: found {len(sources)} source and {len(targets)} "
                              "target lines, wanted as many of both")
-        source_ids = self.vocabularies.source.encode_lines(sources)
+        source_ids = self._encode(sources)
         target_ids = self.vocabularies.target.encode_lines(targets)
         results = [0.0] * len(sources)
-        for indices in self._batches([len(ids) for ids in source_ids]):
+        lengths = [len(source) and max(len(source), len(target))
+                   for source, target in zip(source_ids, target_ids)]
+        for indices in self._batches(lengths):
             batch = make_batch([source_ids[i] for i in indices],
                                [target_ids[i] for i in indices], 0,
                                self._options.bos, self._options.eos)
@@ -110,14 +119,30 @@ class Translator:
                 results[i] = float(score)
         return results
 
+    def _encode(self, lines):
+        """The ids of source lines, no more than are allowed; counts the odd lines."""
+        most = self.hp.max_source_length
+        sources = self.vocabularies.source.encode_lines(lines)
+        self.oddities.update({
+            "empty": sum(not ids for ids in sources),
+            "with unknown pieces": sum(UNK in ids for ids in sources),
+            f"cut at {most:,} pieces": sum(len(ids) > most for ids in sources)})
+        return [ids[:most] for ids in sources]
+
     def _batches(self, lengths):
         """The lines that have a piece, longest first, in batches."""
         order = [i for i in np.argsort(lengths, kind="stable")[::-1] if lengths[i]]
-        size = self.hp.decode_batch_size
-        return [order[start:start + size] for start in range(0, len(order), size)]
+        most, start = self.hp.decode_batch_size, 0
+        while start < len(order):
+            fitting = most * FULL_LENGTH // lengths[order[start]]
+            end = start + min(most, max(1, fitting))
+            yield order[start:end]
+            start = end
 
     def _translation(self, ids, score):
-        return Translation(self.vocabularies.target.decode(ids), float(score))
+        """One translation, on one line whatever the pieces hold."""
+        text = " ".join(self.vocabularies.target.decode(ids).splitlines())
+        return Translation(text, float(score))
 
     def _score(self, model, memory):
         """float [N]: log-probability of the target / length penalty."""

@@ -1,0 +1,327 @@
+"""Properties of lines, text, data and hparams, for any input that can be thought of.
+
+They are about all inputs; the inputs that once broke one are in tests/found, and
+test_found.py reads them. `--hypothesis-profile=random` tries others than last time.
+"""
+import argparse
+import contextlib
+import gzip
+import html
+import io
+import json
+import os
+import unicodedata
+
+import numpy as np
+import pytest
+import strategies
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import hparams
+from transformer.data import BatchPlan, Corpus, make_batch, pad, pad_with_end
+from transformer.lines import READERS, Oddities, read_lines
+from transformer.text import BOS, EOS, PAD, SPECIAL_IDS, UNK, Vocabulary, WordVocabulary
+from transformer.text import train_vocabulary
+
+pytestmark = pytest.mark.slow
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SAMPLE = os.path.join(ROOT, "data", "sample", "test.de")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("properties"))
+
+
+def write(folder, name, content):
+    """Writes bytes, gzipped if the name says so; returns the path."""
+    path = os.path.join(folder, name)
+    with (gzip.open if name.endswith(".gz") else open)(path, "wb") as file:
+        file.write(content)
+    return path
+
+
+# Lines
+
+
+@settings(max_examples=1500)
+@given(st.lists(strategies.RAW_LINES, max_size=8), st.booleans())
+def test_whatever_bytes_are_read_there_are_as_many_lines(raw_lines, ended):
+    content = b"".join(raw + b"\n" for raw in raw_lines)
+    content = content if ended else content[:-1]
+    oddities = Oddities()
+    lines = list(oddities.read(io.BytesIO(content)))
+    wanted = content.split(b"\n")
+    wanted = wanted[:-1] if wanted[-1] == b"" else wanted
+    assert len(lines) == oddities.lines == len(wanted)
+    for number, (line, raw) in enumerate(zip(lines, wanted)):
+        raw = raw[:-1] if raw.endswith(b"\r") else raw
+        assert "\n" not in line
+        assert line == raw.decode("utf-8", errors="replace") or (
+            number == 0 and "\ufeff" + line == raw.decode("utf-8", errors="replace"))
+    assert all(0 <= count <= len(lines) for count in oddities.counts.values())
+    assert oddities.report().count("\n") == 0
+
+
+@settings(max_examples=600)
+@given(st.lists(strategies.LINES, max_size=8), st.sampled_from(["a.de", "a.de.gz"]),
+       st.sampled_from(["\n", "\r\n"]), st.booleans())
+def test_lines_that_are_written_are_read(folder, lines, name, end, marked):
+    assume(not any(line.endswith("\r") for line in lines))
+    assume(marked or not "".join(lines[:1]).startswith("\ufeff"))
+    content = "\ufeff" * marked + "".join(line + end for line in lines)
+    path = write(folder, name, content.encode("utf-8"))
+    assert list(read_lines(path)) == (lines or [""] * marked)
+    assert list(read_lines(path, Oddities())) == (lines or [""] * marked)
+
+
+ENTITIES = st.sampled_from(["&#10;", "&#13;", "&NewLine;", "&#x2028;", "&#0;", "&amp;",
+                            "&#xD800;", "&#99999999;", "&lt;seg&gt;", "&", "&;"])
+SEGMENTS = st.lists(st.one_of(strategies.CHARACTERS.map(html.escape), ENTITIES),
+                    max_size=9).map("".join)
+
+
+@settings(max_examples=600)
+@given(st.lists(SEGMENTS, max_size=5))
+def test_each_segment_is_one_line_when_it_is_written_too(folder, segments):
+    rows = "".join(f'<seg id="1">{segment}</seg>\n' for segment in segments)
+    path = write(folder, "a.xml", f"<doc>\n{rows}</doc>\n".encode("utf-8"))
+    lines = list(read_lines(path))
+    assert len(lines) == len(segments)
+    copy = write(folder, "copy.de", "".join(line + "\n" for line in lines).encode())
+    assert len(list(read_lines(copy))) == len(segments)
+
+
+@settings(max_examples=1000)
+@given(st.sampled_from(sorted(READERS)), st.one_of(
+    st.binary(max_size=60), st.lists(strategies.RAW_LINES, max_size=5).map(b"\n".join),
+    SEGMENTS.map(lambda text: f"<seg>{text}</seg><seg id=3>".encode("utf-8"))),
+    st.sampled_from(["", ".gz"]), st.integers(0, 9))
+def test_a_file_is_read_or_refused(folder, kind, content, ending, missing):
+    path = write(folder, kind.replace("*", "a") + ending, content)
+    if ending:
+        with open(path, "rb+") as file:
+            file.truncate(os.path.getsize(path) - missing)
+    try:
+        lines = list(read_lines(path))
+    except ValueError as refusal:
+        assert path in str(refusal)
+    else:
+        assert not [line for line in lines if "\n" in line]
+    assume(not missing or not ending)
+    with contextlib.suppress(ValueError):  # markup may be wrong, but never UTF-8
+        list(read_lines(path, Oddities()))
+
+
+# Text
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram"])
+def vocabulary(request, folder):
+    path = os.path.join(folder, request.param + ".model")
+    train_vocabulary([SAMPLE], path, 300, request.param)
+    return Vocabulary(path)
+
+
+with open(SAMPLE, encoding="utf-8") as file:
+    KNOWN = sorted(set(file.read()) - {"\n"})
+# Characters that become known ones: white space, wide letters, accents on their own.
+EQUAL = list("\t\u3000\u2028\xa0\u2003ａＢｚﬁ") + ["a\u0308", "u\u0308"]
+
+
+@settings(max_examples=1000)
+@given(st.lists(st.sampled_from(KNOWN + EQUAL), max_size=60).map("".join))
+def test_decoding_undoes_encoding_up_to_normalization(vocabulary, line):
+    """Compatibility characters are replaced (NFKC), and white space is one space."""
+    wanted = " ".join(unicodedata.normalize("NFKC", line).split())
+    assert set(wanted) <= set(KNOWN)
+    assert vocabulary.decode(vocabulary.encode(line)) == wanted
+
+
+@settings(max_examples=600)
+@given(st.lists(strategies.LINES, max_size=6))
+def test_any_text_has_ids_that_decode(vocabulary, lines):
+    encoded = vocabulary.encode_lines(lines)
+    assert encoded == [vocabulary.encode(line) for line in lines]
+    for ids in encoded:
+        assert not {PAD, BOS, EOS} & set(ids)
+        assert all(UNK <= one < vocabulary.size for one in ids)
+        assert "\n" not in vocabulary.decode(ids)
+        assert len(vocabulary.pieces(ids)) == len(ids)
+
+
+@settings(max_examples=500)
+@given(st.lists(st.integers(0, 299), max_size=20))
+def test_any_ids_decode_up_to_the_first_end(vocabulary, ids):
+    end = ids.index(EOS) if EOS in ids else len(ids)
+    pieces = [one for one in ids[:end] if one not in (PAD, BOS)]
+    assert vocabulary.decode(ids) == vocabulary.decode(pieces + [EOS] + ids)
+    assert vocabulary.decode(np.array(ids + [PAD], np.uint16)) == vocabulary.decode(ids)
+
+
+WORDS = st.text(
+    st.characters(blacklist_categories=["Cs", "Cc", "Zs", "Zl", "Zp"]),
+    min_size=1, max_size=5)
+
+
+@settings(max_examples=400)
+@given(st.lists(WORDS, unique=True, max_size=8), st.lists(WORDS, max_size=3), st.data())
+def test_known_words_come_back(folder, words, others, data):
+    assume(not {"<pad>", "<unk>", "<s>", "</s>"} & {word.lower() for word in words})
+    rows = ["<PAD>", "<UNK>", "<S>", "</S>", *words]
+    known = WordVocabulary(write(folder, "words.tsv", "\n".join(rows).encode("utf-8")))
+    line = data.draw(st.lists(st.sampled_from(words + others), max_size=9)
+                     if words + others else st.just([]))
+    ids = known.encode(" \t ".join(line))
+    assert known.decode(ids) == " ".join(
+        word if word in words else "<UNK>" for word in line)
+    assert not (set(ids) & set(SPECIAL_IDS)) - {UNK}
+
+
+# Data
+
+
+SENTENCES = st.lists(st.integers(4, 65535), max_size=12)
+PAIRS = st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=6)
+
+
+@settings(max_examples=1200)
+@given(PAIRS, st.sampled_from([list, np.array]))
+def test_a_batch_holds_its_pairs_and_padding(pairs, kind):
+    sources, targets = zip(*pairs)
+    batch = make_batch(*([kind(row) for row in side] for side in (sources, targets)), 7)
+    widest = [max(map(len, side)) + 1 for side in (sources, targets)]
+    assert batch.source.shape == (len(pairs), widest[0])
+    assert batch.target_in.shape == batch.target_out.shape == (len(pairs), widest[1])
+    for i, (source, target) in enumerate(pairs):
+        wanted = [PAD] * (widest[0] - len(source) - 1)
+        assert batch.source[i].tolist() == [*source, EOS, *wanted]
+        wanted = [PAD] * (widest[1] - len(target) - 1)
+        assert batch.target_in[i].tolist() == [BOS, *target, *wanted]
+        assert batch.target_out[i].tolist() == [*target, EOS, *wanted]
+    np.testing.assert_array_equal(
+        pad([[*source, EOS] for source in sources]), pad_with_end(sources))
+
+
+LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)),
+                   min_size=1, max_size=60)
+
+
+@settings(max_examples=700)
+@given(LENGTHS, st.integers(0, 200), st.integers(0, 2 ** 32 - 1),
+       st.lists(st.integers(0, 10 ** 6), max_size=4))
+def test_a_plan_takes_each_pair_once_an_epoch_within_the_budget(
+        lengths, spare, seed, asked):
+    sources, targets = np.array(lengths).T
+    budget = int(np.max(lengths)) + spare
+    plan = BatchPlan(sources, targets, budget, seed)
+    for epoch in (0, 3):
+        batches = [plan.batch(epoch * len(plan) + k) for k in range(len(plan))]
+        assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
+        for batch in batches:
+            widest = max(sources[batch].max(), targets[batch].max())
+            assert 0 < len(batch) * widest <= budget
+    for k in asked:  # whatever was asked for before: so a run can go on anywhere
+        np.testing.assert_array_equal(
+            plan.batch(k), BatchPlan(sources, targets, budget, seed).batch(k))
+
+
+@settings(max_examples=300)
+@given(LENGTHS, st.one_of(st.integers(-1, 60), st.just(2 ** 31)),
+       st.sampled_from([-1, 0, 2 ** 32 - 1, 2 ** 32]))
+def test_a_plan_is_made_or_refused(lengths, budget, seed):
+    sources, targets = np.array(lengths).T
+    possible = budget >= np.max(lengths) and 0 <= seed < 2 ** 32
+    if possible:
+        assert len(BatchPlan(sources, targets, budget, seed).batch(0))
+    else:
+        with pytest.raises(ValueError, match="found .*wanted"):
+            BatchPlan(sources, targets, budget, seed)
+
+
+@settings(max_examples=150)
+@given(PAIRS, st.sampled_from([np.uint16, np.int32]), st.data())
+def test_a_corpus_gives_the_pairs_that_are_on_disk(folder, pairs, kind, data):
+    for side, rows in zip(("source", "target"), zip(*pairs)):
+        stem = os.path.join(folder, f"train.{side}")
+        np.save(f"{stem}.ids.npy", np.array(sum(rows, []), kind))
+        np.save(f"{stem}.offsets.npy", np.cumsum([0] + [len(row) for row in rows]))
+    if not any(source for source, _ in pairs) or not any(row for _, row in pairs):
+        return  # an empty file cannot be mapped: prepare.py drops empty pairs
+    corpus = Corpus(folder, "train")
+    chosen = data.draw(st.lists(st.integers(0, len(pairs) - 1), min_size=1, max_size=5))
+    wanted = make_batch(*zip(*(pairs[i] for i in chosen)), 3)
+    for found, array in zip(corpus.batch(chosen, 3), wanted):
+        np.testing.assert_array_equal(found, array)
+    assert corpus.source_lengths[chosen].max() == wanted.source.shape[1]
+
+
+# Settings
+
+
+PARSER = argparse.ArgumentParser(prog="train.py", allow_abbrev=False)
+PARSER.add_argument("--logdir")
+hparams.add_flags(PARSER)
+
+
+@settings(max_examples=700)
+@given(strategies.settings(), st.booleans())
+def test_settings_survive_the_disk_and_the_command_line(folder, values, dashed):
+    hp = hparams.resolve(values)
+    hparams.save(hp, folder)
+    assert hparams.load(folder) == hparams.resolve({}, "big", folder) == hp
+    words = [f"--{name.replace('_', '-') if dashed else name}={value}"
+             for name, value in values.items()]
+    args = hparams.parse_flags(PARSER, words)
+    assert hparams.given_settings(args) == values
+    assert hparams.resolve(hparams.given_settings(args), "sample", folder) == hp
+
+
+@settings(max_examples=1000)
+@given(st.dictionaries(strategies.NAMES, strategies.ANYTHING, max_size=4),
+       st.sampled_from([None, "sample", "big", "x"]))
+def test_wrong_settings_are_refused_in_words(values, preset):
+    try:
+        hp = hparams.resolve(values, preset)
+    except ValueError as refusal:
+        assert len(str(refusal)) > 20
+    else:
+        assert {name: getattr(hp, name) for name in values} == values
+
+
+@settings(max_examples=1000)
+@given(st.one_of(
+    strategies.ANYTHING.map(lambda value: json.dumps(value).encode("utf-8")),
+    st.dictionaries(strategies.NAMES, strategies.ANYTHING, max_size=3).map(
+        lambda values: json.dumps(values).encode("utf-8")),
+    st.binary(max_size=30), st.integers(1, 10 ** 5).map(lambda deep: b"[" * deep)))
+def test_a_settings_file_is_loaded_or_refused(folder, content):
+    path = write(folder, "hparams.json", content)
+    try:
+        hparams.validate(hparams.load(folder))
+    except ValueError as refusal:
+        assert path in str(refusal) or "found" in str(refusal)
+
+
+FLAGS = st.sampled_from(sorted(
+    word for action in PARSER._actions for word in action.option_strings))
+WORDS_OF_A_COMMAND = st.one_of(
+    FLAGS, st.text(max_size=9), st.sampled_from(["--", "-", "-1", "--=", "1e5", "nan"]),
+    st.tuples(FLAGS, st.one_of(st.text(max_size=5), st.integers().map(str))).map(
+        "=".join))
+
+
+@settings(max_examples=600)
+@given(st.lists(WORDS_OF_A_COMMAND, max_size=4))
+def test_a_command_line_is_parsed_or_refused(words):
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        try:
+            hparams.resolve(hparams.given_settings(hparams.parse_flags(PARSER, words)))
+        except SystemExit as stopped:
+            assert stopped.code == 2 or {"-h", "--help"} & set(words)
+            assert "train.py" in said.getvalue()
+        except ValueError as refusal:
+            assert "found" in str(refusal)

@@ -1,0 +1,154 @@
+"""Properties of prepare.py and translate.py, for any text that they can be given."""
+import contextlib
+import io
+import json
+import os
+import re
+import shutil
+
+import corpora
+import numpy as np
+import pytest
+import strategies
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import hparams
+from scripts import prepare, translate
+from transformer.lines import Oddities, read_lines
+from transformer.text import load_vocabularies
+from transformer.translator import Translator
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread_only")]
+
+
+# prepare.py
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with text to train a vocabulary on, and nothing else."""
+    made = tmp_path_factory.mktemp("prepared") / "text"
+    splits = corpora.reversed_symbols({"train": 40}, shortest=3)
+    return corpora.write_text(made, splits)
+
+
+def run(folder, *flags):
+    """`prepare.py` in this process; returns the line that it refuses with, or ""."""
+    output, said = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(said):
+        try:
+            prepare.main(["--out", folder, "--vocab-size", "25", *flags])
+        except SystemExit as stopped:
+            assert stopped.code == 2
+            assert said.getvalue().startswith("prepare.py: error: ")
+            assert said.getvalue().count("\n") == 1
+    return said.getvalue()
+
+
+def load(folder, split, side):
+    """The prepared sentences of a split, as lists of ids."""
+    ids, offsets = (np.load(os.path.join(folder, f"{split}.{side}.{part}.npy"))
+                    for part in ("ids", "offsets"))
+    return [ids[a:b].tolist() for a, b in zip(offsets[:-1], offsets[1:])]
+
+
+PAIRS = st.lists(st.tuples(strategies.LINES, strategies.LINES), max_size=6).map(
+    lambda pairs: pairs + [("1 2", "2 1")])  # one that is kept
+
+
+@settings(max_examples=250)
+@given(PAIRS, st.integers(20, 40))
+def test_no_pair_is_shifted_and_all_are_accounted_for(folder, pairs, longest):
+    assume(not any(line.endswith("\r") for pair in pairs for line in pair))
+    assume(not any(line.startswith("\ufeff") for line in pairs[0]))
+    sides = [list(side) for side in zip(*pairs)]
+    corpora.write_text(folder, {"dev": sides})
+    assert run(folder, "--max-length", str(longest)) == ""
+    vocabularies = load_vocabularies(folder)
+    kept = []
+    for pair in pairs:
+        source, target = map(vocabularies.source.encode, pair)
+        if 0 < len(source) <= longest and 0 < len(target) <= longest:
+            kept.append((source, target))
+    with open(os.path.join(folder, "corpus.json"), encoding="utf-8") as file:
+        report = json.load(file)["splits"]["dev"]
+    assert report["pairs"] == len(kept)
+    assert sum(report[name] for name in ("pairs", "empty", "too_long")) == len(pairs)
+    prepared = [load(folder, "dev", side) for side in ("source", "target")]
+    assert list(zip(*prepared)) == kept
+    for language, side in zip(("de", "en"), sides):
+        assert list(read_lines(os.path.join(folder, f"dev.{language}"))) == side
+
+
+TEXT = st.lists(strategies.RAW_LINES, max_size=8)
+
+
+@settings(max_examples=200)
+@given(TEXT, TEXT, st.integers(1, 99), st.sampled_from(["bpe", "unigram"]))
+def test_any_text_is_prepared_or_refused_in_one_line(
+        tmp_path_factory, source, target, size, kind):
+    folder = str(tmp_path_factory.mktemp("any"))
+    both = min(len(source), len(target))
+    for language, lines in (("de", source[:both]), ("en", target[:both])):
+        for split in ("train", "dev"):
+            with open(os.path.join(folder, f"{split}.{language}"), "wb") as file:
+                file.writelines(line + b"\n" for line in lines)
+    before = corpora.tree(folder)
+    refusal = run(folder, "--vocab-size", str(size), "--model-type", kind)
+    after = corpora.tree(folder)
+    assert {name: after[name] for name in before} == before
+    assert (after == before) == (refusal != "")
+    found = re.search(r"lower --vocab-size to (\d+)", refusal)
+    if found:
+        refusal = run(folder, "--vocab-size", found.group(1), "--model-type", kind)
+        assert "--vocab-size" not in refusal
+    shutil.rmtree(folder)
+
+
+# translate.py
+
+
+@pytest.fixture(scope="module")
+def translator(trained):
+    hp = hparams.resolve({"search": "greedy", "max_source_length": 40}, None, trained)
+    with Translator(hp, trained) as translator:
+        translator.restore()
+        yield translator
+
+
+def translated(translator, raw_lines, chunk_size):
+    """What translate.py writes for the bytes of lines."""
+    output = io.BytesIO()
+    translate.write_translations(
+        translator, Oddities().read(raw_lines), output, chunk_size=chunk_size)
+    return output.getvalue()
+
+
+@settings(max_examples=250)
+@given(st.lists(strategies.RAW_LINES, max_size=10), st.integers(1, 12), st.booleans())
+def test_as_many_lines_out_as_in(translator, raw_lines, chunk_size, ended):
+    content = b"".join(raw + b"\n" for raw in raw_lines)[:None if ended else -1]
+    given_lines = list(io.BytesIO(content))
+    output = translated(translator, given_lines, chunk_size)
+    lines = output.decode("utf-8").split("\n")
+    assert lines.pop() == ""
+    assert len(lines) == len(given_lines)
+    assert not [line for line in lines if len(line.splitlines()) > 1]
+    for line, raw in zip(lines, given_lines):
+        assert line == "" or raw.decode("utf-8", errors="replace").strip()
+
+
+@settings(max_examples=60)
+@given(st.lists(strategies.RAW_LINES, max_size=8), st.integers(0, 8))
+def test_a_line_more_moves_the_others_by_one(translator, raw_lines, place):
+    """Where it is put, every other line has the translation that it had."""
+    known = b"1 2 3 4 5"
+    lines = [raw + b"\n" for raw in raw_lines]
+    before = translated(translator, lines, 3).split(b"\n")[:-1]
+    place = min(place, len(lines))
+    after = translated(translator, lines[:place] + [known + b"\n"] + lines[place:], 3)
+    alone = translated(translator, [known + b"\n"], 3)[:-1]
+    wanted = before[:place] + [alone] + before[place:]
+    if not raw_lines or not raw_lines[0].startswith(b"\xef\xbb\xbf") or place:
+        assert after.split(b"\n")[:-1] == wanted

@@ -60,7 +60,12 @@ def _segments(lines: Iterable[str], path: str) -> Iterator[str]:
 # The extension point for corpus formats: file name pattern (less .gz) → reader of its
 # lines. The first that matches is taken.
 READERS = collections.OrderedDict(
-    [("*.xml", _segments), ("*train.tags.*", _untagged_lines), ("*", _plain_lines)]
+    [
+        ("*.xml", _segments),
+        ("*.sgm", _segments),
+        ("*train.tags.*", _untagged_lines),
+        ("*", _plain_lines),
+    ]
 )
 
 

@@ -34,6 +34,19 @@ def read_lines(path: str) -> Iterator[str]:
     return reader(decoded_lines(path), path)
 
 
+def check_language(name: str, where: str) -> str:
+    """Returns the name of a language, which will be the ending of a file name.
+
+    Raises:
+      ValueError: it is more than letters, digits, - and _: it could lead to any file.
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
+        raise ValueError(
+            f"{where}: found the language {name!r}, wanted letters: de, en"
+        )
+    return name
+
+
 def _plain_lines(lines: Iterable[str], path: str) -> Iterator[str]:
     """One sentence a line."""
     return iter(lines)

@@ -60,7 +60,20 @@ def read_dev_scores(logdir: str) -> List[Dict[str, float]]:
     if not os.path.exists(path):
         return []
     with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
+        return [_dev_scores_row(line, f"{path}:{number}")
+                for number, line in enumerate(file, 1)]
+
+
+def _dev_scores_row(line: str, where: str) -> Dict[str, float]:
+    """A line of the dev scores; ValueError where it holds no step and BLEU."""
+    try:
+        row = json.loads(line)
+        if {type(row["step"]), type(row["bleu"])} <= {int, float}:
+            return row
+    except (ValueError, TypeError, LookupError):
+        pass
+    raise ValueError(f"{where}: found {line.strip()!r:.60}, wanted the step and "
+                     "BLEU of an evaluation; remove the line")
 
 
 class Meter:

@@ -157,6 +157,7 @@ def resolve(given: Dict[str, Any], preset: Optional[str] = None,
         refuse_unknown("preset", preset, PRESETS)
     values = dict(PRESETS[preset]) if preset else {}
     given = _checked(given, "command line")
+    refuse_links(logdir or "")
     if logdir and os.path.exists(os.path.join(logdir, FILE_NAME)):
         saved = _read(logdir)
         _refuse_other_architecture(given, saved, os.path.join(logdir, FILE_NAME))
@@ -195,9 +196,24 @@ def save(hp: HParams, logdir: str) -> None:
 
 def load(logdir: str) -> HParams:
     """The settings saved in `logdir`; ValueError where there are none or wrong ones."""
+    refuse_links(logdir)
     hp = HParams(**_read(logdir))
     validate(hp)
     return hp
+
+
+def refuse_links(logdir: str) -> None:
+    """Raises ValueError where a link in `logdir` points out of it.
+
+    In a log directory from somebody else it could have any file read or overwritten.
+    """
+    root = os.path.realpath(logdir)
+    for folder, folders, files in os.walk(logdir):
+        for path in (os.path.join(folder, name) for name in folders + files):
+            target = os.path.realpath(path)
+            if os.path.islink(path) and os.path.commonpath([root, target]) != root:
+                raise ValueError(f"{path}: found a link to {target}, wanted none "
+                                 f"that leads out of {logdir}; put a copy there")
 
 
 def add_flags(parser: argparse.ArgumentParser,

@@ -17,7 +17,6 @@ import contextlib
 import itertools
 import json
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -27,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer import text
-from transformer.lines import read_lines
+from transformer.lines import check_language, read_lines
 from transformer.text import Vocabularies, Vocabulary
 
 SPLITS = ("train", "dev", "test")
@@ -98,9 +97,8 @@ def _dashed(argument: str) -> str:
 
 def check(args: argparse.Namespace) -> None:
     """Refuses what no file can mend, before any file is read."""
-    for name in (args.source_lang, args.target_lang):
-        if not re.fullmatch(r"[\w-]+", name):
-            raise ValueError(f"found the language {name!r}, wanted letters: de, en")
+    check_language(args.source_lang, "--source-lang")
+    check_language(args.target_lang, "--target-lang")
     if args.source_lang == args.target_lang:
         raise ValueError(
             f"found {args.source_lang!r} as --source-lang and as --target-lang, wanted "

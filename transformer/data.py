@@ -90,6 +90,19 @@ def make_batch(
 # Prepared ids
 
 
+def _open_array(path: str) -> np.ndarray:
+    """Maps an array [length] of whole numbers; no other file is read, or run."""
+    try:
+        array = np.lib.format.open_memmap(path, mode="r")  # refuses pickled objects
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path}: found no array of numbers ({error}), wanted what "
+                         "scripts/prepare.py writes: run it again") from error
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ValueError(f"{path}: found {array.dtype} of shape {array.shape}, wanted "
+                         "whole numbers in a row: run scripts/prepare.py again")
+    return array
+
+
 class Corpus:
     """One split of a prepared corpus, memory-mapped: a corpus may exceed the memory.
 
@@ -130,7 +143,7 @@ class Corpus:
                     f"found no {path}, wanted the prepared ids of split "
                     f"{self.split!r}: run scripts/prepare.py --out {self.folder}"
                 )
-        ids, offsets = (np.load(path, "r", allow_pickle=False) for path in paths)
+        ids, offsets = (_open_array(path) for path in paths)
         if len(offsets) < 1 or offsets[-1] != len(ids):
             raise ValueError(
                 f"found {len(ids)} ids in {paths[0]}, but {paths[1]} ends at "

@@ -5,7 +5,7 @@ from typing import List, NamedTuple, Tuple
 
 from sacrebleu.metrics import BLEU, CHRF
 
-from transformer.lines import read_lines
+from transformer.lines import check_language, read_lines
 
 
 class Scores(NamedTuple):
@@ -18,11 +18,21 @@ class Scores(NamedTuple):
 
 
 def load_text(data: str, split: str) -> Tuple[List[str], List[str]]:
-    """The plain source and reference lines of a split of a prepared folder."""
-    with open(os.path.join(data, "corpus.json"), encoding="utf-8") as file:
-        languages = json.load(file)
-    return tuple(list(read_lines(os.path.join(data, f"{split}.{languages[side]}")))
-                 for side in ("source_lang", "target_lang"))
+    """The plain source and reference lines of a split of a prepared folder.
+
+    Raises:
+      ValueError: corpus.json is broken, or its languages would lead elsewhere.
+    """
+    path = os.path.join(data, "corpus.json")
+    with open(path, encoding="utf-8") as file:
+        try:
+            summary = json.load(file)
+            languages = summary["source_lang"], summary["target_lang"]
+        except (ValueError, TypeError, LookupError) as error:
+            raise ValueError(f"{path}: found no languages ({error!r}), wanted what "
+                             "scripts/prepare.py writes: run it again") from error
+    return tuple(list(read_lines(os.path.join(
+        data, f"{split}.{check_language(language, path)}"))) for language in languages)
 
 
 def score(hypotheses: List[str], references: List[str]) -> Scores:

@@ -110,6 +110,19 @@ def read_lines(path: str, oddities: Oddities | None = None) -> Iterator[str]:
     return reader(decoded_lines(path, oddities), path)
 
 
+def check_language(name: str, where: str) -> str:
+    """Returns the name of a language, which will be the ending of a file name.
+
+    Raises:
+      ValueError: it is more than letters, digits, - and _: it could lead to any file.
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
+        raise ValueError(
+            f"{where}: found the language {name!r}, wanted letters: de, en"
+        )
+    return name
+
+
 def _plain_lines(lines: Iterable[str], path: str) -> Iterator[str]:
     """One sentence a line."""
     return iter(lines)
@@ -137,7 +150,12 @@ def _segments(lines: Iterable[str], path: str) -> Iterator[str]:
 # The extension point for corpus formats: file name pattern (less .gz) → reader of its
 # lines. The first that matches is taken.
 READERS = collections.OrderedDict(
-    [("*.xml", _segments), ("*train.tags.*", _untagged_lines), ("*", _plain_lines)]
+    [
+        ("*.xml", _segments),
+        ("*.sgm", _segments),
+        ("*train.tags.*", _untagged_lines),
+        ("*", _plain_lines),
+    ]
 )
 
 

@@ -188,7 +188,7 @@ def _beam_scores(model, source, ids, scores, alpha, recorded):
 def load_case(path):
     """A recorded case: its arrays by name, and "meta"."""
     try:
-        with np.load(path) as arrays:
+        with np.load(path, allow_pickle=False) as arrays:
             case = {name: arrays[name] for name in arrays.files}
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: found no .npz file ({error})") from error

@@ -91,15 +91,23 @@ def read_dev_scores(logdir: str) -> List[Dict[str, float]]:
         return []
     with open(path, encoding="utf-8") as file:
         lines = file.read().splitlines(keepends=True)
-    rows = []
-    for number, line in enumerate(lines, 1):
-        try:
-            rows.append(json.loads(line))
-        except ValueError as error:
-            if line.endswith("\n"):
-                raise ValueError(f"{path}, line {number}: found no JSON "
-                                 f"({error})") from error
-    return rows
+    if lines and not lines[-1].endswith("
+"):
+        lines.pop()
+    return [_dev_scores_row(line, f"{path}:{number}")
+            for number, line in enumerate(lines, 1)]
+
+
+def _dev_scores_row(line: str, where: str) -> Dict[str, float]:
+    """A line of the dev scores; ValueError where it holds no step and BLEU."""
+    try:
+        row = json.loads(line)
+        if {type(row["step"]), type(row["bleu"])} <= {int, float}:
+            return row
+    except (ValueError, TypeError, LookupError):
+        pass
+    raise ValueError(f"{where}: found {line.strip()!r:.60}, wanted the step and "
+                     "BLEU of an evaluation; remove the line")
 
 
 class Meter:

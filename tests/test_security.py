@@ -1,0 +1,269 @@
+"""Files from elsewhere run nothing, and lead to no other file.
+
+A log directory or a data folder may come from somebody else. What is read from it
+decides which numbers come out, and nothing more.
+"""
+import ast
+import json
+import os
+import pickle
+import shutil
+import subprocess
+
+import corpora
+import numpy as np
+import pytest
+from test_packaging import CODE, read
+
+import eval as evaluation  # not the built-in function
+import hparams
+import train
+from scripts import translate
+from transformer import checkpoints
+from transformer.data import Corpus
+from transformer.evaluation import load_text
+from transformer.recorded import load_case
+from transformer.reporting import DevScores
+
+# --- No code that runs what it reads --------------------------------------------------
+
+MODULES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve",
+           "marshal", "yaml", "runpy", "code"}
+BUILT_IN = {"eval", "exec", "compile", "__import__"}
+ATTRIBUTES = {"system", "popen", "import_meta_graph", "load_model", "load_op_library",
+              "load_library"}
+# The IMDB reviews of Keras are pickled lists; `ListsUnpickler` reads those, and
+# tests/test_classify.py sees that it refuses all else. No log directory comes near it.
+ALLOWED = {"scripts/classify.py": ["import pickle"]}
+
+
+def dangers(text):
+    """What in a file could run what it reads, in words."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found += [f"import {alias.name}" for alias in node.names
+                      if alias.name.split(".")[0] in MODULES]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found += [f"from {node.module}"] * (node.module.split(".")[0] in MODULES)
+        elif isinstance(node, ast.Attribute):
+            found += [node.attr] * (node.attr in ATTRIBUTES)
+        elif isinstance(node, ast.Call):
+            found += dangers_of_call(node)
+    return found
+
+
+def dangers_of_call(node):
+    given = {keyword.arg: getattr(keyword.value, "value", "unknown")
+             for keyword in node.keywords}
+    name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+    module = getattr(getattr(node.func, "value", None), "id", "")
+    found = [name] * (isinstance(node.func, ast.Name) and name in BUILT_IN)
+    if given.get("allow_pickle", False) is not False:
+        found.append("allow_pickle")
+    if (module, name) in (("np", "load"), ("numpy", "load")):
+        found += ["load without allow_pickle=False"] * ("allow_pickle" not in given)
+    if given.get("shell", False) is not False:
+        found.append("shell")
+    return found
+
+
+@pytest.mark.parametrize("path", CODE)
+def test_no_file_runs_what_it_reads(path):
+    assert dangers(read(path)) == ALLOWED.get(path.replace(os.sep, "/"), [])
+
+
+@pytest.mark.parametrize("line", [
+    "import pickle", "import os, marshal", "from pickle import load", "import yaml",
+    "eval('1')", "exec(text)", "compile(text, '', 'exec')", "__import__(name)",
+    "np.load(path)", "np.load(path, allow_pickle=True)", "load(path, allow_pickle=1)",
+    "np.load(path, allow_pickle=flag)", "os.system(line)", "run(line, shell=True)",
+    "tf.train.import_meta_graph(path)", "tf.keras.models.load_model(path)"])
+def test_that_would_have_been_seen(line):
+    assert len(dangers("import numpy as np\n" + line)) == 1
+
+
+def test_reading_a_whole_log_directory_unpickles_nothing(trained, digits, monkeypatch,
+                                                         capsys):
+    def refuse(*arguments, **settings):
+        raise AssertionError("called while a log directory was read")
+
+    for module, name in ((pickle, "load"), (pickle, "loads"), (pickle, "Unpickler"),
+                         (os, "system"), (os, "popen"), (subprocess, "Popen")):
+        monkeypatch.setattr(module, name, refuse)
+    evaluation.main(["--logdir", trained, "--data", digits, "--search", "greedy"])
+    assert "BLEU = " in capsys.readouterr().out
+
+
+# --- Arrays ---------------------------------------------------------------------------
+
+
+class Trap:
+    """Leaves a file behind where it is unpickled."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+def object_array(path, trap):
+    np.save(str(path), np.array([trap], object), allow_pickle=True)
+
+
+def object_archive(path, trap):
+    with open(str(path), "wb") as file:
+        np.savez(file, ids=np.array([trap], object))
+
+
+ARRAYS = {
+    "objects": object_array,
+    "objects_in_an_archive": object_archive,
+    "pickle": lambda path, trap: path.write_bytes(pickle.dumps(trap)),
+    "text": lambda path, trap: path.write_bytes(b"1 2 3\n"),
+    "nothing": lambda path, trap: path.write_bytes(b""),
+    "floats": lambda path, trap: np.save(str(path), np.zeros(9)),
+    "table": lambda path, trap: np.save(str(path), np.zeros([3, 3], np.int32)),
+}
+
+
+@pytest.fixture
+def data(digits, tmp_path):
+    """A copy of a prepared corpus, to be spoiled."""
+    shutil.copytree(digits, str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize("part", ["ids", "offsets"])
+@pytest.mark.parametrize("kind", sorted(ARRAYS))
+def test_arrays_that_are_none_are_refused_by_name(data, tmp_path, kind, part):
+    path, caught = data / f"train.target.{part}.npy", tmp_path / "caught"
+    ARRAYS[kind](path, Trap(caught))
+    with pytest.raises(ValueError, match="wanted") as stopped:
+        Corpus(str(data), "train")
+    assert str(path) in str(stopped.value) and "\n" not in str(stopped.value)
+    assert not caught.exists()
+
+
+def test_training_on_pickled_objects_is_refused_in_one_line(data, tmp_path, capsys):
+    object_array(data / "train.source.ids.npy", Trap(tmp_path / "caught"))
+    said = corpora.refusal(capsys, train.main, "--data", data, "--logdir",
+                           tmp_path / "logs", *corpora.TINY)
+    assert str(data / "train.source.ids.npy") in said
+    assert not (tmp_path / "caught").exists()
+
+
+def test_a_recorded_case_of_objects_is_refused(tmp_path):
+    path = tmp_path / "case.npz"
+    object_archive(path, Trap(tmp_path / "caught"))
+    with pytest.raises(ValueError, match="case.npz"):
+        load_case(str(path))
+    assert not (tmp_path / "caught").exists()
+
+
+# --- Names in files that become names of files ----------------------------------------
+
+
+@pytest.mark.parametrize("language", ["../../secret", "/secret", "de/../../secret",
+                                      "..\\secret", "", ".", "de.gz", "de\n", "d\0e",
+                                      None, 7, ["de"]])
+@pytest.mark.parametrize("side", ["source_lang", "target_lang"])
+def test_a_language_that_leads_to_another_file_is_refused(data, tmp_path, side,
+                                                          language):
+    (tmp_path / "secret").write_bytes(b"1 2 3\n")
+    summary = json.loads((data / "corpus.json").read_text())
+    (data / "corpus.json").write_text(json.dumps(dict(summary, **{side: language})))
+    with pytest.raises(ValueError, match="wanted letters") as stopped:
+        load_text(str(data), "test")
+    assert str(data / "corpus.json") in str(stopped.value)
+    assert repr(language) in str(stopped.value) and "\n" not in str(stopped.value)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "7", "\"de\"", "{\"source_lang\""])
+def test_a_broken_summary_is_refused(data, content):
+    (data / "corpus.json").write_text(content)
+    with pytest.raises(ValueError, match="scripts/prepare.py") as stopped:
+        load_text(str(data), "test")
+    assert str(data / "corpus.json") in str(stopped.value)
+
+
+def test_scoring_with_such_a_language_is_one_line(trained, data, capsys):
+    summary = json.loads((data / "corpus.json").read_text())
+    summary["source_lang"] = "../../etc/passwd"
+    (data / "corpus.json").write_text(json.dumps(summary))
+    said = corpora.refusal(capsys, evaluation.main, "--logdir", trained, "--data", data)
+    assert str(data / "corpus.json") in said and "../../etc/passwd" in said
+
+
+@pytest.mark.parametrize("line", ["x", "7", "[]", "{}", "{\"step\": 1}", "null",
+                                  "{\"step\": \"../../x\", \"bleu\": 1.0}",
+                                  "{\"step\": 1, \"bleu\": \"1\"}"])
+def test_dev_scores_that_are_none_are_refused(tmp_path, line):
+    good = "{\"step\": 1, \"bleu\": 2.5, \"chrf\": 3, \"loss\": 1}\n"
+    (tmp_path / "dev_scores.jsonl").write_text(good + line + "\n")
+    with pytest.raises(ValueError, match="dev_scores.jsonl:2: "):
+        DevScores(str(tmp_path), 9)
+
+
+def test_checkpoints_are_found_by_their_names_alone(tmp_path):
+    # TensorFlow's own file of that name would lead anywhere.
+    (tmp_path / "checkpoint").write_text(
+        'model_checkpoint_path: "/elsewhere/model.ckpt-9"\n'
+        'all_model_checkpoint_paths: "../model.ckpt-9"\n')
+    assert checkpoints.steps(str(tmp_path)) == []
+    for name in ("model.ckpt-3.index", "best.ckpt-..-7.index", "best.ckpt-8.index.tmp",
+                 "model.ckpt-..index", "xmodel.ckpt-5.index", "best.ckpt--4.index"):
+        (tmp_path / name).write_bytes(b"")
+    assert checkpoints.find(str(tmp_path)) == str(tmp_path / "model.ckpt-3")
+    for which in ("../model.ckpt-3", "/model.ckpt-3", "3/../3", "-3"):
+        with pytest.raises(FileNotFoundError):
+            checkpoints.find(str(tmp_path), which)
+
+
+# --- Links ----------------------------------------------------------------------------
+
+
+def log_directory(tmp_path, digits):
+    logdir = tmp_path / "logs"
+    hparams.save(hparams.HParams(data=str(digits)), str(logdir))
+    return logdir
+
+
+# What would be read, and what would be written through a link.
+LINKS = ["spm.model", "best.ckpt-7.index", "hparams.json.tmp", "dev_scores.jsonl.tmp",
+         "best.ckpt-7.test.translations", "deeper/anything"]
+
+
+@pytest.mark.parametrize("name", LINKS)
+@pytest.mark.parametrize("target", ["there", "missing", ".", "../logs/../there"])
+def test_a_link_out_of_a_log_directory_is_refused(tmp_path, digits, name, target):
+    (tmp_path / "there").write_bytes(b"mine\n")
+    logdir = log_directory(tmp_path, digits)
+    (logdir / "deeper").mkdir()
+    os.symlink(str(tmp_path / target), str(logdir / name))
+    for reading in (hparams.load, lambda logdir: hparams.resolve({}, None, logdir)):
+        with pytest.raises(ValueError, match="a link to") as stopped:
+            reading(str(logdir))
+        assert str(logdir / name) in str(stopped.value)
+        assert "\n" not in str(stopped.value)
+
+
+@pytest.mark.parametrize("main", [train.main, evaluation.main, translate.main])
+def test_no_command_follows_such_a_link(tmp_path, digits, capsys, main):
+    (tmp_path / "mine").write_bytes(b"mine\n")
+    logdir = log_directory(tmp_path, digits)
+    os.remove(str(logdir / "hparams.json"))
+    for name in ("hparams.json", "hparams.json.tmp"):
+        os.symlink(str(tmp_path / "mine"), str(logdir / name))
+    before = corpora.tree(tmp_path)
+    said = corpora.refusal(capsys, main, "--logdir", logdir)
+    assert "a link to" in said and str(tmp_path / "mine") in said
+    assert corpora.tree(tmp_path) == before
+
+
+def test_links_within_a_log_directory_and_to_it_are_allowed(tmp_path, digits):
+    logdir = log_directory(tmp_path, digits)
+    os.symlink("hparams.json", str(logdir / "settings.json"))
+    os.symlink(str(logdir), str(tmp_path / "latest"))
+    assert hparams.load(str(tmp_path / "latest")) == hparams.load(str(logdir))

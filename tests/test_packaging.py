@@ -17,8 +17,8 @@ ORDER = [
     "lines", "text", "data", "dialects", "primitives", "masks", "positions",
     "attention", "relative", "local", "modules", "functional", "keras_base",
     "keras_positions", "keras_layers", "model", "decoding", "training", "distribution",
-    "sources", "checkpoints", "importing", "recorded", "translator", "evaluation",
-    "reporting", "checks"]
+    "sources", "checkpoints", "diagnosis", "memory", "importing", "recorded",
+    "translator", "evaluation", "reporting", "checks"]
 
 TOP = ["hparams.py", "train.py", "eval.py"]
 

@@ -16,6 +16,7 @@ import hparams
 from transformer import checkpoints
 from transformer.data import BatchPlan, Corpus, evaluation_dataset, training_dataset
 from transformer.decoding import SEARCHES
+from transformer.diagnosis import Watch
 from transformer.dialects import DIALECTS
 from transformer.evaluation import evaluate, load_text
 from transformer.model import Transformer
@@ -35,9 +36,10 @@ class TrainingGraph:
         tf.set_random_seed(hp.seed)
         model = Transformer(hp)
         global_step = tf.train.get_or_create_global_step()
-        corpus = Corpus(hp.data, "train")
-        batches = training_dataset(corpus, _plan(corpus, hp), start * hp.accumulate)
-        batch = tf.data.make_one_shot_iterator(batches).get_next()
+        self._corpus = Corpus(hp.data, "train")
+        self._plan = _plan(self._corpus, hp)
+        batches = training_dataset(self._corpus, self._plan, start * hp.accumulate)
+        self._batch = batch = tf.data.make_one_shot_iterator(batches).get_next()
         seed = tf.stack([tf.constant(hp.seed, tf.int64), batch.number])
         self.update = make_update(
             _loss(model, batch, hp.label_smoothing, True, seed), hp, global_step)
@@ -51,6 +53,11 @@ class TrainingGraph:
                                    tf.local_variables_initializer())
         self.size = sum(int(np.prod(variable.shape.as_list()))
                         for variable in tf.trainable_variables())
+
+    def feed(self, number):
+        """What makes a run read this batch; the next one is still the next."""
+        return dict(zip(self._batch,
+                        self._corpus.batch(self._plan.batch(number), number)))
 
     def dev_loss(self, session):
         """Cross entropy on the dev split, in nats a token, without label smoothing."""
@@ -88,6 +95,7 @@ class Training:
         self.session, self.graph, self.translator = session, graph, translator
         self.scores, self.events = DevScores(logdir, start), Events(logdir)
         self.dev_text = dev_text
+        self.watch = Watch(session, graph.update, graph.feed, hp, logdir)
         self.meter = Meter()
         self.progress = Progress(sys.stderr, start, hp.max_steps)
         self.signals = StopSignals()
@@ -141,12 +149,9 @@ class Training:
             self.session.run(self.graph.update.collect)
         _, metrics = self.session.run([self.graph.update.apply,
                                        self.graph.update.metrics])
+        if not math.isfinite(metrics.loss + metrics.gradient_norm):
+            raise self.watch.error(self.step)
         self.step += 1
-        if not math.isfinite(metrics.loss) or not math.isfinite(metrics.gradient_norm):
-            raise FloatingPointError(
-                f"step {self.step}: found loss {metrics.loss} and gradient norm "
-                f"{metrics.gradient_norm}, wanted finite ones; lower --learning_rate "
-                "or set --clip_norm, and go on from the last checkpoint")
         self.meter.add(metrics.loss, metrics.tokens)
         if self.is_due(self.hp.log_every):
             loss, tokens_per_second = self.meter.read()
@@ -157,7 +162,8 @@ class Training:
                 "gradient_norm": metrics.gradient_norm})
 
     def save(self):
-        """Writes a checkpoint."""
+        """Writes a checkpoint, if one could go on from it."""
+        self.watch.check_before_saving(self.step)
         if self.write(checkpoints.save, self.session, self.graph.saver, self.logdir,
                       self.step, self.hp.keep_checkpoints):
             self.saved = self.step

@@ -187,7 +187,8 @@ def make_update(model_loss, hp, global_step):
       global_step: int64 variable, counted up by each update.
 
     Returns:
-      Update.
+      Update. Where the loss or the norm of the gradients is not finite, `apply` changes
+      nothing, not even the step.
     """
     variables = tf.trainable_variables()
     here = tf.gradients(model_loss.sum, variables) + list(model_loss)
@@ -202,7 +203,10 @@ def make_update(model_loss, hp, global_step):
         gradients, _ = tf.clip_by_global_norm(gradients, hp.clip_norm, norm)
     rate = learning_rate(hp, global_step)
     beta1, beta2, epsilon = dialect_named(hp.dialect).adam
-    adam = tf.train.AdamOptimizer(rate, beta1, beta2, epsilon)
+    # Every change of a variable needs the rate, and without it none is made: what comes
+    # out of the other end of this switch is where numbers that are not finite go.
+    finite = tf.raw_ops.Switch(data=rate, pred=tf.is_finite(loss_sum + norm))
+    adam = tf.train.AdamOptimizer(finite.output_true, beta1, beta2, epsilon)
     applied = adam.apply_gradients(zip(gradients, variables), global_step)
     with tf.control_dependencies([applied]):
         applied = tf.group(*clear())

@@ -1,0 +1,84 @@
+"""This project: training, decoding, and the input side of a training by itself."""
+import dataclasses
+import itertools
+import time
+
+import tensorflow.compat.v1 as tf
+
+import hparams
+from bench import work
+from bench.worker import serve
+from train import TrainingGraph
+from transformer.translator import Translator
+
+
+def with_precision(hp, precision):
+    """`hp` at a precision; ValueError where there is no setting for it."""
+    if precision == "float32" and "precision" not in hparams.FIELDS:
+        return hp
+    if "precision" not in hparams.FIELDS:
+        raise ValueError(f"{precision}: hparams.py has no setting `precision`")
+    return dataclasses.replace(hp, precision=precision)
+
+
+def training_settings(spec):
+    """The settings with which a user would train a model of this size."""
+    hp = hparams.HParams(
+        data=spec["data"], dialect="tensor2tensor", seed=work.SEED,
+        dropout_rate=work.DROPOUT, label_smoothing=work.LABEL_SMOOTHING,
+        schedule="constant", learning_rate=work.LEARNING_RATE,
+        source_vocab_size=spec["vocab_size"], target_vocab_size=spec["vocab_size"],
+        **work.SIZES[spec["size"]])
+    return with_precision(hp, spec["precision"])
+
+
+def open_training(spec):
+    graph = TrainingGraph(training_settings(spec), 0)
+    session = tf.Session()
+    session.run(graph.initialize)
+
+    def measure(request):
+        tokens, start = 0, time.perf_counter()
+        for _ in range(request["steps"]):
+            _, metrics = session.run([graph.update.apply, graph.update.metrics])
+            tokens += int(metrics.tokens)
+        return {"tokens": tokens, "seconds": time.perf_counter() - start}
+
+    return measure
+
+
+def open_decoding(spec):
+    hp = with_precision(hparams.load(spec["logdir"]), spec["precision"])
+    hp = dataclasses.replace(hp, search=spec["search"], beam_size=spec["beam_size"],
+                             length_penalty=0.0, decode_batch_size=64)
+    translator = Translator(hp, spec["logdir"])
+    translator.restore()
+
+    def translate(lines, batch):
+        return [best.text for best, *_ in translator.translate(lines)]
+
+    return work.timed_decoding(translate, work.test_lines(spec["data"])[0])
+
+
+def own_memory():
+    """What this process has for itself, without mapped files, in MiB."""
+    with open("/proc/self/status") as file:
+        fields = dict(line.split(":", 1) for line in file)
+    return int(fields["RssAnon"].split()[0]) / 1024
+
+
+def open_input(spec):
+    """The memory that the input side takes: corpus, plan, and 200 batches."""
+    def measure(request):
+        before, source = own_memory(), work.batches(spec)
+        for _ in itertools.islice(source, 200):
+            pass
+        return {"memory": own_memory() - before}
+
+    return measure
+
+
+if __name__ == "__main__":
+    tf.disable_eager_execution()
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    serve({"train": open_training, "decode": open_decoding, "input": open_input})

@@ -1,0 +1,40 @@
+"""Rows of measurements, and the table that they make."""
+import statistics
+
+UNITS = {"tokens/s": "{:,.0f}", "sentences/s": "{:,.1f}", "ms": "{:,.1f}",
+         "GFLOP/s": "{:,.0f}", "GB/s": "{:,.1f}", "MiB": "{:,.0f}", "%": "{:,.0f}",
+         "BLEU": "{:.2f}", "s": "{:.1f}", "GFLOP/token": "{:.3f}"}
+
+
+def row(system, work, precision, values, unit):
+    """A row: the median of some values, and their spread, the least and the most."""
+    values = list(values)
+    return {"system": system, "work": work, "precision": precision,
+            "value": statistics.median(values), "unit": unit,
+            "spread": [min(values), max(values)]}
+
+
+def percentile(values, share):
+    """The value below which a share of all values lies, the nearest one."""
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+def line(one):
+    """A row as a line of a table in Markdown."""
+    shown = UNITS[one["unit"]]
+    low, high = (shown.format(value) for value in one["spread"])
+    spread = f"{low} – {high}" if low != high else ""
+    cells = [one["work"], one["system"], one["precision"], shown.format(one["value"]),
+             one["unit"], spread]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def table(rows):
+    """All rows as a table in Markdown, the best of each work first."""
+    works = list(dict.fromkeys(one["work"] for one in rows))
+    slow_is_bad = {"ms", "MiB", "s", "GFLOP/token"}
+    head = "| work | system | precision | median | unit | min – max |\n" + "|---" * 6
+    ordered = sorted(rows, key=lambda one: (
+        works.index(one["work"]),
+        one["value"] * (1 if one["unit"] in slow_is_bad else -1)))
+    return head + "|\n" + "".join(map(line, ordered))

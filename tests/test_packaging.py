@@ -18,8 +18,8 @@ ORDER = [
     "text", "data", "dialects", "primitives", "masks", "positions",
     "attention", "relative", "local", "modules", "functional", "keras_base",
     "keras_positions", "keras_layers", "model", "decoding", "training", "distribution",
-    "sources", "sessions", "checkpoints", "diagnosis", "memory", "importing", "recorded",
-    "translator", "evaluation", "reporting", "runs", "checks"]
+    "sources", "sessions", "checkpoints", "diagnosis", "memory", "importing",
+    "recorded", "translator", "evaluation", "reporting", "runs", "checks"]
 
 TOP = ["hparams.py", "train.py", "eval.py"]
 

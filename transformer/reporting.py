@@ -84,15 +84,14 @@ def read_dev_scores(logdir: str) -> List[Dict[str, float]]:
     """The rows of a log directory's dev scores; none where it has none yet.
 
     Raises:
-      ValueError: a line is no JSON. The last one may be cut off, and does not count.
+      ValueError: a line is no evaluation. The last may be cut off, and does not count.
     """
     path = os.path.join(logdir, DEV_SCORES)
     if not os.path.exists(path):
         return []
     with open(path, encoding="utf-8") as file:
         lines = file.read().splitlines(keepends=True)
-    if lines and not lines[-1].endswith("
-"):
+    if lines and not lines[-1].endswith("\n"):
         lines.pop()
     return [_dev_scores_row(line, f"{path}:{number}")
             for number, line in enumerate(lines, 1)]

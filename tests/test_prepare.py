@@ -8,7 +8,9 @@ import sys
 import numpy as np
 import pytest
 
+from originals import subword_list, word_list
 from scripts import prepare
+from transformer import text
 from transformer.lines import read_lines
 from transformer.text import UNK, load_vocabularies
 
@@ -155,6 +157,41 @@ def test_preparing_again_replaces_the_other_kind_of_vocabulary(tmp_path):
     for flags, joint in (([], True), (["--separate"], False), ([], True)):
         prepare.main(["--out", out, "--vocab-size", "40", *flags])
         assert load_vocabularies(out).joint is joint
+
+
+def test_a_vocabulary_that_is_given_replaces_what_there_was(tmp_path):
+    out, given = fill(tmp_path / "out"), tmp_path / "given"
+    prepare.main(["--out", out, *SMALL])
+    given.mkdir()
+    kinds = [(text.JOINT_SUBWORDS, subword_list, WORDS["de"] + WORDS["en"])] + [
+        (name, word_list, [*WORDS[language], "und"]) for name, language in zip(
+            text.SEPARATE_WORDS, WORDS)]
+    for files in (kinds[:1], kinds[1:]):
+        for path in given.iterdir():
+            path.unlink()
+        for name, write_list, words in files:
+            write_list(given / name, 80, sorted(set(words)))
+        prepare.main(["--out", out, "--vocab-from", str(given)])
+        vocabularies = load_vocabularies(out)
+        assert vocabularies.joint is (len(files) == 1)
+        assert summary(out)["vocab"] == {
+            "source_size": 80, "target_size": 80, "joint": vocabularies.joint,
+            "type": "given"}
+        for side, language in zip(("source", "target"), ("de", "en")):
+            decoded = [getattr(vocabularies, side).decode(ids)
+                       for ids in load(out, "dev", side)]
+            assert decoded == sentences("dev", language)
+
+
+def test_a_vocabulary_that_is_given_is_not_trained(tmp_path, capsys):
+    out, empty = fill(tmp_path / "out"), tmp_path / "empty"
+    empty.mkdir()
+    argv = ["--out", out, "--vocab-from", str(empty)]
+    assert "found no vocabulary" in refused(capsys, tmp_path, argv)
+    for flags in (["--vocab_size=9"], ["--separate"], ["--model-type", "bpe"]):
+        with pytest.raises(SystemExit):
+            prepare.main(argv + flags)
+        assert "wanted one of them" in capsys.readouterr().err
 
 
 def test_the_same_text_gives_the_same_bytes(tmp_path):

@@ -8,7 +8,7 @@ tokens, a token becomes subtokens:
 
 Tokens are the longest runs of letters and digits, and of anything else; a single space
 between two of the former goes without saying. In a token "\" is written "\\", "_" is
-written "\u", a character that is no subtoken by itself "\228;", its number; and it ends
+written "\u", a character that is in no subtoken "\228;", its number; and it ends
 with "_". The subtokens are then the longest that fit, from the left. All of it can be
 undone (tensor2tensor 1.15.7, data_generators/text_encoder.py and tokenizer.py).
 """
@@ -44,7 +44,7 @@ class SubwordVocabulary:
 
     Raises:
       FileNotFoundError: there is no such file.
-      ValueError: it begins with other subtokens, or lacks what the writing needs.
+      ValueError: it begins with other subtokens, or lacks a character.
     """
 
     bos = eos = 1
@@ -65,12 +65,13 @@ class SubwordVocabulary:
                 f"{self.path}: found {found} first, wanted {RESERVED}, then a subtoken "
                 f"a line: give the vocabulary file that tensor2tensor wrote"
             )
-        missing = sorted(ESCAPES.difference(self._ids))
+        alphabet = ESCAPES.union(*self._subtokens[len(RESERVED) :])
+        missing = sorted(alphabet.difference(self._ids))
         if missing:
             raise ValueError(
-                f"{self.path}: found no subtoken {missing[0]!r}, wanted each of "
-                f"{' '.join(sorted(ESCAPES))}: without them not every text can be "
-                f"written; give the vocabulary file that tensor2tensor wrote"
+                f"{self.path}: found no subtoken {missing[0]!r}, wanted each character "
+                f"of the others and of {''.join(sorted(ESCAPES))}, so that any text "
+                f"can be written: give the vocabulary file that tensor2tensor wrote"
             )
 
     def encode(self, line: str) -> list[int]:

@@ -1,0 +1,141 @@
+"""Checkpoints as the original systems write them, of small models of ours."""
+import os
+
+import corpora
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+import hparams
+from scripts import import_checkpoint
+from transformer import importing, recorded, sources
+from transformer.model import Transformer
+from transformer.training import cross_entropy
+
+VOCAB = int(corpora.VOCAB_SIZE)
+SIZES = {"num_blocks": 2, "d_model": 8, "d_ff": 12, "source_vocab_size": VOCAB,
+         "target_vocab_size": VOCAB}
+TOLD = {"tutorial": {"joint_vocab": False, "max_positions": 7}}
+DIALECTS = ["tutorial", "kyubyong", "tensor2tensor", "tensor2tensor_v1"]
+SHARDS = 12  # so that weights_10 must not come before weights_2
+SPACES = 4
+
+
+def source_of(dialect):
+    return "tensor2tensor" if dialect.startswith("tensor2tensor") else dialect
+
+
+def settings(dialect, **changes):
+    """What an import should find in the shapes."""
+    told = TOLD.get(dialect, {"joint_vocab": True})
+    return {**SIZES, "dialect": dialect, **told, **changes}
+
+
+def random_model(dialect, seed=0, **changes):
+    """The variables of a small model of ours, by our names."""
+    rng, hp = np.random.RandomState(seed), hparams.HParams(
+        num_heads=2, **settings(dialect, **changes))
+    shapes = importing.variables_of(hp)
+    return {name: rng.uniform(-0.5, 0.5, shapes[name]).astype(np.float32)
+            for name in sorted(shapes)}
+
+
+def as_original(model, dialect, slot=""):
+    """The same as the original system would name, shape and shard them."""
+    arrays = {}
+    for name, array in model.items():
+        original = sources.original_name(name, dialect, array.shape)
+        if original.endswith("weights_"):
+            for i, part in enumerate(np.array_split(array, SHARDS)):
+                arrays["{}{}{}".format(original, i, slot)] = part
+        elif name == "encoder/target_space":
+            rows = [array + (i - 1) for i in range(SPACES)]  # row 1 is the one
+            arrays[original + slot] = np.stack(rows)
+        else:
+            arrays[original + slot] = array[None] if "conv1d" in original and (
+                array.ndim == 2) else array
+    return arrays
+
+
+def with_moments(dialect, step=3):
+    """An original checkpoint in the middle of a training."""
+    arrays = {"global_step": np.array(step, np.int32),
+              "beta1_power": np.float32(0.5), "beta2_power": np.float32(0.75)}
+    for seed, slot in enumerate(["", *importing.SLOTS]):
+        model = random_model(dialect, seed)
+        if slot:
+            model = {name: abs(array) for name, array in model.items()}
+        arrays.update(as_original(model, dialect, slot))
+    return arrays
+
+
+def write(arrays, folder):
+    """Writes a checkpoint as a TF1 program would; its path."""
+    path = os.path.join(str(folder), "original")
+    with tf.Graph().as_default(), tf.Session() as session:
+        values = {tf.get_variable(name, initializer=tf.zeros_like(array)): array
+                  for name, array in arrays.items()}
+        session.run([variable.initializer for variable in values],
+                    {variable.initial_value: values[variable] for variable in values})
+        return tf.train.Saver().save(session, path, write_meta_graph=False)
+
+
+def run_import(dialect, checkpoint, logdir, *flags):
+    import_checkpoint.main(["--from", source_of(dialect), "--ckpt", checkpoint,
+                            "--num_heads", "2", "--out", str(logdir), *flags])
+    return str(logdir)
+
+
+def imported(arrays, dialect, space=1, vocab_sizes=()):
+    """The import of arrays that are in no file."""
+    arrays = importing.join_shards(arrays)
+    told = importing.settings_of(source_of(dialect), arrays, vocab_sizes)
+    return importing.convert(arrays, hparams.HParams(num_heads=2, **told), space)
+
+
+def recorded_case(dialect, arrays, folder, **changes):
+    """Writes the .npz that the original would have recorded; its path."""
+    rng, names = np.random.RandomState(5), recorded.RECORDED[source_of(dialect)]
+    source, target = (rng.randint(4, VOCAB, [3, length]) for length in (6, 5))
+    target[:, -1] = names.end
+    source[1, 4:] = target[2, 3:] = 0
+    target_in = recorded.shifted(target, names.first)
+    with tf.Graph().as_default(), tf.Session() as session:
+        model = Transformer(hparams.HParams(
+            num_heads=2, **settings(dialect, **changes)))
+        memory = model.encode(tf.constant(source, tf.int32))
+        logits, _ = model.decode(tf.constant(target_in, tf.int32), memory)
+        losses = [cross_entropy(logits, tf.constant(target), epsilon,
+                                model.dialect.smoothing) for _, epsilon in names.losses]
+        session.run(tf.global_variables_initializer())
+        variables = tf.trainable_variables()
+        session.run([variable.initializer for variable in variables],
+                    {v.initial_value: arrays[v.op.name] for v in variables})
+        logits, losses = session.run([logits, [loss.sum / loss.count
+                                               for loss in losses]])
+    case = {names.source: source, names.target_out: target, names.logits: logits,
+            "meta": '{"target_space_id": 1}'}
+    case.update((key, loss) for (key, _), loss in zip(names.losses, losses))
+    if names.target_in:
+        case[names.target_in] = target_in
+    path = os.path.join(str(folder), "case.npz")
+    np.savez(path, **case)
+    return path
+
+
+def subword_list(path, size, subtokens=()):
+    """Writes a vocabulary as tensor2tensor's: what any text needs, some subtokens and
+    their characters, and made-up ones up to a size."""
+    some = ["<pad>_", "<EOS>_", *"\\_u;0123456789w", *subtokens]
+    some += sorted(set("".join(subtokens)).difference(some))
+    some += [f"w{i}_" for i in range(size - len(some))]
+    return corpora.write_lines(path, [f"'{subtoken}'" for subtoken in some])
+
+
+def word_list(path, size, words=(), more=()):
+    """Writes a list as the tutorial's: `word<TAB>count`, the commonest first; some
+    words, made-up ones up to a size, and more lines."""
+    some = ["<PAD>", "<UNK>", "<S>", "</S>", *words]
+    some += [f"w{i}" for i in range(len(some), size)]
+    counts = [1000] * 4 + [1000 - i for i in range(4, size)]
+    lines = [f"{word}\t{count}" for word, count in zip(some, counts)]
+    return corpora.write_lines(path, [*lines, *more])

@@ -1,0 +1,114 @@
+"""subwords.py: tensor2tensor's subword vocabularies, worked out by hand."""
+import numpy as np
+import pytest
+from corpora import write_lines
+from originals import subword_list
+
+from transformer import text
+from transformer.subwords import SubwordVocabulary
+
+SOME = ["der_", "de", "Hund_", "Hun", "d", "d_", "e", "._", ". ", " ", "ü", "ber"]
+HARD = [
+    "", " ", "  ", "a", "Der Hund.", " Der  Hund ", "über die Brücke, ÄÖÜ äöü ß",
+    "1 000,5 %", "2021", "x_y", "_", "__ _", "\\", "\\\\u\\_;", "\\228;", "\\u", "u0;",
+    "a\tb", "tab\t", "\u00a0", "zero\u200bwidth", "\u2028", "a\rb", "\x00", "\ufeff",
+    "!?...--(“”)", "'quoted'", '"', "...a...", "😀 👩\u200d👧 ab", "漢字 かな",
+    "ا\u064eب", "e\u0301", "²½Ⅷ", "<pad>_", "<EOS>", "pad_ EOS_", "\U0010ffff",
+]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return subword_list(tmp_path_factory.mktemp("subwords") / "some.subwords", 50, SOME)
+
+
+@pytest.fixture(scope="module")
+def vocabulary(path):
+    return SubwordVocabulary(path)
+
+
+@pytest.mark.parametrize("line, wanted", [
+    ("der Hund.", ["der_", "Hund_", "._"]),       # one space goes without saying
+    ("der  d", ["der_", " ", " ", "_", "d_"]),    # two are a token
+    (" d", [" ", "_", "d_"]), ("d ", ["d_", " ", "_"]),
+    (" ", [" ", "_"]), ("", []),
+    ("ded", ["de", "d_"]),                        # the longest that fits, not "d"
+    ("Hunde", ["Hun", "de", "_"]),
+    ("Hundd", ["Hun", "d", "d_"]),
+    ("über", ["ü", "ber", "_"]),
+    ("d. d", ["d_", ". ", "_", "d_"]),            # runs of anything else stay together
+    ("d_d", ["d_", "\\", "u", "_", "d_"]),        # "_" is written "\u"
+    ("\\", ["\\", "\\", "_"]),
+    ("ß", ["\\", "2", "2", "3", ";", "_"]),       # no subtoken: U+00DF is 223
+    ("ßd", ["\\", "2", "2", "3", ";", "d_"]),     # a letter all the same
+])
+def test_encodings_by_hand(vocabulary, line, wanted):
+    assert vocabulary.pieces(vocabulary.encode(line)) == wanted
+
+
+@pytest.mark.parametrize("subtokens", [[], SOME, ["\U0001f600", "Ä", "\u00a0", "\r"]])
+def test_decoding_undoes_encoding(subtokens, tmp_path):
+    vocabulary = SubwordVocabulary(subword_list(tmp_path / "v", 40, subtokens))
+    for line, ids in zip(HARD, vocabulary.encode_lines(HARD)):
+        assert vocabulary.decode(ids) == line
+        assert not {0, 1}.intersection(ids)
+        assert max(ids, default=0) < vocabulary.size
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, np.uint16])
+def test_decoding_stops_at_the_end_and_skips_padding(vocabulary, kind):
+    ids, beyond = vocabulary.encode("der Hund"), vocabulary.encode("über")
+    assert vocabulary.decode(kind([0, *ids, 0, 1, *beyond])) == "der Hund"
+    assert vocabulary.decode(kind([1, *ids])) == vocabulary.decode(kind([])) == ""
+
+
+@pytest.mark.parametrize("written, said", [
+    ("\\ud_", "_d"), ("\\d_", "\\d"), ("\\\\u_", "\\u"), ("\\2;_", "\x02"),
+    ("\\1114112;_", "〓"), ("\\55296;_", "〓"),    # no character, half a character
+    ("d\\10;_", "d〓"),                           # no line has a line break
+    ("___", ""), ("d", "d"), ("d_d", "d d"), ("._d_", ".d"), ("d_ _d_", "d d")])
+def test_what_a_model_may_say(vocabulary, written, said):
+    ids = {piece: i for i, piece in enumerate(vocabulary.pieces(range(50)))}
+    assert vocabulary.decode([ids[each] for each in written]) == said
+
+
+def test_a_file_without_quotes_is_the_same(vocabulary, tmp_path):
+    plain = write_lines(tmp_path / "plain", vocabulary.pieces(range(50)))
+    found = SubwordVocabulary(plain)
+    assert found.size == vocabulary.size
+    for line in ("der Hund_12ß", "über.", "\\d"):  # a space needs its quotes
+        assert found.encode(line) == vocabulary.encode(line)
+
+
+def test_what_is_no_subword_vocabulary_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        SubwordVocabulary(str(tmp_path / "none"))
+    with pytest.raises(ValueError, match=r"found \['<PAD>', '<UNK>'\] first, wanted"):
+        SubwordVocabulary(write_lines(tmp_path / "words", ["<PAD>", "<UNK>", "a"]))
+    some = ["<pad>_", "<EOS>_", "ab_", *"a\\_u;012345689"]
+    for name, more, lacking in (("a", "b", "7"), ("b", "7", "b")):
+        with pytest.raises(ValueError, match=f"found no subtoken '{lacking}'"):
+            SubwordVocabulary(write_lines(tmp_path / name, [*some, more]))
+    with pytest.raises(ValueError, match="first, wanted"):
+        SubwordVocabulary(write_lines(tmp_path / "empty", []))
+
+
+def test_folders_know_their_subword_vocabularies(tmp_path):
+    joint, separate, words = (tmp_path / name for name in ("j", "s", "w"))
+    for folder in (joint, separate, words):
+        folder.mkdir()
+    subword_list(joint / text.JOINT_SUBWORDS, 20)
+    for size, name in zip((30, 40), text.SEPARATE_SUBWORDS):
+        subword_list(separate / name, size)
+    write_lines(words / text.JOINT_WORDS, ["<PAD>", "<UNK>", "<S>", "</S>"])
+    found = text.load_vocabularies(str(joint))
+    assert found.joint and found.source is found.target and found.source.eos == 1
+    found = text.load_vocabularies(str(separate))
+    assert (found.joint, found.source.size, found.target.size) == (False, 30, 40)
+    assert text.vocabulary_kind(str(separate)) is SubwordVocabulary
+    for one, other in ((joint, separate), (words, joint), (separate, words)):
+        with pytest.raises(ValueError, match="wanted the vocabulary of"):
+            text.copy_vocabularies(str(one), str(other))
+    subword_list(separate / text.JOINT_SUBWORDS, 20)
+    with pytest.raises(ValueError, match="wanted one kind"):
+        text.load_vocabularies(str(separate))

@@ -213,9 +213,9 @@ def _publish(checkpoint, write):
             os.replace(path, os.path.join(logdir, os.path.basename(path)))
             _write_through(logdir)
     except (OSError, tf.errors.OpError) as error:
-        reason = getattr(error, "strerror", None) or getattr(error, "message", error)
-        raise OSError(f"{checkpoint} could not be written: "
-                      f"{str(reason).splitlines()[0]}") from error
+        lines = str(error).splitlines()  # of TensorFlow's, one tells the reason
+        told = [line for line in lines if folder in line] or lines
+        raise OSError(f"{checkpoint} could not be written: {told[0]}") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -42,15 +42,13 @@ class Progress:
 
 def download(corpus, out, url_base, patience):
     """Fetches, verifies and unpacks the archives of a corpus, then writes its text."""
-    archives = os.path.join(out, "archives")
-    _refuse_other_text(corpus, out, archives)
-    os.makedirs(archives, exist_ok=True)
-    paths = []
-    for archive in corpus.archives:
-        name = os.path.basename(archive.urls[0])
+    names = [os.path.basename(archive.urls[0]) for archive in corpus.archives]
+    paths = [os.path.join(out, "archives", name) for name in names]
+    _refuse_other_text(corpus, out, paths)
+    os.makedirs(os.path.join(out, "archives"), exist_ok=True)
+    for archive, name, path in zip(corpus.archives, names, paths):
         urls = (f"{url_base.rstrip('/')}/{name}",) if url_base else archive.urls
-        paths.append(os.path.join(archives, name))
-        fetch(urls, paths[-1], archive.sha256, archive.most_bytes, patience,
+        fetch(urls, path, archive.sha256, archive.most_bytes, patience,
               Progress(sys.stderr, name))
     with tempfile.TemporaryDirectory(prefix=".download-", dir=out) as work:
         _unpack_all(corpus, paths, work)
@@ -63,11 +61,11 @@ def _text_names(split):
     return [f"{split}.{language}" for language in LANGUAGES]
 
 
-def _refuse_other_text(corpus, out, archives):
+def _refuse_other_text(corpus, out, paths):
     """Raises ValueError where text would be replaced that did not come from here."""
     found = [name for split in corpus.splits for name in _text_names(split)
              if os.path.exists(os.path.join(out, name))]
-    if found and not os.path.isdir(archives):
+    if found and not all(os.path.exists(path) for path in paths):
         raise ValueError(f"--out {out}: found {', '.join(found)}, wanted a folder "
                          "without text of another corpus: choose another")
 

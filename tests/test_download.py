@@ -458,11 +458,14 @@ def test_bad_words_are_refused(server, tmp_path, capsys, words, parts):
     assert not server.asked
 
 
-def test_text_of_somebody_else_is_not_replaced(server, tmp_path, capsys):
+def test_text_of_another_corpus_is_not_replaced(server, tmp_path, capsys):
     (tmp_path / "dev.en").write_bytes(b"mine\n")
+    (tmp_path / "archives").mkdir()
+    (tmp_path / "archives" / "other.tgz").write_bytes(b"")
+    before = corpora.tree(tmp_path)
     said = refused(capsys, *arguments(server, tmp_path))
     assert "dev.en" in said and not server.asked
-    assert os.listdir(str(tmp_path)) == ["dev.en"]
+    assert corpora.tree(tmp_path) == before
 
 
 def test_the_list_names_every_corpus_and_where_its_terms_are(capsys):

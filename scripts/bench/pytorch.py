@@ -115,7 +115,6 @@ def load(model, variables, blocks):
         put(f"{name}.weight", f"{ours}/gamma")
         put(f"{name}.bias", f"{ours}/beta")
 
-    put("table", "embedding/lookup_table")
     state["table"].copy_(torch.as_tensor(variables["embedding/lookup_table"]))
     state["source_positions"] += torch.as_tensor(
         variables.get("encoder/target_space", np.float32(0)))

@@ -12,7 +12,7 @@ import hparams
 from transformer import checkpoints
 from transformer.decoding import SEARCHES
 from transformer.evaluation import evaluate, load_text
-from transformer.lines import Oddities, read_lines
+from transformer.lines import read_lines
 from transformer.translator import Translator
 
 DECODING = [name for name, field in hparams.FIELDS.items()
@@ -51,16 +51,12 @@ def name_of(path, lines):
 def run(args):
     """Translates, writes the translations beside the checkpoint, prints the scores."""
     hp = load(args)
-    oddities = Oddities()
     if args.files:
-        sources = list(read_lines(args.files[0], oddities))
-        references = list(read_lines(args.files[1]))
+        sources, references = (list(read_lines(path)) for path in args.files)
         name = name_of(args.files[0], sources)
     else:
         name = args.split
         sources, references = load_text(hp.data, args.split)
-    for line in sources:
-        oddities.note(line)
     if len(sources) != len(references) or not sources:
         raise ValueError(f"{name}: found {len(sources)} source and {len(references)} "
                          "reference lines, wanted as many of both, and at least one")
@@ -78,9 +74,6 @@ def run(args):
         with open(args.json, "w", encoding="utf-8") as file:
             json.dump(dict(scores._asdict(), lines=len(sources), checkpoint=checkpoint,
                            translations=written), file, indent=2)
-    report = oddities.report(translator.oddities)
-    if report:
-        print(f"eval.py: {report}", file=sys.stderr)
 
 
 def main(argv=None):

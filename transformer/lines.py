@@ -54,9 +54,13 @@ class Oddities:
     def read(self, raw_lines: Iterable[bytes]) -> Iterator[str]:
         """Yields the text of each line of a file, or of standard input."""
         for number, raw in enumerate(raw_lines, 1):
-            yield self.note(self.decode(raw, number))
+            line = self._decode(raw, number)
+            self.lines += 1
+            for name, characters in ODD_CHARACTERS.items():
+                self.counts[name] += bool(characters.search(line))
+            yield line
 
-    def decode(self, raw: bytes, number: int) -> str:
+    def _decode(self, raw: bytes, number: int) -> str:
         """Returns the text of a line that may not be UTF-8; the first has number 1."""
         self.counts["ended by CR LF"] += raw.endswith(b"\r\n")
         self.counts["without a line end"] += not raw.endswith(b"\n")
@@ -66,13 +70,6 @@ class Oddities:
         except UnicodeDecodeError:
             self.counts["not UTF-8"] += 1
             return _text(raw, number, errors="replace")
-
-    def note(self, line: str) -> str:
-        """Counts a line and its odd characters; returns it as it is."""
-        self.lines += 1
-        for name, characters in ODD_CHARACTERS.items():
-            self.counts[name] += bool(characters.search(line))
-        return line
 
     def report(self, others: Mapping[str, int] = ()) -> str:
         """Returns one line about all lines so far, the most frequent oddity first.
@@ -88,7 +85,7 @@ class Oddities:
         return told and f"{self.lines:,} lines: {told}"
 
 
-def read_lines(path: str, oddities: Oddities | None = None) -> Iterator[str]:
+def read_lines(path: str) -> Iterator[str]:
     r"""Yields the sentences of a corpus file, one after the other.
 
     The file is UTF-8, plain or `.gz`, with or without a byte order mark. A line ends at
@@ -97,17 +94,13 @@ def read_lines(path: str, oddities: Oddities | None = None) -> Iterator[str]:
 
     The file's name decides how its lines become sentences: see :data:`READERS`.
 
-    Args:
-      path: the file.
-      oddities: counts the lines that are not UTF-8, which are refused without it.
-
     Raises:
       ValueError: a line is not UTF-8, the gzip stream is broken, or the markup is.
     """
     path = os.fspath(path)
     name = re.sub(r"\.gz$", "", os.path.basename(path))
     reader = next(READERS[key] for key in READERS if fnmatch.fnmatch(name, key))
-    return reader(decoded_lines(path, oddities), path)
+    return reader(decoded_lines(path), path)
 
 
 def check_language(name: str, where: str) -> str:
@@ -159,14 +152,11 @@ READERS = collections.OrderedDict(
 )
 
 
-def decoded_lines(path: str, oddities: Oddities | None = None) -> Iterator[str]:
+def decoded_lines(path: str) -> Iterator[str]:
     """Yields the lines of a plain or gzipped file, decoded, without their ends."""
     opener = gzip.open if path.endswith(".gz") else open
     with opener(path, "rb") as file:
         for number, raw in enumerate(_whole(file, path), 1):
-            if oddities is not None:
-                yield oddities.decode(raw, number)
-                continue
             try:
                 yield _text(raw, number)
             except UnicodeDecodeError as error:

@@ -160,6 +160,9 @@ def resolve(given: Dict[str, Any], preset: Optional[str] = None,
     refuse_links(logdir or "")
     if logdir and os.path.exists(os.path.join(logdir, FILE_NAME)):
         saved = _read(logdir)
+        model = {name: field.default for name, field in FIELDS.items()
+                 if field.metadata["group"] == "model"}
+        saved = {**model, **saved}  # a file from before a setting means its default
         _refuse_other_architecture(given, saved, os.path.join(logdir, FILE_NAME))
         values.update(saved)
     values.update(given)
@@ -182,6 +185,19 @@ def validate(hp: HParams) -> None:
     if hp.joint_vocab and 0 not in sizes and sizes[0] != sizes[1]:
         raise ValueError(f"joint_vocab: found {sizes[0]} source and {sizes[1]} target "
                          "pieces, wanted as many of both")
+
+
+def refuse_unwritable(logdir: str) -> None:
+    """Raises ValueError where `logdir` is no folder to write in, nor can become one."""
+    place = os.path.abspath(logdir)
+    while not os.path.lexists(place):
+        place = os.path.dirname(place)
+    if not os.path.isdir(place):
+        raise ValueError(f"--logdir {logdir}: found a file {place}, wanted a folder; "
+                         "choose another --logdir")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise ValueError(f"--logdir {logdir}: found no permission to write in {place}, "
+                         "wanted it; choose another --logdir")
 
 
 def save(hp: HParams, logdir: str) -> None:

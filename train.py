@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import hparams
-from transformer import checkpoints
+from transformer import checkpoints, memory
 from transformer.data import BatchPlan, Corpus, evaluation_dataset, training_dataset
 from transformer.decoding import SEARCHES
 from transformer.diagnosis import Watch
@@ -29,24 +29,43 @@ from transformer.training import SCHEDULES, cross_entropy_of_product, make_updat
 from transformer.translator import Translator
 
 
+class Data:
+    """The corpora of a training, and which pairs make a batch; refuses bad ones.
+
+    Raises:
+      FileNotFoundError: a split is missing.
+      ValueError: it is broken, or has a pair that is longer than a batch may be.
+    """
+
+    def __init__(self, hp):
+        self.train, self.dev = (Corpus(hp.data, split) for split in ("train", "dev"))
+        self.train_plan, self.dev_plan = _plan(self.train, hp), _plan(self.dev, hp)
+        self.dev_text = load_text(hp.data, "dev")
+
+    def forecast(self, hp, parameters):
+        """The memory that training on it takes: a Forecast."""
+        longest = max(side.max() for side in (self.train.source_lengths,
+                                              self.train.target_lengths))
+        return memory.forecast(hp, parameters, len(self.train), int(longest))
+
+
 class TrainingGraph:
     """The ops of a training: an update that reads a batch, the loss on dev."""
 
-    def __init__(self, hp, start):
+    def __init__(self, hp, start, data=None):
+        self.data = data or Data(hp)
         tf.set_random_seed(hp.seed)
         model = Transformer(hp)
         global_step = tf.train.get_or_create_global_step()
-        self._corpus = Corpus(hp.data, "train")
-        self._plan = _plan(self._corpus, hp)
-        batches = training_dataset(self._corpus, self._plan, start * hp.accumulate)
+        batches = training_dataset(self.data.train, self.data.train_plan,
+                                   start * hp.accumulate)
         self._batch = batch = tf.data.make_one_shot_iterator(batches).get_next()
         seed = tf.stack([tf.constant(hp.seed, tf.int64), batch.number])
         self.update = make_update(
             _loss(model, batch, hp.label_smoothing, True, seed), hp, global_step)
 
-        dev = Corpus(hp.data, "dev")
         self._dev = tf.data.make_initializable_iterator(
-            evaluation_dataset(dev, _plan(dev, hp)))
+            evaluation_dataset(self.data.dev, self.data.dev_plan))
         self._dev_loss = _loss(model, self._dev.get_next())
         self.saver = checkpoints.make_saver()
         self.initialize = tf.group(tf.global_variables_initializer(),
@@ -56,8 +75,8 @@ class TrainingGraph:
 
     def feed(self, number):
         """What makes a run read this batch; the next one is still the next."""
-        return dict(zip(self._batch,
-                        self._corpus.batch(self._plan.batch(number), number)))
+        pairs = self.data.train_plan.batch(number)
+        return dict(zip(self._batch, self.data.train.batch(pairs, number)))
 
     def dev_loss(self, session):
         """Cross entropy on the dev split, in nats a token, without label smoothing."""
@@ -90,11 +109,10 @@ def _loss(model, batch, label_smoothing=0.0, is_training=False, dropout_seed=Non
 class Training:
     """A training in progress: its session, its log directory, where it stands."""
 
-    def __init__(self, hp, logdir, session, graph, translator, start, dev_text):
+    def __init__(self, hp, logdir, session, graph, translator, start):
         self.hp, self.logdir, self.step, self.saved = hp, logdir, start, start
         self.session, self.graph, self.translator = session, graph, translator
         self.scores, self.events = DevScores(logdir, start), Events(logdir)
-        self.dev_text = dev_text
         self.watch = Watch(session, graph.update, graph.feed, hp, logdir)
         self.meter = Meter()
         self.progress = Progress(sys.stderr, start, hp.max_steps)
@@ -105,6 +123,8 @@ class Training:
         hp = self.hp
         self.progress.say(f"{self.graph.size:,} parameters; step {self.step} of "
                           f"{hp.max_steps}; logs in {self.logdir}")
+        self.progress.say(memory.report(self.graph.data.forecast(hp, self.graph.size),
+                                        self.session, hp.batch_tokens))
         self.keep_best()
         while True:
             if (self.is_due(hp.eval_every) and not self.scores.has(self.step)
@@ -145,10 +165,14 @@ class Training:
 
     def update(self):
         """One update of the variables, from `accumulate` batches."""
-        for _ in range(self.hp.accumulate - 1):
-            self.session.run(self.graph.update.collect)
-        _, metrics = self.session.run([self.graph.update.apply,
-                                       self.graph.update.metrics])
+        hp, update = self.hp, self.graph.update
+        with memory.shortage_explained(
+                f"in step {self.step + 1}", f"lower --batch_tokens (found "
+                f"{hp.batch_tokens}); raise --accumulate (found {hp.accumulate}) as "
+                "much, and an update stays what it was"):
+            for _ in range(hp.accumulate - 1):
+                self.session.run(update.collect)
+            _, metrics = self.session.run([update.apply, update.metrics])
         if not math.isfinite(metrics.loss + metrics.gradient_norm):
             raise self.watch.error(self.step)
         self.step += 1
@@ -191,10 +215,14 @@ class Training:
         """Dev loss, and dev BLEU as eval.py computes it; keeps the best checkpoint."""
         self.meter.pause()
         began = time.monotonic()
-        with self.signals.at_once():  # the checkpoint is written
-            loss = self.graph.dev_loss(self.session)
+        explained = memory.shortage_explained(
+            f"when dev was evaluated at step {self.step}",
+            f"lower --decode_batch_size (found {self.hp.decode_batch_size}), "
+            "--beam_size or --batch_tokens")
+        with self.signals.at_once(), explained:  # the checkpoint is written
             self.translator.restore(checkpoints.prefix(self.logdir, self.step))
-            scores, _ = evaluate(self.translator, *self.dev_text)
+            loss = self.graph.dev_loss(self.session)
+            scores, _ = evaluate(self.translator, *self.graph.data.dev_text)
         best = self.scores.best()
         is_best = best is None or scores.bleu > best["bleu"]
         if not is_best or self.write(checkpoints.save_best, self.logdir, self.step):
@@ -228,21 +256,24 @@ def warn(text):
 
 def train(hp, logdir):
     """Trains by the settings `hp` in `logdir`, from its newest checkpoint if any."""
+    data = Data(hp)
     with Lock(logdir) as lock, tf.Graph().as_default():
         checkpoint = newest_checkpoint(logdir)
         start = checkpoints.step_of(checkpoint) if checkpoint else 0
-        graph = TrainingGraph(hp, start)
-        dev_text = load_text(hp.data, "dev")
         os.makedirs(logdir, exist_ok=True)
         lock.take()
         checkpoints.sweep(logdir)
         copy_vocabularies(hp.data, logdir)  # refuses to replace one by another
         hparams.save(hp, logdir)
+        graph = TrainingGraph(hp, start, data)
         with make_session(hp) as session, Translator(hp, logdir) as translator:
-            session.run(graph.initialize)
+            with memory.shortage_explained(
+                    "when the variables were made",
+                    "lower --d_model, --d_ff, --num_blocks or the vocabulary's size"):
+                session.run(graph.initialize)
             if checkpoint:
                 checkpoints.restore(session, graph.saver, checkpoint)
-            training = Training(hp, logdir, session, graph, translator, start, dev_text)
+            training = Training(hp, logdir, session, graph, translator, start)
             with training.signals:
                 training.run()
 
@@ -259,6 +290,7 @@ def settings(args):
                         ("schedule", [*SCHEDULES, ""]),
                         ("on_save_error", ["stop", "continue"])):
         hparams.refuse_unknown(name, getattr(hp, name), table)
+    hparams.refuse_unwritable(args.logdir)
     saved = os.path.exists(os.path.join(args.logdir, hparams.FILE_NAME))
     if checkpoints.steps(args.logdir) and not saved:
         raise ValueError(f"{args.logdir}: found checkpoints, but no "
@@ -289,7 +321,7 @@ def main(argv=None):
     args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
     try:
         train(settings(args), args.logdir)
-    except (ValueError, OSError, FloatingPointError) as error:
+    except (ValueError, OSError, FloatingPointError, MemoryError) as error:
         sys.exit(f"train.py: {error}")
     except (Stopped, KeyboardInterrupt) as stopped:
         warn(f"{str(stopped) or 'interrupted'}; the same command goes on from the last "

@@ -1,0 +1,150 @@
+"""memory.py: the forecast is near the truth, and the end of memory is one line."""
+import os
+import re
+import subprocess
+import sys
+
+import corpora
+import pytest
+import tensorflow.compat.v1 as tf
+
+import hparams
+from transformer import checkpoints, memory
+
+pytestmark = pytest.mark.usefixtures("one_thread_only")
+
+SIZES = dict(source_vocab_size=90, target_vocab_size=90, num_heads=4, num_blocks=2)
+
+
+# --- The forecast ---------------------------------------------------------------------
+
+
+def test_the_parts_of_the_forecast():
+    hp = hparams.HParams(**SIZES, batch_tokens=100)
+    found = memory.forecast(hp, 1000, 50, 10)
+    assert (found.parameters, found.optimizer, found.gradients) == (8000, 8000, 4000)
+    assert found.total == 20000 + found.activations
+    summed = memory.forecast(hparams.HParams(**SIZES, batch_tokens=100, accumulate=2),
+                             1000, 50, 10)
+    assert summed.total - found.total == 4000  # the sums of the gradients
+    few = memory.forecast(hp, 1000, 5, 10)  # no batch is larger than the corpus
+    assert few.activations * 2 == found.activations
+
+
+def peak_of(data, logdir, *flags):
+    """(the most memory that a training takes, what it forecast), in MB."""
+    argv = [sys.executable, "train.py", "--data", data, "--logdir", str(logdir),
+            *corpora.TINY, "--max_steps", "6", "--save_every", "6", "--eval_every", "6",
+            *flags]
+    with subprocess.Popen(
+            argv, cwd=corpora.ROOT, stderr=subprocess.PIPE, universal_newlines=True,
+            env=dict(os.environ, PYTHONPATH=corpora.ROOT)) as child:
+        said = child.stderr.read()
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = status
+    assert status == 0, said
+    size, unit = re.search(r"memory for .* about ([\d.]+) (MB|GB)", said).groups()
+    return usage.ru_maxrss / 1e3, float(size) * {"MB": 1, "GB": 1000}[unit]
+
+
+@pytest.mark.slow
+def test_the_memory_of_real_trainings(digits, tmp_path):
+    """By how much more they take than the smallest, which takes what TensorFlow does.
+    """
+    least, forecast_least = peak_of(digits, tmp_path / "least", "--batch_tokens", "20")
+    for name, flags in {
+            "many_tokens": ["--d_model=64", "--d_ff=256", "--batch_tokens=20000"],
+            "many_heads": ["--d_model=64", "--num_heads=64", "--batch_tokens=20000"],
+            "many_numbers": ["--d_model=256", "--d_ff=1024", "--num_heads=8",
+                             "--num_blocks=2", "--batch_tokens=2500"]}.items():
+        peak, forecast = peak_of(digits, tmp_path / name, *flags)
+        assert 1 / 1.5 < (forecast - forecast_least) / (peak - least) < 1.5, (
+            name, peak, least, forecast)
+
+
+# --- What there is --------------------------------------------------------------------
+
+
+def test_what_linux_has_left():
+    """By the definition of the file: below what there is, above what is unused."""
+    if not os.path.exists("/proc/meminfo"):
+        pytest.skip("no Linux")
+    with open("/proc/meminfo") as file:
+        sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in file}
+    with tf.Session() as session:
+        size, where = memory.available(session)
+    assert where == "free" or where == "on the GPU"
+    assert 0 < size < sizes["MemTotal"] or where == "on the GPU"
+
+
+@pytest.mark.parametrize("files, wanted", [
+    ({"memory.max": "1000\n", "memory.current": "400\n"}, [600]),
+    ({"memory.max": "1000\n", "memory.current": "1400\n"}, [0]),
+    ({"memory.max": "max\n", "memory.current": "400\n"}, []),
+    ({"memory/memory.limit_in_bytes": "90", "memory/memory.usage_in_bytes": "30"},
+     [60]),
+    ({}, []),
+], ids=["version_2", "exceeded", "no_limit", "version_1", "none"])
+def test_what_a_control_group_leaves(tmp_path, files, wanted):
+    (tmp_path / "memory").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert list(memory._left_to_the_group(str(tmp_path))) == wanted
+
+
+def test_a_warning_where_more_is_needed_than_there_is(monkeypatch):
+    needed = memory.forecast(hparams.HParams(**SIZES), 10 ** 6, 10 ** 6, 30)
+    for size, warned in ((needed.total, False), (needed.total - 1, True), (0, False)):
+        monkeypatch.setattr(memory, "available", lambda _, size=size: (size, "free"))
+        lines = memory.report(needed, None, 4096).splitlines()
+        assert lines[0].startswith("memory for the largest batches: about ")
+        assert ("--batch_tokens (found 4096)" in lines[-1]) == warned == (
+            len(lines) == 2)
+
+
+# --- The end of it --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [
+    MemoryError("numpy"), tf.errors.ResourceExhaustedError(None, None, "OOM")],
+    ids=["numpy", "tensorflow"])
+def test_an_allocation_that_fails_is_one_line(error):
+    with pytest.raises(MemoryError) as raised:
+        with memory.shortage_explained("in step 3", "lower --batch_tokens"):
+            raise error
+    assert str(raised.value) == "out of memory in step 3: lower --batch_tokens"
+
+
+LIMITED = """
+import resource, sys
+import train
+train.tf.Session().close()
+with open("/proc/self/statm") as file:
+    now = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (now + (3 << 30), resource.RLIM_INFINITY))
+train.main(sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+def test_out_of_memory_names_the_flag_and_leaves_the_checkpoints(digits, tmp_path):
+    """The inner layers of 10 numbers that fit become 20,000 * 100,000 that do not."""
+    logdir = tmp_path / "logs"
+    flags = ["--d_ff", "100000", "--save_every", "1", "--eval_every", "1"]
+    corpora.run_train(digits, logdir, *flags, "--batch_tokens", "10",
+                      "--max_steps", "1")
+    before = corpora.tree(logdir)
+    finished = subprocess.run(
+        [sys.executable, "-c", LIMITED, "--data", digits, "--logdir", str(logdir),
+         *corpora.TINY, *flags, "--max_steps", "3", "--batch_tokens", "20000"],
+        cwd=corpora.ROOT, env=dict(os.environ, PYTHONPATH=corpora.ROOT),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+    assert finished.returncode == 1, finished.stderr
+    assert "Traceback" not in finished.stderr
+    last = finished.stderr.splitlines()[-1]
+    assert last.startswith("train.py: out of memory in step 2: lower --batch_tokens "
+                           "(found 20000); raise --accumulate (found 1)")
+    assert checkpoints.steps(str(logdir)) == [1]
+    after = corpora.tree(logdir)
+    assert [name for name in before if before[name] != after[name] and
+            ".ckpt-" in name] == []

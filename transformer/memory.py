@@ -1,0 +1,137 @@
+"""How much memory a training takes, how much there is, and what to say if that is less.
+
+Dimension letters: B tokens of a batch on either side, with padding; L the longest
+sentence, D d_model, F d_ff, H heads, V vocabulary.
+"""
+import contextlib
+import os
+from typing import Iterator, NamedTuple, Tuple
+
+import tensorflow.compat.v1 as tf
+
+FLOAT = 4  # bytes
+
+
+class Forecast(NamedTuple):
+    """What a training adds to the memory of its process, in bytes."""
+
+    parameters: int   # in the training, and once more where dev is translated
+    optimizer: int    # two moments of each parameter; their sums, if batches are summed
+    gradients: int
+    activations: int  # of the largest batch
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{shown(size)} {name}" for name, size in
+                          self._asdict().items())
+        return f"about {shown(self.total)} ({parts})"
+
+
+def forecast(hp, parameters: int, pairs: int, longest: int) -> Forecast:
+    """Derives the memory of a training from its sizes.
+
+    What the backward pass reads stays from the forward pass. For each token that is, in
+    numbers of 4 bytes,
+
+        an attention    9 D + 3 H L    its input, Q, K, V, the heads joined, the mask
+                                       of dropout, the sum, the normalized sum twice;
+                                       the weights, their mask, both multiplied
+        a feed-forward  5 D + 3 F      mask, sum, normalized twice, the next input;
+                                       the inner layer, its mask, both multiplied
+        an embedding    4 D            the sum, its mask, both multiplied, one to spare
+        the logits      4 V            logits, labels, their difference, its gradient
+
+    less the masks and products without dropout. There are 3 attentions and 2
+    feed-forwards in a pair of blocks, 2 embeddings. The passing needs of the operation
+    that is at work are not counted, nor what TensorFlow itself takes.
+
+    Args:
+      hp: the settings.
+      parameters: how many there are.
+      pairs: sentence pairs of the corpus.
+      longest: L, tokens of its longest sentence.
+    """
+    tokens = min(hp.batch_tokens, pairs * longest)                          # B
+    D, F, V = hp.d_model, hp.d_ff, hp.target_vocab_size
+    weights = hp.num_heads * longest
+    masks = 2 if hp.dropout_rate else 0
+    attention = (7 + masks) * D + (1 + masks) * weights
+    feedforward = (4 + masks // 2) * D + (1 + masks) * F
+    a_token = hp.num_blocks * (3 * attention + 2 * feedforward) + 8 * D + 4 * V
+    sums = 1 if hp.accumulate > 1 else 0
+    return Forecast(2 * parameters * FLOAT, (2 + sums) * parameters * FLOAT,
+                    parameters * FLOAT, tokens * a_token * FLOAT)
+
+
+def available(session: tf.Session) -> Tuple[int, str]:
+    """(bytes, where): the memory of a session's GPU, else what the machine has left.
+
+    The latter is the least of what Linux calls available and what the limit of the
+    control group leaves, as in a container; 0 where the system tells neither.
+    """
+    gpus = [device.memory_limit_bytes for device in session.list_devices()
+            if device.device_type == "GPU"]
+    if gpus:
+        return min(gpus), "on the GPU"
+    found = [_available_to_linux(), *_left_to_the_group()]
+    return min((size for size in found if size is not None), default=0), "free"
+
+
+def _available_to_linux():
+    """What new programs can have without swapping, or None."""
+    for line in _read("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _left_to_the_group(root="/sys/fs/cgroup"):
+    """What a limit of the control group leaves: none, or one, of either version."""
+    for limit, usage in (("memory.max", "memory.current"),
+                         ("memory/memory.limit_in_bytes",
+                          "memory/memory.usage_in_bytes")):
+        sizes = [_read(os.path.join(root, name)).strip() for name in (limit, usage)]
+        if all(size.isdigit() for size in sizes):  # "max" is no limit
+            yield max(0, int(sizes[0]) - int(sizes[1]))
+
+
+def _read(path):
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def report(needed: Forecast, session: tf.Session, batch_tokens: int) -> str:
+    """The forecast beside what there is; a second line warns where that is less."""
+    size, where = available(session)
+    text = f"memory for the largest batches: {needed}"
+    if size:
+        text += f"; {shown(size)} {where}"
+    if 0 < size < needed.total:
+        text += ("\nwarning: the training needs more memory than there is; lower "
+                 f"--batch_tokens (found {batch_tokens})")
+    return text
+
+
+@contextlib.contextmanager
+def shortage_explained(what: str, advice: str) -> Iterator[None]:
+    """Turns an allocation that fails into a MemoryError of one line.
+
+    Args:
+      what: when that happened.
+      advice: what to change.
+    """
+    try:
+        yield
+    except (tf.errors.ResourceExhaustedError, MemoryError) as error:
+        raise MemoryError(f"out of memory {what}: {advice}") from error
+
+
+def shown(size: int) -> str:
+    """A number of bytes for people: 1.2 GB, 34 MB."""
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.0f} MB"

@@ -5,9 +5,11 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from hparams import HParams
+from transformer.dialects import DIALECTS
 from transformer.model import Transformer
 from transformer.modules import label_smoothing
-from transformer.training import Loss, cross_entropy, learning_rate, make_update
+from transformer.training import (
+    Loss, cross_entropy, cross_entropy_of_product, learning_rate, make_update)
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64
 HP = {"dialect": "paper", "num_blocks": 1, "d_model": 8, "d_ff": 12, "num_heads": 2,
@@ -55,6 +57,28 @@ def test_cross_entropy_uses_the_labels_of_label_smoothing(start):
         cross_entropy(logits, tf.constant(TARGET_OUT), 0.2),
         tf.reduce_sum(tf.boolean_mask(losses, real))])
     np.testing.assert_allclose(found.sum, expected, **CLOSE)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_loss_of_a_product_is_that_of_its_logits(start, dialect, epsilon):
+    """In training no logits are written; the loss and all gradients are the same."""
+    hp = HParams(**dict(HP, dialect=dialect))
+    source, target_in, target_out = map(tf.constant, BATCH)
+    model = Transformer(hp)
+    states, _ = model.decoder_states(target_in, model.encode(source))
+    smoothing = model.dialect.smoothing
+    by_logits = cross_entropy(model.decode(target_in, model.encode(source))[0],
+                              target_out, epsilon, smoothing)
+    by_product = cross_entropy_of_product(*model.output_factors(states), target_out,
+                                          epsilon, smoothing)
+    variables = tf.trainable_variables()
+    session, _ = start()
+    found, expected = session.run([[loss, tf.gradients(loss.sum, variables)]
+                                   for loss in (by_product, by_logits)])
+    np.testing.assert_allclose(found[0], expected[0], **CLOSE)
+    for name, ours, theirs in zip(variables, found[1], expected[1]):
+        np.testing.assert_allclose(ours, theirs, err_msg=name.name, **CLOSE)
 
 
 def test_padding_takes_no_part_in_the_loss(start):

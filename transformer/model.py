@@ -187,7 +187,8 @@ class Transformer:
                     tf.concat([tf.transpose(kernel), bias[:, None]], 1))
         table = embedding_table(vocab_size, self.hp.d_model, scope, reuse=True)
         if self.dialect.padding_row_is_zero:
-            table *= tf.cast(tf.not_equal(tf.range(vocab_size), 0), tf.float32)[:, None]
+            real = tf.cast(tf.not_equal(tf.range(vocab_size), 0), tf.float32)
+            table = table * real[:, None]
         return x, table
 
     def _logits(self, x):

@@ -46,6 +46,8 @@ def test_the_checkpoint_has_what_training_restores(dialect, tmp_path):
     logdir = run_import(dialect, write(arrays, tmp_path), tmp_path / "log",
                         "--target_space_id", "1")
     found = corpora.variables_of(checkpoints.prefix(logdir, 3))
+    warmup = {"tensor2tensor": 8000}.get(dialect, 4000)  # of its third version
+    assert hparams.load(logdir).warmup_steps == warmup
     model, ids = Transformer(hparams.load(logdir)), tf.ones([1, 2], tf.int32)
     loss = cross_entropy(model.decode(ids, model.encode(ids))[0], ids)
     make_update(loss, model.hp, tf.train.get_or_create_global_step())

@@ -83,15 +83,17 @@ def test_that_would_have_been_seen(line):
     assert len(dangers("import numpy as np\n" + line)) == 1
 
 
-def test_reading_a_whole_log_directory_unpickles_nothing(trained, digits, monkeypatch,
-                                                         capsys):
+def test_reading_a_whole_log_directory_unpickles_nothing(trained, digits, tmp_path,
+                                                         monkeypatch, capsys):
+    logdir = shutil.copytree(trained, str(tmp_path / "logs"))  # translations go there
+
     def refuse(*arguments, **settings):
         raise AssertionError("called while a log directory was read")
 
     for module, name in ((pickle, "load"), (pickle, "loads"), (pickle, "Unpickler"),
                          (os, "system"), (os, "popen"), (subprocess, "Popen")):
         monkeypatch.setattr(module, name, refuse)
-    evaluation.main(["--logdir", trained, "--data", digits, "--search", "greedy"])
+    evaluation.main(["--logdir", logdir, "--data", digits, "--search", "greedy"])
     assert "BLEU = " in capsys.readouterr().out
 
 

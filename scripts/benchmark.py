@@ -26,13 +26,13 @@ from transformer.text import load_vocabularies
 class Contestant(NamedTuple):
     """A system at a precision; which worker it is."""
 
-    system: str
+    name: str
     precision: str
     module: str
 
 
-def contestants(system, module, *precisions):
-    return [Contestant(system, precision, f"bench.{module}")
+def contestants(name, module, *precisions):
+    return [Contestant(name, precision, f"bench.{module}")
             for precision in precisions]
 
 
@@ -88,7 +88,7 @@ class Bench:
         print(text, file=sys.stderr, flush=True)
 
     def add(self, contestant, work_name, values, unit):
-        self.rows.append(report.row(contestant.system, work_name, contestant.precision,
+        self.rows.append(report.row(contestant.name, work_name, contestant.precision,
                                     values, unit))
         self.say(report.line(self.rows[-1]).strip("|\n "))
 
@@ -105,7 +105,7 @@ class Bench:
                     started[one] = Worker(one.module, dict(
                         self.spec, precision=one.precision, **spec), python)
                 except (ChildProcessError, ValueError) as error:
-                    self.say(f"{one.system} {one.precision}: not measured: {error}")
+                    self.say(f"{one.name} {one.precision}: not measured: {error}")
             yield started
         finally:
             for worker in started.values():
@@ -119,7 +119,7 @@ class Bench:
                 try:
                     answers[one].append(started[one].ask(request))
                 except (ChildProcessError, BrokenPipeError) as error:
-                    self.say(f"{one.system} {one.precision}: failed: {error}")
+                    self.say(f"{one.name} {one.precision}: failed: {error}")
                     del answers[one], started[one]
         return answers
 
@@ -212,7 +212,7 @@ def measure_decoding(bench, search, beam_size):
                 try:
                     spec["exported"] = export(bench, one.precision)
                 except ValueError as error:
-                    bench.say(f"{one.system} {one.precision}: not measured: {error}")
+                    bench.say(f"{one.name} {one.precision}: not measured: {error}")
                     continue
             started.update(stack.enter_context(bench.workers([one], spec)))
         everything = {"batch": 64, "every": 1, "texts": True}
@@ -269,7 +269,7 @@ def measure_growth(bench):
             found = stack.enter_context(bench.workers([ours], dict(spec, work="train")))
             if bench.ask_all(found, {"steps": 1}).get(ours):
                 bench.add(ours, f"start/{pairs}", [time.monotonic() - began], "s")
-                key = ours._replace(system=f"ours {pairs}")
+                key = ours._replace(name=f"ours {pairs}")
                 started[key], names[key] = found[ours], pairs
         bench.ask_all(started, {"steps": max(5, steps // 2)})           # warm-up
         for one, answers in bench.ask_all(started, {"steps": steps},

@@ -59,8 +59,7 @@ def rewrite(logdir, step, change):
         for name, value in values.items():
             tf.get_variable(name, initializer=value, use_resource=False)
         session.run(tf.global_variables_initializer())
-        tf.train.Saver().save(session, prefix, write_meta_graph=False,
-                              write_state=False)
+        checkpoints.save(session, tf.train.Saver(), str(logdir), step, keep=100)
 
 
 # --- Which tensor ---------------------------------------------------------------------

@@ -217,7 +217,8 @@ def test_checkpoints_are_found_by_their_names_alone(tmp_path):
     for name in ("model.ckpt-3.index", "best.ckpt-..-7.index", "best.ckpt-8.index.tmp",
                  "model.ckpt-..index", "xmodel.ckpt-5.index", "best.ckpt--4.index"):
         (tmp_path / name).write_bytes(b"")
-    assert checkpoints.find(str(tmp_path)) == str(tmp_path / "model.ckpt-3")
+    assert checkpoints.steps(str(tmp_path)) == [3]
+    assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == []
     for which in ("../model.ckpt-3", "/model.ckpt-3", "3/../3", "-3"):
         with pytest.raises(FileNotFoundError):
             checkpoints.find(str(tmp_path), which)

@@ -251,10 +251,11 @@ def test_without_a_terminal_progress_is_plain_lines(digits, tmp_path, script, ca
     lines = captured.err.splitlines()
     assert captured.out == ""
     assert re.match(r"[\d,]+ parameters; step 0 of 2; logs in ", lines[0])
-    for step, line in enumerate(lines[1:3], 1):
+    assert lines[1].startswith("memory for the largest batches: about ")
+    for step, line in enumerate(lines[2:4], 1):
         assert re.match(rf"step {step}/2  loss \d\.\d+  [\d,]+ tokens/s", line)
-    assert lines[3].startswith("step 2: dev BLEU 12.50, dev loss ")
-    assert lines[4].startswith("stopped at step 2") and len(lines) == 5
+    assert lines[4].startswith("step 2: dev BLEU 12.50, dev loss ")
+    assert lines[5].startswith("stopped at step 2") and len(lines) == 6
     assert "\r" not in captured.err and "\x1b" not in captured.err
 
 

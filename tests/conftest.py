@@ -6,6 +6,7 @@ import os
 import sys
 
 import hypothesis
+import hypothesis.configuration
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -18,10 +19,14 @@ CONFIG = tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_thr
 CONFIG.graph_options.rewrite_options.disable_meta_optimizer = True
 
 # The same inputs in every run; with `--hypothesis-profile=random` others each time.
+# What hypothesis writes nevertheless is a cache, and goes where pytest's is.
 hypothesis.settings.register_profile("random", deadline=None, database=None)
 hypothesis.settings.register_profile(
     "repeatable", hypothesis.settings.get_profile("random"), derandomize=True)
 hypothesis.settings.load_profile("repeatable")
+hypothesis.configuration.set_hypothesis_home_dir(os.path.join(
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ".pytest_cache",
+    "hypothesis"))
 
 
 @pytest.fixture(autouse=True)

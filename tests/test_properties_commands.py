@@ -9,9 +9,9 @@ import shutil
 import corpora
 import numpy as np
 import pytest
-import strategies
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from test_properties import LINES, RAW_LINES
 
 import hparams
 from scripts import prepare, translate
@@ -53,7 +53,7 @@ def load(folder, split, side):
     return [ids[a:b].tolist() for a, b in zip(offsets[:-1], offsets[1:])]
 
 
-PAIRS = st.lists(st.tuples(strategies.LINES, strategies.LINES), max_size=6).map(
+PAIRS = st.lists(st.tuples(LINES, LINES), max_size=6).map(
     lambda pairs: pairs + [("1 2", "2 1")])  # one that is kept
 
 
@@ -81,13 +81,16 @@ def test_no_pair_is_shifted_and_all_are_accounted_for(folder, pairs, longest):
         assert list(read_lines(os.path.join(folder, f"dev.{language}"))) == side
 
 
-TEXT = st.lists(strategies.RAW_LINES, max_size=8)
+TEXT = st.lists(RAW_LINES, max_size=8)
 
 
 @settings(max_examples=200)
 @given(TEXT, TEXT, st.integers(1, 99), st.sampled_from(["bpe", "unigram"]))
 def test_any_text_is_prepared_or_refused_in_one_line(
         tmp_path_factory, source, target, size, kind):
+    # Given no visible character for a unigram model, SentencePiece 0.2.0 does not raise
+    # an exception: it ends the process. See tests/found/prepare.
+    assume(kind == "bpe" or b"1" in b"".join(source[:len(target)]))
     folder = str(tmp_path_factory.mktemp("any"))
     both = min(len(source), len(target))
     for language, lines in (("de", source[:both]), ("en", target[:both])):
@@ -126,7 +129,7 @@ def translated(translator, raw_lines, chunk_size):
 
 
 @settings(max_examples=250)
-@given(st.lists(strategies.RAW_LINES, max_size=10), st.integers(1, 12), st.booleans())
+@given(st.lists(RAW_LINES, max_size=10), st.integers(1, 12), st.booleans())
 def test_as_many_lines_out_as_in(translator, raw_lines, chunk_size, ended):
     content = b"".join(raw + b"\n" for raw in raw_lines)[:None if ended else -1]
     given_lines = list(io.BytesIO(content))
@@ -140,7 +143,7 @@ def test_as_many_lines_out_as_in(translator, raw_lines, chunk_size, ended):
 
 
 @settings(max_examples=60)
-@given(st.lists(strategies.RAW_LINES, max_size=8), st.integers(0, 8))
+@given(st.lists(RAW_LINES, max_size=8), st.integers(0, 8))
 def test_a_line_more_moves_the_others_by_one(translator, raw_lines, place):
     """Where it is put, every other line has the translation that it had."""
     known = b"1 2 3 4 5"

@@ -1,16 +1,19 @@
 """scripts/translate.py: one line in, one line out, whatever the line is."""
 import collections
 import io
+import json
 import os
 import re
+import shutil
 import sys
 
 import corpora
 import pytest
 
+import eval as evaluation  # not the built-in function
 from scripts import translate
 from transformer.lines import Oddities
-from transformer.text import load_vocabularies
+from transformer.text import load_vocabularies, train_vocabulary
 
 pty = pytest.importorskip("pty")
 
@@ -118,6 +121,40 @@ def test_a_line_beyond_the_longest_is_cut_and_counted(run, trained):
     assert words.startswith(start)
     assert run(given % words, *flags, warned=["1 cut at 30 pieces"]) == run(
         given % start, *flags, warned=None)
+
+
+def test_a_line_break_that_is_a_piece_ends_no_line(run, trained, digits, tmp_path):
+    """U+0085 can be a piece, and ends a line for Python's splitlines."""
+    copy, text = str(tmp_path / "logs"), str(tmp_path / "text")
+    shutil.copytree(trained, copy)
+    lines = corpora.read_lines(os.path.join(digits, "train.de"))
+    corpora.write_lines(text, [line.replace("7", "\x85") for line in lines])
+    train_vocabulary([text], os.path.join(copy, "spm.model"),
+                     int(corpora.VOCAB_SIZE), "bpe")
+    vocabulary = load_vocabularies(copy).target
+    assert "\x85" in vocabulary.decode(range(vocabulary.size))
+    given = "".join(line + "\n" for line in lines[:50]).encode()
+    translations = run(given, "--logdir", copy).decode("utf-8").split("\n")
+    assert len(translations) == 51
+    assert not [text for text in translations if len(text.splitlines()) > 1]
+
+
+def test_files_of_one_name_do_not_overwrite_each_others_translations(
+        trained, digits, tmp_path, capfdbinary):
+    logdir, written = str(tmp_path / "logs"), []
+    shutil.copytree(trained, logdir)
+    for language in ("de", "en", "de"):
+        folder = tmp_path / str(len(written))
+        folder.mkdir()
+        path = shutil.copy(os.path.join(digits, "test." + language),
+                           str(folder / "same.txt"))
+        scores = str(folder / "scores.json")
+        evaluation.main(["--logdir", logdir, "--files", path, path, "--json", scores])
+        with open(scores, encoding="utf-8") as file:
+            written.append(json.load(file)["translations"])
+    first, second, again = written
+    assert first == again != second and "same.txt" in first
+    assert corpora.read_lines(first) != corpora.read_lines(second)
 
 
 def test_lines_beyond_one_chunk(run, monkeypatch):

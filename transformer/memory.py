@@ -5,6 +5,7 @@ sentence, D d_model, F d_ff, H heads, V vocabulary.
 """
 import contextlib
 import os
+import re
 from typing import Iterator, NamedTuple, Tuple
 
 import tensorflow.compat.v1 as tf
@@ -69,14 +70,17 @@ def forecast(hp, parameters: int, pairs: int, longest: int) -> Forecast:
 def available(session: tf.Session) -> Tuple[int, str]:
     """(bytes, where): the memory of a session's GPU, else what the machine has left.
 
-    The latter is the least of what Linux calls available and what the limit of the
-    control group leaves, as in a container; 0 where the system tells neither.
+    The latter is the least of what Linux calls available and what the limits of the
+    control group (in a container) and of the process (ulimit -v) leave; 0 where the
+    system tells nothing.
     """
     gpus = [device.memory_limit_bytes for device in session.list_devices()
             if device.device_type == "GPU"]
     if gpus:
         return min(gpus), "on the GPU"
-    found = [_available_to_linux(), *_left_to_the_group()]
+    found = [_available_to_linux(), *_left_to_the_group(),
+             _left_to_the_process(_read("/proc/self/limits"),
+                                  _read("/proc/self/statm"))]
     return min((size for size in found if size is not None), default=0), "free"
 
 
@@ -96,6 +100,15 @@ def _left_to_the_group(root="/sys/fs/cgroup"):
         sizes = [_read(os.path.join(root, name)).strip() for name in (limit, usage)]
         if all(size.isdigit() for size in sizes):  # "max" is no limit
             yield max(0, int(sizes[0]) - int(sizes[1]))
+
+
+def _left_to_the_process(limits, pages):
+    """What a limit of the address space leaves, or None; of the texts of two files."""
+    found = re.search(r"^Max address space +(\d+)", limits, re.MULTILINE)
+    if not found:
+        return None
+    taken = int(pages.split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    return max(0, int(found.group(1)) - taken)
 
 
 def _read(path):

@@ -1,6 +1,7 @@
 # make demo    train, score and try the sample system: a few minutes on two cores
 # make test    all tests, quick and slow, and the linter
 # make lint    the linter alone
+# make bench   measure speed beside other systems, on data/multi30k, logs/multi30k
 # make soak    200 trainings killed and continued, 100,000 odd lines translated: an hour
 # make clean   remove environments and caches; data and logs stay
 #
@@ -18,7 +19,7 @@ DATA := data/sample
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: help demo test lint soak clean
+.PHONY: help demo test lint bench soak clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -56,6 +57,19 @@ test: $(VENV)/installed
 lint: $(VENV)/installed
 	@if [ -x $(BIN)/ruff ]; then echo "$(BIN)/ruff check" && $(BIN)/ruff check; \
 	else echo "no ruff in $(VENV) (it comes with Python 3.10 or newer): not linted"; fi
+
+# Options of scripts/benchmark.py: make bench BENCH="--quick --json bench.json"
+BENCH ?= --json bench.json
+BENCH_DATA ?= data/multi30k
+BENCH_LOGDIR ?= $(wildcard logs/multi30k)
+
+$(VENV)/bench: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	@touch $@
+
+bench: $(VENV)/bench
+	$(BIN)/python scripts/benchmark.py --data $(BENCH_DATA) \
+	  $(if $(BENCH_LOGDIR),--logdir $(BENCH_LOGDIR)) $(BENCH)
 
 soak: $(VENV)/installed
 	$(BIN)/python scripts/soak.py --cycles 200 --lines 100000

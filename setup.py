@@ -25,6 +25,12 @@ setup(
     extras_require={
         # TensorFlow 1.15 brings its GPU code along, but not CUDA 10.0 and cuDNN 7.
         "gpu": ["tensorflow[and-cuda]>=2.16,<2.22; " + TF2],
+        "plot": ["matplotlib; " + TF2],
+        # What scripts/benchmark.py measures beside this project; it makes an
+        # environment of its own for OpenNMT-tf, which needs TensorFlow 2.13.
+        # (The build of torch for CPUs alone is smaller: install that first.)
+        "bench": ["torch==2.13.0; " + TF2, "transformers==5.23.0; " + TF2,
+                  "ctranslate2==4.8.5; " + TF2],
         "test": ["hypothesis>=6.79", "pytest>=7.0", "ruff; " + TF2],
     },
 )

@@ -31,7 +31,7 @@ def present(*patterns):
 
 
 PACKAGE = present("transformer/*.py")
-CODE = PACKAGE + present("scripts/*.py", *TOP)
+CODE = PACKAGE + present("scripts/*.py", "scripts/bench/*.py", *TOP)
 
 
 def read(path):

@@ -1,4 +1,5 @@
 """What a benchmark needs on disk: prepared text, an environment for OpenNMT-tf."""
+import contextlib
 import glob
 import os
 import shutil
@@ -30,7 +31,8 @@ def prepared(data, folder):
     for split, names in SPLITS.items():
         pair = [_text(data, names, language) for language in LANGUAGES]
         flags += [f"--{split}", *pair]
-    prepare.main(flags)
+    with contextlib.redirect_stdout(sys.stderr):  # standard output is for the table
+        prepare.main(flags)
     return folder
 
 

@@ -27,7 +27,7 @@ def make_model(sizes, vocab_size):
 
 def open_training(spec):
     set_up(spec)
-    model = make_model(work.SIZES[spec["size"]], spec["vocab_size"])
+    model = make_model(spec["sizes"], spec["vocab_size"])
 
     def forward(source, target_in):
         return model(input_ids=source, attention_mask=source != PAD,

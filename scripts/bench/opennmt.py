@@ -41,7 +41,7 @@ def set_up(spec):
 
 def open_training(spec):
     set_up(spec)
-    model = make_model(work.SIZES[spec["size"]], spec["vocab_size"],
+    model = make_model(spec["sizes"], spec["vocab_size"],
                        {"label_smoothing": work.LABEL_SMOOTHING,
                         "average_loss_in_time": True})
     optimizer = opennmt.optimizers.make_optimizer(

@@ -28,7 +28,7 @@ def training_settings(spec):
         dropout_rate=work.DROPOUT, label_smoothing=work.LABEL_SMOOTHING,
         schedule="constant", learning_rate=work.LEARNING_RATE,
         source_vocab_size=spec["vocab_size"], target_vocab_size=spec["vocab_size"],
-        **work.SIZES[spec["size"]])
+        **spec["sizes"])
     return with_precision(hp, spec["precision"])
 
 

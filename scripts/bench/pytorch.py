@@ -91,7 +91,7 @@ def training(spec, model, forward):
 
 def open_training(spec):
     set_up(spec)
-    model = Model(work.SIZES[spec["size"]], spec["vocab_size"])
+    model = Model(spec["sizes"], spec["vocab_size"])
     compiled = torch.compile(model, dynamic=True) if spec["device"] == "gpu" else model
     return training(spec, model, compiled)
 

@@ -27,16 +27,11 @@ DROPOUT = LABEL_SMOOTHING = 0.1
 LEARNING_RATE, BETAS, EPSILON = 0.0005, (0.9, 0.98), 1e-9
 
 
-def training_plan(data, size):
-    """(Corpus, BatchPlan) of the training: the same for every system."""
-    corpus = Corpus(data, "train")
-    return corpus, BatchPlan(corpus.source_lengths, corpus.target_lengths,
-                             SIZES[size]["batch_tokens"], SEED)
-
-
 def batches(spec):
-    """The batches of a training, without end: Batch of arrays."""
-    corpus, plan = training_plan(spec["data"], spec["size"])
+    """The batches of a training, without end, the same for every system: arrays."""
+    corpus = Corpus(spec["data"], "train")
+    plan = BatchPlan(corpus.source_lengths, corpus.target_lengths,
+                     spec["sizes"]["batch_tokens"], SEED)
     number = 0
     while True:
         yield corpus.batch(plan.batch(number), number)
@@ -102,10 +97,9 @@ def test_lines(data):
     return load_text(data, "test")
 
 
-def training_gflop(data, size, vocab_size):
+def training_gflop(data, sizes, vocab_size):
     """What a real target token costs in training, in GFLOP: the matrix products of the
     model, forward and twice as much backward, for real tokens only."""
-    sizes = SIZES[size]
     D, F, blocks = (sizes[name] for name in ("d_model", "d_ff", "num_blocks"))
     corpus = Corpus(data, "train")
     S, T = (side.astype(np.float64)
@@ -117,11 +111,10 @@ def training_gflop(data, size, vocab_size):
     return float(3 * 2 * products.sum() / T.sum() / 1e9)
 
 
-def matrix_shapes(size):
+def matrix_shapes(sizes, vocab_size):
     """The matrix products of a model, [rows, in] x [in, out]: (rows, in, out)."""
-    sizes = SIZES[size]
     D, F, rows = (sizes[name] for name in ("d_model", "d_ff", "batch_tokens"))
-    return [(rows, D, D), (rows, D, F), (rows, F, D), (rows, D, VOCAB_SIZE)]
+    return [(rows, D, D), (rows, D, F), (rows, F, D), (rows, D, vocab_size)]
 
 
 def write_corpus(data, folder, pairs):

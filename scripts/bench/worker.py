@@ -60,7 +60,11 @@ class Worker:
             stdout=subprocess.PIPE, stderr=self._errors, universal_newlines=True,
             env=dict(os.environ, **settings))
         self.pid = self._process.pid
-        self._answer()
+        try:
+            self._answer()
+        except ChildProcessError:
+            self.close()
+            raise
 
     def ask(self, request):
         """The answer to a request: the child's dict, with `peak`, its memory in MiB."""

@@ -8,15 +8,15 @@ import dataclasses
 import difflib
 import functools
 import json
-import math
 import os
 from typing import Any, Dict, Iterable, List, Optional
 
 FILE_NAME = "hparams.json"
+LARGEST = 2 ** 31  # every setting is below: what an int32 holds, and a float32
 
 
 def setting(group: str, default: Any, text: str, least: int = 1,
-            below: float = math.inf) -> Any:
+            below: float = LARGEST) -> Any:
     """A field: group, default and help, and the limits `least <= number < below`."""
     return dataclasses.field(default=default, metadata={
         "group": group, "help": text, "least": least, "below": below})
@@ -60,7 +60,7 @@ class HParams:
     clip_norm: float = setting(
         "training", 0.0, "largest norm of the gradients; 0: no limit", least=0)
     seed: int = setting(
-        "training", 1, "seed of variables, batches, dropout", least=0, below=2 ** 31)
+        "training", 1, "seed of variables, batches, dropout", least=0)
     log_every: int = setting("training", 50, "steps between two lines of the log")
     save_every: int = setting("training", 1000, "steps between two checkpoints")
     keep_checkpoints: int = setting("training", 5, "checkpoints kept, the newest")
@@ -295,7 +295,7 @@ def _read(logdir: str) -> Dict[str, Any]:
     with open(path, encoding="utf-8") as file:
         try:
             values = json.load(file)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}: found no JSON ({error})") from error
     if not isinstance(values, dict):
         raise ValueError(f"{path}: found a {type(values).__name__}, wanted settings")
@@ -309,7 +309,7 @@ def _checked(values: Dict[str, Any], where: str) -> Dict[str, Any]:
         if name not in FIELDS:
             raise ValueError(f"{where}: {_unknown('setting', name, FIELDS)}")
         wanted = FIELDS[name].type
-        if wanted is float and type(value) is int:
+        if wanted is float and type(value) is int and abs(value) < LARGEST:
             value = float(value)
         if type(value) is not wanted:
             raise ValueError(f"{where}: {name}: found {value!r} "

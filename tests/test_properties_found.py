@@ -1,7 +1,4 @@
-"""The inputs that once failed, a file each in tests/found/KIND.
-
-Those that are marked fail still: whoever mends one removes its mark.
-"""
+"""The inputs that once failed, a file each in tests/found/KIND."""
 import glob
 import os
 import shutil
@@ -9,9 +6,7 @@ import subprocess
 import sys
 
 import corpora
-import numpy as np
 import pytest
-import sentencepiece
 
 import hparams
 from transformer.data import BatchPlan
@@ -19,28 +14,11 @@ from transformer.lines import read_lines
 
 FOUND = os.path.join(os.path.dirname(os.path.abspath(__file__)), "found")
 
-# File → the error that it ends with, instead of a refusal, and where it does.
-NOT_MENDED = {
-    "too_large_for_a_float.json": (OverflowError, True),  # 10 ** 400
-    "too_large_for_an_array.json": (OverflowError, np.__version__ >= "2"),  # 2 ** 70
-    "too_deep.json": (RecursionError, True),
-}
-
-
 def found(kind):
     """The files of a kind as parameters of a test."""
     paths = sorted(glob.glob(os.path.join(FOUND, kind, "*")))
     assert paths, f"no input in tests/found/{kind}"
-    return [pytest.param(path, id=os.path.basename(path),
-                         marks=marks_of(os.path.basename(path))) for path in paths]
-
-
-def marks_of(name):
-    """Says of a file that fails still how it fails."""
-    if name not in NOT_MENDED:
-        return []
-    error, where = NOT_MENDED[name]
-    return [pytest.mark.xfail(where, raises=error, strict=True, reason="not refused")]
+    return [pytest.param(path, id=os.path.basename(path)) for path in paths]
 
 
 @pytest.mark.parametrize("path", found("lines"))
@@ -62,8 +40,6 @@ def test_settings_are_refused_or_work(path, tmp_path):
         assert "found" in str(refusal)
 
 
-@pytest.mark.xfail(sentencepiece.__version__ == "0.2.0", strict=True,
-                   reason="SentencePiece 0.2.0 ends the process, without an exception")
 @pytest.mark.parametrize("path", found("prepare"))
 def test_text_is_prepared_or_refused(path, tmp_path):
     """In a process of its own, because that is what did not survive."""

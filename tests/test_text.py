@@ -130,7 +130,7 @@ def test_a_size_too_small_is_refused(corpus, tmp_path):
 
 def test_no_text_is_refused(tmp_path):
     empty = write(tmp_path / "a", "")
-    with pytest.raises(ValueError, match="could not train"):
+    with pytest.raises(ValueError, match="found no visible character"):
         text.train_vocabulary([empty], str(tmp_path / "m"), SIZE, "bpe")
 
 

@@ -197,17 +197,23 @@ def train_vocabulary(
       model_type: "bpe" or "unigram".
 
     Raises:
-      ValueError: SentencePiece cannot make so many, or so few, pieces of this text.
+      ValueError: the text is empty, or SentencePiece cannot make so many, or so few,
+        pieces of it.
     """
+    def lines():
+        return itertools.chain.from_iterable(read_lines(path) for path in text_paths)
+
+    # The trainer of SentencePiece 0.2.0 would end the process.
+    visible = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc").normalize
+    if not any(map(visible, lines())):
+        raise ValueError("found no visible character in the text, wanted sentences")
     # Given a seed, the trainer does not ask std::random_device for one. It would crash
     # there: with TensorFlow 1.15 in the process, it finds the latter's copy of that.
     sentencepiece.set_random_generator_seed(1)
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=itertools.chain.from_iterable(
-                read_lines(path) for path in text_paths
-            ),
+            sentence_iterator=lines(),
             model_writer=model,
             vocab_size=vocab_size,
             model_type=model_type,

@@ -8,7 +8,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from hparams import HParams
-from transformer.decoding import SEARCHES, SearchOptions, beam, greedy, penalty, sample
+from transformer.decoding import (
+    SEARCHES, SearchOptions, beam, follow, greedy, penalty, sample)
 from transformer.model import Transformer
 from transformer.text import BOS, EOS, PAD
 
@@ -63,9 +64,9 @@ def tree_step(tree):
         log_probs = tf.constant(np.log(probabilities), tf.float32)
     children = tf.constant(np.array(children))
 
-    def step(ids, node):
-        started = tf.not_equal(ids, BOS)
-        node = tf.where(started, tf.gather_nd(children, tf.stack([node, ids], 1)), node)
+    def step(ids, parents, node):
+        node, started = follow(node, parents), tf.not_equal(ids, BOS)
+        node = tf.where(started, tf.gather_nd(children, tf.stack([node, ids], -1)), node)
         return tf.gather(log_probs, node), node
 
     return step
@@ -74,8 +75,8 @@ def tree_step(tree):
 def search_tree(start, tree, search, limit=9, **options):
     options = SearchOptions(**options)
     width = options.beam_size if search is beam else 1
-    found = search(tree_step(tree), tf.zeros([width], tf.int32), tf.constant([limit]),
-                   options)
+    found = search(tree_step(tree), tf.zeros([1, width], tf.int32),
+                   tf.constant([limit]), options)
     session, _ = start()
     return listed(session.run(found))
 
@@ -137,8 +138,8 @@ def test_n_best_are_in_order(start):
 
 def test_fewer_sentences_than_asked_for(start):
     """Only two exist; the third has the score -inf and holds nothing."""
-    found = beam(tree_step({A: (0.7, None), B: (0.3, None)}), tf.zeros([3], tf.int32),
-                 tf.constant([5]), SearchOptions(3, 0.0, 3))
+    found = beam(tree_step({A: (0.7, None), B: (0.3, None)}),
+                 tf.zeros([1, 3], tf.int32), tf.constant([5]), SearchOptions(3, 0.0, 3))
     session, _ = start()
     found = session.run(found)
     assert_same(listed(found), [(math.log(0.7), (A, EOS)), (math.log(0.3), (B, EOS))])
@@ -151,7 +152,7 @@ def test_the_search_stops_when_nothing_better_can_come(start):
     tree = {EOS: (0.9, None), A: (0.1, {A: (1.0, None)})}
     options = SearchOptions(beam_size=2, length_penalty=0.6)
     found = beam(
-        tree_step(tree), tf.zeros([2], tf.int32), tf.constant([50]), options)
+        tree_step(tree), tf.zeros([1, 2], tf.int32), tf.constant([50]), options)
     session, _ = start()
     found = session.run(found)
     assert until_end(found.ids[0, 0]) == (EOS,)
@@ -203,15 +204,16 @@ class Tables:
         width = options.beam_size if search is beam else 1
         table = tf.constant(self.log_probs, tf.float32)
 
-        def step(ids, state):
-            history = tf.concat([state["history"], ids[:, None]], axis=1)  # [M, t]
-            places = tf.range(1, tf.shape(history)[1] + 1)
-            code = tf.reduce_sum(places * history, axis=1) % self.ROWS     # [M]
-            log_probs = tf.gather_nd(table, tf.stack([state["line"], code], axis=1))
+        def step(ids, parents, state):
+            history = tf.concat([follow(state["history"], parents), ids[:, :, None]], 2)
+            places = tf.range(1, tf.shape(history)[2] + 1)
+            code = tf.reduce_sum(places * history, axis=2) % self.ROWS     # [N, K]
+            line = tf.zeros_like(code) + state["line"][:, None]
+            log_probs = tf.gather_nd(table, tf.stack([line, code], axis=2))
             return log_probs, {"history": history, "line": state["line"]}
 
-        state = {"history": tf.zeros([len(lines) * width, 0], tf.int32),
-                 "line": tf.constant(np.repeat(lines, width).astype(np.int32))}
+        state = {"history": tf.zeros([len(lines), width, 0], tf.int32),
+                 "line": tf.constant(lines.astype(np.int32))}
         limits = tf.constant(limits, shape=[len(lines)])
         return search(step, state, limits, options)
 
@@ -313,7 +315,7 @@ def test_samples_are_drawn_from_the_model(start):
     """One place of 4 pieces, 20,000 times: each as often as it is likely."""
     tree = {A: (0.5, None), B: (0.3, None), EOS: (0.15, None), C: (0.05, None)}
     lines = 20000
-    found = sample(tree_step(tree), tf.zeros([lines], tf.int32), tf.fill([lines], 5),
+    found = sample(tree_step(tree), tf.zeros([lines, 1], tf.int32), tf.fill([lines], 5),
                    SearchOptions(length_penalty=0.0))
     tf.set_random_seed(1)
     session, _ = start()
@@ -356,17 +358,19 @@ class Translation:
 
     def search(self, name, limit, options):
         sentences = tf.shape(self.source)[0]
-        memory = self.model.project(self.memory)
-        never = np.where(np.isin(np.arange(11), [PAD, BOS]), -np.inf, 0)
-        never = tf.constant(never, tf.float32)
+        width = options.beam_size if name == "beam" else None
+        state = (self.model.project(self.memory),
+                 self.model.empty_cache(sentences, width))
 
-        def step(ids, cache):
-            logits, cache = self.model.decode(ids[:, None], memory, cache=cache)
-            return tf.nn.log_softmax(logits[:, 0]) + never, cache
+        def step(ids, parents, state):
+            memory, cache = state
+            if parents is not None:
+                cache = self.model.follow_parents(cache, parents)
+            logits, cache = self.model.decode(ids, memory, cache=cache)
+            return logits, (memory, cache)
 
-        width = options.beam_size if name == "beam" else 1
-        return SEARCHES[name](step, self.model.empty_cache(sentences * width),
-                              tf.fill([sentences], limit), options)
+        return SEARCHES[name](step, state, tf.fill([sentences], limit),
+                              options._replace(unsaid=(PAD, BOS)))
 
     def rescore(self, session, source, pieces, alpha):
         """The score of a hypothesis by the whole decoder, without cache or search."""

@@ -166,17 +166,18 @@ def test_five_updates(name):
 
 def greedy_ids(whole, length):
     """What `decoding.greedy` finds where every piece may occur: int [N, length]."""
-    model, memory = whole.model, whole.model.project(whole.memory)
+    model = whole.model
 
-    def step(ids, cache):
-        logits, cache = model.decode(ids[:, None], memory, cache=cache)
-        return tf.nn.log_softmax(logits[:, 0, :]), cache
+    def step(ids, _, state):
+        memory, cache = state
+        logits, cache = model.decode(ids, memory, cache=cache)
+        return logits, (memory, cache)
 
     batch = whole.source.shape.as_list()[0]
     # One more: the last place may hold nothing but EOS.
     limits = tf.fill([batch], length + 1)
-    found = decoding.greedy(step, model.empty_cache(batch), limits,
-                            decoding.SearchOptions())
+    state = model.project(whole.memory), model.empty_cache(batch)
+    found = decoding.greedy(step, state, limits, decoding.SearchOptions())
     ids = whole.start().run(found.ids)[:, 0, :length]
     return np.pad(ids, [[0, 0], [0, length - ids.shape[1]]], mode="constant")
 

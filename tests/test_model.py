@@ -193,19 +193,37 @@ def test_cached_decoding_makes_no_variable():
     assert [v.op.name for v in tf.global_variables()] == names
 
 
-@pytest.mark.parametrize("num_heads", [1, 8], ids=lambda n: f"{n}_heads")
-def test_hypotheses_in_a_row_share_their_source(start, num_heads):
-    """Projected memory of N sentences, target of N * K hypotheses."""
-    hypotheses = np.array([[[2, 12, 5, 6], [2, 4, 9, 0]],
-                           [[2, 5, 5, 7], [2, 3, 0, 0]],
-                           [[2, 8, 4, 3], [2, 9, 6, 12]]])  # [N, K, T]
-    rows = hypotheses.reshape([6, 4])
-    model = Model(num_heads=num_heads)
-    cached = cached_logits(model, model.transformer.project(model.memory), [1, 1, 2])
+@pytest.mark.parametrize("changes", [
+    {"num_heads": 1}, {"num_heads": 8}, {"max_relative_position": 2},
+    {"proximity_bias": True}, {"positions": "learned"}, {"dialect": "tutorial"},
+    {"dialect": "kyubyong"}, {"dialect": "tensor2tensor"}],
+    ids=lambda changes: "_".join(f"{key}_{value}" for key, value in changes.items()))
+def test_hypotheses_side_by_side_are_each_as_if_alone(start, changes):
+    """Two of each sentence, of which each step may continue either, or both the same."""
+    pieces = np.array([[[2, 2], [12, 4], [5, 9], [6, 10]],
+                       [[2, 2], [5, 3], [5, 8], [7, 7]],
+                       [[2, 2], [8, 9], [4, 6], [3, 12]]])  # [N, T, K]
+    parents = np.array([[[0, 0], [0, 1], [1, 0], [0, 0]],
+                        [[0, 0], [1, 0], [1, 1], [0, 1]],
+                        [[0, 0], [0, 0], [0, 1], [1, 0]]])
+    model = Model(**changes)
+    cache = model.transformer.empty_cache(3, hypotheses=2)
+    memory, steps = model.transformer.project(model.memory), []
+    for t in range(4):
+        cache = model.transformer.follow_parents(cache, tf.constant(parents[:, t]))
+        logits, cache = model.transformer.decode(
+            tf.constant(pieces[:, t], tf.int32), memory, cache=cache)
+        steps.append(logits)
     session, _ = start()
-    cached = model.run(session, SOURCE, rows, cached)
-    full = model.run(session, np.repeat(SOURCE, 2, axis=0), rows)
-    np.testing.assert_allclose(cached, full, **CLOSE)
+    steps = model.run(session, SOURCE, fetch=steps)
+    for k in range(2):
+        for t in range(4):
+            path, place = [], np.full(3, k)
+            for back in range(t, -1, -1):
+                path.insert(0, pieces[np.arange(3), back, place])
+                place = parents[np.arange(3), back, place]
+            alone = model.run(session, SOURCE, np.stack(path, axis=1))
+            np.testing.assert_allclose(steps[t][:, k], alone[:, -1], **CLOSE)
 
 
 # --- Dropout --------------------------------------------------------------------------

@@ -28,6 +28,14 @@ def tables(case):
     return np.array([table[np.ix_(each, each)] for each in theirs]), ids
 
 
+def table_step(log_probs):
+    """The next piece depends on the sentence and on the last piece: [N, V, V]."""
+    def step(ids, _, sentences):
+        places = tf.stack([tf.zeros_like(ids) + sentences[:, None], ids], axis=2)
+        return tf.gather_nd(log_probs, places), sentences
+    return step
+
+
 def search(case):
     """Hypotheses of all the beam, in our ids, as arrays."""
     kwargs = case["meta"]["kwargs"]
@@ -38,10 +46,8 @@ def search(case):
         beam_size=size, n_best=size, length_penalty=kwargs["alpha"], must_end=False,
         stop_early=kwargs["stop_early"])
 
-    def step(ids, sentence):
-        return tf.gather_nd(log_probs, tf.stack([sentence, ids], axis=1)), sentence
-
-    state = tf.repeat(tf.range(batch), size)
+    step = table_step(log_probs)
+    state = tf.range(batch)
     limits = tf.fill([batch], kwargs["decode_length"])
     with tf.Session() as session:
         return session.run(beam(step, state, limits, options))
@@ -86,19 +92,16 @@ TABLE = np.random.RandomState(4).randn(VOCAB_SIZE, VOCAB_SIZE)
 TABLE -= np.log(np.exp(TABLE).sum(axis=-1, keepdims=True))
 ENDLESS = TABLE.copy()
 ENDLESS[:, EOS] = -np.inf
+ENDLESS -= np.log(np.exp(ENDLESS).sum(axis=-1, keepdims=True))
 
 
 def search_all(tables, limits, **options):
     """A search of several sentences, each with its own log-probabilities and limit."""
-    size = options["beam_size"]
     log_probs = tf.constant(np.stack(tables), tf.float32)
-
-    def step(ids, sentence):
-        return tf.gather_nd(log_probs, tf.stack([sentence, ids], axis=1)), sentence
 
     with tf.Session() as session:
         return session.run(beam(
-            step, tf.repeat(tf.range(len(tables)), size), tf.constant(limits),
+            table_step(log_probs), tf.range(len(tables)), tf.constant(limits),
             SearchOptions(must_end=False, **options)))
 
 

@@ -124,6 +124,16 @@ def behind_cached(cache, K, V, key_masks):
     if cache:
         offset = tf.shape(cache["k"])[2]
         K, V = tf.concat([cache["k"], K], axis=2), tf.concat([cache["v"], V], axis=2)
-        key_masks = tf.concat([cache["mask"], key_masks], axis=1)
+        if cache["mask"].shape.ndims == 4:
+            itself = tf.eye(breadth(cache), dtype=tf.bool)  # but not those beside it
+            key_masks = tf.logical_and(broadcast_keys(key_masks), itself)
+        key_masks = tf.concat([cache["mask"], key_masks], axis=-1)
     cache.update(k=K, v=V, mask=key_masks)
     return K, V, key_masks, offset
+
+
+def breadth(cache):
+    """How many hypotheses share each place of a cache; 1 without one."""
+    mask = cache.get("mask") if cache else None
+    several = mask is not None and mask.shape.ndims == 4
+    return mask.shape.as_list()[2] if several else 1

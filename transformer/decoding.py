@@ -1,15 +1,19 @@
 """Search: from a step function to the best sequences. It knows nothing about a model.
 
-    step(ids [M] int32, state) -> (log-probabilities [M, V] of the next piece, state)
+    step(ids [N, K] int32, parents, state) -> (logits [N, K, V] of the next piece, state)
 
-M is N sentences times K hypotheses, those of one sentence in a row. `state` is any nest
-of tensors of leading dimension M; a dimension that starts at 0 may grow. The last place
-of a sequence, by its own limit, may hold nothing but EOS: so every result is a whole
-sentence, and its score is what the model says of it. (tensor2tensor cuts off instead:
-`SearchOptions(must_end=False)`.)
+There are K hypotheses of each of N sentences. `ids` are their newest pieces; `parents`,
+int32 [N, K], says which hypothesis of the step before each of them continues (None in a
+search of one hypothesis). `state` is what the step before returned: any nest of tensors
+of leading dimension N; a dimension that starts at 0 may grow. What it holds of each
+hypothesis, the step function brings in line with `parents`: see `follow`.
+
+The last place of a sequence, by its own limit, may hold nothing but EOS: so every
+result is a whole sentence, and its score is what the model says of it. (tensor2tensor
+cuts off instead: `SearchOptions(must_end=False)`.) Sentences that are done leave the
+batch.
 """
-import functools
-from typing import NamedTuple
+from typing import NamedTuple, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -30,12 +34,13 @@ class SearchOptions(NamedTuple):
     """How to search."""
 
     beam_size: int = 4
-    length_penalty: float = 0.6  # alpha
-    n_best: int = 1              # how many hypotheses a sentence gets
-    must_end: bool = True        # at its limit a hypothesis ends, however unlikely
-    stop_early: bool = False     # done when the best is certain, not all the n best
-    bos: int = BOS               # what stands before a sequence
-    eos: int = EOS               # what ends it
+    length_penalty: float = 0.6   # alpha
+    n_best: int = 1               # how many hypotheses a sentence gets
+    must_end: bool = True         # at its limit a hypothesis ends, however unlikely
+    stop_early: bool = False      # done when the best is certain, not all the n best
+    bos: int = BOS                # what stands before a sequence
+    eos: int = EOS                # what ends it
+    unsaid: Tuple[int, ...] = ()  # pieces that no sequence may hold; not EOS
 
 
 def penalty(length, alpha):
@@ -43,54 +48,73 @@ def penalty(length, alpha):
     return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** alpha
 
 
+def follow(state, parents):
+    """A nest of tensors [N, K, ...], where each hypothesis gets what its parent had."""
+    if parents is None:
+        return state
+    return tf.nest.map_structure(lambda x: tf.gather(x, parents, batch_dims=1), state)
+
+
 def greedy(step, state, limits, options):
     """Takes the likeliest piece at each position.
 
     Args:
-      step: the step function (see above).
-      state: the state before the first position; M = N.
+      step: the step function (see above); K = 1.
+      state: the state before the first position.
       limits: int32 [N], the most pieces of each sequence, EOS included; at least 1.
-      options: SearchOptions; only `length_penalty` counts.
+      options: SearchOptions; the size of the beam does not count.
 
     Returns:
       Hypotheses with n_best = 1.
     """
-    return _follow_one_path(step, state, limits, options, functools.partial(
-        tf.argmax, axis=-1, output_type=tf.int32))
+    def likeliest(logits, at_limit):
+        log_probs, _, pieces = _best_continuations(
+            tf.zeros_like(logits[:, :, 0]), logits, 1, at_limit, options)
+        return log_probs, pieces
+    return _follow_one_path(step, state, limits, options, likeliest)
 
 
 def sample(step, state, limits, options):
     """Draws each piece from the model's distribution; otherwise like `greedy`."""
-    def draw(log_probs):
-        return tf.random.categorical(log_probs, 1, dtype=tf.int32)[:, 0]
+    def draw(logits, at_limit):
+        every_piece = range(shape_list(logits)[2])
+        is_end = [piece == options.eos for piece in every_piece]       # [V]
+        is_said = [piece not in options.unsaid for piece in every_piece]
+        allowed = tf.where_v2(at_limit[:, None], is_end, is_said)      # [N, V]
+        log_probs = tf.nn.log_softmax(logits[:, 0, :])
+        log_probs = tf.where_v2(allowed, log_probs, NEVER)
+        pieces = tf.random.categorical(log_probs, 1, dtype=tf.int32)   # [N, 1]
+        return tf.gather(log_probs, pieces, batch_dims=1), pieces
     return _follow_one_path(step, state, limits, options, draw)
 
 
 def _follow_one_path(step, state, limits, options, choose):
-    """One hypothesis a sentence; `choose`: log-probabilities [N, V] → pieces [N]."""
+    """One hypothesis a sentence.
+
+    Args:
+      choose: logits [N, 1, V] and which sentences may but end, bool [N] →
+        (log-probabilities, pieces), [N, 1] each.
+    """
+    def is_open(found, has_ended, limits):
+        return tf.logical_not(has_ended)
+
+    def extend(found, has_ended, limits, state):
+        ids, log_probs = found                                         # [N, 1, t]
+        logits, state = step(ids[:, :, -1], None, state)               # [N, 1, V]
+        gained, pieces = choose(logits, tf.equal(tf.shape(ids)[2], limits))
+        ended = has_ended[:, None]
+        ids = tf.concat([ids, tf.where_v2(ended, PAD, pieces)[:, :, None]], axis=2)
+        log_probs += tf.where_v2(ended, 0.0, gained)
+        has_ended = tf.logical_or(has_ended, tf.equal(pieces[:, 0], options.eos))
+        return (ids, log_probs), has_ended, limits, state
+
     batch = tf.shape(limits)[0]
-
-    def is_open(ids, log_prob, done, state):
-        return tf.logical_not(tf.reduce_all(done))
-
-    def extend(ids, log_prob, done, state):
-        log_probs, state = step(ids[:, -1], state)                     # [N, V]
-        log_probs = _only_end_at_limit(log_probs, tf.shape(ids)[1], limits,
-                                       options.eos)
-        piece = tf.where(done, tf.fill([batch], PAD), choose(log_probs))
-        gained = tf.gather(log_probs, piece[:, None], batch_dims=1)[:, 0]
-        log_prob += tf.where(done, tf.zeros([batch]), gained)
-        ids = tf.concat([ids, piece[:, None]], axis=1)                 # [N, t + 1]
-        done = tf.logical_or(done, tf.equal(piece, options.eos))
-        return ids, log_prob, done, state
-
-    ids, log_prob, _, _ = _loop(is_open, extend, (
-        tf.fill([batch, 1], options.bos), tf.zeros([batch]),
-        tf.fill([batch], False)), state)
-    ids = ids[:, 1:]
+    start = tf.fill([batch, 1, 1], options.bos), tf.zeros([batch, 1])
+    ids, log_probs = _loop(is_open, extend, start, (tf.fill([batch], False), limits),
+                           state)
+    ids = ids[:, :, 1:]                                                # [N, 1, T]
     lengths = tf.reduce_sum(tf.cast(tf.not_equal(ids, PAD), tf.int32), -1)
-    scores = log_prob / penalty(lengths, options.length_penalty)
-    return Hypotheses(ids[:, None, :], scores[:, None])
+    return Hypotheses(ids, log_probs / penalty(lengths, options.length_penalty))
 
 
 def beam(step, state, limits, options):
@@ -107,8 +131,8 @@ def beam(step, state, limits, options):
     `stop_early`, a sentence is done when its best is certain: the others depend on how
     long the other sentences of the batch go on.
 
-    Args, Returns: as in `greedy`, with M = N * beam_size; a beam of one is `greedy`,
-      if it must end.
+    Args, Returns: as in `greedy`, with K = beam_size; a beam of one is `greedy`, if it
+      must end.
 
     Raises:
       ValueError: more hypotheses asked for than the beam holds.
@@ -119,110 +143,157 @@ def beam(step, state, limits, options):
                          f"size, {size}")
     if size == 1 and options.must_end:
         return greedy(step, state, limits, options)
-    batch = tf.shape(limits)[0]
-    last_penalty = penalty(limits, options.length_penalty)             # [N]
     rival = 0 if options.stop_early else options.n_best - 1
 
-    def is_open(ids, log_probs, found, scores, state):
-        hope = tf.reduce_max(log_probs, axis=1) / last_penalty         # [N]
-        return tf.reduce_any(hope > scores[:, rival])
+    def is_open(found, ids, log_probs, parents, limits):
+        hope = log_probs[:, 0] / penalty(limits, options.length_penalty)   # [N]
+        return hope > found.scores[:, rival]
 
-    def extend(ids, log_probs, found, scores, state):
+    def extend(found, ids, log_probs, parents, limits, state):
         length = tf.shape(ids)[2]
-        step_log_probs, state = step(tf.reshape(ids[:, :, -1], [-1]), state)  # [N*K, V]
-        if options.must_end:
-            step_log_probs = _only_end_at_limit(
-                step_log_probs, length, tf.repeat(limits, size), options.eos)
-        log_probs, origins, pieces = _best_continuations(
-            log_probs, step_log_probs, 2 * size)                       # [N, 2K] each
-        candidates = tf.concat([tf.gather(ids, origins, batch_dims=1),
-                                pieces[:, :, None]], axis=2)           # [N, 2K, t + 1]
+        logits, state = step(ids[:, :, -1], parents, state)            # [N, K, V]
+        log_probs, parents, pieces = _best_continuations(
+            log_probs, logits, 2 * size, tf.equal(length, limits), options)
+        candidates = tf.concat([follow(ids, parents), pieces[:, :, None]], axis=2)
         ends, never = tf.equal(pieces, options.eos), tf.fill(tf.shape(pieces), NEVER)
 
         new_scores = log_probs / penalty(length, options.length_penalty)
-        scores, kept = tf.nn.top_k(
-            tf.concat([scores, tf.where(ends, new_scores, never)], axis=1), size)
-        found = tf.pad(found, [[0, 0], [0, 0], [0, 1]])                # [N, K, t + 1]
-        found = tf.gather(tf.concat([found, candidates], axis=1), kept, batch_dims=1)
+        scores, kept = tf.nn.top_k(tf.concat(
+            [found.scores, tf.where(ends, new_scores, never)], axis=1), size)
+        sequences = tf.pad(found.ids, [[0, 0], [0, 0], [0, 1]])        # [N, K, t + 1]
+        sequences = follow(tf.concat([sequences, candidates], axis=1), kept)
+        found = Hypotheses(sequences, scores)
 
         log_probs, kept = tf.nn.top_k(tf.where(ends, never, log_probs), size)
-        ids = tf.gather(candidates, kept, batch_dims=1)                # [N, K, t + 1]
+        ids, parents = follow((candidates, parents), kept)             # [N, K, ...]
         if not options.must_end:
-            found, scores, log_probs = _close_at_limit(
-                tf.equal(length, limits), found, scores, ids, log_probs)
-        origins = tf.gather(origins, kept, batch_dims=1)               # [N, K]
-        rows = tf.reshape(origins + size * tf.range(batch)[:, None], [-1])
-        state = tf.nest.map_structure(lambda x: tf.gather(x, rows), state)
-        return ids, log_probs, found, scores, state
+            found, log_probs = _close_at_limit(
+                tf.equal(length, limits), found, ids, log_probs)
+        return found, ids, log_probs, parents, limits, state
 
-    start = tf.fill([batch, size, 1], options.bos)
+    batch = tf.shape(limits)[0]
+    ids = tf.fill([batch, size, 1], options.bos)
     only_first = tf.tile([[0.0] + [NEVER] * (size - 1)], [batch, 1])
-    _, _, found, scores, _ = _loop(is_open, extend, (
-        start, only_first, start, tf.fill([batch, size], NEVER)), state)
-    return Hypotheses(found[:, :options.n_best, 1:], scores[:, :options.n_best])
+    found = _loop(
+        is_open, extend, Hypotheses(ids, tf.fill([batch, size], NEVER)),
+        (ids, only_first, tf.zeros([batch, size], tf.int32), limits), state,
+        together=options.stop_early)
+    return Hypotheses(found.ids[:, :options.n_best, 1:],
+                      found.scores[:, :options.n_best])
 
 
 SEARCHES = {"greedy": greedy, "beam": beam, "sample": sample}
 
 
-def _only_end_at_limit(log_probs, length, limits, eos):
-    """[M, V] log-probabilities, those of all but `eos` gone where one place is left.
-
-    Args:
-      length: scalar, the number of the place now being filled, from 1.
-      limits: int32 [M], the number of the last place.
-    """
-    ends = tf.equal(tf.range(shape_list(log_probs)[1]), eos)           # [V]
-    allowed = tf.logical_or(ends[None, :], (length < limits)[:, None])
-    return tf.where_v2(allowed, log_probs, NEVER)
-
-
-def _close_at_limit(at_limit, found, scores, ids, log_probs):
+def _close_at_limit(at_limit, found, ids, log_probs):
     """Where a sentence is at its limit, no hypothesis stays open; the open ones are its
     results where there are no others.
 
     Args:
       at_limit: bool [N].
-      found, scores: the finished hypotheses, [N, K, t + 1] and [N, K].
+      found: the finished hypotheses, [N, K, t + 1] and [N, K].
       ids, log_probs: the open ones, likewise.
 
     Returns:
-      (found, scores, log_probs).
+      (found, log_probs).
     """
-    rescued = tf.logical_and(at_limit, tf.equal(scores[:, 0], NEVER))  # [N]
-    found = tf.where(rescued, ids, found)
-    scores = tf.where(rescued, log_probs, scores)
+    rescued = tf.logical_and(at_limit, tf.equal(found.scores[:, 0], NEVER))  # [N]
+    found = Hypotheses(tf.where(rescued, ids, found.ids),
+                       tf.where(rescued, log_probs, found.scores))
     never = tf.fill(tf.shape(log_probs), NEVER)
-    return found, scores, tf.where(at_limit, never, log_probs)
+    return found, tf.where(at_limit, never, log_probs)
 
 
-def _best_continuations(log_probs, step_log_probs, count):
+def _best_continuations(log_probs, logits, count, at_limit, options):
     """The best continuations of the open hypotheses of each sentence.
 
+    No more is computed for the whole vocabulary than its softmax: the best of a
+    sentence are among as many of each hypothesis.
+
     Args:
-      log_probs: float [N, K].
-      step_log_probs: float [N * K, V].
-      count: int.
+      log_probs: float [N, K], of the hypotheses.
+      logits: float [N, K, V] of their next pieces.
+      count: int, how many are wanted.
+      at_limit: bool [N], where a hypothesis must end (if it `must_end`).
 
     Returns:
       (log-probabilities, hypotheses continued, pieces), [N, count] each, best first.
     """
-    batch, size = shape_list(log_probs)
-    vocab_size = shape_list(step_log_probs)[1]
-    totals = tf.reshape(log_probs, [-1, 1]) + step_log_probs           # [N*K, V]
-    totals = tf.reshape(totals, [batch, size * vocab_size])
-    best, places = tf.nn.top_k(totals, count)                          # [N, count]
-    return best, places // vocab_size, places % vocab_size
+    _, size, vocab_size = shape_list(logits)
+    logits = tf.reshape(logits, [-1, vocab_size])                      # [N*K, V]
+    most = min(vocab_size, count + len(options.unsaid))
+    best, pieces = tf.nn.top_k(logits, most)                           # [N*K, most]
+    largest = tf.gather(tf.nn.softmax(logits), pieces[:, :1], batch_dims=1)
+    normalizers = best[:, :1] - tf.log(largest)                        # [N*K, 1]
+    for piece in options.unsaid:
+        best = tf.where_v2(tf.equal(pieces, piece), NEVER, best)
+    if options.must_end:
+        only_end = tf.pad(logits[:, options.eos, None], [[0, 0], [0, most - 1]],
+                          constant_values=NEVER)
+        at_limit = tf.reshape(tf.tile(at_limit[:, None], [1, size]), [-1, 1])
+        best = tf.where_v2(at_limit, only_end, best)
+        pieces = tf.where_v2(at_limit, options.eos, pieces)
+    totals = tf.reshape(log_probs, [-1, 1]) + (best - normalizers)
+    totals, places = tf.nn.top_k(tf.reshape(totals, [-1, size * most]), count)
+    pieces = tf.gather(tf.reshape(pieces, [-1, size * most]), places, batch_dims=1)
+    return totals, places // most, pieces
 
 
-def _loop(is_open, extend, start, state):
-    """tf.while_loop over the search's own tensors and the step function's state."""
-    def of_any_size(x):
-        return tf.TensorShape([None] * x.shape.ndims)
+def _loop(is_open, extend, found, own, state, together=False):
+    """Extends all that is open until nothing is.
+
+    Whenever a quarter of the sentences is done, what they found is put down, and the
+    others go on in a smaller batch; unless `together`, all to the end of the last.
+
+    Args:
+      is_open: function of found, *own → bool [N].
+      extend: function of found, *own, state → the same, one piece longer.
+      found: a nest of tensors [N, ...], what is wanted; the third dimension may grow.
+      own: a tuple of further tensors of the search, likewise.
+      state: of the step function.
+
+    Returns:
+      What was found of all sentences.
+    """
+    def growing(x):
+        sizes = x.shape.as_list()
+        return tf.TensorShape([None, *sizes[1:2]] + [None] * len(sizes[2:]))
 
     def of_any_batch(x):
         return tf.TensorShape([None] + [size or None for size in x.shape.as_list()[1:]])
 
-    shapes = (*map(of_any_size, start), tf.nest.map_structure(of_any_batch, state))
-    return tf.while_loop(is_open, extend, (*start, state), shape_invariants=shapes,
-                         back_prop=False)
+    def number_open(found, own):
+        return tf.reduce_sum(tf.cast(is_open(found, *own), tf.int32))
+
+    def go_on(found, own, state):
+        found, *own, state = extend(found, *own, state)
+        return found, tuple(own), state
+
+    def until_a_quarter_is_done(sentences, results, search):
+        many = 0 if together else 3 * tf.size(sentences) // 4
+        search = tf.while_loop(
+            lambda found, own, state: number_open(found, own) > many, go_on, search,
+            shape_invariants=shapes, back_prop=False)
+        found, own, _ = search
+        results = tf.nest.map_structure(
+            lambda x, rows: _put(x, sentences, rows), results, found)
+        left = tf.where(is_open(found, *own))[:, 0]
+        return (tf.gather(sentences, left), results,
+                tf.nest.map_structure(lambda x: tf.gather(x, left), search))
+
+    start = (found, own, state)
+    shapes = (*tf.nest.map_structure(growing, (found, own)),
+              tf.nest.map_structure(of_any_batch, state))
+    sentences = tf.range(tf.shape(own[0])[0])
+    _, results, _ = tf.while_loop(
+        lambda sentences, *_: tf.size(sentences) > 0, until_a_quarter_is_done,
+        (sentences, found, start), back_prop=False,
+        shape_invariants=(tf.TensorShape([None]), shapes[0], shapes))
+    return results
+
+
+def _put(x, places, rows):
+    """`x` with other rows at some places; zeros lengthen its third dimension."""
+    if x.shape.ndims > 2:
+        x = tf.pad(x, [[0, 0], [0, 0], [0, tf.shape(rows)[2] - tf.shape(x)[2]]])
+    return tf.tensor_scatter_nd_update(x, places[:, None], rows)

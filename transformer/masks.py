@@ -26,14 +26,17 @@ def local_mask(length, window):
     return (tf.abs(places[:, None] - places[None, :]) <= window)[None, None, :, :]
 
 
-def proximity_bias(query_length, key_length=None, offset=0):
+def proximity_bias(query_length, key_length=None, offset=0, breadth=1):
     """-log(1 + distance), a `bias` that favours neighbours: float32 [1, 1, Tq, Tk].
 
-    Args: as in `causal_mask`. Source: tensor2tensor, `attention_bias_proximal`.
+    Args: as in `causal_mask`, and
+      breadth: how many keys and queries, side by side, share each position.
+
+    Source: tensor2tensor, `attention_bias_proximal`.
     """
     key_length = query_length if key_length is None else key_length
-    places = tf.range(query_length)[:, None] + offset
-    distances = tf.abs(tf.range(key_length)[None, :] - places)
+    places = (tf.range(query_length)[:, None] + offset) // breadth
+    distances = tf.abs(tf.range(key_length)[None, :] // breadth - places)
     return -tf.log1p(tf.cast(distances, tf.float32))[None, None, :, :]
 
 

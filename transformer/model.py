@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import tensorflow.compat.v1 as tf
 
+from transformer.attention import breadth
 from transformer.dialects import dialect_named
 from transformer.masks import broadcast_keys, found_mask, proximity_bias
 from transformer.modules import (
@@ -79,9 +80,9 @@ class Transformer:
 
         Args:
           target_in: int32 [N, T], the target so far behind BOS, 0 = padding. With a
-            cache, only the positions that the cache does not hold yet.
-          memory: Memory of N sentences; of N / K with a cache and `project`, where K
-            hypotheses in a row share one source.
+            cache, only the positions that the cache does not hold yet; with a cache of
+            hypotheses, the newest piece of each, [N, K].
+          memory: Memory of N sentences.
           is_training, dropout_seed, weights: as in `encode`.
           cache: what the last call returned, or `empty_cache`; None in training.
 
@@ -99,9 +100,9 @@ class Transformer:
         real = tf.not_equal(target_in, 0)                               # [N, T]
         query_masks = real if row.masks_from == "ids" else None
         key_masks = query_masks if row.decoder_masks_padding else tf.ones_like(real)
-        offset = 0 if cache is None else tf.shape(cache["block_0"]["k"])[2]
         cache = None if cache is None else {name: dict(cache[name]) for name in cache}
-        x = self._embed(target_in, "decoder", run, offset)              # [N, T, D]
+        x = self._embed(target_in, "decoder", run,
+                        cache and cache["block_0"])                     # [N, T, D]
         with tf.variable_scope("decoder", reuse=tf.AUTO_REUSE):
             for i in range(self.hp.num_blocks):
                 with tf.variable_scope(f"block_{i}"):
@@ -121,13 +122,33 @@ class Transformer:
                                                  hp.num_heads, hp.dialect))
         return memory._replace(projected=tuple(projected))
 
-    def empty_cache(self, batch):
-        """The cache before the first position, for `batch` hypotheses."""
+    def empty_cache(self, batch, hypotheses=None):
+        """The cache before the first position.
+
+        Args:
+          batch: int or scalar tensor, the number of sentences.
+          hypotheses: int, K, where as many of each sentence are decoded at once. Their
+            keys and values stay where they are, K at each position; the cache's masks
+            tell which of them a hypothesis descends from: see `follow_parents`.
+        """
         hp = self.hp
         shape = [batch, hp.num_heads, 0, hp.d_model // hp.num_heads]
+        seen = [batch, 0] if hypotheses is None else [batch, 1, hypotheses, 0]
         return {f"block_{i}": {"k": tf.zeros(shape), "v": tf.zeros(shape),
-                               "mask": tf.zeros([batch, 0], tf.bool)}
+                               "mask": tf.zeros(seen, tf.bool)}
                 for i in range(hp.num_blocks)}
+
+    def follow_parents(self, cache, parents):
+        """The cache where hypothesis k continues what was hypothesis `parents[:, k]`.
+
+        Args:
+          cache: of K hypotheses of each sentence.
+          parents: int [N, K].
+        """
+        def descended(mask):
+            return tf.gather(mask[:, 0], parents, batch_dims=1)[:, None]
+        return {name: dict(block, mask=descended(block["mask"]))
+                for name, block in cache.items()}
 
     def _table(self, stack):
         """(vocabulary size, variable scope) of the embedding of a stack."""
@@ -136,16 +157,19 @@ class Transformer:
         size = hp.source_vocab_size if stack == "encoder" else hp.target_vocab_size
         return size, "embedding" if shared else f"{stack}/embedding"
 
-    def _embed(self, ids, stack, run, offset=0):
+    def _embed(self, ids, stack, run, cache=None):
         """Embeddings plus positions, with dropout: float [N, T, D] (3.4, 5.4)."""
         hp, row = self.hp, self.dialect
         vocab_size, scope = self._table(stack)
+        offset = tf.shape(cache["k"])[2] if cache else 0
         if row.begins_with_zeros and stack == "decoder":
-            is_first = tf.equal(tf.range(tf.shape(ids)[1]) + offset, 0)
-            ids = tf.where_v2(is_first[None, :], tf.zeros_like(ids), ids)
+            places = (tf.range(tf.shape(ids)[1]) + offset) // breadth(cache)
+            ids = tf.where_v2(tf.equal(places, 0)[None, :], tf.zeros_like(ids), ids)
         x = embedding(ids, vocab_size, hp.d_model, scope=scope, reuse=tf.AUTO_REUSE)
         if row.target_space and stack == "encoder":
             x += self._target_space()
+        if breadth(cache) > 1:  # one position for all
+            ids, offset = ids[:, :1], offset // breadth(cache)
         x += self._positions(ids, stack, offset)
         return dropout(x, hp.dropout_rate, run.is_training, run.dropout_seed,
                        f"{stack}/embedding")
@@ -222,7 +246,7 @@ class Transformer:
         bias = None
         if self.hp.proximity_bias:
             length, offset = tf.shape(x)[1], tf.shape(cache["k"])[2] if cache else 0
-            bias = proximity_bias(length, length + offset, offset)
+            bias = proximity_bias(length, length + offset, offset, breadth(cache))
         return multihead_attention(
             x, x, causality=causality, scope="self_attention", key_masks=key_masks,
             query_masks=query_masks, bias=bias, cache=cache,
@@ -230,24 +254,14 @@ class Transformer:
             **self._attention_settings(run))
 
     def _cross_attention(self, x, memory, block, run, query_masks):
-        """Attention from the target to the source.
-
-        With projected keys and values the hypotheses that share a source are put in a
-        row, as so many more queries: float [N, T, D] → [N / K, K * T, D], and back.
-        """
-        settings = dict(scope="cross_attention", key_masks=memory.mask,
-                        **self._attention_settings(run))
-        if not memory.projected:
-            return multihead_attention(x, memory.states, query_masks=query_masks,
-                                       **settings)
-        K, V = memory.projected[block]
-        sources, shape = tf.shape(K)[0], shape_list(x)
-        queries = tf.reshape(x, [sources, -1, shape[-1]])
-        if query_masks is not None:
-            query_masks = tf.reshape(query_masks, [sources, -1])
-        x = multihead_attention(queries, None, query_masks=query_masks,
-                                cache={"k": K, "v": V}, **settings)
-        return tf.reshape(x, shape)
+        """Attention from the target to the source: float [N, T, D]."""
+        keys, cache = memory.states, None
+        if memory.projected:
+            K, V = memory.projected[block]
+            keys, cache = None, {"k": K, "v": V}
+        return multihead_attention(
+            x, keys, scope="cross_attention", key_masks=memory.mask, cache=cache,
+            query_masks=query_masks, **self._attention_settings(run))
 
     def _feedforward(self, x, run, mask=None):
         hp = self.hp

@@ -21,7 +21,7 @@ their names are stable. A block that holds a sub-layer (`multihead_attention`,
 import tensorflow.compat.v1 as tf
 
 from transformer.attention import (
-    attend, behind_cached, keys_and_values, queries_keys_values,
+    attend, behind_cached, breadth, keys_and_values, queries_keys_values,
     scaled_dot_product_attention)
 from transformer.dialects import dialect_named
 from transformer.masks import causal_mask, found_mask, local_mask, padding_mask
@@ -187,7 +187,9 @@ def multihead_attention(queries, keys, num_units=None, num_heads=8, dropout_rate
         relative positions.
       dialect: a row of `DIALECTS`.
       cache: dict; the keys seen so far, "k" and "v" [N, H, T, D / H], and which of them
-        are not padding, "mask" [N, T]. This call extends it in place by its own.
+        are not padding, "mask" [N, T]. This call extends it in place by its own. With
+        a mask [N, 1, Tq, T] the queries are hypotheses for one place: each sees what
+        the mask says, and itself.
       weights: dict; receives the attention weights [N, H, Tq, Tk] by scope name.
       dropout_seed: int [2] tensor, see `dropout`.
 
@@ -217,7 +219,7 @@ def multihead_attention(queries, keys, num_units=None, num_heads=8, dropout_rate
         if max_relative_position:
             relative = relative_positions(tf.shape(Q)[2], tf.shape(K)[2],
                                           num_units // num_heads, max_relative_position,
-                                          offset)
+                                          offset, breadth(cache))
         context, attention = attend(
             Q, K, V, row, key_mask=key_masks, causality=causality, offset=offset,
             query_mask=query_masks[:, None, :, None] if row.mask_queries else None,

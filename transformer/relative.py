@@ -9,7 +9,7 @@ from transformer.primitives import shape_list, with_dense_gradient
 
 
 def relative_positions(query_length, key_length, width, max_distance, offset=0,
-                       scope="relative", reuse=None):
+                       breadth=1, scope="relative", reuse=None):
     """A vector for each distance, for keys and for values (Shaw et al. 2018, eq. 3, 4).
 
     Args:
@@ -18,6 +18,7 @@ def relative_positions(query_length, key_length, width, max_distance, offset=0,
       width: int, d, the width of one head; the heads share the vectors.
       max_distance: int, m; positions further apart count as m apart.
       offset: how many keys lie before the first query (those of a cache).
+      breadth: how many keys and queries, side by side, share each position.
       scope, reuse: of the variables `keys` and `values` [2m + 1, d]; row m + r is for
         a key r positions behind its query.
 
@@ -25,8 +26,8 @@ def relative_positions(query_length, key_length, width, max_distance, offset=0,
       (float [Tq, Tk, d], the same shape): the `relative` of
       `attention.scaled_dot_product_attention`.
     """
-    places = tf.range(query_length)[:, None] + offset
-    distances = tf.range(key_length)[None, :] - places                 # [Tq, Tk]
+    places = (tf.range(query_length)[:, None] + offset) // breadth
+    distances = tf.range(key_length)[None, :] // breadth - places      # [Tq, Tk]
     rows = tf.clip_by_value(distances, -max_distance, max_distance) + max_distance
     with tf.variable_scope(scope, reuse=reuse):
         return tuple(

@@ -46,8 +46,10 @@ class Translator:
             raise ValueError(f"n_best: found {n_best}, wanted 1 to {most}: search "
                              f"{hp.search} finds no more")
         ends = self.vocabularies.target
-        self._options = SearchOptions(hp.beam_size, hp.length_penalty, n_best,
-                                      bos=ends.bos, eos=ends.eos)
+        unsaid = {PAD, ends.bos} - {ends.eos}
+        self._options = SearchOptions(
+            hp.beam_size, hp.length_penalty, n_best, bos=ends.bos, eos=ends.eos,
+            unsaid=tuple(sorted(unsaid)))
         with tf.Graph().as_default() as graph:
             tf.set_random_seed(hp.seed)  # `deterministic` asks for one in every graph
             model = Transformer(hp)
@@ -156,17 +158,16 @@ class Translator:
 def _search(model, memory, source, options):
     """The translations of `source` [N, S]: Hypotheses."""
     hp = model.hp
-    sentences = tf.shape(source)[0]
-    hypotheses = sentences * (hp.beam_size if hp.search == "beam" else 1)
-    memory = model.project(memory)
-    unsaid = sorted({PAD, options.bos} - {options.eos})
-    never = tf.one_hot(unsaid, hp.target_vocab_size, on_value=NEVER)       # [2, V]
-    never = tf.reduce_min(never, axis=0)                                    # [V]
+    several = hp.beam_size if hp.search == "beam" and hp.beam_size > 1 else None
 
-    def step(ids, cache):
-        logits, cache = model.decode(ids[:, None], memory, cache=cache)     # [M, 1, V]
-        return tf.nn.log_softmax(logits[:, 0, :]) + never, cache
+    def step(ids, parents, state):
+        memory, cache = state
+        if several:
+            cache = model.follow_parents(cache, parents)
+        logits, cache = model.decode(ids, memory, cache=cache)         # [N, K, V]
+        return logits, (memory, cache)
 
     pieces = tf.reduce_sum(tf.cast(tf.not_equal(source, PAD), tf.int32), axis=1)
     limits = pieces + hp.max_extra_length                # pieces and limits count EOS
-    return SEARCHES[hp.search](step, model.empty_cache(hypotheses), limits, options)
+    state = model.project(memory), model.empty_cache(tf.shape(source)[0], several)
+    return SEARCHES[hp.search](step, state, limits, options)

@@ -300,6 +300,7 @@ def test_each_line_ends_within_its_own_limit(start, search):
     # Tables in which EOS is unlikely, so that the limit is what ends a sentence.
     tables, limits = Tables(lines=4, sharpness=0.5), [1, 2, 7, 4]
     tables.log_probs[:, :, EOS] = -20
+    tables.log_probs = oracle.log_softmax(tables.log_probs)
     options = SearchOptions(beam_size=3, n_best=3 if search is beam else 1)
     session, _ = start()
     found = session.run(tables.search(search, limits, options))

@@ -4,7 +4,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.dialects import dialect_named
 from transformer.masks import broadcast_keys, causal_mask
-from transformer.primitives import dense_side_by_side, shape_list
+from transformer.primitives import dense_side_by_side, reshape, shape_list
 
 MASKED_LOGIT = -1e9  # after the softmax exactly 0 in float32, and never a NaN
 
@@ -92,8 +92,8 @@ def project(x, num_units, num_heads, row, names):
     activation = tf.nn.relu if row.projection_relu else None
     joined = dense_side_by_side(x, num_units, row.projection_bias, names, activation)
     batch, length, _ = shape_list(x)
-    heads = tf.reshape(joined, [batch, length, len(names), num_heads,
-                                num_units // num_heads])
+    heads = reshape(joined, [batch, length, len(names), num_heads,
+                             num_units // num_heads])
     return tf.unstack(tf.transpose(heads, [2, 0, 3, 1, 4]), num=len(names))
 
 

@@ -20,7 +20,7 @@ from transformer.modules import (
     normalize,
     positional_encoding,
 )
-from transformer.primitives import dense, dropout, shape_list
+from transformer.primitives import dense, dropout, reshape, shape_list
 
 
 class Memory(NamedTuple):
@@ -226,7 +226,7 @@ class Transformer:
         logits = tf.matmul(tf.reshape(x, [-1, width]), table, transpose_b=True)
         if self.dialect.padding_row_is_zero:
             logits *= tf.cast(tf.not_equal(tf.range(vocab_size), 0), tf.float32)
-        return tf.reshape(logits, [batch, length, vocab_size])          # [N, T, V]
+        return reshape(logits, [batch, length, vocab_size])             # [N, T, V]
 
     def _finish(self, x):
         """What the dialect puts behind a whole stack."""

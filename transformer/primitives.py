@@ -11,6 +11,15 @@ def shape_list(x):
     return [dynamic[i] if size is None else size for i, size in enumerate(static)]
 
 
+def reshape(x, shape):
+    """tf.reshape to a shape as `shape_list` gives it: of one unknown size, what it is
+    need not be computed."""
+    unknown = [tf.is_tensor(size) for size in shape]
+    if sum(unknown) == 1:
+        shape = [-1 if is_unknown else size for size, is_unknown in zip(shape, unknown)]
+    return tf.reshape(x, shape)
+
+
 def dropout(inputs, rate, is_training=True, seed=None, name="dropout"):
     """Zeroes elements with probability `rate` and scales up the rest (section 5.4).
 
@@ -85,7 +94,7 @@ def dense_side_by_side(inputs, num_units, use_bias, scopes, activation=None):
         outputs = tf.nn.bias_add(outputs, _side_by_side(biases))
     if activation is not None:
         outputs = activation(outputs)
-    return tf.reshape(outputs, leading + [len(scopes) * num_units])
+    return reshape(outputs, leading + [len(scopes) * num_units])
 
 
 def _side_by_side(variables):
@@ -107,11 +116,11 @@ def with_dense_gradient(table):
 def split_heads(x, num_heads):
     """[N, T, D] → [N, H, T, D / H]."""
     batch, length, width = shape_list(x)
-    x = tf.reshape(x, [batch, length, num_heads, width // num_heads])
+    x = reshape(x, [batch, length, num_heads, width // num_heads])
     return tf.transpose(x, [0, 2, 1, 3])
 
 
 def join_heads(x):
     """[N, H, T, D / H] → [N, T, D]."""
     batch, num_heads, length, width = shape_list(x)
-    return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [batch, length, num_heads * width])
+    return reshape(tf.transpose(x, [0, 2, 1, 3]), [batch, length, num_heads * width])

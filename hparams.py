@@ -82,6 +82,9 @@ class HParams:
     decode_batch_size: int = setting("decoding", 64, "sentences translated at once")
 
     # The machine: how it computes, not what.
+    precision: str = setting(
+        "machine", "float32", "of training: float32; bfloat16 (CPU), float16 (GPU)")
+    xla: bool = setting("machine", False, "compile the graph: for GPUs")
     deterministic: bool = setting(
         "machine", False, "one thread: two runs are equal to the last bit, and slower")
 

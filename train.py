@@ -23,7 +23,7 @@ from transformer.model import Transformer
 from transformer.reporting import (
     DevScores, Events, Meter, Progress, clock, read_dev_scores)
 from transformer.runs import Lock, Stopped, StopSignals
-from transformer.sessions import make_session
+from transformer.sessions import PRECISIONS, make_session, rewriting_to
 from transformer.text import copy_vocabularies, load_vocabularies
 from transformer.training import SCHEDULES, cross_entropy_of_product, make_update
 from transformer.translator import Translator
@@ -266,7 +266,8 @@ def train(hp, logdir):
         copy_vocabularies(hp.data, logdir)  # refuses to replace one by another
         hparams.save(hp, logdir)
         graph = TrainingGraph(hp, start, data)
-        with make_session(hp) as session, Translator(hp, logdir) as translator:
+        with make_session(hp, precision=hp.precision) as session, \
+                Translator(hp, logdir) as translator:
             with memory.shortage_explained(
                     "when the variables were made",
                     "lower --d_model, --d_ff, --num_blocks or the vocabulary's size"):
@@ -288,8 +289,11 @@ def settings(args):
     hp = hparams.resolve(given, args.preset, args.logdir)
     for name, table in (("dialect", DIALECTS), ("search", SEARCHES),
                         ("schedule", [*SCHEDULES, ""]),
-                        ("on_save_error", ["stop", "continue"])):
+                        ("on_save_error", ["stop", "continue"]),
+                        ("precision", PRECISIONS)):
         hparams.refuse_unknown(name, getattr(hp, name), table)
+    if hp.precision != "float32":
+        rewriting_to(hp.precision)  # refused now, where there is none
     hparams.refuse_unwritable(args.logdir)
     saved = os.path.exists(os.path.join(args.logdir, hparams.FILE_NAME))
     if checkpoints.steps(args.logdir) and not saved:

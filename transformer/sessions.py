@@ -1,16 +1,36 @@
 """The one place where a session is opened: what it is told about the machine."""
 import ctypes
+import os
 from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
+PRECISIONS = ("float32", "bfloat16", "float16")
+
+# (precision, device) → the graph rewriting of TensorFlow that computes so whatever
+# loses little by it, matrix products above all. Variables, losses and softmax stay
+# float32. There is no other way to less than float32.
+REWRITINGS = {
+    ("bfloat16", "CPU"): "auto_mixed_precision_onednn_bfloat16",
+    ("float16", "GPU"): "auto_mixed_precision",
+}
 
 # Parameters of glibc's mallopt, by their numbers in malloc.h.
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3
+ON = 1  # of RewriterConfig.Toggle
 
 
-def make_session(hp, graph: Optional[tf.Graph] = None) -> tf.Session:
+def make_session(hp, graph: Optional[tf.Graph] = None,
+                 precision: str = "float32") -> tf.Session:
     """A session of `graph`, or of the default one, set up by the machine settings.
+
+    Args:
+      hp: the settings.
+      graph: what is to be run.
+      precision: of the matrix products, one of `PRECISIONS`.
+
+    Raises:
+      ValueError: see `rewriting_to`.
 
     `hp.deterministic` makes two runs of one command equal to the last bit. One thread
     runs one op at a time, so that no sum depends on who comes first or on the number of
@@ -25,7 +45,30 @@ def make_session(hp, graph: Optional[tf.Graph] = None) -> tf.Session:
         config.intra_op_parallelism_threads = 1
         if hasattr(tf.config.experimental, "enable_op_determinism"):
             tf.config.experimental.enable_op_determinism()
+    options = config.graph_options
+    if precision != "float32":
+        setattr(options.rewrite_options, rewriting_to(precision), ON)
+    if hp.xla:
+        flags = os.environ.get("TF_XLA_FLAGS", "")
+        os.environ["TF_XLA_FLAGS"] = f"{flags} --tf_xla_cpu_global_jit"
+        options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_2
     return tf.Session(graph=graph, config=config)
+
+
+def rewriting_to(precision: str) -> str:
+    """The option of TensorFlow's that rewrites a graph to a precision.
+
+    Raises:
+      ValueError: this TensorFlow, or this machine, has none.
+    """
+    gpus = tf.config.experimental.list_physical_devices("GPU")
+    device = "GPU" if gpus else "CPU"
+    name = REWRITINGS.get((precision, device))
+    if name is None or not hasattr(tf.ConfigProto().graph_options.rewrite_options, name):
+        raise ValueError(f"precision: found {precision}, wanted float32: TensorFlow "
+                         f"{tf.__version__} has no training in {precision} on a "
+                         f"{device}")
+    return name
 
 
 def keep_freed_memory():

@@ -182,6 +182,7 @@ class Training:
             self.progress.show(self.step, loss, tokens_per_second)
             self.write(self.events.write, self.step, {
                 "loss": loss, "tokens_per_second": tokens_per_second,
+                "minutes": self.meter.minutes(),
                 "learning_rate": metrics.learning_rate,
                 "gradient_norm": metrics.gradient_norm})
 
@@ -230,7 +231,8 @@ class Training:
             self.write(self.scores.add, {"step": self.step, "bleu": scores.bleu,
                                          "chrf": scores.chrf, "loss": loss})
         self.write(self.events.write, self.step,
-                   {"dev/bleu": scores.bleu, "dev/loss": loss})
+                   {"dev/bleu": scores.bleu, "dev/loss": loss,
+                    "minutes": self.meter.minutes()})
         self.progress.say(f"step {self.step}: dev BLEU {scores.bleu:.2f}, dev loss "
                           f"{loss:.3f} ({clock(time.monotonic() - began)})")
         self.meter.go_on()

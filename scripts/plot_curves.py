@@ -3,29 +3,49 @@
     python scripts/plot_curves.py --logdir logs/multi30k --out curves.svg
 """
 import argparse
+import glob
 import os
 import sys
 
+import tensorflow.compat.v1 as tf
+
 import hparams
-from transformer.reporting import DEV_SCORES, read_dev_scores
 
 
 def curve(logdir):
-    """(minutes, dev BLEU) of the evaluations of a training.
+    """(minutes of training, dev BLEU) of the evaluations of a training.
+
+    A run that goes on after another goes on from its minutes at the checkpoint.
 
     Raises:
       ValueError: there are none, or they do not say when they were made.
     """
-    rows, path = read_dev_scores(logdir), os.path.join(logdir, DEV_SCORES)
-    if not rows:
-        raise ValueError(f"{path}: found no evaluation, wanted a log directory of "
-                         "train.py, after its first one")
-    untimed = [row["step"] for row in rows if "seconds" not in row]
-    if untimed:
-        raise ValueError(f"{path}: found no \"seconds\" in the row of step "
-                         f"{untimed[0]}, wanted the time of training in each: it was "
-                         "written by an older train.py; train again")
-    return [row["seconds"] / 60 for row in rows], [row["bleu"] for row in rows]
+    minutes, bleu = {}, {}
+    for path in sorted(glob.glob(os.path.join(logdir, "events.out.tfevents.*"))):
+        before = None
+        for step, values in events(path):
+            if before is None:
+                minutes = {each: minutes[each] for each in minutes if each < step}
+                before = max(minutes.values(), default=0.0)
+            minutes[step] = before + values["minutes"]
+            if "dev/bleu" in values:
+                bleu[step] = values["dev/bleu"]
+    steps = sorted(set(minutes).intersection(bleu))
+    if not steps:
+        raise ValueError(f"{logdir}: found no evaluation in its events, wanted a log "
+                         "directory of train.py, after its first one")
+    return [minutes[step] for step in steps], [bleu[step] for step in steps]
+
+
+def events(path):
+    """Yields (step, {name: number}) of a file of events, of those that have a time."""
+    try:
+        for event in tf.train.summary_iterator(path):
+            values = {each.tag: each.simple_value for each in event.summary.value}
+            if "minutes" in values:
+                yield event.step, values
+    except tf.errors.DataLossError:
+        return  # the record at which the run was killed
 
 
 def draw(curves, out):

@@ -66,7 +66,8 @@ def tree_step(tree):
 
     def step(ids, parents, node):
         node, started = follow(node, parents), tf.not_equal(ids, BOS)
-        node = tf.where(started, tf.gather_nd(children, tf.stack([node, ids], -1)), node)
+        child = tf.gather_nd(children, tf.stack([node, ids], axis=-1))
+        node = tf.where(started, child, node)
         return tf.gather(log_probs, node), node
 
     return step

@@ -199,7 +199,7 @@ def test_cached_decoding_makes_no_variable():
     {"dialect": "kyubyong"}, {"dialect": "tensor2tensor"}],
     ids=lambda changes: "_".join(f"{key}_{value}" for key, value in changes.items()))
 def test_hypotheses_side_by_side_are_each_as_if_alone(start, changes):
-    """Two of each sentence, of which each step may continue either, or both the same."""
+    """Two of each sentence, of which each step continues either, or the same twice."""
     pieces = np.array([[[2, 2], [12, 4], [5, 9], [6, 10]],
                        [[2, 2], [5, 3], [5, 8], [7, 7]],
                        [[2, 2], [8, 9], [4, 6], [3, 12]]])  # [N, T, K]

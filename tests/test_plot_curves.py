@@ -1,5 +1,5 @@
 """scripts/plot_curves.py: dev BLEU against minutes, from the log directory alone."""
-import json
+import glob
 import os
 import sys
 import xml.etree.ElementTree
@@ -7,32 +7,46 @@ import xml.etree.ElementTree
 import pytest
 
 from scripts import plot_curves
-from transformer.reporting import DEV_SCORES
+from transformer.reporting import Events
 
 
-def logdir_with(folder, rows):
-    """A log directory with these dev scores."""
-    os.makedirs(str(folder))
-    with open(os.path.join(str(folder), DEV_SCORES), "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+def write_run(folder, rows):
+    """The events of a run: (step, minutes, dev BLEU or None)."""
+    os.makedirs(str(folder), exist_ok=True)
+    events = Events(str(folder))
+    for step, minutes, bleu in rows:
+        scores = {} if bleu is None else {"dev/bleu": bleu}
+        events.write(step, dict(scores, minutes=minutes))
+    events.close()
     return str(folder)
 
 
 @pytest.fixture
 def timed(tmp_path):
-    return logdir_with(tmp_path / "timed", [
-        {"step": 10, "bleu": 5.0, "seconds": 30.0},
-        {"step": 20, "bleu": 20.0, "seconds": 90.0},
-        {"step": 30, "bleu": 25.0, "seconds": 600.0}])
+    return write_run(tmp_path / "timed", [
+        (5, 0.25, None), (10, 0.5, 5.0), (15, 1.0, None), (20, 1.5, 20.0),
+        (30, 10.0, 25.0)])
 
 
-def test_seconds_become_minutes(timed):
+def test_what_is_drawn(timed):
     assert plot_curves.curve(timed) == ([0.5, 1.5, 10.0], [5.0, 20.0, 25.0])
+
+
+def test_a_run_goes_on_where_its_checkpoint_was(timed):
+    """The checkpoint was that of step 15: what came later is made again."""
+    write_run(timed, [(16, 0.125, None), (20, 0.75, 21.0), (40, 4.0, 30.0)])
+    assert plot_curves.curve(timed) == ([0.5, 1.75, 5.0], [5.0, 21.0, 30.0])
+
+
+def test_a_record_cut_off_ends_its_file(timed):
+    [path] = glob.glob(os.path.join(timed, "events.*"))
+    os.truncate(path, os.path.getsize(path) - 3)
+    assert plot_curves.curve(timed) == ([0.5, 1.5], [5.0, 20.0])
 
 
 def test_each_log_directory_is_a_curve(timed, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    other = logdir_with(tmp_path / "other", [{"step": 1, "bleu": 1.0, "seconds": 60.0}])
+    other = write_run(tmp_path / "other", [(1, 1.0, 1.0)])
     out = str(tmp_path / "curves.svg")
     plot_curves.main(["--logdir", timed, other, "--out", out])
     assert xml.etree.ElementTree.parse(out).getroot().tag.endswith("svg")
@@ -42,12 +56,10 @@ def test_each_log_directory_is_a_curve(timed, tmp_path):
                (timed, other, "minutes of training", "dev BLEU"))
 
 
-@pytest.mark.parametrize("rows, said", [
-    ([], "found no evaluation"),
-    ([{"step": 5, "bleu": 1.0}], 'found no "seconds" in the row of step 5')])
-def test_what_cannot_be_drawn_is_one_line(tmp_path, rows, said):
-    logdir = logdir_with(tmp_path / "logs", rows)
-    with pytest.raises(SystemExit, match=said):
+@pytest.mark.parametrize("rows", [[], [(5, 1.0, None)]], ids=["none", "no_scores"])
+def test_what_cannot_be_drawn_is_one_line(tmp_path, rows):
+    logdir = write_run(tmp_path / "logs", rows)
+    with pytest.raises(SystemExit, match="found no evaluation"):
         plot_curves.main(["--logdir", logdir, "--out", str(tmp_path / "x.png")])
 
 

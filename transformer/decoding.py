@@ -1,9 +1,9 @@
 """Search: from a step function to the best sequences. It knows nothing about a model.
 
-    step(ids [N, K] int32, parents, state) -> (logits [N, K, V] of the next piece, state)
+    step(ids [N, K], parents, state) -> (logits [N, K, V] of the next piece, state)
 
-There are K hypotheses of each of N sentences. `ids` are their newest pieces; `parents`,
-int32 [N, K], says which hypothesis of the step before each of them continues (None in a
+There are K hypotheses of each of N sentences. `ids`, int32, are their newest pieces;
+`parents`, int32 [N, K], says which hypothesis of the step before each of them continues (None in a
 search of one hypothesis). `state` is what the step before returned: any nest of tensors
 of leading dimension N; a dimension that starts at 0 may grow. What it holds of each
 hypothesis, the step function brings in line with `parents`: see `follow`.
@@ -13,7 +13,6 @@ result is a whole sentence, and its score is what the model says of it. (tensor2
 cuts off instead: `SearchOptions(must_end=False)`.) Sentences that are done leave the
 batch.
 """
-import math
 from typing import NamedTuple, Tuple
 
 import tensorflow.compat.v1 as tf

@@ -113,9 +113,11 @@ class Meter:
     """Sums up the updates between two lines of the log; pauses do not count."""
 
     def __init__(self):
+        self._seconds_before = self._seconds = 0.0
         self._restart()
 
     def _restart(self) -> None:
+        self._seconds_before += self._seconds
         self._loss = self._tokens = self._seconds = 0.0
         self._since = time.monotonic()
 
@@ -130,6 +132,10 @@ class Meter:
 
     def go_on(self) -> None:
         self._since = time.monotonic()
+
+    def minutes(self) -> float:
+        """How long this run has trained, up to the last pause or reading."""
+        return (self._seconds_before + self._seconds) / 60
 
     def read(self) -> Tuple[float, float]:
         """(mean loss, tokens a second) since the last reading."""

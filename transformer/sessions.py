@@ -64,7 +64,7 @@ def rewriting_to(precision: str) -> str:
     gpus = tf.config.experimental.list_physical_devices("GPU")
     device = "GPU" if gpus else "CPU"
     name = REWRITINGS.get((precision, device))
-    if name is None or not hasattr(tf.ConfigProto().graph_options.rewrite_options, name):
+    if not hasattr(tf.ConfigProto().graph_options.rewrite_options, str(name)):
         raise ValueError(f"precision: found {precision}, wanted float32: TensorFlow "
                          f"{tf.__version__} has no training in {precision} on a "
                          f"{device}")

@@ -8,33 +8,25 @@ import tensorflow.compat.v1 as tf
 import hparams
 from bench import work
 from bench.worker import serve
-from train import TrainingGraph
+from train import Data, TrainingGraph
+from transformer.sessions import make_session
 from transformer.translator import Translator
-
-
-def with_precision(hp, precision):
-    """`hp` at a precision; ValueError where there is no setting for it."""
-    if precision == "float32" and "precision" not in hparams.FIELDS:
-        return hp
-    if "precision" not in hparams.FIELDS:
-        raise ValueError(f"{precision}: hparams.py has no setting `precision`")
-    return dataclasses.replace(hp, precision=precision)
 
 
 def training_settings(spec):
     """The settings with which a user would train a model of this size."""
-    hp = hparams.HParams(
+    return hparams.HParams(
         data=spec["data"], dialect="tensor2tensor", seed=work.SEED,
         dropout_rate=work.DROPOUT, label_smoothing=work.LABEL_SMOOTHING,
         schedule="constant", learning_rate=work.LEARNING_RATE,
         source_vocab_size=spec["vocab_size"], target_vocab_size=spec["vocab_size"],
-        **spec["sizes"])
-    return with_precision(hp, spec["precision"])
+        precision=spec["precision"], **spec["sizes"])
 
 
 def open_training(spec):
-    graph = TrainingGraph(training_settings(spec), 0)
-    session = tf.Session()
+    hp = training_settings(spec)
+    graph = TrainingGraph(hp, 0, Data(hp))
+    session = make_session(hp, precision=hp.precision)
     session.run(graph.initialize)
 
     def measure(request):
@@ -48,7 +40,7 @@ def open_training(spec):
 
 
 def open_decoding(spec):
-    hp = with_precision(hparams.load(spec["logdir"]), spec["precision"])
+    hp = hparams.load(spec["logdir"])
     hp = dataclasses.replace(hp, search=spec["search"], beam_size=spec["beam_size"],
                              length_penalty=0.0, decode_batch_size=64)
     translator = Translator(hp, spec["logdir"])

@@ -3,10 +3,10 @@
     step(ids [N, K], parents, state) -> (logits [N, K, V] of the next piece, state)
 
 There are K hypotheses of each of N sentences. `ids`, int32, are their newest pieces;
-`parents`, int32 [N, K], says which hypothesis of the step before each of them continues (None in a
-search of one hypothesis). `state` is what the step before returned: any nest of tensors
-of leading dimension N; a dimension that starts at 0 may grow. What it holds of each
-hypothesis, the step function brings in line with `parents`: see `follow`.
+`parents`, int32 [N, K], says which hypothesis of the step before each of them continues
+(None in a search of one hypothesis). `state` is what the step before returned: any nest
+of tensors of leading dimension N; a dimension that starts at 0 may grow. What it holds
+of each hypothesis, the step function brings in line with `parents`: see `follow`.
 
 The last place of a sequence, by its own limit, may hold nothing but EOS: so every
 result is a whole sentence, and its score is what the model says of it. (tensor2tensor

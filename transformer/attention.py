@@ -106,9 +106,12 @@ def keys_and_values(keys, num_units, num_heads, dialect="paper"):
 def queries_keys_values(x, keys, num_units, num_heads, dialect, cache):
     """Q of `x`; K and V of `keys`, or those of the cache where there are none."""
     row = dialect_named(dialect)
-    if keys is x:
+    if keys is x and cache is None:
         return project(x, num_units, num_heads, row, ["q", "k", "v"])
+    # Behind a cache there is little to multiply, and joining the weights costs more.
     [Q] = project(x, num_units, num_heads, row, ["q"])
+    if keys is x:
+        return (Q, *(project(x, num_units, num_heads, row, [name])[0] for name in "kv"))
     if keys is None:
         return Q, cache["k"], cache["v"]
     return (Q, *keys_and_values(keys, num_units, num_heads, dialect))
@@ -130,6 +133,12 @@ def behind_cached(cache, K, V, key_masks):
         key_masks = tf.concat([cache["mask"], key_masks], axis=-1)
     cache.update(k=K, v=V, mask=key_masks)
     return K, V, key_masks, offset
+
+
+def is_last_place(cache, queries):
+    """Whether all of `queries` are at the place behind what is cached: none is later
+    than another."""
+    return cache is not None and (breadth(cache) > 1 or queries.shape.as_list()[1] == 1)
 
 
 def breadth(cache):

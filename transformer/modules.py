@@ -21,8 +21,8 @@ their names are stable. A block that holds a sub-layer (`multihead_attention`,
 import tensorflow.compat.v1 as tf
 
 from transformer.attention import (
-    attend, behind_cached, breadth, keys_and_values, queries_keys_values,
-    scaled_dot_product_attention)
+    attend, behind_cached, breadth, is_last_place, keys_and_values,
+    queries_keys_values, scaled_dot_product_attention)
 from transformer.dialects import dialect_named
 from transformer.masks import causal_mask, found_mask, local_mask, padding_mask
 from transformer.positions import POSITIONS
@@ -220,6 +220,7 @@ def multihead_attention(queries, keys, num_units=None, num_heads=8, dropout_rate
             relative = relative_positions(tf.shape(Q)[2], tf.shape(K)[2],
                                           num_units // num_heads, max_relative_position,
                                           offset, breadth(cache))
+        causality = causality and not is_last_place(cache, queries)
         context, attention = attend(
             Q, K, V, row, key_mask=key_masks, causality=causality, offset=offset,
             query_mask=query_masks[:, None, :, None] if row.mask_queries else None,

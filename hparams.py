@@ -8,16 +8,19 @@ import dataclasses
 import difflib
 import functools
 import json
+import math
 import os
 from typing import Any, Dict, Iterable, List, Optional
 
 FILE_NAME = "hparams.json"
-LARGEST = 2 ** 31  # every setting is below: what an int32 holds, and a float32
+LARGEST = 2 ** 31  # every whole number is below: what an int32 holds
 
 
 def setting(group: str, default: Any, text: str, least: int = 1,
-            below: float = LARGEST) -> Any:
+            below: Optional[float] = None) -> Any:
     """A field: group, default and help, and the limits `least <= number < below`."""
+    if below is None:
+        below = LARGEST if isinstance(default, int) else math.inf
     return dataclasses.field(default=default, metadata={
         "group": group, "help": text, "least": least, "below": below})
 

@@ -107,7 +107,7 @@ def one_thread():
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(tf, "Session", functools.partial(tf.Session, config=CONFIG))
-        patched.setattr(tf, "ConfigProto", lambda: copy.deepcopy(CONFIG))
+        patched.setattr(tf, "ConfigProto", lambda **_: copy.deepcopy(CONFIG))
         yield
 
 

@@ -139,13 +139,17 @@ def test_a_perfect_score_and_the_worst():
 # --- The score of training ------------------------------------------------------------
 
 
-def test_dev_bleu_of_training_is_what_eval_prints(moved, digits):
+def test_dev_bleu_of_training_is_what_eval_prints(moved, digits, tmp_path):
+    """To the last digit, where all of them are told."""
     rows = {row["step"]: row for row in reporting.read_dev_scores(moved)}
     evaluated = [step for step in checkpoints.steps(moved) if step in rows]
     assert evaluated == [160, 240]
     for step in evaluated:
         lines = run("--logdir", moved, "--data", digits, "--split", "dev",
-                    "--checkpoint", step)
+                    "--checkpoint", step, "--json", tmp_path / "scores.json")
+        found = json.loads((tmp_path / "scores.json").read_text())
+        assert (found["bleu"], found["chrf"]) == (
+            rows[step]["bleu"], rows[step]["chrf"])
         assert f"step {step}:" in lines[0]
         assert lines[-4] == f"BLEU = {rows[step]['bleu']:.2f}"
         assert lines[-2] == f"chrF2 = {rows[step]['chrf']:.2f}"

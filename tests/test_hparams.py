@@ -4,11 +4,15 @@ import dataclasses
 import itertools
 import json
 import os
+import subprocess
+import sys
+import tempfile
 
 import pytest
 
 import hparams
 
+ROOT = os.path.dirname(os.path.abspath(hparams.__file__))
 NAMES = [field.name for field in dataclasses.fields(hparams.HParams)]
 
 
@@ -317,3 +321,26 @@ def test_base_and_big_are_those_of_table_3(name, wanted):
     assert (hp.batch_tokens, hp.accumulate, hp.warmup_steps) == (25000, 1, 4000)
     assert (hp.beam_size, hp.length_penalty, hp.max_extra_length) == (4, 0.6, 50)
     assert hp.dialect == "paper"
+
+
+# --- The log directory ----------------------------------------------------------------
+
+UNWRITABLE = """
+import os, sys
+import hparams
+if os.geteuid() == 0:  # who may write everywhere
+    os.setuid(65534)
+hparams.refuse_unwritable(os.path.join(sys.argv[1], "logs", "mine"))
+"""
+
+
+def test_a_folder_in_which_nothing_can_be_written_is_refused():
+    with tempfile.TemporaryDirectory() as folder:  # everybody may read it
+        for mode in (0o555, 0o777):
+            os.chmod(folder, mode)
+            done = subprocess.run(
+                [sys.executable, "-c", UNWRITABLE, folder], cwd=ROOT,
+                stderr=subprocess.PIPE, universal_newlines=True)
+            assert os.listdir(folder) == []
+            assert (f"no permission to write in {folder}," in done.stderr) == (
+                mode == 0o555) == (done.returncode != 0)

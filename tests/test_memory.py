@@ -22,8 +22,10 @@ SIZES = dict(source_vocab_size=90, target_vocab_size=90, num_heads=4, num_blocks
 def test_the_parts_of_the_forecast():
     hp = hparams.HParams(**SIZES, batch_tokens=100)
     found = memory.forecast(hp, 1000, 50, 10)
-    assert (found.parameters, found.optimizer, found.gradients) == (8000, 8000, 4000)
-    assert found.total == 20000 + found.activations
+    assert (found.parameters, found.optimizer) == (8000, 8000)
+    table = 90 * hp.d_model  # read in 5 places: 4 gradients more than that of the sum
+    assert found.gradients == 4 * (1000 + 4 * table)
+    assert found.total == 16000 + found.gradients + found.activations
     summed = memory.forecast(hparams.HParams(**SIZES, batch_tokens=100, accumulate=2),
                              1000, 50, 10)
     assert summed.total - found.total == 4000  # the sums of the gradients
@@ -52,16 +54,22 @@ LARGER = {
                 "--batch_tokens", "20000"],
     "model": ["--num_blocks", "2", "--d_model", "512", "--d_ff", "2048",
               "--batch_tokens", "20"],
+    "vocabulary": ["--batch_tokens", "20000"],
 }
 
 
 @pytest.mark.slow
 def test_the_memory_of_real_trainings(digits, tmp_path):
     """By how much they take more than a small one, which takes what TensorFlow does."""
+    signs = [chr(ord("一") + i) for i in range(3000)]
+    corpora.write_text(tmp_path / "signs", corpora.reversed_symbols(
+        {"train": 2000, "dev": 20}, signs))
+    corpora.prepare.main(["--out", str(tmp_path / "signs"), "--vocab-size", "3500"])
     least, forecast_least = peak_of(
         digits, tmp_path / "least", *LARGER["batches"], "--batch_tokens", "20")
     for name, flags in LARGER.items():
-        peak, forecast = peak_of(digits, tmp_path / name, *flags)
+        data = str(tmp_path / "signs") if name == "vocabulary" else digits
+        peak, forecast = peak_of(data, tmp_path / name, *flags)
         assert 1 / 1.5 < (forecast - forecast_least) / (peak - least) < 1.5, (
             name, peak, least, forecast, forecast_least)
 

@@ -1,6 +1,7 @@
 """The inputs that once failed, a file each in tests/found/KIND."""
 import glob
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from transformer.data import BatchPlan
 from transformer.lines import read_lines
 
 FOUND = os.path.join(os.path.dirname(os.path.abspath(__file__)), "found")
+
 
 def found(kind):
     """The files of a kind as parameters of a test."""
@@ -51,3 +53,13 @@ def test_text_is_prepared_or_refused(path, tmp_path):
         stderr=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=corpora.ROOT))
     assert finished.returncode == 2
     assert finished.stderr.count(b"\n") == 1
+
+
+def test_there_are_enough_generated_inputs():
+    """Each `max_examples` once, where a test with parameters has it for each."""
+    numbers = []
+    for name in ("test_properties.py", "test_properties_commands.py"):
+        with open(os.path.join(os.path.dirname(FOUND), name), encoding="utf-8") as file:
+            numbers += re.findall(r"^@settings\(max_examples=(\d+)\)$", file.read(),
+                                  re.MULTILINE)
+    assert sum(map(int, numbers)) >= 10000

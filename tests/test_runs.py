@@ -8,8 +8,11 @@ import time
 
 import corpora
 import pytest
+import tensorflow.compat.v1 as tf
 
+import hparams
 from transformer.runs import LOCK, Lock, Stopped, StopSignals
+from transformer.sessions import make_session
 
 HOLDER = """
 import sys, time
@@ -112,3 +115,18 @@ def test_a_second_ctrl_c_ends_at_once():
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_what_is_deterministic_has_one_thread(monkeypatch, deterministic):
+    configs, asked = [], []
+    monkeypatch.setattr(tf, "Session", lambda graph, config: configs.append(config))
+    has_kernels = hasattr(tf.config.experimental, "enable_op_determinism")
+    if has_kernels:  # TensorFlow 2
+        monkeypatch.setattr(tf.config.experimental, "enable_op_determinism",
+                            lambda: asked.append(True))
+    make_session(hparams.HParams(deterministic=deterministic))
+    [config] = configs
+    threads = config.intra_op_parallelism_threads, config.inter_op_parallelism_threads
+    assert (threads == (1, 1)) == deterministic
+    assert asked == [True] * (deterministic and has_kernels)

@@ -357,6 +357,32 @@ def test_another_seed_is_another_training(digits):
     assert first.loss != second.loss
 
 
+def test_dropout_is_that_of_the_seed_and_the_batch_alone(digits):
+    """Not of what was computed before it, nor of the session."""
+    def losses(seed, start, *numbers):
+        """The losses of the pairs of batch 3, as if they were these batches."""
+        hp = settings(digits, *BATCHES, "--seed", str(seed))
+        with tf.Graph().as_default():
+            tf.set_random_seed(seed)
+            graph = train.TrainingGraph(hp, start)
+            variables = {v.op.name: v for v in tf.trainable_variables()}
+            draw = np.random.RandomState(0)
+            with tf.Session() as session:
+                session.run(graph.initialize)
+                for name in sorted(variables):
+                    variable = variables[name]
+                    variable.load(draw.randn(*variable.shape.as_list()), session)
+                return [session.run(graph.update.metrics.loss, dict(zip(
+                    graph.feed(3), data.train.batch([5, 6, 7], number))))
+                    for number in numbers]
+
+    data = train.Data(settings(digits, *BATCHES))
+    first, other, again = losses(1, 0, 3, 4, 3)
+    assert first == again != other
+    assert losses(1, 3, 3) == [first]
+    assert losses(2, 3, 3) != [first]
+
+
 # --- Refusals: one line, before anything is written -----------------------------------
 
 

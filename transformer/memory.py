@@ -18,7 +18,7 @@ class Forecast(NamedTuple):
 
     parameters: int   # in the training, and once more where dev is translated
     optimizer: int    # two moments of each parameter; their sums, if batches are summed
-    gradients: int
+    gradients: int    # one for each place where the embeddings are read, then their sum
     activations: int  # of the largest batch
 
     @property
@@ -43,11 +43,13 @@ def forecast(hp, parameters: int, pairs: int, longest: int) -> Forecast:
         a feed-forward  5 D + 3 F      mask, sum, normalized twice, the next input;
                                        the inner layer, its mask, both multiplied
         an embedding    4 D            the sum, its mask, both multiplied, one to spare
-        the logits      4 V            logits, labels, their difference, its gradient
+        the logits      2 V            logits, probabilities
 
     less the masks and products without dropout. There are 3 attentions and 2
-    feed-forwards in a pair of blocks, 2 embeddings. The passing needs of the operation
-    that is at work are not counted, nor what TensorFlow itself takes.
+    feed-forwards in a pair of blocks, 2 embeddings. The embeddings get a gradient from
+    each of 5 places (source, target, and 3 in the loss) before these are added. The
+    passing needs of the operation that is at work are not counted, nor what TensorFlow
+    itself takes: some 500 MB before the first step, and 100 MB in it.
 
     Args:
       hp: the settings.
@@ -61,10 +63,10 @@ def forecast(hp, parameters: int, pairs: int, longest: int) -> Forecast:
     masks = 2 if hp.dropout_rate else 0
     attention = (7 + masks) * D + (1 + masks) * weights
     feedforward = (4 + masks // 2) * D + (1 + masks) * F
-    a_token = hp.num_blocks * (3 * attention + 2 * feedforward) + 8 * D + 4 * V
+    a_token = hp.num_blocks * (3 * attention + 2 * feedforward) + 8 * D + 2 * V
     sums = 1 if hp.accumulate > 1 else 0
     return Forecast(2 * parameters * FLOAT, (2 + sums) * parameters * FLOAT,
-                    parameters * FLOAT, tokens * a_token * FLOAT)
+                    (parameters + 4 * V * D) * FLOAT, tokens * a_token * FLOAT)
 
 
 def available(session: tf.Session) -> Tuple[int, str]:

@@ -87,7 +87,7 @@ class HParams:
     # The machine: how it computes, not what.
     precision: str = setting(
         "machine", "float32", "of training: float32; bfloat16 (CPU), float16 (GPU)")
-    xla: bool = setting("machine", False, "compile the graph: for GPUs")
+    xla: bool = setting("machine", False, "compile the training by XLA: for GPUs")
     deterministic: bool = setting(
         "machine", False, "one thread: two runs are equal to the last bit, and slower")
 

@@ -23,7 +23,8 @@ from transformer.model import Transformer
 from transformer.reporting import (
     DevScores, Events, Meter, Progress, clock, read_dev_scores)
 from transformer.runs import Lock, Stopped, StopSignals
-from transformer.sessions import PRECISIONS, make_session, rewriting_to
+from transformer.sessions import (
+    PRECISIONS, compilation, make_session, rewriting_to)
 from transformer.text import copy_vocabularies, load_vocabularies
 from transformer.training import SCHEDULES, cross_entropy_of_product, make_update
 from transformer.translator import Translator
@@ -61,8 +62,9 @@ class TrainingGraph:
                                    start * hp.accumulate)
         self._batch = batch = tf.data.make_one_shot_iterator(batches).get_next()
         seed = tf.stack([tf.constant(hp.seed, tf.int64), batch.number])
-        self.update = make_update(
-            _loss(model, batch, hp.label_smoothing, True, seed), hp, global_step)
+        with compilation(hp):
+            self.update = make_update(
+                _loss(model, batch, hp.label_smoothing, True, seed), hp, global_step)
 
         self._dev = tf.data.make_initializable_iterator(
             evaluation_dataset(self.data.dev, self.data.dev_plan))

@@ -1,7 +1,7 @@
 """The one place where a session is opened: what it is told about the machine."""
+import contextlib
 import ctypes
-import os
-from typing import Optional
+from typing import ContextManager, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -45,13 +45,8 @@ def make_session(hp, graph: Optional[tf.Graph] = None,
         config.intra_op_parallelism_threads = 1
         if hasattr(tf.config.experimental, "enable_op_determinism"):
             tf.config.experimental.enable_op_determinism()
-    options = config.graph_options
     if precision != "float32":
-        setattr(options.rewrite_options, rewriting_to(precision), ON)
-    if hp.xla:
-        flags = os.environ.get("TF_XLA_FLAGS", "")
-        os.environ["TF_XLA_FLAGS"] = f"{flags} --tf_xla_cpu_global_jit"
-        options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_2
+        setattr(config.graph_options.rewrite_options, rewriting_to(precision), ON)
     return tf.Session(graph=graph, config=config)
 
 
@@ -69,6 +64,13 @@ def rewriting_to(precision: str) -> str:
                          f"{tf.__version__} has no training in {precision} on a "
                          f"{device}")
     return name
+
+
+def compilation(hp) -> ContextManager:
+    """A scope for the making of a graph; with `hp.xla`, XLA compiles what is made."""
+    if hp.xla:
+        return tf.xla.experimental.jit_scope()
+    return contextlib.nullcontext()
 
 
 def keep_freed_memory():

@@ -499,7 +499,7 @@ def test_numbers_that_are_not_finite_end_the_training(digits, existing, capsys):
     before = newest(existing)
     line = corpora.refusal(
         capsys, lambda argv: run_quietly(argv, capsys), "--data", digits, "--logdir",
-        existing, *corpora.TINY, *HARD, "--max_steps", "12", "--learning_rate", "1e30")
+        existing, *corpora.TINY, *HARD, "--max_steps", "12", "--learning_rate", "2e9")
     assert "finite" in line and "learning_rate" in line
     after = newest(existing)
     for name in before:

@@ -390,7 +390,7 @@ def refused(capsys, data, logdir, *flags):
     """The line with which train.py refuses; it wrote nothing into the log directory."""
     before = corpora.tree(logdir)
     line = corpora.refusal(capsys, train.main, "--data", data, "--logdir", logdir,
-                           *corpora.TINY, *flags)
+                           *corpora.TINY, "--max_steps", "13", *flags)
     assert corpora.tree(logdir) == before
     assert line.startswith("train.py: ") or ": error: " in line
     return line

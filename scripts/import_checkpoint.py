@@ -21,6 +21,18 @@ TRAINED_WITH = {"tensor2tensor": {"warmup_steps": 8000}}
 KIND_OF = {"tensor2tensor": "subwords"}
 
 
+def case_of(args):
+    """What --verify names; ValueError where it is no case of a whole model."""
+    if args.source not in recorded.RECORDED:
+        raise ValueError("--verify: found no names of what was recorded of "
+                         f"{args.source}, wanted a line in transformer/recorded.py")
+    case, wanted = recorded.load_case(args.verify), recorded.RECORDED[args.source]
+    if wanted.source not in case:
+        raise ValueError(f"--verify {args.verify}: found no {wanted.source}, wanted a "
+                         f"case of a whole model of {args.source}")
+    return case
+
+
 def verify(logdir, case, source):
     """Prints how far the model is from a case; ValueError where it is too far."""
     bad, compared = [], 0
@@ -142,15 +154,12 @@ def lacks(dialect):
 
 def run(args):
     """Reads, checks, writes, verifies."""
-    if args.verify and args.source not in recorded.RECORDED:
-        raise ValueError("--verify: found no names of what was recorded of "
-                         f"{args.source}, wanted a line in transformer/recorded.py")
     arrays = importing.read(args.ckpt)
     told = importing.settings_of(args.source, arrays, sizes_told(args))
     told.update(TRAINED_WITH.get(told["dialect"], {}))
     hp = hparams.HParams(num_heads=args.num_heads, **told)
     hparams.validate(hp)
-    case = recorded.load_case(args.verify) if args.verify else {"meta": {}}
+    case = case_of(args) if args.verify else {"meta": {}}
     target_space = args.target_space_id
     if target_space is None:
         target_space = case["meta"].get("target_space_id", 0)

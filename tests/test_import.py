@@ -59,9 +59,21 @@ def test_refusals_of_the_command(capsys, original, tmp_path, digits):
     assert "<PAD>" in refused(capsys, *argv, "--vocab", corpora.write_lines(
         tmp_path / "bad", ["word{}".format(i) for i in range(VOCAB)]))
     assert "found no .npz" in refused(capsys, *argv, "--verify", original)
+    block = str(tmp_path / "block.npz")
+    np.savez(block, **{"in/inputs": np.zeros(1)})
+    assert "found no in/x, wanted a case" in refused(capsys, *argv, "--verify", block)
+    data = original + ".data-00000-of-00001"
+    for damage in (os.remove, lambda path: corpora.write_lines(path, ["no data"])):
+        damage(data)
+        assert "or a damaged one" in refused(capsys, *argv)
     assert not out.exists()
-    run_import("kyubyong", original, out)
-    assert "wanted a new one" in refused(capsys, *argv)
+
+
+def test_a_log_directory_is_not_overwritten(capsys, original, tmp_path):
+    out = run_import("kyubyong", original, tmp_path / "log")
+    assert "wanted a new one" in refused(
+        capsys, "--from", "kyubyong", "--ckpt", original, "--num_heads", "2", "--out",
+        out)
 
 
 def test_without_a_vocabulary_it_says_so(capsys, original, tmp_path):

@@ -44,16 +44,17 @@ def read(prefix):
     """The variables of a TF1 checkpoint by their names, shards of a table joined.
 
     Raises:
-      ValueError: there is no checkpoint, or a shard is missing.
+      ValueError: there is no checkpoint, it is damaged, or a shard is missing.
     """
     try:
         reader = tf.train.load_checkpoint(prefix)
-        names = reader.get_variable_to_shape_map()
+        arrays = {re.sub("^training/", "", name): reader.get_tensor(name)
+                  for name in reader.get_variable_to_shape_map()}
     except (tf.errors.OpError, ValueError) as error:
-        raise ValueError(f"{prefix}: found no checkpoint, wanted the path of its "
-                         ".index file without that ending") from error
-    return join_shards({re.sub("^training/", "", name): reader.get_tensor(name)
-                         for name in names})
+        raise ValueError(f"{prefix}: found no checkpoint, or a damaged one, wanted the "
+                         "path of its .index file without that ending, and its .data "
+                         "files beside it") from error
+    return join_shards(arrays)
 
 
 def join_shards(arrays):

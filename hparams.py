@@ -40,6 +40,8 @@ class HParams:
     num_heads: int = setting("model", 8, "attention heads; they divide d_model")
     positions: str = setting("model", "", "sinusoid or learned; empty: the dialect's")
     max_positions: int = setting("model", 256, "rows of a table of learned positions")
+    pad_sources_to: int = setting(
+        "model", 0, "pieces that sources are padded to; 0: their longest", least=0)
     max_relative_position: int = setting(
         "model", 0, "distance at which relative positions end; 0: none", least=0)
     proximity_bias: bool = setting("model", False, "near positions are favoured")

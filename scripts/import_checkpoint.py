@@ -10,12 +10,27 @@ import sys
 import tensorflow.compat.v1 as tf
 
 import hparams
-from transformer import checkpoints, importing, lines, recorded, text
+from transformer import checkpoints, importing, lines, recorded, sources, text
 from transformer.dialects import DIALECTS
 from transformer.subwords import SubwordVocabulary
 
 # What the original systems train with, where it is not a decision of the dialect.
 TRAINED_WITH = {"tensor2tensor": {"warmup_steps": 8000}}
+
+# The systems whose vocabularies are all of one kind, a key of KINDS.
+KIND_OF = {"tensor2tensor": "subwords"}
+
+
+def case_of(args):
+    """What --verify names; ValueError where it is no case of a whole model."""
+    if args.source not in recorded.RECORDED:
+        raise ValueError("--verify: found no names of what was recorded of "
+                         f"{args.source}, wanted a line in transformer/recorded.py")
+    case, wanted = recorded.load_case(args.verify), recorded.RECORDED[args.source]
+    if wanted.source not in case:
+        raise ValueError(f"--verify {args.verify}: found no {wanted.source}, wanted a "
+                         f"case of a whole model of {args.source}")
+    return case
 
 
 def verify(logdir, case, source):
@@ -63,12 +78,12 @@ def vocabulary_files(args, hp):
 
 def kind_of(path, args):
     """The key in `KINDS` of a vocabulary that is given."""
-    if args.source == "tensor2tensor":
-        if path == args.spm:
-            raise ValueError(f"--spm {path}: found a SentencePiece model, wanted "
-                             "--vocab: the subwords of tensor2tensor end with id 1")
-        return "subwords"
-    return "pieces" if path == args.spm or path.endswith(".model") else "words"
+    kind = "pieces" if path == args.spm or path.endswith(".model") else "words"
+    wanted = KIND_OF.get(args.source, kind)
+    if path == args.spm and wanted != kind:
+        raise ValueError(f"--spm {path}: found a SentencePiece model, wanted --vocab: "
+                         f"{args.source} has {wanted}, in ids of their own")
+    return wanted
 
 
 def words(path, size):
@@ -116,9 +131,10 @@ KINDS = {"pieces": ((text.JOINT_MODEL, *text.SEPARATE_MODELS), pieces),
 
 def sizes_told(args):
     """The sizes of two subword vocabularies, which tell two tables apart, or none."""
-    if args.source != "tensor2tensor" or not (args.src_vocab and args.tgt_vocab):
+    paths = [path for path in (args.src_vocab, args.tgt_vocab) if path]
+    if KIND_OF.get(args.source) != "subwords" or len(paths) < 2:
         return ()
-    return [SubwordVocabulary(path).size for path in (args.src_vocab, args.tgt_vocab)]
+    return [SubwordVocabulary(path).size for path in paths]
 
 
 def write_vocabularies(files, logdir):
@@ -143,7 +159,7 @@ def run(args):
     told.update(TRAINED_WITH.get(told["dialect"], {}))
     hp = hparams.HParams(num_heads=args.num_heads, **told)
     hparams.validate(hp)
-    case = recorded.load_case(args.verify) if args.verify else {"meta": {}}
+    case = case_of(args) if args.verify else {"meta": {}}
     target_space = args.target_space_id
     if target_space is None:
         target_space = case["meta"].get("target_space_id", 0)
@@ -181,7 +197,7 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
                                      allow_abbrev=False)
     parser.add_argument("--from", dest="source", required=True,
-                        choices=sorted(importing.FAMILIES), help="the original system")
+                        choices=sorted(sources.systems()), help="the original system")
     parser.add_argument("--ckpt", required=True, metavar="PREFIX",
                         help="the checkpoint, without the endings of its files")
     parser.add_argument("--num_heads", "--num-heads", type=int, required=True,

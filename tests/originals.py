@@ -14,7 +14,7 @@ from transformer.training import cross_entropy
 VOCAB = int(corpora.VOCAB_SIZE)
 SIZES = {"num_blocks": 2, "d_model": 8, "d_ff": 12, "source_vocab_size": VOCAB,
          "target_vocab_size": VOCAB}
-TOLD = {"tutorial": {"joint_vocab": False, "max_positions": 7}}
+TOLD = {"tutorial": {"joint_vocab": False, "max_positions": 7, "pad_sources_to": 7}}
 DIALECTS = ["tutorial", "kyubyong", "tensor2tensor", "tensor2tensor_v1"]
 SHARDS = 12  # so that weights_10 must not come before weights_2
 SPACES = 4

@@ -10,9 +10,10 @@ import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
 import hparams
-from transformer import decoding, importing, training
+from transformer import decoding, importing, modules, training
 from transformer.model import Transformer
-from transformer.recorded import RECORDED, load_case, shifted, to_end, token_ids
+from transformer.recorded import (
+    RECORDED, load_case, losses_of, shifted, to_end, token_ids)
 
 NOISE = 1e-6  # gradients below this have few digits that are not rounding errors
 
@@ -38,6 +39,7 @@ class Whole:
         self.case = case = load_case(fixtures.path_of(name))
         source = SOURCE[name[0]]
         self.names, kwargs = RECORDED[source], case["meta"]["kwargs"]
+        self.losses = losses_of(case, self.names)
         held = load_case(fixtures.path_of(of)) if of else case
         arrays = importing.join_shards(fixtures.group(held, variables))
         self.hp = hparams.HParams(
@@ -58,11 +60,15 @@ class Whole:
         self.target_out = token_ids(case[names.target_out])
         target_in = (token_ids(case[names.target_in]) if names.target_in
                      else shifted(self.target_out, names.first))
-        self.logits, _ = self.model.decode(tf.constant(target_in), self.memory)
+        target_in = tf.constant(target_in)
+        self.logits, _ = self.model.decode(target_in, self.memory)
+        self.states, _ = self.model.decoder_states(target_in, self.memory)
 
-    def loss(self, epsilon):
-        return training.cross_entropy(self.logits, tf.constant(self.target_out),
-                                      epsilon, self.model.dialect.smoothing)
+    def loss(self, epsilon, target_out=None):
+        if target_out is None:
+            target_out = self.target_out
+        return training.cross_entropy(self.logits, tf.constant(target_out), epsilon,
+                                      self.model.dialect.smoothing)
 
     def ours(self, prefix, case=None):
         """The recorded arrays below a prefix, by our names."""
@@ -93,16 +99,24 @@ def assert_all_close(found, recorded):
 def test_logits_predictions_and_memory(name):
     whole = Whole(name)
     case = whole.case
-    logits, memory = whole.start().run([whole.logits, whole.memory.states])
-    fixtures.assert_close(logits, case["out/logits"].reshape(logits.shape), "logits")
+    logits, states, memory, mask = whole.start().run(
+        [whole.logits, whole.states, whole.memory.states, whole.memory.mask])
+    for key in ("out/logits", "out/logits_train_mode"):
+        if key in case:
+            fixtures.assert_close(logits, case[key].reshape(logits.shape), key)
     for key in ("out/preds", "out/y_hat"):
         if key in case:
             assert (logits.argmax(-1) == case[key]).all()
     for key in ("out/enc", "out/memory"):
         if key in case:
             fixtures.assert_close(memory, case[key], key)
+    if "out/dec" in case:
+        fixtures.assert_close(states, case["out/dec"], "states of the decoder")
+    if "out/src_masks" in case:  # True where padding is
+        assert np.array_equal(mask[:, 0, 0], ~case["out/src_masks"])
     if "out/acc" in case:
         real = whole.target_out != 0
+        assert np.array_equal(real, case["out/istarget"])
         right = (logits.argmax(-1) == whole.target_out)[real].mean()
         fixtures.assert_close(right, case["out/acc"], "accuracy")
 
@@ -110,22 +124,39 @@ def test_logits_predictions_and_memory(name):
 @WHOLE
 def test_losses(name):
     whole = Whole(name)
-    for key, epsilon in whole.names.losses:
+    for key, epsilon in whole.losses:
         loss = whole.loss(epsilon)
         total, count = whole.start().run(loss)
         fixtures.assert_close(total / count, whole.case[key], key)
+
+
+@fixtures.over("A", where=is_whole)
+def test_loss_of_each_token_of_the_tutorial(name):
+    whole = Whole(name)
+    case, (_, epsilon), target_out = whole.case, whole.losses[0], whole.target_out
+    one_hot = tf.one_hot(target_out, whole.hp.target_vocab_size)
+    places = np.argwhere(target_out)
+    losses = []
+    for place in places:
+        alone = np.zeros_like(target_out)
+        alone[tuple(place)] = target_out[tuple(place)]
+        losses.append(whole.loss(epsilon, alone).sum)
+    smoothed, losses = whole.start().run(
+        [modules.label_smoothing(one_hot, epsilon), losses])
+    fixtures.assert_close(smoothed, case["out/y_smoothed"], "y_smoothed")
+    fixtures.assert_close(losses, case["out/loss_per_token"][tuple(places.T)], "loss")
 
 
 @WHOLE
 def test_gradients_of_every_variable(name):
     whole = Whole(name)
     variables = tf.trainable_variables()
-    places = {0: "grad", 1: "out/grad_train"} if len(whole.names.losses) > 1 else {
+    places = {0: "grad", 1: "out/grad_train"} if len(whole.losses) > 1 else {
         0: "grad"}
     for place, prefix in places.items():
         if not fixtures.group(whole.case, prefix):
             continue
-        loss = whole.loss(whole.names.losses[place][1])
+        loss = whole.loss(whole.losses[place][1])
         gradients = tf.gradients(loss.sum / loss.count, variables)
         found = whole.start().run({v.op.name: gradient
                                    for v, gradient in zip(variables, gradients)})
@@ -135,7 +166,7 @@ def test_gradients_of_every_variable(name):
 @TRAINED
 def test_five_updates(name):
     whole = Whole(name)
-    case, (_, epsilon), = whole.case, whole.names.losses[0]
+    case, (_, epsilon), = whole.case, whole.losses[0]
     loss = whole.loss(epsilon)
     global_step = tf.train.get_or_create_global_step()
     update = training.make_update(loss, whole.hp, global_step)

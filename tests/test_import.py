@@ -33,6 +33,9 @@ from transformer.reporting import read_dev_scores
 from transformer.translator import Translator
 
 
+SOURCE = {"A": "tutorial", "B": "kyubyong", "D": "tensor2tensor"}
+
+
 @pytest.fixture
 def original(tmp_path):
     """A checkpoint of Kyubyong's, in the middle of a training."""
@@ -56,9 +59,21 @@ def test_refusals_of_the_command(capsys, original, tmp_path, digits):
     assert "<PAD>" in refused(capsys, *argv, "--vocab", corpora.write_lines(
         tmp_path / "bad", ["word{}".format(i) for i in range(VOCAB)]))
     assert "found no .npz" in refused(capsys, *argv, "--verify", original)
+    block = str(tmp_path / "block.npz")
+    np.savez(block, **{"in/inputs": np.zeros(1)})
+    assert "found no in/x, wanted a case" in refused(capsys, *argv, "--verify", block)
+    data = original + ".data-00000-of-00001"
+    for damage in (os.remove, lambda path: corpora.write_lines(path, ["no data"])):
+        damage(data)
+        assert "or a damaged one" in refused(capsys, *argv)
     assert not out.exists()
-    run_import("kyubyong", original, out)
-    assert "wanted a new one" in refused(capsys, *argv)
+
+
+def test_a_log_directory_is_not_overwritten(capsys, original, tmp_path):
+    out = run_import("kyubyong", original, tmp_path / "log")
+    assert "wanted a new one" in refused(
+        capsys, "--from", "kyubyong", "--ckpt", original, "--num_heads", "2", "--out",
+        out)
 
 
 def test_without_a_vocabulary_it_says_so(capsys, original, tmp_path):
@@ -131,6 +146,27 @@ def test_word_lists_of_the_tutorial(capsys, tmp_path):
             "--out", tmp_path / "other", "--src_vocab", bad, "--tgt_vocab", exact)
 
 
+def test_sentences_of_the_tutorial_are_padded_as_there(tmp_path):
+    """It attends to padding: so a translation depends on how much of it there is."""
+    checkpoint = write(as_original(random_model("tutorial"), "tutorial"), tmp_path)
+    logdir = run_import("tutorial", checkpoint, tmp_path / "log", "--vocab",
+                        word_list(tmp_path / "vocab.tsv", VOCAB))
+    hp, line = hparams.load(logdir), "w4 w5"
+    ids = [[4, 5, text.EOS] + [text.PAD] * width for width in (0, 4)]
+    scores, logits = [], []
+    for padded in (hp, dataclasses.replace(hp, pad_sources_to=0)):
+        with Translator(padded, logdir) as translator:
+            translator.restore()
+            for lines in ([line], [line, "w6 w7 w8 w9 w10"]):
+                scores.append(translator.translate(lines)[0][0].score)
+        with recorded.Model(padded, checkpoints.find(logdir, "newest")) as model:
+            logits += [model.run_logits([source], [[text.BOS]]) for source in ids]
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-5)
+    assert abs(scores[2] - scores[3]) > 1e-3
+    for place in (0, 1):
+        np.testing.assert_allclose(logits[place], logits[3], rtol=1e-5, atol=1e-5)
+
+
 def test_a_word_list_is_checked(tmp_path):
     twice = word_list(tmp_path / "twice.tsv", 6, more=["w4\t1"])
     with pytest.raises(ValueError, match="'w4' 2 times"):
@@ -201,11 +237,13 @@ def test_verify(dialect, tmp_path, capsys):
     assert "logits" in said and "wanted at most 1e-05" in said
 
 
+WHOLE = fixtures.cases("A", "B", "D", where=lambda meta: "checkpoint" in meta)
+
+
 def original_checkpoints():
     """[(case, checkpoint)] of the recorded whole models whose checkpoint is there."""
     found = []
-    for name in fixtures.cases("A", "B", "D",
-                               where=lambda meta: "checkpoint" in meta):
+    for name in WHOLE:
         folder = re.match(r"(ckpt_\w+)/", fixtures.load(name)["meta"]["checkpoint"])
         folder = folder and fixtures.path_of(name[:2] + folder.group(1))
         if folder and os.path.isdir(folder):
@@ -218,14 +256,34 @@ def original_checkpoints():
 def test_the_original_checkpoints_reproduce_what_was_recorded(tmp_path, capsys):
     for number, (name, checkpoint) in enumerate(original_checkpoints()):
         case = fixtures.load(name)
-        source = {"A": "tutorial", "B": "kyubyong", "D": "tensor2tensor"}[name[0]]
         if checkpoint.endswith("step5") and "out/global_step_after" not in case:
             continue  # what was decoded at the first step
         import_checkpoint.main([
-            "--from", source, "--ckpt", checkpoint, "--out",
+            "--from", SOURCE[name[0]], "--ckpt", checkpoint, "--out",
             str(tmp_path / str(number)), "--verify", fixtures.path_of(name),
             "--num_heads", str(case["meta"]["kwargs"]["num_heads"])])
         assert "worst relative difference" in capsys.readouterr().out
+
+
+@fixtures.skip_without_fixtures
+def test_recorded_variables_in_a_checkpoint_reproduce_what_was_recorded(tmp_path,
+                                                                        capsys):
+    """Of the whole models whose checkpoint was not kept."""
+    kept = {name for name, _ in original_checkpoints()}
+    for number, name in enumerate(sorted(set(WHOLE) - kept)):
+        case = fixtures.load(name)
+        folder = tmp_path / str(number)
+        os.mkdir(str(folder))
+        checkpoint = write(fixtures.group(case, "var"), folder)
+        import_checkpoint.main([
+            "--from", SOURCE[name[0]], "--ckpt", checkpoint, "--out",
+            str(folder / "log"), "--verify", fixtures.path_of(name),
+            "--num_heads", str(case["meta"]["kwargs"]["num_heads"])])
+        said = capsys.readouterr().out
+        assert "logits: worst relative difference" in said
+        for kind in ("greedy", "beam"):
+            if any(kind in key for key in case):
+                assert f"\n{kind}: worst relative difference" in said
 
 
 @pytest.mark.slow

@@ -22,7 +22,8 @@ from originals import (
 )
 
 import hparams
-from transformer import checkpoints, importing
+from transformer import checkpoints, importing, sources
+from transformer.dialects import DIALECTS as DIALECTS_TABLE
 from transformer.model import Transformer
 from transformer.training import cross_entropy, make_update
 
@@ -61,6 +62,24 @@ def test_the_checkpoint_has_what_training_restores(dialect, tmp_path):
             if name != "encoder/target_space":
                 np.testing.assert_array_equal(found[name + slot],
                                               abs(array) if slot else array)
+
+
+def test_a_further_system_is_a_row_and_a_table_of_names(monkeypatch, tmp_path):
+    row = DIALECTS_TABLE["kyubyong"]._replace(described_in="further", norm_epsilon=1e-3)
+    monkeypatch.setitem(DIALECTS_TABLE, "further", row)
+    monkeypatch.setitem(sources.SOURCES, "further", (
+        (r"^", "theirs/"), (r"/block_(\d+)/", r"/layer\1/"), (r"/kernel$", "/w")))
+    model = random_model("further")
+    arrays = as_original(model, "further")
+    assert "theirs/decoder/layer1/cross_attention/q/w" in arrays
+    logdir = run_import("further", write(arrays, tmp_path), tmp_path / "log")
+    assert hparams.load(logdir) == hparams.HParams(num_heads=2, **settings("further"))
+    found = corpora.variables_of(checkpoints.prefix(logdir, 0))
+    for name in model:
+        np.testing.assert_array_equal(found[name], model[name])
+    with pytest.raises(SystemExit, match="--verify: .* of further"):
+        run_import("further", str(tmp_path / "original"), tmp_path / "other",
+                   "--verify", str(tmp_path / "case.npz"))
 
 
 def test_sinusoids_are_recognized():

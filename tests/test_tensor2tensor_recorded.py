@@ -131,6 +131,15 @@ def test_padding_mask(name):
     case.check(out=as_bias(padding_mask(ids)))
 
 
+@fixtures.over("D", function="*.attention_bias_to_padding")
+def test_padding_of_a_mask(name):
+    """There and back: of the padding they read from a bias we make that bias."""
+    case = Case(name)
+    bias = as_bias(padding_mask(1 - case.case["out/out"].astype(np.int32)))
+    with tf.Session(config=CONFIG) as session:
+        fixtures.assert_close(session.run(bias), case.case["in/attention_bias"])
+
+
 @fixtures.over("D", function="*.attention_bias_lower_triangle")
 def test_causal_mask(name):
     case = Case(name)

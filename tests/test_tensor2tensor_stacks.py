@@ -11,6 +11,8 @@ import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
 from hparams import HParams
+from transformer.attention import MASKED_LOGIT
+from transformer.masks import causal_mask, proximity_bias
 from transformer.model import Memory, Run, Transformer
 from transformer.modules import positional_encoding
 from transformer.sources import original_name
@@ -88,7 +90,12 @@ def test_the_decoder_input_begins_with_zeros(name):
                                      Run(False, None, None))
     vectors -= positional_encoding(tf.constant(target_in), hp.d_model, zero_pad=False,
                                    scale=False, dialect=hp.dialect)
-    fixtures.assert_close(run(vectors, values_of(hp, {}, table)), case["out/out"])
+    gradient = lookup_gradient(tf.reduce_sum(vectors * case["in/dout"]), hp.d_model)
+    vectors, gradient = run([vectors, gradient], values_of(hp, {}, table))
+    fixtures.assert_close(vectors, case["out/out"])
+    real = ids.flatten() != 0
+    fixtures.assert_close(gradient[real], case["gradin/x"].reshape(
+        gradient.shape)[real], "gradient")
 
 
 @fixtures.over("D", function="transformer_prepare_encoder*")
@@ -98,11 +105,19 @@ def test_encoder_stack(name):
     ids, table = prepared(inputs)
     hp = settings(case["meta"]["kwargs"], len(table))
     memory = Transformer(hp).encode(tf.constant(ids))
+    embedded = Transformer(hp)._embed(tf.constant(ids), "encoder",
+                                      Run(False, None, None))
+    bias = tf.where_v2(memory.mask, 0.0, MASKED_LOGIT)
+    if hp.proximity_bias:
+        bias += proximity_bias(ids.shape[1])
     gradient = lookup_gradient(tf.reduce_sum(memory.states * dout), hp.d_model)
-    states, mask, gradient = run([memory.states, memory.mask, gradient],
-                                 values_of(hp, case, table))
+    states, mask, embedded, bias, gradient = run(
+        [memory.states, memory.mask, embedded, bias, gradient],
+        values_of(hp, case, table))
     fixtures.assert_close(states, case["out/out"], "states")
     assert np.array_equal(mask, case["out/encoder_decoder_attention_bias"] == 0)
+    fixtures.assert_close(embedded, case["out/encoder_input"], "input")
+    fixtures.assert_close(bias, case["out/encoder_self_attention_bias"], "bias")
     real = ids.flatten() != 0
     fixtures.assert_close(gradient[real], case["gradin/inputs"].reshape(
         gradient.shape)[real], "gradient")
@@ -122,10 +137,19 @@ def test_decoder_stack(name):
     logits, _ = Transformer(hp).decode(tf.constant(target_in, tf.int32),
                                        Memory(source, tf.constant(bias == 0)))
     states = logits[:, :, -width:]
+    embedded = Transformer(hp)._embed(tf.constant(target_in, tf.int32), "decoder",
+                                      Run(False, None, None))
+    bias = tf.where_v2(causal_mask(ids.shape[1]), 0.0, MASKED_LOGIT)
+    if hp.proximity_bias:
+        bias += proximity_bias(ids.shape[1])
     loss = tf.reduce_sum(states * dout)
-    fetches = [states, tf.gradients(loss, [source])[0], lookup_gradient(loss, width)]
-    states, source_gradient, gradient = run(fetches, values_of(hp, case, table))
+    fetches = [states, embedded, bias, tf.gradients(loss, [source])[0],
+               lookup_gradient(loss, width)]
+    states, embedded, bias, source_gradient, gradient = run(
+        fetches, values_of(hp, case, table))
     fixtures.assert_close(states, case["out/out"], "states")
+    fixtures.assert_close(embedded, case["out/decoder_input"], "input")
+    fixtures.assert_close(bias, case["out/decoder_self_attention_bias"], "bias")
     fixtures.assert_close(source_gradient, case["gradin/encoder_output"], "memory")
     real = ids.flatten() != 0
     fixtures.assert_close(gradient[real], case["gradin/targets"].reshape(

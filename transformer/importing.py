@@ -19,11 +19,7 @@ import tensorflow.compat.v1 as tf
 from transformer import checkpoints
 from transformer.dialects import dialect_named
 from transformer.model import Transformer
-from transformer.sources import original_name
-
-# What a checkpoint may be from: the dialects that its names may turn out to be of.
-FAMILIES = {"tutorial": ("tutorial",), "kyubyong": ("kyubyong",),
-            "tensor2tensor": ("tensor2tensor", "tensor2tensor_v1")}
+from transformer.sources import original_name, systems
 
 SLOTS = ("/Adam", "/Adam_1")               # the moments, of each variable
 POWERS = ("beta1_power", "beta2_power")    # of the factors of the moments
@@ -48,16 +44,17 @@ def read(prefix):
     """The variables of a TF1 checkpoint by their names, shards of a table joined.
 
     Raises:
-      ValueError: there is no checkpoint, or a shard is missing.
+      ValueError: there is no checkpoint, it is damaged, or a shard is missing.
     """
     try:
         reader = tf.train.load_checkpoint(prefix)
-        names = reader.get_variable_to_shape_map()
+        arrays = {re.sub("^training/", "", name): reader.get_tensor(name)
+                  for name in reader.get_variable_to_shape_map()}
     except (tf.errors.OpError, ValueError) as error:
-        raise ValueError(f"{prefix}: found no checkpoint, wanted the path of its "
-                         ".index file without that ending") from error
-    return join_shards({re.sub("^training/", "", name): reader.get_tensor(name)
-                         for name in names})
+        raise ValueError(f"{prefix}: found no checkpoint, or a damaged one, wanted the "
+                         "path of its .index file without that ending, and its .data "
+                         "files beside it") from error
+    return join_shards(arrays)
 
 
 def join_shards(arrays):
@@ -85,7 +82,7 @@ def settings_of(source: str, arrays: Dict[str, np.ndarray],
     """The settings that a checkpoint tells: its dialect, and sizes from its shapes.
 
     Args:
-      source: a key of `FAMILIES`.
+      source: a key of `sources.systems()`.
       arrays: what `read` returns.
       vocab_sizes: pieces of the source's and of the target's vocabulary: where each has
         a table of its own, but the same name, they say which is which.
@@ -98,7 +95,7 @@ def settings_of(source: str, arrays: Dict[str, np.ndarray],
         raise ValueError(f"{untied[0]}: found embeddings that the output layer does "
                          "not share, wanted symbol_modality_*/shared/weights_*, as "
                          "shared_embedding_and_softmax_weights makes them")
-    dialect = max(FAMILIES[source], key=lambda name: _norms_found(name, arrays))
+    dialect = max(systems()[source], key=lambda name: _norms_found(name, arrays))
     row, find = dialect_named(dialect), _Finder(dialect, arrays)
     blocks = find.number_of_blocks()
     shared = [_size_in_name(name, 0) for name in find.all("embedding/lookup_table")]
@@ -121,6 +118,8 @@ def settings_of(source: str, arrays: Dict[str, np.ndarray],
     positions = ("encoder/positional_encoding/lookup_table", 0)
     if row.learned_positions and find.all(positions[0]):
         settings["max_positions"] = find.size(positions)
+        if row.masks_from == "activations":  # padding is attended to: all of it counts
+            settings["pad_sources_to"] = settings["max_positions"]
     elif row.learned_positions:
         settings["positions"] = "sinusoid"
     distances = ("encoder/block_0/self_attention/relative/keys", 0)

@@ -60,6 +60,9 @@ class Transformer:
           Memory.
         """
         run = Run(is_training, dropout_seed, weights)
+        if self.hp.pad_sources_to:
+            missing = tf.maximum(0, self.hp.pad_sources_to - tf.shape(source)[1])
+            source = tf.pad(source, [[0, 0], [0, missing]])             # [N, S]
         row, real = self.dialect, tf.not_equal(source, 0)               # [N, S]
         masks = real if row.masks_from == "ids" else None
         skipped = real if row.feedforward_skips_padding else None

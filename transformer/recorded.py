@@ -10,11 +10,13 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer import checkpoints
+from transformer.decoding import SearchOptions, beam
 from transformer.model import Transformer
 from transformer.text import BOS, EOS, PAD
 from transformer.training import cross_entropy
 
 TOLERANCE = 1e-5  # relative to max(1, |recorded|)
+WORST_SCORE = -1e6
 
 
 class Recorded(NamedTuple):
@@ -47,12 +49,13 @@ class Model:
 
     def __init__(self, hp, checkpoint):
         with tf.Graph().as_default() as graph:
-            model = Transformer(hp)
+            self.model = model = Transformer(hp)
             self.smoothing = model.dialect.smoothing
             self.source = tf.placeholder(tf.int32, [None, None])
             self.target_in = tf.placeholder(tf.int32, [None, None])
             self.target_out = tf.placeholder(tf.int32, [None, None])
-            self.logits, _ = model.decode(self.target_in, model.encode(self.source))
+            self.memory = model.encode(self.source)
+            self.logits, _ = model.decode(self.target_in, self.memory)
             saver = checkpoints.make_saver()
             self.session = tf.Session(graph=graph)
             checkpoints.restore(self.session, saver, checkpoint)
@@ -87,6 +90,21 @@ class Model:
             ids = np.concatenate([ids, best[:, None].astype(np.int32)], axis=1)
         return ids[:, 1:]
 
+    def run_beam(self, source, length, options):
+        """The hypotheses of a search in which all pieces may occur: (ids [N, n, T],
+        scores [N, n]), T at most `length`."""
+        with self.session.graph.as_default():
+            sentences = tf.shape(self.source)[0]
+            memory = self.model.project(self.memory)
+
+            def step(ids, cache):
+                logits, cache = self.model.decode(ids[:, None], memory, cache=cache)
+                return tf.nn.log_softmax(logits[:, 0, :]), cache
+
+            found = beam(step, self.model.empty_cache(sentences * options.beam_size),
+                         tf.fill([sentences], length), options)
+        return self.session.run(found, {self.source: source})
+
 
 def worst(found, recorded):
     """The largest difference, relative to max(1, |recorded|)."""
@@ -94,13 +112,11 @@ def worst(found, recorded):
     if found.shape != recorded.shape:
         raise ValueError(f"found a result of shape {found.shape}, wanted "
                          f"{recorded.shape} as recorded")
-    return float((abs(found - recorded) / np.maximum(1, abs(recorded))).max())
+    return float((abs(found - recorded) / np.maximum(1, abs(recorded))).max(initial=0))
 
 
 def differences(model, case, recorded):
     """Yields (what, worst relative difference) of all that a case has recorded."""
-    if recorded.source not in case:
-        raise ValueError(f"found no {recorded.source}, wanted a case of a whole model")
     source = token_ids(case[recorded.source])
     if model.step and model.step == case.get("out/global_step_after"):
         yield from differences_after(model, case, recorded)
@@ -112,7 +128,7 @@ def differences(model, case, recorded):
         logits = case[recorded.logits]
         found = model.run_logits(source, target_in)
         yield "logits", worst(found, logits.reshape(found.shape))
-        for name, epsilon in recorded.losses:
+        for name, epsilon in losses_of(case, recorded):
             if name in case:
                 yield name[len("out/"):], worst(
                     model.run_loss(source, target_in, target_out, epsilon), case[name])
@@ -125,18 +141,45 @@ def differences(model, case, recorded):
             found = model.run_logits(source, shifted(ids, recorded.first))
             yield "logits", worst(found, case["out/final_logits"])
     for name in sorted(case):
-        if re.fullmatch(r"out/beam\d+_outputs", name):
-            scores = case[name[:-len("outputs")] + "scores"]
-            alpha = re.search(r"alpha (\S+)", case["meta"]["decode"])
-            yield "beam", worst(*_beam_scores(model, source, case[name], scores,
-                                              float(alpha.group(1)), recorded))
+        if re.fullmatch(r"out/beam\d+(_\w+)?_outputs", name):
+            yield from beam_differences(model, case, name, recorded)
+
+
+def losses_of(case, recorded):
+    """[(name, label smoothing)] of the losses of a case, smoothed as it says."""
+    told = case["meta"].get("kwargs", {}).get("label_smoothing")
+    return [(name, told if epsilon and told is not None else epsilon)
+            for name, epsilon in recorded.losses]
+
+
+def beam_differences(model, case, name, recorded):
+    """The same for the beams [N, K, T] of a name: what our model says of them, and what
+    our search finds. Scores below WORST_SCORE are tensor2tensor's fillers."""
+    source, ids = token_ids(case[recorded.source]), case[name]
+    scores = case[name[:-len("outputs")] + "scores"]
+    alpha = float(re.search(r"alpha (\d+\.?\d*)", case["meta"]["decode"]).group(1))
+    _, K, T = ids.shape
+    compared = scores > WORST_SCORE
+    told = _beam_scores(model, source, ids, alpha, recorded)
+    yield "scores of the recorded beam", worst(told[compared], scores[compared])
+    found = model.run_beam(source, T, SearchOptions(
+        K, alpha, n_best=K, must_end=False, bos=recorded.first, eos=recorded.end))
+    yield "beam scores", worst(found.scores[compared], scores[compared])
+    width = found.ids.shape[-1]
+    found_ids = np.pad(found.ids, [[0, 0], [0, 0], [0, T - width]], mode="constant")
+    gaps = np.pad(-np.diff(scores), [[0, 0], [1, 1]], mode="constant",
+                  constant_values=1)                                # [N, K + 1]
+    # Which of two that are as good comes first, rounding says.
+    compared &= np.minimum(gaps[:, :-1], gaps[:, 1:]) > TOLERANCE
+    yield "beam", worst(*(to_end(each[compared], recorded.end)
+                          for each in (found_ids, ids)))
 
 
 def differences_after(model, case, recorded):
     """The same for a model as the case left it, after its updates."""
     source, target_out, target_in = (token_ids(case[name]) for name in (
         recorded.source, recorded.target_out, recorded.target_in))
-    _, epsilon = recorded.losses[0]
+    _, epsilon = losses_of(case, recorded)[0]
     for name in sorted(case):
         if name.startswith("out/losses_after_each"):
             loss = model.run_loss(source, target_in, target_out, epsilon)
@@ -163,11 +206,11 @@ def to_end(ids, end):
     return np.where(ended, 0, ids)
 
 
-def _beam_scores(model, source, ids, scores, alpha, recorded):
-    """(our scores, recorded scores) of the recorded beams [N, K, T].
+def _beam_scores(model, source, ids, alpha, recorded):
+    """Our scores [N, K] of recorded beams [N, K, T].
 
     tensor2tensor's score is log-probability / ((5 + length) / 6)^alpha, the end
-    counted; where nothing was finished, the log-probability. Fillers do not count.
+    counted; where nothing was finished, the log-probability.
     """
     N, K, T = ids.shape
     ids = to_end(ids.reshape(N * K, T), recorded.end)
@@ -181,8 +224,7 @@ def _beam_scores(model, source, ids, scores, alpha, recorded):
     places = np.arange(T) < length[:, None]
     found = (told * places).sum(-1)
     found = np.where(ended, found / ((5 + length) / 6) ** alpha, found)
-    real = scores.reshape(-1) > -1e6
-    return found[real], scores.reshape(-1)[real]
+    return found.reshape(N, K)
 
 
 def load_case(path):

@@ -1,6 +1,7 @@
 """How the original systems name their variables: tables from our names to theirs.
 
 Each rule is a regular expression and its replacement; they are applied in their order.
+A further system is a further table in `SOURCES`, beside its row in `dialects`.
 """
 import re
 
@@ -53,6 +54,17 @@ TENSOR2TENSOR_V1 = TENSOR2TENSOR + ((r"/layer_prepostprocess/", "/layer_postproc
 
 SOURCES = {"tutorial": TUTORIAL, "kyubyong": KYUBYONG, "tensor2tensor": TENSOR2TENSOR,
            "tensor2tensor_v1": TENSOR2TENSOR_V1}
+
+# Dialects that are versions of another: which it is, the names in a checkpoint tell.
+VERSION_OF = {"tensor2tensor_v1": "tensor2tensor"}
+
+
+def systems():
+    """{system: the dialects that a checkpoint of it may be of}, sorted."""
+    versions = {}
+    for dialect in sorted(SOURCES):
+        versions.setdefault(VERSION_OF.get(dialect, dialect), []).append(dialect)
+    return versions
 
 
 def original_name(name, dialect, shape):

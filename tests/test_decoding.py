@@ -360,18 +360,9 @@ class Translation:
 
     def search(self, name, limit, options):
         sentences = tf.shape(self.source)[0]
-        width = options.beam_size if name == "beam" else None
-        state = (self.model.project(self.memory),
-                 self.model.empty_cache(sentences, width))
-
-        def step(ids, parents, state):
-            memory, cache = state
-            if parents is not None:
-                cache = self.model.follow_parents(cache, parents)
-            logits, cache = self.model.decode(ids, memory, cache=cache)
-            return logits, (memory, cache)
-
-        return SEARCHES[name](step, state, tf.fill([sentences], limit),
+        state = self.model.search_state(
+            self.memory, options.beam_size if name == "beam" else 1)
+        return SEARCHES[name](self.model.step, state, tf.fill([sentences], limit),
                               options._replace(unsaid=(PAD, BOS)))
 
     def rescore(self, session, source, pieces, alpha):

@@ -197,18 +197,11 @@ def test_five_updates(name):
 
 def greedy_ids(whole, length):
     """What `decoding.greedy` finds where every piece may occur: int [N, length]."""
-    model = whole.model
-
-    def step(ids, _, state):
-        memory, cache = state
-        logits, cache = model.decode(ids, memory, cache=cache)
-        return logits, (memory, cache)
-
     batch = whole.source.shape.as_list()[0]
     # One more: the last place may hold nothing but EOS.
     limits = tf.fill([batch], length + 1)
-    state = model.project(whole.memory), model.empty_cache(batch)
-    found = decoding.greedy(step, state, limits, decoding.SearchOptions())
+    found = decoding.greedy(whole.model.step, whole.model.search_state(whole.memory),
+                            limits, decoding.SearchOptions())
     ids = whole.start().run(found.ids)[:, 0, :length]
     return np.pad(ids, [[0, 0], [0, length - ids.shape[1]]], mode="constant")
 

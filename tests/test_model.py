@@ -207,12 +207,10 @@ def test_hypotheses_side_by_side_are_each_as_if_alone(start, changes):
                         [[0, 0], [1, 0], [1, 1], [0, 1]],
                         [[0, 0], [0, 0], [0, 1], [1, 0]]])
     model = Model(**changes)
-    cache = model.transformer.empty_cache(3, hypotheses=2)
-    memory, steps = model.transformer.project(model.memory), []
+    state, steps = model.transformer.search_state(model.memory, hypotheses=2), []
     for t in range(4):
-        cache = model.transformer.follow_parents(cache, tf.constant(parents[:, t]))
-        logits, cache = model.transformer.decode(
-            tf.constant(pieces[:, t], tf.int32), memory, cache=cache)
+        logits, state = model.transformer.step(
+            tf.constant(pieces[:, t], tf.int32), tf.constant(parents[:, t]), state)
         steps.append(logits)
     session, _ = start()
     steps = model.run(session, SOURCE, fetch=steps)

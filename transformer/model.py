@@ -125,33 +125,37 @@ class Transformer:
                                                  hp.num_heads, hp.dialect))
         return memory._replace(projected=tuple(projected))
 
-    def empty_cache(self, batch, hypotheses=None):
+    def empty_cache(self, batch, hypotheses=1):
         """The cache before the first position.
 
         Args:
           batch: int or scalar tensor, the number of sentences.
-          hypotheses: int, K, where as many of each sentence are decoded at once. Their
-            keys and values stay where they are, K at each position; the cache's masks
-            tell which of them a hypothesis descends from: see `follow_parents`.
+          hypotheses: int, K, of each sentence. Where there are several, their keys and
+            values stay where they are, K at each position; the masks of the cache tell
+            which of them belong to a hypothesis.
         """
         hp = self.hp
         shape = [batch, hp.num_heads, 0, hp.d_model // hp.num_heads]
-        seen = [batch, 0] if hypotheses is None else [batch, 1, hypotheses, 0]
+        mask = [batch, 1, hypotheses, 0] if hypotheses > 1 else [batch, 0]
         return {f"block_{i}": {"k": tf.zeros(shape), "v": tf.zeros(shape),
-                               "mask": tf.zeros(seen, tf.bool)}
+                               "mask": tf.zeros(mask, tf.bool)}
                 for i in range(hp.num_blocks)}
 
-    def follow_parents(self, cache, parents):
-        """The cache where hypothesis k continues what was hypothesis `parents[:, k]`.
-
-        Args:
-          cache: of K hypotheses of each sentence.
-          parents: int [N, K].
+    def search_state(self, memory, hypotheses=1):
+        """What `step` needs before the first position of as many hypotheses a sentence.
         """
-        def descended(mask):
-            return tf.gather(mask[:, 0], parents, batch_dims=1)[:, None]
-        return {name: dict(block, mask=descended(block["mask"]))
+        return (self.project(memory),
+                self.empty_cache(tf.shape(memory.states)[0], hypotheses))
+
+    def step(self, ids, parents, state):
+        """The step function of `decoding`, from `search_state` on."""
+        memory, cache = state
+        if breadth(cache["block_0"]) > 1:
+            cache = {name: dict(block, mask=tf.gather(
+                block["mask"][:, 0], parents, batch_dims=1)[:, None])
                 for name, block in cache.items()}
+        logits, cache = self.decode(ids, memory, cache=cache)           # [N, K, V]
+        return logits, (memory, cache)
 
     def _table(self, stack):
         """(vocabulary size, variable scope) of the embedding of a stack."""

@@ -94,15 +94,9 @@ class Model:
         """The hypotheses of a search in which all pieces may occur: (ids [N, n, T],
         scores [N, n]), T at most `length`."""
         with self.session.graph.as_default():
-            sentences = tf.shape(self.source)[0]
-            memory = self.model.project(self.memory)
-
-            def step(ids, cache):
-                logits, cache = self.model.decode(ids[:, None], memory, cache=cache)
-                return tf.nn.log_softmax(logits[:, 0, :]), cache
-
-            found = beam(step, self.model.empty_cache(sentences * options.beam_size),
-                         tf.fill([sentences], length), options)
+            limits = tf.fill([tf.shape(self.source)[0]], length)
+            state = self.model.search_state(self.memory, options.beam_size)
+            found = beam(self.model.step, state, limits, options)
         return self.session.run(found, {self.source: source})
 
 

@@ -158,16 +158,7 @@ class Translator:
 def _search(model, memory, source, options):
     """The translations of `source` [N, S]: Hypotheses."""
     hp = model.hp
-    several = hp.beam_size if hp.search == "beam" and hp.beam_size > 1 else None
-
-    def step(ids, parents, state):
-        memory, cache = state
-        if several:
-            cache = model.follow_parents(cache, parents)
-        logits, cache = model.decode(ids, memory, cache=cache)         # [N, K, V]
-        return logits, (memory, cache)
-
     pieces = tf.reduce_sum(tf.cast(tf.not_equal(source, PAD), tf.int32), axis=1)
     limits = pieces + hp.max_extra_length                # pieces and limits count EOS
-    state = model.project(memory), model.empty_cache(tf.shape(source)[0], several)
-    return SEARCHES[hp.search](step, state, limits, options)
+    state = model.search_state(memory, hp.beam_size if hp.search == "beam" else 1)
+    return SEARCHES[hp.search](model.step, state, limits, options)

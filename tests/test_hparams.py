@@ -76,7 +76,7 @@ def test_resolve_does_not_write(tmp_path):
     ("dialect", "tutorial"), ("num_blocks", 2), ("d_model", 256), ("d_ff", 8),
     ("num_heads", 4), ("source_vocab_size", 7), ("target_vocab_size", 7),
     ("joint_vocab", False), ("positions", "learned"), ("max_positions", 7),
-    ("max_relative_position", 4), ("proximity_bias", True)])
+    ("pad_sources_to", 7), ("max_relative_position", 4), ("proximity_bias", True)])
 def test_saved_architecture_cannot_be_changed(tmp_path, name, other):
     saved = hparams.HParams(source_vocab_size=9, target_vocab_size=9)
     hparams.save(saved, str(tmp_path))

@@ -50,7 +50,7 @@ def read(prefix):
         reader = tf.train.load_checkpoint(prefix)
         arrays = {re.sub("^training/", "", name): reader.get_tensor(name)
                   for name in reader.get_variable_to_shape_map()}
-    except (tf.errors.OpError, ValueError) as error:
+    except (tf.errors.OpError, ValueError, IndexError) as error:
         raise ValueError(f"{prefix}: found no checkpoint, or a damaged one, wanted the "
                          "path of its .index file without that ending, and its .data "
                          "files beside it") from error

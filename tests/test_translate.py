@@ -132,7 +132,7 @@ def test_a_line_break_that_is_a_piece_ends_no_line(run, trained, digits, tmp_pat
     train_vocabulary([text], os.path.join(copy, "spm.model"),
                      int(corpora.VOCAB_SIZE), "bpe")
     vocabulary = load_vocabularies(copy).target
-    assert "\x85" in vocabulary.decode(range(vocabulary.size))
+    assert "\x85" in vocabulary.pieces(range(vocabulary.size))
     given = "".join(line + "\n" for line in lines[:50]).encode()
     translations = run(given, "--logdir", copy).decode("utf-8").split("\n")
     assert len(translations) == 51

@@ -122,7 +122,8 @@ def write_corpus(data, folder, pairs):
     dev is that of `data`."""
     os.makedirs(folder)
     for side in ("source", "target"):
-        ids, offsets = (np.load(os.path.join(data, f"train.{side}.{kind}.npy"))
+        ids, offsets = (np.load(os.path.join(data, f"train.{side}.{kind}.npy"),
+                                allow_pickle=False)
                         for kind in ("ids", "offsets"))
         lengths = np.resize(np.diff(offsets), pairs)
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(offsets.dtype)

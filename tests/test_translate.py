@@ -127,8 +127,9 @@ def test_a_line_break_that_is_a_piece_ends_no_line(run, trained, digits, tmp_pat
     """U+0085 can be a piece, and ends a line for Python's splitlines."""
     copy, text = str(tmp_path / "logs"), str(tmp_path / "text")
     shutil.copytree(trained, copy)
-    lines = corpora.read_lines(os.path.join(digits, "train.de"))
-    corpora.write_lines(text, [line.replace("7", "\x85") for line in lines])
+    lines = [line.replace("7", "\x85") for line in
+             corpora.read_lines(os.path.join(digits, "train.de"))]
+    corpora.write_lines(text, lines)
     train_vocabulary([text], os.path.join(copy, "spm.model"),
                      int(corpora.VOCAB_SIZE), "bpe")
     vocabulary = load_vocabularies(copy).target
@@ -137,6 +138,7 @@ def test_a_line_break_that_is_a_piece_ends_no_line(run, trained, digits, tmp_pat
     translations = run(given, "--logdir", copy).decode("utf-8").split("\n")
     assert len(translations) == 51
     assert not [text for text in translations if len(text.splitlines()) > 1]
+    assert [text for text in translations if "  " in text]  # the piece was there
 
 
 def test_files_of_one_name_do_not_overwrite_each_others_translations(

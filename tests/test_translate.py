@@ -9,12 +9,11 @@ import sys
 
 import corpora
 import pytest
-import sentencepiece
 
 import eval as evaluation  # not the built-in function
 from scripts import translate
 from transformer.lines import Oddities
-from transformer.text import load_vocabularies
+from transformer.text import load_vocabularies, train_vocabulary
 
 pty = pytest.importorskip("pty")
 
@@ -128,19 +127,18 @@ def test_a_line_break_that_is_a_piece_ends_no_line(run, trained, digits, tmp_pat
     """U+0085 can be a piece, and ends a line for Python's splitlines."""
     copy, text = str(tmp_path / "logs"), str(tmp_path / "text")
     shutil.copytree(trained, copy)
-    lines = corpora.read_lines(os.path.join(digits, "train.de"))
-    corpora.write_lines(text, [line.replace("7", "\x85") for line in lines])
-    # Not normalized: what train_vocabulary makes knows no such piece.
-    sentencepiece.SentencePieceTrainer.train(
-        input=text, model_prefix=os.path.join(copy, "spm"), model_type="bpe",
-        vocab_size=int(corpora.VOCAB_SIZE), normalization_rule_name="identity",
-        character_coverage=1.0, pad_id=0, unk_id=1, bos_id=2, eos_id=3, minloglevel=2)
+    lines = [line.replace("7", "\x85") for line in
+             corpora.read_lines(os.path.join(digits, "train.de"))]
+    corpora.write_lines(text, lines)
+    train_vocabulary([text], os.path.join(copy, "spm.model"),
+                     int(corpora.VOCAB_SIZE), "bpe")
     vocabulary = load_vocabularies(copy).target
-    assert "\x85" in "".join(vocabulary.pieces(range(vocabulary.size)))
+    assert "\x85" in vocabulary.pieces(range(vocabulary.size))
     given = "".join(line + "\n" for line in lines[:50]).encode()
     translations = run(given, "--logdir", copy).decode("utf-8").split("\n")
     assert len(translations) == 51
     assert not [text for text in translations if len(text.splitlines()) > 1]
+    assert [text for text in translations if "  " in text]  # the piece was there
 
 
 def test_files_of_one_name_do_not_overwrite_each_others_translations(

@@ -54,7 +54,7 @@ LARGER = {
                 "--batch_tokens", "20000"],
     "model": ["--num_blocks", "2", "--d_model", "512", "--d_ff", "2048",
               "--batch_tokens", "20"],
-    "vocabulary": ["--batch_tokens", "20000"],
+    "vocabulary": ["--d_model", "64", "--d_ff", "256", "--batch_tokens", "20000"],
 }
 
 

@@ -43,7 +43,8 @@ def forecast(hp, parameters: int, pairs: int, longest: int) -> Forecast:
         a feed-forward  5 D + 3 F      mask, sum, normalized twice, the next input;
                                        the inner layer, its mask, both multiplied
         an embedding    4 D            the sum, its mask, both multiplied, one to spare
-        the logits      2 V            logits, probabilities
+        the logits      2 V            logits, and the probabilities, which TensorFlow
+                                       1.15 writes in their place
 
     less the masks and products without dropout. There are 3 attentions and 2
     feed-forwards in a pair of blocks, 2 embeddings. The embeddings get a gradient from

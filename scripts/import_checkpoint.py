@@ -181,6 +181,10 @@ def report(path, imported, hp, files, target_space):
     count = sum(array.size for name, array in imported.arrays.items()
                 if not name.endswith(importing.SLOTS + importing.POWERS + ("_step",)))
     print(f"{path}: {count:,} parameters of {DIALECTS[hp.dialect].described_in}")
+    if DIALECTS[hp.dialect].masks_from == "activations":  # so padding is attended to
+        print(f"sources are padded to {hp.pad_sources_to} pieces, as there"
+              if hp.pad_sources_to else "sources are not padded: how long they were "
+              "there no variable tells; hparams.json may, as pad_sources_to")
     if DIALECTS[hp.dialect].target_space:
         print(f"target space {target_space} (--target_space_id)")
     print("the optimizer's moments too: training goes on exactly" if

@@ -146,11 +146,12 @@ def test_word_lists_of_the_tutorial(capsys, tmp_path):
             "--out", tmp_path / "other", "--src_vocab", bad, "--tgt_vocab", exact)
 
 
-def test_sentences_of_the_tutorial_are_padded_as_there(tmp_path):
+def test_sentences_of_the_tutorial_are_padded_as_there(capsys, tmp_path):
     """It attends to padding: so a translation depends on how much of it there is."""
     checkpoint = write(as_original(random_model("tutorial"), "tutorial"), tmp_path)
     logdir = run_import("tutorial", checkpoint, tmp_path / "log", "--vocab",
                         word_list(tmp_path / "vocab.tsv", VOCAB))
+    assert "sources are padded to 7 pieces" in capsys.readouterr().out
     hp, line = hparams.load(logdir), "w4 w5"
     ids = [[4, 5, text.EOS] + [text.PAD] * width for width in (0, 4)]
     scores, logits = [], []

@@ -26,7 +26,7 @@ from transformer.translator import Translator
 
 tf.disable_eager_execution()
 make_config, given = tf.ConfigProto, json.load(sys.stdin)
-tf.ConfigProto = lambda: make_config(
+tf.ConfigProto = lambda **_: make_config(
     intra_op_parallelism_threads=given["threads"],
     inter_op_parallelism_threads=given["threads"])
 found = []

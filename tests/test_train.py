@@ -218,7 +218,10 @@ def test_events(trained):
     logged, evaluated = list(range(40, 241, 40)), [80, 160, 240]
     assert {tag: sorted(steps) for tag, steps in events.items()} == {
         "loss": logged, "tokens_per_second": logged, "learning_rate": logged,
-        "gradient_norm": logged, "dev/loss": evaluated, "dev/bleu": evaluated}
+        "gradient_norm": logged, "dev/loss": evaluated, "dev/bleu": evaluated,
+        "minutes": logged}  # and at every evaluation, which is one of those steps
+    minutes = [value for _, value in sorted(events["minutes"].items())]
+    assert minutes == sorted(minutes) and 0 < minutes[0]
     for tag in ("loss", "tokens_per_second", "gradient_norm", "dev/loss"):
         assert all(0 < value < np.inf for value in events[tag].values()), tag
     for step, rate in events["learning_rate"].items():

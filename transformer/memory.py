@@ -43,8 +43,8 @@ def forecast(hp, parameters: int, pairs: int, longest: int) -> Forecast:
         a feed-forward  5 D + 3 F      mask, sum, normalized twice, the next input;
                                        the inner layer, its mask, both multiplied
         an embedding    4 D            the sum, its mask, both multiplied, one to spare
-        the logits      2 V            logits, and the probabilities, which TensorFlow
-                                       1.15 writes in their place
+        the logits      2 V            logits and probabilities; V with TensorFlow 1.15,
+                                       which writes the latter in place of the former
 
     less the masks and products without dropout. There are 3 attentions and 2
     feed-forwards in a pair of blocks, 2 embeddings. The embeddings get a gradient from
@@ -64,7 +64,8 @@ def forecast(hp, parameters: int, pairs: int, longest: int) -> Forecast:
     masks = 2 if hp.dropout_rate else 0
     attention = (7 + masks) * D + (1 + masks) * weights
     feedforward = (4 + masks // 2) * D + (1 + masks) * F
-    a_token = hp.num_blocks * (3 * attention + 2 * feedforward) + 8 * D + 2 * V
+    a_token = hp.num_blocks * (3 * attention + 2 * feedforward) + 8 * D
+    a_token += V if tf.__version__.startswith("1.") else 2 * V
     sums = 1 if hp.accumulate > 1 else 0
     return Forecast(2 * parameters * FLOAT, (2 + sums) * parameters * FLOAT,
                     (parameters + 4 * V * D) * FLOAT, tokens * a_token * FLOAT)

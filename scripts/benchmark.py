@@ -35,11 +35,11 @@ CTRANSLATE2 = contestants("ctranslate2", "ctranslate", "float32", "int8",
                           set_up=with_our_model)
 
 FULL = Plan(["bench-small", "bench-base"], OURS + PYTORCH + OPENNMT + MARIAN,
-            OURS[:1] + PYTORCH[:1] + OPENNMT + MARIAN[:1] + CTRANSLATE2, 5,
+            OURS[:1] + PYTORCH[:1] + OPENNMT + MARIAN[:1] + CTRANSLATE2, 3,
             {"bench-small": 40, "bench-base": 10}, 1, 10, [10 ** 4, 10 ** 5, 10 ** 6],
             1.0)
 QUICK = FULL._replace(sizes=["bench-small"], trainers=OURS + PYTORCH,
-                      decoders=OURS[:1] + PYTORCH[:1] + CTRANSLATE2, rounds=3,
+                      decoders=OURS[:1] + PYTORCH[:1] + CTRANSLATE2,
                       steps={"bench-small": 12}, every=2, every_single=40, pairs=[],
                       seconds=0.5)
 ON_GPU = FULL._replace(sizes=["base", "big"], trainers=OURS + PYTORCH,
@@ -91,7 +91,7 @@ def main(argv=None):
                         help="some of copy, train/SIZE, greedy, beam5, growth")
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--threads", type=int, default=2, help="cores of the CPU [2]")
-    parser.add_argument("--rounds", type=int, default=0, help="instead of 5, or 3")
+    parser.add_argument("--rounds", type=int, default=0, help="instead of 3")
     parser.add_argument("--opennmt", metavar="DIR",
                         default=os.path.join(ROOT, ".venv-opennmt"),
                         help="environment of OpenNMT-tf; made if missing")
@@ -106,7 +106,8 @@ def main(argv=None):
             rows = run(args, folder)
     except (ValueError, OSError) as error:
         sys.exit(f"benchmark.py: {error}")
-    print(report.table(rows), end="")
+    print(report.table(rows))
+    print(report.summary(rows), end="")
     print(f"\n{(time.monotonic() - began) / 60:.1f} minutes", file=sys.stderr)
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:

@@ -126,6 +126,16 @@ def test_the_table_has_the_best_of_each_work_first():
     assert order == ["b", "a", "a", "b"]
 
 
+def test_the_summary_has_a_column_for_each_system():
+    rows = [report.row(system, name, precision, [value], "tokens/s")
+            for name, system, precision, value in (
+                ("ceiling/x", "machine", "float32", 9), ("train/x", "a", "float32", 1),
+                ("train/x", "b", "bfloat16", 2000), ("train/y", "b", "bfloat16", 3))]
+    assert report.summary(rows).splitlines() == [
+        "| median | a float32 | b bfloat16 |", "| --- | --- | --- |",
+        "| train/x, tokens/s | 1 | 2,000 |", "| train/y, tokens/s |  | 3 |"]
+
+
 def test_percentiles():
     assert [report.percentile(range(100), share) for share in (0, .5, .95, 1)] == [
         0, 50, 95, 99]
@@ -179,7 +189,7 @@ def test_a_whole_run(short, trained, digits, tmp_path, capsys):
     assert "missing float32: not measured" in printed.err
     with open(path, encoding="utf-8") as file:
         rows = json.load(file)
-    assert report.table(rows) == printed.out
+    assert report.table(rows) + "\n" + report.summary(rows) == printed.out
     for row in rows:
         assert set(row) == {"system", "work", "precision", "value", "unit", "spread"}
         assert row["spread"][0] <= row["value"] <= row["spread"][1]

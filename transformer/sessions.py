@@ -8,8 +8,9 @@ import tensorflow.compat.v1 as tf
 PRECISIONS = ("float32", "bfloat16", "float16")
 
 # (precision, device) → the graph rewriting of TensorFlow that computes so whatever
-# loses little by it, matrix products above all. Variables, losses and softmax stay
-# float32. There is no other way to less than float32.
+# loses little by it: matrix products above all, and what stands between them, softmax
+# too. Variables, what changes them, normalization and the sums of losses stay float32.
+# There is no other way to less than float32.
 REWRITINGS = {
     ("bfloat16", "CPU"): "auto_mixed_precision_onednn_bfloat16",
     ("float16", "GPU"): "auto_mixed_precision",

@@ -38,3 +38,19 @@ def table(rows):
         works.index(one["work"]),
         one["value"] * (1 if one["unit"] in slow_is_bad else -1)))
     return head + "|\n" + "".join(map(line, ordered))
+
+
+def summary(rows):
+    """The medians as a table in Markdown: a line for each work, a column for each
+    system at a precision; what the machine itself can do is not in it."""
+    found = {}
+    for one in rows:
+        if one["system"] != "machine":
+            key = f"{one['work']}, {one['unit']}"
+            column = f"{one['system']} {one['precision']}"
+            found.setdefault(key, {})[column] = UNITS[one["unit"]].format(one["value"])
+    columns = list(dict.fromkeys(name for cells in found.values() for name in cells))
+    lines = [["median", *columns], ["---"] * (len(columns) + 1)]
+    lines += [[key, *(cells.get(name, "") for name in columns)]
+              for key, cells in found.items()]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

@@ -8,7 +8,8 @@ import tensorflow.compat.v1 as tf
 
 import hparams
 import train
-from transformer.sessions import PRECISIONS, make_session, rewriting_to
+from transformer.sessions import (
+    PRECISIONS, make_session, rewriting_to, run_at_once)
 
 TF2 = not tf.__version__.startswith("1.")
 HAS_GPU = bool(tf.config.experimental.list_physical_devices("GPU"))
@@ -70,3 +71,39 @@ def test_a_precision_that_cannot_be_is_refused_in_a_line(digits, tmp_path, capsy
                            str(tmp_path / "logs"), "--precision", precision)
     assert f"found {precision}, wanted float32" in said
     assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_runs_at_once_come_in_their_order(hp, runs):
+    with tf.Graph().as_default() as graph:
+        given = tf.placeholder(tf.int32, [])
+        counted = tf.while_loop(lambda i: i < given, lambda i: i + 1, [0])
+        with make_session(hp, graph, runs=runs) as session:
+            found = run_at_once(session, counted, [
+                {given: steps} for steps in (3000, 2, 1000, 0, 5, 7)], runs)
+            assert list(found) == [3000, 2, 1000, 0, 5, 7]
+
+
+def test_runs_at_once_wait_for_each_other(hp):
+    """Two that take turns at a queue end only if both are under way."""
+    with tf.Graph().as_default() as graph:
+        there, back = (tf.queue.FIFOQueue(1, [tf.int32], shapes=[[]]) for _ in "ab")
+        first = tf.placeholder(tf.bool, [])
+
+        def talk(mine, other):
+            with tf.control_dependencies([mine.enqueue(1)]):
+                return other.dequeue()
+
+        answer = tf.cond(first, lambda: talk(there, back), lambda: talk(back, there))
+        with make_session(hp, graph, runs=2) as session:
+            assert list(run_at_once(session, answer, [{first: True}, {first: False}],
+                                    2)) == [1, 1]
+
+
+def test_what_is_wrong_with_a_run_is_said(hp):
+    with tf.Graph().as_default() as graph:
+        given = tf.placeholder(tf.int32, [])
+        with make_session(hp, graph, runs=2) as session:
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                list(run_at_once(session, tf.range(0, 1, given),
+                                 [{given: 1}, {given: 0}, {given: 1}], 2))

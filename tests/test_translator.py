@@ -8,6 +8,7 @@ import pytest
 
 import hparams
 from transformer import checkpoints
+from transformer import translator as translator_module
 from transformer.translator import Translation, Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -75,6 +76,16 @@ def test_the_model_has_something_to_say(translations):
 
 def test_batch_size_changes_nothing(one_by_one, lines, translations):
     assert_same(one_by_one.translate(lines), translations)
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_how_many_batches_are_translated_at_once_changes_nothing(
+        trained, monkeypatch, lines, translations, at_once):
+    monkeypatch.setattr(translator_module, "cores", lambda: at_once)
+    hp = dataclasses.replace(hparams.load(trained), decode_batch_size=2)
+    with Translator(hp, trained, 4) as translator:
+        translator.restore()
+        assert_same(translator.translate(lines), translations)
 
 
 def test_order_changes_nothing(by_beam, lines, translations):

@@ -1,7 +1,10 @@
 """The one place where a session is opened: what it is told about the machine."""
+import concurrent.futures
 import contextlib
 import ctypes
-from typing import ContextManager, Optional
+import os
+import queue
+from typing import ContextManager, Iterable, Iterator, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -21,14 +24,15 @@ TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3
 ON = 1  # of RewriterConfig.Toggle
 
 
-def make_session(hp, graph: Optional[tf.Graph] = None,
-                 precision: str = "float32") -> tf.Session:
+def make_session(hp, graph: Optional[tf.Graph] = None, precision: str = "float32",
+                 runs: int = 1) -> tf.Session:
     """A session of `graph`, or of the default one, set up by the machine settings.
 
     Args:
       hp: the settings.
       graph: what is to be run.
       precision: of the matrix products, one of `PRECISIONS`.
+      runs: how many runs there may be at once; see `run_at_once`.
 
     Raises:
       ValueError: see `rewriting_to`.
@@ -42,6 +46,8 @@ def make_session(hp, graph: Optional[tf.Graph] = None,
     keep_freed_memory()
     # One op at a time, each by all threads: ops are too small to share them.
     config = tf.ConfigProto(inter_op_parallelism_threads=1)
+    for _ in range(runs):
+        config.session_inter_op_thread_pool.add(num_threads=1)
     if hp.deterministic:
         config.intra_op_parallelism_threads = 1
         if hasattr(tf.config.experimental, "enable_op_determinism"):
@@ -49,6 +55,39 @@ def make_session(hp, graph: Optional[tf.Graph] = None,
     if precision != "float32":
         setattr(config.graph_options.rewrite_options, rewriting_to(precision), ON)
     return tf.Session(graph=graph, config=config)
+
+
+def cores() -> int:
+    """How many cores of the CPU this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def run_at_once(session: tf.Session, fetches, feeds: Iterable[dict],
+                runs: int) -> Iterator:
+    """Yields what `fetches` are for each of `feeds`, in their order.
+
+    So many runs are under way at once, each with a thread of its own: where operations
+    are too small for several cores, several runs are not.
+
+    Args:
+      session: one of `make_session`, with as many `runs`.
+    """
+    free = queue.Queue()
+    for pool in range(runs):
+        free.put(pool)
+
+    def run(feed):
+        pool = free.get()
+        try:
+            return session.run(fetches, feed,
+                               options=tf.RunOptions(inter_op_thread_pool=pool))
+        finally:
+            free.put(pool)
+
+    with concurrent.futures.ThreadPoolExecutor(runs) as executor:
+        yield from executor.map(run, feeds)
 
 
 def rewriting_to(precision: str) -> str:

@@ -9,12 +9,13 @@ from transformer import checkpoints
 from transformer.data import make_batch, pad_with_end
 from transformer.decoding import NEVER, SEARCHES, SearchOptions, penalty
 from transformer.model import Transformer
-from transformer.sessions import make_session
+from transformer.sessions import cores, make_session, run_at_once
 from transformer.text import PAD, UNK, load_vocabularies
 
 # `decode_batch_size` sentences of so many pieces fill a batch; of longer ones it holds
 # fewer, because attention takes memory by the square of their length.
 FULL_LENGTH = 64
+MOST_AT_ONCE = 4  # batches: each takes its memory
 
 
 class Translation(NamedTuple):
@@ -60,7 +61,8 @@ class Translator:
             self._found = _search(model, memory, self._source, self._options)
             self._scores = self._score(model, memory)
             self._saver = checkpoints.make_saver()
-            self._session = make_session(hp, graph)
+            self._at_once = _batches_at_once(hp)
+            self._session = make_session(hp, graph, runs=self._at_once)
 
     def __enter__(self):
         return self
@@ -86,10 +88,11 @@ class Translator:
         """
         sources = self._encode(lines)
         results = [[Translation("", 0.0)] * self._options.n_best for _ in lines]
-        for indices in self._batches([len(source) for source in sources]):
-            found = self._session.run(self._found, {
-                self._source: pad_with_end([sources[i] for i in indices],
-                                           self._options.eos)})
+        batches = list(self._batches([len(source) for source in sources]))
+        feeds = [{self._source: pad_with_end([sources[i] for i in indices],
+                                             self._options.eos)} for indices in batches]
+        for indices, found in zip(batches, run_at_once(self._session, self._found,
+                                                       feeds, self._at_once)):
             for i, ids, scores in zip(indices, found.ids, found.scores):
                 results[i] = [self._translation(*pair) for pair in zip(ids, scores)
                               if pair[1] > NEVER]
@@ -153,6 +156,14 @@ class Translator:
         told = tf.gather(log_probs, self._target_out[..., None], batch_dims=2)[..., 0]
         length = tf.reduce_sum(real, -1)
         return tf.reduce_sum(told * real, -1) / penalty(length, self.hp.length_penalty)
+
+
+def _batches_at_once(hp):
+    """How many batches are translated at once: one for each core. But one after the
+    other where a GPU does it, where threads may not decide, or the order of draws."""
+    alone = (hp.deterministic or hp.search == "sample"
+             or tf.config.experimental.list_physical_devices("GPU"))
+    return 1 if alone else min(MOST_AT_ONCE, cores())
 
 
 def _search(model, memory, source, options):

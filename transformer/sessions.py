@@ -44,7 +44,7 @@ def make_session(hp, graph: Optional[tf.Graph] = None, precision: str = "float32
     vector instructions of another round otherwise.
     """
     keep_freed_memory()
-    # One op at a time, each by all threads: ops are too small to share them.
+    # In each run one op at a time, by all threads: ops are too small to share them.
     config = tf.ConfigProto(inter_op_parallelism_threads=1)
     for _ in range(runs):
         config.session_inter_op_thread_pool.add(num_threads=1)

@@ -5,6 +5,7 @@
 What was odd about the lines is counted, and told at the end in one line on stderr.
 """
 import argparse
+import dataclasses
 import itertools
 import sys
 
@@ -51,9 +52,11 @@ def write_translations(translator, lines, output, n_best=1, chunk_size=CHUNK):
 
 def run(args):
     typed, stdin = sys.stdin.isatty(), sys.stdin.buffer
-    oddities = Oddities()
+    hp, oddities = load(args), Oddities()
+    if typed:
+        hp = dataclasses.replace(hp, decode_batch_size=1)
     lines = oddities.read(ask(stdin) if typed else stdin)
-    with Translator(load(args), args.logdir, args.n_best) as translator:
+    with Translator(hp, args.logdir, args.n_best) as translator:
         translator.restore(find_checkpoint(args))
         write_translations(translator, lines, sys.stdout.buffer, args.n_best,
                            chunk_size=1 if typed else CHUNK)

@@ -360,9 +360,9 @@ class Translation:
 
     def search(self, name, limit, options):
         sentences = tf.shape(self.source)[0]
-        state = self.model.search_state(
+        step, state = self.model.start_search(
             self.memory, options.beam_size if name == "beam" else 1)
-        return SEARCHES[name](self.model.step, state, tf.fill([sentences], limit),
+        return SEARCHES[name](step, state, tf.fill([sentences], limit),
                               options._replace(unsaid=(PAD, BOS)))
 
     def rescore(self, session, source, pieces, alpha):

@@ -200,8 +200,8 @@ def greedy_ids(whole, length):
     batch = whole.source.shape.as_list()[0]
     # One more: the last place may hold nothing but EOS.
     limits = tf.fill([batch], length + 1)
-    found = decoding.greedy(whole.model.step, whole.model.search_state(whole.memory),
-                            limits, decoding.SearchOptions())
+    found = decoding.greedy(*whole.model.start_search(whole.memory), limits,
+                            decoding.SearchOptions())
     ids = whole.start().run(found.ids)[:, 0, :length]
     return np.pad(ids, [[0, 0], [0, length - ids.shape[1]]], mode="constant")
 

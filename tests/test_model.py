@@ -207,10 +207,11 @@ def test_hypotheses_side_by_side_are_each_as_if_alone(start, changes):
                         [[0, 0], [1, 0], [1, 1], [0, 1]],
                         [[0, 0], [0, 0], [0, 1], [1, 0]]])
     model = Model(**changes)
-    state, steps = model.transformer.search_state(model.memory, hypotheses=2), []
+    step, state = model.transformer.start_search(model.memory, hypotheses=2)
+    steps = []
     for t in range(4):
-        logits, state = model.transformer.step(
-            tf.constant(pieces[:, t], tf.int32), tf.constant(parents[:, t]), state)
+        logits, state = step(tf.constant(pieces[:, t], tf.int32),
+                             tf.constant(parents[:, t]), state)
         steps.append(logits)
     session, _ = start()
     steps = model.run(session, SOURCE, fetch=steps)
@@ -222,6 +223,18 @@ def test_hypotheses_side_by_side_are_each_as_if_alone(start, changes):
                 place = parents[np.arange(3), back, place]
             alone = model.run(session, SOURCE, np.stack(path, axis=1))
             np.testing.assert_allclose(steps[t][:, k], alone[:, -1], **CLOSE)
+
+
+# --- The output layer -----------------------------------------------------------------
+
+
+def test_the_output_layer_of_a_training_begins_without_bias(start):
+    transformer = Transformer(HParams(**dict(HP, dialect="tutorial")))
+    transformer.output_factors(tf.zeros([2, 3, 8]))
+    _, bias = tf.trainable_variables()
+    session, _ = start()
+    assert bias.op.name == "decoder/output/bias"
+    assert not session.run(bias.initial_value).any()
 
 
 # --- Dropout --------------------------------------------------------------------------

@@ -13,6 +13,12 @@ from transformer.sessions import (
 
 TF2 = not tf.__version__.startswith("1.")
 HAS_GPU = bool(tf.config.experimental.list_physical_devices("GPU"))
+GRAPHS = tf.RunOptions(output_partition_graphs=True)
+
+
+def operations(told):
+    """The kinds of operations that a run consisted of, told by `GRAPHS`."""
+    return {node.op for part in told.partition_graphs for node in part.node}
 
 
 def losses(hp, precision="float32"):
@@ -25,11 +31,10 @@ def losses(hp, precision="float32"):
             session.run(graph.initialize)
             for _ in range(6):
                 _, loss = session.run(
-                    [graph.update.apply, graph.update.metrics.loss], run_metadata=told,
-                    options=tf.RunOptions(output_partition_graphs=True))
+                    [graph.update.apply, graph.update.metrics.loss], options=GRAPHS,
+                    run_metadata=told)
                 found.append(loss)
-        return np.array(found), {node.op for part in told.partition_graphs
-                                 for node in part.node}
+        return np.array(found), operations(told)
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +60,8 @@ def test_bfloat16_is_nearly_the_same(hp, plain):
 
 
 def test_compiled_it_is_the_same(hp, plain):
-    found, operations = losses(dataclasses.replace(hp, xla=True))
-    assert "_XlaRun" in operations
+    found, kinds = losses(dataclasses.replace(hp, xla=True))
+    assert "_XlaRun" in kinds
     np.testing.assert_allclose(found, plain, rtol=1e-4)
 
 
@@ -98,6 +103,19 @@ def test_runs_at_once_wait_for_each_other(hp):
         with make_session(hp, graph, runs=2) as session:
             assert list(run_at_once(session, answer, [{first: True}, {first: False}],
                                     2)) == [1, 1]
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+def test_loops_are_functions_where_runs_are_sequential(hp, sequential):
+    with tf.Graph().as_default() as graph:
+        given, told = tf.placeholder(tf.float32, [2, 2]), tf.RunMetadata()
+        _, power = tf.while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x @ given),
+                                 (0, tf.eye(2)))
+        with make_session(hp, graph, sequential=sequential) as session:
+            found = session.run(power, {given: [[1, 1], [1, 0]]}, GRAPHS, told)
+    np.testing.assert_array_equal(found, [[8, 5], [5, 3]])  # Fibonacci's numbers
+    functions = {"While", "StatelessWhile"} & operations(told)
+    assert bool(functions) == (sequential and TF2 and not HAS_GPU)
 
 
 def test_what_is_wrong_with_a_run_is_said(hp):

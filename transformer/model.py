@@ -20,7 +20,7 @@ from transformer.modules import (
     normalize,
     positional_encoding,
 )
-from transformer.primitives import dense, dropout, reshape, shape_list
+from transformer.primitives import dense_variables, dropout, reshape, shape_list
 
 
 class Memory(NamedTuple):
@@ -94,7 +94,8 @@ class Transformer:
         """
         x, cache = self.decoder_states(target_in, memory, is_training, dropout_seed,
                                        cache, weights)
-        return self._logits(x), cache
+        table, bias = self._output_layer()
+        return _logits(x, tf.transpose(table), bias), cache
 
     def decoder_states(self, target_in, memory, is_training=False, dropout_seed=None,
                        cache=None, weights=None):
@@ -141,21 +142,23 @@ class Transformer:
                                "mask": tf.zeros(mask, tf.bool)}
                 for i in range(hp.num_blocks)}
 
-    def search_state(self, memory, hypotheses=1):
-        """What `step` needs before the first position of as many hypotheses a sentence.
-        """
-        return (self.project(memory),
-                self.empty_cache(tf.shape(memory.states)[0], hypotheses))
+    def start_search(self, memory, hypotheses=1):
+        """What `decoding` needs: the step function for the sentences of `memory`, and
+        its state before the first position of as many hypotheses each."""
+        table, bias = self._output_layer()
+        kernel = tf.transpose(table)  # once, not in each step
 
-    def step(self, ids, parents, state):
-        """The step function of `decoding`, from `search_state` on."""
-        memory, cache = state
-        if breadth(cache["block_0"]) > 1:
-            cache = {name: dict(block, mask=tf.gather(
-                block["mask"][:, 0], parents, batch_dims=1)[:, None])
-                for name, block in cache.items()}
-        logits, cache = self.decode(ids, memory, cache=cache)           # [N, K, V]
-        return logits, (memory, cache)
+        def step(ids, parents, state):
+            memory, cache = state
+            if breadth(cache["block_0"]) > 1:
+                cache = {name: dict(block, mask=tf.gather(
+                    block["mask"][:, 0], parents, batch_dims=1)[:, None])
+                    for name, block in cache.items()}
+            x, cache = self.decoder_states(ids, memory, cache=cache)    # [N, K, D]
+            return _logits(x, kernel, bias), (memory, cache)
+
+        cache = self.empty_cache(tf.shape(memory.states)[0], hypotheses)
+        return step, (self.project(memory), cache)
 
     def _table(self, stack):
         """(vocabulary size, variable scope) of the embedding of a stack."""
@@ -200,8 +203,23 @@ class Transformer:
         with tf.variable_scope("encoder", reuse=tf.AUTO_REUSE):
             return tf.get_variable("target_space", [self.hp.d_model])
 
+    def _output_layer(self):
+        """(table float [V, D], bias float [V] or None); tied, the table is the target's
+        embeddings."""
+        vocab_size, scope = self._table("decoder")
+        if not self.dialect.tied_embeddings:
+            with tf.variable_scope("decoder", reuse=tf.AUTO_REUSE):
+                kernel, bias = dense_variables(self.hp.d_model, vocab_size, True,
+                                               "output")
+            return tf.transpose(kernel), bias
+        table = embedding_table(vocab_size, self.hp.d_model, scope, reuse=True)
+        if self.dialect.padding_row_is_zero:
+            real = tf.cast(tf.not_equal(tf.range(vocab_size), 0), tf.float32)
+            table = table * real[:, None]
+        return table, None
+
     def output_factors(self, x):
-        """What the output layer multiplies: logits = states table^T.
+        """The output layer as one product: logits = states table^T.
 
         Args:
           x: float [N, T, D], the states of the decoder.
@@ -209,31 +227,11 @@ class Transformer:
         Returns:
           (states float [N, T, any width], table float [V, that width]).
         """
-        vocab_size, scope = self._table("decoder")
-        if not self.dialect.tied_embeddings:
-            with tf.variable_scope("decoder/output", reuse=tf.AUTO_REUSE):
-                kernel = tf.get_variable("kernel", [self.hp.d_model, vocab_size])
-                bias = tf.get_variable("bias", [vocab_size])
-            return (tf.concat([x, tf.ones_like(x[..., :1])], -1),
-                    tf.concat([tf.transpose(kernel), bias[:, None]], 1))
-        table = embedding_table(vocab_size, self.hp.d_model, scope, reuse=True)
-        if self.dialect.padding_row_is_zero:
-            real = tf.cast(tf.not_equal(tf.range(vocab_size), 0), tf.float32)
-            table = table * real[:, None]
-        return x, table
-
-    def _logits(self, x):
-        """float [N, T, D] → [N, T, V], by the target's embeddings where tied."""
-        vocab_size, scope = self._table("decoder")
-        if not self.dialect.tied_embeddings:
-            with tf.variable_scope("decoder", reuse=tf.AUTO_REUSE):
-                return dense(x, vocab_size, True, "output")
-        table = embedding_table(vocab_size, self.hp.d_model, scope, reuse=True)
-        batch, length, width = shape_list(x)
-        logits = tf.matmul(tf.reshape(x, [-1, width]), table, transpose_b=True)
-        if self.dialect.padding_row_is_zero:
-            logits *= tf.cast(tf.not_equal(tf.range(vocab_size), 0), tf.float32)
-        return reshape(logits, [batch, length, vocab_size])             # [N, T, V]
+        table, bias = self._output_layer()
+        if bias is None:
+            return x, table
+        return (tf.concat([x, tf.ones_like(x[..., :1])], -1),
+                tf.concat([table, bias[:, None]], 1))
 
     def _finish(self, x):
         """What the dialect puts behind a whole stack."""
@@ -275,3 +273,12 @@ class Transformer:
         return feedforward(x, (hp.d_ff, hp.d_model), dropout_rate=hp.dropout_rate,
                            is_training=run.is_training, mask=mask, dialect=hp.dialect,
                            dropout_seed=run.dropout_seed)
+
+
+def _logits(x, kernel, bias):
+    """The output layer: float [N, T, D] → [N, T, V]."""
+    batch, length, width = shape_list(x)
+    logits = tf.matmul(tf.reshape(x, [-1, width]), kernel)
+    if bias is not None:
+        logits = tf.nn.bias_add(logits, bias)
+    return reshape(logits, [batch, length, kernel.shape.as_list()[1]])

@@ -81,20 +81,26 @@ def dense_side_by_side(inputs, num_units, use_bias, scopes, activation=None):
       float [..., len(scopes) * num_units], the results side by side.
     """
     *leading, width = shape_list(inputs)
-    kernels, biases = [], []
-    for scope in scopes:
-        with tf.variable_scope(scope):
-            kernels.append(tf.get_variable("kernel", [width, num_units],
-                                           initializer=tf.glorot_uniform_initializer()))
-            if use_bias:
-                biases.append(tf.get_variable("bias", [num_units],
-                                              initializer=tf.zeros_initializer()))
+    kernels, biases = zip(*[dense_variables(width, num_units, use_bias, scope)
+                            for scope in scopes])
     outputs = tf.matmul(tf.reshape(inputs, [-1, width]), _side_by_side(kernels))
     if use_bias:
         outputs = tf.nn.bias_add(outputs, _side_by_side(biases))
     if activation is not None:
         outputs = activation(outputs)
     return reshape(outputs, leading + [len(scopes) * num_units])
+
+
+def dense_variables(width, num_units, use_bias, scope):
+    """The variables of a dense layer: (kernel [width, num_units], bias or None)."""
+    bias = None
+    with tf.variable_scope(scope):
+        kernel = tf.get_variable("kernel", [width, num_units],
+                                 initializer=tf.glorot_uniform_initializer())
+        if use_bias:
+            bias = tf.get_variable("bias", [num_units],
+                                   initializer=tf.zeros_initializer())
+    return kernel, bias
 
 
 def _side_by_side(variables):

@@ -95,8 +95,8 @@ class Model:
         scores [N, n]), T at most `length`."""
         with self.session.graph.as_default():
             limits = tf.fill([tf.shape(self.source)[0]], length)
-            state = self.model.search_state(self.memory, options.beam_size)
-            found = beam(self.model.step, state, limits, options)
+            step, state = self.model.start_search(self.memory, options.beam_size)
+            found = beam(step, state, limits, options)
         return self.session.run(found, {self.source: source})
 
 

@@ -25,7 +25,7 @@ ON = 1  # of RewriterConfig.Toggle
 
 
 def make_session(hp, graph: Optional[tf.Graph] = None, precision: str = "float32",
-                 runs: int = 1) -> tf.Session:
+                 runs: int = 1, sequential: bool = False) -> tf.Session:
     """A session of `graph`, or of the default one, set up by the machine settings.
 
     Args:
@@ -33,6 +33,10 @@ def make_session(hp, graph: Optional[tf.Graph] = None, precision: str = "float32
       graph: what is to be run.
       precision: of the matrix products, one of `PRECISIONS`.
       runs: how many runs there may be at once; see `run_at_once`.
+      sequential: the operations of a run are so small that what comes between them
+        matters most. They are run in a fixed order, and loops as functions, which
+        TensorFlow does not rewrite for oneDNN: a call of it costs more than they do.
+        On a CPU, and where loops can be functions (TensorFlow 2); else nothing changes.
 
     Raises:
       ValueError: see `rewriting_to`.
@@ -52,9 +56,15 @@ def make_session(hp, graph: Optional[tf.Graph] = None, precision: str = "float32
         config.intra_op_parallelism_threads = 1
         if hasattr(tf.config.experimental, "enable_op_determinism"):
             tf.config.experimental.enable_op_determinism()
+    if sequential and tf.control_flow_v2_enabled() and not has_gpu():
+        config.experimental.executor_type = "SINGLE_THREADED_EXECUTOR"
     if precision != "float32":
         setattr(config.graph_options.rewrite_options, rewriting_to(precision), ON)
     return tf.Session(graph=graph, config=config)
+
+
+def has_gpu() -> bool:
+    return bool(tf.config.experimental.list_physical_devices("GPU"))
 
 
 def cores() -> int:
@@ -96,8 +106,7 @@ def rewriting_to(precision: str) -> str:
     Raises:
       ValueError: this TensorFlow, or this machine, has none.
     """
-    gpus = tf.config.experimental.list_physical_devices("GPU")
-    device = "GPU" if gpus else "CPU"
+    device = "GPU" if has_gpu() else "CPU"
     name = REWRITINGS.get((precision, device))
     if not hasattr(tf.ConfigProto().graph_options.rewrite_options, str(name)):
         raise ValueError(f"precision: found {precision}, wanted float32: TensorFlow "

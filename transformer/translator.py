@@ -9,7 +9,7 @@ from transformer import checkpoints
 from transformer.data import make_batch, pad_with_end
 from transformer.decoding import NEVER, SEARCHES, SearchOptions, penalty
 from transformer.model import Transformer
-from transformer.sessions import cores, make_session, run_at_once
+from transformer.sessions import cores, has_gpu, make_session, run_at_once
 from transformer.text import PAD, UNK, load_vocabularies
 
 # `decode_batch_size` sentences of so many pieces fill a batch; of longer ones it holds
@@ -62,7 +62,8 @@ class Translator:
             self._scores = self._score(model, memory)
             self._saver = checkpoints.make_saver()
             self._at_once = _batches_at_once(hp)
-            self._session = make_session(hp, graph, runs=self._at_once)
+            self._session = make_session(hp, graph, runs=self._at_once,
+                                         sequential=hp.decode_batch_size == 1)
 
     def __enter__(self):
         return self
@@ -161,8 +162,7 @@ class Translator:
 def _batches_at_once(hp):
     """How many batches are translated at once: one for each core. But one after the
     other where a GPU does it, where threads may not decide, or the order of draws."""
-    alone = (hp.deterministic or hp.search == "sample"
-             or tf.config.experimental.list_physical_devices("GPU"))
+    alone = hp.deterministic or hp.search == "sample" or has_gpu()
     return 1 if alone else min(MOST_AT_ONCE, cores())
 
 
@@ -171,5 +171,5 @@ def _search(model, memory, source, options):
     hp = model.hp
     pieces = tf.reduce_sum(tf.cast(tf.not_equal(source, PAD), tf.int32), axis=1)
     limits = pieces + hp.max_extra_length                # pieces and limits count EOS
-    state = model.search_state(memory, hp.beam_size if hp.search == "beam" else 1)
-    return SEARCHES[hp.search](model.step, state, limits, options)
+    step, state = model.start_search(memory, hp.beam_size if hp.search == "beam" else 1)
+    return SEARCHES[hp.search](step, state, limits, options)

@@ -1,5 +1,6 @@
 """This project: training, decoding, and the input side of a training by itself."""
 import dataclasses
+import functools
 import itertools
 import time
 
@@ -42,12 +43,17 @@ def open_training(spec):
 def open_decoding(spec):
     hp = hparams.load(spec["logdir"])
     hp = dataclasses.replace(hp, search=spec["search"], beam_size=spec["beam_size"],
-                             length_penalty=0.0, decode_batch_size=64)
-    translator = Translator(hp, spec["logdir"])
-    translator.restore()
+                             length_penalty=0.0)
+
+    @functools.lru_cache(None)
+    def translator(batch):
+        opened = Translator(dataclasses.replace(hp, decode_batch_size=batch),
+                            spec["logdir"])
+        opened.restore()
+        return opened
 
     def translate(lines, batch):
-        return [best.text for best, *_ in translator.translate(lines)]
+        return [best.text for best, *_ in translator(batch).translate(lines)]
 
     return work.timed_decoding(translate, work.test_lines(spec["data"])[0])
 

@@ -141,7 +141,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "dropout_rate": 0.3,     # the wider model overfits sooner
         "batch_tokens": 25000,   # source tokens, and as many target tokens
         "max_steps": 300000,     # 3.5 days on the paper's eight GPUs
-        "keep_checkpoints": 20,  # section 6.1 averages the last 20, not the last 5
+        "keep_checkpoints": 20,  # to average, as section 6.1 does; of base it is 5
     },
 }
 

@@ -1,0 +1,62 @@
+"""scripts/average_checkpoints.py: section 6.1's mean, in a log directory of its own."""
+import corpora
+import numpy as np
+import pytest
+
+import hparams
+from scripts import average_checkpoints
+from transformer import checkpoints
+from transformer.translator import Translator
+
+
+@pytest.fixture(scope="module")
+def logdir(digits, tmp_path_factory):
+    """That of a training with checkpoints of the steps 2, 4 and 6."""
+    logdir = str(tmp_path_factory.mktemp("logs") / "tiny")
+    corpora.run_train(digits, logdir, "--max_steps", "6", "--save_every", "2",
+                      "--eval_every", "6")
+    return logdir
+
+
+def average(logdir, out, last):
+    average_checkpoints.main(["--logdir", logdir, "--out", str(out), "--last", last])
+
+
+@pytest.mark.parametrize("steps", [(4, 6), (2, 4, 6)])
+def test_it_is_the_mean(logdir, tmp_path, capsys, steps):
+    average(logdir, tmp_path / "out", str(len(steps)))
+    assert f"of steps {', '.join(map(str, steps))}\n" in capsys.readouterr().out
+    each = [corpora.variables_of(checkpoints.prefix(logdir, step)) for step in steps]
+    found = corpora.variables_of(checkpoints.prefix(str(tmp_path / "out"), 6))
+    assert found.keys() == each[0].keys()
+    assert found.pop("global_step") == 6
+    for name, array in found.items():
+        mean = sum(one[name].astype(np.float64) for one in each) / len(each)
+        np.testing.assert_array_equal(array, mean.astype(np.float32), name)
+
+
+def test_it_translates_and_the_others_are_as_they_were(logdir, tmp_path):
+    before, out = corpora.tree(logdir), str(tmp_path / "out")
+    average(logdir, out, "3")
+    assert corpora.tree(logdir) == before
+    assert hparams.load(out) == hparams.load(logdir)
+    with Translator(hparams.load(out), out) as translator:
+        translator.restore()
+        [[translation]] = translator.translate(["3 1 4"])
+        assert np.isfinite(translation.score)
+
+
+@pytest.mark.parametrize("last", ["0", "1", "4"])
+def test_as_many_as_there_are_or_fewer(logdir, tmp_path, capsys, last):
+    said = corpora.refusal(capsys, average_checkpoints.main, "--logdir", logdir,
+                           "--out", tmp_path / "out", "--last", last)
+    assert f"--last: found {last}, wanted 2 to 3" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_overwritten(logdir, tmp_path, capsys):
+    before = corpora.tree(logdir)
+    said = corpora.refusal(capsys, average_checkpoints.main, "--logdir", logdir,
+                           "--out", logdir, "--last", "2")
+    assert "found a log directory, wanted a new one" in said
+    assert corpora.tree(logdir) == before

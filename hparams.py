@@ -118,7 +118,6 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "d_ff": 512,             # twice d_model: a cheaper step, and time for more
         "num_heads": 4,          # 64 dimensions a head, as in the paper
         "dialect": "tensor2tensor",  # norm before each sub-layer: learns much faster
-        "dropout_rate": 0.2,     # a small corpus seen many times
         "batch_tokens": 2048,    # about 100 captions
         "schedule": "linear",    # the number of steps is known
         "learning_rate": 0.002,  # a small model bears a high rate

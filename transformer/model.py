@@ -204,8 +204,8 @@ class Transformer:
             return tf.get_variable("target_space", [self.hp.d_model])
 
     def _output_layer(self):
-        """(table float [V, D], bias float [V] or None); tied, the table is the target's
-        embeddings."""
+        """(table float [V, D], bias float [V] or None): logits = states table^T + bias.
+        Where tied, the table is the target's embeddings."""
         vocab_size, scope = self._table("decoder")
         if not self.dialect.tied_embeddings:
             with tf.variable_scope("decoder", reuse=tf.AUTO_REUSE):

@@ -237,6 +237,15 @@ def test_the_output_layer_of_a_training_begins_without_bias(start):
     assert not session.run(bias.initial_value).any()
 
 
+def test_a_search_makes_the_variables_that_it_needs(start):
+    transformer = Transformer(HParams(**dict(HP, **SEPARATE)))
+    step, state = transformer.start_search(transformer.encode(tf.constant(SOURCE % 11)))
+    logits, _ = step(tf.constant(TARGET[:, :1], tf.int32), None, state)
+    session, variables = start()
+    assert session.run(logits).shape == (3, 1, 13)
+    assert variables["decoder/embedding/lookup_table"].shape == (13, 8)
+
+
 # --- Dropout --------------------------------------------------------------------------
 
 

@@ -212,7 +212,8 @@ class Transformer:
                 kernel, bias = dense_variables(self.hp.d_model, vocab_size, True,
                                                "output")
             return tf.transpose(kernel), bias
-        table = embedding_table(vocab_size, self.hp.d_model, scope, reuse=True)
+        table = embedding_table(vocab_size, self.hp.d_model, scope,
+                                reuse=tf.AUTO_REUSE)
         if self.dialect.padding_row_is_zero:
             real = tf.cast(tf.not_equal(tf.range(vocab_size), 0), tf.float32)
             table = table * real[:, None]

@@ -42,8 +42,9 @@ def run(args):
     steps = steps[-args.last:]
     prefixes = [checkpoints.find(args.logdir, step) for step in steps]  # verified
     arrays = mean_of(prefixes)
+    os.makedirs(args.out, exist_ok=True)
+    copy_vocabularies(args.logdir, args.out)  # refuses to replace one by another
     hparams.save(hparams.load(args.logdir), args.out)
-    copy_vocabularies(args.logdir, args.out)
     importing.write(importing.Imported(arrays, steps[-1], True), args.out)
     return steps
 

@@ -64,6 +64,7 @@ def make_session(hp, graph: Optional[tf.Graph] = None, precision: str = "float32
 
 
 def has_gpu() -> bool:
+    """Whether TensorFlow sees a GPU."""
     return bool(tf.config.experimental.list_physical_devices("GPU"))
 
 

@@ -320,4 +320,15 @@ def _batches(
             tensor.set_shape([None, None])
         return Batch(*ids, number=number)
 
-    return numbers.map(tensors).prefetch(PREFETCH)
+    return numbers.map(tensors).prefetch(PREFETCH).with_options(_untuned())
+
+
+def _untuned() -> tf.data.Options:
+    """Options without tf.data's tuning: here it has nothing to tune, but its thread
+    sleeps for up to a minute, and the end of a session waits until it wakes."""
+    options = tf.data.Options()
+    if hasattr(options, "autotune"):
+        options.autotune.enabled = False
+    else:  # TensorFlow 1.15
+        options.experimental_optimization.autotune = False
+    return options

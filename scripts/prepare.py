@@ -17,6 +17,7 @@ import contextlib
 import itertools
 import json
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer import text
+from transformer.bpe_dropout import DropoutVocabulary
 from transformer.lines import check_language, read_lines
 from transformer.text import Vocabularies, Vocabulary
 
@@ -79,9 +81,17 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--max-length", type=int, default=256, help="longer pairs (in pieces) are left"
     )
+    parser.add_argument(
+        "--bpe-dropout", type=float, default=0.0, metavar="P",
+        help="leave out merges of train with this probability; 0.05 for a small corpus",
+    )
+    parser.add_argument(
+        "--copies", type=int, default=1,
+        help="with --bpe-dropout: how often train is written, each time drawn anew",
+    )
     argv = [_dashed(argument) for argument in argv]
     args = parser.parse_args(argv)
-    for flag in ("--vocab-size", "--model-type", "--separate"):
+    for flag in ("--vocab-size", "--model-type", "--separate", "--bpe-dropout"):
         if args.vocab_from and any(word.split("=")[0] == flag for word in argv):
             parser.error(f"found --vocab-from and {flag}, wanted one of them")
     return args
@@ -108,6 +118,25 @@ def check(args: argparse.Namespace) -> None:
         raise ValueError(f"found --vocab-size {args.vocab_size}, wanted 1 or more")
     if args.max_length < 1:
         raise ValueError(f"found --max-length {args.max_length}, wanted 1 or more")
+    check_dropout(args)
+
+
+def check_dropout(args: argparse.Namespace) -> None:
+    """Refuses dropout where there are no merges, and copies that would be equal."""
+    if not 0 <= args.bpe_dropout <= 1:
+        raise ValueError(f"found --bpe-dropout {args.bpe_dropout}, wanted 0 to 1")
+    if args.bpe_dropout and args.model_type != "bpe":
+        raise ValueError(
+            f"found --bpe-dropout with --model-type {args.model_type}, wanted bpe: the "
+            f"other has no merges to leave out"
+        )
+    if args.copies < 1:
+        raise ValueError(f"found --copies {args.copies}, wanted 1 or more")
+    if args.copies > 1 and not args.bpe_dropout:
+        raise ValueError(
+            f"found --copies {args.copies} without --bpe-dropout, wanted both: the "
+            f"copies would be equal"
+        )
 
 
 # Which files
@@ -187,7 +216,7 @@ class Side:
 
 
 def encode_split(
-    pair: Pair, stem: str, vocabularies: Vocabularies, max_length: int
+    pair: Pair, stem: str, vocabularies: Vocabularies, max_length: int, copies: int = 1
 ) -> dict[str, int]:
     """Writes the ids of a split, and returns its report.
 
@@ -196,13 +225,14 @@ def encode_split(
       stem: where the ids go: {stem}.source.ids.npy …
       vocabularies: of the two languages.
       max_length: pairs with more pieces than this on a side are dropped.
+      copies: how often the split is written.
 
     Returns:
       What corpus.json says of a split.
     """
     source, target = Side(vocabularies.source), Side(vocabularies.target)
     kept = empty = long = 0
-    for source_ids, target_ids in _encoded(pair, vocabularies):
+    for source_ids, target_ids in _encoded(pair, vocabularies, copies):
         if not source_ids or not target_ids:
             empty += 1
         elif max(len(source_ids), len(target_ids)) > max_length:
@@ -226,10 +256,12 @@ def encode_split(
 
 
 def _encoded(
-    pair: Pair, vocabularies: Vocabularies
+    pair: Pair, vocabularies: Vocabularies, copies: int
 ) -> Iterator[tuple[list[int], list[int]]]:
     """Yields the ids of each pair of lines, a chunk encoded at a time."""
-    lines = zip(read_lines(pair.source), read_lines(pair.target))
+    lines = itertools.chain.from_iterable(
+        zip(read_lines(pair.source), read_lines(pair.target)) for _ in range(copies)
+    )
     for chunk in iter(lambda: list(itertools.islice(lines, CHUNK)), []):
         sources, targets = zip(*chunk)
         yield from zip(
@@ -266,9 +298,12 @@ def prepare(args: argparse.Namespace) -> None:
         reports = {}
         for split, pair in splits.items():
             stem = os.path.join(work, split)
-            reports[split] = encode_split(pair, stem, vocabularies, args.max_length)
-            if split != "train":
+            if split == "train":
+                encoders, copies = with_dropout(vocabularies, args), args.copies
+            else:
+                encoders, copies = vocabularies, 1
                 write_text(pair, args, split, work)
+            reports[split] = encode_split(pair, stem, encoders, args.max_length, copies)
             print(describe(split, reports[split]))
         write_summary(args, vocabularies, reports, work)
         move_into_place(work, args.out)
@@ -306,6 +341,18 @@ def make_vocabularies(args: argparse.Namespace, train: Pair, work: str) -> Vocab
     return text.load_vocabularies(work)
 
 
+def with_dropout(vocabularies: Vocabularies, args: argparse.Namespace) -> Vocabularies:
+    """Returns the vocabularies that encode train, whose draws are the same each run."""
+    if not args.bpe_dropout:
+        return vocabularies
+    draw = random.Random(1)
+    source, target = (
+        DropoutVocabulary(one.path, args.bpe_dropout, draw)
+        for one in (vocabularies.source, vocabularies.target)
+    )
+    return Vocabularies(source, target, vocabularies.joint)
+
+
 def write_text(pair: Pair, args: argparse.Namespace, split: str, work: str) -> None:
     """Writes every line of a split as plain text, unless it lies in OUT already."""
     for path, language in zip(pair, (args.source_lang, args.target_lang)):
@@ -332,6 +379,10 @@ def write_summary(
         },
         "splits": reports,
     }
+    if args.bpe_dropout:
+        summary["bpe_dropout"] = {
+            "probability": args.bpe_dropout, "copies": args.copies,
+        }
     with open(os.path.join(work, "corpus.json"), "w", encoding="utf-8") as file:
         json.dump(summary, file, indent=2)
         file.write("\n")

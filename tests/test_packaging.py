@@ -15,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # The order in which text flows: a file imports only files that stand before it.
 ORDER = [
     "lines", "subwords",
-    "text", "data", "dialects", "primitives", "masks", "positions",
+    "text", "bpe_dropout", "data", "dialects", "primitives", "masks", "positions",
     "attention", "relative", "local", "modules", "functional", "keras_base",
     "keras_positions", "keras_layers", "model", "decoding", "training", "distribution",
     "sources", "sessions", "checkpoints", "diagnosis", "memory", "importing",

@@ -188,7 +188,8 @@ def test_a_vocabulary_that_is_given_is_not_trained(tmp_path, capsys):
     empty.mkdir()
     argv = ["--out", out, "--vocab-from", str(empty)]
     assert "found no vocabulary" in refused(capsys, tmp_path, argv)
-    for flags in (["--vocab_size=9"], ["--separate"], ["--model-type", "bpe"]):
+    for flags in (["--vocab_size=9"], ["--separate"], ["--model-type", "bpe"],
+                  ["--bpe-dropout", "0.1"]):
         with pytest.raises(SystemExit):
             prepare.main(argv + flags)
         assert "wanted one of them" in capsys.readouterr().err
@@ -206,6 +207,26 @@ def test_the_same_text_gives_the_same_bytes(tmp_path):
         results.append({path[len(out):]: data for path, data in tree(out).items()})
     assert results[0] == results[1] == results[2]
     assert sorted(os.listdir(str(tmp_path / "deep"))) == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", [[], ["--separate"]])
+def test_bpe_dropout_writes_train_in_other_pieces_and_only_train(tmp_path, kind):
+    plain, once, again = (fill(tmp_path / name) for name in ("plain", "once", "again"))
+    dropout = ["--bpe-dropout", "0.3", "--copies", "3"]
+    for out, flags in ((plain, []), (once, dropout), (again, dropout)):
+        prepare.main(["--out", out, "--vocab-size", "45", *kind, *flags])
+    assert [*tree(once).values()] == [*tree(again).values()]
+    assert summary(once)["bpe_dropout"] == {"probability": 0.3, "copies": 3}
+    assert "bpe_dropout" not in summary(plain)
+    vocabularies = load_vocabularies(once)
+    for side, language in (("source", "de"), ("target", "en")):
+        for split in ("dev", "test"):
+            assert load(once, split, side) == load(plain, split, side)
+        copies = np.reshape(np.array(load(once, "train", side), object), (3, -1))
+        for copy in copies.tolist():
+            assert [*map(getattr(vocabularies, side).decode, copy)] == (
+                sentences("train", language))
+        assert len({str(copy) for copy in copies.tolist()}) == 3
 
 
 def test_a_test_split_is_not_needed(tmp_path):
@@ -372,6 +393,9 @@ def test_a_language_that_is_not_there(tmp_path, capsys):
 @pytest.mark.parametrize("flags", [
     ["--source-lang", "en"], ["--source-lang", "../de"], ["--target-lang", ""],
     ["--max-length", "0"], ["--vocab-size", "-1"],
+    ["--bpe-dropout", "1.1"], ["--bpe-dropout", "-0.1"], ["--bpe-dropout", "nan"],
+    ["--bpe-dropout", "0.1", "--model-type", "unigram"],
+    ["--copies", "2"], ["--bpe-dropout", "0.1", "--copies", "0"],
 ])
 def test_flags_that_cannot_be(tmp_path, capsys, flags):
     out = fill(tmp_path)

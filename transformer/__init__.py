@@ -5,6 +5,7 @@ Text flows down this list; a file imports only files above it. Read in this orde
     lines         files  ->  lines of text
     subwords      lines of text  <->  ids, as tensor2tensor's vocabularies do it
     text          lines of text  <->  ids, by SentencePiece
+    bpe_dropout   lines of text  ->  other ids each time, for training
     data          prepared ids  ->  Batch(source, target_in, target_out, number)
     dialects      a name  ->  what that source of the Transformer decides differently
     primitives    shapes, dropout, the dense layer, heads

@@ -93,6 +93,10 @@ class Vocabulary:
         """Returns the ids of many lines: :meth:`encode` of each, in parallel."""
         return self._model.encode(list(lines), out_type=int)
 
+    def normalize(self, line: str) -> str:
+        """Returns the line as its pieces spell it: NFKC, and "▁" before each word."""
+        return "".join(self._model.encode(line, out_type=str))
+
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of `ids` up to the first EOS, without PAD and BOS.
 

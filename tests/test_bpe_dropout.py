@@ -1,0 +1,84 @@
+"""bpe_dropout.py beside SentencePiece: what is left out, how often, and what stays."""
+import collections
+import itertools
+import random
+
+import pytest
+
+from transformer import text
+from transformer.bpe_dropout import DropoutVocabulary
+from transformer.text import UNK, Vocabulary
+
+WORDS = ["grüne", "grünen", "graue", "Wiese", "Wiesen", "Hund", "Hunde", "und", "rund"]
+SENTENCES = [" ".join(words) for words in itertools.permutations(WORDS, 3)]
+SIZE = 50
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bpe_dropout")
+    corpus, model = str(folder / "text.de"), str(folder / text.JOINT_MODEL)
+    with open(corpus, "w", encoding="utf-8") as file:
+        file.write("\n".join(SENTENCES))
+    text.train_vocabulary([corpus], model, SIZE, "bpe")
+    return model
+
+
+def vocabulary(path, dropout, seed=1):
+    return DropoutVocabulary(path, dropout, random.Random(seed))
+
+
+@pytest.mark.parametrize("line", [
+    *SENTENCES[::50], "", "  ", "Hundewiesen  rundeten", "ﬁ ① Ｈｕｎｄ", "▁Hund▁ und",
+    "Hund Žžž. Žund", "Ž", "Hund <unk> <s> rund</s>",
+])
+def test_without_dropout_it_encodes_as_sentencepiece(path, line):
+    """The same merges in the same order, unknown characters in one piece."""
+    plain = Vocabulary(path).encode(line)
+    assert vocabulary(path, 0).encode(line) == plain
+
+
+def test_with_every_merge_left_out_characters_remain(path):
+    every = vocabulary(path, 1)
+    pieces = every.pieces(every.encode("grüne Hunde"))
+    assert pieces == list("▁grüne▁Hunde")
+
+
+@pytest.mark.parametrize("dropout", [0.05, 0.5, 1])
+def test_whatever_is_left_out_the_text_is_the_same(path, dropout):
+    sampled = vocabulary(path, dropout)
+    for line in SENTENCES:
+        ids = sampled.encode(line)
+        assert Vocabulary(path).decode(ids) == line
+        assert UNK not in ids
+
+
+def test_the_draws_are_as_seeded_and_differ_from_line_to_line(path):
+    lines = [SENTENCES[0]] * 100
+    once = vocabulary(path, 0.3).encode_lines(lines)
+    assert vocabulary(path, 0.3).encode_lines(lines) == once
+    assert vocabulary(path, 0.3, seed=2).encode_lines(lines) != once
+    assert len(set(map(tuple, once))) > 10
+
+
+def frequencies(encoded):
+    """Returns how often each encoding came, of all."""
+    counts = collections.Counter(map(tuple, encoded))
+    return {ids: count / len(encoded) for ids, count in counts.items()}
+
+
+@pytest.mark.parametrize("word", ["grünen", "Wiese"])
+def test_pieces_come_as_often_as_sentencepiece_draws_them(path, word):
+    """Of 20,000 draws each, a share of p has a deviation of √(2 p (1 − p) / 20,000):
+    five of them are allowed, with 1e-3 for the rarest."""
+    draws = 20000
+    ours = frequencies(vocabulary(path, 0.3).encode_lines([word] * draws))
+    model = Vocabulary(path)._model
+    theirs = frequencies([
+        model.encode(word, out_type=int, enable_sampling=True, alpha=0.3, nbest_size=-1)
+        for _ in range(draws)
+    ])
+    assert len(ours) > 3
+    for ids in {*ours, *theirs}:
+        p, q = ours.get(ids, 0), theirs.get(ids, 0)
+        assert abs(p - q) < 5 * (2 * max(p, q) * (1 - max(p, q)) / draws) ** 0.5 + 1e-3

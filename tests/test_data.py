@@ -316,6 +316,16 @@ def test_an_evaluation_sees_each_pair_once_and_ends(folder):
     assert_same(batches, fetch(lambda: evaluation_dataset(dev, plan_of(dev)), 1000))
 
 
+def test_no_thread_tunes_that_a_stopped_training_would_wait_for(corpus):
+    """It sleeps for up to a minute, and the session is not closed before it wakes."""
+    with tf.Graph().as_default():
+        dataset = training_dataset(corpus, plan_of(corpus), 0)
+    options = dataset.options()
+    found = (options.autotune.enabled if hasattr(options, "autotune")
+             else options.experimental_optimization.autotune)  # TensorFlow 1.15
+    assert found is False
+
+
 def test_an_initializable_iterator_can_start_over(folder):
     dev = Corpus(folder, "dev")
     with tf.Graph().as_default(), tf.Session() as session:

@@ -15,8 +15,8 @@ from transformer.evaluation import evaluate, load_text
 from transformer.lines import read_lines
 from transformer.translator import Translator
 
-DECODING = [name for name, field in hparams.FIELDS.items()
-            if field.metadata["group"] in ("decoding", "machine")]
+DECODING = ["deterministic", *(name for name, field in hparams.FIELDS.items()
+                               if field.metadata["group"] == "decoding")]
 
 
 def add_decoding_flags(parser):

@@ -84,11 +84,11 @@ class HParams:
         "decoding", 50, "pieces a translation may have over its source", least=0)
     max_source_length: int = setting(
         "decoding", 1000, "pieces of a line that are translated; the rest is cut off")
-    decode_batch_size: int = setting("decoding", 64, "sentences at once; 1: soonest")
+    decode_batch_size: int = setting("decoding", 64, "of sentences; 1: least delay")
 
     # The machine: how it computes, not what.
     precision: str = setting(
-        "machine", "float32", "of training: float32; bfloat16 (CPU), float16 (GPU)")
+        "machine", "float32", "float32; bfloat16 (CPU), float16 (GPU, untried)")
     xla: bool = setting("machine", False, "compile the training by XLA: for GPUs")
     deterministic: bool = setting(
         "machine", False, "one thread: two runs are equal to the last bit, and slower")
@@ -105,7 +105,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "schedule": "linear",    # the number of steps is known
         "learning_rate": 0.002,  # a small model bears a high rate
         "warmup_steps": 200,     # a sixth of the way
-        "max_steps": 1200,       # two minutes on two cores
+        "max_steps": 1200,       # three minutes on two cores
         "save_every": 400,       # three checkpoints
         "eval_every": 400,       # a dev BLEU beside each
     },
@@ -117,11 +117,11 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "d_ff": 512,             # twice d_model: a cheaper step, and time for more
         "num_heads": 4,          # 64 dimensions a head, as in the paper
         "dialect": "tensor2tensor",  # norm before each sub-layer: learns much faster
-        "batch_tokens": 2048,    # about 100 captions
+        "batch_tokens": 2048,    # about 120 captions
         "schedule": "linear",    # the number of steps is known
         "learning_rate": 0.002,  # a small model bears a high rate
         "warmup_steps": 400,     # a seventh of the way
-        "max_steps": 2700,       # 12 epochs: as many minutes on two cores in bfloat16
+        "max_steps": 2700,       # 11 minutes on two cores in bfloat16
         "save_every": 450,       # two minutes are the most that can be lost
         "eval_every": 450,       # six dev BLEU scores
         "beam_size": 5,

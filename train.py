@@ -24,7 +24,7 @@ from transformer.reporting import (
     DevScores, Events, Meter, Progress, clock, read_dev_scores)
 from transformer.runs import Lock, Stopped, StopSignals
 from transformer.sessions import (
-    PRECISIONS, compilation, make_session, rewriting_to)
+    PRECISIONS, compilation, make_session, refuse_impossible)
 from transformer.text import copy_vocabularies, load_vocabularies
 from transformer.training import SCHEDULES, cross_entropy_of_product, make_update
 from transformer.translator import Translator
@@ -102,8 +102,9 @@ def _plan(corpus, hp):
 
 
 def _loss(model, batch, label_smoothing=0.0, is_training=False, dropout_seed=None):
-    memory = model.encode(batch.source, is_training, dropout_seed)
-    states, _ = model.decoder_states(batch.target_in, memory, is_training, dropout_seed)
+    encoded = model.encode(batch.source, is_training, dropout_seed)
+    states, _ = model.decoder_states(
+        batch.target_in, encoded, is_training, dropout_seed)
     return cross_entropy_of_product(*model.output_factors(states), batch.target_out,
                                     label_smoothing, model.dialect.smoothing)
 
@@ -264,6 +265,9 @@ def train(hp, logdir):
     with Lock(logdir) as lock, tf.Graph().as_default():
         checkpoint = newest_checkpoint(logdir)
         start = checkpoints.step_of(checkpoint) if checkpoint else 0
+        if start > hp.max_steps:
+            raise ValueError(f"max_steps: found {hp.max_steps}, wanted {start} or "
+                             f"more: {logdir} is at step {start}")
         os.makedirs(logdir, exist_ok=True)
         lock.take()
         checkpoints.sweep(logdir)
@@ -293,11 +297,11 @@ def settings(args):
     hp = hparams.resolve(given, args.preset, args.logdir)
     for name, table in (("dialect", DIALECTS), ("search", SEARCHES),
                         ("schedule", [*SCHEDULES, ""]),
+                        ("positions", ["sinusoid", "learned", ""]),
                         ("on_save_error", ["stop", "continue"]),
                         ("precision", PRECISIONS)):
         hparams.refuse_unknown(name, getattr(hp, name), table)
-    if hp.precision != "float32":
-        rewriting_to(hp.precision)  # refused now, where there is none
+    refuse_impossible(hp)
     hparams.refuse_unwritable(args.logdir)
     saved = os.path.exists(os.path.join(args.logdir, hparams.FILE_NAME))
     if checkpoints.steps(args.logdir) and not saved:

@@ -36,12 +36,12 @@ CTRANSLATE2 = contestants("ctranslate2", "ctranslate", "float32", "int8",
 
 FULL = Plan(["bench-small", "bench-base"], OURS + PYTORCH + OPENNMT + MARIAN,
             OURS[:1] + PYTORCH[:1] + OPENNMT + MARIAN[:1] + CTRANSLATE2, 3,
-            {"bench-small": 40, "bench-base": 10}, 1, 10, [10 ** 4, 10 ** 5, 10 ** 6],
-            1.0)
+            {"bench-small": 40, "bench-base": 10}, 1, 10, 1000,
+            [10 ** 4, 10 ** 5, 10 ** 6], 1.0)
 QUICK = FULL._replace(sizes=["bench-small"], trainers=OURS + PYTORCH,
                       decoders=OURS[:1] + PYTORCH[:1] + CTRANSLATE2,
-                      steps={"bench-small": 12}, every=2, every_single=40, pairs=[],
-                      seconds=0.5)
+                      steps={"bench-small": 12}, every=2, every_single=40, checked=200,
+                      pairs=[], seconds=0.5)
 ON_GPU = FULL._replace(sizes=["base", "big"], trainers=OURS + PYTORCH,
                        decoders=OURS[:1] + PYTORCH[:1] + CTRANSLATE2[:1],
                        steps={"base": 20, "big": 20}, pairs=[])

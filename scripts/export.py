@@ -13,6 +13,7 @@ import tensorflow.compat.v1 as tf
 
 import hparams
 from transformer import checkpoints
+from transformer.decoding import width
 from transformer.dialects import dialect_named
 from transformer.evaluation import load_text
 from transformer.positions import POSITIONS
@@ -185,7 +186,7 @@ def compare(hp, logdir, checkpoint, out, lines):
     source, target, _ = load_vocabularies(out)
     pieces = [source.pieces(ids) for ids in source.encode_lines(lines)]
     results = ctranslate2.Translator(out, compute_type="default").translate_batch(
-        pieces, beam_size=hp.beam_size if hp.search == "beam" else 1, length_penalty=0,
+        pieces, beam_size=width(hp.search, hp.beam_size), length_penalty=0,
         max_batch_size=hp.decode_batch_size, return_scores=True, max_input_length=0,
         min_decoding_length=0,
         max_decoding_length=max(map(len, pieces)) + hp.max_extra_length)
@@ -207,12 +208,14 @@ def run(args):
     if args.check:
         lines = [line for line in load_text(args.data or hp.data, "test")[0]
                  if line.strip()][:args.check]
-        pairs = compare(hp, args.logdir, args.checkpoint, args.out, lines)
-        gaps = [abs(ours.score - theirs.score) for ours, theirs in pairs
-                if ours.text == theirs.text]
-        print(f"{len(gaps)} of {len(pairs)} translations equal ours (search "
-              f"{hp.search}, length penalty 0); worst difference of their scores "
-              f"{max(gaps, default=0):.2g}")
+        for search in ("greedy", "beam"):
+            pairs = compare(dataclasses.replace(hp, search=search), args.logdir,
+                            args.checkpoint, args.out, lines)
+            gaps = [abs(ours.score - theirs.score) for ours, theirs in pairs
+                    if ours.text == theirs.text]
+            print(f"{search}: {len(gaps)} of {len(pairs)} translations equal ours "
+                  "(length penalty 0); worst difference of their scores "
+                  f"{max(gaps, default=0):.2g}")
 
 
 def main(argv=None):
@@ -230,7 +233,8 @@ def main(argv=None):
     parser.add_argument("--quantization", default="float32", metavar="TYPE",
                         choices=["float32", "int8"], help="float32 or int8 [float32]")
     parser.add_argument("--check", type=int, default=0, metavar="N",
-                        help="translate N lines of the test split with both [0]")
+                        help="translate N lines of the test split with both, greedily "
+                             "and by beam search [0]")
     parser.add_argument("--data", metavar="DIR",
                         help="the data folder, where it is no longer where it was")
     args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)

@@ -1,6 +1,6 @@
-"""Prepares a corpus: parallel text files become a vocabulary, ids and a report.
+r"""Prepares a corpus: parallel text files become a vocabulary, ids and a report.
 
-    python scripts/prepare.py --out data/multi30k --train train.de.gz train.en.gz
+    python scripts/prepare.py --out data/multi30k --train train.de.gz train.en.gz \
         --dev val.de val.en --test test_2016_flickr.de test_2016_flickr.en
     python scripts/prepare.py --out data/sample --vocab-size 2000
 
@@ -55,6 +55,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         prog="prepare.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--out", required=True, help="the folder that is written")
     parser.add_argument("--source-lang", default="de", help="ending of source files")
@@ -79,7 +80,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "--separate", action="store_true", help="a vocabulary for each language"
     )
     parser.add_argument(
-        "--max-length", type=int, default=256, help="longer pairs (in pieces) are left"
+        "--max-length", type=int, default=256, help="pieces; longer pairs are dropped"
     )
     parser.add_argument(
         "--bpe-dropout", type=float, default=0.0, metavar="P",
@@ -346,11 +347,12 @@ def with_dropout(vocabularies: Vocabularies, args: argparse.Namespace) -> Vocabu
     if not args.bpe_dropout:
         return vocabularies
     draw = random.Random(1)
-    source, target = (
-        DropoutVocabulary(one.path, args.bpe_dropout, draw)
-        for one in (vocabularies.source, vocabularies.target)
-    )
-    return Vocabularies(source, target, vocabularies.joint)
+    source, target, joint = vocabularies
+    source = DropoutVocabulary(source.path, args.bpe_dropout, draw)
+    if joint:
+        return Vocabularies(source, source, joint)
+    target = DropoutVocabulary(target.path, args.bpe_dropout, draw)
+    return Vocabularies(source, target, joint)
 
 
 def write_text(pair: Pair, args: argparse.Namespace, split: str, work: str) -> None:

@@ -1,5 +1,6 @@
 """How a graph is run: less precise products, compiled, or not where that cannot be."""
 import dataclasses
+import io
 
 import corpora
 import numpy as np
@@ -8,6 +9,7 @@ import tensorflow.compat.v1 as tf
 
 import hparams
 import train
+from transformer import sessions
 from transformer.sessions import (
     PRECISIONS, make_session, rewriting_to, run_at_once)
 
@@ -76,6 +78,28 @@ def test_a_precision_that_cannot_be_is_refused_in_a_line(digits, tmp_path, capsy
                            str(tmp_path / "logs"), "--precision", precision)
     assert f"found {precision}, wanted float32" in said
     assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.skipif(not TF2 or HAS_GPU, reason="it is refused already")
+@pytest.mark.parametrize("name, value", [("flags", "sse2 avx2"),
+                                         ("TF_ENABLE_ONEDNN_OPTS", "0")])
+def test_bfloat16_that_tensorflow_would_ignore_is_refused(monkeypatch, name, value):
+    rewriting_to("bfloat16")
+    monkeypatch.setenv(name, value)
+    if name == "flags":
+        monkeypatch.setattr(sessions, "open", lambda *_, **__: io.StringIO(value),
+                            raising=False)
+    with pytest.raises(ValueError, match="found bfloat16, wanted float32: .*CPU"):
+        rewriting_to("bfloat16")
+
+
+@pytest.mark.skipif(not TF2, reason="TensorFlow 1.15 is always built with XLA")
+def test_xla_that_is_not_there_is_refused(hp, monkeypatch):
+    sessions.refuse_impossible(dataclasses.replace(hp, xla=True))
+    monkeypatch.setattr(tf.test, "is_built_with_xla", lambda: False)
+    sessions.refuse_impossible(hp)
+    with pytest.raises(ValueError, match="xla: found True, wanted False"):
+        sessions.refuse_impossible(dataclasses.replace(hp, xla=True))
 
 
 @pytest.mark.parametrize("runs", [1, 3])

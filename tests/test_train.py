@@ -125,6 +125,28 @@ def test_stops_during_an_evaluation_are_made_good(
     assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]
 
 
+def test_a_last_step_before_where_training_stands_is_refused(
+        digits, tmp_path, script, capsys):
+    script(1.0, 1.0)
+    corpora.run_train(digits, tmp_path, "--max_steps", "4")
+    saved = hparams.load(str(tmp_path))
+    capsys.readouterr()
+    line = corpora.refusal(capsys, train.main, "--logdir", tmp_path, "--data", digits,
+                           *corpora.TINY, "--max_steps", "3")
+    assert "max_steps: found 3, wanted 4 or more" in line
+    assert hparams.load(str(tmp_path)) == saved
+    corpora.run_train(digits, tmp_path, "--max_steps", "5")
+
+
+@pytest.mark.parametrize("name, value", [
+    ("positions", "leanred"), ("positions", "halves"), ("schedule", "liner")])
+def test_names_that_nobody_has_are_refused(digits, tmp_path, capsys, name, value):
+    line = corpora.refusal(capsys, train.main, "--logdir", tmp_path / "logs", "--data",
+                           digits, f"--{name}", value)
+    assert value in line
+    assert not (tmp_path / "logs").exists()
+
+
 # --- Checkpoints, the best one, patience ----------------------------------------------
 
 PATIENT = ["--max_steps", "20", "--save_every", "1", "--eval_every", "2",

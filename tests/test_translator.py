@@ -9,6 +9,7 @@ import pytest
 import hparams
 from transformer import checkpoints
 from transformer import translator as translator_module
+from transformer.decoding import SEARCHES, beam
 from transformer.translator import Translation, Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -224,6 +225,14 @@ def test_every_line_has_n_best_translations_or_n_best_is_refused(trained, search
     with translator:
         translator.restore()
         assert [len(row) for row in translator.translate(["1 2 3", ""])] == [2, 2]
+
+
+def test_a_search_that_somebody_adds_gets_its_hypotheses(
+        opened, trained, monkeypatch, lines):
+    """It is a function and a line in SEARCHES; nothing else names it."""
+    monkeypatch.setitem(SEARCHES, "mine", beam)
+    mine, known = (opened(4, search=search) for search in ("mine", "beam"))
+    assert_same(mine.translate(lines), known.translate(lines))
 
 
 # --- Open and close -------------------------------------------------------------------

@@ -16,7 +16,7 @@ Text flows down this list; a file imports only files above it. Read in this orde
     local         attention within blocks of a sequence
     modules       the blocks: embedding, attention, feed-forward, normalization
     model         Batch  ->  Memory  ->  logits
-    decoding      a step function  ->  Hypotheses, by greedy or beam search
+    decoding      a step function  ->  Hypotheses, by greedy or beam search, or drawn
     training      logits  ->  loss  ->  an update of the variables
     sources       our names of variables  ->  those of the original systems
     sessions      settings of the machine  ->  a session

@@ -14,7 +14,7 @@ def scaled_dot_product_attention(queries, keys, values, mask=None, *, bias=None,
                                  query_mask=None, drop=None):
     """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V: equation 1.
 
-    Dimensions between N and Tq may be of any number, if they are those of all three.
+    There may be any number of dimensions between N and Tq, the same in all three.
 
     Args:
       queries: float [N, H, Tq, d_k].
@@ -121,7 +121,7 @@ def behind_cached(cache, K, V, key_masks):
     """The cached keys and values followed by the new ones, which the cache receives.
 
     Returns:
-      (K, V, bool mask or None, how many of them were cached).
+      (K, V, their mask, how many of them were cached).
     """
     offset = 0
     if cache:

@@ -1,4 +1,4 @@
-"""Stop 1 of the walk, for training only: words in other pieces each time (BPE-dropout).
+"""Words in other pieces each time, for training only: BPE-dropout.
 
 Byte-pair encoding begins with the characters of a word and merges the two neighbours
 whose merge was learned first, then the next, until no two can be merged:

@@ -1,4 +1,4 @@
-"""Stop 2 of the walk: prepared ids on disk become batches in the graph.
+"""Prepared ids on disk become batches in the graph.
 
     corpus = Corpus("data/multi30k", "train")
     plan = BatchPlan(corpus.source_lengths, corpus.target_lengths, 4096, seed=1)

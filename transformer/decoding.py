@@ -183,6 +183,12 @@ def beam(step, state, limits, options):
 
 
 SEARCHES = {"greedy": greedy, "beam": beam, "sample": sample}
+SINGLE = ("greedy", "sample")  # those that keep one hypothesis of a sentence
+
+
+def width(search, beam_size):
+    """How many hypotheses of a sentence a search keeps, the K of its step function."""
+    return 1 if search in SINGLE else beam_size
 
 
 def _close_at_limit(at_limit, found, ids, log_probs):

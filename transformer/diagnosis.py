@@ -28,7 +28,7 @@ class Fault(NamedTuple):
 
 def first_bad(session: tf.Session, results: Sequence[tf.Tensor],
               feed: Dict[tf.Tensor, Any]) -> Optional[Fault]:
-    """Finds where the numbers behind `results` stop to be finite.
+    """Finds where the numbers behind `results` stop being finite.
 
     A variable comes first. Then the ops without which the results cannot be: from a
     result that is not finite, back over inputs that are not, to an op whose inputs all

@@ -122,7 +122,7 @@ def _plain_lines(lines: Iterable[str], path: str) -> Iterator[str]:
 
 
 def _untagged_lines(lines: Iterable[str], path: str) -> Iterator[str]:
-    """IWSLT training text: lines that begin with `<` (url, title …) say about it."""
+    """IWSLT training text: lines that begin with `<` (url, title …) describe it."""
     return (line.strip() for line in lines if not line.startswith("<"))
 
 

@@ -82,7 +82,7 @@ class Transformer:
         """Runs the decoder.
 
         Args:
-          target_in: int32 [N, T], the target so far behind BOS, 0 = padding. With a
+          target_in: int32 [N, T], BOS and the target so far, 0 = padding. With a
             cache, only the positions that the cache does not hold yet; with a cache of
             hypotheses, the newest piece of each, [N, K].
           memory: Memory of N sentences.

@@ -20,7 +20,7 @@ def relative_positions(query_length, key_length, width, max_distance, offset=0,
       offset: how many keys lie before the first query (those of a cache).
       breadth: how many keys and queries, side by side, share each position.
       scope, reuse: of the variables `keys` and `values` [2m + 1, d]; row m + r is for
-        a key r positions behind its query.
+        a key r positions after its query.
 
     Returns:
       (float [Tq, Tk, d], the same shape): the `relative` of

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import os
 import queue
+import re
 from typing import ContextManager, Iterable, Iterator, Optional
 
 import tensorflow.compat.v1 as tf
@@ -48,7 +49,7 @@ def make_session(hp, graph: Optional[tf.Graph] = None, precision: str = "float32
     vector instructions of another round otherwise.
     """
     keep_freed_memory()
-    # In each run one op at a time, by all threads: ops are too small to share them.
+    # In each run one op at a time, by all threads: two at once would share them.
     config = tf.ConfigProto(inter_op_parallelism_threads=1)
     for _ in range(runs):
         config.session_inter_op_thread_pool.add(num_threads=1)
@@ -101,6 +102,17 @@ def run_at_once(session: tf.Session, fetches, feeds: Iterable[dict],
         yield from executor.map(run, feeds)
 
 
+def refuse_impossible(hp):
+    """Raises ValueError where this TensorFlow, or this machine, cannot do as `hp` says.
+    """
+    if hp.precision != "float32":
+        rewriting_to(hp.precision)
+    built = getattr(tf.test, "is_built_with_xla", None)  # TensorFlow 1.15 always is
+    if hp.xla and built and not built():
+        raise ValueError("xla: found True, wanted False: this TensorFlow was built "
+                         "without XLA")
+
+
 def rewriting_to(precision: str) -> str:
     """The option of TensorFlow's that rewrites a graph to a precision.
 
@@ -110,10 +122,26 @@ def rewriting_to(precision: str) -> str:
     device = "GPU" if has_gpu() else "CPU"
     name = REWRITINGS.get((precision, device))
     if not hasattr(tf.ConfigProto().graph_options.rewrite_options, str(name)):
-        raise ValueError(f"precision: found {precision}, wanted float32: TensorFlow "
-                         f"{tf.__version__} has no training in {precision} on a "
-                         f"{device}")
-    return name
+        lacking = f"TensorFlow {tf.__version__} has no training in {precision}"
+    elif device == "CPU" and cpu_lacks("avx512f"):
+        lacking = "AVX-512, without which TensorFlow computes in float32, is not there"
+    elif device == "CPU" and os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0":
+        lacking = "TF_ENABLE_ONEDNN_OPTS is 0, and only oneDNN has it"
+    else:
+        return name
+    raise ValueError(f"precision: found {precision}, wanted float32: {lacking} on this "
+                     f"{device}")
+
+
+def cpu_lacks(flag: str) -> bool:
+    """Whether an x86 processor says that it has no such instructions; only Linux asks.
+    """
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            flags = set(re.findall(r"\w+", file.read()))
+    except OSError:
+        return False
+    return "sse2" in flags and flag not in flags
 
 
 def compilation(hp) -> ContextManager:

@@ -1,4 +1,4 @@
-"""Stop 1 of the walk: lines of text, and the SentencePiece pieces they are made of.
+"""Lines of text, and the SentencePiece pieces they are made of.
 
 Everything that knows a vocabulary lives here: which id means padding, how a vocabulary
 is trained, found and copied. `lines` reads the files that text comes from.

@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer import checkpoints
 from transformer.data import make_batch, pad_with_end
-from transformer.decoding import NEVER, SEARCHES, SearchOptions, penalty
+from transformer.decoding import NEVER, SEARCHES, SearchOptions, penalty, width
 from transformer.model import Transformer
 from transformer.sessions import cores, has_gpu, make_session, run_at_once
 from transformer.text import PAD, UNK, load_vocabularies
@@ -42,7 +42,7 @@ class Translator:
         self.hp, self.logdir = hp, logdir
         self.vocabularies = load_vocabularies(logdir)
         self.oddities = collections.Counter()  # numbers of source lines so far
-        most = hp.beam_size if hp.search == "beam" else 1
+        most = width(hp.search, hp.beam_size)
         if not 1 <= n_best <= most:
             raise ValueError(f"n_best: found {n_best}, wanted 1 to {most}: search "
                              f"{hp.search} finds no more")
@@ -171,5 +171,5 @@ def _search(model, memory, source, options):
     hp = model.hp
     pieces = tf.reduce_sum(tf.cast(tf.not_equal(source, PAD), tf.int32), axis=1)
     limits = pieces + hp.max_extra_length                # pieces and limits count EOS
-    step, state = model.start_search(memory, hp.beam_size if hp.search == "beam" else 1)
+    step, state = model.start_search(memory, width(hp.search, hp.beam_size))
     return SEARCHES[hp.search](step, state, limits, options)

@@ -31,6 +31,7 @@ class Plan(NamedTuple):
     steps: dict       # updates in a round, by size
     every: int        # each n-th line is decoded in batches of 64 ...
     every_single: int  # ... and by itself
+    checked: int      # lines that CTranslate2 and we are to translate alike
     pairs: list       # of training, for the cost of growth
     seconds: float    # for each measurement of the ceiling
 
@@ -101,8 +102,8 @@ def with_our_model(bench, one):
     if not os.path.exists(out):
         command = [sys.executable, os.path.join(ROOT, "scripts", "export.py"),
                    "--format", "ctranslate2", "--logdir", bench.args.logdir,
-                   "--out", out, "--quantization", one.precision, "--check", "200",
-                   "--data", bench.data]
+                   "--out", out, "--quantization", one.precision,
+                   "--check", str(bench.plan.checked), "--data", bench.data]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               universal_newlines=True, env=dict(
                                   os.environ, PYTHONPATH=ROOT,
@@ -162,8 +163,11 @@ def measure_training(bench, size):
             if one.precision in best:
                 bench.add(one, f"share/{name}", [
                     100 * rate * gflop / best[one.precision] for rate in rates], "%")
-            on_gpu = bench.args.device == "gpu" and gpu_memory(started[one].pid)
-            bench.add(one, f"memory/{name}", [on_gpu or answers[-1]["peak"]], "MiB")
+            memory = answers[-1]["peak"]
+            if bench.args.device == "gpu":
+                memory = gpu_memory(started[one].pid)
+            if memory:
+                bench.add(one, f"memory/{name}", [memory], "MiB")
 
 
 def gpu_memory(pid):

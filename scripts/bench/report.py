@@ -3,7 +3,7 @@ import statistics
 
 UNITS = {"tokens/s": "{:,.0f}", "sentences/s": "{:,.1f}", "ms": "{:,.1f}",
          "GFLOP/s": "{:,.0f}", "GB/s": "{:,.1f}", "MiB": "{:,.0f}", "%": "{:,.0f}",
-         "BLEU": "{:.2f}", "s": "{:.1f}", "GFLOP/token": "{:.3f}"}
+         "BLEU": "{:.2f}", "s": "{:.1f}"}
 
 
 def row(system, work, precision, values, unit):
@@ -32,11 +32,11 @@ def line(one):
 def table(rows):
     """All rows as a table in Markdown, the best of each work first."""
     works = list(dict.fromkeys(one["work"] for one in rows))
-    slow_is_bad = {"ms", "MiB", "s", "GFLOP/token"}
+    less_is_better = {"ms", "MiB", "s"}
     head = "| work | system | precision | median | unit | min – max |\n" + "|---" * 6
     ordered = sorted(rows, key=lambda one: (
         works.index(one["work"]),
-        one["value"] * (1 if one["unit"] in slow_is_bad else -1)))
+        one["value"] * (1 if one["unit"] in less_is_better else -1)))
     return head + "|\n" + "".join(map(line, ordered))
 
 

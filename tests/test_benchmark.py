@@ -44,7 +44,7 @@ serve({"echo": open_echo})
 def echo(tmp_path, monkeypatch):
     """echo(spec) → a Worker of a process that counts its requests."""
     (tmp_path / "echo.py").write_text(ECHO)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("bench.worker.ROOT", str(tmp_path))
     workers = []
 
     def echo(**spec):
@@ -84,9 +84,17 @@ def test_a_worker_that_fails_says_why(echo):
 
 def test_a_system_that_is_missing_says_so(tmp_path, monkeypatch):
     (tmp_path / "absent.py").write_text("import no_such_library\n")
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("bench.worker.ROOT", str(tmp_path))
     with pytest.raises(ChildProcessError, match="No module named 'no_such_library'"):
         Worker("absent", {"work": "echo"})
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="needs PYTHONSAFEPATH")
+def test_what_lies_in_the_current_folder_is_not_imported(echo, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "json.py").write_text("raise ImportError\n")
+    monkeypatch.chdir(tmp_path / "here")
+    assert echo(said="hello").ask({})["said"] == "hello"
 
 
 def test_the_cost_of_a_token_is_that_of_the_products_in_the_graph(start, monkeypatch):

@@ -52,6 +52,7 @@ class Worker:
     def __init__(self, module, spec, python=sys.executable):
         self._errors = tempfile.TemporaryFile()
         settings = {"PYTHONPATH": os.pathsep.join([SCRIPTS, ROOT]),
+                    "PYTHONSAFEPATH": "1",  # not what lies in the current folder
                     "TF_CPP_MIN_LOG_LEVEL": "3", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
         if spec.get("device") != "gpu":
             settings["CUDA_VISIBLE_DEVICES"] = ""

@@ -84,7 +84,7 @@ class HParams:
         "decoding", 50, "pieces a translation may have over its source", least=0)
     max_source_length: int = setting(
         "decoding", 1000, "pieces of a line that are translated; the rest is cut off")
-    decode_batch_size: int = setting("decoding", 64, "of sentences; 1: least delay")
+    decode_batch_size: int = setting("decoding", 64, "sentences; 1: the least delay")
 
     # The machine: how it computes, not what.
     precision: str = setting(

@@ -26,7 +26,7 @@ Text flows down this list; a file imports only files above it. Read in this orde
     reporting     what a training tells while it runs
     runs          a training alone in its log directory, and stopped by signals
 
-Beside the way: more blocks (`relative`, `local`, `functional`, `keras_*`), models of
-the original programs (`importing`, `recorded`), faults (`diagnosis`, `memory`), `checks`.
+Beside the way: more blocks (`functional`, `keras_*`), models of the original programs
+(`importing`, `recorded`), faults (`diagnosis`, `memory`), and `checks`.
 `train.py`, `eval.py` and `scripts/` put these together, set up by `hparams.py`.
 """

@@ -103,8 +103,7 @@ def run_at_once(session: tf.Session, fetches, feeds: Iterable[dict],
 
 
 def refuse_impossible(hp):
-    """Raises ValueError where this TensorFlow, or this machine, cannot do as `hp` says.
-    """
+    """Raises ValueError where TensorFlow, or the machine, cannot do as `hp` says."""
     if hp.precision != "float32":
         rewriting_to(hp.precision)
     built = getattr(tf.test, "is_built_with_xla", None)  # TensorFlow 1.15 always is
@@ -134,8 +133,7 @@ def rewriting_to(precision: str) -> str:
 
 
 def cpu_lacks(flag: str) -> bool:
-    """Whether an x86 processor says that it has no such instructions; only Linux asks.
-    """
+    """Whether this is an x86 processor without such instructions, as Linux tells it."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             flags = set(re.findall(r"\w+", file.read()))

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 import hparams
 import train
-from transformer import sessions
+from transformer import reporting, sessions
 from transformer.sessions import (
     PRECISIONS, make_session, rewriting_to, run_at_once)
 
@@ -59,6 +59,18 @@ def test_bfloat16_is_nearly_the_same(hp, plain):
     found = losses(hp, "bfloat16")[0]
     assert (found != plain).any()
     np.testing.assert_allclose(found, plain, rtol=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not TF2, reason="TensorFlow 1.15 has no bfloat16 on a CPU")
+@pytest.mark.skipif(HAS_GPU, reason="a GPU has other precisions")
+def test_bfloat16_learns_as_much(digits, trained, tmp_path):
+    """Dev losses of other seeds are 5 % apart. BLEU on Multi30k: docs/performance.md."""
+    corpora.run_train(digits, tmp_path, *corpora.SMALL, "--precision", "bfloat16")
+    found, wanted = ([row["loss"] for row in reporting.read_dev_scores(str(logdir))]
+                     for logdir in (tmp_path, trained))
+    assert found != wanted
+    np.testing.assert_allclose(found, wanted, rtol=0.02)
 
 
 def test_compiled_it_is_the_same(hp, plain):

@@ -65,7 +65,7 @@ def test_bfloat16_is_nearly_the_same(hp, plain):
 @pytest.mark.skipif(not TF2, reason="TensorFlow 1.15 has no bfloat16 on a CPU")
 @pytest.mark.skipif(HAS_GPU, reason="a GPU has other precisions")
 def test_bfloat16_learns_as_much(digits, trained, tmp_path):
-    """Dev losses of other seeds are 5 % apart. BLEU on Multi30k: docs/performance.md."""
+    """Dev losses of other seeds are 5 % apart (Multi30k is in docs/performance.md)."""
     corpora.run_train(digits, tmp_path, *corpora.SMALL, "--precision", "bfloat16")
     found, wanted = ([row["loss"] for row in reporting.read_dev_scores(str(logdir))]
                      for logdir in (tmp_path, trained))

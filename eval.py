@@ -1,4 +1,5 @@
 """Scores a model in BLEU: `python eval.py --logdir logs/sample --split test`."""
+
 import argparse
 import dataclasses
 import hashlib
@@ -15,16 +16,27 @@ from transformer.evaluation import evaluate, load_text
 from transformer.lines import read_lines
 from transformer.translator import Translator
 
-DECODING = ["deterministic", *(name for name, field in hparams.FIELDS.items()
-                               if field.metadata["group"] == "decoding")]
+DECODING = [
+    "deterministic",
+    *(
+        name
+        for name, field in hparams.FIELDS.items()
+        if field.metadata["group"] == "decoding"
+    ),
+]
 
 
 def add_decoding_flags(parser):
     """What every program that translates can be told."""
-    parser.add_argument("--logdir", required=True, metavar="DIR",
-                        help="what train.py wrote")
-    parser.add_argument("--checkpoint", default="best", metavar="WHICH",
-                        help="best (by dev BLEU), newest, or a step [best]")
+    parser.add_argument(
+        "--logdir", required=True, metavar="DIR", help="what train.py wrote"
+    )
+    parser.add_argument(
+        "--checkpoint",
+        default="best",
+        metavar="WHICH",
+        help="best (by dev BLEU), newest, or a step [best]",
+    )
     hparams.add_flags(parser, DECODING)
 
 
@@ -38,8 +50,9 @@ def load(args):
 
 def find_checkpoint(args):
     """The checkpoint that `--checkpoint` names; says so if it must be another."""
-    return checkpoints.find(args.logdir, args.checkpoint,
-                            lambda text: print(text, file=sys.stderr))
+    return checkpoints.find(
+        args.logdir, args.checkpoint, lambda text: print(text, file=sys.stderr)
+    )
 
 
 def name_of(path, lines):
@@ -58,22 +71,34 @@ def run(args):
         name = args.split
         sources, references = load_text(hp.data, args.split)
     if len(sources) != len(references) or not sources:
-        raise ValueError(f"{name}: found {len(sources)} source and {len(references)} "
-                         "reference lines, wanted as many of both, and at least one")
+        raise ValueError(
+            f"{name}: found {len(sources)} source and {len(references)} "
+            "reference lines, wanted as many of both, and at least one"
+        )
     with Translator(hp, args.logdir) as translator:
         checkpoint = translator.restore(find_checkpoint(args))
         scores, hypotheses = evaluate(translator, sources, references)
     written = f"{checkpoint}.{name}.translations"
     with open(written, "w", encoding="utf-8", newline="\n") as file:
         file.writelines(line + "\n" for line in hypotheses)
-    print(f"{len(sources)} lines of {name}, step {checkpoints.step_of(checkpoint)}: "
-          f"{written}")
+    print(
+        f"{len(sources)} lines of {name}, step {checkpoints.step_of(checkpoint)}: "
+        f"{written}"
+    )
     print(f"BLEU = {scores.bleu:.2f}\n{scores.bleu_signature}")
     print(f"chrF2 = {scores.chrf:.2f}\n{scores.chrf_signature}")
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
-            json.dump(dict(scores._asdict(), lines=len(sources), checkpoint=checkpoint,
-                           translations=written), file, indent=2)
+            json.dump(
+                dict(
+                    scores._asdict(),
+                    lines=len(sources),
+                    checkpoint=checkpoint,
+                    translations=written,
+                ),
+                file,
+                indent=2,
+            )
 
 
 def main(argv=None):
@@ -81,12 +106,24 @@ def main(argv=None):
     tf.logging.set_verbosity(tf.logging.ERROR)
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     add_decoding_flags(parser)
-    parser.add_argument("--split", default="test", metavar="NAME",
-                        help="dev or test of the data folder [test]")
-    parser.add_argument("--data", metavar="DIR", default=argparse.SUPPRESS,
-                        help="the data folder, where it is no longer where it was")
-    parser.add_argument("--files", nargs=2, metavar=("SOURCE", "REFERENCE"),
-                        help="any two text files, instead of a split")
+    parser.add_argument(
+        "--split",
+        default="test",
+        metavar="NAME",
+        help="dev or test of the data folder [test]",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        default=argparse.SUPPRESS,
+        help="the data folder, where it is no longer where it was",
+    )
+    parser.add_argument(
+        "--files",
+        nargs=2,
+        metavar=("SOURCE", "REFERENCE"),
+        help="any two text files, instead of a split",
+    )
     parser.add_argument("--json", metavar="FILE", help="write the scores there too")
     args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
     try:

@@ -3,6 +3,7 @@
 Every field of `HParams` is a flag of `train.py`, a name in `logdir/hparams.json` and an
 attribute of the `hp` that `transformer/` receives. `resolve` says which value wins.
 """
+
 import argparse
 import dataclasses
 import difflib
@@ -13,16 +14,19 @@ import os
 from typing import Any, Dict, Iterable, List, Optional
 
 FILE_NAME = "hparams.json"
-LARGEST = 2 ** 31  # every whole number is below: what an int32 holds
+LARGEST = 2**31  # every whole number is below: what an int32 holds
 
 
-def setting(group: str, default: Any, text: str, least: int = 1,
-            below: Optional[float] = None) -> Any:
+def setting(
+    group: str, default: Any, text: str, least: int = 1, below: Optional[float] = None
+) -> Any:
     """A field: group, default and help, and the limits `least <= number < below`."""
     if below is None:
         below = LARGEST if isinstance(default, int) else math.inf
-    return dataclasses.field(default=default, metadata={
-        "group": group, "help": text, "least": least, "below": below})
+    return dataclasses.field(
+        default=default,
+        metadata={"group": group, "help": text, "least": least, "below": below},
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +45,11 @@ class HParams:
     positions: str = setting("model", "", "sinusoid or learned; empty: the dialect's")
     max_positions: int = setting("model", 256, "rows of a table of learned positions")
     pad_sources_to: int = setting(
-        "model", 0, "pieces that sources are padded to; 0: their longest", least=0)
+        "model", 0, "pieces that sources are padded to; 0: their longest", least=0
+    )
     max_relative_position: int = setting(
-        "model", 0, "distance at which relative positions end; 0: none", least=0)
+        "model", 0, "distance at which relative positions end; 0: none", least=0
+    )
     proximity_bias: bool = setting("model", False, "near positions are favoured")
     source_vocab_size: int = setting("model", 0, "source pieces; 0: data's", least=0)
     target_vocab_size: int = setting("model", 0, "target pieces; 0: data's", least=0)
@@ -51,94 +57,105 @@ class HParams:
 
     # Training.
     batch_tokens: int = setting(
-        "training", 4096, "most tokens of a batch, with padding, on either side")
+        "training", 4096, "most tokens of a batch, with padding, on either side"
+    )
     accumulate: int = setting("training", 1, "batches summed into one update")
     max_steps: int = setting("training", 100000, "updates until training ends")
     schedule: str = setting("training", "", "a row of SCHEDULES; empty: the dialect's")
     learning_rate: float = setting(
-        "training", 0.0, "factor of the schedule; 0: the dialect's", least=0)
+        "training", 0.0, "factor of the schedule; 0: the dialect's", least=0
+    )
     warmup_steps: int = setting("training", 4000, "steps up to the highest rate")
     dropout_rate: float = setting(
-        "training", 0.1, "share of activations dropped", least=0, below=1)
+        "training", 0.1, "share of activations dropped", least=0, below=1
+    )
     label_smoothing: float = setting(
-        "training", 0.1, "probability taken from the true piece", least=0, below=1)
+        "training", 0.1, "probability taken from the true piece", least=0, below=1
+    )
     clip_norm: float = setting(
-        "training", 0.0, "largest norm of the gradients; 0: no limit", least=0)
-    seed: int = setting(
-        "training", 1, "seed of variables, batches, dropout", least=0)
+        "training", 0.0, "largest norm of the gradients; 0: no limit", least=0
+    )
+    seed: int = setting("training", 1, "seed of variables, batches, dropout", least=0)
     log_every: int = setting("training", 50, "steps between two lines of the log")
     save_every: int = setting("training", 1000, "steps between two checkpoints")
     keep_checkpoints: int = setting("training", 5, "checkpoints kept, the newest")
     on_save_error: str = setting(
-        "training", "stop", "where a checkpoint cannot be written: stop or continue")
+        "training", "stop", "where a checkpoint cannot be written: stop or continue"
+    )
     eval_every: int = setting("training", 1000, "steps between two dev BLEU scores")
     patience: int = setting(
-        "training", 0, "evaluations without a better BLEU, then stop; 0: off", least=0)
+        "training", 0, "evaluations without a better BLEU, then stop; 0: off", least=0
+    )
 
     # Decoding.
     search: str = setting("decoding", "beam", "a search of transformer/decoding.py")
     beam_size: int = setting("decoding", 4, "hypotheses kept at each step")
     length_penalty: float = setting(
-        "decoding", 0.6, "alpha: how far long translations are favoured", least=0)
+        "decoding", 0.6, "alpha: how far long translations are favoured", least=0
+    )
     max_extra_length: int = setting(
-        "decoding", 50, "pieces a translation may have over its source", least=0)
+        "decoding", 50, "pieces a translation may have over its source", least=0
+    )
     max_source_length: int = setting(
-        "decoding", 1000, "pieces of a line that are translated; the rest is cut off")
+        "decoding", 1000, "pieces of a line that are translated; the rest is cut off"
+    )
     decode_batch_size: int = setting("decoding", 64, "sentences; 1: the least delay")
 
     # The machine: how it computes, not what.
     precision: str = setting(
-        "machine", "float32", "float32; bfloat16 (CPU), float16 (GPU, untried)")
+        "machine", "float32", "float32; bfloat16 (CPU), float16 (GPU, untried)"
+    )
     xla: bool = setting("machine", False, "compile the training by XLA: for GPUs")
     deterministic: bool = setting(
-        "machine", False, "one thread: two runs are equal to the last bit, and slower")
+        "machine", False, "one thread: two runs are equal to the last bit, and slower"
+    )
 
 
 PRESETS: Dict[str, Dict[str, Any]] = {
     # data/sample in a few CPU minutes.
     "sample": {
-        "num_blocks": 2,         # short sentences of one small grammar
-        "d_model": 128,          # 2,000 pieces need no more
-        "d_ff": 512,             # four times d_model, as in the paper
-        "num_heads": 4,          # 32 dimensions a head
-        "batch_tokens": 2048,    # more updates for the same time
-        "schedule": "linear",    # the number of steps is known
+        "num_blocks": 2,  # short sentences of one small grammar
+        "d_model": 128,  # 2,000 pieces need no more
+        "d_ff": 512,  # four times d_model, as in the paper
+        "num_heads": 4,  # 32 dimensions a head
+        "batch_tokens": 2048,  # more updates for the same time
+        "schedule": "linear",  # the number of steps is known
         "learning_rate": 0.002,  # a small model bears a high rate
-        "warmup_steps": 200,     # a sixth of the way
-        "max_steps": 1200,       # three minutes on two cores
-        "save_every": 400,       # three checkpoints
-        "eval_every": 400,       # a dev BLEU beside each
+        "warmup_steps": 200,  # a sixth of the way
+        "max_steps": 1200,  # three minutes on two cores
+        "save_every": 400,  # three checkpoints
+        "eval_every": 400,  # a dev BLEU beside each
     },
     # Multi30k: 29,000 captions of pictures.
     "multi30k": {
         "data": "data/multi30k",
-        "num_blocks": 3,         # 29,000 pairs do not fill six
-        "d_model": 256,          # and overfit a wider model
-        "d_ff": 512,             # twice d_model: a cheaper step, and time for more
-        "num_heads": 4,          # 64 dimensions a head, as in the paper
+        "num_blocks": 3,  # 29,000 pairs do not fill six
+        "d_model": 256,  # and overfit a wider model
+        "d_ff": 512,  # twice d_model: a cheaper step, and time for more
+        "num_heads": 4,  # 64 dimensions a head, as in the paper
         "dialect": "tensor2tensor",  # norm before each sub-layer: learns much faster
-        "batch_tokens": 2048,    # about 120 captions
-        "schedule": "linear",    # the number of steps is known
+        "batch_tokens": 2048,  # about 120 captions
+        "schedule": "linear",  # the number of steps is known
         "learning_rate": 0.002,  # a small model bears a high rate
-        "warmup_steps": 400,     # a seventh of the way
-        "max_steps": 2700,       # 11 minutes on two cores in bfloat16
-        "save_every": 450,       # two minutes are the most that can be lost
-        "eval_every": 450,       # six dev BLEU scores
+        "warmup_steps": 400,  # a seventh of the way
+        "max_steps": 2700,  # 11 minutes on two cores in bfloat16
+        "save_every": 450,  # two minutes are the most that can be lost
+        "eval_every": 450,  # six dev BLEU scores
         "beam_size": 5,
-        "length_penalty": 1.2,   # what dev likes best: with less they come out short
+        "length_penalty": 1.2,  # what dev likes best: with less they come out short
     },
     # The base model of Table 3: the defaults, in batches of section 5.1.
     "base": {
-        "batch_tokens": 25000,   # source tokens, and as many target tokens
+        "batch_tokens": 25000  # source tokens, and as many target tokens
     },
     # The big model of Table 3.
     "big": {
         "d_model": 1024,
         "d_ff": 4096,
-        "num_heads": 16,         # 64 dimensions a head, as in the base model
-        "dropout_rate": 0.3,     # the wider model overfits sooner
-        "batch_tokens": 25000,   # source tokens, and as many target tokens
-        "max_steps": 300000,     # 3.5 days on the paper's eight GPUs
+        "num_heads": 16,  # 64 dimensions a head, as in the base model
+        "dropout_rate": 0.3,  # the wider model overfits sooner
+        "batch_tokens": 25000,  # source tokens, and as many target tokens
+        "max_steps": 300000,  # 3.5 days on the paper's eight GPUs
         "keep_checkpoints": 20,  # to average, as section 6.1 does; of base it is 5
     },
 }
@@ -146,8 +163,9 @@ PRESETS: Dict[str, Dict[str, Any]] = {
 FIELDS = {field.name: field for field in dataclasses.fields(HParams)}
 
 
-def resolve(given: Dict[str, Any], preset: Optional[str] = None,
-            logdir: Optional[str] = None) -> HParams:
+def resolve(
+    given: Dict[str, Any], preset: Optional[str] = None, logdir: Optional[str] = None
+) -> HParams:
     """Defaults < preset < logdir/hparams.json < command line.
 
     Args:
@@ -169,8 +187,11 @@ def resolve(given: Dict[str, Any], preset: Optional[str] = None,
     refuse_links(logdir or "")
     if logdir and os.path.exists(os.path.join(logdir, FILE_NAME)):
         saved = _read(logdir)
-        model = {name: field.default for name, field in FIELDS.items()
-                 if field.metadata["group"] == "model"}
+        model = {
+            name: field.default
+            for name, field in FIELDS.items()
+            if field.metadata["group"] == "model"
+        }
         saved = {**model, **saved}  # a file from before a setting means its default
         _refuse_other_architecture(given, saved, os.path.join(logdir, FILE_NAME))
         values.update(saved)
@@ -186,14 +207,19 @@ def validate(hp: HParams) -> None:
         least, below = (FIELDS[name].metadata[limit] for limit in ("least", "below"))
         if FIELDS[name].type in (int, float) and not least <= value < below:
             raise ValueError(
-                f"{name}: found {value}, wanted {least} <= {name} < {below}")
+                f"{name}: found {value}, wanted {least} <= {name} < {below}"
+            )
     if hp.d_model % hp.num_heads:
-        raise ValueError(f"num_heads: found {hp.num_heads}, wanted a divisor of "
-                         f"d_model = {hp.d_model}")
+        raise ValueError(
+            f"num_heads: found {hp.num_heads}, wanted a divisor of "
+            f"d_model = {hp.d_model}"
+        )
     sizes = (hp.source_vocab_size, hp.target_vocab_size)
     if hp.joint_vocab and 0 not in sizes and sizes[0] != sizes[1]:
-        raise ValueError(f"joint_vocab: found {sizes[0]} source and {sizes[1]} target "
-                         "pieces, wanted as many of both")
+        raise ValueError(
+            f"joint_vocab: found {sizes[0]} source and {sizes[1]} target "
+            "pieces, wanted as many of both"
+        )
 
 
 def refuse_unwritable(logdir: str) -> None:
@@ -202,11 +228,15 @@ def refuse_unwritable(logdir: str) -> None:
     while not os.path.lexists(place):
         place = os.path.dirname(place)
     if not os.path.isdir(place):
-        raise ValueError(f"--logdir {logdir}: found a file {place}, wanted a folder; "
-                         "choose another --logdir")
+        raise ValueError(
+            f"--logdir {logdir}: found a file {place}, wanted a folder; "
+            "choose another --logdir"
+        )
     if not os.access(place, os.W_OK | os.X_OK):
-        raise ValueError(f"--logdir {logdir}: found no permission to write in {place}, "
-                         "wanted it; choose another --logdir")
+        raise ValueError(
+            f"--logdir {logdir}: found no permission to write in {place}, "
+            "wanted it; choose another --logdir"
+        )
 
 
 def save(hp: HParams, logdir: str) -> None:
@@ -237,12 +267,15 @@ def refuse_links(logdir: str) -> None:
         for path in (os.path.join(folder, name) for name in folders + files):
             target = os.path.realpath(path)
             if os.path.islink(path) and os.path.commonpath([root, target]) != root:
-                raise ValueError(f"{path}: found a link to {target}, wanted none "
-                                 f"that leads out of {logdir}; put a copy there")
+                raise ValueError(
+                    f"{path}: found a link to {target}, wanted none "
+                    f"that leads out of {logdir}; put a copy there"
+                )
 
 
-def add_flags(parser: argparse.ArgumentParser,
-              fields: Optional[Iterable[str]] = None) -> None:
+def add_flags(
+    parser: argparse.ArgumentParser, fields: Optional[Iterable[str]] = None
+) -> None:
     """Adds `--a_name` (and `--a-name`, not shown) for each of `fields`; None means all.
 
     A flag that is not given leaves no trace in the parsed namespace, so that `resolve`
@@ -250,7 +283,8 @@ def add_flags(parser: argparse.ArgumentParser,
     """
     parser.usage = parser.usage or "%(prog)s [--flag value] ..."
     parser.formatter_class = functools.partial(
-        parser.formatter_class, max_help_position=34)
+        parser.formatter_class, max_help_position=34
+    )
     names = list(FIELDS if fields is None else fields)
     for group in ("corpus", "model", "training", "decoding", "machine"):
         members = [name for name in names if FIELDS[name].metadata["group"] == group]
@@ -278,15 +312,26 @@ def given_settings(args: argparse.Namespace) -> Dict[str, Any]:
 
 def _add_flag(section: Any, field: Any) -> None:
     """Adds the two spellings of one field; the help shows the first."""
-    kind, metavar = {bool: (_parse_bool, "BOOL"), int: (int, "INT"),
-                     float: (float, "FLOAT"), str: (str, "TEXT")}[field.type]
+    kind, metavar = {
+        bool: (_parse_bool, "BOOL"),
+        int: (int, "INT"),
+        float: (float, "FLOAT"),
+        str: (str, "TEXT"),
+    }[field.type]
     default = str(field.default).lower() if field.type is bool else field.default
     text = f"{field.metadata['help']} [{default}]"
     names = sorted({field.name, field.name.replace("_", "-")}, reverse=True)
     alone = {"nargs": "?", "const": True} if field.type is bool else {}
     for name, shown in zip(names, (text, argparse.SUPPRESS)):
-        section.add_argument("--" + name, dest=field.name, type=kind, metavar=metavar,
-                             default=argparse.SUPPRESS, help=shown, **alone)
+        section.add_argument(
+            "--" + name,
+            dest=field.name,
+            type=kind,
+            metavar=metavar,
+            default=argparse.SUPPRESS,
+            help=shown,
+            **alone,
+        )
 
 
 def _parse_bool(text: str) -> bool:
@@ -321,20 +366,25 @@ def _checked(values: Dict[str, Any], where: str) -> Dict[str, Any]:
         if wanted is float and type(value) is int and abs(value) < LARGEST:
             value = float(value)
         if type(value) is not wanted:
-            raise ValueError(f"{where}: {name}: found {value!r} "
-                             f"({type(value).__name__}), wanted {wanted.__name__}")
+            raise ValueError(
+                f"{where}: {name}: found {value!r} "
+                f"({type(value).__name__}), wanted {wanted.__name__}"
+            )
         checked[name] = value
     return checked
 
 
-def _refuse_other_architecture(given: Dict[str, Any], saved: Dict[str, Any],
-                               path: str) -> None:
+def _refuse_other_architecture(
+    given: Dict[str, Any], saved: Dict[str, Any], path: str
+) -> None:
     """Raises ValueError where `given` changes a saved setting of the model."""
     for name in sorted(set(given) & set(saved)):
         fixed = FIELDS[name].metadata["group"] == "model"
         if fixed and given[name] != saved[name]:
-            raise ValueError(f"{name} is fixed by {path}: found {given[name]}, wanted "
-                             f"{saved[name]}; choose another --logdir")
+            raise ValueError(
+                f"{name} is fixed by {path}: found {given[name]}, wanted "
+                f"{saved[name]}; choose another --logdir"
+            )
 
 
 def refuse_unknown(kind: str, name: str, known: Iterable[str]) -> None:

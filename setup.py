@@ -1,14 +1,15 @@
 """Installs the package and the three top modules: `pip install -e .`"""
+
 from setuptools import setup
 
-TF1 = 'python_version < "3.8"'    # genuine TensorFlow 1.15.5
+TF1 = 'python_version < "3.8"'  # genuine TensorFlow 1.15.5
 TF2 = 'python_version >= "3.10"'  # TensorFlow 2 through tensorflow.compat.v1
 
 setup(
     name="transformer-tf",
     version="0.1.0",
     description='"Attention Is All You Need" in TF1-style TensorFlow, '
-                "translating German to English",
+    "translating German to English",
     license="Apache-2.0",
     packages=["transformer"],
     py_modules=["hparams", "train", "eval"],
@@ -18,7 +19,7 @@ setup(
         "tensorflow==1.15.5; " + TF1,
         "protobuf<3.21; " + TF1,  # newer ones refuse the messages of TensorFlow 1.15
         "numpy; " + TF2,
-        "numpy<1.19; " + TF1,     # what TensorFlow 1.15.5 was built for
+        "numpy<1.19; " + TF1,  # what TensorFlow 1.15.5 was built for
         "sentencepiece>=0.2.0",
         "sacrebleu>=2.4",
     ],
@@ -29,8 +30,11 @@ setup(
         # What scripts/benchmark.py measures beside this project; it makes an
         # environment of its own for OpenNMT-tf, which needs TensorFlow 2.13.
         # (The build of torch for CPUs alone is smaller: install that first.)
-        "bench": ["torch==2.13.0; " + TF2, "transformers==5.23.0; " + TF2,
-                  "ctranslate2==4.8.5; " + TF2],
+        "bench": [
+            "torch==2.13.0; " + TF2,
+            "transformers==5.23.0; " + TF2,
+            "ctranslate2==4.8.5; " + TF2,
+        ],
         "test": ["hypothesis>=6.79", "pytest>=7.0", "ruff; " + TF2],
     },
 )

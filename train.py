@@ -2,6 +2,7 @@
 
 The same command again goes on where the last one stopped.
 """
+
 import argparse
 import dataclasses
 import math
@@ -21,10 +22,20 @@ from transformer.dialects import DIALECTS
 from transformer.evaluation import evaluate, load_text
 from transformer.model import Transformer
 from transformer.reporting import (
-    DevScores, Events, Meter, Progress, clock, read_dev_scores)
+    DevScores,
+    Events,
+    Meter,
+    Progress,
+    clock,
+    read_dev_scores,
+)
 from transformer.runs import Lock, Stopped, StopSignals
 from transformer.sessions import (
-    PRECISIONS, compilation, make_session, refuse_impossible)
+    PRECISIONS,
+    compilation,
+    make_session,
+    refuse_impossible,
+)
 from transformer.text import copy_vocabularies, load_vocabularies
 from transformer.training import SCHEDULES, cross_entropy_of_product, make_update
 from transformer.translator import Translator
@@ -45,8 +56,10 @@ class Data:
 
     def forecast(self, hp, parameters):
         """The memory that training on it takes: a Forecast."""
-        longest = max(side.max() for side in (self.train.source_lengths,
-                                              self.train.target_lengths))
+        longest = max(
+            side.max()
+            for side in (self.train.source_lengths, self.train.target_lengths)
+        )
         return memory.forecast(hp, parameters, len(self.train), int(longest))
 
 
@@ -58,22 +71,28 @@ class TrainingGraph:
         tf.set_random_seed(hp.seed)
         model = Transformer(hp)
         global_step = tf.train.get_or_create_global_step()
-        batches = training_dataset(self.data.train, self.data.train_plan,
-                                   start * hp.accumulate)
+        batches = training_dataset(
+            self.data.train, self.data.train_plan, start * hp.accumulate
+        )
         self._batch = batch = tf.data.make_one_shot_iterator(batches).get_next()
         seed = tf.stack([tf.constant(hp.seed, tf.int64), batch.number])
         with compilation(hp):
             self.update = make_update(
-                _loss(model, batch, hp.label_smoothing, True, seed), hp, global_step)
+                _loss(model, batch, hp.label_smoothing, True, seed), hp, global_step
+            )
 
         self._dev = tf.data.make_initializable_iterator(
-            evaluation_dataset(self.data.dev, self.data.dev_plan))
+            evaluation_dataset(self.data.dev, self.data.dev_plan)
+        )
         self._dev_loss = _loss(model, self._dev.get_next())
         self.saver = checkpoints.make_saver()
-        self.initialize = tf.group(tf.global_variables_initializer(),
-                                   tf.local_variables_initializer())
-        self.size = sum(int(np.prod(variable.shape.as_list()))
-                        for variable in tf.trainable_variables())
+        self.initialize = tf.group(
+            tf.global_variables_initializer(), tf.local_variables_initializer()
+        )
+        self.size = sum(
+            int(np.prod(variable.shape.as_list()))
+            for variable in tf.trainable_variables()
+        )
 
     def feed(self, number):
         """What makes a run read this batch; the next one is still the next."""
@@ -104,9 +123,14 @@ def _plan(corpus, hp):
 def _loss(model, batch, label_smoothing=0.0, is_training=False, dropout_seed=None):
     encoded = model.encode(batch.source, is_training, dropout_seed)
     states, _ = model.decoder_states(
-        batch.target_in, encoded, is_training, dropout_seed)
-    return cross_entropy_of_product(*model.output_factors(states), batch.target_out,
-                                    label_smoothing, model.dialect.smoothing)
+        batch.target_in, encoded, is_training, dropout_seed
+    )
+    return cross_entropy_of_product(
+        *model.output_factors(states),
+        batch.target_out,
+        label_smoothing,
+        model.dialect.smoothing,
+    )
 
 
 class Training:
@@ -124,14 +148,24 @@ class Training:
     def run(self):
         """Updates until the last step, or until patience ends."""
         hp = self.hp
-        self.progress.say(f"{self.graph.size:,} parameters; step {self.step} of "
-                          f"{hp.max_steps}; logs in {self.logdir}")
-        self.progress.say(memory.report(self.graph.data.forecast(hp, self.graph.size),
-                                        self.session, hp.batch_tokens))
+        self.progress.say(
+            f"{self.graph.size:,} parameters; step {self.step} of "
+            f"{hp.max_steps}; logs in {self.logdir}"
+        )
+        self.progress.say(
+            memory.report(
+                self.graph.data.forecast(hp, self.graph.size),
+                self.session,
+                hp.batch_tokens,
+            )
+        )
         self.keep_best()
         while True:
-            if (self.is_due(hp.eval_every) and not self.scores.has(self.step)
-                    and self.saved == self.step):
+            if (
+                self.is_due(hp.eval_every)
+                and not self.scores.has(self.step)
+                and self.saved == self.step
+            ):
                 self.evaluate()
             if self.step >= hp.max_steps or self.is_out_of_patience():
                 break
@@ -142,10 +176,15 @@ class Training:
             if came:
                 raise Stopped(came)
         best = self.scores.best()
-        reason = ("the last step" if self.step >= hp.max_steps else
-                  f"{hp.patience} evaluations without a better dev BLEU")
-        self.progress.say(f"stopped at step {self.step}, {reason}; best dev BLEU "
-                          f"{best['bleu']:.2f}, of step {best['step']}")
+        reason = (
+            "the last step"
+            if self.step >= hp.max_steps
+            else f"{hp.patience} evaluations without a better dev BLEU"
+        )
+        self.progress.say(
+            f"stopped at step {self.step}, {reason}; best dev BLEU "
+            f"{best['bleu']:.2f}, of step {best['step']}"
+        )
 
     def keep_best(self):
         """Keeps the checkpoint with the best dev BLEU so far, if another one is kept:
@@ -154,14 +193,16 @@ class Training:
         kept = checkpoints.steps(self.logdir, checkpoints.BEST)
         if best and best["step"] not in kept:
             wanted = checkpoints.prefix(self.logdir, best["step"])
-            if (best["step"] in checkpoints.steps(self.logdir)
-                    and not checkpoints.fault_of(wanted)):
+            if best["step"] in checkpoints.steps(
+                self.logdir
+            ) and not checkpoints.fault_of(wanted):
                 self.write(checkpoints.save_best, self.logdir, best["step"])
 
     def is_due(self, every):
         """Whether what happens every so many steps, and at the end, happens now."""
-        return self.step > 0 and (self.step % every == 0
-                                  or self.step == self.hp.max_steps)
+        return self.step > 0 and (
+            self.step % every == 0 or self.step == self.hp.max_steps
+        )
 
     def is_out_of_patience(self):
         return 0 < self.hp.patience <= self.scores.evaluations_since_best()
@@ -170,9 +211,11 @@ class Training:
         """One update of the variables, from `accumulate` batches."""
         hp, update = self.hp, self.graph.update
         with memory.shortage_explained(
-                f"in step {self.step + 1}", f"lower --batch_tokens (found "
-                f"{hp.batch_tokens}); raise --accumulate (found {hp.accumulate}) as "
-                "much, and an update stays what it was"):
+            f"in step {self.step + 1}",
+            f"lower --batch_tokens (found "
+            f"{hp.batch_tokens}); raise --accumulate (found {hp.accumulate}) as "
+            "much, and an update stays what it was",
+        ):
             for _ in range(hp.accumulate - 1):
                 self.session.run(update.collect)
             _, metrics = self.session.run([update.apply, update.metrics])
@@ -183,17 +226,29 @@ class Training:
         if self.is_due(self.hp.log_every):
             loss, tokens_per_second = self.meter.read()
             self.progress.show(self.step, loss, tokens_per_second)
-            self.write(self.events.write, self.step, {
-                "loss": loss, "tokens_per_second": tokens_per_second,
-                "minutes": self.meter.minutes(),
-                "learning_rate": metrics.learning_rate,
-                "gradient_norm": metrics.gradient_norm})
+            self.write(
+                self.events.write,
+                self.step,
+                {
+                    "loss": loss,
+                    "tokens_per_second": tokens_per_second,
+                    "minutes": self.meter.minutes(),
+                    "learning_rate": metrics.learning_rate,
+                    "gradient_norm": metrics.gradient_norm,
+                },
+            )
 
     def save(self):
         """Writes a checkpoint, if one could go on from it."""
         self.watch.check_before_saving(self.step)
-        if self.write(checkpoints.save, self.session, self.graph.saver, self.logdir,
-                      self.step, self.hp.keep_checkpoints):
+        if self.write(
+            checkpoints.save,
+            self.session,
+            self.graph.saver,
+            self.logdir,
+            self.step,
+            self.hp.keep_checkpoints,
+        ):
             self.saved = self.step
 
     def write(self, function, *args):
@@ -205,12 +260,17 @@ class Training:
         try:
             function(*args)
         except OSError as error:
-            message = (f"step {self.step}: {error}; last checkpoint: "
-                       f"{self.saved or 'none'}")
-            if (self.hp.on_save_error == "stop" or self.signals.came
-                    or self.step >= self.hp.max_steps):
-                raise OSError(f"{message}; make room, and the same command goes on "
-                              "from there") from error
+            message = (
+                f"step {self.step}: {error}; last checkpoint: {self.saved or 'none'}"
+            )
+            if (
+                self.hp.on_save_error == "stop"
+                or self.signals.came
+                or self.step >= self.hp.max_steps
+            ):
+                raise OSError(
+                    f"{message}; make room, and the same command goes on from there"
+                ) from error
             self.progress.say(f"{message}; going on")
             return False
         return True
@@ -222,7 +282,8 @@ class Training:
         explained = memory.shortage_explained(
             f"when dev was evaluated at step {self.step}",
             f"lower --decode_batch_size (found {self.hp.decode_batch_size}), "
-            "--beam_size or --batch_tokens")
+            "--beam_size or --batch_tokens",
+        )
         with self.signals.at_once(), explained:  # the checkpoint is written
             self.translator.restore(checkpoints.prefix(self.logdir, self.step))
             loss = self.graph.dev_loss(self.session)
@@ -231,13 +292,28 @@ class Training:
         is_best = best is None or scores.bleu > best["bleu"]
         if not is_best or self.write(checkpoints.save_best, self.logdir, self.step):
             # Last: a step that has its dev scores is not evaluated again.
-            self.write(self.scores.add, {"step": self.step, "bleu": scores.bleu,
-                                         "chrf": scores.chrf, "loss": loss})
-        self.write(self.events.write, self.step,
-                   {"dev/bleu": scores.bleu, "dev/loss": loss,
-                    "minutes": self.meter.minutes()})
-        self.progress.say(f"step {self.step}: dev BLEU {scores.bleu:.2f}, dev loss "
-                          f"{loss:.3f} ({clock(time.monotonic() - began)})")
+            self.write(
+                self.scores.add,
+                {
+                    "step": self.step,
+                    "bleu": scores.bleu,
+                    "chrf": scores.chrf,
+                    "loss": loss,
+                },
+            )
+        self.write(
+            self.events.write,
+            self.step,
+            {
+                "dev/bleu": scores.bleu,
+                "dev/loss": loss,
+                "minutes": self.meter.minutes(),
+            },
+        )
+        self.progress.say(
+            f"step {self.step}: dev BLEU {scores.bleu:.2f}, dev loss "
+            f"{loss:.3f} ({clock(time.monotonic() - began)})"
+        )
         self.meter.go_on()
 
 
@@ -250,8 +326,10 @@ def newest_checkpoint(logdir):
     if checkpoints.exist(logdir):
         return checkpoints.find(logdir, "newest", warn)
     if read_dev_scores(logdir):
-        raise ValueError(f"{logdir}: found dev scores, but no checkpoint; choose "
-                         "another --logdir to train from the beginning")
+        raise ValueError(
+            f"{logdir}: found dev scores, but no checkpoint; choose "
+            "another --logdir to train from the beginning"
+        )
     return None
 
 
@@ -266,19 +344,23 @@ def train(hp, logdir):
         checkpoint = newest_checkpoint(logdir)
         start = checkpoints.step_of(checkpoint) if checkpoint else 0
         if start > hp.max_steps:
-            raise ValueError(f"max_steps: found {hp.max_steps}, wanted {start} or "
-                             f"more: {logdir} is at step {start}")
+            raise ValueError(
+                f"max_steps: found {hp.max_steps}, wanted {start} or "
+                f"more: {logdir} is at step {start}"
+            )
         os.makedirs(logdir, exist_ok=True)
         lock.take()
         checkpoints.sweep(logdir)
         copy_vocabularies(hp.data, logdir)  # refuses to replace one by another
         hparams.save(hp, logdir)
         graph = TrainingGraph(hp, start, data)
-        with make_session(hp, precision=hp.precision) as session, \
-                Translator(hp, logdir) as translator:
+        with make_session(hp, precision=hp.precision) as session, Translator(
+            hp, logdir
+        ) as translator:
             with memory.shortage_explained(
-                    "when the variables were made",
-                    "lower --d_model, --d_ff, --num_blocks or the vocabulary's size"):
+                "when the variables were made",
+                "lower --d_model, --d_ff, --num_blocks or the vocabulary's size",
+            ):
                 session.run(graph.initialize)
             if checkpoint:
                 checkpoints.restore(session, graph.saver, checkpoint)
@@ -295,40 +377,57 @@ def settings(args):
     """
     given = hparams.given_settings(args)
     hp = hparams.resolve(given, args.preset, args.logdir)
-    for name, table in (("dialect", DIALECTS), ("search", SEARCHES),
-                        ("schedule", [*SCHEDULES, ""]),
-                        ("positions", ["sinusoid", "learned", ""]),
-                        ("on_save_error", ["stop", "continue"]),
-                        ("precision", PRECISIONS)):
+    for name, table in (
+        ("dialect", DIALECTS),
+        ("search", SEARCHES),
+        ("schedule", [*SCHEDULES, ""]),
+        ("positions", ["sinusoid", "learned", ""]),
+        ("on_save_error", ["stop", "continue"]),
+        ("precision", PRECISIONS),
+    ):
         hparams.refuse_unknown(name, getattr(hp, name), table)
     refuse_impossible(hp)
     hparams.refuse_unwritable(args.logdir)
     saved = os.path.exists(os.path.join(args.logdir, hparams.FILE_NAME))
     if checkpoints.steps(args.logdir) and not saved:
-        raise ValueError(f"{args.logdir}: found checkpoints, but no "
-                         f"{hparams.FILE_NAME}; choose another --logdir")
+        raise ValueError(
+            f"{args.logdir}: found checkpoints, but no "
+            f"{hparams.FILE_NAME}; choose another --logdir"
+        )
     vocabularies = load_vocabularies(hp.data)
-    facts = {"source_vocab_size": vocabularies.source.size,
-             "target_vocab_size": vocabularies.target.size,
-             "joint_vocab": vocabularies.joint}
+    facts = {
+        "source_vocab_size": vocabularies.source.size,
+        "target_vocab_size": vocabularies.target.size,
+        "joint_vocab": vocabularies.joint,
+    }
     for name, fact in facts.items():
         found = getattr(hp, name)
         was_said = name in given or saved
         if was_said and found != fact and (found or name == "joint_vocab"):
-            raise ValueError(f"{name}: found {found}, wanted {fact} as in {hp.data}; "
-                             "choose another --data, or another --logdir")
+            raise ValueError(
+                f"{name}: found {found}, wanted {fact} as in {hp.data}; "
+                "choose another --data, or another --logdir"
+            )
     return dataclasses.replace(hp, **facts)
 
 
 def main(argv=None):
     tf.disable_eager_execution()
     tf.logging.set_verbosity(tf.logging.ERROR)
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
-                                     allow_abbrev=False)
-    parser.add_argument("--logdir", required=True, metavar="DIR",
-                        help="where everything is written; the same again goes on")
-    parser.add_argument("--preset", metavar="NAME",
-                        help=f"settings to start from: {', '.join(hparams.PRESETS)}")
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n\n")[0], allow_abbrev=False
+    )
+    parser.add_argument(
+        "--logdir",
+        required=True,
+        metavar="DIR",
+        help="where everything is written; the same again goes on",
+    )
+    parser.add_argument(
+        "--preset",
+        metavar="NAME",
+        help=f"settings to start from: {', '.join(hparams.PRESETS)}",
+    )
     hparams.add_flags(parser)
     args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
     try:
@@ -336,8 +435,10 @@ def main(argv=None):
     except (ValueError, OSError, FloatingPointError, MemoryError) as error:
         sys.exit(f"train.py: {error}")
     except (Stopped, KeyboardInterrupt) as stopped:
-        warn(f"{str(stopped) or 'interrupted'}; the same command goes on from the last "
-             "checkpoint")
+        warn(
+            f"{str(stopped) or 'interrupted'}; the same command goes on from the last "
+            "checkpoint"
+        )
         sys.exit(getattr(stopped, "status", 130))
 
 

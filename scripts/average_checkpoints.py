@@ -4,6 +4,7 @@
 
 What it writes is a log directory like any other, for eval.py and the scripts.
 """
+
 import argparse
 import os
 import sys
@@ -20,26 +21,36 @@ def mean_of(prefixes):
     """The variables of checkpoints of one training: each the mean of its floats; what
     is not a float, the count of updates, as in the last."""
     arrays = importing.read(prefixes[-1])
-    sums = {name: array.astype(np.float64) for name, array in arrays.items()
-            if array.dtype == np.float32}
+    sums = {
+        name: array.astype(np.float64)
+        for name, array in arrays.items()
+        if array.dtype == np.float32
+    }
     for prefix in prefixes[:-1]:
         others = importing.read(prefix)
         for name in sums:
             sums[name] += others[name]
-    return dict(arrays, **{name: (total / len(prefixes)).astype(np.float32)
-                           for name, total in sums.items()})
+    return dict(
+        arrays,
+        **{
+            name: (total / len(prefixes)).astype(np.float32)
+            for name, total in sums.items()
+        },
+    )
 
 
 def run(args):
     """Reads, averages, writes; returns the steps that were averaged."""
     steps = checkpoints.steps(args.logdir)
     if not 2 <= args.last <= len(steps):
-        raise ValueError(f"--last: found {args.last}, wanted 2 to {len(steps)}, the "
-                         f"number of checkpoints in {args.logdir}; train.py keeps as "
-                         "many as --keep_checkpoints says")
+        raise ValueError(
+            f"--last: found {args.last}, wanted 2 to {len(steps)}, the "
+            f"number of checkpoints in {args.logdir}; train.py keeps as "
+            "many as --keep_checkpoints says"
+        )
     if os.path.exists(os.path.join(args.out, hparams.FILE_NAME)):
         raise ValueError(f"--out {args.out}: found a log directory, wanted a new one")
-    steps = steps[-args.last:]
+    steps = steps[-args.last :]
     prefixes = [checkpoints.find(args.logdir, step) for step in steps]  # verified
     arrays = mean_of(prefixes)
     os.makedirs(args.out, exist_ok=True)
@@ -52,21 +63,30 @@ def run(args):
 def main(argv=None):
     tf.disable_eager_execution()
     tf.logging.set_verbosity(tf.logging.ERROR)
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
-                                     allow_abbrev=False)
-    parser.add_argument("--logdir", required=True, metavar="DIR",
-                        help="what train.py wrote")
-    parser.add_argument("--last", type=int, default=5, metavar="INT",
-                        help="checkpoints, the newest ones [5]")
-    parser.add_argument("--out", required=True, metavar="DIR",
-                        help="a new log directory")
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n\n")[0], allow_abbrev=False
+    )
+    parser.add_argument(
+        "--logdir", required=True, metavar="DIR", help="what train.py wrote"
+    )
+    parser.add_argument(
+        "--last",
+        type=int,
+        default=5,
+        metavar="INT",
+        help="checkpoints, the newest ones [5]",
+    )
+    parser.add_argument(
+        "--out", required=True, metavar="DIR", help="a new log directory"
+    )
     args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
     try:
         steps = run(args)
     except (ValueError, OSError) as error:
         sys.exit(f"average_checkpoints.py: {error}")
-    print(f"{args.out}: the mean of the checkpoints of steps "
-          f"{', '.join(map(str, steps))}")
+    print(
+        f"{args.out}: the mean of the checkpoints of steps {', '.join(map(str, steps))}"
+    )
 
 
 if __name__ == "__main__":

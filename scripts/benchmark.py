@@ -6,6 +6,7 @@ Systems take turns, A B A B; a value is the median of the rounds, beside it the 
 and the greatest. A system that is not installed is a line; peers come with
 pip install '.[bench]'.
 """
+
 import argparse
 import json
 import os
@@ -17,34 +18,65 @@ import time
 import hparams
 from bench import report
 from bench.measure import (
-    Bench, Contestant, Plan, here, in_its_own, measure_copies, measure_decoding,
-    measure_growth, measure_training, with_our_model)
+    Bench,
+    Contestant,
+    Plan,
+    here,
+    in_its_own,
+    measure_copies,
+    measure_decoding,
+    measure_growth,
+    measure_training,
+    with_our_model,
+)
 from bench.worker import ROOT
 
 
 def contestants(system, module, *precisions, set_up=here):
-    return [Contestant(system, precision, f"bench.{module}", set_up)
-            for precision in precisions]
+    return [
+        Contestant(system, precision, f"bench.{module}", set_up)
+        for precision in precisions
+    ]
 
 
 OURS = contestants("ours", "ours", "float32", "bfloat16")
 PYTORCH = contestants("pytorch", "pytorch", "float32", "bfloat16")
 OPENNMT = contestants("opennmt-tf", "opennmt", "float32", set_up=in_its_own)
 MARIAN = contestants("marian", "marian", "float32", "bfloat16")
-CTRANSLATE2 = contestants("ctranslate2", "ctranslate", "float32", "int8",
-                          set_up=with_our_model)
+CTRANSLATE2 = contestants(
+    "ctranslate2", "ctranslate", "float32", "int8", set_up=with_our_model
+)
 
-FULL = Plan(["bench-small", "bench-base"], OURS + PYTORCH + OPENNMT + MARIAN,
-            OURS[:1] + PYTORCH[:1] + OPENNMT + MARIAN[:1] + CTRANSLATE2, 3,
-            {"bench-small": 40, "bench-base": 10}, 1, 10, 1000,
-            [10 ** 4, 10 ** 5, 10 ** 6], 1.0)
-QUICK = FULL._replace(sizes=["bench-small"], trainers=OURS + PYTORCH,
-                      decoders=OURS[:1] + PYTORCH[:1] + CTRANSLATE2,
-                      steps={"bench-small": 12}, every=2, every_single=40, checked=200,
-                      pairs=[], seconds=0.5)
-ON_GPU = FULL._replace(sizes=["base", "big"], trainers=OURS + PYTORCH,
-                       decoders=OURS[:1] + PYTORCH[:1] + CTRANSLATE2[:1],
-                       steps={"base": 20, "big": 20}, pairs=[])
+FULL = Plan(
+    ["bench-small", "bench-base"],
+    OURS + PYTORCH + OPENNMT + MARIAN,
+    OURS[:1] + PYTORCH[:1] + OPENNMT + MARIAN[:1] + CTRANSLATE2,
+    3,
+    {"bench-small": 40, "bench-base": 10},
+    1,
+    10,
+    1000,
+    [10**4, 10**5, 10**6],
+    1.0,
+)
+QUICK = FULL._replace(
+    sizes=["bench-small"],
+    trainers=OURS + PYTORCH,
+    decoders=OURS[:1] + PYTORCH[:1] + CTRANSLATE2,
+    steps={"bench-small": 12},
+    every=2,
+    every_single=40,
+    checked=200,
+    pairs=[],
+    seconds=0.5,
+)
+ON_GPU = FULL._replace(
+    sizes=["base", "big"],
+    trainers=OURS + PYTORCH,
+    decoders=OURS[:1] + PYTORCH[:1] + CTRANSLATE2[:1],
+    steps={"base": 20, "big": 20},
+    pairs=[],
+)
 
 
 def run(args, folder):
@@ -56,8 +88,10 @@ def run(args, folder):
     parts = [(f"train/{size}", measure_training, (size,)) for size in bench.plan.sizes]
     if args.logdir:
         hparams.load(args.logdir)  # refuses early what is no log directory
-        parts += [("greedy", measure_decoding, ("greedy", 1)),
-                  ("beam5", measure_decoding, ("beam", 5))]
+        parts += [
+            ("greedy", measure_decoding, ("greedy", 1)),
+            ("beam5", measure_decoding, ("beam", 5)),
+        ]
     else:
         bench.say("decoding: not measured: no --logdir with a trained model is given")
     if bench.plan.pairs:
@@ -80,21 +114,33 @@ def use_cores(count):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
-                                     allow_abbrev=False)
-    parser.add_argument("--data", default="data/multi30k", metavar="DIR",
-                        help="a prepared folder, or one with text to prepare")
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n\n")[0], allow_abbrev=False
+    )
+    parser.add_argument(
+        "--data",
+        default="data/multi30k",
+        metavar="DIR",
+        help="a prepared folder, or one with text to prepare",
+    )
     parser.add_argument("--logdir", metavar="DIR", help="a trained model, for decoding")
     parser.add_argument("--json", metavar="FILE", help="write the rows there too")
     parser.add_argument("--quick", action="store_true", help="a part, in 6 minutes")
-    parser.add_argument("--only", nargs="+", metavar="PART",
-                        help="some of copy, train/SIZE, greedy, beam5, growth")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        metavar="PART",
+        help="some of copy, train/SIZE, greedy, beam5, growth",
+    )
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--threads", type=int, default=2, help="cores of the CPU [2]")
     parser.add_argument("--rounds", type=int, default=0, help="instead of 3")
-    parser.add_argument("--opennmt", metavar="DIR",
-                        default=os.path.join(ROOT, ".venv-opennmt"),
-                        help="environment of OpenNMT-tf; made if missing")
+    parser.add_argument(
+        "--opennmt",
+        metavar="DIR",
+        default=os.path.join(ROOT, ".venv-opennmt"),
+        help="environment of OpenNMT-tf; made if missing",
+    )
     args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
     if args.device == "cpu":
         use_cores(args.threads)

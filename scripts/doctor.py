@@ -6,6 +6,7 @@
 It reads the translations that eval.py wrote, or makes them. Exit status 0: nothing was
 found; 1: something was; 2: it could not look.
 """
+
 import argparse
 import collections
 import dataclasses
@@ -47,14 +48,20 @@ class Texts(NamedTuple):
 
 def empty(texts: Texts) -> Optional[str]:
     """Nothing, where there should be something."""
-    wanted = [line for line, source, reference in zip(
-        texts.translations, texts.sources, texts.references)
-        if source.strip() and reference.strip()]
+    wanted = [
+        line
+        for line, source, reference in zip(
+            texts.translations, texts.sources, texts.references
+        )
+        if source.strip() and reference.strip()
+    ]
     bare = sum(not line.strip() for line in wanted)
     if bare * 10 <= len(wanted):
         return None
-    return (f"{bare} of {len(wanted)} translations are empty; train for longer, or "
-            "raise --length_penalty and --max_extra_length")
+    return (
+        f"{bare} of {len(wanted)} translations are empty; train for longer, or "
+        "raise --length_penalty and --max_extra_length"
+    )
 
 
 def alike(texts: Texts) -> Optional[str]:
@@ -64,10 +71,12 @@ def alike(texts: Texts) -> Optional[str]:
         usual = _most_common(texts.references)[1]
     if times < 3 or times * 10 <= len(texts.translations) or times <= 3 * usual:
         return None
-    return (f"{times} of {len(texts.translations)} translations are {line!r}, where "
-            f"no reference comes more than {usual} times: the model has not learned to "
-            "look at the source; train for longer, or with another --learning_rate or "
-            "--warmup_steps (or --dialect tensor2tensor, which learns with more)")
+    return (
+        f"{times} of {len(texts.translations)} translations are {line!r}, where "
+        f"no reference comes more than {usual} times: the model has not learned to "
+        "look at the source; train for longer, or with another --learning_rate or "
+        "--warmup_steps (or --dialect tensor2tensor, which learns with more)"
+    )
 
 
 def unknown(texts: Texts) -> Optional[str]:
@@ -75,10 +84,12 @@ def unknown(texts: Texts) -> Optional[str]:
     share = _share(UNKNOWN, texts.translations)
     if share <= 0.1 or share <= 2 * _share(UNKNOWN, texts.references):
         return None
-    return (f"{share:.0%} of the translations hold an unknown piece "
-            f"({_example(UNKNOWN, texts)}): the vocabulary does not fit the text; "
-            "prepare the data again with a larger --vocab-size, on text of the same "
-            "kind and in the same writing")
+    return (
+        f"{share:.0%} of the translations hold an unknown piece "
+        f"({_example(UNKNOWN, texts)}): the vocabulary does not fit the text; "
+        "prepare the data again with a larger --vocab-size, on text of the same "
+        "kind and in the same writing"
+    )
 
 
 def not_detokenized(texts: Texts) -> Optional[str]:
@@ -87,10 +98,12 @@ def not_detokenized(texts: Texts) -> Optional[str]:
         share = _share(pattern, texts.translations)
         usual = _share(pattern, texts.references)
         if share > 0.1 and share > 3 * usual:
-            return (f"{share:.0%} of the translations, but {usual:.0%} of the "
-                    f"references, are {what} and not text "
-                    f"({_example(pattern, texts)}): detokenize the translations, or "
-                    "train on text that is not tokenized")
+            return (
+                f"{share:.0%} of the translations, but {usual:.0%} of the "
+                f"references, are {what} and not text "
+                f"({_example(pattern, texts)}): detokenize the translations, or "
+                "train on text that is not tokenized"
+            )
     return None
 
 
@@ -98,14 +111,17 @@ def copied(texts: Texts) -> Optional[str]:
     """The source instead of its translation."""
     if swapped(texts):
         return None
-    sources, references = (_chrf(texts.translations, side)
-                           for side in (texts.sources, texts.references))
+    sources, references = (
+        _chrf(texts.translations, side) for side in (texts.sources, texts.references)
+    )
     if sources < 50 or sources < 1.5 * references:
         return None
-    return (f"the translations are like the sources (chrF2 {sources:.0f}) rather than "
-            f"like the references ({references:.0f}): the model copies, or the two "
-            "sides of the training data are alike; look at the data folder, and that "
-            "--files names the source first")
+    return (
+        f"the translations are like the sources (chrF2 {sources:.0f}) rather than "
+        f"like the references ({references:.0f}): the model copies, or the two "
+        "sides of the training data are alike; look at the data folder, and that "
+        "--files names the source first"
+    )
 
 
 def other_language(texts: Texts) -> Optional[str]:
@@ -115,24 +131,30 @@ def other_language(texts: Texts) -> Optional[str]:
     foreign, wanted = _words_of(texts.translations, texts.sources, texts.references)
     if foreign < 0.2 or foreign < 2 * wanted:
         return None
-    return (f"{foreign:.0%} of the words of the translations come in the sources and "
-            f"not in the references, {wanted:.0%} the other way round: the language is "
-            "the wrong one; look at the order of the files in prepare.py --train, "
-            "--source-lang and --target-lang, and that --files names the source first")
+    return (
+        f"{foreign:.0%} of the words of the translations come in the sources and "
+        f"not in the references, {wanted:.0%} the other way round: the language is "
+        "the wrong one; look at the order of the files in prepare.py --train, "
+        "--source-lang and --target-lang, and that --files names the source first"
+    )
 
 
 def swapped(texts: Texts) -> Optional[str]:
     """References where the sources should be, as the data folder tells."""
     if texts.known is None:
         return None
-    of_sources, of_references = (_words_of(side, *texts.known)
-                                 for side in (texts.sources, texts.references))
-    if (of_sources[1] < max(0.2, 2 * of_sources[0])
-            or of_references[0] < max(0.2, 2 * of_references[1])):
+    of_sources, of_references = (
+        _words_of(side, *texts.known) for side in (texts.sources, texts.references)
+    )
+    if of_sources[1] < max(0.2, 2 * of_sources[0]) or of_references[0] < max(
+        0.2, 2 * of_references[1]
+    ):
         return None
-    return (f"{of_sources[1]:.0%} of the words of the sources come in the target text "
-            f"of the data folder alone, {of_references[0]:.0%} of the references' in "
-            "its source text alone: the two files are swapped; name the source first")
+    return (
+        f"{of_sources[1]:.0%} of the words of the sources come in the target text "
+        f"of the data folder alone, {of_references[0]:.0%} of the references' in "
+        "its source text alone: the two files are swapped; name the source first"
+    )
 
 
 def shifted(texts: Texts) -> Optional[str]:
@@ -140,15 +162,18 @@ def shifted(texts: Texts) -> Optional[str]:
     if len(texts.translations) < 10:
         return None
     in_place = _chrf(texts.translations, texts.references)
-    fit = {by: _chrf(*_moved(texts.translations, texts.references, by))
-           for by in SHIFTS}
+    fit = {
+        by: _chrf(*_moved(texts.translations, texts.references, by)) for by in SHIFTS
+    }
     best = max(fit, key=fit.get)
     if fit[best] < 20 or fit[best] < 1.5 * in_place:
         return None
-    return (f"the translations fit the references {abs(best)} lines "
-            f"{'further down' if best > 0 else 'further up'} (chrF2 {fit[best]:.0f}) "
-            f"better than their own ({in_place:.0f}): a line is missing or too many in "
-            "one of the files; compare them with `paste`")
+    return (
+        f"the translations fit the references {abs(best)} lines "
+        f"{'further down' if best > 0 else 'further up'} (chrF2 {fit[best]:.0f}) "
+        f"better than their own ({in_place:.0f}): a line is missing or too many in "
+        "one of the files; compare them with `paste`"
+    )
 
 
 def cut_off(texts: Texts) -> Optional[str]:
@@ -156,9 +181,11 @@ def cut_off(texts: Texts) -> Optional[str]:
     lengths = _lengths(texts)
     if not lengths or lengths[0] > 0.6 * lengths[1]:
         return None
-    return (f"translations that are not empty have {lengths[0]:.1f} words, their "
-            f"references {lengths[1]:.1f}: they end too soon; raise --length_penalty "
-            "and --max_extra_length, and see whether the training data is cut off")
+    return (
+        f"translations that are not empty have {lengths[0]:.1f} words, their "
+        f"references {lengths[1]:.1f}: they end too soon; raise --length_penalty "
+        "and --max_extra_length, and see whether the training data is cut off"
+    )
 
 
 def endless(texts: Texts) -> Optional[str]:
@@ -166,9 +193,11 @@ def endless(texts: Texts) -> Optional[str]:
     lengths = _lengths(texts)
     if not lengths or lengths[0] < 2 * lengths[1]:
         return None
-    return (f"translations have {lengths[0]:.1f} words, their references "
-            f"{lengths[1]:.1f}: they repeat themselves up to --max_extra_length; train "
-            "for longer")
+    return (
+        f"translations have {lengths[0]:.1f} words, their references "
+        f"{lengths[1]:.1f}: they repeat themselves up to --max_extra_length; train "
+        "for longer"
+    )
 
 
 TEXT_CHECKS: Dict[str, Callable[[Texts], Optional[str]]] = {
@@ -219,15 +248,19 @@ def _words(lines):
 def _words_of(lines, first, second):
     """Which shares of the words of `lines` come in `first` alone, in `second` alone."""
     words, first, second = _words(lines), set(_words(first)), set(_words(second))
-    return tuple(sum(word in here and word not in there for word in words)
-                 / max(1, len(words))
-                 for here, there in ((first, second), (second, first)))
+    return tuple(
+        sum(word in here and word not in there for word in words) / max(1, len(words))
+        for here, there in ((first, second), (second, first))
+    )
 
 
 def _lengths(texts):
     """Mean words of translations that are not empty, and of their references."""
-    pairs = [(len(line.split()), len(reference.split())) for line, reference
-             in zip(texts.translations, texts.references) if line.strip()]
+    pairs = [
+        (len(line.split()), len(reference.split()))
+        for line, reference in zip(texts.translations, texts.references)
+        if line.strip()
+    ]
     return [sum(side) / len(pairs) for side in zip(*pairs)]
 
 
@@ -238,22 +271,35 @@ def other_vocabulary(hp, logdir: str, checkpoint: str) -> Optional[str]:
     """A vocabulary that the model was not trained with."""
     vocabularies = load_vocabularies(logdir)
     shapes = tf.train.load_checkpoint(checkpoint).get_variable_to_shape_map()
-    tables = {side: shapes.get(f"{stack}embedding/lookup_table") for side, stack in (
-        ("source", "encoder/"), ("target", "decoder/"), ("joint", ""))}
+    tables = {
+        side: shapes.get(f"{stack}embedding/lookup_table")
+        for side, stack in (
+            ("source", "encoder/"),
+            ("target", "decoder/"),
+            ("joint", ""),
+        )
+    }
     for side in ("source", "target"):
         size = getattr(vocabularies, side).size
         table = tables[side] or tables["joint"]
         if table and table[0] != size:
-            return (f"the vocabulary of the log directory has {size} {side} pieces, "
-                    f"the model {table[0]}: put back the one it was trained with, from "
-                    "its data folder")
+            return (
+                f"the vocabulary of the log directory has {size} {side} pieces, "
+                f"the model {table[0]}: put back the one it was trained with, from "
+                "its data folder"
+            )
     for name in (JOINT_MODEL, *SEPARATE_MODELS):
         here, there = (os.path.join(folder, name) for folder in (logdir, hp.data))
-        if (os.path.isfile(here) and os.path.isfile(there)
-                and not filecmp.cmp(here, there, shallow=False)):
-            return (f"{here} is not {there}: one of them was made anew since the "
-                    "training; put back the one the model was trained with, or train "
-                    "again in another --logdir")
+        if (
+            os.path.isfile(here)
+            and os.path.isfile(there)
+            and not filecmp.cmp(here, there, shallow=False)
+        ):
+            return (
+                f"{here} is not {there}: one of them was made anew since the "
+                "training; put back the one the model was trained with, or train "
+                "again in another --logdir"
+            )
     return None
 
 
@@ -261,17 +307,23 @@ def too_few_steps(hp, logdir: str, checkpoint: str) -> Optional[str]:
     """A training that is not at its end, by the warm-up or by the dev scores."""
     step, rows = checkpoints.step_of(checkpoint), read_dev_scores(logdir)
     if step < hp.warmup_steps:
-        return (f"step {step} is before the end of the warm-up, {hp.warmup_steps} "
-                f"(--warmup_steps): train for longer (--max_steps {hp.max_steps}), or "
-                "shorten the warm-up")
+        return (
+            f"step {step} is before the end of the warm-up, {hp.warmup_steps} "
+            f"(--warmup_steps): train for longer (--max_steps {hp.max_steps}), or "
+            "shorten the warm-up"
+        )
     if len(rows) > 1 and rows[-1]["step"] == step:
         before, now = rows[-2:]
-        if (now["bleu"] > 1.1 * before["bleu"] + 0.5
-                or now["loss"] < 0.9 * before["loss"]):
-            return (f"from step {before['step']} to {step} dev BLEU went from "
-                    f"{before['bleu']:.1f} to {now['bleu']:.1f}, dev loss from "
-                    f"{before['loss']:.2f} to {now['loss']:.2f}: it still learns; "
-                    f"train for longer than --max_steps {hp.max_steps}")
+        if (
+            now["bleu"] > 1.1 * before["bleu"] + 0.5
+            or now["loss"] < 0.9 * before["loss"]
+        ):
+            return (
+                f"from step {before['step']} to {step} dev BLEU went from "
+                f"{before['bleu']:.1f} to {now['bleu']:.1f}, dev loss from "
+                f"{before['loss']:.2f} to {now['loss']:.2f}: it still learns; "
+                f"train for longer than --max_steps {hp.max_steps}"
+            )
     return None
 
 
@@ -311,25 +363,32 @@ def gather(args, hp, checkpoint: str) -> Tuple[Texts, str]:
             translations = [best.text for best, *_ in translator.translate(sources)]
     sizes = [len(lines) for lines in (sources, references, translations)]
     if len(set(sizes)) > 1 or not sizes[0]:
-        raise ValueError(f"{name}: found {sizes[0]} source lines, {sizes[1]} "
-                         f"references and {sizes[2]} translations ({path}), wanted as "
-                         "many of all, and at least one: they do not belong together")
+        raise ValueError(
+            f"{name}: found {sizes[0]} source lines, {sizes[1]} "
+            f"references and {sizes[2]} translations ({path}), wanted as "
+            "many of all, and at least one: they do not belong together"
+        )
     return Texts(sources, references, translations, known), path
 
 
 def run(args) -> bool:
     """Prints what it finds; returns whether that is anything."""
-    hp = dataclasses.replace(hparams.load(args.logdir),
-                             **({"data": args.data} if args.data else {}))
+    hp = dataclasses.replace(
+        hparams.load(args.logdir), **({"data": args.data} if args.data else {})
+    )
     checkpoint = checkpoints.find(args.logdir, args.checkpoint)
-    found = {name: check(hp, args.logdir, checkpoint)
-             for name, check in LOGDIR_CHECKS.items()}
+    found = {
+        name: check(hp, args.logdir, checkpoint)
+        for name, check in LOGDIR_CHECKS.items()
+    }
     found = {name: text for name, text in found.items() if text}
     if "a vocabulary that is not the model's" not in found or args.translations:
         texts, path = gather(args, hp, checkpoint)
         bleu = score(texts.translations, texts.references).bleu
-        print(f"{len(texts.translations)} translations ({path}), step "
-              f"{checkpoints.step_of(checkpoint)}: BLEU {bleu:.2f}")
+        print(
+            f"{len(texts.translations)} translations ({path}), step "
+            f"{checkpoints.step_of(checkpoint)}: BLEU {bleu:.2f}"
+        )
         found.update(examine(texts))
     for name, text in found.items():
         print(f"found: {name}\n  {text}")
@@ -341,20 +400,40 @@ def run(args) -> bool:
 def main(argv=None):
     tf.disable_eager_execution()
     tf.logging.set_verbosity(tf.logging.ERROR)
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
-                                     allow_abbrev=False)
-    parser.add_argument("--logdir", required=True, metavar="DIR",
-                        help="what train.py wrote")
-    parser.add_argument("--checkpoint", default="best", metavar="WHICH",
-                        help="best (by dev BLEU), newest, or a step [best]")
-    parser.add_argument("--split", default="dev", metavar="NAME",
-                        help="dev or test of the data folder [dev]")
-    parser.add_argument("--data", metavar="DIR",
-                        help="the data folder, where it is no longer where it was")
-    parser.add_argument("--files", nargs=2, metavar=("SOURCE", "REFERENCE"),
-                        help="any two text files, instead of a split")
-    parser.add_argument("--translations", metavar="FILE",
-                        help="of the source [what eval.py wrote, else made now]")
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n\n")[0], allow_abbrev=False
+    )
+    parser.add_argument(
+        "--logdir", required=True, metavar="DIR", help="what train.py wrote"
+    )
+    parser.add_argument(
+        "--checkpoint",
+        default="best",
+        metavar="WHICH",
+        help="best (by dev BLEU), newest, or a step [best]",
+    )
+    parser.add_argument(
+        "--split",
+        default="dev",
+        metavar="NAME",
+        help="dev or test of the data folder [dev]",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        help="the data folder, where it is no longer where it was",
+    )
+    parser.add_argument(
+        "--files",
+        nargs=2,
+        metavar=("SOURCE", "REFERENCE"),
+        help="any two text files, instead of a split",
+    )
+    parser.add_argument(
+        "--translations",
+        metavar="FILE",
+        help="of the source [what eval.py wrote, else made now]",
+    )
     args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
     try:
         found = run(args)

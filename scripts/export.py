@@ -3,6 +3,7 @@
     python scripts/export.py --format ctranslate2 --logdir logs/sample --out exported \\
         --quantization int8 --check 200
 """
+
 import argparse
 import dataclasses
 import os
@@ -24,39 +25,44 @@ LONGEST = 1024  # positions that an exported model knows; sinusoids have no end
 
 
 def refuse_unsupported(hp):
-    """Raises ValueError, naming the settings, for a model CTranslate2 has no room for.
-    """
+    """Raises ValueError, naming the settings, for a model CTranslate2 has no room for."""
     row = dialect_named(hp.dialect)
     normalized = ("norm" in row.before, row.after[-1] == "norm", row.final_norm)
     found = {
         "projection_relu": row.projection_relu,
         "masks_from activations": row.masks_from != "ids",
-        "learned positions": hp.positions == "learned" or (
-            row.learned_positions and not hp.positions),
-        "norms neither before each sub-layer and at the end, nor after each":
-            normalized not in ((True, False, True), (False, True, False)),
+        "learned positions": hp.positions == "learned"
+        or (row.learned_positions and not hp.positions),
+        "norms neither before each sub-layer and at the end, nor after each": normalized
+        not in ((True, False, True), (False, True, False)),
         "max_relative_position": hp.max_relative_position > 0,
         "proximity_bias": hp.proximity_bias,
     }
     blanks = [name for name, is_so in found.items() if is_so]
     if blanks:
-        raise ValueError(f"dialect {hp.dialect}: found {', '.join(blanks)}, wanted a "
-                         "model that CTranslate2 can hold, as of --dialect paper")
+        raise ValueError(
+            f"dialect {hp.dialect}: found {', '.join(blanks)}, wanted a "
+            "model that CTranslate2 can hold, as of --dialect paper"
+        )
 
 
 def read_variables(logdir, checkpoint):
     """The variables of a checkpoint by name, float32 arrays, without those of Adam."""
     reader = tf.train.load_checkpoint(checkpoints.find(logdir, checkpoint))
-    return {name: reader.get_tensor(name)
-            for name in reader.get_variable_to_shape_map() if "Adam" not in name}
+    return {
+        name: reader.get_tensor(name)
+        for name in reader.get_variable_to_shape_map()
+        if "Adam" not in name
+    }
 
 
 def sinusoids(row, num_units):
     """The position encodings of a dialect: float32 [LONGEST, D]."""
     with tf.Graph().as_default(), tf.Session() as session:
         positions = tf.range(LONGEST, dtype=tf.float64)
-        return session.run(tf.cast(POSITIONS[row.positions](positions, num_units),
-                                   tf.float32))
+        return session.run(
+            tf.cast(POSITIONS[row.positions](positions, num_units), tf.float32)
+        )
 
 
 class Filler:
@@ -81,15 +87,17 @@ class Filler:
                 self.norm(stack.layer_norm, f"{name}/ln")
         if row.target_space:  # on every source position, so it may come with positions
             spec.encoder.position_encodings.encodings = (
-                self.positions + self.variables["encoder/target_space"])
+                self.positions + self.variables["encoder/target_space"]
+            )
         spec.decoder.start_from_zero_embedding = row.begins_with_zeros
         self.output(spec.decoder.projection, tables[1])
 
     def table(self, stack):
         """The embeddings of a stack: [V, D]."""
         shared = self.row.tied_embeddings and self.hp.joint_vocab
-        return self.variables["embedding/lookup_table" if shared
-                              else f"{stack}/embedding/lookup_table"]
+        return self.variables[
+            "embedding/lookup_table" if shared else f"{stack}/embedding/lookup_table"
+        ]
 
     def output(self, linear, table):
         """The layer that makes logits."""
@@ -140,17 +148,22 @@ def to_ctranslate2(hp, logdir, checkpoint, out, quantization):
     try:
         from ctranslate2 import converters, specs
     except ImportError as error:
-        raise ValueError(f"--format ctranslate2: found no ctranslate2 ({error}), "
-                         "wanted it installed: pip install ctranslate2") from error
+        raise ValueError(
+            f"--format ctranslate2: found no ctranslate2 ({error}), "
+            "wanted it installed: pip install ctranslate2"
+        ) from error
     row, vocabularies = dialect_named(hp.dialect), load_vocabularies(logdir)
 
     class Converter(converters.Converter):
         def _load(self):
             spec = specs.TransformerSpec.from_config(
-                hp.num_blocks, hp.num_heads, pre_norm="norm" in row.before)
+                hp.num_blocks, hp.num_heads, pre_norm="norm" in row.before
+            )
             Filler(hp, read_variables(logdir, checkpoint)).model(spec)
-            source, target = (vocabulary.pieces(range(vocabulary.size))
-                              for vocabulary in vocabularies[:2])
+            source, target = (
+                vocabulary.pieces(range(vocabulary.size))
+                for vocabulary in vocabularies[:2]
+            )
             spec.register_source_vocabulary(source)
             spec.register_target_vocabulary(target)
             spec.config.unk_token, spec.config.eos_token = target[UNK], target[EOS]
@@ -186,57 +199,103 @@ def compare(hp, logdir, checkpoint, out, lines):
     source, target, _ = load_vocabularies(out)
     pieces = [source.pieces(ids) for ids in source.encode_lines(lines)]
     results = ctranslate2.Translator(out, compute_type="default").translate_batch(
-        pieces, beam_size=width(hp.search, hp.beam_size), length_penalty=0,
-        max_batch_size=hp.decode_batch_size, return_scores=True, max_input_length=0,
+        pieces,
+        beam_size=width(hp.search, hp.beam_size),
+        length_penalty=0,
+        max_batch_size=hp.decode_batch_size,
+        return_scores=True,
+        max_input_length=0,
         min_decoding_length=0,
-        max_decoding_length=max(map(len, pieces)) + hp.max_extra_length)
-    ids = {piece: number for number, piece in enumerate(
-        target.pieces(range(target.size)))}
-    theirs = [Translation(target.decode([ids[one] for one in result.hypotheses[0]]),
-                          result.scores[0]) for result in results]
+        max_decoding_length=max(map(len, pieces)) + hp.max_extra_length,
+    )
+    ids = {
+        piece: number for number, piece in enumerate(target.pieces(range(target.size)))
+    }
+    theirs = [
+        Translation(
+            target.decode([ids[one] for one in result.hypotheses[0]]), result.scores[0]
+        )
+        for result in results
+    ]
     return list(zip(ours, theirs))
 
 
 def run(args):
     hp = hparams.load(args.logdir)
-    if os.path.exists(args.out) and os.listdir(args.out) and not os.path.exists(
-            os.path.join(args.out, "model.bin")):
-        raise ValueError(f"--out: found other files in {args.out}, wanted a new "
-                         "folder, or one written by this program")
+    if (
+        os.path.exists(args.out)
+        and os.listdir(args.out)
+        and not os.path.exists(os.path.join(args.out, "model.bin"))
+    ):
+        raise ValueError(
+            f"--out: found other files in {args.out}, wanted a new "
+            "folder, or one written by this program"
+        )
     FORMATS[args.format](hp, args.logdir, args.checkpoint, args.out, args.quantization)
     print(f"{args.format}, {args.quantization}: {args.out}")
     if args.check:
-        lines = [line for line in load_text(args.data or hp.data, "test")[0]
-                 if line.strip()][:args.check]
+        lines = [
+            line for line in load_text(args.data or hp.data, "test")[0] if line.strip()
+        ][: args.check]
         for search in ("greedy", "beam"):
-            pairs = compare(dataclasses.replace(hp, search=search), args.logdir,
-                            args.checkpoint, args.out, lines)
-            gaps = [abs(ours.score - theirs.score) for ours, theirs in pairs
-                    if ours.text == theirs.text]
-            print(f"{search}: {len(gaps)} of {len(pairs)} translations equal ours "
-                  "(length penalty 0); worst difference of their scores "
-                  f"{max(gaps, default=0):.2g}")
+            pairs = compare(
+                dataclasses.replace(hp, search=search),
+                args.logdir,
+                args.checkpoint,
+                args.out,
+                lines,
+            )
+            gaps = [
+                abs(ours.score - theirs.score)
+                for ours, theirs in pairs
+                if ours.text == theirs.text
+            ]
+            print(
+                f"{search}: {len(gaps)} of {len(pairs)} translations equal ours "
+                "(length penalty 0); worst difference of their scores "
+                f"{max(gaps, default=0):.2g}"
+            )
 
 
 def main(argv=None):
     tf.disable_eager_execution()
     tf.logging.set_verbosity(tf.logging.ERROR)
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
-                                     allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n\n")[0], allow_abbrev=False
+    )
     parser.add_argument("--format", required=True, choices=list(FORMATS))
-    parser.add_argument("--logdir", required=True, metavar="DIR",
-                        help="what train.py wrote")
-    parser.add_argument("--out", required=True, metavar="DIR",
-                        help="the folder that is written")
-    parser.add_argument("--checkpoint", default="best", metavar="WHICH",
-                        help="best (by dev BLEU), newest, or a step [best]")
-    parser.add_argument("--quantization", default="float32", metavar="TYPE",
-                        choices=["float32", "int8"], help="float32 or int8 [float32]")
-    parser.add_argument("--check", type=int, default=0, metavar="N",
-                        help="translate N lines of the test split with both, greedily "
-                             "and by beam search [0]")
-    parser.add_argument("--data", metavar="DIR",
-                        help="the data folder, where it is no longer where it was")
+    parser.add_argument(
+        "--logdir", required=True, metavar="DIR", help="what train.py wrote"
+    )
+    parser.add_argument(
+        "--out", required=True, metavar="DIR", help="the folder that is written"
+    )
+    parser.add_argument(
+        "--checkpoint",
+        default="best",
+        metavar="WHICH",
+        help="best (by dev BLEU), newest, or a step [best]",
+    )
+    parser.add_argument(
+        "--quantization",
+        default="float32",
+        metavar="TYPE",
+        choices=["float32", "int8"],
+        help="float32 or int8 [float32]",
+    )
+    parser.add_argument(
+        "--check",
+        type=int,
+        default=0,
+        metavar="N",
+        help="translate N lines of the test split with both, greedily "
+        "and by beam search [0]",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        help="the data folder, where it is no longer where it was",
+    )
     args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
     try:
         run(args)

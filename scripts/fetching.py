@@ -3,6 +3,7 @@
 What has arrived lies in FILE.part, and in FILE.from the address it came from with the
 server's mark (ETag or date) of that version; FILE itself appears when its sum is right.
 """
+
 import contextlib
 import hashlib
 import http.client
@@ -14,8 +15,8 @@ import urllib.request
 from typing import Callable, NamedTuple, Optional, Tuple
 
 BLOCK = 1 << 16
-LEAST = 1024         # bytes in `timeout` seconds; a server that sends fewer has stalled
-PROGRESS = 1 << 20   # bytes that make a failed attempt worth it: it is not counted
+LEAST = 1024  # bytes in `timeout` seconds; a server that sends fewer has stalled
+PROGRESS = 1 << 20  # bytes that make a failed attempt worth it: it is not counted
 LONGEST_PAUSE = 30.0
 AGAIN = (408, 425, 429)  # and 500 and above: what may be mended by waiting
 
@@ -24,8 +25,8 @@ class Patience(NamedTuple):
     """How long a server is waited for."""
 
     timeout: float = 30.0  # seconds without news
-    attempts: int = 6      # in a row, without progress
-    pause: float = 1.0     # seconds after the first failed attempt; then twice as long
+    attempts: int = 6  # in a row, without progress
+    pause: float = 1.0  # seconds after the first failed attempt; then twice as long
 
 
 class Trouble(Exception):
@@ -66,8 +67,14 @@ class Part:
         self.discard()
 
 
-def fetch(urls: Tuple[str, ...], path: str, sha256: str, most_bytes: int,
-          patience: Patience, report: Callable[[int, Optional[int]], None]) -> None:
+def fetch(
+    urls: Tuple[str, ...],
+    path: str,
+    sha256: str,
+    most_bytes: int,
+    patience: Patience,
+    report: Callable[[int, Optional[int]], None],
+) -> None:
     """Downloads a file from the first of some addresses that has it.
 
     Args:
@@ -117,9 +124,11 @@ def _fetch_from(part, path, sha256, most_bytes, patience, report):
                 return
             part.discard()
             if found == wrong:  # not an accident on the way
-                raise ValueError(f"{part.url}: found a file with sha256 {found}, "
-                                 f"wanted {sha256}: it is another file; nothing was "
-                                 "kept")
+                raise ValueError(
+                    f"{part.url}: found a file with sha256 {found}, "
+                    f"wanted {sha256}: it is another file; nothing was "
+                    "kept"
+                )
             wrong, what = found, f"sha256 {found}, wanted {sha256}"
         except Trouble as trouble:
             what = str(trouble)
@@ -127,8 +136,10 @@ def _fetch_from(part, path, sha256, most_bytes, patience, report):
             failures, best = 0, part.size()
         failures += 1
         if failures >= patience.attempts:
-            raise ValueError(f"{part.url}: found {what}, {failures} times in a row; "
-                             "the same command goes on where this one stopped")
+            raise ValueError(
+                f"{part.url}: found {what}, {failures} times in a row; "
+                "the same command goes on where this one stopped"
+            )
         time.sleep(min(patience.pause * 2 ** (failures - 1), LONGEST_PAUSE))
 
 
@@ -169,8 +180,9 @@ def _receive(response, file, start, total, timeout, report, most_bytes):
         report(done, total)
         if time.monotonic() - began >= timeout:
             if done - since < LEAST:
-                raise Trouble(f"{done - since:,} bytes in {timeout:g} s, wanted "
-                              f"{LEAST:,}")
+                raise Trouble(
+                    f"{done - since:,} bytes in {timeout:g} s, wanted {LEAST:,}"
+                )
             since, began = done, time.monotonic()
     return done
 
@@ -191,14 +203,16 @@ def _open(part, timeout):
     try:
         with _as_trouble():
             response = urllib.request.urlopen(
-                urllib.request.Request(part.url, headers=headers), timeout=timeout)
+                urllib.request.Request(part.url, headers=headers), timeout=timeout
+            )
     except urllib.error.HTTPError as error:
         with contextlib.closing(error):
             return _explain(part, error, start)
     status, length = response.status, response.headers.get("Content-Length", "")
     if status == 206 and start:
-        found = re.match(r"bytes (\d+)-\d+/(\d+|\*)$",
-                         response.headers.get("Content-Range", ""))
+        found = re.match(
+            r"bytes (\d+)-\d+/(\d+|\*)$", response.headers.get("Content-Range", "")
+        )
         if found and int(found.group(1)) == start:
             total = found.group(2)
             return response, start, None if total == "*" else int(total)
@@ -219,8 +233,10 @@ def _explain(part, error, start):
         part.discard()
     if error.code >= 500 or error.code in AGAIN + (416,):
         raise Trouble(f"HTTP {error.code} {error.reason}, wanted the file")
-    raise ValueError(f"{part.url}: found HTTP {error.code} {error.reason}, wanted the "
-                     "file: it has gone, or the address is wrong")
+    raise ValueError(
+        f"{part.url}: found HTTP {error.code} {error.reason}, wanted the "
+        "file: it has gone, or the address is wrong"
+    )
 
 
 def _mark_of(headers) -> str:
@@ -230,8 +246,10 @@ def _mark_of(headers) -> str:
 
 
 def _too_long(url, found, most_bytes):
-    return ValueError(f"{url}: found {found:,} bytes or more, wanted at most "
-                      f"{most_bytes:,}: it is another file; nothing was kept")
+    return ValueError(
+        f"{url}: found {found:,} bytes or more, wanted at most "
+        f"{most_bytes:,}: it is another file; nothing was kept"
+    )
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ the negations moved to the other opinions: who counts words is right half of the
 
     python scripts/make_reviews.py [--pairs 5] [--seed 1]
 """
+
 import argparse
 import random
 import sys
@@ -14,13 +15,20 @@ PRAISE = "good great funny clever moving brilliant charming fresh".split()
 BLAME = "bad awful dull stupid boring terrible silly stale".split()
 NEGATIONS = "not never hardly".split()
 DEGREES = ["", "", "very", "really", "so"]
-ASPECTS = ("plot acting music camera script ending dialogue cast story humour editing "
-           "opening").split()
+ASPECTS = (
+    "plot acting music camera script ending dialogue cast story humour editing opening"
+).split()
 COPULAS = "was seemed felt".split()
 JOINTS = [",", "and", ";"]
-ASIDES = ["i saw it on sunday .", "my sister came along .", "it runs for two hours .",
-          "it is set in a small town .", "we had seats in the front .",
-          "it was made last year .", "the film is about a journey ."]
+ASIDES = [
+    "i saw it on sunday .",
+    "my sister came along .",
+    "it runs for two hours .",
+    "it is set in a small town .",
+    "we had seats in the front .",
+    "it was made last year .",
+    "the film is about a journey .",
+]
 
 
 def opinion(draw, aspect, good, negated):
@@ -36,15 +44,19 @@ def twins(draw):
     count = draw.choice([2, 2, 4])
     negated = [i % 2 == 0 for i in range(count)]
     draw.shuffle(negated)
-    opinions = [opinion(draw, aspect, True, denied)
-                for aspect, denied in zip(draw.sample(ASPECTS, count), negated)]
-    before, after = (draw.choice(["", "", aside]).split()
-                     for aside in draw.sample(ASIDES, 2))
+    opinions = [
+        opinion(draw, aspect, True, denied)
+        for aspect, denied in zip(draw.sample(ASPECTS, count), negated)
+    ]
+    before, after = (
+        draw.choice(["", "", aside]).split() for aside in draw.sample(ASIDES, 2)
+    )
     joints = [draw.choice(JOINTS) for _ in range(count - 1)] + ["."]
     reviews = []
     for spoken in (opinions, moved(opinions, negated)):
-        middle = [word for words, joint in zip(spoken, joints)
-                  for word in words + [joint]]
+        middle = [
+            word for words, joint in zip(spoken, joints) for word in words + [joint]
+        ]
         reviews.append(before + middle + after)
     return tuple(reviews)
 
@@ -52,8 +64,10 @@ def twins(draw):
 def moved(opinions, negated):
     """The opinions with each negation moved to one that had none."""
     denials = [words[3] for words, denied in zip(opinions, negated) if denied]
-    return [words[:3] + words[4:] if denied else words[:3] + [denials.pop()] + words[3:]
-            for words, denied in zip(opinions, negated)]
+    return [
+        words[:3] + words[4:] if denied else words[:3] + [denials.pop()] + words[3:]
+        for words, denied in zip(opinions, negated)
+    ]
 
 
 def reviews(pairs, seed=1):
@@ -64,15 +78,24 @@ def reviews(pairs, seed=1):
       seed: int; the same reviews for the same one, on every machine.
     """
     draw = random.Random(seed)
-    return [(words, label) for _ in range(pairs)
-            for words, label in zip(twins(draw), (1, 0))]
+    return [
+        (words, label)
+        for _ in range(pairs)
+        for words, label in zip(twins(draw), (1, 0))
+    ]
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
-                                     allow_abbrev=False)
-    parser.add_argument("--pairs", type=int, default=5, metavar="INT",
-                        help="good reviews, each with a bad one [5]")
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n\n")[0], allow_abbrev=False
+    )
+    parser.add_argument(
+        "--pairs",
+        type=int,
+        default=5,
+        metavar="INT",
+        help="good reviews, each with a bad one [5]",
+    )
     parser.add_argument("--seed", type=int, default=1, metavar="INT")
     args = parser.parse_args(sys.argv[1:] if argv is None else argv)
     for words, label in reviews(args.pairs, args.seed):

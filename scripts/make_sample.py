@@ -35,8 +35,11 @@ def corpus(seed: int) -> Dict[str, list]:
             sentence = author.sentence()
             text = german(sentence)
             words = re.findall(r"\w+", text.lower())
-            if text not in seen and is_natural(text) and (
-                    split == "train" or known.issuperset(words)):
+            if (
+                text not in seen
+                and is_natural(text)
+                and (split == "train" or known.issuperset(words))
+            ):
                 seen.add(text)
                 known.update(words)
                 pairs.append((text, english(sentence)))

@@ -5,16 +5,21 @@
 Every other line is an ordinary sentence; the others have one to three of ODDITIES. The
 same seed gives the same lines.
 """
+
 import argparse
 import os
 import random
 import sys
 from typing import Callable, Iterator, List, Optional, Sequence
 
-SENTENCES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
-                         "data", "sample", "test.de")
+SENTENCES = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+    "data",
+    "sample",
+    "test.de",
+)
 LONG_EVERY = 1000  # odd lines, on average: a long line takes its time
-LONG = 10000       # words of one
+LONG = 10000  # words of one
 
 Dice = Callable[[], float]  # a number from 0 up to, but without, 1
 
@@ -35,21 +40,43 @@ INSERTED = {
     "carriage return": [b"\r", b"\r\r"],
     "NUL": [b"\0"],
     "control character": encoded(
-        *(chr(code) for code in [*range(1, 9), *range(14, 28), *range(127, 160)])),
+        *(chr(code) for code in [*range(1, 9), *range(14, 28), *range(127, 160)])
+    ),
     "line separator": encoded(*"\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"),
     "zero width": encoded(*"\xad\u200b\u200c\u200d\u200e\u200f\u202e\u2060"),
     "byte order mark": [b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"],
-    "emoji": encoded("🙂", "👩\u200d👩\u200d👧", "🇩🇪", "👍🏽", "❤\ufe0f",
-                     "🏴\U000e0067\U000e007f"),
-    "other script": encoded("Привет", "你好世界", "こんにちは", "안녕하세요", "שלום",
-                            "مرحبا", "नमस्ते", "ไทย", "ᚠᚢᚦ", "𝔘𝔫𝔦", "𒀀𒁀"),
+    "emoji": encoded(
+        "🙂", "👩\u200d👩\u200d👧", "🇩🇪", "👍🏽", "❤\ufe0f", "🏴\U000e0067\U000e007f"
+    ),
+    "other script": encoded(
+        "Привет",
+        "你好世界",
+        "こんにちは",
+        "안녕하세요",
+        "שלום",
+        "مرحبا",
+        "नमस्ते",
+        "ไทย",
+        "ᚠᚢᚦ",
+        "𝔘𝔫𝔦",
+        "𒀀𒁀",
+    ),
     "combining marks": encoded("o" + "\u0308\u0301\u0323" * 20),
     "space": encoded("   ", "\xa0", "\u3000", "\u2009"),
     "not a character": encoded("\uffff", "\ufffd", "\ue000"),
-    "not UTF-8": [b"\xff", b"\xe2\x82", b"\xc3", b"M\xe4dchen", b"\x80\x80",
-                  b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"],
-    "markup": encoded("<s>", "</s>", "<unk>", "<pad>", "\u2581", "|||", "&#10;", "\\n",
-                      "%s", "../../"),
+    "not UTF-8": [
+        b"\xff",
+        b"\xe2\x82",
+        b"\xc3",
+        b"M\xe4dchen",
+        b"\x80\x80",
+        b"\xc0\x80",
+        b"\xed\xa0\x80",
+        b"\xf4\x90\x80\x80",
+    ],
+    "markup": encoded(
+        "<s>", "</s>", "<unk>", "<pad>", "\u2581", "|||", "&#10;", "\\n", "%s", "../../"
+    ),
     "long word": encoded("x" * 200, "ß" * 200, "-" * 200),
 }
 
@@ -58,8 +85,9 @@ def insert(line: bytes, kind: str, dice: Dice) -> bytes:
     """A line with something of a kind around it, behind a word, or instead of it."""
     piece = pick(INSERTED[kind], dice)
     place = line.find(b" ", int(dice() * len(line))) % (len(line) + 1)
-    return pick([piece + line, line + piece, piece,
-                 line[:place] + piece + line[place:]], dice)
+    return pick(
+        [piece + line, line + piece, piece, line[:place] + piece + line[place:]], dice
+    )
 
 
 # How a line becomes an odd one, beside INSERTED.
@@ -67,7 +95,7 @@ CHANGED = {
     "empty": lambda line, dice: b"",
     "white space alone": lambda line, dice: pick([b" ", b"   ", b"\t", b" \t "], dice),
     "ended by CR LF": lambda line, dice: line + b"\r",
-    "cut in a character": lambda line, dice: line[:int(dice() * len(line))] + b"\xc3",
+    "cut in a character": lambda line, dice: line[: int(dice() * len(line))] + b"\xc3",
     "all capitals": lambda line, dice: line.upper(),
     "no spaces": lambda line, dice: line.replace(b" ", b""),
     "repeated": lambda line, dice: line * 3,
@@ -101,8 +129,11 @@ def odd_lines(count: int, seed: int) -> Iterator[bytes]:
             line = long_line(sentences, dice)
         for _ in range(1 + int(dice() * 3) if number % 2 else 0):
             kind = pick(ODDITIES, dice)
-            line = (CHANGED[kind](line, dice) if kind in CHANGED
-                    else insert(line, kind, dice))
+            line = (
+                CHANGED[kind](line, dice)
+                if kind in CHANGED
+                else insert(line, kind, dice)
+            )
         yield line
 
 

@@ -1,7 +1,8 @@
 """Draws dev BLEU against minutes of training, a curve for each log directory.
 
-    python scripts/plot_curves.py --logdir logs/multi30k --out curves.svg
+python scripts/plot_curves.py --logdir logs/multi30k --out curves.svg
 """
+
 import argparse
 import glob
 import os
@@ -32,8 +33,10 @@ def curve(logdir):
                 bleu[step] = values["dev/bleu"]
     steps = sorted(set(minutes).intersection(bleu))
     if not steps:
-        raise ValueError(f"{logdir}: found no evaluation in its events, wanted a log "
-                         "directory of train.py, after its first one")
+        raise ValueError(
+            f"{logdir}: found no evaluation in its events, wanted a log "
+            "directory of train.py, after its first one"
+        )
     return [minutes[step] for step in steps], [bleu[step] for step in steps]
 
 
@@ -53,8 +56,10 @@ def draw(curves, out):
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ValueError(f"found no matplotlib ({error}), wanted it installed: "
-                         "pip install -e '.[plot]'") from error
+        raise ValueError(
+            f"found no matplotlib ({error}), wanted it installed: "
+            "pip install -e '.[plot]'"
+        ) from error
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     for name, (minutes, bleu) in curves.items():
@@ -66,16 +71,25 @@ def draw(curves, out):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
-                                     allow_abbrev=False)
-    parser.add_argument("--logdir", required=True, nargs="+", metavar="DIR",
-                        help="what train.py wrote; a curve for each")
-    parser.add_argument("--out", required=True, metavar="FILE",
-                        help="the picture, .png or .svg")
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n\n")[0], allow_abbrev=False
+    )
+    parser.add_argument(
+        "--logdir",
+        required=True,
+        nargs="+",
+        metavar="DIR",
+        help="what train.py wrote; a curve for each",
+    )
+    parser.add_argument(
+        "--out", required=True, metavar="FILE", help="the picture, .png or .svg"
+    )
     args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
     try:
-        draw({os.path.normpath(logdir): curve(logdir) for logdir in args.logdir},
-             args.out)
+        draw(
+            {os.path.normpath(logdir): curve(logdir) for logdir in args.logdir},
+            args.out,
+        )
     except (ValueError, OSError) as error:
         sys.exit(f"plot_curves.py: {error}")
     print(args.out)

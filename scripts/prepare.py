@@ -35,7 +35,9 @@ SPLITS = ("train", "dev", "test")
 CHUNK = 10000  # pairs encoded at a time
 IDS = [
     f"{split}.{side}.{part}.npy"
-    for split in SPLITS for side in ("source", "target") for part in ("ids", "offsets")
+    for split in SPLITS
+    for side in ("source", "target")
+    for part in ("ids", "offsets")
 ]
 
 
@@ -83,11 +85,16 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "--max-length", type=int, default=256, help="pieces; longer pairs are dropped"
     )
     parser.add_argument(
-        "--bpe-dropout", type=float, default=0.0, metavar="P",
+        "--bpe-dropout",
+        type=float,
+        default=0.0,
+        metavar="P",
         help="leave out merges of train with this probability; 0.05 for a small corpus",
     )
     parser.add_argument(
-        "--copies", type=int, default=1,
+        "--copies",
+        type=int,
+        default=1,
         help="with --bpe-dropout: how often train is written, each time drawn anew",
     )
     argv = [_dashed(argument) for argument in argv]
@@ -383,7 +390,8 @@ def write_summary(
     }
     if args.bpe_dropout:
         summary["bpe_dropout"] = {
-            "probability": args.bpe_dropout, "copies": args.copies,
+            "probability": args.bpe_dropout,
+            "copies": args.copies,
         }
     with open(os.path.join(work, "corpus.json"), "w", encoding="utf-8") as file:
         json.dump(summary, file, indent=2)

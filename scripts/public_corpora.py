@@ -13,12 +13,17 @@ No checksum was computed here; each is published, by
 The names of the files inside are those that the same three projects read. IWSLT 2014 is
 not here: of its archive only an MD5 sum is published.
 """
+
 from typing import Dict, NamedTuple, Tuple
 
-MULTI30K = "https://raw.githubusercontent.com/neychev/small_DL_repo/master/datasets/Multi30k/"
+MULTI30K = (
+    "https://raw.githubusercontent.com/neychev/small_DL_repo/master/datasets/Multi30k/"
+)
 MULTI30K_FIRST = "http://www.quest.dcs.shef.ac.uk/wmt16_files_mmt/"
-IWSLT17 = ("https://huggingface.co/datasets/iwslt2017/resolve/"
-           "ebd7c60d9800c2a1be010a227e5f0a2363730f7a/data/2017-01-trnted/texts/de/en/")
+IWSLT17 = (
+    "https://huggingface.co/datasets/iwslt2017/resolve/"
+    "ebd7c60d9800c2a1be010a227e5f0a2363730f7a/data/2017-01-trnted/texts/de/en/"
+)
 TESTS_OF_IWSLT17 = ("tst2010", "tst2011", "tst2012", "tst2013", "tst2014", "tst2015")
 
 
@@ -27,14 +32,14 @@ class Archive(NamedTuple):
 
     urls: Tuple[str, ...]  # where it is to be had, the first choice first
     sha256: str
-    most_bytes: int        # what is longer is refused: its size, if that is published
+    most_bytes: int  # what is longer is refused: its size, if that is published
 
 
 class PublicCorpus(NamedTuple):
     """A corpus: its archives, and which of the files in them make up a split."""
 
     described: str
-    home: str              # says who made it, and its terms of use
+    home: str  # says who made it, and its terms of use
     archives: Tuple[Archive, ...]
     # split -> ((file of the source, file of the target), ...), joined in this order
     splits: Dict[str, Tuple[Tuple[str, str], ...]]
@@ -49,47 +54,81 @@ CORPORA = {
     "multi30k": PublicCorpus(
         "captions of pictures, 29,000 pairs (task 1 of WMT 2016, test_2016_flickr)",
         "https://github.com/multi30k/dataset",
-        (Archive((MULTI30K + "training.tar.gz", MULTI30K_FIRST + "training.tar.gz"),
-                 "20140d013d05dd9a72dfde46478663ba05737ce983f478f960c1123c6671be5e",
-                 2_000_000),
-         Archive((MULTI30K + "validation.tar.gz", MULTI30K_FIRST + "validation.tar.gz"),
-                 "a7aa20e9ebd5ba5adce7909498b94410996040857154dab029851af3a866da8c",
-                 200_000),
-         Archive((MULTI30K + "mmt16_task1_test.tar.gz",),
-                 "6d1ca1dba99e2c5dd54cae1226ff11c2551e6ce63527ebb072a1f70f72a5cd36",
-                 400_000)),
-        {"train": (("train.de", "train.en"),), "dev": (("val.de", "val.en"),),
-         "test": (("test.de", "test.en"),)},
-        vocab_size=8000),
+        (
+            Archive(
+                (MULTI30K + "training.tar.gz", MULTI30K_FIRST + "training.tar.gz"),
+                "20140d013d05dd9a72dfde46478663ba05737ce983f478f960c1123c6671be5e",
+                2_000_000,
+            ),
+            Archive(
+                (MULTI30K + "validation.tar.gz", MULTI30K_FIRST + "validation.tar.gz"),
+                "a7aa20e9ebd5ba5adce7909498b94410996040857154dab029851af3a866da8c",
+                200_000,
+            ),
+            Archive(
+                (MULTI30K + "mmt16_task1_test.tar.gz",),
+                "6d1ca1dba99e2c5dd54cae1226ff11c2551e6ce63527ebb072a1f70f72a5cd36",
+                400_000,
+            ),
+        ),
+        {
+            "train": (("train.de", "train.en"),),
+            "dev": (("val.de", "val.en"),),
+            "test": (("test.de", "test.en"),),
+        },
+        vocab_size=8000,
+    ),
     "iwslt17": PublicCorpus(
         "TED talks, 206,112 pairs (IWSLT 2017, dev2010, tst2010 … tst2015)",
         "https://sites.google.com/site/iwsltevaluation2017/TED-tasks",
-        (Archive((IWSLT17 + "de-en.tgz",),
-                 "ebcd53c53c8df742437e3a0fb964772e78764c3f6d4e38df0b6a2f71abc3a8b4",
-                 16_751_373),),
-        {"train": (("train.tags.de-en.de", "train.tags.de-en.en"),),
-         "dev": (_iwslt17_pair("dev2010"),),
-         "test": tuple(_iwslt17_pair(name) for name in TESTS_OF_IWSLT17)},
-        vocab_size=16000),
+        (
+            Archive(
+                (IWSLT17 + "de-en.tgz",),
+                "ebcd53c53c8df742437e3a0fb964772e78764c3f6d4e38df0b6a2f71abc3a8b4",
+                16_751_373,
+            ),
+        ),
+        {
+            "train": (("train.tags.de-en.de", "train.tags.de-en.en"),),
+            "dev": (_iwslt17_pair("dev2010"),),
+            "test": tuple(_iwslt17_pair(name) for name in TESTS_OF_IWSLT17),
+        },
+        vocab_size=16000,
+    ),
     "wmt14": PublicCorpus(
         "news, the web, parliament, 4.5 million pairs (newstest2013, newstest2014)",
         "https://www.statmt.org/wmt14/translation-task.html",
-        (Archive(("http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",),
-                 "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
-                 657_632_379),
-         Archive(("http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",),
-                 "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
-                 918_311_367),
-         Archive(("http://www.statmt.org/wmt14/training-parallel-nc-v9.tgz",),
-                 "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
-                 80_418_416),
-         Archive(("http://data.statmt.org/wmt19/translation-task/dev.tgz",),
-                 "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7",
-                 38_654_961)),
-        {"train": (("europarl-v7.de-en.de", "europarl-v7.de-en.en"),
-                   ("commoncrawl.de-en.de", "commoncrawl.de-en.en"),
-                   ("news-commentary-v9.de-en.de", "news-commentary-v9.de-en.en")),
-         "dev": (("newstest2013.de", "newstest2013.en"),),
-         "test": (("newstest2014-deen-src.de.sgm", "newstest2014-deen-ref.en.sgm"),)},
-        vocab_size=37000),
+        (
+            Archive(
+                ("http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",),
+                "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
+                657_632_379,
+            ),
+            Archive(
+                ("http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",),
+                "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
+                918_311_367,
+            ),
+            Archive(
+                ("http://www.statmt.org/wmt14/training-parallel-nc-v9.tgz",),
+                "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
+                80_418_416,
+            ),
+            Archive(
+                ("http://data.statmt.org/wmt19/translation-task/dev.tgz",),
+                "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7",
+                38_654_961,
+            ),
+        ),
+        {
+            "train": (
+                ("europarl-v7.de-en.de", "europarl-v7.de-en.en"),
+                ("commoncrawl.de-en.de", "commoncrawl.de-en.en"),
+                ("news-commentary-v9.de-en.de", "news-commentary-v9.de-en.en"),
+            ),
+            "dev": (("newstest2013.de", "newstest2013.en"),),
+            "test": (("newstest2014-deen-src.de.sgm", "newstest2014-deen-ref.en.sgm"),),
+        },
+        vocab_size=37000,
+    ),
 }

@@ -9,11 +9,32 @@ from typing import Any, Callable, Optional, Sequence, Set
 
 import sample_lexicon as lexicon
 from sample_choices import (
-    ACTIVITIES, FEELINGS, FOLLOW_UPS, MIX, OWNABLE, PATTERNS, PRONOUN_MIX, PURPOSES,
-    QUESTIONS, STATES, active_verbs, nouns_for, verbs_for, verbs_named)
+    ACTIVITIES,
+    FEELINGS,
+    FOLLOW_UPS,
+    MIX,
+    OWNABLE,
+    PATTERNS,
+    PRONOUN_MIX,
+    PURPOSES,
+    QUESTIONS,
+    STATES,
+    active_verbs,
+    nouns_for,
+    verbs_for,
+    verbs_named,
+)
 from sample_grammar import (
-    Clause, NounPhrase, Participant, Phrase, Pronoun, Sentence, index_of, is_noun,
-    pronoun_of)
+    Clause,
+    NounPhrase,
+    Participant,
+    Phrase,
+    Pronoun,
+    Sentence,
+    index_of,
+    is_noun,
+    pronoun_of,
+)
 from sample_lexicon import ADJECTIVES, COPULA, DETERMINERS, Determiner, Noun
 from sample_paradigms import ENGLISH_PRONOUNS, MODALS, PRONOUNS
 
@@ -25,15 +46,22 @@ def is_person(phrase: Participant) -> bool:
 
 def is_definite(phrase: Participant) -> bool:
     """Tells whether a clause with `phrase` in it is negated by nicht, not by kein."""
-    return not is_noun(phrase) or "name" in phrase.noun.tags or (
-        phrase.determiner.german in ("der", "dies", "mein", "dein", "unser"))
+    return (
+        not is_noun(phrase)
+        or "name" in phrase.noun.tags
+        or (phrase.determiner.german in ("der", "dies", "mein", "dein", "unser"))
+    )
 
 
 def is_clear_object(phrase: Participant) -> bool:
     """Tells whether the form of `phrase` (den Hund) shows that it is no subject."""
-    return (is_noun(phrase) and not phrase.plural
-            and phrase.determiner.german in ("der", "dies", "mein", "dein", "unser")
-            and phrase.noun.gender == "m" and not phrase.noun.genitive.endswith("n"))
+    return (
+        is_noun(phrase)
+        and not phrase.plural
+        and phrase.determiner.german in ("der", "dies", "mein", "dein", "unser")
+        and phrase.noun.gender == "m"
+        and not phrase.noun.genitive.endswith("n")
+    )
 
 
 class Author:
@@ -51,8 +79,9 @@ class Author:
         options = options.split() if isinstance(options, str) else options
         return options[int(self.random() * len(options))]
 
-    def determiner(self, noun: Noun,
-                   plural: bool, role: str, subject: Participant) -> Determiner:
+    def determiner(
+        self, noun: Noun, plural: bool, role: str, subject: Participant
+    ) -> Determiner:
         """Chooses an article; only what one can own gets a possessive."""
         name = self.pick(MIX[role]["mass" if "mass" in noun.tags else plural])
         if name == "number":
@@ -74,10 +103,12 @@ class Author:
             return DETERMINERS["der"]
         word_en = ENGLISH_PRONOUNS[owner.english][2]
         return DETERMINERS["mein"]._replace(
-            german=word, english=word_en, english_pl=word_en)
+            german=word, english=word_en, english_pl=word_en
+        )
 
-    def noun_phrase(self, tags: Set[str],
-                    role: str, subject: Optional[Participant] = None) -> NounPhrase:
+    def noun_phrase(
+        self, tags: Set[str], role: str, subject: Optional[Participant] = None
+    ) -> NounPhrase:
         """Invents a noun phrase."""
         noun = self.pick(nouns_for(frozenset(tags)))
         if "name" in noun.tags:
@@ -88,8 +119,9 @@ class Author:
         adjective = self.pick(fitting) if fitting and self.chance(0.35) else None
         return NounPhrase(article, noun, plural or "pair" in noun.tags, adjective)
 
-    def participant(self, tags: Set[str],
-                    role: str, subject: Optional[Participant] = None) -> Participant:
+    def participant(
+        self, tags: Set[str], role: str, subject: Optional[Participant] = None
+    ) -> Participant:
         """Invents a pronoun or a noun phrase; PRONOUN_MIX excludes unclear pronouns."""
         personal = tags & {"person", "living"} and (subject is None or is_noun(subject))
         if personal and self.chance(0.3):
@@ -99,13 +131,20 @@ class Author:
     def owned(self, phrase: Participant) -> Participant:
         """Adds a genitive to some definite noun phrases."""
         tags = phrase.noun.tags if is_noun(phrase) else frozenset()
-        if tags & OWNABLE and not (phrase.plural and "unique" in tags) and (
-                phrase.determiner.german == "der" and self.chance(0.25)):
+        if (
+            tags & OWNABLE
+            and not (phrase.plural and "unique" in tags)
+            and (phrase.determiner.german == "der" and self.chance(0.25))
+        ):
             return phrase._replace(owner=self.noun_phrase({"adult"}, "owner"))
         return phrase
 
-    def clause(self, subject: Optional[Participant] = None,
-               mode: Optional[str] = None, verbs: Optional[Sequence] = None) -> Clause:
+    def clause(
+        self,
+        subject: Optional[Participant] = None,
+        mode: Optional[str] = None,
+        verbs: Optional[Sequence] = None,
+    ) -> Clause:
         """Invents a clause without adverbs and negation."""
         verb = self.pick(verbs or lexicon.VERBS)
         if not subject:
@@ -130,12 +169,16 @@ class Author:
     def adorned(self, clause: Clause) -> Clause:
         """Adds a negation, or an adverb of frequency or of time, to some clauses."""
         direct, mode = clause.direct, clause.mode
-        if is_noun(direct) and direct.determiner.german in ("", "ein") and (
-                "name" not in direct.noun.tags and self.chance(0.25)):
+        if (
+            is_noun(direct)
+            and direct.determiner.german in ("", "ein")
+            and ("name" not in direct.noun.tags and self.chance(0.25))
+        ):
             direct = direct._replace(determiner=DETERMINERS["kein"])
             return clause._replace(direct=direct)
         if self.chance(0.15) and all(
-                map(is_definite, (clause.subject, direct, clause.indirect))):
+            map(is_definite, (clause.subject, direct, clause.indirect))
+        ):
             return clause._replace(negated=True)
         if clause.verb.infinitive in STATES or self.chance(0.4):
             return clause
@@ -143,8 +186,12 @@ class Author:
         adverb = tuple(self.pick(lexicon.TIMES[kind].split("|")).split("="))
         return clause._replace(**{"often" if kind == "often" else "time": adverb})
 
-    def draw(self, accepts: Callable,
-             mode: Optional[str] = None, verbs: Optional[Sequence] = None) -> Clause:
+    def draw(
+        self,
+        accepts: Callable,
+        mode: Optional[str] = None,
+        verbs: Optional[Sequence] = None,
+    ) -> Clause:
         """Invents clauses until one is accepted."""
         while True:
             clause = self.clause(None, mode, verbs)
@@ -157,21 +204,33 @@ class Author:
         if is_noun(subject):
             tags |= subject.noun.tags
             subject = subject._replace(adjective=None)
-        adjective = self.pick([item for item in ADJECTIVES if item.german == word or
-                               not word and item.tags & tags])
+        adjective = self.pick(
+            [
+                item
+                for item in ADJECTIVES
+                if item.german == word or not word and item.tags & tags
+            ]
+        )
         phrase = Phrase(adjective.german, "", adjective.english)
         if adjective.more_en and not word and self.chance(0.25):
             rival = self.noun_phrase({min(adjective.tags & tags)}, "phrase", subject)
-            phrase = Phrase(adjective.more + " als", "nom", adjective.more_en + " than",
-                            rival._replace(adjective=None))
+            phrase = Phrase(
+                adjective.more + " als",
+                "nom",
+                adjective.more_en + " than",
+                rival._replace(adjective=None),
+            )
         return Clause(subject, COPULA, mode, phrase=phrase)
 
     def statement(self) -> Sentence:
         """A main clause that opens with its subject, a time or a clear object."""
         clause = self.adorned(self.clause())
         fronts = ["subject", "time" if clause.time[0] else "subject"]
-        fronts += [role for role in ("direct", "indirect")
-                   if is_clear_object(getattr(clause, role))]
+        fronts += [
+            role
+            for role in ("direct", "indirect")
+            if is_clear_object(getattr(clause, role))
+        ]
         return Sentence(clause, self.pick(fronts))
 
     def description(self) -> Sentence:
@@ -218,8 +277,9 @@ class Author:
     def who_question(self) -> Sentence:
         """Wer ...?  The word order is that of a statement."""
         who = Pronoun("wer", "wer")
-        return Sentence(self.clause(who, self.pick("present past"), active_verbs()),
-                        mark="?")
+        return Sentence(
+            self.clause(who, self.pick("present past"), active_verbs()), mark="?"
+        )
 
     def reason(self) -> Sentence:
         """Weil, obwohl, wenn: how the subject feels, or what it must or wants to do."""
@@ -235,16 +295,23 @@ class Author:
             second = self.state(pronoun, mode, self.pick(FEELINGS))
             subject = subject._replace(adjective=None) if is_noun(subject) else subject
         if joiner == "wenn" and self.chance(0.5):
-            return Sentence(main._replace(subject=pronoun), joiner=joiner, lead=True,
-                            second=second._replace(subject=subject))
+            return Sentence(
+                main._replace(subject=pronoun),
+                joiner=joiner,
+                lead=True,
+                second=second._replace(subject=subject),
+            )
         return Sentence(main._replace(subject=subject), joiner=joiner, second=second)
 
     def follow_up(self) -> Sentence:
         """Two clauses about one thing, which the second calls ihn, sie or es."""
         first, joiner, then, negated = self.pick(FOLLOW_UPS).split()
         mode, verbs = self.pick("present past"), verbs_named(then)
-        main = self.draw(lambda c: is_noun(c.direct) and "thing" in c.direct.noun.tags,
-                         mode, verbs_named(first))
+        main = self.draw(
+            lambda c: is_noun(c.direct) and "thing" in c.direct.noun.tags,
+            mode,
+            verbs_named(first),
+        )
         subject, thing = pronoun_of(main.subject), pronoun_of(main.direct)
         if thing.german == subject.german and (thing.german == "es" or not verbs):
             return self.follow_up()
@@ -253,8 +320,9 @@ class Author:
         else:
             second = self.state(thing, mode, then)
             main = main._replace(direct=main.direct._replace(adjective=None))
-        return Sentence(main, joiner=joiner,
-                        second=second._replace(negated=negated == "nicht"))
+        return Sentence(
+            main, joiner=joiner, second=second._replace(negated=negated == "nicht")
+        )
 
     def report(self) -> Sentence:
         """Dass and ob: what somebody says, hopes, knows or asks."""
@@ -267,8 +335,11 @@ class Author:
             second = self.clause(None, mode)
         if verb.infinitive == "fragen":
             return Sentence(main, joiner="ob", second=second)
-        if verb.infinitive == "wissen" and is_definite(main.subject) and (
-                self.chance(0.5)):
+        if (
+            verb.infinitive == "wissen"
+            and is_definite(main.subject)
+            and (self.chance(0.5))
+        ):
             return Sentence(main._replace(negated=True), joiner="ob", second=second)
         return Sentence(main, joiner="dass", second=self.adorned(second))
 
@@ -281,9 +352,14 @@ class Author:
             inner = self.clause(pronoun, mode, verbs_for(head.noun, "subject"))
             return head._replace(relative=("subject", inner))
         inner = self.draw(
-            lambda c: not c.direct if role == "indirect" else
-            pronoun.german == "der" or index_of(pronoun) != index_of(c.subject),
-            mode, verbs)
+            lambda c: (
+                not c.direct
+                if role == "indirect"
+                else pronoun.german == "der" or index_of(pronoun) != index_of(c.subject)
+            ),
+            mode,
+            verbs,
+        )
         return head._replace(relative=(role, inner._replace(**{role: pronoun})))
 
     def relative(self) -> Sentence:
@@ -291,8 +367,11 @@ class Author:
         head = self.noun_phrase({self.pick("adult child animal thing")}, "head")
         if self.chance(0.5):
             return Sentence(self.state(self.related(head), self.pick("present past")))
-        main = self.draw(lambda c: not c.phrase and "|" not in c.verb.infinitive,
-                         "present", verbs_for(head.noun, "direct"))
+        main = self.draw(
+            lambda c: not c.phrase and "|" not in c.verb.infinitive,
+            "present",
+            verbs_for(head.noun, "direct"),
+        )
         return Sentence(main._replace(direct=self.related(head)))
 
     def pairing(self) -> Sentence:
@@ -313,6 +392,10 @@ class Author:
         while True:
             sentence = getattr(self, self.pick(PATTERNS))()
             subject = sentence.main.subject
-            if (sentence.lead or sentence.front != "subject" or is_noun(subject)
-                    or subject.german != "sie_pl"):
+            if (
+                sentence.lead
+                or sentence.front != "subject"
+                or is_noun(subject)
+                or subject.german != "sie_pl"
+            ):
                 return sentence

@@ -16,20 +16,28 @@ from sample_lexicon import COPULA, FINITE, MODALS, PRONOUNS, Noun, Verb
 # Keys of the two pronoun tables, which differ: er may be "he" or "it".
 Pronoun = namedtuple("Pronoun", "german english")
 # `owner` is a noun phrase in the genitive; `relative` is a (role, clause) pair.
-NounPhrase = namedtuple("NounPhrase", "determiner noun plural adjective owner relative",
-                        defaults=(False, None, None, None))
+NounPhrase = namedtuple(
+    "NounPhrase",
+    "determiner noun plural adjective owner relative",
+    defaults=(False, None, None, None),
+)
 Participant = Union[NounPhrase, Pronoun]
 # A preposition, or a predicative adjective, and the noun phrase that it governs.
 Phrase = namedtuple("Phrase", "german case english noun_phrase", defaults=(None,))
 # `mode` is "present", "past", "um" (um ... zu) or the infinitive of a modal verb;
 # `time` and `often` are (German, English) pairs.
 Clause = namedtuple(
-    "Clause", "subject verb mode direct indirect phrase negated time often",
-    defaults=("present", None, None, None, False, ("", ""), ("", "")))
+    "Clause",
+    "subject verb mode direct indirect phrase negated time often",
+    defaults=("present", None, None, None, False, ("", ""), ("", "")),
+)
 # `front` is the role before the finite verb, "" in a yes-no question; `second` follows
 # `joiner`, and opens the sentence where `lead` is true.
-Sentence = namedtuple("Sentence", "main front mark joiner second lead",
-                      defaults=("subject", ".", "", None, False))
+Sentence = namedtuple(
+    "Sentence",
+    "main front mark joiner second lead",
+    defaults=("subject", ".", "", None, False),
+)
 
 
 def is_noun(phrase: Participant) -> bool:
@@ -142,16 +150,25 @@ def german_slots(clause: Clause) -> Dict[str, str]:
     """Spells all but the verb as {role: text}: pronouns early, nouns late, nicht."""
     is_reflexive = clause.verb.infinitive.startswith("sich ")
     objects = [("indirect", clause.indirect, "dat"), ("direct", clause.direct, "acc")]
-    early = [("subject", clause.mode != "um" and clause.subject, "nom"),
-             ("reflexive", is_reflexive and pronoun_of(clause.subject), "refl")]
+    early = [
+        ("subject", clause.mode != "um" and clause.subject, "nom"),
+        ("reflexive", is_reflexive and pronoun_of(clause.subject), "refl"),
+    ]
     early += [item for item in objects if item[1] and not is_noun(item[1])]
     late = [item for item in objects if is_noun(item[1])]
-    early, late = [[(role, german_noun_phrase(phrase, case))
-                    for role, phrase, case in items if phrase]
-                   for items in (early, late)]
+    early, late = [
+        [
+            (role, german_noun_phrase(phrase, case))
+            for role, phrase, case in items
+            if phrase
+        ]
+        for items in (early, late)
+    ]
     adverbs = [("often", clause.often[0]), ("time", clause.time[0])]
-    late += [("not", "nicht" if clause.negated else ""),
-             ("phrase", clause.phrase and german_phrase(clause.phrase))]
+    late += [
+        ("not", "nicht" if clause.negated else ""),
+        ("phrase", clause.phrase and german_phrase(clause.phrase)),
+    ]
     return {role: text for role, text in early + adverbs + late if text}
 
 
@@ -251,8 +268,11 @@ def english_clause(clause: Clause, front: str = "", inverted: bool = False) -> s
     direct, phrase = clause.direct, clause.phrase
     negative = clause.negated or is_noun(direct) and direct.determiner.german == "kein"
     auxiliary, words = english_verb(clause, negative or inverted)
-    slots = {role: english_noun_phrase(getattr(clause, role))
-             for role in ("indirect", "direct") if getattr(clause, role)}
+    slots = {
+        role: english_noun_phrase(getattr(clause, role))
+        for role in ("indirect", "direct")
+        if getattr(clause, role)
+    }
     slots["time"] = clause.time[1]
     if clause.mode != "um":
         slots["subject"] = english_noun_phrase(clause.subject, True)
@@ -263,8 +283,15 @@ def english_clause(clause: Clause, front: str = "", inverted: bool = False) -> s
     tail = [slots.get("indirect"), slots.get("direct"), phrase and phrase.english]
     if phrase and phrase.noun_phrase:
         tail.append(english_noun_phrase(phrase.noun_phrase, phrase.case == "nom"))
-    words = [first, *head, "not" if negative else "", clause.often[1], *words, *tail,
-             slots.get("time")]
+    words = [
+        first,
+        *head,
+        "not" if negative else "",
+        clause.often[1],
+        *words,
+        *tail,
+        slots.get("time"),
+    ]
     return " ".join(filter(None, words)).replace("can not", "cannot")
 
 

@@ -9,12 +9,20 @@ paradigms of sample_paradigms.py, which say how words change, can be had from he
 from collections import namedtuple
 
 from sample_paradigms import (  # noqa: F401
-    ADJECTIVE_ENDINGS, ARTICLES, CONTRACTIONS, ENGLISH_FINITE, ENGLISH_PRONOUNS, FINITE,
-    MODALS, PRONOUNS)
+    ADJECTIVE_ENDINGS,
+    ARTICLES,
+    CONTRACTIONS,
+    ENGLISH_FINITE,
+    ENGLISH_PRONOUNS,
+    FINITE,
+    MODALS,
+    PRONOUNS,
+)
 
 # `pronoun` is what English uses for one of them; `tags` is a frozenset of strings.
 Noun = namedtuple(
-    "Noun", "german gender genitive plural english plural_en pronoun tags")
+    "Noun", "german gender genitive plural english plural_en pronoun tags"
+)
 
 # `stem` takes the endings (teuer -> teur-e); `more` and `more_en` are comparatives.
 Adjective = namedtuple("Adjective", "german stem english more more_en tags")
@@ -22,8 +30,10 @@ Adjective = namedtuple("Adjective", "german stem english more more_en tags")
 # `infinitive` marks a separable prefix by "|"; `du` and `er` are present forms
 # without it; `aux` is the auxiliary of the perfect; `phrase` names the kind of
 # prepositional phrase that the verb takes, with "?" where it is optional.
-Verb = namedtuple("Verb", "infinitive du er participle aux english past "
-                          "subject direct indirect phrase")
+Verb = namedtuple(
+    "Verb",
+    "infinitive du er participle aux english past subject direct indirect phrase",
+)
 
 # `declined` names the article table, `adjective` the adjective endings it calls for.
 Determiner = namedtuple("Determiner", "german declined adjective english english_pl")
@@ -37,13 +47,18 @@ def read_rows(record, table):
     for line in table.strip().splitlines():
         cells = ["" if c == "-" else c.replace("_", " ") for c in line.split()]
         row = record(*cells)
-        tags = {f: frozenset(filter(None, getattr(row, f).split(",")))
-                for f in record._fields if f in TAG_FIELDS}
+        tags = {
+            f: frozenset(filter(None, getattr(row, f).split(",")))
+            for f in record._fields
+            if f in TAG_FIELDS
+        }
         rows.append(row._replace(**tags))
     return rows
 
 
-NOUNS = read_rows(Noun, """
+NOUNS = read_rows(
+    Noun,
+    """
 Anna     f Annas     -          Anna    -        she name
 Lena     f Lenas     -          Lena    -        she name
 Paul     m Pauls     -          Paul    -        he  name
@@ -139,9 +154,12 @@ See      m Sees      Seen       lake    lakes    it  place,stop,shore
 Strand   m Strandes  Strände    beach   beaches  it  place,stop,shore
 Fenster  n Fensters  Fenster    window  windows  it  lid,opening
 Tür      f Tür       Türen      door    doors    it  lid,opening
-""")
+""",
+)
 
-ADJECTIVES = read_rows(Adjective, """
+ADJECTIVES = read_rows(
+    Adjective,
+    """
 alt       alt       old       älter     older    adult,animal,thing,place,furniture
 arm       arm       poor      ärmer     poorer   person
 billig    billig    cheap     billiger  cheaper  thing,vehicle,furniture
@@ -177,9 +195,12 @@ teuer     teur      expensive teurer    more_expensive thing,vehicle,furniture
 traurig   traurig   sad       trauriger sadder   person
 warm      warm      warm      wärmer    warmer   drink,meal,clothes
 weiß      weiß      white     -         -        colour,animal
-""")
+""",
+)
 
-VERBS = read_rows(Verb, """
+VERBS = read_rows(
+    Verb,
+    """
 an|kommen  kommst    kommt    angekommen  s arrive   arrived  person - - at?
 arbeiten   arbeitest arbeitet gearbeitet  h work     worked   person - - place?
 auf|stehen stehst    steht    aufgestanden s get_up  got      person - - -
@@ -252,27 +273,39 @@ liegen     liegst    liegt    gelegen     h lie      lay      thing - - on
 sitzen     sitzt     sitzt    gesessen    h sit      sat      living - - on
 stehen     stehst    steht    gestanden   h stand    stood    standing - - near
 wohnen     wohnst    wohnt    gewohnt     h live     lived    person - - home
-""")
-SPEECH = read_rows(Verb, """
+""",
+)
+SPEECH = read_rows(
+    Verb,
+    """
 fragen fragst fragt gefragt h ask  asked person - - -
 hoffen hoffst hofft gehofft h hope hoped person - - -
 sagen  sagst  sagt  gesagt  h say  said  person - - -
 wissen weißt  weiß  gewusst h know knew  person - - -
-""")
+""",
+)
 
 # `sein` takes a predicate, not an object; its past is war, as that of haben is hatte.
 COPULA = Verb("sein", "bist", "ist", "gewesen", "s", "be", "was", (), (), (), "")
 
 # Tags of verbs that stand for several tags of nouns.
 CLASSES = {
-    "living": "person,name,animal", "person": "person,name",
-    "goods": "thing,food,mass,vehicle,plant", "edible": "food,meal",
-    "owned": "thing,pet,vehicle", "gift": "thing,plant,post", "visited": "person,name",
-    "findable": "thing,post,animal,person,name", "loved": "person,name,pet",
-    "brought": "thing,food,mass,plant", "cleaned": "room,lid",
-    "washed": "clothes,vehicle,pet", "waste": "thing,food",
+    "living": "person,name,animal",
+    "person": "person,name",
+    "goods": "thing,food,mass,vehicle,plant",
+    "edible": "food,meal",
+    "owned": "thing,pet,vehicle",
+    "gift": "thing,plant,post",
+    "visited": "person,name",
+    "findable": "thing,post,animal,person,name",
+    "loved": "person,name,pet",
+    "brought": "thing,food,mass,plant",
+    "cleaned": "room,lid",
+    "washed": "clothes,vehicle,pet",
+    "waste": "thing,food",
     "visible": "animal,person,name,place,thing,vehicle,landmark",
-    "lent": "thing,vehicle,text", "sent": "thing,plant,post",
+    "lent": "thing,vehicle,text",
+    "sent": "thing,plant,post",
     "standing": "person,name,vehicle,animal",
 }
 
@@ -288,16 +321,25 @@ PHRASES = {
     "into": (("in", "acc", "into", "inside"), ("an", "acc", "to", "shore,opening")),
     "out": (("aus", "dat", "out of", "inside"),),
     "through": (("durch", "acc", "through", "wide"), ("zu", "dat", "to", "stop")),
-    "onto": (("auf", "acc", "on", "seat,top"), ("in", "acc", "into", "box"),
-             ("unter", "acc", "under", "cover")),
+    "onto": (
+        ("auf", "acc", "on", "seat,top"),
+        ("in", "acc", "into", "box"),
+        ("unter", "acc", "under", "cover"),
+    ),
     "on": (("auf", "dat", "on", "seat,top"), ("unter", "dat", "under", "cover")),
-    "near": (("vor", "dat", "in front of", "landmark"),
-             ("hinter", "dat", "behind", "landmark"),
-             ("neben", "dat", "next to", "landmark")),
+    "near": (
+        ("vor", "dat", "in front of", "landmark"),
+        ("hinter", "dat", "behind", "landmark"),
+        ("neben", "dat", "next to", "landmark"),
+    ),
     "home": (("in", "dat", "in", "home"),),
 }
 
-DETERMINERS = {row.german: row for row in read_rows(Determiner, """
+DETERMINERS = {
+    row.german: row
+    for row in read_rows(
+        Determiner,
+        """
 der   der    weak   the      the
 dies  dieser weak   this     these
 jed   dieser weak   every    every
@@ -312,25 +354,35 @@ ihr   ein    mixed  her      her
 unser ein    mixed  our      our
 viel  dieser strong much     many
 wie_viel dieser strong how_much how_many
-""")}
+""",
+    )
+}
 DETERMINERS["none"] = Determiner("", "", "strong", "", "")
-NUMBERS = ("zwei=two drei=three vier=four fünf=five sechs=six sieben=seven acht=eight "
-           "neun=nine zehn=ten")
+NUMBERS = (
+    "zwei=two drei=three vier=four fünf=five sechs=six sieben=seven acht=eight "
+    "neun=nine zehn=ten"
+)
 
 # Times of each tense, then those of any, and how often.
 TIMES = {
     "present": "jeden Tag=every day|jeden Abend=every evening|im Sommer=in summer"
-               "|im Winter=in winter|jede Woche=every week|in der Nacht=at night",
+    "|im Winter=in winter|jede Woche=every week|in der Nacht=at night",
     "past": "gestern=yesterday|letzte Woche=last week"
-            "|wegen des Regens=because of the rain|trotz des Regens=despite the rain"
-            "|letztes Jahr=last year",
+    "|wegen des Regens=because of the rain|trotz des Regens=despite the rain"
+    "|letztes Jahr=last year",
     "modal": "heute=today|morgen=tomorrow|jetzt=now|nächste Woche=next week",
     "any": "am Montag=on Monday|am Freitag=on Friday|am Sonntag=on Sunday"
-           "|am Morgen=in the morning|am Abend=in the evening",
+    "|am Morgen=in the morning|am Abend=in the evening",
     "often": "oft=often|immer=always|manchmal=sometimes|selten=rarely|nie=never",
 }
 JOINERS = {
-    "weil": "because", "obwohl": "although", "wenn": "when", "dass": "that",
-    "ob": "whether", "und": "and", "aber": "but", "um": "",
+    "weil": "because",
+    "obwohl": "although",
+    "wenn": "when",
+    "dass": "that",
+    "ob": "whether",
+    "und": "and",
+    "aber": "but",
+    "um": "",
 }
 PARTICLES = ("away", "on", "up")  # they follow a pronoun: picks him up

@@ -7,6 +7,7 @@ any time, while a checkpoint is written or during a dev evaluation, SIGTERM or C
 Sometimes the newest checkpoint is damaged then. What comes out at last must be equal,
 to the last bit, to what comes out of a training to which nothing happened.
 """
+
 import argparse
 import collections
 import glob
@@ -30,11 +31,37 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SAVE_EVERY, EVAL_EVERY, MAX_STEPS = 5, 20, 300
 # Whatever makes going on hard: dropout, several batches an update, clipping.
 FLAGS = [
-    "--num_blocks", "1", "--d_model", "16", "--d_ff", "32", "--num_heads", "2",
-    "--batch_tokens", "300", "--dropout_rate", "0.2", "--accumulate", "2",
-    "--clip_norm", "0.5", "--search", "greedy", "--max_extra_length", "3",
-    "--save_every", str(SAVE_EVERY), "--eval_every", str(EVAL_EVERY),
-    "--max_steps", str(MAX_STEPS), "--log_every", "1", "--keep_checkpoints", "3"]
+    "--num_blocks",
+    "1",
+    "--d_model",
+    "16",
+    "--d_ff",
+    "32",
+    "--num_heads",
+    "2",
+    "--batch_tokens",
+    "300",
+    "--dropout_rate",
+    "0.2",
+    "--accumulate",
+    "2",
+    "--clip_norm",
+    "0.5",
+    "--search",
+    "greedy",
+    "--max_extra_length",
+    "3",
+    "--save_every",
+    str(SAVE_EVERY),
+    "--eval_every",
+    str(EVAL_EVERY),
+    "--max_steps",
+    str(MAX_STEPS),
+    "--log_every",
+    "1",
+    "--keep_checkpoints",
+    "3",
+]
 if tf.__version__.startswith("1."):
     # Its sums depend on which thread comes first.
     FLAGS.append("--deterministic")
@@ -53,8 +80,19 @@ class Child:
         self.logdir, self._log = logdir, log
         with open(log, "wb") as stream:
             self._process = subprocess.Popen(
-                [sys.executable, os.path.join(ROOT, "train.py"), "--data", data,
-                 "--logdir", logdir, *flags], stdout=stream, stderr=stream, cwd=ROOT)
+                [
+                    sys.executable,
+                    os.path.join(ROOT, "train.py"),
+                    "--data",
+                    data,
+                    "--logdir",
+                    logdir,
+                    *flags,
+                ],
+                stdout=stream,
+                stderr=stream,
+                cwd=ROOT,
+            )
 
     def said(self):
         """What it has said so far."""
@@ -101,8 +139,11 @@ def is_saving(logdir):
 def is_evaluating(logdir):
     """Whether the newest checkpoint is one that is scored, and has no score yet."""
     newest = max(checkpoints.steps(logdir), default=1)
-    return newest % EVAL_EVERY == 0 and not is_saving(logdir) and newest not in [
-        row["step"] for row in read_dev_scores(logdir)]
+    return (
+        newest % EVAL_EVERY == 0
+        and not is_saving(logdir)
+        and newest not in [row["step"] for row in read_dev_scores(logdir)]
+    )
 
 
 def at_any_time(child, draw):
@@ -115,6 +156,7 @@ def at_any_time(child, draw):
 
 def at(is_it_now):
     """A function that waits for a moment; see `Child.stop_when`."""
+
     def wait(child, draw):
         if draw.random() < 0.5 and child.stop_when(is_it_now):  # not the first one
             child.send(signal.SIGCONT)
@@ -161,12 +203,14 @@ def damage(logdir, kind, draw):
     Returns:
       The name of the file; None where there is none.
     """
-    whole = [step for step in checkpoints.steps(logdir)
-             if not checkpoints.fault_of(checkpoints.prefix(logdir, step))]
+    whole = [
+        step
+        for step in checkpoints.steps(logdir)
+        if not checkpoints.fault_of(checkpoints.prefix(logdir, step))
+    ]
     if len(whole) < 2:
         return None
-    path = draw.choice(sorted(
-        glob.glob(checkpoints.prefix(logdir, whole[-1]) + ".*")))
+    path = draw.choice(sorted(glob.glob(checkpoints.prefix(logdir, whole[-1]) + ".*")))
     DAMAGES[kind](path, draw)
     return os.path.basename(path)
 
@@ -188,13 +232,19 @@ def losses(logdir):
 def differences(logdir, wanted):
     """The names of what is not as in the log directory `wanted`, to the last bit."""
     names = [DEV_SCORES] + [
-        os.path.basename(path) for path in glob.glob(os.path.join(wanted, "best.*"))
-        + glob.glob(checkpoints.prefix(wanted, MAX_STEPS) + ".*")]
-    different = [name for name in names
-                 if content(logdir, name) != content(wanted, name)]
+        os.path.basename(path)
+        for path in glob.glob(os.path.join(wanted, "best.*"))
+        + glob.glob(checkpoints.prefix(wanted, MAX_STEPS) + ".*")
+    ]
+    different = [
+        name for name in names if content(logdir, name) != content(wanted, name)
+    ]
     found, told = losses(logdir), losses(wanted)
-    return different + [f"loss of step {step}" for step in sorted({*found, *told})
-                        if found[step] != told[step]]
+    return different + [
+        f"loss of step {step}"
+        for step in sorted({*found, *told})
+        if found[step] != told[step]
+    ]
 
 
 def content(folder, name):
@@ -216,8 +266,9 @@ def make_corpus(folder):
                 sides.append(file.read().split("\n")[:-1])
         pairs = sorted(zip(*sides), key=lambda pair: len(pair[0] + pair[1]))[:size]
         for language, lines in zip(("de", "en"), zip(*pairs)):
-            with open(os.path.join(folder, f"{split}.{language}"), "w",
-                      encoding="utf-8") as file:
+            with open(
+                os.path.join(folder, f"{split}.{language}"), "w", encoding="utf-8"
+            ) as file:
                 file.writelines(line + "\n" for line in lines)
     prepare.main(["--out", folder, "--vocab-size", "200"])
 
@@ -227,7 +278,8 @@ class Soak:
 
     def __init__(self, folder, seed):
         self.data, self.wanted, self._log = (
-            os.path.join(folder, name) for name in ("data", "wanted", "log"))
+            os.path.join(folder, name) for name in ("data", "wanted", "log")
+        )
         self._folder, self._draw = folder, random.Random(seed)
         self.faults, self.mismatches = collections.Counter(), []
         self.cycles = self.trainings = self.steps = 0
@@ -284,8 +336,10 @@ class Soak:
         self.mismatches.append(f"{os.path.basename(logdir)}: {text}")
 
     def report(self):
-        print(f"cycles: {self.cycles}, in {self.trainings} trainings of {MAX_STEPS} "
-              f"steps; steps trained: {self.steps:,}")
+        print(
+            f"cycles: {self.cycles}, in {self.trainings} trainings of {MAX_STEPS} "
+            f"steps; steps trained: {self.steps:,}"
+        )
         print(f"faults injected: {sum(self.faults.values())}")
         for kind, count in sorted(self.faults.items()):
             print(f"  {kind}: {count}")
@@ -300,8 +354,17 @@ def translate_odd_lines(logdir, count, seed):
 
     lines = b"".join(line + b"\n" for line in odd_lines(count, seed))
     found = subprocess.run(
-        [sys.executable, os.path.join(ROOT, "scripts", "translate.py"), "--logdir",
-         logdir], input=lines, stdout=subprocess.PIPE, cwd=ROOT, check=True)
+        [
+            sys.executable,
+            os.path.join(ROOT, "scripts", "translate.py"),
+            "--logdir",
+            logdir,
+        ],
+        input=lines,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        check=True,
+    )
     came = found.stdout.count(b"\n")
     print(f"lines: {count:,} in, {came:,} out, lost: {count - came}")
     return count - came
@@ -309,14 +372,30 @@ def translate_odd_lines(logdir, count, seed):
 
 def main(argv=None):
     tf.logging.set_verbosity(tf.logging.ERROR)
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
-                                     allow_abbrev=False)
-    parser.add_argument("--cycles", type=int, default=200, metavar="INT",
-                        help="times that a training is ended [200]")
-    parser.add_argument("--lines", type=int, default=100000, metavar="INT",
-                        help="odd lines to translate [100000]")
-    parser.add_argument("--seed", type=int, default=1, metavar="INT",
-                        help="decides which faults, and which lines [1]")
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n\n")[0], allow_abbrev=False
+    )
+    parser.add_argument(
+        "--cycles",
+        type=int,
+        default=200,
+        metavar="INT",
+        help="times that a training is ended [200]",
+    )
+    parser.add_argument(
+        "--lines",
+        type=int,
+        default=100000,
+        metavar="INT",
+        help="odd lines to translate [100000]",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1,
+        metavar="INT",
+        help="decides which faults, and which lines [1]",
+    )
     args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
     with tempfile.TemporaryDirectory() as folder:
         soak = Soak(folder, args.seed)
@@ -324,8 +403,11 @@ def main(argv=None):
             soak.prepare()
             soak.run(args.cycles)
             soak.report()
-            lost = translate_odd_lines(soak.wanted, args.lines, args.seed) if (
-                args.lines) else 0
+            lost = (
+                translate_odd_lines(soak.wanted, args.lines, args.seed)
+                if (args.lines)
+                else 0
+            )
         except (ValueError, OSError, subprocess.CalledProcessError) as error:
             sys.exit(f"soak.py: {error}")
     sys.exit(1 if soak.mismatches or lost else 0)

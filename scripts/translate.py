@@ -4,6 +4,7 @@
 
 What was odd about the lines is counted, and told at the end in one line on stderr.
 """
+
 import argparse
 import dataclasses
 import itertools
@@ -34,8 +35,9 @@ def show(number, translations, n_best):
     """The output for one line; for an n-best list `number ||| text ||| score` lines."""
     if n_best == 1:
         return translations[0].text + "\n"
-    return "".join(f"{number} ||| {each.text} ||| {each.score:.4f}\n"
-                   for each in translations)
+    return "".join(
+        f"{number} ||| {each.text} ||| {each.score:.4f}\n" for each in translations
+    )
 
 
 def write_translations(translator, lines, output, n_best=1, chunk_size=CHUNK):
@@ -58,8 +60,13 @@ def run(args):
     lines = oddities.read(ask(stdin) if typed else stdin)
     with Translator(hp, args.logdir, args.n_best) as translator:
         translator.restore(find_checkpoint(args))
-        write_translations(translator, lines, sys.stdout.buffer, args.n_best,
-                           chunk_size=1 if typed else CHUNK)
+        write_translations(
+            translator,
+            lines,
+            sys.stdout.buffer,
+            args.n_best,
+            chunk_size=1 if typed else CHUNK,
+        )
     report = oddities.report(translator.oddities)
     if report:
         print(f"translate.py: {report}", file=sys.stderr)
@@ -68,11 +75,18 @@ def run(args):
 def main(argv=None):
     tf.disable_eager_execution()
     tf.logging.set_verbosity(tf.logging.ERROR)
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
-                                     allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n\n")[0], allow_abbrev=False
+    )
     add_decoding_flags(parser)
-    parser.add_argument("--n_best", "--n-best", type=int, default=1, metavar="INT",
-                        help="translations of each line, with their scores [1]")
+    parser.add_argument(
+        "--n_best",
+        "--n-best",
+        type=int,
+        default=1,
+        metavar="INT",
+        help="translations of each line, with their scores [1]",
+    )
     args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
     try:
         run(args)

@@ -3,6 +3,7 @@
 Nothing is written where the archive says: a wanted file gets its base name in a folder
 of ours. An archive that tries to write elsewhere is refused all the same, as a whole.
 """
+
 import functools
 import gzip
 import os
@@ -15,8 +16,15 @@ import zipfile
 import zlib
 from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional
 
-BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError,
-          NotImplementedError, RuntimeError)
+BROKEN = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+)
 
 
 class Member(NamedTuple):
@@ -24,7 +32,7 @@ class Member(NamedTuple):
 
     name: str
     open: Optional[Callable[[], Any]]  # None: a folder or a link
-    target: Optional[str] = None       # of a link, from the root of the archive
+    target: Optional[str] = None  # of a link, from the root of the archive
 
 
 def unpack(path: str, wanted: Iterable[str], folder: str, most_bytes: int) -> None:
@@ -57,26 +65,37 @@ def unpack(path: str, wanted: Iterable[str], folder: str, most_bytes: int) -> No
     except BROKEN as error:
         if getattr(error, "errno", None):  # the disk is at fault, not the archive
             raise
-        raise ValueError(f"{path}: found an archive that cannot be unpacked ({error}), "
-                         "wanted a whole one") from error
+        raise ValueError(
+            f"{path}: found an archive that cannot be unpacked ({error}), "
+            "wanted a whole one"
+        ) from error
 
 
 def _refuse_outside(path, member):
     """Raises ValueError for an entry that lies, or points, outside of the archive."""
     name, target = member.name, member.target
     if _is_outside(name) or ".." in re.split(r"[/\\]", name):
-        raise ValueError(f"{path}: found the file name {name!r}, wanted one inside the "
-                         "archive; nothing was unpacked")
+        raise ValueError(
+            f"{path}: found the file name {name!r}, wanted one inside the "
+            "archive; nothing was unpacked"
+        )
     if target is not None and _is_outside(target):
-        raise ValueError(f"{path}: found {name!r}, a link to {target!r}, wanted links "
-                         "to the inside of the archive; nothing was unpacked")
+        raise ValueError(
+            f"{path}: found {name!r}, a link to {target!r}, wanted links "
+            "to the inside of the archive; nothing was unpacked"
+        )
 
 
 def _is_outside(name):
     """Whether a name leads out of the folder it is joined to, on any system."""
     plain = posixpath.normpath(name.replace("\\", "/"))
-    return (not name or "\0" in name or plain.startswith("/")
-            or plain.split("/")[0] == ".." or re.match("[A-Za-z]:", plain) is not None)
+    return (
+        not name
+        or "\0" in name
+        or plain.startswith("/")
+        or plain.split("/")[0] == ".."
+        or re.match("[A-Za-z]:", plain) is not None
+    )
 
 
 def _link(name, target):
@@ -102,8 +121,10 @@ class _Limited:
         block = self._file.read(longest if size < 0 else min(size, longest))
         self._left -= len(block)
         if self._left < 0:
-            raise ValueError(f"{self._path}: found more than {self._most:,} bytes when "
-                             "unpacked, wanted at most that")
+            raise ValueError(
+                f"{self._path}: found more than {self._most:,} bytes when "
+                "unpacked, wanted at most that"
+            )
         return block
 
 
@@ -129,8 +150,10 @@ def _zip_members(path: str, most_bytes: int) -> Iterator[Member]:
     with zipfile.ZipFile(path) as archive:
         claimed = sum(info.file_size for info in archive.infolist())
         if claimed > most_bytes:
-            raise ValueError(f"{path}: found {claimed:,} bytes when unpacked, wanted "
-                             f"at most {most_bytes:,}")
+            raise ValueError(
+                f"{path}: found {claimed:,} bytes when unpacked, wanted "
+                f"at most {most_bytes:,}"
+            )
         for info in archive.infolist():
             mode = info.external_attr >> 16
             if info.is_dir():
@@ -139,24 +162,34 @@ def _zip_members(path: str, most_bytes: int) -> Iterator[Member]:
                 target = archive.read(info).decode("utf-8", "replace")
                 yield Member(info.filename, None, _link(info.filename, target))
             elif stat.S_IFMT(mode) in (0, stat.S_IFREG):
-                yield Member(info.filename, lambda info=info: _Limited(
-                    archive.open(info), path, most_bytes))
+                yield Member(
+                    info.filename,
+                    lambda info=info: _Limited(archive.open(info), path, most_bytes),
+                )
             else:
                 raise _strange(path, info.filename)
 
 
 def _gzip_members(path: str, most_bytes: int) -> Iterator[Member]:
     """The one file of a .gz, whose name is that of the archive without the ending."""
-    yield Member(os.path.basename(path)[:-len(".gz")],
-                 lambda: _Limited(gzip.open(path), path, most_bytes))
+    yield Member(
+        os.path.basename(path)[: -len(".gz")],
+        lambda: _Limited(gzip.open(path), path, most_bytes),
+    )
 
 
 def _strange(path, name):
-    return ValueError(f"{path}: found {name!r}, a device or another special file, "
-                      "wanted plain files; nothing was unpacked")
+    return ValueError(
+        f"{path}: found {name!r}, a device or another special file, "
+        "wanted plain files; nothing was unpacked"
+    )
 
 
 # The extension point for archives: the ending of the name -> its entries. The first
 # that fits is taken.
-KINDS = {".tar.gz": _tar_members, ".tgz": _tar_members, ".zip": _zip_members,
-         ".gz": _gzip_members}
+KINDS = {
+    ".tar.gz": _tar_members,
+    ".tgz": _tar_members,
+    ".zip": _zip_members,
+    ".gz": _gzip_members,
+}

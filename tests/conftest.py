@@ -1,4 +1,5 @@
 """What every test starts from: the repository on the path, graph mode, own graphs."""
+
 import contextlib
 import copy
 import functools
@@ -22,11 +23,16 @@ CONFIG.graph_options.rewrite_options.disable_meta_optimizer = True
 # What hypothesis writes nevertheless is a cache, and goes where pytest's is.
 hypothesis.settings.register_profile("random", deadline=None, database=None)
 hypothesis.settings.register_profile(
-    "repeatable", hypothesis.settings.get_profile("random"), derandomize=True)
+    "repeatable", hypothesis.settings.get_profile("random"), derandomize=True
+)
 hypothesis.settings.load_profile("repeatable")
-hypothesis.configuration.set_hypothesis_home_dir(os.path.join(
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ".pytest_cache",
-    "hypothesis"))
+hypothesis.configuration.set_hypothesis_home_dir(
+    os.path.join(
+        os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+        ".pytest_cache",
+        "hypothesis",
+    )
+)
 
 
 @pytest.fixture(autouse=True)
@@ -72,10 +78,13 @@ def open_session():
             sessions.append(session)
             variables = tf.trainable_variables()
             values = random_values(variables, seed)
-            session.run([tf.global_variables_initializer(),
-                         tf.local_variables_initializer()])
-            session.run([variable.initializer for variable in variables],
-                        {v.initial_value: values[v.op.name] for v in variables})
+            session.run(
+                [tf.global_variables_initializer(), tf.local_variables_initializer()]
+            )
+            session.run(
+                [variable.initializer for variable in variables],
+                {v.initial_value: values[v.op.name] for v in variables},
+            )
         return session, values
 
     yield open_session

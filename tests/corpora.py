@@ -1,4 +1,5 @@
 """Small corpora, short trainings, and what the tests of the commands ask of them."""
+
 import collections
 import glob
 import os
@@ -14,16 +15,62 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VOCAB_SIZE = "25"  # ten digits, ten at the beginning of a word, the rest
 
 # A model that trains in a second, and learns next to nothing.
-TINY = ["--num_blocks", "1", "--d_model", "16", "--d_ff", "32", "--num_heads", "2",
-        "--batch_tokens", "200", "--search", "greedy", "--max_extra_length", "3",
-        "--log_every", "1", "--eval_every", "4", "--save_every", "4"]
+TINY = [
+    "--num_blocks",
+    "1",
+    "--d_model",
+    "16",
+    "--d_ff",
+    "32",
+    "--num_heads",
+    "2",
+    "--batch_tokens",
+    "200",
+    "--search",
+    "greedy",
+    "--max_extra_length",
+    "3",
+    "--log_every",
+    "1",
+    "--eval_every",
+    "4",
+    "--save_every",
+    "4",
+]
 
 # A model that learns something in a few seconds, but not everything.
-SMALL = ["--num_blocks", "1", "--d_model", "32", "--d_ff", "64", "--num_heads", "4",
-         "--batch_tokens", "512", "--search", "beam", "--max_extra_length", "5",
-         "--schedule", "linear", "--learning_rate", "0.006", "--warmup_steps", "60",
-         "--max_steps", "240", "--log_every", "40", "--eval_every", "80",
-         "--save_every", "40", "--keep_checkpoints", "3"]
+SMALL = [
+    "--num_blocks",
+    "1",
+    "--d_model",
+    "32",
+    "--d_ff",
+    "64",
+    "--num_heads",
+    "4",
+    "--batch_tokens",
+    "512",
+    "--search",
+    "beam",
+    "--max_extra_length",
+    "5",
+    "--schedule",
+    "linear",
+    "--learning_rate",
+    "0.006",
+    "--warmup_steps",
+    "60",
+    "--max_steps",
+    "240",
+    "--log_every",
+    "40",
+    "--eval_every",
+    "80",
+    "--save_every",
+    "40",
+    "--keep_checkpoints",
+    "3",
+]
 
 
 def reversed_symbols(sizes, symbols="0123456789", shortest=4, longest=9, seed=1):
@@ -32,8 +79,9 @@ def reversed_symbols(sizes, symbols="0123456789", shortest=4, longest=9, seed=1)
     for split, size in sizes.items():
         splits[split] = [], []
         while len(splits[split][0]) < size:
-            line = tuple(draw.choice(symbols)
-                         for _ in range(draw.randint(shortest, longest)))
+            line = tuple(
+                draw.choice(symbols) for _ in range(draw.randint(shortest, longest))
+            )
             if line not in seen:
                 seen.add(line)
                 splits[split][0].append(" ".join(line))
@@ -83,15 +131,17 @@ def tree(folder):
         for name in files:
             with open(os.path.join(parent, name), "rb") as file:
                 found[os.path.relpath(os.path.join(parent, name), str(folder))] = (
-                    file.read())
+                    file.read()
+                )
     return found
 
 
 def variables_of(checkpoint):
     """The variables of a checkpoint: arrays by name."""
     reader = tf.train.load_checkpoint(str(checkpoint))
-    return {name: reader.get_tensor(name)
-            for name in reader.get_variable_to_shape_map()}
+    return {
+        name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()
+    }
 
 
 def events_of(logdir):

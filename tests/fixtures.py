@@ -9,6 +9,7 @@ choose cases by what their `meta` says, not by their names:
         case = fixtures.load(name)
         case["in/Q"], case["meta"]["kwargs"], fixtures.group(case, "var")
 """
+
 import fnmatch
 import functools
 import glob
@@ -19,20 +20,25 @@ import numpy as np
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-FOLDER = os.environ.get("TRANSFORMER_FIXTURES",
-                        os.path.join(ROOT, os.pardir, "shared", "fixtures"))
+FOLDER = os.environ.get(
+    "TRANSFORMER_FIXTURES", os.path.join(ROOT, os.pardir, "shared", "fixtures")
+)
 TOLERANCE = 1e-5  # relative to max(1, |recorded|)
 
 skip_without_fixtures = pytest.mark.skipif(
-    not os.path.isdir(FOLDER), reason="no recorded numbers: TRANSFORMER_FIXTURES names "
-    "no folder, and there is no ../shared/fixtures")
+    not os.path.isdir(FOLDER),
+    reason="no recorded numbers: TRANSFORMER_FIXTURES names "
+    "no folder, and there is no ../shared/fixtures",
+)
 
 
 @functools.lru_cache(maxsize=None)
 def _metas():
     """{"C/name": meta} of all cases, sorted by name."""
-    names = sorted(os.path.relpath(path, FOLDER)[:-len(".npz")].replace(os.sep, "/")
-                   for path in glob.glob(os.path.join(FOLDER, "*", "*.npz")))
+    names = sorted(
+        os.path.relpath(path, FOLDER)[: -len(".npz")].replace(os.sep, "/")
+        for path in glob.glob(os.path.join(FOLDER, "*", "*.npz"))
+    )
     return {name: _meta(name) for name in names}
 
 
@@ -56,11 +62,15 @@ def cases(*patterns, function=None, where=None):
       where: function of a `meta`, True for those wanted.
     """
     patterns = [each if "/" in each else each + "/*" for each in patterns]
-    return [name for name, meta in _metas().items()
-            if any(fnmatch.fnmatchcase(name, each) for each in patterns)
-            and (function is None
-                 or fnmatch.fnmatchcase(meta.get("function", ""), function))
-            and (where is None or where(meta))]
+    return [
+        name
+        for name, meta in _metas().items()
+        if any(fnmatch.fnmatchcase(name, each) for each in patterns)
+        and (
+            function is None or fnmatch.fnmatchcase(meta.get("function", ""), function)
+        )
+        and (where is None or where(meta))
+    ]
 
 
 def over(*patterns, function=None, where=None):
@@ -68,8 +78,10 @@ def over(*patterns, function=None, where=None):
     names = cases(*patterns, function=function, where=where)
     if not names:
         missing = pytest.mark.skip(
-            reason=skip_without_fixtures.kwargs["reason"] if not os.path.isdir(FOLDER)
-            else "no recorded case of {}, function {}".format(patterns, function))
+            reason=skip_without_fixtures.kwargs["reason"]
+            if not os.path.isdir(FOLDER)
+            else "no recorded case of {}, function {}".format(patterns, function)
+        )
         names = [pytest.param(None, marks=missing, id="no fixtures")]
     return pytest.mark.parametrize("name", names)
 
@@ -85,8 +97,9 @@ def load(name):
 def group(case, prefix):
     """The arrays under `prefix`/, without it: group(case, "var") has the variables."""
     start = prefix + "/"
-    return {key[len(start):]: value for key, value in case.items()
-            if key.startswith(start)}
+    return {
+        key[len(start) :]: value for key, value in case.items() if key.startswith(start)
+    }
 
 
 def assert_close(found, recorded, what="", tolerance=TOLERANCE):
@@ -96,4 +109,5 @@ def assert_close(found, recorded, what="", tolerance=TOLERANCE):
     worst = np.abs(np.asarray(found, np.float64) - recorded)
     worst = (worst / np.maximum(1, np.abs(recorded))).max(initial=0)
     assert worst <= tolerance, "{}: off by {:.3g}, wanted {:g}".format(
-        what, worst, tolerance)
+        what, worst, tolerance
+    )

@@ -11,6 +11,7 @@ D d_model, F d_ff, V vocabulary.
 Variables come as one dict, name -> array, with the names of the package's checkpoints
 ("encoder/block_0/self_attention/q/kernel"). Kernels are [in, out].
 """
+
 import itertools
 import math
 

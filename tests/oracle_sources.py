@@ -8,6 +8,7 @@ and the number of a step (the first is 1) a learning rate.
 Where a query may attend to nothing, these systems attend to every key alike: their
 float32 logits are lost in the constant that they mask with.
 """
+
 import math
 
 import numpy as np
@@ -21,19 +22,26 @@ def dense(x, variables, scope):
 
 def normed(x, variables, scope, epsilon):
     """The layer normalization of a scope."""
-    return oracle.layer_norm(x, variables[scope + "/ln/gamma"],
-                             variables[scope + "/ln/beta"], epsilon)
+    return oracle.layer_norm(
+        x, variables[scope + "/ln/gamma"], variables[scope + "/ln/beta"], epsilon
+    )
 
 
 def joined_heads(queries, keys, allowed, variables, scope, num_heads, activation=None):
     """The heads of an attention side by side: [N, Tq, D]; allowed [N, Tq, Tk]."""
     activation = activation or (lambda x: x)
-    Q, K, V = (np.split(activation(dense(x, variables, f"{scope}/{name}")), num_heads,
-                        axis=-1) for x, name in ((queries, "q"), (keys, "k"),
-                                                 (keys, "v")))
-    blind = ~allowed.any(-1, keepdims=True)                         # [N, Tq, 1]
-    return np.concatenate([oracle.attention(q * ~blind, k, v, allowed | blind)[0]
-                           for q, k, v in zip(Q, K, V)], axis=-1)
+    Q, K, V = (
+        np.split(activation(dense(x, variables, f"{scope}/{name}")), num_heads, axis=-1)
+        for x, name in ((queries, "q"), (keys, "k"), (keys, "v"))
+    )
+    blind = ~allowed.any(-1, keepdims=True)  # [N, Tq, 1]
+    return np.concatenate(
+        [
+            oracle.attention(q * ~blind, k, v, allowed | blind)[0]
+            for q, k, v in zip(Q, K, V)
+        ],
+        axis=-1,
+    )
 
 
 def feed_forward(x, variables, scope):
@@ -54,16 +62,24 @@ def tutorial(source, target_in, variables, num_heads):
     """ReLU on Q, K and V; no W^O; learned positions, also on padding, which is told by
     rows that sum to 0, and so hardly ever; tables of its own for each language and for
     the output, which has a bias."""
+
     def embedded(ids, side):
         table = variables[side + "/embedding/lookup_table"]
         places = variables[side + "/positional_encoding/lookup_table"]
-        return oracle.embed(ids, table) + places[:ids.shape[1]]
+        return oracle.embed(ids, table) + places[: ids.shape[1]]
 
     def attended(queries, keys, scope, causal=False):
         allowed = np.repeat((keys.sum(-1) != 0)[:, None], queries.shape[1], axis=1)
         allowed = up_to_own_place(allowed) if causal else allowed
-        heads = joined_heads(queries, keys, allowed, variables, scope, num_heads,
-                             lambda x: np.maximum(0, x))
+        heads = joined_heads(
+            queries,
+            keys,
+            allowed,
+            variables,
+            scope,
+            num_heads,
+            lambda x: np.maximum(0, x),
+        )
         heads *= (queries.sum(-1) != 0)[..., None]
         return normed(queries + heads, variables, scope, 1e-8)
 
@@ -148,10 +164,13 @@ def tensor2tensor(source, target_in, variables, num_heads, around=before_sublaye
 
     def attention(keys, allowed, scope):
         """A sub-layer; where keys are None, those are its queries."""
+
         def sublayer(x):
-            heads = joined_heads(x, x if keys is None else keys, allowed, variables,
-                                 scope, num_heads)
+            heads = joined_heads(
+                x, x if keys is None else keys, allowed, variables, scope, num_heads
+            )
             return dense(heads, variables, scope + "/o")
+
         return sublayer
 
     def fed(scope, real):
@@ -223,17 +242,39 @@ def noam_by_peak(step, d_model, warmup):
 def rsqrt(step, d_model, warmup):
     """Its first update has the number 0, and so a rate of 0."""
     number = step - 1
-    return (2.0 * min(1, number / warmup) / math.sqrt(max(number, warmup))
-            / math.sqrt(d_model))
+    return (
+        2.0
+        * min(1, number / warmup)
+        / math.sqrt(max(number, warmup))
+        / math.sqrt(d_model)
+    )
 
 
-MODELS = {"paper": oracle.transformer, "tutorial": tutorial, "kyubyong": kyubyong,
-          "tensor2tensor": tensor2tensor, "tensor2tensor_v1": tensor2tensor_v1}
-LOSSES = {"paper": oracle.cross_entropy, "tutorial": oracle.cross_entropy,
-          "kyubyong": oracle.cross_entropy, "tensor2tensor": padded_cross_entropy,
-          "tensor2tensor_v1": padded_cross_entropy}
-RATES = {"paper": oracle.noam, "tutorial": constant, "kyubyong": noam_by_peak,
-         "tensor2tensor": rsqrt, "tensor2tensor_v1": oracle.noam}
-ADAM = {"paper": (0.9, 0.98, 1e-9), "tutorial": (0.9, 0.98, 1e-8),
-        "kyubyong": (0.9, 0.999, 1e-8), "tensor2tensor": (0.9, 0.997, 1e-9),
-        "tensor2tensor_v1": (0.9, 0.98, 1e-9)}
+MODELS = {
+    "paper": oracle.transformer,
+    "tutorial": tutorial,
+    "kyubyong": kyubyong,
+    "tensor2tensor": tensor2tensor,
+    "tensor2tensor_v1": tensor2tensor_v1,
+}
+LOSSES = {
+    "paper": oracle.cross_entropy,
+    "tutorial": oracle.cross_entropy,
+    "kyubyong": oracle.cross_entropy,
+    "tensor2tensor": padded_cross_entropy,
+    "tensor2tensor_v1": padded_cross_entropy,
+}
+RATES = {
+    "paper": oracle.noam,
+    "tutorial": constant,
+    "kyubyong": noam_by_peak,
+    "tensor2tensor": rsqrt,
+    "tensor2tensor_v1": oracle.noam,
+}
+ADAM = {
+    "paper": (0.9, 0.98, 1e-9),
+    "tutorial": (0.9, 0.98, 1e-8),
+    "kyubyong": (0.9, 0.999, 1e-8),
+    "tensor2tensor": (0.9, 0.997, 1e-9),
+    "tensor2tensor_v1": (0.9, 0.98, 1e-9),
+}

@@ -1,4 +1,5 @@
 """Checkpoints as the original systems write them, of small models of ours."""
+
 import os
 
 import corpora
@@ -12,8 +13,13 @@ from transformer.model import Transformer
 from transformer.training import cross_entropy
 
 VOCAB = int(corpora.VOCAB_SIZE)
-SIZES = {"num_blocks": 2, "d_model": 8, "d_ff": 12, "source_vocab_size": VOCAB,
-         "target_vocab_size": VOCAB}
+SIZES = {
+    "num_blocks": 2,
+    "d_model": 8,
+    "d_ff": 12,
+    "source_vocab_size": VOCAB,
+    "target_vocab_size": VOCAB,
+}
 TOLD = {"tutorial": {"joint_vocab": False, "max_positions": 7, "pad_sources_to": 7}}
 DIALECTS = ["tutorial", "kyubyong", "tensor2tensor", "tensor2tensor_v1"]
 SHARDS = 12  # so that weights_10 must not come before weights_2
@@ -32,11 +38,15 @@ def settings(dialect, **changes):
 
 def random_model(dialect, seed=0, **changes):
     """The variables of a small model of ours, by our names."""
-    rng, hp = np.random.RandomState(seed), hparams.HParams(
-        num_heads=2, **settings(dialect, **changes))
+    rng, hp = (
+        np.random.RandomState(seed),
+        hparams.HParams(num_heads=2, **settings(dialect, **changes)),
+    )
     shapes = importing.variables_of(hp)
-    return {name: rng.uniform(-0.5, 0.5, shapes[name]).astype(np.float32)
-            for name in sorted(shapes)}
+    return {
+        name: rng.uniform(-0.5, 0.5, shapes[name]).astype(np.float32)
+        for name in sorted(shapes)
+    }
 
 
 def as_original(model, dialect, slot=""):
@@ -51,15 +61,19 @@ def as_original(model, dialect, slot=""):
             rows = [array + (i - 1) for i in range(SPACES)]  # row 1 is the one
             arrays[original + slot] = np.stack(rows)
         else:
-            arrays[original + slot] = array[None] if "conv1d" in original and (
-                array.ndim == 2) else array
+            arrays[original + slot] = (
+                array[None] if "conv1d" in original and (array.ndim == 2) else array
+            )
     return arrays
 
 
 def with_moments(dialect, step=3):
     """An original checkpoint in the middle of a training."""
-    arrays = {"global_step": np.array(step, np.int32),
-              "beta1_power": np.float32(0.5), "beta2_power": np.float32(0.75)}
+    arrays = {
+        "global_step": np.array(step, np.int32),
+        "beta1_power": np.float32(0.5),
+        "beta2_power": np.float32(0.75),
+    }
     for seed, slot in enumerate(["", *importing.SLOTS]):
         model = random_model(dialect, seed)
         if slot:
@@ -72,16 +86,31 @@ def write(arrays, folder):
     """Writes a checkpoint as a TF1 program would; its path."""
     path = os.path.join(str(folder), "original")
     with tf.Graph().as_default(), tf.Session() as session:
-        values = {tf.get_variable(name, initializer=tf.zeros_like(array)): array
-                  for name, array in arrays.items()}
-        session.run([variable.initializer for variable in values],
-                    {variable.initial_value: values[variable] for variable in values})
+        values = {
+            tf.get_variable(name, initializer=tf.zeros_like(array)): array
+            for name, array in arrays.items()
+        }
+        session.run(
+            [variable.initializer for variable in values],
+            {variable.initial_value: values[variable] for variable in values},
+        )
         return tf.train.Saver().save(session, path, write_meta_graph=False)
 
 
 def run_import(dialect, checkpoint, logdir, *flags):
-    import_checkpoint.main(["--from", source_of(dialect), "--ckpt", checkpoint,
-                            "--num_heads", "2", "--out", str(logdir), *flags])
+    import_checkpoint.main(
+        [
+            "--from",
+            source_of(dialect),
+            "--ckpt",
+            checkpoint,
+            "--num_heads",
+            "2",
+            "--out",
+            str(logdir),
+            *flags,
+        ]
+    )
     return str(logdir)
 
 
@@ -100,20 +129,30 @@ def recorded_case(dialect, arrays, folder, **changes):
     source[1, 4:] = target[2, 3:] = 0
     target_in = recorded.shifted(target, names.first)
     with tf.Graph().as_default(), tf.Session() as session:
-        model = Transformer(hparams.HParams(
-            num_heads=2, **settings(dialect, **changes)))
+        model = Transformer(
+            hparams.HParams(num_heads=2, **settings(dialect, **changes))
+        )
         memory = model.encode(tf.constant(source, tf.int32))
         logits, _ = model.decode(tf.constant(target_in, tf.int32), memory)
-        losses = [cross_entropy(logits, tf.constant(target), epsilon,
-                                model.dialect.smoothing) for _, epsilon in names.losses]
+        losses = [
+            cross_entropy(logits, tf.constant(target), epsilon, model.dialect.smoothing)
+            for _, epsilon in names.losses
+        ]
         session.run(tf.global_variables_initializer())
         variables = tf.trainable_variables()
-        session.run([variable.initializer for variable in variables],
-                    {v.initial_value: arrays[v.op.name] for v in variables})
-        logits, losses = session.run([logits, [loss.sum / loss.count
-                                               for loss in losses]])
-    case = {names.source: source, names.target_out: target, names.logits: logits,
-            "meta": '{"target_space_id": 1}'}
+        session.run(
+            [variable.initializer for variable in variables],
+            {v.initial_value: arrays[v.op.name] for v in variables},
+        )
+        logits, losses = session.run(
+            [logits, [loss.sum / loss.count for loss in losses]]
+        )
+    case = {
+        names.source: source,
+        names.target_out: target,
+        names.logits: logits,
+        "meta": '{"target_space_id": 1}',
+    }
     case.update((key, loss) for (key, _), loss in zip(names.losses, losses))
     if names.target_in:
         case[names.target_in] = target_in

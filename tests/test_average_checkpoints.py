@@ -1,4 +1,5 @@
 """scripts/average_checkpoints.py: section 6.1's mean, in a log directory of its own."""
+
 import corpora
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ from transformer.translator import Translator
 def logdir(digits, tmp_path_factory):
     """That of a training with checkpoints of the steps 2, 4 and 6."""
     logdir = str(tmp_path_factory.mktemp("logs") / "tiny")
-    corpora.run_train(digits, logdir, "--max_steps", "6", "--save_every", "2",
-                      "--eval_every", "6")
+    corpora.run_train(
+        digits, logdir, "--max_steps", "6", "--save_every", "2", "--eval_every", "6"
+    )
     return logdir
 
 
@@ -48,15 +50,31 @@ def test_it_translates_and_the_others_are_as_they_were(logdir, tmp_path):
 
 @pytest.mark.parametrize("last", ["0", "1", "4"])
 def test_as_many_as_there_are_or_fewer(logdir, tmp_path, capsys, last):
-    said = corpora.refusal(capsys, average_checkpoints.main, "--logdir", logdir,
-                           "--out", tmp_path / "out", "--last", last)
+    said = corpora.refusal(
+        capsys,
+        average_checkpoints.main,
+        "--logdir",
+        logdir,
+        "--out",
+        tmp_path / "out",
+        "--last",
+        last,
+    )
     assert f"--last: found {last}, wanted 2 to 3" in said
     assert not (tmp_path / "out").exists()
 
 
 def test_nothing_is_overwritten(logdir, tmp_path, capsys):
     before = corpora.tree(logdir)
-    said = corpora.refusal(capsys, average_checkpoints.main, "--logdir", logdir,
-                           "--out", logdir, "--last", "2")
+    said = corpora.refusal(
+        capsys,
+        average_checkpoints.main,
+        "--logdir",
+        logdir,
+        "--out",
+        logdir,
+        "--last",
+        "2",
+    )
     assert "found a log directory, wanted a new one" in said
     assert corpora.tree(logdir) == before

@@ -1,4 +1,5 @@
 """scripts/benchmark.py: what is counted, who takes turns, what stands in the table."""
+
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ from bench.worker import Worker  # noqa: E402
 
 TINY = {"num_blocks": 2, "d_model": 16, "d_ff": 64, "num_heads": 2, "batch_tokens": 200}
 
-ECHO = '''
+ECHO = """
 import os
 from bench.worker import serve
 
@@ -37,7 +38,7 @@ def open_echo(spec):
     return measure
 
 serve({"echo": open_echo})
-'''
+"""
 
 
 @pytest.fixture
@@ -100,14 +101,24 @@ def test_what_lies_in_the_current_folder_is_not_imported(echo, tmp_path, monkeyp
 def test_the_cost_of_a_token_is_that_of_the_products_in_the_graph(start, monkeypatch):
     """Three times the forward pass: counted from the shapes of all products."""
     source, target = [5, 6, 7, 8, 9, 3], [2, 10, 11, 12]
-    monkeypatch.setattr(Corpus, "_load", lambda self, side: (
-        np.zeros(9), np.array([0, {"source": 5, "target": 3}[side]])))
-    hp = hparams.HParams(source_vocab_size=25, target_vocab_size=25,
-                         dialect="tensor2tensor", **TINY)
+    monkeypatch.setattr(
+        Corpus,
+        "_load",
+        lambda self, side: (
+            np.zeros(9),
+            np.array([0, {"source": 5, "target": 3}[side]]),
+        ),
+    )
+    hp = hparams.HParams(
+        source_vocab_size=25, target_vocab_size=25, dialect="tensor2tensor", **TINY
+    )
     model = Transformer(hp)
     model.decode(tf.constant([target]), model.encode(tf.constant([source])))
-    products = [op for op in tf.get_default_graph().get_operations()
-                if op.type.startswith(("MatMul", "BatchMatMul"))]
+    products = [
+        op
+        for op in tf.get_default_graph().get_operations()
+        if op.type.startswith(("MatMul", "BatchMatMul"))
+    ]
     session, _ = start()
     flop = 0
     for op in products:
@@ -120,44 +131,69 @@ def test_the_cost_of_a_token_is_that_of_the_products_in_the_graph(start, monkeyp
 
 def test_a_row_is_the_median_and_its_spread():
     row = report.row("ours", "greedy/64", "float32", [3.0, 1.0, 8.0], "sentences/s")
-    assert row == {"system": "ours", "work": "greedy/64", "precision": "float32",
-                   "value": 3.0, "unit": "sentences/s", "spread": [1.0, 8.0]}
+    assert row == {
+        "system": "ours",
+        "work": "greedy/64",
+        "precision": "float32",
+        "value": 3.0,
+        "unit": "sentences/s",
+        "spread": [1.0, 8.0],
+    }
     assert report.line(row) == (
-        "| greedy/64 | ours | float32 | 3.0 | sentences/s | 1.0 – 8.0 |\n")
+        "| greedy/64 | ours | float32 | 3.0 | sentences/s | 1.0 – 8.0 |\n"
+    )
 
 
 def test_the_table_has_the_best_of_each_work_first():
-    rows = [report.row(system, name, "float32", [value], unit)
-            for name, unit in (("train/x", "tokens/s"), ("beam5/1", "ms"))
-            for system, value in (("a", 1), ("b", 2))]
+    rows = [
+        report.row(system, name, "float32", [value], unit)
+        for name, unit in (("train/x", "tokens/s"), ("beam5/1", "ms"))
+        for system, value in (("a", 1), ("b", 2))
+    ]
     order = [line.split(" | ")[1] for line in report.table(rows).splitlines()[2:]]
     assert order == ["b", "a", "a", "b"]
 
 
 def test_the_summary_has_a_column_for_each_system():
-    rows = [report.row(system, name, precision, [value], "tokens/s")
-            for name, system, precision, value in (
-                ("ceiling/x", "machine", "float32", 9), ("train/x", "a", "float32", 1),
-                ("train/x", "b", "bfloat16", 2000), ("train/y", "b", "bfloat16", 3))]
+    rows = [
+        report.row(system, name, precision, [value], "tokens/s")
+        for name, system, precision, value in (
+            ("ceiling/x", "machine", "float32", 9),
+            ("train/x", "a", "float32", 1),
+            ("train/x", "b", "bfloat16", 2000),
+            ("train/y", "b", "bfloat16", 3),
+        )
+    ]
     assert report.summary(rows).splitlines() == [
-        "| median | a float32 | b bfloat16 |", "| --- | --- | --- |",
-        "| train/x, tokens/s | 1 | 2,000 |", "| train/y, tokens/s |  | 3 |"]
+        "| median | a float32 | b bfloat16 |",
+        "| --- | --- | --- |",
+        "| train/x, tokens/s | 1 | 2,000 |",
+        "| train/y, tokens/s |  | 3 |",
+    ]
 
 
 def test_percentiles():
-    assert [report.percentile(range(100), share) for share in (0, .5, .95, 1)] == [
-        0, 50, 95, 99]
+    assert [report.percentile(range(100), share) for share in (0, 0.5, 0.95, 1)] == [
+        0,
+        50,
+        95,
+        99,
+    ]
 
 
 def test_text_is_prepared(tmp_path, monkeypatch):
     raw = str(tmp_path / "raw")
     for name, (source, target) in corpora.reversed_symbols(
-            {"train": 50, "val": 5, "test_2016_flickr": 5}).items():
+        {"train": 50, "val": 5, "test_2016_flickr": 5}
+    ).items():
         corpora.write_text(raw, {name: (source, target)})
     monkeypatch.setattr(work, "VOCAB_SIZE", corpora.VOCAB_SIZE)
     data = folders.prepared(raw, str(tmp_path / "data"))
-    assert [len(Corpus(data, split))
-            for split in ("train", "dev", "test")] == [50, 5, 5]
+    assert [len(Corpus(data, split)) for split in ("train", "dev", "test")] == [
+        50,
+        5,
+        5,
+    ]
     assert folders.prepared(data, "not used") == data
     with pytest.raises(ValueError, match="corpus.json"):
         folders.prepared(str(tmp_path), "not used")
@@ -170,8 +206,9 @@ def test_a_grown_corpus_repeats_its_pairs(digits, tmp_path):
     assert len(grown) == len(once) + 3
     for place in (0, len(once) - 1, len(once), len(once) + 2):
         for side in ("source", "target"):
-            assert np.array_equal(getattr(grown, side)(place),
-                                  getattr(once, side)(place % len(once)))
+            assert np.array_equal(
+                getattr(grown, side)(place), getattr(once, side)(place % len(once))
+            )
     assert len(Corpus(folder, "dev")) == len(Corpus(digits, "dev"))
 
 
@@ -182,10 +219,21 @@ def short(monkeypatch):
     monkeypatch.setattr(benchmark, "use_cores", lambda count: None)
     monkeypatch.setattr(benchmark.signal, "signal", lambda *_: None)
     missing = benchmark.contestants("missing", "no_such_module", "float32")
-    monkeypatch.setattr(benchmark, "QUICK", benchmark.QUICK._replace(
-        sizes=["tiny"], trainers=benchmark.OURS[:1] + missing,
-        decoders=benchmark.OURS[:1] + missing, steps={"tiny": 2}, rounds=2, every=2,
-        every_single=10, pairs=[100], seconds=0.01))
+    monkeypatch.setattr(
+        benchmark,
+        "QUICK",
+        benchmark.QUICK._replace(
+            sizes=["tiny"],
+            trainers=benchmark.OURS[:1] + missing,
+            decoders=benchmark.OURS[:1] + missing,
+            steps={"tiny": 2},
+            rounds=2,
+            every=2,
+            every_single=10,
+            pairs=[100],
+            seconds=0.01,
+        ),
+    )
 
 
 @pytest.mark.slow
@@ -202,23 +250,52 @@ def test_a_whole_run(short, trained, digits, tmp_path, capsys):
         assert set(row) == {"system", "work", "precision", "value", "unit", "spread"}
         assert row["spread"][0] <= row["value"] <= row["spread"][1]
     found = {row["work"]: row["value"] for row in rows if row["system"] == "ours"}
-    assert set(found) >= {"train/tiny", "greedy/64", "beam5/64", "beam5/1",
-                          "memory/train/tiny", "growth/100", "memory/input-100"}
+    assert set(found) >= {
+        "train/tiny",
+        "greedy/64",
+        "beam5/64",
+        "beam5/1",
+        "memory/train/tiny",
+        "growth/100",
+        "memory/input-100",
+    }
     assert {"ceiling/copy", "ceiling/tiny"} <= {row["work"] for row in rows}
-    assert min(value for work, value in found.items()
-               if not work.startswith(("bleu", "memory/input"))) > 0
+    assert (
+        min(
+            value
+            for work, value in found.items()
+            if not work.startswith(("bleu", "memory/input"))
+        )
+        > 0
+    )
     assert found["beam5/1"] <= found["p95/beam5/1"]
     for search, name in (("greedy", "greedy"), ("beam", "beam5")):
         scores = str(tmp_path / "scores.json")
-        evaluate.main(["--logdir", logdir, "--json", scores, "--search", search,
-                       "--beam_size", "5", "--length_penalty", "0"])
+        evaluate.main(
+            [
+                "--logdir",
+                logdir,
+                "--json",
+                scores,
+                "--search",
+                search,
+                "--beam_size",
+                "5",
+                "--length_penalty",
+                "0",
+            ]
+        )
         with open(scores, encoding="utf-8") as file:
             assert found["bleu/" + name] == pytest.approx(json.load(file)["bleu"])
 
 
-@pytest.mark.parametrize("flags, said", [
-    (["--only", "sleep"], "unknown part sleep"),
-    (["--logdir", "nowhere"], "wanted a log directory")])
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        (["--only", "sleep"], "unknown part sleep"),
+        (["--logdir", "nowhere"], "wanted a log directory"),
+    ],
+)
 def test_what_cannot_be_measured_is_one_line(short, digits, flags, said):
     with pytest.raises(SystemExit, match=said):
         benchmark.main(["--quick", "--data", digits, *flags])

@@ -1,4 +1,5 @@
 """bpe_dropout.py beside SentencePiece: what is left out, how often, and what stays."""
+
 import collections
 import itertools
 import random
@@ -28,10 +29,20 @@ def vocabulary(path, dropout, seed=1):
     return DropoutVocabulary(path, dropout, random.Random(seed))
 
 
-@pytest.mark.parametrize("line", [
-    *SENTENCES[::50], "", "  ", "Hundewiesen  rundeten", "ﬁ ① Ｈｕｎｄ", "▁Hund▁ und",
-    "Hund Žžž. Žund", "Ž", "Hund <unk> <s> rund</s>",
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *SENTENCES[::50],
+        "",
+        "  ",
+        "Hundewiesen  rundeten",
+        "ﬁ ① Ｈｕｎｄ",
+        "▁Hund▁ und",
+        "Hund Žžž. Žund",
+        "Ž",
+        "Hund <unk> <s> rund</s>",
+    ],
+)
 def test_without_dropout_it_encodes_as_sentencepiece(path, line):
     """The same merges in the same order, unknown characters in one piece."""
     plain = Vocabulary(path).encode(line)
@@ -74,10 +85,14 @@ def test_pieces_come_as_often_as_sentencepiece_draws_them(path, word):
     draws = 20000
     ours = frequencies(vocabulary(path, 0.3).encode_lines([word] * draws))
     model = Vocabulary(path)._model
-    theirs = frequencies([
-        model.encode(word, out_type=int, enable_sampling=True, alpha=0.3, nbest_size=-1)
-        for _ in range(draws)
-    ])
+    theirs = frequencies(
+        [
+            model.encode(
+                word, out_type=int, enable_sampling=True, alpha=0.3, nbest_size=-1
+            )
+            for _ in range(draws)
+        ]
+    )
     assert len(ours) > 3
     for ids in {*ours, *theirs}:
         p, q = ours.get(ids, 0), theirs.get(ids, 0)

@@ -1,4 +1,5 @@
 """checkpoints.py: which are found, kept, copied, moved; none that is not whole."""
+
 import hashlib
 import os
 import resource
@@ -52,9 +53,15 @@ def test_a_folder_that_is_not_there_has_no_steps(tmp_path):
 
 
 def test_other_files_are_no_checkpoints(write, tmp_path):
-    for name in ("model.ckpt-7.data-00000-of-00001", "model.ckpt-x.index",
-                 "my_model.ckpt-8.index", "model.ckpt-9.index.tmp",
-                 "modelXckpt-9.index", "best.ckpt-9.index", "checkpoint"):
+    for name in (
+        "model.ckpt-7.data-00000-of-00001",
+        "model.ckpt-x.index",
+        "my_model.ckpt-8.index",
+        "model.ckpt-9.index.tmp",
+        "modelXckpt-9.index",
+        "best.ckpt-9.index",
+        "checkpoint",
+    ):
         (tmp_path / name).write_bytes(b"")
     assert checkpoints.steps(write(5)) == [5]
 
@@ -109,13 +116,17 @@ def test_save_prunes_the_oldest_with_all_their_files(write):
     logdir = write(9, 10, 11, 100, keep=2)
     assert checkpoints.steps(logdir) == [11, 100]
     assert {name.split(".")[1] for name in os.listdir(logdir)} == {
-        "ckpt-11", "ckpt-100"}
+        "ckpt-11",
+        "ckpt-100",
+    }
 
 
 def test_pruning_a_step_leaves_the_steps_whose_names_begin_alike(write):
     logdir = write(1, 10, 11, keep=2)
     assert [numbers_in(checkpoints.prefix(logdir, step))[0] for step in (10, 11)] == [
-        10, 11]
+        10,
+        11,
+    ]
 
 
 def test_pruning_leaves_the_best(write):
@@ -128,8 +139,11 @@ def test_pruning_leaves_the_best(write):
 
 def test_save_writes_nothing_but_the_checkpoint(write):
     names = os.listdir(write(10))
-    assert sorted(names) == ["model.ckpt-10.data-00000-of-00001",
-                             "model.ckpt-10.index", "model.ckpt-10.sha256"]
+    assert sorted(names) == [
+        "model.ckpt-10.data-00000-of-00001",
+        "model.ckpt-10.index",
+        "model.ckpt-10.sha256",
+    ]
 
 
 def test_a_folder_may_be_moved_and_renamed(write, session, tmp_path):
@@ -178,15 +192,19 @@ def test_the_manifest_is_one_that_sha256sum_reads(write, tmp_path):
         lines = (tmp_path / f"{kind}-7.sha256").read_text().split("\n")
         assert lines == [
             hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() + "  " + name
-            for name in (f"{kind}-7{ending}" for ending in ENDINGS[:2])] + [""]
+            for name in (f"{kind}-7{ending}" for ending in ENDINGS[:2])
+        ] + [""]
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("damage", [
-    os.remove, cut, lambda path: path.write_bytes(b""), lambda path: flip(path, 77)],
-    ids=["removed", "cut", "empty", "flipped"])
+@pytest.mark.parametrize(
+    "damage",
+    [os.remove, cut, lambda path: path.write_bytes(b""), lambda path: flip(path, 77)],
+    ids=["removed", "cut", "empty", "flipped"],
+)
 def test_a_broken_checkpoint_is_named_and_the_one_before_it_used(
-        write, tmp_path, ending, damage):
+    write, tmp_path, ending, damage
+):
     logdir, said = write(9, 100, 20), []
     damage(tmp_path / f"model.ckpt-100{ending}")
     assert step_of_find(logdir, "newest", said) == 20
@@ -224,7 +242,8 @@ def test_every_bit_and_every_byte_counts(write, tmp_path, ending):
 
 
 def test_a_broken_best_falls_back_on_the_newest_and_the_newest_on_the_best(
-        write, tmp_path):
+    write, tmp_path
+):
     logdir, said = write(10, 20, 30), []
     checkpoints.save_best(logdir, 20)
     flip(tmp_path / "best.ckpt-20.index", 3)
@@ -256,7 +275,8 @@ def without_manifests(folder, *steps):
 
 
 def test_log_directories_from_before_the_manifests_are_read_and_verified(
-        write, tmp_path):
+    write, tmp_path
+):
     logdir, said = write(10, 20, 30), []
     without_manifests(tmp_path, 10, 20, 30)
     assert checkpoints.steps(logdir) == [10, 20, 30]
@@ -268,8 +288,11 @@ def test_log_directories_from_before_the_manifests_are_read_and_verified(
     assert step_of_find(logdir, "newest", said) == 20
     cut(tmp_path / "model.ckpt-20.index")
     assert step_of_find(logdir, "newest", said) == 10
-    assert ["model.ckpt-30 cannot" in said[0], "model.ckpt-30 cannot" in said[1],
-            "model.ckpt-20 cannot" in said[-1]] == [True] * 3
+    assert [
+        "model.ckpt-30 cannot" in said[0],
+        "model.ckpt-30 cannot" in said[1],
+        "model.ckpt-20 cannot" in said[-1],
+    ] == [True] * 3
     write(40)  # with a manifest; the old one stays valid, and goes when it is its turn
     assert checkpoints.steps(logdir) == [10, 20, 30, 40]
     assert step_of_find(logdir, "10", said) == 10
@@ -300,8 +323,14 @@ class Killed(BaseException):
 class Life:
     """So many changes of the file system are made, then none any more."""
 
-    PLACES = [(os, "makedirs"), (os, "replace"), (os, "remove"), (os, "fsync"),
-              (shutil, "rmtree"), (shutil, "copyfile")]
+    PLACES = [
+        (os, "makedirs"),
+        (os, "replace"),
+        (os, "remove"),
+        (os, "fsync"),
+        (shutil, "rmtree"),
+        (shutil, "copyfile"),
+    ]
 
     def __init__(self, changes):
         self.left = changes
@@ -321,12 +350,16 @@ class Life:
 
 
 def test_killed_at_any_moment_there_is_the_whole_checkpoint_or_none(
-        write, tmp_path, monkeypatch):
+    write, tmp_path, monkeypatch
+):
     """Each change of the file system is once the one before which it is killed."""
     logdir, moments = write(5), 0
-    for act in (lambda: write(10, keep=1), lambda: write(15, keep=2),
-                lambda: checkpoints.save_best(logdir, 15),
-                lambda: (write(20, keep=1), checkpoints.save_best(logdir, 20))):
+    for act in (
+        lambda: write(10, keep=1),
+        lambda: write(15, keep=2),
+        lambda: checkpoints.save_best(logdir, 15),
+        lambda: (write(20, keep=1), checkpoints.save_best(logdir, 20)),
+    ):
         alive = False
         for changes in range(100):
             before = checkpoints.steps(logdir)[-1]
@@ -346,8 +379,10 @@ def test_killed_at_any_moment_there_is_the_whole_checkpoint_or_none(
     assert checkpoints.steps(logdir)[-1] == 20
     assert checkpoints.steps(logdir, checkpoints.BEST) == [20]
     assert sorted(os.listdir(logdir)) == [
-        f"{kind}-20{ending}" for kind in (checkpoints.BEST, checkpoints.NEWEST)
-        for ending in ENDINGS]
+        f"{kind}-20{ending}"
+        for kind in (checkpoints.BEST, checkpoints.NEWEST)
+        for ending in ENDINGS
+    ]
 
 
 def test_sweeping_leaves_what_is_whole_and_what_others_wrote(write, tmp_path):

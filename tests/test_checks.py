@@ -1,4 +1,5 @@
 """The checks: our blocks pass; the known bugs of the sources are caught, one by one."""
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -10,10 +11,19 @@ from transformer.decoding import SearchOptions, beam
 from transformer.model import Transformer
 
 CAUSALITY, PADDING, BATCH = (
-    checks.check_causality, checks.check_padding, checks.check_batch_invariance)
+    checks.check_causality,
+    checks.check_padding,
+    checks.check_batch_invariance,
+)
 ALL = (CAUSALITY, PADDING, BATCH)
-HP = HParams(num_blocks=2, d_model=8, d_ff=16, num_heads=2, source_vocab_size=13,
-             target_vocab_size=13)
+HP = HParams(
+    num_blocks=2,
+    d_model=8,
+    d_ff=16,
+    num_heads=2,
+    source_vocab_size=13,
+    target_vocab_size=13,
+)
 IDS, VECTORS = {"vocab_size": 13}, {"num_units": 16}
 
 
@@ -34,7 +44,8 @@ def near_attention(x):
     length = tf.shape(x)[1]
     real = tf.reduce_any(tf.not_equal(x, 0), -1)[:, None, None, :]
     return modules.multihead_attention(
-        x, x, key_masks=tf.logical_and(real, modules.local_mask(length, 2)))
+        x, x, key_masks=tf.logical_and(real, modules.local_mask(length, 2))
+    )
 
 
 def dynamic_feedforward(x):
@@ -66,14 +77,16 @@ def same_in_both_languages(ids):
 
 def two_best_of_a_search(ids):
     """Scores [N, 2] of a beam search whose step depends on the ids of each sentence."""
+
     def step(pieces, _, state):
         wishes = tf.gather(table, pieces) + tf.cast(state[:, None, None], tf.float32)
         return 2 * tf.sin(7 * wishes), state + 1
 
     table = tf.get_variable("table", [13, 13])
     sums = tf.reduce_sum(ids, axis=1)
-    return beam(step, sums, tf.fill([tf.shape(ids)[0]], 9),
-                SearchOptions(beam_size=2, n_best=2)).scores
+    return beam(
+        step, sums, tf.fill([tf.shape(ids)[0]], 9), SearchOptions(beam_size=2, n_best=2)
+    ).scores
 
 
 OURS = [
@@ -90,9 +103,20 @@ OURS = [
     (same_in_both_languages, IDS, (PADDING, BATCH)),
     (two_best_of_a_search, IDS, (BATCH,)),
 ]
-NAMES = ["embedding_and_positions", "causal_attention", "attention", "cross_attention",
-         "local_attention", "feedforward", "normalize", "encoder", "decoder",
-         "cross_attention_of_the_model", "model", "beam_search"]
+NAMES = [
+    "embedding_and_positions",
+    "causal_attention",
+    "attention",
+    "cross_attention",
+    "local_attention",
+    "feedforward",
+    "normalize",
+    "encoder",
+    "decoder",
+    "cross_attention_of_the_model",
+    "model",
+    "beam_search",
+]
 
 
 @pytest.mark.parametrize("noise", [0.1, 0], ids=["noisy_variables", "first_variables"])
@@ -110,8 +134,11 @@ def test_attention_that_sees_everything_is_not_causal():
 
 
 def test_attention_whose_padding_is_declared_real_sees_padding():
-    fn = graph_function(lambda x: modules.multihead_attention(
-        x, x, key_masks=tf.ones(tf.shape(x)[:2], tf.bool)))
+    fn = graph_function(
+        lambda x: modules.multihead_attention(
+            x, x, key_masks=tf.ones(tf.shape(x)[:2], tf.bool)
+        )
+    )
     with pytest.raises(CheckFailed, match="sentence 2, output position 0 moved"):
         PADDING(fn)
 
@@ -164,7 +191,7 @@ def normalized(x, axis=-1):
 
 def learned_positions_on_padding(ids, mended):
     """The positions are added to padding too; the mask then asks which rows are 0."""
-    positions = POSITIONS[:ids.shape[1]] * ((ids != 0)[:, :, None] if mended else 1)
+    positions = POSITIONS[: ids.shape[1]] * ((ids != 0)[:, :, None] if mended else 1)
     x = TABLE[ids] + positions
     return attention(x, x, real_rows(x)[:, None])
 
@@ -184,23 +211,23 @@ def mask_of_normalized_row_sums(x, mended):
 
 def blind_queries_see_all(x, mended):
     """A causal query whose visible keys are all padding attends to all keys alike."""
-    queries = np.broadcast_to(POSITIONS[:x.shape[1]], x.shape)
+    queries = np.broadcast_to(POSITIONS[: x.shape[1]], x.shape)
     causal = np.tril(np.ones([x.shape[1]] * 2, bool))
     return attention(queries, x, real_rows(x)[:, None] & causal, mended)
 
 
 def batch_of_fixed_size(x, mended):
     """The positions are tiled by a number of sentences known when the graph is made."""
-    return x + np.tile(POSITIONS[:x.shape[1]], [len(x) if mended else 4, 1, 1])
+    return x + np.tile(POSITIONS[: x.shape[1]], [len(x) if mended else 4, 1, 1])
 
 
 def only_whole_batches(x, mended):
     """The sentences of the last batch, if it is not full, are dropped."""
-    return x if mended else x[:len(x) // 4 * 4]
+    return x if mended else x[: len(x) // 4 * 4]
 
 
 def padding_mask_that_never_fires(ids, mended):
-    x = TABLE[ids] + POSITIONS[:ids.shape[1]]
+    x = TABLE[ids] + POSITIONS[: ids.shape[1]]
     return attention(x, x, (ids != 0)[:, None] if mended else True)
 
 
@@ -211,12 +238,12 @@ def statistics_of_the_batch(x, mended):
 def positions_masked_by_element(x, mended):
     """An encoding is left out wherever an element, not a row, of the input is 0."""
     real = real_rows(x)[:, :, None] if mended else x != 0
-    return x + POSITIONS[:x.shape[1]] * real
+    return x + POSITIONS[: x.shape[1]] * real
 
 
 def mask_read_in_reverse(ids, mended):
     """The docstring's example says True = real; the code takes True for padding."""
-    x, real = TABLE[ids] + POSITIONS[:ids.shape[1]], (ids != 0)[:, None]
+    x, real = TABLE[ids] + POSITIONS[: ids.shape[1]], (ids != 0)[:, None]
     return x + attention(x, x, real if mended else ~real)
 
 
@@ -238,8 +265,11 @@ def groups_filled_with_zeros(x, mended):
     """Atrous: the length is filled up to whole groups by rows that serve as keys."""
     batch, length, rate = len(x), x.shape[1], 3
     x = np.pad(x, [[0, 0], [0, rate - length % rate], [0, 0]], "constant")
-    groups = x.reshape([batch, -1, rate, 16]).transpose([0, 2, 1, 3]).reshape(
-        [batch * rate, -1, 16])
+    groups = (
+        x.reshape([batch, -1, rate, 16])
+        .transpose([0, 2, 1, 3])
+        .reshape([batch * rate, -1, 16])
+    )
     out = attention(groups, groups, real_rows(groups)[:, None] if mended else True)
     out = out.reshape([batch, rate, -1, 16]).transpose([0, 2, 1, 3])
     return out.reshape([batch, -1, 16])[:, :length]
@@ -255,9 +285,9 @@ def windows_over_padding(x, lengths, mended):
 
 def search_stopped_by_the_batch(ids, mended):
     """Two best scores: a sentence is searched as long as any other of its batch is."""
-    found = -2 - np.sin(ids[:, :1] * np.arange(1, 9))    # [N, 8], one at each step
+    found = -2 - np.sin(ids[:, :1] * np.arange(1, 9))  # [N, 8], one at each step
     done = found.max(-1, keepdims=True) <= np.maximum.accumulate(found, -1)
-    steps = 2 + done.argmax(-1)                          # [N], one after the best
+    steps = 2 + done.argmax(-1)  # [N], one after the best
     if not mended:
         steps[:] = steps.max()
     return np.stack([np.sort(row[:n])[:-3:-1] for row, n in zip(found, steps)])
@@ -282,13 +312,23 @@ CAUGHT = [  # source, stand-in, the check that catches it, its arguments, what i
     ("tutorial", learned_positions_on_padding, PADDING, IDS, REMOVED),
     ("tutorial", mask_of_row_sums, PADDING, {}, "a real row with the sum 0"),
     ("tutorial", mask_of_normalized_row_sums, PADDING, {}, "a real row with the sum 0"),
-    ("tutorial", blind_queries_see_all, CAUSALITY, {},
-     "sentence 1, output position 0 moved by .* input position 1 was changed"),
+    (
+        "tutorial",
+        blind_queries_see_all,
+        CAUSALITY,
+        {},
+        "sentence 1, output position 0 moved by .* input position 1 was changed",
+    ),
     ("tutorial", batch_of_fixed_size, BATCH, {}, "sentence 0 was alone in its batch"),
     ("tutorial", only_whole_batches, BATCH, {}, "sentence 0 was alone in its batch"),
     ("princewen", padding_mask_that_never_fires, PADDING, IDS, REMOVED),
-    ("princewen", statistics_of_the_batch, BATCH, {},
-     "sentence 0, output position 0 moved by .* sentence 0 was alone"),
+    (
+        "princewen",
+        statistics_of_the_batch,
+        BATCH,
+        {},
+        "sentence 0, output position 0 moved by .* sentence 0 was alone",
+    ),
     ("kyubyong", positions_masked_by_element, PADDING, {}, "a real row with a lone 0"),
     ("kyubyong", mask_read_in_reverse, PADDING, IDS, REMOVED),
     ("kyubyong", blind_queries_see_all, CAUSALITY, {}, "attends to everything"),
@@ -297,30 +337,45 @@ CAUGHT = [  # source, stand-in, the check that catches it, its arguments, what i
     ("bojone", mask_as_wide_as_the_longest, BATCH, {}, "fn failed when sentence 1 was"),
     ("bojone", mask_as_wide_as_the_longest, PADDING, {}, "of padding were taken"),
     ("bojone", groups_filled_with_zeros, PADDING, {}, REMOVED),
-    ("bojone", windows_over_padding, PADDING, {"with_lengths": True},
-     "and the padding changed"),
+    (
+        "bojone",
+        windows_over_padding,
+        PADDING,
+        {"with_lengths": True},
+        "and the padding changed",
+    ),
     ("tensor2tensor", search_stopped_by_the_batch, BATCH, IDS, "sentence . was alone"),
     ("tensor2tensor", blind_queries_see_all, CAUSALITY, {}, "attends to everything"),
     ("lilianweng", dropout_that_is_on, CAUSALITY, {}, "as if dropout were on"),
-    ("elsewhere", softmax_over_nothing, PADDING, {},
-     "sentence 0, output position 0 is not finite"),
+    (
+        "elsewhere",
+        softmax_over_nothing,
+        PADDING,
+        {},
+        "sentence 0, output position 0 is not finite",
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    "source,stand_in,check,arguments,says", CAUGHT,
-    ids=["{}-{}-{}".format(row[0], row[1].__name__, row[2].__name__) for row in CAUGHT])
+    "source,stand_in,check,arguments,says",
+    CAUGHT,
+    ids=["{}-{}-{}".format(row[0], row[1].__name__, row[2].__name__) for row in CAUGHT],
+)
 def test_known_bug_is_caught(source, stand_in, check, arguments, says):
     with pytest.raises(CheckFailed, match=says):
         check(lambda *arrays: stand_in(*arrays, mended=False), **arguments)
     check(lambda *arrays: stand_in(*arrays, mended=True), **arguments)
 
 
-@pytest.mark.parametrize("noise,says", [
-    (0, "a real row with the sum 0"), (0.1, "columns of padding were taken")])
+@pytest.mark.parametrize(
+    "noise,says",
+    [(0, "a real row with the sum 0"), (0.1, "columns of padding were taken")],
+)
 def test_tutorial_mask_of_row_sums_behind_a_normalization_in_tensorflow(noise, says):
     """At first the sums of normalized rows are 0 but for the rounding: real keys vanish
     by accident. Later (beta is not 0) those of padding are not 0: it is attended to."""
+
     def build(x):
         x = modules.normalize(x)
         seen = tf.not_equal(tf.reduce_sum(x, -1), 0)
@@ -335,11 +390,13 @@ def test_tutorial_mask_of_row_sums_behind_a_normalization_in_tensorflow(noise, s
 
 def leaking(pairs):
     """A function whose output position p sees input position i, for pairs (p, i)."""
+
     def fn(x):
         outputs = x.copy()
         for position, source in pairs:
             outputs[:, position] += x[:, source]
         return outputs
+
     return fn
 
 
@@ -434,8 +491,10 @@ def test_graph_function_builds_once_in_a_graph_of_its_own(graph):
 
     def build(x, lengths):
         built.append((x.shape.as_list(), lengths.shape.as_list()))
-        return primitives.dense(x, 3, True, "layer") + tf.cast(lengths, tf.float32)[
-            :, None, None]
+        return (
+            primitives.dense(x, 3, True, "layer")
+            + tf.cast(lengths, tf.float32)[:, None, None]
+        )
 
     fn = graph_function(build)
     x, lengths = np.ones([2, 4, 5], np.float32), np.array([4, 1], np.int32)

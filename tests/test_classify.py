@@ -1,4 +1,5 @@
 """The classifier of reviews: its corpora, its reader of IMDB files, its accuracy."""
+
 import collections
 import os
 import pickle
@@ -19,8 +20,11 @@ import make_reviews  # noqa: E402
 def accuracy(capsys, *flags):
     """What the script prints as the accuracy."""
     classify.main(list(flags))
-    return float(re.search(r"^accuracy = ([\d.]+)$", capsys.readouterr().out,
-                           re.MULTILINE).group(1))
+    return float(
+        re.search(
+            r"^accuracy = ([\d.]+)$", capsys.readouterr().out, re.MULTILINE
+        ).group(1)
+    )
 
 
 # --- Our own reviews ------------------------------------------------------------------
@@ -31,8 +35,10 @@ def says(words):
     minds = set()
     for opinion in re.split(r" (?:,|and|;|\.) ?", " ".join(words)):
         tokens = set(opinion.split())
-        for good, adjectives in ((True, make_reviews.PRAISE),
-                                 (False, make_reviews.BLAME)):
+        for good, adjectives in (
+            (True, make_reviews.PRAISE),
+            (False, make_reviews.BLAME),
+        ):
             if tokens & set(adjectives):
                 minds.add(good != bool(tokens & set(make_reviews.NEGATIONS)))
     assert len(minds) == 1, words
@@ -61,7 +67,8 @@ def test_make_reviews_prints_them(capsys):
     make_reviews.main(["--pairs", "2", "--seed", "3"])
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [(text.split(), int(label)) for label, text in lines] == (
-        make_reviews.reviews(2, 3))
+        make_reviews.reviews(2, 3)
+    )
 
 
 def test_own_corpus_is_tested_with_reviews_it_has_not_seen():
@@ -87,9 +94,16 @@ def imdb_arrays(count=40, longest=9, seed=0):
     draw, arrays = np.random.RandomState(seed), {}
     for part in ("train", "test"):
         labels = draw.randint(0, 2, [count])
-        arrays["x_" + part] = object_array([
-            [int(rank) for rank in draw.randint(1, 5, [draw.randint(2, longest)])
-             + 10 * (1 - label)] for label in labels])
+        arrays["x_" + part] = object_array(
+            [
+                [
+                    int(rank)
+                    for rank in draw.randint(1, 5, [draw.randint(2, longest)])
+                    + 10 * (1 - label)
+                ]
+                for label in labels
+            ]
+        )
         arrays["y_" + part] = labels.astype(np.int64)
     return arrays
 
@@ -109,7 +123,8 @@ def test_reading_pickles_of_old_protocols(tmp_path, protocol):
     path = tmp_path / "array.npy"
     with open(str(path), "wb") as file:
         np.lib.format.write_array_header_1_0(
-            file, {"shape": (2,), "fortran_order": False, "descr": "|O"})
+            file, {"shape": (2,), "fortran_order": False, "descr": "|O"}
+        )
         pickle.dump(array, file, protocol=protocol)
     with open(str(path), "rb") as file:
         assert classify.read_array(file).tolist() == [[1, 2], [3]]
@@ -121,8 +136,10 @@ class Malicious:
 
 
 def test_a_pickle_that_would_run_code_is_refused(tmp_path, capfd):
-    np.savez(str(tmp_path / "imdb.npz"), **dict(imdb_arrays(),
-             x_train=object_array([Malicious()])))
+    np.savez(
+        str(tmp_path / "imdb.npz"),
+        **dict(imdb_arrays(), x_train=object_array([Malicious()])),
+    )
     with pytest.raises(SystemExit, match=r"classify.py: found \w+\.system in"):
         classify.main(["--imdb", str(tmp_path / "imdb.npz")])
     assert "must not run" not in capfd.readouterr().out
@@ -146,8 +163,13 @@ def test_files_that_do_not_fit_are_refused(tmp_path):
 
 def test_imdb_ids_are_ranks_moved_up_and_rare_words_are_unknown(tmp_path):
     reviews = object_array([[1, 2, 98, 99, 5000]])
-    np.savez(str(tmp_path / "imdb.npz"), x_train=reviews, y_train=np.array([1]),
-             x_test=reviews, y_test=np.array([0]))
+    np.savez(
+        str(tmp_path / "imdb.npz"),
+        x_train=reviews,
+        y_train=np.array([1]),
+        x_test=reviews,
+        y_test=np.array([0]),
+    )
     corpus = classify.imdb_reviews(str(tmp_path / "imdb.npz"), 100)
     assert corpus.train == [([2, 3, 99, classify.UNKNOWN, classify.UNKNOWN], 1)]
     assert corpus.test[0][1] == 0 and corpus.vocab_size == 100
@@ -163,8 +185,10 @@ def test_downloading_imdb(monkeypatch, capsys):
 
     def load_data(**kwargs):
         assert kwargs == {"start_char": None, "oov_char": None, "index_from": 0}
-        return ((arrays["x_train"], arrays["y_train"]),
-                (arrays["x_test"], arrays["y_test"]))
+        return (
+            (arrays["x_train"], arrays["y_train"]),
+            (arrays["x_test"], arrays["y_test"]),
+        )
 
     monkeypatch.setattr(tf.keras.datasets.imdb, "load_data", load_data)
     assert accuracy(capsys, "--imdb") == 1.0
@@ -182,12 +206,13 @@ def test_downloading_imdb(monkeypatch, capsys):
 
 def test_batches_keep_the_end_of_a_long_review():
     reviews = [(list(range(2, 5)), 1), (list(range(2, 200)), 0)]
-    (ids, labels), = classify.batches(reviews)
+    ((ids, labels),) = classify.batches(reviews)
     assert ids.shape == (2, classify.MAX_LENGTH) and labels == [1, 0]
     assert ids[0].tolist() == [2, 3, 4] + [classify.PAD] * (classify.MAX_LENGTH - 3)
     assert ids[1, -1] == 199
-    shuffled = [labels for _, labels in
-                classify.batches(reviews * 50, np.random.RandomState(0))]
+    shuffled = [
+        labels for _, labels in classify.batches(reviews * 50, np.random.RandomState(0))
+    ]
     assert sum(map(len, shuffled)) == 100 and shuffled[0] != [1, 0] * 16
 
 
@@ -195,8 +220,10 @@ def test_padding_changes_no_probability():
     model = classify.build(20)
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
-        alone, padded = (session.run(model.good, {model.ids: [[3, 4, 5] + padding]})
-                         for padding in ([], [0] * 7))
+        alone, padded = (
+            session.run(model.good, {model.ids: [[3, 4, 5] + padding]})
+            for padding in ([], [0] * 7)
+        )
         nothing = session.run(model.good, {model.ids: [[0, 0]]})
     np.testing.assert_allclose(alone, padded, rtol=1e-5)
     assert np.isfinite(nothing).all()

@@ -1,4 +1,5 @@
 """data.py: the shift, the batches of a run, and what reaches the graph."""
+
 import os
 import shutil
 from pathlib import Path
@@ -186,18 +187,18 @@ def test_an_epoch_holds_every_pair_once(corpus, number):
     assert sorted(pairs.tolist()) == list(range(len(corpus)))
 
 
-@pytest.mark.parametrize("batch_tokens", [30, 31, 64, 1000, 10 ** 6])
+@pytest.mark.parametrize("batch_tokens", [30, 31, 64, 1000, 10**6])
 def test_no_batch_exceeds_the_budget(corpus, batch_tokens):
     plan = plan_of(corpus, batch_tokens)
     for k in range(len(plan)):
         batch = corpus.batch(plan.batch(k), k)
         assert 0 < batch.source.size <= batch_tokens
         assert 0 < batch.target_in.size <= batch_tokens
-    assert (len(plan) == 1) == (batch_tokens == 10 ** 6)
+    assert (len(plan) == 1) == (batch_tokens == 10**6)
 
 
 def test_a_batch_does_not_depend_on_what_was_asked_before(corpus):
-    asked = [900, 3, 0, 77, 3, 10 ** 6, 76]
+    asked = [900, 3, 0, 77, 3, 10**6, 76]
     plan = plan_of(corpus)
     for k in asked:
         np.testing.assert_array_equal(plan.batch(k), plan_of(corpus).batch(k))
@@ -225,7 +226,7 @@ def test_the_order_is_the_same_on_every_version_of_numpy():
     lengths = np.array([3] * 6 + [5] * 6)
     plan = BatchPlan(lengths, lengths, 10, seed=7)
     recorded = [[10, 9], [3, 4, 2], [7, 10], [6, 9]]
-    assert [plan.batch(k).tolist() for k in (0, 1, len(plan), 10 ** 5)] == recorded
+    assert [plan.batch(k).tolist() for k in (0, 1, len(plan), 10**5)] == recorded
 
 
 def test_a_long_run_of_equal_lengths_is_shuffled():
@@ -236,21 +237,24 @@ def test_a_long_run_of_equal_lengths_is_shuffled():
 
 def test_a_million_pairs_are_planned():
     random = np.random.RandomState(0)
-    source = np.minimum(random.geometric(0.04, 10 ** 6) + 3, 250)
-    target = np.minimum(source + random.randint(0, 7, 10 ** 6), 250)
+    source = np.minimum(random.geometric(0.04, 10**6) + 3, 250)
+    target = np.minimum(source + random.randint(0, 7, 10**6), 250)
     plan = BatchPlan(source, target, 4096, seed=1)
     batch = plan.batch(123456)
     assert len(batch) * max(source[batch].max(), target[batch].max()) <= 4096
     assert (source.sum() + target.sum()) / (2 * 4096 * len(plan)) > 0.9
 
 
-@pytest.mark.parametrize("batch_tokens, seed, message", [
-    (0, 1, "found --batch_tokens 0"),
-    (-5, 1, "found --batch_tokens -5"),
-    (100, -1, "found --seed -1"),
-    (100, 2 ** 32, "found --seed 4294967296"),
-    (29, 1, r"a pair of 30 tokens.*--batch_tokens 29.*--max-length"),
-])
+@pytest.mark.parametrize(
+    "batch_tokens, seed, message",
+    [
+        (0, 1, "found --batch_tokens 0"),
+        (-5, 1, "found --batch_tokens -5"),
+        (100, -1, "found --seed -1"),
+        (100, 2**32, "found --seed 4294967296"),
+        (29, 1, r"a pair of 30 tokens.*--batch_tokens 29.*--max-length"),
+    ],
+)
 def test_what_cannot_be_planned_is_refused(corpus, batch_tokens, seed, message):
     with pytest.raises(ValueError, match=message):
         plan_of(corpus, batch_tokens, seed)
@@ -321,8 +325,11 @@ def test_no_thread_tunes_that_a_stopped_training_would_wait_for(corpus):
     with tf.Graph().as_default():
         dataset = training_dataset(corpus, plan_of(corpus), 0)
     options = dataset.options()
-    found = (options.autotune.enabled if hasattr(options, "autotune")
-             else options.experimental_optimization.autotune)  # TensorFlow 1.15
+    found = (
+        options.autotune.enabled
+        if hasattr(options, "autotune")
+        else options.experimental_optimization.autotune
+    )  # TensorFlow 1.15
     assert found is False
 
 

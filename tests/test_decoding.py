@@ -1,5 +1,6 @@
 """Search: on trees that can be drawn, on random tables against the oracle, and with the
 model. Ids: 0 PAD, 1 UNK, 2 BOS, 3 EOS, then the pieces A, B, C."""
+
 import math
 
 import numpy as np
@@ -9,7 +10,14 @@ import tensorflow.compat.v1 as tf
 
 from hparams import HParams
 from transformer.decoding import (
-    SEARCHES, SearchOptions, beam, follow, greedy, penalty, sample)
+    SEARCHES,
+    SearchOptions,
+    beam,
+    follow,
+    greedy,
+    penalty,
+    sample,
+)
 from transformer.model import Transformer
 from transformer.text import BOS, EOS, PAD
 
@@ -35,7 +43,8 @@ def listed(found, line=0):
 def assert_same(found, expected):
     assert [pieces for _, pieces in found] == [pieces for _, pieces in expected]
     np.testing.assert_allclose(
-        [score for score, _ in found], [score for score, _ in expected], **CLOSE)
+        [score for score, _ in found], [score for score, _ in expected], **CLOSE
+    )
 
 
 # --- Trees that can be drawn ----------------------------------------------------------
@@ -76,16 +85,19 @@ def tree_step(tree):
 def search_tree(start, tree, search, limit=9, **options):
     options = SearchOptions(**options)
     width = options.beam_size if search is beam else 1
-    found = search(tree_step(tree), tf.zeros([1, width], tf.int32),
-                   tf.constant([limit]), options)
+    found = search(
+        tree_step(tree), tf.zeros([1, width], tf.int32), tf.constant([limit]), options
+    )
     session, _ = start()
     return listed(session.run(found))
 
 
 #   A .6 - EOS .4 (.24)        B .4 - EOS .9 (.36)
 #        \ A .3, B .3               \ A .1
-GARDEN_PATH = {A: (0.6, {EOS: (0.4, None), A: (0.3, None), B: (0.3, None)}),
-               B: (0.4, {EOS: (0.9, None), A: (0.1, None)})}
+GARDEN_PATH = {
+    A: (0.6, {EOS: (0.4, None), A: (0.3, None), B: (0.3, None)}),
+    B: (0.4, {EOS: (0.9, None), A: (0.1, None)}),
+}
 
 
 def test_greedy_takes_the_likeliest_piece_at_each_place(start):
@@ -96,19 +108,29 @@ def test_greedy_takes_the_likeliest_piece_at_each_place(start):
 def test_beam_finds_what_greedy_misses(start):
     # A EOS is .24; the winner, B EOS, is .36.
     found = search_tree(
-        start, GARDEN_PATH, beam, beam_size=2, n_best=2, length_penalty=0.0)
+        start, GARDEN_PATH, beam, beam_size=2, n_best=2, length_penalty=0.0
+    )
     assert_same(found, [(math.log(0.36), (B, EOS)), (math.log(0.24), (A, EOS))])
 
 
 #   EOS .5      A .5 - A 1 - A 1 - A .9 - EOS 1 (.45)
-LONG_OR_SHORT = {EOS: (0.5, None), A: (0.5, {A: (1.0, {A: (1.0, {
-    A: (0.9, None), B: (0.1, None)})})})}
+LONG_OR_SHORT = {
+    EOS: (0.5, None),
+    A: (0.5, {A: (1.0, {A: (1.0, {A: (0.9, None), B: (0.1, None)})})}),
+}
 
 
-@pytest.mark.parametrize("alpha, winner", [
-    (0.0, (EOS,)),             # log .5 = -.69 > log .45 = -.80
-    (0.6, (A, A, A, A, EOS)),  # log .45 / (10/6)^.6 = -.59 > log .5 / (6/6)^.6 = -.69
-], ids=["alpha_0", "alpha_0.6"])
+@pytest.mark.parametrize(
+    "alpha, winner",
+    [
+        (0.0, (EOS,)),  # log .5 = -.69 > log .45 = -.80
+        (
+            0.6,
+            (A, A, A, A, EOS),
+        ),  # log .45 / (10/6)^.6 = -.59 > log .5 / (6/6)^.6 = -.69
+    ],
+    ids=["alpha_0", "alpha_0.6"],
+)
 def test_length_penalty_favours_the_longer(start, alpha, winner):
     found = search_tree(start, LONG_OR_SHORT, beam, beam_size=2, length_penalty=alpha)
     [(score, pieces)] = found
@@ -120,9 +142,11 @@ def test_length_penalty_favours_the_longer(start, alpha, winner):
 
 #   A .5 - C .9 - EOS 1 (.45)   B .4 - EOS .55 (.22)   C .1 - EOS 1 (.1)
 #        \ B .1                       \ A .45 (.18)
-LATE = {A: (0.5, {C: (0.9, None), B: (0.1, None)}),
-        B: (0.4, {EOS: (0.55, None), A: (0.45, None)}),
-        C: (0.1, {EOS: (1.0, None)})}
+LATE = {
+    A: (0.5, {C: (0.9, None), B: (0.1, None)}),
+    B: (0.4, {EOS: (0.55, None), A: (0.45, None)}),
+    C: (0.1, {EOS: (1.0, None)}),
+}
 
 
 def test_a_first_finished_hypothesis_does_not_end_the_search(start):
@@ -133,14 +157,24 @@ def test_a_first_finished_hypothesis_does_not_end_the_search(start):
 
 def test_n_best_are_in_order(start):
     found = search_tree(start, LATE, beam, beam_size=3, n_best=3, length_penalty=0.0)
-    assert_same(found, [(math.log(0.45), (A, C, EOS)), (math.log(0.22), (B, EOS)),
-                        (math.log(0.18), (B, A, EOS))])
+    assert_same(
+        found,
+        [
+            (math.log(0.45), (A, C, EOS)),
+            (math.log(0.22), (B, EOS)),
+            (math.log(0.18), (B, A, EOS)),
+        ],
+    )
 
 
 def test_fewer_sentences_than_asked_for(start):
     """Only two exist; the third has the score -inf and holds nothing."""
-    found = beam(tree_step({A: (0.7, None), B: (0.3, None)}),
-                 tf.zeros([1, 3], tf.int32), tf.constant([5]), SearchOptions(3, 0.0, 3))
+    found = beam(
+        tree_step({A: (0.7, None), B: (0.3, None)}),
+        tf.zeros([1, 3], tf.int32),
+        tf.constant([5]),
+        SearchOptions(3, 0.0, 3),
+    )
     session, _ = start()
     found = session.run(found)
     assert_same(listed(found), [(math.log(0.7), (A, EOS)), (math.log(0.3), (B, EOS))])
@@ -153,7 +187,8 @@ def test_the_search_stops_when_nothing_better_can_come(start):
     tree = {EOS: (0.9, None), A: (0.1, {A: (1.0, None)})}
     options = SearchOptions(beam_size=2, length_penalty=0.6)
     found = beam(
-        tree_step(tree), tf.zeros([1, 2], tf.int32), tf.constant([50]), options)
+        tree_step(tree), tf.zeros([1, 2], tf.int32), tf.constant([50]), options
+    )
     session, _ = start()
     found = session.run(found)
     assert until_end(found.ids[0, 0]) == (EOS,)
@@ -170,7 +205,9 @@ def test_penalty(start):
     for alpha in (0.0, 0.6, 1.0):
         np.testing.assert_allclose(
             session.run(penalty(tf.constant([1, 5, 60]), alpha)),
-            [oracle.length_penalty(length, alpha) for length in (1, 5, 60)], rtol=1e-5)
+            [oracle.length_penalty(length, alpha) for length in (1, 5, 60)],
+            rtol=1e-5,
+        )
 
 
 # --- Random tables --------------------------------------------------------------------
@@ -194,9 +231,11 @@ class Tables:
 
     def of(self, line):
         """The model of a line as the oracle wants it."""
+
         def log_probs(pieces):
             code = sum(place * piece for place, piece in enumerate((BOS,) + pieces, 1))
             return list(self.log_probs[line, code % self.ROWS])
+
         return log_probs
 
     def search(self, search, limits, options, lines=None):
@@ -208,13 +247,15 @@ class Tables:
         def step(ids, parents, state):
             history = tf.concat([follow(state["history"], parents), ids[:, :, None]], 2)
             places = tf.range(1, tf.shape(history)[2] + 1)
-            code = tf.reduce_sum(places * history, axis=2) % self.ROWS     # [N, K]
+            code = tf.reduce_sum(places * history, axis=2) % self.ROWS  # [N, K]
             line = tf.zeros_like(code) + state["line"][:, None]
             log_probs = tf.gather_nd(table, tf.stack([line, code], axis=2))
             return log_probs, {"history": history, "line": state["line"]}
 
-        state = {"history": tf.zeros([len(lines), width, 0], tf.int32),
-                 "line": tf.constant(lines.astype(np.int32))}
+        state = {
+            "history": tf.zeros([len(lines), width, 0], tf.int32),
+            "line": tf.constant(lines.astype(np.int32)),
+        }
         limits = tf.constant(limits, shape=[len(lines)])
         return search(step, state, limits, options)
 
@@ -233,7 +274,8 @@ def test_greedy_follows_the_largest_probabilities(start, alpha):
     tables, limit = Tables(lines=6), 8
     session, _ = start()
     found = session.run(
-        tables.search(greedy, limit, SearchOptions(length_penalty=alpha)))
+        tables.search(greedy, limit, SearchOptions(length_penalty=alpha))
+    )
     assert found.ids.shape[:2] == found.scores.shape == (6, 1)
     for line in range(6):
         log_probs, pieces = tables.of(line), ()
@@ -248,8 +290,9 @@ def test_a_beam_of_one_is_greedy(start, alpha):
     tables = Tables(lines=6)
     options = SearchOptions(beam_size=1, length_penalty=alpha)
     session, _ = start()
-    one, path = session.run([tables.search(beam, 8, options),
-                             tables.search(greedy, 8, options)])
+    one, path = session.run(
+        [tables.search(beam, 8, options), tables.search(greedy, 8, options)]
+    )
     np.testing.assert_array_equal(one.ids, path.ids)
     np.testing.assert_allclose(one.scores, path.scores, **CLOSE)
 
@@ -259,8 +302,11 @@ def test_a_wide_beam_finds_all_there_is_in_order(start, alpha):
     """Of 5 pieces, up to 4 places: 1 + 4 + 16 + 64 = 85 sentences."""
     tables, limit = Tables(lines=2), 4
     session, _ = start()
-    found = session.run(tables.search(
-        beam, limit, SearchOptions(beam_size=90, length_penalty=alpha, n_best=90)))
+    found = session.run(
+        tables.search(
+            beam, limit, SearchOptions(beam_size=90, length_penalty=alpha, n_best=90)
+        )
+    )
     for line in range(2):
         expected = oracle.all_sequences(tables.of(line), limit, V, EOS, alpha)
         assert len(expected) == 85
@@ -274,8 +320,13 @@ def test_a_narrow_beam_is_the_beam_of_the_oracle(start, width, alpha):
     tables, limit = Tables(lines=5, sharpness=1.0), 12
     session, _ = start()
     for n_best in (1, width):
-        found = session.run(tables.search(beam, limit, SearchOptions(
-            beam_size=width, length_penalty=alpha, n_best=n_best)))
+        found = session.run(
+            tables.search(
+                beam,
+                limit,
+                SearchOptions(beam_size=width, length_penalty=alpha, n_best=n_best),
+            )
+        )
         for line in range(5):
             expected = oracle.beam_search(tables.of(line), width, limit, EOS, alpha)
             assert_same(listed(found, line), expected[:n_best])
@@ -287,16 +338,20 @@ def test_a_line_is_independent_of_the_other_lines(start, search):
     options = SearchOptions(beam_size=3, n_best=3 if search is beam else 1)
     session, _ = start()
     together, backwards, *alone = session.run(
-        [tables.search(search, limits, options),
-         tables.search(search, limits[::-1], options, [4, 3, 2, 1, 0])]
-        + [tables.search(search, limits[i], options, [i]) for i in range(5)])
+        [
+            tables.search(search, limits, options),
+            tables.search(search, limits[::-1], options, [4, 3, 2, 1, 0]),
+        ]
+        + [tables.search(search, limits[i], options, [i]) for i in range(5)]
+    )
     for line in range(5):
         assert_same(listed(together, line), listed(alone[line]))
         assert_same(listed(backwards, 4 - line), listed(alone[line]))
 
 
-@pytest.mark.parametrize("search", [greedy, beam, sample],
-                         ids=["greedy", "beam", "sample"])
+@pytest.mark.parametrize(
+    "search", [greedy, beam, sample], ids=["greedy", "beam", "sample"]
+)
 def test_each_line_ends_within_its_own_limit(start, search):
     # Tables in which EOS is unlikely, so that the limit is what ends a sentence.
     tables, limits = Tables(lines=4, sharpness=0.5), [1, 2, 7, 4]
@@ -317,8 +372,12 @@ def test_samples_are_drawn_from_the_model(start):
     """One place of 4 pieces, 20,000 times: each as often as it is likely."""
     tree = {A: (0.5, None), B: (0.3, None), EOS: (0.15, None), C: (0.05, None)}
     lines = 20000
-    found = sample(tree_step(tree), tf.zeros([lines, 1], tf.int32), tf.fill([lines], 5),
-                   SearchOptions(length_penalty=0.0))
+    found = sample(
+        tree_step(tree),
+        tf.zeros([lines, 1], tf.int32),
+        tf.fill([lines], 5),
+        SearchOptions(length_penalty=0.0),
+    )
     tf.set_random_seed(1)
     session, _ = start()
     found = session.run(found)
@@ -327,7 +386,8 @@ def test_samples_are_drawn_from_the_model(start):
         deviation = (probability * (1 - probability) / lines) ** 0.5
         assert abs(drawn.mean() - probability) < 5 * deviation
         np.testing.assert_allclose(
-            found.scores[drawn, 0], math.log(probability), **CLOSE)
+            found.scores[drawn, 0], math.log(probability), **CLOSE
+        )
 
 
 def test_samples_score_as_the_model_says(start):
@@ -349,27 +409,42 @@ class Translation:
     SOURCE = np.array([[7, 9, 4, 8, 3], [6, 3, 0, 0, 0], [8, 10, 4, 3, 0]])
 
     def __init__(self, num_heads=2):
-        self.model = Transformer(HParams(
-            dialect="paper", num_blocks=1, d_model=8, d_ff=16, num_heads=num_heads,
-            source_vocab_size=11, target_vocab_size=11))
+        self.model = Transformer(
+            HParams(
+                dialect="paper",
+                num_blocks=1,
+                d_model=8,
+                d_ff=16,
+                num_heads=num_heads,
+                source_vocab_size=11,
+                target_vocab_size=11,
+            )
+        )
         self.source = tf.placeholder(tf.int32, [None, None])
         self.target_in = tf.placeholder(tf.int32, [None, None])
         self.memory = self.model.encode(self.source)
         self.log_probs = tf.nn.log_softmax(
-            self.model.decode(self.target_in, self.memory)[0])
+            self.model.decode(self.target_in, self.memory)[0]
+        )
 
     def search(self, name, limit, options):
         sentences = tf.shape(self.source)[0]
         step, state = self.model.start_search(
-            self.memory, options.beam_size if name == "beam" else 1)
-        return SEARCHES[name](step, state, tf.fill([sentences], limit),
-                              options._replace(unsaid=(PAD, BOS)))
+            self.memory, options.beam_size if name == "beam" else 1
+        )
+        return SEARCHES[name](
+            step,
+            state,
+            tf.fill([sentences], limit),
+            options._replace(unsaid=(PAD, BOS)),
+        )
 
     def rescore(self, session, source, pieces, alpha):
         """The score of a hypothesis by the whole decoder, without cache or search."""
         target_in = [(BOS,) + pieces[:-1]]
         [log_probs] = session.run(
-            self.log_probs, {self.source: [source], self.target_in: target_in})
+            self.log_probs, {self.source: [source], self.target_in: target_in}
+        )
         total = sum(log_probs[i][piece] for i, piece in enumerate(pieces))
         return total / oracle.length_penalty(len(pieces), alpha)
 
@@ -402,7 +477,8 @@ def test_the_beam_of_the_model_is_the_beam_of_the_oracle(start):
 
         def log_probs(pieces, source=source, memory=memory):
             logits = oracle.decode(
-                np.array([(BOS,) + pieces]), memory, source[None], variables, 2)
+                np.array([(BOS,) + pieces]), memory, source[None], variables, 2
+            )
             result = oracle.log_softmax(logits)[0, -1]
             result[[PAD, BOS]] = -np.inf
             return list(result)

@@ -1,4 +1,5 @@
 """diagnosis.py: the first tensor that is not finite is named, and nothing is lost."""
+
 import glob
 import os
 import shutil
@@ -15,8 +16,16 @@ from transformer.diagnosis import first_bad
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
-FLAGS = ["--dropout_rate", "0.1", "--save_every", "2", "--eval_every", "4",
-         "--max_steps", "4"]
+FLAGS = [
+    "--dropout_rate",
+    "0.1",
+    "--save_every",
+    "2",
+    "--eval_every",
+    "4",
+    "--max_steps",
+    "4",
+]
 HUGE = "2e9"  # as a learning rate: finite variables, whose products are not
 
 
@@ -118,24 +127,48 @@ def test_what_is_fed_is_not_read():
 
 
 def test_numbers_that_grow_too_large_are_named_and_the_last_checkpoint_is_good(
-        digits, logdir, capsys):
+    digits, logdir, capsys
+):
     """The update with the rate makes 2e9 of the variables; the next overflows."""
-    line = stopped(capsys, digits, logdir, "--learning_rate", HUGE, "--schedule",
-                   "constant", "--save_every", "20", "--eval_every", "20")
+    line = stopped(
+        capsys,
+        digits,
+        logdir,
+        "--learning_rate",
+        HUGE,
+        "--schedule",
+        "constant",
+        "--save_every",
+        "20",
+        "--eval_every",
+        "20",
+    )
     assert line.startswith("train.py: step 6: found loss ")
     assert "the first bad tensor is encoder/block_0/" in line
     assert f"the last good checkpoint is {logdir}{os.sep}model.ckpt-4" in line
     assert "--learning_rate (the rate is 2e+09)" in line and "--clip_norm" in line
 
-    corpora.run_train(digits, logdir, *FLAGS, "--max_steps", "6", "--learning_rate",
-                      "0.001")  # and from there it goes on
+    corpora.run_train(
+        digits, logdir, *FLAGS, "--max_steps", "6", "--learning_rate", "0.001"
+    )  # and from there it goes on
     assert checkpoints.steps(logdir)[-1] == 6
 
 
 def test_variables_from_which_nobody_can_go_on_are_not_saved(digits, logdir, capsys):
     before = corpora.tree(logdir)
-    stopped(capsys, digits, logdir, "--learning_rate", HUGE, "--schedule", "constant",
-            "--save_every", "1", "--keep_checkpoints", "1")
+    stopped(
+        capsys,
+        digits,
+        logdir,
+        "--learning_rate",
+        HUGE,
+        "--schedule",
+        "constant",
+        "--save_every",
+        "1",
+        "--keep_checkpoints",
+        "1",
+    )
     after = corpora.tree(logdir)
     kept = [name for name in before if ".ckpt-" in name]
     assert [name for name in after if ".ckpt-" in name] == kept
@@ -143,7 +176,8 @@ def test_variables_from_which_nobody_can_go_on_are_not_saved(digits, logdir, cap
 
 
 def test_a_poisoned_variable_is_named_and_the_checkpoint_before_it_too(
-        digits, logdir, capsys):
+    digits, logdir, capsys
+):
     name = "decoder/block_0/feedforward/inner/kernel"
 
     def poison(values):
@@ -160,7 +194,8 @@ def test_a_poisoned_variable_is_named_and_the_checkpoint_before_it_too(
 
 
 def test_of_several_batches_of_an_update_the_bad_one_is_named(
-        digits, logdir, capsys, monkeypatch):
+    digits, logdir, capsys, monkeypatch
+):
     number = 4 * 3 + 2  # the third batch of the fifth update
     monkeypatch.setattr(train, "make_update", overflowing(number, train.make_update))
     line = stopped(capsys, digits, logdir, "--accumulate", "3")
@@ -171,23 +206,38 @@ def test_of_several_batches_of_an_update_the_bad_one_is_named(
 
 def overflowing(number, make_update):
     """make_update with a loss that overflows in one batch of a training."""
+
     def made(loss, hp, global_step):
-        here = [op for op in tf.get_default_graph().get_operations()
-                if op.type == "IteratorGetNext"][0].outputs[-1]
+        here = [
+            op
+            for op in tf.get_default_graph().get_operations()
+            if op.type == "IteratorGetNext"
+        ][0].outputs[-1]
         with tf.name_scope("broken"):
             grown = tf.exp(tf.where_v2(tf.equal(here, number), 100.0, 0.0))
         return make_update(loss._replace(sum=loss.sum * grown), hp, global_step)
+
     return made
 
 
 def test_a_bad_update_changes_nothing(digits):
     """Not even the step, nor the moments: so what is diagnosed is what was there."""
-    hp = hparams.resolve({"data": digits, "num_blocks": 1, "d_model": 16, "d_ff": 32,
-                          "num_heads": 2, "batch_tokens": 200, "source_vocab_size": 25,
-                          "target_vocab_size": 25, "accumulate": 2})
+    hp = hparams.resolve(
+        {
+            "data": digits,
+            "num_blocks": 1,
+            "d_model": 16,
+            "d_ff": 32,
+            "num_heads": 2,
+            "batch_tokens": 200,
+            "source_vocab_size": 25,
+            "target_vocab_size": 25,
+            "accumulate": 2,
+        }
+    )
     with tf.Graph().as_default():
         graph = train.TrainingGraph(hp, 0)
-        table, = [v for v in tf.trainable_variables() if "lookup" in v.op.name]
+        (table,) = [v for v in tf.trainable_variables() if "lookup" in v.op.name]
         bad = tf.assign(table, tf.fill(table.shape, np.float32(1e30)))
         with tf.Session() as session:
             session.run(graph.initialize)

@@ -2,6 +2,7 @@
 
 Where there are recordings, the NumPy models themselves are held against them.
 """
+
 import fixtures
 import numpy as np
 import oracle
@@ -17,8 +18,16 @@ from transformer.recorded import shifted, token_ids
 from transformer.training import Loss, cross_entropy, make_update
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64
-HP = {"num_blocks": 2, "d_model": 8, "d_ff": 12, "num_heads": 2, "max_positions": 6,
-      "source_vocab_size": 11, "target_vocab_size": 11, "warmup_steps": 5}
+HP = {
+    "num_blocks": 2,
+    "d_model": 8,
+    "d_ff": 12,
+    "num_heads": 2,
+    "max_positions": 6,
+    "source_vocab_size": 11,
+    "target_vocab_size": 11,
+    "warmup_steps": 5,
+}
 
 # One source and one target are nothing but padding, one has it in front.
 SOURCE = np.array([[5, 9, 4, 7, 3], [6, 3, 0, 0, 0], [0, 0, 0, 0, 0], [0, 8, 4, 3, 0]])
@@ -29,16 +38,26 @@ over_dialects = pytest.mark.parametrize("dialect", DIALECTS)
 
 
 def test_every_dialect_has_an_oracle():
-    for table in (oracle_sources.MODELS, oracle_sources.LOSSES, oracle_sources.RATES,
-                  oracle_sources.ADAM):
+    for table in (
+        oracle_sources.MODELS,
+        oracle_sources.LOSSES,
+        oracle_sources.RATES,
+        oracle_sources.ADAM,
+    ):
         assert set(table) == set(DIALECTS)
 
 
 @over_dialects
 @pytest.mark.parametrize("num_heads", [1, 4], ids=["1_head", "4_heads"])
 def test_logits_and_loss(start, dialect, num_heads):
-    hp = HParams(**dict(HP, num_heads=num_heads, dialect=dialect,
-                        joint_vocab=DIALECTS[dialect].tied_embeddings))
+    hp = HParams(
+        **dict(
+            HP,
+            num_heads=num_heads,
+            dialect=dialect,
+            joint_vocab=DIALECTS[dialect].tied_embeddings,
+        )
+    )
     model = Transformer(hp)
     logits, _ = model.decode(tf.constant(TARGET_IN), model.encode(tf.constant(SOURCE)))
     loss = cross_entropy(logits, tf.constant(TARGET_OUT), 0.2, model.dialect.smoothing)
@@ -48,8 +67,9 @@ def test_logits_and_loss(start, dialect, num_heads):
     # The paper does not say what a query of padding gets.
     compared = TARGET_IN != 0 if dialect == "paper" else np.ones_like(TARGET_IN, bool)
     np.testing.assert_allclose(found[compared], expected[compared], **CLOSE)
-    total, count = oracle_sources.LOSSES[dialect](found.astype(np.float64), TARGET_OUT,
-                                                  0.2)
+    total, count = oracle_sources.LOSSES[dialect](
+        found.astype(np.float64), TARGET_OUT, 0.2
+    )
     np.testing.assert_allclose(loss.sum, total, **CLOSE)
     assert loss.count == count
 
@@ -59,15 +79,19 @@ def test_updates(start, dialect):
     """Ten, with the rates and the Adam that the dialect comes with."""
     hp, slope = HParams(**dict(HP, dialect=dialect)), tf.placeholder(tf.float32, [4])
     w = tf.get_variable("w", [4])
-    update = make_update(Loss(tf.reduce_sum(slope * w), tf.constant(1.0)), hp,
-                         tf.train.get_or_create_global_step())
+    update = make_update(
+        Loss(tf.reduce_sum(slope * w), tf.constant(1.0)),
+        hp,
+        tf.train.get_or_create_global_step(),
+    )
     session, variables = start()
     expected, rng = (variables["w"], np.zeros(4), np.zeros(4)), np.random.RandomState(0)
     for step in range(1, 11):
         gradient = rng.randn(4) * 1e-8  # so small that Adam's epsilon counts
         rate = oracle_sources.RATES[dialect](step, hp.d_model, hp.warmup_steps)
-        expected = oracle.adam_step(*expected, gradient, step, rate,
-                                    *oracle_sources.ADAM[dialect])
+        expected = oracle.adam_step(
+            *expected, gradient, step, rate, *oracle_sources.ADAM[dialect]
+        )
         _, metrics = session.run([update.apply, update.metrics], {slope: gradient})
         np.testing.assert_allclose(metrics.learning_rate, rate, rtol=1e-5)
         np.testing.assert_allclose(session.run(w), expected[0], **CLOSE)
@@ -79,9 +103,13 @@ def test_the_oracle_reproduces_what_was_recorded(name):
     if whole.hp.positions:  # written out is what a dialect does where nothing is said
         pytest.skip("recorded with other positions than the dialect's")
     case, names = whole.case, whole.names
-    target_in = (token_ids(case[names.target_in]) if names.target_in
-                 else shifted(whole.target_out, names.first))
+    target_in = (
+        token_ids(case[names.target_in])
+        if names.target_in
+        else shifted(whole.target_out, names.first)
+    )
     variables = {key: np.float64(value) for key, value in whole.variables.items()}
     logits = oracle_sources.MODELS[whole.hp.dialect](
-        token_ids(case[names.source]), target_in, variables, whole.hp.num_heads)
+        token_ids(case[names.source]), target_in, variables, whole.hp.num_heads
+    )
     fixtures.assert_close(logits, case["out/logits"].reshape(logits.shape), "logits")

@@ -4,6 +4,7 @@ Each test compares all that a case has recorded: outputs, attention weights, gra
 of sum(out * dout) by variable and by input. Sizes come from the arrays, arguments from
 `meta`.
 """
+
 import fixtures
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from transformer.sources import original_name
 from transformer.training import learning_rate
 
 DIALECT = {"A": "tutorial", "B": "kyubyong"}
-BLOCK = "encoder/block_0/"            # where our blocks stand ...
+BLOCK = "encoder/block_0/"  # where our blocks stand ...
 ORIGINAL_BLOCK = "encoder/num_blocks_0/"  # ... and where both sources' would
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -33,8 +34,9 @@ def opened(name):
 
 def inputs_of(case, *names):
     """Tensors of the inputs that a case has, by name."""
-    return {name: tf.constant(case["in/" + name]) for name in names
-            if "in/" + name in case}
+    return {
+        name: tf.constant(case["in/" + name]) for name in names if "in/" + name in case
+    }
 
 
 def recorded_names(dialect):
@@ -67,9 +69,11 @@ def assert_as_recorded(case, dialect, outputs, inputs=None, without=()):
         product = tf.reduce_sum(outputs["out"] * case["in/dout"])
         for kind, tensors in (("grad/", variables), ("gradin/", inputs)):
             gradients = tf.gradients(product, list(tensors.values()))
-            fetches.update((kind + name, gradient)
-                           for name, gradient in zip(tensors, gradients)
-                           if kind + name in wanted and kind + name not in without)
+            fetches.update(
+                (kind + name, gradient)
+                for name, gradient in zip(tensors, gradients)
+                if kind + name in wanted and kind + name not in without
+            )
     assert set(fetches) == wanted - set(without)
     assert set(variables) == set(fixtures.group(case, "var"))
     with tf.Session(config=CONFIG) as session:
@@ -95,18 +99,26 @@ def test_embedding(name):
 def test_get_token_embeddings(name):
     case, kwargs, dialect = opened(name)
     every_id = tf.range(kwargs["vocab_size"])[None]
-    out, table = (modules.embedding(ids, kwargs["vocab_size"], kwargs["num_units"],
-                                    kwargs["zero_pad"], scale=False,
-                                    reuse=tf.AUTO_REUSE)
-                  for ids in (tf.constant(case["in/ids"]), every_id))
+    out, table = (
+        modules.embedding(
+            ids,
+            kwargs["vocab_size"],
+            kwargs["num_units"],
+            kwargs["zero_pad"],
+            scale=False,
+            reuse=tf.AUTO_REUSE,
+        )
+        for ids in (tf.constant(case["in/ids"]), every_id)
+    )
     assert_as_recorded(case, dialect, {"out": out, "table": table[0]})
 
 
 @fixtures.over("A", function="modules.positional_encoding")
 def test_positional_encoding_of_the_tutorial(name):
     case, kwargs, dialect = opened(name)
-    out = modules.positional_encoding(tf.constant(case["in/inputs"]), dialect=dialect,
-                                      **kwargs)
+    out = modules.positional_encoding(
+        tf.constant(case["in/inputs"]), dialect=dialect, **kwargs
+    )
     assert_as_recorded(case, dialect, {"out": out})
 
 
@@ -114,8 +126,13 @@ def test_positional_encoding_of_the_tutorial(name):
 def test_positional_encoding_of_kyubyong(name):
     case, kwargs, dialect = opened(name)
     inputs = tf.constant(case["in/inputs"])
-    out = modules.positional_encoding(inputs, inputs.shape.as_list()[-1],
-                                      kwargs["masking"], scale=False, dialect=dialect)
+    out = modules.positional_encoding(
+        inputs,
+        inputs.shape.as_list()[-1],
+        kwargs["masking"],
+        scale=False,
+        dialect=dialect,
+    )
     # His tf.where hands the zeros of the input on, instead of zeros, and so a gradient.
     assert_as_recorded(case, dialect, {"out": out}, without=["gradin/inputs"])
 
@@ -134,16 +151,23 @@ def check_attention(name, **more):
     case, kwargs, dialect = opened(name)
     inputs, weights = inputs_of(case, "queries", "keys"), {}
     out = modules.multihead_attention(
-        inputs["queries"], inputs.get("keys", inputs["queries"]), dialect=dialect,
-        scope=BLOCK + "self_attention", weights=weights, **kwargs, **more)
-    attention, = weights.values()
+        inputs["queries"],
+        inputs.get("keys", inputs["queries"]),
+        dialect=dialect,
+        scope=BLOCK + "self_attention",
+        weights=weights,
+        **kwargs,
+        **more,
+    )
+    (attention,) = weights.values()
     # Recorded is what the softmax says; ours are the weights that count, those of
     # padded queries (rows that sum to 0) being 0.
-    real = case["in/queries"].sum(-1) != 0                             # [N, Tq]
+    real = case["in/queries"].sum(-1) != 0  # [N, Tq]
     heads = len(case["out/attn"]) // len(real)
     case["out/attn"] *= np.tile(real, [heads, 1])[..., None]
-    assert_as_recorded(case, dialect, {"out": out, "attn": heads_first(attention)},
-                       inputs)
+    assert_as_recorded(
+        case, dialect, {"out": out, "attn": heads_first(attention)}, inputs
+    )
 
 
 @fixtures.over("B", function="modules.multihead_attention")
@@ -157,21 +181,45 @@ def test_multihead_attention_of_kyubyong(name):
     width, num_heads = queries.shape.as_list()[-1], kwargs["num_heads"]
     allowed = ~case["in/key_masks"].astype(bool)  # his masks are True where padding is
     with tf.variable_scope(BLOCK + "self_attention"):
-        Q, K, V = (project(x, width, num_heads, row, [kind])[0] for x, kind in (
-            (queries, "q"), (keys, "k"), (inputs.get("values", keys), "v")))
+        Q, K, V = (
+            project(x, width, num_heads, row, [kind])[0]
+            for x, kind in (
+                (queries, "q"),
+                (keys, "k"),
+                (inputs.get("values", keys), "v"),
+            )
+        )
         context, attention = attend(
-            Q, K, V, row, key_mask=allowed, causality=kwargs["causality"], offset=0,
-            query_mask=None, bias=None, relative=None, drop=None)
+            Q,
+            K,
+            V,
+            row,
+            key_mask=allowed,
+            causality=kwargs["causality"],
+            offset=0,
+            query_mask=None,
+            bias=None,
+            relative=None,
+            drop=None,
+        )
         out = apply_steps(row.after, join_heads(context), queries, row, None)
     outputs = {"out": out, "attn": heads_first(attention)}
     assert_as_recorded(case, dialect, outputs, inputs)
     if "values" not in inputs:
         weights = {}
         outputs["out"] = modules.multihead_attention(
-            queries, keys, None, num_heads, causality=kwargs["causality"],
-            scope=BLOCK + "self_attention", reuse=True, key_masks=tf.constant(allowed),
-            dialect=dialect, weights=weights)
-        outputs["attn"], = map(heads_first, weights.values())
+            queries,
+            keys,
+            None,
+            num_heads,
+            causality=kwargs["causality"],
+            scope=BLOCK + "self_attention",
+            reuse=True,
+            key_masks=tf.constant(allowed),
+            dialect=dialect,
+            weights=weights,
+        )
+        (outputs["attn"],) = map(heads_first, weights.values())
         assert_as_recorded(case, dialect, outputs, inputs)
 
 
@@ -180,11 +228,19 @@ def test_scaled_dot_product_attention_of_kyubyong(name):
     case, kwargs, dialect = opened(name)
     inputs = inputs_of(case, "Q", "K", "V")
     out, attention = attend(
-        *(inputs[key][:, None] for key in "QKV"), DIALECTS[dialect],
-        key_mask=~case["in/key_masks"].astype(bool), causality=kwargs["causality"],
-        offset=0, query_mask=None, bias=None, relative=None, drop=None)
-    assert_as_recorded(case, dialect, {"out": out[:, 0], "attn": attention[:, 0]},
-                       inputs)
+        *(inputs[key][:, None] for key in "QKV"),
+        DIALECTS[dialect],
+        key_mask=~case["in/key_masks"].astype(bool),
+        causality=kwargs["causality"],
+        offset=0,
+        query_mask=None,
+        bias=None,
+        relative=None,
+        drop=None,
+    )
+    assert_as_recorded(
+        case, dialect, {"out": out[:, 0], "attn": attention[:, 0]}, inputs
+    )
 
 
 @fixtures.over("B", function="modules.mask")
@@ -198,26 +254,41 @@ def test_masks_of_kyubyong(name):
     if "in/key_masks" in case:
         masks = ~case["in/key_masks"].astype(bool)
         key_mask = np.tile(masks, [rows // len(masks), 1])
-    _, weights = attend(*nothing, DIALECTS[dialect], key_mask=key_mask,
-                        causality=key_mask is None, offset=0, query_mask=None,
-                        bias=tf.constant(logits)[:, None], relative=None, drop=None)
+    _, weights = attend(
+        *nothing,
+        DIALECTS[dialect],
+        key_mask=key_mask,
+        causality=key_mask is None,
+        offset=0,
+        query_mask=None,
+        bias=tf.constant(logits)[:, None],
+        relative=None,
+        drop=None,
+    )
     with tf.Session(config=CONFIG) as session:
         found, wanted = session.run([weights[:, 0], tf.nn.softmax(case["out/out"])])
     fixtures.assert_close(found, wanted)
 
 
-@fixtures.over("A", "B", where=lambda meta: meta.get("function") in (
-    "modules.feedforward", "modules.ff"))
+@fixtures.over(
+    "A",
+    "B",
+    where=lambda meta: meta.get("function") in ("modules.feedforward", "modules.ff"),
+)
 def test_feedforward(name):
     case, kwargs, dialect = opened(name)
     inputs = inputs_of(case, "inputs")
-    out = modules.feedforward(inputs["inputs"], kwargs["num_units"],
-                              BLOCK + "feedforward", dialect=dialect)
+    out = modules.feedforward(
+        inputs["inputs"], kwargs["num_units"], BLOCK + "feedforward", dialect=dialect
+    )
     assert_as_recorded(case, dialect, {"out": out}, inputs)
 
 
-@fixtures.over("A", "B", where=lambda meta: meta.get("function") in (
-    "modules.normalize", "modules.ln"))
+@fixtures.over(
+    "A",
+    "B",
+    where=lambda meta: meta.get("function") in ("modules.normalize", "modules.ln"),
+)
 def test_normalize(name):
     case, kwargs, dialect = opened(name)
     inputs = inputs_of(case, "inputs")
@@ -237,7 +308,10 @@ def test_noam_scheme(name):
     import hparams
 
     case, kwargs, dialect = opened(name)
-    hp = hparams.HParams(dialect=dialect, learning_rate=kwargs["init_lr"],
-                         warmup_steps=int(kwargs["warmup_steps"]))
+    hp = hparams.HParams(
+        dialect=dialect,
+        learning_rate=kwargs["init_lr"],
+        warmup_steps=int(kwargs["warmup_steps"]),
+    )
     rate = learning_rate(hp, tf.constant(case["in/global_step"]))
     assert_as_recorded(case, dialect, {"out": rate})

@@ -3,6 +3,7 @@ their recorded numbers: logits, losses, gradients, five updates, greedy output.
 
 The sizes are those that the import finds in the recorded variables.
 """
+
 import fixtures
 import numpy as np
 import pytest
@@ -13,7 +14,13 @@ import hparams
 from transformer import decoding, importing, modules, training
 from transformer.model import Transformer
 from transformer.recorded import (
-    RECORDED, load_case, losses_of, shifted, to_end, token_ids)
+    RECORDED,
+    load_case,
+    losses_of,
+    shifted,
+    to_end,
+    token_ids,
+)
 
 NOISE = 1e-6  # gradients below this have few digits that are not rounding errors
 
@@ -24,8 +31,9 @@ pytestmark = pytest.mark.usefixtures("one_thread_only")
 
 def is_whole(meta):
     """Whether a case is a whole model, with gradients."""
-    return meta.get("function", "").startswith((
-        "train.Graph(is_training=True)", "model.Transformer", "models.transformer.Tr"))
+    return meta.get("function", "").startswith(
+        ("train.Graph(is_training=True)", "model.Transformer", "models.transformer.Tr")
+    )
 
 
 WHOLE = fixtures.over("A", "B", "D", where=is_whole)
@@ -43,9 +51,12 @@ class Whole:
         held = load_case(fixtures.path_of(of)) if of else case
         arrays = importing.join_shards(fixtures.group(held, variables))
         self.hp = hparams.HParams(
-            num_heads=kwargs["num_heads"], learning_rate=kwargs.get("lr", 0.0),
-            warmup_steps=kwargs.get("warmup_steps", 4000), dropout_rate=0.0,
-            **importing.settings_of(source, arrays))
+            num_heads=kwargs["num_heads"],
+            learning_rate=kwargs.get("lr", 0.0),
+            warmup_steps=kwargs.get("warmup_steps", 4000),
+            dropout_rate=0.0,
+            **importing.settings_of(source, arrays),
+        )
         self.model = Transformer(self.hp)
         self.source = tf.constant(token_ids(case[self.names.source]))
         self.memory = self.model.encode(self.source)
@@ -58,8 +69,11 @@ class Whole:
         """The logits of the recorded target."""
         names, case = self.names, self.case
         self.target_out = token_ids(case[names.target_out])
-        target_in = (token_ids(case[names.target_in]) if names.target_in
-                     else shifted(self.target_out, names.first))
+        target_in = (
+            token_ids(case[names.target_in])
+            if names.target_in
+            else shifted(self.target_out, names.first)
+        )
         target_in = tf.constant(target_in)
         self.logits, _ = self.model.decode(target_in, self.memory)
         self.states, _ = self.model.decoder_states(target_in, self.memory)
@@ -67,25 +81,33 @@ class Whole:
     def loss(self, epsilon, target_out=None):
         if target_out is None:
             target_out = self.target_out
-        return training.cross_entropy(self.logits, tf.constant(target_out), epsilon,
-                                      self.model.dialect.smoothing)
+        return training.cross_entropy(
+            self.logits, tf.constant(target_out), epsilon, self.model.dialect.smoothing
+        )
 
     def ours(self, prefix, case=None):
         """The recorded arrays below a prefix, by our names."""
         arrays = importing.join_shards(fixtures.group(case or self.case, prefix))
         space = self.case["meta"].get("target_space_id", 0)
         converted = importing.convert(arrays, self.hp, space).arrays
-        return {name: array for name, array in converted.items()
-                if not name.endswith(importing.SLOTS)
-                and name not in (*importing.POWERS, importing.STEP)}
+        return {
+            name: array
+            for name, array in converted.items()
+            if not name.endswith(importing.SLOTS)
+            and name not in (*importing.POWERS, importing.STEP)
+        }
 
     def start(self):
         """Gives every variable its value; the session."""
         self.session.run(tf.global_variables_initializer())
         variables = tf.trainable_variables()
-        self.session.run([variable.initializer for variable in variables],
-                         {variable.initial_value: self.variables[variable.op.name]
-                          for variable in variables})
+        self.session.run(
+            [variable.initializer for variable in variables],
+            {
+                variable.initial_value: self.variables[variable.op.name]
+                for variable in variables
+            },
+        )
         return self.session
 
 
@@ -100,7 +122,8 @@ def test_logits_predictions_and_memory(name):
     whole = Whole(name)
     case = whole.case
     logits, states, memory, mask = whole.start().run(
-        [whole.logits, whole.states, whole.memory.states, whole.memory.mask])
+        [whole.logits, whole.states, whole.memory.states, whole.memory.mask]
+    )
     for key in ("out/logits", "out/logits_train_mode"):
         if key in case:
             fixtures.assert_close(logits, case[key].reshape(logits.shape), key)
@@ -142,7 +165,8 @@ def test_loss_of_each_token_of_the_tutorial(name):
         alone[tuple(place)] = target_out[tuple(place)]
         losses.append(whole.loss(epsilon, alone).sum)
     smoothed, losses = whole.start().run(
-        [modules.label_smoothing(one_hot, epsilon), losses])
+        [modules.label_smoothing(one_hot, epsilon), losses]
+    )
     fixtures.assert_close(smoothed, case["out/y_smoothed"], "y_smoothed")
     fixtures.assert_close(losses, case["out/loss_per_token"][tuple(places.T)], "loss")
 
@@ -151,27 +175,27 @@ def test_loss_of_each_token_of_the_tutorial(name):
 def test_gradients_of_every_variable(name):
     whole = Whole(name)
     variables = tf.trainable_variables()
-    places = {0: "grad", 1: "out/grad_train"} if len(whole.losses) > 1 else {
-        0: "grad"}
+    places = {0: "grad", 1: "out/grad_train"} if len(whole.losses) > 1 else {0: "grad"}
     for place, prefix in places.items():
         if not fixtures.group(whole.case, prefix):
             continue
         loss = whole.loss(whole.losses[place][1])
         gradients = tf.gradients(loss.sum / loss.count, variables)
-        found = whole.start().run({v.op.name: gradient
-                                   for v, gradient in zip(variables, gradients)})
+        found = whole.start().run(
+            {v.op.name: gradient for v, gradient in zip(variables, gradients)}
+        )
         assert_all_close(found, whole.ours(prefix))
 
 
 @TRAINED
 def test_five_updates(name):
     whole = Whole(name)
-    case, (_, epsilon), = whole.case, whole.losses[0]
+    case, (_, epsilon) = whole.case, whole.losses[0]
     loss = whole.loss(epsilon)
     global_step = tf.train.get_or_create_global_step()
     update = training.make_update(loss, whole.hp, global_step)
     session = whole.start()
-    wanted, = (case[key] for key in case if key.startswith("out/losses_after_each"))
+    (wanted,) = (case[key] for key in case if key.startswith("out/losses_after_each"))
     losses, rates = [], []
     for _ in wanted:
         rates.append(session.run([update.metrics.learning_rate, update.apply])[0])
@@ -183,16 +207,20 @@ def test_five_updates(name):
     assert session.run(global_step) == case["out/global_step_after"]
     if fixtures.group(case, "out/var_after_5_steps"):
         found = session.run({v.op.name: v for v in tf.trainable_variables()})
-        recorded, gradients = (whole.ours(prefix) for prefix in (
-            "out/var_after_5_steps", "grad"))
+        recorded, gradients = (
+            whole.ours(prefix) for prefix in ("out/var_after_5_steps", "grad")
+        )
         for name, gradient in gradients.items():
             # Adam steps by the sign of a gradient that is nothing but rounding. That of
             # a bias of keys is, sooner or later: it adds the same to a query's logits.
             is_noise = (gradient != 0) & (abs(gradient) < NOISE)
             is_noise |= name.endswith("k/bias")
             assert (abs(found[name] - recorded[name]) <= 2 * sum(rates)).all()
-            fixtures.assert_close(np.where(is_noise, 0, found[name]),
-                                  np.where(is_noise, 0, recorded[name]), name)
+            fixtures.assert_close(
+                np.where(is_noise, 0, found[name]),
+                np.where(is_noise, 0, recorded[name]),
+                name,
+            )
 
 
 def greedy_ids(whole, length):
@@ -200,16 +228,21 @@ def greedy_ids(whole, length):
     batch = whole.source.shape.as_list()[0]
     # One more: the last place may hold nothing but EOS.
     limits = tf.fill([batch], length + 1)
-    found = decoding.greedy(*whole.model.start_search(whole.memory), limits,
-                            decoding.SearchOptions())
+    found = decoding.greedy(
+        *whole.model.start_search(whole.memory), limits, decoding.SearchOptions()
+    )
     ids = whole.start().run(found.ids)[:, 0, :length]
     return np.pad(ids, [[0, 0], [0, length - ids.shape[1]]], mode="constant")
 
 
 @fixtures.over("B", where=is_whole)
-@pytest.mark.parametrize("key, variables", [
-    ("out/greedy_decode_maxlen2", "var"),
-    ("out/greedy_decode_after_5_steps", "out/var_after_5_steps")])
+@pytest.mark.parametrize(
+    "key, variables",
+    [
+        ("out/greedy_decode_maxlen2", "var"),
+        ("out/greedy_decode_after_5_steps", "out/var_after_5_steps"),
+    ],
+)
 def test_greedy_output_of_kyubyong(name, key, variables):
     whole = Whole(name, variables)
     whole.variables = whole.ours(variables)
@@ -219,8 +252,10 @@ def test_greedy_output_of_kyubyong(name, key, variables):
 
 def model_of(name):
     """The case whose variables a greedy case of the tutorial was decoded with."""
-    return max((each for each in fixtures.cases("A", where=is_whole)
-                if name.startswith(each)), key=len)
+    return max(
+        (each for each in fixtures.cases("A", where=is_whole) if name.startswith(each)),
+        key=len,
+    )
 
 
 @fixtures.over("A", function="train.Graph(is_training=False)*")

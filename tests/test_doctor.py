@@ -1,4 +1,5 @@
 """scripts/doctor.py: each defect is found by its own check, and by no other."""
+
 import json
 import os
 import shutil
@@ -14,7 +15,8 @@ pytestmark = pytest.mark.usefixtures("one_thread_only")
 
 def sample(split, language):
     return corpora.read_lines(
-        os.path.join(corpora.ROOT, "data", "sample", f"{split}.{language}"))[:80]
+        os.path.join(corpora.ROOT, "data", "sample", f"{split}.{language}")
+    )[:80]
 
 
 SOURCES, REFERENCES = sample("test", "de"), sample("test", "en")
@@ -46,10 +48,12 @@ DEFECTS = {
     "unknown pieces": mixed(lambda line: line.replace("e ", "e ⁇ ", 1)),
     "not detokenized": mixed(lambda line: "▁" + line.replace(" ", " ▁")),
     "copies of the source": SOURCES,
-    "the wrong language": [line for i in range(0, 80, 8)
-                           for line in SOURCES[i:i + 8][::-1]],
-    "translations cut off": [" ".join(line.split()[:len(line.split()) // 2])
-                             for line in FAIR],
+    "the wrong language": [
+        line for i in range(0, 80, 8) for line in SOURCES[i : i + 8][::-1]
+    ],
+    "translations cut off": [
+        " ".join(line.split()[: len(line.split()) // 2]) for line in FAIR
+    ],
     "endless translations": [f"{line} " * 3 for line in FAIR],
 }
 
@@ -69,9 +73,15 @@ def test_each_defect_is_found_and_no_other(name):
     assert list(found(DEFECTS[name])) == [name]
 
 
-@pytest.mark.parametrize("make", [
-    separated, lambda line: line.replace("e", "e@@ ", 1),
-    lambda line: line.replace("n", "&apos;", 1)], ids=["spaces", "joints", "entities"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        separated,
+        lambda line: line.replace("e", "e@@ ", 1),
+        lambda line: line.replace("n", "&apos;", 1),
+    ],
+    ids=["spaces", "joints", "entities"],
+)
 def test_other_signs_of_tokens(make):
     assert list(found([make(line) for line in FAIR])) == ["not detokenized"]
 
@@ -88,8 +98,10 @@ def test_lines_that_moved(by):
     moved = FAIR[-by:] + FAIR[:-by]
     texts = found(moved)
     assert list(texts) == ["lines shifted"]
-    assert f"{abs(by)} lines further {'up' if by > 0 else 'down'}" in texts[
-        "lines shifted"]
+    assert (
+        f"{abs(by)} lines further {'up' if by > 0 else 'down'}"
+        in texts["lines shifted"]
+    )
 
 
 def test_sources_and_references_that_changed_places():
@@ -102,8 +114,11 @@ def test_sources_and_references_that_changed_places():
 
 
 def test_every_check_is_tried_above():
-    assert set(doctor.TEXT_CHECKS) == {*DEFECTS, "lines shifted",
-                                       "sources and references swapped"}
+    assert set(doctor.TEXT_CHECKS) == {
+        *DEFECTS,
+        "lines shifted",
+        "sources and references swapped",
+    }
 
 
 # --- A log directory ------------------------------------------------------------------
@@ -123,7 +138,8 @@ def run(capsys, *argv):
 
 
 def test_translations_that_eval_wrote_are_read_or_else_made(
-        logdir, digits, capsys, monkeypatch):
+    logdir, digits, capsys, monkeypatch
+):
     status, made = run(capsys, "--logdir", logdir)
     assert status in (0, 1)
     assert made[0].startswith("20 translations (translated now), step ")
@@ -133,16 +149,19 @@ def test_translations_that_eval_wrote_are_read_or_else_made(
     monkeypatch.setattr(doctor, "Translator", None)
     monkeypatch.setitem(doctor.LOGDIR_CHECKS, "too few steps", lambda *about: None)
     status, read = run(capsys, "--logdir", logdir)
-    assert read == [f"20 translations ({path}), step {checkpoints.step_of(best)}: "
-                    "BLEU 100.00", "nothing found"]
+    assert read == [
+        f"20 translations ({path}), step {checkpoints.step_of(best)}: BLEU 100.00",
+        "nothing found",
+    ]
     assert status == 0
 
 
 def test_a_defect_is_printed_and_the_status_is_1(logdir, digits, tmp_path, capsys):
     files = [os.path.join(digits, f"test.{language}") for language in ("de", "en")]
     written = corpora.write_lines(tmp_path / "written", ["1 2 3"] * 20)
-    status, lines = run(capsys, "--logdir", logdir, "--files", *files,
-                        "--translations", written)
+    status, lines = run(
+        capsys, "--logdir", logdir, "--files", *files, "--translations", written
+    )
     assert status == 1
     assert "found: translations equal to each other" in lines
     assert any("20 of 20 translations are '1 2 3'" in line for line in lines)
@@ -161,13 +180,16 @@ def about(check, logdir, which="newest"):
 
 
 def test_too_few_steps(logdir):
-    rows = [{"step": 160, "bleu": 1.0, "chrf": 9.0, "loss": 3.0},
-            {"step": 240, "bleu": 1.2, "chrf": 9.0, "loss": 2.9}]
+    rows = [
+        {"step": 160, "bleu": 1.0, "chrf": 9.0, "loss": 3.0},
+        {"step": 240, "bleu": 1.2, "chrf": 9.0, "loss": 2.9},
+    ]
 
     def scores(**last):
         with open(os.path.join(logdir, "dev_scores.jsonl"), "w") as file:
-            file.writelines(json.dumps(row) + "\n"
-                            for row in (rows[0], dict(rows[1], **last)))
+            file.writelines(
+                json.dumps(row) + "\n" for row in (rows[0], dict(rows[1], **last))
+            )
 
     scores()
     assert about(doctor.too_few_steps, logdir) is None
@@ -178,7 +200,8 @@ def test_too_few_steps(logdir):
     scores()
     change(logdir, warmup_steps=500)
     assert "step 240 is before the end of the warm-up, 500" in about(
-        doctor.too_few_steps, logdir)
+        doctor.too_few_steps, logdir
+    )
 
 
 def test_a_vocabulary_of_another_size(logdir, tmp_path, capsys):
@@ -206,10 +229,13 @@ def test_a_vocabulary_that_is_not_that_of_the_data_folder(logdir, tmp_path):
 def test_what_cannot_be_looked_at(logdir, digits, tmp_path, capsys):
     short = corpora.write_lines(tmp_path / "short", ["1 2 3"])
     for flags, words in (
-            (["--logdir", tmp_path / "none"], [str(tmp_path / "none"), "train.py"]),
-            (["--logdir", logdir, "--translations", short],
-             ["20 source lines", "1 translations", short]),
-            (["--logdir", logdir, "--files", short, tmp_path / "no"], ["no"])):
+        (["--logdir", tmp_path / "none"], [str(tmp_path / "none"), "train.py"]),
+        (
+            ["--logdir", logdir, "--translations", short],
+            ["20 source lines", "1 translations", short],
+        ),
+        (["--logdir", logdir, "--files", short, tmp_path / "no"], ["no"]),
+    ):
         status, lines = run(capsys, *flags)
         assert status == 2 and len(lines) == 1
         assert lines[0].startswith("doctor.py: ")

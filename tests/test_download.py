@@ -1,4 +1,5 @@
 """scripts/download.py: a server that cuts, corrupts and stalls, and bad archives."""
+
 import gzip
 import hashlib
 import http.server
@@ -72,20 +73,25 @@ def zip_entry(name, mode):
 
 
 def segments(lines):
-    return "".join(f'<seg id="{number}"> {line} </seg>\n'
-                   for number, line in enumerate(lines, 1)).encode()
+    return "".join(
+        f'<seg id="{number}"> {line} </seg>\n' for number, line in enumerate(lines, 1)
+    ).encode()
 
 
 ARCHIVES = {
-    "train.tgz": tar_of(("training/tiny.de", text_of(TEXT["train"][0][:600])),
-                        ("training/tiny.en", text_of(TEXT["train"][1][:600])),
-                        ("training/._tiny.de", b"\x80 not this one"),
-                        ("more.de", text_of(TEXT["train"][0][600:])),
-                        ("more.en", text_of(TEXT["train"][1][600:]))),
-    "tests.zip": zip_of(("x/dev-src.de.sgm", segments(TEXT["dev"][0])),
-                        ("x/dev-ref.en.sgm", segments(TEXT["dev"][1])),
-                        ("x/test.de", text_of(TEXT["test"][0])),
-                        ("x/test.en", text_of(TEXT["test"][1]))),
+    "train.tgz": tar_of(
+        ("training/tiny.de", text_of(TEXT["train"][0][:600])),
+        ("training/tiny.en", text_of(TEXT["train"][1][:600])),
+        ("training/._tiny.de", b"\x80 not this one"),
+        ("more.de", text_of(TEXT["train"][0][600:])),
+        ("more.en", text_of(TEXT["train"][1][600:])),
+    ),
+    "tests.zip": zip_of(
+        ("x/dev-src.de.sgm", segments(TEXT["dev"][0])),
+        ("x/dev-ref.en.sgm", segments(TEXT["dev"][1])),
+        ("x/test.de", text_of(TEXT["test"][0])),
+        ("x/test.en", text_of(TEXT["test"][1])),
+    ),
 }
 TRAIN = ARCHIVES["train.tgz"]
 
@@ -96,14 +102,21 @@ def sum_of(content):
 
 def tiny_corpus(archives):
     return public_corpora.PublicCorpus(
-        "digits backwards", "the tests",
-        tuple(public_corpora.Archive(("http://nowhere.invalid/" + name,),
-                                     sum_of(content), len(content))
-              for name, content in archives.items()),
-        {"train": (("tiny.de", "tiny.en"), ("more.de", "more.en")),
-         "dev": (("dev-src.de.sgm", "dev-ref.en.sgm"),),
-         "test": (("test.de", "test.en"),)},
-        vocab_size=int(corpora.VOCAB_SIZE))
+        "digits backwards",
+        "the tests",
+        tuple(
+            public_corpora.Archive(
+                ("http://nowhere.invalid/" + name,), sum_of(content), len(content)
+            )
+            for name, content in archives.items()
+        ),
+        {
+            "train": (("tiny.de", "tiny.en"), ("more.de", "more.en")),
+            "dev": (("dev-src.de.sgm", "dev-ref.en.sgm"),),
+            "test": (("test.de", "test.en"),),
+        },
+        vocab_size=int(corpora.VOCAB_SIZE),
+    )
 
 
 # --- The server -----------------------------------------------------------------------
@@ -148,8 +161,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return b""
         self.send_response(206 if first else 200)
         if first:
-            self.send_header("Content-Range",
-                             f"bytes {first}-{len(content) - 1}/{len(content)}")
+            self.send_header(
+                "Content-Range", f"bytes {first}-{len(content) - 1}/{len(content)}"
+            )
         if self.server.marks:
             self.send_header("ETag", mark)
         self.send_header("Content-Length", str(length or len(content) - first))
@@ -173,9 +187,11 @@ def cut(count):
 
 def silent(count):
     """Sends so many bytes, then nothing, and does not hang up."""
+
     def answer(handler):
         handler.send(handler.start()[:count])
         handler.server.closing.wait(20)
+
     return answer
 
 
@@ -185,7 +201,7 @@ def dripping(handler):
     for place in range(len(content)):
         if handler.server.closing.wait(0.02):
             return
-        handler.send(content[place:place + 1])
+        handler.send(content[place : place + 1])
 
 
 def corrupted(handler):
@@ -240,8 +256,18 @@ def server(monkeypatch):
 
 
 def arguments(server, out, *more):
-    return ["tiny", "--out", str(out), "--url-base", server.url, "--timeout", "0.3",
-            "--attempts", "3", *more]
+    return [
+        "tiny",
+        "--out",
+        str(out),
+        "--url-base",
+        server.url,
+        "--timeout",
+        "0.3",
+        "--attempts",
+        "3",
+        *more,
+    ]
 
 
 def run(server, out, *more):
@@ -397,8 +423,9 @@ def test_a_whole_part_is_only_verified(server, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("code, requests", [(404, 1), (403, 1), (500, 3), (503, 3)])
-def test_a_refusal_is_one_line_with_address_and_status(server, tmp_path, capsys, code,
-                                                       requests):
+def test_a_refusal_is_one_line_with_address_and_status(
+    server, tmp_path, capsys, code, requests
+):
     server.plan = [status(code)] * 9
     said = refused(capsys, *arguments(server, tmp_path))
     assert server.url + "/train.tgz" in said and str(code) in said and "wanted" in said
@@ -429,9 +456,14 @@ def test_a_file_that_is_too_long_is_refused(server, tmp_path, capsys, answer):
 def test_the_second_address_is_taken_where_the_first_has_gone(server, tmp_path):
     server.plan = [status(404)]
     path = str(tmp_path / "file")
-    fetching.fetch((server.url + "/gone/train.tgz", server.url + "/train.tgz"), path,
-                   sum_of(TRAIN), len(TRAIN), fetching.Patience(0.3, 2),
-                   lambda done, total: None)
+    fetching.fetch(
+        (server.url + "/gone/train.tgz", server.url + "/train.tgz"),
+        path,
+        sum_of(TRAIN),
+        len(TRAIN),
+        fetching.Patience(0.3, 2),
+        lambda done, total: None,
+    )
     with open(path, "rb") as file:
         assert file.read() == TRAIN
     assert [path for path, _ in server.asked] == ["/gone/train.tgz", "/train.tgz"]
@@ -446,12 +478,15 @@ def test_nobody_there_is_one_line(server, tmp_path, capsys):
 # --- The command line -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words, parts", [
-    (["multi31k"], ["multi31k", "multi30k"]),
-    ([], ["multi30k"]),
-    (["tiny", "--timeout", "0"], ["--timeout", "0"]),
-    (["tiny", "--url-base", "file:///x"], ["file:///x/train.tgz", "http"]),
-])
+@pytest.mark.parametrize(
+    "words, parts",
+    [
+        (["multi31k"], ["multi31k", "multi30k"]),
+        ([], ["multi30k"]),
+        (["tiny", "--timeout", "0"], ["--timeout", "0"]),
+        (["tiny", "--url-base", "file:///x"], ["file:///x/train.tgz", "http"]),
+    ],
+)
 def test_bad_words_are_refused(server, tmp_path, capsys, words, parts):
     said = refused(capsys, *words, "--out", tmp_path)
     assert all(part in said for part in parts)
@@ -478,11 +513,13 @@ def test_the_list_names_every_corpus_and_where_its_terms_are(capsys):
 def test_the_table_is_whole():
     for corpus in public_corpora.CORPORA.values():
         assert set(corpus.splits) == set(prepare.SPLITS)
-        names = [name for parts in corpus.splits.values() for pair in parts
-                 for name in pair]
+        names = [
+            name for parts in corpus.splits.values() for pair in parts for name in pair
+        ]
         assert len(set(names)) == len(names)
-        assert [re.search(r"\.(de|en)(\.xml|\.sgm)?$", name).group(1)
-                for name in names] == ["de", "en"] * (len(names) // 2)
+        assert [
+            re.search(r"\.(de|en)(\.xml|\.sgm)?$", name).group(1) for name in names
+        ] == ["de", "en"] * (len(names) // 2)
         for archive in corpus.archives:
             assert re.match("[0-9a-f]{64}$", archive.sha256)
             for url in archive.urls:
@@ -506,8 +543,9 @@ OUTSIDE = {
     "drive.tgz": tar_of(GOOD, ("C:\\wanted.de", EVIL)),
     "symlink.tgz": tar_of(GOOD, tar_entry("a/link", tarfile.SYMTYPE, "../../secret")),
     "symlink_absolute.tgz": tar_of(GOOD, tar_entry("l", tarfile.SYMTYPE, "/secret")),
-    "through.tgz": tar_of(GOOD, tar_entry("l", tarfile.SYMTYPE, ".."),
-                          ("l/wanted.de", EVIL)),
+    "through.tgz": tar_of(
+        GOOD, tar_entry("l", tarfile.SYMTYPE, ".."), ("l/wanted.de", EVIL)
+    ),
     "hardlink.tgz": tar_of(GOOD, tar_entry("a/link", tarfile.LNKTYPE, "../secret")),
     "parent.zip": zip_of(GOOD, ("../wanted.de", EVIL)),
     "absolute.zip": zip_of(GOOD, ("/wanted.de", EVIL)),
@@ -526,8 +564,9 @@ def unpack(tmp_path, name, content, wanted=("wanted.de", "wanted.en"), most=1 <<
     """Unpacks into a folder of a folder; returns every file of the outer one."""
     (tmp_path / "outer" / "inner").mkdir(parents=True)
     (tmp_path / name).write_bytes(content)
-    unpacking.unpack(str(tmp_path / name), set(wanted),
-                     str(tmp_path / "outer" / "inner"), most)
+    unpacking.unpack(
+        str(tmp_path / name), set(wanted), str(tmp_path / "outer" / "inner"), most
+    )
     return corpora.tree(tmp_path / "outer")
 
 
@@ -545,35 +584,59 @@ def test_devices_are_refused(tmp_path, name):
         unpack(tmp_path, name, STRANGE[name])
 
 
-@pytest.mark.parametrize("name, content", [
-    ("good.tgz", tar_of(tar_entry("a/b", tarfile.DIRTYPE),
-                        tar_entry("a/b/wanted.en", tarfile.SYMTYPE, "../x"),
-                        tar_entry("wanted.en", tarfile.LNKTYPE, "a/x"),
-                        ("a/" + GOOD[0], GOOD[1]), ("unwanted.de", EVIL))),
-    ("good.zip", zip_of((zip_entry("wanted.en", LINK), "a/x"), ("a/", b""),
-                        ("a/b/" + GOOD[0], GOOD[1]), ("unwanted.de", EVIL))),
-    ("wanted.de.gz", gzip.compress(GOOD[1])),
-])
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        (
+            "good.tgz",
+            tar_of(
+                tar_entry("a/b", tarfile.DIRTYPE),
+                tar_entry("a/b/wanted.en", tarfile.SYMTYPE, "../x"),
+                tar_entry("wanted.en", tarfile.LNKTYPE, "a/x"),
+                ("a/" + GOOD[0], GOOD[1]),
+                ("unwanted.de", EVIL),
+            ),
+        ),
+        (
+            "good.zip",
+            zip_of(
+                (zip_entry("wanted.en", LINK), "a/x"),
+                ("a/", b""),
+                ("a/b/" + GOOD[0], GOOD[1]),
+                ("unwanted.de", EVIL),
+            ),
+        ),
+        ("wanted.de.gz", gzip.compress(GOOD[1])),
+    ],
+)
 def test_only_wanted_plain_files_are_written(tmp_path, name, content):
     found = unpack(tmp_path, name, content)
     assert found == {os.path.join("inner", GOOD[0]): GOOD[1]}
 
 
-@pytest.mark.parametrize("name, pack", [
-    ("bomb.tgz", lambda zeros: tar_of(("wanted.de", zeros))),
-    ("unwanted.tgz", lambda zeros: tar_of(("unwanted.de", zeros))),
-    ("bomb.zip", lambda zeros: zip_of(("wanted.de", zeros))),
-    ("together.zip", lambda zeros: zip_of(("wanted.de", zeros[:800000]),
-                                          ("wanted.en", zeros[:800000]))),
-    ("wanted.de.gz", gzip.compress),
-])
+@pytest.mark.parametrize(
+    "name, pack",
+    [
+        ("bomb.tgz", lambda zeros: tar_of(("wanted.de", zeros))),
+        ("unwanted.tgz", lambda zeros: tar_of(("unwanted.de", zeros))),
+        ("bomb.zip", lambda zeros: zip_of(("wanted.de", zeros))),
+        (
+            "together.zip",
+            lambda zeros: zip_of(
+                ("wanted.de", zeros[:800000]), ("wanted.en", zeros[:800000])
+            ),
+        ),
+        ("wanted.de.gz", gzip.compress),
+    ],
+)
 def test_an_archive_that_grows_too_much_is_refused(tmp_path, name, pack):
     packed = pack(bytes(3 << 20))
     assert len(packed) < 1 << 14
     with pytest.raises(ValueError, match="1,048,576"):
         unpack(tmp_path, name, packed)
-    assert all(len(content) <= 1 << 20 for content in
-               corpora.tree(tmp_path / "outer").values())
+    assert all(
+        len(content) <= 1 << 20 for content in corpora.tree(tmp_path / "outer").values()
+    )
 
 
 def test_a_zip_that_lies_about_its_size_writes_no_more_than_it_claims(tmp_path):
@@ -584,18 +647,25 @@ def test_a_zip_that_lies_about_its_size_writes_no_more_than_it_claims(tmp_path):
         unpack(tmp_path, "lie.zip", bytes(packed.replace(honest_size, lie)))
 
 
-@pytest.mark.parametrize("name, content", [
-    ("half.tgz", TRAIN[:len(TRAIN) // 2]),
-    ("half.zip", ARCHIVES["tests.zip"][:500]),
-    ("half.de.gz", gzip.compress(os.urandom(5000))[:2500]),
-    ("none.tgz", b"no archive"), ("none.zip", b"no archive"), ("none.de.gz", b"none"),
-    ("empty.tgz", b""), ("empty.zip", b""),
-    ("zeros.tgz", gzip.compress(b"no tar" * 999)),
-])
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("half.tgz", TRAIN[: len(TRAIN) // 2]),
+        ("half.zip", ARCHIVES["tests.zip"][:500]),
+        ("half.de.gz", gzip.compress(os.urandom(5000))[:2500]),
+        ("none.tgz", b"no archive"),
+        ("none.zip", b"no archive"),
+        ("none.de.gz", b"none"),
+        ("empty.tgz", b""),
+        ("empty.zip", b""),
+        ("zeros.tgz", gzip.compress(b"no tar" * 999)),
+    ],
+)
 def test_a_broken_archive_is_one_line(tmp_path, name, content):
     with pytest.raises(ValueError, match="cannot be unpacked") as stopped:
-        unpack(tmp_path, name, content, ["tiny.de", "dev-src.de.sgm", "half.de",
-                                         "none.de"])
+        unpack(
+            tmp_path, name, content, ["tiny.de", "dev-src.de.sgm", "half.de", "none.de"]
+        )
     assert str(tmp_path / name) in str(stopped.value)
     assert "\n" not in str(stopped.value)
 
@@ -605,15 +675,24 @@ def test_a_file_that_is_there_twice_is_refused(tmp_path):
         unpack(tmp_path, "twice.tgz", tar_of(GOOD, ("other/wanted.de", EVIL)))
 
 
-@pytest.mark.parametrize("entries, part", [
-    ((("../more.en", EVIL),), "../more.en"),
-    ((), "more.en"),
-    ((("more.en", b"one line\n"),), "more.en"),
-])
-def test_a_refused_archive_leaves_no_text(server, tmp_path, capsys, monkeypatch,
-                                          entries, part):
-    train = tar_of(*[(name, text_of(TEXT["train"][0]))
-                     for name in ("tiny.de", "tiny.en", "more.de")], *entries)
+@pytest.mark.parametrize(
+    "entries, part",
+    [
+        ((("../more.en", EVIL),), "../more.en"),
+        ((), "more.en"),
+        ((("more.en", b"one line\n"),), "more.en"),
+    ],
+)
+def test_a_refused_archive_leaves_no_text(
+    server, tmp_path, capsys, monkeypatch, entries, part
+):
+    train = tar_of(
+        *[
+            (name, text_of(TEXT["train"][0]))
+            for name in ("tiny.de", "tiny.en", "more.de")
+        ],
+        *entries,
+    )
     server.files = dict(ARCHIVES, **{"train.tgz": train})
     monkeypatch.setitem(download.CORPORA, "tiny", tiny_corpus(server.files))
     said = refused(capsys, *arguments(server, tmp_path / "out"))

@@ -1,4 +1,5 @@
 """The whole walk through the commands: text → ids → training → BLEU → translations."""
+
 import json
 import os
 import shutil
@@ -10,20 +11,55 @@ import pytest
 
 # Half a minute on two cores; on TensorFlow 1.15 and 2.21, with any seed that was tried,
 # dev BLEU is above 99 at step 600.
-SETTINGS = ["--num_blocks", "1", "--d_model", "64", "--d_ff", "256", "--num_heads", "4",
-            "--dropout_rate", "0", "--batch_tokens", "1024", "--max_steps", "900",
-            "--schedule", "linear", "--learning_rate", "0.003", "--warmup_steps", "200",
-            "--eval_every", "300", "--save_every", "300", "--log_every", "100",
-            "--max_extra_length", "5"]
+SETTINGS = [
+    "--num_blocks",
+    "1",
+    "--d_model",
+    "64",
+    "--d_ff",
+    "256",
+    "--num_heads",
+    "4",
+    "--dropout_rate",
+    "0",
+    "--batch_tokens",
+    "1024",
+    "--max_steps",
+    "900",
+    "--schedule",
+    "linear",
+    "--learning_rate",
+    "0.003",
+    "--warmup_steps",
+    "200",
+    "--eval_every",
+    "300",
+    "--save_every",
+    "300",
+    "--log_every",
+    "100",
+    "--max_extra_length",
+    "5",
+]
 
 
 def run(*argv, **options):
     """Runs a command of the repository; returns the finished process, with its text."""
-    environment = dict(os.environ, PYTHONPATH=corpora.ROOT, PYTHONIOENCODING="utf-8",
-                       TF_CPP_MIN_LOG_LEVEL="2")
-    return subprocess.run([sys.executable, *map(str, argv)], cwd=corpora.ROOT,
-                          env=environment, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, universal_newlines=True, **options)
+    environment = dict(
+        os.environ,
+        PYTHONPATH=corpora.ROOT,
+        PYTHONIOENCODING="utf-8",
+        TF_CPP_MIN_LOG_LEVEL="2",
+    )
+    return subprocess.run(
+        [sys.executable, *map(str, argv)],
+        cwd=corpora.ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        **options,
+    )
 
 
 def succeed(*argv, **options):
@@ -58,8 +94,10 @@ def test_a_model_learns_to_reverse_digits(tmp_path):
 
     # Everything that a translation needs is in the log directory, wherever it is.
     moved = str(tmp_path / "elsewhere")
-    files = [shutil.copy(os.path.join(data, name), str(tmp_path))
-             for name in ("test.de", "test.en")]
+    files = [
+        shutil.copy(os.path.join(data, name), str(tmp_path))
+        for name in ("test.de", "test.en")
+    ]
     shutil.move(logdir, moved)
     shutil.rmtree(data)
     again = succeed("eval.py", "--logdir", moved, "--files", *files)
@@ -69,9 +107,15 @@ def test_a_model_learns_to_reverse_digits(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command, flags", [
-    ("train.py", ["--data", "no/data", "--logdir"]), ("eval.py", ["--logdir"]),
-    ("scripts/translate.py", ["--logdir"])], ids=["train", "eval", "translate"])
+@pytest.mark.parametrize(
+    "command, flags",
+    [
+        ("train.py", ["--data", "no/data", "--logdir"]),
+        ("eval.py", ["--logdir"]),
+        ("scripts/translate.py", ["--logdir"]),
+    ],
+    ids=["train", "eval", "translate"],
+)
 def test_a_refusal_is_one_line_and_a_status(tmp_path, command, flags):
     finished = run(command, *flags, tmp_path / "none", input="")
     assert finished.returncode == 1

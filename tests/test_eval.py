@@ -1,4 +1,5 @@
 """eval.py: what it prints and writes, and that it is the score of training."""
+
 import contextlib
 import io
 import json
@@ -56,11 +57,16 @@ def test_files(digits):
 def test_the_output_ends_with_the_scores_and_their_signatures(evaluated):
     lines, found = evaluated
     assert lines[-4:] == [
-        f"BLEU = {found['bleu']:.2f}", found["bleu_signature"],
-        f"chrF2 = {found['chrf']:.2f}", found["chrf_signature"]]
+        f"BLEU = {found['bleu']:.2f}",
+        found["bleu_signature"],
+        f"chrF2 = {found['chrf']:.2f}",
+        found["chrf_signature"],
+    ]
     version = f"version:{sacrebleu.__version__}"
-    for line, parts in ((lines[-3], ["case:mixed", "tok:13a", "smooth:exp"]),
-                        (lines[-1], ["case:mixed", "nc:6", "nw:0"])):
+    for line, parts in (
+        (lines[-3], ["case:mixed", "tok:13a", "smooth:exp"]),
+        (lines[-1], ["case:mixed", "nc:6", "nw:0"]),
+    ):
         assert {"nrefs:1", version, *parts} <= set(line.split("|"))
 
 
@@ -87,7 +93,8 @@ def test_the_scores_are_sacrebleus_of_the_written_translations(evaluated, test_f
 
 
 def test_translations_scored_against_themselves_are_perfect(
-        evaluated, moved, test_files):
+    evaluated, moved, test_files
+):
     written = shutil.copy(evaluated[1]["translations"], moved + "/reference.en")
     lines = run("--logdir", moved, "--files", test_files[0], written)
     assert lines[-4] == "BLEU = 100.00"
@@ -107,7 +114,7 @@ def test_one_translation_a_line_whatever_the_lines_are(moved, tmp_path):
     reference = corpora.write_lines(tmp_path / "odd.en", ODD)
     lines = run("--logdir", moved, "--files", source, reference)
     assert f"{len(ODD)} lines" in lines[0]
-    path, = [os.path.join(moved, name) for name in os.listdir(moved) if "odd" in name]
+    (path,) = [os.path.join(moved, name) for name in os.listdir(moved) if "odd" in name]
     hypotheses = corpora.read_lines(path)
     assert len(hypotheses) == len(ODD)
     assert hypotheses[1] == hypotheses[3] == ""
@@ -117,9 +124,12 @@ def test_one_translation_a_line_whatever_the_lines_are(moved, tmp_path):
 
 
 def test_byte_order_mark_line_ends_and_gzip_make_no_difference(
-        moved, evaluated, test_files, tmp_path):
-    texts = [("\ufeff" + "\r\n".join(corpora.read_lines(path))).encode("utf-8")
-             for path in test_files]
+    moved, evaluated, test_files, tmp_path
+):
+    texts = [
+        ("\ufeff" + "\r\n".join(corpora.read_lines(path))).encode("utf-8")
+        for path in test_files
+    ]
     for name, text in zip(("win.de", "win.en"), texts):
         (tmp_path / name).write_bytes(text)
     lines = run("--logdir", moved, "--files", tmp_path / "win.de", tmp_path / "win.en")
@@ -145,11 +155,23 @@ def test_dev_bleu_of_training_is_what_eval_prints(moved, digits, tmp_path):
     evaluated = [step for step in checkpoints.steps(moved) if step in rows]
     assert evaluated == [160, 240]
     for step in evaluated:
-        lines = run("--logdir", moved, "--data", digits, "--split", "dev",
-                    "--checkpoint", step, "--json", tmp_path / "scores.json")
+        lines = run(
+            "--logdir",
+            moved,
+            "--data",
+            digits,
+            "--split",
+            "dev",
+            "--checkpoint",
+            step,
+            "--json",
+            tmp_path / "scores.json",
+        )
         found = json.loads((tmp_path / "scores.json").read_text())
         assert (found["bleu"], found["chrf"]) == (
-            rows[step]["bleu"], rows[step]["chrf"])
+            rows[step]["bleu"],
+            rows[step]["chrf"],
+        )
         assert f"step {step}:" in lines[0]
         assert lines[-4] == f"BLEU = {rows[step]['bleu']:.2f}"
         assert lines[-2] == f"chrF2 = {rows[step]['chrf']:.2f}"
@@ -173,15 +195,19 @@ def refused(capsys, logdir, *argv):
     return line
 
 
-@pytest.mark.parametrize("flags, words", [
-    (["--chekpoint", "best"], ["--chekpoint", "--checkpoint"]),
-    (["--checkpoint", "7"], ["7", "[160, 200, 240]"]),
-    (["--split", "tset"], ["tset"]),
-    (["--d_model", "64"], ["--d_model"]),
-    (["--search", "beem"], ["beem", "beam"]),
-    (["--beam_size", "0"], ["beam_size", "0"]),
-    (["--data", "no/folder"], ["no/folder"]),
-], ids=lambda value: value[0].lstrip("-") if value[0].startswith("-") else "")
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--chekpoint", "best"], ["--chekpoint", "--checkpoint"]),
+        (["--checkpoint", "7"], ["7", "[160, 200, 240]"]),
+        (["--split", "tset"], ["tset"]),
+        (["--d_model", "64"], ["--d_model"]),
+        (["--search", "beem"], ["beem", "beam"]),
+        (["--beam_size", "0"], ["beam_size", "0"]),
+        (["--data", "no/folder"], ["no/folder"]),
+    ],
+    ids=lambda value: value[0].lstrip("-") if value[0].startswith("-") else "",
+)
 def test_settings_are_refused(moved, digits, capsys, flags, words):
     line = refused(capsys, moved, "--data", digits, *flags)
     assert [word for word in words if word not in line] == []
@@ -213,13 +239,15 @@ def test_a_broken_checkpoint(moved, digits, tmp_path, capsys):
 
 def test_files_of_different_lengths(moved, test_files, tmp_path, capsys):
     short = corpora.write_lines(
-        tmp_path / "short.en", corpora.read_lines(test_files[1])[:-1])
+        tmp_path / "short.en", corpora.read_lines(test_files[1])[:-1]
+    )
     line = refused(capsys, moved, "--files", test_files[0], short)
     assert "20" in line and "19" in line
 
 
 def test_files_of_different_lengths_are_refused_before_the_work(
-        moved, test_files, tmp_path, capsys, monkeypatch):
+    moved, test_files, tmp_path, capsys, monkeypatch
+):
     def translate(*args):
         raise AssertionError("translated lines that cannot be scored")
 

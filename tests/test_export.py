@@ -1,4 +1,5 @@
 """scripts/export.py: CTranslate2, an implementation of its own, translates as we do."""
+
 import dataclasses
 import os
 import sys
@@ -34,9 +35,19 @@ def check_that_ctranslate2_agrees(logdir, data, out):
 def test_ctranslate2_agrees(trained, digits, tmp_path, capsys):
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
     out = str(tmp_path / "exported")
-    for _ in range(2):                                  # it may be written again
-        export.main(["--format", "ctranslate2", "--logdir", trained, "--out", out,
-                     "--check", "5"])
+    for _ in range(2):  # it may be written again
+        export.main(
+            [
+                "--format",
+                "ctranslate2",
+                "--logdir",
+                trained,
+                "--out",
+                out,
+                "--check",
+                "5",
+            ]
+        )
     assert "of 5 translations equal ours" in capsys.readouterr().out
     check_that_ctranslate2_agrees(trained, digits, out)
 
@@ -46,17 +57,22 @@ def test_ctranslate2_agrees(trained, digits, tmp_path, capsys):
 def test_ctranslate2_agrees_on_other_dialects(digits, tmp_path, dialect):
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
     logdir, out = str(tmp_path / "logs"), str(tmp_path / "exported")
-    corpora.run_train(digits, logdir, *corpora.SMALL, "--dialect", dialect,
-                      "--eval_every", "240")
+    corpora.run_train(
+        digits, logdir, *corpora.SMALL, "--dialect", dialect, "--eval_every", "240"
+    )
     export.main(["--format", "ctranslate2", "--logdir", logdir, "--out", out])
     check_that_ctranslate2_agrees(logdir, digits, out)
 
 
-@pytest.mark.parametrize("settings, named", [
-    ({"dialect": "tutorial"}, "projection_relu"),
-    ({"positions": "learned"}, "learned positions"),
-    ({"max_relative_position": 4}, "max_relative_position"),
-    ({"proximity_bias": True}, "proximity_bias")])
+@pytest.mark.parametrize(
+    "settings, named",
+    [
+        ({"dialect": "tutorial"}, "projection_relu"),
+        ({"positions": "learned"}, "learned positions"),
+        ({"max_relative_position": 4}, "max_relative_position"),
+        ({"proximity_bias": True}, "proximity_bias"),
+    ],
+)
 def test_what_does_not_fit_is_refused_by_name(settings, named):
     with pytest.raises(ValueError, match=named):
         export.refuse_unsupported(hparams.HParams(**settings))
@@ -72,8 +88,16 @@ def test_norms_at_unknown_places_are_refused(monkeypatch):
 def test_without_ctranslate2_one_line_says_so(trained, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(SystemExit, match="pip install ctranslate2"):
-        export.main(["--format", "ctranslate2", "--logdir", trained,
-                     "--out", str(tmp_path / "x")])
+        export.main(
+            [
+                "--format",
+                "ctranslate2",
+                "--logdir",
+                trained,
+                "--out",
+                str(tmp_path / "x"),
+            ]
+        )
 
 
 def test_other_files_are_not_overwritten(trained):

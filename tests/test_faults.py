@@ -1,4 +1,5 @@
 """What a training survives: signals, a full disk, broken checkpoints, SIGKILL."""
+
 import os
 import resource
 import shutil
@@ -18,8 +19,16 @@ from transformer.runs import Lock
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
 # What makes going on hard: dropout, several batches an update, and clipping.
-HARD = ["--dropout_rate", "0.2", "--accumulate", "2", "--clip_norm", "0.5",
-        "--max_steps", "12"]
+HARD = [
+    "--dropout_rate",
+    "0.2",
+    "--accumulate",
+    "2",
+    "--clip_norm",
+    "0.5",
+    "--max_steps",
+    "12",
+]
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +73,9 @@ def assert_same_numbers(logdir, whole):
     """The same dev scores and variables, the last and the best, to the last bit."""
     assert reporting.read_dev_scores(str(logdir)) == reporting.read_dev_scores(whole)
     for which in ("newest", "best"):
-        assert_same_variables(*(checkpoints.find(str(folder), which)
-                                for folder in (logdir, whole)))
+        assert_same_variables(
+            *(checkpoints.find(str(folder), which) for folder in (logdir, whole))
+        )
 
 
 def assert_same_variables(*paths):
@@ -80,7 +90,8 @@ def assert_same_variables(*paths):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_finishes_the_step_saves_and_has_its_own_status(
-        digits, whole, tmp_path, before_update, capsys, number):
+    digits, whole, tmp_path, before_update, capsys, number
+):
     before_update({6: lambda: os.kill(os.getpid(), number)})
     with pytest.raises(SystemExit) as stopped:
         corpora.run_train(digits, tmp_path, *HARD)
@@ -94,7 +105,8 @@ def test_a_signal_finishes_the_step_saves_and_has_its_own_status(
 
 
 def test_a_signal_during_an_evaluation_ends_it_soon(
-        digits, whole, tmp_path, monkeypatch):
+    digits, whole, tmp_path, monkeypatch
+):
     def evaluate(*args):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(600)
@@ -112,7 +124,8 @@ def test_a_signal_during_an_evaluation_ends_it_soon(
 
 
 def test_training_goes_on_from_the_newest_whole_checkpoint(
-        digits, whole, logdir, capsys):
+    digits, whole, logdir, capsys
+):
     (logdir / "model.ckpt-12.data-00000-of-00001").write_bytes(b"torn")
     (logdir / "model.ckpt-8.index").unlink()
     (logdir / checkpoints.ASIDE).mkdir()
@@ -126,26 +139,41 @@ def test_training_goes_on_from_the_newest_whole_checkpoint(
 
 
 def test_the_best_is_the_best_of_the_steps_that_there_were(
-        digits, tmp_path, monkeypatch):
+    digits, tmp_path, monkeypatch
+):
     """Not one of a run that got further, was thrown back, and came out otherwise."""
     bleus = iter([3.0, 1.0, 5.0, 1.0, 2.0])
-    monkeypatch.setattr(train, "evaluate",
-                        lambda *args: (Scores(next(bleus), 0.0, "", ""), []))
+    monkeypatch.setattr(
+        train, "evaluate", lambda *args: (Scores(next(bleus), 0.0, "", ""), [])
+    )
     corpora.run_train(digits, tmp_path, *HARD)
     assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [12]
     (tmp_path / "model.ckpt-12.index").unlink()
     (tmp_path / "model.ckpt-8.index").unlink()
     corpora.run_train(digits, tmp_path, *HARD)
     assert [row["bleu"] for row in reporting.read_dev_scores(str(tmp_path))] == [
-        3.0, 1.0, 2.0]
+        3.0,
+        1.0,
+        2.0,
+    ]
     assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]
 
 
 def refused(capsys, data, logdir, *flags):
     """The line with which train.py refuses to train in `logdir`; it wrote nothing."""
     before = corpora.tree(logdir)
-    line = corpora.refusal(capsys, train.main, "--data", data, "--logdir", logdir,
-                           *corpora.TINY, "--max_steps", "13", *flags)
+    line = corpora.refusal(
+        capsys,
+        train.main,
+        "--data",
+        data,
+        "--logdir",
+        logdir,
+        *corpora.TINY,
+        "--max_steps",
+        "13",
+        *flags,
+    )
     assert corpora.tree(logdir) == before
     return line
 
@@ -190,7 +218,8 @@ LITTLE = 20000  # bytes: less than a checkpoint, more than all the rest
 
 
 def test_without_room_training_stops_and_keeps_what_there_is(
-        digits, whole, tmp_path, before_update, capsys, room):
+    digits, whole, tmp_path, before_update, capsys, room
+):
     before_update({5: lambda: room(LITTLE)})
     with pytest.raises(SystemExit) as stopped:
         corpora.run_train(digits, tmp_path, *HARD)
@@ -200,28 +229,33 @@ def test_without_room_training_stops_and_keeps_what_there_is(
     for words in ("model.ckpt-8 ", "File too large", "last checkpoint: 4;"):
         assert words in message
     assert sorted(each for each in os.listdir(str(tmp_path)) if "ckpt" in each) == [
-        f"{kind}.ckpt-4{ending}" for kind in ("best", "model")
-        for ending in (".data-00000-of-00001", ".index", ".sha256")]
+        f"{kind}.ckpt-4{ending}"
+        for kind in ("best", "model")
+        for ending in (".data-00000-of-00001", ".index", ".sha256")
+    ]
     before_update({})
     corpora.run_train(digits, tmp_path, *HARD)
     assert_same_training(tmp_path, whole)
 
 
 def test_without_room_training_goes_on_where_it_is_told_to(
-        digits, whole, tmp_path, before_update, capsys, room):
+    digits, whole, tmp_path, before_update, capsys, room
+):
     before_update({5: lambda: room(LITTLE), 9: room})
     corpora.run_train(digits, tmp_path, *HARD, "--on_save_error", "continue")
     said = capsys.readouterr().err.splitlines()
-    line, = [line for line in said if line.endswith("going on")]
+    (line,) = [line for line in said if line.endswith("going on")]
     assert line.startswith("step 8: ") and "last checkpoint: 4" in line
     assert checkpoints.steps(str(tmp_path)) == [4, 12]
     assert [row["step"] for row in reporting.read_dev_scores(str(tmp_path))] == [4, 12]
-    assert_same_variables(*(checkpoints.find(str(folder), "12")
-                            for folder in (tmp_path, whole)))
+    assert_same_variables(
+        *(checkpoints.find(str(folder), "12") for folder in (tmp_path, whole))
+    )
 
 
 def test_the_last_checkpoint_must_be_written(
-        digits, tmp_path, before_update, capsys, room):
+    digits, tmp_path, before_update, capsys, room
+):
     before_update({9: lambda: room(LITTLE)})
     with pytest.raises(SystemExit, match="step 12: .*model.ckpt-12"):
         corpora.run_train(digits, tmp_path, *HARD, "--on_save_error", "continue")
@@ -251,8 +285,11 @@ def test_killed_at_any_moment_it_is_the_uninterrupted_training(tmp_path):
 
     # It does see a difference.
     logdir = str(tmp_path / "training-1")
-    soak.flip_a_bit(os.path.join(logdir, f"model.ckpt-{soak.MAX_STEPS}.index"),
-                    soaked._draw)
+    soak.flip_a_bit(
+        os.path.join(logdir, f"model.ckpt-{soak.MAX_STEPS}.index"), soaked._draw
+    )
     reporting.Events(logdir).write(7, {"loss": 1.0})
     assert soak.differences(logdir, soaked.wanted) == [
-        f"model.ckpt-{soak.MAX_STEPS}.index", "loss of step 7"]
+        f"model.ckpt-{soak.MAX_STEPS}.index",
+        "loss of step 7",
+    ]

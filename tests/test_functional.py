@@ -1,4 +1,5 @@
 """The friendly functions, against the oracle and against the recorded originals."""
+
 import fixtures
 import numpy as np
 import oracle
@@ -9,8 +10,13 @@ from conftest import CONFIG
 from transformer import functional, primitives
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64
-ORIGINAL_NAMES = {"q/kernel": "Variable", "k/kernel": "Variable_1",
-                  "v/kernel": "Variable_2", "kernel": "Variable", "bias": "Variable_1"}
+ORIGINAL_NAMES = {
+    "q/kernel": "Variable",
+    "k/kernel": "Variable_1",
+    "v/kernel": "Variable_2",
+    "kernel": "Variable",
+    "bias": "Variable_1",
+}
 
 
 def random_floats(*shape, seed=0):
@@ -24,15 +30,17 @@ def expected_attention(Q, K, V, kernels, heads, key_real):
     outputs = []
     for h in range(heads):
         columns = slice(h * size, (h + 1) * size)
-        q, k, v = (x.astype(np.float64) @ kernels[name + "/kernel"][:, columns]
-                   for x, name in zip((Q, K, V), "qkv"))
+        q, k, v = (
+            x.astype(np.float64) @ kernels[name + "/kernel"][:, columns]
+            for x, name in zip((Q, K, V), "qkv")
+        )
         outputs.append(oracle.attention(q, k, v, allowed)[0])
     return np.concatenate(outputs, -1)
 
 
 def below(scope, variables):
     assert all(name.startswith(scope + "/") for name in variables)
-    return {name[len(scope) + 1:]: value for name, value in variables.items()}
+    return {name[len(scope) + 1 :]: value for name, value in variables.items()}
 
 
 # --- Attention ------------------------------------------------------------------------
@@ -43,14 +51,23 @@ def below(scope, variables):
 def test_attention(start, Q_len, V_len):
     Q, K, V = random_floats(2, 6, 5), random_floats(2, 4, 7), random_floats(2, 4, 3)
     output = functional.attention(
-        tf.constant(Q), tf.constant(K), tf.constant(V), 3, 4,
+        tf.constant(Q),
+        tf.constant(K),
+        tf.constant(V),
+        3,
+        4,
         None if Q_len is None else tf.constant(Q_len),
-        None if V_len is None else tf.constant(V_len), scope="words")
+        None if V_len is None else tf.constant(V_len),
+        scope="words",
+    )
     assert output.shape.as_list() == [2, 6, 12]
     session, variables = start()
     kernels = below("words", variables)
     assert {name: value.shape for name, value in kernels.items()} == {
-        "q/kernel": (5, 12), "k/kernel": (7, 12), "v/kernel": (3, 12)}
+        "q/kernel": (5, 12),
+        "k/kernel": (7, 12),
+        "v/kernel": (3, 12),
+    }
     real = np.arange(4) < np.array([4, 4] if V_len is None else V_len)[:, None]
     expected = expected_attention(Q, K, V, kernels, 3, real)
     if Q_len is not None:
@@ -72,8 +89,14 @@ def test_attention_of_dynamic_shapes_where_no_sequence_is_as_long_as_the_batch(s
 
 def test_attention_to_nothing_is_no_nan(start):
     V = random_floats(1, 3, 4)
-    output = functional.attention(tf.ones([1, 2, 4]), tf.ones([1, 3, 4]),
-                                  tf.constant(V), 1, 4, V_len=tf.constant([0]))
+    output = functional.attention(
+        tf.ones([1, 2, 4]),
+        tf.ones([1, 3, 4]),
+        tf.constant(V),
+        1,
+        4,
+        V_len=tf.constant([0]),
+    )
     gradients = tf.gradients(output, tf.trainable_variables())
     session, variables = start()
     found, found_gradients = session.run([output, gradients])
@@ -88,8 +111,9 @@ def test_attention_shares_its_variables():
     again = functional.attention(x, x, x, 2, 3, reuse=True)
     functional.attention(x, x, x, 2, 3, scope="other")
     names = {v.op.name for v in tf.trainable_variables()}
-    assert names == {f"{scope}/{x}/kernel" for scope in ("attention", "other")
-                     for x in "qkv"}
+    assert names == {
+        f"{scope}/{x}/kernel" for scope in ("attention", "other") for x in "qkv"
+    }
     with tf.Session(config=CONFIG) as session:
         session.run(tf.global_variables_initializer())
         one, two = session.run([first, again])
@@ -122,14 +146,16 @@ def test_position_embedding_of_ids(start):
 # --- Masks ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(2, 5), (2, 5, 3), (2, 5, 3, 2)],
-                         ids=lambda shape: f"rank_{len(shape)}")
+@pytest.mark.parametrize(
+    "shape", [(2, 5), (2, 5, 3), (2, 5, 3, 2)], ids=lambda shape: f"rank_{len(shape)}"
+)
 @pytest.mark.parametrize("lengths", [(5, 2), (3, 1)], ids=["one_full", "none_full"])
 def test_mask(start, shape, lengths):
     x = random_floats(*shape)
     inputs, seq_len = tf.placeholder(tf.float32, [None] * len(shape)), list(lengths)
-    outputs = [functional.mask(inputs, tf.constant(seq_len), mode)
-               for mode in ("mul", "add")]
+    outputs = [
+        functional.mask(inputs, tf.constant(seq_len), mode) for mode in ("mul", "add")
+    ]
     session, _ = start()
     multiplied, added = session.run(outputs, {inputs: x})
     for n, length in enumerate(lengths):
@@ -151,7 +177,7 @@ def test_mask_without_lengths_is_the_input():
 
 def compare(case, output, inputs, scope):
     """Output and gradients, at the recorded inputs and variables."""
-    variables = {v.op.name[len(scope) + 1:]: v for v in tf.trainable_variables()}
+    variables = {v.op.name[len(scope) + 1 :]: v for v in tf.trainable_variables()}
     recorded = fixtures.group(case, "var")
     assert {ORIGINAL_NAMES[name] for name in variables} == set(recorded)
     wanted = {"out/out": output}
@@ -163,22 +189,34 @@ def compare(case, output, inputs, scope):
             if "gradin/" + name in case:
                 wanted["gradin/" + name] = tf.gradients(cost, tensor)[0]
     with tf.Session(config=CONFIG) as session:
-        session.run([v.initializer for v in variables.values()],
-                    {v.initial_value: recorded[ORIGINAL_NAMES[name]]
-                     for name, v in variables.items()})
-        found = session.run(wanted, {tensor: case["in/" + name]
-                                     for name, tensor in inputs.items()})
-    assert set(found) == {key for key in case if key.split("/")[0] in
-                          ("out", "grad", "gradin") and key != "out/attn"}
+        session.run(
+            [v.initializer for v in variables.values()],
+            {
+                v.initial_value: recorded[ORIGINAL_NAMES[name]]
+                for name, v in variables.items()
+            },
+        )
+        found = session.run(
+            wanted, {tensor: case["in/" + name] for name, tensor in inputs.items()}
+        )
+    assert set(found) == {
+        key
+        for key in case
+        if key.split("/")[0] in ("out", "grad", "gradin") and key != "out/attn"
+    }
     for key, value in found.items():
         fixtures.assert_close(value, case[key], key)
 
 
 def placeholders(case):
     """One for each recorded input, its batch and length unknown."""
-    return {name: tf.placeholder(value.dtype, (None, None) + value.shape[2:]
-                                 if value.ndim > 1 else [None])
-            for name, value in fixtures.group(case, "in").items() if name != "dout"}
+    return {
+        name: tf.placeholder(
+            value.dtype, (None, None) + value.shape[2:] if value.ndim > 1 else [None]
+        )
+        for name, value in fixtures.group(case, "in").items()
+        if name != "dout"
+    }
 
 
 @fixtures.over("C", function="attention_tf.Attention")
@@ -187,9 +225,15 @@ def test_recorded_attention(name):
     inputs, kwargs = placeholders(case), case["meta"]["kwargs"]
     x, x_len = inputs.get("X"), inputs.get("X_len")
     output = functional.attention(
-        inputs.get("Q", x), inputs.get("K", x), inputs.get("V", x), kwargs["nb_head"],
-        kwargs["size_per_head"], inputs.get("Q_len", x_len), inputs.get("V_len", x_len),
-        scope="recorded")
+        inputs.get("Q", x),
+        inputs.get("K", x),
+        inputs.get("V", x),
+        kwargs["nb_head"],
+        kwargs["size_per_head"],
+        inputs.get("Q_len", x_len),
+        inputs.get("V_len", x_len),
+        scope="recorded",
+    )
     compare(case, output, inputs, "recorded")
 
 
@@ -198,7 +242,8 @@ def test_recorded_position_embedding(name):
     case = fixtures.load(name)
     inputs = placeholders(case)
     output = functional.position_embedding(
-        inputs["inputs"], case["meta"]["kwargs"]["position_size"])
+        inputs["inputs"], case["meta"]["kwargs"]["position_size"]
+    )
     compare(case, output, inputs, "")
 
 
@@ -206,8 +251,9 @@ def test_recorded_position_embedding(name):
 def test_recorded_mask(name):
     case = fixtures.load(name)
     inputs = placeholders(case)
-    output = functional.mask(inputs["inputs"], inputs.get("seq_len"),
-                             case["meta"]["kwargs"]["mode"])
+    output = functional.mask(
+        inputs["inputs"], inputs.get("seq_len"), case["meta"]["kwargs"]["mode"]
+    )
     compare(case, output, inputs, "")
 
 
@@ -215,7 +261,8 @@ def test_recorded_mask(name):
 def test_recorded_dense(name):
     case = fixtures.load(name)
     inputs, kwargs = placeholders(case), case["meta"]["kwargs"]
-    output = primitives.dense(inputs["inputs"], kwargs["ouput_size"], kwargs["bias"],
-                              "recorded")
+    output = primitives.dense(
+        inputs["inputs"], kwargs["ouput_size"], kwargs["bias"], "recorded"
+    )
     output = functional.mask(output, inputs.get("seq_len"))
     compare(case, output, inputs, "recorded")

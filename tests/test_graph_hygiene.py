@@ -1,4 +1,5 @@
 """What the training graph of the paper's dialect is made of, and what it is not."""
+
 import pytest
 import tensorflow.compat.v1 as tf
 
@@ -6,13 +7,31 @@ from hparams import HParams
 from transformer.model import Transformer
 from transformer.training import cross_entropy_of_product, make_update
 
-HEAVY = {"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Softmax",
-         "GatherV2"}
+HEAVY = {
+    "MatMul",
+    "BatchMatMul",
+    "BatchMatMulV2",
+    "BatchMatMulV3",
+    "Softmax",
+    "GatherV2",
+}
 
-ATTENTION = {"q/kernel": [8, 8], "k/kernel": [8, 8], "v/kernel": [8, 8],
-             "o/kernel": [8, 8], "ln/gamma": [8], "ln/beta": [8]}
-FEEDFORWARD = {"inner/kernel": [8, 16], "inner/bias": [16], "outer/kernel": [16, 8],
-               "outer/bias": [8], "ln/gamma": [8], "ln/beta": [8]}
+ATTENTION = {
+    "q/kernel": [8, 8],
+    "k/kernel": [8, 8],
+    "v/kernel": [8, 8],
+    "o/kernel": [8, 8],
+    "ln/gamma": [8],
+    "ln/beta": [8],
+}
+FEEDFORWARD = {
+    "inner/kernel": [8, 16],
+    "inner/bias": [16],
+    "outer/kernel": [16, 8],
+    "outer/bias": [8],
+    "ln/gamma": [8],
+    "ln/beta": [8],
+}
 BLOCKS = {
     "encoder/block_0/self_attention": ATTENTION,
     "encoder/block_0/feedforward": FEEDFORWARD,
@@ -27,8 +46,10 @@ BLOCKS = {
 }
 EMBEDDINGS = {
     "joint_vocabulary": {"embedding/lookup_table": [13, 8]},
-    "separate_vocabularies": {"encoder/embedding/lookup_table": [11, 8],
-                              "decoder/embedding/lookup_table": [13, 8]},
+    "separate_vocabularies": {
+        "encoder/embedding/lookup_table": [11, 8],
+        "decoder/embedding/lookup_table": [13, 8],
+    },
 }
 KINDS = {
     "joint_vocabulary": {"source_vocab_size": 13},
@@ -41,17 +62,26 @@ class Training:
     """The training graph of a small model with dropout."""
 
     def __init__(self, kind):
-        hp = HParams(dialect="paper", num_blocks=2, d_model=8, d_ff=16, num_heads=2,
-                     target_vocab_size=13, **KINDS[kind])
+        hp = HParams(
+            dialect="paper",
+            num_blocks=2,
+            d_model=8,
+            d_ff=16,
+            num_heads=2,
+            target_vocab_size=13,
+            **KINDS[kind],
+        )
         self.kind = kind
         with tf.Graph().as_default() as self.graph:
             source, target_in, target_out = (
-                tf.placeholder(tf.int32, [None, None]) for _ in range(3))
+                tf.placeholder(tf.int32, [None, None]) for _ in range(3)
+            )
             model, seed = Transformer(hp), tf.placeholder(tf.int32, [2])
             memory = model.encode(source, True, seed)
             states, _ = model.decoder_states(target_in, memory, True, seed)
-            self.loss = cross_entropy_of_product(*model.output_factors(states),
-                                                 target_out, 0.1)
+            self.loss = cross_entropy_of_product(
+                *model.output_factors(states), target_out, 0.1
+            )
             self.forward = self.graph.get_operations()
             step = tf.train.get_or_create_global_step()
             self.update = make_update(self.loss, hp, step)
@@ -130,14 +160,21 @@ def test_the_metrics_of_an_update_are_read_before_its_sums_are_emptied(accumulat
     """They are fetched in the run of `apply`: an order left open is a race."""
     update = accumulation.update
     apply = ancestors(update.apply)
-    metrics = {name: ancestors(metric.op)
-               for name, metric in update.metrics._asdict().items()}
-    sums = [v.op.outputs[0] for v in accumulation.variables
-            if v.op.name.startswith("accumulated")]
+    metrics = {
+        name: ancestors(metric.op) for name, metric in update.metrics._asdict().items()
+    }
+    sums = [
+        v.op.outputs[0]
+        for v in accumulation.variables
+        if v.op.name.startswith("accumulated")
+    ]
     assert len(sums) == len(accumulation.trained) + 2
     for total in sums:
-        [reset] = [op for op in total.consumers()
-                   if op.type in ("Assign", "AssignVariableOp") and op in apply]
+        [reset] = [
+            op
+            for op in total.consumers()
+            if op.type in ("Assign", "AssignVariableOp") and op in apply
+        ]
         unordered = _uses(total) - ancestors(reset)
         for name, needed in metrics.items():
             assert not unordered & needed, (name, total.op.name)
@@ -145,6 +182,7 @@ def test_the_metrics_of_an_update_are_read_before_its_sums_are_emptied(accumulat
 
 def _uses(variable):
     """The ops that take the value of a variable, and those that hand it to them."""
-    reads = {op for op in variable.consumers()
-             if op.type in ("Identity", "ReadVariableOp")}
+    reads = {
+        op for op in variable.consumers() if op.type in ("Identity", "ReadVariableOp")
+    }
     return reads.union(*(read.outputs[0].consumers() for read in reads))

@@ -1,4 +1,5 @@
 """hparams.py: who wins, what is refused, and that the presets are what they say."""
+
 import argparse
 import dataclasses
 import itertools
@@ -38,16 +39,26 @@ def write(logdir, values):
 
 # Precedence: each source gives another number to max_steps, and the last one wins.
 
+
 @pytest.mark.parametrize(
-    "preset, saved, given", itertools.product([False, True], repeat=3))
+    "preset, saved, given", itertools.product([False, True], repeat=3)
+)
 def test_defaults_lose_to_preset_to_logdir_to_command_line(
-        tmp_path, preset, saved, given):
+    tmp_path, preset, saved, given
+):
     logdir = write(tmp_path, {"max_steps": 222}) if saved else str(tmp_path / "new")
-    hp = hparams.resolve({"max_steps": 333} if given else {},
-                         "sample" if preset else None, logdir)
-    wanted = (333 if given else 222 if saved
-              else hparams.PRESETS["sample"]["max_steps"] if preset
-              else hparams.HParams().max_steps)
+    hp = hparams.resolve(
+        {"max_steps": 333} if given else {}, "sample" if preset else None, logdir
+    )
+    wanted = (
+        333
+        if given
+        else 222
+        if saved
+        else hparams.PRESETS["sample"]["max_steps"]
+        if preset
+        else hparams.HParams().max_steps
+    )
     assert hp.max_steps == wanted
     # A log directory fixes its model, also where its file is silent.
     sample = preset and not saved
@@ -72,11 +83,25 @@ def test_resolve_does_not_write(tmp_path):
 
 # Going on from a log directory: the model is fixed, the rest is not.
 
-@pytest.mark.parametrize("name, other", [
-    ("dialect", "tutorial"), ("num_blocks", 2), ("d_model", 256), ("d_ff", 8),
-    ("num_heads", 4), ("source_vocab_size", 7), ("target_vocab_size", 7),
-    ("joint_vocab", False), ("positions", "learned"), ("max_positions", 7),
-    ("pad_sources_to", 7), ("max_relative_position", 4), ("proximity_bias", True)])
+
+@pytest.mark.parametrize(
+    "name, other",
+    [
+        ("dialect", "tutorial"),
+        ("num_blocks", 2),
+        ("d_model", 256),
+        ("d_ff", 8),
+        ("num_heads", 4),
+        ("source_vocab_size", 7),
+        ("target_vocab_size", 7),
+        ("joint_vocab", False),
+        ("positions", "learned"),
+        ("max_positions", 7),
+        ("pad_sources_to", 7),
+        ("max_relative_position", 4),
+        ("proximity_bias", True),
+    ],
+)
 def test_saved_architecture_cannot_be_changed(tmp_path, name, other):
     saved = hparams.HParams(source_vocab_size=9, target_vocab_size=9)
     hparams.save(saved, str(tmp_path))
@@ -91,8 +116,9 @@ def test_saved_architecture_cannot_be_changed(tmp_path, name, other):
 
 
 def test_every_model_field_is_tried_above():
-    fixed = {name for name in NAMES
-             if hparams.FIELDS[name].metadata["group"] == "model"}
+    fixed = {
+        name for name in NAMES if hparams.FIELDS[name].metadata["group"] == "model"
+    }
     tried = test_saved_architecture_cannot_be_changed.pytestmark[0].args[1]
     assert fixed == {name for name, _ in tried}
 
@@ -112,9 +138,18 @@ def test_training_and_decoding_may_change(tmp_path):
 
 # Saved and read back.
 
+
 def test_save_and_load_round_trip(tmp_path):
-    hp = hparams.resolve({"learning_rate": 1, "joint_vocab": False, "schedule": "noam",
-                          "data": "Übung", "clip_norm": 1e-3}, "multi30k")
+    hp = hparams.resolve(
+        {
+            "learning_rate": 1,
+            "joint_vocab": False,
+            "schedule": "noam",
+            "data": "Übung",
+            "clip_norm": 1e-3,
+        },
+        "multi30k",
+    )
     hparams.save(hp, str(tmp_path / "deep" / "er"))
     assert hparams.load(str(tmp_path / "deep" / "er")) == hp
     assert type(hparams.load(str(tmp_path / "deep" / "er")).learning_rate) is float
@@ -141,17 +176,23 @@ def test_settings_cannot_be_assigned():
 
 # Unknown names, wrong types, broken files.
 
-@pytest.mark.parametrize("argv, message", [
-    (["--d_modle", "3"], "unknown flag --d_modle; did you mean --d_model?"),
-    (["--d_modle=3"], "unknown flag --d_modle; did you mean --d_model?"),
-    (["--bacth-tokens", "3"], "unknown flag --bacth-tokens; "
-                              "did you mean --batch-tokens?"),
-    (["--lodgir", "x"], "unknown flag --lodgir; did you mean --logdir?"),
-    (["--d_mod", "3"], "unknown flag --d_mod; did you mean --d_model?"),
-    (["--max_steps", "many"], "argument --max_steps"),
-    (["--joint_vocab", "perhaps"], "found 'perhaps', wanted true or false"),
-    (["stray"], "unrecognized arguments: stray"),
-])
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--d_modle", "3"], "unknown flag --d_modle; did you mean --d_model?"),
+        (["--d_modle=3"], "unknown flag --d_modle; did you mean --d_model?"),
+        (
+            ["--bacth-tokens", "3"],
+            "unknown flag --bacth-tokens; did you mean --batch-tokens?",
+        ),
+        (["--lodgir", "x"], "unknown flag --lodgir; did you mean --logdir?"),
+        (["--d_mod", "3"], "unknown flag --d_mod; did you mean --d_model?"),
+        (["--max_steps", "many"], "argument --max_steps"),
+        (["--joint_vocab", "perhaps"], "found 'perhaps', wanted true or false"),
+        (["stray"], "unrecognized arguments: stray"),
+    ],
+)
 def test_wrong_flags_exit_with_status_2(capsys, argv, message):
     with pytest.raises(SystemExit) as stop:
         hparams.parse_flags(parser(), argv)
@@ -166,18 +207,21 @@ def test_unknown_preset_names_the_nearest_and_all():
     assert "(sample, multi30k, base, big)" in str(error.value)
 
 
-@pytest.mark.parametrize("values, message", [
-    ({"d_modle": 3}, "unknown setting d_modle; did you mean d_model?"),
-    ({"d_model": "3"}, "d_model: found '3' (str), wanted int"),
-    ({"d_model": 3.0}, "d_model: found 3.0 (float), wanted int"),
-    ({"d_model": True}, "d_model: found True (bool), wanted int"),
-    ({"d_model": None}, "d_model: found None (NoneType), wanted int"),
-    ({"joint_vocab": 1}, "joint_vocab: found 1 (int), wanted bool"),
-    ({"dropout_rate": "0.1"}, "dropout_rate: found '0.1' (str), wanted float"),
-    ({"dialect": 0}, "dialect: found 0 (int), wanted str"),
-    (["d_model"], "found a list, wanted settings"),
-    ({"d_model": -8}, "d_model: found -8"),
-])
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"d_modle": 3}, "unknown setting d_modle; did you mean d_model?"),
+        ({"d_model": "3"}, "d_model: found '3' (str), wanted int"),
+        ({"d_model": 3.0}, "d_model: found 3.0 (float), wanted int"),
+        ({"d_model": True}, "d_model: found True (bool), wanted int"),
+        ({"d_model": None}, "d_model: found None (NoneType), wanted int"),
+        ({"joint_vocab": 1}, "joint_vocab: found 1 (int), wanted bool"),
+        ({"dropout_rate": "0.1"}, "dropout_rate: found '0.1' (str), wanted float"),
+        ({"dialect": 0}, "dialect: found 0 (int), wanted str"),
+        (["d_model"], "found a list, wanted settings"),
+        ({"d_model": -8}, "d_model: found -8"),
+    ],
+)
 def test_wrong_saved_settings_are_refused(tmp_path, values, message):
     logdir = write(tmp_path, values)
     for read in (hparams.load, lambda path: hparams.resolve({}, None, path)):
@@ -203,24 +247,49 @@ def test_a_missing_or_broken_file_is_named(tmp_path):
 
 # Values that cannot work.
 
-@pytest.mark.parametrize("values, message", [
-    ({"num_heads": 7}, "num_heads: found 7, wanted a divisor of d_model = 512"),
-    ({"dropout_rate": 1.0}, "dropout_rate: found 1.0, wanted 0 <= dropout_rate < 1"),
-    ({"dropout_rate": -0.1}, "dropout_rate: found -0.1"),
-    ({"label_smoothing": 1.0}, "label_smoothing: found 1.0"),
-    ({"label_smoothing": float("nan")}, "label_smoothing: found nan"),
-    ({"learning_rate": float("inf")}, "learning_rate: found inf"),
-    ({"learning_rate": -1.0}, "learning_rate: found -1.0"),
-    ({"clip_norm": -1.0}, "clip_norm: found -1.0"),
-    ({"seed": -1}, "seed: found -1, wanted 0 <= seed < 2147483648"),
-    ({"seed": 2 ** 31}, "seed: found 2147483648"),
-    ({"patience": -1}, "patience: found -1"),
-    ({"source_vocab_size": 5, "target_vocab_size": 6},
-     "joint_vocab: found 5 source and 6 target pieces"),
-] + [({name: 0}, "{0}: found 0, wanted 1 <= {0}".format(name)) for name in (
-    "num_blocks", "d_model", "d_ff", "num_heads", "batch_tokens", "accumulate",
-    "max_steps", "warmup_steps", "log_every", "save_every", "keep_checkpoints",
-    "eval_every", "beam_size", "decode_batch_size")])
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"num_heads": 7}, "num_heads: found 7, wanted a divisor of d_model = 512"),
+        (
+            {"dropout_rate": 1.0},
+            "dropout_rate: found 1.0, wanted 0 <= dropout_rate < 1",
+        ),
+        ({"dropout_rate": -0.1}, "dropout_rate: found -0.1"),
+        ({"label_smoothing": 1.0}, "label_smoothing: found 1.0"),
+        ({"label_smoothing": float("nan")}, "label_smoothing: found nan"),
+        ({"learning_rate": float("inf")}, "learning_rate: found inf"),
+        ({"learning_rate": -1.0}, "learning_rate: found -1.0"),
+        ({"clip_norm": -1.0}, "clip_norm: found -1.0"),
+        ({"seed": -1}, "seed: found -1, wanted 0 <= seed < 2147483648"),
+        ({"seed": 2**31}, "seed: found 2147483648"),
+        ({"patience": -1}, "patience: found -1"),
+        (
+            {"source_vocab_size": 5, "target_vocab_size": 6},
+            "joint_vocab: found 5 source and 6 target pieces",
+        ),
+    ]
+    + [
+        ({name: 0}, "{0}: found 0, wanted 1 <= {0}".format(name))
+        for name in (
+            "num_blocks",
+            "d_model",
+            "d_ff",
+            "num_heads",
+            "batch_tokens",
+            "accumulate",
+            "max_steps",
+            "warmup_steps",
+            "log_every",
+            "save_every",
+            "keep_checkpoints",
+            "eval_every",
+            "beam_size",
+            "decode_batch_size",
+        )
+    ],
+)
 def test_values_that_cannot_work_are_refused(values, message):
     with pytest.raises(ValueError) as error:
         hparams.validate(hparams.HParams(**values))
@@ -230,27 +299,42 @@ def test_values_that_cannot_work_are_refused(values, message):
 
 
 def test_zero_is_allowed_where_it_means_something():
-    hparams.validate(hparams.HParams(
-        dropout_rate=0.0, label_smoothing=0.0, learning_rate=0.0, clip_norm=0.0, seed=0,
-        patience=0, source_vocab_size=0, target_vocab_size=6, max_extra_length=0,
-        length_penalty=0.0))
-    hparams.validate(hparams.HParams(
-        joint_vocab=False, source_vocab_size=5, target_vocab_size=6))
+    hparams.validate(
+        hparams.HParams(
+            dropout_rate=0.0,
+            label_smoothing=0.0,
+            learning_rate=0.0,
+            clip_norm=0.0,
+            seed=0,
+            patience=0,
+            source_vocab_size=0,
+            target_vocab_size=6,
+            max_extra_length=0,
+            length_penalty=0.0,
+        )
+    )
+    hparams.validate(
+        hparams.HParams(joint_vocab=False, source_vocab_size=5, target_vocab_size=6)
+    )
 
 
 # The flags.
 
-@pytest.mark.parametrize("argv, wanted", [
-    ([], {}),
-    (["--max_steps", "5"], {"max_steps": 5}),
-    (["--max-steps", "5"], {"max_steps": 5}),
-    (["--max-steps=5", "--max_steps=6"], {"max_steps": 6}),
-    (["--joint_vocab", "false"], {"joint_vocab": False}),
-    (["--joint-vocab", "True"], {"joint_vocab": True}),
-    (["--learning_rate", "1"], {"learning_rate": 1.0}),
-    (["--schedule", ""], {"schedule": ""}),
-    (["--data", "a-b", "--logdir", "x"], {"data": "a-b"}),
-])
+
+@pytest.mark.parametrize(
+    "argv, wanted",
+    [
+        ([], {}),
+        (["--max_steps", "5"], {"max_steps": 5}),
+        (["--max-steps", "5"], {"max_steps": 5}),
+        (["--max-steps=5", "--max_steps=6"], {"max_steps": 6}),
+        (["--joint_vocab", "false"], {"joint_vocab": False}),
+        (["--joint-vocab", "True"], {"joint_vocab": True}),
+        (["--learning_rate", "1"], {"learning_rate": 1.0}),
+        (["--schedule", ""], {"schedule": ""}),
+        (["--data", "a-b", "--logdir", "x"], {"data": "a-b"}),
+    ],
+)
 def test_flags_give_exactly_what_was_said(argv, wanted):
     assert parsed(*argv) == wanted
 
@@ -278,14 +362,23 @@ def test_help_lists_every_field_once_with_its_default():
 def test_help_is_short_and_in_groups():
     lines = parser().format_help().splitlines()
     assert len(lines) < 70
-    assert [line for line in lines if line.rstrip(":") in (
-        "corpus", "model", "training", "decoding", "machine")] == [
-            "corpus:", "model:", "training:", "decoding:", "machine:"]
+    assert [
+        line
+        for line in lines
+        if line.rstrip(":") in ("corpus", "model", "training", "decoding", "machine")
+    ] == ["corpus:", "model:", "training:", "decoding:", "machine:"]
 
 
-@pytest.mark.parametrize("words, value", [
-    ([], False), (["--deterministic"], True), (["--deterministic", "false"], False),
-    (["--deterministic=true"], True), (["--deterministic", "--seed", "2"], True)])
+@pytest.mark.parametrize(
+    "words, value",
+    [
+        ([], False),
+        (["--deterministic"], True),
+        (["--deterministic", "false"], False),
+        (["--deterministic=true"], True),
+        (["--deterministic", "--seed", "2"], True),
+    ],
+)
 def test_a_flag_that_is_on_or_off_needs_no_word(words, value):
     given = hparams.given_settings(hparams.parse_flags(parser(), words))
     assert hparams.resolve(given).deterministic is value
@@ -301,6 +394,7 @@ def test_a_chosen_subset_of_flags():
 
 # The presets.
 
+
 @pytest.mark.parametrize("name", sorted(hparams.PRESETS))
 def test_presets_hold_differences_only_and_work(name):
     for field, value in hparams.PRESETS[name].items():
@@ -309,14 +403,24 @@ def test_presets_hold_differences_only_and_work(name):
     hparams.resolve({}, name)
 
 
-@pytest.mark.parametrize("name, wanted", [
-    ("base", (6, 512, 2048, 8, 0.1, 0.1, 100000)),
-    ("big", (6, 1024, 4096, 16, 0.3, 0.1, 300000)),
-])
+@pytest.mark.parametrize(
+    "name, wanted",
+    [
+        ("base", (6, 512, 2048, 8, 0.1, 0.1, 100000)),
+        ("big", (6, 1024, 4096, 16, 0.3, 0.1, 300000)),
+    ],
+)
 def test_base_and_big_are_those_of_table_3(name, wanted):
     hp = hparams.resolve({}, name)
-    assert (hp.num_blocks, hp.d_model, hp.d_ff, hp.num_heads, hp.dropout_rate,
-            hp.label_smoothing, hp.max_steps) == wanted
+    assert (
+        hp.num_blocks,
+        hp.d_model,
+        hp.d_ff,
+        hp.num_heads,
+        hp.dropout_rate,
+        hp.label_smoothing,
+        hp.max_steps,
+    ) == wanted
     # Sections 5.1, 5.3 and 6.1.
     assert (hp.batch_tokens, hp.accumulate, hp.warmup_steps) == (25000, 1, 4000)
     assert (hp.beam_size, hp.length_penalty, hp.max_extra_length) == (4, 0.6, 50)
@@ -339,8 +443,14 @@ def test_a_folder_in_which_nothing_can_be_written_is_refused():
         for mode in (0o555, 0o777):
             os.chmod(folder, mode)
             done = subprocess.run(
-                [sys.executable, "-c", UNWRITABLE, folder], cwd=ROOT,
-                stderr=subprocess.PIPE, universal_newlines=True)
+                [sys.executable, "-c", UNWRITABLE, folder],
+                cwd=ROOT,
+                stderr=subprocess.PIPE,
+                universal_newlines=True,
+            )
             assert os.listdir(folder) == []
-            assert (f"no permission to write in {folder}," in done.stderr) == (
-                mode == 0o555) == (done.returncode != 0)
+            assert (
+                (f"no permission to write in {folder}," in done.stderr)
+                == (mode == 0o555)
+                == (done.returncode != 0)
+            )

@@ -1,4 +1,5 @@
 """A translation depends on its line alone: 1,000 lines, translated in many ways."""
+
 import json
 import os
 import random
@@ -55,31 +56,56 @@ def lines():
 def places_of(which, count):
     """The numbers of the lines to translate, in order."""
     shuffled = random.Random(count).sample(range(count), count)
-    return {"all": list(range(count)), "shuffled": shuffled,
-            "half": shuffled[:count // 2]}[which]
+    return {
+        "all": list(range(count)),
+        "shuffled": shuffled,
+        "half": shuffled[: count // 2],
+    }[which]
 
 
 def translated(logdir, lines, threads):
     """{(search, threads, batch size, which lines): {line's number: (text, score)}}."""
     places = [places_of(which, len(lines)) for _, which in WAYS[threads]]
     finished = subprocess.run(
-        [sys.executable, "-c", IN_A_PROCESS], input=json.dumps({
-            "logdir": logdir, "threads": threads, "searches": SEARCHES,
-            "ways": [(size, [lines[i] for i in chosen])
-                     for (size, _), chosen in zip(WAYS[threads], places)]}),
-        stdout=subprocess.PIPE, check=True, universal_newlines=True, cwd=corpora.ROOT,
-        env=dict(os.environ, PYTHONPATH=corpora.ROOT))
-    names = [(search["search"], threads, *way) for search in SEARCHES
-             for way in WAYS[threads]]
-    return {name: dict(zip(chosen, rows)) for name, chosen, rows in zip(
-        names, places * len(SEARCHES), json.loads(finished.stdout))}
+        [sys.executable, "-c", IN_A_PROCESS],
+        input=json.dumps(
+            {
+                "logdir": logdir,
+                "threads": threads,
+                "searches": SEARCHES,
+                "ways": [
+                    (size, [lines[i] for i in chosen])
+                    for (size, _), chosen in zip(WAYS[threads], places)
+                ],
+            }
+        ),
+        stdout=subprocess.PIPE,
+        check=True,
+        universal_newlines=True,
+        cwd=corpora.ROOT,
+        env=dict(os.environ, PYTHONPATH=corpora.ROOT),
+    )
+    names = [
+        (search["search"], threads, *way)
+        for search in SEARCHES
+        for way in WAYS[threads]
+    ]
+    return {
+        name: dict(zip(chosen, rows))
+        for name, chosen, rows in zip(
+            names, places * len(SEARCHES), json.loads(finished.stdout)
+        )
+    }
 
 
 @pytest.fixture(scope="module")
 def found(trained, lines):
     """What every one of WAYS makes of the lines, with both searches."""
-    return {name: rows for threads in WAYS
-            for name, rows in translated(trained, lines, threads).items()}
+    return {
+        name: rows
+        for threads in WAYS
+        for name, rows in translated(trained, lines, threads).items()
+    }
 
 
 @pytest.mark.parametrize("search", [search["search"] for search in SEARCHES])

@@ -1,4 +1,5 @@
 """The Keras layers: against lists of keys written out, and the recorded originals."""
+
 import ast
 import glob
 import os
@@ -10,37 +11,50 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 if tf.__version__.startswith("1."):
-    pytest.skip("transformer.keras_layers needs Keras 3, which needs TensorFlow 2",
-                allow_module_level=True)
+    pytest.skip(
+        "transformer.keras_layers needs Keras 3, which needs TensorFlow 2",
+        allow_module_level=True,
+    )
 
 import keras  # noqa: E402
 from tensorflow.python.eager import context  # noqa: E402
 
 from transformer import keras_layers  # noqa: E402
 from transformer.keras_layers import (  # noqa: E402
-    Attention, AtrousSelfAttention, LocalSelfAttention, SelfAttention,
-    SinCosPositionEmbedding, SparseSelfAttention, TrainablePositionEmbedding)
+    Attention,
+    AtrousSelfAttention,
+    LocalSelfAttention,
+    SelfAttention,
+    SinCosPositionEmbedding,
+    SparseSelfAttention,
+    TrainablePositionEmbedding,
+)
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64
-SELF = [(SelfAttention, {}),
-        (LocalSelfAttention, {"neighbors": 1}),
-        (LocalSelfAttention, {"neighbors": 2, "rate": 2}),
-        (AtrousSelfAttention, {"rate": 2}),
-        (AtrousSelfAttention, {"rate": 3}),
-        (SparseSelfAttention, {"rate": 2}),
-        (SparseSelfAttention, {"rate": 3})]
+SELF = [
+    (SelfAttention, {}),
+    (LocalSelfAttention, {"neighbors": 1}),
+    (LocalSelfAttention, {"neighbors": 2, "rate": 2}),
+    (AtrousSelfAttention, {"rate": 2}),
+    (AtrousSelfAttention, {"rate": 3}),
+    (SparseSelfAttention, {"rate": 2}),
+    (SparseSelfAttention, {"rate": 3}),
+]
 
 
 def over(layers):
     """Decorator: the test runs for each pair of a layer and its arguments."""
-    names = [f"{kind.__name__}_{'_'.join(map(str, kwargs.values()))}".rstrip("_")
-             for kind, kwargs in layers]
+    names = [
+        f"{kind.__name__}_{'_'.join(map(str, kwargs.values()))}".rstrip("_")
+        for kind, kwargs in layers
+    ]
     return pytest.mark.parametrize("kind, kwargs", layers, ids=names)
 
 
 over_self = over(SELF)
-over_directions = pytest.mark.parametrize("mask_right", [False, True],
-                                          ids=["both_sides", "left"])
+over_directions = pytest.mark.parametrize(
+    "mask_right", [False, True], ids=["both_sides", "left"]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -63,8 +77,11 @@ def seen(layer, i, num_keys, kwargs):
     right, rate = kwargs.get("mask_right", False), kwargs.get("rate", 1)
     neighbors = rate - 1 if layer == "SparseSelfAttention" else kwargs.get("neighbors")
     if layer in ("Attention", "SelfAttention"):
-        return [j for j in range(num_keys) if right is False
-                or (j <= i if right is True else right[i][j])]
+        return [
+            j
+            for j in range(num_keys)
+            if right is False or (j <= i if right is True else right[i][j])
+        ]
     keys = []
     if layer in ("AtrousSelfAttention", "SparseSelfAttention"):
         keys += range(i % rate, num_keys - num_keys % rate + rate, rate)
@@ -76,8 +93,10 @@ def seen(layer, i, num_keys, kwargs):
 def expected(layer, kwargs, sources, kernels, key_real=None, query_real=None):
     """Equation 1 for one query at a time: sources [N, T, width] → [N, Tq, H * size]."""
     heads = kwargs["heads"]
-    Q, K, V = (np.stack(np.split(np.float64(x) @ kernel, heads, axis=-1), 1)
-               for x, kernel in zip(sources, kernels))             # [N, H, T, size]
+    Q, K, V = (
+        np.stack(np.split(np.float64(x) @ kernel, heads, axis=-1), 1)
+        for x, kernel in zip(sources, kernels)
+    )  # [N, H, T, size]
     output = np.zeros(Q.shape[:3] + V.shape[3:])
     hide_edges = key_real is not None or not kwargs.get("zero_edges", True)
     for n, h, i in np.ndindex(*Q.shape[:3]):
@@ -114,7 +133,8 @@ def test_attention(mask_right, key_size):
     assert [x.shape for x in kernels] == [(5, size), (7, size), (3, 12)]
     kwargs = {"heads": 3, "mask_right": mask_right}
     np.testing.assert_allclose(
-        output, expected("Attention", kwargs, sources, kernels), **CLOSE)
+        output, expected("Attention", kwargs, sources, kernels), **CLOSE
+    )
 
 
 def test_attention_of_a_matrix():
@@ -124,8 +144,15 @@ def test_attention_of_a_matrix():
         layer = Attention(2, 4, mask_right=mask_right)
         output = layer(sources)
         np.testing.assert_allclose(
-            output, expected("Attention", {"heads": 2, "mask_right": matrix}, sources,
-                             layer.get_weights()), **CLOSE)
+            output,
+            expected(
+                "Attention",
+                {"heads": 2, "mask_right": matrix},
+                sources,
+                layer.get_weights(),
+            ),
+            **CLOSE,
+        )
 
 
 @over_directions
@@ -135,15 +162,29 @@ def test_attention_with_padding(mask_right):
     layer = Attention(3, 4, mask_right=mask_right)
     inputs = sources + [np.float32(keys)[..., None], np.float32(queries)[..., None]]
     found = layer(inputs)
-    wanted = expected("Attention", {"heads": 3, "mask_right": mask_right}, sources,
-                      layer.get_weights(), keys, queries)
+    wanted = expected(
+        "Attention",
+        {"heads": 3, "mask_right": mask_right},
+        sources,
+        layer.get_weights(),
+        keys,
+        queries,
+    )
     np.testing.assert_allclose(found, wanted, **CLOSE)
     for mask in ([queries, None, keys], [queries, keys, None]):
         np.testing.assert_allclose(layer(sources, mask=mask), wanted, **CLOSE)
     np.testing.assert_allclose(  # both kinds of masks: a key must be real in both
         layer(inputs, mask=[None, real_of([2, 6], 6), None, None, None]),
-        expected("Attention", {"heads": 3, "mask_right": mask_right}, sources,
-                 layer.get_weights(), real_of([2, 2], 6), queries), **CLOSE)
+        expected(
+            "Attention",
+            {"heads": 3, "mask_right": mask_right},
+            sources,
+            layer.get_weights(),
+            real_of([2, 2], 6),
+            queries,
+        ),
+        **CLOSE,
+    )
 
 
 @over_self
@@ -157,7 +198,8 @@ def test_self_attention(kind, kwargs, mask_right, width):
     assert output.shape == layer.compute_output_shape(x.shape) == (2, width, 8)
     kernels = layer.get_weights()
     np.testing.assert_allclose(
-        output, expected(kind.__name__, kwargs, [x] * 3, kernels), **CLOSE)
+        output, expected(kind.__name__, kwargs, [x] * 3, kernels), **CLOSE
+    )
 
     real = real_of([width, (width + 1) // 2], width)
     wanted = expected(kind.__name__, kwargs, [x] * 3, kernels, real, real)
@@ -174,8 +216,16 @@ def test_without_zero_edges_no_mask_is_a_mask_of_ones(kind, kwargs):
     np.testing.assert_allclose(output, plain(x, mask=real_of([5, 5], 5)), **CLOSE)
     assert np.abs(output - plain(x)).max() > 1e-3
     np.testing.assert_allclose(
-        output, expected(kind.__name__, dict(kwargs, zero_edges=False), [x] * 3,
-                         layer.get_weights(), real_of([5, 5], 5)), **CLOSE)
+        output,
+        expected(
+            kind.__name__,
+            dict(kwargs, zero_edges=False),
+            [x] * 3,
+            layer.get_weights(),
+            real_of([5, 5], 5),
+        ),
+        **CLOSE,
+    )
 
 
 # --- Cost -----------------------------------------------------------------------------
@@ -194,8 +244,11 @@ def largest_tensor(layer, length):
         return tape.gradient(output, [x] + [v.value for v in layer.weights])
 
     graph = step.get_concrete_function(x).graph
-    sizes = [output.shape.num_elements() for op in graph.get_operations()
-             for output in op.outputs]
+    sizes = [
+        output.shape.num_elements()
+        for op in graph.get_operations()
+        for output in op.outputs
+    ]
     assert None not in sizes
     return max(sizes)
 
@@ -213,7 +266,8 @@ def test_local_attention_of_a_length_of_20000():
     output = np.asarray(layer(x))
     assert output.shape == (1, 20000, 8) and np.isfinite(output).all()
     np.testing.assert_allclose(
-        output[:, 10006:10020], layer(x[:, 10000:10026])[:, 6:20], **CLOSE)
+        output[:, 10006:10020], layer(x[:, 10000:10026])[:, 6:20], **CLOSE
+    )
 
 
 # --- Positions ------------------------------------------------------------------------
@@ -233,14 +287,19 @@ def test_positions(kind, merge_mode, origin):
         table = random_floats(9, v_dim, seed=1)
     inputs = x if origin is None else [x, np.array(origin, np.float32)]
     assert layer(inputs).shape == layer.compute_output_shape(
-        x.shape if origin is None else [x.shape, (2, 1)])
+        x.shape if origin is None else [x.shape, (2, 1)]
+    )
     if kind == "trainable":
         assert not np.any(layer.get_weights()[0])
         layer.set_weights([table])
-    places = np.abs(np.arange(5) - (np.zeros([2, 1], int) if origin is None
-                                    else np.array(origin)))
-    wanted = (x + table[places] if merge_mode == "add"
-              else np.concatenate([x, table[places]], axis=-1))
+    places = np.abs(
+        np.arange(5) - (np.zeros([2, 1], int) if origin is None else np.array(origin))
+    )
+    wanted = (
+        x + table[places]
+        if merge_mode == "add"
+        else np.concatenate([x, table[places]], axis=-1)
+    )
     np.testing.assert_allclose(layer(inputs), wanted, **CLOSE)
 
 
@@ -280,11 +339,19 @@ def test_save_and_load(kind, kwargs, tmp_path):
     assert {type(each) for each in loaded.layers} >= {kind, TrainablePositionEmbedding}
 
 
-@pytest.mark.parametrize("layer", [
-    Attention(2, 3, 4, [[1, 0], [1, 1]]), SelfAttention(2, 3, mask_right=True),
-    LocalSelfAttention(2, 3, 4, 5, 6, True, False), AtrousSelfAttention(2, 3, 4, 5),
-    SparseSelfAttention(2, 3, 4, zero_edges=False), TrainablePositionEmbedding(5, 4),
-    SinCosPositionEmbedding(4, "concat")], ids=lambda layer: type(layer).__name__)
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Attention(2, 3, 4, [[1, 0], [1, 1]]),
+        SelfAttention(2, 3, mask_right=True),
+        LocalSelfAttention(2, 3, 4, 5, 6, True, False),
+        AtrousSelfAttention(2, 3, 4, 5),
+        SparseSelfAttention(2, 3, 4, zero_edges=False),
+        TrainablePositionEmbedding(5, 4),
+        SinCosPositionEmbedding(4, "concat"),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
 def test_config(layer):
     config = keras.saving.serialize_keras_object(layer)
     assert config["registered_name"] == "transformer>" + type(layer).__name__
@@ -292,14 +359,18 @@ def test_config(layer):
     assert again.get_config() == layer.get_config()
 
 
-@pytest.mark.parametrize("run_eagerly", [True, pytest.param(
-    False, marks=pytest.mark.slow)], ids=["eager", "compiled"])
+@pytest.mark.parametrize(
+    "run_eagerly",
+    [True, pytest.param(False, marks=pytest.mark.slow)],
+    ids=["eager", "compiled"],
+)
 @over_layers
 def test_fit_moves_every_kernel(kind, kwargs, run_eagerly):
     layer = kind(2, 4, **kwargs)
     model = classifier(layer)
-    model.compile(keras.optimizers.Adam(0.05), "binary_crossentropy",
-                  run_eagerly=run_eagerly)
+    model.compile(
+        keras.optimizers.Adam(0.05), "binary_crossentropy", run_eagerly=run_eagerly
+    )
     ids = np.random.RandomState(0).randint(0, 10, [32, 6])
     labels = np.float32(ids[:, :1] > 4)
     before, weights = model.evaluate(ids, labels, verbose=0), layer.get_weights()
@@ -317,22 +388,40 @@ def test_of_other_types_no_nan(kind, kwargs, policy):
     output = layer(x, mask=real_of([5, 0], 5))
     assert output.dtype == layer.compute_dtype
     kernels = [np.float64(each) for each in layer.get_weights()]
-    wanted = expected(kind.__name__, dict(kwargs, heads=2), [x] * 3, kernels,
-                      real_of([5, 0], 5), real_of([5, 0], 5))
+    wanted = expected(
+        kind.__name__,
+        dict(kwargs, heads=2),
+        [x] * 3,
+        kernels,
+        real_of([5, 0], 5),
+        real_of([5, 0], 5),
+    )
     np.testing.assert_allclose(np.asarray(output, np.float64), wanted, atol=0.05)
 
 
-@pytest.mark.parametrize("make, message", [
-    (lambda: Attention(2, 3, mask_right=None), "Attention: found mask_right = None"),
-    (lambda: SelfAttention(2, 3, mask_right=[1, 0]), "wanted True, False or a matrix"),
-    (lambda: LocalSelfAttention(2, 3, mask_right=[[1]]), "wanted True or False"),
-    (lambda: LocalSelfAttention(2, 3, neighbors=-1), "found neighbors = -1"),
-    (lambda: LocalSelfAttention(2, 3, rate=0), "found rate = 0, wanted 1 or more"),
-    (lambda: SparseSelfAttention(2, 3, rate=1), "wanted 2 or more"),
-    (lambda: SinCosPositionEmbedding(4, "sum"), "'sum', wanted 'add' or 'concat'"),
-    (lambda: SinCosPositionEmbedding(4)(np.ones([1, 2, 3])), "v_dim = 4, wanted 3"),
-    (lambda: TrainablePositionEmbedding(2, 3)(np.ones([1, 4, 3])), "maxlen = 2.* 4 or"),
-])
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (
+            lambda: Attention(2, 3, mask_right=None),
+            "Attention: found mask_right = None",
+        ),
+        (
+            lambda: SelfAttention(2, 3, mask_right=[1, 0]),
+            "wanted True, False or a matrix",
+        ),
+        (lambda: LocalSelfAttention(2, 3, mask_right=[[1]]), "wanted True or False"),
+        (lambda: LocalSelfAttention(2, 3, neighbors=-1), "found neighbors = -1"),
+        (lambda: LocalSelfAttention(2, 3, rate=0), "found rate = 0, wanted 1 or more"),
+        (lambda: SparseSelfAttention(2, 3, rate=1), "wanted 2 or more"),
+        (lambda: SinCosPositionEmbedding(4, "sum"), "'sum', wanted 'add' or 'concat'"),
+        (lambda: SinCosPositionEmbedding(4)(np.ones([1, 2, 3])), "v_dim = 4, wanted 3"),
+        (
+            lambda: TrainablePositionEmbedding(2, 3)(np.ones([1, 4, 3])),
+            "maxlen = 2.* 4 or",
+        ),
+    ],
+)
 def test_errors_say_what_was_found_and_wanted(make, message):
     with pytest.raises(ValueError, match=message):
         make()
@@ -342,9 +431,12 @@ def test_nothing_else_of_the_package_imports_keras():
     folder = os.path.dirname(keras_layers.__file__)
     for path in glob.glob(os.path.join(folder, "*.py")):
         with open(path, encoding="utf-8") as file:
-            names = {alias.name for node in ast.walk(ast.parse(file.read()))
-                     if isinstance(node, (ast.Import, ast.ImportFrom))
-                     for alias in node.names}
+            names = {
+                alias.name
+                for node in ast.walk(ast.parse(file.read()))
+                if isinstance(node, (ast.Import, ast.ImportFrom))
+                for alias in node.names
+            }
         if not os.path.basename(path).startswith("keras_"):
             assert not [name for name in names if name.startswith("keras")], path
 
@@ -372,9 +464,11 @@ def recorded_layer(case, **changes):
     """(The layer with the recorded weights, its inputs by name, its variables)."""
     kwargs = dict(case["meta"]["kwargs"], **changes)
     kind = getattr(keras_layers, kwargs.pop("layer"))
-    inputs = {name: tf.constant(case["in/" + name]) for name in
-              ("x", "q", "k", "v", "v_mask", "q_mask", "x_mask", "r")
-              if "in/" + name in case}
+    inputs = {
+        name: tf.constant(case["in/" + name])
+        for name in ("x", "q", "k", "v", "v_mask", "q_mask", "x_mask", "r")
+        if "in/" + name in case
+    }
     layer = kind(**kwargs)
     layer(arguments(inputs))
     order = case["meta"]["weight_order"]
@@ -391,15 +485,17 @@ def check_recorded(case, **changes):
     layer, inputs, variables = recorded_layer(case, **changes)
     wanted = {"grad/" + name: variable.value for name, variable in variables.items()}
     wanted.update({"gradin/" + name: x for name, x in inputs.items()})
-    wanted = {key: value for key, value in wanted.items()
-              if key in case and "mask" not in key}
+    wanted = {
+        key: value for key, value in wanted.items() if key in case and "mask" not in key
+    }
     with tf.GradientTape() as tape:
         tape.watch(list(inputs.values()))
         output = layer(arguments(inputs))
         cost = tf.reduce_sum(output * case["in/dout"])
     fixtures.assert_close(output, case["out/out"], "out/out")
-    assert set(wanted) == {key for key in case
-                           if key.startswith("grad") and "mask" not in key}
+    assert set(wanted) == {
+        key for key in case if key.startswith("grad") and "mask" not in key
+    }
     for key, value in zip(wanted, tape.gradient(cost, list(wanted.values()))):
         fixtures.assert_close(tf.convert_to_tensor(value), case[key], key)
 
@@ -410,8 +506,9 @@ def test_recorded_layer(name):
     kwargs = case["meta"]["kwargs"]
     right = recorded_right(kwargs)
     if right != "ones":
-        return check_recorded(case, **({"mask_right": right} if "mask_right" in kwargs
-                                       else {}))
+        return check_recorded(
+            case, **({"mask_right": right} if "mask_right" in kwargs else {})
+        )
     check_recorded(case, mask_right=False)
     check_recorded(case, mask_right=np.ones(case["out/attn"].shape[-2:]).tolist())
 
@@ -422,14 +519,17 @@ def test_recorded_default_is_uniform_attention_and_ours_is_not(name):
     case = fixtures.load(name)
     layer, inputs, _ = recorded_layer(case, mask_right=False)
     kwargs = dict(case["meta"]["kwargs"], mask_right=False)
-    sources = [case["in/" + each] for each in "qkv"] if "q" in inputs else [
-        case["in/x"]] * 3
+    sources = (
+        [case["in/" + each] for each in "qkv"] if "q" in inputs else [case["in/x"]] * 3
+    )
     kernels = layer.get_weights()
-    keys, queries = (None if each not in inputs else case["in/" + each][..., 0] != 0
-                     for each in (("v_mask", "q_mask") if "q" in inputs
-                                  else ("x_mask", "x_mask")))
-    uniform = expected(kwargs["layer"], kwargs, sources,
-                       [kernels[0] * 0] + kernels[1:], keys, queries)
+    keys, queries = (
+        None if each not in inputs else case["in/" + each][..., 0] != 0
+        for each in (("v_mask", "q_mask") if "q" in inputs else ("x_mask", "x_mask"))
+    )
+    uniform = expected(
+        kwargs["layer"], kwargs, sources, [kernels[0] * 0] + kernels[1:], keys, queries
+    )
     fixtures.assert_close(uniform, case["out/out"], "the original")
 
     output = np.asarray(layer(arguments(inputs)))

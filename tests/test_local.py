@@ -1,12 +1,12 @@
 """Local attention, against attention over the whole sequence under a mask."""
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
 from transformer.attention import scaled_dot_product_attention
-from transformer.checks import (
-    check_batch_invariance, check_causality, graph_function)
+from transformer.checks import check_batch_invariance, check_causality, graph_function
 from transformer.local import local_attention
 from transformer.primitives import join_heads, split_heads
 
@@ -59,13 +59,15 @@ def test_as_the_definition_says(kind, length):
     real = np.arange(length) != 4
     real = np.stack([real, np.ones_like(real)])
     context, _ = local_attention(*map(tf.constant, (Q, K, V)), **KINDS[kind])
-    masked, _ = local_attention(*map(tf.constant, (Q, K, V)), **KINDS[kind],
-                                key_mask=tf.constant(real))
+    masked, _ = local_attention(
+        *map(tf.constant, (Q, K, V)), **KINDS[kind], key_mask=tf.constant(real)
+    )
     context, masked = run(context, masked)
     mask = may_attend(length, **KINDS[kind])
     np.testing.assert_allclose(context, oracle(Q, K, V, mask), atol=1e-5)
     np.testing.assert_allclose(
-        masked, oracle(Q, K, V, mask & real[:, None, None]), atol=1e-5)
+        masked, oracle(Q, K, V, mask & real[:, None, None]), atol=1e-5
+    )
 
 
 def test_gradients_are_those_of_the_whole_matrix():
@@ -73,23 +75,29 @@ def test_gradients_are_those_of_the_whole_matrix():
     mask = may_attend(7, 3, 3, 0, True)
     local, _ = local_attention(Q, K, V, 3, before=3, causality=True)
     whole, _ = scaled_dot_product_attention(Q, K, V, tf.constant(mask))
-    found, wanted = run(*(tf.gradients(tf.reduce_sum(tf.sin(context)), [Q, K, V])
-                          for context in (local, whole)))
+    found, wanted = run(
+        *(
+            tf.gradients(tf.reduce_sum(tf.sin(context)), [Q, K, V])
+            for context in (local, whole)
+        )
+    )
     for one, other in zip(found, wanted):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
 def test_any_batch_and_length():
     Q, K, V = inputs(7)
-    feeds = [tf.placeholder(tf.float32, [None, 3, None, x.shape[-1]])
-             for x in (Q, K, V)]
+    feeds = [
+        tf.placeholder(tf.float32, [None, 3, None, x.shape[-1]]) for x in (Q, K, V)
+    ]
     context, _ = local_attention(*feeds, 3, before=1, after=2)
     with tf.Session(config=CONFIG) as session:
         for length in (5, 7):
             here = [x[:, :, :length] for x in (Q, K, V)]
             found = session.run(context, dict(zip(feeds, here)))
             np.testing.assert_allclose(
-                found, oracle(*here, may_attend(length, 3, 1, 2)), atol=1e-5)
+                found, oracle(*here, may_attend(length, 3, 1, 2)), atol=1e-5
+            )
 
 
 def test_no_matrix_of_all_pairs():
@@ -100,18 +108,22 @@ def test_no_matrix_of_all_pairs():
     context, weights = local_attention(Q, K, V, 10, before=10, causality=True)
     assert weights.shape.as_list() == [1, 1, 60, 10, 20]
     assert context.shape.as_list()[-1] == 4
-    sizes = [tensor.shape.num_elements() for op in tf.get_default_graph()
-             .get_operations() for tensor in op.outputs
-             if tensor.shape.is_fully_defined()]
-    assert max(sizes) <= length * 20 * 4 < length ** 2
+    sizes = [
+        tensor.shape.num_elements()
+        for op in tf.get_default_graph().get_operations()
+        for tensor in op.outputs
+        if tensor.shape.is_fully_defined()
+    ]
+    assert max(sizes) <= length * 20 * 4 < length**2
 
 
 def test_weights_of_queries_that_see_nothing():
     Q, K, V = (tf.constant(x) for x in inputs(4))
     nothing = tf.zeros([2, 4], tf.bool)
     context, weights = local_attention(Q, K, V, 2, key_mask=nothing)
-    uniform, _ = local_attention(Q, K, V, 2, key_mask=nothing,
-                                 blind_queries_are_zero=False)
+    uniform, _ = local_attention(
+        Q, K, V, 2, key_mask=nothing, blind_queries_are_zero=False
+    )
     context, weights, uniform = run(context, weights, uniform)
     assert not context.any() and not weights.any()
     assert np.isfinite(uniform).all() and uniform.any()
@@ -119,18 +131,23 @@ def test_weights_of_queries_that_see_nothing():
 
 def test_dropout_of_the_weights():
     Q, K, V = inputs(6)
-    context, weights = run(*local_attention(
-        tf.constant(Q), tf.constant(K), tf.constant(V), 3, drop=lambda x: 2 * x))
-    np.testing.assert_allclose(context, 2 * oracle(Q, K, V, may_attend(6, 3)),
-                               atol=1e-5)
+    context, weights = run(
+        *local_attention(
+            tf.constant(Q), tf.constant(K), tf.constant(V), 3, drop=lambda x: 2 * x
+        )
+    )
+    np.testing.assert_allclose(
+        context, 2 * oracle(Q, K, V, may_attend(6, 3)), atol=1e-5
+    )
     np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
 
 
 def test_causality_and_batch_invariance():
     def block(x):
         heads = split_heads(x, 2)
-        return join_heads(local_attention(heads, heads, heads, 3, before=3,
-                                          causality=True)[0])
+        return join_heads(
+            local_attention(heads, heads, heads, 3, before=3, causality=True)[0]
+        )
 
     check_causality(graph_function(block))
     check_batch_invariance(graph_function(block))

@@ -1,4 +1,5 @@
 """The sample corpus: its grammar against pairs written by hand, its files by count."""
+
 import filecmp
 import io
 import os
@@ -15,7 +16,12 @@ import sample_author  # noqa: E402
 import sample_grammar  # noqa: E402
 import sample_lexicon as lexicon  # noqa: E402
 from sample_grammar import (  # noqa: E402
-    Clause, NounPhrase, Phrase, Pronoun, Sentence)
+    Clause,
+    NounPhrase,
+    Phrase,
+    Pronoun,
+    Sentence,
+)
 
 SAMPLE = os.path.join(ROOT, "data", "sample")
 SIZES = {"train": 20000, "dev": 500, "test": 500}
@@ -32,8 +38,13 @@ def row(table, german):
 def noun(article, german, adjective="", plural=False, owner=None, relative=None):
     """A noun phrase: noun("ein", "Apfel", "rot")."""
     return NounPhrase(
-        lexicon.DETERMINERS[article], row(lexicon.NOUNS, german), plural,
-        row(lexicon.ADJECTIVES, adjective) if adjective else None, owner, relative)
+        lexicon.DETERMINERS[article],
+        row(lexicon.NOUNS, german),
+        plural,
+        row(lexicon.ADJECTIVES, adjective) if adjective else None,
+        owner,
+        relative,
+    )
 
 
 def nouns(article, german, adjective="", **more):
@@ -63,143 +74,281 @@ TIRED = Phrase("müde", "", "tired")
 
 GOLDEN = {
     # The perfect; three cases; weak and mixed endings; two objects.
-    ("Der alte Mann hat dem kleinen Kind einen roten Apfel gegeben.",
-     "The old man gave the small child a red apple."): Sentence(clause(
-         noun("der", "Mann", "alt"), "geben", "past",
-         direct=noun("ein", "Apfel", "rot"), indirect=noun("der", "Kind", "klein"))),
+    (
+        "Der alte Mann hat dem kleinen Kind einen roten Apfel gegeben.",
+        "The old man gave the small child a red apple.",
+    ): Sentence(
+        clause(
+            noun("der", "Mann", "alt"),
+            "geben",
+            "past",
+            direct=noun("ein", "Apfel", "rot"),
+            indirect=noun("der", "Kind", "klein"),
+        )
+    ),
     # A perfect with sein; im; the verb second after a fronted time.
-    ("Gestern sind wir im Garten eingeschlafen.",
-     "Yesterday we fell asleep in the garden."): Sentence(clause(
-         WIR, "ein|schlafen", "past", time=("gestern", "yesterday"),
-         phrase=phrase("place", "in", noun("der", "Garten"))), "time"),
+    (
+        "Gestern sind wir im Garten eingeschlafen.",
+        "Yesterday we fell asleep in the garden.",
+    ): Sentence(
+        clause(
+            WIR,
+            "ein|schlafen",
+            "past",
+            time=("gestern", "yesterday"),
+            phrase=phrase("place", "in", noun("der", "Garten")),
+        ),
+        "time",
+    ),
     # A separable verb in a main clause, a question, verb-final and with zu.
-    ("Die Frau ruft meinen Bruder an.", "The woman calls my brother."):
-        Sentence(clause(WOMAN, "an|rufen", direct=noun("mein", "Bruder"))),
-    ("Holst du ihn ab?", "Do you pick him up?"):
-        Sentence(clause(DU, "ab|holen", direct=ER), "", "?"),
-    ("Das Kind weint, weil die Mutter ankommt.",
-     "The child cries because the mother arrives."): Sentence(
-         clause(CHILD, "weinen"), joiner="weil",
-         second=clause(noun("der", "Mutter"), "an|kommen")),
-    ("Der Mann fährt zur Schule, um den Jungen abzuholen.",
-     "The man drives to the school to pick up the boy."): Sentence(
-         clause(MAN, "fahren", phrase=phrase("to", "zu", noun("der", "Schule"))),
-         joiner="um",
-         second=clause(MAN, "ab|holen", "um", direct=noun("der", "Junge"))),
+    ("Die Frau ruft meinen Bruder an.", "The woman calls my brother."): Sentence(
+        clause(WOMAN, "an|rufen", direct=noun("mein", "Bruder"))
+    ),
+    ("Holst du ihn ab?", "Do you pick him up?"): Sentence(
+        clause(DU, "ab|holen", direct=ER), "", "?"
+    ),
+    (
+        "Das Kind weint, weil die Mutter ankommt.",
+        "The child cries because the mother arrives.",
+    ): Sentence(
+        clause(CHILD, "weinen"),
+        joiner="weil",
+        second=clause(noun("der", "Mutter"), "an|kommen"),
+    ),
+    (
+        "Der Mann fährt zur Schule, um den Jungen abzuholen.",
+        "The man drives to the school to pick up the boy.",
+    ): Sentence(
+        clause(MAN, "fahren", phrase=phrase("to", "zu", noun("der", "Schule"))),
+        joiner="um",
+        second=clause(MAN, "ab|holen", "um", direct=noun("der", "Junge")),
+    ),
     # An object before the verb, which its case gives away.
-    ("Den schwarzen Hund sucht das Kind.", "The child looks for the black dog."):
-        Sentence(clause(
-            CHILD, "suchen", direct=noun("der", "Hund", "schwarz")), "direct"),
+    (
+        "Den schwarzen Hund sucht das Kind.",
+        "The child looks for the black dog.",
+    ): Sentence(
+        clause(CHILD, "suchen", direct=noun("der", "Hund", "schwarz")), "direct"
+    ),
     ("Dem Onkel hat die Frau geholfen.", "The woman helped the uncle."): Sentence(
-        clause(WOMAN, "helfen", "past", indirect=noun("der", "Onkel")), "indirect"),
+        clause(WOMAN, "helfen", "past", indirect=noun("der", "Onkel")), "indirect"
+    ),
     # The genitive; a comparison; war and hatte.
-    ("Das neue Auto des alten Lehrers war schöner als ein Fahrrad.",
-     "The old teacher's new car was more beautiful than a bicycle."): Sentence(clause(
-         noun("der", "Auto", "neu", owner=noun("der", "Lehrer", "alt")), "sein", "past",
-         phrase=Phrase("schöner als", "nom", "more beautiful than",
-                       noun("ein", "Fahrrad")))),
-    ("Ich hatte die Tasche der Frauen.", "I had the women's bag."): Sentence(clause(
-        ICH, "haben", "past",
-        direct=noun("der", "Tasche", owner=nouns("der", "Frau")))),
+    (
+        "Das neue Auto des alten Lehrers war schöner als ein Fahrrad.",
+        "The old teacher's new car was more beautiful than a bicycle.",
+    ): Sentence(
+        clause(
+            noun("der", "Auto", "neu", owner=noun("der", "Lehrer", "alt")),
+            "sein",
+            "past",
+            phrase=Phrase(
+                "schöner als", "nom", "more beautiful than", noun("ein", "Fahrrad")
+            ),
+        )
+    ),
+    ("Ich hatte die Tasche der Frauen.", "I had the women's bag."): Sentence(
+        clause(
+            ICH,
+            "haben",
+            "past",
+            direct=noun("der", "Tasche", owner=nouns("der", "Frau")),
+        )
+    ),
     # Negation with nicht and with kein.
-    ("Der Mann liest das Buch nicht.", "The man does not read the book."):
-        Sentence(clause(MAN, "lesen", direct=noun("der", "Buch"), negated=True)),
-    ("Sie hat keine kalte Milch getrunken.", "She did not drink any cold milk."):
-        Sentence(clause(SIE, "trinken", "past", direct=noun("kein", "Milch", "kalt"))),
-    ("Er kauft kein Ei.", "He does not buy an egg."):
-        Sentence(clause(ER, "kaufen", direct=noun("kein", "Ei"))),
-    ("Kein Hund schläft.", "No dog sleeps."):
-        Sentence(clause(noun("kein", "Hund"), "schlafen")),
-    ("Ich bin nicht müde.", "I am not tired."):
-        Sentence(clause(ICH, "sein", phrase=TIRED, negated=True)),
+    ("Der Mann liest das Buch nicht.", "The man does not read the book."): Sentence(
+        clause(MAN, "lesen", direct=noun("der", "Buch"), negated=True)
+    ),
+    (
+        "Sie hat keine kalte Milch getrunken.",
+        "She did not drink any cold milk.",
+    ): Sentence(clause(SIE, "trinken", "past", direct=noun("kein", "Milch", "kalt"))),
+    ("Er kauft kein Ei.", "He does not buy an egg."): Sentence(
+        clause(ER, "kaufen", direct=noun("kein", "Ei"))
+    ),
+    ("Kein Hund schläft.", "No dog sleeps."): Sentence(
+        clause(noun("kein", "Hund"), "schlafen")
+    ),
+    ("Ich bin nicht müde.", "I am not tired."): Sentence(
+        clause(ICH, "sein", phrase=TIRED, negated=True)
+    ),
     # Modal verbs.
-    ("Du musst nicht aufstehen.", "You do not have to get up."):
-        Sentence(clause(DU, "auf|stehen", "müssen", negated=True)),
-    ("Das Kind kann nicht schlafen.", "The child cannot sleep."):
-        Sentence(clause(CHILD, "schlafen", "können", negated=True)),
-    ("Möchten wir unsere Tante besuchen?", "Would we like to visit our aunt?"):
-        Sentence(clause(
-            WIR, "besuchen", "möchten", direct=noun("unser", "Tante")), "", "?"),
-    ("Er will ans Fenster gehen.", "He wants to go to the window."): Sentence(clause(
-        ER, "gehen", "wollen", phrase=phrase("into", "an", noun("der", "Fenster")))),
+    ("Du musst nicht aufstehen.", "You do not have to get up."): Sentence(
+        clause(DU, "auf|stehen", "müssen", negated=True)
+    ),
+    ("Das Kind kann nicht schlafen.", "The child cannot sleep."): Sentence(
+        clause(CHILD, "schlafen", "können", negated=True)
+    ),
+    (
+        "Möchten wir unsere Tante besuchen?",
+        "Would we like to visit our aunt?",
+    ): Sentence(
+        clause(WIR, "besuchen", "möchten", direct=noun("unser", "Tante")), "", "?"
+    ),
+    ("Er will ans Fenster gehen.", "He wants to go to the window."): Sentence(
+        clause(
+            ER, "gehen", "wollen", phrase=phrase("into", "an", noun("der", "Fenster"))
+        )
+    ),
     # Questions.
     ("Wer hat den Studenten gesehen?", "Who saw the student?"): Sentence(
-        clause(WHO, "sehen", "past", direct=noun("der", "Student")), mark="?"),
+        clause(WHO, "sehen", "past", direct=noun("der", "Student")), mark="?"
+    ),
     ("Wen sucht deine Schwester?", "Who does your sister look for?"): Sentence(
-        clause(noun("dein", "Schwester"), "suchen", direct=WHO), "direct", "?"),
-    ("Wem hat der Mann gedankt?", "Who did the man thank?"):
-        Sentence(clause(MAN, "danken", "past", indirect=WHO), "indirect", "?"),
-    ("Was isst jeder Junge?", "What does every boy eat?"):
-        Sentence(clause(noun("jed", "Junge"), "essen", direct=WHAT), "direct", "?"),
+        clause(noun("dein", "Schwester"), "suchen", direct=WHO), "direct", "?"
+    ),
+    ("Wem hat der Mann gedankt?", "Who did the man thank?"): Sentence(
+        clause(MAN, "danken", "past", indirect=WHO), "indirect", "?"
+    ),
+    ("Was isst jeder Junge?", "What does every boy eat?"): Sentence(
+        clause(noun("jed", "Junge"), "essen", direct=WHAT), "direct", "?"
+    ),
     ("Wie viele Äpfel hat sie gekauft?", "How many apples did she buy?"): Sentence(
-        clause(SIE, "kaufen", "past", direct=nouns("wie viel", "Apfel")),
-        "direct", "?"),
-    ("Welchen warmen Mantel soll ich tragen?", "Which warm coat should I wear?"):
-        Sentence(clause(
-            ICH, "tragen", "sollen", direct=noun("welch", "Mantel", "warm")),
-            "direct", "?"),
-    ("Wo wohnen sie?", "Where do they live?"):
-        Sentence(clause(THEY, "wohnen", time=("wo", "where")), "time", "?"),
+        clause(SIE, "kaufen", "past", direct=nouns("wie viel", "Apfel")), "direct", "?"
+    ),
+    (
+        "Welchen warmen Mantel soll ich tragen?",
+        "Which warm coat should I wear?",
+    ): Sentence(
+        clause(ICH, "tragen", "sollen", direct=noun("welch", "Mantel", "warm")),
+        "direct",
+        "?",
+    ),
+    ("Wo wohnen sie?", "Where do they live?"): Sentence(
+        clause(THEY, "wohnen", time=("wo", "where")), "time", "?"
+    ),
     # Subordinate clauses, of which one comes first.
     ("Wenn der Mann müde ist, kocht er.", "When the man is tired, he cooks."): Sentence(
-        clause(ER, "kochen"), joiner="wenn", lead=True,
-        second=clause(MAN, "sein", phrase=TIRED)),
-    ("Die Frau hat gesagt, dass sie die Schlüssel verloren hat.",
-     "The woman said that she lost the keys."): Sentence(
-         clause(WOMAN, "sagen", "past"), joiner="dass",
-         second=clause(SIE, "verlieren", "past", direct=nouns("der", "Schlüssel"))),
-    ("Ich weiß nicht, ob er die Küche aufräumen muss.",
-     "I do not know whether he has to tidy the kitchen."): Sentence(
-         clause(ICH, "wissen", negated=True), joiner="ob",
-         second=clause(ER, "auf|räumen", "müssen", direct=noun("der", "Küche"))),
+        clause(ER, "kochen"),
+        joiner="wenn",
+        lead=True,
+        second=clause(MAN, "sein", phrase=TIRED),
+    ),
+    (
+        "Die Frau hat gesagt, dass sie die Schlüssel verloren hat.",
+        "The woman said that she lost the keys.",
+    ): Sentence(
+        clause(WOMAN, "sagen", "past"),
+        joiner="dass",
+        second=clause(SIE, "verlieren", "past", direct=nouns("der", "Schlüssel")),
+    ),
+    (
+        "Ich weiß nicht, ob er die Küche aufräumen muss.",
+        "I do not know whether he has to tidy the kitchen.",
+    ): Sentence(
+        clause(ICH, "wissen", negated=True),
+        joiner="ob",
+        second=clause(ER, "auf|räumen", "müssen", direct=noun("der", "Küche")),
+    ),
     ("Er arbeitet, obwohl er müde ist.", "He works although he is tired."): Sentence(
-        clause(ER, "arbeiten"), joiner="obwohl",
-        second=clause(ER, "sein", phrase=TIRED)),
+        clause(ER, "arbeiten"), joiner="obwohl", second=clause(ER, "sein", phrase=TIRED)
+    ),
     # sie is she, it or they: the verb and what it refers to decide.
-    ("Die Frau kauft eine Lampe, weil sie sie braucht.",
-     "The woman buys a lamp because she needs it."): Sentence(
-         clause(WOMAN, "kaufen", direct=noun("ein", "Lampe")), joiner="weil",
-         second=clause(SIE, "brauchen", direct=IT)),
-    ("Die Kinder haben viele Schuhe gesucht, aber sie haben sie nicht gefunden.",
-     "The children looked for many shoes, but they did not find them."): Sentence(
-         clause(nouns("der", "Kind"), "suchen", "past", direct=nouns("viel", "Schuh")),
-         joiner="aber",
-         second=clause(THEY, "finden", "past", direct=THEY, negated=True)),
+    (
+        "Die Frau kauft eine Lampe, weil sie sie braucht.",
+        "The woman buys a lamp because she needs it.",
+    ): Sentence(
+        clause(WOMAN, "kaufen", direct=noun("ein", "Lampe")),
+        joiner="weil",
+        second=clause(SIE, "brauchen", direct=IT),
+    ),
+    (
+        "Die Kinder haben viele Schuhe gesucht, aber sie haben sie nicht gefunden.",
+        "The children looked for many shoes, but they did not find them.",
+    ): Sentence(
+        clause(nouns("der", "Kind"), "suchen", "past", direct=nouns("viel", "Schuh")),
+        joiner="aber",
+        second=clause(THEY, "finden", "past", direct=THEY, negated=True),
+    ),
     # Relative clauses in three cases.
-    ("Die Frau, die wartet, ist müde.", "The woman who waits is tired."):
-        Sentence(clause(noun("der", "Frau", relative=(
-            "subject", clause(DIE, "warten"))), "sein", phrase=TIRED)),
-    ("Ich lese den Brief, den sie geschrieben hat.",
-     "I read the letter that she wrote."):
-        Sentence(clause(ICH, "lesen", direct=noun("der", "Brief", relative=(
-            "direct", clause(SIE, "schreiben", "past", direct=DEN))))),
-    ("Diese Mädchen, denen er hilft, lachen.", "These girls whom he helps laugh."):
-        Sentence(clause(nouns("dies", "Mädchen", relative=(
-            "indirect", clause(ER, "helfen", indirect=DENEN))), "lachen")),
+    ("Die Frau, die wartet, ist müde.", "The woman who waits is tired."): Sentence(
+        clause(
+            noun("der", "Frau", relative=("subject", clause(DIE, "warten"))),
+            "sein",
+            phrase=TIRED,
+        )
+    ),
+    (
+        "Ich lese den Brief, den sie geschrieben hat.",
+        "I read the letter that she wrote.",
+    ): Sentence(
+        clause(
+            ICH,
+            "lesen",
+            direct=noun(
+                "der",
+                "Brief",
+                relative=("direct", clause(SIE, "schreiben", "past", direct=DEN)),
+            ),
+        )
+    ),
+    (
+        "Diese Mädchen, denen er hilft, lachen.",
+        "These girls whom he helps laugh.",
+    ): Sentence(
+        clause(
+            nouns(
+                "dies",
+                "Mädchen",
+                relative=("indirect", clause(ER, "helfen", indirect=DENEN)),
+            ),
+            "lachen",
+        )
+    ),
     # Reflexive verbs; an adverb between verb and objects; datives of the plural.
-    ("Du hast dich beeilt.", "You hurried."):
-        Sentence(clause(DU, "sich beeilen", "past")),
-    ("Der Arzt ruht sich aus.", "The doctor rests."):
-        Sentence(clause(noun("der", "Arzt"), "sich aus|ruhen")),
-    ("Mein netter Nachbar zeigt oft dem Polizisten alte Bilder.",
-     "My nice neighbour often shows the policeman old pictures."): Sentence(clause(
-         noun("mein", "Nachbar", "nett"), "zeigen", direct=nouns("none", "Bild", "alt"),
-         indirect=noun("der", "Polizist"), often=("oft", "often"))),
-    ("Die Nachbarn sind allen armen Kindern gefolgt.",
-     "The neighbours followed all poor children."): Sentence(clause(
-         nouns("der", "Nachbar"), "folgen", "past",
-         indirect=nouns("all", "Kind", "arm"))),
+    ("Du hast dich beeilt.", "You hurried."): Sentence(
+        clause(DU, "sich beeilen", "past")
+    ),
+    ("Der Arzt ruht sich aus.", "The doctor rests."): Sentence(
+        clause(noun("der", "Arzt"), "sich aus|ruhen")
+    ),
+    (
+        "Mein netter Nachbar zeigt oft dem Polizisten alte Bilder.",
+        "My nice neighbour often shows the policeman old pictures.",
+    ): Sentence(
+        clause(
+            noun("mein", "Nachbar", "nett"),
+            "zeigen",
+            direct=nouns("none", "Bild", "alt"),
+            indirect=noun("der", "Polizist"),
+            often=("oft", "often"),
+        )
+    ),
+    (
+        "Die Nachbarn sind allen armen Kindern gefolgt.",
+        "The neighbours followed all poor children.",
+    ): Sentence(
+        clause(
+            nouns("der", "Nachbar"),
+            "folgen",
+            "past",
+            indirect=nouns("all", "Kind", "arm"),
+        )
+    ),
     # The accusative says whereto, the dative where.
-    ("Im Sommer legt sie ein Messer auf den Tisch.",
-     "In summer she puts a knife on the table."): Sentence(clause(
-         SIE, "legen", direct=noun("ein", "Messer"), time=("im Sommer", "in summer"),
-         phrase=phrase("onto", "auf", noun("der", "Tisch"))), "time"),
-    ("Der Mann ist ins Kino gegangen.", "The man went into the cinema."):
-        Sentence(clause(
-            MAN, "gehen", "past", phrase=phrase("into", "in", noun("der", "Kino")))),
-    ("Ein Vogel sitzt auf einer neuen Bank.", "A bird sits on a new bench."):
-        Sentence(clause(noun("ein", "Vogel"), "sitzen", phrase=phrase(
-            "on", "auf", noun("ein", "Bank", "neu")))),
+    (
+        "Im Sommer legt sie ein Messer auf den Tisch.",
+        "In summer she puts a knife on the table.",
+    ): Sentence(
+        clause(
+            SIE,
+            "legen",
+            direct=noun("ein", "Messer"),
+            time=("im Sommer", "in summer"),
+            phrase=phrase("onto", "auf", noun("der", "Tisch")),
+        ),
+        "time",
+    ),
+    ("Der Mann ist ins Kino gegangen.", "The man went into the cinema."): Sentence(
+        clause(MAN, "gehen", "past", phrase=phrase("into", "in", noun("der", "Kino")))
+    ),
+    ("Ein Vogel sitzt auf einer neuen Bank.", "A bird sits on a new bench."): Sentence(
+        clause(
+            noun("ein", "Vogel"),
+            "sitzen",
+            phrase=phrase("on", "auf", noun("ein", "Bank", "neu")),
+        )
+    ),
 }
 
 
@@ -209,31 +358,72 @@ def test_a_meaning_is_spelled_as_by_hand(pair):
     assert (sample_grammar.german(sentence), sample_grammar.english(sentence)) == pair
 
 
-@pytest.mark.parametrize("phrase, nominative, accusative, dative, genitive", [
-    (noun("der", "Mann", "alt"),
-     "der alte Mann", "den alten Mann", "dem alten Mann", "des alten Mannes"),
-    (noun("ein", "Junge", "klein"),
-     "ein kleiner Junge", "einen kleinen Jungen", "einem kleinen Jungen",
-     "eines kleinen Jungen"),
-    (noun("kein", "Frau", "arm"),
-     "keine arme Frau", "keine arme Frau", "keiner armen Frau", "keiner armen Frau"),
-    (noun("unser", "Haus", "groß"),
-     "unser großes Haus", "unser großes Haus", "unserem großen Haus",
-     "unseres großen Hauses"),
-    (noun("dies", "Buch", "teuer"),
-     "dieses teure Buch", "dieses teure Buch", "diesem teuren Buch",
-     "dieses teuren Buches"),
-    (noun("none", "Kaffee", "kalt"),
-     "kalter Kaffee", "kalten Kaffee", "kaltem Kaffee", "kalten Kaffees"),
-    (nouns("der", "Hund", "müde"),
-     "die müden Hunde", "die müden Hunde", "den müden Hunden", "der müden Hunde"),
-    (nouns("viel", "Auto", "alt"),
-     "viele alte Autos", "viele alte Autos", "vielen alten Autos",
-     "vieler alter Autos"),
-])
+@pytest.mark.parametrize(
+    "phrase, nominative, accusative, dative, genitive",
+    [
+        (
+            noun("der", "Mann", "alt"),
+            "der alte Mann",
+            "den alten Mann",
+            "dem alten Mann",
+            "des alten Mannes",
+        ),
+        (
+            noun("ein", "Junge", "klein"),
+            "ein kleiner Junge",
+            "einen kleinen Jungen",
+            "einem kleinen Jungen",
+            "eines kleinen Jungen",
+        ),
+        (
+            noun("kein", "Frau", "arm"),
+            "keine arme Frau",
+            "keine arme Frau",
+            "keiner armen Frau",
+            "keiner armen Frau",
+        ),
+        (
+            noun("unser", "Haus", "groß"),
+            "unser großes Haus",
+            "unser großes Haus",
+            "unserem großen Haus",
+            "unseres großen Hauses",
+        ),
+        (
+            noun("dies", "Buch", "teuer"),
+            "dieses teure Buch",
+            "dieses teure Buch",
+            "diesem teuren Buch",
+            "dieses teuren Buches",
+        ),
+        (
+            noun("none", "Kaffee", "kalt"),
+            "kalter Kaffee",
+            "kalten Kaffee",
+            "kaltem Kaffee",
+            "kalten Kaffees",
+        ),
+        (
+            nouns("der", "Hund", "müde"),
+            "die müden Hunde",
+            "die müden Hunde",
+            "den müden Hunden",
+            "der müden Hunde",
+        ),
+        (
+            nouns("viel", "Auto", "alt"),
+            "viele alte Autos",
+            "viele alte Autos",
+            "vielen alten Autos",
+            "vieler alter Autos",
+        ),
+    ],
+)
 def test_declension(phrase, nominative, accusative, dative, genitive):
-    spelled = [sample_grammar.german_noun_phrase(phrase, case)
-               for case in ("nom", "acc", "dat", "gen")]
+    spelled = [
+        sample_grammar.german_noun_phrase(phrase, case)
+        for case in ("nom", "acc", "dat", "gen")
+    ]
     assert spelled == [nominative, accusative, dative, genitive]
 
 
@@ -267,8 +457,10 @@ def test_the_files_are_what_the_script_writes(tmp_path):
 
 def test_the_seed_makes_the_corpus():
     first, again, other = (sample_author.Author(seed) for seed in (3, 3, 4))
-    drawn = [[sample_grammar.german(author.sentence()) for _ in range(50)]
-             for author in (first, again, other)]
+    drawn = [
+        [sample_grammar.german(author.sentence()) for _ in range(50)]
+        for author in (first, again, other)
+    ]
     assert drawn[0] == drawn[1] != drawn[2]
 
 
@@ -303,8 +495,12 @@ def test_lengths(pairs):
 
 def test_spelling(pairs):
     jung = {"junge", "jungen"}  # the adjective
-    nouns = {form.lower() for one in lexicon.NOUNS
-             for form in (one.german, one.plural) if form} - jung
+    nouns = {
+        form.lower()
+        for one in lexicon.NOUNS
+        for form in (one.german, one.plural)
+        if form
+    } - jung
     for german, english in (pair for lines in pairs.values() for pair in lines):
         for text in (german, english):
             assert re.match(r"[A-ZÄÖÜ][^.?]*[^ ,.?][.?]$", text), text
@@ -316,25 +512,69 @@ def test_spelling(pairs):
 
 def test_no_sentence_opens_with_a_plural_sie(pairs):
     # Sie gehen could be "they go" or a polite "you go"; Sie geht is "she goes".
-    plurals = {verb.infinitive.rpartition("|")[2] for verb in lexicon.VERBS} | {
-        "haben", "hatten", "sind", "waren"} | set(lexicon.MODALS)
-    opened = [german.split()[1] for lines in pairs.values() for german, _ in lines
-              if german.startswith("Sie ")]
+    plurals = (
+        {verb.infinitive.rpartition("|")[2] for verb in lexicon.VERBS}
+        | {"haben", "hatten", "sind", "waren"}
+        | set(lexicon.MODALS)
+    )
+    opened = [
+        german.split()[1]
+        for lines in pairs.values()
+        for german, _ in lines
+        if german.startswith("Sie ")
+    ]
     assert opened and not plurals.intersection(opened)
 
 
-@pytest.mark.parametrize("pattern", [
-    r" (den|einen|keinen|meinen) \w+en [A-Z]", r" (dem|einem|meinem) \w+en [A-Z]",
-    r" des \w+en [A-Z]\w+s\b", r"^(Ein|Kein|Mein) \w+er [A-Z]", r"^Das \w+e [A-Z]",
-    r" (im|am|zum|zur|ins|vom|ans) ", r" an\.$", r" (ab|auf)zu\w+en\.$", r"ge\w+t\.$",
-    r" (ist|sind) .*gegangen\b", r"^(Gestern|Am Montag) (hat|haben) ", r"^Den [A-Z]",
-    r"^Dem [A-Z]", r" nicht ", r" kein", r"\b(kann|muss|will|darf|soll|möchte) ",
-    r", weil .* (ist|hat|muss|will)\.$", r", obwohl ", r"^Wenn .*, \w+", r", dass ",
-    r", ob ", r", (der|den|dem|denen) .*, ", r"^(Hat|Ist|Kann) .*\?$", r"^Wer .*\?$",
-    r"^Wen ", r"^Wem ", r"^Was ", r"^Wo ", r"^Wohin ", r"^Wann ", r"^Warum ",
-    r"^Wie viele ", r"^Welchen ", r" (zwei|sieben|zehn) \w+e ", r" (mich|dich|sich) ",
-    r" als ", r", aber ", r" und ", r" ihre[nmr]? ", r" seine[nmr]? ", r" ihnen ",
-    r" war\w* ", r" hatte\w* ", r"ß", r"[ÄÖÜäöü]",
-])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r" (den|einen|keinen|meinen) \w+en [A-Z]",
+        r" (dem|einem|meinem) \w+en [A-Z]",
+        r" des \w+en [A-Z]\w+s\b",
+        r"^(Ein|Kein|Mein) \w+er [A-Z]",
+        r"^Das \w+e [A-Z]",
+        r" (im|am|zum|zur|ins|vom|ans) ",
+        r" an\.$",
+        r" (ab|auf)zu\w+en\.$",
+        r"ge\w+t\.$",
+        r" (ist|sind) .*gegangen\b",
+        r"^(Gestern|Am Montag) (hat|haben) ",
+        r"^Den [A-Z]",
+        r"^Dem [A-Z]",
+        r" nicht ",
+        r" kein",
+        r"\b(kann|muss|will|darf|soll|möchte) ",
+        r", weil .* (ist|hat|muss|will)\.$",
+        r", obwohl ",
+        r"^Wenn .*, \w+",
+        r", dass ",
+        r", ob ",
+        r", (der|den|dem|denen) .*, ",
+        r"^(Hat|Ist|Kann) .*\?$",
+        r"^Wer .*\?$",
+        r"^Wen ",
+        r"^Wem ",
+        r"^Was ",
+        r"^Wo ",
+        r"^Wohin ",
+        r"^Wann ",
+        r"^Warum ",
+        r"^Wie viele ",
+        r"^Welchen ",
+        r" (zwei|sieben|zehn) \w+e ",
+        r" (mich|dich|sich) ",
+        r" als ",
+        r", aber ",
+        r" und ",
+        r" ihre[nmr]? ",
+        r" seine[nmr]? ",
+        r" ihnen ",
+        r" war\w* ",
+        r" hatte\w* ",
+        r"ß",
+        r"[ÄÖÜäöü]",
+    ],
+)
 def test_the_corpus_shows(pairs, pattern):
     assert sum(bool(re.search(pattern, german)) for german, _ in pairs["train"]) >= 20

@@ -1,4 +1,5 @@
 """The whole model in the paper's dialect: against the oracle, and against itself."""
+
 import numpy as np
 import oracle
 import pytest
@@ -8,8 +9,16 @@ from hparams import HParams
 from transformer.model import Transformer
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64, or against itself
-HP = {"dialect": "paper", "num_blocks": 2, "d_model": 8, "d_ff": 16, "num_heads": 2,
-      "source_vocab_size": 13, "target_vocab_size": 13, "dropout_rate": 0.3}
+HP = {
+    "dialect": "paper",
+    "num_blocks": 2,
+    "d_model": 8,
+    "d_ff": 16,
+    "num_heads": 2,
+    "source_vocab_size": 13,
+    "target_vocab_size": 13,
+    "dropout_rate": 0.3,
+}
 SEPARATE = {"joint_vocab": False, "source_vocab_size": 11}
 
 SOURCE = np.array([[5, 9, 4, 7, 3], [6, 3, 0, 0, 0], [8, 10, 4, 3, 0]])
@@ -28,11 +37,14 @@ class Model:
         self.weights, options = {}, (is_training, self.seed)
         self.memory = self.transformer.encode(self.source, *options, self.weights)
         self.logits, self.cache = self.transformer.decode(
-            self.target, self.memory, *options, weights=self.weights)
+            self.target, self.memory, *options, weights=self.weights
+        )
 
     def run(self, session, source=SOURCE, target=TARGET, fetch=None, seed=(0, 0)):
-        return session.run(self.logits if fetch is None else fetch, {
-            self.source: source, self.target: target, self.seed: seed})
+        return session.run(
+            self.logits if fetch is None else fetch,
+            {self.source: source, self.target: target, self.seed: seed},
+        )
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +65,27 @@ def run(open_session):
 # --- Against the oracle ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changes", [
-    {}, {"num_heads": 1}, {"num_heads": 8}, {"num_blocks": 1}, {"num_blocks": 4},
-    SEPARATE, dict(SEPARATE, num_heads=4)],
-    ids=["joint_vocabulary", "1_head", "8_heads", "1_block", "4_blocks",
-         "separate_vocabularies", "separate_vocabularies_4_heads"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"num_heads": 1},
+        {"num_heads": 8},
+        {"num_blocks": 1},
+        {"num_blocks": 4},
+        SEPARATE,
+        dict(SEPARATE, num_heads=4),
+    ],
+    ids=[
+        "joint_vocabulary",
+        "1_head",
+        "8_heads",
+        "1_block",
+        "4_blocks",
+        "separate_vocabularies",
+        "separate_vocabularies_4_heads",
+    ],
+)
 def test_memory_and_logits(start, changes):
     model, hp = Model(**changes), dict(HP, **changes)
     session, variables = start()
@@ -67,7 +95,8 @@ def test_memory_and_logits(start, changes):
 
     expected = oracle.encode(SOURCE, variables, hp["num_heads"])
     np.testing.assert_allclose(
-        memory.states[SOURCE != 0], expected[SOURCE != 0], **CLOSE)
+        memory.states[SOURCE != 0], expected[SOURCE != 0], **CLOSE
+    )
     np.testing.assert_array_equal(memory.mask[:, 0, 0], SOURCE != 0)
 
     expected = oracle.transformer(SOURCE, TARGET, variables, hp["num_heads"])
@@ -92,8 +121,10 @@ def test_attention_weights_are_collected_by_scope(run):
 
 
 def test_more_padding_changes_no_logit(run):
-    wider = run(np.pad(SOURCE, [[0, 0], [0, 4]], "constant"),
-                np.pad(TARGET, [[0, 0], [0, 3]], "constant"))
+    wider = run(
+        np.pad(SOURCE, [[0, 0], [0, 4]], "constant"),
+        np.pad(TARGET, [[0, 0], [0, 3]], "constant"),
+    )
     np.testing.assert_allclose(wider[:, :4], run(), **CLOSE)
 
 
@@ -123,7 +154,7 @@ def test_a_batch_is_its_lines_one_by_one(run):
     for source, target, logits in zip(SOURCE, TARGET, batch):
         source, target = source[source != 0], target[target != 0]
         alone = run(source[None], target[None])[0]
-        np.testing.assert_allclose(alone, logits[:len(target)], **CLOSE)
+        np.testing.assert_allclose(alone, logits[: len(target)], **CLOSE)
 
 
 def test_an_empty_source_gives_finite_logits(run):
@@ -165,14 +196,18 @@ def cached_logits(model, memory, steps):
     parts, place = [], 0
     for step in steps:
         logits, cache = model.transformer.decode(
-            model.target[:, place:place + step], memory, cache=cache)
+            model.target[:, place : place + step], memory, cache=cache
+        )
         parts.append(logits)
         place += step
     return tf.concat(parts, axis=1)
 
 
-@pytest.mark.parametrize("steps", [[1, 1, 1, 1], [1, 3]],
-                         ids=lambda steps: "steps_" + "_".join(map(str, steps)))
+@pytest.mark.parametrize(
+    "steps",
+    [[1, 1, 1, 1], [1, 3]],
+    ids=lambda steps: "steps_" + "_".join(map(str, steps)),
+)
 def test_cached_decoding_is_full_decoding(start, steps):
     model = Model()
     assert model.cache is None
@@ -181,7 +216,8 @@ def test_cached_decoding_is_full_decoding(start, steps):
     session, _ = start()
     target = np.array([[2, 12, 5, 6], [2, 0, 7, 4], [2, 4, 0, 0]])  # padding inside too
     full, *cached = model.run(
-        session, target=target, fetch=[model.logits, plain, projected])
+        session, target=target, fetch=[model.logits, plain, projected]
+    )
     for logits in cached:
         np.testing.assert_allclose(logits, full, **CLOSE)
 
@@ -193,25 +229,43 @@ def test_cached_decoding_makes_no_variable():
     assert [v.op.name for v in tf.global_variables()] == names
 
 
-@pytest.mark.parametrize("changes", [
-    {"num_heads": 1}, {"num_heads": 8}, {"max_relative_position": 2},
-    {"proximity_bias": True}, {"positions": "learned"}, {"dialect": "tutorial"},
-    {"dialect": "kyubyong"}, {"dialect": "tensor2tensor"}],
-    ids=lambda changes: "_".join(f"{key}_{value}" for key, value in changes.items()))
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_heads": 1},
+        {"num_heads": 8},
+        {"max_relative_position": 2},
+        {"proximity_bias": True},
+        {"positions": "learned"},
+        {"dialect": "tutorial"},
+        {"dialect": "kyubyong"},
+        {"dialect": "tensor2tensor"},
+    ],
+    ids=lambda changes: "_".join(f"{key}_{value}" for key, value in changes.items()),
+)
 def test_hypotheses_side_by_side_are_each_as_if_alone(start, changes):
     """Two of each sentence, of which each step continues either, or the same twice."""
-    pieces = np.array([[[2, 2], [12, 4], [5, 9], [6, 10]],
-                       [[2, 2], [5, 3], [5, 8], [7, 7]],
-                       [[2, 2], [8, 9], [4, 6], [3, 12]]])  # [N, T, K]
-    parents = np.array([[[0, 0], [0, 1], [1, 0], [0, 0]],
-                        [[0, 0], [1, 0], [1, 1], [0, 1]],
-                        [[0, 0], [0, 0], [0, 1], [1, 0]]])
+    pieces = np.array(
+        [
+            [[2, 2], [12, 4], [5, 9], [6, 10]],
+            [[2, 2], [5, 3], [5, 8], [7, 7]],
+            [[2, 2], [8, 9], [4, 6], [3, 12]],
+        ]
+    )  # [N, T, K]
+    parents = np.array(
+        [
+            [[0, 0], [0, 1], [1, 0], [0, 0]],
+            [[0, 0], [1, 0], [1, 1], [0, 1]],
+            [[0, 0], [0, 0], [0, 1], [1, 0]],
+        ]
+    )
     model = Model(**changes)
     step, state = model.transformer.start_search(model.memory, hypotheses=2)
     steps = []
     for t in range(4):
-        logits, state = step(tf.constant(pieces[:, t], tf.int32),
-                             tf.constant(parents[:, t]), state)
+        logits, state = step(
+            tf.constant(pieces[:, t], tf.int32), tf.constant(parents[:, t]), state
+        )
         steps.append(logits)
     session, _ = start()
     steps = model.run(session, SOURCE, fetch=steps)
@@ -253,7 +307,8 @@ def test_dropout_is_a_function_of_its_seed(start):
     model = Model(is_training=True)
     session, _ = start()
     first, again, other = (
-        model.run(session, seed=seed) for seed in ([3, 1], [3, 1], [3, 2]))
+        model.run(session, seed=seed) for seed in ([3, 1], [3, 1], [3, 2])
+    )
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
 
@@ -263,8 +318,11 @@ def test_is_training_may_be_a_tensor_and_false_means_no_dropout(start):
     model = Model(is_training=training)
     session, variables = start()
     expected = oracle.transformer(SOURCE, TARGET, variables, 2)
-    on, off = (session.run(model.logits, {
-        model.source: SOURCE, model.target: TARGET, training: value})
-        for value in (True, False))
+    on, off = (
+        session.run(
+            model.logits, {model.source: SOURCE, model.target: TARGET, training: value}
+        )
+        for value in (True, False)
+    )
     np.testing.assert_allclose(off[REAL], expected[REAL], **CLOSE)
     assert abs(on[REAL] - expected[REAL]).max() > 0.1

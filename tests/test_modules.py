@@ -1,4 +1,5 @@
 """The blocks, each against the oracle, on random inputs with padding."""
+
 import numpy as np
 import oracle
 import pytest
@@ -7,7 +8,7 @@ import tensorflow.compat.v1 as tf
 from transformer import dialects, modules, primitives
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64
-LENGTHS = [5, 3, 1]                   # of the three lines of a batch
+LENGTHS = [5, 3, 1]  # of the three lines of a batch
 
 
 def ids_of(lengths, width, vocab_size=20, seed=0):
@@ -49,8 +50,8 @@ def test_embedding(start, zero_pad, scale):
     table = variables["words/lookup_table"]
     assert table.shape == (20, 8)
 
-    expected = oracle.embed(ids, table) if zero_pad else table[ids] * 8 ** 0.5
-    expected = expected if scale else expected / 8 ** 0.5
+    expected = oracle.embed(ids, table) if zero_pad else table[ids] * 8**0.5
+    expected = expected if scale else expected / 8**0.5
     found = session.run(output)
     np.testing.assert_allclose(found, expected, **CLOSE)
     if zero_pad:
@@ -62,10 +63,11 @@ def test_embedding_gradient_reaches_exactly_the_rows_in_use(start, zero_pad):
     ids = np.array([[3, 3, 0], [5, 0, 0]])
     output = modules.embedding(tf.constant(ids), 7, 4, zero_pad)
     gradient = tf.convert_to_tensor(
-        tf.gradients(tf.reduce_sum(output), tf.trainable_variables())[0])
+        tf.gradients(tf.reduce_sum(output), tf.trainable_variables())[0]
+    )
     session, _ = start()
     uses = np.array([0 if zero_pad else 3, 0, 0, 2, 0, 1, 0])
-    expected = np.tile(uses[:, None] * 4 ** 0.5, [1, 4])
+    expected = np.tile(uses[:, None] * 4**0.5, [1, 4])
     np.testing.assert_allclose(session.run(gradient), expected, **CLOSE)
 
 
@@ -78,7 +80,9 @@ def test_embedding_of_dynamic_batch_and_length(start):
         value = ids_of([shape[1]] * shape[0], shape[1])
         np.testing.assert_allclose(
             session.run(output, {ids: value}),
-            oracle.embed(value, variables["embedding/lookup_table"]), **CLOSE)
+            oracle.embed(value, variables["embedding/lookup_table"]),
+            **CLOSE,
+        )
 
 
 def test_embedding_table_is_the_variable_of_the_embedding(start):
@@ -101,7 +105,7 @@ def test_positional_encoding(start, width, zero_pad, scale):
     output = modules.positional_encoding(tf.constant(ids), width, zero_pad, scale)
     assert output.shape.as_list() == [3, 5, width]
     expected = np.tile(oracle.sinusoids(5, width), [3, 1, 1])
-    expected *= width ** 0.5 if scale else 1
+    expected *= width**0.5 if scale else 1
     if zero_pad:
         expected[ids == 0] = 0
     session, variables = start()
@@ -125,21 +129,24 @@ def test_positional_encoding_from_an_offset_continues_the_sequence(start):
     output = modules.positional_encoding(ids, 6, scale=False, offset=offset)
     session, _ = start()
     np.testing.assert_allclose(
-        session.run(output, {offset: 4})[0], oracle.sinusoids(7, 6)[4:], **CLOSE)
+        session.run(output, {offset: 4})[0], oracle.sinusoids(7, 6)[4:], **CLOSE
+    )
 
 
 # --- Layer normalization --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("epsilon", [1e-8, 1e-6, 1e-3, 1.0],
-                         ids=lambda epsilon: f"epsilon_{epsilon:g}")
+@pytest.mark.parametrize(
+    "epsilon", [1e-8, 1e-6, 1e-3, 1.0], ids=lambda epsilon: f"epsilon_{epsilon:g}"
+)
 def test_normalize(start, epsilon):
     x = np.random.RandomState(0).randn(3, 4, 8).astype(np.float32)
     output = modules.normalize(as_tensor(x), epsilon, scope="norm")
     session, variables = start()
     assert names_and_shapes() == {"norm/gamma": [8], "norm/beta": [8]}
     expected = oracle.layer_norm(
-        x, variables["norm/gamma"], variables["norm/beta"], epsilon)
+        x, variables["norm/gamma"], variables["norm/beta"], epsilon
+    )
     np.testing.assert_allclose(session.run(output), expected, **CLOSE)
 
 
@@ -157,7 +164,8 @@ def test_normalize_of_a_constant_row_is_beta(start):
     output = modules.normalize(tf.zeros([1, 2, 4]))
     session, variables = start()
     np.testing.assert_allclose(
-        session.run(output)[0], [variables["ln/beta"]] * 2, **CLOSE)
+        session.run(output)[0], [variables["ln/beta"]] * 2, **CLOSE
+    )
 
 
 # --- Scaled dot-product attention and masks -------------------------------------------
@@ -166,21 +174,30 @@ def test_normalize_of_a_constant_row_is_beta(start):
 @pytest.mark.parametrize("shape", ["full", "by_head", "by_query", "by_key", "none"])
 def test_scaled_dot_product_attention(start, shape):
     N, H, Tq, Tk = 2, 3, 4, 5
-    sizes = {"full": [N, H, Tq, Tk], "by_head": [1, H, 1, Tk],
-             "by_query": [1, 1, Tq, Tk], "by_key": [N, 1, 1, Tk], "none": [1, 1, 1, 1]}
+    sizes = {
+        "full": [N, H, Tq, Tk],
+        "by_head": [1, H, 1, Tk],
+        "by_query": [1, 1, Tq, Tk],
+        "by_key": [N, 1, 1, Tk],
+        "none": [1, 1, 1, 1],
+    }
     rng = np.random.RandomState(0)
     q, k, v = rng.randn(N, H, Tq, 6), rng.randn(N, H, Tk, 6), rng.randn(N, H, Tk, 7)
     mask = rng.rand(*sizes[shape]) < 0.6
     mask[..., 0] = True
     output, weights = modules.scaled_dot_product_attention(
-        as_tensor(q), as_tensor(k), as_tensor(v),
-        None if shape == "none" else tf.constant(mask))
+        as_tensor(q),
+        as_tensor(k),
+        as_tensor(v),
+        None if shape == "none" else tf.constant(mask),
+    )
     session, _ = start()
     output, weights = session.run([output, weights])
     allowed = np.broadcast_to(mask, [N, H, Tq, Tk])
     for h in range(H):
         expected, expected_weights = oracle.attention(
-            q[:, h], k[:, h], v[:, h], allowed[:, h])
+            q[:, h], k[:, h], v[:, h], allowed[:, h]
+        )
         np.testing.assert_allclose(output[:, h], expected, **CLOSE)
         np.testing.assert_allclose(weights[:, h], expected_weights, **CLOSE)
     assert not weights[~allowed].any()  # exactly 0
@@ -193,13 +210,15 @@ def test_query_that_may_attend_to_nothing(start, zero):
     q, k, v = (as_tensor(rng.randn(1, 1, 3, 4)) for _ in range(3))
     mask = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1]], bool)
     output, weights = modules.scaled_dot_product_attention(
-        q, k, v, tf.constant(mask), blind_queries_are_zero=zero)
+        q, k, v, tf.constant(mask), blind_queries_are_zero=zero
+    )
     gradients = tf.gradients(output, [q, k, v])
     session, _ = start()
     weights, output, values, gradients = session.run([weights, output, v, gradients])
     np.testing.assert_allclose(weights[0, 0, 1], 0 if zero else 1 / 3, **CLOSE)
     np.testing.assert_allclose(
-        output[0, 0, 1], 0 if zero else values[0, 0].mean(axis=0), **CLOSE)
+        output[0, 0, 1], 0 if zero else values[0, 0].mean(axis=0), **CLOSE
+    )
     assert all(np.isfinite(gradient).all() for gradient in gradients)
 
 
@@ -244,33 +263,46 @@ def test_self_attention_finds_padding_in_the_zero_rows(start, num_heads, causal)
     x = vectors_of(real, 16)
     queries, weights = as_tensor(x), {}
     output = modules.multihead_attention(
-        queries, queries, num_heads=num_heads, causality=causal, scope="self",
-        weights=weights)
+        queries,
+        queries,
+        num_heads=num_heads,
+        causality=causal,
+        scope="self",
+        weights=weights,
+    )
     assert output.shape.as_list() == [3, 5, 16]
     session, variables = start()
     allowed = pairs(real, real, causal)
     output, weights = session.run([output, weights["self"]])
     np.testing.assert_allclose(
-        output, oracle.attention_block(x, x, allowed, variables, "self", num_heads),
-        **CLOSE)
+        output,
+        oracle.attention_block(x, x, allowed, variables, "self", num_heads),
+        **CLOSE,
+    )
     _, maps = oracle.multi_head(x, x, allowed, variables, "self", num_heads)
     np.testing.assert_allclose(weights, maps, **CLOSE)
     assert not np.moveaxis(weights, 1, -1)[~allowed].any()  # exactly 0
 
 
 @pytest.mark.parametrize("causal", [False, True], ids=["all_keys", "causal"])
-@pytest.mark.parametrize("query_length, key_length", [(3, 6), (6, 3)],
-                         ids=["Tq_less_than_Tk", "Tq_more_than_Tk"])
+@pytest.mark.parametrize(
+    "query_length, key_length",
+    [(3, 6), (6, 3)],
+    ids=["Tq_less_than_Tk", "Tq_more_than_Tk"],
+)
 def test_cross_attention_to_keys_of_another_length_and_width(
-        start, query_length, key_length, causal):
+    start, query_length, key_length, causal
+):
     query_real = ids_of([3, 2, 1], query_length) != 0
     key_real = ids_of([1, 3, 2], key_length) != 0
     queries, keys = vectors_of(query_real, 16), vectors_of(key_real, 10, seed=1)
     output = modules.multihead_attention(
-        as_tensor(queries), as_tensor(keys), None, 4, causality=causal, scope="cross")
+        as_tensor(queries), as_tensor(keys), None, 4, causality=causal, scope="cross"
+    )
     session, variables = start()
     expected = oracle.attention_block(
-        queries, keys, pairs(query_real, key_real, causal), variables, "cross", 4)
+        queries, keys, pairs(query_real, key_real, causal), variables, "cross", 4
+    )
     np.testing.assert_allclose(session.run(output), expected, **CLOSE)
 
 
@@ -295,15 +327,28 @@ def test_attention_with_explicit_masks_uses_them_as_given(start):
 
     cases = []
     for some_queries, some_keys in (
-            (query_masks, key_masks), (query_masks, None), (None, key_masks)):
+        (query_masks, key_masks),
+        (query_masks, None),
+        (None, key_masks),
+    ):
         output = modules.multihead_attention(
-            as_tensor(queries), as_tensor(keys), num_heads=2, scope="a",
+            as_tensor(queries),
+            as_tensor(keys),
+            num_heads=2,
+            scope="a",
             reuse=tf.AUTO_REUSE,
             query_masks=None if some_queries is None else tf.constant(some_queries),
-            key_masks=None if some_keys is None else tf.constant(some_keys))
-        cases.append((output, pairs(
-            query_real if some_queries is None else some_queries,
-            key_real if some_keys is None else some_keys)))
+            key_masks=None if some_keys is None else tf.constant(some_keys),
+        )
+        cases.append(
+            (
+                output,
+                pairs(
+                    query_real if some_queries is None else some_queries,
+                    key_real if some_keys is None else some_keys,
+                ),
+            )
+        )
     session, variables = start()
     for output, allowed in cases:
         expected = oracle.attention_block(queries, keys, allowed, variables, "a", 2)
@@ -313,13 +358,16 @@ def test_attention_with_explicit_masks_uses_them_as_given(start):
 def test_attention_limited_to_neighbours(start):
     x = np.random.RandomState(0).randn(2, 6, 8)
     output = modules.multihead_attention(
-        as_tensor(x), as_tensor(x), num_heads=2, scope="a",
-        key_masks=modules.local_mask(6, 1))
+        as_tensor(x),
+        as_tensor(x),
+        num_heads=2,
+        scope="a",
+        key_masks=modules.local_mask(6, 1),
+    )
     session, variables = start()
     places = np.arange(6)
     near = abs(places[:, None] - places[None, :]) <= 1
-    expected = oracle.attention_block(
-        x, x, np.tile(near, [2, 1, 1]), variables, "a", 2)
+    expected = oracle.attention_block(x, x, np.tile(near, [2, 1, 1]), variables, "a", 2)
     np.testing.assert_allclose(session.run(output), expected, **CLOSE)
 
 
@@ -328,12 +376,14 @@ def test_all_keys_padded_gives_zeros_from_the_attention_and_finite_gradients(sta
     keys = np.stack([np.zeros([4, 8]), np.random.RandomState(1).randn(4, 8)])
     weights = {}
     output = modules.multihead_attention(
-        as_tensor(x), as_tensor(keys), num_heads=2, scope="a", weights=weights)
+        as_tensor(x), as_tensor(keys), num_heads=2, scope="a", weights=weights
+    )
     gradients = tf.gradients(output, tf.trainable_variables())
     session, variables = start()
     output, weights, gradients = session.run([output, weights["a"], gradients])
     only_residual = oracle.layer_norm(
-        x[0], variables["a/ln/gamma"], variables["a/ln/beta"])
+        x[0], variables["a/ln/gamma"], variables["a/ln/beta"]
+    )
     np.testing.assert_allclose(output[0], only_residual, **CLOSE)
     assert not weights[0].any()
     assert weights[1].any()
@@ -344,7 +394,8 @@ def test_attention_over_dynamic_shapes(start):
     queries = tf.placeholder(tf.float32, [None, None, 8])
     keys = tf.placeholder(tf.float32, [None, None, 6])
     output = modules.multihead_attention(
-        queries, keys, num_heads=2, causality=True, scope="a")
+        queries, keys, num_heads=2, causality=True, scope="a"
+    )
     output = modules.feedforward(output, (12, 8), scope="f")
     assert output.shape.as_list()[-1] == 8
     session, variables = start()
@@ -353,9 +404,12 @@ def test_attention_over_dynamic_shapes(start):
         x, y = vectors_of(real, 8), vectors_of(real, 6, seed=1)
         expected = oracle.feed_forward_block(
             oracle.attention_block(x, y, pairs(real, real, True), variables, "a", 2),
-            variables, "f")
+            variables,
+            "f",
+        )
         np.testing.assert_allclose(
-            session.run(output, {queries: x, keys: y}), expected, **CLOSE)
+            session.run(output, {queries: x, keys: y}), expected, **CLOSE
+        )
 
 
 def test_attention_with_a_cache_is_attention_over_the_whole(start):
@@ -379,7 +433,8 @@ def test_attention_to_cached_keys_alone_makes_no_key_variables(start):
     with tf.variable_scope("a", reuse=True):
         K, V = modules.keys_and_values(as_tensor(y), 8, 2)
     again = modules.multihead_attention(
-        as_tensor(x), None, cache={"k": K, "v": V}, **options)
+        as_tensor(x), None, cache={"k": K, "v": V}, **options
+    )
     session, variables = start()
     assert len(variables) == 6
     whole, again = session.run([whole, again])
@@ -394,11 +449,13 @@ def test_feedforward(start):
     output = modules.feedforward(as_tensor(x), (32, 8), scope="f")
     session, variables = start()
     np.testing.assert_allclose(
-        session.run(output), oracle.feed_forward_block(x, variables, "f"), **CLOSE)
+        session.run(output), oracle.feed_forward_block(x, variables, "f"), **CLOSE
+    )
 
 
-@pytest.mark.parametrize("epsilon", [0, 0.1, 0.3, 1],
-                         ids=lambda epsilon: f"epsilon_{epsilon}")
+@pytest.mark.parametrize(
+    "epsilon", [0, 0.1, 0.3, 1], ids=lambda epsilon: f"epsilon_{epsilon}"
+)
 def test_label_smoothing(start, epsilon):
     soft = np.random.RandomState(0).dirichlet(np.ones(7), [2, 3])
     labels = np.concatenate([soft, np.eye(7)[np.array([[1, 2, 3], [4, 5, 6]])]])
@@ -418,7 +475,7 @@ def test_dropout_keeps_the_expectation_and_drops_the_rate(start, rate):
     session, _ = start()
     found = session.run(output)
     # The package rounds the rate to 1/256, and scales by the rounded one.
-    assert abs((found == 0).mean() - rate) < 1 / 512 + 5 * 0.5 / count ** 0.5
+    assert abs((found == 0).mean() - rate) < 1 / 512 + 5 * 0.5 / count**0.5
     assert abs(found.mean() - 1) < 5 * (rate / (1 - rate) / count) ** 0.5
     assert len(np.unique(found)) == 2
 
@@ -429,7 +486,8 @@ def test_dropout_draws_anew_unless_seeded(start):
     session, _ = start()
     assert (session.run(free) != session.run(free)).any()
     first, again, other, another = (
-        session.run(seeded, {seed: pair}) for pair in ([1, 2], [1, 2], [1, 3], [2, 2]))
+        session.run(seeded, {seed: pair}) for pair in ([1, 2], [1, 2], [1, 3], [2, 2])
+    )
     np.testing.assert_array_equal(first, again)
     for different in (other, another):
         # Two independent masks differ in half of the 600 places, give or take 12.
@@ -440,8 +498,10 @@ def test_dropouts_of_different_names_and_scopes_are_independent(start):
     x, seed, masks = tf.ones([600]), tf.constant([1, 2]), []
     for scope in ("encoder", "decoder"):
         with tf.variable_scope(scope):
-            masks += [primitives.dropout(x, 0.5, seed=seed, name=name)
-                      for name in ("weights", "residual")]
+            masks += [
+                primitives.dropout(x, 0.5, seed=seed, name=name)
+                for name in ("weights", "residual")
+            ]
     session, _ = start()
     masks = session.run(masks)
     for i, mask in enumerate(masks):
@@ -472,15 +532,24 @@ def test_blocks_drop_only_in_training_and_alike_for_a_seed(start, block):
     seed = tf.placeholder_with_default([0, 0], [2])
 
     def build(is_training, dropout_rate=0.5):
-        options = {"dropout_rate": dropout_rate, "is_training": is_training,
-                   "scope": "block", "reuse": tf.AUTO_REUSE, "dropout_seed": seed}
+        options = {
+            "dropout_rate": dropout_rate,
+            "is_training": is_training,
+            "scope": "block",
+            "reuse": tf.AUTO_REUSE,
+            "dropout_seed": seed,
+        }
         if block == "attention":
             return modules.multihead_attention(x, x, num_heads=2, **options)
         return modules.feedforward(x, (16, 8), **options)
 
     switch = tf.placeholder_with_default(False, [])
     plain, trained, not_trained, switched = (
-        build(True, 0), build(True), build(False), build(switch))
+        build(True, 0),
+        build(True),
+        build(False),
+        build(switch),
+    )
     session, _ = start()
     plain, same, off = session.run([plain, not_trained, switched])
     np.testing.assert_array_equal(same, plain)

@@ -1,4 +1,5 @@
 """scripts/plot_curves.py: dev BLEU against minutes, from the log directory alone."""
+
 import glob
 import os
 import sys
@@ -23,9 +24,16 @@ def write_run(folder, rows):
 
 @pytest.fixture
 def timed(tmp_path):
-    return write_run(tmp_path / "timed", [
-        (5, 0.25, None), (10, 0.5, 5.0), (15, 1.0, None), (20, 1.5, 20.0),
-        (30, 10.0, 25.0)])
+    return write_run(
+        tmp_path / "timed",
+        [
+            (5, 0.25, None),
+            (10, 0.5, 5.0),
+            (15, 1.0, None),
+            (20, 1.5, 20.0),
+            (30, 10.0, 25.0),
+        ],
+    )
 
 
 def test_what_is_drawn(timed):
@@ -52,8 +60,10 @@ def test_each_log_directory_is_a_curve(timed, tmp_path):
     assert xml.etree.ElementTree.parse(out).getroot().tag.endswith("svg")
     with open(out, encoding="utf-8") as file:
         drawn = file.read()
-    assert all(f"<!-- {name} -->" in drawn for name in
-               (timed, other, "minutes of training", "dev BLEU"))
+    assert all(
+        f"<!-- {name} -->" in drawn
+        for name in (timed, other, "minutes of training", "dev BLEU")
+    )
 
 
 @pytest.mark.parametrize("rows", [[], [(5, 1.0, None)]], ids=["none", "no_scores"])

@@ -1,4 +1,5 @@
 """scripts/prepare.py: what it writes, and that a refusal writes nothing."""
+
 import gzip
 import json
 import os
@@ -133,7 +134,10 @@ def test_the_summary_counts_what_is_on_disk(tmp_path):
     found = summary(out)
     assert (found["source_lang"], found["target_lang"]) == ("de", "en")
     assert found["vocab"] == {
-        "source_size": 40, "target_size": 40, "joint": True, "type": "unigram",
+        "source_size": 40,
+        "target_size": 40,
+        "joint": True,
+        "type": "unigram",
     }
     for split, report in found["splits"].items():
         ids = load(out, split, "target")
@@ -164,8 +168,9 @@ def test_a_vocabulary_that_is_given_replaces_what_there_was(tmp_path):
     prepare.main(["--out", out, *SMALL])
     given.mkdir()
     kinds = [(text.JOINT_SUBWORDS, subword_list, WORDS["de"] + WORDS["en"])] + [
-        (name, word_list, [*WORDS[language], "und"]) for name, language in zip(
-            text.SEPARATE_WORDS, WORDS)]
+        (name, word_list, [*WORDS[language], "und"])
+        for name, language in zip(text.SEPARATE_WORDS, WORDS)
+    ]
     for files in (kinds[:1], kinds[1:]):
         for path in given.iterdir():
             path.unlink()
@@ -175,11 +180,16 @@ def test_a_vocabulary_that_is_given_replaces_what_there_was(tmp_path):
         vocabularies = load_vocabularies(out)
         assert vocabularies.joint is (len(files) == 1)
         assert summary(out)["vocab"] == {
-            "source_size": 80, "target_size": 80, "joint": vocabularies.joint,
-            "type": "given"}
+            "source_size": 80,
+            "target_size": 80,
+            "joint": vocabularies.joint,
+            "type": "given",
+        }
         for side, language in zip(("source", "target"), ("de", "en")):
-            decoded = [getattr(vocabularies, side).decode(ids)
-                       for ids in load(out, "dev", side)]
+            decoded = [
+                getattr(vocabularies, side).decode(ids)
+                for ids in load(out, "dev", side)
+            ]
             assert decoded == sentences("dev", language)
 
 
@@ -188,8 +198,12 @@ def test_a_vocabulary_that_is_given_is_not_trained(tmp_path, capsys):
     empty.mkdir()
     argv = ["--out", out, "--vocab-from", str(empty)]
     assert "found no vocabulary" in refused(capsys, tmp_path, argv)
-    for flags in (["--vocab_size=9"], ["--separate"], ["--model-type", "bpe"],
-                  ["--bpe-dropout", "0.1"]):
+    for flags in (
+        ["--vocab_size=9"],
+        ["--separate"],
+        ["--model-type", "bpe"],
+        ["--bpe-dropout", "0.1"],
+    ):
         with pytest.raises(SystemExit):
             prepare.main(argv + flags)
         assert "wanted one of them" in capsys.readouterr().err
@@ -204,7 +218,7 @@ def test_the_same_text_gives_the_same_bytes(tmp_path):
         for split in PAIRS:
             argv += ["--" + split, f"{text}/{split}.de", f"{text}/{split}.en"]
         prepare.main(argv)
-        results.append({path[len(out):]: data for path, data in tree(out).items()})
+        results.append({path[len(out) :]: data for path, data in tree(out).items()})
     assert results[0] == results[1] == results[2]
     assert sorted(os.listdir(str(tmp_path / "deep"))) == ["a", "b"]
 
@@ -225,7 +239,8 @@ def test_bpe_dropout_writes_train_in_other_pieces_and_only_train(tmp_path, kind)
         copies = np.reshape(np.array(load(once, "train", side), object), (3, -1))
         for copy in copies.tolist():
             assert [*map(getattr(vocabularies, side).decode, copy)] == (
-                sentences("train", language))
+                sentences("train", language)
+            )
         assert len({str(copy) for copy in copies.tolist()}) == 3
 
 
@@ -265,7 +280,9 @@ def test_empty_and_long_pairs_are_dropped_from_ids_but_not_from_text(tmp_path, c
     out = fill(tmp_path)
     broken = {}
     for split, language, line in (
-        ("train", "de", ""), ("dev", "en", " \t"), ("test", "en", "the dog " * 50)
+        ("train", "de", ""),
+        ("dev", "en", " \t"),
+        ("test", "en", "the dog " * 50),
     ):
         broken[split] = sentences(split, language)
         broken[split][3] = line
@@ -274,7 +291,9 @@ def test_empty_and_long_pairs_are_dropped_from_ids_but_not_from_text(tmp_path, c
     prepare.main(["--out", out, *SMALL, "--max-length", "70"])
     reports = summary(out)["splits"]
     assert {name: (r["empty"], r["too_long"]) for name, r in reports.items()} == {
-        "train": (1, 0), "dev": (1, 0), "test": (0, 1),
+        "train": (1, 0),
+        "dev": (1, 0),
+        "test": (0, 1),
     }
     vocabularies = load_vocabularies(out)
     for split in PAIRS:
@@ -332,8 +351,10 @@ def test_gz_and_windows_line_ends_change_nothing(tmp_path):
     plain, packed = fill(tmp_path / "plain"), fill(tmp_path / "packed", ending=".gz")
     for language in WORDS:
         lines = sentences("dev", language)
-        write(os.path.join(packed, f"dev.{language}.gz"),
-              "".join(line + "\r\n" for line in lines).encode("utf-8"))
+        write(
+            os.path.join(packed, f"dev.{language}.gz"),
+            "".join(line + "\r\n" for line in lines).encode("utf-8"),
+        )
     for out in (plain, packed):
         prepare.main(["--out", out, *SMALL])
     for path, data in tree(packed).items():
@@ -390,13 +411,22 @@ def test_a_language_that_is_not_there(tmp_path, capsys):
     assert "--source-lang" in said
 
 
-@pytest.mark.parametrize("flags", [
-    ["--source-lang", "en"], ["--source-lang", "../de"], ["--target-lang", ""],
-    ["--max-length", "0"], ["--vocab-size", "-1"],
-    ["--bpe-dropout", "1.1"], ["--bpe-dropout", "-0.1"], ["--bpe-dropout", "nan"],
-    ["--bpe-dropout", "0.1", "--model-type", "unigram"],
-    ["--copies", "2"], ["--bpe-dropout", "0.1", "--copies", "0"],
-])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--source-lang", "en"],
+        ["--source-lang", "../de"],
+        ["--target-lang", ""],
+        ["--max-length", "0"],
+        ["--vocab-size", "-1"],
+        ["--bpe-dropout", "1.1"],
+        ["--bpe-dropout", "-0.1"],
+        ["--bpe-dropout", "nan"],
+        ["--bpe-dropout", "0.1", "--model-type", "unigram"],
+        ["--copies", "2"],
+        ["--bpe-dropout", "0.1", "--copies", "0"],
+    ],
+)
 def test_flags_that_cannot_be(tmp_path, capsys, flags):
     out = fill(tmp_path)
     assert "found" in refused(capsys, tmp_path, ["--out", out, *SMALL, *flags])

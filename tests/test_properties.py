@@ -3,6 +3,7 @@
 The inputs that once broke one are in tests/found; test_properties_found.py reads them.
 `--hypothesis-profile=random` tries others than last time.
 """
+
 import argparse
 import contextlib
 import gzip
@@ -34,20 +35,25 @@ SAMPLE = os.path.join(ROOT, "data", "sample", "test.de")
 
 
 # Whatever some program takes for the end of a line, nothing, or not a character.
-ODD = ("\t\r\0\x01\x0b\x0c\x1b\x1c\x1d\x1e\x7f\x85\x9f\xa0\xad\u0301\u200b\u200d\u200e"
-       "\u2028\u2029\u202e\u2060\u2581\u3000\ufeff\ufffd\uffff\U000e0041\U0001f642")
+ODD = (
+    "\t\r\0\x01\x0b\x0c\x1b\x1c\x1d\x1e\x7f\x85\x9f\xa0\xad\u0301\u200b\u200d\u200e"
+    "\u2028\u2029\u202e\u2060\u2581\u3000\ufeff\ufffd\uffff\U000e0041\U0001f642"
+)
 
 CHARACTERS = st.one_of(
     st.sampled_from("0123456789 aeßÜ<&>;.,|?'\"" + ODD),
-    st.characters(blacklist_categories=["Cs"], blacklist_characters="\n"))
+    st.characters(blacklist_categories=["Cs"], blacklist_characters="\n"),
+)
 LINES = st.text(CHARACTERS, max_size=25)
 SPECIAL_LINES = st.sampled_from(
-    ["</s>", "<unk> 1", "&#10;", "||| 1 ||| 2", "1 " * 99, "", " ", "\ufeff"])
+    ["</s>", "<unk> 1", "&#10;", "||| 1 ||| 2", "1 " * 99, "", " ", "\ufeff"]
+)
 
 # Bytes of a line: text, or anything at all.
 RAW_LINES = st.one_of(
     st.one_of(LINES, SPECIAL_LINES).map(lambda line: line.encode("utf-8")),
-    st.binary(max_size=20).map(lambda raw: raw.replace(b"\n", b"\xc3")))
+    st.binary(max_size=20).map(lambda raw: raw.replace(b"\n", b"\xc3")),
+)
 
 
 def values_of(field, largest=1000):
@@ -63,8 +69,11 @@ def values_of(field, largest=1000):
 @st.composite
 def valid_settings(draw):
     """Settings that are all valid, by name."""
-    values = draw(st.fixed_dictionaries({
-        name: values_of(field) for name, field in hparams.FIELDS.items()}))
+    values = draw(
+        st.fixed_dictionaries(
+            {name: values_of(field) for name, field in hparams.FIELDS.items()}
+        )
+    )
     heads = draw(st.integers(1, 8))
     values.update(num_heads=heads, d_model=heads * draw(st.integers(1, 9)))
     if values["joint_vocab"]:
@@ -73,10 +82,18 @@ def valid_settings(draw):
 
 
 # What may stand in a JSON file, or be asked for by somebody who errs.
-NUMBERS = st.one_of(st.integers(-2 ** 99, 2 ** 99), st.floats(), st.sampled_from(
-    [0, -1, 2 ** 31, 2 ** 63, math.nan, math.inf]))
-ANYTHING = st.one_of(NUMBERS, st.none(), st.booleans(), st.text(max_size=5),
-                     st.lists(NUMBERS, max_size=2))
+NUMBERS = st.one_of(
+    st.integers(-(2**99), 2**99),
+    st.floats(),
+    st.sampled_from([0, -1, 2**31, 2**63, math.nan, math.inf]),
+)
+ANYTHING = st.one_of(
+    NUMBERS,
+    st.none(),
+    st.booleans(),
+    st.text(max_size=5),
+    st.lists(NUMBERS, max_size=2),
+)
 NAMES = st.one_of(st.sampled_from(sorted(hparams.FIELDS)), st.text(max_size=5))
 
 
@@ -110,14 +127,19 @@ def test_whatever_bytes_are_read_there_are_as_many_lines(raw_lines, ended):
         raw = raw[:-1] if raw.endswith(b"\r") else raw
         assert "\n" not in line
         assert line == raw.decode("utf-8", errors="replace") or (
-            number == 0 and "\ufeff" + line == raw.decode("utf-8", errors="replace"))
+            number == 0 and "\ufeff" + line == raw.decode("utf-8", errors="replace")
+        )
     assert all(0 <= count <= len(lines) for count in oddities.counts.values())
     assert oddities.report().count("\n") == 0
 
 
 @settings(max_examples=600)
-@given(st.lists(LINES, max_size=8), st.sampled_from(["a.de", "a.de.gz"]),
-       st.sampled_from(["\n", "\r\n"]), st.booleans())
+@given(
+    st.lists(LINES, max_size=8),
+    st.sampled_from(["a.de", "a.de.gz"]),
+    st.sampled_from(["\n", "\r\n"]),
+    st.booleans(),
+)
 def test_lines_that_are_written_are_read(folder, lines, name, end, marked):
     assume(not any(line.endswith("\r") for line in lines))
     assume(marked or not "".join(lines[:1]).startswith("\ufeff"))
@@ -128,10 +150,24 @@ def test_lines_that_are_written_are_read(folder, lines, name, end, marked):
     assert list(Oddities().read(io.BytesIO(content.encode("utf-8")))) == wanted
 
 
-ENTITIES = st.sampled_from(["&#10;", "&#13;", "&NewLine;", "&#x2028;", "&#0;", "&amp;",
-                            "&#xD800;", "&#99999999;", "&lt;seg&gt;", "&", "&;"])
-SEGMENTS = st.lists(st.one_of(CHARACTERS.map(html.escape), ENTITIES),
-                    max_size=9).map("".join)
+ENTITIES = st.sampled_from(
+    [
+        "&#10;",
+        "&#13;",
+        "&NewLine;",
+        "&#x2028;",
+        "&#0;",
+        "&amp;",
+        "&#xD800;",
+        "&#99999999;",
+        "&lt;seg&gt;",
+        "&",
+        "&;",
+    ]
+)
+SEGMENTS = st.lists(st.one_of(CHARACTERS.map(html.escape), ENTITIES), max_size=9).map(
+    "".join
+)
 
 
 @settings(max_examples=600)
@@ -146,10 +182,16 @@ def test_each_segment_is_one_line_when_it_is_written_too(folder, segments):
 
 
 @settings(max_examples=1000)
-@given(st.sampled_from(sorted(READERS)), st.one_of(
-    st.binary(max_size=60), st.lists(RAW_LINES, max_size=5).map(b"\n".join),
-    SEGMENTS.map(lambda text: f"<seg>{text}</seg><seg id=3>".encode("utf-8"))),
-    st.sampled_from(["", ".gz"]), st.integers(0, 9))
+@given(
+    st.sampled_from(sorted(READERS)),
+    st.one_of(
+        st.binary(max_size=60),
+        st.lists(RAW_LINES, max_size=5).map(b"\n".join),
+        SEGMENTS.map(lambda text: f"<seg>{text}</seg><seg id=3>".encode("utf-8")),
+    ),
+    st.sampled_from(["", ".gz"]),
+    st.integers(0, 9),
+)
 def test_a_file_is_read_or_refused(folder, kind, content, ending, missing):
     path = write(folder, kind.replace("*", "a") + ending, content)
     if ending:
@@ -211,7 +253,9 @@ def test_any_ids_decode_up_to_the_first_end(vocabulary, ids):
 
 WORDS = st.text(
     st.characters(blacklist_categories=["Cs", "Cc", "Zs", "Zl", "Zp"]),
-    min_size=1, max_size=5)
+    min_size=1,
+    max_size=5,
+)
 
 
 @settings(max_examples=400)
@@ -220,11 +264,15 @@ def test_known_words_come_back(folder, words, others, data):
     assume(not {"<pad>", "<unk>", "<s>", "</s>"} & {word.lower() for word in words})
     rows = ["<PAD>", "<UNK>", "<S>", "</S>", *words]
     known = WordVocabulary(write(folder, "words.tsv", "\n".join(rows).encode("utf-8")))
-    line = data.draw(st.lists(st.sampled_from(words + others), max_size=9)
-                     if words + others else st.just([]))
+    line = data.draw(
+        st.lists(st.sampled_from(words + others), max_size=9)
+        if words + others
+        else st.just([])
+    )
     ids = known.encode(" \t ".join(line))
     assert known.decode(ids) == " ".join(
-        word if word in words else "<UNK>" for word in line)
+        word if word in words else "<UNK>" for word in line
+    )
     assert not (set(ids) & set(SPECIAL_IDS)) - {UNK}
 
 
@@ -250,18 +298,25 @@ def test_a_batch_holds_its_pairs_and_padding(pairs, kind):
         assert batch.target_in[i].tolist() == [BOS, *target, *wanted]
         assert batch.target_out[i].tolist() == [*target, EOS, *wanted]
     np.testing.assert_array_equal(
-        pad([[*source, EOS] for source in sources]), pad_with_end(sources))
+        pad([[*source, EOS] for source in sources]), pad_with_end(sources)
+    )
 
 
-LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)),
-                   min_size=1, max_size=60)
+LENGTHS = st.lists(
+    st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=60
+)
 
 
 @settings(max_examples=700)
-@given(LENGTHS, st.integers(0, 200), st.integers(0, 2 ** 32 - 1),
-       st.lists(st.integers(0, 10 ** 6), max_size=4))
+@given(
+    LENGTHS,
+    st.integers(0, 200),
+    st.integers(0, 2**32 - 1),
+    st.lists(st.integers(0, 10**6), max_size=4),
+)
 def test_a_plan_takes_each_pair_once_an_epoch_within_the_budget(
-        lengths, spare, seed, asked):
+    lengths, spare, seed, asked
+):
     sources, targets = np.array(lengths).T
     budget = int(np.max(lengths)) + spare
     plan = BatchPlan(sources, targets, budget, seed)
@@ -273,15 +328,19 @@ def test_a_plan_takes_each_pair_once_an_epoch_within_the_budget(
             assert 0 < len(batch) * widest <= budget
     for k in asked:  # whatever was asked for before: so a run can go on anywhere
         np.testing.assert_array_equal(
-            plan.batch(k), BatchPlan(sources, targets, budget, seed).batch(k))
+            plan.batch(k), BatchPlan(sources, targets, budget, seed).batch(k)
+        )
 
 
 @settings(max_examples=300)
-@given(LENGTHS, st.one_of(st.integers(-1, 60), st.just(2 ** 31)),
-       st.sampled_from([-1, 0, 2 ** 32 - 1, 2 ** 32]))
+@given(
+    LENGTHS,
+    st.one_of(st.integers(-1, 60), st.just(2**31)),
+    st.sampled_from([-1, 0, 2**32 - 1, 2**32]),
+)
 def test_a_plan_is_made_or_refused(lengths, budget, seed):
     sources, targets = np.array(lengths).T
-    possible = budget >= np.max(lengths) and 0 <= seed < 2 ** 32
+    possible = budget >= np.max(lengths) and 0 <= seed < 2**32
     if possible:
         assert len(BatchPlan(sources, targets, budget, seed).batch(0))
     else:
@@ -320,16 +379,20 @@ def test_settings_survive_the_disk_and_the_command_line(folder, values, dashed):
     hp = hparams.resolve(values)
     hparams.save(hp, folder)
     assert hparams.load(folder) == hparams.resolve({}, "big", folder) == hp
-    words = [f"--{name.replace('_', '-') if dashed else name}={value}"
-             for name, value in values.items()]
+    words = [
+        f"--{name.replace('_', '-') if dashed else name}={value}"
+        for name, value in values.items()
+    ]
     args = hparams.parse_flags(PARSER, words)
     assert hparams.given_settings(args) == values
     assert hparams.resolve(hparams.given_settings(args), "sample", folder) == hp
 
 
 @settings(max_examples=1000)
-@given(st.dictionaries(NAMES, ANYTHING, max_size=4),
-       st.sampled_from([None, "sample", "big", "x"]))
+@given(
+    st.dictionaries(NAMES, ANYTHING, max_size=4),
+    st.sampled_from([None, "sample", "big", "x"]),
+)
 def test_wrong_settings_are_refused_in_words(values, preset):
     try:
         hp = hparams.resolve(values, preset)
@@ -340,11 +403,16 @@ def test_wrong_settings_are_refused_in_words(values, preset):
 
 
 @settings(max_examples=1000)
-@given(st.one_of(
-    ANYTHING.map(lambda value: json.dumps(value).encode("utf-8")),
-    st.dictionaries(NAMES, ANYTHING, max_size=3).map(
-        lambda values: json.dumps(values).encode("utf-8")),
-    st.binary(max_size=30), st.integers(1, 200).map(lambda deep: b"[" * deep)))
+@given(
+    st.one_of(
+        ANYTHING.map(lambda value: json.dumps(value).encode("utf-8")),
+        st.dictionaries(NAMES, ANYTHING, max_size=3).map(
+            lambda values: json.dumps(values).encode("utf-8")
+        ),
+        st.binary(max_size=30),
+        st.integers(1, 200).map(lambda deep: b"[" * deep),
+    )
+)
 def test_a_settings_file_is_loaded_or_refused(folder, content):
     path = write(folder, "hparams.json", content)
     try:
@@ -353,12 +421,17 @@ def test_a_settings_file_is_loaded_or_refused(folder, content):
         assert path in str(refusal) or "found" in str(refusal)
 
 
-FLAGS = st.sampled_from(sorted(
-    word for action in PARSER._actions for word in action.option_strings))
+FLAGS = st.sampled_from(
+    sorted(word for action in PARSER._actions for word in action.option_strings)
+)
 WORDS_OF_A_COMMAND = st.one_of(
-    FLAGS, st.text(max_size=9), st.sampled_from(["--", "-", "-1", "--=", "1e5", "nan"]),
+    FLAGS,
+    st.text(max_size=9),
+    st.sampled_from(["--", "-", "-1", "--=", "1e5", "nan"]),
     st.tuples(FLAGS, st.one_of(st.text(max_size=5), st.integers().map(str))).map(
-        "=".join))
+        "=".join
+    ),
+)
 
 
 @settings(max_examples=600)

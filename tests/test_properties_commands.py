@@ -1,4 +1,5 @@
 """Properties of prepare.py and translate.py, for any text that they can be given."""
+
 import contextlib
 import io
 import json
@@ -48,13 +49,16 @@ def run(folder, *flags):
 
 def load(folder, split, side):
     """The prepared sentences of a split, as lists of ids."""
-    ids, offsets = (np.load(os.path.join(folder, f"{split}.{side}.{part}.npy"))
-                    for part in ("ids", "offsets"))
+    ids, offsets = (
+        np.load(os.path.join(folder, f"{split}.{side}.{part}.npy"))
+        for part in ("ids", "offsets")
+    )
     return [ids[a:b].tolist() for a, b in zip(offsets[:-1], offsets[1:])]
 
 
 PAIRS = st.lists(st.tuples(LINES, LINES), max_size=6).map(
-    lambda pairs: pairs + [("1 2", "2 1")])  # one that is kept
+    lambda pairs: pairs + [("1 2", "2 1")]
+)  # one that is kept
 
 
 @settings(max_examples=250)
@@ -87,7 +91,8 @@ TEXT = st.lists(RAW_LINES, max_size=8)
 @settings(max_examples=200)
 @given(TEXT, TEXT, st.integers(1, 99), st.sampled_from(["bpe", "unigram"]))
 def test_any_text_is_prepared_or_refused_in_one_line(
-        tmp_path_factory, source, target, size, kind):
+    tmp_path_factory, source, target, size, kind
+):
     folder = str(tmp_path_factory.mktemp("any"))
     both = min(len(source), len(target))
     for language, lines in (("de", source[:both]), ("en", target[:both])):
@@ -121,14 +126,15 @@ def translated(translator, raw_lines, chunk_size):
     """What translate.py writes for the bytes of lines."""
     output = io.BytesIO()
     translate.write_translations(
-        translator, Oddities().read(raw_lines), output, chunk_size=chunk_size)
+        translator, Oddities().read(raw_lines), output, chunk_size=chunk_size
+    )
     return output.getvalue()
 
 
 @settings(max_examples=250)
 @given(st.lists(RAW_LINES, max_size=10), st.integers(1, 12), st.booleans())
 def test_as_many_lines_out_as_in(translator, raw_lines, chunk_size, ended):
-    content = b"".join(raw + b"\n" for raw in raw_lines)[:None if ended else -1]
+    content = b"".join(raw + b"\n" for raw in raw_lines)[: None if ended else -1]
     given_lines = list(io.BytesIO(content))
     output = translated(translator, given_lines, chunk_size)
     lines = output.decode("utf-8").split("\n")

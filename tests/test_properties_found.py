@@ -1,4 +1,5 @@
 """The inputs that once failed, a file each in tests/found/KIND."""
+
 import glob
 import os
 import re
@@ -48,9 +49,21 @@ def test_text_is_prepared_or_refused(path, tmp_path):
     for name in ("train.de", "train.en", "dev.de", "dev.en"):
         shutil.copy(path, str(tmp_path / name))
     finished = subprocess.run(
-        [sys.executable, "scripts/prepare.py", "--out", str(tmp_path), "--vocab-size",
-         "66", "--model-type", "unigram"], cwd=corpora.ROOT, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=corpora.ROOT))
+        [
+            sys.executable,
+            "scripts/prepare.py",
+            "--out",
+            str(tmp_path),
+            "--vocab-size",
+            "66",
+            "--model-type",
+            "unigram",
+        ],
+        cwd=corpora.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=dict(os.environ, PYTHONPATH=corpora.ROOT),
+    )
     assert finished.returncode == 2
     assert finished.stderr.count(b"\n") == 1
 
@@ -60,6 +73,7 @@ def test_there_are_enough_generated_inputs():
     numbers = []
     for name in ("test_properties.py", "test_properties_commands.py"):
         with open(os.path.join(os.path.dirname(FOUND), name), encoding="utf-8") as file:
-            numbers += re.findall(r"^@settings\(max_examples=(\d+)\)$", file.read(),
-                                  re.MULTILINE)
+            numbers += re.findall(
+                r"^@settings\(max_examples=(\d+)\)$", file.read(), re.MULTILINE
+            )
     assert sum(map(int, numbers)) >= 10000

@@ -1,4 +1,5 @@
 """Relative positions and the proximity bias, against their equations in NumPy."""
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -7,7 +8,11 @@ from conftest import CONFIG
 from hparams import HParams
 from transformer.attention import scaled_dot_product_attention
 from transformer.checks import (
-    check_batch_invariance, check_causality, check_padding, graph_function)
+    check_batch_invariance,
+    check_causality,
+    check_padding,
+    graph_function,
+)
 from transformer.masks import proximity_bias
 from transformer.model import Transformer
 from transformer.modules import multihead_attention
@@ -15,9 +20,17 @@ from transformer.relative import relative_bias, relative_positions
 from transformer.training import cross_entropy, make_update
 
 N, H, T, D = 2, 2, 5, 8
-HP = dict(num_blocks=2, d_model=8, d_ff=16, num_heads=2, source_vocab_size=13,
-          target_vocab_size=13, dropout_rate=0.0, max_relative_position=2,
-          proximity_bias=True)
+HP = dict(
+    num_blocks=2,
+    d_model=8,
+    d_ff=16,
+    num_heads=2,
+    source_vocab_size=13,
+    target_vocab_size=13,
+    dropout_rate=0.0,
+    max_relative_position=2,
+    proximity_bias=True,
+)
 DIALECTS = ["paper", "tensor2tensor", "tutorial"]
 
 
@@ -49,13 +62,16 @@ def shaw(Q, K, V, keys, values, allowed):
 
     for i in range(Tq):
         for j in range(Tk):
-            logits[:, :, i, j] = np.sum(
-                Q[:, :, i] * (K[:, :, j] + keys[row(i, j)]), -1) / Q.shape[-1] ** 0.5
+            logits[:, :, i, j] = (
+                np.sum(Q[:, :, i] * (K[:, :, j] + keys[row(i, j)]), -1)
+                / Q.shape[-1] ** 0.5
+            )
     weights = softmax(np.where(allowed, logits, -np.inf))
     for i in range(Tq):
         for j in range(Tk):
             context[:, :, i] += weights[:, :, i, j, None] * (
-                V[:, :, j] + values[row(i, j)])
+                V[:, :, j] + values[row(i, j)]
+            )
     return context, weights
 
 
@@ -69,26 +85,50 @@ def test_attention_is_that_of_the_equations(start, causality, max_distance):
     x, weights, real = random(N, T, D), {}, np.ones([N, T], bool)
     real[0, 3:] = False
     outputs = multihead_attention(
-        tf.constant(x), tf.constant(x), num_heads=H, causality=causality,
-        key_masks=tf.constant(real), weights=weights, dialect="tutorial",
+        tf.constant(x),
+        tf.constant(x),
+        num_heads=H,
+        causality=causality,
+        key_masks=tf.constant(real),
+        weights=weights,
+        dialect="tutorial",
         query_masks=tf.ones([N, T], tf.bool),
-        max_relative_position=max_distance)
+        max_relative_position=max_distance,
+    )
     session, values = start()
     assert values["multihead_attention/relative/keys"].shape == (
-        2 * max_distance + 1, D // H)
+        2 * max_distance + 1,
+        D // H,
+    )
     found = session.run(weights["multihead_attention"])
-    Q, K, V = (heads(np.maximum(
-        x @ values["multihead_attention/{}/kernel".format(name)]
-        + values["multihead_attention/{}/bias".format(name)], 0)) for name in "qkv")
+    Q, K, V = (
+        heads(
+            np.maximum(
+                x @ values["multihead_attention/{}/kernel".format(name)]
+                + values["multihead_attention/{}/bias".format(name)],
+                0,
+            )
+        )
+        for name in "qkv"
+    )
     allowed = real[:, None, None] & (np.tril(np.ones([T, T], bool)) | (not causality))
-    context, wanted = shaw(Q, K, V, values["multihead_attention/relative/keys"],
-                           values["multihead_attention/relative/values"], allowed)
+    context, wanted = shaw(
+        Q,
+        K,
+        V,
+        values["multihead_attention/relative/keys"],
+        values["multihead_attention/relative/values"],
+        allowed,
+    )
     np.testing.assert_allclose(found, wanted, atol=1e-5)
     y = x + context.swapaxes(1, 2).reshape(N, T, D)
     y = (y - y.mean(-1, keepdims=True)) / np.sqrt(y.var(-1, keepdims=True) + 1e-8)
     np.testing.assert_allclose(
-        session.run(outputs), y * values["multihead_attention/ln/gamma"]
-        + values["multihead_attention/ln/beta"], atol=1e-4)
+        session.run(outputs),
+        y * values["multihead_attention/ln/gamma"]
+        + values["multihead_attention/ln/beta"],
+        atol=1e-4,
+    )
 
 
 @pytest.mark.parametrize("off", [None, 0])
@@ -102,7 +142,9 @@ def test_reuse_shares_the_vectors():
     for reuse in (None, True):
         relative_positions(3, 4, 2, max_distance=5, scope="here", reuse=reuse)
     assert [(v.op.name, v.shape.as_list()) for v in tf.trainable_variables()] == [
-        ("here/keys", [11, 2]), ("here/values", [11, 2])]
+        ("here/keys", [11, 2]),
+        ("here/values", [11, 2]),
+    ]
 
 
 def test_an_offset_shifts_the_queries(start):
@@ -126,8 +168,9 @@ def test_bias_of_the_music_transformer(length, max_distance, causality):
     for i in range(length):
         for j in range(length):
             if abs(j - i) < max_distance and not (causality and j > i):
-                wanted[:, :, i, j] = np.sum(
-                    Q[:, :, i] * table[:, max_distance - 1 + j - i], -1) / 2
+                wanted[:, :, i, j] = (
+                    np.sum(Q[:, :, i] * table[:, max_distance - 1 + j - i], -1) / 2
+                )
     np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
@@ -151,9 +194,13 @@ def test_proximity_bias():
 
 # The blocks and the model.
 
+
 def block(causality):
-    return graph_function(lambda x: multihead_attention(
-        x, x, num_heads=4, causality=causality, max_relative_position=3))
+    return graph_function(
+        lambda x: multihead_attention(
+            x, x, num_heads=4, causality=causality, max_relative_position=3
+        )
+    )
 
 
 def test_the_block_passes_the_checks():
@@ -168,9 +215,11 @@ def batch():
     return tf.constant(source, tf.int32), tf.constant(target, tf.int32)
 
 
-@pytest.mark.parametrize("changes", [
-    {}, {"proximity_bias": False}, {"max_relative_position": 0}],
-    ids=["both", "relative_positions", "proximity_bias"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"proximity_bias": False}, {"max_relative_position": 0}],
+    ids=["both", "relative_positions", "proximity_bias"],
+)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_step_by_step_is_all_at_once(start, dialect, changes):
     model = Transformer(HParams(**dict(HP, dialect=dialect, **changes)))
@@ -179,7 +228,7 @@ def test_step_by_step_is_all_at_once(start, dialect, changes):
     whole, _ = model.decode(target, memory)
     projected, cache, steps = model.project(memory), model.empty_cache(2), []
     for t in range(6):
-        logits, cache = model.decode(target[:, t:t + 1], projected, cache=cache)
+        logits, cache = model.decode(target[:, t : t + 1], projected, cache=cache)
         steps.append(logits)
     session, _ = start()
     whole, steps = session.run([whole, tf.concat(steps, axis=1)])
@@ -187,16 +236,20 @@ def test_step_by_step_is_all_at_once(start, dialect, changes):
     np.testing.assert_allclose(steps[1, :3], whole[1, :3], atol=2e-5)
 
 
-@pytest.mark.parametrize("name, value", [("max_relative_position", 2),
-                                         ("proximity_bias", True)])
+@pytest.mark.parametrize(
+    "name, value", [("max_relative_position", 2), ("proximity_bias", True)]
+)
 def test_each_setting_changes_both_stacks(start, name, value):
     off = dict(HP, max_relative_position=0, proximity_bias=False)
-    plain, other = (Transformer(HParams(**dict(off, **changes)))
-                    for changes in ({}, {name: value}))
+    plain, other = (
+        Transformer(HParams(**dict(off, **changes))) for changes in ({}, {name: value})
+    )
     source, target = batch()
     memory = plain.encode(source)
-    stacks = [(memory.states, other.encode(source).states),
-              (plain.decode(target, memory)[0], other.decode(target, memory)[0])]
+    stacks = [
+        (memory.states, other.encode(source).states),
+        (plain.decode(target, memory)[0], other.decode(target, memory)[0]),
+    ]
     session, _ = start()
     for without, with_it in session.run(stacks):
         assert abs(with_it - without)[0].max() > 1e-3
@@ -206,15 +259,20 @@ def test_every_vector_of_a_distance_is_trained(start):
     """Those of later positions in the decoder aside: it never sees them."""
     source, target = batch()
     hp = HParams(**HP)
-    logits, _ = Transformer(hp).decode(target, Transformer(hp).encode(source, True),
-                                       True)
+    logits, _ = Transformer(hp).decode(
+        target, Transformer(hp).encode(source, True), True
+    )
     variables = tf.trainable_variables()
     names = [v.op.name for v in variables if "relative" in v.op.name]
-    assert names == ["{}/block_{}/self_attention/relative/{}".format(stack, i, part)
-                     for stack in ("encoder", "decoder") for i in (0, 1)
-                     for part in ("keys", "values")]
-    update = make_update(cross_entropy(logits, target), hp,
-                         tf.train.get_or_create_global_step())
+    assert names == [
+        "{}/block_{}/self_attention/relative/{}".format(stack, i, part)
+        for stack in ("encoder", "decoder")
+        for i in (0, 1)
+        for part in ("keys", "values")
+    ]
+    update = make_update(
+        cross_entropy(logits, target), hp, tf.train.get_or_create_global_step()
+    )
     session, before = start()
     session.run(update.apply)
     for variable in variables:

@@ -1,4 +1,5 @@
 """reporting.py: events, dev scores, the meter's arithmetic, bar and plain lines."""
+
 import io
 import os
 
@@ -30,7 +31,9 @@ def test_events_can_be_read_before_they_are_closed(tmp_path):
     events.write(3, {"loss": 0.5, "dev/bleu": 25})
     events.write(4, {"loss": 0.25})
     assert corpora.events_of(tmp_path) == {
-        "loss": {3: 0.5, 4: 0.25}, "dev/bleu": {3: 25}}
+        "loss": {3: 0.5, 4: 0.25},
+        "dev/bleu": {3: 25},
+    }
     events.close()
 
 
@@ -41,7 +44,7 @@ def test_a_second_run_adds_its_events(tmp_path):
         events.write(step, {"loss": step})
         events.close()
     for step in (1, 2):  # two writers within a second would share a name
-        name, = os.listdir(str(tmp_path / str(step)))
+        (name,) = os.listdir(str(tmp_path / str(step)))
         (tmp_path / str(step) / name).rename(tmp_path / f"{name}.{step}")
     assert corpora.events_of(tmp_path) == {"loss": {1: 1, 2: 2}}
 
@@ -75,9 +78,16 @@ def test_a_folder_without_dev_scores_has_none(tmp_path):
     assert scores.evaluations_since_best() == 0
 
 
-@pytest.mark.parametrize("bleus, best, since", [
-    ([5], 10, 0), ([5, 6, 7], 30, 0), ([5, 7, 6], 20, 1), ([7, 7, 7], 10, 2),
-    ([0, 0], 10, 1)])
+@pytest.mark.parametrize(
+    "bleus, best, since",
+    [
+        ([5], 10, 0),
+        ([5, 6, 7], 30, 0),
+        ([5, 7, 6], 20, 1),
+        ([7, 7, 7], 10, 2),
+        ([0, 0], 10, 1),
+    ],
+)
 def test_the_best_is_the_first_of_equals(tmp_path, bleus, best, since):
     scores = scored(tmp_path, *bleus)
     assert scores.best()["step"] == best
@@ -94,7 +104,10 @@ def test_what_comes_after_the_start_is_forgotten(tmp_path):
     assert scores.best()["step"] == 20
     scores.add(row(30, 1))
     assert [each["bleu"] for each in reporting.read_dev_scores(str(tmp_path))] == [
-        5, 6, 1]
+        5,
+        6,
+        1,
+    ]
 
 
 # --- The meter ------------------------------------------------------------------------
@@ -207,8 +220,17 @@ def test_nothing_left_to_do_divides_by_nothing(now):
     assert "step 40/40" in stream.getvalue()
 
 
-@pytest.mark.parametrize("seconds, text", [
-    (0, "0:00"), (0.9, "0:00"), (59.9, "0:59"), (60, "1:00"), (3599, "59:59"),
-    (3600, "1:00:00"), (360000, "100:00:00")])
+@pytest.mark.parametrize(
+    "seconds, text",
+    [
+        (0, "0:00"),
+        (0.9, "0:00"),
+        (59.9, "0:59"),
+        (60, "1:00"),
+        (3599, "59:59"),
+        (3600, "1:00:00"),
+        (360000, "100:00:00"),
+    ],
+)
 def test_clock(seconds, text):
     assert clock(seconds) == text

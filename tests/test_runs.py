@@ -1,4 +1,5 @@
 """runs.py: one training in a log directory; signals that wait, and a second Ctrl-C."""
+
 import os
 import signal
 import socket
@@ -26,8 +27,11 @@ with Lock(sys.argv[1]):
 @pytest.fixture
 def holder(tmp_path):
     """Another process that has the lock of `tmp_path`."""
-    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)],
-                               cwd=corpora.ROOT, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)],
+        cwd=corpora.ROOT,
+        stdout=subprocess.PIPE,
+    )
     assert process.stdout.readline() == b"taken\n"
     yield process
     process.kill()
@@ -105,8 +109,9 @@ with StopSignals() as signals:
 
 
 def test_a_second_ctrl_c_ends_at_once():
-    process = subprocess.Popen([sys.executable, "-c", STUBBORN], cwd=corpora.ROOT,
-                               stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUBBORN], cwd=corpora.ROOT, stdout=subprocess.PIPE
+    )
     try:
         for word in (b"ready\n", b"once\n"):
             assert process.stdout.readline() == word
@@ -123,8 +128,9 @@ def test_what_is_deterministic_has_one_thread(monkeypatch, deterministic):
     monkeypatch.setattr(tf, "Session", lambda graph, config: configs.append(config))
     has_kernels = hasattr(tf.config.experimental, "enable_op_determinism")
     if has_kernels:  # TensorFlow 2
-        monkeypatch.setattr(tf.config.experimental, "enable_op_determinism",
-                            lambda: asked.append(True))
+        monkeypatch.setattr(
+            tf.config.experimental, "enable_op_determinism", lambda: asked.append(True)
+        )
     make_session(hparams.HParams(deterministic=deterministic))
     [config] = configs
     threads = config.intra_op_parallelism_threads, config.inter_op_parallelism_threads

@@ -3,6 +3,7 @@
 A log directory or a data folder may come from somebody else. What is read from it
 decides which numbers come out, and nothing more.
 """
+
 import ast
 import json
 import os
@@ -27,8 +28,19 @@ from transformer.reporting import DevScores
 
 # --- No code that runs what it reads --------------------------------------------------
 
-MODULES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve",
-           "marshal", "yaml", "runpy", "code"}
+MODULES = {
+    "pickle",
+    "_pickle",
+    "cPickle",
+    "dill",
+    "cloudpickle",
+    "joblib",
+    "shelve",
+    "marshal",
+    "yaml",
+    "runpy",
+    "code",
+}
 BUILT_IN = {"eval", "exec", "compile", "__import__"}
 ATTRIBUTES = {"import_meta_graph", "load_model", "load_op_library", "load_library"}
 OF_OS = {"system", "popen"}
@@ -42,8 +54,11 @@ def dangers(text):
     found = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
-            found += [f"import {alias.name}" for alias in node.names
-                      if alias.name.split(".")[0] in MODULES]
+            found += [
+                f"import {alias.name}"
+                for alias in node.names
+                if alias.name.split(".")[0] in MODULES
+            ]
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             found += [f"from {node.module}"] * (node.module.split(".")[0] in MODULES)
         elif isinstance(node, ast.Attribute):
@@ -55,8 +70,10 @@ def dangers(text):
 
 
 def dangers_of_call(node):
-    given = {keyword.arg: getattr(keyword.value, "value", "unknown")
-             for keyword in node.keywords}
+    given = {
+        keyword.arg: getattr(keyword.value, "value", "unknown")
+        for keyword in node.keywords
+    }
     name = getattr(node.func, "id", getattr(node.func, "attr", ""))
     module = getattr(getattr(node.func, "value", None), "id", "")
     found = [name] * (isinstance(node.func, ast.Name) and name in BUILT_IN)
@@ -74,25 +91,47 @@ def test_no_file_runs_what_it_reads(path):
     assert dangers(read(path)) == ALLOWED.get(path.replace(os.sep, "/"), [])
 
 
-@pytest.mark.parametrize("line", [
-    "import pickle", "import os, marshal", "from pickle import load", "import yaml",
-    "eval('1')", "exec(text)", "compile(text, '', 'exec')", "__import__(name)",
-    "np.load(path)", "np.load(path, allow_pickle=True)", "load(path, allow_pickle=1)",
-    "np.load(path, allow_pickle=flag)", "os.system(line)", "run(line, shell=True)",
-    "tf.train.import_meta_graph(path)", "tf.keras.models.load_model(path)"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import pickle",
+        "import os, marshal",
+        "from pickle import load",
+        "import yaml",
+        "eval('1')",
+        "exec(text)",
+        "compile(text, '', 'exec')",
+        "__import__(name)",
+        "np.load(path)",
+        "np.load(path, allow_pickle=True)",
+        "load(path, allow_pickle=1)",
+        "np.load(path, allow_pickle=flag)",
+        "os.system(line)",
+        "run(line, shell=True)",
+        "tf.train.import_meta_graph(path)",
+        "tf.keras.models.load_model(path)",
+    ],
+)
 def test_that_would_have_been_seen(line):
     assert len(dangers("import numpy as np\n" + line)) == 1
 
 
-def test_reading_a_whole_log_directory_unpickles_nothing(trained, digits, tmp_path,
-                                                         monkeypatch, capsys):
+def test_reading_a_whole_log_directory_unpickles_nothing(
+    trained, digits, tmp_path, monkeypatch, capsys
+):
     logdir = shutil.copytree(trained, str(tmp_path / "logs"))  # translations go there
 
     def refuse(*arguments, **settings):
         raise AssertionError("called while a log directory was read")
 
-    for module, name in ((pickle, "load"), (pickle, "loads"), (pickle, "Unpickler"),
-                         (os, "system"), (os, "popen"), (subprocess, "Popen")):
+    for module, name in (
+        (pickle, "load"),
+        (pickle, "loads"),
+        (pickle, "Unpickler"),
+        (os, "system"),
+        (os, "popen"),
+        (subprocess, "Popen"),
+    ):
         monkeypatch.setattr(module, name, refuse)
     evaluation.main(["--logdir", logdir, "--data", digits, "--search", "greedy"])
     assert "BLEU = " in capsys.readouterr().out
@@ -151,8 +190,9 @@ def test_arrays_that_are_none_are_refused_by_name(data, tmp_path, kind, part):
 
 def test_training_on_pickled_objects_is_refused_in_one_line(data, tmp_path, capsys):
     object_array(data / "train.source.ids.npy", Trap(tmp_path / "caught"))
-    said = corpora.refusal(capsys, train.main, "--data", data, "--logdir",
-                           tmp_path / "logs", *corpora.TINY)
+    said = corpora.refusal(
+        capsys, train.main, "--data", data, "--logdir", tmp_path / "logs", *corpora.TINY
+    )
     assert str(data / "train.source.ids.npy") in said
     assert not (tmp_path / "caught").exists()
 
@@ -168,12 +208,27 @@ def test_a_recorded_case_of_objects_is_refused(tmp_path):
 # --- Names in files that become names of files ----------------------------------------
 
 
-@pytest.mark.parametrize("language", ["../../secret", "/secret", "de/../../secret",
-                                      "..\\secret", "", ".", "de.gz", "de\n", "d\0e",
-                                      None, 7, ["de"]])
+@pytest.mark.parametrize(
+    "language",
+    [
+        "../../secret",
+        "/secret",
+        "de/../../secret",
+        "..\\secret",
+        "",
+        ".",
+        "de.gz",
+        "de\n",
+        "d\0e",
+        None,
+        7,
+        ["de"],
+    ],
+)
 @pytest.mark.parametrize("side", ["source_lang", "target_lang"])
-def test_a_language_that_leads_to_another_file_is_refused(data, tmp_path, side,
-                                                          language):
+def test_a_language_that_leads_to_another_file_is_refused(
+    data, tmp_path, side, language
+):
     (tmp_path / "secret").write_bytes(b"1 2 3\n")
     summary = json.loads((data / "corpus.json").read_text())
     (data / "corpus.json").write_text(json.dumps(dict(summary, **{side: language})))
@@ -183,7 +238,7 @@ def test_a_language_that_leads_to_another_file_is_refused(data, tmp_path, side,
     assert repr(language) in str(stopped.value) and "\n" not in str(stopped.value)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", "7", "\"de\"", "{\"source_lang\""])
+@pytest.mark.parametrize("content", ["", "[]", "{}", "7", '"de"', '{"source_lang"'])
 def test_a_broken_summary_is_refused(data, content):
     (data / "corpus.json").write_text(content)
     with pytest.raises(ValueError, match="scripts/prepare.py") as stopped:
@@ -199,11 +254,21 @@ def test_scoring_with_such_a_language_is_one_line(trained, data, capsys):
     assert str(data / "corpus.json") in said and "../../etc/passwd" in said
 
 
-@pytest.mark.parametrize("line", ["x", "7", "[]", "{}", "{\"step\": 1}", "null",
-                                  "{\"step\": \"../../x\", \"bleu\": 1.0}",
-                                  "{\"step\": 1, \"bleu\": \"1\"}"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x",
+        "7",
+        "[]",
+        "{}",
+        '{"step": 1}',
+        "null",
+        '{"step": "../../x", "bleu": 1.0}',
+        '{"step": 1, "bleu": "1"}',
+    ],
+)
 def test_dev_scores_that_are_none_are_refused(tmp_path, line):
-    good = "{\"step\": 1, \"bleu\": 2.5, \"chrf\": 3, \"loss\": 1}\n"
+    good = '{"step": 1, "bleu": 2.5, "chrf": 3, "loss": 1}\n'
     (tmp_path / "dev_scores.jsonl").write_text(good + line + "\n")
     with pytest.raises(ValueError, match="dev_scores.jsonl:2: "):
         DevScores(str(tmp_path), 9)
@@ -216,9 +281,16 @@ def test_checkpoints_are_found_by_their_names_alone(trained, tmp_path):
     # TensorFlow's own file of that name would lead anywhere.
     (logdir / "checkpoint").write_text(
         'model_checkpoint_path: "/elsewhere/model.ckpt-999"\n'
-        'all_model_checkpoint_paths: "../model.ckpt-999"\n')
-    for name in ("best.ckpt-..-997.index", "best.ckpt-998.index.x", "best.ckpt-.index",
-                 "model.ckpt-..index", "xmodel.ckpt-995.index", "best.ckpt--994.index"):
+        'all_model_checkpoint_paths: "../model.ckpt-999"\n'
+    )
+    for name in (
+        "best.ckpt-..-997.index",
+        "best.ckpt-998.index.x",
+        "best.ckpt-.index",
+        "model.ckpt-..index",
+        "xmodel.ckpt-995.index",
+        "best.ckpt--994.index",
+    ):
         (logdir / name).write_bytes(b"")
     assert checkpoints.steps(str(logdir)) == steps
     assert checkpoints.find(str(logdir)) == str(logdir / os.path.basename(best))
@@ -237,8 +309,14 @@ def log_directory(tmp_path, digits):
 
 
 # What would be read, and what would be written through a link.
-LINKS = ["spm.model", "best.ckpt-7.index", "hparams.json.tmp", "dev_scores.jsonl.tmp",
-         "best.ckpt-7.test.translations", "deeper/anything"]
+LINKS = [
+    "spm.model",
+    "best.ckpt-7.index",
+    "hparams.json.tmp",
+    "dev_scores.jsonl.tmp",
+    "best.ckpt-7.test.translations",
+    "deeper/anything",
+]
 
 
 @pytest.mark.parametrize("name", LINKS)

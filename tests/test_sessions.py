@@ -1,4 +1,5 @@
 """How a graph is run: less precise products, compiled, or not where that cannot be."""
+
 import dataclasses
 import io
 
@@ -10,8 +11,7 @@ import tensorflow.compat.v1 as tf
 import hparams
 import train
 from transformer import reporting, sessions
-from transformer.sessions import (
-    PRECISIONS, make_session, rewriting_to, run_at_once)
+from transformer.sessions import PRECISIONS, make_session, rewriting_to, run_at_once
 
 TF2 = not tf.__version__.startswith("1.")
 HAS_GPU = bool(tf.config.experimental.list_physical_devices("GPU"))
@@ -33,8 +33,10 @@ def losses(hp, precision="float32"):
             session.run(graph.initialize)
             for _ in range(6):
                 _, loss = session.run(
-                    [graph.update.apply, graph.update.metrics.loss], options=GRAPHS,
-                    run_metadata=told)
+                    [graph.update.apply, graph.update.metrics.loss],
+                    options=GRAPHS,
+                    run_metadata=told,
+                )
                 found.append(loss)
         return np.array(found), operations(told)
 
@@ -42,9 +44,16 @@ def losses(hp, precision="float32"):
 @pytest.fixture(scope="module")
 def hp(digits):
     return hparams.HParams(
-        data=digits, source_vocab_size=int(corpora.VOCAB_SIZE),
-        target_vocab_size=int(corpora.VOCAB_SIZE), num_blocks=1, d_model=32, d_ff=64,
-        num_heads=4, batch_tokens=300, warmup_steps=10)
+        data=digits,
+        source_vocab_size=int(corpora.VOCAB_SIZE),
+        target_vocab_size=int(corpora.VOCAB_SIZE),
+        num_blocks=1,
+        d_model=32,
+        d_ff=64,
+        num_heads=4,
+        batch_tokens=300,
+        warmup_steps=10,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +76,10 @@ def test_bfloat16_is_nearly_the_same(hp, plain):
 def test_bfloat16_learns_as_much(digits, trained, tmp_path):
     """Dev losses of other seeds are 5 % apart (Multi30k is in docs/performance.md)."""
     corpora.run_train(digits, tmp_path, *corpora.SMALL, "--precision", "bfloat16")
-    found, wanted = ([row["loss"] for row in reporting.read_dev_scores(str(logdir))]
-                     for logdir in (tmp_path, trained))
+    found, wanted = (
+        [row["loss"] for row in reporting.read_dev_scores(str(logdir))]
+        for logdir in (tmp_path, trained)
+    )
     assert found != wanted
     np.testing.assert_allclose(found, wanted, rtol=0.02)
 
@@ -80,27 +91,38 @@ def test_compiled_it_is_the_same(hp, plain):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS[1:])
-def test_a_precision_that_cannot_be_is_refused_in_a_line(digits, tmp_path, capsys,
-                                                         precision):
+def test_a_precision_that_cannot_be_is_refused_in_a_line(
+    digits, tmp_path, capsys, precision
+):
     possible = {"bfloat16": TF2 and not HAS_GPU, "float16": HAS_GPU}[precision]
     if possible:
         assert rewriting_to(precision)
         return
-    said = corpora.refusal(capsys, train.main, "--data", digits, "--logdir",
-                           str(tmp_path / "logs"), "--precision", precision)
+    said = corpora.refusal(
+        capsys,
+        train.main,
+        "--data",
+        digits,
+        "--logdir",
+        str(tmp_path / "logs"),
+        "--precision",
+        precision,
+    )
     assert f"found {precision}, wanted float32" in said
     assert not (tmp_path / "logs").exists()
 
 
 @pytest.mark.skipif(not TF2 or HAS_GPU, reason="it is refused already")
-@pytest.mark.parametrize("name, value", [("flags", "sse2 avx2"),
-                                         ("TF_ENABLE_ONEDNN_OPTS", "0")])
+@pytest.mark.parametrize(
+    "name, value", [("flags", "sse2 avx2"), ("TF_ENABLE_ONEDNN_OPTS", "0")]
+)
 def test_bfloat16_that_tensorflow_would_ignore_is_refused(monkeypatch, name, value):
     rewriting_to("bfloat16")
     monkeypatch.setenv(name, value)
     if name == "flags":
-        monkeypatch.setattr(sessions, "open", lambda *_, **__: io.StringIO(value),
-                            raising=False)
+        monkeypatch.setattr(
+            sessions, "open", lambda *_, **__: io.StringIO(value), raising=False
+        )
     with pytest.raises(ValueError, match="found bfloat16, wanted float32: .*CPU"):
         rewriting_to("bfloat16")
 
@@ -120,8 +142,12 @@ def test_runs_at_once_come_in_their_order(hp, runs):
         given = tf.placeholder(tf.int32, [])
         counted = tf.while_loop(lambda i: i < given, lambda i: i + 1, [0])
         with make_session(hp, graph, runs=runs) as session:
-            found = run_at_once(session, counted, [
-                {given: steps} for steps in (3000, 2, 1000, 0, 5, 7)], runs)
+            found = run_at_once(
+                session,
+                counted,
+                [{given: steps} for steps in (3000, 2, 1000, 0, 5, 7)],
+                runs,
+            )
             assert list(found) == [3000, 2, 1000, 0, 5, 7]
 
 
@@ -137,16 +163,18 @@ def test_runs_at_once_wait_for_each_other(hp):
 
         answer = tf.cond(first, lambda: talk(there, back), lambda: talk(back, there))
         with make_session(hp, graph, runs=2) as session:
-            assert list(run_at_once(session, answer, [{first: True}, {first: False}],
-                                    2)) == [1, 1]
+            assert list(
+                run_at_once(session, answer, [{first: True}, {first: False}], 2)
+            ) == [1, 1]
 
 
 @pytest.mark.parametrize("sequential", [False, True])
 def test_loops_are_functions_where_runs_are_sequential(hp, sequential):
     with tf.Graph().as_default() as graph:
         given, told = tf.placeholder(tf.float32, [2, 2]), tf.RunMetadata()
-        _, power = tf.while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x @ given),
-                                 (0, tf.eye(2)))
+        _, power = tf.while_loop(
+            lambda i, x: i < 5, lambda i, x: (i + 1, x @ given), (0, tf.eye(2))
+        )
         with make_session(hp, graph, sequential=sequential) as session:
             found = session.run(power, {given: [[1, 1], [1, 0]]}, GRAPHS, told)
     np.testing.assert_array_equal(found, [[8, 5], [5, 3]])  # Fibonacci's numbers
@@ -159,5 +187,11 @@ def test_what_is_wrong_with_a_run_is_said(hp):
         given = tf.placeholder(tf.int32, [])
         with make_session(hp, graph, runs=2) as session:
             with pytest.raises(tf.errors.InvalidArgumentError):
-                list(run_at_once(session, tf.range(0, 1, given),
-                                 [{given: 1}, {given: 0}, {given: 1}], 2))
+                list(
+                    run_at_once(
+                        session,
+                        tf.range(0, 1, given),
+                        [{given: 1}, {given: 0}, {given: 1}],
+                        2,
+                    )
+                )

@@ -1,4 +1,5 @@
 """subwords.py: tensor2tensor's subword vocabularies, worked out by hand."""
+
 import numpy as np
 import pytest
 from corpora import write_lines
@@ -9,11 +10,44 @@ from transformer.subwords import SubwordVocabulary
 
 SOME = ["der_", "de", "Hund_", "Hun", "d", "d_", "e", "._", ". ", " ", "ü", "ber"]
 HARD = [
-    "", " ", "  ", "a", "Der Hund.", " Der  Hund ", "über die Brücke, ÄÖÜ äöü ß",
-    "1 000,5 %", "2021", "x_y", "_", "__ _", "\\", "\\\\u\\_;", "\\228;", "\\u", "u0;",
-    "a\tb", "tab\t", "\u00a0", "zero\u200bwidth", "\u2028", "a\rb", "\x00", "\ufeff",
-    "!?...--(“”)", "'quoted'", '"', "...a...", "😀 👩\u200d👧 ab", "漢字 かな",
-    "ا\u064eب", "e\u0301", "²½Ⅷ", "<pad>_", "<EOS>", "pad_ EOS_", "\U0010ffff",
+    "",
+    " ",
+    "  ",
+    "a",
+    "Der Hund.",
+    " Der  Hund ",
+    "über die Brücke, ÄÖÜ äöü ß",
+    "1 000,5 %",
+    "2021",
+    "x_y",
+    "_",
+    "__ _",
+    "\\",
+    "\\\\u\\_;",
+    "\\228;",
+    "\\u",
+    "u0;",
+    "a\tb",
+    "tab\t",
+    "\u00a0",
+    "zero\u200bwidth",
+    "\u2028",
+    "a\rb",
+    "\x00",
+    "\ufeff",
+    "!?...--(“”)",
+    "'quoted'",
+    '"',
+    "...a...",
+    "😀 👩\u200d👧 ab",
+    "漢字 かな",
+    "ا\u064eب",
+    "e\u0301",
+    "²½Ⅷ",
+    "<pad>_",
+    "<EOS>",
+    "pad_ EOS_",
+    "\U0010ffff",
 ]
 
 
@@ -27,21 +61,26 @@ def vocabulary(path):
     return SubwordVocabulary(path)
 
 
-@pytest.mark.parametrize("line, wanted", [
-    ("der Hund.", ["der_", "Hund_", "._"]),       # one space goes without saying
-    ("der  d", ["der_", " ", " ", "_", "d_"]),    # two are a token
-    (" d", [" ", "_", "d_"]), ("d ", ["d_", " ", "_"]),
-    (" ", [" ", "_"]), ("", []),
-    ("ded", ["de", "d_"]),                        # the longest that fits, not "d"
-    ("Hunde", ["Hun", "de", "_"]),
-    ("Hundd", ["Hun", "d", "d_"]),
-    ("über", ["ü", "ber", "_"]),
-    ("d. d", ["d_", ". ", "_", "d_"]),            # runs of anything else stay together
-    ("d_d", ["d_", "\\", "u", "_", "d_"]),        # "_" is written "\u"
-    ("\\", ["\\", "\\", "_"]),
-    ("ß", ["\\", "2", "2", "3", ";", "_"]),       # no subtoken: U+00DF is 223
-    ("ßd", ["\\", "2", "2", "3", ";", "d_"]),     # a letter all the same
-])
+@pytest.mark.parametrize(
+    "line, wanted",
+    [
+        ("der Hund.", ["der_", "Hund_", "._"]),  # one space goes without saying
+        ("der  d", ["der_", " ", " ", "_", "d_"]),  # two are a token
+        (" d", [" ", "_", "d_"]),
+        ("d ", ["d_", " ", "_"]),
+        (" ", [" ", "_"]),
+        ("", []),
+        ("ded", ["de", "d_"]),  # the longest that fits, not "d"
+        ("Hunde", ["Hun", "de", "_"]),
+        ("Hundd", ["Hun", "d", "d_"]),
+        ("über", ["ü", "ber", "_"]),
+        ("d. d", ["d_", ". ", "_", "d_"]),  # runs of anything else stay together
+        ("d_d", ["d_", "\\", "u", "_", "d_"]),  # "_" is written "\u"
+        ("\\", ["\\", "\\", "_"]),
+        ("ß", ["\\", "2", "2", "3", ";", "_"]),  # no subtoken: U+00DF is 223
+        ("ßd", ["\\", "2", "2", "3", ";", "d_"]),  # a letter all the same
+    ],
+)
 def test_encodings_by_hand(vocabulary, line, wanted):
     assert vocabulary.pieces(vocabulary.encode(line)) == wanted
 
@@ -62,11 +101,23 @@ def test_decoding_stops_at_the_end_and_skips_padding(vocabulary, kind):
     assert vocabulary.decode(kind([1, *ids])) == vocabulary.decode(kind([])) == ""
 
 
-@pytest.mark.parametrize("written, said", [
-    ("\\ud_", "_d"), ("\\d_", "\\d"), ("\\\\u_", "\\u"), ("\\2;_", "\x02"),
-    ("\\1114112;_", "〓"), ("\\55296;_", "〓"),    # no character, half a character
-    ("d\\10;_", "d〓"),                           # no line has a line break
-    ("___", ""), ("d", "d"), ("d_d", "d d"), ("._d_", ".d"), ("d_ _d_", "d d")])
+@pytest.mark.parametrize(
+    "written, said",
+    [
+        ("\\ud_", "_d"),
+        ("\\d_", "\\d"),
+        ("\\\\u_", "\\u"),
+        ("\\2;_", "\x02"),
+        ("\\1114112;_", "〓"),
+        ("\\55296;_", "〓"),  # no character, half a character
+        ("d\\10;_", "d〓"),  # no line has a line break
+        ("___", ""),
+        ("d", "d"),
+        ("d_d", "d d"),
+        ("._d_", ".d"),
+        ("d_ _d_", "d d"),
+    ],
+)
 def test_what_a_model_may_say(vocabulary, written, said):
     ids = {piece: i for i, piece in enumerate(vocabulary.pieces(range(50)))}
     assert vocabulary.decode([ids[each] for each in written]) == said

@@ -1,4 +1,5 @@
 """The beam search of tensor2tensor, against its recorded numbers."""
+
 import fixtures
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -22,17 +23,23 @@ def tables(case):
     """(log-probabilities of the next of our ids [N, V, V], our ids of theirs)."""
     table = case["in/table"].astype(np.float64)
     table -= np.log(np.exp(table).sum(axis=-1, keepdims=True))
-    ids = np.array([our_ids(len(table), initial_id, case["meta"]["kwargs"]["eos_id"])
-                    for initial_id in case["in/initial_ids"]])
+    ids = np.array(
+        [
+            our_ids(len(table), initial_id, case["meta"]["kwargs"]["eos_id"])
+            for initial_id in case["in/initial_ids"]
+        ]
+    )
     theirs = np.argsort(ids, axis=-1)
     return np.array([table[np.ix_(each, each)] for each in theirs]), ids
 
 
 def table_step(log_probs):
     """The next piece depends on the sentence and on the last piece: [N, V, V]."""
+
     def step(ids, _, sentences):
         places = tf.stack([tf.zeros_like(ids) + sentences[:, None], ids], axis=2)
         return tf.gather_nd(log_probs, places), sentences
+
     return step
 
 
@@ -43,8 +50,12 @@ def search(case):
     batch, size = len(log_probs), kwargs["beam_size"]
     log_probs = tf.constant(log_probs, tf.float32)
     options = SearchOptions(
-        beam_size=size, n_best=size, length_penalty=kwargs["alpha"], must_end=False,
-        stop_early=kwargs["stop_early"])
+        beam_size=size,
+        n_best=size,
+        length_penalty=kwargs["alpha"],
+        must_end=False,
+        stop_early=kwargs["stop_early"],
+    )
 
     step = table_step(log_probs)
     state = tf.range(batch)
@@ -56,15 +67,20 @@ def search(case):
 def without_padding(ids):
     """A sequence as a list without what follows its first EOS."""
     ids = [int(each) for each in ids]
-    return ids[:ids.index(EOS) + 1] if EOS in ids else ids
+    return ids[: ids.index(EOS) + 1] if EOS in ids else ids
 
 
 def alike(one, other, log_probs):
     """Whether two sequences are the same, or as good: made of the same steps in another
     order, so that rounding alone says which of them comes first."""
-    return one == other or (len(one) == len(other) and np.isclose(
-        *(log_probs[[BOS] + ids[:-1], ids].sum() for ids in (one, other)),
-        rtol=0, atol=1e-9))
+    return one == other or (
+        len(one) == len(other)
+        and np.isclose(
+            *(log_probs[[BOS] + ids[:-1], ids].sum() for ids in (one, other)),
+            rtol=0,
+            atol=1e-9,
+        )
+    )
 
 
 @fixtures.over("D", function="*.beam_search")
@@ -78,8 +94,11 @@ def test_sequences_and_scores(name):
         for k in compared:
             begin, *recorded = ids[n][case["out/sequences"][n, k]]
             assert begin == BOS
-            assert alike(without_padding(found.ids[n, k]), without_padding(recorded),
-                         log_probs[n])
+            assert alike(
+                without_padding(found.ids[n, k]),
+                without_padding(recorded),
+                log_probs[n],
+            )
         assert len({tuple(found.ids[n, k]) for k in compared}) == len(compared)
         fillers = np.setdiff1d(np.arange(len(scores)), compared)
         assert np.all(found.scores[n, fillers] < WORST_SCORE)
@@ -100,17 +119,25 @@ def search_all(tables, limits, **options):
     log_probs = tf.constant(np.stack(tables), tf.float32)
 
     with tf.Session() as session:
-        return session.run(beam(
-            table_step(log_probs), tf.range(len(tables)), tf.constant(limits),
-            SearchOptions(must_end=False, **options)))
+        return session.run(
+            beam(
+                table_step(log_probs),
+                tf.range(len(tables)),
+                tf.constant(limits),
+                SearchOptions(must_end=False, **options),
+            )
+        )
 
 
 def every_path(table, limit):
     """[(log-probability, ids)] of all that has ended by the limit, and of all open."""
     ended, still_open = [], [(0.0, [])]
     for _ in range(limit):
-        grown = [(log_prob + table[([BOS] + ids)[-1], piece], ids + [piece])
-                 for log_prob, ids in still_open for piece in range(len(table))]
+        grown = [
+            (log_prob + table[([BOS] + ids)[-1], piece], ids + [piece])
+            for log_prob, ids in still_open
+            for piece in range(len(table))
+        ]
         ended += [path for path in grown if path[1][-1] == EOS]
         still_open = [path for path in grown if path[1][-1] != EOS]
     return ended, still_open
@@ -119,16 +146,19 @@ def every_path(table, limit):
 def test_open_hypotheses_are_dropped_at_the_limit():
     found = search_all([TABLE], [3], beam_size=200, n_best=6, length_penalty=0.6)
     ended, _ = every_path(TABLE, 3)
-    best = sorted(((log_prob / ((5 + len(ids)) / 6) ** 0.6, ids)
-                   for log_prob, ids in ended), reverse=True)[:6]
+    best = sorted(
+        ((log_prob / ((5 + len(ids)) / 6) ** 0.6, ids) for log_prob, ids in ended),
+        reverse=True,
+    )[:6]
     np.testing.assert_allclose(found.scores[0], [score for score, _ in best], atol=1e-5)
     assert [without_padding(ids) for ids in found.ids[0]] == [ids for _, ids in best]
 
 
 def test_where_nothing_ends_the_open_hypotheses_are_the_result():
     found = search_all([ENDLESS], [3], beam_size=200, n_best=6, length_penalty=0.6)
-    best = sorted((path for path in every_path(ENDLESS, 3)[1] if path[0] > -np.inf),
-                  reverse=True)[:6]
+    best = sorted(
+        (path for path in every_path(ENDLESS, 3)[1] if path[0] > -np.inf), reverse=True
+    )[:6]
     np.testing.assert_allclose(found.scores[0], [each for each, _ in best], atol=1e-5)
     assert [list(ids) for ids in found.ids[0]] == [ids for _, ids in best]
 

@@ -1,4 +1,5 @@
 """tensor2tensor's blocks made of ours, against its recorded numbers."""
+
 import re
 
 import fixtures
@@ -13,7 +14,12 @@ from transformer.dialects import DIALECTS, dialect_named
 from transformer.local import local_attention
 from transformer.masks import causal_mask, found_mask, padding_mask, proximity_bias
 from transformer.modules import (
-    apply_steps, feedforward, multihead_attention, normalize, positional_encoding)
+    apply_steps,
+    feedforward,
+    multihead_attention,
+    normalize,
+    positional_encoding,
+)
 from transformer.positions import halves
 from transformer.primitives import dense, dropout, join_heads, split_heads
 from transformer.relative import relative_bias, relative_positions
@@ -25,8 +31,12 @@ STEPS = {"d": "dropout", "a": "add", "n": "norm"}
 # Our names of variables, and theirs.
 ATTENTION_NAMES = [
     ("/o/", "/output_transform/"),
-    ("relative/(key|value)s", r"dot_product_attention_relative/relative_positions_\1s"
-                              "/embeddings")]
+    (
+        "relative/(key|value)s",
+        r"dot_product_attention_relative/relative_positions_\1s"
+        "/embeddings",
+    ),
+]
 NORM_NAMES = [("gamma", "layer_norm_scale"), ("beta", "layer_norm_bias")]
 
 
@@ -42,8 +52,10 @@ class Case:
     def __init__(self, name):
         self.case = fixtures.load(name)
         self.kwargs = self.case["meta"]["kwargs"]
-        self.inputs = {key: tf.constant(value)
-                       for key, value in fixtures.group(self.case, "in").items()}
+        self.inputs = {
+            key: tf.constant(value)
+            for key, value in fixtures.group(self.case, "in").items()
+        }
 
     def __getitem__(self, key):
         return self.inputs.get(key)
@@ -65,8 +77,9 @@ class Case:
         values = fixtures.group(self.case, "var")
         assert set(variables) == set(values)
         fetches = {"out/" + key: tensor for key, tensor in outputs.items()}
-        wanted = {key for key in self.case if key.split("/")[0] in (
-            "out", "grad", "gradin")} - set(without)
+        wanted = {
+            key for key in self.case if key.split("/")[0] in ("out", "grad", "gradin")
+        } - set(without)
         if "dout" in self.inputs:
             loss = tf.reduce_sum(outputs["out"] * self["dout"])
             for kind, tensors in (("grad", variables), ("gradin", self.inputs)):
@@ -77,8 +90,11 @@ class Case:
         with tf.Session(config=CONFIG) as session:
             session.run(
                 [variable.initializer for variable in variables.values()],
-                {variable.initial_value: values[key]
-                 for key, variable in variables.items()})
+                {
+                    variable.initial_value: values[key]
+                    for key, variable in variables.items()
+                },
+            )
             for key, value in session.run(fetches).items():
                 fixtures.assert_close(value, self.case[key], key)
 
@@ -89,6 +105,7 @@ def no_dropout(x, name):
 
 # Positions.
 
+
 @fixtures.over("D", function="*.get_timing_signal_1d")
 def test_timing_signal(name):
     case = Case(name)
@@ -97,17 +114,31 @@ def test_timing_signal(name):
     table = halves(tf.cast(tf.range(length) + offset, tf.float64), channels, **kwargs)
     case.check(out=tf.cast(table, tf.float32)[None])
     if not kwargs:
-        case.check(out=positional_encoding(
-            tf.ones([1, length], tf.int32), channels, scale=False,
-            dialect="tensor2tensor", offset=offset))
+        case.check(
+            out=positional_encoding(
+                tf.ones([1, length], tf.int32),
+                channels,
+                scale=False,
+                dialect="tensor2tensor",
+                offset=offset,
+            )
+        )
 
 
 @fixtures.over("D", function="*.add_timing_signal_1d")
 def test_add_timing_signal(name):
     case = Case(name)
     x = case["x"]
-    case.check(out=x + positional_encoding(x, x.shape.as_list()[-1], zero_pad=False,
-                                           scale=False, dialect="tensor2tensor"))
+    case.check(
+        out=x
+        + positional_encoding(
+            x,
+            x.shape.as_list()[-1],
+            zero_pad=False,
+            scale=False,
+            dialect="tensor2tensor",
+        )
+    )
 
 
 @fixtures.over("D", function="*.add_timing_signal_1d_given_position")
@@ -119,6 +150,7 @@ def test_add_timing_signal_given_position(name):
 
 
 # Masks.
+
 
 def as_bias(mask):
     return tf.where_v2(mask, 0.0, MASKED_LOGIT)
@@ -150,8 +182,10 @@ def test_causal_mask(name):
 def test_causal_masks_make_a_local_mask(name):
     case = Case(name)
     length = case.kwargs["length"]
-    backward, forward = (length if case.kwargs[key] < 0 else case.kwargs[key]
-                         for key in ("max_backward", "max_forward"))
+    backward, forward = (
+        length if case.kwargs[key] < 0 else case.kwargs[key]
+        for key in ("max_backward", "max_forward")
+    )
     not_later = causal_mask(length, offset=forward)
     not_earlier = tf.matrix_transpose(causal_mask(length, offset=backward))
     case.check(out=as_bias(tf.logical_and(not_later, not_earlier)))
@@ -171,6 +205,7 @@ def test_found_mask(name):
 
 # The attention formula.
 
+
 @fixtures.over("D", function="*.dot_product_attention")
 def test_scaled_dot_product_attention(name):
     case = Case(name)
@@ -179,20 +214,33 @@ def test_scaled_dot_product_attention(name):
     case.check(out=out, attn=attn)
 
 
-@fixtures.over("D", function="*.dot_product_attention",
-               where=lambda meta: meta["kwargs"].get("bias", "") is not None)
+@fixtures.over(
+    "D",
+    function="*.dot_product_attention",
+    where=lambda meta: meta["kwargs"].get("bias", "") is not None,
+)
 def test_masks_lower_the_logits(name):
     case = Case(name)
     allowed = np.equal(case.case["in/bias"], 0)
     T = allowed.shape[-1]
     causality = allowed.shape[-2] > 1
-    real = allowed[:, 0, T - 1 if causality else 0]               # [N, Tk] or [1, Tk]
+    real = allowed[:, 0, T - 1 if causality else 0]  # [N, Tk] or [1, Tk]
     triangle = np.tril(np.ones([T, T], bool)) if causality else True
     assert np.array_equal(allowed, real[:, None, None] & triangle)
     q = case["q"] * case["q"].shape.as_list()[-1] ** 0.5
-    out, attn = attend(q, case["k"], case["v"], T2T, key_mask=tf.constant(real),
-                       causality=causality, offset=0, query_mask=None, bias=None,
-                       relative=None, drop=None)
+    out, attn = attend(
+        q,
+        case["k"],
+        case["v"],
+        T2T,
+        key_mask=tf.constant(real),
+        causality=causality,
+        offset=0,
+        query_mask=None,
+        bias=None,
+        relative=None,
+        drop=None,
+    )
     case.check(out=out, attn=attn, without=["gradin/bias"])
 
 
@@ -203,8 +251,12 @@ def test_relative_positions(name):
     width = case["q"].shape.as_list()[-1]
     relative = relative_positions(Tq, Tk, width, case.kwargs["max_relative_position"])
     out, attn = scaled_dot_product_attention(
-        case["q"] * width ** 0.5, case["k"], case["v"], bias=case["bias"],
-        relative=relative)
+        case["q"] * width**0.5,
+        case["k"],
+        case["v"],
+        bias=case["bias"],
+        relative=relative,
+    )
     case.check(ATTENTION_NAMES, out=out, attn=attn)
 
 
@@ -215,11 +267,20 @@ def local(case, Q, K, V):
     around = kwargs.get("filter_width", kwargs.get("block_width"))
     if around is not None:
         key_mask = found_mask(K[:, 0])  # a key of zeros counts as padding
-        return local_attention(Q, K, V, block_length, before=around, after=around,
-                               key_mask=key_mask, blind_queries_are_zero=False)[0]
+        return local_attention(
+            Q,
+            K,
+            V,
+            block_length,
+            before=around,
+            after=around,
+            key_mask=key_mask,
+            blind_queries_are_zero=False,
+        )[0]
     within = "within_block" in kwargs["function"]
-    return local_attention(Q, K, V, block_length, causality=True,
-                           before=0 if within else block_length)[0]
+    return local_attention(
+        Q, K, V, block_length, causality=True, before=0 if within else block_length
+    )[0]
 
 
 @fixtures.over("D", function="*local_attention_1d")
@@ -231,6 +292,7 @@ def test_local_attention(name):
 
 # Multi-head attention.
 
+
 def attention_type(*wanted):
     return lambda meta: meta["kwargs"].get("attention_type", "dot_product") in wanted
 
@@ -238,18 +300,24 @@ def attention_type(*wanted):
 def fits_the_block(meta):
     """Whether the depths are those of the queries: a residual could be added."""
     kwargs = meta["kwargs"]
-    depths = {kwargs[key] for key in ("total_key_depth", "total_value_depth",
-                                      "output_depth")}
+    depths = {
+        kwargs[key] for key in ("total_key_depth", "total_value_depth", "output_depth")
+    }
     return attention_type("dot_product", "dot_product_relative")(meta) and (
-        len(depths) == 1 and not kwargs.get("vars_3d"))
+        len(depths) == 1 and not kwargs.get("vars_3d")
+    )
 
 
 @pytest.mark.parametrize("given", ["mask", "bias"])
 @fixtures.over("D", function="*.multihead_attention", where=fits_the_block)
 def test_multihead_attention(name, given):
     case = Case(name)
-    x, memory, bias, weights = (case["query_antecedent"], case["memory_antecedent"],
-                                case.case["in/bias"], {})
+    x, memory, bias, weights = (
+        case["query_antecedent"],
+        case["memory_antecedent"],
+        case.case["in/bias"],
+        {},
+    )
     keys = x if memory is None else memory
     key_masks, causality = tf.ones(keys.shape[:2], tf.bool), False
     if given == "mask" and bias.shape[2] == 1:
@@ -258,13 +326,23 @@ def test_multihead_attention(name, given):
         assert np.array_equal(bias[0, 0] == 0, np.tril(np.ones(bias.shape[2:])))
         causality = True
     out = multihead_attention(
-        x, keys, case.kwargs["total_key_depth"], case.kwargs["num_heads"],
-        causality=causality, key_masks=key_masks, dialect="bare", weights=weights,
+        x,
+        keys,
+        case.kwargs["total_key_depth"],
+        case.kwargs["num_heads"],
+        causality=causality,
+        key_masks=key_masks,
+        dialect="bare",
+        weights=weights,
         bias=case["bias"] if given == "bias" else None,
-        max_relative_position=case.kwargs.get("max_relative_position"))
+        max_relative_position=case.kwargs.get("max_relative_position"),
+    )
     outputs = {"out": out, "attn": weights["multihead_attention"]}
-    case.check(ATTENTION_NAMES, ["gradin/bias"] if given == "mask" else [], **{
-        key: outputs[key] for key in outputs if "out/" + key in case.case})
+    case.check(
+        ATTENTION_NAMES,
+        ["gradin/bias"] if given == "mask" else [],
+        **{key: outputs[key] for key in outputs if "out/" + key in case.case},
+    )
 
 
 def heads_of(case, scaled=True):
@@ -275,8 +353,12 @@ def heads_of(case, scaled=True):
     with tf.variable_scope("multihead_attention"):
         Q, K, V = (
             split_heads(dense(tensor, width, False, name), num_heads)
-            for tensor, width, name in ((x, depth, "q"), (memory, depth, "k"),
-                                        (memory, kwargs["total_value_depth"], "v")))
+            for tensor, width, name in (
+                (x, depth, "q"),
+                (memory, depth, "k"),
+                (memory, kwargs["total_value_depth"], "v"),
+            )
+        )
     return Q if scaled else Q * (depth // num_heads) ** 0.5, K, V
 
 
@@ -285,44 +367,61 @@ def joined(case, context):
         return dense(join_heads(context), case.kwargs["output_depth"], False, "o")
 
 
-@fixtures.over("D", function="*.multihead_attention", where=lambda meta: attention_type(
-    "dot_product")(meta) and not meta["kwargs"].get("vars_3d"))
+@fixtures.over(
+    "D",
+    function="*.multihead_attention",
+    where=lambda meta: (
+        attention_type("dot_product")(meta) and not meta["kwargs"].get("vars_3d")
+    ),
+)
 def test_multihead_attention_of_any_depths(name):
     case = Case(name)
     context, attn = scaled_dot_product_attention(*heads_of(case), bias=case["bias"])
     case.check(ATTENTION_NAMES, out=joined(case, context), attn=attn)
 
 
-@fixtures.over("D", function="*.multihead_attention",
-               where=lambda meta: meta["kwargs"].get("vars_3d"))
+@fixtures.over(
+    "D",
+    function="*.multihead_attention",
+    where=lambda meta: meta["kwargs"].get("vars_3d"),
+)
 def test_multihead_attention_with_variables_of_three_dimensions(name):
     """Their q, k, v [D, H, d] and o [H, d, D] are our kernels; Q is not scaled."""
     case = Case(name)
     for key in [key for key in case.case if key.startswith(("var/", "grad/"))]:
         value = case.case.pop(key)
-        kernel = value.reshape([-1, value.shape[-1]] if key.endswith("/o")
-                               else [len(value), -1])
+        kernel = value.reshape(
+            [-1, value.shape[-1]] if key.endswith("/o") else [len(value), -1]
+        )
         case.case[key + "/kernel"] = kernel
-    context, attn = scaled_dot_product_attention(*heads_of(case, scaled=False),
-                                                 bias=case["bias"])
+    context, attn = scaled_dot_product_attention(
+        *heads_of(case, scaled=False), bias=case["bias"]
+    )
     case.check(out=joined(case, context), attn=attn)
 
 
-@fixtures.over("D", function="*.multihead_attention",
-               where=attention_type("local_mask_right", "local_unmasked"))
+@fixtures.over(
+    "D",
+    function="*.multihead_attention",
+    where=attention_type("local_mask_right", "local_unmasked"),
+)
 def test_multihead_local_attention(name):
     case = Case(name)
     case.check(ATTENTION_NAMES, out=joined(case, local(case, *heads_of(case))))
 
 
-@fixtures.over("D", function="*.multihead_attention", where=attention_type(
-    "dot_product_relative_v2", "dot_product_unmasked_relative_v2"))
+@fixtures.over(
+    "D",
+    function="*.multihead_attention",
+    where=attention_type("dot_product_relative_v2", "dot_product_unmasked_relative_v2"),
+)
 def test_multihead_attention_of_the_music_transformer(name):
     case = Case(name)
     Q, K, V = heads_of(case)
     unmasked = "unmasked" in case.kwargs["attention_type"]
     theirs = "dot_product_{}self_attention_relative_v2".format(
-        "unmasked_" if unmasked else "")
+        "unmasked_" if unmasked else ""
+    )
     with tf.variable_scope("multihead_attention"):
         bias = relative_bias(Q, case.kwargs["max_relative_position"], not unmasked)
     context, _ = scaled_dot_product_attention(Q, K, V, bias=bias + case["bias"])
@@ -332,11 +431,14 @@ def test_multihead_attention_of_the_music_transformer(name):
 
 # Around a sub-layer, and the feed-forward.
 
+
 @fixtures.over("D", function="*.layer_norm")
 def test_normalize(name):
     case = Case(name)
-    case.check([("ln/", "layer_norm/")] + NORM_NAMES,
-               out=normalize(case["x"], case.kwargs["epsilon"]))
+    case.check(
+        [("ln/", "layer_norm/")] + NORM_NAMES,
+        out=normalize(case["x"], case.kwargs["epsilon"]),
+    )
 
 
 @fixtures.over("D", function="*.layer_p*process")
@@ -350,41 +452,57 @@ def test_steps(name):
         x, residual = case["layer_output"], x
     row = T2T._replace(norm_epsilon=case.kwargs["norm_epsilon"])
     scope = "layer_postprocess" if kind == "post" else "layer_prepostprocess"
-    case.check([("ln/", scope + "/layer_norm/")] + NORM_NAMES,
-               out=apply_steps(steps, x, residual, row, no_dropout))
+    case.check(
+        [("ln/", scope + "/layer_norm/")] + NORM_NAMES,
+        out=apply_steps(steps, x, residual, row, no_dropout),
+    )
 
 
 @fixtures.over("D", function="*.dense_relu_dense")
 def test_feedforward(name):
     case = Case(name)
-    out = feedforward(case["inputs"], (case.kwargs["filter_size"],
-                                       case.kwargs["output_size"]), dialect="bare")
-    case.check([("feedforward/inner", "conv1"), ("feedforward/outer", "conv2")],
-               out=out)
+    out = feedforward(
+        case["inputs"],
+        (case.kwargs["filter_size"], case.kwargs["output_size"]),
+        dialect="bare",
+    )
+    case.check(
+        [("feedforward/inner", "conv1"), ("feedforward/outer", "conv2")], out=out
+    )
 
 
 # Training.
 
+
 @fixtures.over("D", function="*.padded_cross_entropy")
 def test_cross_entropy(name):
     case = Case(name)
-    logits = tf.squeeze(case["logits"], [2, 3])                     # [N, T, V]
-    labels = tf.squeeze(case["labels"], [2, 3])                     # [N, T]
+    logits = tf.squeeze(case["logits"], [2, 3])  # [N, T, V]
+    labels = tf.squeeze(case["labels"], [2, 3])  # [N, T]
     places = np.arange(np.prod(labels.shape.as_list())).reshape(labels.shape.as_list())
 
     def loss(labels):
         return cross_entropy(logits, labels, case.kwargs["label_smoothing"], "others")
 
-    found, alone = loss(labels), [loss(labels * (places == place)).sum
-                                  for place in places.flat]
-    case.check(out=found.sum, denominator=found.count, loss=found.sum / found.count,
-               per_token=tf.reshape(tf.stack(alone), case["labels"].shape))
+    found, alone = (
+        loss(labels),
+        [loss(labels * (places == place)).sum for place in places.flat],
+    )
+    case.check(
+        out=found.sum,
+        denominator=found.count,
+        loss=found.sum / found.count,
+        per_token=tf.reshape(tf.stack(alone), case["labels"].shape),
+    )
 
 
 @fixtures.over("D", function="*learning_rate_factor*")
 def test_learning_rate(name):
     case = Case(name)
-    hp = HParams(dialect="tensor2tensor", learning_rate=case.kwargs["constant"],
-                 d_model=case.kwargs["hidden_size"],
-                 warmup_steps=case.kwargs["warmup"])
+    hp = HParams(
+        dialect="tensor2tensor",
+        learning_rate=case.kwargs["constant"],
+        d_model=case.kwargs["hidden_size"],
+        warmup_steps=case.kwargs["warmup"],
+    )
     case.check(out=learning_rate(hp, tf.cast(case["step"], tf.int64)))

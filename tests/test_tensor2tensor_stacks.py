@@ -5,6 +5,7 @@ becomes a row of the table of embeddings, and a padded one (of zeros) the id 0. 
 recorded decoder ends with states, ours with logits: so the table ends with the unit
 vectors, whose logits are the states.
 """
+
 import fixtures
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -27,8 +28,9 @@ def prepared(vectors):
     width = vectors.shape[-1]
     rows = vectors.reshape([-1, width])
     ids = np.where(rows.any(axis=-1), FIRST_ID + np.arange(len(rows)), 0)
-    table = np.concatenate([np.zeros([FIRST_ID, width]), rows / width ** 0.5,
-                            np.eye(width)])
+    table = np.concatenate(
+        [np.zeros([FIRST_ID, width]), rows / width**0.5, np.eye(width)]
+    )
     return ids.reshape(vectors.shape[:2]).astype(np.int32), table
 
 
@@ -36,12 +38,17 @@ def settings(kwargs, vocab_size):
     """The settings of a recorded model."""
     prenorm = kwargs["layer_preprocess_sequence"] == "n"
     return HParams(
-        dialect="tensor2tensor" if prenorm else "tensor2tensor_v1", dropout_rate=0.0,
-        num_blocks=kwargs["num_hidden_layers"], d_model=kwargs["hidden_size"],
-        d_ff=kwargs["filter_size"], num_heads=kwargs["num_heads"],
+        dialect="tensor2tensor" if prenorm else "tensor2tensor_v1",
+        dropout_rate=0.0,
+        num_blocks=kwargs["num_hidden_layers"],
+        d_model=kwargs["hidden_size"],
+        d_ff=kwargs["filter_size"],
+        num_heads=kwargs["num_heads"],
         max_relative_position=kwargs["max_relative_position"],
-        proximity_bias=kwargs["proximity_bias"], source_vocab_size=vocab_size,
-        target_vocab_size=vocab_size)
+        proximity_bias=kwargs["proximity_bias"],
+        source_vocab_size=vocab_size,
+        target_vocab_size=vocab_size,
+    )
 
 
 def values_of(hp, case, table):
@@ -53,29 +60,37 @@ def values_of(hp, case, table):
             values[variable] = table
         elif name == "encoder/target_space":
             kernel = recorded.pop("target_space_embedding/kernel", None)
-            values[variable] = (np.zeros(hp.d_model) if kernel is None
-                                else kernel[int(case["in/target_space"])])
+            values[variable] = (
+                np.zeros(hp.d_model)
+                if kernel is None
+                else kernel[int(case["in/target_space"])]
+            )
         else:
             theirs = original_name(name, hp.dialect, variable.shape.as_list())
             assert theirs.startswith(BODY)
-            values[variable] = recorded.pop(theirs[len(BODY):])
+            values[variable] = recorded.pop(theirs[len(BODY) :])
     assert not recorded
     return values
 
 
 def run(fetches, values):
     with tf.Session(config=CONFIG) as session:
-        session.run([variable.initializer for variable in values],
-                    {variable.initial_value: values[variable] for variable in values})
+        session.run(
+            [variable.initializer for variable in values],
+            {variable.initial_value: values[variable] for variable in values},
+        )
         return session.run(fetches)
 
 
 def lookup_gradient(loss, width):
     """With respect to the embeddings of the ids, unit vectors excluded: [N * T, D]."""
-    [table] = [variable for variable in tf.trainable_variables()
-               if variable.op.name == "embedding/lookup_table"]
+    [table] = [
+        variable
+        for variable in tf.trainable_variables()
+        if variable.op.name == "embedding/lookup_table"
+    ]
     [gradient] = tf.gradients(loss, [table])
-    return tf.convert_to_tensor(gradient)[FIRST_ID:-width] / width ** 0.5
+    return tf.convert_to_tensor(gradient)[FIRST_ID:-width] / width**0.5
 
 
 @fixtures.over("D", function="*.shift_right_3d")
@@ -84,18 +99,30 @@ def test_the_decoder_input_begins_with_zeros(name):
     case = fixtures.load(name)
     ids, table = prepared(case["in/x"])
     target_in = np.concatenate([np.full([len(ids), 1], BOS), ids[:, :-1]], axis=1)
-    hp = HParams(dialect="tensor2tensor", d_model=table.shape[1], dropout_rate=0.0,
-                 source_vocab_size=len(table), target_vocab_size=len(table))
-    vectors = Transformer(hp)._embed(tf.constant(target_in, tf.int32), "decoder",
-                                     Run(False, None, None))
-    vectors -= positional_encoding(tf.constant(target_in), hp.d_model, zero_pad=False,
-                                   scale=False, dialect=hp.dialect)
+    hp = HParams(
+        dialect="tensor2tensor",
+        d_model=table.shape[1],
+        dropout_rate=0.0,
+        source_vocab_size=len(table),
+        target_vocab_size=len(table),
+    )
+    vectors = Transformer(hp)._embed(
+        tf.constant(target_in, tf.int32), "decoder", Run(False, None, None)
+    )
+    vectors -= positional_encoding(
+        tf.constant(target_in),
+        hp.d_model,
+        zero_pad=False,
+        scale=False,
+        dialect=hp.dialect,
+    )
     gradient = lookup_gradient(tf.reduce_sum(vectors * case["in/dout"]), hp.d_model)
     vectors, gradient = run([vectors, gradient], values_of(hp, {}, table))
     fixtures.assert_close(vectors, case["out/out"])
     real = ids.flatten() != 0
-    fixtures.assert_close(gradient[real], case["gradin/x"].reshape(
-        gradient.shape)[real], "gradient")
+    fixtures.assert_close(
+        gradient[real], case["gradin/x"].reshape(gradient.shape)[real], "gradient"
+    )
 
 
 @fixtures.over("D", function="transformer_prepare_encoder*")
@@ -105,22 +132,25 @@ def test_encoder_stack(name):
     ids, table = prepared(inputs)
     hp = settings(case["meta"]["kwargs"], len(table))
     memory = Transformer(hp).encode(tf.constant(ids))
-    embedded = Transformer(hp)._embed(tf.constant(ids), "encoder",
-                                      Run(False, None, None))
+    embedded = Transformer(hp)._embed(
+        tf.constant(ids), "encoder", Run(False, None, None)
+    )
     bias = tf.where_v2(memory.mask, 0.0, MASKED_LOGIT)
     if hp.proximity_bias:
         bias += proximity_bias(ids.shape[1])
     gradient = lookup_gradient(tf.reduce_sum(memory.states * dout), hp.d_model)
     states, mask, embedded, bias, gradient = run(
         [memory.states, memory.mask, embedded, bias, gradient],
-        values_of(hp, case, table))
+        values_of(hp, case, table),
+    )
     fixtures.assert_close(states, case["out/out"], "states")
     assert np.array_equal(mask, case["out/encoder_decoder_attention_bias"] == 0)
     fixtures.assert_close(embedded, case["out/encoder_input"], "input")
     fixtures.assert_close(bias, case["out/encoder_self_attention_bias"], "bias")
     real = ids.flatten() != 0
-    fixtures.assert_close(gradient[real], case["gradin/inputs"].reshape(
-        gradient.shape)[real], "gradient")
+    fixtures.assert_close(
+        gradient[real], case["gradin/inputs"].reshape(gradient.shape)[real], "gradient"
+    )
     assert not gradient[~real].any()  # the id 0 has no vector, so no gradient
 
 
@@ -134,26 +164,35 @@ def test_decoder_stack(name):
     target_in = np.concatenate([np.full([len(ids), 1], BOS), ids[:, :-1]], axis=1)
     source = tf.constant(case["in/encoder_output"])
     tf.get_variable("embedding/lookup_table", table.shape)  # the encoder has made it
-    logits, _ = Transformer(hp).decode(tf.constant(target_in, tf.int32),
-                                       Memory(source, tf.constant(bias == 0)))
+    logits, _ = Transformer(hp).decode(
+        tf.constant(target_in, tf.int32), Memory(source, tf.constant(bias == 0))
+    )
     states = logits[:, :, -width:]
-    embedded = Transformer(hp)._embed(tf.constant(target_in, tf.int32), "decoder",
-                                      Run(False, None, None))
+    embedded = Transformer(hp)._embed(
+        tf.constant(target_in, tf.int32), "decoder", Run(False, None, None)
+    )
     bias = tf.where_v2(causal_mask(ids.shape[1]), 0.0, MASKED_LOGIT)
     if hp.proximity_bias:
         bias += proximity_bias(ids.shape[1])
     loss = tf.reduce_sum(states * dout)
-    fetches = [states, embedded, bias, tf.gradients(loss, [source])[0],
-               lookup_gradient(loss, width)]
+    fetches = [
+        states,
+        embedded,
+        bias,
+        tf.gradients(loss, [source])[0],
+        lookup_gradient(loss, width),
+    ]
     states, embedded, bias, source_gradient, gradient = run(
-        fetches, values_of(hp, case, table))
+        fetches, values_of(hp, case, table)
+    )
     fixtures.assert_close(states, case["out/out"], "states")
     fixtures.assert_close(embedded, case["out/decoder_input"], "input")
     fixtures.assert_close(bias, case["out/decoder_self_attention_bias"], "bias")
     fixtures.assert_close(source_gradient, case["gradin/encoder_output"], "memory")
     real = ids.flatten() != 0
-    fixtures.assert_close(gradient[real], case["gradin/targets"].reshape(
-        gradient.shape)[real], "gradient")
+    fixtures.assert_close(
+        gradient[real], case["gradin/targets"].reshape(gradient.shape)[real], "gradient"
+    )
 
 
 @fixtures.over("D", function="transformer_prepare_decoder*")
@@ -170,6 +209,6 @@ def test_decoder_stack_step_by_step(name):
     memory, cache = model.project(memory), model.empty_cache(len(ids))
     for ids_now in np.split(target_in.astype(np.int32), target_in.shape[1], axis=1):
         logits, cache = model.decode(tf.constant(ids_now), memory, cache=cache)
-        states.append(logits[:, :, -hp.d_model:])
+        states.append(logits[:, :, -hp.d_model :])
     states = run(tf.concat(states, axis=1), values_of(hp, case, table))
     fixtures.assert_close(states, case["out/out"], "states")

@@ -1,4 +1,5 @@
 """text.py: what is a line, what is a piece, and what is refused."""
+
 import gzip
 import os
 

@@ -1,4 +1,5 @@
 """train.py: what a training writes, how it goes on, what it refuses."""
+
 import dataclasses
 import functools
 import json
@@ -20,8 +21,16 @@ from transformer.text import load_vocabularies
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
 # What makes going on hard: dropout, several batches an update, and clipping.
-HARD = ["--dropout_rate", "0.2", "--accumulate", "2", "--clip_norm", "0.5",
-        "--max_steps", "8"]
+HARD = [
+    "--dropout_rate",
+    "0.2",
+    "--accumulate",
+    "2",
+    "--clip_norm",
+    "0.5",
+    "--max_steps",
+    "8",
+]
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +48,7 @@ class Killed(BaseException):
 @pytest.fixture
 def stop_at(monkeypatch):
     """stop_at(step): from now on, training ends when the update after it begins."""
+
     def stop_at(step):
         update = train.Training.update
 
@@ -56,6 +66,7 @@ def stop_at(monkeypatch):
 @pytest.fixture
 def script(monkeypatch):
     """script(bleu, …): what the evaluations to come find, instead of translating."""
+
     def script(*bleus):
         following = iter(bleus)
 
@@ -91,7 +102,8 @@ def assert_same_training(logdir, whole):
 
 
 def test_a_training_that_stops_again_and_again_is_the_uninterrupted_one(
-        digits, whole, tmp_path, stop_at):
+    digits, whole, tmp_path, stop_at
+):
     logdir, moved = tmp_path / "logs", tmp_path / "moved"
     stop_at(3)  # before the first checkpoint
     with pytest.raises(Killed):
@@ -109,7 +121,8 @@ def test_a_training_that_stops_again_and_again_is_the_uninterrupted_one(
 
 
 def test_stops_during_an_evaluation_are_made_good(
-        digits, tmp_path, monkeypatch, script):
+    digits, tmp_path, monkeypatch, script
+):
     def interrupt(*args):
         raise Killed
 
@@ -126,35 +139,66 @@ def test_stops_during_an_evaluation_are_made_good(
 
 
 def test_a_last_step_before_where_training_stands_is_refused(
-        digits, tmp_path, script, capsys):
+    digits, tmp_path, script, capsys
+):
     script(1.0, 1.0)
     corpora.run_train(digits, tmp_path, "--max_steps", "4")
     saved = hparams.load(str(tmp_path))
     capsys.readouterr()
-    line = corpora.refusal(capsys, train.main, "--logdir", tmp_path, "--data", digits,
-                           *corpora.TINY, "--max_steps", "3")
+    line = corpora.refusal(
+        capsys,
+        train.main,
+        "--logdir",
+        tmp_path,
+        "--data",
+        digits,
+        *corpora.TINY,
+        "--max_steps",
+        "3",
+    )
     assert "max_steps: found 3, wanted 4 or more" in line
     assert hparams.load(str(tmp_path)) == saved
     corpora.run_train(digits, tmp_path, "--max_steps", "5")
 
 
-@pytest.mark.parametrize("name, value", [
-    ("positions", "leanred"), ("positions", "halves"), ("schedule", "liner")])
+@pytest.mark.parametrize(
+    "name, value",
+    [("positions", "leanred"), ("positions", "halves"), ("schedule", "liner")],
+)
 def test_names_that_nobody_has_are_refused(digits, tmp_path, capsys, name, value):
-    line = corpora.refusal(capsys, train.main, "--logdir", tmp_path / "logs", "--data",
-                           digits, f"--{name}", value)
+    line = corpora.refusal(
+        capsys,
+        train.main,
+        "--logdir",
+        tmp_path / "logs",
+        "--data",
+        digits,
+        f"--{name}",
+        value,
+    )
     assert value in line
     assert not (tmp_path / "logs").exists()
 
 
 # --- Checkpoints, the best one, patience ----------------------------------------------
 
-PATIENT = ["--max_steps", "20", "--save_every", "1", "--eval_every", "2",
-           "--keep_checkpoints", "3", "--patience", "3"]
+PATIENT = [
+    "--max_steps",
+    "20",
+    "--save_every",
+    "1",
+    "--eval_every",
+    "2",
+    "--keep_checkpoints",
+    "3",
+    "--patience",
+    "3",
+]
 
 
 def test_the_best_is_kept_older_ones_go_and_patience_ends(
-        digits, tmp_path, script, capsys):
+    digits, tmp_path, script, capsys
+):
     script(1.0, 3.0, 2.0, 3.0, 2.5)
     corpora.run_train(digits, tmp_path, *PATIENT)
     said = capsys.readouterr().err.splitlines()
@@ -163,13 +207,18 @@ def test_the_best_is_kept_older_ones_go_and_patience_ends(
     assert dev_bleus(tmp_path) == {2: 1.0, 4: 3.0, 6: 2.0, 8: 3.0, 10: 2.5}
     assert checkpoints.steps(str(tmp_path)) == [8, 9, 10]
     assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]
-    best, last = (corpora.variables_of(checkpoints.find(str(tmp_path), which))
-                  for which in ("best", "newest"))
+    best, last = (
+        corpora.variables_of(checkpoints.find(str(tmp_path), which))
+        for which in ("best", "newest")
+    )
     assert (best["global_step"], last["global_step"]) == (4, 10)
 
     script()  # nothing is evaluated any more, and nothing is trained
-    kept = {name: content for name, content in corpora.tree(tmp_path).items()
-            if not name.startswith("events")}
+    kept = {
+        name: content
+        for name, content in corpora.tree(tmp_path).items()
+        if not name.startswith("events")
+    }
     corpora.run_train(digits, tmp_path, *PATIENT)
     assert capsys.readouterr().err.splitlines()[-1] == said[-1]
     now = corpora.tree(tmp_path)
@@ -183,10 +232,21 @@ def test_the_best_is_kept_older_ones_go_and_patience_ends(
 
 
 def test_without_patience_and_without_progress_all_steps_are_made(
-        digits, tmp_path, script):
+    digits, tmp_path, script
+):
     script(*[1.0] * 4)
-    corpora.run_train(digits, tmp_path, "--max_steps", "7", "--eval_every", "2",
-                      "--save_every", "3", "--patience", "0")
+    corpora.run_train(
+        digits,
+        tmp_path,
+        "--max_steps",
+        "7",
+        "--eval_every",
+        "2",
+        "--save_every",
+        "3",
+        "--patience",
+        "0",
+    )
     assert sorted(dev_bleus(tmp_path)) == [2, 4, 6, 7]
     assert checkpoints.steps(str(tmp_path)) == [2, 3, 4, 6, 7]
     assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [2]
@@ -198,10 +258,16 @@ def test_without_patience_and_without_progress_all_steps_are_made(
 def test_the_log_directory_holds_what_it_should(trained):
     best = checkpoints.step_of(checkpoints.find(trained, "best"))
     names = {"hparams.json", "spm.model", "dev_scores.jsonl", "lock"}
-    for checkpoint in ("model.ckpt-160", "model.ckpt-200", "model.ckpt-240",
-                       f"best.ckpt-{best}"):
-        names |= {checkpoint + ending for ending in (
-            ".index", ".data-00000-of-00001", ".sha256")}
+    for checkpoint in (
+        "model.ckpt-160",
+        "model.ckpt-200",
+        "model.ckpt-240",
+        f"best.ckpt-{best}",
+    ):
+        names |= {
+            checkpoint + ending
+            for ending in (".index", ".data-00000-of-00001", ".sha256")
+        }
     found = set(os.listdir(trained))
     events = {name for name in found if name.startswith("events.out.tfevents.")}
     assert found - events == names
@@ -211,10 +277,25 @@ def test_the_log_directory_holds_what_it_should(trained):
 def test_the_settings_are_saved_with_what_the_data_folder_decides(trained, digits):
     hp = hparams.load(trained)
     assert hp == dataclasses.replace(
-        hparams.HParams(), data=digits, num_blocks=1, d_model=32, d_ff=64, num_heads=4,
-        batch_tokens=512, max_extra_length=5, schedule="linear", learning_rate=0.006,
-        warmup_steps=60, max_steps=240, log_every=40, eval_every=80, save_every=40,
-        keep_checkpoints=3, source_vocab_size=25, target_vocab_size=25)
+        hparams.HParams(),
+        data=digits,
+        num_blocks=1,
+        d_model=32,
+        d_ff=64,
+        num_heads=4,
+        batch_tokens=512,
+        max_extra_length=5,
+        schedule="linear",
+        learning_rate=0.006,
+        warmup_steps=60,
+        max_steps=240,
+        log_every=40,
+        eval_every=80,
+        save_every=40,
+        keep_checkpoints=3,
+        source_vocab_size=25,
+        target_vocab_size=25,
+    )
 
 
 def test_the_log_directory_has_its_own_vocabulary(trained, digits):
@@ -239,9 +320,14 @@ def test_events(trained):
     events = corpora.events_of(trained)
     logged, evaluated = list(range(40, 241, 40)), [80, 160, 240]
     assert {tag: sorted(steps) for tag, steps in events.items()} == {
-        "loss": logged, "tokens_per_second": logged, "learning_rate": logged,
-        "gradient_norm": logged, "dev/loss": evaluated, "dev/bleu": evaluated,
-        "minutes": logged}  # and at every evaluation, which is one of those steps
+        "loss": logged,
+        "tokens_per_second": logged,
+        "learning_rate": logged,
+        "gradient_norm": logged,
+        "dev/loss": evaluated,
+        "dev/bleu": evaluated,
+        "minutes": logged,
+    }  # and at every evaluation, which is one of those steps
     minutes = [value for _, value in sorted(events["minutes"].items())]
     assert minutes == sorted(minutes) and 0 < minutes[0]
     for tag in ("loss", "tokens_per_second", "gradient_norm", "dev/loss"):
@@ -293,11 +379,13 @@ def settings(data, *flags):
     """The settings that train.py would use."""
     parser = hparams.argparse.ArgumentParser()
     hparams.add_flags(parser)
-    given = hparams.given_settings(hparams.parse_flags(
-        parser, ["--data", data, *corpora.TINY, *flags]))
+    given = hparams.given_settings(
+        hparams.parse_flags(parser, ["--data", data, *corpora.TINY, *flags])
+    )
     size = load_vocabularies(data).source.size
-    return dataclasses.replace(hparams.HParams(), **given, source_vocab_size=size,
-                               target_vocab_size=size)
+    return dataclasses.replace(
+        hparams.HParams(), **given, source_vocab_size=size, target_vocab_size=size
+    )
 
 
 @functools.lru_cache(maxsize=None)
@@ -308,31 +396,38 @@ def first_update(hp, start=0, updates=1):
     """
     with tf.Graph().as_default():
         training = train.TrainingGraph(hp, start)
-        moments = {v.op.name[:-len("/Adam")]: v for v in tf.global_variables()
-                   if v.op.name.endswith("/Adam")}
+        moments = {
+            v.op.name[: -len("/Adam")]: v
+            for v in tf.global_variables()
+            if v.op.name.endswith("/Adam")
+        }
         found = []
         with tf.Session() as session:
             session.run(training.initialize)
             for _ in range(updates):
                 for _ in range(hp.accumulate - 1):
                     session.run(training.update.collect)
-                found.append(session.run(
-                    [training.update.metrics, training.update.apply])[0])
-            gradients = {name: value / 0.1
-                         for name, value in session.run(moments).items()}
+                found.append(
+                    session.run([training.update.metrics, training.update.apply])[0]
+                )
+            gradients = {
+                name: value / 0.1 for name, value in session.run(moments).items()
+            }
     return found, gradients
 
 
 def norm_of(gradients):
-    return np.sqrt(sum(np.sum(np.square(g, dtype=np.float64))
-                       for g in gradients.values()))
+    return np.sqrt(
+        sum(np.sum(np.square(g, dtype=np.float64)) for g in gradients.values())
+    )
 
 
 def assert_same_gradients(found, wanted):
     assert sorted(found) == sorted(wanted)
     for name in wanted:
-        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-4, atol=1e-6,
-                                   err_msg=name)
+        np.testing.assert_allclose(
+            found[name], wanted[name], rtol=1e-4, atol=1e-6, err_msg=name
+        )
 
 
 def test_collected_gradients_are_those_of_all_batches_together(digits):
@@ -342,8 +437,10 @@ def test_collected_gradients_are_those_of_all_batches_together(digits):
     losses = np.array([metrics.loss for (metrics,), _ in parts])
     assert tokens[0] != tokens[1]
     shares = tokens / tokens.sum()
-    wanted = {name: parts[0][1][name] * shares[0] + parts[1][1][name] * shares[1]
-              for name in parts[0][1]}
+    wanted = {
+        name: parts[0][1][name] * shares[0] + parts[1][1][name] * shares[1]
+        for name in parts[0][1]
+    }
 
     (metrics,), found = first_update(settings(digits, *BATCHES, "--accumulate", "2"))
     assert_same_gradients(found, wanted)
@@ -364,7 +461,8 @@ def test_clipping_bounds_the_norm_and_keeps_the_direction(digits):
     (free,), gradients = first_update(settings(digits, *flags))
     bound = float(free.gradient_norm) / 3
     (metrics,), clipped = first_update(
-        settings(digits, *flags, "--clip_norm", str(bound)))
+        settings(digits, *flags, "--clip_norm", str(bound))
+    )
     assert metrics.gradient_norm == free.gradient_norm  # what is told is before it
     assert norm_of(clipped) == pytest.approx(bound, rel=1e-4)
     assert_same_gradients(clipped, {name: g / 3 for name, g in gradients.items()})
@@ -384,6 +482,7 @@ def test_another_seed_is_another_training(digits):
 
 def test_dropout_is_that_of_the_seed_and_the_batch_alone(digits):
     """Not of what was computed before it, nor of the session."""
+
     def losses(seed, start, *numbers):
         """The losses of the pairs of batch 3, as if they were these batches."""
         hp = settings(digits, *BATCHES, "--seed", str(seed))
@@ -397,9 +496,13 @@ def test_dropout_is_that_of_the_seed_and_the_batch_alone(digits):
                 for name in sorted(variables):
                     variable = variables[name]
                     variable.load(draw.randn(*variable.shape.as_list()), session)
-                return [session.run(graph.update.metrics.loss, dict(zip(
-                    graph.feed(3), data.train.batch([5, 6, 7], number))))
-                    for number in numbers]
+                return [
+                    session.run(
+                        graph.update.metrics.loss,
+                        dict(zip(graph.feed(3), data.train.batch([5, 6, 7], number))),
+                    )
+                    for number in numbers
+                ]
 
     data = train.Data(settings(digits, *BATCHES))
     first, other, again = losses(1, 0, 3, 4, 3)
@@ -414,28 +517,47 @@ def test_dropout_is_that_of_the_seed_and_the_batch_alone(digits):
 def refused(capsys, data, logdir, *flags):
     """The line with which train.py refuses; it wrote nothing into the log directory."""
     before = corpora.tree(logdir)
-    line = corpora.refusal(capsys, train.main, "--data", data, "--logdir", logdir,
-                           *corpora.TINY, "--max_steps", "13", *flags)
+    line = corpora.refusal(
+        capsys,
+        train.main,
+        "--data",
+        data,
+        "--logdir",
+        logdir,
+        *corpora.TINY,
+        "--max_steps",
+        "13",
+        *flags,
+    )
     assert corpora.tree(logdir) == before
     assert line.startswith("train.py: ") or ": error: " in line
     return line
 
 
-@pytest.mark.parametrize("flags, words", [
-    (["--max_step", "5"], ["--max_step", "--max_steps"]),
-    (["--preset", "sampel"], ["sampel", "sample"]),
-    (["--num_heads", "3"], ["num_heads", "3", "16"]),
-    (["--d_model", "wide"], ["d_model", "wide"]),
-    (["--max_steps", "0"], ["max_steps", "0"]),
-    (["--dropout_rate", "1"], ["dropout_rate", "1"]),
-    (["--dialect", "papr"], ["dialect", "papr", "paper"]),
-    (["--schedule", "liner"], ["schedule", "liner", "linear"]),
-    (["--search", "beem"], ["search", "beem", "beam"]),
-    (["--source_vocab_size", "30", "--target_vocab_size", "30"],
-     ["vocab_size", "30", "25"]),
-    (["--joint_vocab", "false"], ["joint_vocab"]),
-    (["--batch_tokens", "9"], ["batch_tokens", "10"]),  # the longest pair and its end
-], ids=lambda value: value[0].lstrip("-") if value[0].startswith("-") else "")
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--max_step", "5"], ["--max_step", "--max_steps"]),
+        (["--preset", "sampel"], ["sampel", "sample"]),
+        (["--num_heads", "3"], ["num_heads", "3", "16"]),
+        (["--d_model", "wide"], ["d_model", "wide"]),
+        (["--max_steps", "0"], ["max_steps", "0"]),
+        (["--dropout_rate", "1"], ["dropout_rate", "1"]),
+        (["--dialect", "papr"], ["dialect", "papr", "paper"]),
+        (["--schedule", "liner"], ["schedule", "liner", "linear"]),
+        (["--search", "beem"], ["search", "beem", "beam"]),
+        (
+            ["--source_vocab_size", "30", "--target_vocab_size", "30"],
+            ["vocab_size", "30", "25"],
+        ),
+        (["--joint_vocab", "false"], ["joint_vocab"]),
+        (
+            ["--batch_tokens", "9"],
+            ["batch_tokens", "10"],
+        ),  # the longest pair and its end
+    ],
+    ids=lambda value: value[0].lstrip("-") if value[0].startswith("-") else "",
+)
 def test_settings_are_refused(digits, tmp_path, capsys, flags, words):
     line = refused(capsys, digits, tmp_path / "logs", *flags)
     assert [word for word in words if word not in line] == []
@@ -453,9 +575,18 @@ def test_a_data_folder_that_is_not_prepared(tmp_path, capsys):
     assert folder in line and "prepare.py" in line
 
 
-@pytest.mark.parametrize("name", [
-    "spm.model", "corpus.json", "dev.de", "dev.en", "train.source.ids.npy",
-    "train.target.offsets.npy", "dev.target.ids.npy"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spm.model",
+        "corpus.json",
+        "dev.de",
+        "dev.en",
+        "train.source.ids.npy",
+        "train.target.offsets.npy",
+        "dev.target.ids.npy",
+    ],
+)
 def test_a_data_folder_with_a_missing_file(digits, tmp_path, capsys, name):
     folder = str(tmp_path / "data")
     shutil.copytree(digits, folder)
@@ -465,8 +596,15 @@ def test_a_data_folder_with_a_missing_file(digits, tmp_path, capsys, name):
 
 def test_a_log_directory_that_is_a_file(digits, tmp_path, capsys):
     (tmp_path / "logs").write_text("mine")
-    line = corpora.refusal(capsys, train.main, "--data", digits, "--logdir",
-                           tmp_path / "logs", *corpora.TINY)
+    line = corpora.refusal(
+        capsys,
+        train.main,
+        "--data",
+        digits,
+        "--logdir",
+        tmp_path / "logs",
+        *corpora.TINY,
+    )
     assert "logs" in line
     assert (tmp_path / "logs").read_text() == "mine"
 
@@ -478,13 +616,18 @@ def existing(whole, tmp_path):
     return tmp_path / "existing"
 
 
-@pytest.mark.parametrize("flags, words", [
-    (["--d_model", "32"], ["d_model", "32", "16"]),
-    (["--num_blocks", "2"], ["num_blocks", "2", "1"]),
-    (["--joint_vocab", "false"], ["joint_vocab"]),
-], ids=["d_model", "num_blocks", "joint_vocab"])
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--d_model", "32"], ["d_model", "32", "16"]),
+        (["--num_blocks", "2"], ["num_blocks", "2", "1"]),
+        (["--joint_vocab", "false"], ["joint_vocab"]),
+    ],
+    ids=["d_model", "num_blocks", "joint_vocab"],
+)
 def test_another_architecture_in_the_log_directory(
-        digits, existing, capsys, flags, words):
+    digits, existing, capsys, flags, words
+):
     line = refused(capsys, digits, existing, *flags)
     assert [word for word in words if word not in line] == []
     assert str(existing) in line or "--logdir" in line
@@ -509,12 +652,14 @@ def test_settings_of_another_version(digits, existing, capsys):
 
 @pytest.mark.parametrize("separate", [[], ["--separate"]], ids=["joint", "separate"])
 def test_going_on_with_another_vocabulary_of_the_same_size(
-        existing, tmp_path, capsys, separate):
+    existing, tmp_path, capsys, separate
+):
     """The pieces of the log directory's model must not be replaced by others."""
     splits = corpora.reversed_symbols({"train": 100, "dev": 5}, "abcdefghij")
     folder = corpora.write_text(tmp_path / "data", splits)
     corpora.prepare.main(
-        ["--out", folder, "--vocab-size", corpora.VOCAB_SIZE, *separate])
+        ["--out", folder, "--vocab-size", corpora.VOCAB_SIZE, *separate]
+    )
     capsys.readouterr()
     refused(capsys, folder, existing, "--max_steps", "9")
 
@@ -523,8 +668,19 @@ def test_numbers_that_are_not_finite_end_the_training(digits, existing, capsys):
     """With one line; the last checkpoint is the one before them."""
     before = newest(existing)
     line = corpora.refusal(
-        capsys, lambda argv: run_quietly(argv, capsys), "--data", digits, "--logdir",
-        existing, *corpora.TINY, *HARD, "--max_steps", "12", "--learning_rate", "2e9")
+        capsys,
+        lambda argv: run_quietly(argv, capsys),
+        "--data",
+        digits,
+        "--logdir",
+        existing,
+        *corpora.TINY,
+        *HARD,
+        "--max_steps",
+        "12",
+        "--learning_rate",
+        "2e9",
+    )
     assert "finite" in line and "learning_rate" in line
     after = newest(existing)
     for name in before:

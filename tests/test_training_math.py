@@ -1,4 +1,5 @@
 """Loss, schedule, Adam, gradients: against the oracle; updates: against each other."""
+
 import numpy as np
 import oracle
 import pytest
@@ -9,12 +10,25 @@ from transformer.dialects import DIALECTS
 from transformer.model import Transformer
 from transformer.modules import label_smoothing
 from transformer.training import (
-    Loss, cross_entropy, cross_entropy_of_product, learning_rate, make_update)
+    Loss,
+    cross_entropy,
+    cross_entropy_of_product,
+    learning_rate,
+    make_update,
+)
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64
-HP = {"dialect": "paper", "num_blocks": 1, "d_model": 8, "d_ff": 12, "num_heads": 2,
-      "source_vocab_size": 9, "target_vocab_size": 9, "dropout_rate": 0.0,
-      "warmup_steps": 10}
+HP = {
+    "dialect": "paper",
+    "num_blocks": 1,
+    "d_model": 8,
+    "d_ff": 12,
+    "num_heads": 2,
+    "source_vocab_size": 9,
+    "target_vocab_size": 9,
+    "dropout_rate": 0.0,
+    "warmup_steps": 10,
+}
 
 SOURCE = np.array([[5, 8, 4, 7, 3], [6, 3, 0, 0, 0], [8, 7, 4, 3, 0]])
 TARGET_IN = np.array([[2, 7, 5, 6], [2, 7, 0, 0], [2, 4, 8, 0]])
@@ -39,7 +53,8 @@ def model_loss(hp, source, target_in, target_out):
 def test_cross_entropy(start, epsilon):
     logits = np.random.RandomState(0).randn(3, 4, 9) * 3
     loss = cross_entropy(
-        tf.constant(logits, tf.float32), tf.constant(TARGET_OUT), epsilon)
+        tf.constant(logits, tf.float32), tf.constant(TARGET_OUT), epsilon
+    )
     session, _ = start()
     found = session.run(loss)
     expected_sum, expected_count = oracle.cross_entropy(logits, TARGET_OUT, epsilon)
@@ -53,9 +68,12 @@ def test_cross_entropy_uses_the_labels_of_label_smoothing(start):
     real = tf.constant(TARGET_OUT != 0)
     losses = -tf.reduce_sum(labels * tf.nn.log_softmax(logits), axis=-1)
     session, _ = start()
-    found, expected = session.run([
-        cross_entropy(logits, tf.constant(TARGET_OUT), 0.2),
-        tf.reduce_sum(tf.boolean_mask(losses, real))])
+    found, expected = session.run(
+        [
+            cross_entropy(logits, tf.constant(TARGET_OUT), 0.2),
+            tf.reduce_sum(tf.boolean_mask(losses, real)),
+        ]
+    )
     np.testing.assert_allclose(found.sum, expected, **CLOSE)
 
 
@@ -68,14 +86,17 @@ def test_the_loss_of_a_product_is_that_of_its_logits(start, dialect, epsilon):
     model = Transformer(hp)
     states, _ = model.decoder_states(target_in, model.encode(source))
     smoothing = model.dialect.smoothing
-    by_logits = cross_entropy(model.decode(target_in, model.encode(source))[0],
-                              target_out, epsilon, smoothing)
-    by_product = cross_entropy_of_product(*model.output_factors(states), target_out,
-                                          epsilon, smoothing)
+    by_logits = cross_entropy(
+        model.decode(target_in, model.encode(source))[0], target_out, epsilon, smoothing
+    )
+    by_product = cross_entropy_of_product(
+        *model.output_factors(states), target_out, epsilon, smoothing
+    )
     variables = tf.trainable_variables()
     session, _ = start()
-    found, expected = session.run([[loss, tf.gradients(loss.sum, variables)]
-                                   for loss in (by_product, by_logits)])
+    found, expected = session.run(
+        [[loss, tf.gradients(loss.sum, variables)] for loss in (by_product, by_logits)]
+    )
     np.testing.assert_allclose(found[0], expected[0], **CLOSE)
     for name, ours, theirs in zip(variables, found[1], expected[1]):
         np.testing.assert_allclose(ours, theirs, err_msg=name.name, **CLOSE)
@@ -88,14 +109,14 @@ def test_padding_takes_no_part_in_the_loss(start):
     gradient = tf.gradients(loss.sum, logits)[0]
     values = np.random.RandomState(0).randn(3, 4, 9)
     session, _ = start()
-    before, slopes = session.run(
-        [loss, gradient], {logits: values, target: TARGET_OUT})
+    before, slopes = session.run([loss, gradient], {logits: values, target: TARGET_OUT})
     assert not slopes[TARGET_OUT == 0].any()
     assert slopes[TARGET_OUT != 0].all()
 
     wider = np.pad(values, [[0, 1], [0, 3], [0, 0]], "constant", constant_values=7)
-    after = session.run(loss, {
-        logits: wider, target: np.pad(TARGET_OUT, [[0, 1], [0, 3]], "constant")})
+    after = session.run(
+        loss, {logits: wider, target: np.pad(TARGET_OUT, [[0, 1], [0, 3]], "constant")}
+    )
     np.testing.assert_allclose(after, before, **CLOSE)
 
 
@@ -108,9 +129,11 @@ def test_cross_entropy_of_hopeless_logits_is_finite(start):
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1], ids=lambda e: f"epsilon_{e}")
-@pytest.mark.parametrize("changes", [
-    {}, {"joint_vocab": False, "source_vocab_size": 11}],
-    ids=["joint_vocabulary", "separate_vocabularies"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"joint_vocab": False, "source_vocab_size": 11}],
+    ids=["joint_vocabulary", "separate_vocabularies"],
+)
 def test_loss_of_the_model(start, changes, epsilon):
     hp = HParams(**dict(HP, label_smoothing=epsilon, **changes))
     feeds = placeholders()
@@ -119,15 +142,19 @@ def test_loss_of_the_model(start, changes, epsilon):
     logits = oracle.transformer(SOURCE, TARGET_IN, variables, hp.num_heads)
     np.testing.assert_allclose(
         session.run(loss, dict(zip(feeds, BATCH))),
-        oracle.cross_entropy(logits, TARGET_OUT, epsilon), rtol=1e-5)
+        oracle.cross_entropy(logits, TARGET_OUT, epsilon),
+        rtol=1e-5,
+    )
 
 
 # --- Gradients ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changes", [
-    {"num_blocks": 2}, {"joint_vocab": False, "source_vocab_size": 11}],
-    ids=["joint_vocabulary_2_blocks", "separate_vocabularies_1_block"])
+@pytest.mark.parametrize(
+    "changes",
+    [{"num_blocks": 2}, {"joint_vocab": False, "source_vocab_size": 11}],
+    ids=["joint_vocabulary_2_blocks", "separate_vocabularies_1_block"],
+)
 def test_gradients_are_the_finite_differences_of_the_oracle(start, changes):
     """Every variable, at a few random entries and at the largest one.
 
@@ -159,15 +186,22 @@ def test_gradients_are_the_finite_differences_of_the_oracle(start, changes):
             above, below = (loss_with(name, entry, h) for h in (1e-5, -1e-5))
             slope = (above - below) / 2e-5
             np.testing.assert_allclose(
-                gradient[entry], slope, rtol=1e-3, atol=1e-5 * largest,
-                err_msg=f"{name} {entry}")
+                gradient[entry],
+                slope,
+                rtol=1e-3,
+                atol=1e-5 * largest,
+                err_msg=f"{name} {entry}",
+            )
 
 
 def test_the_source_embedding_of_padding_gets_no_gradient(start):
     feeds = placeholders()
     loss = model_loss(HParams(**dict(HP, joint_vocab=False)), *feeds)
-    [table] = [v for v in tf.trainable_variables()
-               if v.op.name == "encoder/embedding/lookup_table"]
+    [table] = [
+        v
+        for v in tf.trainable_variables()
+        if v.op.name == "encoder/embedding/lookup_table"
+    ]
     gradient = tf.convert_to_tensor(tf.gradients(loss.sum, table)[0])
     session, _ = start()
     used = session.run(gradient, dict(zip(feeds, BATCH))).any(axis=-1)
@@ -178,11 +212,19 @@ def test_the_source_embedding_of_padding_gets_no_gradient(start):
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.3], ids=lambda f: f"factor_{f}")
-@pytest.mark.parametrize("d_model, warmup", [(512, 4000), (8, 1)],
-                         ids=["paper", "warmup_1"])
+@pytest.mark.parametrize(
+    "d_model, warmup", [(512, 4000), (8, 1)], ids=["paper", "warmup_1"]
+)
 def test_noam(start, d_model, warmup, factor):
-    hp = HParams(**dict(HP, d_model=d_model, schedule="noam", warmup_steps=warmup,
-                        learning_rate=factor))
+    hp = HParams(
+        **dict(
+            HP,
+            d_model=d_model,
+            schedule="noam",
+            warmup_steps=warmup,
+            learning_rate=factor,
+        )
+    )
     done = tf.placeholder(tf.int64, [])
     rate = learning_rate(hp, done)
     session, _ = start()
@@ -200,8 +242,9 @@ def test_the_paper_takes_noam_where_nothing_is_said(start):
 
 
 def test_linear(start):
-    hp = HParams(**dict(HP, schedule="linear", warmup_steps=10, max_steps=50,
-                        learning_rate=0.5))
+    hp = HParams(
+        **dict(HP, schedule="linear", warmup_steps=10, max_steps=50, learning_rate=0.5)
+    )
     done = tf.placeholder(tf.int64, [])
     rate = learning_rate(hp, done)
     session, _ = start()
@@ -240,7 +283,8 @@ def test_adam_with_noam(start, clip_norm):
         slope, count = rng.randn(4), rng.randint(5, 50)
         value = w @ slope / count
         _, metrics = session.run(
-            [model.update.apply, model.update.metrics], model.feed(slope, count))
+            [model.update.apply, model.update.metrics], model.feed(slope, count)
+        )
         gradient = slope / count
         norm = np.linalg.norm(gradient)
         if clip_norm:
@@ -249,7 +293,8 @@ def test_adam_with_noam(start, clip_norm):
         w, m, v = oracle.adam_step(w, m, v, gradient, step, rate)
         np.testing.assert_allclose(session.run(model.w), w, **CLOSE)
         np.testing.assert_allclose(
-            metrics, [value, count, rate, norm], rtol=1e-4, atol=1e-6)
+            metrics, [value, count, rate, norm], rtol=1e-4, atol=1e-6
+        )
     assert session.run(model.step) == 15
 
 
@@ -277,13 +322,15 @@ def test_updates_of_the_whole_model(start):
         for variable, gradient, found in zip(trained, gradients, session.run(trained)):
             name = variable.op.name
             expected[name] = oracle.adam_step(
-                *expected[name], gradient / count, step, rate)
+                *expected[name], gradient / count, step, rate
+            )
             # Adam divides by the size of the gradient: of one that is all rounding
             # error it makes a full step, so only clear ones can be predicted.
             clear[name] = clear[name] & (abs(gradient) > 0.01 * abs(gradient).max())
             assert clear[name].any(), name
             np.testing.assert_allclose(
-                found[clear[name]], expected[name][0][clear[name]], **CLOSE)
+                found[clear[name]], expected[name][0][clear[name]], **CLOSE
+            )
 
 
 # --- Accumulation ---------------------------------------------------------------------
@@ -300,15 +347,17 @@ def test_accumulated_batches_are_one_batch(start):
         for slope, count in zip(slopes[:2], counts):
             session.run(model.update.collect, model.feed(slope, count))
             np.testing.assert_allclose(session.run(model.w), w, **CLOSE)
-        _, metrics = session.run([model.update.apply, model.update.metrics],
-                                 model.feed(slopes[2], counts[2]))
+        _, metrics = session.run(
+            [model.update.apply, model.update.metrics], model.feed(slopes[2], counts[2])
+        )
         value = slopes.sum(axis=0) @ w / counts.sum()
         gradient = slopes.sum(axis=0) / counts.sum()
         rate = oracle.noam(step, 8, 10)
         w, m, v = oracle.adam_step(w, m, v, gradient, step, rate)
         np.testing.assert_allclose(session.run(model.w), w, **CLOSE)
         np.testing.assert_allclose(
-            metrics, [value, counts.sum(), rate, np.linalg.norm(gradient)], rtol=1e-4)
+            metrics, [value, counts.sum(), rate, np.linalg.norm(gradient)], rtol=1e-4
+        )
     assert session.run(model.step) == 3
 
 
@@ -321,7 +370,9 @@ def test_accumulating_the_lines_of_a_batch_is_the_batch(start):
     session, _ = start()
     fetches = gradients + list(loss)
     whole = session.run(fetches, dict(zip(feeds, BATCH)))
-    lines = [session.run(fetches, dict(zip(feeds, [part[i:i + 1] for part in BATCH])))
-             for i in range(3)]
+    lines = [
+        session.run(fetches, dict(zip(feeds, [part[i : i + 1] for part in BATCH])))
+        for i in range(3)
+    ]
     for found, parts in zip(whole, zip(*lines)):
         np.testing.assert_allclose(found, sum(parts), rtol=1e-4, atol=1e-5)

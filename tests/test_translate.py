@@ -1,4 +1,5 @@
 """scripts/translate.py: one line in, one line out, whatever the line is."""
+
 import collections
 import io
 import json
@@ -19,11 +20,25 @@ pty = pytest.importorskip("pty")
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
-ODD = [b"", b"   ", b"\t", b"1 2 3 4", b"1\t2\t3\t4", "1 2\u20283 4".encode("utf-8"),
-       b"\xff\xfe 1 2", b"\xe2\x82 3", "größer 🙂 𝔘".encode("utf-8"), b"1 2\r3 4",
-       b"1\x0b2\x0c3\x1c4\x1d5\x1e6", "1\u00852".encode("utf-8"), b"\x00 1 \x00",
-       " ".join(str(number % 10) for number in range(500)).encode("utf-8"),
-       b"x" * 300, "\ufeff1 2 3".encode("utf-8"), b"5 6 7 8"]
+ODD = [
+    b"",
+    b"   ",
+    b"\t",
+    b"1 2 3 4",
+    b"1\t2\t3\t4",
+    "1 2\u20283 4".encode("utf-8"),
+    b"\xff\xfe 1 2",
+    b"\xe2\x82 3",
+    "größer 🙂 𝔘".encode("utf-8"),
+    b"1 2\r3 4",
+    b"1\x0b2\x0c3\x1c4\x1d5\x1e6",
+    "1\u00852".encode("utf-8"),
+    b"\x00 1 \x00",
+    " ".join(str(number % 10) for number in range(500)).encode("utf-8"),
+    b"x" * 300,
+    "\ufeff1 2 3".encode("utf-8"),
+    b"5 6 7 8",
+]
 
 
 @pytest.fixture
@@ -32,6 +47,7 @@ def run(trained, monkeypatch, capfdbinary):
 
     `warned` is what standard error must count: all of that, or (None) nothing.
     """
+
     def run(given, *flags, warned=()):
         stdin = io.TextIOWrapper(io.BytesIO(given))
         monkeypatch.setattr(sys, "stdin", stdin)
@@ -65,9 +81,18 @@ def test_as_many_lines_out_as_in(run):
 def test_line_ends_make_no_difference(run):
     plain = run(b"1 2 3 4\n\n5 6 7 8\n", warned=["1 empty"])
     assert plain.count(b"\n") == 3
-    assert run(b"\xef\xbb\xbf1 2 3 4\r\n\r\n5 6 7 8", warned=[
-        "1 empty", "2 ended by CR LF", "1 without a line end",
-        "1 with a byte order mark"]) == plain
+    assert (
+        run(
+            b"\xef\xbb\xbf1 2 3 4\r\n\r\n5 6 7 8",
+            warned=[
+                "1 empty",
+                "2 ended by CR LF",
+                "1 without a line end",
+                "1 with a byte order mark",
+            ],
+        )
+        == plain
+    )
 
 
 # A line → what is counted of it as it is read, and then by the translator.
@@ -78,10 +103,16 @@ COUNTED = [
     (b"1 \xed\xa0\x80", ["1 not UTF-8"], []),
     (b"1\r2\r", ["1 with a CR that ends no line", "1 ended by CR LF"], []),
     (b"1\0", ["1 with a control character"], ["1 with unknown pieces"]),
-    ("1\u200b2\u2028".encode("utf-8"),
-     ["1 with a zero-width character", "1 with a line separator"], []),
-    ("1\x85\x0b".encode("utf-8"),
-     ["1 with a line separator"], ["1 with unknown pieces"]),
+    (
+        "1\u200b2\u2028".encode("utf-8"),
+        ["1 with a zero-width character", "1 with a line separator"],
+        [],
+    ),
+    (
+        "1\x85\x0b".encode("utf-8"),
+        ["1 with a line separator"],
+        ["1 with unknown pieces"],
+    ),
     ("1 2\ufeff".encode("utf-8"), ["1 with a zero-width character"], []),
     ("🙂 Привет".encode("utf-8"), [], ["1 with unknown pieces"]),
 ]
@@ -90,22 +121,29 @@ COUNTED = [
 @pytest.mark.parametrize("line, counts", [row[:2] for row in COUNTED], ids=ascii)
 def test_what_is_odd_about_a_line_is_counted_as_it_is_read(line, counts):
     oddities = Oddities()
-    text, = oddities.read([line + b"\n"])
+    (text,) = oddities.read([line + b"\n"])
     assert text == line.decode("utf-8", errors="replace").rstrip("\r")
     assert set(oddities.report().replace("1 lines: ", "").split(", ")) == set(
-        counts or [""])
+        counts or [""]
+    )
 
 
 def test_odd_lines_shift_no_line_and_are_told_of_in_one(run):
     sums = collections.Counter(
-        one[2:] for row in COUNTED for counts in row[1:] for one in counts)
+        one[2:] for row in COUNTED for counts in row[1:] for one in counts
+    )
     given = b"".join(line + b"\n5 6 7\n" for line, _, _ in COUNTED)
-    lines = run(given, warned=[f"{sums[one]} {one}" for one in sums]
-                ).decode("utf-8").split("\n")
+    lines = (
+        run(given, warned=[f"{sums[one]} {one}" for one in sums])
+        .decode("utf-8")
+        .split("\n")
+    )
     assert len(lines) == 2 * len(COUNTED) + 1
     assert len(set(lines[1::2])) == 1 and lines[1] != ""
-    assert [text for text, row in zip(lines[::2], COUNTED) if "1 empty" in row[2]
-            ] == ["", ""]
+    assert [text for text, row in zip(lines[::2], COUNTED) if "1 empty" in row[2]] == [
+        "",
+        "",
+    ]
 
 
 def test_ordinary_lines_are_nothing_to_warn_of(run):
@@ -120,18 +158,22 @@ def test_a_line_beyond_the_longest_is_cut_and_counted(run, trained):
     start = vocabulary.decode(vocabulary.encode(words.decode())[:30]).encode()
     assert words.startswith(start)
     assert run(given % words, *flags, warned=["1 cut at 30 pieces"]) == run(
-        given % start, *flags, warned=None)
+        given % start, *flags, warned=None
+    )
 
 
 def test_a_line_break_that_is_a_piece_ends_no_line(run, trained, digits, tmp_path):
     """U+0085 can be a piece, and ends a line for Python's splitlines."""
     copy, text = str(tmp_path / "logs"), str(tmp_path / "text")
     shutil.copytree(trained, copy)
-    lines = [line.replace("7", "\x85") for line in
-             corpora.read_lines(os.path.join(digits, "train.de"))]
+    lines = [
+        line.replace("7", "\x85")
+        for line in corpora.read_lines(os.path.join(digits, "train.de"))
+    ]
     corpora.write_lines(text, lines)
-    train_vocabulary([text], os.path.join(copy, "spm.model"),
-                     int(corpora.VOCAB_SIZE), "bpe")
+    train_vocabulary(
+        [text], os.path.join(copy, "spm.model"), int(corpora.VOCAB_SIZE), "bpe"
+    )
     vocabulary = load_vocabularies(copy).target
     assert "\x85" in vocabulary.pieces(range(vocabulary.size))
     given = "".join(line + "\n" for line in lines[:50]).encode()
@@ -142,14 +184,16 @@ def test_a_line_break_that_is_a_piece_ends_no_line(run, trained, digits, tmp_pat
 
 
 def test_files_of_one_name_do_not_overwrite_each_others_translations(
-        trained, digits, tmp_path, capfdbinary):
+    trained, digits, tmp_path, capfdbinary
+):
     logdir, written = str(tmp_path / "logs"), []
     shutil.copytree(trained, logdir)
     for language in ("de", "en", "de"):
         folder = tmp_path / str(len(written))
         folder.mkdir()
-        path = shutil.copy(os.path.join(digits, "test." + language),
-                           str(folder / "same.txt"))
+        path = shutil.copy(
+            os.path.join(digits, "test." + language), str(folder / "same.txt")
+        )
         scores = str(folder / "scores.json")
         evaluation.main(["--logdir", logdir, "--files", path, path, "--json", scores])
         with open(scores, encoding="utf-8") as file:
@@ -167,8 +211,11 @@ def test_lines_beyond_one_chunk(run, monkeypatch):
     assert run(given) == whole
 
 
-@pytest.mark.parametrize("given, lines", [(b"", 0), (b"\n", 1), (b"\n\n", 2)],
-                         ids=["nothing", "an_empty_line", "two_empty_lines"])
+@pytest.mark.parametrize(
+    "given, lines",
+    [(b"", 0), (b"\n", 1), (b"\n\n", 2)],
+    ids=["nothing", "an_empty_line", "two_empty_lines"],
+)
 def test_next_to_nothing(run, given, lines):
     assert run(given) == b"\n" * lines
 
@@ -176,8 +223,10 @@ def test_next_to_nothing(run, given, lines):
 def test_n_best(run):
     given = [b"1 2 3 4", b"5 6 7", b"", b"8 9"]
     best = run(b"\n".join(given)).decode("utf-8").splitlines()
-    rows = [line.split(" ||| ") for line in
-            run(b"\n".join(given), "--n_best", "3").decode("utf-8").splitlines()]
+    rows = [
+        line.split(" ||| ")
+        for line in run(b"\n".join(given), "--n_best", "3").decode("utf-8").splitlines()
+    ]
     assert [int(number) for number, _, _ in rows] == sorted(list(range(4)) * 3)
     for number, text in enumerate(best):
         of_line = [row for row in rows if int(row[0]) == number]
@@ -204,7 +253,8 @@ def terminal(monkeypatch):
 
 
 def test_at_a_terminal_each_line_is_prompted_and_answered(
-        trained, terminal, monkeypatch, capfdbinary):
+    trained, terminal, monkeypatch, capfdbinary
+):
     chunks = []
     translate_lines = translate.Translator.translate
 
@@ -223,15 +273,19 @@ def test_at_a_terminal_each_line_is_prompted_and_answered(
     assert captured.err.endswith(b"\n")
 
 
-@pytest.mark.parametrize("flags, words", [
-    (["--n_bets", "2"], ["--n_bets", "--n_best"]),
-    (["--n_best", "5"], ["n_best", "5", "4"]),
-    (["--n_best", "0"], ["n_best", "0"]),
-    (["--n_best", "2", "--search", "greedy"], ["n_best", "2"]),
-    (["--n_best", "2", "--beam_size", "1"], ["n_best", "2", "1"]),
-    (["--search", "beem"], ["beem", "beam"]),
-    (["--checkpoint", "7"], ["7", "240"]),
-], ids="_".join)
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--n_bets", "2"], ["--n_bets", "--n_best"]),
+        (["--n_best", "5"], ["n_best", "5", "4"]),
+        (["--n_best", "0"], ["n_best", "0"]),
+        (["--n_best", "2", "--search", "greedy"], ["n_best", "2"]),
+        (["--n_best", "2", "--beam_size", "1"], ["n_best", "2", "1"]),
+        (["--search", "beem"], ["beem", "beam"]),
+        (["--checkpoint", "7"], ["7", "240"]),
+    ],
+    ids="_".join,
+)
 def test_settings_are_refused(trained, monkeypatch, capsys, flags, words):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1 2\n\n")))
     line = corpora.refusal(capsys, translate.main, "--logdir", trained, *flags)

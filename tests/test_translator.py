@@ -1,4 +1,5 @@
 """translator.py: a translation depends on its line alone, its score is the model's."""
+
 import dataclasses
 import os
 
@@ -63,9 +64,13 @@ def translations(by_beam, lines):
 def assert_same(found, wanted):
     """The same texts, the same scores to 1e-4."""
     assert [[each.text for each in row] for row in found] == [
-        [each.text for each in row] for row in wanted]
-    np.testing.assert_allclose([each.score for row in found for each in row],
-                               [each.score for row in wanted for each in row], **CLOSE)
+        [each.text for each in row] for row in wanted
+    ]
+    np.testing.assert_allclose(
+        [each.score for row in found for each in row],
+        [each.score for row in wanted for each in row],
+        **CLOSE,
+    )
 
 
 # --- A translation depends on its line alone ------------------------------------------
@@ -81,7 +86,8 @@ def test_batch_size_changes_nothing(one_by_one, lines, translations):
 
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_how_many_batches_are_translated_at_once_changes_nothing(
-        trained, monkeypatch, lines, translations, at_once):
+    trained, monkeypatch, lines, translations, at_once
+):
     monkeypatch.setattr(translator_module, "cores", lambda: at_once)
     hp = dataclasses.replace(hparams.load(trained), decode_batch_size=2)
     with Translator(hp, trained, 4) as translator:
@@ -129,15 +135,18 @@ def test_a_very_long_line_is_translated(greedily):
 
 def test_the_score_of_a_translation_is_what_was_reported(by_beam, lines, translations):
     texts = [row[0].text for row in translations]
-    np.testing.assert_allclose(by_beam.score(lines, texts),
-                               [row[0].score for row in translations], **CLOSE)
+    np.testing.assert_allclose(
+        by_beam.score(lines, texts), [row[0].score for row in translations], **CLOSE
+    )
 
 
 def test_the_score_of_greedy_search_is_what_was_reported(greedily, lines):
     found = greedily.translate(lines)
     np.testing.assert_allclose(
-        greedily.score(lines, [best.text for best, in found]),
-        [best.score for best, in found], **CLOSE)
+        greedily.score(lines, [best.text for (best,) in found]),
+        [best.score for (best,) in found],
+        **CLOSE,
+    )
 
 
 def test_the_length_penalty_divides_the_score(opened, by_beam, lines):
@@ -145,16 +154,21 @@ def test_the_length_penalty_divides_the_score(opened, by_beam, lines):
     penalized = by_beam.score(lines[:3], targets)
     plain = opened(length_penalty=0.0).score(lines[:3], targets)
     lengths = np.array([2, 8, 1])  # with the end; equation 14 of Wu et al. 2016
-    np.testing.assert_allclose(np.array(penalized) * ((5 + lengths) / 6) ** 0.6, plain,
-                               rtol=1e-4)
+    np.testing.assert_allclose(
+        np.array(penalized) * ((5 + lengths) / 6) ** 0.6, plain, rtol=1e-4
+    )
 
 
 def test_the_score_of_a_pair_depends_on_the_pair_alone(one_by_one, by_beam, lines):
     targets = [" ".join(reversed(line.split())) for line in lines]
-    np.testing.assert_allclose(one_by_one.score(lines, targets),
-                               by_beam.score(lines, targets), **CLOSE)
-    np.testing.assert_allclose(by_beam.score(lines[::-1], targets[::-1]),
-                               by_beam.score(lines, targets)[::-1], **CLOSE)
+    np.testing.assert_allclose(
+        one_by_one.score(lines, targets), by_beam.score(lines, targets), **CLOSE
+    )
+    np.testing.assert_allclose(
+        by_beam.score(lines[::-1], targets[::-1]),
+        by_beam.score(lines, targets)[::-1],
+        **CLOSE,
+    )
 
 
 def test_a_score_is_below_zero_and_right_targets_score_better(by_beam, lines):
@@ -190,8 +204,9 @@ def test_a_beam_of_one_is_greedy(opened, greedily, lines):
 
 
 def test_a_beam_finds_better_scores_than_greedy_on_average(
-        greedily, lines, translations):
-    greedy = np.mean([best.score for best, in greedily.translate(lines)])
+    greedily, lines, translations
+):
+    greedy = np.mean([best.score for (best,) in greedily.translate(lines)])
     assert np.mean([row[0].score for row in translations]) >= greedy - 1e-4
 
 
@@ -200,7 +215,7 @@ def test_samples_differ_and_their_scores_are_the_models(opened, lines):
     first, second = (sampler.translate(lines) for _ in range(2))
     assert first != second
     for found in (first, second):
-        assert max(best.score for best, in found) < 0
+        assert max(best.score for (best,) in found) < 0
 
 
 def test_a_translation_has_at_most_the_extra_length(opened, lines):
@@ -228,7 +243,8 @@ def test_every_line_has_n_best_translations_or_n_best_is_refused(trained, search
 
 
 def test_a_search_that_somebody_adds_gets_its_hypotheses(
-        opened, trained, monkeypatch, lines):
+    opened, trained, monkeypatch, lines
+):
     """It is a function and a line in SEARCHES; nothing else names it."""
     monkeypatch.setitem(SEARCHES, "mine", beam)
     mine, known = (opened(4, search=search) for search in ("mine", "beam"))
@@ -239,7 +255,8 @@ def test_a_search_that_somebody_adds_gets_its_hypotheses(
 
 
 def test_restore_returns_the_best_checkpoint_or_loads_the_one_named(
-        opened, trained, lines, translations):
+    opened, trained, lines, translations
+):
     translator = opened(4)
     assert translator.restore() == checkpoints.find(trained, "best")
     oldest = checkpoints.prefix(trained, checkpoints.steps(trained)[0])

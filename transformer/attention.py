@@ -1,5 +1,5 @@
-"""The one attention formula, and what a dialect makes of masks, projections and caches.
-"""
+"""The one attention formula, and what a dialect makes of masks, projections and caches."""
+
 import tensorflow.compat.v1 as tf
 
 from transformer.dialects import dialect_named
@@ -9,9 +9,18 @@ from transformer.primitives import dense_side_by_side, reshape, shape_list
 MASKED_LOGIT = -1e9  # after the softmax exactly 0 in float32, and never a NaN
 
 
-def scaled_dot_product_attention(queries, keys, values, mask=None, *, bias=None,
-                                 relative=None, blind_queries_are_zero=True,
-                                 query_mask=None, drop=None):
+def scaled_dot_product_attention(
+    queries,
+    keys,
+    values,
+    mask=None,
+    *,
+    bias=None,
+    relative=None,
+    blind_queries_are_zero=True,
+    query_mask=None,
+    drop=None,
+):
     """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V: equation 1.
 
     There may be any number of dimensions between N and Tq, the same in all three.
@@ -34,27 +43,28 @@ def scaled_dot_product_attention(queries, keys, values, mask=None, *, bias=None,
     """
     scale = queries.shape.as_list()[-1] ** -0.5
     queries *= scale
-    logits = tf.matmul(queries, keys, transpose_b=True)            # [N, H, Tq, Tk]
+    logits = tf.matmul(queries, keys, transpose_b=True)  # [N, H, Tq, Tk]
     if relative is not None:
         logits += tf.einsum("nhqd,qkd->nhqk", queries, relative[0])
     if bias is not None:
         logits += bias
     if mask is not None:
         logits = tf.where_v2(mask, logits, MASKED_LOGIT)
-    weights = tf.nn.softmax(logits)                                # [N, H, Tq, Tk]
+    weights = tf.nn.softmax(logits)  # [N, H, Tq, Tk]
     if mask is not None and blind_queries_are_zero:
         weights *= tf.cast(tf.reduce_any(mask, -1, keepdims=True), weights.dtype)
     if query_mask is not None:
         weights *= tf.cast(query_mask, weights.dtype)
     dropped = weights if drop is None else drop(weights)
-    context = tf.matmul(dropped, values)                           # [N, H, Tq, d_v]
+    context = tf.matmul(dropped, values)  # [N, H, Tq, d_v]
     if relative is not None:
         context += tf.einsum("nhqk,qkd->nhqd", dropped, relative[1])
     return context, weights
 
 
-def attend(Q, K, V, row, *, key_mask, causality, offset, query_mask, bias, relative,
-           drop):
+def attend(
+    Q, K, V, row, *, key_mask, causality, offset, query_mask, bias, relative, drop
+):
     """Attention with the masks of a dialect: what scaled_dot_product_attention returns.
 
     A forbidden logit is replaced by MASKED_LOGIT, or lowered by as much: the same
@@ -64,8 +74,9 @@ def attend(Q, K, V, row, *, key_mask, causality, offset, query_mask, bias, relat
     if key_mask is not None:
         masks.append((broadcast_keys(key_mask), row.key_masking))
     if causality:
-        masks.append((causal_mask(tf.shape(Q)[2], tf.shape(K)[2], offset),
-                      row.future_masking))
+        masks.append(
+            (causal_mask(tf.shape(Q)[2], tf.shape(K)[2], offset), row.future_masking)
+        )
     mask = None
     for allowed, masking in masks:
         if masking == "replaced":
@@ -74,8 +85,16 @@ def attend(Q, K, V, row, *, key_mask, causality, offset, query_mask, bias, relat
             lowered = MASKED_LOGIT * (1.0 - tf.cast(allowed, Q.dtype))
             bias = lowered if bias is None else bias + lowered
     return scaled_dot_product_attention(
-        Q, K, V, mask, bias=bias, relative=relative, query_mask=query_mask, drop=drop,
-        blind_queries_are_zero=row.blind_queries_are_zero)
+        Q,
+        K,
+        V,
+        mask,
+        bias=bias,
+        relative=relative,
+        query_mask=query_mask,
+        drop=drop,
+        blind_queries_are_zero=row.blind_queries_are_zero,
+    )
 
 
 def project(x, num_units, num_heads, row, names):
@@ -92,8 +111,9 @@ def project(x, num_units, num_heads, row, names):
     activation = tf.nn.relu if row.projection_relu else None
     joined = dense_side_by_side(x, num_units, row.projection_bias, names, activation)
     batch, length, _ = shape_list(x)
-    heads = reshape(joined, [batch, length, len(names), num_heads,
-                             num_units // num_heads])
+    heads = reshape(
+        joined, [batch, length, len(names), num_heads, num_units // num_heads]
+    )
     return tf.unstack(tf.transpose(heads, [2, 0, 3, 1, 4]), num=len(names))
 
 

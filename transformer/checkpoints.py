@@ -8,6 +8,7 @@ A checkpoint is two files of TensorFlow's and a manifest of their checksums, whi
 moved into their place one after the other, the manifest last: with it, and not before,
 there is a checkpoint.
 """
+
 import glob
 import hashlib
 import os
@@ -29,8 +30,13 @@ def steps(logdir, kind=NEWEST):
     without one.
     """
     whole = _steps_with(MANIFEST, logdir, kind)
-    return sorted(whole.union(step for step in _steps_with(INDEX, logdir, kind)
-                              if step < min(whole, default=step + 1)))
+    return sorted(
+        whole.union(
+            step
+            for step in _steps_with(INDEX, logdir, kind)
+            if step < min(whole, default=step + 1)
+        )
+    )
 
 
 def exist(logdir):
@@ -64,15 +70,21 @@ def find(logdir, which="best", warn=warnings.warn):
       FileNotFoundError: there is none.
       ValueError: there is none that is whole.
     """
-    newest, best = ([prefix(logdir, step, kind)
-                     for step in sorted(_named(logdir, kind), reverse=True)]
-                    for kind in (NEWEST, BEST))
+    newest, best = (
+        [
+            prefix(logdir, step, kind)
+            for step in sorted(_named(logdir, kind), reverse=True)
+        ]
+        for kind in (NEWEST, BEST)
+    )
     candidates = {"best": best + newest, "newest": newest + best}.get(
-        which, [path for path in newest if str(step_of(path)) == str(which)])
+        which, [path for path in newest if str(step_of(path)) == str(which)]
+    )
     if not candidates:
         raise FileNotFoundError(
             f"checkpoint {which!r}: found steps {steps(logdir)} in {logdir}, wanted "
-            "'best', 'newest' or one of them; python train.py writes them")
+            "'best', 'newest' or one of them; python train.py writes them"
+        )
     faults = []
     for checkpoint in candidates:
         fault = fault_of(checkpoint)
@@ -81,8 +93,10 @@ def find(logdir, which="best", warn=warnings.warn):
                 warn(f"{each}; {os.path.basename(checkpoint)} is used instead")
             return checkpoint
         faults.append(fault)
-    raise ValueError(f"checkpoint {which!r}: found only broken ones in {logdir} "
-                     f"({'; '.join(faults)}), wanted a whole one")
+    raise ValueError(
+        f"checkpoint {which!r}: found only broken ones in {logdir} "
+        f"({'; '.join(faults)}), wanted a whole one"
+    )
 
 
 def fault_of(checkpoint):
@@ -92,8 +106,9 @@ def fault_of(checkpoint):
         if step_of(checkpoint) in steps(logdir, name.rsplit("-", 1)[0]):
             return _fault_without_manifest(checkpoint)
         return f"{name}{MANIFEST} is missing"
-    line = re.compile(r"([0-9a-f]{64})  (%s(?:\.index|\.data-\d+-of-\d+))\n"
-                      % re.escape(name))
+    line = re.compile(
+        r"([0-9a-f]{64})  (%s(?:\.index|\.data-\d+-of-\d+))\n" % re.escape(name)
+    )
     with open(checkpoint + MANIFEST, encoding="utf-8", errors="replace") as file:
         told = [line.fullmatch(each) for each in file]
     if not all(told) or not told or not told[-1].group(2).endswith(INDEX):
@@ -114,8 +129,12 @@ def save(session, saver, logdir, step, keep):
     Raises:
       OSError: it could not be written; those before it are untouched.
     """
-    _publish(prefix(logdir, step), lambda path: saver.save(
-        session, path, write_meta_graph=False, write_state=False))
+    _publish(
+        prefix(logdir, step),
+        lambda path: saver.save(
+            session, path, write_meta_graph=False, write_state=False
+        ),
+    )
     kept = [other for other in steps(logdir) if other <= step][-keep:]
     for old in _named(logdir, NEWEST):
         if old < step and old not in kept:
@@ -132,7 +151,7 @@ def save_best(logdir, step):
 
     def copy(path):
         for each in _files(source):
-            shutil.copyfile(each, path + each[len(source):])
+            shutil.copyfile(each, path + each[len(source) :])
 
     _publish(prefix(logdir, step, BEST), copy)
     for old in _named(logdir, BEST):
@@ -146,8 +165,10 @@ def sweep(logdir):
     for kind in (NEWEST, BEST):
         for path in glob.glob(os.path.join(glob.escape(logdir), kind + "-*.data-*")):
             checkpoint = path.rsplit(".data-", 1)[0]
-            if not (os.path.exists(checkpoint + INDEX)
-                    or os.path.exists(checkpoint + MANIFEST)):
+            if not (
+                os.path.exists(checkpoint + INDEX)
+                or os.path.exists(checkpoint + MANIFEST)
+            ):
                 os.remove(path)
 
 
@@ -165,16 +186,20 @@ def restore(session, saver, checkpoint):
     try:
         saver.restore(session, checkpoint)
     except (ValueError, tf.errors.OpError) as error:
-        raise ValueError(f"{checkpoint}: found a checkpoint that cannot be read "
-                         f"({type(error).__name__}), wanted a whole one of this model; "
-                         "choose another, or remove it") from error
+        raise ValueError(
+            f"{checkpoint}: found a checkpoint that cannot be read "
+            f"({type(error).__name__}), wanted a whole one of this model; "
+            "choose another, or remove it"
+        ) from error
 
 
 def _steps_with(ending, logdir, kind):
     """The steps for which `logdir` has the file of a checkpoint with this ending."""
     pattern = re.compile(re.escape(kind) + r"-(\d+)" + re.escape(ending))
-    found = (pattern.fullmatch(name)
-             for name in (os.listdir(logdir) if os.path.isdir(logdir) else []))
+    found = (
+        pattern.fullmatch(name)
+        for name in (os.listdir(logdir) if os.path.isdir(logdir) else [])
+    )
     return {int(match.group(1)) for match in found if match}
 
 
@@ -203,8 +228,10 @@ def _publish(checkpoint, write):
         os.makedirs(folder)
         write(aside)
         with open(aside + MANIFEST, "w", encoding="utf-8") as file:
-            file.writelines(f"{_checksum(path)}  {os.path.basename(path)}\n"
-                            for path in _files(aside))
+            file.writelines(
+                f"{_checksum(path)}  {os.path.basename(path)}\n"
+                for path in _files(aside)
+            )
         paths = [*_files(aside), aside + MANIFEST]
         for path in paths:
             _write_through(path)
@@ -245,14 +272,14 @@ def _fault_without_manifest(checkpoint):
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
     except (ValueError, RuntimeError, tf.errors.OpError) as error:
-        return (f"{os.path.basename(checkpoint)} cannot be read "
-                f"({type(error).__name__})")
+        return f"{os.path.basename(checkpoint)} cannot be read ({type(error).__name__})"
     return None
 
 
 def _remove(checkpoint):
     """Removes a checkpoint and what eval.py wrote beside it, the manifest first."""
     paths = glob.glob(glob.escape(checkpoint) + ".*")
-    for path in sorted(paths, key=lambda path: (not path.endswith(MANIFEST),
-                                                not path.endswith(INDEX))):
+    for path in sorted(
+        paths, key=lambda path: (not path.endswith(MANIFEST), not path.endswith(INDEX))
+    ):
         os.remove(path)

@@ -25,17 +25,18 @@ Arguments of all three:
 All three also refuse outputs that are not finite, have another shape, differ from call
 to call or are the same at each position, and an `fn` that fails on a further input.
 """
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 HINTS = {
     "check_causality": "no causal mask, or one that is off by one; statistics over "
-                       "time; a query that may attend to nothing attends to everything",
+    "time; a query that may attend to nothing attends to everything",
     "check_padding": "a padding mask that is missing, reversed or never true; padding "
-                     "that is no longer zero when a mask is made of it; a mask made of "
-                     "sums or of single elements; statistics over time",
+    "that is no longer zero when a mask is made of it; a mask made of "
+    "sums or of single elements; statistics over time",
     "check_batch_invariance": "statistics over the batch; a reshape that mixes batch "
-                              "and heads; a width or a stop taken from the whole batch",
+    "and heads; a width or a stop taken from the whole batch",
 }
 HAIR, JUMP = 1e-5, 1e-3  # what moves an input by the one moves no output by the other
 
@@ -61,6 +62,7 @@ def graph_function(build, noise=0.1, seed=0):
             opened.extend(_open(build, arrays, noise, seed))
         session, inputs, output = opened
         return session.run(output, dict(zip(inputs, arrays)))
+
     return fn
 
 
@@ -68,23 +70,41 @@ def _open(build, arrays, noise, seed):
     """(session, placeholders like `arrays`, output) in a new graph, on the CPU."""
     with tf.Graph().as_default():
         tf.set_random_seed(seed)
-        inputs = [tf.placeholder(x.dtype, ([None] * x.ndim)[:2] + list(x.shape[2:]))
-                  for x in arrays]
+        inputs = [
+            tf.placeholder(x.dtype, ([None] * x.ndim)[:2] + list(x.shape[2:]))
+            for x in arrays
+        ]
         output = build(*inputs)
         session = tf.Session(config=tf.ConfigProto(device_count={"GPU": 0}))
-        session.run([tf.global_variables_initializer(),
-                     tf.local_variables_initializer(), tf.tables_initializer()])
+        session.run(
+            [
+                tf.global_variables_initializer(),
+                tf.local_variables_initializer(),
+                tf.tables_initializer(),
+            ]
+        )
         rng = np.random.RandomState(seed)
         variables = [v for v in tf.trainable_variables() if v.dtype.is_floating]
         values = session.run([tf.identity(v) for v in variables])
         noisy = [value + noise * rng.standard_normal(value.shape) for value in values]
-        session.run([v.initializer for v in variables],
-                    {v.initial_value: value for v, value in zip(variables, noisy)})
+        session.run(
+            [v.initializer for v in variables],
+            {v.initial_value: value for v, value in zip(variables, noisy)},
+        )
     return session, inputs, output
 
 
-def check_causality(fn, *, num_units=16, vocab_size=None, batch=4, length=8,
-                    tolerance=1e-4, seed=0, leading_padding=True):
+def check_causality(
+    fn,
+    *,
+    num_units=16,
+    vocab_size=None,
+    batch=4,
+    length=8,
+    tolerance=1e-4,
+    seed=0,
+    leading_padding=True,
+):
     """Changing an input position changes no output position before it.
 
     Args:
@@ -96,7 +116,7 @@ def check_causality(fn, *, num_units=16, vocab_size=None, batch=4, length=8,
     """
     subject = _Subject("check_causality", fn, num_units, vocab_size, tolerance, seed)
     starts = np.arange(batch) * length // (2 * batch) * leading_padding
-    real = np.arange(length) >= starts[:, None]                        # [N, T]
+    real = np.arange(length) >= starts[:, None]  # [N, T]
     x, other = subject.inputs(real), subject.inputs(np.ones_like(real))
     expected = subject.first_outputs(x)
     for how, new in (("was changed", other), ("and all after it were padding", 0 * x)):
@@ -104,13 +124,22 @@ def check_causality(fn, *, num_units=16, vocab_size=None, batch=4, length=8,
             end = i + 1 if new is other else length
             changed, change = x.copy(), f"input position {i} {how}"
             changed[:, i:end] = new[:, i:end]
-            earlier = np.arange(length) < i                            # [T]
+            earlier = np.arange(length) < i  # [T]
             subject.compare(expected, subject.run(change, changed), earlier, change)
     subject.conclude()
 
 
-def check_padding(fn, *, num_units=16, vocab_size=None, batch=4, length=8,
-                  tolerance=1e-4, seed=0, with_lengths=False):
+def check_padding(
+    fn,
+    *,
+    num_units=16,
+    vocab_size=None,
+    batch=4,
+    length=8,
+    tolerance=1e-4,
+    seed=0,
+    with_lengths=False,
+):
     """Padding changes no output at a real position, and only padding counts as such.
 
     Columns of padding are taken away from sentences of different lengths, one of them
@@ -128,7 +157,7 @@ def check_padding(fn, *, num_units=16, vocab_size=None, batch=4, length=8,
     subject = _Subject("check_padding", fn, num_units, vocab_size, tolerance, seed)
     lengths, places = _lengths(0, batch, length), np.arange(length)
     starts = np.arange(batch) % 2 * (not with_lengths)
-    real = (places < lengths[:, None]) & (places >= starts[:, None])   # [N, T]
+    real = (places < lengths[:, None]) & (places >= starts[:, None])  # [N, T]
     x = subject.inputs(real)
 
     def cut(width):
@@ -139,11 +168,17 @@ def check_padding(fn, *, num_units=16, vocab_size=None, batch=4, length=8,
 
     expected = subject.first_outputs(*cut(length)[1])
     for width in range(1, length + 1):
-        change = (f"{length - width} columns of padding were taken away"
-                  + " and the padding changed" * with_lengths)
+        change = (
+            f"{length - width} columns of padding were taken away"
+            + " and the padding changed" * with_lengths
+        )
         rows, arrays = cut(width)
-        subject.compare(expected[rows, :width], subject.run(change, *arrays),
-                        real[rows, :width], change)
+        subject.compare(
+            expected[rows, :width],
+            subject.run(change, *arrays),
+            real[rows, :width],
+            change,
+        )
     if vocab_size is None:
         full = (np.full_like(lengths, length),) * with_lengths
         _check_lookalikes(subject, np.ones_like(real), *full)
@@ -153,8 +188,10 @@ def check_padding(fn, *, num_units=16, vocab_size=None, batch=4, length=8,
 def _lengths(least, batch, length):
     """Lengths of the sentences of a batch, from `least` to `length`: int32 [N]."""
     if batch < 2 or length < 2:
-        raise ValueError(f"a check: found batch = {batch} and length = {length}, "
-                         "wanted at least 2 of each")
+        raise ValueError(
+            f"a check: found batch = {batch} and length = {length}, "
+            "wanted at least 2 of each"
+        )
     return np.linspace(least, length, batch).round().astype(np.int32)
 
 
@@ -174,8 +211,9 @@ def _check_lookalikes(subject, real, *also):
             subject.compare(expected, found, real, change, max(JUMP, subject.tolerance))
 
 
-def check_batch_invariance(fn, *, num_units=16, vocab_size=None, batch=4, length=8,
-                           tolerance=1e-4, seed=0):
+def check_batch_invariance(
+    fn, *, num_units=16, vocab_size=None, batch=4, length=8, tolerance=1e-4, seed=0
+):
     """The output of a sentence depends neither on its batch nor on its place there.
 
     Here `fn` may also return [N] or [N, anything]: the result of a search, say, in a
@@ -187,17 +225,24 @@ def check_batch_invariance(fn, *, num_units=16, vocab_size=None, batch=4, length
     Raises:
       CheckFailed: a sentence whose output changes with the company it is in.
     """
-    subject = _Subject("check_batch_invariance", fn, num_units, vocab_size, tolerance,
-                       seed, by_position=False)
-    real = np.arange(length) < _lengths(1, batch, length)[:, None]     # [N, T]
+    subject = _Subject(
+        "check_batch_invariance",
+        fn,
+        num_units,
+        vocab_size,
+        tolerance,
+        seed,
+        by_position=False,
+    )
+    real = np.arange(length) < _lengths(1, batch, length)[:, None]  # [N, T]
     x = subject.inputs(real)
     expected = subject.first_outputs(x)
     change = "the order of the sentences was reversed"
     subject.compare(expected, subject.run(change, x[::-1])[::-1], True, change)
     for n in range(batch):
-        own = np.arange(batch)[:, None] == n                           # [N, 1]
+        own = np.arange(batch)[:, None] == n  # [N, 1]
         change = f"sentence {n} was alone in its batch"
-        found = np.repeat(subject.run(change, x[n:n + 1]), batch, axis=0)
+        found = np.repeat(subject.run(change, x[n : n + 1]), batch, axis=0)
         subject.compare(expected, found, own, change)
         change = f"all sentences but {n} were changed"
         changed = subject.inputs(np.ones_like(real))
@@ -209,8 +254,9 @@ def check_batch_invariance(fn, *, num_units=16, vocab_size=None, batch=4, length
 class _Subject:
     """The function that a check examines, its inputs, and what was found against it."""
 
-    def __init__(self, check, fn, num_units, vocab_size, tolerance, seed,
-                 by_position=True):
+    def __init__(
+        self, check, fn, num_units, vocab_size, tolerance, seed, by_position=True
+    ):
         self.check, self.fn, self.tolerance = check, fn, tolerance
         self.num_units, self.vocab_size = num_units, vocab_size
         self.by_position, self.failures = by_position, []
@@ -233,42 +279,65 @@ class _Subject:
             outputs = np.asarray(self.fn(*arrays), np.float64)
         except Exception as error:
             self.fail(f"fn failed when {change}: {error!r}", error)
-        wanted = arrays[0].shape[:2 if self.by_position else 1]
-        if outputs.shape[:len(wanted)] != wanted:
-            self.fail(f"when {change}, found outputs of shape {outputs.shape}, wanted "
-                      f"{wanted} and whatever follows")
+        wanted = arrays[0].shape[: 2 if self.by_position else 1]
+        if outputs.shape[: len(wanted)] != wanted:
+            self.fail(
+                f"when {change}, found outputs of shape {outputs.shape}, wanted "
+                f"{wanted} and whatever follows"
+            )
         outputs = outputs.reshape((outputs.shape + (1,))[:2] + (-1,))
         for position, sentence in np.argwhere(~np.isfinite(outputs).all(-1).T):
-            self.fail(f"sentence {sentence}, output position {position} is not finite "
-                      f"when {change}. Usual causes: softmax over nothing, 0 / 0")
+            self.fail(
+                f"sentence {sentence}, output position {position} is not finite "
+                f"when {change}. Usual causes: softmax over nothing, 0 / 0"
+            )
         return outputs
 
     def first_outputs(self, *arrays):
         """What later outputs are compared to; complains if it is useless for that."""
         kind = np.asarray(self.fn(*arrays)).dtype.kind  # the caller's own errors pass
         outputs = self.run("given its first input", *arrays)
-        self.compare(outputs, self.run("called again", *arrays), True,
-                     "the same inputs were given again, as if dropout were on")
+        self.compare(
+            outputs,
+            self.run("called again", *arrays),
+            True,
+            "the same inputs were given again, as if dropout were on",
+        )
         self.conclude()
-        if self.by_position and kind == "f" and np.allclose(
-                outputs[:, 0], outputs[:, 1], 1e-6, 1e-6 * np.abs(outputs).max()):
-            self.fail("output position 1 equals position 0 in each sentence, but the "
-                      "inputs differ. Usual cause: uniform attention, for its logits "
-                      "are lost beside a huge constant")
+        if (
+            self.by_position
+            and kind == "f"
+            and np.allclose(
+                outputs[:, 0], outputs[:, 1], 1e-6, 1e-6 * np.abs(outputs).max()
+            )
+        ):
+            self.fail(
+                "output position 1 equals position 0 in each sentence, but the "
+                "inputs differ. Usual cause: uniform attention, for its logits "
+                "are lost beside a huge constant"
+            )
         return outputs
 
     def compare(self, expected, found, where, change, tolerance=None):
         """Notes the first place `where` [N, T] holds and the outputs differ too far."""
         if found.shape != expected.shape:
-            self.fail(f"when {change}, found outputs of shape {found.shape}, wanted "
-                      f"{expected.shape} as at first")
+            self.fail(
+                f"when {change}, found outputs of shape {found.shape}, wanted "
+                f"{expected.shape} as at first"
+            )
         limit = (tolerance or self.tolerance) * max(1, np.abs(expected).max())
-        difference = np.abs(found - expected).max(-1)                  # [N, T]
+        difference = np.abs(found - expected).max(-1)  # [N, T]
         for position, sentence in np.argwhere(((difference > limit) & where).T)[:1]:
-            self.failures.append((position, (
-                f"sentence {sentence}, output position {position} moved by "
-                f"{difference[sentence, position]:.3g} (tolerance {limit:.3g}) when "
-                f"{change}. Usual causes: {HINTS[self.check]}")))
+            self.failures.append(
+                (
+                    position,
+                    (
+                        f"sentence {sentence}, output position {position} moved by "
+                        f"{difference[sentence, position]:.3g} (tolerance {limit:.3g}) when "
+                        f"{change}. Usual causes: {HINTS[self.check]}"
+                    ),
+                )
+            )
 
     def conclude(self):
         """Raises for the first position found, if any."""

@@ -26,11 +26,11 @@ MAX_SEED = 2**32 - 1  # what NumPy's Mersenne Twister takes
 class Batch(NamedTuple):
     """Sentence pairs side by side: tensors in a graph, arrays outside it."""
 
-    source: tf.Tensor      # [N, S] int32: pieces, EOS, then PAD
-    target_in: tf.Tensor   # [N, T] int32: BOS, pieces, then PAD
+    source: tf.Tensor  # [N, S] int32: pieces, EOS, then PAD
+    target_in: tf.Tensor  # [N, T] int32: BOS, pieces, then PAD
     target_out: tf.Tensor  # [N, T] int32: pieces, EOS, then PAD
-    number: tf.Tensor      # [] int64: its place in the run; with the seed it decides
-                           # the dropout masks
+    number: tf.Tensor  # [] int64: its place in the run; with the seed it decides
+    # the dropout masks
 
 
 # Sentences to a Batch
@@ -46,7 +46,7 @@ def pad(sequences: Sequence[Sequence[int]]) -> np.ndarray:
     lengths = np.array([len(sequence) for sequence in sequences], np.int64)
     padded = np.full([len(lengths), lengths.max(initial=0)], PAD, np.int32)
     if padded.size:
-        filled = np.arange(padded.shape[1]) < lengths[:, np.newaxis]   # [N, longest]
+        filled = np.arange(padded.shape[1]) < lengths[:, np.newaxis]  # [N, longest]
         padded[filled] = np.concatenate(sequences)
     return padded
 
@@ -78,11 +78,11 @@ def make_batch(
       make_batch([[5, 6]], [[7, 8]], 0)
       # source [[5, 6, 3]], target_in [[2, 7, 8]], target_out [[7, 8, 3]]
     """
-    begin = np.full([len(targets), 1], bos, np.int32)                  # [N, 1]
+    begin = np.full([len(targets), 1], bos, np.int32)  # [N, 1]
     return Batch(
-        source=pad_with_end(sources, eos),                             # [N, S]
-        target_in=np.concatenate([begin, pad(targets)], axis=1),       # [N, T]
-        target_out=pad_with_end(targets, eos),                         # [N, T]
+        source=pad_with_end(sources, eos),  # [N, S]
+        target_in=np.concatenate([begin, pad(targets)], axis=1),  # [N, T]
+        target_out=pad_with_end(targets, eos),  # [N, T]
         number=np.array(number, np.int64),
     )
 
@@ -95,11 +95,15 @@ def _open_array(path: str) -> np.ndarray:
     try:
         array = np.lib.format.open_memmap(path, mode="r")  # refuses pickled objects
     except (ValueError, EOFError) as error:
-        raise ValueError(f"{path}: found no array of numbers ({error}), wanted what "
-                         "scripts/prepare.py writes: run it again") from error
+        raise ValueError(
+            f"{path}: found no array of numbers ({error}), wanted what "
+            "scripts/prepare.py writes: run it again"
+        ) from error
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise ValueError(f"{path}: found {array.dtype} of shape {array.shape}, wanted "
-                         "whole numbers in a row: run scripts/prepare.py again")
+        raise ValueError(
+            f"{path}: found {array.dtype} of shape {array.shape}, wanted "
+            "whole numbers in a row: run scripts/prepare.py again"
+        )
     return array
 
 
@@ -267,7 +271,7 @@ def _sorting_key(source_lengths: np.ndarray, target_lengths: np.ndarray) -> np.n
     Multi30k this one pads least: 3 % of 4096 tokens, where (target, source) pads 6 %.
     """
     widths = np.maximum(source_lengths, target_lengths)
-    difference = source_lengths - target_lengths               # below +-widths
+    difference = source_lengths - target_lengths  # below +-widths
     return widths * (2 * widths.max() + 1) + np.where(
         widths % 2, difference, -difference
     )

@@ -1,8 +1,9 @@
 """Where numbers went wrong: the first tensor of a graph that is not finite.
 
-    fault = first_bad(session, [loss], {ids: batch})
-    fault and str(fault)    # "encoder/block_0/feedforward/inner/MatMul (3 inf of 64)"
+fault = first_bad(session, [loss], {ids: batch})
+fault and str(fault)    # "encoder/block_0/feedforward/inner/MatMul (3 inf of 64)"
 """
+
 from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence
 
 import numpy as np
@@ -10,10 +11,11 @@ import tensorflow.compat.v1 as tf
 
 from transformer import checkpoints
 
+
 class Fault(NamedTuple):
     """A tensor that is not finite."""
 
-    name: str            # of its variable, or of the op that made it
+    name: str  # of its variable, or of the op that made it
     is_variable: bool
     nans: int
     infinities: int
@@ -26,8 +28,9 @@ class Fault(NamedTuple):
         return f"{kind}{self.name} ({found} of {self.size:,} numbers)"
 
 
-def first_bad(session: tf.Session, results: Sequence[tf.Tensor],
-              feed: Dict[tf.Tensor, Any]) -> Optional[Fault]:
+def first_bad(
+    session: tf.Session, results: Sequence[tf.Tensor], feed: Dict[tf.Tensor, Any]
+) -> Optional[Fault]:
     """Finds where the numbers behind `results` stop being finite.
 
     A variable comes first. Then the ops without which the results cannot be: from a
@@ -45,8 +48,9 @@ def first_bad(session: tf.Session, results: Sequence[tf.Tensor],
     """
     with session.graph.as_default():
         variables = float_variables()
-        for variable, is_finite in zip(variables,
-                                       session.run(finite_checks(variables))):
+        for variable, is_finite in zip(
+            variables, session.run(finite_checks(variables))
+        ):
             if not is_finite:
                 return _fault(variable.op.name, True, session.run(variable))
         return _first_bad_op(session, [tf.identity(x) for x in results], feed)
@@ -54,8 +58,11 @@ def first_bad(session: tf.Session, results: Sequence[tf.Tensor],
 
 def float_variables():
     """The variables of the current graph that a checkpoint holds, less the integers."""
-    return [variable for variable in tf.global_variables()
-            if variable.dtype.base_dtype.is_floating]
+    return [
+        variable
+        for variable in tf.global_variables()
+        if variable.dtype.base_dtype.is_floating
+    ]
 
 
 def finite_checks(tensors: Sequence[tf.Tensor]) -> list:
@@ -107,8 +114,13 @@ def _ancestors(results, feed):
 
 def _fault(name, is_variable, value):
     value = np.asarray(value, np.float64)
-    return Fault(name, is_variable, int(np.isnan(value).sum()),
-                 int(np.isinf(value).sum()), value.size)
+    return Fault(
+        name,
+        is_variable,
+        int(np.isnan(value).sum()),
+        int(np.isinf(value).sum()),
+        value.size,
+    )
 
 
 class Watch:
@@ -122,8 +134,9 @@ class Watch:
       logdir: the log directory.
     """
 
-    def __init__(self, session: tf.Session, update, feed: Callable[[int], Dict],
-                 hp, logdir: str):
+    def __init__(
+        self, session: tf.Session, update, feed: Callable[[int], Dict], hp, logdir: str
+    ):
         self._session, self._feed, self._hp, self._logdir = session, feed, hp, logdir
         self._metrics = update.metrics
         self._results = [update.metrics.loss, update.metrics.gradient_norm]
@@ -135,8 +148,9 @@ class Watch:
         """Raises FloatingPointError where nobody could go on from the variables as they
         are after `step` updates: they, or what the next batch makes of them, are not
         finite. So no such checkpoint takes the place of a good one."""
-        results = self._session.run([self._are_finite, *self._results],
-                                    self._feed(step * self._hp.accumulate))
+        results = self._session.run(
+            [self._are_finite, *self._results], self._feed(step * self._hp.accumulate)
+        )
         if not np.all(np.isfinite(results)) or not results[0]:
             raise self.error(step)
 
@@ -151,7 +165,8 @@ class Watch:
         for part in range(accumulate):
             feed = self._feed(step * accumulate + part)
             loss, norm, rate = self._session.run(
-                [*self._results, self._metrics.learning_rate], feed)
+                [*self._results, self._metrics.learning_rate], feed
+            )
             fault = first_bad(self._session, self._results, feed)
             if fault:
                 break
@@ -160,7 +175,8 @@ class Watch:
             f"step {step + 1}: found loss {loss} and gradient norm {norm}{where}, "
             f"wanted finite ones; the first bad tensor is "
             f"{fault or 'the sum of the batches'}; {self._last_good(step)}; lower "
-            f"--learning_rate (the rate is {rate:.3g}) or set --clip_norm")
+            f"--learning_rate (the rate is {rate:.3g}) or set --clip_norm"
+        )
 
     def _last_good(self, step):
         """What is there to go on from."""
@@ -170,5 +186,7 @@ class Watch:
         newest = checkpoints.prefix(self._logdir, saved[-1])
         if saved[-1] < step or len(saved) == 1:
             return f"the last good checkpoint is {newest}"
-        return (f"{newest} leads here: the last good checkpoint is that of step "
-                f"{saved[-2]}, remove the files {newest}.* to go on from it")
+        return (
+            f"{newest} leads here: the last good checkpoint is that of step "
+            f"{saved[-2]}, remove the files {newest}.* to go on from it"
+        )

@@ -8,6 +8,7 @@ tensor2tensor's are models/transformer.py, utils/learning_rate.py and utils/opti
 of 1.15.7: transformer_base is its third version, whose second moment fades by 0.997
 instead of the paper's 0.98; it warms up for 8,000 steps, the first version for 4,000.
 """
+
 import sys
 from typing import NamedTuple, Tuple
 
@@ -15,39 +16,39 @@ from typing import NamedTuple, Tuple
 class Dialect(NamedTuple):
     """The decisions in which the sources differ."""
 
-    described_in: str             # where the numbers of this row come from
+    described_in: str  # where the numbers of this row come from
     # Attention.
-    projection_relu: bool         # Q, K and V go through a ReLU
-    projection_bias: bool         # Q, K and V are x W + b instead of x W
-    output_projection: bool       # the joined heads are multiplied by W^O
-    key_masking: str              # a forbidden logit is "replaced" or "lowered" ...
-    future_masking: str           # ... by padding, by causality
-    padded_row: str               # a row is padding if it "is zero" or "sums to zero"
-    masks_from: str               # padding is found from "ids" or "activations"
-    decoder_masks_padding: bool   # in the self-attention of the decoder
+    projection_relu: bool  # Q, K and V go through a ReLU
+    projection_bias: bool  # Q, K and V are x W + b instead of x W
+    output_projection: bool  # the joined heads are multiplied by W^O
+    key_masking: str  # a forbidden logit is "replaced" or "lowered" ...
+    future_masking: str  # ... by padding, by causality
+    padded_row: str  # a row is padding if it "is zero" or "sums to zero"
+    masks_from: str  # padding is found from "ids" or "activations"
+    decoder_masks_padding: bool  # in the self-attention of the decoder
     blind_queries_are_zero: bool  # a query that may attend to nothing gets zeros
-    mask_queries: bool            # the weights of padded queries are zeroed
+    mask_queries: bool  # the weights of padded queries are zeroed
     # Around a sub-layer.
-    before: Tuple[str, ...]       # steps before it: "norm"
-    after: Tuple[str, ...]        # steps after it: "dropout", "add", "norm"
-    final_norm: bool              # a last normalization after each whole stack
-    norm_epsilon: float           # added to the variance, inside the root
+    before: Tuple[str, ...]  # steps before it: "norm"
+    after: Tuple[str, ...]  # steps after it: "dropout", "add", "norm"
+    final_norm: bool  # a last normalization after each whole stack
+    norm_epsilon: float  # added to the variance, inside the root
     # Feed-forward.
-    inner_dropout: bool           # dropout between the two layers
+    inner_dropout: bool  # dropout between the two layers
     feedforward_skips_padding: bool  # padded positions of the encoder get zeros
     # Positions and embeddings.
-    positions: str                # a key of positions.POSITIONS
-    learned_positions: bool       # a table of positions, instead of sinusoids
-    positions_on_padding: bool    # positions are added to padding too
-    first_position_padded: bool   # zero_pad zeroes position 0, not padding
-    target_space: bool            # a vector for the target language joins the source
-    begins_with_zeros: bool       # the target begins with zeros, not with BOS
-    tied_embeddings: bool         # source, target and output share one table
-    padding_row_is_zero: bool     # in the table of the output too: its logit is 0
+    positions: str  # a key of positions.POSITIONS
+    learned_positions: bool  # a table of positions, instead of sinusoids
+    positions_on_padding: bool  # positions are added to padding too
+    first_position_padded: bool  # zero_pad zeroes position 0, not padding
+    target_space: bool  # a vector for the target language joins the source
+    begins_with_zeros: bool  # the target begins with zeros, not with BOS
+    tied_embeddings: bool  # source, target and output share one table
+    padding_row_is_zero: bool  # in the table of the output too: its logit is 0
     # Training.
-    smoothing: str                # a key of training.SMOOTHINGS
-    schedule: str                 # a key of training.SCHEDULES
-    learning_rate: float          # the factor of the schedule
+    smoothing: str  # a key of training.SMOOTHINGS
+    schedule: str  # a key of training.SCHEDULES
+    learning_rate: float  # the factor of the schedule
     adam: Tuple[float, float, float]  # beta1, beta2, epsilon
 
 
@@ -164,6 +165,7 @@ def dialect_named(name: str) -> Dialect:
 
 def table() -> str:
     """The rows side by side, as a table in Markdown: a line for each decision."""
+
     def shown(value):
         if isinstance(value, bool):
             return "yes" if value else "no"

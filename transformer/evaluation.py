@@ -1,4 +1,5 @@
 """BLEU and chrF of a translator: dev scores in training and eval.py come from here."""
+
 import json
 import os
 from typing import List, NamedTuple, Tuple
@@ -29,10 +30,16 @@ def load_text(data: str, split: str) -> Tuple[List[str], List[str]]:
             summary = json.load(file)
             languages = summary["source_lang"], summary["target_lang"]
         except (ValueError, TypeError, LookupError) as error:
-            raise ValueError(f"{path}: found no languages ({error!r}), wanted what "
-                             "scripts/prepare.py writes: run it again") from error
-    return tuple(list(read_lines(os.path.join(
-        data, f"{split}.{check_language(language, path)}"))) for language in languages)
+            raise ValueError(
+                f"{path}: found no languages ({error!r}), wanted what "
+                "scripts/prepare.py writes: run it again"
+            ) from error
+    return tuple(
+        list(
+            read_lines(os.path.join(data, f"{split}.{check_language(language, path)}"))
+        )
+        for language in languages
+    )
 
 
 def score(hypotheses: List[str], references: List[str]) -> Scores:
@@ -42,12 +49,17 @@ def score(hypotheses: List[str], references: List[str]) -> Scores:
       ValueError: not as many hypotheses as references.
     """
     if len(hypotheses) != len(references):
-        raise ValueError(f"score: found {len(hypotheses)} hypotheses, wanted "
-                         f"{len(references)}, one for each reference")
+        raise ValueError(
+            f"score: found {len(hypotheses)} hypotheses, wanted "
+            f"{len(references)}, one for each reference"
+        )
     bleu, chrf = BLEU(), CHRF()
-    return Scores(bleu.corpus_score(hypotheses, [references]).score,
-                  chrf.corpus_score(hypotheses, [references]).score,
-                  str(bleu.get_signature()), str(chrf.get_signature()))
+    return Scores(
+        bleu.corpus_score(hypotheses, [references]).score,
+        chrf.corpus_score(hypotheses, [references]).score,
+        str(bleu.get_signature()),
+        str(chrf.get_signature()),
+    )
 
 
 def evaluate(translator, sources: List[str], references: List[str]):

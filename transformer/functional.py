@@ -13,6 +13,7 @@ Dimension letters as in `modules`.
     x = attention(x, x, x, nb_head=8, size_per_head=16,
                   Q_len=lengths, V_len=lengths)                # [N, T, 128]
 """
+
 import tensorflow.compat.v1 as tf
 
 from transformer.modules import scaled_dot_product_attention
@@ -24,8 +25,17 @@ __all__ = ["attention", "mask", "position_embedding"]
 SUBTRACTED = 1e12  # by `mask` in the mode "add", whose result the caller sees
 
 
-def attention(Q, K, V, nb_head, size_per_head, Q_len=None, V_len=None,
-              scope="attention", reuse=None):
+def attention(
+    Q,
+    K,
+    V,
+    nb_head,
+    size_per_head,
+    Q_len=None,
+    V_len=None,
+    scope="attention",
+    reuse=None,
+):
     """Multi-head attention (section 3.2.2) up to where the heads are joined.
 
     Args:
@@ -46,10 +56,12 @@ def attention(Q, K, V, nb_head, size_per_head, Q_len=None, V_len=None,
     with tf.variable_scope(scope, reuse=reuse):
         queries, keys, values = (
             split_heads(dense(x, nb_head * size_per_head, False, name), nb_head)
-            for x, name in ((Q, "q"), (K, "k"), (V, "v")))         # [N, H, T, size]
+            for x, name in ((Q, "q"), (K, "k"), (V, "v"))
+        )  # [N, H, T, size]
         real = None if V_len is None else _is_real(V, V_len)[:, None, None, :]
         context, _ = scaled_dot_product_attention(
-            queries, keys, values, real, blind_queries_are_zero=False)
+            queries, keys, values, real, blind_queries_are_zero=False
+        )
         return mask(join_heads(context), Q_len, "mul")
 
 
@@ -68,7 +80,7 @@ def position_embedding(inputs, position_size):
     """
     batch, length = shape_list(inputs)[:2]
     positions = tf.cast(tf.range(length), tf.float64)
-    table = interleaved(positions, position_size)                  # [T, size]
+    table = interleaved(positions, position_size)  # [T, size]
     blocks = tf.concat([table[:, 1::2], table[:, 0::2]], axis=-1)
     return tf.tile(tf.cast(blocks, tf.float32)[None, :, :], [batch, 1, 1])
 
@@ -94,9 +106,11 @@ def mask(inputs, seq_len, mode="mul"):
         raise ValueError(f"mask: found mode {mode!r}, wanted 'mul' or 'add'")
     if seq_len is None:
         return inputs
-    real = tf.cast(_is_real(inputs, seq_len), inputs.dtype)        # [N, T]
-    real = tf.reshape(real, tf.concat(
-        [tf.shape(real), tf.ones([inputs.shape.ndims - 2], tf.int32)], 0))
+    real = tf.cast(_is_real(inputs, seq_len), inputs.dtype)  # [N, T]
+    real = tf.reshape(
+        real,
+        tf.concat([tf.shape(real), tf.ones([inputs.shape.ndims - 2], tf.int32)], 0),
+    )
     return inputs * real if mode == "mul" else inputs - (1 - real) * SUBTRACTED
 
 

@@ -8,6 +8,7 @@
 The names are those of the tables in `sources`; every size but the number of heads is in
 the shapes. What does not fit is refused, and what would be left over.
 """
+
 import collections
 import fnmatch
 import re
@@ -21,8 +22,8 @@ from transformer.dialects import dialect_named
 from transformer.model import Transformer
 from transformer.sources import original_name, systems
 
-SLOTS = ("/Adam", "/Adam_1")               # the moments, of each variable
-POWERS = ("beta1_power", "beta2_power")    # of the factors of the moments
+SLOTS = ("/Adam", "/Adam_1")  # the moments, of each variable
+POWERS = ("beta1_power", "beta2_power")  # of the factors of the moments
 STEP = "global_step"
 # What some optimizer keeps of a variable, or of a shard of one: it is left behind.
 SLOT = re.compile(r"(.+?)((?<=/weights_)\d+)?/(Adam|AdamW|Adafactor|Momentum)(_\d+)?")
@@ -37,7 +38,7 @@ class Imported(NamedTuple):
 
     arrays: Dict[str, np.ndarray]  # by our names, those of the optimizer too
     step: int
-    has_moments: bool              # False: Adam starts afresh
+    has_moments: bool  # False: Adam starts afresh
 
 
 def read(prefix):
@@ -48,12 +49,16 @@ def read(prefix):
     """
     try:
         reader = tf.train.load_checkpoint(prefix)
-        arrays = {re.sub("^training/", "", name): reader.get_tensor(name)
-                  for name in reader.get_variable_to_shape_map()}
+        arrays = {
+            re.sub("^training/", "", name): reader.get_tensor(name)
+            for name in reader.get_variable_to_shape_map()
+        }
     except (tf.errors.OpError, ValueError, IndexError) as error:
-        raise ValueError(f"{prefix}: found no checkpoint, or a damaged one, wanted the "
-                         "path of its .index file without that ending, and its .data "
-                         "files beside it") from error
+        raise ValueError(
+            f"{prefix}: found no checkpoint, or a damaged one, wanted the "
+            "path of its .index file without that ending, and its .data "
+            "files beside it"
+        ) from error
     return join_shards(arrays)
 
 
@@ -70,15 +75,18 @@ def join_shards(arrays):
         missing = sorted(set(range(len(parts))) - set(parts))
         widths = {part.shape[1:] for part in parts.values()}
         if missing or len(widths) > 1:
-            raise ValueError(f"{name}{missing[0] if missing else '*'}: found shards "
-                             f"{sorted(parts)} of widths {sorted(widths)}, wanted all "
-                             "of them, of one width")
+            raise ValueError(
+                f"{name}{missing[0] if missing else '*'}: found shards "
+                f"{sorted(parts)} of widths {sorted(widths)}, wanted all "
+                "of them, of one width"
+            )
         joined[name] = np.concatenate([parts[i] for i in sorted(parts)])
     return joined
 
 
-def settings_of(source: str, arrays: Dict[str, np.ndarray],
-                vocab_sizes: Sequence[int] = ()) -> Dict[str, Any]:
+def settings_of(
+    source: str, arrays: Dict[str, np.ndarray], vocab_sizes: Sequence[int] = ()
+) -> Dict[str, Any]:
     """The settings that a checkpoint tells: its dialect, and sizes from its shapes.
 
     Args:
@@ -92,27 +100,42 @@ def settings_of(source: str, arrays: Dict[str, np.ndarray],
     """
     untied = sorted(filter(UNTIED.match, arrays))
     if untied:
-        raise ValueError(f"{untied[0]}: found embeddings that the output layer does "
-                         "not share, wanted symbol_modality_*/shared/weights_*, as "
-                         "shared_embedding_and_softmax_weights makes them")
+        raise ValueError(
+            f"{untied[0]}: found embeddings that the output layer does "
+            "not share, wanted symbol_modality_*/shared/weights_*, as "
+            "shared_embedding_and_softmax_weights makes them"
+        )
     dialect = max(systems()[source], key=lambda name: _norms_found(name, arrays))
     row, find = dialect_named(dialect), _Finder(dialect, arrays)
     blocks = find.number_of_blocks()
     shared = [_size_in_name(name, 0) for name in find.all("embedding/lookup_table")]
-    tables = (["embedding/lookup_table"] * 2 if row.tied_embeddings else
-              ["encoder/embedding/lookup_table", "decoder/embedding/lookup_table"])
-    inner = [f"{stack}/block_{i}/feedforward/" for i in range(blocks)
-             for stack in ("encoder", "decoder")]
-    d_model = find.size(*[(name + "outer/bias", 0) for name in inner],
-                        *[(name, 1) for name in tables])
+    tables = (
+        ["embedding/lookup_table"] * 2
+        if row.tied_embeddings
+        else ["encoder/embedding/lookup_table", "decoder/embedding/lookup_table"]
+    )
+    inner = [
+        f"{stack}/block_{i}/feedforward/"
+        for i in range(blocks)
+        for stack in ("encoder", "decoder")
+    ]
+    d_model = find.size(
+        *[(name + "outer/bias", 0) for name in inner], *[(name, 1) for name in tables]
+    )
     settings = {
-        "dialect": dialect, "num_blocks": blocks, "d_model": d_model,
-        "d_ff": find.size(*[(name + "inner/bias", 0) for name in inner],
-                          (inner[0] + "inner/kernel", -1)),
+        "dialect": dialect,
+        "num_blocks": blocks,
+        "d_model": d_model,
+        "d_ff": find.size(
+            *[(name + "inner/bias", 0) for name in inner],
+            (inner[0] + "inner/kernel", -1),
+        ),
         "source_vocab_size": find.size((tables[0], 0)),
-        "target_vocab_size": find.size((tables[1], 0), ("decoder/output/bias", 0),
-                                       ("decoder/output/kernel", 1)),
-        "joint_vocab": row.tied_embeddings}
+        "target_vocab_size": find.size(
+            (tables[1], 0), ("decoder/output/bias", 0), ("decoder/output/kernel", 1)
+        ),
+        "joint_vocab": row.tied_embeddings,
+    }
     if len(shared) == 2:
         settings.update(_told_apart(shared, vocab_sizes))
     positions = ("encoder/positional_encoding/lookup_table", 0)
@@ -131,17 +154,25 @@ def settings_of(source: str, arrays: Dict[str, np.ndarray],
 def _told_apart(found, vocab_sizes):
     """The settings of two vocabularies of which only the sizes are known."""
     if sorted(found) != sorted(vocab_sizes):
-        raise ValueError(f"vocabulary: found {list(vocab_sizes) or 'none'}, wanted two "
-                         f"of {found[0]} and {found[1]} pieces: --src_vocab and "
-                         "--tgt_vocab say which of the two tables is the source's")
-    return {"source_vocab_size": vocab_sizes[0], "target_vocab_size": vocab_sizes[1],
-            "joint_vocab": False}
+        raise ValueError(
+            f"vocabulary: found {list(vocab_sizes) or 'none'}, wanted two "
+            f"of {found[0]} and {found[1]} pieces: --src_vocab and "
+            "--tgt_vocab say which of the two tables is the source's"
+        )
+    return {
+        "source_vocab_size": vocab_sizes[0],
+        "target_vocab_size": vocab_sizes[1],
+        "joint_vocab": False,
+    }
 
 
 def _norms_found(dialect, arrays):
     """How many normalizations of the first blocks have the names of a dialect."""
-    names = (f"{stack}/block_0/{layer}/ln/gamma" for stack in ("encoder", "decoder")
-             for layer in ("self_attention", "feedforward"))
+    names = (
+        f"{stack}/block_0/{layer}/ln/gamma"
+        for stack in ("encoder", "decoder")
+        for layer in ("self_attention", "feedforward")
+    )
     return sum(original_name(name, dialect, "**") in arrays for name in names)
 
 
@@ -165,17 +196,22 @@ class _Finder:
                     votes[_size_in_name(found, axis) or shape[axis]] += 1
         if not votes:
             wanted = original_name(places[0][0], self.dialect, "**")
-            raise ValueError(f"{wanted}: found no such variable, wanted a checkpoint "
-                             f"of {self.dialect}")
+            raise ValueError(
+                f"{wanted}: found no such variable, wanted a checkpoint "
+                f"of {self.dialect}"
+            )
         return int(votes.most_common(1)[0][0])
 
     def number_of_blocks(self):
         """One more than the highest number of a block of either stack."""
-        stems = [original_name(f"{stack}/block_0/", self.dialect, "**")[:-len("0/")]
-                 for stack in ("encoder", "decoder")]
+        stems = [
+            original_name(f"{stack}/block_0/", self.dialect, "**")[: -len("0/")]
+            for stack in ("encoder", "decoder")
+        ]
         pattern = re.compile("(?:" + "|".join(stems) + r")(\d+)/")
-        numbers = [int(match.group(1)) for match in map(pattern.match, self.arrays)
-                   if match]
+        numbers = [
+            int(match.group(1)) for match in map(pattern.match, self.arrays) if match
+        ]
         return max(numbers, default=0) + 1
 
 
@@ -199,19 +235,25 @@ def convert(arrays, hp, target_space_id: int = 0) -> Imported:
     left = dict(arrays)
     step = int(left.pop(STEP, 0))
     shapes = variables_of(hp)
-    originals = {name: original_name(name, hp.dialect, shape)
-                 for name, shape in shapes.items()}
+    originals = {
+        name: original_name(name, hp.dialect, shape) for name, shape in shapes.items()
+    }
     has_moments = all(name in left for name in POWERS) and all(
-        name + slot in left for name in originals.values() for slot in SLOTS)
+        name + slot in left for name in originals.values() for slot in SLOTS
+    )
     result = {}
     for slot in ("",) + (SLOTS if has_moments else ()):
         for name, shape in shapes.items():
-            result[name + slot] = _take(left, name, originals[name] + slot, shape,
-                                        target_space_id)
+            result[name + slot] = _take(
+                left, name, originals[name] + slot, shape, target_space_id
+            )
     _refuse_leftover(left, set(originals.values()))
     if not has_moments:
-        result.update((name + slot, np.zeros(shape, np.float32))
-                      for name, shape in shapes.items() for slot in SLOTS)
+        result.update(
+            (name + slot, np.zeros(shape, np.float32))
+            for name, shape in shapes.items()
+            for slot in SLOTS
+        )
     adam = dialect_named(hp.dialect).adam
     for name, fresh in zip(POWERS, adam):
         result[name] = np.asarray(left[name] if has_moments else fresh, np.float32)
@@ -224,21 +266,27 @@ def variables_of(hp):
     with tf.Graph().as_default():
         model, ids = Transformer(hp), tf.placeholder(tf.int32, [None, None])
         model.decode(ids, model.encode(ids))
-        return {variable.op.name: variable.shape.as_list()
-                for variable in tf.trainable_variables()}
+        return {
+            variable.op.name: variable.shape.as_list()
+            for variable in tf.trainable_variables()
+        }
 
 
 def _take(left, name, original, shape, target_space_id):
     """Removes a variable from `left`; returns it in our shape."""
     if original not in left:
-        raise ValueError(f"{original}: found no such variable, wanted one of shape "
-                         f"{shape} for {name}")
+        raise ValueError(
+            f"{original}: found no such variable, wanted one of shape "
+            f"{shape} for {name}"
+        )
     array = left.pop(original)
     found = list(array.shape)
     if name == "encoder/target_space" and array.ndim == 2:
         if not 0 <= target_space_id < len(array):
-            raise ValueError(f"{original}: found {len(array)} rows, wanted row "
-                             f"{target_space_id}, the target space id")
+            raise ValueError(
+                f"{original}: found {len(array)} rows, wanted row "
+                f"{target_space_id}, the target space id"
+            )
         array = array[target_space_id]
     elif len(shape) == 2 and array.ndim == 3 and array.shape[0] == 1:
         array = array[0]  # a convolution of width 1
@@ -249,15 +297,23 @@ def _take(left, name, original, shape, target_space_id):
 
 def _refuse_leftover(left, originals):
     """Raises ValueError where more is left than an optimizer's own variables."""
-    slots = {name for name in left for match in [SLOT.fullmatch(name)]
-             if match and match.group(1) in originals}
-    names = sorted(name for name in left if name not in slots and name not in POWERS
-                   and not STATISTICS.match(name))
+    slots = {
+        name
+        for name in left
+        for match in [SLOT.fullmatch(name)]
+        if match and match.group(1) in originals
+    }
+    names = sorted(
+        name
+        for name in left
+        if name not in slots and name not in POWERS and not STATISTICS.match(name)
+    )
     if names:
         raise ValueError(
             f"{names[0]}: found shape {list(left[names[0]].shape)}, wanted no such "
             f"variable: {len(names)} would be left over: {', '.join(names[:5])}"
-            + (" ..." if len(names) > 5 else ""))
+            + (" ..." if len(names) > 5 else "")
+        )
 
 
 def write(imported, logdir):
@@ -267,11 +323,18 @@ def write(imported, logdir):
       Its path without the endings of its files.
     """
     with tf.Graph().as_default(), tf.Session() as session:
-        variables = {name: tf.get_variable(name, array.shape, tf.as_dtype(array.dtype),
-                                           tf.zeros_initializer())
-                     for name, array in sorted(imported.arrays.items())}
-        session.run([variable.initializer for variable in variables.values()],
-                    {variables[name].initial_value: array
-                     for name, array in imported.arrays.items()})
+        variables = {
+            name: tf.get_variable(
+                name, array.shape, tf.as_dtype(array.dtype), tf.zeros_initializer()
+            )
+            for name, array in sorted(imported.arrays.items())
+        }
+        session.run(
+            [variable.initializer for variable in variables.values()],
+            {
+                variables[name].initial_value: array
+                for name, array in imported.arrays.items()
+            },
+        )
         checkpoints.save(session, checkpoints.make_saver(), logdir, imported.step, 1)
     return checkpoints.prefix(logdir, imported.step)

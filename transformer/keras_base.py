@@ -2,11 +2,14 @@
 
 Keras 3 runs on several backends; the layers here compute with TensorFlow.
 """
+
 import keras
 
 if keras.backend.backend() != "tensorflow":
-    raise ImportError("transformer.keras_layers: found the Keras backend "
-                      f"{keras.backend.backend()!r}, wanted 'tensorflow'")
+    raise ImportError(
+        "transformer.keras_layers: found the Keras backend "
+        f"{keras.backend.backend()!r}, wanted 'tensorflow'"
+    )
 
 # Saved as `transformer>SelfAttention`, whatever file the class is in.
 serializable = keras.saving.register_keras_serializable(package="transformer")
@@ -25,5 +28,6 @@ def shapes_of(shape):
 def need(layer, name, found, fits, wanted):
     """Raises a ValueError that says what was found and wanted, unless it `fits`."""
     if not fits:
-        raise ValueError(f"{type(layer).__name__}: found {name} = {found!r}, "
-                         f"wanted {wanted}")
+        raise ValueError(
+            f"{type(layer).__name__}: found {name} = {found!r}, wanted {wanted}"
+        )

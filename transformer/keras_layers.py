@@ -22,20 +22,29 @@ position must be real in both. Padding is not attended to, and its outputs are z
 Dimension letters as in `modules`; d a width per head, W slots of a window, R a rate,
 G positions of a group.
 """
+
 import keras
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.keras_base import as_list, need, serializable, shapes_of
 from transformer.keras_positions import (
-    SinCosPositionEmbedding, TrainablePositionEmbedding)
+    SinCosPositionEmbedding,
+    TrainablePositionEmbedding,
+)
 from transformer.masks import causal_mask
 from transformer.modules import scaled_dot_product_attention
 from transformer.primitives import join_heads, shape_list, split_heads
 
 __all__ = [
-    "Attention", "AtrousSelfAttention", "LocalSelfAttention", "SelfAttention",
-    "SinCosPositionEmbedding", "SparseSelfAttention", "TrainablePositionEmbedding"]
+    "Attention",
+    "AtrousSelfAttention",
+    "LocalSelfAttention",
+    "SelfAttention",
+    "SinCosPositionEmbedding",
+    "SparseSelfAttention",
+    "TrainablePositionEmbedding",
+]
 
 
 def _all_of(masks):
@@ -73,22 +82,30 @@ class Attention(keras.layers.Layer):
         self.key_size = key_size or size_per_head
         self.mask_right = np.asarray(mask_right).tolist()
         self.supports_masking = True
-        need(self, "mask_right", mask_right, isinstance(self.mask_right, bool)
-             or np.ndim(mask_right) == 2, "True, False or a matrix")
+        need(
+            self,
+            "mask_right",
+            mask_right,
+            isinstance(self.mask_right, bool) or np.ndim(mask_right) == 2,
+            "True, False or a matrix",
+        )
 
     def build(self, input_shape):
         widths = [shape[-1] for shape in self.sources(shapes_of(input_shape))]
         sizes = self.key_size, self.key_size, self.size_per_head
         self.kernels = [
             self.add_weight(name=name + "_kernel", shape=(width, self.heads * size))
-            for name, width, size in zip("qkv", widths, sizes)]
+            for name, width, size in zip("qkv", widths, sizes)
+        ]
 
     def call(self, inputs, mask=None):
         inputs = as_list(inputs)
         key_mask, query_mask = self.padding(inputs, as_list(mask))
-        Q, K, V = (split_heads(keras.ops.matmul(x, kernel), self.heads)
-                   for x, kernel in zip(self.sources(inputs), self.kernels))
-        x = join_heads(self.attend(Q, K, V, key_mask))             # [N, Tq, H * d]
+        Q, K, V = (
+            split_heads(keras.ops.matmul(x, kernel), self.heads)
+            for x, kernel in zip(self.sources(inputs), self.kernels)
+        )
+        x = join_heads(self.attend(Q, K, V, key_mask))  # [N, Tq, H * d]
         if query_mask is None:
             return x
         return x * tf.cast(query_mask, x.dtype)[:, :, None]
@@ -100,8 +117,9 @@ class Attention(keras.layers.Layer):
     def padding(self, inputs, masks):
         """Which keys and which queries are real: bool [N, T] each, or None."""
         q, k, v = (masks + [None] * 2)[:3]
-        extra_v, extra_q = ([None if x is None else tf.squeeze(x, -1)
-                             for x in inputs[3:]] + [None] * 2)[:2]
+        extra_v, extra_q = (
+            [None if x is None else tf.squeeze(x, -1) for x in inputs[3:]] + [None] * 2
+        )[:2]
         return _all_of([k, v, extra_v]), _all_of([q, extra_q])
 
     def attend(self, Q, K, V, key_mask):
@@ -121,7 +139,8 @@ class Attention(keras.layers.Layer):
         """Equation 1 over the last two axes, whatever stands before; never in half."""
         wide = tf.float32 if V.dtype.size < 4 else V.dtype
         context, _ = scaled_dot_product_attention(
-            *(tf.cast(x, wide) for x in (Q, K, V)), mask, blind_queries_are_zero=False)
+            *(tf.cast(x, wide) for x in (Q, K, V)), mask, blind_queries_are_zero=False
+        )
         return tf.cast(context, V.dtype)
 
     def compute_mask(self, inputs, mask=None):
@@ -131,9 +150,13 @@ class Attention(keras.layers.Layer):
         return (*shapes_of(input_shape)[0][:2], self.heads * self.size_per_head)
 
     def get_config(self):
-        return {**super().get_config(), "heads": self.heads,
-                "size_per_head": self.size_per_head, "key_size": self.key_size,
-                "mask_right": self.mask_right}
+        return {
+            **super().get_config(),
+            "heads": self.heads,
+            "size_per_head": self.size_per_head,
+            "key_size": self.key_size,
+            "mask_right": self.mask_right,
+        }
 
 
 @serializable
@@ -164,8 +187,9 @@ class _SomeKeys(SelfAttention):
     their share of the attention; `zero_edges=False` hides them.
     """
 
-    def __init__(self, heads, size_per_head, rate, key_size, mask_right, zero_edges,
-                 **kwargs):
+    def __init__(
+        self, heads, size_per_head, rate, key_size, mask_right, zero_edges, **kwargs
+    ):
         super().__init__(heads, size_per_head, key_size, mask_right, **kwargs)
         self.rate = rate
         self.zero_edges = zero_edges
@@ -178,8 +202,11 @@ class _SomeKeys(SelfAttention):
         return key_mask, query_mask
 
     def get_config(self):
-        return {**super().get_config(), "rate": self.rate,
-                "zero_edges": self.zero_edges}
+        return {
+            **super().get_config(),
+            "rate": self.rate,
+            "zero_edges": self.zero_edges,
+        }
 
 
 @serializable
@@ -196,32 +223,53 @@ class LocalSelfAttention(_SomeKeys):
         zeros, as in the original, instead of hidden.
     """
 
-    def __init__(self, heads, size_per_head, neighbors=1, rate=1, key_size=None,
-                 mask_right=False, zero_edges=True, **kwargs):
-        super().__init__(heads, size_per_head, rate, key_size, mask_right, zero_edges,
-                         **kwargs)
+    def __init__(
+        self,
+        heads,
+        size_per_head,
+        neighbors=1,
+        rate=1,
+        key_size=None,
+        mask_right=False,
+        zero_edges=True,
+        **kwargs,
+    ):
+        super().__init__(
+            heads, size_per_head, rate, key_size, mask_right, zero_edges, **kwargs
+        )
         self.neighbors = neighbors
         need(self, "neighbors", neighbors, neighbors >= 0, "0 or more")
-        need(self, "mask_right", mask_right, isinstance(self.mask_right, bool),
-             "True or False")
+        need(
+            self,
+            "mask_right",
+            mask_right,
+            isinstance(self.mask_right, bool),
+            "True or False",
+        )
 
     def attend(self, Q, K, V, key_mask):
         real = None
         if key_mask is not None:
             real = self.windows(tf.cast(key_mask, tf.float32)[:, None, :, None])
-            real = tf.not_equal(tf.matrix_transpose(real), 0)      # [N, 1, T, 1, W]
+            real = tf.not_equal(tf.matrix_transpose(real), 0)  # [N, 1, T, 1, W]
         slots = np.arange(-self.neighbors, self.neighbors + 1)
         left = tf.constant(slots <= 0) if self.mask_right else None
-        context = self.weigh(Q[:, :, :, None, :], self.windows(K), self.windows(V),
-                             _all_of([real, left]))                # [N, H, T, 1, d]
+        context = self.weigh(
+            Q[:, :, :, None, :], self.windows(K), self.windows(V), _all_of([real, left])
+        )  # [N, H, T, 1, d]
         return tf.squeeze(context, 3)
 
     def windows(self, x):
         """The positions that each position sees: [N, H, T, d] → [N, H, T, W, d]."""
         length, edge = shape_list(x)[2], self.neighbors * self.rate
         x = tf.pad(x, [[0, 0], [0, 0], [edge, edge], [0, 0]])
-        return tf.stack([x[:, :, start:start + length]
-                         for start in range(0, 2 * edge + 1, self.rate)], axis=3)
+        return tf.stack(
+            [
+                x[:, :, start : start + length]
+                for start in range(0, 2 * edge + 1, self.rate)
+            ],
+            axis=3,
+        )
 
     def get_config(self):
         return {**super().get_config(), "neighbors": self.neighbors}
@@ -241,18 +289,27 @@ class AtrousSelfAttention(_SomeKeys):
         original, instead of hidden.
     """
 
-    def __init__(self, heads, size_per_head, rate=1, key_size=None, mask_right=False,
-                 zero_edges=True, **kwargs):
-        super().__init__(heads, size_per_head, rate, key_size, mask_right, zero_edges,
-                         **kwargs)
+    def __init__(
+        self,
+        heads,
+        size_per_head,
+        rate=1,
+        key_size=None,
+        mask_right=False,
+        zero_edges=True,
+        **kwargs,
+    ):
+        super().__init__(
+            heads, size_per_head, rate, key_size, mask_right, zero_edges, **kwargs
+        )
 
     def attend(self, Q, K, V, key_mask):
         length, real = shape_list(Q)[2], None
         if key_mask is not None:
             real = self.groups(tf.cast(key_mask, tf.float32)[:, None, :, None])
-            real = tf.not_equal(tf.matrix_transpose(real), 0)      # [N, 1, R, 1, G]
+            real = tf.not_equal(tf.matrix_transpose(real), 0)  # [N, 1, R, 1, G]
         context = self.attend_in_groups(*map(self.groups, (Q, K, V)), real)
-        x = tf.transpose(context, [0, 1, 3, 2, 4])                 # [N, H, G, R, d]
+        x = tf.transpose(context, [0, 1, 3, 2, 4])  # [N, H, G, R, d]
         batch, heads, groups, rate, width = shape_list(x)
         return tf.reshape(x, [batch, heads, groups * rate, width])[:, :, :length]
 
@@ -282,13 +339,27 @@ class SparseSelfAttention(AtrousSelfAttention):
       mask_right: True or False.
     """
 
-    def __init__(self, heads, size_per_head, rate=2, key_size=None, mask_right=False,
-                 zero_edges=True, **kwargs):
-        super().__init__(heads, size_per_head, rate, key_size, mask_right, zero_edges,
-                         **kwargs)
+    def __init__(
+        self,
+        heads,
+        size_per_head,
+        rate=2,
+        key_size=None,
+        mask_right=False,
+        zero_edges=True,
+        **kwargs,
+    ):
+        super().__init__(
+            heads, size_per_head, rate, key_size, mask_right, zero_edges, **kwargs
+        )
         need(self, "rate", rate, rate > 1, "2 or more (1 is SelfAttention)")
-        need(self, "mask_right", mask_right, isinstance(self.mask_right, bool),
-             "True or False")
+        need(
+            self,
+            "mask_right",
+            mask_right,
+            isinstance(self.mask_right, bool),
+            "True or False",
+        )
 
     def attend_in_groups(self, Q, K, V, real):
         """Attends to each group and, behind it, to its copy as the windows see it."""
@@ -300,9 +371,8 @@ class SparseSelfAttention(AtrousSelfAttention):
             real = tf.concat([real, tf.not_equal(copy, 0)], axis=4)
         slots = tf.range(size + 2 * edge)[None, :] - tf.range(size)[:, None] - edge
         whole = tf.ones([size, size], tf.bool)
-        window = tf.less_equal(tf.abs(slots), edge)                # [G, G + 2 edge]
+        window = tf.less_equal(tf.abs(slots), edge)  # [G, G + 2 edge]
         if self.mask_right:
             whole = causal_mask(size)[0, 0]
             window = tf.logical_and(window, slots <= 0)
-        return self.weigh(Q, K, V, _all_of(
-            [real, tf.concat([whole, window], axis=1)]))
+        return self.weigh(Q, K, V, _all_of([real, tf.concat([whole, window], axis=1)]))

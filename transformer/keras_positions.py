@@ -3,6 +3,7 @@
 `keras_layers` offers them, too, and says how to use them. Dimension letters as in
 `modules`.
 """
+
 import keras
 import tensorflow.compat.v1 as tf
 
@@ -30,24 +31,36 @@ class _PositionEmbedding(keras.layers.Layer):
         self.v_dim = v_dim
         self.merge_mode = merge_mode
         self.supports_masking = True
-        need(self, "merge_mode", merge_mode, merge_mode in ("add", "concat"),
-             "'add' or 'concat'")
+        need(
+            self,
+            "merge_mode",
+            merge_mode,
+            merge_mode in ("add", "concat"),
+            "'add' or 'concat'",
+        )
 
     def build(self, input_shape):
         width = shapes_of(input_shape)[0][-1]
-        need(self, "v_dim", self.v_dim, self.merge_mode == "concat"
-             or width == self.v_dim, f"{width}, the width it is added to")
+        need(
+            self,
+            "v_dim",
+            self.v_dim,
+            self.merge_mode == "concat" or width == self.v_dim,
+            f"{width}, the width it is added to",
+        )
 
     def call(self, inputs, mask=None):
         x, origin = (as_list(inputs) + [0])[:2]
-        positions = tf.abs(tf.range(tf.shape(x)[1])[None, :]
-                           - tf.cast(origin, tf.int32))            # [1 or N, T]
-        vectors = tf.cast(self.vectors(positions), x.dtype)        # [1 or N, T, v_dim]
+        positions = tf.abs(
+            tf.range(tf.shape(x)[1])[None, :] - tf.cast(origin, tf.int32)
+        )  # [1 or N, T]
+        vectors = tf.cast(self.vectors(positions), x.dtype)  # [1 or N, T, v_dim]
         if self.merge_mode == "add":
             return x + vectors
         batch, length = shape_list(x)[:2]
         return tf.concat(
-            [x, tf.broadcast_to(vectors, [batch, length, self.v_dim])], axis=-1)
+            [x, tf.broadcast_to(vectors, [batch, length, self.v_dim])], axis=-1
+        )
 
     def compute_mask(self, inputs, mask=None):
         return as_list(mask)[0]
@@ -57,8 +70,11 @@ class _PositionEmbedding(keras.layers.Layer):
         return (*leading, width + (self.merge_mode == "concat") * self.v_dim)
 
     def get_config(self):
-        return {**super().get_config(), "v_dim": self.v_dim,
-                "merge_mode": self.merge_mode}
+        return {
+            **super().get_config(),
+            "v_dim": self.v_dim,
+            "merge_mode": self.merge_mode,
+        }
 
 
 @serializable
@@ -92,10 +108,16 @@ class TrainablePositionEmbedding(_PositionEmbedding):
     def build(self, input_shape):
         super().build(input_shape)
         length = shapes_of(input_shape)[0][1]
-        need(self, "maxlen", self.maxlen, length is None or length <= self.maxlen,
-             f"{length} or more, the length of the input")
+        need(
+            self,
+            "maxlen",
+            self.maxlen,
+            length is None or length <= self.maxlen,
+            f"{length} or more, the length of the input",
+        )
         self.embeddings = self.add_weight(
-            name="embeddings", shape=(self.maxlen, self.v_dim), initializer="zeros")
+            name="embeddings", shape=(self.maxlen, self.v_dim), initializer="zeros"
+        )
 
     def vectors(self, positions):
         return tf.gather(tf.convert_to_tensor(self.embeddings), positions)

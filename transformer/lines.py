@@ -24,9 +24,7 @@ ODD_CHARACTERS = {
     "with a CR that ends no line": re.compile("\r"),
     # Where Python's splitlines, and other programs, see the end of a line.
     "with a line separator": re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"),
-    "with a control character": re.compile(
-        "[\0-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f]"
-    ),
+    "with a control character": re.compile("[\0-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f]"),
     "with a zero-width character": re.compile(
         "[\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
         "\U000e0000-\U000e007f]"

@@ -1,14 +1,25 @@
 """Attention to the neighbourhood only, at a cost that grows with the length, not with
 its square (section 4 of the paper)."""
+
 import tensorflow.compat.v1 as tf
 
 from transformer.attention import scaled_dot_product_attention
 from transformer.primitives import shape_list
 
 
-def local_attention(queries, keys, values, block_length, *, before=0, after=0,
-                    causality=False, key_mask=None, blind_queries_are_zero=True,
-                    drop=None):
+def local_attention(
+    queries,
+    keys,
+    values,
+    block_length,
+    *,
+    before=0,
+    after=0,
+    causality=False,
+    key_mask=None,
+    blind_queries_are_zero=True,
+    drop=None,
+):
     """Self-attention of blocks: each sees itself and what lies next to it.
 
     The sequence is cut into blocks of `block_length`. A position sees those of its
@@ -35,29 +46,36 @@ def local_attention(queries, keys, values, block_length, *, before=0, after=0,
     batch, heads, length, _ = shape_list(queries)
     blocks = (length + block_length - 1) // block_length
     padding = blocks * block_length - length
-    starts = tf.range(blocks)[:, None] * block_length                  # [blocks, 1]
-    places = starts + tf.range(block_length)[None, :]                  # [blocks, B]
+    starts = tf.range(blocks)[:, None] * block_length  # [blocks, 1]
+    places = starts + tf.range(block_length)[None, :]  # [blocks, B]
     window = starts + tf.range(-before, block_length + after)[None, :]  # [blocks, W]
 
     def in_blocks(x, axis):
         return tf.gather(_padded(x, axis, 0, padding), places, axis=axis)
 
     def in_windows(x, axis):
-        return tf.gather(_padded(x, axis, before, padding + after), window + before,
-                         axis=axis)
+        return tf.gather(
+            _padded(x, axis, before, padding + after), window + before, axis=axis
+        )
 
     inside = tf.logical_and(window >= 0, window < length)
-    mask = inside[:, None, :]                                          # [blocks, 1, W]
+    mask = inside[:, None, :]  # [blocks, 1, W]
     if causality:
         mask = tf.logical_and(mask, window[:, None, :] <= places[:, :, None])
     if key_mask is not None:
         key_mask = in_windows(key_mask, axis=1)[:, None, :, None, :]
-        mask = tf.logical_and(mask, key_mask)               # [N, 1, blocks, 1 or B, W]
+        mask = tf.logical_and(mask, key_mask)  # [N, 1, blocks, 1 or B, W]
     context, weights = scaled_dot_product_attention(
-        in_blocks(queries, 2), in_windows(keys, 2), in_windows(values, 2), mask,
-        blind_queries_are_zero=blind_queries_are_zero, drop=drop)
-    context = tf.reshape(context, [batch, heads, blocks * block_length,
-                                   shape_list(values)[-1]])
+        in_blocks(queries, 2),
+        in_windows(keys, 2),
+        in_windows(values, 2),
+        mask,
+        blind_queries_are_zero=blind_queries_are_zero,
+        drop=drop,
+    )
+    context = tf.reshape(
+        context, [batch, heads, blocks * block_length, shape_list(values)[-1]]
+    )
     return context[:, :, :length], weights
 
 

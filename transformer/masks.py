@@ -1,4 +1,5 @@
 """Masks: bool tensors, True = may attend, that broadcast to [N, H, Tq, Tk]; a bias."""
+
 import tensorflow.compat.v1 as tf
 
 

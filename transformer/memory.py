@@ -3,6 +3,7 @@
 Dimension letters: B tokens of a batch on either side, with padding; L the longest
 sentence, D d_model, F d_ff, H heads, V vocabulary.
 """
+
 import contextlib
 import os
 import re
@@ -16,9 +17,9 @@ FLOAT = 4  # bytes
 class Forecast(NamedTuple):
     """What a training adds to the memory of its process, in bytes."""
 
-    parameters: int   # in the training, and once more where dev is translated
-    optimizer: int    # two moments of each parameter; their sums, if batches are summed
-    gradients: int    # one for each place where the embeddings are read, then their sum
+    parameters: int  # in the training, and once more where dev is translated
+    optimizer: int  # two moments of each parameter; their sums, if batches are summed
+    gradients: int  # one for each place where the embeddings are read, then their sum
     activations: int  # of the largest batch
 
     @property
@@ -26,8 +27,9 @@ class Forecast(NamedTuple):
         return sum(self)
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{shown(size)} {name}" for name, size in
-                          self._asdict().items())
+        parts = ", ".join(
+            f"{shown(size)} {name}" for name, size in self._asdict().items()
+        )
         return f"about {shown(self.total)} ({parts})"
 
 
@@ -58,7 +60,7 @@ def forecast(hp, parameters: int, pairs: int, longest: int) -> Forecast:
       pairs: sentence pairs of the corpus.
       longest: L, tokens of its longest sentence.
     """
-    tokens = min(hp.batch_tokens, pairs * longest)                          # B
+    tokens = min(hp.batch_tokens, pairs * longest)  # B
     D, F, V = hp.d_model, hp.d_ff, hp.target_vocab_size
     weights = hp.num_heads * longest
     masks = 2 if hp.dropout_rate else 0
@@ -67,8 +69,12 @@ def forecast(hp, parameters: int, pairs: int, longest: int) -> Forecast:
     a_token = hp.num_blocks * (3 * attention + 2 * feedforward) + 8 * D
     a_token += V if tf.__version__.startswith("1.") else 2 * V
     sums = 1 if hp.accumulate > 1 else 0
-    return Forecast(2 * parameters * FLOAT, (2 + sums) * parameters * FLOAT,
-                    (parameters + 4 * V * D) * FLOAT, tokens * a_token * FLOAT)
+    return Forecast(
+        2 * parameters * FLOAT,
+        (2 + sums) * parameters * FLOAT,
+        (parameters + 4 * V * D) * FLOAT,
+        tokens * a_token * FLOAT,
+    )
 
 
 def available(session: tf.Session) -> Tuple[int, str]:
@@ -78,13 +84,18 @@ def available(session: tf.Session) -> Tuple[int, str]:
     control group (in a container) and of the process (ulimit -v) leave; 0 where the
     system tells nothing.
     """
-    gpus = [device.memory_limit_bytes for device in session.list_devices()
-            if device.device_type == "GPU"]
+    gpus = [
+        device.memory_limit_bytes
+        for device in session.list_devices()
+        if device.device_type == "GPU"
+    ]
     if gpus:
         return min(gpus), "on the GPU"
-    found = [_available_to_linux(), *_left_to_the_group(),
-             _left_to_the_process(_read("/proc/self/limits"),
-                                  _read("/proc/self/statm"))]
+    found = [
+        _available_to_linux(),
+        *_left_to_the_group(),
+        _left_to_the_process(_read("/proc/self/limits"), _read("/proc/self/statm")),
+    ]
     return min((size for size in found if size is not None), default=0), "free"
 
 
@@ -98,9 +109,10 @@ def _available_to_linux():
 
 def _left_to_the_group(root="/sys/fs/cgroup"):
     """What a limit of the control group leaves: none, or one, of either version."""
-    for limit, usage in (("memory.max", "memory.current"),
-                         ("memory/memory.limit_in_bytes",
-                          "memory/memory.usage_in_bytes")):
+    for limit, usage in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
         sizes = [_read(os.path.join(root, name)).strip() for name in (limit, usage)]
         if all(size.isdigit() for size in sizes):  # "max" is no limit
             yield max(0, int(sizes[0]) - int(sizes[1]))
@@ -130,8 +142,10 @@ def report(needed: Forecast, session: tf.Session, batch_tokens: int) -> str:
     if size:
         text += f"; {shown(size)} {where}"
     if 0 < size < needed.total:
-        text += ("\nwarning: the training needs more memory than there is; lower "
-                 f"--batch_tokens (found {batch_tokens})")
+        text += (
+            "\nwarning: the training needs more memory than there is; lower "
+            f"--batch_tokens (found {batch_tokens})"
+        )
     return text
 
 

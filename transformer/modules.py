@@ -18,34 +18,65 @@ their names are stable. A block that holds a sub-layer (`multihead_attention`,
     x = multihead_attention(x, x, num_heads=4, dropout_rate=0.1)            # [N, T, 64]
     x = feedforward(x, num_units=(256, 64))                                 # [N, T, 64]
 """
+
 import tensorflow.compat.v1 as tf
 
 from transformer.attention import (
-    attend, behind_cached, breadth, is_last_place, keys_and_values,
-    queries_keys_values, scaled_dot_product_attention)
+    attend,
+    behind_cached,
+    breadth,
+    is_last_place,
+    keys_and_values,
+    queries_keys_values,
+    scaled_dot_product_attention,
+)
 from transformer.dialects import dialect_named
 from transformer.masks import causal_mask, found_mask, local_mask, padding_mask
 from transformer.positions import POSITIONS
 from transformer.primitives import (
-    dense, dropout, join_heads, shape_list, with_dense_gradient)
+    dense,
+    dropout,
+    join_heads,
+    shape_list,
+    with_dense_gradient,
+)
 from transformer.relative import relative_positions
 
 __all__ = [
-    "causal_mask", "embedding", "embedding_table", "feedforward", "keys_and_values",
-    "label_smoothing", "local_mask", "multihead_attention", "normalize", "padding_mask",
-    "positional_encoding", "scaled_dot_product_attention"]
+    "causal_mask",
+    "embedding",
+    "embedding_table",
+    "feedforward",
+    "keys_and_values",
+    "label_smoothing",
+    "local_mask",
+    "multihead_attention",
+    "normalize",
+    "padding_mask",
+    "positional_encoding",
+    "scaled_dot_product_attention",
+]
 
 
 def embedding_table(vocab_size, num_units, scope="embedding", reuse=None):
     """The variable `lookup_table` [V, D] of an `embedding` of the same scope."""
     with tf.variable_scope(scope, reuse=reuse):
         return tf.get_variable(
-            "lookup_table", [vocab_size, num_units],
-            initializer=tf.random_normal_initializer(stddev=num_units ** -0.5))
+            "lookup_table",
+            [vocab_size, num_units],
+            initializer=tf.random_normal_initializer(stddev=num_units**-0.5),
+        )
 
 
-def embedding(inputs, vocab_size, num_units, zero_pad=True, scale=True,
-              scope="embedding", reuse=None):
+def embedding(
+    inputs,
+    vocab_size,
+    num_units,
+    zero_pad=True,
+    scale=True,
+    scope="embedding",
+    reuse=None,
+):
     """Turns ids into vectors (section 3.4).
 
     Args:
@@ -60,18 +91,27 @@ def embedding(inputs, vocab_size, num_units, zero_pad=True, scale=True,
       float [N, T, D]. `[[5, 0]]` gives `[[table[5] * sqrt(D), zeros]]`.
     """
     table = with_dense_gradient(
-        embedding_table(vocab_size, num_units, scope, reuse))      # [V, D]
-    outputs = tf.gather(table, inputs)                             # [N, T, D]
-    factor = num_units ** 0.5 if scale else 1.0
+        embedding_table(vocab_size, num_units, scope, reuse)
+    )  # [V, D]
+    outputs = tf.gather(table, inputs)  # [N, T, D]
+    factor = num_units**0.5 if scale else 1.0
     if zero_pad:
         real = tf.cast(tf.not_equal(inputs, 0), outputs.dtype)
         return outputs * (real * factor)[..., None]
     return outputs * factor if scale else outputs
 
 
-def positional_encoding(inputs, num_units, zero_pad=True, scale=True,
-                        scope="positional_encoding", reuse=None, *,
-                        dialect="paper", offset=0):
+def positional_encoding(
+    inputs,
+    num_units,
+    zero_pad=True,
+    scale=True,
+    scope="positional_encoding",
+    reuse=None,
+    *,
+    dialect="paper",
+    offset=0,
+):
     """The vectors that tell positions apart (section 3.5); no maximum length.
 
     Args:
@@ -96,13 +136,13 @@ def positional_encoding(inputs, num_units, zero_pad=True, scale=True,
         positions = tf.cast(tf.range(length) + offset, tf.float64)
         table = tf.cast(POSITIONS[row.positions](positions, num_units), tf.float32)
         if scale:
-            table *= num_units ** 0.5                              # [T, D]
+            table *= num_units**0.5  # [T, D]
         if zero_pad and row.first_position_padded:
             table *= tf.cast(tf.not_equal(positions, 0), tf.float32)[:, None]
         elif zero_pad:
             real = tf.cast(tf.not_equal(inputs, 0), tf.float32)
             return table * (real if inputs.shape.ndims == 3 else real[..., None])
-        return tf.tile(table[None, :, :], [batch, 1, 1])           # [N, T, D]
+        return tf.tile(table[None, :, :], [batch, 1, 1])  # [N, T, D]
 
 
 def normalize(inputs, epsilon=1e-8, scope="ln", reuse=None):
@@ -128,6 +168,7 @@ def normalize(inputs, epsilon=1e-8, scope="ln", reuse=None):
 
 def _standardize(inputs, epsilon):
     """Mean 0 and variance 1 along the last axis, with a gradient of few passes."""
+
     @tf.custom_gradient
     def standardized(x):
         centred = x - tf.reduce_mean(x, -1, keepdims=True)
@@ -140,7 +181,9 @@ def _standardize(inputs, epsilon):
             upstream = upstream * scale
             shared = tf.reduce_mean(upstream, -1, keepdims=True)
             return upstream - outputs * along - shared
+
         return outputs, gradient
+
     return standardized(inputs)
 
 
@@ -154,16 +197,33 @@ def apply_steps(steps, x, residual, dialect, drop):
         elif step == "norm":
             x = normalize(x, dialect.norm_epsilon)
         else:
-            raise ValueError(f"a step of a dialect: found {step!r}, wanted 'dropout', "
-                             "'add' or 'norm'")
+            raise ValueError(
+                f"a step of a dialect: found {step!r}, wanted 'dropout', "
+                "'add' or 'norm'"
+            )
     return x
 
 
-def multihead_attention(queries, keys, num_units=None, num_heads=8, dropout_rate=0,
-                        is_training=True, causality=False, scope="multihead_attention",
-                        reuse=None, *, key_masks=None, query_masks=None,
-                        bias=None, max_relative_position=None, dialect="paper",
-                        cache=None, weights=None, dropout_seed=None):
+def multihead_attention(
+    queries,
+    keys,
+    num_units=None,
+    num_heads=8,
+    dropout_rate=0,
+    is_training=True,
+    causality=False,
+    scope="multihead_attention",
+    reuse=None,
+    *,
+    key_masks=None,
+    query_masks=None,
+    bias=None,
+    max_relative_position=None,
+    dialect="paper",
+    cache=None,
+    weights=None,
+    dropout_seed=None,
+):
     """Multi-head attention with its residual connection and normalization (3.2.2).
 
     Args:
@@ -211,23 +271,38 @@ def multihead_attention(queries, keys, num_units=None, num_heads=8, dropout_rate
 
     with tf.variable_scope(scope, reuse=reuse):
         x = apply_steps(row.before, queries, None, row, drop)
-        Q, K, V = queries_keys_values(x, x if keys is queries else keys, num_units,
-                                      num_heads, dialect, cache)
+        Q, K, V = queries_keys_values(
+            x, x if keys is queries else keys, num_units, num_heads, dialect, cache
+        )
         offset, relative = 0, None
         if cache is not None and keys is not None:
             K, V, key_masks, offset = behind_cached(cache, K, V, key_masks)
         if max_relative_position:
-            relative = relative_positions(tf.shape(Q)[2], tf.shape(K)[2],
-                                          num_units // num_heads, max_relative_position,
-                                          offset, breadth(cache))
+            relative = relative_positions(
+                tf.shape(Q)[2],
+                tf.shape(K)[2],
+                num_units // num_heads,
+                max_relative_position,
+                offset,
+                breadth(cache),
+            )
         causality = causality and not is_last_place(cache, queries)
         context, attention = attend(
-            Q, K, V, row, key_mask=key_masks, causality=causality, offset=offset,
+            Q,
+            K,
+            V,
+            row,
+            key_mask=key_masks,
+            causality=causality,
+            offset=offset,
             query_mask=query_masks[:, None, :, None] if row.mask_queries else None,
-            bias=bias, relative=relative, drop=lambda x: drop(x, "weights"))
-        x = join_heads(context)                                    # [N, Tq, num_units]
+            bias=bias,
+            relative=relative,
+            drop=lambda x: drop(x, "weights"),
+        )
+        x = join_heads(context)  # [N, Tq, num_units]
         if row.output_projection:
-            x = dense(x, shape_list(queries)[-1], False, "o")      # [N, Tq, D]
+            x = dense(x, shape_list(queries)[-1], False, "o")  # [N, Tq, D]
         if weights is not None:
             weights[tf.get_variable_scope().name] = attention
         return apply_steps(row.after, x, queries, row, drop)
@@ -238,17 +313,30 @@ def _attention_width(queries, num_units, num_heads, row):
     width = queries.shape.as_list()[-1]
     num_units = width if num_units is None else num_units
     if num_heads < 1 or num_units % num_heads:
-        raise ValueError(f"multihead_attention: found num_heads = {num_heads}, wanted "
-                         f"a divisor of num_units = {num_units}")
+        raise ValueError(
+            f"multihead_attention: found num_heads = {num_heads}, wanted "
+            f"a divisor of num_units = {num_units}"
+        )
     if num_units != width and not row.output_projection:
-        raise ValueError(f"multihead_attention: found num_units = {num_units}, wanted "
-                         f"{width}, the width of the queries it is added to")
+        raise ValueError(
+            f"multihead_attention: found num_units = {num_units}, wanted "
+            f"{width}, the width of the queries it is added to"
+        )
     return num_units
 
 
-def feedforward(inputs, num_units=(2048, 512), scope="feedforward", reuse=None, *,
-                dropout_rate=0, is_training=True, mask=None, dialect="paper",
-                dropout_seed=None):
+def feedforward(
+    inputs,
+    num_units=(2048, 512),
+    scope="feedforward",
+    reuse=None,
+    *,
+    dropout_rate=0,
+    is_training=True,
+    mask=None,
+    dialect="paper",
+    dropout_seed=None,
+):
     """max(0, x W1 + b1) W2 + b2 with residual and normalization: equation 2.
 
     Args:
@@ -271,18 +359,20 @@ def feedforward(inputs, num_units=(2048, 512), scope="feedforward", reuse=None, 
     inner_units, outer_units = num_units
     row, width = dialect_named(dialect), inputs.shape.as_list()[-1]
     if outer_units != width:
-        raise ValueError(f"feedforward: found num_units = {tuple(num_units)}, wanted "
-                         f"(..., {width}), the width of the inputs")
+        raise ValueError(
+            f"feedforward: found num_units = {tuple(num_units)}, wanted "
+            f"(..., {width}), the width of the inputs"
+        )
 
     def drop(x, name):
         return dropout(x, dropout_rate, is_training, dropout_seed, name)
 
     with tf.variable_scope(scope, reuse=reuse):
         x = apply_steps(row.before, inputs, None, row, drop)
-        x = dense(x, inner_units, True, "inner", tf.nn.relu)       # [N, T, F]
+        x = dense(x, inner_units, True, "inner", tf.nn.relu)  # [N, T, F]
         if row.inner_dropout:
             x = drop(x, "inner")
-        x = dense(x, outer_units, True, "outer")                   # [N, T, D]
+        x = dense(x, outer_units, True, "outer")  # [N, T, D]
         if mask is not None:
             x *= tf.cast(mask, x.dtype)[..., None]
         return apply_steps(row.after, x, inputs, row, drop)

@@ -2,6 +2,7 @@
 
 Each takes the positions, float64 [T], and the width D, and returns float64 [T, D].
 """
+
 import math
 
 import tensorflow.compat.v1 as tf
@@ -11,17 +12,17 @@ def interleaved(positions, num_units):
     """Section 3.5: sin(p / 10000^(2i/D)) in channel 2i, the cosine in channel 2i+1."""
     pairs = (num_units + 1) // 2
     rates = 10000.0 ** (-2.0 * tf.range(pairs, dtype=tf.float64) / num_units)  # [D/2]
-    angles = positions[:, None] * rates[None, :]                          # [T, D/2]
-    table = tf.stack([tf.sin(angles), tf.cos(angles)], axis=-1)           # [T, D/2, 2]
-    return tf.reshape(table, [-1, 2 * pairs])[:, :num_units]              # [T, D]
+    angles = positions[:, None] * rates[None, :]  # [T, D/2]
+    table = tf.stack([tf.sin(angles), tf.cos(angles)], axis=-1)  # [T, D/2, 2]
+    return tf.reshape(table, [-1, 2 * pairs])[:, :num_units]  # [T, D]
 
 
 def per_channel(positions, num_units):
     """The tutorial's: channel i has the angle p / 10000^(2i/D), i being the channel, so
     that a sine and its cosine differ in frequency, and exponents run to 2."""
     channels = tf.range(num_units)
-    rates = 10000.0 ** (-2.0 * tf.cast(channels, tf.float64) / num_units)      # [D]
-    angles = positions[:, None] * rates[None, :]                          # [T, D]
+    rates = 10000.0 ** (-2.0 * tf.cast(channels, tf.float64) / num_units)  # [D]
+    angles = positions[:, None] * rates[None, :]  # [T, D]
     return tf.where_v2(tf.equal(channels % 2, 0), tf.sin(angles), tf.cos(angles))
 
 
@@ -31,9 +32,9 @@ def halves(positions, num_units, min_timescale=1.0, max_timescale=10000.0):
     pairs = num_units // 2
     step = math.log(max_timescale / min_timescale) / max(1, pairs - 1)
     rates = min_timescale * tf.exp(-step * tf.range(pairs, dtype=tf.float64))  # [D/2]
-    angles = positions[:, None] * rates[None, :]                          # [T, D/2]
+    angles = positions[:, None] * rates[None, :]  # [T, D/2]
     table = tf.concat([tf.sin(angles), tf.cos(angles)], axis=1)
-    return tf.pad(table, [[0, 0], [0, num_units % 2]])                    # [T, D]
+    return tf.pad(table, [[0, 0], [0, num_units % 2]])  # [T, D]
 
 
 POSITIONS = {"interleaved": interleaved, "per_channel": per_channel, "halves": halves}

@@ -1,4 +1,5 @@
 """What the blocks are made of: shapes, dropout, the dense layer, heads."""
+
 import zlib
 
 import numpy as np
@@ -37,8 +38,11 @@ def dropout(inputs, rate, is_training=True, seed=None, name="dropout"):
     if not 0 <= rate < 1:
         raise ValueError(f"dropout: found rate {rate}, wanted 0 <= rate < 1")
     if tf.is_tensor(is_training):
-        return tf.cond(is_training, lambda: dropout(inputs, rate, True, seed, name),
-                       lambda: tf.identity(inputs))
+        return tf.cond(
+            is_training,
+            lambda: dropout(inputs, rate, True, seed, name),
+            lambda: tf.identity(inputs),
+        )
     if rate == 0 or not is_training:
         return inputs
     threshold = min(round(rate * 256), 255)
@@ -50,11 +54,12 @@ def _random_bytes(shape, seed, name):
     """Uniform uint8 of a shape: a quarter of the random bits that floats would need."""
     size = tf.reduce_prod(shape)
     if seed is None:
-        seed = tf.random_uniform([2], maxval=2 ** 31 - 1, dtype=tf.int32)
+        seed = tf.random_uniform([2], maxval=2**31 - 1, dtype=tf.int32)
     place = zlib.crc32(f"{tf.get_variable_scope().name}/{name}".encode())
     seed = tf.cast(seed, tf.int64) + tf.constant([place, 0], tf.int64)
-    words = tf.random.stateless_uniform([(size + 3) // 4], seed, -2 ** 31, 2 ** 31 - 1,
-                                        tf.int32)
+    words = tf.random.stateless_uniform(
+        [(size + 3) // 4], seed, -(2**31), 2**31 - 1, tf.int32
+    )
     return tf.reshape(tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:size], shape)
 
 
@@ -81,8 +86,9 @@ def dense_side_by_side(inputs, num_units, use_bias, scopes, activation=None):
       float [..., len(scopes) * num_units], the results side by side.
     """
     *leading, width = shape_list(inputs)
-    kernels, biases = zip(*[dense_variables(width, num_units, use_bias, scope)
-                            for scope in scopes])
+    kernels, biases = zip(
+        *[dense_variables(width, num_units, use_bias, scope) for scope in scopes]
+    )
     outputs = tf.matmul(tf.reshape(inputs, [-1, width]), _side_by_side(kernels))
     if use_bias:
         outputs = tf.nn.bias_add(outputs, _side_by_side(biases))
@@ -95,11 +101,13 @@ def dense_variables(width, num_units, use_bias, scope):
     """The variables of a dense layer: (kernel [width, num_units], bias or None)."""
     bias = None
     with tf.variable_scope(scope):
-        kernel = tf.get_variable("kernel", [width, num_units],
-                                 initializer=tf.glorot_uniform_initializer())
+        kernel = tf.get_variable(
+            "kernel", [width, num_units], initializer=tf.glorot_uniform_initializer()
+        )
         if use_bias:
-            bias = tf.get_variable("bias", [num_units],
-                                   initializer=tf.zeros_initializer())
+            bias = tf.get_variable(
+                "bias", [num_units], initializer=tf.zeros_initializer()
+            )
     return kernel, bias
 
 

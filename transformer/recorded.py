@@ -2,6 +2,7 @@
 
 A case is an .npz file: inputs "in/...", outputs "out/...", and "meta", which is JSON.
 """
+
 import json
 import re
 from typing import NamedTuple, Tuple
@@ -23,7 +24,7 @@ class Recorded(NamedTuple):
     """The names of what is recorded of a system, and how it numbers its pieces."""
 
     source: str
-    target_in: str                     # "": target_out, one place to the right
+    target_in: str  # "": target_out, one place to the right
     target_out: str
     logits: str
     losses: Tuple[Tuple[str, float], ...]  # with the label smoothing of each
@@ -33,14 +34,32 @@ class Recorded(NamedTuple):
 
 
 RECORDED = {
-    "tutorial": Recorded("in/x", "out/decoder_inputs", "in/y", "out/logits",
-                         (("out/mean_loss", 0.1),), "out/preds"),
-    "kyubyong": Recorded("in/x", "in/decoder_inputs", "in/y", "out/logits",
-                         (("out/loss", 0.1),), "out/greedy_decode_maxlen2"),
+    "tutorial": Recorded(
+        "in/x",
+        "out/decoder_inputs",
+        "in/y",
+        "out/logits",
+        (("out/mean_loss", 0.1),),
+        "out/preds",
+    ),
+    "kyubyong": Recorded(
+        "in/x",
+        "in/decoder_inputs",
+        "in/y",
+        "out/logits",
+        (("out/loss", 0.1),),
+        "out/greedy_decode_maxlen2",
+    ),
     "tensor2tensor": Recorded(
-        "in/inputs", "", "in/targets", "out/logits",
+        "in/inputs",
+        "",
+        "in/targets",
+        "out/logits",
         (("out/loss_eval", 0.0), ("out/loss_train_label_smoothed", 0.1)),
-        "out/greedy_outputs", first=PAD, end=1),
+        "out/greedy_outputs",
+        first=PAD,
+        end=1,
+    ),
 }
 
 
@@ -69,16 +88,22 @@ class Model:
 
     def run_logits(self, source, target_in):
         """float [N, T, V]."""
-        return self.session.run(self.logits, {self.source: source,
-                                              self.target_in: target_in})
+        return self.session.run(
+            self.logits, {self.source: source, self.target_in: target_in}
+        )
 
     def run_loss(self, source, target_in, target_out, epsilon):
         """Mean cross entropy of the tokens, with smoothed labels."""
         with self.session.graph.as_default():
             loss = cross_entropy(self.logits, self.target_out, epsilon, self.smoothing)
-        total, count = self.session.run(loss, {
-            self.source: source, self.target_in: target_in,
-            self.target_out: target_out})
+        total, count = self.session.run(
+            loss,
+            {
+                self.source: source,
+                self.target_in: target_in,
+                self.target_out: target_out,
+            },
+        )
         return total / count
 
     def run_greedy(self, source, length, first):
@@ -104,8 +129,10 @@ def worst(found, recorded):
     """The largest difference, relative to max(1, |recorded|)."""
     found, recorded = np.asarray(found, np.float64), np.asarray(recorded, np.float64)
     if found.shape != recorded.shape:
-        raise ValueError(f"found a result of shape {found.shape}, wanted "
-                         f"{recorded.shape} as recorded")
+        raise ValueError(
+            f"found a result of shape {found.shape}, wanted "
+            f"{recorded.shape} as recorded"
+        )
     return float((abs(found - recorded) / np.maximum(1, abs(recorded))).max(initial=0))
 
 
@@ -117,17 +144,26 @@ def differences(model, case, recorded):
         return
     if recorded.target_out in case:
         target_out = token_ids(case[recorded.target_out])
-        target_in = (token_ids(case[recorded.target_in]) if recorded.target_in
-                     else shifted(target_out, recorded.first))
+        target_in = (
+            token_ids(case[recorded.target_in])
+            if recorded.target_in
+            else shifted(target_out, recorded.first)
+        )
         logits = case[recorded.logits]
         found = model.run_logits(source, target_in)
         yield "logits", worst(found, logits.reshape(found.shape))
         for name, epsilon in losses_of(case, recorded):
             if name in case:
-                yield name[len("out/"):], worst(
-                    model.run_loss(source, target_in, target_out, epsilon), case[name])
-    if recorded.greedy in case and (recorded.greedy != "out/preds"
-                                    or recorded.target_out not in case):
+                yield (
+                    name[len("out/") :],
+                    worst(
+                        model.run_loss(source, target_in, target_out, epsilon),
+                        case[name],
+                    ),
+                )
+    if recorded.greedy in case and (
+        recorded.greedy != "out/preds" or recorded.target_out not in case
+    ):
         ids = case[recorded.greedy]
         found = model.run_greedy(source, ids.shape[1], recorded.first)
         yield "greedy", worst(to_end(found, recorded.end), to_end(ids, recorded.end))
@@ -142,37 +178,49 @@ def differences(model, case, recorded):
 def losses_of(case, recorded):
     """[(name, label smoothing)] of the losses of a case, smoothed as it says."""
     told = case["meta"].get("kwargs", {}).get("label_smoothing")
-    return [(name, told if epsilon and told is not None else epsilon)
-            for name, epsilon in recorded.losses]
+    return [
+        (name, told if epsilon and told is not None else epsilon)
+        for name, epsilon in recorded.losses
+    ]
 
 
 def beam_differences(model, case, name, recorded):
     """The same for the beams [N, K, T] of a name: what our model says of them, and what
     our search finds. Scores below WORST_SCORE are tensor2tensor's fillers."""
     source, ids = token_ids(case[recorded.source]), case[name]
-    scores = case[name[:-len("outputs")] + "scores"]
+    scores = case[name[: -len("outputs")] + "scores"]
     alpha = float(re.search(r"alpha (\d+\.?\d*)", case["meta"]["decode"]).group(1))
     _, K, T = ids.shape
     compared = scores > WORST_SCORE
     told = _beam_scores(model, source, ids, alpha, recorded)
     yield "scores of the recorded beam", worst(told[compared], scores[compared])
-    found = model.run_beam(source, T, SearchOptions(
-        K, alpha, n_best=K, must_end=False, bos=recorded.first, eos=recorded.end))
+    found = model.run_beam(
+        source,
+        T,
+        SearchOptions(
+            K, alpha, n_best=K, must_end=False, bos=recorded.first, eos=recorded.end
+        ),
+    )
     yield "beam scores", worst(found.scores[compared], scores[compared])
     width = found.ids.shape[-1]
     found_ids = np.pad(found.ids, [[0, 0], [0, 0], [0, T - width]], mode="constant")
-    gaps = np.pad(-np.diff(scores), [[0, 0], [1, 1]], mode="constant",
-                  constant_values=1)                                # [N, K + 1]
+    gaps = np.pad(
+        -np.diff(scores), [[0, 0], [1, 1]], mode="constant", constant_values=1
+    )  # [N, K + 1]
     # Which of two that are as good comes first, rounding says.
     compared &= np.minimum(gaps[:, :-1], gaps[:, 1:]) > TOLERANCE
-    yield "beam", worst(*(to_end(each[compared], recorded.end)
-                          for each in (found_ids, ids)))
+    yield (
+        "beam",
+        worst(*(to_end(each[compared], recorded.end) for each in (found_ids, ids))),
+    )
 
 
 def differences_after(model, case, recorded):
     """The same for a model as the case left it, after its updates."""
-    source, target_out, target_in = (token_ids(case[name]) for name in (
-        recorded.source, recorded.target_out, recorded.target_in))
+    source, target_out, target_in = (
+        token_ids(case[name])
+        for name in (recorded.source, recorded.target_out, recorded.target_in)
+    )
     _, epsilon = losses_of(case, recorded)[0]
     for name in sorted(case):
         if name.startswith("out/losses_after_each"):
@@ -180,8 +228,10 @@ def differences_after(model, case, recorded):
             yield "loss", worst(loss, case[name][-1])
         if name.startswith("out/greedy_decode_after"):
             found = model.run_greedy(source, case[name].shape[1], recorded.first)
-            yield "greedy", worst(to_end(found, recorded.end),
-                                  to_end(case[name], recorded.end))
+            yield (
+                "greedy",
+                worst(to_end(found, recorded.end), to_end(case[name], recorded.end)),
+            )
 
 
 def token_ids(array):
@@ -208,8 +258,9 @@ def _beam_scores(model, source, ids, alpha, recorded):
     """
     N, K, T = ids.shape
     ids = to_end(ids.reshape(N * K, T), recorded.end)
-    logits = model.run_logits(np.repeat(source, K, axis=0),
-                              shifted(ids, recorded.first)).astype(np.float64)
+    logits = model.run_logits(
+        np.repeat(source, K, axis=0), shifted(ids, recorded.first)
+    ).astype(np.float64)
     logits -= logits.max(-1, keepdims=True)
     log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     told = np.take_along_axis(log_probs, ids[..., None], axis=-1)[..., 0]

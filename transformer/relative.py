@@ -3,13 +3,22 @@
 `relative_positions` is what `modules.multihead_attention` uses (Shaw et al. 2018);
 `relative_bias` is a building block, for logits of one's own (Huang et al. 2018).
 """
+
 import tensorflow.compat.v1 as tf
 
 from transformer.primitives import shape_list, with_dense_gradient
 
 
-def relative_positions(query_length, key_length, width, max_distance, offset=0,
-                       breadth=1, scope="relative", reuse=None):
+def relative_positions(
+    query_length,
+    key_length,
+    width,
+    max_distance,
+    offset=0,
+    breadth=1,
+    scope="relative",
+    reuse=None,
+):
     """A vector for each distance, for keys and for values (Shaw et al. 2018, eq. 3, 4).
 
     Args:
@@ -27,12 +36,13 @@ def relative_positions(query_length, key_length, width, max_distance, offset=0,
       `attention.scaled_dot_product_attention`.
     """
     places = (tf.range(query_length)[:, None] + offset) // breadth
-    distances = tf.range(key_length)[None, :] // breadth - places      # [Tq, Tk]
+    distances = tf.range(key_length)[None, :] // breadth - places  # [Tq, Tk]
     rows = tf.clip_by_value(distances, -max_distance, max_distance) + max_distance
     with tf.variable_scope(scope, reuse=reuse):
         return tuple(
             tf.gather(_table(name, [2 * max_distance + 1, width]), rows)
-            for name in ("keys", "values"))
+            for name in ("keys", "values")
+        )
 
 
 def relative_bias(queries, max_distance, causality, scope="relative", reuse=None):
@@ -57,14 +67,16 @@ def relative_bias(queries, max_distance, causality, scope="relative", reuse=None
     rows = max_distance if causality else 2 * max_distance - 1
     with tf.variable_scope(scope, reuse=reuse):
         table = _table("keys", [heads, rows, width])
-    by_distance = tf.matmul(queries * width ** -0.5, table[None], transpose_b=True)
+    by_distance = tf.matmul(queries * width**-0.5, table[None], transpose_b=True)
     # From the m - 1 distances on each side to T - 1: some cut off, or zeros added.
-    cut, added = (tf.maximum(difference, 0) for difference in
-                  (max_distance - length, length - max_distance))
+    cut, added = (
+        tf.maximum(difference, 0)
+        for difference in (max_distance - length, length - max_distance)
+    )
     if causality:
         by_distance, end = by_distance[..., cut:], length - 1
     else:
-        by_distance, end = by_distance[..., cut:rows - cut], added
+        by_distance, end = by_distance[..., cut : rows - cut], added
     return _by_position(tf.pad(by_distance, [[0, 0]] * 3 + [[added, end]]))
 
 
@@ -75,10 +87,12 @@ def _by_position(by_distance):
     step further to the right than the one before.
     """
     batch, heads, length, columns = shape_list(by_distance)
-    flat = tf.reshape(tf.pad(by_distance, [[0, 0]] * 3 + [[0, 1]]),
-                      [batch, heads, length * (columns + 1)])
-    flat = flat[:, :, :length * columns]
-    return tf.reshape(flat, [batch, heads, length, columns])[..., length - 1:]
+    flat = tf.reshape(
+        tf.pad(by_distance, [[0, 0]] * 3 + [[0, 1]]),
+        [batch, heads, length * (columns + 1)],
+    )
+    flat = flat[:, :, : length * columns]
+    return tf.reshape(flat, [batch, heads, length, columns])[..., length - 1 :]
 
 
 def _table(name, shape):

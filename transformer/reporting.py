@@ -1,4 +1,5 @@
 """What a training tells: TensorBoard events, dev scores, a line on the terminal."""
+
 import json
 import os
 import socket
@@ -22,8 +23,12 @@ class Events:
 
     def write(self, step: int, values: Dict[str, float]) -> None:
         """Writes the values of a step; OSError if that is not possible."""
-        summary = tf.Summary(value=[tf.Summary.Value(tag=name, simple_value=value)
-                                    for name, value in values.items()])
+        summary = tf.Summary(
+            value=[
+                tf.Summary.Value(tag=name, simple_value=value)
+                for name, value in values.items()
+            ]
+        )
         try:
             if self._writer is None:
                 self._writer = self._open()
@@ -93,8 +98,10 @@ def read_dev_scores(logdir: str) -> List[Dict[str, float]]:
         lines = file.read().splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines.pop()
-    return [_dev_scores_row(line, f"{path}:{number}")
-            for number, line in enumerate(lines, 1)]
+    return [
+        _dev_scores_row(line, f"{path}:{number}")
+        for number, line in enumerate(lines, 1)
+    ]
 
 
 def _dev_scores_row(line: str, where: str) -> Dict[str, float]:
@@ -105,8 +112,10 @@ def _dev_scores_row(line: str, where: str) -> Dict[str, float]:
             return row
     except (ValueError, TypeError, LookupError):
         pass
-    raise ValueError(f"{where}: found {line.strip()!r:.60}, wanted the step and "
-                     "BLEU of an evaluation; remove the line")
+    raise ValueError(
+        f"{where}: found {line.strip()!r:.60}, wanted the step and "
+        "BLEU of an evaluation; remove the line"
+    )
 
 
 class Meter:
@@ -165,8 +174,10 @@ class Progress:
         """Shows the latest step; loss in nats a token."""
         done = (step - self._start) / max(1, self._last - self._start)
         left = (time.monotonic() - self._began) * (1 / max(done, 1e-9) - 1)
-        text = (f"step {step}/{self._last}  loss {loss:.3f}  "
-                f"{tokens_per_second:,.0f} tokens/s  {clock(left)} left")
+        text = (
+            f"step {step}/{self._last}  loss {loss:.3f}  "
+            f"{tokens_per_second:,.0f} tokens/s  {clock(left)} left"
+        )
         if self._live:
             filled = int(self.BAR * step / self._last)
             bar = "█" * filled + "░" * (self.BAR - filled)
@@ -185,5 +196,6 @@ def clock(seconds: float) -> str:
     """h:mm:ss, or m:ss below an hour."""
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return (f"{hours}:{minutes:02d}:{seconds:02d}" if hours
-            else f"{minutes}:{seconds:02d}")
+    return (
+        f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+    )

@@ -1,4 +1,5 @@
 """A training as a process: alone in its log directory, and stopped when it suits."""
+
 import contextlib
 import fcntl
 import os
@@ -42,7 +43,8 @@ class Lock:
                 raise ValueError(
                     f"{self._logdir}: found a training that is running here, "
                     f"{file.read().strip() or 'just started'}; wait for it, stop it, "
-                    "or choose another --logdir") from None
+                    "or choose another --logdir"
+                ) from None
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
         file.flush()
@@ -65,14 +67,14 @@ class Stopped(BaseException):
 class StopSignals:
     """Ctrl-C and SIGTERM wait until it suits the training; a second Ctrl-C does not.
 
-        with StopSignals() as signals:
-            while …:
-                update()
-                if signals.came:
-                    save()
-                signals.check()             # raises Stopped if one came
-                with signals.at_once():     # here it is raised as soon as one comes
-                    evaluate()
+    with StopSignals() as signals:
+        while …:
+            update()
+            if signals.came:
+                save()
+            signals.check()             # raises Stopped if one came
+            with signals.at_once():     # here it is raised as soon as one comes
+                evaluate()
     """
 
     NUMBERS = (signal.SIGINT, signal.SIGTERM)
@@ -82,8 +84,9 @@ class StopSignals:
         self._waits = True
 
     def __enter__(self):
-        self._before = {number: signal.signal(number, self._come)
-                        for number in self.NUMBERS}
+        self._before = {
+            number: signal.signal(number, self._come) for number in self.NUMBERS
+        }
         return self
 
     def __exit__(self, *exception):

@@ -1,4 +1,5 @@
 """The one place where a session is opened: what it is told about the machine."""
+
 import concurrent.futures
 import contextlib
 import ctypes
@@ -25,8 +26,13 @@ TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3
 ON = 1  # of RewriterConfig.Toggle
 
 
-def make_session(hp, graph: Optional[tf.Graph] = None, precision: str = "float32",
-                 runs: int = 1, sequential: bool = False) -> tf.Session:
+def make_session(
+    hp,
+    graph: Optional[tf.Graph] = None,
+    precision: str = "float32",
+    runs: int = 1,
+    sequential: bool = False,
+) -> tf.Session:
     """A session of `graph`, or of the default one, set up by the machine settings.
 
     Args:
@@ -76,8 +82,9 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def run_at_once(session: tf.Session, fetches, feeds: Iterable[dict],
-                runs: int) -> Iterator:
+def run_at_once(
+    session: tf.Session, fetches, feeds: Iterable[dict], runs: int
+) -> Iterator:
     """Yields what `fetches` are for each of `feeds`, in their order.
 
     So many runs are under way at once, each with a thread of its own: where operations
@@ -93,8 +100,9 @@ def run_at_once(session: tf.Session, fetches, feeds: Iterable[dict],
     def run(feed):
         pool = free.get()
         try:
-            return session.run(fetches, feed,
-                               options=tf.RunOptions(inter_op_thread_pool=pool))
+            return session.run(
+                fetches, feed, options=tf.RunOptions(inter_op_thread_pool=pool)
+            )
         finally:
             free.put(pool)
 
@@ -108,8 +116,9 @@ def refuse_impossible(hp):
         rewriting_to(hp.precision)
     built = getattr(tf.test, "is_built_with_xla", None)  # TensorFlow 1.15 always is
     if hp.xla and built and not built():
-        raise ValueError("xla: found True, wanted False: this TensorFlow was built "
-                         "without XLA")
+        raise ValueError(
+            "xla: found True, wanted False: this TensorFlow was built without XLA"
+        )
 
 
 def rewriting_to(precision: str) -> str:
@@ -128,8 +137,9 @@ def rewriting_to(precision: str) -> str:
         lacking = "TF_ENABLE_ONEDNN_OPTS is 0, and only oneDNN has it"
     else:
         return name
-    raise ValueError(f"precision: found {precision}, wanted float32: {lacking} on this "
-                     f"{device}")
+    raise ValueError(
+        f"precision: found {precision}, wanted float32: {lacking} on this {device}"
+    )
 
 
 def cpu_lacks(flag: str) -> bool:

@@ -3,6 +3,7 @@
 Each rule is a regular expression and its replacement; they are applied in their order.
 A further system is a further table in `SOURCES`, beside its row in `dialects`.
 """
+
 import re
 
 TUTORIAL = (
@@ -13,11 +14,14 @@ TUTORIAL = (
     (r"/block_", "/num_blocks_"),
     (r"^(encoder/.*)/self_attention/", r"\1/mulithead_attention/"),
     (r"/cross_attention/", "/vanilla_attention/"),
-    (r"/q/", "/dense/"), (r"/k/", "/dense_1/"), (r"/v/", "/dense_2/"),
+    (r"/q/", "/dense/"),
+    (r"/k/", "/dense_1/"),
+    (r"/v/", "/dense_2/"),
     (r"/feedforward/inner/", "/multihead_attention/conv1d/"),
     (r"/feedforward/outer/", "/multihead_attention/conv1d_1/"),
     (r"/feedforward/", "/multihead_attention/"),
-    (r"/ln/beta$", "/ln/Variable"), (r"/ln/gamma$", "/ln/Variable_1"),
+    (r"/ln/beta$", "/ln/Variable"),
+    (r"/ln/gamma$", "/ln/Variable_1"),
 )
 
 KYUBYONG = (
@@ -25,7 +29,9 @@ KYUBYONG = (
     (r"/block_", "/num_blocks_"),
     (r"^(encoder/.*)/self_attention/", r"\1/multihead_attention/"),
     (r"/cross_attention/", "/vanilla_attention/"),
-    (r"/q/", "/dense/"), (r"/k/", "/dense_1/"), (r"/v/", "/dense_2/"),
+    (r"/q/", "/dense/"),
+    (r"/k/", "/dense_1/"),
+    (r"/v/", "/dense_2/"),
     (r"/feedforward/inner/", "/positionwise_feedforward/dense/"),
     (r"/feedforward/outer/", "/positionwise_feedforward/dense_1/"),
     (r"/feedforward/", "/positionwise_feedforward/"),
@@ -33,17 +39,23 @@ KYUBYONG = (
 
 TENSOR2TENSOR = (
     # One table for both languages, or one for each, told apart by its size.
-    (r"^((en|de)coder/)?embedding/lookup_table$",
-     "transformer/symbol_modality_{V}_{D}/shared/weights_"),  # followed by 0, 1, ...
+    (
+        r"^((en|de)coder/)?embedding/lookup_table$",
+        "transformer/symbol_modality_{V}_{D}/shared/weights_",
+    ),  # followed by 0, 1, ...
     (r"^encoder/target_space$", "transformer/body/target_space_embedding/kernel"),
     (r"^(en|de)coder/", r"transformer/body/\1coder/"),
     (r"/block_", "/layer_"),
     (r"/cross_attention/", "/encdec_attention/"),
     (r"_attention/([qkv])/", r"_attention/multihead_attention/\1/"),
-    (r"/relative/(key|value)s$", "/multihead_attention/dot_product_attention_relative/"
-                                 r"relative_positions_\1s/embeddings"),
+    (
+        r"/relative/(key|value)s$",
+        "/multihead_attention/dot_product_attention_relative/"
+        r"relative_positions_\1s/embeddings",
+    ),
     (r"/o/kernel$", "/multihead_attention/output_transform/kernel"),
-    (r"/feedforward/inner/", "/ffn/conv1/"), (r"/feedforward/outer/", "/ffn/conv2/"),
+    (r"/feedforward/inner/", "/ffn/conv1/"),
+    (r"/feedforward/outer/", "/ffn/conv2/"),
     (r"/feedforward/", "/ffn/"),
     (r"/ln/gamma$", "/layer_prepostprocess/layer_norm/layer_norm_scale"),
     (r"/ln/beta$", "/layer_prepostprocess/layer_norm/layer_norm_bias"),
@@ -52,8 +64,12 @@ TENSOR2TENSOR = (
 # Its first version normalizes after each sub-layer, and names it so.
 TENSOR2TENSOR_V1 = TENSOR2TENSOR + ((r"/layer_prepostprocess/", "/layer_postprocess/"),)
 
-SOURCES = {"tutorial": TUTORIAL, "kyubyong": KYUBYONG, "tensor2tensor": TENSOR2TENSOR,
-           "tensor2tensor_v1": TENSOR2TENSOR_V1}
+SOURCES = {
+    "tutorial": TUTORIAL,
+    "kyubyong": KYUBYONG,
+    "tensor2tensor": TENSOR2TENSOR,
+    "tensor2tensor_v1": TENSOR2TENSOR_V1,
+}
 
 # Dialects that are versions of another: which it is, the names in a checkpoint tell.
 VERSION_OF = {"tensor2tensor_v1": "tensor2tensor"}

@@ -36,8 +36,14 @@ SEPARATE_WORDS = ("words.source.tsv", "words.target.tsv")
 JOINT_SUBWORDS = "vocab.subwords"
 SEPARATE_SUBWORDS = ("vocab.source.subwords", "vocab.target.subwords")
 # Every way in which a folder may name its vocabulary, or its source's and target's.
-FILE_NAMES = ((JOINT_MODEL,), SEPARATE_MODELS, (JOINT_WORDS,), SEPARATE_WORDS,
-              (JOINT_SUBWORDS,), SEPARATE_SUBWORDS)
+FILE_NAMES = (
+    (JOINT_MODEL,),
+    SEPARATE_MODELS,
+    (JOINT_WORDS,),
+    SEPARATE_WORDS,
+    (JOINT_SUBWORDS,),
+    SEPARATE_SUBWORDS,
+)
 
 
 class Vocabulary:
@@ -127,9 +133,7 @@ class WordVocabulary:
 
     def __init__(self, path: str):
         self.path = os.fspath(path)
-        self._words = [
-            line.split("\t")[0].strip() for line in decoded_lines(self.path)
-        ]
+        self._words = [line.split("\t")[0].strip() for line in decoded_lines(self.path)]
         self._ids = {word: number for number, word in enumerate(self._words)}
         self.size = len(self._words)
         self.check(self._words, self.path)
@@ -204,6 +208,7 @@ def train_vocabulary(
       ValueError: the text is empty, or SentencePiece cannot make so many, or so few,
         pieces of it.
     """
+
     def lines():
         return itertools.chain.from_iterable(read_lines(path) for path in text_paths)
 

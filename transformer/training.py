@@ -3,6 +3,7 @@
 A loss is a sum and a count. They are divided once, in `make_update`, over all that goes
 into one update.
 """
+
 import math
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from transformer.primitives import with_dense_gradient
 class Loss(NamedTuple):
     """A loss before its division."""
 
-    sum: tf.Tensor    # float32 scalar, in nats
+    sum: tf.Tensor  # float32 scalar, in nats
     count: tf.Tensor  # float32 scalar, real target tokens
 
 
@@ -32,8 +33,11 @@ def smooth_others(epsilon, vocab_size):
     """tensor2tensor's labels: epsilon is shared by the others, and the entropy of the
     labels is taken off, so that a perfect model has the loss 0."""
     true, other = 1 - epsilon, epsilon / (vocab_size - 1)
-    entropy = -sum(times * label * math.log(label) for times, label in
-                   ((1, true), (vocab_size - 1, other)) if label > 0)
+    entropy = -sum(
+        times * label * math.log(label)
+        for times, label in ((1, true), (vocab_size - 1, other))
+        if label > 0
+    )
     return true, other, entropy
 
 
@@ -56,7 +60,7 @@ def cross_entropy(logits, target_out, epsilon=0.0, smoothing="all"):
     vocab_size = logits.shape.as_list()[-1]
     true, other, entropy = SMOOTHINGS[smoothing](epsilon, vocab_size)
     labels = tf.one_hot(target_out, vocab_size, true, other)
-    losses = tf.nn.softmax_cross_entropy_with_logits_v2(labels, logits)   # [N, T]
+    losses = tf.nn.softmax_cross_entropy_with_logits_v2(labels, logits)  # [N, T]
     real = tf.cast(tf.not_equal(target_out, 0), tf.float32)
     return Loss(tf.reduce_sum((losses - entropy) * real), tf.reduce_sum(real))
 
@@ -80,7 +84,7 @@ def cross_entropy_of_product(states, table, target_out, epsilon=0.0, smoothing="
     true, other, entropy = SMOOTHINGS[smoothing](epsilon, vocab_size)
     states, targets = tf.reshape(states, [-1, width]), tf.reshape(target_out, [-1])
     table = with_dense_gradient(table)
-    true_logits = tf.reduce_sum(states * tf.gather(table, targets), -1)        # [M]
+    true_logits = tf.reduce_sum(states * tf.gather(table, targets), -1)  # [M]
     losses = log_normalizers(states, table, targets) - (true - other) * true_logits
     if other:
         all_logits = tf.matmul(states, tf.reduce_sum(table, 0)[:, None])[:, 0]
@@ -98,15 +102,20 @@ def log_normalizers(states, table, pieces):
       table: float [V, D].
       pieces: int [M], at whose logit and probability the sum is read off.
     """
-    logits = tf.matmul(states, table, transpose_b=True)                # [M, V]
+    logits = tf.matmul(states, table, transpose_b=True)  # [M, V]
     probabilities = tf.nn.softmax(logits)
-    logit, probability = (tf.gather(x, pieces[:, None], batch_dims=1)[:, 0]
-                          for x in (logits, probabilities))            # [M]
+    logit, probability = (
+        tf.gather(x, pieces[:, None], batch_dims=1)[:, 0]
+        for x in (logits, probabilities)
+    )  # [M]
 
     def gradient(upstream):
         weighted = states * upstream[:, None]
-        return (tf.matmul(probabilities, table) * upstream[:, None],
-                tf.matmul(probabilities, weighted, transpose_a=True), None)
+        return (
+            tf.matmul(probabilities, table) * upstream[:, None],
+            tf.matmul(probabilities, weighted, transpose_a=True),
+            None,
+        )
 
     # A probability too small for a float32 is told as the smallest.
     return logit - tf.log(tf.maximum(probability, 1e-38)), gradient
@@ -114,20 +123,22 @@ def log_normalizers(states, table, pieces):
 
 def noam(step, hp):
     """d_model^-0.5 * min(step^-0.5, step * warmup^-1.5): equation 3 of the paper."""
-    return hp.d_model ** -0.5 * tf.minimum(step ** -0.5, step * hp.warmup_steps ** -1.5)
+    return hp.d_model**-0.5 * tf.minimum(step**-0.5, step * hp.warmup_steps**-1.5)
 
 
 def noam_by_peak(step, hp):
     """The same curve, but 1 at its peak, the end of the warm-up (Kyubyong)."""
-    return hp.warmup_steps ** 0.5 * tf.minimum(step ** -0.5,
-                                               step * hp.warmup_steps ** -1.5)
+    return hp.warmup_steps**0.5 * tf.minimum(step**-0.5, step * hp.warmup_steps**-1.5)
 
 
 def rsqrt(step, hp):
     """tensor2tensor's: the curve of `noam`, but at the first update the step is 0."""
     warmup, step = float(hp.warmup_steps), step - 1
-    return (hp.d_model ** -0.5 * tf.minimum(1.0, step / warmup)
-            * tf.rsqrt(tf.maximum(step, warmup)))
+    return (
+        hp.d_model**-0.5
+        * tf.minimum(1.0, step / warmup)
+        * tf.rsqrt(tf.maximum(step, warmup))
+    )
 
 
 def constant(step, hp):
@@ -147,15 +158,20 @@ def linear(step, hp):
 
 
 # Functions of the number of the update, a float32 scalar from 1, and the settings.
-SCHEDULES = {"noam": noam, "noam_by_peak": noam_by_peak, "rsqrt": rsqrt,
-             "constant": constant, "linear": linear}
+SCHEDULES = {
+    "noam": noam,
+    "noam_by_peak": noam_by_peak,
+    "rsqrt": rsqrt,
+    "constant": constant,
+    "linear": linear,
+}
 
 
 class Metrics(NamedTuple):
     """What an update was."""
 
-    loss: tf.Tensor           # mean over the real tokens, with label smoothing, in nats
-    tokens: tf.Tensor         # real target tokens
+    loss: tf.Tensor  # mean over the real tokens, with label smoothing, in nats
+    tokens: tf.Tensor  # real target tokens
     learning_rate: tf.Tensor
     gradient_norm: tf.Tensor  # before clipping
 
@@ -166,7 +182,7 @@ class Update(NamedTuple):
 
     collect: tf.Operation
     apply: tf.Operation
-    metrics: Metrics          # valid in the same run as `apply`
+    metrics: Metrics  # valid in the same run as `apply`
 
 
 def learning_rate(hp, global_step):
@@ -228,11 +244,20 @@ def _accumulated(here, shapes, accumulate):
     if accumulate == 1:
         return tf.no_op(), here, list
     # Not saved: a checkpoint is written between updates, where they are empty.
-    sums = [tf.get_variable(f"accumulated_{i}", shape, trainable=False,
-                            initializer=tf.zeros_initializer(),
-                            collections=[tf.GraphKeys.LOCAL_VARIABLES])
-            for i, shape in enumerate(shapes)]
+    sums = [
+        tf.get_variable(
+            f"accumulated_{i}",
+            shape,
+            trainable=False,
+            initializer=tf.zeros_initializer(),
+            collections=[tf.GraphKeys.LOCAL_VARIABLES],
+        )
+        for i, shape in enumerate(shapes)
+    ]
     collect = tf.group(*[tf.assign_add(total, x) for total, x in zip(sums, here)])
     totals = [total + x for total, x in zip(sums, here)]
-    return collect, totals, lambda: [
-        tf.assign(total, tf.zeros_like(total)) for total in sums]
+    return (
+        collect,
+        totals,
+        lambda: [tf.assign(total, tf.zeros_like(total)) for total in sums],
+    )

@@ -1,4 +1,5 @@
 """A trained model at work: text in, text out. Every translation is made here."""
+
 import collections
 from typing import List, NamedTuple
 
@@ -44,13 +45,20 @@ class Translator:
         self.oddities = collections.Counter()  # numbers of source lines so far
         most = width(hp.search, hp.beam_size)
         if not 1 <= n_best <= most:
-            raise ValueError(f"n_best: found {n_best}, wanted 1 to {most}: search "
-                             f"{hp.search} finds no more")
+            raise ValueError(
+                f"n_best: found {n_best}, wanted 1 to {most}: search "
+                f"{hp.search} finds no more"
+            )
         ends = self.vocabularies.target
         unsaid = {PAD, ends.bos} - {ends.eos}
         self._options = SearchOptions(
-            hp.beam_size, hp.length_penalty, n_best, bos=ends.bos, eos=ends.eos,
-            unsaid=tuple(sorted(unsaid)))
+            hp.beam_size,
+            hp.length_penalty,
+            n_best,
+            bos=ends.bos,
+            eos=ends.eos,
+            unsaid=tuple(sorted(unsaid)),
+        )
         with tf.Graph().as_default() as graph:
             tf.set_random_seed(hp.seed)  # `deterministic` asks for one in every graph
             model = Transformer(hp)
@@ -62,8 +70,9 @@ class Translator:
             self._scores = self._score(model, memory)
             self._saver = checkpoints.make_saver()
             self._at_once = _batches_at_once(hp)
-            self._session = make_session(hp, graph, runs=self._at_once,
-                                         sequential=hp.decode_batch_size == 1)
+            self._session = make_session(
+                hp, graph, runs=self._at_once, sequential=hp.decode_batch_size == 1
+            )
 
     def __enter__(self):
         return self
@@ -90,13 +99,23 @@ class Translator:
         sources = self._encode(lines)
         results = [[Translation("", 0.0)] * self._options.n_best for _ in lines]
         batches = list(self._batches([len(source) for source in sources]))
-        feeds = [{self._source: pad_with_end([sources[i] for i in indices],
-                                             self._options.eos)} for indices in batches]
-        for indices, found in zip(batches, run_at_once(self._session, self._found,
-                                                       feeds, self._at_once)):
+        feeds = [
+            {
+                self._source: pad_with_end(
+                    [sources[i] for i in indices], self._options.eos
+                )
+            }
+            for indices in batches
+        ]
+        for indices, found in zip(
+            batches, run_at_once(self._session, self._found, feeds, self._at_once)
+        ):
             for i, ids, scores in zip(indices, found.ids, found.scores):
-                results[i] = [self._translation(*pair) for pair in zip(ids, scores)
-                              if pair[1] > NEVER]
+                results[i] = [
+                    self._translation(*pair)
+                    for pair in zip(ids, scores)
+                    if pair[1] > NEVER
+                ]
         return results
 
     def score(self, sources: List[str], targets: List[str]) -> List[float]:
@@ -107,20 +126,33 @@ class Translator:
           targets: as many lines, their translations.
         """
         if len(sources) != len(targets):
-            raise ValueError(f"score: found {len(sources)} source and {len(targets)} "
-                             "target lines, wanted as many of both")
+            raise ValueError(
+                f"score: found {len(sources)} source and {len(targets)} "
+                "target lines, wanted as many of both"
+            )
         source_ids = self._encode(sources)
         target_ids = self.vocabularies.target.encode_lines(targets)
         results = [0.0] * len(sources)
-        lengths = [len(source) and max(len(source), len(target))
-                   for source, target in zip(source_ids, target_ids)]
+        lengths = [
+            len(source) and max(len(source), len(target))
+            for source, target in zip(source_ids, target_ids)
+        ]
         for indices in self._batches(lengths):
-            batch = make_batch([source_ids[i] for i in indices],
-                               [target_ids[i] for i in indices], 0,
-                               self._options.bos, self._options.eos)
-            scores = self._session.run(self._scores, {
-                self._source: batch.source, self._target_in: batch.target_in,
-                self._target_out: batch.target_out})
+            batch = make_batch(
+                [source_ids[i] for i in indices],
+                [target_ids[i] for i in indices],
+                0,
+                self._options.bos,
+                self._options.eos,
+            )
+            scores = self._session.run(
+                self._scores,
+                {
+                    self._source: batch.source,
+                    self._target_in: batch.target_in,
+                    self._target_out: batch.target_out,
+                },
+            )
             for i, score in zip(indices, scores):
                 results[i] = float(score)
         return results
@@ -129,10 +161,13 @@ class Translator:
         """The ids of source lines, no more than are allowed; counts the odd lines."""
         most = self.hp.max_source_length
         sources = self.vocabularies.source.encode_lines(lines)
-        self.oddities.update({
-            "empty": sum(not ids for ids in sources),
-            "with unknown pieces": sum(UNK in ids for ids in sources),
-            f"cut at {most:,} pieces": sum(len(ids) > most for ids in sources)})
+        self.oddities.update(
+            {
+                "empty": sum(not ids for ids in sources),
+                "with unknown pieces": sum(UNK in ids for ids in sources),
+                f"cut at {most:,} pieces": sum(len(ids) > most for ids in sources),
+            }
+        )
         return [ids[:most] for ids in sources]
 
     def _batches(self, lengths):
@@ -153,7 +188,7 @@ class Translator:
     def _score(self, model, memory):
         """float [N]: log-probability of the target / length penalty."""
         log_probs = tf.nn.log_softmax(model.decode(self._target_in, memory)[0])
-        real = tf.cast(tf.not_equal(self._target_out, PAD), tf.float32)     # [N, T]
+        real = tf.cast(tf.not_equal(self._target_out, PAD), tf.float32)  # [N, T]
         told = tf.gather(log_probs, self._target_out[..., None], batch_dims=2)[..., 0]
         length = tf.reduce_sum(real, -1)
         return tf.reduce_sum(told * real, -1) / penalty(length, self.hp.length_penalty)
@@ -170,6 +205,6 @@ def _search(model, memory, source, options):
     """The translations of `source` [N, S]: Hypotheses."""
     hp = model.hp
     pieces = tf.reduce_sum(tf.cast(tf.not_equal(source, PAD), tf.int32), axis=1)
-    limits = pieces + hp.max_extra_length                # pieces and limits count EOS
+    limits = pieces + hp.max_extra_length  # pieces and limits count EOS
     step, state = model.start_search(memory, width(hp.search, hp.beam_size))
     return SEARCHES[hp.search](step, state, limits, options)

@@ -1,4 +1,5 @@
 """What the machine can do: matrix products through TensorFlow, copies of memory."""
+
 import threading
 import time
 
@@ -8,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from bench.worker import serve
 
 PRODUCTS = 8  # in one run, so that starting it costs nothing
-COPIED = 2 ** 28  # bytes, far more than any cache
+COPIED = 2**28  # bytes, far more than any cache
 
 
 def repeat(run, seconds):
@@ -29,9 +30,11 @@ def matrix_rate(shape, precision, intra, inter, seconds):
       intra, inter: threads within a product, products at the same time.
     """
     rows, width, out = shape
-    config = tf.ConfigProto(intra_op_parallelism_threads=intra,
-                            inter_op_parallelism_threads=inter)
+    config = tf.ConfigProto(
+        intra_op_parallelism_threads=intra, inter_op_parallelism_threads=inter
+    )
     with tf.Graph().as_default(), tf.Session(config=config) as session:
+
         def variable(*shape):
             return tf.Variable(tf.cast(tf.random_normal(shape), precision))
 
@@ -46,8 +49,9 @@ def matrix_rate(shape, precision, intra, inter, seconds):
 
 def copy_rate(threads, seconds):
     """GB/s read and written again, by so many threads."""
-    pairs = [(np.ones(COPIED, np.uint8), np.ones(COPIED, np.uint8))
-             for _ in range(threads)]
+    pairs = [
+        (np.ones(COPIED, np.uint8), np.ones(COPIED, np.uint8)) for _ in range(threads)
+    ]
 
     def run():
         running = [threading.Thread(target=np.copyto, args=pair) for pair in pairs]
@@ -67,10 +71,18 @@ def open_products(spec):
     threads = spec["threads"]
 
     def measure(request):
-        return {"rate": max(
-            matrix_rate(request["shape"], request["precision"], intra, inter,
-                        request["seconds"])
-            for intra, inter in {(threads, 1), (1, threads), (threads, threads)})}
+        return {
+            "rate": max(
+                matrix_rate(
+                    request["shape"],
+                    request["precision"],
+                    intra,
+                    inter,
+                    request["seconds"],
+                )
+                for intra, inter in {(threads, 1), (1, threads), (threads, threads)}
+            )
+        }
 
     return measure
 

@@ -1,4 +1,5 @@
 """What a benchmark needs on disk: prepared text, an environment for OpenNMT-tf."""
+
 import contextlib
 import glob
 import os
@@ -38,13 +39,20 @@ def prepared(data, folder):
 
 def _text(data, names, language):
     """The text of a split: the first file, by name, that begins and ends like it."""
-    found = sorted(path for name in names for ending in ("", ".gz")
-                   for path in glob.glob(os.path.join(
-                       glob.escape(data), f"{name}*.{language}{ending}")))
+    found = sorted(
+        path
+        for name in names
+        for ending in ("", ".gz")
+        for path in glob.glob(
+            os.path.join(glob.escape(data), f"{name}*.{language}{ending}")
+        )
+    )
     if not found:
-        raise ValueError(f"{data}: found neither corpus.json nor a file like "
-                         f"{names[0]}.{language}, wanted a folder of "
-                         "scripts/prepare.py, or one with text for it")
+        raise ValueError(
+            f"{data}: found neither corpus.json nor a file like "
+            f"{names[0]}.{language}, wanted a folder of "
+            "scripts/prepare.py, or one with text for it"
+        )
     return found[0]
 
 
@@ -58,14 +66,18 @@ def opennmt_python(folder):
     done = os.path.join(folder, "installed")
     if os.path.exists(done):
         return python
-    base = sys.executable if (3, 8) <= sys.version_info[:2] <= (3, 11) else (
-        shutil.which("python3.11") or shutil.which("python3.10"))
+    base = (
+        sys.executable
+        if (3, 8) <= sys.version_info[:2] <= (3, 11)
+        else (shutil.which("python3.11") or shutil.which("python3.10"))
+    )
     if base is None:
         raise ValueError("TensorFlow 2.13 needs Python 3.8 to 3.11, and none is found")
     try:
         subprocess.run([base, "-m", "venv", folder], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *OPENNMT],
-                       check=True)
+        subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", *OPENNMT], check=True
+        )
     except (OSError, subprocess.CalledProcessError) as error:
         raise ValueError(f"its environment cannot be made: {error}") from error
     with open(done, "w", encoding="utf-8"):

@@ -1,4 +1,5 @@
 """What is measured, and how: each function asks systems in turn and adds rows."""
+
 import contextlib
 import os
 import subprocess
@@ -24,16 +25,16 @@ class Contestant(NamedTuple):
 class Plan(NamedTuple):
     """How much is measured."""
 
-    sizes: list       # of trainings, keys of work.SIZES
-    trainers: list    # Contestants
-    decoders: list    # Contestants
+    sizes: list  # of trainings, keys of work.SIZES
+    trainers: list  # Contestants
+    decoders: list  # Contestants
     rounds: int
-    steps: dict       # updates in a round, by size
-    every: int        # each n-th line is decoded in batches of 64 ...
+    steps: dict  # updates in a round, by size
+    every: int  # each n-th line is decoded in batches of 64 ...
     every_single: int  # ... and by itself
-    checked: int      # lines that CTranslate2 and we are to translate alike
-    pairs: list       # of training, for the cost of growth
-    seconds: float    # for each measurement of the ceiling
+    checked: int  # lines that CTranslate2 and we are to translate alike
+    pairs: list  # of training, for the cost of growth
+    seconds: float  # for each measurement of the ceiling
 
 
 class Bench:
@@ -42,17 +43,23 @@ class Bench:
     def __init__(self, args, plan, folder):
         self.args, self.plan, self.folder, self.rows = args, plan, folder, []
         self.data = os.path.abspath(
-            folders.prepared(args.data, os.path.join(folder, "data")))
+            folders.prepared(args.data, os.path.join(folder, "data"))
+        )
         self.vocab_size = load_vocabularies(self.data).target.size
-        self.spec = {"data": self.data, "device": args.device, "threads": args.threads,
-                     "vocab_size": self.vocab_size}
+        self.spec = {
+            "data": self.data,
+            "device": args.device,
+            "threads": args.threads,
+            "vocab_size": self.vocab_size,
+        }
 
     def say(self, text):
         print(text, file=sys.stderr, flush=True)
 
     def add(self, contestant, work_name, values, unit):
-        self.rows.append(report.row(contestant.system, work_name, contestant.precision,
-                                    values, unit))
+        self.rows.append(
+            report.row(contestant.system, work_name, contestant.precision, values, unit)
+        )
         self.say(report.line(self.rows[-1]).strip("|\n "))
 
     @contextlib.contextmanager
@@ -63,8 +70,11 @@ class Bench:
             for one in among:
                 try:
                     python, more = one.set_up(self, one)
-                    started[one] = Worker(one.module, dict(
-                        self.spec, precision=one.precision, **spec, **more), python)
+                    started[one] = Worker(
+                        one.module,
+                        dict(self.spec, precision=one.precision, **spec, **more),
+                        python,
+                    )
                     opened.append(started[one])
                 except (ChildProcessError, ValueError) as error:
                     self.say(f"{one.system} {one.precision}: not measured: {error}")
@@ -100,14 +110,29 @@ def with_our_model(bench, one):
     """CTranslate2, with our checkpoint, checked against our own translations."""
     out = os.path.join(bench.folder, one.precision)
     if not os.path.exists(out):
-        command = [sys.executable, os.path.join(ROOT, "scripts", "export.py"),
-                   "--format", "ctranslate2", "--logdir", bench.args.logdir,
-                   "--out", out, "--quantization", one.precision,
-                   "--check", str(bench.plan.checked), "--data", bench.data]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              universal_newlines=True, env=dict(
-                                  os.environ, PYTHONPATH=ROOT,
-                                  TF_CPP_MIN_LOG_LEVEL="3"))
+        command = [
+            sys.executable,
+            os.path.join(ROOT, "scripts", "export.py"),
+            "--format",
+            "ctranslate2",
+            "--logdir",
+            bench.args.logdir,
+            "--out",
+            out,
+            "--quantization",
+            one.precision,
+            "--check",
+            str(bench.plan.checked),
+            "--data",
+            bench.data,
+        ]
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+            env=dict(os.environ, PYTHONPATH=ROOT, TF_CPP_MIN_LOG_LEVEL="3"),
+        )
         if done.returncode:
             raise ValueError(done.stderr.strip().splitlines()[-1])
         bench.say(done.stdout.strip())
@@ -120,26 +145,33 @@ MACHINE = Contestant("machine", "–", "bench.ceiling", here)
 def measure_copies(bench):
     """How fast memory is copied."""
     with bench.workers([MACHINE], {"work": "copy"}) as started:
-        for one, answers in bench.ask_all(started, {"seconds": bench.plan.seconds},
-                                          bench.plan.rounds).items():
+        for one, answers in bench.ask_all(
+            started, {"seconds": bench.plan.seconds}, bench.plan.rounds
+        ).items():
             bench.add(one, "ceiling/copy", [each["rate"] for each in answers], "GB/s")
 
 
 def measure_ceiling(bench, size):
-    """Matrix products at the shapes of a size. Returns {precision: GFLOP/s}, the best.
-    """
+    """Matrix products at the shapes of a size. Returns {precision: GFLOP/s}, the best."""
     best = {}
     with bench.workers([MACHINE], {"work": "product"}) as started:
         for precision in ("float32", "bfloat16"):
             one, rates = MACHINE._replace(precision=precision), []
             for shape in work.matrix_shapes(work.SIZES[size], bench.vocab_size):
-                request = {"shape": shape, "precision": precision,
-                           "seconds": bench.plan.seconds}
+                request = {
+                    "shape": shape,
+                    "precision": precision,
+                    "seconds": bench.plan.seconds,
+                }
                 for answers in bench.ask_all(started, request).values():
                     rates += [answer["rate"] for answer in answers]
                 if rates:
-                    bench.add(one, f"ceiling/{'x'.join(map(str, shape))}", rates[-1:],
-                              "GFLOP/s")
+                    bench.add(
+                        one,
+                        f"ceiling/{'x'.join(map(str, shape))}",
+                        rates[-1:],
+                        "GFLOP/s",
+                    )
             if rates:
                 best[precision] = max(rates)
                 bench.add(one, f"ceiling/{size}", [max(rates)], "GFLOP/s")
@@ -151,18 +183,25 @@ def measure_training(bench, size):
     best = measure_ceiling(bench, size)
     sizes, name, steps = work.SIZES[size], f"train/{size}", bench.plan.steps[size]
     gflop = work.training_gflop(bench.data, sizes, bench.vocab_size)
-    with bench.workers(bench.plan.trainers,
-                       {"work": "train", "sizes": sizes}) as started:
-        bench.ask_all(started, {"steps": max(5, steps // 2)})           # warm-up
-        for one, answers in bench.ask_all(started, {"steps": steps},
-                                          bench.plan.rounds).items():
+    with bench.workers(
+        bench.plan.trainers, {"work": "train", "sizes": sizes}
+    ) as started:
+        bench.ask_all(started, {"steps": max(5, steps // 2)})  # warm-up
+        for one, answers in bench.ask_all(
+            started, {"steps": steps}, bench.plan.rounds
+        ).items():
             rates = [answer["tokens"] / answer["seconds"] for answer in answers]
             bench.add(one, name, rates, "tokens/s")
-            bench.add(one, f"gflops/{name}", [rate * gflop for rate in rates],
-                      "GFLOP/s")
+            bench.add(
+                one, f"gflops/{name}", [rate * gflop for rate in rates], "GFLOP/s"
+            )
             if one.precision in best:
-                bench.add(one, f"share/{name}", [
-                    100 * rate * gflop / best[one.precision] for rate in rates], "%")
+                bench.add(
+                    one,
+                    f"share/{name}",
+                    [100 * rate * gflop / best[one.precision] for rate in rates],
+                    "%",
+                )
             memory = answers[-1]["peak"]
             if bench.args.device == "gpu":
                 memory = gpu_memory(started[one].pid)
@@ -172,11 +211,15 @@ def measure_training(bench, size):
 
 def gpu_memory(pid):
     """The memory of a GPU that a process holds, in MiB; None if nobody can tell."""
-    command = ["nvidia-smi", "--query-compute-apps=pid,used_memory",
-               "--format=csv,noheader,nounits"]
+    command = [
+        "nvidia-smi",
+        "--query-compute-apps=pid,used_memory",
+        "--format=csv,noheader,nounits",
+    ]
     try:
-        found = subprocess.run(command, stdout=subprocess.PIPE, check=True,
-                               universal_newlines=True).stdout
+        found = subprocess.run(
+            command, stdout=subprocess.PIPE, check=True, universal_newlines=True
+        ).stdout
     except (OSError, subprocess.CalledProcessError):
         return None
     used = dict(entry.split(", ") for entry in found.splitlines())
@@ -187,20 +230,31 @@ def measure_decoding(bench, search, beam_size):
     """The test split by one search, length penalty 0: 64 sentences at once, and one."""
     vocabulary = load_vocabularies(bench.data).target
     references = work.test_lines(bench.data)[1]
-    spec = {"work": "decode", "search": search, "beam_size": beam_size,
-            "logdir": os.path.abspath(bench.args.logdir)}
+    spec = {
+        "work": "decode",
+        "search": search,
+        "beam_size": beam_size,
+        "logdir": os.path.abspath(bench.args.logdir),
+    }
     name = f"{search}{beam_size}" if beam_size > 1 else search
     with bench.workers(bench.plan.decoders, spec) as started:
         everything = {"batch": 64, "every": 1, "texts": True}
-        texts = {one: answer["texts"] for one, [answer] in
-                 bench.ask_all(started, everything).items()}            # and warm-up
-        pieces = {one: [each if isinstance(each, int) else
-                        len(vocabulary.encode(each)) + 1 for each in translations]
-                  for one, translations in texts.items()}
+        texts = {
+            one: answer["texts"]
+            for one, [answer] in bench.ask_all(started, everything).items()
+        }  # and warm-up
+        pieces = {
+            one: [
+                each if isinstance(each, int) else len(vocabulary.encode(each)) + 1
+                for each in translations
+            ]
+            for one, translations in texts.items()
+        }
         for one, translations in texts.items():
             if isinstance(translations[0], str):
-                bench.add(one, f"bleu/{name}", [score(translations, references).bleu],
-                          "BLEU")
+                bench.add(
+                    one, f"bleu/{name}", [score(translations, references).bleu], "BLEU"
+                )
         batched(bench, started, name, pieces)
         single(bench, started, name)
 
@@ -208,13 +262,22 @@ def measure_decoding(bench, search, beam_size):
 def batched(bench, started, name, pieces):
     """Sentences and pieces a second, in batches of 64."""
     every = bench.plan.every
-    for one, answers in bench.ask_all(started, {"batch": 64, "every": every},
-                                      bench.plan.rounds).items():
+    for one, answers in bench.ask_all(
+        started, {"batch": 64, "every": every}, bench.plan.rounds
+    ).items():
         chosen = pieces[one][::every]
-        bench.add(one, f"{name}/64", [len(chosen) / answer["seconds"]
-                                      for answer in answers], "sentences/s")
-        bench.add(one, f"tokens/{name}/64", [sum(chosen) / answer["seconds"]
-                                             for answer in answers], "tokens/s")
+        bench.add(
+            one,
+            f"{name}/64",
+            [len(chosen) / answer["seconds"] for answer in answers],
+            "sentences/s",
+        )
+        bench.add(
+            one,
+            f"tokens/{name}/64",
+            [sum(chosen) / answer["seconds"] for answer in answers],
+            "tokens/s",
+        )
         bench.add(one, f"memory/{name}/64", [answers[-1]["peak"]], "MiB")
 
 
@@ -224,9 +287,12 @@ def single(bench, started, name):
     bench.ask_all(started, dict(request, every=10 * request["every"]))  # warm-up
     for one, answers in bench.ask_all(started, request, bench.plan.rounds).items():
         for kind, share in ((name, 0.5), (f"p95/{name}", 0.95)):
-            bench.add(one, f"{kind}/1", [
-                1000 * report.percentile(answer["each"], share) for answer in answers],
-                "ms")
+            bench.add(
+                one,
+                f"{kind}/1",
+                [1000 * report.percentile(answer["each"], share) for answer in answers],
+                "ms",
+            )
 
 
 def measure_growth(bench):
@@ -247,8 +313,13 @@ def measure_growth(bench):
                 bench.add(ours, f"start/{pairs}", [time.monotonic() - began], "s")
                 key = ours._replace(system=f"ours {pairs}")
                 started[key], names[key] = found[ours], pairs
-        bench.ask_all(started, {"steps": max(5, steps // 2)})           # warm-up
-        for one, answers in bench.ask_all(started, {"steps": steps},
-                                          bench.plan.rounds).items():
-            bench.add(ours, f"growth/{names[one]}", [
-                answer["tokens"] / answer["seconds"] for answer in answers], "tokens/s")
+        bench.ask_all(started, {"steps": max(5, steps // 2)})  # warm-up
+        for one, answers in bench.ask_all(
+            started, {"steps": steps}, bench.plan.rounds
+        ).items():
+            bench.add(
+                ours,
+                f"growth/{names[one]}",
+                [answer["tokens"] / answer["seconds"] for answer in answers],
+                "tokens/s",
+            )

@@ -1,4 +1,5 @@
 """This project: training, decoding, and the input side of a training by itself."""
+
 import dataclasses
 import functools
 import itertools
@@ -17,11 +18,18 @@ from transformer.translator import Translator
 def training_settings(spec):
     """The settings with which a user would train a model of this size."""
     return hparams.HParams(
-        data=spec["data"], dialect="tensor2tensor", seed=work.SEED,
-        dropout_rate=work.DROPOUT, label_smoothing=work.LABEL_SMOOTHING,
-        schedule="constant", learning_rate=work.LEARNING_RATE,
-        source_vocab_size=spec["vocab_size"], target_vocab_size=spec["vocab_size"],
-        precision=spec["precision"], **spec["sizes"])
+        data=spec["data"],
+        dialect="tensor2tensor",
+        seed=work.SEED,
+        dropout_rate=work.DROPOUT,
+        label_smoothing=work.LABEL_SMOOTHING,
+        schedule="constant",
+        learning_rate=work.LEARNING_RATE,
+        source_vocab_size=spec["vocab_size"],
+        target_vocab_size=spec["vocab_size"],
+        precision=spec["precision"],
+        **spec["sizes"],
+    )
 
 
 def open_training(spec):
@@ -42,13 +50,15 @@ def open_training(spec):
 
 def open_decoding(spec):
     hp = hparams.load(spec["logdir"])
-    hp = dataclasses.replace(hp, search=spec["search"], beam_size=spec["beam_size"],
-                             length_penalty=0.0)
+    hp = dataclasses.replace(
+        hp, search=spec["search"], beam_size=spec["beam_size"], length_penalty=0.0
+    )
 
     @functools.lru_cache(None)
     def translator(batch):
-        opened = Translator(dataclasses.replace(hp, decode_batch_size=batch),
-                            spec["logdir"])
+        opened = Translator(
+            dataclasses.replace(hp, decode_batch_size=batch), spec["logdir"]
+        )
         opened.restore()
         return opened
 
@@ -67,6 +77,7 @@ def own_memory():
 
 def open_input(spec):
     """The memory that the input side takes: corpus, plan, and 200 batches."""
+
     def measure(request):
         before, source = own_memory(), work.batches(spec)
         for _ in itertools.islice(source, 200):

@@ -1,4 +1,5 @@
 """A plain PyTorch loop around torch.nn.Transformer; on a GPU compiled."""
+
 import math
 
 import numpy as np
@@ -27,8 +28,9 @@ def set_up(spec):
 def sinusoids(length, width):
     """Position encodings as tensor2tensor has them: float32 [length, width]."""
     pairs = width // 2
-    rates = torch.exp(torch.arange(pairs, dtype=torch.float64)
-                      * -(math.log(10000.0) / (pairs - 1)))
+    rates = torch.exp(
+        torch.arange(pairs, dtype=torch.float64) * -(math.log(10000.0) / (pairs - 1))
+    )
     angles = torch.arange(length, dtype=torch.float64)[:, None] * rates
     return torch.cat([angles.sin(), angles.cos()], 1).float()
 
@@ -39,10 +41,17 @@ class Model(nn.Module):
     def __init__(self, sizes, vocab_size):
         super().__init__()
         width = sizes["d_model"]
-        self.table = nn.Parameter(torch.randn(vocab_size, width) * width ** -0.5)
+        self.table = nn.Parameter(torch.randn(vocab_size, width) * width**-0.5)
         self.body = nn.Transformer(
-            width, sizes["num_heads"], sizes["num_blocks"], sizes["num_blocks"],
-            sizes["d_ff"], work.DROPOUT, batch_first=True, norm_first=True)
+            width,
+            sizes["num_heads"],
+            sizes["num_blocks"],
+            sizes["num_blocks"],
+            sizes["d_ff"],
+            work.DROPOUT,
+            batch_first=True,
+            norm_first=True,
+        )
         self.dropout = nn.Dropout(work.DROPOUT)
         self.register_buffer("target_positions", sinusoids(1024, width))
         self.register_buffer("source_positions", sinusoids(1024, width))
@@ -50,16 +59,21 @@ class Model(nn.Module):
     def embed(self, ids, positions):
         x = functional.embedding(ids, self.table) * self.table.shape[1] ** 0.5
         x = x * (ids != PAD)[..., None]
-        return self.dropout(x + positions[:ids.shape[1]])
+        return self.dropout(x + positions[: ids.shape[1]])
 
     def forward(self, source, target_in):
         padding = source == PAD
         future = nn.Transformer.generate_square_subsequent_mask(
-            target_in.shape[1], device=source.device)
-        x = self.body(self.embed(source, self.source_positions),
-                      self.embed(target_in, self.target_positions), tgt_mask=future,
-                      src_key_padding_mask=padding, memory_key_padding_mask=padding,
-                      tgt_is_causal=True)
+            target_in.shape[1], device=source.device
+        )
+        x = self.body(
+            self.embed(source, self.source_positions),
+            self.embed(target_in, self.target_positions),
+            tgt_mask=future,
+            src_key_padding_mask=padding,
+            memory_key_padding_mask=padding,
+            tgt_is_causal=True,
+        )
         return functional.linear(x, self.table)
 
 
@@ -67,19 +81,23 @@ def training(spec, model, forward):
     """Measures the training of a module: `forward(source, target_in)` gives logits."""
     device = set_up(spec)
     model.to(device).train()
-    optimizer = torch.optim.Adam(model.parameters(), work.LEARNING_RATE, work.BETAS,
-                                 work.EPSILON)
+    optimizer = torch.optim.Adam(
+        model.parameters(), work.LEARNING_RATE, work.BETAS, work.EPSILON
+    )
     precision = PRECISIONS[spec["precision"]]
 
     def update(batch):
         source, target_in, target_out = (
-            torch.as_tensor(ids, dtype=torch.long).to(device) for ids in batch[:3])
-        with torch.autocast(device.type, precision,
-                            enabled=precision != torch.float32):
+            torch.as_tensor(ids, dtype=torch.long).to(device) for ids in batch[:3]
+        )
+        with torch.autocast(device.type, precision, enabled=precision != torch.float32):
             logits = forward(source, target_in)
         loss = functional.cross_entropy(
-            logits.float().flatten(0, 1), target_out.flatten(), ignore_index=PAD,
-            label_smoothing=work.LABEL_SMOOTHING)
+            logits.float().flatten(0, 1),
+            target_out.flatten(),
+            ignore_index=PAD,
+            label_smoothing=work.LABEL_SMOOTHING,
+        )
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
@@ -101,8 +119,9 @@ def load(model, variables, blocks):
     state = model.state_dict()
 
     def put(name, *ours):
-        state[name].copy_(torch.as_tensor(np.concatenate(
-            [variables[one].T for one in ours])))
+        state[name].copy_(
+            torch.as_tensor(np.concatenate([variables[one].T for one in ours]))
+        )
 
     def put_dense(name, *ours, ending="."):
         put(f"{name}{ending}weight", *[f"{one}/kernel" for one in ours])
@@ -117,18 +136,22 @@ def load(model, variables, blocks):
 
     state["table"].copy_(torch.as_tensor(variables["embedding/lookup_table"]))
     state["source_positions"] += torch.as_tensor(
-        variables.get("encoder/target_space", np.float32(0)))
-    parts = {"encoder": {"self_attn": "self_attention"},
-             "decoder": {"self_attn": "self_attention",
-                         "multihead_attn": "cross_attention"}}
+        variables.get("encoder/target_space", np.float32(0))
+    )
+    parts = {
+        "encoder": {"self_attn": "self_attention"},
+        "decoder": {"self_attn": "self_attention", "multihead_attn": "cross_attention"},
+    }
     for stack, attentions in parts.items():
         put_norm(f"body.{stack}.norm", f"{stack}/ln")
         for i in range(blocks):
             theirs, ours = f"body.{stack}.layers.{i}", f"{stack}/block_{i}"
             for place, (name, scope) in enumerate(attentions.items()):
-                put_dense(f"{theirs}.{name}",
-                          *[f"{ours}/{scope}/{one}" for one in "qkv"],
-                          ending=".in_proj_")
+                put_dense(
+                    f"{theirs}.{name}",
+                    *[f"{ours}/{scope}/{one}" for one in "qkv"],
+                    ending=".in_proj_",
+                )
                 put_dense(f"{theirs}.{name}.out_proj", f"{ours}/{scope}/o")
                 put_norm(f"{theirs}.norm{place + 1}", f"{ours}/{scope}/ln")
             put_dense(f"{theirs}.linear1", f"{ours}/feedforward/inner")
@@ -147,26 +170,32 @@ class Decoder:
 
     def __init__(self, model, source, size):
         self.model, self.heads = model, model.body.nhead
-        memory = model.body.encoder(model.embed(source, model.source_positions),
-                                    src_key_padding_mask=source == PAD)
+        memory = model.body.encoder(
+            model.embed(source, model.source_positions),
+            src_key_padding_mask=source == PAD,
+        )
         self.mask = (source != PAD)[:, None, None].repeat_interleave(size, 0)
         self.memories, self.cache = [], []
         for layer in model.body.decoder.layers:
             attention, width = layer.multihead_attn, memory.shape[-1]
-            both = functional.linear(memory, attention.in_proj_weight[width:],
-                                     attention.in_proj_bias[width:]).chunk(2, -1)
-            self.memories.append([self._split(x).repeat_interleave(size, 0)
-                                  for x in both])
-            empty = memory.new_zeros(len(source) * size, self.heads, 0,
-                                     width // self.heads)
+            both = functional.linear(
+                memory, attention.in_proj_weight[width:], attention.in_proj_bias[width:]
+            ).chunk(2, -1)
+            self.memories.append(
+                [self._split(x).repeat_interleave(size, 0) for x in both]
+            )
+            empty = memory.new_zeros(
+                len(source) * size, self.heads, 0, width // self.heads
+            )
             self.cache.append((empty, empty))
 
     def _split(self, x):
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def _attend(self, attention, queries, keys, values, mask=None):
-        x = functional.scaled_dot_product_attention(self._split(queries), keys, values,
-                                                    mask)
+        x = functional.scaled_dot_product_attention(
+            self._split(queries), keys, values, mask
+        )
         return attention.out_proj(x.transpose(1, 2).flatten(2))
 
     def step(self, ids, place):
@@ -175,14 +204,20 @@ class Decoder:
         x = model.embed(ids[:, None], model.target_positions[place:])
         for i, layer in enumerate(model.body.decoder.layers):
             attention, width = layer.self_attn, x.shape[-1]
-            Q, K, V = functional.linear(layer.norm1(x), attention.in_proj_weight,
-                                        attention.in_proj_bias).chunk(3, -1)
-            self.cache[i] = K, V = [torch.cat([old, self._split(new)], 2) for old, new
-                                    in zip(self.cache[i], (K, V))]
+            Q, K, V = functional.linear(
+                layer.norm1(x), attention.in_proj_weight, attention.in_proj_bias
+            ).chunk(3, -1)
+            self.cache[i] = K, V = [
+                torch.cat([old, self._split(new)], 2)
+                for old, new in zip(self.cache[i], (K, V))
+            ]
             x = x + self._attend(attention, Q, K, V)
             attention = layer.multihead_attn
-            Q = functional.linear(layer.norm2(x), attention.in_proj_weight[:width],
-                                  attention.in_proj_bias[:width])
+            Q = functional.linear(
+                layer.norm2(x),
+                attention.in_proj_weight[:width],
+                attention.in_proj_bias[:width],
+            )
             x = x + self._attend(attention, Q, *self.memories[i], self.mask)
             x = x + layer.linear2(functional.relu(layer.linear1(layer.norm3(x))))
         logits = functional.linear(model.body.decoder.norm(x)[:, 0], model.table)
@@ -223,8 +258,9 @@ def beam(model, source, limit, start, size):
             found[row] = ids[row, origins[row, which[row]], 1:].tolist()
         scores, kept = top.masked_fill(pieces == EOS, NEVER).topk(size)
         origins, pieces = origins.gather(1, kept), pieces.gather(1, kept)
-        ids = torch.cat([ids.gather(1, origins[..., None].expand_as(ids)),
-                         pieces[..., None]], 2)
+        ids = torch.cat(
+            [ids.gather(1, origins[..., None].expand_as(ids)), pieces[..., None]], 2
+        )
         if (scores[:, 0] <= best).all():
             break
         decoder.reorder((first + origins).flatten())
@@ -237,10 +273,17 @@ def open_decoding(spec):
     device = set_up(spec)
     hp = hparams.load(spec["logdir"])
     row = dialect_named(hp.dialect)
-    if not (row.before and row.final_norm and row.positions == "halves"
-            and row.tied_embeddings and hp.joint_vocab):
-        raise ValueError(f"dialect {hp.dialect}: this loop is written for checkpoints "
-                         "of --dialect tensor2tensor")
+    if not (
+        row.before
+        and row.final_norm
+        and row.positions == "halves"
+        and row.tied_embeddings
+        and hp.joint_vocab
+    ):
+        raise ValueError(
+            f"dialect {hp.dialect}: this loop is written for checkpoints "
+            "of --dialect tensor2tensor"
+        )
     model = Model(dict(vars(hp)), hp.target_vocab_size)
     with torch.no_grad():
         load(model, read_variables(spec["logdir"], "best"), hp.num_blocks)
@@ -253,12 +296,15 @@ def open_decoding(spec):
         sources = source_vocabulary.encode_lines(lines)
         results = [""] * len(lines)
         for places in work.in_batches(sources, batch):
-            ids = torch.as_tensor(pad_with_end([sources[i] for i in places]),
-                                  dtype=torch.long).to(device)
+            ids = torch.as_tensor(
+                pad_with_end([sources[i] for i in places]), dtype=torch.long
+            ).to(device)
             limit = ids.shape[1] + hp.max_extra_length
-            found = (greedy(model, ids, limit, start).tolist()
-                     if spec["search"] == "greedy"
-                     else beam(model, ids, limit, start, spec["beam_size"]))
+            found = (
+                greedy(model, ids, limit, start).tolist()
+                if spec["search"] == "greedy"
+                else beam(model, ids, limit, start, spec["beam_size"])
+            )
             for i, one in zip(places, found):
                 results[i] = target_vocabulary.decode(one)
         return results

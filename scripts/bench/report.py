@@ -1,17 +1,31 @@
 """Rows of measurements, and the table that they make."""
+
 import statistics
 
-UNITS = {"tokens/s": "{:,.0f}", "sentences/s": "{:,.1f}", "ms": "{:,.1f}",
-         "GFLOP/s": "{:,.0f}", "GB/s": "{:,.1f}", "MiB": "{:,.0f}", "%": "{:,.0f}",
-         "BLEU": "{:.2f}", "s": "{:.1f}"}
+UNITS = {
+    "tokens/s": "{:,.0f}",
+    "sentences/s": "{:,.1f}",
+    "ms": "{:,.1f}",
+    "GFLOP/s": "{:,.0f}",
+    "GB/s": "{:,.1f}",
+    "MiB": "{:,.0f}",
+    "%": "{:,.0f}",
+    "BLEU": "{:.2f}",
+    "s": "{:.1f}",
+}
 
 
 def row(system, work, precision, values, unit):
     """A row: the median of some values, and their spread, the least and the most."""
     values = list(values)
-    return {"system": system, "work": work, "precision": precision,
-            "value": statistics.median(values), "unit": unit,
-            "spread": [min(values), max(values)]}
+    return {
+        "system": system,
+        "work": work,
+        "precision": precision,
+        "value": statistics.median(values),
+        "unit": unit,
+        "spread": [min(values), max(values)],
+    }
 
 
 def percentile(values, share):
@@ -24,8 +38,14 @@ def line(one):
     shown = UNITS[one["unit"]]
     low, high = (shown.format(value) for value in one["spread"])
     spread = f"{low} – {high}" if low != high else ""
-    cells = [one["work"], one["system"], one["precision"], shown.format(one["value"]),
-             one["unit"], spread]
+    cells = [
+        one["work"],
+        one["system"],
+        one["precision"],
+        shown.format(one["value"]),
+        one["unit"],
+        spread,
+    ]
     return f"| {' | '.join(cells)} |\n"
 
 
@@ -34,9 +54,13 @@ def table(rows):
     works = list(dict.fromkeys(one["work"] for one in rows))
     less_is_better = {"ms", "MiB", "s"}
     head = "| work | system | precision | median | unit | min – max |\n" + "|---" * 6
-    ordered = sorted(rows, key=lambda one: (
-        works.index(one["work"]),
-        one["value"] * (1 if one["unit"] in less_is_better else -1)))
+    ordered = sorted(
+        rows,
+        key=lambda one: (
+            works.index(one["work"]),
+            one["value"] * (1 if one["unit"] in less_is_better else -1),
+        ),
+    )
     return head + "|\n" + "".join(map(line, ordered))
 
 
@@ -51,6 +75,8 @@ def summary(rows):
             found.setdefault(key, {})[column] = UNITS[one["unit"]].format(one["value"])
     columns = list(dict.fromkeys(name for cells in found.values() for name in cells))
     lines = [["median", *columns], ["---"] * (len(columns) + 1)]
-    lines += [[key, *(cells.get(name, "") for name in columns)]
-              for key, cells in found.items()]
+    lines += [
+        [key, *(cells.get(name, "") for name in columns)]
+        for key, cells in found.items()
+    ]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

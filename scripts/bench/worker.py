@@ -4,6 +4,7 @@ So systems can be measured in turn, A B A B, without starting each time, without
 versions of a library in one process, and without one that waits disturbing another.
 The parent writes a request in JSON, a line each; the child writes an answer.
 """
+
 import json
 import os
 import resource
@@ -51,15 +52,22 @@ class Worker:
 
     def __init__(self, module, spec, python=sys.executable):
         self._errors = tempfile.TemporaryFile()
-        settings = {"PYTHONPATH": os.pathsep.join([SCRIPTS, ROOT]),
-                    "PYTHONSAFEPATH": "1",  # not what lies in the current folder
-                    "TF_CPP_MIN_LOG_LEVEL": "3", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+        settings = {
+            "PYTHONPATH": os.pathsep.join([SCRIPTS, ROOT]),
+            "PYTHONSAFEPATH": "1",  # not what lies in the current folder
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+        }
         if spec.get("device") != "gpu":
             settings["CUDA_VISIBLE_DEVICES"] = ""
         self._process = subprocess.Popen(
-            [python, "-m", module, json.dumps(spec)], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=self._errors, universal_newlines=True,
-            env=dict(os.environ, **settings))
+            [python, "-m", module, json.dumps(spec)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            universal_newlines=True,
+            env=dict(os.environ, **settings),
+        )
         self.pid = self._process.pid
         try:
             self._answer()
@@ -80,8 +88,9 @@ class Worker:
             self._process.wait()
             self._errors.seek(0)
             said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
-            raise ChildProcessError(said[-1] if said else
-                                    f"ended with status {self._process.returncode}")
+            raise ChildProcessError(
+                said[-1] if said else f"ended with status {self._process.returncode}"
+            )
         self._process.send_signal(signal.SIGSTOP)
         return json.loads(line)
 

@@ -58,7 +58,7 @@ lint: $(VENV)/installed
 	@if [ -x $(BIN)/ruff ]; then echo "$(BIN)/ruff check" && $(BIN)/ruff check; \
 	else echo "no ruff in $(VENV) (it comes with Python 3.10 or newer): not linted"; fi
 
-# Options of scripts/benchmark.py: make bench BENCH="--quick --json bench.json"
+# Options of tools/bench/benchmark.py: make bench BENCH="--quick --json bench.json"
 BENCH ?= --json bench.json
 BENCH_DATA ?= data/multi30k
 BENCH_LOGDIR ?= $(wildcard logs/multi30k)
@@ -68,11 +68,11 @@ $(VENV)/bench: $(VENV)/installed
 	@touch $@
 
 bench: $(VENV)/bench
-	$(BIN)/python scripts/benchmark.py --data $(BENCH_DATA) \
+	$(BIN)/python tools/bench/benchmark.py --data $(BENCH_DATA) \
 	  $(if $(BENCH_LOGDIR),--logdir $(BENCH_LOGDIR)) $(BENCH)
 
 soak: $(VENV)/installed
-	$(BIN)/python scripts/soak.py --cycles 200 --lines 100000
+	$(BIN)/python tools/soak/soak.py --cycles 200 --lines 100000
 
 clean:
 	rm -rf .venv .venv-* $(VENV) build *.egg-info .pytest_cache .ruff_cache

@@ -10,10 +10,10 @@ import sys
 import tensorflow.compat.v1 as tf
 
 import hparams
-from transformer import checkpoints
 from transformer.decoding import SEARCHES
 from transformer.evaluation import evaluate, load_text
-from transformer.lines import read_lines
+from transformer.runtime import checkpoints
+from transformer.text.lines import read_lines
 from transformer.translator import Translator
 
 DECODING = [

@@ -11,7 +11,14 @@ setup(
     description='"Attention Is All You Need" in TF1-style TensorFlow, '
     "translating German to English",
     license="Apache-2.0",
-    packages=["transformer"],
+    packages=[
+        "transformer",
+        "transformer.blocks",
+        "transformer.keras_layers",
+        "transformer.originals",
+        "transformer.runtime",
+        "transformer.text",
+    ],
     py_modules=["hparams", "train", "eval"],
     python_requires=">=3.7, !=3.8.*, !=3.9.*",
     install_requires=[
@@ -27,7 +34,7 @@ setup(
         # TensorFlow 1.15 brings its GPU code along, but not CUDA 10.0 and cuDNN 7.
         "gpu": ["tensorflow[and-cuda]>=2.16,<2.22; " + TF2],
         "plot": ["matplotlib; " + TF2],
-        # What scripts/benchmark.py measures beside this project; it makes an
+        # What tools/bench/benchmark.py measures beside this project; it makes an
         # environment of its own for OpenNMT-tf, which needs TensorFlow 2.13.
         # (The build of torch for CPUs alone is smaller: install that first.)
         "bench": [

@@ -14,14 +14,15 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import hparams
-from transformer import checkpoints, memory
 from transformer.data import BatchPlan, Corpus, evaluation_dataset, training_dataset
 from transformer.decoding import SEARCHES
-from transformer.diagnosis import Watch
 from transformer.dialects import DIALECTS
 from transformer.evaluation import evaluate, load_text
 from transformer.model import Transformer
-from transformer.reporting import (
+from transformer.runtime import checkpoints, ram
+from transformer.runtime.nonfinite import Watch
+from transformer.runtime.process import Lock, Stopped, StopSignals
+from transformer.runtime.reporting import (
     DevScores,
     Events,
     Meter,
@@ -29,14 +30,13 @@ from transformer.reporting import (
     clock,
     read_dev_scores,
 )
-from transformer.runs import Lock, Stopped, StopSignals
-from transformer.sessions import (
+from transformer.runtime.sessions import (
     PRECISIONS,
     compilation,
     make_session,
     refuse_impossible,
 )
-from transformer.text import copy_vocabularies, load_vocabularies
+from transformer.text.vocabulary import copy_vocabularies, load_vocabularies
 from transformer.training import SCHEDULES, cross_entropy_of_product, make_update
 from transformer.translator import Translator
 
@@ -60,7 +60,7 @@ class Data:
             side.max()
             for side in (self.train.source_lengths, self.train.target_lengths)
         )
-        return memory.forecast(hp, parameters, len(self.train), int(longest))
+        return ram.forecast(hp, parameters, len(self.train), int(longest))
 
 
 class TrainingGraph:
@@ -153,7 +153,7 @@ class Training:
             f"{hp.max_steps}; logs in {self.logdir}"
         )
         self.progress.say(
-            memory.report(
+            ram.report(
                 self.graph.data.forecast(hp, self.graph.size),
                 self.session,
                 hp.batch_tokens,
@@ -210,7 +210,7 @@ class Training:
     def update(self):
         """One update of the variables, from `accumulate` batches."""
         hp, update = self.hp, self.graph.update
-        with memory.shortage_explained(
+        with ram.shortage_explained(
             f"in step {self.step + 1}",
             f"lower --batch_tokens (found "
             f"{hp.batch_tokens}); raise --accumulate (found {hp.accumulate}) as "
@@ -279,7 +279,7 @@ class Training:
         """Dev loss, and dev BLEU as eval.py computes it; keeps the best checkpoint."""
         self.meter.pause()
         began = time.monotonic()
-        explained = memory.shortage_explained(
+        explained = ram.shortage_explained(
             f"when dev was evaluated at step {self.step}",
             f"lower --decode_batch_size (found {self.hp.decode_batch_size}), "
             "--beam_size or --batch_tokens",
@@ -357,7 +357,7 @@ def train(hp, logdir):
         with make_session(hp, precision=hp.precision) as session, Translator(
             hp, logdir
         ) as translator:
-            with memory.shortage_explained(
+            with ram.shortage_explained(
                 "when the variables were made",
                 "lower --d_model, --d_ff, --num_blocks or the vocabulary's size",
             ):

@@ -13,21 +13,22 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import hparams
-from transformer import checkpoints, importing
-from transformer.text import copy_vocabularies
+from transformer.originals import convert
+from transformer.runtime import checkpoints
+from transformer.text.vocabulary import copy_vocabularies
 
 
 def mean_of(prefixes):
     """The variables of checkpoints of one training: each the mean of its floats; what
     is not a float, the count of updates, as in the last."""
-    arrays = importing.read(prefixes[-1])
+    arrays = convert.read(prefixes[-1])
     sums = {
         name: array.astype(np.float64)
         for name, array in arrays.items()
         if array.dtype == np.float32
     }
     for prefix in prefixes[:-1]:
-        others = importing.read(prefix)
+        others = convert.read(prefix)
         for name in sums:
             sums[name] += others[name]
     return dict(
@@ -56,7 +57,7 @@ def run(args):
     os.makedirs(args.out, exist_ok=True)
     copy_vocabularies(args.logdir, args.out)  # refuses to replace one by another
     hparams.save(hparams.load(args.logdir), args.out)
-    importing.write(importing.Imported(arrays, steps[-1], True), args.out)
+    convert.write(convert.Imported(arrays, steps[-1], True), args.out)
     return steps
 
 

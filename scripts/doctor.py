@@ -20,11 +20,11 @@ import tensorflow.compat.v1 as tf
 from sacrebleu.metrics import CHRF
 
 import hparams
-from transformer import checkpoints
 from transformer.evaluation import load_text, score
-from transformer.lines import read_lines
-from transformer.reporting import read_dev_scores
-from transformer.text import JOINT_MODEL, SEPARATE_MODELS, load_vocabularies
+from transformer.runtime import checkpoints
+from transformer.runtime.reporting import read_dev_scores
+from transformer.text.lines import read_lines
+from transformer.text.vocabulary import JOINT_MODEL, SEPARATE_MODELS, load_vocabularies
 from transformer.translator import Translator
 
 UNKNOWN = re.compile(r"⁇|<unk>", re.IGNORECASE)

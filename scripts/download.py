@@ -18,8 +18,9 @@ import time
 
 from fetching import Patience, fetch
 from public_corpora import CORPORA
-from transformer.lines import read_lines
 from unpacking import unpack
+
+from transformer.text.lines import read_lines
 
 LANGUAGES = ("de", "en")
 UNPACKED = 20  # bytes of text for each byte of an archive are believed, not more

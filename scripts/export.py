@@ -13,19 +13,25 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import hparams
-from transformer import checkpoints
+from transformer.blocks.positions import POSITIONS
 from transformer.decoding import width
 from transformer.dialects import dialect_named
 from transformer.evaluation import load_text
-from transformer.positions import POSITIONS
-from transformer.text import BOS, EOS, UNK, copy_vocabularies, load_vocabularies
+from transformer.runtime import checkpoints
+from transformer.text.vocabulary import (
+    BOS,
+    EOS,
+    UNK,
+    copy_vocabularies,
+    load_vocabularies,
+)
 from transformer.translator import Translation, Translator
 
 LONGEST = 1024  # positions that an exported model knows; sinusoids have no end
 
 
 def refuse_unsupported(hp):
-    """Raises ValueError, naming the settings, for a model CTranslate2 has no room for."""
+    """Raise ValueError, naming the settings, for what CTranslate2 cannot hold."""
     row = dialect_named(hp.dialect)
     normalized = ("norm" in row.before, row.after[-1] == "norm", row.final_norm)
     found = {

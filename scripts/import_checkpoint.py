@@ -11,9 +11,21 @@ import sys
 import tensorflow.compat.v1 as tf
 
 import hparams
-from transformer import checkpoints, importing, lines, recorded, sources, text
 from transformer.dialects import DIALECTS
-from transformer.subwords import SubwordVocabulary
+from transformer.originals import convert, names, recorded
+from transformer.runtime import checkpoints
+from transformer.text import lines
+from transformer.text.subwords import SubwordVocabulary
+from transformer.text.vocabulary import (
+    JOINT_MODEL,
+    JOINT_SUBWORDS,
+    JOINT_WORDS,
+    SEPARATE_MODELS,
+    SEPARATE_SUBWORDS,
+    SEPARATE_WORDS,
+    Vocabulary,
+    WordVocabulary,
+)
 
 # What the original systems train with, where it is not a decision of the dialect.
 TRAINED_WITH = {"tensor2tensor": {"warmup_steps": 8000}}
@@ -27,7 +39,7 @@ def case_of(args):
     if args.source not in recorded.RECORDED:
         raise ValueError(
             "--verify: found no names of what was recorded of "
-            f"{args.source}, wanted a line in transformer/recorded.py"
+            f"{args.source}, wanted a line in transformer/originals/recorded.py"
         )
     case, wanted = recorded.load_case(args.verify), recorded.RECORDED[args.source]
     if wanted.source not in case:
@@ -121,13 +133,13 @@ def words(path, size):
         raise ValueError(
             f"{path}: found {len(words)} words, wanted {size}, as many as the model has"
         )
-    text.WordVocabulary.check([line[0] for line in words[:size]], path)
+    WordVocabulary.check([line[0] for line in words[:size]], path)
     return "".join("\t".join(line[:2]) + "\n" for line in words[:size]).encode()
 
 
 def pieces(path, size):
     """The bytes of a SentencePiece model."""
-    return whole_file(text.Vocabulary(path), size)
+    return whole_file(Vocabulary(path), size)
 
 
 def subwords(path, size):
@@ -149,9 +161,9 @@ def whole_file(vocabulary, size):
 # The kinds of vocabularies: their names in the log directory (joint, source, target),
 # and a function of path and size that returns the content.
 KINDS = {
-    "pieces": ((text.JOINT_MODEL, *text.SEPARATE_MODELS), pieces),
-    "words": ((text.JOINT_WORDS, *text.SEPARATE_WORDS), words),
-    "subwords": ((text.JOINT_SUBWORDS, *text.SEPARATE_SUBWORDS), subwords),
+    "pieces": ((JOINT_MODEL, *SEPARATE_MODELS), pieces),
+    "words": ((JOINT_WORDS, *SEPARATE_WORDS), words),
+    "subwords": ((JOINT_SUBWORDS, *SEPARATE_SUBWORDS), subwords),
 }
 
 
@@ -182,8 +194,8 @@ def lacks(dialect):
 
 def run(args):
     """Reads, checks, writes, verifies."""
-    arrays = importing.read(args.ckpt)
-    told = importing.settings_of(args.source, arrays, sizes_told(args))
+    arrays = convert.read(args.ckpt)
+    told = convert.settings_of(args.source, arrays, sizes_told(args))
     told.update(TRAINED_WITH.get(told["dialect"], {}))
     hp = hparams.HParams(num_heads=args.num_heads, **told)
     hparams.validate(hp)
@@ -191,7 +203,7 @@ def run(args):
     target_space = args.target_space_id
     if target_space is None:
         target_space = case["meta"].get("target_space_id", 0)
-    imported = importing.convert(arrays, hp, target_space)
+    imported = convert.convert(arrays, hp, target_space)
     files = vocabulary_files(args, hp)
     if checkpoints.steps(args.out) or os.path.exists(
         os.path.join(args.out, hparams.FILE_NAME)
@@ -199,7 +211,7 @@ def run(args):
         raise ValueError(f"--out {args.out}: found a log directory, wanted a new one")
     hparams.save(hp, args.out)
     write_vocabularies(files, args.out)
-    path = importing.write(imported, args.out)
+    path = convert.write(imported, args.out)
     report(path, imported, hp, files, target_space)
     if args.verify:
         verify(args.out, case, args.source)
@@ -210,7 +222,7 @@ def report(path, imported, hp, files, target_space):
     count = sum(
         array.size
         for name, array in imported.arrays.items()
-        if not name.endswith(importing.SLOTS + importing.POWERS + ("_step",))
+        if not name.endswith(convert.SLOTS + convert.POWERS + ("_step",))
     )
     print(f"{path}: {count:,} parameters of {DIALECTS[hp.dialect].described_in}")
     if DIALECTS[hp.dialect].masks_from == "activations":  # so padding is attended to
@@ -245,7 +257,7 @@ def main(argv=None):
         "--from",
         dest="source",
         required=True,
-        choices=sorted(sources.systems()),
+        choices=sorted(names.systems()),
         help="the original system",
     )
     parser.add_argument(

@@ -26,10 +26,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transformer import text
-from transformer.bpe_dropout import DropoutVocabulary
-from transformer.lines import check_language, read_lines
-from transformer.text import Vocabularies, Vocabulary
+from transformer.text.bpe_dropout import DropoutVocabulary
+from transformer.text.lines import check_language, read_lines
+from transformer.text.vocabulary import (
+    FILE_NAMES,
+    JOINT_MODEL,
+    SEPARATE_MODELS,
+    UNK,
+    Vocabularies,
+    Vocabulary,
+    copy_vocabularies,
+    load_vocabularies,
+    train_vocabulary,
+)
 
 SPLITS = ("train", "dev", "test")
 CHUNK = 10000  # pairs encoded at a time
@@ -220,7 +229,7 @@ class Side:
     def counts(self) -> tuple[int, int]:
         """Returns the number of pieces, and of those that are UNK."""
         ids = np.frombuffer(self._ids, self.dtype)
-        return len(ids), int(np.count_nonzero(ids == text.UNK))
+        return len(ids), int(np.count_nonzero(ids == UNK))
 
 
 def encode_split(
@@ -339,14 +348,14 @@ def working_folder(out: str) -> Iterator[str]:
 def make_vocabularies(args: argparse.Namespace, train: Pair, work: str) -> Vocabularies:
     """Trains the vocabularies, on the train split and nothing else, or copies them."""
     if args.vocab_from:
-        text.copy_vocabularies(args.vocab_from, work)
-        return text.load_vocabularies(work)
+        copy_vocabularies(args.vocab_from, work)
+        return load_vocabularies(work)
     texts = [[path] for path in train] if args.separate else [list(train)]
-    names = text.SEPARATE_MODELS if args.separate else (text.JOINT_MODEL,)
+    names = SEPARATE_MODELS if args.separate else (JOINT_MODEL,)
     for name, paths in zip(names, texts):
         model = os.path.join(work, name)
-        text.train_vocabulary(paths, model, args.vocab_size, args.model_type)
-    return text.load_vocabularies(work)
+        train_vocabulary(paths, model, args.vocab_size, args.model_type)
+    return load_vocabularies(work)
 
 
 def with_dropout(vocabularies: Vocabularies, args: argparse.Namespace) -> Vocabularies:
@@ -402,7 +411,7 @@ def move_into_place(work: str, out: str) -> None:
     """Moves the finished files to OUT, and removes what an earlier run left there."""
     os.makedirs(out, exist_ok=True)
     new = os.listdir(work)
-    for name in itertools.chain(*text.FILE_NAMES, IDS):
+    for name in itertools.chain(*FILE_NAMES, IDS):
         if name not in new and os.path.exists(os.path.join(out, name)):
             os.remove(os.path.join(out, name))
     for name in sorted(new, key=lambda name: (name == "corpus.json", name)):

@@ -14,7 +14,7 @@ import tensorflow.compat.v1 as tf
 
 import hparams
 from eval import add_decoding_flags, find_checkpoint, load
-from transformer.lines import Oddities
+from transformer.text.lines import Oddities
 from transformer.translator import Translator
 
 CHUNK = 2000  # lines read before they are translated, sorted by length

@@ -12,7 +12,11 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# What `python scripts/x.py` has on its path. The package is there because it was
+# installed, as users have it: the checkout itself is not on the path.
+for folder in ("scripts", "examples", "tools/sample", "tools/soak", "tools/bench"):
+    sys.path.insert(0, os.path.join(ROOT, *folder.split("/")))
 tf.disable_eager_execution()
 
 # Tiny graphs, run a few times each: optimizing them takes longer than running them.
@@ -45,7 +49,7 @@ def graph():
 @pytest.fixture(scope="session", autouse=True)
 def memory_is_given_back():
     """Thousands of graphs in one process are not one training, which keeps its own."""
-    from transformer import sessions
+    from transformer.runtime import sessions
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sessions, "keep_freed_memory", lambda: None)

@@ -5,11 +5,11 @@ import glob
 import os
 import random
 
+import prepare
 import pytest
 import tensorflow.compat.v1 as tf
 
 import train
-from scripts import prepare
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VOCAB_SIZE = "25"  # ten digits, ten at the beginning of a word, the rest

@@ -3,13 +3,13 @@
 import os
 
 import corpora
+import import_checkpoint
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 import hparams
-from scripts import import_checkpoint
-from transformer import importing, recorded, sources
 from transformer.model import Transformer
+from transformer.originals import convert, names, recorded
 from transformer.training import cross_entropy
 
 VOCAB = int(corpora.VOCAB_SIZE)
@@ -42,7 +42,7 @@ def random_model(dialect, seed=0, **changes):
         np.random.RandomState(seed),
         hparams.HParams(num_heads=2, **settings(dialect, **changes)),
     )
-    shapes = importing.variables_of(hp)
+    shapes = convert.variables_of(hp)
     return {
         name: rng.uniform(-0.5, 0.5, shapes[name]).astype(np.float32)
         for name in sorted(shapes)
@@ -53,7 +53,7 @@ def as_original(model, dialect, slot=""):
     """The same as the original system would name, shape and shard them."""
     arrays = {}
     for name, array in model.items():
-        original = sources.original_name(name, dialect, array.shape)
+        original = names.original_name(name, dialect, array.shape)
         if original.endswith("weights_"):
             for i, part in enumerate(np.array_split(array, SHARDS)):
                 arrays["{}{}{}".format(original, i, slot)] = part
@@ -74,7 +74,7 @@ def with_moments(dialect, step=3):
         "beta1_power": np.float32(0.5),
         "beta2_power": np.float32(0.75),
     }
-    for seed, slot in enumerate(["", *importing.SLOTS]):
+    for seed, slot in enumerate(["", *convert.SLOTS]):
         model = random_model(dialect, seed)
         if slot:
             model = {name: abs(array) for name, array in model.items()}
@@ -116,9 +116,9 @@ def run_import(dialect, checkpoint, logdir, *flags):
 
 def imported(arrays, dialect, space=1, vocab_sizes=()):
     """The import of arrays that are in no file."""
-    arrays = importing.join_shards(arrays)
-    told = importing.settings_of(source_of(dialect), arrays, vocab_sizes)
-    return importing.convert(arrays, hparams.HParams(num_heads=2, **told), space)
+    arrays = convert.join_shards(arrays)
+    told = convert.settings_of(source_of(dialect), arrays, vocab_sizes)
+    return convert.convert(arrays, hparams.HParams(num_heads=2, **told), space)
 
 
 def recorded_case(dialect, arrays, folder, **changes):

@@ -1,12 +1,12 @@
 """scripts/average_checkpoints.py: section 6.1's mean, in a log directory of its own."""
 
+import average_checkpoints
 import corpora
 import numpy as np
 import pytest
 
 import hparams
-from scripts import average_checkpoints
-from transformer import checkpoints
+from transformer.runtime import checkpoints
 from transformer.translator import Translator
 
 

@@ -1,30 +1,30 @@
-"""scripts/benchmark.py: what is counted, who takes turns, what stands in the table."""
+"""tools/benchmark.py: what is counted, who takes turns, what stands in the table."""
 
 import json
 import os
 import shutil
 import sys
 
+import benchmark  # noqa: E402
 import corpora
+import folders
 import numpy as np
 import pytest
+import report
 import tensorflow.compat.v1 as tf
+import work  # noqa: E402
+from worker import Worker  # noqa: E402
 
 import eval as evaluate
 import hparams
 from transformer.data import Corpus
 from transformer.model import Transformer
 
-sys.path.insert(0, os.path.join(corpora.ROOT, "scripts"))
-import benchmark  # noqa: E402
-from bench import folders, report, work  # noqa: E402
-from bench.worker import Worker  # noqa: E402
-
 TINY = {"num_blocks": 2, "d_model": 16, "d_ff": 64, "num_heads": 2, "batch_tokens": 200}
 
 ECHO = """
 import os
-from bench.worker import serve
+from worker import serve
 
 def open_echo(spec):
     print("a library talks")
@@ -45,7 +45,7 @@ serve({"echo": open_echo})
 def echo(tmp_path, monkeypatch):
     """echo(spec) → a Worker of a process that counts its requests."""
     (tmp_path / "echo.py").write_text(ECHO)
-    monkeypatch.setattr("bench.worker.ROOT", str(tmp_path))
+    monkeypatch.setattr("worker.ROOT", str(tmp_path))
     workers = []
 
     def echo(**spec):
@@ -85,7 +85,7 @@ def test_a_worker_that_fails_says_why(echo):
 
 def test_a_system_that_is_missing_says_so(tmp_path, monkeypatch):
     (tmp_path / "absent.py").write_text("import no_such_library\n")
-    monkeypatch.setattr("bench.worker.ROOT", str(tmp_path))
+    monkeypatch.setattr("worker.ROOT", str(tmp_path))
     with pytest.raises(ChildProcessError, match="No module named 'no_such_library'"):
         Worker("absent", {"work": "echo"})
 

@@ -6,9 +6,8 @@ import random
 
 import pytest
 
-from transformer import text
-from transformer.bpe_dropout import DropoutVocabulary
-from transformer.text import UNK, Vocabulary
+from transformer.text.bpe_dropout import DropoutVocabulary
+from transformer.text.vocabulary import JOINT_MODEL, UNK, Vocabulary, train_vocabulary
 
 WORDS = ["grüne", "grünen", "graue", "Wiese", "Wiesen", "Hund", "Hunde", "und", "rund"]
 SENTENCES = [" ".join(words) for words in itertools.permutations(WORDS, 3)]
@@ -18,10 +17,10 @@ SIZE = 50
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bpe_dropout")
-    corpus, model = str(folder / "text.de"), str(folder / text.JOINT_MODEL)
+    corpus, model = str(folder / "text.de"), str(folder / JOINT_MODEL)
     with open(corpus, "w", encoding="utf-8") as file:
         file.write("\n".join(SENTENCES))
-    text.train_vocabulary([corpus], model, SIZE, "bpe")
+    train_vocabulary([corpus], model, SIZE, "bpe")
     return model
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from transformer import checkpoints
+from transformer.runtime import checkpoints
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from hparams import HParams
-from transformer import checks, modules, primitives
+from transformer import checks, modules
+from transformer.blocks import primitives
 from transformer.checks import CheckFailed, graph_function
 from transformer.decoding import SearchOptions, beam
 from transformer.model import Transformer

@@ -4,14 +4,12 @@ import collections
 import os
 import pickle
 import re
-import sys
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(ROOT, "scripts"))
 
 import classify  # noqa: E402
 import make_reviews  # noqa: E402

@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import prepare
 import pytest
 import tensorflow.compat.v1 as tf
 
-from scripts import prepare
 from transformer.data import (
     Batch,
     BatchPlan,
@@ -18,7 +18,7 @@ from transformer.data import (
     pad,
     training_dataset,
 )
-from transformer.text import BOS, EOS, JOINT_MODEL, JOINT_SUBWORDS, PAD
+from transformer.text.vocabulary import BOS, EOS, JOINT_MODEL, JOINT_SUBWORDS, PAD
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SAMPLE = os.path.join(ROOT, "data", "sample")

@@ -19,7 +19,7 @@ from transformer.decoding import (
     sample,
 )
 from transformer.model import Transformer
-from transformer.text import BOS, EOS, PAD
+from transformer.text.vocabulary import BOS, EOS, PAD
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 A, B, C = 4, 5, 6

@@ -14,7 +14,7 @@ from test_dialects_whole import WHOLE, Whole
 from hparams import HParams
 from transformer.dialects import DIALECTS
 from transformer.model import Transformer
-from transformer.recorded import shifted, token_ids
+from transformer.originals.recorded import shifted, token_ids
 from transformer.training import Loss, cross_entropy, make_update
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64

@@ -12,11 +12,11 @@ import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
 from transformer import modules
-from transformer.attention import attend, project
+from transformer.blocks.attention import attend, project
+from transformer.blocks.primitives import join_heads
 from transformer.dialects import DIALECTS
 from transformer.modules import apply_steps
-from transformer.primitives import join_heads
-from transformer.sources import original_name
+from transformer.originals.names import original_name
 from transformer.training import learning_rate
 
 DIALECT = {"A": "tutorial", "B": "kyubyong"}

@@ -11,9 +11,10 @@ import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
 import hparams
-from transformer import decoding, importing, modules, training
+from transformer import decoding, modules, training
 from transformer.model import Transformer
-from transformer.recorded import (
+from transformer.originals import convert
+from transformer.originals.recorded import (
     RECORDED,
     load_case,
     losses_of,
@@ -49,13 +50,13 @@ class Whole:
         self.names, kwargs = RECORDED[source], case["meta"]["kwargs"]
         self.losses = losses_of(case, self.names)
         held = load_case(fixtures.path_of(of)) if of else case
-        arrays = importing.join_shards(fixtures.group(held, variables))
+        arrays = convert.join_shards(fixtures.group(held, variables))
         self.hp = hparams.HParams(
             num_heads=kwargs["num_heads"],
             learning_rate=kwargs.get("lr", 0.0),
             warmup_steps=kwargs.get("warmup_steps", 4000),
             dropout_rate=0.0,
-            **importing.settings_of(source, arrays),
+            **convert.settings_of(source, arrays),
         )
         self.model = Transformer(self.hp)
         self.source = tf.constant(token_ids(case[self.names.source]))
@@ -87,14 +88,14 @@ class Whole:
 
     def ours(self, prefix, case=None):
         """The recorded arrays below a prefix, by our names."""
-        arrays = importing.join_shards(fixtures.group(case or self.case, prefix))
+        arrays = convert.join_shards(fixtures.group(case or self.case, prefix))
         space = self.case["meta"].get("target_space_id", 0)
-        converted = importing.convert(arrays, self.hp, space).arrays
+        converted = convert.convert(arrays, self.hp, space).arrays
         return {
             name: array
             for name, array in converted.items()
-            if not name.endswith(importing.SLOTS)
-            and name not in (*importing.POWERS, importing.STEP)
+            if not name.endswith(convert.SLOTS)
+            and name not in (*convert.POWERS, convert.STEP)
         }
 
     def start(self):

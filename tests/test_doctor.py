@@ -5,10 +5,10 @@ import os
 import shutil
 
 import corpora
+import doctor
 import pytest
 
-from scripts import doctor
-from transformer import checkpoints
+from transformer.runtime import checkpoints
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 

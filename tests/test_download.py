@@ -8,24 +8,20 @@ import os
 import re
 import shlex
 import stat
-import sys
 import tarfile
 import threading
 import time
 import zipfile
 
 import corpora
-import pytest
-
-from scripts import prepare
-from transformer.lines import read_lines
-
-sys.path.insert(0, os.path.join(corpora.ROOT, "scripts"))
-
 import download  # noqa: E402
 import fetching  # noqa: E402
+import prepare
 import public_corpora  # noqa: E402
+import pytest
 import unpacking  # noqa: E402
+
+from transformer.text.lines import read_lines
 
 TEXT = corpora.reversed_symbols({"train": 900, "dev": 9, "test": 7})
 

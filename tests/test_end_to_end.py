@@ -45,12 +45,7 @@ SETTINGS = [
 
 def run(*argv, **options):
     """Runs a command of the repository; returns the finished process, with its text."""
-    environment = dict(
-        os.environ,
-        PYTHONPATH=corpora.ROOT,
-        PYTHONIOENCODING="utf-8",
-        TF_CPP_MIN_LOG_LEVEL="2",
-    )
+    environment = dict(os.environ, PYTHONIOENCODING="utf-8", TF_CPP_MIN_LOG_LEVEL="2")
     return subprocess.run(
         [sys.executable, *map(str, argv)],
         cwd=corpora.ROOT,

@@ -11,8 +11,8 @@ import pytest
 import sacrebleu
 
 import eval as evaluation  # not the built-in function
-from transformer import checkpoints, reporting
 from transformer.evaluation import score
+from transformer.runtime import checkpoints, reporting
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 

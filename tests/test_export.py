@@ -5,10 +5,10 @@ import os
 import sys
 
 import corpora
+import export
 import pytest
 
 import hparams
-from scripts import export
 from transformer.dialects import DIALECTS
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")

@@ -9,12 +9,12 @@ import time
 import corpora
 import numpy as np
 import pytest
+import soak
 
 import train
-from scripts import soak
-from transformer import checkpoints, reporting
 from transformer.evaluation import Scores
-from transformer.runs import Lock
+from transformer.runtime import checkpoints, reporting
+from transformer.runtime.process import Lock
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -273,7 +273,7 @@ def test_what_to_do_without_room_is_stop_or_continue(digits, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_killed_at_any_moment_it_is_the_uninterrupted_training(tmp_path):
-    """In processes of their own, in each of the ways of scripts/soak.py."""
+    """In processes of their own, in each of the ways of tools/soak/soak.py."""
     soaked = soak.Soak(str(tmp_path), seed=5)
     soaked.prepare()
     soaked.run(len(soak.ENDS))

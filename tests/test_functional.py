@@ -7,7 +7,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
-from transformer import functional, primitives
+from transformer import functional
+from transformer.blocks import primitives
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64
 ORIGINAL_NAMES = {

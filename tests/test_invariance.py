@@ -8,9 +8,9 @@ import sys
 
 import corpora
 import pytest
+from odd_lines import odd_lines
 
-from scripts.odd_lines import odd_lines
-from transformer.lines import Oddities
+from transformer.text.lines import Oddities
 
 pytestmark = pytest.mark.slow
 
@@ -83,7 +83,7 @@ def translated(logdir, lines, threads):
         check=True,
         universal_newlines=True,
         cwd=corpora.ROOT,
-        env=dict(os.environ, PYTHONPATH=corpora.ROOT),
+        env=dict(os.environ),
     )
     names = [
         (search["search"], threads, *way)

@@ -5,10 +5,10 @@ import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
-from transformer.attention import scaled_dot_product_attention
+from transformer.blocks.attention import scaled_dot_product_attention
+from transformer.blocks.local import local_attention
+from transformer.blocks.primitives import join_heads, split_heads
 from transformer.checks import check_batch_invariance, check_causality, graph_function
-from transformer.local import local_attention
-from transformer.primitives import join_heads, split_heads
 
 KINDS = {
     "blocks": dict(block_length=3),

@@ -4,18 +4,16 @@ import filecmp
 import io
 import os
 import re
-import sys
 
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(ROOT, "scripts"))
 
+import author  # noqa: E402
+import grammar  # noqa: E402
+import lexicon as lexicon  # noqa: E402
 import make_sample  # noqa: E402
-import sample_author  # noqa: E402
-import sample_grammar  # noqa: E402
-import sample_lexicon as lexicon  # noqa: E402
-from sample_grammar import (  # noqa: E402
+from grammar import (  # noqa: E402
     Clause,
     NounPhrase,
     Phrase,
@@ -355,7 +353,7 @@ GOLDEN = {
 @pytest.mark.parametrize("pair", sorted(GOLDEN))
 def test_a_meaning_is_spelled_as_by_hand(pair):
     sentence = GOLDEN[pair]
-    assert (sample_grammar.german(sentence), sample_grammar.english(sentence)) == pair
+    assert (grammar.german(sentence), grammar.english(sentence)) == pair
 
 
 @pytest.mark.parametrize(
@@ -421,7 +419,7 @@ def test_a_meaning_is_spelled_as_by_hand(pair):
 )
 def test_declension(phrase, nominative, accusative, dative, genitive):
     spelled = [
-        sample_grammar.german_noun_phrase(phrase, case)
+        grammar.german_noun_phrase(phrase, case)
         for case in ("nom", "acc", "dat", "gen")
     ]
     assert spelled == [nominative, accusative, dative, genitive]
@@ -456,9 +454,9 @@ def test_the_files_are_what_the_script_writes(tmp_path):
 
 
 def test_the_seed_makes_the_corpus():
-    first, again, other = (sample_author.Author(seed) for seed in (3, 3, 4))
+    first, again, other = (author.Author(seed) for seed in (3, 3, 4))
     drawn = [
-        [sample_grammar.german(author.sentence()) for _ in range(50)]
+        [grammar.german(author.sentence()) for _ in range(50)]
         for author in (first, again, other)
     ]
     assert drawn[0] == drawn[1] != drawn[2]

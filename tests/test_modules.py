@@ -5,7 +5,8 @@ import oracle
 import pytest
 import tensorflow.compat.v1 as tf
 
-from transformer import dialects, modules, primitives
+from transformer import dialects, modules
+from transformer.blocks import primitives
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64
 LENGTHS = [5, 3, 1]  # of the three lines of a batch

@@ -11,44 +11,12 @@ import tokenize
 
 import pytest
 
+import transformer
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 # The order in which text flows: a file imports only files that stand before it.
-ORDER = [
-    "lines",
-    "subwords",
-    "text",
-    "bpe_dropout",
-    "data",
-    "dialects",
-    "primitives",
-    "masks",
-    "positions",
-    "attention",
-    "relative",
-    "local",
-    "modules",
-    "functional",
-    "keras_base",
-    "keras_positions",
-    "keras_layers",
-    "model",
-    "decoding",
-    "training",
-    "distribution",
-    "sources",
-    "sessions",
-    "checkpoints",
-    "diagnosis",
-    "memory",
-    "importing",
-    "recorded",
-    "translator",
-    "evaluation",
-    "reporting",
-    "runs",
-    "checks",
-]
+ORDER = [name for name, _, _ in transformer.READING_ORDER]
 
 TOP = ["hparams.py", "train.py", "eval.py"]
 
@@ -62,8 +30,8 @@ def present(*patterns):
     )
 
 
-PACKAGE = present("transformer/*.py")
-CODE = PACKAGE + present("scripts/*.py", "scripts/bench/*.py", *TOP)
+PACKAGE = present("transformer/*.py", "transformer/*/*.py")
+CODE = PACKAGE + present("scripts/*.py", "tools/*/*.py", "examples/*.py", *TOP)
 
 
 def read(path):
@@ -72,32 +40,39 @@ def read(path):
 
 
 def imported(path):
-    """The dotted names that a file imports, anywhere in it; `.x` is `transformer.x`."""
+    """The dotted names that a file imports, anywhere in it."""
     names = set()
     for node in ast.walk(ast.parse(read(path))):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            if node.level:
-                module = ("transformer." + module).rstrip(".")
-            if module == "transformer":
-                names.update("transformer." + alias.name for alias in node.names)
-            else:
-                names.add(module)
+            assert not node.level, f"{path}: wanted the whole name of what is imported"
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
     return names
+
+
+def dotted(path):
+    """The name of a file of the package as READING_ORDER has it: "text.lines"."""
+    return ".".join(os.path.splitext(path)[0].split(os.sep)[1:])
 
 
 @pytest.mark.parametrize("path", PACKAGE)
 def test_imports_go_one_way(path):
-    name = os.path.splitext(os.path.basename(path))[0]
-    assert name in ORDER + ["__init__"], "say in ORDER where the file stands"
-    before = ORDER[: ORDER.index(name)] if name in ORDER else []
+    name = dotted(path)
+    is_folder = name.endswith("__init__")
+    assert is_folder or name in ORDER, "say in READING_ORDER where the file stands"
+    before = ORDER if is_folder else ORDER[: ORDER.index(name)]
     for other in imported(path):
-        parts = other.split(".")
-        assert parts[0] not in ("hparams", "train", "eval", "scripts", "tests"), other
-        if parts[0] == "transformer":
-            assert parts[1:] and parts[1] in before, other
+        package, _, module = other.partition(".")
+        assert package not in ("hparams", "train", "eval", "scripts", "tests"), other
+        if package == "transformer" and module in ORDER:
+            assert module in before, other
+
+
+def test_the_reading_order_names_files_that_exist():
+    paths = ["transformer/" + name.replace(".", "/") + ".py" for name in ORDER]
+    assert sorted(paths) == [path for path in PACKAGE if "__init__" not in path]
 
 
 @pytest.mark.parametrize("path", PACKAGE)
@@ -170,12 +145,9 @@ def test_setup_lists_what_is_there():
     assert sorted(re.findall(r'"(\w+)"', modules)) == sorted(
         os.path.splitext(name)[0] for name in TOP
     )
-    assert 'packages=["transformer"]' in text
-    assert [
-        folder
-        for folder, _, files in os.walk(os.path.join(ROOT, "transformer"))
-        if any(name.endswith(".py") for name in files)
-    ] == [os.path.join(ROOT, "transformer")]
+    packages = re.findall(r'"(transformer[\w.]*)"', text)
+    folders = {os.path.dirname(path).replace(os.sep, ".") for path in PACKAGE}
+    assert sorted(packages) == sorted(folders)
 
 
 def test_the_change_log_knows_the_version():

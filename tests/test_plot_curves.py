@@ -5,10 +5,10 @@ import os
 import sys
 import xml.etree.ElementTree
 
+import plot_curves
 import pytest
 
-from scripts import plot_curves
-from transformer.reporting import Events
+from transformer.runtime.reporting import Events
 
 
 def write_run(folder, rows):

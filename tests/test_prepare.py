@@ -7,13 +7,17 @@ import subprocess
 import sys
 
 import numpy as np
+import prepare
 import pytest
-
 from originals import subword_list, word_list
-from scripts import prepare
-from transformer import text
-from transformer.lines import read_lines
-from transformer.text import UNK, load_vocabularies
+
+from transformer.text.lines import read_lines
+from transformer.text.vocabulary import (
+    JOINT_SUBWORDS,
+    SEPARATE_WORDS,
+    UNK,
+    load_vocabularies,
+)
 
 WORDS = {
     "de": ["der", "Hund", "läuft", "schnell", "über", "die", "grüne", "Wiese", "und"],
@@ -167,9 +171,9 @@ def test_a_vocabulary_that_is_given_replaces_what_there_was(tmp_path):
     out, given = fill(tmp_path / "out"), tmp_path / "given"
     prepare.main(["--out", out, *SMALL])
     given.mkdir()
-    kinds = [(text.JOINT_SUBWORDS, subword_list, WORDS["de"] + WORDS["en"])] + [
+    kinds = [(JOINT_SUBWORDS, subword_list, WORDS["de"] + WORDS["en"])] + [
         (name, word_list, [*WORDS[language], "und"])
-        for name, language in zip(text.SEPARATE_WORDS, WORDS)
+        for name, language in zip(SEPARATE_WORDS, WORDS)
     ]
     for files in (kinds[:1], kinds[1:]):
         for path in given.iterdir():

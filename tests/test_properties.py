@@ -21,9 +21,17 @@ from hypothesis import strategies as st
 
 import hparams
 from transformer.data import BatchPlan, Corpus, make_batch, pad, pad_with_end
-from transformer.lines import READERS, Oddities, read_lines
-from transformer.text import BOS, EOS, PAD, SPECIAL_IDS, UNK, Vocabulary, WordVocabulary
-from transformer.text import train_vocabulary
+from transformer.text.lines import READERS, Oddities, read_lines
+from transformer.text.vocabulary import (
+    BOS,
+    EOS,
+    PAD,
+    SPECIAL_IDS,
+    UNK,
+    Vocabulary,
+    WordVocabulary,
+    train_vocabulary,
+)
 
 pytestmark = pytest.mark.slow
 

@@ -9,15 +9,16 @@ import shutil
 
 import corpora
 import numpy as np
+import prepare
 import pytest
+import translate
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_properties import LINES, RAW_LINES
 
 import hparams
-from scripts import prepare, translate
-from transformer.lines import Oddities, read_lines
-from transformer.text import load_vocabularies
+from transformer.text.lines import Oddities, read_lines
+from transformer.text.vocabulary import load_vocabularies
 from transformer.translator import Translator
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread_only")]

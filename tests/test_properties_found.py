@@ -12,7 +12,7 @@ import pytest
 
 import hparams
 from transformer.data import BatchPlan
-from transformer.lines import read_lines
+from transformer.text.lines import read_lines
 
 FOUND = os.path.join(os.path.dirname(os.path.abspath(__file__)), "found")
 
@@ -62,7 +62,7 @@ def test_text_is_prepared_or_refused(path, tmp_path):
         cwd=corpora.ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=dict(os.environ, PYTHONPATH=corpora.ROOT),
+        env=dict(os.environ),
     )
     assert finished.returncode == 2
     assert finished.stderr.count(b"\n") == 1

@@ -6,17 +6,17 @@ import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
 from hparams import HParams
-from transformer.attention import scaled_dot_product_attention
+from transformer.blocks.attention import scaled_dot_product_attention
+from transformer.blocks.masks import proximity_bias
+from transformer.blocks.relative import relative_bias, relative_positions
 from transformer.checks import (
     check_batch_invariance,
     check_causality,
     check_padding,
     graph_function,
 )
-from transformer.masks import proximity_bias
 from transformer.model import Transformer
 from transformer.modules import multihead_attention
-from transformer.relative import relative_bias, relative_positions
 from transformer.training import cross_entropy, make_update
 
 N, H, T, D = 2, 2, 5, 8

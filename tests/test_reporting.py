@@ -6,8 +6,8 @@ import os
 import corpora
 import pytest
 
-from transformer import reporting
-from transformer.reporting import DevScores, Events, Meter, Progress, clock
+from transformer.runtime import reporting
+from transformer.runtime.reporting import DevScores, Events, Meter, Progress, clock
 
 
 class Terminal(io.StringIO):

@@ -14,17 +14,17 @@ import subprocess
 import corpora
 import numpy as np
 import pytest
+import translate
 from test_packaging import CODE, present, read
 
 import eval as evaluation  # not the built-in function
 import hparams
 import train
-from scripts import translate
-from transformer import checkpoints
 from transformer.data import Corpus
 from transformer.evaluation import load_text
-from transformer.recorded import load_case
-from transformer.reporting import DevScores
+from transformer.originals.recorded import load_case
+from transformer.runtime import checkpoints
+from transformer.runtime.reporting import DevScores
 
 # --- No code that runs what it reads --------------------------------------------------
 
@@ -46,7 +46,7 @@ ATTRIBUTES = {"import_meta_graph", "load_model", "load_op_library", "load_librar
 OF_OS = {"system", "popen"}
 # The IMDB reviews of Keras are pickled lists; `ListsUnpickler` reads those, and
 # tests/test_classify.py sees that it refuses all else. No log directory comes near it.
-ALLOWED = {"scripts/classify.py": ["import pickle"]}
+ALLOWED = {"examples/classify.py": ["import pickle"]}
 
 
 def dangers(text):

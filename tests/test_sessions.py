@@ -10,8 +10,13 @@ import tensorflow.compat.v1 as tf
 
 import hparams
 import train
-from transformer import reporting, sessions
-from transformer.sessions import PRECISIONS, make_session, rewriting_to, run_at_once
+from transformer.runtime import reporting, sessions
+from transformer.runtime.sessions import (
+    PRECISIONS,
+    make_session,
+    rewriting_to,
+    run_at_once,
+)
 
 TF2 = not tf.__version__.startswith("1.")
 HAS_GPU = bool(tf.config.experimental.list_physical_devices("GPU"))

@@ -5,8 +5,15 @@ import pytest
 from corpora import write_lines
 from originals import subword_list
 
-from transformer import text
-from transformer.subwords import SubwordVocabulary
+from transformer.text.subwords import SubwordVocabulary
+from transformer.text.vocabulary import (
+    JOINT_SUBWORDS,
+    JOINT_WORDS,
+    SEPARATE_SUBWORDS,
+    copy_vocabularies,
+    load_vocabularies,
+    vocabulary_kind,
+)
 
 SOME = ["der_", "de", "Hund_", "Hun", "d", "d_", "e", "._", ". ", " ", "ü", "ber"]
 HARD = [
@@ -148,18 +155,18 @@ def test_folders_know_their_subword_vocabularies(tmp_path):
     joint, separate, words = (tmp_path / name for name in ("j", "s", "w"))
     for folder in (joint, separate, words):
         folder.mkdir()
-    subword_list(joint / text.JOINT_SUBWORDS, 20)
-    for size, name in zip((30, 40), text.SEPARATE_SUBWORDS):
+    subword_list(joint / JOINT_SUBWORDS, 20)
+    for size, name in zip((30, 40), SEPARATE_SUBWORDS):
         subword_list(separate / name, size)
-    write_lines(words / text.JOINT_WORDS, ["<PAD>", "<UNK>", "<S>", "</S>"])
-    found = text.load_vocabularies(str(joint))
+    write_lines(words / JOINT_WORDS, ["<PAD>", "<UNK>", "<S>", "</S>"])
+    found = load_vocabularies(str(joint))
     assert found.joint and found.source is found.target and found.source.eos == 1
-    found = text.load_vocabularies(str(separate))
+    found = load_vocabularies(str(separate))
     assert (found.joint, found.source.size, found.target.size) == (False, 30, 40)
-    assert text.vocabulary_kind(str(separate)) is SubwordVocabulary
+    assert vocabulary_kind(str(separate)) is SubwordVocabulary
     for one, other in ((joint, separate), (words, joint), (separate, words)):
         with pytest.raises(ValueError, match="wanted the vocabulary of"):
-            text.copy_vocabularies(str(one), str(other))
-    subword_list(separate / text.JOINT_SUBWORDS, 20)
+            copy_vocabularies(str(one), str(other))
+    subword_list(separate / JOINT_SUBWORDS, 20)
     with pytest.raises(ValueError, match="wanted one kind"):
-        text.load_vocabularies(str(separate))
+        load_vocabularies(str(separate))

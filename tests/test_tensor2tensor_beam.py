@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.decoding import SearchOptions, beam
-from transformer.text import BOS, EOS
+from transformer.text.vocabulary import BOS, EOS
 
 WORST_SCORE = -1e6  # below it, what is recorded are fillers
 

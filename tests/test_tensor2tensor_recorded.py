@@ -9,10 +9,22 @@ import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
 from hparams import HParams
-from transformer.attention import MASKED_LOGIT, attend, scaled_dot_product_attention
+from transformer.blocks.attention import (
+    MASKED_LOGIT,
+    attend,
+    scaled_dot_product_attention,
+)
+from transformer.blocks.local import local_attention
+from transformer.blocks.masks import (
+    causal_mask,
+    found_mask,
+    padding_mask,
+    proximity_bias,
+)
+from transformer.blocks.positions import halves
+from transformer.blocks.primitives import dense, dropout, join_heads, split_heads
+from transformer.blocks.relative import relative_bias, relative_positions
 from transformer.dialects import DIALECTS, dialect_named
-from transformer.local import local_attention
-from transformer.masks import causal_mask, found_mask, padding_mask, proximity_bias
 from transformer.modules import (
     apply_steps,
     feedforward,
@@ -20,9 +32,6 @@ from transformer.modules import (
     normalize,
     positional_encoding,
 )
-from transformer.positions import halves
-from transformer.primitives import dense, dropout, join_heads, split_heads
-from transformer.relative import relative_bias, relative_positions
 from transformer.training import cross_entropy, learning_rate
 
 T2T = dialect_named("tensor2tensor")

@@ -12,12 +12,12 @@ import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
 from hparams import HParams
-from transformer.attention import MASKED_LOGIT
-from transformer.masks import causal_mask, proximity_bias
+from transformer.blocks.attention import MASKED_LOGIT
+from transformer.blocks.masks import causal_mask, proximity_bias
 from transformer.model import Memory, Run, Transformer
 from transformer.modules import positional_encoding
-from transformer.sources import original_name
-from transformer.text import BOS, EOS
+from transformer.originals.names import original_name
+from transformer.text.vocabulary import BOS, EOS
 
 BODY = "transformer/body/"
 FIRST_ID = EOS + 1

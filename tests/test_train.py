@@ -14,9 +14,9 @@ import tensorflow.compat.v1 as tf
 
 import hparams
 import train
-from transformer import checkpoints, reporting
 from transformer.evaluation import Scores
-from transformer.text import load_vocabularies
+from transformer.runtime import checkpoints, reporting
+from transformer.text.vocabulary import load_vocabularies
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 

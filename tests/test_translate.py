@@ -10,11 +10,11 @@ import sys
 
 import corpora
 import pytest
+import translate
 
 import eval as evaluation  # not the built-in function
-from scripts import translate
-from transformer.lines import Oddities
-from transformer.text import load_vocabularies, train_vocabulary
+from transformer.text.lines import Oddities
+from transformer.text.vocabulary import load_vocabularies, train_vocabulary
 
 pty = pytest.importorskip("pty")
 

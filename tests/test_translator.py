@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import hparams
-from transformer import checkpoints
 from transformer import translator as translator_module
 from transformer.decoding import SEARCHES, beam
+from transformer.runtime import checkpoints
 from transformer.translator import Translation, Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")

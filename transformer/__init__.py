@@ -1,32 +1,55 @@
 """The Transformer of "Attention Is All You Need" in TensorFlow 1.x style.
 
-Text flows down this list; a file imports only files above it. Read in this order:
+`READING_ORDER` lists the files in the order in which text flows through them; a file
+imports only files above it. `train.py`, `eval.py` and `scripts/` put them together,
+set up by `hparams.py`.
 
-    lines         files  ->  lines of text
-    subwords      lines of text  <->  ids, as tensor2tensor's vocabularies do it
-    text          lines of text  <->  ids, by SentencePiece
-    bpe_dropout   lines of text  ->  other ids each time, for training
-    data          prepared ids  ->  Batch(source, target_in, target_out, number)
-    dialects      a name  ->  what that source of the Transformer decides differently
-    primitives    shapes, dropout, the dense layer, heads
-    masks         who may attend to whom
-    positions     positions  ->  vectors
-    attention     the one attention formula
-    relative      how far apart two positions are, as vectors
-    local         attention within blocks of a sequence
-    modules       the blocks: embedding, attention, feed-forward, normalization
-    model         Batch  ->  Memory  ->  logits
-    decoding      a step function  ->  Hypotheses, by greedy or beam search, or drawn
-    training      logits  ->  loss  ->  an update of the variables
-    sources       our names of variables  ->  those of the original systems
-    sessions      settings of the machine  ->  a session
-    checkpoints   variables  <->  the log directory
-    translator    lines  ->  translations, with a log directory
-    evaluation    translations  ->  BLEU and chrF
-    reporting     what a training tells while it runs
-    runs          a training alone in its log directory, and stopped by signals
-
-Beside the way: more blocks (`functional`, `keras_*`), models of the original programs
-(`importing`, `recorded`), faults (`diagnosis`, `memory`), and `checks`.
-`train.py`, `eval.py` and `scripts/` put these together, set up by `hparams.py`.
+    from transformer import Translator
 """
+
+# (file, where the paper describes it, what it turns into what)
+READING_ORDER = (
+    ("dialects", "", "a name → what that source of the Transformer decides"),
+    ("text.lines", "", "files → lines of text"),
+    ("text.subwords", "", "lines ↔ ids, by a vocabulary of tensor2tensor"),
+    ("text.vocabulary", "5.1", "lines ↔ ids, by SentencePiece or a word list"),
+    ("text.bpe_dropout", "", "lines → different ids each time, for training"),
+    ("data", "5.1", "ids → batches; the target is shifted here"),
+    ("blocks.primitives", "5.4", "shapes, dropout, the dense layer, heads"),
+    ("blocks.masks", "3.2.3", "who may attend to whom"),
+    ("blocks.positions", "3.5", "positions → vectors"),
+    ("blocks.attention", "3.2.1", "the attention formula"),
+    ("blocks.relative", "", "distances between positions → vectors"),
+    ("blocks.local", "4", "attention within blocks of a sequence"),
+    ("modules", "3.1 – 3.5", "embedding, attention, feed-forward, normalization"),
+    ("functional", "", "attention with lengths instead of masks"),
+    ("keras_layers.base", "", "what the Keras layers share"),
+    ("keras_layers.positions", "", "positions as Keras 3 layers"),
+    ("keras_layers.attention", "", "attention as Keras 3 layers"),
+    ("model", "figure 1", "a batch → Memory → logits"),
+    ("decoding", "6.1", "a step function → Hypotheses; knows no model"),
+    ("training", "5.3, 5.4", "logits → a loss → an update of the variables"),
+    ("originals.names", "", "our variable names → those of the original systems"),
+    ("runtime.sessions", "", "settings of the machine → a session"),
+    ("runtime.checkpoints", "", "variables ↔ the log directory"),
+    ("runtime.nonfinite", "", "a loss that is not finite → where that began"),
+    ("runtime.ram", "", "sizes → how much memory training needs"),
+    ("originals.convert", "", "checkpoints of the original systems → ours"),
+    ("originals.recorded", "", "recorded numbers ↔ a model's"),
+    ("translator", "6.1", "a log directory → translations"),
+    ("evaluation", "6.1", "translations → BLEU and chrF"),
+    ("runtime.reporting", "", "progress reports, TensorBoard events, dev scores"),
+    ("runtime.process", "", "one process in a log directory; its signals"),
+    ("checks", "", "causality, padding, batch invariance of your own blocks"),
+)
+
+__all__ = ["READING_ORDER", "Translator"]
+
+
+def __getattr__(name):
+    """Import `Translator` on first use: importing the package needs no TensorFlow."""
+    if name == "Translator":
+        from transformer.translator import Translator
+
+        return Translator
+    raise AttributeError(f"module 'transformer' has no attribute {name!r}")

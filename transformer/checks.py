@@ -333,8 +333,8 @@ class _Subject:
                     position,
                     (
                         f"sentence {sentence}, output position {position} moved by "
-                        f"{difference[sentence, position]:.3g} (tolerance {limit:.3g}) when "
-                        f"{change}. Usual causes: {HINTS[self.check]}"
+                        f"{difference[sentence, position]:.3g} (tolerance {limit:.3g}) "
+                        f"when {change}. Usual causes: {HINTS[self.check]}"
                     ),
                 )
             )

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.text import BOS, EOS, PAD, vocabulary_kind
+from transformer.text.vocabulary import BOS, EOS, PAD, vocabulary_kind
 
 PREFETCH = 4  # batches made ahead of the step that uses them
 MAX_SEED = 2**32 - 1  # what NumPy's Mersenne Twister takes

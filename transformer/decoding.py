@@ -18,8 +18,8 @@ from typing import NamedTuple, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from transformer.primitives import shape_list
-from transformer.text import BOS, EOS, PAD
+from transformer.blocks.primitives import shape_list
+from transformer.text.vocabulary import BOS, EOS, PAD
 
 NEVER = float("-inf")
 

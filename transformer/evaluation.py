@@ -6,7 +6,7 @@ from typing import List, NamedTuple, Tuple
 
 from sacrebleu.metrics import BLEU, CHRF
 
-from transformer.lines import check_language, read_lines
+from transformer.text.lines import check_language, read_lines
 
 
 class Scores(NamedTuple):

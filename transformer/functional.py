@@ -16,9 +16,9 @@ Dimension letters as in `modules`.
 
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.positions import interleaved
+from transformer.blocks.primitives import dense, join_heads, shape_list, split_heads
 from transformer.modules import scaled_dot_product_attention
-from transformer.positions import interleaved
-from transformer.primitives import dense, join_heads, shape_list, split_heads
 
 __all__ = ["attention", "mask", "position_embedding"]
 

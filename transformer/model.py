@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from transformer.attention import breadth
+from transformer.blocks.attention import breadth
+from transformer.blocks.masks import broadcast_keys, found_mask, proximity_bias
+from transformer.blocks.primitives import dense_variables, dropout, reshape, shape_list
 from transformer.dialects import dialect_named
-from transformer.masks import broadcast_keys, found_mask, proximity_bias
 from transformer.modules import (
     embedding,
     embedding_table,
@@ -21,7 +22,6 @@ from transformer.modules import (
     normalize,
     positional_encoding,
 )
-from transformer.primitives import dense_variables, dropout, reshape, shape_list
 
 
 class Memory(NamedTuple):

@@ -21,7 +21,7 @@ their names are stable. A block that holds a sub-layer (`multihead_attention`,
 
 import tensorflow.compat.v1 as tf
 
-from transformer.attention import (
+from transformer.blocks.attention import (
     attend,
     behind_cached,
     breadth,
@@ -30,17 +30,17 @@ from transformer.attention import (
     queries_keys_values,
     scaled_dot_product_attention,
 )
-from transformer.dialects import dialect_named
-from transformer.masks import causal_mask, found_mask, local_mask, padding_mask
-from transformer.positions import POSITIONS
-from transformer.primitives import (
+from transformer.blocks.masks import causal_mask, found_mask, local_mask, padding_mask
+from transformer.blocks.positions import POSITIONS
+from transformer.blocks.primitives import (
     dense,
     dropout,
     join_heads,
     shape_list,
     with_dense_gradient,
 )
-from transformer.relative import relative_positions
+from transformer.blocks.relative import relative_positions
+from transformer.dialects import dialect_named
 
 __all__ = [
     "causal_mask",

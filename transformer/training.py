@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.primitives import with_dense_gradient
 from transformer.dialects import dialect_named
-from transformer.primitives import with_dense_gradient
 
 
 class Loss(NamedTuple):

@@ -6,12 +6,12 @@ from typing import List, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer import checkpoints
 from transformer.data import make_batch, pad_with_end
 from transformer.decoding import NEVER, SEARCHES, SearchOptions, penalty, width
 from transformer.model import Transformer
-from transformer.sessions import cores, has_gpu, make_session, run_at_once
-from transformer.text import PAD, UNK, load_vocabularies
+from transformer.runtime import checkpoints
+from transformer.runtime.sessions import cores, has_gpu, make_session, run_at_once
+from transformer.text.vocabulary import PAD, UNK, load_vocabularies
 
 # `decode_batch_size` sentences of so many pieces fill a batch; of longer ones it holds
 # fewer, because attention takes memory by the square of their length.

@@ -1,0 +1,240 @@
+"""convert.py: what a checkpoint of an original system tells, and what is refused."""
+
+import re
+
+import corpora
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from originals import (
+    DIALECTS,
+    SHARDS,
+    SIZES,
+    VOCAB,
+    as_original,
+    imported,
+    random_model,
+    recorded_case,
+    run_import,
+    settings,
+    source_of,
+    with_moments,
+    write,
+)
+
+import hparams
+from transformer.dialects import DIALECTS as DIALECTS_TABLE
+from transformer.model import Transformer
+from transformer.originals import convert, names
+from transformer.runtime import checkpoints
+from transformer.training import cross_entropy, make_update
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_settings_and_variables_come_back(dialect, tmp_path):
+    model = random_model(dialect)
+    arrays = convert.read(write(as_original(model, dialect), tmp_path))
+    assert convert.settings_of(source_of(dialect), arrays) == settings(dialect)
+    hp = hparams.HParams(num_heads=2, **settings(dialect))
+    result = convert.convert(arrays, hp, target_space_id=1)
+    assert (result.step, result.has_moments) == (0, False)
+    for name, array in model.items():
+        np.testing.assert_array_equal(result.arrays[name], array, name)
+        assert not result.arrays[name + "/Adam"].any()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_checkpoint_has_what_training_restores(dialect, tmp_path):
+    arrays = with_moments(dialect)
+    logdir = run_import(
+        dialect, write(arrays, tmp_path), tmp_path / "log", "--target_space_id", "1"
+    )
+    found = corpora.variables_of(checkpoints.prefix(logdir, 3))
+    warmup = {"tensor2tensor": 8000}.get(dialect, 4000)  # of its third version
+    assert hparams.load(logdir).warmup_steps == warmup
+    model, ids = Transformer(hparams.load(logdir)), tf.ones([1, 2], tf.int32)
+    loss = cross_entropy(model.decode(ids, model.encode(ids))[0], ids)
+    make_update(loss, model.hp, tf.train.get_or_create_global_step())
+    assert {name: (value.shape, value.dtype) for name, value in found.items()} == {
+        variable.op.name: (
+            tuple(variable.shape.as_list()),
+            variable.dtype.base_dtype.as_numpy_dtype,
+        )
+        for variable in tf.global_variables()
+    }
+    assert found["global_step"] == 3 and found["beta2_power"] == np.float32(0.75)
+    for seed, slot in enumerate(["", *convert.SLOTS]):
+        for name, array in random_model(dialect, seed).items():
+            if name != "encoder/target_space":
+                np.testing.assert_array_equal(
+                    found[name + slot], abs(array) if slot else array
+                )
+
+
+def test_a_further_system_is_a_row_and_a_table_of_names(monkeypatch, tmp_path):
+    row = DIALECTS_TABLE["kyubyong"]._replace(described_in="further", norm_epsilon=1e-3)
+    monkeypatch.setitem(DIALECTS_TABLE, "further", row)
+    monkeypatch.setitem(
+        names.SOURCES,
+        "further",
+        ((r"^", "theirs/"), (r"/block_(\d+)/", r"/layer\1/"), (r"/kernel$", "/w")),
+    )
+    model = random_model("further")
+    arrays = as_original(model, "further")
+    assert "theirs/decoder/layer1/cross_attention/q/w" in arrays
+    logdir = run_import("further", write(arrays, tmp_path), tmp_path / "log")
+    assert hparams.load(logdir) == hparams.HParams(num_heads=2, **settings("further"))
+    found = corpora.variables_of(checkpoints.prefix(logdir, 0))
+    for name in model:
+        np.testing.assert_array_equal(found[name], model[name])
+    with pytest.raises(SystemExit, match="--verify: .* of further"):
+        run_import(
+            "further",
+            str(tmp_path / "original"),
+            tmp_path / "other",
+            "--verify",
+            str(tmp_path / "case.npz"),
+        )
+
+
+def test_sinusoids_are_recognized():
+    model = {
+        name: array
+        for name, array in random_model("tutorial").items()
+        if "positional" not in name
+    }
+    arrays = as_original(model, "tutorial")
+    assert convert.settings_of("tutorial", arrays)["positions"] == "sinusoid"
+    assert imported(arrays, "tutorial").arrays.keys() >= model.keys()
+
+
+def test_the_scope_of_the_optimizer_and_statistics_are_no_hindrance(tmp_path):
+    arrays = {
+        ("training/" if "Adam" in name or "power" in name else "") + name: array
+        for name, array in with_moments("tensor2tensor").items()
+    }
+    arrays["losses_avg/problem_0/total_loss"] = np.float32(1)
+    read = convert.read(write(arrays, tmp_path))
+    assert imported(read, "tensor2tensor").has_moments
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_any_missing_variable_is_named(dialect):
+    complete = convert.join_shards(as_original(random_model(dialect), dialect))
+    for name in sorted(complete)[::11]:
+        if not re.search("_pe/", name):  # without these, positions are sinusoids
+            arrays = {other: complete[other] for other in complete if other != name}
+            with pytest.raises(ValueError, match=re.escape(name.split("_25_8")[0])):
+                imported(arrays, dialect)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_any_misshapen_variable_is_named_with_both_shapes(dialect):
+    complete = convert.join_shards(as_original(random_model(dialect), dialect))
+    free = re.compile(r"target_space|lookup_table|weight_mat")  # sizes no other tells
+    for name in sorted(complete)[1::11]:
+        if not free.search(name):
+            wrong = complete[name][..., :-1]
+            with pytest.raises(ValueError) as error:
+                imported(dict(complete, **{name: wrong}), dialect)
+            assert str(error.value).startswith(
+                "{}: found shape {}, wanted [".format(name, list(wrong.shape))
+            )
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (
+            {"encoder/extra": np.zeros(3, np.float32)},
+            "encoder/extra: found shape [3], wanted no such variable: 1 would be left",
+        ),
+        ({"encoder/extra/Adam": np.zeros(3, np.float32)}, "encoder/extra/Adam: found"),
+        ({"encoder/num_blocks_2/x": np.zeros(3, np.float32)}, "num_blocks_2"),
+    ],
+)
+def test_what_is_left_over_is_refused(change, said):
+    arrays = dict(as_original(random_model("kyubyong"), "kyubyong"), **change)
+    with pytest.raises(ValueError, match=re.escape(said)):
+        imported(arrays, "kyubyong")
+
+
+def test_a_missing_or_narrow_shard_is_refused():
+    arrays = as_original(random_model("tensor2tensor"), "tensor2tensor")
+    table = "transformer/symbol_modality_25_8/shared/weights_"
+    for bad, said in (
+        (3, "weights_3: found shards"),
+        (SHARDS - 1, "weights_: found shape [23, 8], wanted [25, 8]"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(said)):
+            imported(
+                {name: arrays[name] for name in arrays if name != table + str(bad)},
+                "tensor2tensor",
+            )
+    with pytest.raises(ValueError, match="one width"):
+        imported(
+            dict(arrays, **{table + "0": arrays[table + "0"][:, 1:]}), "tensor2tensor"
+        )
+    with pytest.raises(ValueError, match="found 4 rows, wanted row 9"):
+        imported(arrays, "tensor2tensor", space=9)
+
+
+def test_relative_positions_are_recognized(tmp_path):
+    relative = {"max_relative_position": 3}
+    model = random_model("tensor2tensor", **relative)
+    arrays = as_original(model, "tensor2tensor")
+    assert convert.settings_of(
+        "tensor2tensor", convert.join_shards(arrays)
+    ) == settings("tensor2tensor", **relative)
+    result = imported(arrays, "tensor2tensor")
+    tables = [name for name in model if "/relative/" in name]
+    assert len(tables) == 2 * 2 * SIZES["num_blocks"]  # keys, values; either stack
+    for name in model:
+        np.testing.assert_array_equal(result.arrays[name], model[name])
+    case = recorded_case("tensor2tensor", model, tmp_path, **relative)
+    run_import(
+        "tensor2tensor", write(arrays, tmp_path), tmp_path / "log", "--verify", case
+    )  # refuses what differs
+
+
+@pytest.mark.parametrize("sizes", [(VOCAB, VOCAB + 4), (VOCAB + 4, VOCAB)])
+def test_two_tables_of_tensor2tensor_are_told_apart_by_their_sizes(sizes):
+    told = dict(
+        source_vocab_size=sizes[0], target_vocab_size=sizes[1], joint_vocab=False
+    )
+    model = random_model("tensor2tensor", **told)
+    arrays = as_original(model, "tensor2tensor")
+    assert convert.settings_of(
+        "tensor2tensor", convert.join_shards(arrays), sizes
+    ) == settings("tensor2tensor", **told)
+    result = imported(arrays, "tensor2tensor", vocab_sizes=sizes)
+    for name in model:
+        np.testing.assert_array_equal(result.arrays[name], model[name])
+    for unfit in ((), (VOCAB, VOCAB), (VOCAB, VOCAB + 3)):
+        with pytest.raises(ValueError, match="wanted two of .*--src_vocab"):
+            imported(arrays, "tensor2tensor", vocab_sizes=unfit)
+
+
+@pytest.mark.parametrize("scope", ["input_emb", "target_emb", "softmax"])
+def test_embeddings_apart_from_the_output_layer_are_refused(scope):
+    arrays = as_original(random_model("tensor2tensor"), "tensor2tensor")
+    arrays = {name.replace("/shared/", f"/{scope}/"): arrays[name] for name in arrays}
+    with pytest.raises(ValueError, match=scope + "/weights_.*does not share"):
+        imported(arrays, "tensor2tensor")
+
+
+def test_the_slots_of_adafactor_are_left_behind():
+    model = random_model("tensor2tensor")
+    arrays = as_original(model, "tensor2tensor")
+    slots = {
+        f"{name}/Adafactor{number}": np.ones(array.shape[:1], np.float32)
+        for name, array in arrays.items()
+        for number in ("", "_1")
+    }
+    result = imported(dict(arrays, **slots), "tensor2tensor")
+    assert not result.has_moments
+    for name in model:
+        np.testing.assert_array_equal(result.arrays[name], model[name])
+    unknown = "transformer/body/extra/Adafactor"
+    with pytest.raises(ValueError, match=unknown + ": found shape .*left over"):
+        imported(dict(arrays, **{unknown: np.ones([3], np.float32)}), "tensor2tensor")

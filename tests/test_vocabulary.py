@@ -1,0 +1,256 @@
+"""text.py: what is a line, what is a piece, and what is refused."""
+
+import gzip
+import os
+
+import numpy as np
+import pytest
+import sentencepiece
+
+from transformer.text.lines import read_lines
+from transformer.text.vocabulary import (
+    BOS,
+    EOS,
+    JOINT_MODEL,
+    PAD,
+    SEPARATE_MODELS,
+    UNK,
+    Vocabulary,
+    copy_vocabularies,
+    load_vocabularies,
+    train_vocabulary,
+)
+
+SENTENCES = [
+    f"{who} {what} {where}."
+    for who in ["Der Hund", "Die Frau", "Das Kind", "Ein Mädchen", "Niemand", "Wer"]
+    for what in ["läuft", "schläft", "spielt", "wartet", "lacht", "springt", "tanzt"]
+    for where in ["im Park", "am Fluss", "vor der Tür", "auf der Straße", "zu Hause"]
+]
+SIZE = 50  # pieces: more than there are characters, few enough for unigram
+
+
+def write(path, content):
+    """Writes text or bytes, gzipped if the name says so; returns the path."""
+    content = content if isinstance(content, bytes) else content.encode("utf-8")
+    opener = gzip.open if str(path).endswith(".gz") else open
+    with opener(str(path), "wb") as file:
+        file.write(content)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("text") / "a.de", "\n".join(SENTENCES))
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram"])
+def vocabulary(request, corpus, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp(request.param) / JOINT_MODEL)
+    train_vocabulary([corpus], path, SIZE, request.param)
+    return Vocabulary(path)
+
+
+# Vocabulary
+
+
+def test_decoding_undoes_encoding(vocabulary):
+    for line in SENTENCES:
+        ids = vocabulary.encode(line)
+        assert vocabulary.decode(ids) == line
+        assert not {PAD, UNK, BOS, EOS} & set(ids)
+        assert max(ids) < vocabulary.size
+
+
+def test_many_lines_are_encoded_as_each_is(vocabulary):
+    lines = ["", *SENTENCES, "zzz"]
+    assert vocabulary.encode_lines(lines) == [vocabulary.encode(one) for one in lines]
+    assert vocabulary.encode_lines([]) == []
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, np.uint16])
+def test_decoding_stops_at_the_end_and_skips_padding(vocabulary, kind):
+    ids = vocabulary.encode("Das Kind lacht")
+    beyond = vocabulary.encode("am Fluss")
+    assert vocabulary.decode(kind([BOS, PAD, *ids, EOS, *beyond, EOS])) == (
+        "Das Kind lacht"
+    )
+    assert vocabulary.decode(kind([EOS, *ids])) == ""
+
+
+def test_nothing_decodes_to_nothing(vocabulary):
+    assert vocabulary.decode([]) == vocabulary.decode(np.zeros([0], np.int32)) == ""
+
+
+def test_unknown_characters_are_unk(vocabulary):
+    assert UNK in vocabulary.encode("Ж")
+
+
+def test_pieces_join_to_the_line(vocabulary):
+    pieces = vocabulary.pieces(np.array(vocabulary.encode("Der Hund läuft")))
+    assert "".join(pieces) == "▁Der▁Hund▁läuft"
+
+
+def test_a_model_with_other_special_ids_is_refused(corpus, tmp_path):
+    prefix = str(tmp_path / "other")
+    sentencepiece.set_random_generator_seed(1)  # as train_vocabulary does
+    sentencepiece.SentencePieceTrainer.train(
+        input=corpus, model_prefix=prefix, vocab_size=SIZE, minloglevel=2
+    )
+    with pytest.raises(ValueError, match=r"other\.model.*-1, 0, 1, 2.*0, 1, 2, 3"):
+        Vocabulary(prefix + ".model")
+
+
+def test_what_is_no_model_is_refused(corpus, tmp_path):
+    with pytest.raises(ValueError, match=r"a\.de is not a SentencePiece model"):
+        Vocabulary(corpus)
+    with pytest.raises(FileNotFoundError, match=r"scripts/prepare\.py"):
+        Vocabulary(str(tmp_path / "none.model"))
+
+
+# Training
+
+
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_training_twice_gives_the_same_bytes_and_no_path(model_type, corpus, tmp_path):
+    first, second = str(tmp_path / "1"), str(tmp_path / "2")
+    for path in (first, second):
+        train_vocabulary([corpus, corpus], path, SIZE, model_type)
+    with open(first, "rb") as one, open(second, "rb") as other:
+        content = one.read()
+        assert content == other.read()
+    assert os.path.dirname(corpus).encode("utf-8") not in content
+
+
+def test_a_size_too_large_names_the_largest_that_works(corpus, tmp_path):
+    path = str(tmp_path / "m")
+    with pytest.raises(ValueError, match=r"lower --vocab-size to \d+") as refused:
+        train_vocabulary([corpus], path, 8000, "bpe")
+    assert not os.path.exists(path)
+    largest = int(str(refused.value).split()[-1])
+    train_vocabulary([corpus], path, largest, "bpe")
+    assert Vocabulary(path).size == largest
+    with pytest.raises(ValueError, match=f"at most {largest}"):
+        train_vocabulary([corpus], path, largest + 1, "bpe")
+
+
+def test_a_size_too_small_is_refused(corpus, tmp_path):
+    with pytest.raises(ValueError, match="raise --vocab-size"):
+        train_vocabulary([corpus], str(tmp_path / "m"), 10, "bpe")
+
+
+def test_no_text_is_refused(tmp_path):
+    empty = write(tmp_path / "a", "")
+    with pytest.raises(ValueError, match="found no visible character"):
+        train_vocabulary([empty], str(tmp_path / "m"), SIZE, "bpe")
+
+
+# Folders
+
+
+def test_a_joint_vocabulary_is_one_object(vocabulary):
+    loaded = load_vocabularies(os.path.dirname(vocabulary.path))
+    assert loaded.joint
+    assert loaded.source is loaded.target
+    assert loaded.source.path == vocabulary.path
+
+
+def separate_folder(corpus, folder):
+    for size, name in zip((SIZE, SIZE + 5), SEPARATE_MODELS):
+        train_vocabulary([corpus], str(folder / name), size, "bpe")
+    return str(folder)
+
+
+def test_separate_vocabularies_keep_their_sides(corpus, tmp_path):
+    loaded = load_vocabularies(separate_folder(corpus, tmp_path))
+    assert not loaded.joint
+    assert (loaded.source.size, loaded.target.size) == (SIZE, SIZE + 5)
+
+
+def test_copies_are_enough(corpus, vocabulary, tmp_path):
+    joint, separate, original = (tmp_path / name for name in "jso")
+    for folder in (joint, separate, original):
+        folder.mkdir()
+    copy_vocabularies(os.path.dirname(vocabulary.path), str(joint))
+    copy_vocabularies(separate_folder(corpus, original), str(separate))
+    copy_vocabularies(str(joint), str(joint))
+    assert os.listdir(str(joint)) == [JOINT_MODEL]
+    assert load_vocabularies(str(joint)).source.size == vocabulary.size
+    assert load_vocabularies(str(separate)).target.size == SIZE + 5
+
+
+def test_a_folder_with_no_vocabulary_says_what_to_run(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"spm\.model.*scripts/prepare\.py"):
+        load_vocabularies(str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"scripts/prepare\.py"):
+        copy_vocabularies(str(tmp_path), str(tmp_path))
+
+
+def test_a_folder_with_both_kinds_is_refused(corpus, tmp_path):
+    separate_folder(corpus, tmp_path)
+    train_vocabulary([corpus], str(tmp_path / JOINT_MODEL), SIZE, "bpe")
+    with pytest.raises(ValueError, match="wanted one kind"):
+        load_vocabularies(str(tmp_path))
+
+
+# Lines
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("last_line_end", [True, False])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_lines_end_at_newlines_only(tmp_path, ending, line_end, last_line_end, mark):
+    lines = ["ein\u2028Satz", "\x0b\x0c\x1c\x85", "", " \u2029 a\rb ", "\ufeffx", "ä"]
+    content = mark + line_end.join(lines) + line_end * last_line_end
+    assert list(read_lines(write(tmp_path / ("a.de" + ending), content))) == lines
+
+
+def test_an_empty_file_has_no_line_and_a_newline_is_one(tmp_path):
+    assert list(read_lines(write(tmp_path / "a", ""))) == []
+    assert list(read_lines(write(tmp_path / "b", "\n"))) == [""]
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize("before", [0, 1, 7])
+def test_bytes_that_are_not_utf8_are_named_by_line(tmp_path, ending, before):
+    content = b"\xef\xbb\xbf" + b"gut\n" * before + b"M\xe4dchen\ngut\n"
+    path = write(tmp_path / ("a.de" + ending), content)
+    with pytest.raises(ValueError, match=rf"{ending}:{before + 1}: .*0xe4.*UTF-8"):
+        list(read_lines(path))
+
+
+def test_a_broken_gzip_file_is_not_passed_over(tmp_path):
+    whole = write(tmp_path / "a.gz", "\n".join(SENTENCES))
+    with open(whole, "rb") as file:
+        content = file.read()
+    for name, broken in (("b.gz", content[:-20]), ("c.gz", b"plain text\n")):
+        path = str(tmp_path / name)
+        with open(path, "wb") as file:
+            file.write(broken)
+        with pytest.raises(ValueError, match=name + " cannot be read to its end"):
+            list(read_lines(path))
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_iwslt_tags_are_skipped(tmp_path, ending):
+    content = "<url>http://x</url>\n<title>T</title>\n Eins. \n\nZwei < drei.\n</doc>\n"
+    path = write(tmp_path / ("train.tags.de-en.de" + ending), content)
+    assert list(read_lines(path)) == ["Eins.", "", "Zwei < drei."]
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_iwslt_xml_gives_its_segments(tmp_path, ending):
+    content = (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<doc docid="1">\n<title>T</title>\n'
+        '<seg id="1"> Q&amp;A &lt;1&gt; </seg>\n<seg id="2"></seg>\n</doc>\n'
+        "<seg id='3'>a</seg><seg id='4'>b</seg>\n"
+    )
+    path = write(tmp_path / ("IWSLT16.TED.dev2010.de-en.de.xml" + ending), content)
+    assert list(read_lines(path)) == ["Q&A <1>", "", "a", "b"]
+
+
+def test_a_segment_without_end_is_refused(tmp_path):
+    path = write(tmp_path / "a.xml", '<doc>\n<seg id="1"> Eins\nzwei </seg>\n')
+    with pytest.raises(ValueError, match=r"a\.xml:2: .*</seg>"):
+        list(read_lines(path))

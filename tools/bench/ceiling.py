@@ -1,0 +1,91 @@
+"""What the machine can do: matrix products through TensorFlow, copies of memory."""
+
+import threading
+import time
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+from worker import serve
+
+PRODUCTS = 8  # in one run, so that starting it costs nothing
+COPIED = 2**28  # bytes, far more than any cache
+
+
+def repeat(run, seconds):
+    """How long a run takes, as the mean over so many seconds."""
+    run()
+    count, start = 0, time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        run()
+        count += 1
+    return (time.perf_counter() - start) / count
+
+
+def matrix_rate(shape, precision, intra, inter, seconds):
+    """GFLOP/s of [rows, in] x [in, out].
+
+    Args:
+      shape: (rows, in, out).
+      intra, inter: threads within a product, products at the same time.
+    """
+    rows, width, out = shape
+    config = tf.ConfigProto(
+        intra_op_parallelism_threads=intra, inter_op_parallelism_threads=inter
+    )
+    with tf.Graph().as_default(), tf.Session(config=config) as session:
+
+        def variable(*shape):
+            return tf.Variable(tf.cast(tf.random_normal(shape), precision))
+
+        left = variable(rows, width)
+        products = [tf.matmul(left, variable(width, out)) for _ in range(PRODUCTS)]
+        # An element of each, so that none is left out and none is copied.
+        some = [tf.cast(product[0, 0], tf.float32) for product in products]
+        session.run(tf.global_variables_initializer())
+        taken = repeat(session.make_callable(some), seconds)
+    return PRODUCTS * 2 * rows * width * out / taken / 1e9
+
+
+def copy_rate(threads, seconds):
+    """GB/s read and written again, by so many threads."""
+    pairs = [
+        (np.ones(COPIED, np.uint8), np.ones(COPIED, np.uint8)) for _ in range(threads)
+    ]
+
+    def run():
+        running = [threading.Thread(target=np.copyto, args=pair) for pair in pairs]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+
+    return threads * COPIED / repeat(run, seconds) / 1e9
+
+
+def open_copies(spec):
+    return lambda request: {"rate": copy_rate(spec["threads"], request["seconds"])}
+
+
+def open_products(spec):
+    threads = spec["threads"]
+
+    def measure(request):
+        return {
+            "rate": max(
+                matrix_rate(
+                    request["shape"],
+                    request["precision"],
+                    intra,
+                    inter,
+                    request["seconds"],
+                )
+                for intra, inter in {(threads, 1), (1, threads), (threads, threads)}
+            )
+        }
+
+    return measure
+
+
+if __name__ == "__main__":
+    tf.disable_eager_execution()
+    serve({"copy": open_copies, "product": open_products})

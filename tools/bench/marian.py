@@ -1,0 +1,94 @@
+"""Hugging Face's Marian. It has norms after the sub-layers only, so it cannot hold our
+checkpoint: it decodes with random weights, as many pieces as the reference has."""
+
+import torch
+import work
+from pytorch import set_up, training
+from transformers import MarianConfig, MarianMTModel
+from worker import serve
+
+import hparams
+from transformer.data import pad_with_end
+from transformer.text.vocabulary import BOS, EOS, PAD, load_vocabularies
+
+
+def make_model(sizes, vocab_size):
+    """A MarianMTModel of the same sizes."""
+    stacks = {
+        f"{stack}_{name}": sizes[ours]
+        for stack in ("encoder", "decoder")
+        for name, ours in (
+            ("layers", "num_blocks"),
+            ("ffn_dim", "d_ff"),
+            ("attention_heads", "num_heads"),
+        )
+    }
+    return MarianMTModel(
+        MarianConfig(
+            vocab_size=vocab_size,
+            d_model=sizes["d_model"],
+            dropout=work.DROPOUT,
+            attention_dropout=work.DROPOUT,
+            activation_dropout=work.DROPOUT,
+            activation_function="relu",
+            scale_embedding=True,
+            pad_token_id=PAD,
+            bos_token_id=BOS,
+            eos_token_id=EOS,
+            decoder_start_token_id=BOS,
+            forced_eos_token_id=None,
+            share_encoder_decoder_embeddings=True,
+            tie_word_embeddings=True,
+            **stacks,
+        )
+    )
+
+
+def open_training(spec):
+    set_up(spec)
+    model = make_model(spec["sizes"], spec["vocab_size"])
+
+    def forward(source, target_in):
+        return model(
+            input_ids=source,
+            attention_mask=source != PAD,
+            decoder_input_ids=target_in,
+            use_cache=False,
+        ).logits
+
+    return training(spec, model, forward)
+
+
+def open_decoding(spec):
+    device, hp = set_up(spec), hparams.load(spec["logdir"])
+    model = make_model(vars(hp), hp.target_vocab_size).to(device).eval()
+    source_vocabulary, target_vocabulary, _ = load_vocabularies(spec["logdir"])
+    lines, references = work.test_lines(spec["data"])
+    lengths = dict(
+        zip(lines, (len(ids) + 1 for ids in target_vocabulary.encode_lines(references)))
+    )
+    beam_size = spec["beam_size"]
+
+    @torch.inference_mode()
+    def translate(chosen, batch):
+        sources = source_vocabulary.encode_lines(chosen)
+        for places in work.in_batches(sources, batch):
+            ids = torch.as_tensor(
+                pad_with_end([sources[i] for i in places]), dtype=torch.long
+            ).to(device)
+            longest = max(lengths[chosen[i]] for i in places)
+            model.generate(
+                ids,
+                attention_mask=(ids != PAD).long(),
+                do_sample=False,
+                num_beams=beam_size,
+                min_new_tokens=longest,
+                max_new_tokens=longest,
+            )
+        return [lengths[line] for line in chosen]
+
+    return work.timed_decoding(translate, lines)
+
+
+if __name__ == "__main__":
+    serve({"train": open_training, "decode": open_decoding})

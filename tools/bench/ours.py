@@ -1,0 +1,93 @@
+"""This project: training, decoding, and the input side of a training by itself."""
+
+import dataclasses
+import functools
+import itertools
+import time
+
+import tensorflow.compat.v1 as tf
+import work
+from worker import serve
+
+import hparams
+from train import Data, TrainingGraph
+from transformer.runtime.sessions import make_session
+from transformer.translator import Translator
+
+
+def training_settings(spec):
+    """The settings with which a user would train a model of this size."""
+    return hparams.HParams(
+        data=spec["data"],
+        dialect="tensor2tensor",
+        seed=work.SEED,
+        dropout_rate=work.DROPOUT,
+        label_smoothing=work.LABEL_SMOOTHING,
+        schedule="constant",
+        learning_rate=work.LEARNING_RATE,
+        source_vocab_size=spec["vocab_size"],
+        target_vocab_size=spec["vocab_size"],
+        precision=spec["precision"],
+        **spec["sizes"],
+    )
+
+
+def open_training(spec):
+    hp = training_settings(spec)
+    graph = TrainingGraph(hp, 0, Data(hp))
+    session = make_session(hp, precision=hp.precision)
+    session.run(graph.initialize)
+
+    def measure(request):
+        tokens, start = 0, time.perf_counter()
+        for _ in range(request["steps"]):
+            _, metrics = session.run([graph.update.apply, graph.update.metrics])
+            tokens += int(metrics.tokens)
+        return {"tokens": tokens, "seconds": time.perf_counter() - start}
+
+    return measure
+
+
+def open_decoding(spec):
+    hp = hparams.load(spec["logdir"])
+    hp = dataclasses.replace(
+        hp, search=spec["search"], beam_size=spec["beam_size"], length_penalty=0.0
+    )
+
+    @functools.lru_cache(None)
+    def translator(batch):
+        opened = Translator(
+            dataclasses.replace(hp, decode_batch_size=batch), spec["logdir"]
+        )
+        opened.restore()
+        return opened
+
+    def translate(lines, batch):
+        return [best.text for best, *_ in translator(batch).translate(lines)]
+
+    return work.timed_decoding(translate, work.test_lines(spec["data"])[0])
+
+
+def own_memory():
+    """What this process has for itself, without mapped files, in MiB."""
+    with open("/proc/self/status") as file:
+        fields = dict(line.split(":", 1) for line in file)
+    return int(fields["RssAnon"].split()[0]) / 1024
+
+
+def open_input(spec):
+    """The memory that the input side takes: corpus, plan, and 200 batches."""
+
+    def measure(request):
+        before, source = own_memory(), work.batches(spec)
+        for _ in itertools.islice(source, 200):
+            pass
+        return {"memory": own_memory() - before}
+
+    return measure
+
+
+if __name__ == "__main__":
+    tf.disable_eager_execution()
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    serve({"train": open_training, "decode": open_decoding, "input": open_input})

@@ -1,0 +1,316 @@
+"""A plain PyTorch loop around torch.nn.Transformer; on a GPU compiled."""
+
+import math
+
+import numpy as np
+import torch
+import work
+from torch import nn
+from torch.nn import functional
+from worker import serve
+
+import hparams
+from transformer.data import pad_with_end
+from transformer.dialects import dialect_named
+from transformer.text.vocabulary import BOS, EOS, PAD, load_vocabularies
+
+NEVER = float("-inf")
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def set_up(spec):
+    """The device, after the threads are set."""
+    torch.set_num_threads(spec["threads"])
+    torch.manual_seed(work.SEED)
+    return torch.device("cuda" if spec["device"] == "gpu" else "cpu")
+
+
+def sinusoids(length, width):
+    """Position encodings as tensor2tensor has them: float32 [length, width]."""
+    pairs = width // 2
+    rates = torch.exp(
+        torch.arange(pairs, dtype=torch.float64) * -(math.log(10000.0) / (pairs - 1))
+    )
+    angles = torch.arange(length, dtype=torch.float64)[:, None] * rates
+    return torch.cat([angles.sin(), angles.cos()], 1).float()
+
+
+class Model(nn.Module):
+    """Tied embeddings, norms before the sub-layers."""
+
+    def __init__(self, sizes, vocab_size):
+        super().__init__()
+        width = sizes["d_model"]
+        self.table = nn.Parameter(torch.randn(vocab_size, width) * width**-0.5)
+        self.body = nn.Transformer(
+            width,
+            sizes["num_heads"],
+            sizes["num_blocks"],
+            sizes["num_blocks"],
+            sizes["d_ff"],
+            work.DROPOUT,
+            batch_first=True,
+            norm_first=True,
+        )
+        self.dropout = nn.Dropout(work.DROPOUT)
+        self.register_buffer("target_positions", sinusoids(1024, width))
+        self.register_buffer("source_positions", sinusoids(1024, width))
+
+    def embed(self, ids, positions):
+        x = functional.embedding(ids, self.table) * self.table.shape[1] ** 0.5
+        x = x * (ids != PAD)[..., None]
+        return self.dropout(x + positions[: ids.shape[1]])
+
+    def forward(self, source, target_in):
+        padding = source == PAD
+        future = nn.Transformer.generate_square_subsequent_mask(
+            target_in.shape[1], device=source.device
+        )
+        x = self.body(
+            self.embed(source, self.source_positions),
+            self.embed(target_in, self.target_positions),
+            tgt_mask=future,
+            src_key_padding_mask=padding,
+            memory_key_padding_mask=padding,
+            tgt_is_causal=True,
+        )
+        return functional.linear(x, self.table)
+
+
+def training(spec, model, forward):
+    """Measures the training of a module: `forward(source, target_in)` gives logits."""
+    device = set_up(spec)
+    model.to(device).train()
+    optimizer = torch.optim.Adam(
+        model.parameters(), work.LEARNING_RATE, work.BETAS, work.EPSILON
+    )
+    precision = PRECISIONS[spec["precision"]]
+
+    def update(batch):
+        source, target_in, target_out = (
+            torch.as_tensor(ids, dtype=torch.long).to(device) for ids in batch[:3]
+        )
+        with torch.autocast(device.type, precision, enabled=precision != torch.float32):
+            logits = forward(source, target_in)
+        loss = functional.cross_entropy(
+            logits.float().flatten(0, 1),
+            target_out.flatten(),
+            ignore_index=PAD,
+            label_smoothing=work.LABEL_SMOOTHING,
+        )
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+
+    finish = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    measure, source = work.timed_training(update, finish), work.batches(spec)
+    return lambda request: measure(request, source)
+
+
+def open_training(spec):
+    set_up(spec)
+    model = Model(spec["sizes"], spec["vocab_size"])
+    compiled = torch.compile(model, dynamic=True) if spec["device"] == "gpu" else model
+    return training(spec, model, compiled)
+
+
+def load(model, variables, blocks):
+    """Puts the variables of a model with norms first, of ours, into `model`."""
+    state = model.state_dict()
+
+    def put(name, *ours):
+        state[name].copy_(
+            torch.as_tensor(np.concatenate([variables[one].T for one in ours]))
+        )
+
+    def put_dense(name, *ours, ending="."):
+        put(f"{name}{ending}weight", *[f"{one}/kernel" for one in ours])
+        biases = [f"{one}/bias" for one in ours if f"{one}/bias" in variables]
+        state[f"{name}{ending}bias"].zero_()
+        if biases:
+            put(f"{name}{ending}bias", *biases)
+
+    def put_norm(name, ours):
+        put(f"{name}.weight", f"{ours}/gamma")
+        put(f"{name}.bias", f"{ours}/beta")
+
+    state["table"].copy_(torch.as_tensor(variables["embedding/lookup_table"]))
+    state["source_positions"] += torch.as_tensor(
+        variables.get("encoder/target_space", np.float32(0))
+    )
+    parts = {
+        "encoder": {"self_attn": "self_attention"},
+        "decoder": {"self_attn": "self_attention", "multihead_attn": "cross_attention"},
+    }
+    for stack, attentions in parts.items():
+        put_norm(f"body.{stack}.norm", f"{stack}/ln")
+        for i in range(blocks):
+            theirs, ours = f"body.{stack}.layers.{i}", f"{stack}/block_{i}"
+            for place, (name, scope) in enumerate(attentions.items()):
+                put_dense(
+                    f"{theirs}.{name}",
+                    *[f"{ours}/{scope}/{one}" for one in "qkv"],
+                    ending=".in_proj_",
+                )
+                put_dense(f"{theirs}.{name}.out_proj", f"{ours}/{scope}/o")
+                put_norm(f"{theirs}.norm{place + 1}", f"{ours}/{scope}/ln")
+            put_dense(f"{theirs}.linear1", f"{ours}/feedforward/inner")
+            put_dense(f"{theirs}.linear2", f"{ours}/feedforward/outer")
+            put_norm(f"{theirs}.norm{len(attentions) + 1}", f"{ours}/feedforward/ln")
+
+
+class Decoder:
+    """Steps through the target with cached keys and values.
+
+    Args:
+      model: Model.
+      source: ids [N, S].
+      size: hypotheses of each sentence.
+    """
+
+    def __init__(self, model, source, size):
+        self.model, self.heads = model, model.body.nhead
+        memory = model.body.encoder(
+            model.embed(source, model.source_positions),
+            src_key_padding_mask=source == PAD,
+        )
+        self.mask = (source != PAD)[:, None, None].repeat_interleave(size, 0)
+        self.memories, self.cache = [], []
+        for layer in model.body.decoder.layers:
+            attention, width = layer.multihead_attn, memory.shape[-1]
+            both = functional.linear(
+                memory, attention.in_proj_weight[width:], attention.in_proj_bias[width:]
+            ).chunk(2, -1)
+            self.memories.append(
+                [self._split(x).repeat_interleave(size, 0) for x in both]
+            )
+            empty = memory.new_zeros(
+                len(source) * size, self.heads, 0, width // self.heads
+            )
+            self.cache.append((empty, empty))
+
+    def _split(self, x):
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def _attend(self, attention, queries, keys, values, mask=None):
+        x = functional.scaled_dot_product_attention(
+            self._split(queries), keys, values, mask
+        )
+        return attention.out_proj(x.transpose(1, 2).flatten(2))
+
+    def step(self, ids, place):
+        """Log-probabilities [M, V] after the pieces `ids` [M] at a place."""
+        model = self.model
+        x = model.embed(ids[:, None], model.target_positions[place:])
+        for i, layer in enumerate(model.body.decoder.layers):
+            attention, width = layer.self_attn, x.shape[-1]
+            Q, K, V = functional.linear(
+                layer.norm1(x), attention.in_proj_weight, attention.in_proj_bias
+            ).chunk(3, -1)
+            self.cache[i] = K, V = [
+                torch.cat([old, self._split(new)], 2)
+                for old, new in zip(self.cache[i], (K, V))
+            ]
+            x = x + self._attend(attention, Q, K, V)
+            attention = layer.multihead_attn
+            Q = functional.linear(
+                layer.norm2(x),
+                attention.in_proj_weight[:width],
+                attention.in_proj_bias[:width],
+            )
+            x = x + self._attend(attention, Q, *self.memories[i], self.mask)
+            x = x + layer.linear2(functional.relu(layer.linear1(layer.norm3(x))))
+        logits = functional.linear(model.body.decoder.norm(x)[:, 0], model.table)
+        return logits.log_softmax(-1)
+
+    def reorder(self, rows):
+        self.cache = [[x.index_select(0, rows) for x in pair] for pair in self.cache]
+
+
+def greedy(model, source, limit, start):
+    """ids [N, T]: the likeliest piece at each place."""
+    decoder, done = Decoder(model, source, 1), source.new_zeros(len(source)).bool()
+    ids = source.new_full([len(source), 1], start)
+    while ids.shape[1] <= limit and not done.all():
+        pieces = decoder.step(ids[:, -1], ids.shape[1] - 1).argmax(-1)
+        ids = torch.cat([ids, pieces.masked_fill(done, PAD)[:, None]], 1)
+        done |= pieces == EOS
+    return ids[:, 1:]
+
+
+def beam(model, source, limit, start, size):
+    """The best finished hypothesis of each sentence, a list of lists of ids."""
+    count = len(source)
+    decoder = Decoder(model, source, size)
+    ids = source.new_full([count, size, 1], start)
+    scores = torch.full([count, size], NEVER, device=source.device)
+    scores[:, 0] = 0
+    best, found = scores.new_full([count], NEVER), [[] for _ in range(count)]
+    first = torch.arange(count, device=source.device)[:, None] * size
+    for place in range(limit):
+        steps = decoder.step(ids[:, :, -1].flatten(), place)
+        totals = (scores[:, :, None] + steps.view(count, size, -1)).flatten(1)
+        top, places = totals.topk(2 * size)
+        origins, pieces = places // steps.shape[1], places % steps.shape[1]
+        ended, which = top.masked_fill(pieces != EOS, NEVER).max(1)
+        for row in (ended > best).nonzero()[:, 0].tolist():
+            best[row] = ended[row]
+            found[row] = ids[row, origins[row, which[row]], 1:].tolist()
+        scores, kept = top.masked_fill(pieces == EOS, NEVER).topk(size)
+        origins, pieces = origins.gather(1, kept), pieces.gather(1, kept)
+        ids = torch.cat(
+            [ids.gather(1, origins[..., None].expand_as(ids)), pieces[..., None]], 2
+        )
+        if (scores[:, 0] <= best).all():
+            break
+        decoder.reorder((first + origins).flatten())
+    return found
+
+
+def open_decoding(spec):
+    from export import read_variables
+
+    device = set_up(spec)
+    hp = hparams.load(spec["logdir"])
+    row = dialect_named(hp.dialect)
+    if not (
+        row.before
+        and row.final_norm
+        and row.positions == "halves"
+        and row.tied_embeddings
+        and hp.joint_vocab
+    ):
+        raise ValueError(
+            f"dialect {hp.dialect}: this loop is written for checkpoints "
+            "of --dialect tensor2tensor"
+        )
+    model = Model(dict(vars(hp)), hp.target_vocab_size)
+    with torch.no_grad():
+        load(model, read_variables(spec["logdir"], "best"), hp.num_blocks)
+    model.to(device).eval()
+    source_vocabulary, target_vocabulary, _ = load_vocabularies(spec["logdir"])
+    start = PAD if row.begins_with_zeros else BOS
+
+    @torch.inference_mode()
+    def translate(lines, batch):
+        sources = source_vocabulary.encode_lines(lines)
+        results = [""] * len(lines)
+        for places in work.in_batches(sources, batch):
+            ids = torch.as_tensor(
+                pad_with_end([sources[i] for i in places]), dtype=torch.long
+            ).to(device)
+            limit = ids.shape[1] + hp.max_extra_length
+            found = (
+                greedy(model, ids, limit, start).tolist()
+                if spec["search"] == "greedy"
+                else beam(model, ids, limit, start, spec["beam_size"])
+            )
+            for i, one in zip(places, found):
+                results[i] = target_vocabulary.decode(one)
+        return results
+
+    return work.timed_decoding(translate, work.test_lines(spec["data"])[0])
+
+
+if __name__ == "__main__":
+    serve({"train": open_training, "decode": open_decoding})

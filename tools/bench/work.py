@@ -1,0 +1,167 @@
+"""What all systems are given to do: sizes, batches, lines; and what it costs."""
+
+import glob
+import os
+import time
+
+import numpy as np
+
+from transformer.data import BatchPlan, Corpus
+from transformer.evaluation import load_text
+from transformer.text.vocabulary import PAD
+
+VOCAB_SIZE = 8000
+SEED = 1
+
+# Settings of hparams.py; the paper's sizes are for GPUs.
+SIZES = {
+    "bench-small": {
+        "num_blocks": 3,
+        "d_model": 256,
+        "d_ff": 1024,
+        "num_heads": 4,
+        "batch_tokens": 2048,
+    },
+    "bench-base": {
+        "num_blocks": 6,
+        "d_model": 512,
+        "d_ff": 2048,
+        "num_heads": 8,
+        "batch_tokens": 2048,
+    },
+    "base": {
+        "num_blocks": 6,
+        "d_model": 512,
+        "d_ff": 2048,
+        "num_heads": 8,
+        "batch_tokens": 25000,
+    },
+    "big": {
+        "num_blocks": 6,
+        "d_model": 1024,
+        "d_ff": 4096,
+        "num_heads": 16,
+        "batch_tokens": 25000,
+    },
+}
+DROPOUT = LABEL_SMOOTHING = 0.1
+LEARNING_RATE, BETAS, EPSILON = 0.0005, (0.9, 0.98), 1e-9
+
+
+def batches(spec):
+    """The batches of a training, without end, the same for every system: arrays."""
+    corpus = Corpus(spec["data"], "train")
+    plan = BatchPlan(
+        corpus.source_lengths,
+        corpus.target_lengths,
+        spec["sizes"]["batch_tokens"],
+        SEED,
+    )
+    number = 0
+    while True:
+        yield corpus.batch(plan.batch(number), number)
+        number += 1
+
+
+def timed_training(update, finish=lambda: None):
+    """Measures updates of a system that takes arrays.
+
+    Args:
+      update: function of a Batch of arrays.
+      finish: function that returns when all updates are done.
+
+    Returns:
+      A function of (request, batches): {"steps": n} → tokens, seconds.
+    """
+
+    def measure(request, source):
+        tokens, start = 0, time.perf_counter()
+        for _ in range(request["steps"]):
+            batch = next(source)
+            update(batch)
+            tokens += int(np.sum(batch.target_out != PAD))
+        finish()
+        return {"tokens": tokens, "seconds": time.perf_counter() - start}
+
+    return measure
+
+
+def timed_decoding(translate, lines):
+    """Measures a translating system.
+
+    Args:
+      translate: function of (lines, batch size) that returns a translation of each
+        line, or, where the system cannot hold our model, how many pieces it wrote.
+      lines: all lines.
+
+    Returns:
+      A function of a request, {"batch": n, "every": n}, which takes each n-th line, →
+      seconds, and with batches of one the seconds of each line; with {"texts": true}
+      what `translate` returned.
+    """
+
+    def measure(request):
+        chosen, results, seconds = lines[:: request["every"]], [], []
+        groups = [[line] for line in chosen] if request["batch"] == 1 else [chosen]
+        for group in groups:
+            start = time.perf_counter()
+            results += translate(group, request["batch"])
+            seconds.append(time.perf_counter() - start)
+        answer = {"seconds": sum(seconds), "each": seconds}
+        return dict(answer, texts=results) if request.get("texts") else answer
+
+    return measure
+
+
+def in_batches(sources, size):
+    """The places of sentences, the longest sentence first, in batches."""
+    order = np.argsort([-len(source) for source in sources], kind="stable")
+    return [order[start : start + size] for start in range(0, len(order), size)]
+
+
+def test_lines(data):
+    """(source lines, reference lines) of the test split."""
+    return load_text(data, "test")
+
+
+def training_gflop(data, sizes, vocab_size):
+    """What a real target token costs in training, in GFLOP: the matrix products of the
+    model, forward and twice as much backward, for real tokens only."""
+    D, F, blocks = (sizes[name] for name in ("d_model", "d_ff", "num_blocks"))
+    corpus = Corpus(data, "train")
+    S, T = (
+        side.astype(np.float64)
+        for side in (corpus.source_lengths, corpus.target_lengths)
+    )
+    source = S * (4 * D * D + 2 * D * F + 2 * S * D)  # projections, inner, attention
+    source += S * 2 * D * D  # keys and values for the decoder
+    target = T * (6 * D * D + 2 * D * F + 2 * T * D + 2 * S * D)
+    products = blocks * (source + target) + T * D * vocab_size
+    return float(3 * 2 * products.sum() / T.sum() / 1e9)
+
+
+def matrix_shapes(sizes, vocab_size):
+    """The matrix products of a model, [rows, in] x [in, out]: (rows, in, out)."""
+    D, F, rows = (sizes[name] for name in ("d_model", "d_ff", "batch_tokens"))
+    return [(rows, D, D), (rows, D, F), (rows, F, D), (rows, D, vocab_size)]
+
+
+def write_corpus(data, folder, pairs):
+    """Writes the prepared ids of so many training pairs, repeating those of `data`;
+    dev is that of `data`."""
+    os.makedirs(folder)
+    for side in ("source", "target"):
+        ids, offsets = (
+            np.load(os.path.join(data, f"train.{side}.{kind}.npy"), allow_pickle=False)
+            for kind in ("ids", "offsets")
+        )
+        lengths = np.resize(np.diff(offsets), pairs)
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(offsets.dtype)
+        np.save(
+            os.path.join(folder, f"train.{side}.ids.npy"), np.resize(ids, offsets[-1])
+        )
+        np.save(os.path.join(folder, f"train.{side}.offsets.npy"), offsets)
+    for path in glob.glob(os.path.join(data, "*")):
+        name = os.path.basename(path)
+        if not name.startswith("train."):
+            os.symlink(os.path.abspath(path), os.path.join(folder, name))

@@ -1,0 +1,151 @@
+"""Makes lines that a translator will meet sooner or later: sentences, and oddities.
+
+    python tools/soak/odd_lines.py --count 1000 --seed 1 > odd.de
+
+Every other line is an ordinary sentence; the others have one to three of ODDITIES. The
+same seed gives the same lines.
+"""
+
+import argparse
+import os
+import random
+import sys
+from typing import Callable, Iterator, List, Optional, Sequence
+
+SENTENCES = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
+    "data",
+    "sample",
+    "test.de",
+)
+LONG_EVERY = 1000  # odd lines, on average: a long line takes its time
+LONG = 10000  # words of one
+
+Dice = Callable[[], float]  # a number from 0 up to, but without, 1
+
+
+def pick(options: Sequence, dice: Dice):
+    """One of several."""
+    return options[int(dice() * len(options))]
+
+
+def encoded(*texts: str) -> List[bytes]:
+    """Each text as UTF-8."""
+    return [text.encode("utf-8") for text in texts]
+
+
+# What is put into a line, or instead of it.
+INSERTED = {
+    "tab": [b"\t", b"\t\t"],
+    "carriage return": [b"\r", b"\r\r"],
+    "NUL": [b"\0"],
+    "control character": encoded(
+        *(chr(code) for code in [*range(1, 9), *range(14, 28), *range(127, 160)])
+    ),
+    "line separator": encoded(*"\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"),
+    "zero width": encoded(*"\xad\u200b\u200c\u200d\u200e\u200f\u202e\u2060"),
+    "byte order mark": [b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"],
+    "emoji": encoded(
+        "🙂", "👩\u200d👩\u200d👧", "🇩🇪", "👍🏽", "❤\ufe0f", "🏴\U000e0067\U000e007f"
+    ),
+    "other script": encoded(
+        "Привет",
+        "你好世界",
+        "こんにちは",
+        "안녕하세요",
+        "שלום",
+        "مرحبا",
+        "नमस्ते",
+        "ไทย",
+        "ᚠᚢᚦ",
+        "𝔘𝔫𝔦",
+        "𒀀𒁀",
+    ),
+    "combining marks": encoded("o" + "\u0308\u0301\u0323" * 20),
+    "space": encoded("   ", "\xa0", "\u3000", "\u2009"),
+    "not a character": encoded("\uffff", "\ufffd", "\ue000"),
+    "not UTF-8": [
+        b"\xff",
+        b"\xe2\x82",
+        b"\xc3",
+        b"M\xe4dchen",
+        b"\x80\x80",
+        b"\xc0\x80",
+        b"\xed\xa0\x80",
+        b"\xf4\x90\x80\x80",
+    ],
+    "markup": encoded(
+        "<s>", "</s>", "<unk>", "<pad>", "\u2581", "|||", "&#10;", "\\n", "%s", "../../"
+    ),
+    "long word": encoded("x" * 200, "ß" * 200, "-" * 200),
+}
+
+
+def insert(line: bytes, kind: str, dice: Dice) -> bytes:
+    """A line with something of a kind around it, behind a word, or instead of it."""
+    piece = pick(INSERTED[kind], dice)
+    place = line.find(b" ", int(dice() * len(line))) % (len(line) + 1)
+    return pick(
+        [piece + line, line + piece, piece, line[:place] + piece + line[place:]], dice
+    )
+
+
+# How a line becomes an odd one, beside INSERTED.
+CHANGED = {
+    "empty": lambda line, dice: b"",
+    "white space alone": lambda line, dice: pick([b" ", b"   ", b"\t", b" \t "], dice),
+    "ended by CR LF": lambda line, dice: line + b"\r",
+    "cut in a character": lambda line, dice: line[: int(dice() * len(line))] + b"\xc3",
+    "all capitals": lambda line, dice: line.upper(),
+    "no spaces": lambda line, dice: line.replace(b" ", b""),
+    "repeated": lambda line, dice: line * 3,
+}
+ODDITIES = sorted(INSERTED) + sorted(CHANGED)
+
+
+def sentence(sentences: Sequence[bytes], dice: Dice) -> bytes:
+    """A German sentence, or some digits."""
+    if dice() < 0.7:
+        return pick(sentences, dice)
+    return b" ".join(b"%d" % int(dice() * 10) for _ in range(1 + int(dice() * 12)))
+
+
+def long_line(sentences: Sequence[bytes], dice: Dice) -> bytes:
+    """A line of 10,000 words, with spaces between them or without."""
+    words = []
+    while len(words) < LONG:
+        words += sentence(sentences, dice).split()
+    return pick([b" ", b""], dice).join(words[:LONG])
+
+
+def odd_lines(count: int, seed: int) -> Iterator[bytes]:
+    """Yields `count` lines without a newline byte."""
+    dice = random.Random(seed).random
+    with open(SENTENCES, "rb") as file:
+        sentences = file.read().split(b"\n")[:-1]
+    for number in range(count):
+        line = sentence(sentences, dice)
+        if number % 2 and dice() < 1 / LONG_EVERY:
+            line = long_line(sentences, dice)
+        for _ in range(1 + int(dice() * 3) if number % 2 else 0):
+            kind = pick(ODDITIES, dice)
+            line = (
+                CHANGED[kind](line, dice)
+                if kind in CHANGED
+                else insert(line, kind, dice)
+            )
+        yield line
+
+
+def main(argv: Optional[Sequence[str]] = None) -> None:
+    """Writes odd lines to standard output."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--count", type=int, default=1000, help="lines [1000]")
+    parser.add_argument("--seed", type=int, default=1, help="[1]")
+    args = parser.parse_args(argv)
+    for line in odd_lines(args.count, args.seed):
+        sys.stdout.buffer.write(line + b"\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What `transformer.modules` is made of; read primitives, masks, positions first."""

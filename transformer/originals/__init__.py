@@ -1,0 +1,1 @@
+"""The original systems: their variable names, their checkpoints, recorded numbers."""

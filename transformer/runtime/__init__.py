@@ -1,0 +1,1 @@
+"""The machine: sessions, checkpoints, the process and its signals, reports, memory."""

@@ -1,0 +1,92 @@
+"""Files: written whole or not at all, their checksums, links that lead elsewhere."""
+
+import contextlib
+import hashlib
+import os
+from typing import IO, Iterator
+
+
+@contextlib.contextmanager
+def replaced(path: str, mode: str = "w") -> Iterator[IO]:
+    """Write a file beside `path`, and give it that name when it is complete.
+
+        with replaced("hparams.json") as file:
+            file.write(text)
+
+    Whoever reads `path`, at any time, finds the old content or the new one.
+
+    Args:
+      path: the file; its folder exists.
+      mode: "w" for UTF-8 text, "wb" for bytes.
+
+    Raises:
+      OSError: it could not be written; `path` is untouched.
+    """
+    beside = path + ".tmp"
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    try:
+        with open(beside, mode, **text) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(beside)
+        raise
+
+
+def sync(path: str) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sha256_of(path: str) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def refuse_links(folder: str) -> None:
+    """Raise ValueError where a link in `folder` points out of it.
+
+    In a log directory from somebody else it could have any file read or overwritten.
+    """
+    root = os.path.realpath(folder)
+    for parent, folders, names in os.walk(folder):
+        for path in (os.path.join(parent, name) for name in folders + names):
+            target = os.path.realpath(path)
+            if os.path.islink(path) and os.path.commonpath([root, target]) != root:
+                raise ValueError(
+                    f"{path}: found a link to {target}, wanted none that leads out of "
+                    f"{folder}; put a copy there"
+                )
+
+
+def refuse_unwritable(folder: str, flag: str) -> None:
+    """Raise ValueError where `folder` is no folder to write in, nor can become one.
+
+    Args:
+      folder: it need not exist.
+      flag: the flag that named it, for the message.
+    """
+    place = os.path.abspath(folder)
+    while not os.path.lexists(place):
+        place = os.path.dirname(place)
+    if not os.path.isdir(place):
+        raise ValueError(
+            f"{flag} {folder}: found a file {place}, wanted a folder; choose another "
+            f"{flag}"
+        )
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise ValueError(
+            f"{flag} {folder}: found no permission to write in {place}, wanted it; "
+            f"choose another {flag}"
+        )

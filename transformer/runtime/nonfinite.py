@@ -1,0 +1,192 @@
+"""Where numbers went wrong: the first tensor of a graph that is not finite.
+
+fault = first_bad(session, [loss], {ids: batch})
+fault and str(fault)    # "encoder/block_0/feedforward/inner/MatMul (3 inf of 64)"
+"""
+
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from transformer.runtime import checkpoints
+
+
+class Fault(NamedTuple):
+    """A tensor that is not finite."""
+
+    name: str  # of its variable, or of the op that made it
+    is_variable: bool
+    nans: int
+    infinities: int
+    size: int
+
+    def __str__(self) -> str:
+        counts = ((self.nans, "NaN"), (self.infinities, "inf"))
+        found = " and ".join(f"{count:,} {kind}" for count, kind in counts if count)
+        kind = "the variable " if self.is_variable else ""
+        return f"{kind}{self.name} ({found} of {self.size:,} numbers)"
+
+
+def first_bad(
+    session: tf.Session, results: Sequence[tf.Tensor], feed: Dict[tf.Tensor, Any]
+) -> Optional[Fault]:
+    """Finds where the numbers behind `results` stop being finite.
+
+    A variable comes first. Then the ops without which the results cannot be: from a
+    result that is not finite, back over inputs that are not, to an op whose inputs all
+    are; the one made first, if several. So an infinity that a later op takes away
+    again, a mask for example, is not blamed.
+
+    Args:
+      session: holds the variables.
+      results: float tensors of its graph, the loss and the gradients for example.
+      feed: values for the tensors that the graph reads, as `session.run` takes them.
+
+    Returns:
+      The fault; None where the results are finite.
+    """
+    with session.graph.as_default():
+        variables = float_variables()
+        for variable, is_finite in zip(
+            variables, session.run(finite_checks(variables))
+        ):
+            if not is_finite:
+                return _fault(variable.op.name, True, session.run(variable))
+        return _first_bad_op(session, [tf.identity(x) for x in results], feed)
+
+
+def float_variables():
+    """The variables of the current graph that a checkpoint holds, less the integers."""
+    return [
+        variable
+        for variable in tf.global_variables()
+        if variable.dtype.base_dtype.is_floating
+    ]
+
+
+def finite_checks(tensors: Sequence[tf.Tensor]) -> list:
+    """A bool scalar for each of some float tensors: whether no number is NaN or inf."""
+    every = {}  # all the axes of a rank; one op for all, for there may be thousands
+    checks = []
+    for x in tensors:
+        rank = x.shape.ndims
+        if rank is None:
+            x, rank = tf.reshape(x, [-1]), 1
+        if rank not in every:
+            every[rank] = tf.range(rank)
+        checks.append(tf.raw_ops.All(input=tf.is_finite(x), axis=every[rank]))
+    return checks
+
+
+def _first_bad_op(session, results, feed):
+    """The origin of what is not finite in `results`."""
+    ops = _ancestors(results, feed)
+    tensors = [x for op in ops for x in op.outputs if x.dtype.base_dtype.is_floating]
+    finite = session.run(finite_checks(tensors), feed)
+    bad = {x.name for x, is_finite in zip(tensors, finite) if not is_finite}
+    waiting, seen, origins = [x for x in results if x.name in bad], set(), []
+    while waiting:
+        tensor = waiting.pop()
+        if tensor.name not in seen:
+            seen.add(tensor.name)
+            before = [x for x in tensor.op.inputs if x.name in bad]
+            waiting += before
+            origins += [] if before else [tensor]
+    if not origins:
+        return None
+    place = {op.name: i for i, op in enumerate(session.graph.get_operations())}
+    origin = min(origins, key=lambda x: place[x.op.name])
+    return _fault(origin.op.name, False, session.run(origin, feed))
+
+
+def _ancestors(results, feed):
+    """The ops that `results` need, less what is fed, and less the insides of loops and
+    conditions, which cannot be read from outside."""
+    fed, found, waiting = {x.name for x in feed}, {}, [x.op for x in results]
+    while waiting:
+        op = waiting.pop()
+        if op.name not in found and op._get_control_flow_context() is None:
+            found[op.name] = op
+            waiting += [x.op for x in op.inputs if x.name not in fed]
+    return list(found.values())
+
+
+def _fault(name, is_variable, value):
+    value = np.asarray(value, np.float64)
+    return Fault(
+        name,
+        is_variable,
+        int(np.isnan(value).sum()),
+        int(np.isinf(value).sum()),
+        value.size,
+    )
+
+
+class Watch:
+    """Ends a training whose numbers are not finite, and says where that began.
+
+    Args:
+      session: of the training.
+      update: its Update.
+      feed: function of the number of a batch: what is fed to run with that batch.
+      hp: the settings.
+      logdir: the log directory.
+    """
+
+    def __init__(
+        self, session: tf.Session, update, feed: Callable[[int], Dict], hp, logdir: str
+    ):
+        self._session, self._feed, self._hp, self._logdir = session, feed, hp, logdir
+        self._metrics = update.metrics
+        self._results = [update.metrics.loss, update.metrics.gradient_norm]
+        with session.graph.as_default():
+            self._are_finite = tf.reduce_all(finite_checks(float_variables()))
+            self._forget_collected = [each.initializer for each in tf.local_variables()]
+
+    def check_before_saving(self, step: int) -> None:
+        """Raises FloatingPointError where nobody could go on from the variables as they
+        are after `step` updates: they, or what the next batch makes of them, are not
+        finite. So no such checkpoint takes the place of a good one."""
+        results = self._session.run(
+            [self._are_finite, *self._results], self._feed(step * self._hp.accumulate)
+        )
+        if not np.all(np.isfinite(results)) or not results[0]:
+            raise self.error(step)
+
+    def error(self, step: int) -> FloatingPointError:
+        """Says what is wrong with the update that follows `step` updates.
+
+        The batches of the update are run again, one by one; the sums of those that were
+        collected are lost.
+        """
+        accumulate = self._hp.accumulate
+        self._session.run(self._forget_collected)
+        for part in range(accumulate):
+            feed = self._feed(step * accumulate + part)
+            loss, norm, rate = self._session.run(
+                [*self._results, self._metrics.learning_rate], feed
+            )
+            fault = first_bad(self._session, self._results, feed)
+            if fault:
+                break
+        where = f" in batch {part + 1} of {accumulate} of the update" * (accumulate > 1)
+        return FloatingPointError(
+            f"step {step + 1}: found loss {loss} and gradient norm {norm}{where}, "
+            f"wanted finite ones; the first bad tensor is "
+            f"{fault or 'the sum of the batches'}; {self._last_good(step)}; lower "
+            f"--learning_rate (the rate is {rate:.3g}) or set --clip_norm"
+        )
+
+    def _last_good(self, step):
+        """What is there to go on from."""
+        saved = checkpoints.steps(self._logdir)
+        if not saved:
+            return "there is no checkpoint yet"
+        newest = checkpoints.prefix(self._logdir, saved[-1])
+        if saved[-1] < step or len(saved) == 1:
+            return f"the last good checkpoint is {newest}"
+        return (
+            f"{newest} leads here: the last good checkpoint is that of step "
+            f"{saved[-2]}, remove the files {newest}.* to go on from it"
+        )

@@ -1,0 +1,1 @@
+"""Text: files → lines → pieces → ids. Read lines, vocabulary, subwords, bpe_dropout."""

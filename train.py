@@ -37,7 +37,7 @@ from transformer.runtime.sessions import (
     refuse_impossible,
 )
 from transformer.text.vocabulary import copy_vocabularies, load_vocabularies
-from transformer.training import SCHEDULES, cross_entropy_of_product, make_update
+from transformer.training import SCHEDULES, cross_entropy, make_update
 from transformer.translator import Translator
 
 
@@ -122,14 +122,9 @@ def _plan(corpus, hp):
 
 def _loss(model, batch, label_smoothing=0.0, is_training=False, dropout_seed=None):
     encoded = model.encode(batch.source, is_training, dropout_seed)
-    states, _ = model.decoder_states(
-        batch.target_in, encoded, is_training, dropout_seed
-    )
-    return cross_entropy_of_product(
-        *model.output_factors(states),
-        batch.target_out,
-        label_smoothing,
-        model.dialect.smoothing,
+    logits = model.decode(batch.target_in, encoded, is_training, dropout_seed)
+    return cross_entropy(
+        logits, batch.target_out, label_smoothing, model.dialect.smoothing
     )
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import hparams
-from transformer.blocks.positions import POSITIONS
-from transformer.decoding import width
-from transformer.dialects import dialect_named
+from transformer.blocks.positions import LEARNED, POSITIONS, chosen_positions
+from transformer.decoding import hypotheses_kept
+from transformer.dialects import resolve
 from transformer.evaluation import load_text
 from transformer.runtime import checkpoints
 from transformer.text.vocabulary import (
@@ -32,13 +32,12 @@ LONGEST = 1024  # positions that an exported model knows; sinusoids have no end
 
 def refuse_unsupported(hp):
     """Raise ValueError, naming the settings, for what CTranslate2 cannot hold."""
-    row = dialect_named(hp.dialect)
+    row = resolve(hp.dialect)
     normalized = ("norm" in row.before, row.after[-1] == "norm", row.final_norm)
     found = {
         "projection_relu": row.projection_relu,
         "masks_from activations": row.masks_from != "ids",
-        "learned positions": hp.positions == "learned"
-        or (row.learned_positions and not hp.positions),
+        "learned positions": chosen_positions(hp.positions, row) == LEARNED,
         "norms neither before each sub-layer and at the end, nor after each": normalized
         not in ((True, False, True), (False, True, False)),
         "max_relative_position": hp.max_relative_position > 0,
@@ -75,7 +74,7 @@ class Filler:
     """Fills the blanks of CTranslate2's specification with our variables."""
 
     def __init__(self, hp, variables):
-        self.hp, self.row, self.variables = hp, dialect_named(hp.dialect), variables
+        self.hp, self.row, self.variables = hp, resolve(hp.dialect), variables
         self.positions = sinusoids(self.row, hp.d_model)
 
     def model(self, spec):
@@ -158,7 +157,7 @@ def to_ctranslate2(hp, logdir, checkpoint, out, quantization):
             f"--format ctranslate2: found no ctranslate2 ({error}), "
             "wanted it installed: pip install ctranslate2"
         ) from error
-    row, vocabularies = dialect_named(hp.dialect), load_vocabularies(logdir)
+    row, vocabularies = resolve(hp.dialect), load_vocabularies(logdir)
 
     class Converter(converters.Converter):
         def _load(self):
@@ -206,7 +205,7 @@ def compare(hp, logdir, checkpoint, out, lines):
     pieces = [source.pieces(ids) for ids in source.encode_lines(lines)]
     results = ctranslate2.Translator(out, compute_type="default").translate_batch(
         pieces,
-        beam_size=width(hp.search, hp.beam_size),
+        beam_size=hypotheses_kept(hp.search, hp.beam_size),
         length_penalty=0,
         max_batch_size=hp.decode_batch_size,
         return_scores=True,

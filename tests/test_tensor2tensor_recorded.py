@@ -24,7 +24,7 @@ from transformer.blocks.masks import (
 from transformer.blocks.positions import halves
 from transformer.blocks.primitives import dense, dropout, join_heads, split_heads
 from transformer.blocks.relative import relative_bias, relative_positions
-from transformer.dialects import DIALECTS, dialect_named
+from transformer.dialects import DIALECTS, resolve
 from transformer.modules import (
     apply_steps,
     feedforward,
@@ -34,7 +34,7 @@ from transformer.modules import (
 )
 from transformer.training import cross_entropy, learning_rate
 
-T2T = dialect_named("tensor2tensor")
+T2T = resolve("tensor2tensor")
 STEPS = {"d": "dropout", "a": "add", "n": "norm"}
 
 # Our names of variables, and theirs.

@@ -10,7 +10,7 @@ instead of the paper's 0.98; it warms up for 8,000 steps, the first version for 
 """
 
 import sys
-from typing import NamedTuple, Tuple
+from typing import NamedTuple, Tuple, Union
 
 
 class Dialect(NamedTuple):
@@ -156,11 +156,17 @@ DIALECTS = {
 }
 
 
-def dialect_named(name: str) -> Dialect:
-    """The row of a name; ValueError where there is none."""
-    if name not in DIALECTS:
-        raise ValueError(f"dialect: found {name!r}, wanted one of {list(DIALECTS)}")
-    return DIALECTS[name]
+def resolve(dialect: Union[str, Dialect]) -> Dialect:
+    """Return the row of a name, or the Dialect that is given.
+
+    Raises:
+      ValueError: there is no such row.
+    """
+    if isinstance(dialect, Dialect):
+        return dialect
+    if dialect not in DIALECTS:
+        raise ValueError(f"dialect: found {dialect!r}, wanted one of {list(DIALECTS)}")
+    return DIALECTS[dialect]
 
 
 def table() -> str:

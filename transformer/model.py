@@ -1,26 +1,29 @@
 """The model: embeddings, a stack of encoder blocks, a stack of decoder blocks, logits.
 
 Figure 1 of the paper. `encode` turns the source into a Memory, `decode` turns the
-target so far and the Memory into logits. The one body of `decode` serves training (all
-positions at once) and translation (one position at a time, with a cache).
+target and the Memory into logits. One body serves training (all positions at once) and
+translation (one position at a time, behind a Prefix).
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.attention import breadth
-from transformer.blocks.masks import broadcast_keys, found_mask, proximity_bias
-from transformer.blocks.primitives import dense_variables, dropout, reshape, shape_list
-from transformer.dialects import dialect_named
+from transformer.blocks.masks import (
+    broadcast_keys,
+    causal_mask,
+    found_mask,
+    proximity_bias,
+)
+from transformer.blocks.primitives import dropout
+from transformer.dialects import resolve
+from transformer.embeddings import Embeddings, logits
 from transformer.modules import (
-    embedding,
-    embedding_table,
+    Past,
     feedforward,
     keys_and_values,
     multihead_attention,
     normalize,
-    positional_encoding,
 )
 
 
@@ -29,27 +32,49 @@ class Memory(NamedTuple):
 
     states: tf.Tensor  # float [N, S, D]
     mask: tf.Tensor  # bool [N, 1, 1, S], True where the source has a token
-    projected: tuple = ()  # K and V, [N, H, S, D / H] each, for each decoder block
+    projected: tuple = ()  # (K, V), [N, H, S, D / H] each, of each decoder block
+
+
+class Prefix(NamedTuple):
+    """What a search keeps of the pieces so far: T positions, K hypotheses at each.
+
+    The keys of the hypotheses of a sentence stay where they are, K at each position;
+    `ancestors` says which of them belong to the past of a hypothesis.
+    """
+
+    ancestors: tf.Tensor  # bool [N, 1, K, T * K]
+    past: Tuple[Past, ...]  # of each decoder block, T * K keys
+
+
+class Order(NamedTuple):
+    """Where the queries and keys of a self-attention stand, and who sees whom."""
+
+    query_positions: tf.Tensor  # int32 [Tq]
+    key_positions: tf.Tensor  # int32 [Tk]
+    mask: Optional[tf.Tensor]  # which keys come before a query; None: all
 
 
 class Run(NamedTuple):
     """How a call of the model is run."""
 
-    is_training: bool
-    dropout_seed: tf.Tensor  # int [2], or None
-    weights: dict  # receives the attention weights by scope, or None
+    is_training: bool = False
+    dropout_seed: Optional[tf.Tensor] = None  # int [2]
+    weights: Optional[dict] = None  # receives the attention weights by scope
 
 
 class Transformer:
-    """A Transformer of the sizes and the dialect of `hp`; its variables are shared
-    between all calls in one graph."""
+    """A Transformer of the sizes and the dialect of `hp`.
+
+    Its variables are shared between all calls in one graph.
+    """
 
     def __init__(self, hp):
         self.hp = hp
-        self.dialect = dialect_named(hp.dialect)
+        self.dialect = resolve(hp.dialect)
+        self.embeddings = Embeddings(hp)
 
     def encode(self, source, is_training=False, dropout_seed=None, weights=None):
-        """Runs the encoder.
+        """Run the encoder.
 
         Args:
           source: int32 [N, S], 0 = padding.
@@ -60,284 +85,173 @@ class Transformer:
         Returns:
           Memory.
         """
-        run = Run(is_training, dropout_seed, weights)
+        run, dialect = Run(is_training, dropout_seed, weights), self.dialect
         if self.hp.pad_sources_to:
             missing = tf.maximum(0, self.hp.pad_sources_to - tf.shape(source)[1])
             source = tf.pad(source, [[0, 0], [0, missing]])  # [N, S]
-        row, real = self.dialect, tf.not_equal(source, 0)  # [N, S]
-        masks = real if row.masks_from == "ids" else None
-        skipped = real if row.feedforward_skips_padding else None
-        x = self._embed(source, "encoder", run)  # [N, S, D]
+        real = tf.not_equal(source, 0)  # [N, S]
+        masks = real if dialect.masks_from == "ids" else None
+        skipped = real if dialect.feedforward_skips_padding else None
+        positions = tf.range(tf.shape(source)[1])
+        order = Order(positions, positions, None)
+        x = self._embed(source, "encoder", positions, run)  # [N, S, D]
         with tf.variable_scope("encoder", reuse=tf.AUTO_REUSE):
             for i in range(self.hp.num_blocks):
                 with tf.variable_scope(f"block_{i}"):
-                    x = self._self_attention(x, run, masks, masks)
+                    x, _ = self._self_attention(x, run, order, masks, masks)
                     x = self._feedforward(x, run, skipped)  # [N, S, D]
             x = self._finish(x)
         if masks is None:
-            real = found_mask(x, row.padded_row)
+            real = found_mask(x, dialect.padded_row)
         return Memory(x, broadcast_keys(real))
 
     def decode(
-        self,
-        target_in,
-        memory,
-        is_training=False,
-        dropout_seed=None,
-        cache=None,
-        weights=None,
+        self, target_in, memory, is_training=False, dropout_seed=None, weights=None
     ):
-        """Runs the decoder.
+        """Run the decoder on whole targets.
 
         Args:
-          target_in: int32 [N, T], BOS and the target so far, 0 = padding. With a
-            cache, only the positions that the cache does not hold yet; with a cache of
-            hypotheses, the newest piece of each, [N, K].
+          target_in: int32 [N, T], BOS and the target, 0 = padding.
           memory: Memory of N sentences.
           is_training, dropout_seed, weights: as in `encode`.
-          cache: what the last call returned, or `empty_cache`; None in training.
 
         Returns:
-          (logits float [N, T, V] of the next piece at each position, the new cache).
+          float [N, T, V], the logits of the next piece at each position.
         """
-        x, cache = self.decoder_states(
-            target_in, memory, is_training, dropout_seed, cache, weights
-        )
-        table, bias = self._output_layer()
-        return _logits(x, tf.transpose(table), bias), cache
+        positions = tf.range(tf.shape(target_in)[1])
+        order = Order(positions, positions, causal_mask(positions))
+        run = Run(is_training, dropout_seed, weights)
+        states, _ = self._decoder_states(target_in, memory, run, order)
+        return logits(states, *self.embeddings.output_layer())
 
-    def decoder_states(
-        self,
-        target_in,
-        memory,
-        is_training=False,
-        dropout_seed=None,
-        cache=None,
-        weights=None,
-    ):
-        """`decode` without its output layer: (float [N, T, D], the new cache)."""
-        run, row = Run(is_training, dropout_seed, weights), self.dialect
-        real = tf.not_equal(target_in, 0)  # [N, T]
-        query_masks = real if row.masks_from == "ids" else None
-        key_masks = query_masks if row.decoder_masks_padding else tf.ones_like(real)
-        cache = None if cache is None else {name: dict(cache[name]) for name in cache}
-        x = self._embed(
-            target_in, "decoder", run, cache and cache["block_0"]
-        )  # [N, T, D]
+    def start_search(self, memory, beam_size=1):
+        """Return what `decoding` needs to translate the sentences of `memory`.
+
+        Args:
+          memory: Memory of N sentences.
+          beam_size: int, K, hypotheses of each sentence.
+
+        Returns:
+          (the step function, its state before the first position).
+        """
+        output_layer = (
+            self.embeddings.output_layer()
+        )  # its table is transposed once, here
+
+        def step(ids, parents, state):
+            memory, prefix = state
+            ancestors, order = _order_behind(prefix, parents, beam_size)
+            states, past = self._decoder_states(ids, memory, Run(), order, prefix.past)
+            return logits(states, *output_layer), (memory, Prefix(ancestors, past))
+
+        return step, (self._project(memory), self._empty_prefix(memory, beam_size))
+
+    def _decoder_states(self, ids, memory, run, order, past=None):
+        """Run the decoder's blocks, in training and in each step of a search.
+
+        Args:
+          ids: int32 [N, T].
+          memory, run, order: Memory, Run, Order.
+          past: a Past of each block, the positions before; None in training.
+
+        Returns:
+          (float [N, T, D], the Past of each block for the next call).
+        """
+        dialect, presents = self.dialect, []
+        real = tf.not_equal(ids, 0)  # [N, T]
+        query_masks = real if dialect.masks_from == "ids" else None
+        key_masks = query_masks if dialect.decoder_masks_padding else True
+        x = self._embed(ids, "decoder", order.query_positions, run)  # [N, T, D]
         with tf.variable_scope("decoder", reuse=tf.AUTO_REUSE):
             for i in range(self.hp.num_blocks):
                 with tf.variable_scope(f"block_{i}"):
-                    x = self._self_attention(
-                        x,
-                        run,
-                        key_masks,
-                        query_masks,
-                        True,
-                        cache and cache[f"block_{i}"],
+                    x, present = self._self_attention(
+                        x, run, order, key_masks, query_masks, past and past[i]
                     )
+                    presents.append(present)
                     x = self._cross_attention(x, memory, i, run, query_masks)
                     x = self._feedforward(x, run)  # [N, T, D]
-            return self._finish(x), cache
+            return self._finish(x), tuple(presents)
 
-    def project(self, memory):
-        """The memory with the keys and values that each decoding step would compute."""
+    def _project(self, memory):
+        """Return the memory with the K and V that each step would compute anew."""
         hp, projected = self.hp, []
         for i in range(hp.num_blocks):
             with tf.variable_scope(
                 f"decoder/block_{i}/cross_attention", reuse=tf.AUTO_REUSE
             ):
                 projected.append(
-                    keys_and_values(memory.states, hp.d_model, hp.num_heads, hp.dialect)
+                    keys_and_values(
+                        memory.states, hp.d_model, hp.num_heads, self.dialect
+                    )
                 )
         return memory._replace(projected=tuple(projected))
 
-    def empty_cache(self, batch, hypotheses=1):
-        """The cache before the first position.
+    def _empty_prefix(self, memory, beam_size):
+        """Return the Prefix before the first position."""
+        hp, batch = self.hp, tf.shape(memory.states)[0]
+        keys = tf.zeros([batch, hp.num_heads, 0, hp.d_model // hp.num_heads])
+        past = Past(keys, keys, tf.zeros([batch, 0], tf.bool))
+        ancestors = tf.zeros([batch, 1, beam_size, 0], tf.bool)
+        return Prefix(ancestors, (past,) * hp.num_blocks)
 
-        Args:
-          batch: int or scalar tensor, the number of sentences.
-          hypotheses: int, K, of each sentence. Where there are several, their keys and
-            values stay where they are, K at each position; the masks of the cache tell
-            which of them belong to a hypothesis.
-        """
-        hp = self.hp
-        shape = [batch, hp.num_heads, 0, hp.d_model // hp.num_heads]
-        mask = [batch, 1, hypotheses, 0] if hypotheses > 1 else [batch, 0]
-        return {
-            f"block_{i}": {
-                "k": tf.zeros(shape),
-                "v": tf.zeros(shape),
-                "mask": tf.zeros(mask, tf.bool),
-            }
-            for i in range(hp.num_blocks)
-        }
-
-    def start_search(self, memory, hypotheses=1):
-        """What `decoding` needs: the step function for the sentences of `memory`, and
-        its state before the first position of as many hypotheses each."""
-        table, bias = self._output_layer()
-        kernel = tf.transpose(table)  # once, not in each step
-
-        def step(ids, parents, state):
-            memory, cache = state
-            if breadth(cache["block_0"]) > 1:
-                cache = {
-                    name: dict(
-                        block,
-                        mask=tf.gather(block["mask"][:, 0], parents, batch_dims=1)[
-                            :, None
-                        ],
-                    )
-                    for name, block in cache.items()
-                }
-            x, cache = self.decoder_states(ids, memory, cache=cache)  # [N, K, D]
-            return _logits(x, kernel, bias), (memory, cache)
-
-        cache = self.empty_cache(tf.shape(memory.states)[0], hypotheses)
-        return step, (self.project(memory), cache)
-
-    def _table(self, stack):
-        """(vocabulary size, variable scope) of the embedding of a stack."""
-        hp = self.hp
-        shared = self.dialect.tied_embeddings and hp.joint_vocab
-        size = hp.source_vocab_size if stack == "encoder" else hp.target_vocab_size
-        return size, "embedding" if shared else f"{stack}/embedding"
-
-    def _embed(self, ids, stack, run, cache=None):
-        """Embeddings plus positions, with dropout: float [N, T, D] (3.4, 5.4)."""
-        hp, row = self.hp, self.dialect
-        vocab_size, scope = self._table(stack)
-        offset = tf.shape(cache["k"])[2] if cache else 0
-        if row.begins_with_zeros and stack == "decoder":
-            places = (tf.range(tf.shape(ids)[1]) + offset) // breadth(cache)
-            ids = tf.where_v2(tf.equal(places, 0)[None, :], tf.zeros_like(ids), ids)
-        x = embedding(ids, vocab_size, hp.d_model, scope=scope, reuse=tf.AUTO_REUSE)
-        if row.target_space and stack == "encoder":
-            x += self._target_space()
-        if breadth(cache) > 1:  # one position for all
-            ids, offset = ids[:, :1], offset // breadth(cache)
-        x += self._positions(ids, stack, offset)
+    def _embed(self, ids, stack, positions, run):
+        """Return embeddings plus positions, with dropout: float [N, T, D] (5.4)."""
         return dropout(
-            x, hp.dropout_rate, run.is_training, run.dropout_seed, f"{stack}/embedding"
-        )
-
-    def _positions(self, ids, stack, offset):
-        """What is added to the embeddings of ids [N, T]: float [N, T, D]."""
-        hp, row = self.hp, self.dialect
-        scope = f"{stack}/positional_encoding"
-        if hp.positions == "learned" or (row.learned_positions and not hp.positions):
-            places = tf.minimum(
-                tf.range(tf.shape(ids)[1]) + offset, hp.max_positions - 1
-            )
-            places = tf.tile(places[None, :], [tf.shape(ids)[0], 1])  # [N, T]
-            return embedding(
-                places,
-                hp.max_positions,
-                hp.d_model,
-                zero_pad=False,
-                scale=False,
-                scope=scope,
-                reuse=tf.AUTO_REUSE,
-            )
-        return positional_encoding(
-            ids,
-            hp.d_model,
-            not row.positions_on_padding,
-            scale=False,
-            scope=scope,
-            dialect=hp.dialect,
-            offset=offset,
-        )
-
-    def _target_space(self):
-        """tensor2tensor's vector for the kind of text that is wanted: float [D]."""
-        with tf.variable_scope("encoder", reuse=tf.AUTO_REUSE):
-            return tf.get_variable("target_space", [self.hp.d_model])
-
-    def _output_layer(self):
-        """(table float [V, D], bias float [V] or None): logits = states table^T + bias.
-        Where tied, the table is the target's embeddings."""
-        vocab_size, scope = self._table("decoder")
-        if not self.dialect.tied_embeddings:
-            with tf.variable_scope("decoder", reuse=tf.AUTO_REUSE):
-                kernel, bias = dense_variables(
-                    self.hp.d_model, vocab_size, True, "output"
-                )
-            return tf.transpose(kernel), bias
-        table = embedding_table(vocab_size, self.hp.d_model, scope, reuse=tf.AUTO_REUSE)
-        if self.dialect.padding_row_is_zero:
-            real = tf.cast(tf.not_equal(tf.range(vocab_size), 0), tf.float32)
-            table = table * real[:, None]
-        return table, None
-
-    def output_factors(self, x):
-        """The output layer as one product: logits = states table^T.
-
-        Args:
-          x: float [N, T, D], the states of the decoder.
-
-        Returns:
-          (states float [N, T, any width], table float [V, that width]).
-        """
-        table, bias = self._output_layer()
-        if bias is None:
-            return x, table
-        return (
-            tf.concat([x, tf.ones_like(x[..., :1])], -1),
-            tf.concat([table, bias[:, None]], 1),
+            self.embeddings.embed(ids, stack, positions),
+            self.hp.dropout_rate,
+            run.is_training,
+            run.dropout_seed,
+            f"{stack}/embedding",
         )
 
     def _finish(self, x):
-        """What the dialect puts behind a whole stack."""
+        """Apply what the dialect puts behind a whole stack."""
         return normalize(x, self.dialect.norm_epsilon) if self.dialect.final_norm else x
 
     def _attention_settings(self, run):
-        """The arguments that all attentions of the model have in common."""
+        """Return the arguments that all attentions of the model have in common."""
         hp = self.hp
         return dict(
             num_units=hp.d_model,
             num_heads=hp.num_heads,
             dropout_rate=hp.dropout_rate,
             is_training=run.is_training,
-            dialect=hp.dialect,
+            dialect=self.dialect,
             weights=run.weights,
             dropout_seed=run.dropout_seed,
         )
 
-    def _self_attention(
-        self, x, run, key_masks, query_masks, causality=False, cache=None
-    ):
-        """Attention within a stack, knowing distances where the settings ask for it."""
+    def _self_attention(self, x, run, order, key_masks, query_masks, past=None):
+        """Attend within a stack: (float [N, T, D], the new Past or None)."""
         bias = None
         if self.hp.proximity_bias:
-            length, offset = tf.shape(x)[1], tf.shape(cache["k"])[2] if cache else 0
-            bias = proximity_bias(length, length + offset, offset, breadth(cache))
-        return multihead_attention(
+            bias = proximity_bias(order.query_positions, order.key_positions)
+        outputs = multihead_attention(
             x,
             x,
-            causality=causality,
             scope="self_attention",
             key_masks=key_masks,
             query_masks=query_masks,
+            mask=order.mask,
             bias=bias,
-            cache=cache,
+            query_positions=order.query_positions,
+            key_positions=order.key_positions,
             max_relative_position=self.hp.max_relative_position,
+            past=past,
             **self._attention_settings(run),
         )
+        return (outputs, None) if past is None else outputs
 
     def _cross_attention(self, x, memory, block, run, query_masks):
-        """Attention from the target to the source: float [N, T, D]."""
-        keys, cache = memory.states, None
-        if memory.projected:
-            K, V = memory.projected[block]
-            keys, cache = None, {"k": K, "v": V}
+        """Attend from the target to the source: float [N, T, D]."""
         return multihead_attention(
             x,
-            keys,
+            memory.states,
             scope="cross_attention",
             key_masks=memory.mask,
-            cache=cache,
             query_masks=query_masks,
+            projected=memory.projected and memory.projected[block],
             **self._attention_settings(run),
         )
 
@@ -349,15 +263,28 @@ class Transformer:
             dropout_rate=hp.dropout_rate,
             is_training=run.is_training,
             mask=mask,
-            dialect=hp.dialect,
+            dialect=self.dialect,
             dropout_seed=run.dropout_seed,
         )
 
 
-def _logits(x, kernel, bias):
-    """The output layer: float [N, T, D] → [N, T, V]."""
-    batch, length, width = shape_list(x)
-    logits = tf.matmul(tf.reshape(x, [-1, width]), kernel)
-    if bias is not None:
-        logits = tf.nn.bias_add(logits, bias)
-    return reshape(logits, [batch, length, kernel.shape.as_list()[1]])
+def _order_behind(prefix, parents, beam_size):
+    """Place the newest pieces of the hypotheses behind those of a Prefix.
+
+    Args:
+      prefix: Prefix of T positions.
+      parents: int32 [N, K], which hypothesis each of the new ones continues; None
+        where there is one of each sentence.
+      beam_size: int, K.
+
+    Returns:
+      (ancestors bool [N, 1, K, (T + 1) * K], Order of K queries).
+    """
+    keys = tf.shape(prefix.past[0].keys)[2]  # T * K
+    positions = tf.range(keys + beam_size) // beam_size  # [(T + 1) * K]
+    if beam_size == 1:
+        return prefix.ancestors, Order(positions[-1:], positions, None)
+    inherited = tf.gather(prefix.ancestors[:, 0], parents, batch_dims=1)[:, None]
+    itself = tf.eye(beam_size, batch_shape=[tf.shape(parents)[0], 1], dtype=tf.bool)
+    ancestors = tf.concat([inherited, itself], axis=-1)
+    return ancestors, Order(positions[-beam_size:], positions, ancestors)

@@ -7,7 +7,13 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.data import make_batch, pad_with_end
-from transformer.decoding import NEVER, SEARCHES, SearchOptions, penalty, width
+from transformer.decoding import (
+    NEVER,
+    SEARCHES,
+    SearchOptions,
+    hypotheses_kept,
+    penalty,
+)
 from transformer.model import Transformer
 from transformer.runtime import checkpoints
 from transformer.runtime.sessions import cores, has_gpu, make_session, run_at_once
@@ -43,7 +49,7 @@ class Translator:
         self.hp, self.logdir = hp, logdir
         self.vocabularies = load_vocabularies(logdir)
         self.oddities = collections.Counter()  # numbers of source lines so far
-        most = width(hp.search, hp.beam_size)
+        most = hypotheses_kept(hp.search, hp.beam_size)
         if not 1 <= n_best <= most:
             raise ValueError(
                 f"n_best: found {n_best}, wanted 1 to {most}: search "
@@ -187,7 +193,7 @@ class Translator:
 
     def _score(self, model, memory):
         """float [N]: log-probability of the target / length penalty."""
-        log_probs = tf.nn.log_softmax(model.decode(self._target_in, memory)[0])
+        log_probs = tf.nn.log_softmax(model.decode(self._target_in, memory))
         real = tf.cast(tf.not_equal(self._target_out, PAD), tf.float32)  # [N, T]
         told = tf.gather(log_probs, self._target_out[..., None], batch_dims=2)[..., 0]
         length = tf.reduce_sum(real, -1)
@@ -206,5 +212,5 @@ def _search(model, memory, source, options):
     hp = model.hp
     pieces = tf.reduce_sum(tf.cast(tf.not_equal(source, PAD), tf.int32), axis=1)
     limits = pieces + hp.max_extra_length  # pieces and limits count EOS
-    step, state = model.start_search(memory, width(hp.search, hp.beam_size))
+    step, state = model.start_search(memory, hypotheses_kept(hp.search, hp.beam_size))
     return SEARCHES[hp.search](step, state, limits, options)

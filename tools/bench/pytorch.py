@@ -11,7 +11,7 @@ from worker import serve
 
 import hparams
 from transformer.data import pad_with_end
-from transformer.dialects import dialect_named
+from transformer.dialects import resolve
 from transformer.text.vocabulary import BOS, EOS, PAD, load_vocabularies
 
 NEVER = float("-inf")
@@ -272,7 +272,7 @@ def open_decoding(spec):
 
     device = set_up(spec)
     hp = hparams.load(spec["logdir"])
-    row = dialect_named(hp.dialect)
+    row = resolve(hp.dialect)
     if not (
         row.before
         and row.final_norm

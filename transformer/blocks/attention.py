@@ -1,10 +1,12 @@
-"""The attention formula, and what a dialect makes of masks and projections."""
+"""The attention formula of section 3.2.1, and what a dialect makes of masks."""
+
+from typing import NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.masks import broadcast_keys, causal_mask
-from transformer.blocks.primitives import dense_side_by_side, reshape, shape_list
-from transformer.dialects import dialect_named
+from transformer.blocks.masks import broadcast_keys
+from transformer.blocks.primitives import dense, split_heads
+from transformer.dialects import resolve
 
 MASKED_LOGIT = -1e9  # after the softmax exactly 0 in float32, and never a NaN
 
@@ -18,10 +20,9 @@ def scaled_dot_product_attention(
     bias=None,
     relative=None,
     blind_queries_are_zero=True,
-    query_mask=None,
     drop=None,
 ):
-    """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V: equation 1.
+    """Return softmax(Q K^T / sqrt(d_k)) V, and the weights: equation 1.
 
     There may be any number of dimensions between N and Tq, the same in all three.
 
@@ -35,14 +36,12 @@ def scaled_dot_product_attention(
         adds to the key and to the value; see `relative.relative_positions`.
       blind_queries_are_zero: a query that may attend to nothing gets zeros; otherwise
         it attends to every key alike. Never a NaN.
-      query_mask: bool, broadcastable to [N, H, Tq, 1]; False zeroes a query's weights.
       drop: function of weights, their dropout.
 
     Returns:
       (context float [N, H, Tq, d_v], weights float [N, H, Tq, Tk] before dropout).
     """
-    scale = queries.shape.as_list()[-1] ** -0.5
-    queries *= scale
+    queries *= queries.shape.as_list()[-1] ** -0.5
     logits = tf.matmul(queries, keys, transpose_b=True)  # [N, H, Tq, Tk]
     if relative is not None:
         logits += tf.einsum("nhqd,qkd->nhqk", queries, relative[0])
@@ -51,118 +50,95 @@ def scaled_dot_product_attention(
     if mask is not None:
         logits = tf.where_v2(mask, logits, MASKED_LOGIT)
     weights = tf.nn.softmax(logits)  # [N, H, Tq, Tk]
-    if mask is not None and blind_queries_are_zero:
-        weights *= tf.cast(tf.reduce_any(mask, -1, keepdims=True), weights.dtype)
-    if query_mask is not None:
-        weights *= tf.cast(query_mask, weights.dtype)
     dropped = weights if drop is None else drop(weights)
     context = tf.matmul(dropped, values)  # [N, H, Tq, d_v]
     if relative is not None:
         context += tf.einsum("nhqk,qkd->nhqd", dropped, relative[1])
+    if mask is not None and blind_queries_are_zero:
+        return zero_queries(tf.reduce_any(mask, -1, keepdims=True), context, weights)
     return context, weights
 
 
-def attend(
-    Q, K, V, row, *, key_mask, causality, offset, query_mask, bias, relative, drop
-):
-    """Attention with the masks of a dialect: what scaled_dot_product_attention returns.
-
-    A forbidden logit is replaced by MASKED_LOGIT, or lowered by as much: the same
-    weights, unless a query may attend to nothing.
-    """
-    masks = []
-    if key_mask is not None:
-        masks.append((broadcast_keys(key_mask), row.key_masking))
-    if causality:
-        masks.append(
-            (causal_mask(tf.shape(Q)[2], tf.shape(K)[2], offset), row.future_masking)
-        )
-    mask = None
-    for allowed, masking in masks:
-        if masking == "replaced":
-            mask = allowed if mask is None else tf.logical_and(mask, allowed)
-        else:
-            lowered = MASKED_LOGIT * (1.0 - tf.cast(allowed, Q.dtype))
-            bias = lowered if bias is None else bias + lowered
-    return scaled_dot_product_attention(
-        Q,
-        K,
-        V,
-        mask,
-        bias=bias,
-        relative=relative,
-        query_mask=query_mask,
-        drop=drop,
-        blind_queries_are_zero=row.blind_queries_are_zero,
-    )
+def zero_queries(kept, *tensors):
+    """Zero what belongs to a query: bool [..., Tq, 1], float [..., Tq, any] each."""
+    return tuple(x * tf.cast(kept, x.dtype) for x in tensors)
 
 
-def project(x, num_units, num_heads, row, names):
-    """Those of Q, K and V that are made of `x`, by one product.
+def project(x, num_units, num_heads, dialect, name):
+    """Return Q, K or V: float [N, T, any width] → [N, H, T, num_units / H].
 
     Args:
-      x: float [N, T, any width].
       num_units: int, the width of all heads together.
-      names: of the variable scopes, some of "q", "k", "v".
-
-    Returns:
-      A list of as many float [N, H, T, num_units / H].
+      dialect: a Dialect: with a bias or not, with a ReLU or not.
+      name: the scope of the variables: "q", "k" or "v".
     """
-    activation = tf.nn.relu if row.projection_relu else None
-    joined = dense_side_by_side(x, num_units, row.projection_bias, names, activation)
-    batch, length, _ = shape_list(x)
-    heads = reshape(
-        joined, [batch, length, len(names), num_heads, num_units // num_heads]
-    )
-    return tf.unstack(tf.transpose(heads, [2, 0, 3, 1, 4]), num=len(names))
+    activation = tf.nn.relu if dialect.projection_relu else None
+    x = dense(x, num_units, dialect.projection_bias, name, activation)
+    return split_heads(x, num_heads)
 
 
 def keys_and_values(keys, num_units, num_heads, dialect="paper"):
-    """K and V of the attention in whose scope it is called: [N, H, Tk, D / H] each."""
-    row = dialect_named(dialect)
-    return tuple(project(keys, num_units, num_heads, row, ["k", "v"]))
+    """Return K and V of the attention in whose scope it is called.
 
-
-def queries_keys_values(x, keys, num_units, num_heads, dialect, cache):
-    """Q of `x`; K and V of `keys`, or those of the cache where there are none."""
-    row = dialect_named(dialect)
-    if keys is x and cache is None:
-        return project(x, num_units, num_heads, row, ["q", "k", "v"])
-    # Behind a cache there is little to multiply, and joining the weights costs more.
-    [Q] = project(x, num_units, num_heads, row, ["q"])
-    if keys is x:
-        return (Q, *(project(x, num_units, num_heads, row, [name])[0] for name in "kv"))
-    if keys is None:
-        return Q, cache["k"], cache["v"]
-    return (Q, *keys_and_values(keys, num_units, num_heads, dialect))
-
-
-def behind_cached(cache, K, V, key_masks):
-    """The cached keys and values followed by the new ones, which the cache receives.
+    Args:
+      keys: float [N, Tk, any width].
+      num_units: int, the width of all heads together.
+      num_heads: int, H.
+      dialect: a Dialect or its name.
 
     Returns:
-      (K, V, their mask, how many of them were cached).
+      Two float [N, H, Tk, num_units / H].
     """
-    offset = 0
-    if cache:
-        offset = tf.shape(cache["k"])[2]
-        K, V = tf.concat([cache["k"], K], axis=2), tf.concat([cache["v"], V], axis=2)
-        if cache["mask"].shape.ndims == 4:
-            itself = tf.eye(breadth(cache), dtype=tf.bool)  # but not those beside it
-            key_masks = tf.logical_and(broadcast_keys(key_masks), itself)
-        key_masks = tf.concat([cache["mask"], key_masks], axis=-1)
-    cache.update(k=K, v=V, mask=key_masks)
-    return K, V, key_masks, offset
+    dialect = resolve(dialect)
+    return tuple(project(keys, num_units, num_heads, dialect, name) for name in "kv")
 
 
-def is_last_place(cache, queries):
-    """Whether all of `queries` are at the place behind what is cached: none is later
-    than another."""
-    return cache is not None and (breadth(cache) > 1 or queries.shape.as_list()[1] == 1)
+def mask_and_bias(dialect, key_mask, order_mask, bias):
+    """Combine masks as a dialect does: by replacing a forbidden logit, or lowering it.
+
+    Both give the same weights, unless a query may attend to nothing.
+
+    Args:
+      dialect: a Dialect.
+      key_mask: bool [N, Tk] or a mask, which keys are no padding; True: all.
+      order_mask: a mask, which keys come before a query, or None.
+      bias: float, broadcastable to [N, H, Tq, Tk], or None.
+
+    Returns:
+      (mask or None, bias or None) for `scaled_dot_product_attention`.
+    """
+    mask = None
+    for allowed, masking in (
+        (key_mask, dialect.key_masking),
+        (order_mask, dialect.future_masking),
+    ):
+        if allowed is None or allowed is True:
+            continue
+        allowed = broadcast_keys(allowed)
+        if masking == "replaced":
+            mask = allowed if mask is None else tf.logical_and(mask, allowed)
+        else:
+            lowered = MASKED_LOGIT * (1.0 - tf.cast(allowed, tf.float32))
+            bias = lowered if bias is None else bias + lowered
+    return mask, bias
 
 
-def breadth(cache):
-    """How many hypotheses share each place of a cache; 1 without one."""
-    mask = cache.get("mask") if cache else None
-    several = mask is not None and mask.shape.ndims == 4
-    return mask.shape.as_list()[2] if several else 1
+class Past(NamedTuple):
+    """The keys and values of the positions before, of one self-attention."""
+
+    keys: tf.Tensor  # float [N, H, T, D / H]
+    values: tf.Tensor  # float [N, H, T, D / H]
+    mask: tf.Tensor  # bool [N, T], False = padding; [N, 0] where no key is padding
+
+    def followed_by(self, keys, values, mask):
+        """Return the Past that holds further positions too.
+
+        Args:
+          keys, values: float [N, H, Tk, D / H].
+          mask: bool [N, Tk], or True where no key is padding.
+        """
+        return Past(
+            tf.concat([self.keys, keys], axis=2),
+            tf.concat([self.values, values], axis=2),
+            self.mask if mask is True else tf.concat([self.mask, mask], axis=1),
+        )

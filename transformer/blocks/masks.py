@@ -1,48 +1,54 @@
-"""Masks: bool tensors, True = may attend, that broadcast to [N, H, Tq, Tk]; a bias."""
+"""Who may attend to whom: masks from padding and from positions, and a bias.
+
+A mask is a bool tensor, True = may attend, that broadcasts to [N, H, Tq, Tk].
+"""
 
 import tensorflow.compat.v1 as tf
 
 
 def padding_mask(ids):
-    """Which keys hold a token: [N, Tk] int ids (0 = padding) → bool [N, 1, 1, Tk]."""
+    """Allow the keys that hold a token: int [N, Tk], 0 = padding; bool [N, 1, 1, Tk]."""
     return tf.not_equal(ids, 0)[:, None, None, :]
 
 
-def causal_mask(query_length, key_length=None, offset=0):
-    """Each position sees itself and those before: bool [1, 1, Tq, Tk] (section 3.2.3).
+def distances(query_positions, key_positions=None):
+    """Return how far each key is behind each query: int32 [Tq, Tk], negative = before.
 
     Args:
-      query_length: int or scalar tensor, Tq.
-      key_length: int or scalar tensor, Tk; Tq where not given.
-      offset: how many keys lie before the first query (those of a cache).
+      query_positions: int [Tq].
+      key_positions: int [Tk]; those of the queries where not given.
     """
-    key_length = query_length if key_length is None else key_length
-    places = tf.range(query_length)[:, None] + offset
-    return (tf.range(key_length)[None, :] <= places)[None, None, :, :]
+    if key_positions is None:
+        key_positions = query_positions
+    return key_positions[None, :] - query_positions[:, None]
 
 
-def local_mask(length, window):
-    """Only neighbours up to `window` away: bool [1, 1, T, T] (section 4)."""
-    places = tf.range(length)
-    return (tf.abs(places[:, None] - places[None, :]) <= window)[None, None, :, :]
+def causal_mask(query_positions, key_positions=None):
+    """Allow keys up to the position of the query: bool [1, 1, Tq, Tk] (section 3.2.3).
+
+    `causal_mask(tf.range(T))` is the lower triangle. Args: as in `distances`.
+    """
+    return (distances(query_positions, key_positions) <= 0)[None, None, :, :]
 
 
-def proximity_bias(query_length, key_length=None, offset=0, breadth=1):
-    """-log(1 + distance), a `bias` that favours neighbours: float32 [1, 1, Tq, Tk].
+def local_mask(positions, window):
+    """Allow keys up to `window` positions away: bool [1, 1, T, T] (section 4)."""
+    return (tf.abs(distances(positions)) <= window)[None, None, :, :]
 
-    Args: as in `causal_mask`, and
-      breadth: how many keys and queries, side by side, share each position.
+
+def proximity_bias(query_positions, key_positions=None):
+    """Return -log(1 + distance), a bias for near keys: float32 [1, 1, Tq, Tk].
+
+    Args: as in `distances`.
 
     Source: tensor2tensor, `attention_bias_proximal`.
     """
-    key_length = query_length if key_length is None else key_length
-    places = (tf.range(query_length)[:, None] + offset) // breadth
-    distances = tf.abs(tf.range(key_length)[None, :] // breadth - places)
-    return -tf.log1p(tf.cast(distances, tf.float32))[None, None, :, :]
+    distance = tf.abs(distances(query_positions, key_positions))
+    return -tf.log1p(tf.cast(distance, tf.float32))[None, None, :, :]
 
 
 def found_mask(x, padded_row="is zero"):
-    """Which rows hold a token, by their content: float [N, T, D] → bool [N, T].
+    """Find the rows that hold a token by their content: float [N, T, D] → bool [N, T].
 
     Args:
       padded_row: a row is padding if it "is zero", or, as the tutorial has it, if it
@@ -54,6 +60,6 @@ def found_mask(x, padded_row="is zero"):
 
 
 def broadcast_keys(mask):
-    """bool [N, Tk] → [N, 1, 1, Tk]; a mask of more dimensions as it is."""
+    """Return bool [N, Tk] as [N, 1, 1, Tk]; a mask of more dimensions as it is."""
     mask = tf.convert_to_tensor(mask)
     return mask[:, None, None, :] if mask.shape.ndims == 2 else mask

@@ -7,9 +7,11 @@ import math
 
 import tensorflow.compat.v1 as tf
 
+LEARNED = "learned"  # a table of variables instead of a function
+
 
 def interleaved(positions, num_units):
-    """Section 3.5: sin(p / 10000^(2i/D)) in channel 2i, the cosine in channel 2i+1."""
+    """Return sin(p / 10000^(2i/D)) in channel 2i, the cosine in 2i+1 (section 3.5)."""
     pairs = (num_units + 1) // 2
     rates = 10000.0 ** (-2.0 * tf.range(pairs, dtype=tf.float64) / num_units)  # [D/2]
     angles = positions[:, None] * rates[None, :]  # [T, D/2]
@@ -18,8 +20,11 @@ def interleaved(positions, num_units):
 
 
 def per_channel(positions, num_units):
-    """The tutorial's: channel i has the angle p / 10000^(2i/D), i being the channel, so
-    that a sine and its cosine differ in frequency, and exponents run to 2."""
+    """Return the tutorial's encoding: channel i has the angle p / 10000^(2i/D).
+
+    Here i is the channel, so that a sine and its cosine differ in frequency, and
+    exponents run to 2.
+    """
     channels = tf.range(num_units)
     rates = 10000.0 ** (-2.0 * tf.cast(channels, tf.float64) / num_units)  # [D]
     angles = positions[:, None] * rates[None, :]  # [T, D]
@@ -27,8 +32,11 @@ def per_channel(positions, num_units):
 
 
 def halves(positions, num_units, min_timescale=1.0, max_timescale=10000.0):
-    """tensor2tensor's: all sines, then all cosines, the slowest rate exactly 1/10000;
-    an odd width ends with zeros. (As there, `min_timescale` multiplies the rates.)"""
+    """Return tensor2tensor's encoding: all sines, then all cosines.
+
+    The slowest rate is exactly 1/10000; an odd width ends with zeros. (As there,
+    `min_timescale` multiplies the rates.)
+    """
     pairs = num_units // 2
     step = math.log(max_timescale / min_timescale) / max(1, pairs - 1)
     rates = min_timescale * tf.exp(-step * tf.range(pairs, dtype=tf.float64))  # [D/2]
@@ -38,3 +46,13 @@ def halves(positions, num_units, min_timescale=1.0, max_timescale=10000.0):
 
 
 POSITIONS = {"interleaved": interleaved, "per_channel": per_channel, "halves": halves}
+
+
+def chosen_positions(name, dialect):
+    """Return which encoding a model has: a key of POSITIONS, or LEARNED.
+
+    Args:
+      name: the setting: one of these, or empty for the choice of the dialect.
+      dialect: a Dialect.
+    """
+    return name or (LEARNED if dialect.learned_positions else dialect.positions)

@@ -7,14 +7,13 @@ import tensorflow.compat.v1 as tf
 
 
 def shape_list(x):
-    """The shape of `x` as a list: an int where it is known, else a scalar tensor."""
+    """Return the shape of `x` as a list: ints where it is known, else scalar tensors."""
     static, dynamic = x.shape.as_list(), tf.shape(x)
     return [dynamic[i] if size is None else size for i, size in enumerate(static)]
 
 
 def reshape(x, shape):
-    """tf.reshape to a shape as `shape_list` gives it: of one unknown size, what it is
-    need not be computed."""
+    """Reshape to a list as `shape_list` returns it; one unknown size is inferred."""
     unknown = [tf.is_tensor(size) for size in shape]
     if sum(unknown) == 1:
         shape = [-1 if is_unknown else size for size, is_unknown in zip(shape, unknown)]
@@ -22,7 +21,7 @@ def reshape(x, shape):
 
 
 def dropout(inputs, rate, is_training=True, seed=None, name="dropout"):
-    """Zeroes elements with probability `rate` and scales up the rest (section 5.4).
+    """Zero elements with probability `rate` and scales up the rest (section 5.4).
 
     Args:
       inputs: float tensor of any shape.
@@ -51,7 +50,7 @@ def dropout(inputs, rate, is_training=True, seed=None, name="dropout"):
 
 
 def _random_bytes(shape, seed, name):
-    """Uniform uint8 of a shape: a quarter of the random bits that floats would need."""
+    """Draw uniform uint8: a quarter of the random bits that floats would need."""
     size = tf.reduce_prod(shape)
     if seed is None:
         seed = tf.random_uniform([2], maxval=2**31 - 1, dtype=tf.int32)
@@ -64,41 +63,30 @@ def _random_bytes(shape, seed, name):
 
 
 def dense(inputs, num_units, use_bias, scope, activation=None):
-    """activation(x W + b) along the last axis; variables `kernel` [in, out] and `bias`.
+    """Return activation(x W + b) along the last axis.
 
     Args:
       inputs: float [..., in], `in` known.
       num_units: int, the width of the result.
+      use_bias: bool.
+      scope: of the variables `kernel` [in, num_units] and, with `use_bias`, `bias`.
+      activation: function of a tensor, or None.
 
     Returns:
       float [..., num_units].
     """
-    return dense_side_by_side(inputs, num_units, use_bias, [scope], activation)
-
-
-def dense_side_by_side(inputs, num_units, use_bias, scopes, activation=None):
-    """Several dense layers of the same inputs, by one product.
-
-    Args:
-      scopes: of the variables of each layer.
-
-    Returns:
-      float [..., len(scopes) * num_units], the results side by side.
-    """
     *leading, width = shape_list(inputs)
-    kernels, biases = zip(
-        *[dense_variables(width, num_units, use_bias, scope) for scope in scopes]
-    )
-    outputs = tf.matmul(tf.reshape(inputs, [-1, width]), _side_by_side(kernels))
+    kernel, bias = dense_variables(width, num_units, use_bias, scope)
+    outputs = tf.matmul(tf.reshape(inputs, [-1, width]), kernel)
     if use_bias:
-        outputs = tf.nn.bias_add(outputs, _side_by_side(biases))
+        outputs = tf.nn.bias_add(outputs, bias)
     if activation is not None:
         outputs = activation(outputs)
-    return reshape(outputs, leading + [len(scopes) * num_units])
+    return reshape(outputs, leading + [num_units])
 
 
 def dense_variables(width, num_units, use_bias, scope):
-    """The variables of a dense layer: (kernel [width, num_units], bias or None)."""
+    """Return (kernel [width, num_units], bias [num_units] or None) of a dense layer."""
     bias = None
     with tf.variable_scope(scope):
         kernel = tf.get_variable(
@@ -111,30 +99,34 @@ def dense_variables(width, num_units, use_bias, scope):
     return kernel, bias
 
 
-def _side_by_side(variables):
-    """The variables joined along their last axis; once, where a loop uses them."""
-    if len(variables) == 1:
-        return variables[0]
-    with tf.control_dependencies(None):
-        return tf.concat(variables, axis=-1)
-
-
 @tf.custom_gradient
 def with_dense_gradient(table):
-    """The table itself, to look rows up in. Its gradient is made dense before it meets
-    another (that of a tied output layer, say), for TensorFlow would otherwise turn that
-    one into a slice for each row."""
+    """Return the table, to look rows up in, with a gradient that is dense.
+
+    Where it is added to another gradient, that of a tied output layer, TensorFlow would
+    otherwise turn the other into a slice for each row.
+    """
     return tf.identity(table), tf.convert_to_tensor
 
 
+def embedding_table(vocab_size, num_units, scope="embedding", reuse=None):
+    """Return the variable `lookup_table` [V, D] of an `embedding` of the same scope."""
+    with tf.variable_scope(scope, reuse=reuse):
+        return tf.get_variable(
+            "lookup_table",
+            [vocab_size, num_units],
+            initializer=tf.random_normal_initializer(stddev=num_units**-0.5),
+        )
+
+
 def split_heads(x, num_heads):
-    """[N, T, D] → [N, H, T, D / H]."""
+    """Reshape [N, T, D] → [N, H, T, D / H]."""
     batch, length, width = shape_list(x)
     x = reshape(x, [batch, length, num_heads, width // num_heads])
     return tf.transpose(x, [0, 2, 1, 3])
 
 
 def join_heads(x):
-    """[N, H, T, D / H] → [N, T, D]."""
+    """Reshape [N, H, T, D / H] → [N, T, D]."""
     batch, num_heads, length, width = shape_list(x)
     return reshape(tf.transpose(x, [0, 2, 1, 3]), [batch, length, num_heads * width])

@@ -116,7 +116,7 @@ class Attention(keras.layers.Layer):
         if self.mask_right is False:
             return None
         if self.mask_right is True:
-            return causal_mask(tf.shape(Q)[-2], tf.shape(K)[-2])
+            return causal_mask(tf.range(tf.shape(Q)[-2]), tf.range(tf.shape(K)[-2]))
         return tf.constant(self.mask_right)
 
     def weigh(self, Q, K, V, mask):
@@ -357,6 +357,6 @@ class SparseSelfAttention(AtrousSelfAttention):
         whole = tf.ones([size, size], tf.bool)
         window = tf.less_equal(tf.abs(slots), edge)  # [G, G + 2 edge]
         if self.mask_right:
-            whole = causal_mask(size)[0, 0]
+            whole = causal_mask(tf.range(size))[0, 0]
             window = tf.logical_and(window, slots <= 0)
         return self.weigh(Q, K, V, _all_of([real, tf.concat([whole, window], axis=1)]))

@@ -17,7 +17,7 @@ from typing import Any, Dict, NamedTuple, Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.dialects import dialect_named
+from transformer.dialects import resolve
 from transformer.model import Transformer
 from transformer.originals.names import original_name, systems
 from transformer.runtime import checkpoints
@@ -106,7 +106,7 @@ def settings_of(
             "shared_embedding_and_softmax_weights makes them"
         )
     dialect = max(systems()[source], key=lambda name: _norms_found(name, arrays))
-    row, find = dialect_named(dialect), _Finder(dialect, arrays)
+    row, find = resolve(dialect), _Finder(dialect, arrays)
     blocks = find.number_of_blocks()
     shared = [_size_in_name(name, 0) for name in find.all("embedding/lookup_table")]
     tables = (
@@ -254,7 +254,7 @@ def convert(arrays, hp, target_space_id: int = 0) -> Imported:
             for name, shape in shapes.items()
             for slot in SLOTS
         )
-    adam = dialect_named(hp.dialect).adam
+    adam = resolve(hp.dialect).adam
     for name, fresh in zip(POWERS, adam):
         result[name] = np.asarray(left[name] if has_moments else fresh, np.float32)
     result[STEP] = np.asarray(step, np.int64)

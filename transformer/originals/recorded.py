@@ -74,7 +74,7 @@ class Model:
             self.target_in = tf.placeholder(tf.int32, [None, None])
             self.target_out = tf.placeholder(tf.int32, [None, None])
             self.memory = model.encode(self.source)
-            self.logits, _ = model.decode(self.target_in, self.memory)
+            self.logits = model.decode(self.target_in, self.memory)
             saver = checkpoints.make_saver()
             self.session = tf.Session(graph=graph)
             checkpoints.restore(self.session, saver, checkpoint)

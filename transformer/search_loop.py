@@ -1,0 +1,90 @@
+"""The loop of a search, whose batch shrinks as sentences end.
+
+Whenever a quarter of the sentences is done, their results are stored, and the others go
+on in a smaller batch. Four sentences, of which b ends first, then d, then a and c
+together:
+
+    sentences   open after each step              stored
+    [a b c d]   [a b c d], [a - c d]              b
+    [a c d]     [a c d], [a c -]                  d
+    [a c]       [a c], [a c], [- -]               a, c
+
+Without it, every step would compute four sentences to the end of the last.
+"""
+
+import tensorflow.compat.v1 as tf
+
+
+def search_loop(is_open, extend, found, own, state):
+    """Extend all that is open until nothing is.
+
+    Args:
+      is_open: function of found, *own → bool [N].
+      extend: function of found, *own, state → the same, one piece longer.
+      found: a nest of tensors [N, ...], the results; their third dimension may grow.
+      own: a tuple of further tensors of the search, likewise.
+      state: of the step function.
+
+    Returns:
+      What was found of all sentences, in their order.
+    """
+
+    def number_open(found, own):
+        return tf.reduce_sum(tf.cast(is_open(found, *own), tf.int32))
+
+    def extend_all(found, own, state):
+        found, *own, state = extend(found, *own, state)
+        return found, tuple(own), state
+
+    def until_a_quarter_is_done(sentences, results, search):
+        remaining = 3 * tf.size(sentences) // 4
+        search = tf.while_loop(
+            lambda found, own, state: number_open(found, own) > remaining,
+            extend_all,
+            search,
+            shape_invariants=shapes,
+            back_prop=False,
+        )
+        found, own, _ = search
+        results = tf.nest.map_structure(
+            lambda x, rows: _store(x, sentences, rows), results, found
+        )
+        left = tf.where(is_open(found, *own))[:, 0]
+        return (
+            tf.gather(sentences, left),
+            results,
+            tf.nest.map_structure(lambda x: tf.gather(x, left), search),
+        )
+
+    start = (found, own, state)
+    shapes = (
+        *tf.nest.map_structure(_growing, (found, own)),
+        tf.nest.map_structure(_of_any_batch, state),
+    )
+    sentences = tf.range(tf.shape(own[0])[0])  # [N]
+    _, results, _ = tf.while_loop(
+        lambda sentences, *_: tf.size(sentences) > 0,
+        until_a_quarter_is_done,
+        (sentences, found, start),
+        back_prop=False,
+        shape_invariants=(tf.TensorShape([None]), shapes[0], shapes),
+    )
+    return results
+
+
+def _growing(x):
+    """Return the shape of any batch, whose dimensions from the third on may grow."""
+    sizes = x.shape.as_list()
+    return tf.TensorShape([None, *sizes[1:2]] + [None] * len(sizes[2:]))
+
+
+def _of_any_batch(x):
+    """Return the shape of any batch, whose dimensions that are 0 may grow."""
+    return tf.TensorShape([None] + [size or None for size in x.shape.as_list()[1:]])
+
+
+def _store(x, sentences, rows):
+    """Put the rows of some sentences into `x`; zeros lengthen its third dimension."""
+    if x.shape.ndims > 2:
+        x = tf.pad(x, [[0, 0], [0, 0], [0, tf.shape(rows)[2] - tf.shape(x)[2]]])
+    return tf.tensor_scatter_nd_update(x, sentences[:, None], rows)

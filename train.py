@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import hparams
+from transformer.blocks.positions import LEARNED, POSITIONS
 from transformer.data import BatchPlan, Corpus, evaluation_dataset, training_dataset
 from transformer.decoding import SEARCHES
 from transformer.dialects import DIALECTS
@@ -376,7 +377,7 @@ def settings(args):
         ("dialect", DIALECTS),
         ("search", SEARCHES),
         ("schedule", [*SCHEDULES, ""]),
-        ("positions", ["sinusoid", "learned", ""]),
+        ("positions", [*POSITIONS, LEARNED, ""]),
         ("on_save_error", ["stop", "continue"]),
         ("precision", PRECISIONS),
     ):

@@ -8,6 +8,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import hparams
+from transformer.blocks.attention import mask_and_bias, scaled_dot_product_attention
+from transformer.blocks.masks import causal_mask
 from transformer.model import Transformer
 from transformer.originals import convert, names, recorded
 from transformer.training import cross_entropy
@@ -133,7 +135,7 @@ def recorded_case(dialect, arrays, folder, **changes):
             hparams.HParams(num_heads=2, **settings(dialect, **changes))
         )
         memory = model.encode(tf.constant(source, tf.int32))
-        logits, _ = model.decode(tf.constant(target_in, tf.int32), memory)
+        logits = model.decode(tf.constant(target_in, tf.int32), memory)
         losses = [
             cross_entropy(logits, tf.constant(target), epsilon, model.dialect.smoothing)
             for _, epsilon in names.losses
@@ -178,3 +180,14 @@ def word_list(path, size, words=(), more=()):
     counts = [1000] * 4 + [1000 - i for i in range(4, size)]
     lines = [f"{word}\t{count}" for word, count in zip(some, counts)]
     return corpora.write_lines(path, [*lines, *more])
+
+
+def attend(Q, K, V, dialect, key_mask, causality, bias=None):
+    """The attention formula under the masks of a dialect: (context, weights)."""
+    order = None
+    if causality:
+        order = causal_mask(tf.range(tf.shape(Q)[2]), tf.range(tf.shape(K)[2]))
+    mask, bias = mask_and_bias(dialect, key_mask, order, bias)
+    return scaled_dot_product_attention(
+        Q, K, V, mask, bias=bias, blind_queries_are_zero=dialect.blind_queries_are_zero
+    )

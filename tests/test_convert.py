@@ -53,7 +53,7 @@ def test_the_checkpoint_has_what_training_restores(dialect, tmp_path):
     warmup = {"tensor2tensor": 8000}.get(dialect, 4000)  # of its third version
     assert hparams.load(logdir).warmup_steps == warmup
     model, ids = Transformer(hparams.load(logdir)), tf.ones([1, 2], tf.int32)
-    loss = cross_entropy(model.decode(ids, model.encode(ids))[0], ids)
+    loss = cross_entropy(model.decode(ids, model.encode(ids)), ids)
     make_update(loss, model.hp, tf.train.get_or_create_global_step())
     assert {name: (value.shape, value.dtype) for name, value in found.items()} == {
         variable.op.name: (
@@ -104,7 +104,7 @@ def test_sinusoids_are_recognized():
         if "positional" not in name
     }
     arrays = as_original(model, "tutorial")
-    assert convert.settings_of("tutorial", arrays)["positions"] == "sinusoid"
+    assert convert.settings_of("tutorial", arrays)["positions"] == "per_channel"
     assert imported(arrays, "tutorial").arrays.keys() >= model.keys()
 
 

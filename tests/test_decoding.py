@@ -424,7 +424,7 @@ class Translation:
         self.target_in = tf.placeholder(tf.int32, [None, None])
         self.memory = self.model.encode(self.source)
         self.log_probs = tf.nn.log_softmax(
-            self.model.decode(self.target_in, self.memory)[0]
+            self.model.decode(self.target_in, self.memory)
         )
 
     def search(self, name, limit, options):

@@ -59,7 +59,7 @@ def test_logits_and_loss(start, dialect, num_heads):
         )
     )
     model = Transformer(hp)
-    logits, _ = model.decode(tf.constant(TARGET_IN), model.encode(tf.constant(SOURCE)))
+    logits = model.decode(tf.constant(TARGET_IN), model.encode(tf.constant(SOURCE)))
     loss = cross_entropy(logits, tf.constant(TARGET_OUT), 0.2, model.dialect.smoothing)
     session, variables = start()
     found, loss = session.run([logits, loss])

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
+from originals import attend
 
 from transformer import modules
-from transformer.blocks.attention import attend, project
+from transformer.blocks.attention import project
 from transformer.blocks.primitives import join_heads
 from transformer.dialects import DIALECTS
 from transformer.modules import apply_steps
@@ -182,7 +183,7 @@ def test_multihead_attention_of_kyubyong(name):
     allowed = ~case["in/key_masks"].astype(bool)  # his masks are True where padding is
     with tf.variable_scope(BLOCK + "self_attention"):
         Q, K, V = (
-            project(x, width, num_heads, row, [kind])[0]
+            project(x, width, num_heads, row, kind)
             for x, kind in (
                 (queries, "q"),
                 (keys, "k"),
@@ -190,17 +191,7 @@ def test_multihead_attention_of_kyubyong(name):
             )
         )
         context, attention = attend(
-            Q,
-            K,
-            V,
-            row,
-            key_mask=allowed,
-            causality=kwargs["causality"],
-            offset=0,
-            query_mask=None,
-            bias=None,
-            relative=None,
-            drop=None,
+            Q, K, V, row, key_mask=allowed, causality=kwargs["causality"]
         )
         out = apply_steps(row.after, join_heads(context), queries, row, None)
     outputs = {"out": out, "attn": heads_first(attention)}
@@ -232,11 +223,6 @@ def test_scaled_dot_product_attention_of_kyubyong(name):
         DIALECTS[dialect],
         key_mask=~case["in/key_masks"].astype(bool),
         causality=kwargs["causality"],
-        offset=0,
-        query_mask=None,
-        bias=None,
-        relative=None,
-        drop=None,
     )
     assert_as_recorded(
         case, dialect, {"out": out[:, 0], "attn": attention[:, 0]}, inputs
@@ -250,7 +236,7 @@ def test_masks_of_kyubyong(name):
     logits = case["in/inputs"]
     rows, queries, keys = logits.shape
     nothing = [tf.zeros([rows, 1, length, 1]) for length in (queries, keys, keys)]
-    key_mask = None
+    key_mask = True
     if "in/key_masks" in case:
         masks = ~case["in/key_masks"].astype(bool)
         key_mask = np.tile(masks, [rows // len(masks), 1])
@@ -258,12 +244,8 @@ def test_masks_of_kyubyong(name):
         *nothing,
         DIALECTS[dialect],
         key_mask=key_mask,
-        causality=key_mask is None,
-        offset=0,
-        query_mask=None,
+        causality=key_mask is True,
         bias=tf.constant(logits)[:, None],
-        relative=None,
-        drop=None,
     )
     with tf.Session(config=CONFIG) as session:
         found, wanted = session.run([weights[:, 0], tf.nn.softmax(case["out/out"])])

@@ -4,6 +4,7 @@ import numpy as np
 import oracle
 import pytest
 import tensorflow.compat.v1 as tf
+from stepping import logits_step_by_step
 
 from hparams import HParams
 from transformer.model import Transformer
@@ -36,7 +37,7 @@ class Model:
         self.seed = tf.placeholder_with_default([0, 0], [2])
         self.weights, options = {}, (is_training, self.seed)
         self.memory = self.transformer.encode(self.source, *options, self.weights)
-        self.logits, self.cache = self.transformer.decode(
+        self.logits = self.transformer.decode(
             self.target, self.memory, *options, weights=self.weights
         )
 
@@ -187,45 +188,26 @@ def test_the_order_of_the_source_tokens_matters(run):
     assert abs(backwards - run(SOURCE[:1], TARGET[:1])).max() > 1e-3
 
 
-# --- Decoding with a cache ------------------------------------------------------------
+# --- Step by step ---------------------------------------------------------------------
 
 
-def cached_logits(model, memory, steps):
-    """The logits of the target, so many positions at a time, a cache in between."""
-    cache = model.transformer.empty_cache(tf.shape(model.target)[0])
-    parts, place = [], 0
-    for step in steps:
-        logits, cache = model.transformer.decode(
-            model.target[:, place : place + step], memory, cache=cache
-        )
-        parts.append(logits)
-        place += step
-    return tf.concat(parts, axis=1)
-
-
-@pytest.mark.parametrize(
-    "steps",
-    [[1, 1, 1, 1], [1, 3]],
-    ids=lambda steps: "steps_" + "_".join(map(str, steps)),
-)
-def test_cached_decoding_is_full_decoding(start, steps):
+def test_step_by_step_is_all_at_once(start):
     model = Model()
-    assert model.cache is None
-    projected = cached_logits(model, model.transformer.project(model.memory), steps)
-    plain = cached_logits(model, model.memory, steps)
-    session, _ = start()
     target = np.array([[2, 12, 5, 6], [2, 0, 7, 4], [2, 4, 0, 0]])  # padding inside too
-    full, *cached = model.run(
-        session, target=target, fetch=[model.logits, plain, projected]
+    stepped = logits_step_by_step(
+        model.transformer, model.memory, tf.constant(target, tf.int32)
     )
-    for logits in cached:
-        np.testing.assert_allclose(logits, full, **CLOSE)
+    session, _ = start()
+    full, stepped = model.run(session, target=target, fetch=[model.logits, stepped])
+    np.testing.assert_allclose(stepped, full, **CLOSE)
 
 
-def test_cached_decoding_makes_no_variable():
+def test_a_search_makes_no_variable_that_the_model_has(start):
     model = Model()
     names = [v.op.name for v in tf.global_variables()]
-    cached_logits(model, model.transformer.project(model.memory), [1, 1])
+    logits_step_by_step(
+        model.transformer, model.memory, tf.constant(TARGET[:, :2], tf.int32)
+    )
     assert [v.op.name for v in tf.global_variables()] == names
 
 
@@ -237,6 +219,7 @@ def test_cached_decoding_makes_no_variable():
         {"max_relative_position": 2},
         {"proximity_bias": True},
         {"positions": "learned"},
+        {"positions": "halves"},
         {"dialect": "tutorial"},
         {"dialect": "kyubyong"},
         {"dialect": "tensor2tensor"},
@@ -260,7 +243,7 @@ def test_hypotheses_side_by_side_are_each_as_if_alone(start, changes):
         ]
     )
     model = Model(**changes)
-    step, state = model.transformer.start_search(model.memory, hypotheses=2)
+    step, state = model.transformer.start_search(model.memory, beam_size=2)
     steps = []
     for t in range(4):
         logits, state = step(
@@ -284,8 +267,7 @@ def test_hypotheses_side_by_side_are_each_as_if_alone(start, changes):
 
 def test_the_output_layer_of_a_training_begins_without_bias(start):
     transformer = Transformer(HParams(**dict(HP, dialect="tutorial")))
-    transformer.output_factors(tf.zeros([2, 3, 8]))
-    _, bias = tf.trainable_variables()
+    _, bias = transformer.embeddings.output_layer()
     session, _ = start()
     assert bias.op.name == "decoder/output/bias"
     assert not session.run(bias.initial_value).any()

@@ -7,6 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer import dialects, modules
 from transformer.blocks import primitives
+from transformer.dialects import DIALECTS
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64
 LENGTHS = [5, 3, 1]  # of the three lines of a batch
@@ -125,13 +126,13 @@ def test_positional_encoding_of_dynamic_shapes_has_no_maximum_length(start):
         np.testing.assert_allclose(found, expected, **CLOSE)
 
 
-def test_positional_encoding_from_an_offset_continues_the_sequence(start):
-    ids, offset = tf.ones([1, 3], tf.int32), tf.placeholder(tf.int32, [])
-    output = modules.positional_encoding(ids, 6, scale=False, offset=offset)
+def test_positional_encoding_of_given_positions(start):
+    ids, positions = tf.ones([1, 3], tf.int32), tf.placeholder(tf.int32, [3])
+    output = modules.positional_encoding(ids, 6, scale=False, positions=positions)
     session, _ = start()
-    np.testing.assert_allclose(
-        session.run(output, {offset: 4})[0], oracle.sinusoids(7, 6)[4:], **CLOSE
-    )
+    for places in ([4, 5, 6], [5, 5, 5], [6, 0, 2]):
+        found = session.run(output, {positions: places})[0]
+        np.testing.assert_allclose(found, oracle.sinusoids(7, 6)[places], **CLOSE)
 
 
 # --- Layer normalization --------------------------------------------------------------
@@ -235,17 +236,16 @@ def test_attention_over_huge_logits_is_finite_and_respects_the_mask(start):
 
 def test_masks(start):
     ids = ids_of(LENGTHS, 5)
-    places = np.arange(5)
+    places, all5 = np.arange(5), tf.range(5)
     distance = places[:, None] - places[None, :]  # query minus key
     expected = [
         (modules.padding_mask(tf.constant(ids)), (ids != 0)[:, None, None, :]),
-        (modules.causal_mask(5), (distance >= 0)[None, None]),
-        (modules.causal_mask(tf.constant(5)), (distance >= 0)[None, None]),
-        (modules.causal_mask(3, 5), (distance >= 0)[None, None, :3]),
-        (modules.causal_mask(5, 3), (distance >= 0)[None, None, :, :3]),
-        (modules.causal_mask(2, 5, offset=3), (distance >= 0)[None, None, 3:]),
-        (modules.local_mask(5, 0), np.eye(5, dtype=bool)[None, None]),
-        (modules.local_mask(5, 2), (abs(distance) <= 2)[None, None]),
+        (modules.causal_mask(all5), (distance >= 0)[None, None]),
+        (modules.causal_mask(all5[:3], all5), (distance >= 0)[None, None, :3]),
+        (modules.causal_mask(all5, all5[:3]), (distance >= 0)[None, None, :, :3]),
+        (modules.causal_mask(all5[3:], all5), (distance >= 0)[None, None, 3:]),
+        (modules.local_mask(all5, 0), np.eye(5, dtype=bool)[None, None]),
+        (modules.local_mask(all5, 2), (abs(distance) <= 2)[None, None]),
     ]
     session, _ = start()
     for mask, wanted in expected:
@@ -356,18 +356,21 @@ def test_attention_with_explicit_masks_uses_them_as_given(start):
         np.testing.assert_allclose(session.run(output), expected, **CLOSE)
 
 
-def test_attention_limited_to_neighbours(start):
+@pytest.mark.parametrize("causal", [False, True], ids=["all_keys", "causal"])
+@pytest.mark.parametrize("argument", ["mask", "key_masks"])
+def test_attention_limited_to_neighbours(start, argument, causal):
     x = np.random.RandomState(0).randn(2, 6, 8)
     output = modules.multihead_attention(
         as_tensor(x),
         as_tensor(x),
         num_heads=2,
+        causality=causal,
         scope="a",
-        key_masks=modules.local_mask(6, 1),
+        **{argument: modules.local_mask(tf.range(6), 1)},
     )
     session, variables = start()
-    places = np.arange(6)
-    near = abs(places[:, None] - places[None, :]) <= 1
+    distance = np.arange(6)[:, None] - np.arange(6)[None, :]
+    near = (abs(distance) <= 1) & (distance >= 0 if causal else True)
     expected = oracle.attention_block(x, x, np.tile(near, [2, 1, 1]), variables, "a", 2)
     np.testing.assert_allclose(session.run(output), expected, **CLOSE)
 
@@ -413,29 +416,53 @@ def test_attention_over_dynamic_shapes(start):
         )
 
 
-def test_attention_with_a_cache_is_attention_over_the_whole(start):
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("key_masks", [None, True], ids=["found", "no_padding"])
+def test_attention_behind_the_past_is_attention_over_the_whole(
+    start, dialect, key_masks
+):
     x = np.random.RandomState(0).randn(2, 5, 8).astype(np.float32)
-    options = {"num_heads": 2, "causality": True, "scope": "a", "reuse": tf.AUTO_REUSE}
-    whole = modules.multihead_attention(as_tensor(x), as_tensor(x), **options)
-    cache, parts = {}, []
+    options = {
+        "num_heads": 2,
+        "causality": True,
+        "max_relative_position": 2,
+        "scope": "a",
+        "reuse": tf.AUTO_REUSE,
+        "dialect": dialect,
+        "key_masks": key_masks,
+    }
+    tensor = as_tensor(x)
+    whole = modules.multihead_attention(tensor, tensor, **options)
+    past, parts = nothing_before(batch=2, num_heads=2, width=4), []
     for start_at, end in ((0, 1), (1, 2), (2, 5)):  # steps of 1, 1 and 3 positions
         part = as_tensor(x[:, start_at:end])
-        parts.append(modules.multihead_attention(part, part, cache=cache, **options))
+        output, past = modules.multihead_attention(part, part, past=past, **options)
+        parts.append(output)
     session, _ = start()
-    whole, parts, keys = session.run([whole, tf.concat(parts, 1), cache["k"]])
+    whole, parts, past = session.run([whole, tf.concat(parts, 1), past])
     np.testing.assert_allclose(parts, whole, **CLOSE)
-    assert keys.shape == (2, 2, 5, 4)
+    assert past.keys.shape == past.values.shape == (2, 2, 5, 4)
+    assert past.mask.shape == (2, 5 if key_masks is None else 0)
 
 
-def test_attention_to_cached_keys_alone_makes_no_key_variables(start):
+def nothing_before(batch, num_heads, width):
+    """The Past before the first position."""
+    keys = tf.zeros([batch, num_heads, 0, width])
+    return modules.Past(keys, keys, tf.zeros([batch, 0], tf.bool))
+
+
+def test_attention_to_projected_keys_makes_no_key_variables(start):
     x, y = np.random.RandomState(0).randn(2, 2, 5, 8).astype(np.float32)
     options = {"num_heads": 2, "scope": "a", "reuse": tf.AUTO_REUSE}
     whole = modules.multihead_attention(as_tensor(x), as_tensor(y), **options)
     with tf.variable_scope("a", reuse=True):
-        K, V = modules.keys_and_values(as_tensor(y), 8, 2)
+        projected = modules.keys_and_values(as_tensor(y), 8, 2)
+    before = len(tf.get_default_graph().get_operations())
     again = modules.multihead_attention(
-        as_tensor(x), None, cache={"k": K, "v": V}, **options
+        as_tensor(x), as_tensor(y), projected=projected, **options
     )
+    made = tf.get_default_graph().get_operations()[before:]
+    assert sum("MatMul" in op.type for op in made) == 4  # Q, Q K^T, weights V, W^O
     session, variables = start()
     assert len(variables) == 6
     whole, again = session.run([whole, again])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
+from stepping import logits_step_by_step
 
 from hparams import HParams
 from transformer.blocks.attention import scaled_dot_product_attention
@@ -140,16 +141,17 @@ def test_off_means_no_variables(off):
 
 def test_reuse_shares_the_vectors():
     for reuse in (None, True):
-        relative_positions(3, 4, 2, max_distance=5, scope="here", reuse=reuse)
+        relative_positions(tf.range(3), tf.range(4), 2, 5, "here", reuse)
     assert [(v.op.name, v.shape.as_list()) for v in tf.trainable_variables()] == [
         ("here/keys", [11, 2]),
         ("here/values", [11, 2]),
     ]
 
 
-def test_an_offset_shifts_the_queries(start):
-    whole = relative_positions(6, 6, 2, max_distance=3)
-    later = relative_positions(2, 6, 2, max_distance=3, offset=4, reuse=True)
+def test_later_queries_have_the_vectors_of_their_positions(start):
+    places = tf.range(6)
+    whole = relative_positions(places, places, 2, max_distance=3)
+    later = relative_positions(places[4:], places, 2, max_distance=3, reuse=True)
     session, _ = start()
     for one, other in zip(*session.run([whole, later])):
         assert np.array_equal(one[4:], other)
@@ -187,7 +189,9 @@ def test_proximity_bias():
     places = np.arange(6)
     wanted = -np.log(1 + abs(places[:, None] - places))[None, None]
     with tf.Session(config=CONFIG) as session:
-        whole, later = session.run([proximity_bias(6), proximity_bias(2, 6, 4)])
+        whole, later = session.run(
+            [proximity_bias(tf.range(6)), proximity_bias(tf.range(4, 6), tf.range(6))]
+        )
     np.testing.assert_allclose(whole, wanted, atol=1e-6)
     np.testing.assert_allclose(later, wanted[:, :, 4:], atol=1e-6)
 
@@ -225,13 +229,10 @@ def test_step_by_step_is_all_at_once(start, dialect, changes):
     model = Transformer(HParams(**dict(HP, dialect=dialect, **changes)))
     source, target = batch()
     memory = model.encode(source)
-    whole, _ = model.decode(target, memory)
-    projected, cache, steps = model.project(memory), model.empty_cache(2), []
-    for t in range(6):
-        logits, cache = model.decode(target[:, t : t + 1], projected, cache=cache)
-        steps.append(logits)
+    whole = model.decode(target, memory)
+    steps = logits_step_by_step(model, memory, target)
     session, _ = start()
-    whole, steps = session.run([whole, tf.concat(steps, axis=1)])
+    whole, steps = session.run([whole, steps])
     np.testing.assert_allclose(steps[0], whole[0], atol=2e-5)
     np.testing.assert_allclose(steps[1, :3], whole[1, :3], atol=2e-5)
 
@@ -248,7 +249,7 @@ def test_each_setting_changes_both_stacks(start, name, value):
     memory = plain.encode(source)
     stacks = [
         (memory.states, other.encode(source).states),
-        (plain.decode(target, memory)[0], other.decode(target, memory)[0]),
+        (plain.decode(target, memory), other.decode(target, memory)),
     ]
     session, _ = start()
     for without, with_it in session.run(stacks):
@@ -259,9 +260,7 @@ def test_every_vector_of_a_distance_is_trained(start):
     """Those of later positions in the decoder aside: it never sees them."""
     source, target = batch()
     hp = HParams(**HP)
-    logits, _ = Transformer(hp).decode(
-        target, Transformer(hp).encode(source, True), True
-    )
+    logits = Transformer(hp).decode(target, Transformer(hp).encode(source, True), True)
     variables = tf.trainable_variables()
     names = [v.op.name for v in variables if "relative" in v.op.name]
     assert names == [

@@ -50,11 +50,7 @@ def search(case):
     batch, size = len(log_probs), kwargs["beam_size"]
     log_probs = tf.constant(log_probs, tf.float32)
     options = SearchOptions(
-        beam_size=size,
-        n_best=size,
-        length_penalty=kwargs["alpha"],
-        must_end=False,
-        stop_early=kwargs["stop_early"],
+        beam_size=size, n_best=size, length_penalty=kwargs["alpha"], must_end=False
     )
 
     step = table_step(log_probs)
@@ -90,6 +86,12 @@ def test_sequences_and_scores(name):
     for n, scores in enumerate(case["out/scores"]):
         compared = np.flatnonzero(scores > WORST_SCORE)
         assert len(compared)
+        if case["meta"]["kwargs"]["stop_early"]:
+            # There a search ends when its best is certain; ours goes on, and what it
+            # finds after the best may be better.
+            recorded = scores[compared] - 1e-5
+            assert (found.scores[n, compared] >= recorded).all()
+            compared = compared[:1]
         fixtures.assert_close(found.scores[n, compared], scores[compared], "scores")
         for k in compared:
             begin, *recorded = ids[n][case["out/sequences"][n, k]]
@@ -100,11 +102,12 @@ def test_sequences_and_scores(name):
                 log_probs[n],
             )
         assert len({tuple(found.ids[n, k]) for k in compared}) == len(compared)
-        fillers = np.setdiff1d(np.arange(len(scores)), compared)
-        assert np.all(found.scores[n, fillers] < WORST_SCORE)
+        if not case["meta"]["kwargs"]["stop_early"]:
+            fillers = np.setdiff1d(np.arange(len(scores)), compared)
+            assert np.all(found.scores[n, fillers] < WORST_SCORE)
 
 
-# What the two options mean, without recorded numbers.
+# What `must_end=False` means, without recorded numbers.
 
 VOCAB_SIZE = 6
 TABLE = np.random.RandomState(4).randn(VOCAB_SIZE, VOCAB_SIZE)
@@ -173,11 +176,3 @@ def test_a_sentence_is_searched_as_if_it_were_alone():
         for k in np.flatnonzero(np.isfinite(alone.scores[0])):
             ids = np.trim_zeros(together.ids[n, k], "b")
             assert np.array_equal(ids, np.trim_zeros(alone.ids[0, k], "b"))
-
-
-def test_stopping_early_keeps_the_best():
-    options = dict(beam_size=4, n_best=4, length_penalty=0.6)
-    patient = search_all([TABLE], [12], **options)
-    early = search_all([TABLE], [12], stop_early=True, **options)
-    assert early.scores[0, 0] == patient.scores[0, 0]
-    assert early.ids.shape[-1] < patient.ids.shape[-1]

@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
+from originals import attend
 
 from hparams import HParams
-from transformer.blocks.attention import (
-    MASKED_LOGIT,
-    attend,
-    scaled_dot_product_attention,
-)
+from transformer.blocks.attention import MASKED_LOGIT, scaled_dot_product_attention
 from transformer.blocks.local import local_attention
 from transformer.blocks.masks import (
     causal_mask,
@@ -129,7 +126,7 @@ def test_timing_signal(name):
                 channels,
                 scale=False,
                 dialect="tensor2tensor",
-                offset=offset,
+                positions=tf.range(length) + offset,
             )
         )
 
@@ -184,7 +181,7 @@ def test_padding_of_a_mask(name):
 @fixtures.over("D", function="*.attention_bias_lower_triangle")
 def test_causal_mask(name):
     case = Case(name)
-    case.check(out=as_bias(causal_mask(case.kwargs["length"])))
+    case.check(out=as_bias(causal_mask(tf.range(case.kwargs["length"]))))
 
 
 @fixtures.over("D", function="*.attention_bias_local")
@@ -195,15 +192,16 @@ def test_causal_masks_make_a_local_mask(name):
         length if case.kwargs[key] < 0 else case.kwargs[key]
         for key in ("max_backward", "max_forward")
     )
-    not_later = causal_mask(length, offset=forward)
-    not_earlier = tf.matrix_transpose(causal_mask(length, offset=backward))
+    places = tf.range(length)
+    not_later = causal_mask(places + forward, places)
+    not_earlier = tf.matrix_transpose(causal_mask(places + backward, places))
     case.check(out=as_bias(tf.logical_and(not_later, not_earlier)))
 
 
 @fixtures.over("D", function="*.attention_bias_proximal")
 def test_proximity_bias(name):
     case = Case(name)
-    case.check(out=proximity_bias(case.kwargs["length"]))
+    case.check(out=proximity_bias(tf.range(case.kwargs["length"])))
 
 
 @fixtures.over("D", function="*.embedding_to_padding")
@@ -238,17 +236,7 @@ def test_masks_lower_the_logits(name):
     assert np.array_equal(allowed, real[:, None, None] & triangle)
     q = case["q"] * case["q"].shape.as_list()[-1] ** 0.5
     out, attn = attend(
-        q,
-        case["k"],
-        case["v"],
-        T2T,
-        key_mask=tf.constant(real),
-        causality=causality,
-        offset=0,
-        query_mask=None,
-        bias=None,
-        relative=None,
-        drop=None,
+        q, case["k"], case["v"], T2T, key_mask=tf.constant(real), causality=causality
     )
     case.check(out=out, attn=attn, without=["gradin/bias"])
 
@@ -258,7 +246,9 @@ def test_relative_positions(name):
     case = Case(name)
     Tq, Tk = case["q"].shape.as_list()[2], case["k"].shape.as_list()[2]
     width = case["q"].shape.as_list()[-1]
-    relative = relative_positions(Tq, Tk, width, case.kwargs["max_relative_position"])
+    relative = relative_positions(
+        tf.range(Tq), tf.range(Tk), width, case.kwargs["max_relative_position"]
+    )
     out, attn = scaled_dot_product_attention(
         case["q"] * width**0.5,
         case["k"],
@@ -281,14 +271,13 @@ def local(case, Q, K, V):
             K,
             V,
             block_length,
-            before=around,
-            after=around,
+            window=(around, around),
             key_mask=key_mask,
             blind_queries_are_zero=False,
         )[0]
     within = "within_block" in kwargs["function"]
     return local_attention(
-        Q, K, V, block_length, causality=True, before=0 if within else block_length
+        Q, K, V, block_length, causality=True, window=(0 if within else block_length, 0)
     )[0]
 
 

@@ -10,11 +10,13 @@ import fixtures
 import numpy as np
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
+from stepping import logits_step_by_step
 
 from hparams import HParams
 from transformer.blocks.attention import MASKED_LOGIT
 from transformer.blocks.masks import causal_mask, proximity_bias
-from transformer.model import Memory, Run, Transformer
+from transformer.embeddings import Embeddings
+from transformer.model import Memory, Transformer
 from transformer.modules import positional_encoding
 from transformer.originals.names import original_name
 from transformer.text.vocabulary import BOS, EOS
@@ -106,8 +108,8 @@ def test_the_decoder_input_begins_with_zeros(name):
         source_vocab_size=len(table),
         target_vocab_size=len(table),
     )
-    vectors = Transformer(hp)._embed(
-        tf.constant(target_in, tf.int32), "decoder", Run(False, None, None)
+    vectors = Embeddings(hp).embed(
+        tf.constant(target_in, tf.int32), "decoder", tf.range(target_in.shape[1])
     )
     vectors -= positional_encoding(
         tf.constant(target_in),
@@ -132,12 +134,10 @@ def test_encoder_stack(name):
     ids, table = prepared(inputs)
     hp = settings(case["meta"]["kwargs"], len(table))
     memory = Transformer(hp).encode(tf.constant(ids))
-    embedded = Transformer(hp)._embed(
-        tf.constant(ids), "encoder", Run(False, None, None)
-    )
+    embedded = Embeddings(hp).embed(tf.constant(ids), "encoder", tf.range(ids.shape[1]))
     bias = tf.where_v2(memory.mask, 0.0, MASKED_LOGIT)
     if hp.proximity_bias:
-        bias += proximity_bias(ids.shape[1])
+        bias += proximity_bias(tf.range(ids.shape[1]))
     gradient = lookup_gradient(tf.reduce_sum(memory.states * dout), hp.d_model)
     states, mask, embedded, bias, gradient = run(
         [memory.states, memory.mask, embedded, bias, gradient],
@@ -164,16 +164,16 @@ def test_decoder_stack(name):
     target_in = np.concatenate([np.full([len(ids), 1], BOS), ids[:, :-1]], axis=1)
     source = tf.constant(case["in/encoder_output"])
     tf.get_variable("embedding/lookup_table", table.shape)  # the encoder has made it
-    logits, _ = Transformer(hp).decode(
+    logits = Transformer(hp).decode(
         tf.constant(target_in, tf.int32), Memory(source, tf.constant(bias == 0))
     )
     states = logits[:, :, -width:]
-    embedded = Transformer(hp)._embed(
-        tf.constant(target_in, tf.int32), "decoder", Run(False, None, None)
+    embedded = Embeddings(hp).embed(
+        tf.constant(target_in, tf.int32), "decoder", tf.range(ids.shape[1])
     )
-    bias = tf.where_v2(causal_mask(ids.shape[1]), 0.0, MASKED_LOGIT)
+    bias = tf.where_v2(causal_mask(tf.range(ids.shape[1])), 0.0, MASKED_LOGIT)
     if hp.proximity_bias:
-        bias += proximity_bias(ids.shape[1])
+        bias += proximity_bias(tf.range(ids.shape[1]))
     loss = tf.reduce_sum(states * dout)
     fetches = [
         states,
@@ -204,11 +204,9 @@ def test_decoder_stack_step_by_step(name):
     hp = settings(case["meta"]["kwargs"], len(table))
     target_in = np.concatenate([np.full([len(ids), 1], BOS), ids[:, :-1]], axis=1)
     tf.get_variable("embedding/lookup_table", table.shape)
-    model, states = Transformer(hp), []
     memory = Memory(tf.constant(case["in/encoder_output"]), tf.constant(bias == 0))
-    memory, cache = model.project(memory), model.empty_cache(len(ids))
-    for ids_now in np.split(target_in.astype(np.int32), target_in.shape[1], axis=1):
-        logits, cache = model.decode(tf.constant(ids_now), memory, cache=cache)
-        states.append(logits[:, :, -hp.d_model :])
-    states = run(tf.concat(states, axis=1), values_of(hp, case, table))
+    logits = logits_step_by_step(
+        Transformer(hp), memory, tf.constant(target_in, tf.int32)
+    )
+    states = run(logits[:, :, -hp.d_model :], values_of(hp, case, table))
     fixtures.assert_close(states, case["out/out"], "states")

@@ -6,13 +6,12 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from hparams import HParams
-from transformer.dialects import DIALECTS
 from transformer.model import Transformer
 from transformer.modules import label_smoothing
 from transformer.training import (
+    SMOOTHINGS,
     Loss,
     cross_entropy,
-    cross_entropy_of_product,
     learning_rate,
     make_update,
 )
@@ -42,7 +41,7 @@ def placeholders():
 
 def model_loss(hp, source, target_in, target_out):
     model = Transformer(hp)
-    logits, _ = model.decode(target_in, model.encode(source))
+    logits = model.decode(target_in, model.encode(source))
     return cross_entropy(logits, target_out, hp.label_smoothing)
 
 
@@ -77,29 +76,26 @@ def test_cross_entropy_uses_the_labels_of_label_smoothing(start):
     np.testing.assert_allclose(found.sum, expected, **CLOSE)
 
 
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
 @pytest.mark.parametrize("epsilon", [0.0, 0.3])
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_the_loss_of_a_product_is_that_of_its_logits(start, dialect, epsilon):
-    """In training no logits are written; the loss and all gradients are the same."""
-    hp = HParams(**dict(HP, dialect=dialect))
-    source, target_in, target_out = map(tf.constant, BATCH)
-    model = Transformer(hp)
-    states, _ = model.decoder_states(target_in, model.encode(source))
-    smoothing = model.dialect.smoothing
-    by_logits = cross_entropy(
-        model.decode(target_in, model.encode(source))[0], target_out, epsilon, smoothing
-    )
-    by_product = cross_entropy_of_product(
-        *model.output_factors(states), target_out, epsilon, smoothing
-    )
-    variables = tf.trainable_variables()
+def test_the_gradient_of_the_loss_is_that_of_whole_labels(start, epsilon, smoothing):
+    """The loss has a gradient of its own, which makes no labels."""
+    true, other, entropy = SMOOTHINGS[smoothing](epsilon, 9)
+    logits = tf.constant(np.random.RandomState(0).randn(3, 4, 9) * 3, tf.float32)
+    loss = cross_entropy(logits, tf.constant(TARGET_OUT), epsilon, smoothing)
+    labels = tf.one_hot(TARGET_OUT, 9, true, other)
+    plain = -tf.reduce_sum(labels * tf.nn.log_softmax(logits), -1) - entropy
+    plain = tf.reduce_sum(tf.boolean_mask(plain, TARGET_OUT != 0))
+    weight = tf.constant(0.7)  # the gradient of what comes after the loss
     session, _ = start()
-    found, expected = session.run(
-        [[loss, tf.gradients(loss.sum, variables)] for loss in (by_product, by_logits)]
+    (found, expected), slopes, expected_slopes = session.run(
+        [
+            [loss.sum, plain],
+            *(tf.gradients(weight * each, logits)[0] for each in (loss.sum, plain)),
+        ]
     )
-    np.testing.assert_allclose(found[0], expected[0], **CLOSE)
-    for name, ours, theirs in zip(variables, found[1], expected[1]):
-        np.testing.assert_allclose(ours, theirs, err_msg=name.name, **CLOSE)
+    np.testing.assert_allclose(found, expected, **CLOSE)
+    np.testing.assert_allclose(slopes, expected_slopes, **CLOSE)
 
 
 def test_padding_takes_no_part_in_the_loss(start):
@@ -125,7 +121,9 @@ def test_cross_entropy_of_hopeless_logits_is_finite(start):
     loss = cross_entropy(logits, tf.constant([[2]]), 0.1)
     session, _ = start()
     found, slope = session.run([loss, tf.gradients(loss.sum, logits)])
-    assert np.isfinite(found.sum) and np.isfinite(slope).all()
+    assert np.isfinite(slope).all()
+    # -sum(labels * log_softmax), where log_softmax is [0, -1e4, -2e4].
+    np.testing.assert_allclose(found.sum, 0.9 * 2e4 + 0.1 / 3 * (1e4 + 2e4), rtol=1e-6)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1], ids=lambda e: f"epsilon_{e}")

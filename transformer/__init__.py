@@ -10,6 +10,7 @@ set up by `hparams.py`.
 # (file, where the paper describes it, what it turns into what)
 READING_ORDER = (
     ("dialects", "", "a name → what that source of the Transformer decides"),
+    ("runtime.files", "", "files written whole or not at all; checksums"),
     ("text.lines", "", "files → lines of text"),
     ("text.subwords", "", "lines ↔ ids, by a vocabulary of tensor2tensor"),
     ("text.vocabulary", "5.1", "lines ↔ ids, by SentencePiece or a word list"),
@@ -43,6 +44,7 @@ READING_ORDER = (
     ("evaluation", "6.1", "translations → BLEU and chrF"),
     ("runtime.reporting", "", "progress reports, TensorBoard events, dev scores"),
     ("runtime.process", "", "one process in a log directory; its signals"),
+    ("runtime.cli", "", "what every command shares"),
     ("checks", "", "causality, padding, batch invariance of your own blocks"),
 )
 

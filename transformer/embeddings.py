@@ -6,12 +6,7 @@ Where a dialect ties them, source, target and output layer share one table.
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.positions import LEARNED, chosen_positions
-from transformer.blocks.primitives import (
-    dense_variables,
-    embedding_table,
-    reshape,
-    shape_list,
-)
+from transformer.blocks.primitives import dense_variables, embedding_table, shape_list
 from transformer.dialects import resolve
 from transformer.modules import embedding, positional_encoding
 
@@ -109,4 +104,4 @@ def logits(states, kernel, bias):
     outputs = tf.matmul(tf.reshape(states, [-1, width]), kernel)
     if bias is not None:
         outputs = tf.nn.bias_add(outputs, bias)
-    return reshape(outputs, [batch, length, kernel.shape.as_list()[1]])
+    return tf.reshape(outputs, [batch, length, kernel.shape.as_list()[1]])

@@ -46,7 +46,6 @@ from transformer.blocks.primitives import (
     embedding_table,
     join_heads,
     shape_list,
-    with_dense_gradient,
 )
 from transformer.blocks.relative import relative_bias, relative_positions
 from transformer.blocks.residual import apply_steps, normalize
@@ -95,9 +94,7 @@ def embedding(
     Returns:
       float [N, T, D]. `[[5, 0]]` gives `[[table[5] * sqrt(D), zeros]]`.
     """
-    table = with_dense_gradient(
-        embedding_table(vocab_size, num_units, scope, reuse)
-    )  # [V, D]
+    table = embedding_table(vocab_size, num_units, scope, reuse)  # [V, D]
     outputs = tf.gather(table, inputs)  # [N, T, D]
     factor = num_units**0.5 if scale else 1.0
     if zero_pad:

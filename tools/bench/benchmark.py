@@ -1,6 +1,6 @@
 """Measures this project beside others, in one run, on one machine.
 
-    python tools/bench/benchmark.py --data data/multi30k --logdir logs/multi30k --json FILE
+    python tools/bench/benchmark.py --data data/multi30k --logdir logs/multi30k
 
 Systems take turns, A B A B; a value is the median of the rounds, beside it the least
 and the greatest. A system that is not installed is a line; peers come with

@@ -1,5 +1,4 @@
-"""Attention to the neighbourhood only, at a cost that grows with the length, not with
-its square (section 4 of the paper)."""
+"""Local attention: its cost grows with the length, not with its square (section 4)."""
 
 import tensorflow.compat.v1 as tf
 
@@ -13,55 +12,54 @@ def local_attention(
     values,
     block_length,
     *,
-    before=0,
-    after=0,
+    window=(0, 0),
     causality=False,
     key_mask=None,
     blind_queries_are_zero=True,
-    drop=None,
 ):
-    """Self-attention of blocks: each sees itself and what lies next to it.
+    """Attend within blocks of a sequence, and to what lies next to them.
 
     The sequence is cut into blocks of `block_length`. A position sees those of its
-    block, `before` positions in front of the block and `after` positions behind it.
-    tensor2tensor's kinds of local attention are
+    block, and a window of positions before and after the block. tensor2tensor's kinds
+    of local attention are
 
-        local_attention_1d:              before = after = filter_width
-        masked_local_attention_1d:       before = block_length, causality
-        masked_within_block_local_attention_1d:                 causality
+        local_attention_1d:                      window = (filter_width, filter_width)
+        masked_local_attention_1d:               window = (block_length, 0), causality
+        masked_within_block_local_attention_1d:  window = (0, 0), causality
 
     Args:
       queries, keys: float [N, H, T, d_k]; T need not be a multiple of anything.
       values: float [N, H, T, d_v].
       block_length: int, B.
-      before, after: ints.
+      window: (int, int), positions before and after the block.
       causality: of these, a position sees only itself and those before it.
       key_mask: bool [N, T], True = may attend.
-      blind_queries_are_zero, drop: as in `scaled_dot_product_attention`.
+      blind_queries_are_zero: as in `scaled_dot_product_attention`.
 
     Returns:
       (context float [N, H, T, d_v], weights float
       [N, H, blocks, B, before + B + after]).
     """
     batch, heads, length, _ = shape_list(queries)
+    before, after = window
     blocks = (length + block_length - 1) // block_length
     padding = blocks * block_length - length
     starts = tf.range(blocks)[:, None] * block_length  # [blocks, 1]
     places = starts + tf.range(block_length)[None, :]  # [blocks, B]
-    window = starts + tf.range(-before, block_length + after)[None, :]  # [blocks, W]
+    positions = starts + tf.range(-before, block_length + after)[None, :]  # [blocks, W]
 
     def in_blocks(x, axis):
         return tf.gather(_padded(x, axis, 0, padding), places, axis=axis)
 
     def in_windows(x, axis):
         return tf.gather(
-            _padded(x, axis, before, padding + after), window + before, axis=axis
+            _padded(x, axis, before, padding + after), positions + before, axis=axis
         )
 
-    inside = tf.logical_and(window >= 0, window < length)
+    inside = tf.logical_and(positions >= 0, positions < length)
     mask = inside[:, None, :]  # [blocks, 1, W]
     if causality:
-        mask = tf.logical_and(mask, window[:, None, :] <= places[:, :, None])
+        mask = tf.logical_and(mask, positions[:, None, :] <= places[:, :, None])
     if key_mask is not None:
         key_mask = in_windows(key_mask, axis=1)[:, None, :, None, :]
         mask = tf.logical_and(mask, key_mask)  # [N, 1, blocks, 1 or B, W]
@@ -71,7 +69,6 @@ def local_attention(
         in_windows(values, 2),
         mask,
         blind_queries_are_zero=blind_queries_are_zero,
-        drop=drop,
     )
     context = tf.reshape(
         context, [batch, heads, blocks * block_length, shape_list(values)[-1]]
@@ -80,7 +77,7 @@ def local_attention(
 
 
 def _padded(x, axis, before, after):
-    """`x` with zeros (or False) before and after it along an axis."""
+    """Pad `x` with zeros (or False) before and after it along an axis."""
     sizes = [[0, 0]] * x.shape.ndims
     sizes[axis] = [before, after]
     return tf.pad(x, sizes)

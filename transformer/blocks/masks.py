@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 
 def padding_mask(ids):
-    """Allow the keys that hold a token: int [N, Tk], 0 = padding; bool [N, 1, 1, Tk]."""
+    """Allow keys that hold a token: int [N, Tk], 0 = padding → bool [N, 1, 1, Tk]."""
     return tf.not_equal(ids, 0)[:, None, None, :]
 
 

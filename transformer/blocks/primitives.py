@@ -7,17 +7,9 @@ import tensorflow.compat.v1 as tf
 
 
 def shape_list(x):
-    """Return the shape of `x` as a list: ints where it is known, else scalar tensors."""
+    """Return the shape of `x` as a list: ints where known, else scalar tensors."""
     static, dynamic = x.shape.as_list(), tf.shape(x)
     return [dynamic[i] if size is None else size for i, size in enumerate(static)]
-
-
-def reshape(x, shape):
-    """Reshape to a list as `shape_list` returns it; one unknown size is inferred."""
-    unknown = [tf.is_tensor(size) for size in shape]
-    if sum(unknown) == 1:
-        shape = [-1 if is_unknown else size for size, is_unknown in zip(shape, unknown)]
-    return tf.reshape(x, shape)
 
 
 def dropout(inputs, rate, is_training=True, seed=None, name="dropout"):
@@ -82,7 +74,7 @@ def dense(inputs, num_units, use_bias, scope, activation=None):
         outputs = tf.nn.bias_add(outputs, bias)
     if activation is not None:
         outputs = activation(outputs)
-    return reshape(outputs, leading + [num_units])
+    return tf.reshape(outputs, leading + [num_units])
 
 
 def dense_variables(width, num_units, use_bias, scope):
@@ -99,16 +91,6 @@ def dense_variables(width, num_units, use_bias, scope):
     return kernel, bias
 
 
-@tf.custom_gradient
-def with_dense_gradient(table):
-    """Return the table, to look rows up in, with a gradient that is dense.
-
-    Where it is added to another gradient, that of a tied output layer, TensorFlow would
-    otherwise turn the other into a slice for each row.
-    """
-    return tf.identity(table), tf.convert_to_tensor
-
-
 def embedding_table(vocab_size, num_units, scope="embedding", reuse=None):
     """Return the variable `lookup_table` [V, D] of an `embedding` of the same scope."""
     with tf.variable_scope(scope, reuse=reuse):
@@ -122,11 +104,11 @@ def embedding_table(vocab_size, num_units, scope="embedding", reuse=None):
 def split_heads(x, num_heads):
     """Reshape [N, T, D] → [N, H, T, D / H]."""
     batch, length, width = shape_list(x)
-    x = reshape(x, [batch, length, num_heads, width // num_heads])
+    x = tf.reshape(x, [batch, length, num_heads, width // num_heads])
     return tf.transpose(x, [0, 2, 1, 3])
 
 
 def join_heads(x):
     """Reshape [N, H, T, D / H] → [N, T, D]."""
     batch, num_heads, length, width = shape_list(x)
-    return reshape(tf.transpose(x, [0, 2, 1, 3]), [batch, length, num_heads * width])
+    return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [batch, length, num_heads * width])

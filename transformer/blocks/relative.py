@@ -7,7 +7,7 @@
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.masks import distances
-from transformer.blocks.primitives import shape_list, with_dense_gradient
+from transformer.blocks.primitives import shape_list
 
 
 def relative_positions(
@@ -88,6 +88,6 @@ def _by_position(by_distance):
 
 
 def _table(name, shape):
-    """Return a variable of vectors, to look rows up in."""
+    """Return a variable of vectors."""
     initializer = tf.random_normal_initializer(stddev=shape[-1] ** -0.5)
-    return with_dense_gradient(tf.get_variable(name, shape, initializer=initializer))
+    return tf.get_variable(name, shape, initializer=initializer)

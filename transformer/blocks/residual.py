@@ -20,11 +20,33 @@ def normalize(inputs, epsilon=1e-8, scope="ln", reuse=None):
     with tf.variable_scope(scope, reuse=reuse):
         gamma = tf.get_variable("gamma", width, initializer=tf.ones_initializer())
         beta = tf.get_variable("beta", width, initializer=tf.zeros_initializer())
-        centred = inputs - tf.reduce_mean(inputs, -1, keepdims=True)
-        variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
-        standardized = centred * tf.rsqrt(variance + epsilon)
         # Not `+ beta`: the graph optimizer of TensorFlow 2.16 fails on that form.
-        return tf.nn.bias_add(standardized * gamma, beta)
+        return tf.nn.bias_add(_standardize(inputs, epsilon) * gamma, beta)
+
+
+def _standardize(inputs, epsilon):
+    """Return mean 0 and variance 1 along the last axis, with an exact gradient.
+
+    The gradient that TensorFlow derives loses digits where the variance is small: in
+    float32 it is off by 3e-5 in a case that tensor2tensor has recorded.
+    """
+
+    @tf.custom_gradient
+    def standardized(x):
+        centred = x - tf.reduce_mean(x, -1, keepdims=True)
+        variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
+        scale = tf.rsqrt(variance + epsilon)
+        outputs = centred * scale
+
+        def gradient(upstream):
+            along = tf.reduce_mean(upstream * outputs, -1, keepdims=True) * scale
+            upstream = upstream * scale
+            shared = tf.reduce_mean(upstream, -1, keepdims=True)
+            return upstream - outputs * along - shared
+
+        return outputs, gradient
+
+    return standardized(inputs)
 
 
 def apply_steps(steps, x, residual, dialect, drop):

@@ -144,7 +144,7 @@ def settings_of(
         if row.masks_from == "activations":  # padding is attended to: all of it counts
             settings["pad_sources_to"] = settings["max_positions"]
     elif row.learned_positions:
-        settings["positions"] = "sinusoid"
+        settings["positions"] = row.positions
     distances = ("encoder/block_0/self_attention/relative/keys", 0)
     if find.all(distances[0]):
         settings["max_relative_position"] = find.size(distances) // 2

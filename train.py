@@ -20,11 +20,11 @@ from transformer.dialects import DIALECTS
 from transformer.evaluation import evaluate, load_text
 from transformer.model import Transformer
 from transformer.runtime import checkpoints, ram
+from transformer.runtime.events import Events
 from transformer.runtime.nonfinite import Watch
 from transformer.runtime.process import Lock, Stopped, StopSignals
 from transformer.runtime.reporting import (
     DevScores,
-    Events,
     Meter,
     Progress,
     clock,
@@ -142,7 +142,7 @@ class Training:
         self.scores, self.events = DevScores(logdir, start), Events(logdir)
         self.watch = Watch(session, graph.update, graph.feed, hp, logdir)
         self.meter = Meter()
-        self.progress = Progress(sys.stderr, start, hp.max_steps)
+        self.progress = Progress(sys.stderr, start)
         self.signals = StopSignals()
 
     def run(self):
@@ -225,7 +225,13 @@ class Training:
         self.meter.add(metrics.loss, metrics.tokens)
         if self.is_due(self.hp.log_every):
             loss, tokens_per_second = self.meter.read()
-            self.progress.show(self.step, loss, tokens_per_second)
+            left = self.progress.left(self.step, hp.max_steps)
+            self.progress.show(
+                self.step,
+                hp.max_steps,
+                f"step {self.step}/{hp.max_steps}  loss {loss:.3f}  "
+                f"{tokens_per_second:,.0f} tokens/s  {left} left",
+            )
             self.write(
                 self.events.write,
                 self.step,
@@ -314,7 +320,7 @@ class Training:
             f"step {self.step}: dev BLEU {scores.bleu:.2f}, dev loss "
             f"{loss:.3f} ({clock(time.monotonic() - began)})"
         )
-        self.meter.go_on()
+        self.meter.resume()
 
 
 def newest_checkpoint(logdir):

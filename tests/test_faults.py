@@ -13,7 +13,7 @@ import soak
 
 import train
 from transformer.evaluation import Scores
-from transformer.runtime import checkpoints, reporting
+from transformer.runtime import checkpoints, events, reporting
 from transformer.runtime.process import Lock
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -288,7 +288,7 @@ def test_killed_at_any_moment_it_is_the_uninterrupted_training(tmp_path):
     soak.flip_a_bit(
         os.path.join(logdir, f"model.ckpt-{soak.MAX_STEPS}.index"), soaked._draw
     )
-    reporting.Events(logdir).write(7, {"loss": 1.0})
+    events.Events(logdir).write(7, {"loss": 1.0})
     assert soak.differences(logdir, soaked.wanted) == [
         f"model.ckpt-{soak.MAX_STEPS}.index",
         "loss of step 7",

@@ -8,7 +8,7 @@ import xml.etree.ElementTree
 import plot_curves
 import pytest
 
-from transformer.runtime.reporting import Events
+from transformer.runtime.events import Events
 
 
 def write_run(folder, rows):

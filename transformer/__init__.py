@@ -10,6 +10,7 @@ set up by `hparams.py`.
 # (file, where the paper describes it, what it turns into what)
 READING_ORDER = (
     ("dialects", "", "a name → what that source of the Transformer decides"),
+    ("runtime.files", "", "content → a file, written whole or not at all"),
     ("text.lines", "", "files → lines of text"),
     ("text.subwords", "", "lines ↔ ids, by a vocabulary of tensor2tensor"),
     ("text.vocabulary", "5.1", "lines ↔ ids, by SentencePiece or a word list"),
@@ -38,8 +39,10 @@ READING_ORDER = (
     ("originals.recorded", "", "recorded numbers ↔ a model's"),
     ("translator", "6.1", "a log directory → translations"),
     ("evaluation", "6.1", "translations → BLEU and chrF"),
-    ("runtime.reporting", "", "progress reports, TensorBoard events, dev scores"),
     ("runtime.process", "", "one process in a log directory; its signals"),
+    ("runtime.cli", "", "arguments → a command; errors → one line"),
+    ("runtime.reporting", "", "progress reports, dev scores"),
+    ("runtime.events", "", "scalars ↔ TensorBoard's files"),
     ("checks", "", "causality, padding, batch invariance of your own blocks"),
 )
 

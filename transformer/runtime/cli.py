@@ -225,9 +225,22 @@ def main(
         sys.exit(status)
 
 
+def warner(prog: str) -> Callable[[str], None]:
+    """Return a function that writes a line on stderr, behind the name of the command.
+
+    Args:
+      prog: as for `make_parser`.
+    """
+
+    def warn(text):
+        sys.stderr.write(f"{prog}: {text}\n")
+
+    return warn
+
+
 def _leave(prog, message, status, cause):
     """Write one line on stderr and exit."""
-    sys.stderr.write(f"{prog}: {message}\n")
+    warner(prog)(message)
     raise SystemExit(status) from cause
 
 

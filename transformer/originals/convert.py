@@ -39,6 +39,14 @@ class Imported(NamedTuple):
     step: int
     has_moments: bool  # False: Adam starts afresh
 
+    def parameters(self) -> int:
+        """Return how many numbers training changes, without those of the optimizer."""
+        return sum(
+            array.size
+            for name, array in self.arrays.items()
+            if not name.endswith(SLOTS + POWERS + (STEP,))
+        )
+
 
 def read(prefix: str) -> Dict[str, np.ndarray]:
     """Return the variables of a TF1 checkpoint by name, shards of a table joined.

@@ -105,7 +105,7 @@ def test_a_log_directory_is_not_overwritten(capsys, original, tmp_path):
 def test_without_a_vocabulary_it_says_so(capsys, original, tmp_path):
     logdir = run_import("kyubyong", original, tmp_path / "log")
     said = capsys.readouterr().out
-    assert "imported for ids only" in said and "training goes on exactly" in said
+    assert "imported for ids only" in said and "training continues exactly" in said
     assert "output_projection: False (paper: True)" in said
     argv = ["--logdir", logdir]
     assert "found no vocabulary" in corpora.refusal(capsys, translate.main, *argv)

@@ -12,7 +12,7 @@ import os
 
 import hparams
 from transformer.runtime import cli, files
-from transformer.text.vocabulary import load_vocabularies
+from transformer.text.vocabulary_files import load_vocabularies
 
 PROG = "train.py"
 

@@ -9,7 +9,7 @@ import os
 
 import hparams
 from transformer.runtime import cli
-from transformer.text.vocabulary import copy_vocabularies
+from transformer.text.vocabulary_files import copy_vocabularies
 
 
 def parser():

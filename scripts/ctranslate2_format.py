@@ -10,13 +10,8 @@ from transformer.blocks.positions import POSITIONS
 from transformer.decoding import width
 from transformer.dialects import dialect_named
 from transformer.runtime import checkpoints
-from transformer.text.vocabulary import (
-    BOS,
-    EOS,
-    UNK,
-    copy_vocabularies,
-    load_vocabularies,
-)
+from transformer.text.vocabulary import BOS, EOS, UNK
+from transformer.text.vocabulary_files import copy_vocabularies, load_vocabularies
 from transformer.translator import Translation, Translator
 
 LONGEST = 1024  # positions of an exported model; here, sinusoids have no end

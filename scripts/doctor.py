@@ -17,7 +17,11 @@ from transformer.runtime import cli
 from transformer.runtime.reporting import read_dev_scores
 from transformer.symptoms import Texts, examine
 from transformer.text.lines import read_lines
-from transformer.text.vocabulary import JOINT_MODEL, SEPARATE_MODELS, load_vocabularies
+from transformer.text.vocabulary_files import (
+    JOINT_MODEL,
+    SEPARATE_MODELS,
+    load_vocabularies,
+)
 
 PROG = "doctor.py"
 

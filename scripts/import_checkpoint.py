@@ -14,15 +14,14 @@ from transformer.originals.names import systems
 from transformer.runtime import cli, files
 from transformer.text.lines import read_lines
 from transformer.text.subwords import SubwordVocabulary
-from transformer.text.vocabulary import (
+from transformer.text.vocabulary import Vocabulary, WordVocabulary
+from transformer.text.vocabulary_files import (
     JOINT_MODEL,
     JOINT_SUBWORDS,
     JOINT_WORDS,
     SEPARATE_MODELS,
     SEPARATE_SUBWORDS,
     SEPARATE_WORDS,
-    Vocabulary,
-    WordVocabulary,
 )
 
 # The settings of training of an original system that its dialect does not decide.

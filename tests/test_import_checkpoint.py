@@ -33,12 +33,9 @@ import hparams
 from transformer.originals import convert, recorded
 from transformer.runtime import checkpoints
 from transformer.runtime.reporting import read_dev_scores
-from transformer.text.vocabulary import (
-    BOS,
-    EOS,
+from transformer.text.vocabulary import BOS, EOS, PAD, UNK
+from transformer.text.vocabulary_files import (
     JOINT_MODEL,
-    PAD,
-    UNK,
     load_vocabularies,
     load_vocabulary,
 )

@@ -17,7 +17,7 @@ import train
 from transformer import trainer
 from transformer.evaluation import Scores
 from transformer.runtime import checkpoints, cli, reporting
-from transformer.text.vocabulary import load_vocabularies
+from transformer.text.vocabulary_files import load_vocabularies
 from transformer.training_graph import Data, TrainingGraph
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")

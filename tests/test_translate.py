@@ -14,7 +14,8 @@ import translate
 
 import eval as evaluation  # not the built-in function
 from transformer.text.lines import Oddities
-from transformer.text.vocabulary import load_vocabularies, train_vocabulary
+from transformer.text.vocabulary import train_vocabulary
+from transformer.text.vocabulary_files import load_vocabularies
 from transformer.translator import Translator
 
 pty = pytest.importorskip("pty")

@@ -25,7 +25,7 @@ from transformer.runtime.reporting import (
     read_dev_scores,
 )
 from transformer.runtime.sessions import make_session, refuse_impossible
-from transformer.text.vocabulary import copy_vocabularies
+from transformer.text.vocabulary_files import copy_vocabularies
 from transformer.training import SCHEDULES
 from transformer.training_graph import Data, TrainingGraph
 from transformer.translator import Translator

@@ -13,7 +13,8 @@ from transformer.runtime import checkpoints
 from transformer.runtime.cli import refuse_unknown
 from transformer.runtime.devices import cores, has_gpu
 from transformer.runtime.sessions import make_session, run_at_once
-from transformer.text.vocabulary import PAD, UNK, load_vocabularies
+from transformer.text.vocabulary import PAD, UNK
+from transformer.text.vocabulary_files import load_vocabularies
 
 # A batch holds `decode_batch_size` sentences of so many pieces, and fewer longer ones:
 # the memory of attention grows with the square of their length.

@@ -10,13 +10,15 @@ set up by `hparams.py`.
 # (file, where the paper describes it, what it turns into what)
 READING_ORDER = (
     ("dialects", "", "a name → what that source of the Transformer decides"),
-    ("runtime.files", "", "files written whole, their checksums, links"),
+    ("runtime.files", "", "content → a file, written whole or not at all"),
+    ("runtime.fetch", "", "addresses → a file, verified by its checksum"),
     ("text.lines", "", "files → lines of text"),
     ("text.subwords", "", "lines ↔ ids, by a vocabulary of tensor2tensor"),
     ("text.vocabulary", "5.1", "lines ↔ ids, by SentencePiece or a word list"),
     ("text.vocabulary_files", "", "a folder → its vocabularies"),
     ("text.bpe_dropout", "", "lines → different ids each time, for training"),
     ("text.corpus", "5.1", "text files → ids on disk"),
+    ("text.public_corpora", "", "names → archives of public corpora"),
     ("data", "5.1", "ids → batches; the target is shifted here"),
     ("blocks.primitives", "5.4", "shapes, dropout, the dense layer, heads"),
     ("blocks.masks", "3.2.3", "who may attend to whom"),

@@ -30,15 +30,14 @@ LANGUAGES = ("de", "en")
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's flags."""
     flags = cli.make_parser("download.py", __doc__)
+    flags.usage = "%(prog)s NAME [--flag value] ..."
     flags.add_argument(
         "name", nargs="?", metavar="NAME", help=f"one of {', '.join(CORPORA)}"
     )
     flags.add_argument("--out", metavar="DIR", help="the data folder [data/NAME]")
     flags.add_argument("--list", action="store_true", help="show the corpora")
     flags.add_argument(
-        "--url_base",
-        metavar="URL",
-        help="a mirror: take the archives from URL/FILE",
+        "--url_base", metavar="URL", help="a mirror: take the archives from URL/FILE"
     )
     flags.add_argument(
         "--timeout",
@@ -116,7 +115,7 @@ def download(
 
 
 def _reporter(name):
-    """Return a function of (bytes so far, bytes of the file or None) that shows them."""
+    """Return a function that shows (bytes so far, bytes of the file or None)."""
     progress = Progress(sys.stderr, every=0.2 if sys.stderr.isatty() else 10)
 
     def report(done, total):

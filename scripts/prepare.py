@@ -315,7 +315,7 @@ def move_into_place(work: str, out: str) -> None:
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the command line."""
-    cli.main(parser(), run, argv, needs_tensorflow=False)
+    cli.main(parser(), run, argv)
 
 
 if __name__ == "__main__":

@@ -125,10 +125,7 @@ class _Download:
             refusal = Trouble if passing else ValueError
             raise refusal(f"found {error}, wanted the file") from error
         with response:
-            begins = f"bytes {start}-" in response.headers.get("Content-Range", "")
-            if response.status != 206 or not begins:
-                self.begin(response)
-                start = 0
+            start = self.begin(response, start)
             length = response.headers.get("Content-Length", "")
             total = start + int(length) if length.isdigit() else None
             self.refuse_long(total or 0)
@@ -145,16 +142,20 @@ class _Download:
         headers = {"Range": f"bytes={self.size()}-", "If-Range": mark}
         return {k: v for k, v in headers.items() if v} if url == self.url else {}
 
-    def begin(self, response) -> None:
-        """Discard the part, and store the version of the file that now arrives."""
+    def begin(self, response, start: int) -> int:
+        """Return the byte at which a response begins; unless it resumes, discard."""
+        found = f"HTTP {response.status} {response.headers.get('Content-Range', '')}"
+        if start and found.startswith(f"HTTP 206 bytes {start}-"):
+            return start
         self.discard()
         if response.status != 200:
-            raise Trouble(f"found HTTP {response.status}, wanted 200, or 206 and the range")
+            raise Trouble(f"found {found}, wanted 200, or 206 from byte {start:,} on")
         mark = response.headers.get("ETag", "")
         if not mark or mark.startswith("W/"):
             mark = response.headers.get("Last-Modified", "")
         with replaced(self.source) as file:
             file.write(f"{self.url}\n{mark}")
+        return 0
 
     def receive(self, response, done: int, total: Optional[int], timeout: float) -> int:
         """Append a response to the part of `done` bytes; return its new size."""

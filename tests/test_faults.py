@@ -7,10 +7,13 @@ import shutil
 import signal
 import time
 
+import comparison
 import corpora
+import cycles
+import damage
 import numpy as np
 import pytest
-import soak
+import runs
 
 import train
 from transformer import trainer
@@ -278,22 +281,24 @@ def test_what_to_do_without_room_is_stop_or_continue(digits, tmp_path, capsys):
 @pytest.mark.slow
 def test_killed_at_any_moment_it_is_the_uninterrupted_training(tmp_path):
     """In processes of their own, in each of the ways of tools/soak/soak.py."""
-    soaked = soak.Soak(str(tmp_path), seed=5)
+    soaked = cycles.Soak(str(tmp_path), seed=5)
     soaked.prepare()
-    soaked.run(len(soak.ENDS))
+    soaked.run(len(runs.ENDS))
     assert soaked.mismatches == []
-    assert {end: soaked.faults[end] for end in soak.ENDS} == dict.fromkeys(soak.ENDS, 1)
+    assert {end: soaked.faults[end] for end in runs.ENDS} == dict.fromkeys(runs.ENDS, 1)
     for training in range(1, soaked.trainings + 1):
         assert_same_numbers(str(tmp_path / f"training-{training}"), soaked.wanted)
-    assert sorted(soak.losses(soaked.wanted)) == list(range(1, soak.MAX_STEPS + 1))
+    assert sorted(comparison.losses(soaked.wanted)) == list(
+        range(1, runs.MAX_STEPS + 1)
+    )
 
     # It does see a difference.
     logdir = str(tmp_path / "training-1")
-    soak.flip_a_bit(
-        os.path.join(logdir, f"model.ckpt-{soak.MAX_STEPS}.index"), soaked._draw
+    damage.flip_a_bit(
+        os.path.join(logdir, f"model.ckpt-{runs.MAX_STEPS}.index"), soaked._draw
     )
     events.Events(logdir).write(7, {"loss": 1.0})
-    assert soak.differences(logdir, soaked.wanted) == [
-        f"model.ckpt-{soak.MAX_STEPS}.index",
+    assert comparison.differences(logdir, soaked.wanted) == [
+        f"model.ckpt-{runs.MAX_STEPS}.index",
         "loss of step 7",
     ]

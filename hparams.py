@@ -1,17 +1,18 @@
-"""The settings: what they are, what they start as, and which value wins.
+"""The settings: their fields, the presets, which value wins, the saved file.
 
 Every field of `HParams` is a flag of `train.py`, a name in `logdir/hparams.json` and an
 attribute of the `hp` that `transformer/` receives. `resolve` says which value wins.
 """
 
-import argparse
 import dataclasses
-import difflib
-import functools
 import json
 import math
 import os
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, Optional
+
+from transformer.dialects import DIALECTS
+from transformer.runtime import files
+from transformer.runtime.cli import refuse_unknown, unknown
 
 FILE_NAME = "hparams.json"
 LARGEST = 2**31  # every whole number is below: what an int32 holds
@@ -20,7 +21,7 @@ LARGEST = 2**31  # every whole number is below: what an int32 holds
 def setting(
     group: str, default: Any, text: str, least: int = 1, below: Optional[float] = None
 ) -> Any:
-    """A field: group, default and help, and the limits `least <= number < below`."""
+    """Return a field: group, default, help, and limits `least <= number < below`."""
     if below is None:
         below = LARGEST if isinstance(default, int) else math.inf
     return dataclasses.field(
@@ -36,21 +37,23 @@ class HParams:
     # The corpus.
     data: str = setting("corpus", "data/sample", "folder that scripts/prepare.py wrote")
 
-    # The model: what fixes its variables, and may not change when training goes on.
+    # The model: settings that determine its variables, fixed once training has begun.
     dialect: str = setting("model", "paper", "a row of transformer/dialects.py")
     num_blocks: int = setting("model", 6, "encoder blocks, and as many decoder blocks")
     d_model: int = setting("model", 512, "width of the model")
     d_ff: int = setting("model", 2048, "width inside the feed-forward networks")
     num_heads: int = setting("model", 8, "attention heads; they divide d_model")
-    positions: str = setting("model", "", "sinusoid or learned; empty: the dialect's")
+    positions: str = setting(
+        "model", "", "a row of POSITIONS, or learned; empty: the dialect's"
+    )
     max_positions: int = setting("model", 256, "rows of a table of learned positions")
     pad_sources_to: int = setting(
-        "model", 0, "pieces that sources are padded to; 0: their longest", least=0
+        "model", 0, "pieces that sources are padded to; 0: the longest", least=0
     )
     max_relative_position: int = setting(
-        "model", 0, "distance at which relative positions end; 0: none", least=0
+        "model", 0, "largest relative distance that is told apart; 0: none", least=0
     )
-    proximity_bias: bool = setting("model", False, "near positions are favoured")
+    proximity_bias: bool = setting("model", False, "prefer near positions")
     source_vocab_size: int = setting("model", 0, "source pieces; 0: data's", least=0)
     target_vocab_size: int = setting("model", 0, "target pieces; 0: data's", least=0)
     joint_vocab: bool = setting("model", True, "both languages share one vocabulary")
@@ -80,7 +83,7 @@ class HParams:
     save_every: int = setting("training", 1000, "steps between two checkpoints")
     keep_checkpoints: int = setting("training", 5, "checkpoints kept, the newest")
     on_save_error: str = setting(
-        "training", "stop", "where a checkpoint cannot be written: stop or continue"
+        "training", "stop", "if a checkpoint cannot be written: stop or continue"
     )
     eval_every: int = setting("training", 1000, "steps between two dev BLEU scores")
     patience: int = setting(
@@ -91,7 +94,7 @@ class HParams:
     search: str = setting("decoding", "beam", "a search of transformer/decoding.py")
     beam_size: int = setting("decoding", 4, "hypotheses kept at each step")
     length_penalty: float = setting(
-        "decoding", 0.6, "alpha: how far long translations are favoured", least=0
+        "decoding", 0.6, "alpha: how much long translations are preferred", least=0
     )
     max_extra_length: int = setting(
         "decoding", 50, "pieces a translation may have over its source", least=0
@@ -105,14 +108,14 @@ class HParams:
     precision: str = setting(
         "machine", "float32", "float32; bfloat16 (CPU), float16 (GPU, untried)"
     )
-    xla: bool = setting("machine", False, "compile the training by XLA: for GPUs")
+    xla: bool = setting("machine", False, "compile training with XLA: for GPUs")
     deterministic: bool = setting(
-        "machine", False, "one thread: two runs are equal to the last bit, and slower"
+        "machine", False, "one thread: runs are equal to the last bit, and slower"
     )
 
 
 PRESETS: Dict[str, Dict[str, Any]] = {
-    # data/sample in a few CPU minutes.
+    # data/sample in a few minutes on a CPU.
     "sample": {
         "num_blocks": 2,  # short sentences of one small grammar
         "d_model": 128,  # 2,000 pieces need no more
@@ -120,7 +123,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "num_heads": 4,  # 32 dimensions a head
         "batch_tokens": 2048,  # more updates for the same time
         "schedule": "linear",  # the number of steps is known
-        "learning_rate": 0.002,  # a small model bears a high rate
+        "learning_rate": 0.002,  # a small model tolerates a high rate
         "warmup_steps": 200,  # a sixth of the way
         "max_steps": 1200,  # three minutes on two cores
         "save_every": 400,  # three checkpoints
@@ -136,13 +139,13 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "dialect": "tensor2tensor",  # norm before each sub-layer: learns much faster
         "batch_tokens": 2048,  # about 120 captions
         "schedule": "linear",  # the number of steps is known
-        "learning_rate": 0.002,  # a small model bears a high rate
+        "learning_rate": 0.002,  # a small model tolerates a high rate
         "warmup_steps": 400,  # a seventh of the way
         "max_steps": 2700,  # 11 minutes on two cores in bfloat16
-        "save_every": 450,  # two minutes are the most that can be lost
+        "save_every": 450,  # at most two minutes can be lost
         "eval_every": 450,  # six dev BLEU scores
         "beam_size": 5,
-        "length_penalty": 1.2,  # what dev likes best: with less they come out short
+        "length_penalty": 1.2,  # best on dev: with less, translations are too short
     },
     # The base model of Table 3: the defaults, in batches of section 5.1.
     "base": {
@@ -162,14 +165,21 @@ PRESETS: Dict[str, Dict[str, Any]] = {
 
 FIELDS = {field.name: field for field in dataclasses.fields(HParams)}
 
+# What a command may change that translates with a trained model.
+DECODING = {
+    name: field
+    for name, field in FIELDS.items()
+    if field.metadata["group"] == "decoding" or name == "deterministic"
+}
+
 
 def resolve(
     given: Dict[str, Any], preset: Optional[str] = None, logdir: Optional[str] = None
 ) -> HParams:
-    """Defaults < preset < logdir/hparams.json < command line.
+    """Return the settings: defaults < preset < logdir/hparams.json < command line.
 
     Args:
-      given: the settings named on the command line; see `given_settings`.
+      given: the settings named on the command line; see `cli.given`.
       preset: a name in `PRESETS`, or None.
       logdir: a log directory, or None; it may not exist yet.
 
@@ -184,7 +194,7 @@ def resolve(
         refuse_unknown("preset", preset, PRESETS)
     values = dict(PRESETS[preset]) if preset else {}
     given = _checked(given, "command line")
-    refuse_links(logdir or "")
+    files.refuse_links(logdir or "")
     if logdir and os.path.exists(os.path.join(logdir, FILE_NAME)):
         saved = _read(logdir)
         model = {
@@ -192,7 +202,7 @@ def resolve(
             for name, field in FIELDS.items()
             if field.metadata["group"] == "model"
         }
-        saved = {**model, **saved}  # a file from before a setting means its default
+        saved = {**model, **saved}  # an older file lacks a setting: it was the default
         _refuse_other_architecture(given, saved, os.path.join(logdir, FILE_NAME))
         values.update(saved)
     values.update(given)
@@ -202,13 +212,15 @@ def resolve(
 
 
 def validate(hp: HParams) -> None:
-    """Raises ValueError, saying found and wanted, for settings that cannot work."""
+    """Raise ValueError, saying found and wanted, for settings that cannot work."""
     for name, value in _checked(dataclasses.asdict(hp), "settings").items():
         least, below = (FIELDS[name].metadata[limit] for limit in ("least", "below"))
         if FIELDS[name].type in (int, float) and not least <= value < below:
             raise ValueError(
                 f"{name}: found {value}, wanted {least} <= {name} < {below}"
             )
+    refuse_unknown("dialect", hp.dialect, DIALECTS)
+    refuse_unknown("on_save_error", hp.on_save_error, ("stop", "continue"))
     if hp.d_model % hp.num_heads:
         raise ValueError(
             f"num_heads: found {hp.num_heads}, wanted a divisor of "
@@ -222,127 +234,28 @@ def validate(hp: HParams) -> None:
         )
 
 
-def refuse_unwritable(logdir: str) -> None:
-    """Raises ValueError where `logdir` is no folder to write in, nor can become one."""
-    place = os.path.abspath(logdir)
-    while not os.path.lexists(place):
-        place = os.path.dirname(place)
-    if not os.path.isdir(place):
-        raise ValueError(
-            f"--logdir {logdir}: found a file {place}, wanted a folder; "
-            "choose another --logdir"
-        )
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise ValueError(
-            f"--logdir {logdir}: found no permission to write in {place}, "
-            "wanted it; choose another --logdir"
-        )
-
-
 def save(hp: HParams, logdir: str) -> None:
-    """Writes `logdir/hparams.json`, complete or not at all; `logdir` is made."""
+    """Write `logdir/hparams.json`, whole or not at all; `logdir` is made."""
     os.makedirs(logdir, exist_ok=True)
-    path = os.path.join(logdir, FILE_NAME)
-    with open(path + ".tmp", "w", encoding="utf-8") as file:
+    with files.replaced(os.path.join(logdir, FILE_NAME)) as file:
         json.dump(dataclasses.asdict(hp), file, indent=2, sort_keys=True)
         file.write("\n")
-    os.replace(path + ".tmp", path)
 
 
-def load(logdir: str) -> HParams:
-    """The settings saved in `logdir`; ValueError where there are none or wrong ones."""
-    refuse_links(logdir)
-    hp = HParams(**_read(logdir))
+def load(logdir: str, given: Optional[Dict[str, Any]] = None) -> HParams:
+    """Return the settings saved in `logdir`, overruled by those that are `given`.
+
+    Raises:
+      ValueError: there are none, or they cannot work.
+    """
+    files.refuse_links(logdir)
+    hp = HParams(**{**_read(logdir), **(given or {})})
     validate(hp)
     return hp
 
 
-def refuse_links(logdir: str) -> None:
-    """Raises ValueError where a link in `logdir` points out of it.
-
-    In a log directory from somebody else it could have any file read or overwritten.
-    """
-    root = os.path.realpath(logdir)
-    for folder, folders, files in os.walk(logdir):
-        for path in (os.path.join(folder, name) for name in folders + files):
-            target = os.path.realpath(path)
-            if os.path.islink(path) and os.path.commonpath([root, target]) != root:
-                raise ValueError(
-                    f"{path}: found a link to {target}, wanted none "
-                    f"that leads out of {logdir}; put a copy there"
-                )
-
-
-def add_flags(
-    parser: argparse.ArgumentParser, fields: Optional[Iterable[str]] = None
-) -> None:
-    """Adds `--a_name` (and `--a-name`, not shown) for each of `fields`; None means all.
-
-    A flag that is not given leaves no trace in the parsed namespace, so that `resolve`
-    can tell what was said from what was not.
-    """
-    parser.usage = parser.usage or "%(prog)s [--flag value] ..."
-    parser.formatter_class = functools.partial(
-        parser.formatter_class, max_help_position=34
-    )
-    names = list(FIELDS if fields is None else fields)
-    for group in ("corpus", "model", "training", "decoding", "machine"):
-        members = [name for name in names if FIELDS[name].metadata["group"] == group]
-        section = parser.add_argument_group(group) if members else parser
-        for name in members:
-            _add_flag(section, FIELDS[name])
-
-
-def parse_flags(parser: argparse.ArgumentParser, argv: List[str]) -> argparse.Namespace:
-    """Parses `argv`; an unknown flag exits with status 2 and names the nearest one."""
-    known = [flag for action in parser._actions for flag in action.option_strings]
-    for word in argv:
-        flag = word.split("=")[0]
-        if flag == "--":
-            break
-        if flag.startswith("--") and flag not in known:
-            parser.error(_unknown("flag", flag, known))
-    return parser.parse_args(argv)
-
-
-def given_settings(args: argparse.Namespace) -> Dict[str, Any]:
-    """The settings among the parsed flags: what `resolve` takes as `given`."""
-    return {name: value for name, value in vars(args).items() if name in FIELDS}
-
-
-def _add_flag(section: Any, field: Any) -> None:
-    """Adds the two spellings of one field; the help shows the first."""
-    kind, metavar = {
-        bool: (_parse_bool, "BOOL"),
-        int: (int, "INT"),
-        float: (float, "FLOAT"),
-        str: (str, "TEXT"),
-    }[field.type]
-    default = str(field.default).lower() if field.type is bool else field.default
-    text = f"{field.metadata['help']} [{default}]"
-    names = sorted({field.name, field.name.replace("_", "-")}, reverse=True)
-    alone = {"nargs": "?", "const": True} if field.type is bool else {}
-    for name, shown in zip(names, (text, argparse.SUPPRESS)):
-        section.add_argument(
-            "--" + name,
-            dest=field.name,
-            type=kind,
-            metavar=metavar,
-            default=argparse.SUPPRESS,
-            help=shown,
-            **alone,
-        )
-
-
-def _parse_bool(text: str) -> bool:
-    """What `true` and `false` mean, in any case of letters."""
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"found {text!r}, wanted true or false")
-    return text.lower() == "true"
-
-
 def _read(logdir: str) -> Dict[str, Any]:
-    """The checked content of `logdir/hparams.json`."""
+    """Return the checked content of `logdir/hparams.json`."""
     path = os.path.join(logdir, FILE_NAME)
     if not os.path.exists(path):
         raise ValueError(f"no {path}: wanted a log directory written by train.py")
@@ -353,15 +266,19 @@ def _read(logdir: str) -> Dict[str, Any]:
             raise ValueError(f"{path}: found no JSON ({error})") from error
     if not isinstance(values, dict):
         raise ValueError(f"{path}: found a {type(values).__name__}, wanted settings")
-    return _checked(values, path)
+    values = _checked(values, path)
+    if values.get("positions") == "sinusoid":  # before POSITIONS had names of their own
+        dialect = DIALECTS.get(values.get("dialect", HParams.dialect))
+        values["positions"] = dialect.positions if dialect else ""
+    return values
 
 
 def _checked(values: Dict[str, Any], where: str) -> Dict[str, Any]:
-    """`values` with known names and right types; whole numbers become floats."""
+    """Return `values` with known names and right types; whole numbers become floats."""
     checked = {}
     for name, value in values.items():
         if name not in FIELDS:
-            raise ValueError(f"{where}: {_unknown('setting', name, FIELDS)}")
+            raise ValueError(f"{where}: {unknown('setting', name, FIELDS)}")
         wanted = FIELDS[name].type
         if wanted is float and type(value) is int and abs(value) < LARGEST:
             value = float(value)
@@ -377,7 +294,7 @@ def _checked(values: Dict[str, Any], where: str) -> Dict[str, Any]:
 def _refuse_other_architecture(
     given: Dict[str, Any], saved: Dict[str, Any], path: str
 ) -> None:
-    """Raises ValueError where `given` changes a saved setting of the model."""
+    """Raise ValueError where `given` changes a saved setting of the model."""
     for name in sorted(set(given) & set(saved)):
         fixed = FIELDS[name].metadata["group"] == "model"
         if fixed and given[name] != saved[name]:
@@ -385,16 +302,3 @@ def _refuse_other_architecture(
                 f"{name} is fixed by {path}: found {given[name]}, wanted "
                 f"{saved[name]}; choose another --logdir"
             )
-
-
-def refuse_unknown(kind: str, name: str, known: Iterable[str]) -> None:
-    """Raises ValueError, with the nearest name, where `name` is not in `known`."""
-    if name not in known:
-        raise ValueError(_unknown(kind, name, known))
-
-
-def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """The message for a name that is not `known`: the nearest one; all, where few."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0)[0]
-    every = f" ({', '.join(known)})" if len(list(known)) < 9 else ""
-    return f"unknown {kind} {name}; did you mean {near}?{every}"

@@ -1,30 +1,34 @@
-"""Draws dev BLEU against minutes of training, a curve for each log directory.
+"""Draw dev BLEU against minutes of training, a curve for each log directory.
 
-python scripts/plot_curves.py --logdir logs/multi30k --out curves.svg
+python scripts/plot_curves.py --logdir logs/multi30k logs/base --out curves.svg
 """
 
-import argparse
 import glob
 import os
-import sys
+from typing import Dict, List, Tuple
 
-import tensorflow.compat.v1 as tf
-
-import hparams
+from transformer.runtime import cli
 
 
-def curve(logdir):
-    """(minutes of training, dev BLEU) of the evaluations of a training.
+def curve(logdir: str) -> Tuple[List[float], List[float]]:
+    """Return (minutes of training, dev BLEU) of the evaluations of a training run.
 
-    A run that goes on after another goes on from its minutes at the checkpoint.
+    A process that continued an earlier one adds to its minutes at the checkpoint.
+
+    Args:
+      logdir: the log directory.
 
     Raises:
       ValueError: there are none, or they do not say when they were made.
     """
+    from transformer.runtime.events import read_events  # needs TensorFlow
+
     minutes, bleu = {}, {}
     for path in sorted(glob.glob(os.path.join(logdir, "events.out.tfevents.*"))):
         before = None
-        for step, values in events(path):
+        for step, values in read_events(path):
+            if "minutes" not in values:
+                continue
             if before is None:
                 minutes = {each: minutes[each] for each in minutes if each < step}
                 before = max(minutes.values(), default=0.0)
@@ -40,19 +44,13 @@ def curve(logdir):
     return [minutes[step] for step in steps], [bleu[step] for step in steps]
 
 
-def events(path):
-    """Yields (step, {name: number}) of a file of events, of those that have a time."""
-    try:
-        for event in tf.train.summary_iterator(path):
-            values = {each.tag: each.simple_value for each in event.summary.value}
-            if "minutes" in values:
-                yield event.step, values
-    except tf.errors.DataLossError:
-        return  # the record at which the run was killed
+def draw(curves: Dict[str, Tuple[List[float], List[float]]], out: str) -> None:
+    """Draw one curve for each log directory.
 
-
-def draw(curves, out):
-    """Draws {name: (minutes, BLEU)} into a file; its ending says what kind."""
+    Args:
+      curves: name → (minutes, BLEU).
+      out: the file; its ending says which format.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -70,29 +68,31 @@ def draw(curves, out):
     figure.savefig(out, dpi=150)
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n\n")[0], allow_abbrev=False
-    )
-    parser.add_argument(
+def parser():
+    """Return the parser of the command line."""
+    made = cli.make_parser("plot_curves.py", __doc__)
+    made.add_argument(
         "--logdir",
         required=True,
         nargs="+",
         metavar="DIR",
         help="what train.py wrote; a curve for each",
     )
-    parser.add_argument(
+    made.add_argument(
         "--out", required=True, metavar="FILE", help="the picture, .png or .svg"
     )
-    args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
-    try:
-        draw(
-            {os.path.normpath(logdir): curve(logdir) for logdir in args.logdir},
-            args.out,
-        )
-    except (ValueError, OSError) as error:
-        sys.exit(f"plot_curves.py: {error}")
+    return made
+
+
+def run(args) -> None:
+    """Read the events, draw the picture."""
+    cli.start_tensorflow(args.verbose)
+    draw({os.path.normpath(logdir): curve(logdir) for logdir in args.logdir}, args.out)
     print(args.out)
+
+
+def main(argv=None):
+    cli.main(parser(), run, argv)
 
 
 if __name__ == "__main__":

@@ -1,294 +1,267 @@
-r"""Prepares a corpus: parallel text files become a vocabulary, ids and a report.
+r"""Prepare a corpus: write a vocabulary, ids and a report for parallel text files.
 
     python scripts/prepare.py --out data/multi30k --train train.de.gz train.en.gz \
         --dev val.de val.en --test test_2016_flickr.de test_2016_flickr.en
-    python scripts/prepare.py --out data/sample --vocab-size 2000
+    python scripts/prepare.py --out data/sample --vocab_size 2000
 
-The second form is for a folder that holds {train,dev,test}.{de,en} already. What is
-written, and what it is good for, is in data/README.md. Either all of it is written or
-nothing: the work is done in a temporary folder, and moved into place at the end.
+The second form is for a folder that already holds {train,dev,test}.{de,en}. The files
+that are written are described in data/README.md. Either all of them are written or
+none: they are made in a temporary folder, and moved to their place at the end.
 """
 
-from __future__ import annotations
-
 import argparse
-import array
-import contextlib
 import itertools
 import json
 import os
-import random
-import shutil
-import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Dict, List, Optional
 
-import numpy as np
-
-from transformer.text.bpe_dropout import DropoutVocabulary
-from transformer.text.lines import check_language, read_lines
-from transformer.text.vocabulary import (
+from transformer.runtime import cli
+from transformer.runtime.files import refuse_unwritable
+from transformer.text.corpus import (
+    ID_FILES,
+    SPLITS,
+    Pair,
+    check_pairs,
+    encode_split,
+    train_vocabularies,
+    with_dropout,
+    write_text,
+)
+from transformer.text.lines import check_language
+from transformer.text.vocabulary_files import (
     FILE_NAMES,
-    JOINT_MODEL,
-    SEPARATE_MODELS,
-    UNK,
     Vocabularies,
-    Vocabulary,
     copy_vocabularies,
     load_vocabularies,
-    train_vocabulary,
 )
 
-SPLITS = ("train", "dev", "test")
-CHUNK = 10000  # pairs encoded at a time
-IDS = [
-    f"{split}.{side}.{part}.npy"
-    for split in SPLITS
-    for side in ("source", "target")
-    for part in ("ids", "offsets")
-]
+# Flags that --vocab_from excludes → their defaults.
+TRAINING = {
+    "vocab_size": 8000,
+    "model_type": "bpe",
+    "separate": False,
+    "bpe_dropout": 0.0,
+}
 
 
-class Pair(NamedTuple):
-    """The two files of a split."""
-
-    source: str
-    target: str
-
-
-# The command line
-
-
-def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Reads the flags; dashes and underscores in their names mean the same."""
-    parser = argparse.ArgumentParser(
-        prog="prepare.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's flags."""
+    flags = cli.make_parser("prepare.py", __doc__)
+    flags.add_argument(
+        "--out", required=True, metavar="DIR", help="the folder to write"
     )
-    parser.add_argument("--out", required=True, help="the folder that is written")
-    parser.add_argument("--source-lang", default="de", help="ending of source files")
-    parser.add_argument("--target-lang", default="en", help="ending of target files")
+    flags.add_argument(
+        "--source_lang",
+        default="de",
+        metavar="TEXT",
+        help="ending of source files [de]",
+    )
+    flags.add_argument(
+        "--target_lang",
+        default="en",
+        metavar="TEXT",
+        help="ending of target files [en]",
+    )
     for split in SPLITS:
-        parser.add_argument(
+        flags.add_argument(
             f"--{split}",
             nargs=2,
             metavar=("SOURCE", "TARGET"),
-            help=f"plain, IWSLT tags or xml, also .gz; else OUT/{split}.LANGUAGE"
-            + (", if there" if split == "test" else ""),
+            help="text files: plain, IWSLT tags or xml, also .gz "
+            f"[OUT/{split}.LANGUAGE{', if there' if split == 'test' else ''}]",
         )
-    parser.add_argument(
-        "--vocab-from",
+    flags.add_argument(
+        "--max_length",
+        type=int,
+        default=256,
+        metavar="INT",
+        help="drop pairs with more pieces on one side [256]",
+    )
+    _add_vocabulary_flags(flags.add_argument_group("vocabulary"))
+    return flags
+
+
+def _add_vocabulary_flags(group) -> None:
+    """Add the flags that say which vocabulary is used, and how it encodes."""
+    group.add_argument(
+        "--vocab_from",
         metavar="DIR",
-        help="take the vocabulary of this log directory or corpus, and train none: "
-        "what an imported model needs",
+        help="copy the vocabulary of a log directory or corpus, as imported models "
+        "need it, instead of training one",
     )
-    parser.add_argument("--vocab-size", type=int, default=8000, help="pieces")
-    parser.add_argument("--model-type", choices=("bpe", "unigram"), default="bpe")
-    parser.add_argument(
-        "--separate", action="store_true", help="a vocabulary for each language"
+    group.add_argument(
+        "--vocab_size", type=int, metavar="INT", help="number of pieces [8000]"
     )
-    parser.add_argument(
-        "--max-length", type=int, default=256, help="pieces; longer pairs are dropped"
+    group.add_argument("--model_type", choices=("bpe", "unigram"), help="[bpe]")
+    group.add_argument(
+        "--separate",
+        action="store_true",
+        default=None,
+        help="train one vocabulary per language",
     )
-    parser.add_argument(
-        "--bpe-dropout",
+    group.add_argument(
+        "--bpe_dropout",
         type=float,
-        default=0.0,
-        metavar="P",
-        help="leave out merges of train with this probability; 0.05 for a small corpus",
+        metavar="FLOAT",
+        help="probability of skipping a merge in train; try 0.05 for a small corpus "
+        "[0]",
     )
-    parser.add_argument(
+    group.add_argument(
         "--copies",
         type=int,
         default=1,
-        help="with --bpe-dropout: how often train is written, each time drawn anew",
+        metavar="INT",
+        help="with --bpe_dropout: how many times train is written, each drawn anew [1]",
     )
-    argv = [_dashed(argument) for argument in argv]
-    args = parser.parse_args(argv)
-    for flag in ("--vocab-size", "--model-type", "--separate", "--bpe-dropout"):
-        if args.vocab_from and any(word.split("=")[0] == flag for word in argv):
-            parser.error(f"found --vocab-from and {flag}, wanted one of them")
-    return args
 
 
-def _dashed(argument: str) -> str:
-    """Writes a flag's name with dashes: --vocab_size=9 becomes --vocab-size=9."""
-    name, equals, value = argument.partition("=")
-    if not name.startswith("--"):
-        return argument
-    return name.replace("_", "-") + equals + value
+def fill_defaults(args: argparse.Namespace) -> None:
+    """Set the flags that were not given; raise ValueError if --vocab_from excludes one.
+
+    Args:
+      args: changed in place.
+    """
+    for name, default in TRAINING.items():
+        if getattr(args, name) is None:
+            setattr(args, name, default)
+        elif args.vocab_from:
+            raise ValueError(
+                f"found --vocab_from and --{name}, wanted one of them: leave one out"
+            )
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuses what no file can mend, before any file is read."""
-    check_language(args.source_lang, "--source-lang")
-    check_language(args.target_lang, "--target-lang")
+    """Raise ValueError for flags that are invalid whatever the files contain."""
+    check_language(args.source_lang, "--source_lang")
+    check_language(args.target_lang, "--target_lang")
     if args.source_lang == args.target_lang:
         raise ValueError(
-            f"found {args.source_lang!r} as --source-lang and as --target-lang, wanted "
+            f"found {args.source_lang!r} as --source_lang and as --target_lang, wanted "
             f"two names: the text of both is written to OUT/dev.LANGUAGE"
         )
-    if args.vocab_size < 1:
-        raise ValueError(f"found --vocab-size {args.vocab_size}, wanted 1 or more")
-    if args.max_length < 1:
-        raise ValueError(f"found --max-length {args.max_length}, wanted 1 or more")
+    for name in ("vocab_size", "max_length", "copies"):
+        if getattr(args, name) < 1:
+            raise ValueError(
+                f"found --{name} {getattr(args, name)}, wanted 1 or more: raise it"
+            )
     check_dropout(args)
+    refuse_unwritable(args.out, "--out")
 
 
 def check_dropout(args: argparse.Namespace) -> None:
-    """Refuses dropout where there are no merges, and copies that would be equal."""
+    """Raise ValueError for dropout without merges, and for copies without dropout."""
     if not 0 <= args.bpe_dropout <= 1:
-        raise ValueError(f"found --bpe-dropout {args.bpe_dropout}, wanted 0 to 1")
+        raise ValueError(
+            f"found --bpe_dropout {args.bpe_dropout}, wanted 0 to 1: try 0.05"
+        )
     if args.bpe_dropout and args.model_type != "bpe":
         raise ValueError(
-            f"found --bpe-dropout with --model-type {args.model_type}, wanted bpe: the "
-            f"other has no merges to leave out"
+            f"found --bpe_dropout with --model_type {args.model_type}, wanted bpe: "
+            f"other models have no merges to skip"
         )
-    if args.copies < 1:
-        raise ValueError(f"found --copies {args.copies}, wanted 1 or more")
     if args.copies > 1 and not args.bpe_dropout:
         raise ValueError(
-            f"found --copies {args.copies} without --bpe-dropout, wanted both: the "
+            f"found --copies {args.copies} without --bpe_dropout, wanted both: the "
             f"copies would be equal"
         )
 
 
-# Which files
+def find_splits(args: argparse.Namespace) -> Dict[str, Pair]:
+    """Return the text files of each split; `test` may be absent.
 
-
-def find_splits(args: argparse.Namespace) -> dict[str, Pair]:
-    """Returns the two text files of each split; `test` may be absent."""
+    Raises:
+      ValueError: a file is missing.
+    """
     found = {}
     for split in SPLITS:
-        given = getattr(args, split)
-        beside = [
-            _beside(args, split, language)
+        in_out = [
+            _find_in_out(args, split, language)
             for language in (args.source_lang, args.target_lang)
         ]
-        if given is None and split == "test" and beside == [None, None]:
+        given = getattr(args, split)
+        if given is None and split == "test" and in_out == [None, None]:
             continue
-        found[split] = Pair(*(given or beside))
+        found[split] = Pair(*(given or in_out))
         _check_found(args, split, found[split])
     return found
 
 
-def _beside(args: argparse.Namespace, split: str, language: str) -> str | None:
-    """Returns OUT/{split}.{language}, or its .gz, or None."""
+def _find_in_out(args: argparse.Namespace, split: str, language: str) -> Optional[str]:
+    """Return OUT/{split}.{language}, or its .gz, or None."""
     path = os.path.join(args.out, f"{split}.{language}")
     return next((one for one in (path, path + ".gz") if os.path.isfile(one)), None)
 
 
 def _check_found(args: argparse.Namespace, split: str, pair: Pair) -> None:
-    """Refuses a file that was not found, or is not there."""
+    """Raise ValueError for a file that was not found, or does not exist."""
     for path, language in zip(pair, (args.source_lang, args.target_lang)):
         if path is None:
             raise ValueError(
-                f"found no {split}.{language} and no {split}.{language}.gz in "
-                f"{args.out}: name the files with --{split} SOURCE TARGET, or their "
-                f"endings with --source-lang and --target-lang"
+                f"found neither {split}.{language} nor {split}.{language}.gz in "
+                f"{args.out}, wanted one of them: name the files with --{split} SOURCE "
+                f"TARGET, or their endings with --source_lang and --target_lang"
             )
         if not os.path.isfile(path):
-            raise ValueError(f"found no file {path}, wanted text for --{split}")
+            raise ValueError(
+                f"found no file {path}, wanted text: give another --{split}"
+            )
 
 
-def check_pairs(split: str, pair: Pair) -> None:
-    """Reads every line of both files, and refuses a pair of unequal numbers."""
-    source, target = (sum(1 for _ in read_lines(path)) for path in pair)
-    if source != target:
-        raise ValueError(
-            f"{split}: found {source:,} sentences in {pair.source} but {target:,} in "
-            f"{pair.target}, wanted the same number: line n must translate line n"
-        )
+def run(args: argparse.Namespace) -> None:
+    """Check everything, write everything to a temporary folder, and move it to OUT."""
+    fill_defaults(args)
+    check(args)
+    splits = find_splits(args)
+    with working_folder(args.out) as work:
+        for split, pair in splits.items():
+            check_pairs(split, pair)
+        vocabularies = make_vocabularies(args, splits["train"], work)
+        reports = {}
+        for split, pair in splits.items():
+            encoders, copies = vocabularies, 1
+            if split == "train":
+                encoders = with_dropout(vocabularies, args.bpe_dropout)
+                copies = args.copies
+            else:
+                write_texts(pair, args, split, work)
+            reports[split] = encode_split(
+                pair, os.path.join(work, split), encoders, args.max_length, copies
+            )
+            print(describe(split, reports[split]))
+        write_summary(args, vocabularies, reports, work)
+        move_into_place(work, args.out)
 
 
-# Text to ids
+def working_folder(out: str) -> tempfile.TemporaryDirectory:
+    """Return an empty temporary folder on the file system of `out`, as a context."""
+    parent = os.path.abspath(out)
+    while not os.path.isdir(parent):
+        parent = os.path.dirname(parent)
+    return tempfile.TemporaryDirectory(prefix=".prepare-", dir=parent)
 
 
-class Side:
-    """The ids of one language of one split, as they grow: two bytes a piece or four."""
-
-    def __init__(self, vocabulary: Vocabulary):
-        self.vocabulary = vocabulary
-        self.dtype = np.uint16 if vocabulary.size < 2**16 else np.int32
-        self._ids = array.array(np.dtype(self.dtype).char)
-        self._offsets = array.array("q", [0])
-
-    def append(self, ids: Sequence[int]) -> None:
-        """Adds one sentence."""
-        self._ids.extend(ids)
-        self._offsets.append(len(self._ids))
-
-    def save(self, stem: str) -> None:
-        """Writes {stem}.ids.npy and {stem}.offsets.npy."""
-        np.save(f"{stem}.ids.npy", np.frombuffer(self._ids, self.dtype))
-        np.save(f"{stem}.offsets.npy", np.frombuffer(self._offsets, np.int64))
-
-    def counts(self) -> tuple[int, int]:
-        """Returns the number of pieces, and of those that are UNK."""
-        ids = np.frombuffer(self._ids, self.dtype)
-        return len(ids), int(np.count_nonzero(ids == UNK))
-
-
-def encode_split(
-    pair: Pair, stem: str, vocabularies: Vocabularies, max_length: int, copies: int = 1
-) -> dict[str, int]:
-    """Writes the ids of a split, and returns its report.
-
-    Args:
-      pair: the text files, of equally many lines.
-      stem: where the ids go: {stem}.source.ids.npy …
-      vocabularies: of the two languages.
-      max_length: pairs with more pieces than this on a side are dropped.
-      copies: how often the split is written.
-
-    Returns:
-      What corpus.json says of a split.
-    """
-    source, target = Side(vocabularies.source), Side(vocabularies.target)
-    kept = empty = long = 0
-    for source_ids, target_ids in _encoded(pair, vocabularies, copies):
-        if not source_ids or not target_ids:
-            empty += 1
-        elif max(len(source_ids), len(target_ids)) > max_length:
-            long += 1
-        else:
-            kept += 1
-            source.append(source_ids)
-            target.append(target_ids)
-    if not kept:
-        raise ValueError(
-            f"found no pair to keep in {pair.source} and {pair.target} ({empty} empty, "
-            f"{long} longer than {max_length} pieces), wanted at least one: see to the "
-            f"text, or raise --max-length"
-        )
-    source.save(f"{stem}.source")
-    target.save(f"{stem}.target")
-    report = {"pairs": kept, "empty": empty, "too_long": long, "max_length": max_length}
-    report["source_tokens"], report["source_unknown"] = source.counts()
-    report["target_tokens"], report["target_unknown"] = target.counts()
-    return report
-
-
-def _encoded(
-    pair: Pair, vocabularies: Vocabularies, copies: int
-) -> Iterator[tuple[list[int], list[int]]]:
-    """Yields the ids of each pair of lines, a chunk encoded at a time."""
-    lines = itertools.chain.from_iterable(
-        zip(read_lines(pair.source), read_lines(pair.target)) for _ in range(copies)
+def make_vocabularies(args: argparse.Namespace, train: Pair, work: str) -> Vocabularies:
+    """Write the vocabularies to `work`, and load them."""
+    if args.vocab_from:
+        copy_vocabularies(args.vocab_from, work)
+        return load_vocabularies(work)
+    return train_vocabularies(
+        train, work, args.vocab_size, args.model_type, args.separate
     )
-    for chunk in iter(lambda: list(itertools.islice(lines, CHUNK)), []):
-        sources, targets = zip(*chunk)
-        yield from zip(
-            vocabularies.source.encode_lines(sources),
-            vocabularies.target.encode_lines(targets),
-        )
 
 
-def describe(split: str, report: dict[str, int]) -> str:
-    """Returns the report as the line that is printed."""
+def write_texts(pair: Pair, args: argparse.Namespace, split: str, work: str) -> None:
+    """Write both sides of a split as plain text, unless OUT holds it already."""
+    for path, language in zip(pair, (args.source_lang, args.target_lang)):
+        name = f"{split}.{language}"
+        existing = os.path.join(args.out, name)
+        if not (os.path.exists(existing) and os.path.samefile(path, existing)):
+            write_text(path, os.path.join(work, name))
+
+
+def describe(split: str, report: Dict[str, int]) -> str:
+    """Return the report of a split as one line."""
     dropped = report["empty"] + report["too_long"]
     source, target = report["source_tokens"], report["target_tokens"]
     return (
@@ -301,91 +274,13 @@ def describe(split: str, report: dict[str, int]) -> str:
     )
 
 
-# The folder
-
-
-def prepare(args: argparse.Namespace) -> None:
-    """Does the work: checks everything, then writes everything, then moves it."""
-    check(args)
-    splits = find_splits(args)
-    with working_folder(args.out) as work:
-        for split, pair in splits.items():
-            check_pairs(split, pair)
-        vocabularies = make_vocabularies(args, splits["train"], work)
-        reports = {}
-        for split, pair in splits.items():
-            stem = os.path.join(work, split)
-            if split == "train":
-                encoders, copies = with_dropout(vocabularies, args), args.copies
-            else:
-                encoders, copies = vocabularies, 1
-                write_text(pair, args, split, work)
-            reports[split] = encode_split(pair, stem, encoders, args.max_length, copies)
-            print(describe(split, reports[split]))
-        write_summary(args, vocabularies, reports, work)
-        move_into_place(work, args.out)
-
-
-@contextlib.contextmanager
-def working_folder(out: str) -> Iterator[str]:
-    """Gives an empty folder on the file system of `out`, which is gone afterwards."""
-    parent = os.path.abspath(out)
-    while not os.path.lexists(parent):
-        parent = os.path.dirname(parent)
-    try:
-        work = tempfile.mkdtemp(prefix=".prepare-", dir=parent)
-    except OSError as error:
-        raise ValueError(
-            f"cannot write --out {out} ({error.strerror}): wanted a folder in which "
-            f"you may write, or the name of a new one in such a folder"
-        ) from error
-    try:
-        yield work
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-
-
-def make_vocabularies(args: argparse.Namespace, train: Pair, work: str) -> Vocabularies:
-    """Trains the vocabularies, on the train split and nothing else, or copies them."""
-    if args.vocab_from:
-        copy_vocabularies(args.vocab_from, work)
-        return load_vocabularies(work)
-    texts = [[path] for path in train] if args.separate else [list(train)]
-    names = SEPARATE_MODELS if args.separate else (JOINT_MODEL,)
-    for name, paths in zip(names, texts):
-        model = os.path.join(work, name)
-        train_vocabulary(paths, model, args.vocab_size, args.model_type)
-    return load_vocabularies(work)
-
-
-def with_dropout(vocabularies: Vocabularies, args: argparse.Namespace) -> Vocabularies:
-    """Returns the vocabularies that encode train, whose draws are the same each run."""
-    if not args.bpe_dropout:
-        return vocabularies
-    draw = random.Random(1)
-    source, target, joint = vocabularies
-    source = DropoutVocabulary(source.path, args.bpe_dropout, draw)
-    if joint:
-        return Vocabularies(source, source, joint)
-    target = DropoutVocabulary(target.path, args.bpe_dropout, draw)
-    return Vocabularies(source, target, joint)
-
-
-def write_text(pair: Pair, args: argparse.Namespace, split: str, work: str) -> None:
-    """Writes every line of a split as plain text, unless it lies in OUT already."""
-    for path, language in zip(pair, (args.source_lang, args.target_lang)):
-        name = f"{split}.{language}"
-        there = os.path.join(args.out, name)
-        if os.path.exists(there) and os.path.samefile(path, there):
-            continue
-        with open(os.path.join(work, name), "wb") as file:
-            file.writelines(line.encode("utf-8") + b"\n" for line in read_lines(path))
-
-
 def write_summary(
-    args: argparse.Namespace, vocabularies: Vocabularies, reports: dict, work: str
+    args: argparse.Namespace,
+    vocabularies: Vocabularies,
+    reports: Dict[str, Dict[str, int]],
+    work: str,
 ) -> None:
-    """Writes corpus.json: the languages, the vocabulary, the report of each split."""
+    """Write corpus.json: the languages, the vocabulary, the report of each split."""
     summary = {
         "source_lang": args.source_lang,
         "target_lang": args.target_lang,
@@ -408,25 +303,20 @@ def write_summary(
 
 
 def move_into_place(work: str, out: str) -> None:
-    """Moves the finished files to OUT, and removes what an earlier run left there."""
+    """Move the finished files to OUT, and remove those that an earlier run left."""
     os.makedirs(out, exist_ok=True)
     new = os.listdir(work)
-    for name in itertools.chain(*FILE_NAMES, IDS):
+    for name in itertools.chain(*FILE_NAMES, ID_FILES):
         if name not in new and os.path.exists(os.path.join(out, name)):
             os.remove(os.path.join(out, name))
     for name in sorted(new, key=lambda name: (name == "corpus.json", name)):
         os.replace(os.path.join(work, name), os.path.join(out, name))
 
 
-def main(argv: Sequence[str]) -> None:
-    """Runs the command line; a refusal is one line on stderr and exit status 2."""
-    args = parse(argv)
-    try:
-        prepare(args)
-    except (ValueError, OSError) as error:
-        sys.stderr.write(f"prepare.py: error: {error}\n")
-        raise SystemExit(2) from error
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the command line."""
+    cli.main(parser(), run, argv)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -1,29 +1,27 @@
-"""Translates standard input: one line in, one line out, whatever the line holds.
+"""Translate standard input: one line in, one line out, whatever the line contains.
 
     python scripts/translate.py --logdir logs/sample < test.de > test.en
+    python scripts/translate.py --logdir logs/sample     # at a terminal: line by line
 
-What was odd about the lines is counted, and told at the end in one line on stderr.
+Odd lines (empty, not UTF-8, cut off, ...) are counted; one line on stderr reports them.
 """
 
-import argparse
 import dataclasses
 import itertools
 import sys
 
-import tensorflow.compat.v1 as tf
-
 import hparams
-from eval import add_decoding_flags, find_checkpoint, load
+from transformer.runtime import cli
 from transformer.text.lines import Oddities
-from transformer.translator import Translator
 
+PROG = "translate.py"
 CHUNK = 2000  # lines read before they are translated, sorted by length
 
 
-def ask(stream, prompt="> "):
-    """The bytes of each line that somebody types, after a prompt."""
+def ask(stream):
+    """Yield the bytes of each line that a user types, after a prompt."""
     while True:
-        print(prompt, end="", file=sys.stderr, flush=True)
+        print("> ", end="", file=sys.stderr, flush=True)
         line = stream.readline()
         if not line:
             print(file=sys.stderr)
@@ -32,7 +30,7 @@ def ask(stream, prompt="> "):
 
 
 def show(number, translations, n_best):
-    """The output for one line; for an n-best list `number ||| text ||| score` lines."""
+    """Return the output for a line; of n best, lines `number ||| text ||| score`."""
     if n_best == 1:
         return translations[0].text + "\n"
     return "".join(
@@ -41,7 +39,7 @@ def show(number, translations, n_best):
 
 
 def write_translations(translator, lines, output, n_best=1, chunk_size=CHUNK):
-    """Writes what `show` makes of each of `lines`, a chunk of them at a time."""
+    """Write what `show` returns for each of `lines`, a chunk of them at a time."""
     numbers = itertools.count()
     while True:
         chunk = list(itertools.islice(lines, chunk_size))
@@ -52,46 +50,50 @@ def write_translations(translator, lines, output, n_best=1, chunk_size=CHUNK):
         output.flush()
 
 
-def run(args):
-    typed, stdin = sys.stdin.isatty(), sys.stdin.buffer
-    hp, oddities = load(args), Oddities()
-    if typed:
-        hp = dataclasses.replace(hp, decode_batch_size=1)
-    lines = oddities.read(ask(stdin) if typed else stdin)
-    with Translator(hp, args.logdir, args.n_best) as translator:
-        translator.restore(find_checkpoint(args))
-        write_translations(
-            translator,
-            lines,
-            sys.stdout.buffer,
-            args.n_best,
-            chunk_size=1 if typed else CHUNK,
-        )
-    report = oddities.report(translator.oddities)
-    if report:
-        print(f"translate.py: {report}", file=sys.stderr)
-
-
-def main(argv=None):
-    tf.disable_eager_execution()
-    tf.logging.set_verbosity(tf.logging.ERROR)
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n\n")[0], allow_abbrev=False
-    )
-    add_decoding_flags(parser)
-    parser.add_argument(
+def parser():
+    """Return the parser of the command line."""
+    made = cli.make_parser(PROG, __doc__)
+    cli.add_checkpoint(made)
+    made.add_argument(
         "--n_best",
-        "--n-best",
         type=int,
         default=1,
         metavar="INT",
         help="translations of each line, with their scores [1]",
     )
-    args = hparams.parse_flags(parser, sys.argv[1:] if argv is None else argv)
-    try:
-        run(args)
-    except (ValueError, OSError) as error:
-        sys.exit(f"translate.py: {error}")
+    cli.add_settings(made, hparams.DECODING)
+    return made
+
+
+def run(args) -> None:
+    """Translate standard input to standard output."""
+    typed, stdin = sys.stdin.isatty(), sys.stdin.buffer
+    hp, oddities = (
+        hparams.load(args.logdir, cli.given(args, hparams.FIELDS)),
+        Oddities(),
+    )
+    if typed:
+        hp = dataclasses.replace(hp, decode_batch_size=1)
+    cli.start_tensorflow(args.verbose)
+    # Only here: TensorFlow, which they import, takes seconds.
+    from transformer.runtime import checkpoints
+    from transformer.translator import Translator
+
+    warn = cli.warner(PROG)
+    lines = oddities.read(ask(stdin) if typed else stdin)
+    with Translator(hp, args.logdir, args.n_best) as translator:
+        translator.restore(checkpoints.find(args.logdir, args.checkpoint, warn))
+        chunk_size = 1 if typed else CHUNK
+        write_translations(
+            translator, lines, sys.stdout.buffer, args.n_best, chunk_size
+        )
+    report = oddities.report(translator.oddities)
+    if report:
+        warn(report)
+
+
+def main(argv=None):
+    cli.main(parser(), run, argv)
 
 
 if __name__ == "__main__":

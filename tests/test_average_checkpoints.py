@@ -1,4 +1,4 @@
-"""scripts/average_checkpoints.py: section 6.1's mean, in a log directory of its own."""
+"""scripts/average_checkpoints.py: the average of section 6.1, in a log directory."""
 
 import average_checkpoints
 import corpora

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from transformer.text.bpe_dropout import DropoutVocabulary
-from transformer.text.vocabulary import JOINT_MODEL, UNK, Vocabulary, train_vocabulary
+from transformer.text.vocabulary import UNK, Vocabulary, train_vocabulary
+from transformer.text.vocabulary_files import JOINT_MODEL
 
 WORDS = ["grüne", "grünen", "graue", "Wiese", "Wiesen", "Hund", "Hunde", "und", "rund"]
 SENTENCES = [" ".join(words) for words in itertools.permutations(WORDS, 3)]

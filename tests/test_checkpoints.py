@@ -269,43 +269,15 @@ def test_nothing_whole_is_an_error_that_names_each(write, tmp_path):
     assert said == []
 
 
-def without_manifests(folder, *steps):
-    for step in steps:
-        (folder / f"model.ckpt-{step}.sha256").unlink()
-
-
-def test_log_directories_from_before_the_manifests_are_read_and_verified(
-    write, tmp_path
-):
+def test_without_its_manifest_there_is_no_checkpoint(write, tmp_path):
     logdir, said = write(10, 20, 30), []
-    without_manifests(tmp_path, 10, 20, 30)
-    assert checkpoints.steps(logdir) == [10, 20, 30]
-    assert step_of_find(logdir, "newest", said) == 30
-    data = tmp_path / "model.ckpt-30.data-00000-of-00001"
-    flip(data, 9)
+    for step in (10, 30):
+        (tmp_path / f"model.ckpt-{step}.sha256").unlink()
+    assert checkpoints.steps(logdir) == [20]
     assert step_of_find(logdir, "newest", said) == 20
-    data.unlink()
-    assert step_of_find(logdir, "newest", said) == 20
-    cut(tmp_path / "model.ckpt-20.index")
-    assert step_of_find(logdir, "newest", said) == 10
-    assert [
-        "model.ckpt-30 cannot" in said[0],
-        "model.ckpt-30 cannot" in said[1],
-        "model.ckpt-20 cannot" in said[-1],
-    ] == [True] * 3
-    write(40)  # with a manifest; the old one stays valid, and goes when it is its turn
-    assert checkpoints.steps(logdir) == [10, 20, 30, 40]
-    assert step_of_find(logdir, "10", said) == 10
-    write(50, keep=2)
-    assert checkpoints.steps(logdir) == [40, 50]
-
-
-def test_a_later_one_without_a_manifest_does_not_count(write, tmp_path):
-    logdir, said = write(10, 20, 30), []
-    without_manifests(tmp_path, 10, 30)
-    assert checkpoints.steps(logdir) == [10, 20]
-    assert step_of_find(logdir, "newest", said) == 20
-    assert "model.ckpt-30.sha256" in said[0]
+    assert "model.ckpt-30.sha256 is missing" in said[0]
+    with pytest.raises(ValueError, match="model.ckpt-10.sha256 is missing"):
+        checkpoints.find(logdir, "10")
 
 
 def test_broken_later_ones_are_not_kept_in_place_of_whole_ones(write, tmp_path):

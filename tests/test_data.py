@@ -18,7 +18,8 @@ from transformer.data import (
     pad,
     training_dataset,
 )
-from transformer.text.vocabulary import BOS, EOS, JOINT_MODEL, JOINT_SUBWORDS, PAD
+from transformer.text.vocabulary import BOS, EOS, PAD
+from transformer.text.vocabulary_files import JOINT_MODEL, JOINT_SUBWORDS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SAMPLE = os.path.join(ROOT, "data", "sample")
@@ -252,7 +253,7 @@ def test_a_million_pairs_are_planned():
         (-5, 1, "found --batch_tokens -5"),
         (100, -1, "found --seed -1"),
         (100, 2**32, "found --seed 4294967296"),
-        (29, 1, r"a pair of 30 tokens.*--batch_tokens 29.*--max-length"),
+        (29, 1, r"a pair of 30 tokens.*--batch_tokens 29.*--max_length"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(corpus, batch_tokens, seed, message):
@@ -352,7 +353,7 @@ def sample(tmp_path_factory):
     if not os.path.exists(os.path.join(SAMPLE, "train.de")):
         pytest.skip("data/sample is not there")
     out = str(tmp_path_factory.mktemp("sample"))
-    argv = ["--out", out, "--vocab-size", "2000"]
+    argv = ["--out", out, "--vocab_size", "2000"]
     for split in ("train", "dev"):
         argv += ["--" + split] + [f"{SAMPLE}/{split}.{name}" for name in ("de", "en")]
     prepare.main(argv)

@@ -1,4 +1,4 @@
-"""scripts/doctor.py: each defect is found by its own check, and by no other."""
+"""symptoms.py, scripts/doctor.py: each defect is found by its own check alone."""
 
 import json
 import os
@@ -9,6 +9,7 @@ import doctor
 import pytest
 
 from transformer.runtime import checkpoints
+from transformer.symptoms import SYMPTOMS, Texts, examine
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -59,7 +60,7 @@ DEFECTS = {
 
 
 def found(translations, sources=SOURCES, references=REFERENCES, known=KNOWN):
-    return doctor.examine(doctor.Texts(sources, references, translations, known))
+    return examine(Texts(sources, references, translations, known))
 
 
 @pytest.mark.parametrize("translations", [FAIR, REFERENCES], ids=["fair", "perfect"])
@@ -114,7 +115,7 @@ def test_sources_and_references_that_changed_places():
 
 
 def test_every_check_is_tried_above():
-    assert set(doctor.TEXT_CHECKS) == {
+    assert set(SYMPTOMS) == {
         *DEFECTS,
         "lines shifted",
         "sources and references swapped",
@@ -146,7 +147,7 @@ def test_translations_that_eval_wrote_are_read_or_else_made(
     best = checkpoints.find(logdir)
     references = corpora.read_lines(os.path.join(digits, "dev.en"))
     path = corpora.write_lines(best + ".dev.translations", references)
-    monkeypatch.setattr(doctor, "Translator", None)
+    monkeypatch.setattr(doctor, "translate", None)
     monkeypatch.setitem(doctor.LOGDIR_CHECKS, "too few steps", lambda *about: None)
     status, read = run(capsys, "--logdir", logdir)
     assert read == [

@@ -113,7 +113,7 @@ def test_a_model_learns_to_reverse_digits(tmp_path):
 )
 def test_a_refusal_is_one_line_and_a_status(tmp_path, command, flags):
     finished = run(command, *flags, tmp_path / "none", input="")
-    assert finished.returncode == 1
+    assert finished.returncode == 2
     assert finished.stdout == ""
     assert "Traceback" not in finished.stderr
     name = os.path.basename(command)

@@ -13,6 +13,7 @@ import sacrebleu
 import eval as evaluation  # not the built-in function
 from transformer.evaluation import score
 from transformer.runtime import checkpoints, reporting
+from transformer.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -251,7 +252,7 @@ def test_files_of_different_lengths_are_refused_before_the_work(
     def translate(*args):
         raise AssertionError("translated lines that cannot be scored")
 
-    monkeypatch.setattr(evaluation.Translator, "translate", translate)
+    monkeypatch.setattr(Translator, "translate", translate)
     short = corpora.write_lines(tmp_path / "short.en", ["1 2"])
     assert "20" in refused(capsys, moved, "--files", test_files[0], short)
 

@@ -33,12 +33,9 @@ import hparams
 from transformer.originals import convert, recorded
 from transformer.runtime import checkpoints
 from transformer.runtime.reporting import read_dev_scores
-from transformer.text.vocabulary import (
-    BOS,
-    EOS,
+from transformer.text.vocabulary import BOS, EOS, PAD, UNK
+from transformer.text.vocabulary_files import (
     JOINT_MODEL,
-    PAD,
-    UNK,
     load_vocabularies,
     load_vocabulary,
 )
@@ -105,7 +102,7 @@ def test_a_log_directory_is_not_overwritten(capsys, original, tmp_path):
 def test_without_a_vocabulary_it_says_so(capsys, original, tmp_path):
     logdir = run_import("kyubyong", original, tmp_path / "log")
     said = capsys.readouterr().out
-    assert "imported for ids only" in said and "training goes on exactly" in said
+    assert "imported for ids only" in said and "training continues exactly" in said
     assert "output_projection: False (paper: True)" in said
     argv = ["--logdir", logdir]
     assert "found no vocabulary" in corpora.refusal(capsys, translate.main, *argv)

@@ -12,10 +12,10 @@ import pytest
 from originals import subword_list, word_list
 
 from transformer.text.lines import read_lines
-from transformer.text.vocabulary import (
+from transformer.text.vocabulary import UNK
+from transformer.text.vocabulary_files import (
     JOINT_SUBWORDS,
     SEPARATE_WORDS,
-    UNK,
     load_vocabularies,
 )
 
@@ -24,7 +24,7 @@ WORDS = {
     "en": ["the", "dog", "runs", "fast", "across", "a", "green", "meadow", "and"],
 }
 PAIRS = {"train": 60, "dev": 9, "test": 7}
-SMALL = ["--vocab-size", "60"]
+SMALL = ["--vocab_size", "60"]
 
 
 def sentences(split, language):
@@ -90,7 +90,7 @@ def refused(capsys, root, argv):
     assert stopped.value.code == 2
     assert tree(root) == before
     said = capsys.readouterr().err
-    assert said.startswith("prepare.py: error: ")
+    assert said.startswith("prepare.py: ")
     assert said.count("\n") == 1
     return said
 
@@ -134,7 +134,7 @@ def test_text_that_is_there_already_is_left_untouched(tmp_path):
 
 def test_the_summary_counts_what_is_on_disk(tmp_path):
     out = fill(tmp_path)
-    prepare.main(["--out", out, "--vocab-size", "40", "--model-type", "unigram"])
+    prepare.main(["--out", out, "--vocab_size", "40", "--model_type", "unigram"])
     found = summary(out)
     assert (found["source_lang"], found["target_lang"]) == ("de", "en")
     assert found["vocab"] == {
@@ -151,7 +151,7 @@ def test_the_summary_counts_what_is_on_disk(tmp_path):
 
 def test_separate_vocabularies_see_one_language_each(tmp_path):
     out = fill(tmp_path)
-    prepare.main(["--out", out, "--vocab-size", "40", "--separate"])
+    prepare.main(["--out", out, "--vocab_size", "40", "--separate"])
     vocabularies = load_vocabularies(out)
     assert not vocabularies.joint
     assert UNK in vocabularies.target.encode("ü")
@@ -163,7 +163,7 @@ def test_separate_vocabularies_see_one_language_each(tmp_path):
 def test_preparing_again_replaces_the_other_kind_of_vocabulary(tmp_path):
     out = fill(tmp_path)
     for flags, joint in (([], True), (["--separate"], False), ([], True)):
-        prepare.main(["--out", out, "--vocab-size", "40", *flags])
+        prepare.main(["--out", out, "--vocab_size", "40", *flags])
         assert load_vocabularies(out).joint is joint
 
 
@@ -180,7 +180,7 @@ def test_a_vocabulary_that_is_given_replaces_what_there_was(tmp_path):
             path.unlink()
         for name, write_list, words in files:
             write_list(given / name, 80, sorted(set(words)))
-        prepare.main(["--out", out, "--vocab-from", str(given)])
+        prepare.main(["--out", out, "--vocab_from", str(given)])
         vocabularies = load_vocabularies(out)
         assert vocabularies.joint is (len(files) == 1)
         assert summary(out)["vocab"] == {
@@ -200,13 +200,13 @@ def test_a_vocabulary_that_is_given_replaces_what_there_was(tmp_path):
 def test_a_vocabulary_that_is_given_is_not_trained(tmp_path, capsys):
     out, empty = fill(tmp_path / "out"), tmp_path / "empty"
     empty.mkdir()
-    argv = ["--out", out, "--vocab-from", str(empty)]
+    argv = ["--out", out, "--vocab_from", str(empty)]
     assert "found no vocabulary" in refused(capsys, tmp_path, argv)
     for flags in (
         ["--vocab_size=9"],
         ["--separate"],
-        ["--model-type", "bpe"],
-        ["--bpe-dropout", "0.1"],
+        ["--model_type", "bpe"],
+        ["--bpe_dropout", "0.1"],
     ):
         with pytest.raises(SystemExit):
             prepare.main(argv + flags)
@@ -230,9 +230,9 @@ def test_the_same_text_gives_the_same_bytes(tmp_path):
 @pytest.mark.parametrize("kind", [[], ["--separate"]])
 def test_bpe_dropout_writes_train_in_other_pieces_and_only_train(tmp_path, kind):
     plain, once, again = (fill(tmp_path / name) for name in ("plain", "once", "again"))
-    dropout = ["--bpe-dropout", "0.3", "--copies", "3"]
+    dropout = ["--bpe_dropout", "0.3", "--copies", "3"]
     for out, flags in ((plain, []), (once, dropout), (again, dropout)):
-        prepare.main(["--out", out, "--vocab-size", "45", *kind, *flags])
+        prepare.main(["--out", out, "--vocab_size", "45", *kind, *flags])
     assert [*tree(once).values()] == [*tree(again).values()]
     assert summary(once)["bpe_dropout"] == {"probability": 0.3, "copies": 3}
     assert "bpe_dropout" not in summary(plain)
@@ -258,9 +258,9 @@ def test_a_test_split_is_not_needed(tmp_path):
     assert not [name for name in os.listdir(out) if name.startswith("test")]
 
 
-def test_underscores_are_dashes(tmp_path):
+def test_dashes_are_underscores(tmp_path):
     out = fill(tmp_path)
-    prepare.main(["--out", out, "--vocab_size=60", "--max_length", "9"])
+    prepare.main(["--out", out, "--vocab-size=60", "--max-length", "9"])
     assert summary(out)["splits"]["dev"]["max_length"] == 9
 
 
@@ -292,7 +292,7 @@ def test_empty_and_long_pairs_are_dropped_from_ids_but_not_from_text(tmp_path, c
         broken[split][3] = line
         write(tmp_path / f"{split}.{language}.gz", broken[split])
         os.remove(os.path.join(out, f"{split}.{language}"))
-    prepare.main(["--out", out, *SMALL, "--max-length", "70"])
+    prepare.main(["--out", out, *SMALL, "--max_length", "70"])
     reports = summary(out)["splits"]
     assert {name: (r["empty"], r["too_long"]) for name, r in reports.items()} == {
         "train": (1, 0),
@@ -312,7 +312,7 @@ def test_empty_and_long_pairs_are_dropped_from_ids_but_not_from_text(tmp_path, c
 
 def test_no_kept_pair_is_longer_than_asked_for(tmp_path):
     out = fill(tmp_path)
-    prepare.main(["--out", out, *SMALL, "--max-length", "20"])
+    prepare.main(["--out", out, *SMALL, "--max_length", "20"])
     report = summary(out)["splits"]["train"]
     assert 0 < report["pairs"] < report["pairs"] + report["too_long"] == PAIRS["train"]
     longest = max(
@@ -369,7 +369,7 @@ def test_gz_and_windows_line_ends_change_nothing(tmp_path):
 
 def test_other_languages(tmp_path):
     out = fill(tmp_path)
-    prepare.main(["--out", out, *SMALL, "--source-lang", "en", "--target-lang", "de"])
+    prepare.main(["--out", out, *SMALL, "--source_lang", "en", "--target_lang", "de"])
     vocabulary = load_vocabularies(out).source
     decoded = [vocabulary.decode(ids) for ids in load(out, "dev", "source")]
     assert decoded == sentences("dev", "en")
@@ -383,7 +383,7 @@ def test_files_of_different_line_counts(tmp_path, capsys):
     write(tmp_path / "dev.en", sentences("dev", "en")[:-1])
     said = refused(capsys, tmp_path, ["--out", out, *SMALL])
     assert "9 sentences" in said
-    assert "but 8 in" in said
+    assert "and 8 in" in said
     assert "dev.de" in said
     assert "dev.en" in said
 
@@ -410,25 +410,25 @@ def test_a_missing_file_that_was_named(tmp_path, capsys):
 
 def test_a_language_that_is_not_there(tmp_path, capsys):
     out = fill(tmp_path)
-    said = refused(capsys, tmp_path, ["--out", out, *SMALL, "--source-lang", "fr"])
+    said = refused(capsys, tmp_path, ["--out", out, *SMALL, "--source_lang", "fr"])
     assert "train.fr" in said
-    assert "--source-lang" in said
+    assert "--source_lang" in said
 
 
 @pytest.mark.parametrize(
     "flags",
     [
-        ["--source-lang", "en"],
-        ["--source-lang", "../de"],
-        ["--target-lang", ""],
-        ["--max-length", "0"],
-        ["--vocab-size", "-1"],
-        ["--bpe-dropout", "1.1"],
-        ["--bpe-dropout", "-0.1"],
-        ["--bpe-dropout", "nan"],
-        ["--bpe-dropout", "0.1", "--model-type", "unigram"],
+        ["--source_lang", "en"],
+        ["--source_lang", "../de"],
+        ["--target_lang", ""],
+        ["--max_length", "0"],
+        ["--vocab_size", "-1"],
+        ["--bpe_dropout", "1.1"],
+        ["--bpe_dropout", "-0.1"],
+        ["--bpe_dropout", "nan"],
+        ["--bpe_dropout", "0.1", "--model_type", "unigram"],
         ["--copies", "2"],
-        ["--bpe-dropout", "0.1", "--copies", "0"],
+        ["--bpe_dropout", "0.1", "--copies", "0"],
     ],
 )
 def test_flags_that_cannot_be(tmp_path, capsys, flags):
@@ -448,10 +448,10 @@ def test_bytes_that_are_not_utf8(tmp_path, capsys, split):
 def test_a_split_with_nothing_left(tmp_path, capsys):
     out = fill(tmp_path)
     write(tmp_path / "train.de", ["der Hund läuft"] * PAIRS["train"])
-    argv = ["--out", out, "--vocab-size", "40", "--max-length", "1"]
+    argv = ["--out", out, "--vocab_size", "40", "--max_length", "1"]
     assert "60 longer than 1 pieces" in refused(capsys, tmp_path, argv)
     write(tmp_path / "train.en", [""] * PAIRS["train"])
-    said = refused(capsys, tmp_path, ["--out", out, "--vocab-size", "40"])
+    said = refused(capsys, tmp_path, ["--out", out, "--vocab_size", "40"])
     assert "60 empty" in said
 
 
@@ -464,9 +464,9 @@ def test_a_split_without_lines(tmp_path, capsys):
 
 def test_a_vocabulary_too_large_names_the_size_that_works(tmp_path, capsys):
     out = fill(tmp_path)
-    said = refused(capsys, tmp_path, ["--out", out, "--vocab-size", "8000"])
-    assert "lower --vocab-size to" in said
-    prepare.main(["--out", out, "--vocab-size", said.split()[-1]])
+    said = refused(capsys, tmp_path, ["--out", out, "--vocab_size", "8000"])
+    assert "lower --vocab_size to" in said
+    prepare.main(["--out", out, "--vocab_size", said.split()[-1]])
 
 
 def test_out_that_cannot_be_written(tmp_path, capsys):
@@ -475,7 +475,7 @@ def test_out_that_cannot_be_written(tmp_path, capsys):
     argv += ["--dev", f"{text}/dev.de", f"{text}/dev.en"]
     for out in (f"{text}/dev.de", f"{text}/dev.de/below"):
         said = refused(capsys, tmp_path, ["--out", out, *argv])
-        assert f"cannot write --out {out}" in said
+        assert f"--out {out}: found a file {text}/dev.de" in said
 
 
 def test_out_without_permission(tmp_path, capsys):
@@ -483,7 +483,7 @@ def test_out_without_permission(tmp_path, capsys):
     os.chmod(out, 0o500)
     if os.access(out, os.W_OK):
         pytest.skip("root may write everywhere")
-    assert "cannot write" in refused(capsys, tmp_path, ["--out", out, *SMALL])
+    assert "no permission" in refused(capsys, tmp_path, ["--out", out, *SMALL])
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("No space left")])
@@ -517,7 +517,7 @@ def test_the_command_line(tmp_path):
             universal_newlines=True,
         )
 
-    refusal = run("--vocab-size", "8000")
+    refusal = run("--vocab_size", "8000")
     assert refusal.returncode == 2
     assert refusal.stdout == ""
     assert refusal.stderr.count("\n") == 1

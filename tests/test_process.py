@@ -75,9 +75,9 @@ def test_a_log_directory_that_is_not_there_yet_is_not_made(tmp_path):
 def test_a_signal_waits_and_handlers_come_back(number):
     before = {each: signal.getsignal(each) for each in StopSignals.NUMBERS}
     with StopSignals() as signals:
-        assert signals.came is None
+        assert signals.received is None
         os.kill(os.getpid(), number)
-        assert signals.came == number
+        assert signals.received == number
         with pytest.raises(Stopped) as stopped, signals.at_once():
             raise AssertionError("nothing is begun once a signal came")
     assert stopped.value.status == 128 + number
@@ -93,7 +93,7 @@ def test_where_nothing_can_be_lost_a_signal_does_not_wait(number):
         with pytest.raises(Stopped), signals.at_once():
             os.kill(os.getpid(), number)
             time.sleep(60)
-        assert signals.came == number
+        assert signals.received == number
 
 
 STUBBORN = """
@@ -101,7 +101,7 @@ import time
 from transformer.runtime.process import StopSignals
 with StopSignals() as signals:
     print("ready", flush=True)
-    while not signals.came:
+    while not signals.received:
         time.sleep(0.01)
     print("once", flush=True)
     time.sleep(60)

@@ -18,7 +18,7 @@ from test_properties import LINES, RAW_LINES
 
 import hparams
 from transformer.text.lines import Oddities, read_lines
-from transformer.text.vocabulary import load_vocabularies
+from transformer.text.vocabulary_files import load_vocabularies
 from transformer.translator import Translator
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread_only")]
@@ -40,10 +40,10 @@ def run(folder, *flags):
     output, said = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(said):
         try:
-            prepare.main(["--out", folder, "--vocab-size", "25", *flags])
+            prepare.main(["--out", folder, "--vocab_size", "25", *flags])
         except SystemExit as stopped:
             assert stopped.code == 2
-            assert said.getvalue().startswith("prepare.py: error: ")
+            assert said.getvalue().startswith("prepare.py: ")
             assert said.getvalue().count("\n") == 1
     return said.getvalue()
 
@@ -69,7 +69,7 @@ def test_no_pair_is_shifted_and_all_are_accounted_for(folder, pairs, longest):
     assume(not any(line.startswith("\ufeff") for line in pairs[0]))
     sides = [list(side) for side in zip(*pairs)]
     corpora.write_text(folder, {"dev": sides})
-    assert run(folder, "--max-length", str(longest)) == ""
+    assert run(folder, "--max_length", str(longest)) == ""
     vocabularies = load_vocabularies(folder)
     kept = []
     for pair in pairs:
@@ -101,14 +101,14 @@ def test_any_text_is_prepared_or_refused_in_one_line(
             with open(os.path.join(folder, f"{split}.{language}"), "wb") as file:
                 file.writelines(line + b"\n" for line in lines)
     before = corpora.tree(folder)
-    refusal = run(folder, "--vocab-size", str(size), "--model-type", kind)
+    refusal = run(folder, "--vocab_size", str(size), "--model_type", kind)
     after = corpora.tree(folder)
     assert {name: after[name] for name in before} == before
     assert (after == before) == (refusal != "")
-    found = re.search(r"lower --vocab-size to (\d+)", refusal)
+    found = re.search(r"lower --vocab_size to (\d+)", refusal)
     if found:
-        refusal = run(folder, "--vocab-size", found.group(1), "--model-type", kind)
-        assert "--vocab-size" not in refusal
+        refusal = run(folder, "--vocab_size", found.group(1), "--model_type", kind)
+        assert "--vocab_size" not in refusal
     shutil.rmtree(folder)
 
 

@@ -1,4 +1,4 @@
-"""reporting.py: events, dev scores, the meter's arithmetic, bar and plain lines."""
+"""reporting.py, events.py: dev scores, the meter's arithmetic, a bar, plain lines."""
 
 import io
 import os
@@ -7,7 +7,8 @@ import corpora
 import pytest
 
 from transformer.runtime import reporting
-from transformer.runtime.reporting import DevScores, Events, Meter, Progress, clock
+from transformer.runtime.events import Events, read_events
+from transformer.runtime.reporting import DevScores, Meter, Progress, clock
 
 
 class Terminal(io.StringIO):
@@ -35,6 +36,21 @@ def test_events_can_be_read_before_they_are_closed(tmp_path):
         "dev/bleu": {3: 25},
     }
     events.close()
+
+
+def test_what_was_written_is_read_up_to_a_record_cut_off(tmp_path):
+    events = Events(str(tmp_path))
+    events.write(3, {"loss": 0.5, "dev/bleu": 25})
+    events.write(4, {"loss": 0.25})
+    events.close()
+    [name] = os.listdir(str(tmp_path))
+    path = str(tmp_path / name)
+    assert list(read_events(path)) == [
+        (3, {"loss": 0.5, "dev/bleu": 25}),
+        (4, {"loss": 0.25}),
+    ]
+    os.truncate(path, os.path.getsize(path) - 3)
+    assert [step for step, _ in read_events(path)] == [3]
 
 
 def test_a_second_run_adds_its_events(tmp_path):
@@ -136,7 +152,7 @@ def test_pauses_do_not_count(now):
     now[0] += 1
     meter.pause()
     now[0] += 1000
-    meter.go_on()
+    meter.resume()
     now[0] += 3
     meter.add(1.0, 8)
     assert meter.read() == (1.0, 2)
@@ -149,7 +165,7 @@ def test_a_pause_right_after_a_reading_does_not_count(now):
     meter.read()
     meter.pause()
     now[0] += 1000
-    meter.go_on()
+    meter.resume()
     meter.add(1.0, 8)
     now[0] += 2
     assert meter.read() == (1.0, 4)
@@ -160,33 +176,27 @@ def test_a_pause_right_after_a_reading_does_not_count(now):
 
 def test_plain_lines_where_there_is_no_terminal(now):
     stream = io.StringIO()
-    progress = Progress(stream, 0, 40)
+    progress = Progress(stream)
     progress.say("hello")
-    now[0] += 60
-    progress.show(10, 1.25, 12345.6)
-    progress.show(20, 1.0, 2.0)
-    lines = stream.getvalue().split("\n")
-    assert lines.pop() == ""
-    assert lines[0] == "hello"
-    assert lines[1] == "step 10/40  loss 1.250  12,346 tokens/s  3:00 left"
-    assert len(lines) == 3
-    assert "\r" not in stream.getvalue() and "\x1b" not in stream.getvalue()
+    progress.show(10, 40, "step 10")
+    progress.show(20, 40, "step 20")
+    assert stream.getvalue() == "hello\nstep 10\nstep 20\n"
 
 
-def test_the_time_left_counts_the_steps_of_this_run(now):
-    stream = io.StringIO()
-    progress = Progress(stream, 100, 200)
+def test_the_time_left_counts_what_this_process_did(now):
+    progress = Progress(io.StringIO(), start=100)
     now[0] += 50
-    progress.show(150, 1.0, 1.0)
-    assert "0:50 left" in stream.getvalue()
+    assert progress.left(150, 200) == "0:50"
+    assert progress.left(200, 200) == "0:00"
+    assert Progress(io.StringIO(), start=40).left(40, 40) == "0:00"
 
 
 def test_a_bar_on_a_terminal(now):
     stream = Terminal()
-    progress = Progress(stream, 0, 40)
+    progress = Progress(stream)
     widths = []
     for step in (1, 10, 20, 40):
-        progress.show(step, 1.25, 10)
+        progress.show(step, 40, f"step {step}/40")
         assert "\n" not in stream.getvalue()
         drawn = stream.getvalue().split("\r\x1b[K")[-1]
         assert f"step {step}/40" in drawn
@@ -195,12 +205,30 @@ def test_a_bar_on_a_terminal(now):
     assert widths == [progress.BAR] * 4
 
 
+def test_without_a_known_end_there_is_no_bar(now):
+    stream = Terminal()
+    Progress(stream).show(7, 0, "7 bytes")
+    assert stream.getvalue() == "\r\x1b[K7 bytes"
+
+
+@pytest.mark.parametrize("make", [io.StringIO, Terminal])
+def test_lines_keep_their_distance_and_the_last_is_always_shown(now, make):
+    stream = make()
+    progress, times = Progress(stream, every=10.0), []
+    for second in range(25):
+        shown = len(stream.getvalue())
+        progress.show(second, 24, "text")
+        times += [second] if len(stream.getvalue()) > shown else []
+        now[0] += 1
+    assert times == [0, 10, 20, 24]
+
+
 def test_what_is_said_stays_and_the_bar_begins_below(now):
     stream = Terminal()
-    progress = Progress(stream, 0, 40)
-    progress.show(10, 1.25, 10)
+    progress = Progress(stream)
+    progress.show(10, 40, "step 10/40")
     progress.say("hello")
-    progress.show(20, 1.25, 10)
+    progress.show(20, 40, "step 20/40")
     visible = [line.split("\x1b[K")[-1] for line in stream.getvalue().split("\n")]
     assert visible[0] == "hello"
     assert "step 20/40" in visible[1] and len(visible) == 2
@@ -208,16 +236,10 @@ def test_what_is_said_stays_and_the_bar_begins_below(now):
 
 def test_the_last_step_ends_the_line_before_the_next_program_writes(now):
     stream = Terminal()
-    progress = Progress(stream, 0, 40)
-    progress.show(40, 1.25, 10)
+    progress = Progress(stream)
+    progress.show(40, 40, "step 40/40")
     progress.say("stopped")
     assert stream.getvalue().endswith("stopped\n")
-
-
-def test_nothing_left_to_do_divides_by_nothing(now):
-    stream = io.StringIO()
-    Progress(stream, 40, 40).show(40, 1.0, 1.0)
-    assert "step 40/40" in stream.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,11 @@ import tensorflow.compat.v1 as tf
 
 import hparams
 import train
+from transformer.runtime import precision as precisions
 from transformer.runtime import reporting, sessions
-from transformer.runtime.sessions import (
-    PRECISIONS,
-    make_session,
-    rewriting_to,
-    run_at_once,
-)
+from transformer.runtime.precision import PRECISIONS, rewriting_to
+from transformer.runtime.sessions import make_session, run_at_once
+from transformer.training_graph import Data, TrainingGraph
 
 TF2 = not tf.__version__.startswith("1.")
 HAS_GPU = bool(tf.config.experimental.list_physical_devices("GPU"))
@@ -32,7 +30,7 @@ def losses(hp, precision="float32"):
     """(losses of some updates, names of the operations that were run)."""
     with tf.Graph().as_default():
         tf.set_random_seed(1)
-        graph, found = train.TrainingGraph(hp, 0), []
+        graph, found = TrainingGraph(hp, Data(hp), 0), []
         told = tf.RunMetadata()
         with make_session(hp, precision=precision) as session:
             session.run(graph.initialize)
@@ -126,7 +124,7 @@ def test_bfloat16_that_tensorflow_would_ignore_is_refused(monkeypatch, name, val
     monkeypatch.setenv(name, value)
     if name == "flags":
         monkeypatch.setattr(
-            sessions, "open", lambda *_, **__: io.StringIO(value), raising=False
+            precisions, "open", lambda *_, **__: io.StringIO(value), raising=False
         )
     with pytest.raises(ValueError, match="found bfloat16, wanted float32: .*CPU"):
         rewriting_to("bfloat16")

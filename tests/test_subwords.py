@@ -6,7 +6,7 @@ from corpora import write_lines
 from originals import subword_list
 
 from transformer.text.subwords import SubwordVocabulary
-from transformer.text.vocabulary import (
+from transformer.text.vocabulary_files import (
     JOINT_SUBWORDS,
     JOINT_WORDS,
     SEPARATE_SUBWORDS,

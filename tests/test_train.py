@@ -14,9 +14,11 @@ import tensorflow.compat.v1 as tf
 
 import hparams
 import train
+from transformer import trainer
 from transformer.evaluation import Scores
-from transformer.runtime import checkpoints, reporting
-from transformer.text.vocabulary import load_vocabularies
+from transformer.runtime import checkpoints, cli, reporting
+from transformer.text.vocabulary_files import load_vocabularies
+from transformer.training_graph import Data, TrainingGraph
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -50,15 +52,15 @@ def stop_at(monkeypatch):
     """stop_at(step): from now on, training ends when the update after it begins."""
 
     def stop_at(step):
-        update = train.Training.update
+        update = trainer.Training.update
 
         def interrupted(training):
             if training.step == step:
-                monkeypatch.setattr(train.Training, "update", update)
+                monkeypatch.setattr(trainer.Training, "update", update)
                 raise Killed
             update(training)
 
-        monkeypatch.setattr(train.Training, "update", interrupted)
+        monkeypatch.setattr(trainer.Training, "update", interrupted)
 
     return stop_at
 
@@ -73,7 +75,7 @@ def script(monkeypatch):
         def evaluate(translator, sources, references):
             return Scores(next(following), 0.0, "", ""), sources
 
-        monkeypatch.setattr(train, "evaluate", evaluate)
+        monkeypatch.setattr(trainer, "evaluate", evaluate)
 
     return script
 
@@ -127,7 +129,7 @@ def test_stops_during_an_evaluation_are_made_good(
         raise Killed
 
     script(1.0, 1.0)
-    for place, name in ((train, "evaluate"), (checkpoints, "save_best")):
+    for place, name in ((trainer, "evaluate"), (checkpoints, "save_best")):
         with monkeypatch.context() as patched, pytest.raises(Killed):
             patched.setattr(place, name, interrupt)
             corpora.run_train(digits, tmp_path, "--max_steps", "4")
@@ -377,11 +379,8 @@ BATCHES = ["--batch_tokens", "20", "--dropout_rate", "0.2"]  # small, so they di
 
 def settings(data, *flags):
     """The settings that train.py would use."""
-    parser = hparams.argparse.ArgumentParser()
-    hparams.add_flags(parser)
-    given = hparams.given_settings(
-        hparams.parse_flags(parser, ["--data", data, *corpora.TINY, *flags])
-    )
+    words = ["--logdir", "none", "--data", data, *corpora.TINY, *flags]
+    given = cli.given(cli.parse(train.parser(), words), hparams.FIELDS)
     size = load_vocabularies(data).source.size
     return dataclasses.replace(
         hparams.HParams(), **given, source_vocab_size=size, target_vocab_size=size
@@ -395,7 +394,7 @@ def first_update(hp, start=0, updates=1):
     They are read off Adam's first moment, 0.1 of the applied gradient after one update.
     """
     with tf.Graph().as_default():
-        training = train.TrainingGraph(hp, start)
+        training = TrainingGraph(hp, Data(hp), start)
         moments = {
             v.op.name[: -len("/Adam")]: v
             for v in tf.global_variables()
@@ -488,7 +487,7 @@ def test_dropout_is_that_of_the_seed_and_the_batch_alone(digits):
         hp = settings(digits, *BATCHES, "--seed", str(seed))
         with tf.Graph().as_default():
             tf.set_random_seed(seed)
-            graph = train.TrainingGraph(hp, start)
+            graph = TrainingGraph(hp, Data(hp), start)
             variables = {v.op.name: v for v in tf.trainable_variables()}
             draw = np.random.RandomState(0)
             with tf.Session() as session:
@@ -504,7 +503,7 @@ def test_dropout_is_that_of_the_seed_and_the_batch_alone(digits):
                     for number in numbers
                 ]
 
-    data = train.Data(settings(digits, *BATCHES))
+    data = Data(settings(digits, *BATCHES))
     first, other, again = losses(1, 0, 3, 4, 3)
     assert first == again != other
     assert losses(1, 3, 3) == [first]

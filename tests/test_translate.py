@@ -14,7 +14,9 @@ import translate
 
 import eval as evaluation  # not the built-in function
 from transformer.text.lines import Oddities
-from transformer.text.vocabulary import load_vocabularies, train_vocabulary
+from transformer.text.vocabulary import train_vocabulary
+from transformer.text.vocabulary_files import load_vocabularies
+from transformer.translator import Translator
 
 pty = pytest.importorskip("pty")
 
@@ -256,13 +258,13 @@ def test_at_a_terminal_each_line_is_prompted_and_answered(
     trained, terminal, monkeypatch, capfdbinary
 ):
     chunks = []
-    translate_lines = translate.Translator.translate
+    translate_lines = Translator.translate
 
     def noting(translator, lines):
         chunks.append(list(lines))
         return translate_lines(translator, lines)
 
-    monkeypatch.setattr(translate.Translator, "translate", noting)
+    monkeypatch.setattr(Translator, "translate", noting)
     terminal(b"1 2 3 4\n\n5 6 7 8\n\x04")  # and Ctrl-D
     translate.main(["--logdir", trained])
     sys.stdout.flush()

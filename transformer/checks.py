@@ -1,7 +1,7 @@
-"""Checks for blocks of your own: that nothing is seen which must not be seen.
+"""Checks of your own blocks: causality, padding, independence of the batch.
 
-A check takes `fn`, a function of NumPy arrays, and raises CheckFailed at the first
-output position that breaks the promise. `graph_function` makes such a `fn` of TF1 code:
+A check calls `fn`, a function of NumPy arrays, and raises CheckFailed at the first
+output position that sees what it must not see. `graph_function` makes `fn` of TF1 code:
 
     from transformer.checks import (
         check_batch_invariance, check_causality, check_padding, graph_function)
@@ -18,13 +18,15 @@ Arguments of all three:
   vocab_size: int, V, at least 3; the ids are below it.
   batch, length: int, the most sentences and positions that `fn` is given at once; at
     least 2.
-  tolerance: float, how far an output may move, in units of the largest output (or of
+  tolerance: float, how far an output may move, relative to the largest output (or to
     1, where that is larger).
-  seed: int, of the random inputs; the same seed gives the same verdict.
+  seed: int, of the random inputs; the same seed gives the same result.
 
 All three also refuse outputs that are not finite, have another shape, differ from call
-to call or are the same at each position, and an `fn` that fails on a further input.
+to call or are the same at each position, and an `fn` that fails on a later input.
 """
+
+from typing import Callable, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -38,22 +40,24 @@ HINTS = {
     "check_batch_invariance": "statistics over the batch; a reshape that mixes batch "
     "and heads; a width or a stop taken from the whole batch",
 }
-HAIR, JUMP = 1e-5, 1e-3  # what moves an input by the one moves no output by the other
+HAIR, JUMP = 1e-5, 1e-3  # an input moved by the first moves no output by the second
 
 
 class CheckFailed(AssertionError):
-    """A block breaks a promise; the message says where, how far and on what change."""
+    """A check failed; the message says where, by how much, and after what change."""
 
 
-def graph_function(build, noise=0.1, seed=0):
-    """A function of NumPy arrays, made of TF1 graph code.
+def graph_function(
+    build: Callable, noise: float = 0.1, seed: int = 0
+) -> Callable[..., np.ndarray]:
+    """Return a function of NumPy arrays that runs TF1 graph code.
 
     Args:
       build: function of placeholders (batch and length unknown), returns a tensor. It
         is called once, in a graph of its own, when the first arrays are known.
-      noise: float, standard deviation of what is added to every trainable variable
-        after its initialization, lest a bias of 0 hide a bug. 0 adds nothing.
-      seed: int, of initialization and noise.
+      noise: standard deviation of what is added to every trainable variable after its
+        initialization, so that a bias of 0 hides no bug. 0 adds nothing.
+      seed: of initialization and noise.
     """
     opened = []
 
@@ -67,7 +71,7 @@ def graph_function(build, noise=0.1, seed=0):
 
 
 def _open(build, arrays, noise, seed):
-    """(session, placeholders like `arrays`, output) in a new graph, on the CPU."""
+    """Return (session, placeholders like `arrays`, output) of a new graph, on CPU."""
     with tf.Graph().as_default():
         tf.set_random_seed(seed)
         inputs = [
@@ -95,17 +99,17 @@ def _open(build, arrays, noise, seed):
 
 
 def check_causality(
-    fn,
+    fn: Callable,
     *,
-    num_units=16,
-    vocab_size=None,
-    batch=4,
-    length=8,
-    tolerance=1e-4,
-    seed=0,
-    leading_padding=True,
-):
-    """Changing an input position changes no output position before it.
+    num_units: int = 16,
+    vocab_size: Optional[int] = None,
+    batch: int = 4,
+    length: int = 8,
+    tolerance: float = 1e-4,
+    seed: int = 0,
+    leading_padding: bool = True,
+) -> None:
+    """Raise where changing an input position changes an output before it.
 
     Args:
       fn, num_units, vocab_size, batch, length, tolerance, seed: as at the top.
@@ -130,26 +134,26 @@ def check_causality(
 
 
 def check_padding(
-    fn,
+    fn: Callable,
     *,
-    num_units=16,
-    vocab_size=None,
-    batch=4,
-    length=8,
-    tolerance=1e-4,
-    seed=0,
-    with_lengths=False,
-):
-    """Padding changes no output at a real position, and only padding counts as such.
+    num_units: int = 16,
+    vocab_size: Optional[int] = None,
+    batch: int = 4,
+    length: int = 8,
+    tolerance: float = 1e-4,
+    seed: int = 0,
+    with_lengths: bool = False,
+) -> None:
+    """Raise where padding changes a real output, or a real row is taken for padding.
 
-    Columns of padding are taken away from sentences of different lengths, one of them
-    empty, some with a leading padding. And rows of vectors that are real but look like
-    padding (a sum of 0, a lone 0) are moved by a hair: no output may jump.
+    Columns of padding are removed from sentences of different lengths, one of them
+    empty, some with leading padding. And real rows that resemble padding (a sum of 0, a
+    lone 0) are moved by a hair: no output may jump.
 
     Args:
       fn, num_units, vocab_size, batch, length, tolerance, seed: as at the top.
-      with_lengths: call `fn(inputs, lengths int32 [N])`, as a block that takes its mask
-        from the lengths; what stands in the padding is then random, and is changed.
+      with_lengths: call `fn(inputs, lengths int32 [N])`, for a block that makes its
+        mask of the lengths; the padding then holds random values, which are changed.
 
     Raises:
       CheckFailed: a real position that sees padding, or is taken for padding.
@@ -161,7 +165,7 @@ def check_padding(
     x = subject.inputs(real)
 
     def cut(width):
-        """Which sentences fit, repeated to fill the batch, and fn's arguments."""
+        """Return the sentences that fit, repeated to a batch, and fn's arguments."""
         rows = np.resize(np.flatnonzero(lengths <= width), batch)
         inputs = x + with_lengths * subject.inputs(~real)
         return rows, (inputs[rows, :width],) + (lengths[rows],) * with_lengths
@@ -186,7 +190,7 @@ def check_padding(
 
 
 def _lengths(least, batch, length):
-    """Lengths of the sentences of a batch, from `least` to `length`: int32 [N]."""
+    """Return the lengths of sentences from `least` to `length`: int32 [N]."""
     if batch < 2 or length < 2:
         raise ValueError(
             f"a check: found batch = {batch} and length = {length}, "
@@ -196,7 +200,7 @@ def _lengths(least, batch, length):
 
 
 def _check_lookalikes(subject, real, *also):
-    """Real rows that a careless mask takes for padding: fn must be continuous there."""
+    """Compare outputs near real rows that a careless mask takes for padding."""
     x, channels = subject.inputs(real), np.arange(subject.num_units)
     sum_is_0 = (-1) ** channels * (channels < len(channels) // 2 * 2)
     lone_0 = subject.rng.standard_normal(len(channels)) * (channels > 0)
@@ -212,18 +216,25 @@ def _check_lookalikes(subject, real, *also):
 
 
 def check_batch_invariance(
-    fn, *, num_units=16, vocab_size=None, batch=4, length=8, tolerance=1e-4, seed=0
-):
-    """The output of a sentence depends neither on its batch nor on its place there.
+    fn: Callable,
+    *,
+    num_units: int = 16,
+    vocab_size: Optional[int] = None,
+    batch: int = 4,
+    length: int = 8,
+    tolerance: float = 1e-4,
+    seed: int = 0,
+) -> None:
+    """Raise where the output of a sentence depends on its batch or its place there.
 
-    Here `fn` may also return [N] or [N, anything]: the result of a search, say, in a
-    width of its own that is the same each time.
+    Here `fn` may also return [N] or [N, anything]: the result of a search, say, of a
+    width that is the same each time.
 
     Args:
       fn, num_units, vocab_size, batch, length, tolerance, seed: as at the top.
 
     Raises:
-      CheckFailed: a sentence whose output changes with the company it is in.
+      CheckFailed: a sentence whose output changes with the others in the batch.
     """
     subject = _Subject(
         "check_batch_invariance",
@@ -252,7 +263,7 @@ def check_batch_invariance(
 
 
 class _Subject:
-    """The function that a check examines, its inputs, and what was found against it."""
+    """The function under test, its inputs, and the failures found so far."""
 
     def __init__(
         self, check, fn, num_units, vocab_size, tolerance, seed, by_position=True
@@ -263,7 +274,7 @@ class _Subject:
         self.rng = np.random.RandomState(seed)
 
     def inputs(self, real):
-        """New ids [N, T] above 0, or vectors [N, T, D]; 0 where not `real` [N, T]."""
+        """Return ids [N, T] > 0, or vectors [N, T, D]; 0 where not `real` [N, T]."""
         if self.vocab_size is None:
             vectors = self.rng.standard_normal(real.shape + (self.num_units,))
             return (vectors * real[:, :, None]).astype(np.float32)
@@ -271,10 +282,11 @@ class _Subject:
         return (ids * real).astype(np.int32)
 
     def fail(self, message, cause=None):
+        """Raise CheckFailed."""
         raise CheckFailed(f"{self.check}: {message}") from cause
 
     def run(self, change, *arrays):
-        """float64 [N, T, C] of `fn`: finite, and of the shape wanted."""
+        """Return the outputs of `fn`, float64 [N, T, C], if finite and of its shape."""
         try:
             outputs = np.asarray(self.fn(*arrays), np.float64)
         except Exception as error:
@@ -294,32 +306,24 @@ class _Subject:
         return outputs
 
     def first_outputs(self, *arrays):
-        """What later outputs are compared to; complains if it is useless for that."""
+        """Return the outputs that later ones are compared to; refuse useless ones."""
         kind = np.asarray(self.fn(*arrays)).dtype.kind  # the caller's own errors pass
         outputs = self.run("given its first input", *arrays)
-        self.compare(
-            outputs,
-            self.run("called again", *arrays),
-            True,
-            "the same inputs were given again, as if dropout were on",
-        )
+        change = "the same inputs were given again, as if dropout were on"
+        self.compare(outputs, self.run("called again", *arrays), True, change)
         self.conclude()
-        if (
-            self.by_position
-            and kind == "f"
-            and np.allclose(
-                outputs[:, 0], outputs[:, 1], 1e-6, 1e-6 * np.abs(outputs).max()
-            )
-        ):
+        limit = 1e-6 * np.abs(outputs).max()
+        by_position = self.by_position and kind == "f"
+        if by_position and np.allclose(outputs[:, 0], outputs[:, 1], 1e-6, limit):
             self.fail(
                 "output position 1 equals position 0 in each sentence, but the "
-                "inputs differ. Usual cause: uniform attention, for its logits "
+                "inputs differ. Usual cause: uniform attention, as its logits "
                 "are lost beside a huge constant"
             )
         return outputs
 
     def compare(self, expected, found, where, change, tolerance=None):
-        """Notes the first place `where` [N, T] holds and the outputs differ too far."""
+        """Note the first place, among `where` [N, T], with too large a difference."""
         if found.shape != expected.shape:
             self.fail(
                 f"when {change}, found outputs of shape {found.shape}, wanted "
@@ -328,18 +332,14 @@ class _Subject:
         limit = (tolerance or self.tolerance) * max(1, np.abs(expected).max())
         difference = np.abs(found - expected).max(-1)  # [N, T]
         for position, sentence in np.argwhere(((difference > limit) & where).T)[:1]:
-            self.failures.append(
-                (
-                    position,
-                    (
-                        f"sentence {sentence}, output position {position} moved by "
-                        f"{difference[sentence, position]:.3g} (tolerance {limit:.3g}) "
-                        f"when {change}. Usual causes: {HINTS[self.check]}"
-                    ),
-                )
+            message = (
+                f"sentence {sentence}, output position {position} moved by "
+                f"{difference[sentence, position]:.3g} (tolerance {limit:.3g}) "
+                f"when {change}. Usual causes: {HINTS[self.check]}"
             )
+            self.failures.append((position, message))
 
     def conclude(self):
-        """Raises for the first position found, if any."""
+        """Raise for the first position found, if any."""
         if self.failures:
             self.fail(min(self.failures, key=lambda failure: failure[0])[-1])

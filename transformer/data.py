@@ -1,4 +1,4 @@
-"""Prepared ids on disk become batches in the graph.
+"""Read prepared ids from disk, and make batches of them in the graph.
 
     corpus = Corpus("data/multi30k", "train")
     plan = BatchPlan(corpus.source_lengths, corpus.target_lengths, 4096, seed=1)
@@ -8,40 +8,36 @@
 Dimension letters: N batch, S source length, T target length.
 """
 
-from __future__ import annotations
-
 import os
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Iterable, NamedTuple, Sequence, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.text.vocabulary import BOS, EOS, PAD, vocabulary_kind
+from transformer.text.vocabulary import BOS, EOS, PAD
+from transformer.text.vocabulary_files import vocabulary_kind
 
-PREFETCH = 4  # batches made ahead of the step that uses them
-MAX_SEED = 2**32 - 1  # what NumPy's Mersenne Twister takes
+PREFETCH = 4  # batches made in advance of the step that uses them
+MAX_SEED = 2**32 - 1  # the largest that NumPy's Mersenne Twister accepts
 
 
 class Batch(NamedTuple):
-    """Sentence pairs side by side: tensors in a graph, arrays outside it."""
+    """A batch of N sentence pairs: tensors in a graph, arrays outside it."""
 
     source: tf.Tensor  # [N, S] int32: pieces, EOS, then PAD
     target_in: tf.Tensor  # [N, T] int32: BOS, pieces, then PAD
     target_out: tf.Tensor  # [N, T] int32: pieces, EOS, then PAD
-    number: tf.Tensor  # [] int64: its place in the run; with the seed it decides
-    # the dropout masks
-
-
-# Sentences to a Batch
+    # [] int64: its position in the run; with the seed it determines the dropout masks.
+    number: tf.Tensor
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> np.ndarray:
-    """Returns id sequences as the rows of one array [N, longest] int32, 0 = PAD.
+    """Return id sequences as the rows of one array, padded with PAD = 0.
 
-    Example::
+        pad([[7, 8], [9]])    # [[7, 8], [9, 0]]
 
-      pad([[7, 8], [9]])    # [[7, 8], [9, 0]]
+    Returns:
+      int32 [N, longest].
     """
     lengths = np.array([len(sequence) for sequence in sequences], np.int64)
     padded = np.full([len(lengths), lengths.max(initial=0)], PAD, np.int32)
@@ -52,7 +48,7 @@ def pad(sequences: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def pad_with_end(sequences: Sequence[Sequence[int]], eos: int = EOS) -> np.ndarray:
-    """Returns [N, longest + 1] int32: the pieces of each row, `eos`, then PAD."""
+    """Return int32 [N, longest + 1]: the pieces of each row, `eos`, then PAD."""
     ended = np.pad(pad(sequences), [(0, 0), (0, 1)], "constant", constant_values=PAD)
     ended[np.arange(len(sequences)), [len(sequence) for sequence in sequences]] = eos
     return ended
@@ -65,18 +61,17 @@ def make_batch(
     bos: int = BOS,
     eos: int = EOS,
 ) -> Batch:
-    """Makes a Batch of arrays; here, and nowhere else, the target is shifted.
+    """Return a Batch of arrays; this is the only place where the target is shifted.
+
+        make_batch([[5, 6]], [[7, 8]], 0)
+        # source [[5, 6, 3]], target_in [[2, 7, 8]], target_out [[7, 8, 3]]
 
     Args:
       sources: N sequences of ids without BOS and EOS.
       targets: N sequences of ids without BOS and EOS.
-      number: the place of the batch in the run.
-      bos, eos: what stands before the target, and what ends a sentence.
-
-    Example::
-
-      make_batch([[5, 6]], [[7, 8]], 0)
-      # source [[5, 6, 3]], target_in [[2, 7, 8]], target_out [[7, 8, 3]]
+      number: the position of the batch in the training run.
+      bos: the id before the first target piece.
+      eos: the id after the last piece of a sentence.
     """
     begin = np.full([len(targets), 1], bos, np.int32)  # [N, 1]
     return Batch(
@@ -87,35 +82,14 @@ def make_batch(
     )
 
 
-# Prepared ids
-
-
-def _open_array(path: str) -> np.ndarray:
-    """Maps an array [length] of whole numbers; no other file is read, or run."""
-    try:
-        array = np.lib.format.open_memmap(path, mode="r")  # refuses pickled objects
-    except (ValueError, EOFError) as error:
-        raise ValueError(
-            f"{path}: found no array of numbers ({error}), wanted what "
-            "scripts/prepare.py writes: run it again"
-        ) from error
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise ValueError(
-            f"{path}: found {array.dtype} of shape {array.shape}, wanted "
-            "whole numbers in a row: run scripts/prepare.py again"
-        )
-    return array
-
-
 class Corpus:
-    """One split of a prepared corpus, memory-mapped: a corpus may exceed the memory.
+    """One split of a prepared corpus, memory-mapped: it may be larger than the memory.
 
-    `len(corpus)` is the number of pairs. `source_lengths` and `target_lengths`, [pairs]
-    int32, count the pieces and the one EOS (or BOS): the width of a row of a Batch.
-    Which pieces these are, the folder's vocabulary says.
+    `len(corpus)` is the number of pairs. `source_lengths` and `target_lengths`, int32
+    [pairs], count the pieces and one EOS (or BOS): the width of a row of a Batch.
 
     Args:
-      folder: what scripts/prepare.py wrote; data/README.md lists the files.
+      folder: written by scripts/prepare.py; data/README.md lists its files.
       split: "train", "dev" or "test".
 
     Raises:
@@ -134,11 +108,11 @@ class Corpus:
             raise ValueError(
                 f"found {len(self.source_lengths)} source and "
                 f"{len(self.target_lengths)} target sentences of split {split!r} in "
-                f"{folder}, wanted as many of both: run scripts/prepare.py again"
+                f"{folder}, wanted the same number: run scripts/prepare.py again"
             )
 
-    def _load(self, side: str) -> tuple[np.ndarray, np.ndarray]:
-        """Maps the ids [pieces] and the offsets [pairs + 1] of one side."""
+    def _load(self, side: str) -> Tuple[np.ndarray, np.ndarray]:
+        """Map the ids [pieces] and the offsets [pairs + 1] of one side."""
         stem = os.path.join(self.folder, f"{self.split}.{side}")
         paths = f"{stem}.ids.npy", f"{stem}.offsets.npy"
         for path in paths:
@@ -150,8 +124,8 @@ class Corpus:
         ids, offsets = (_open_array(path) for path in paths)
         if len(offsets) < 1 or offsets[-1] != len(ids):
             raise ValueError(
-                f"found {len(ids)} ids in {paths[0]}, but {paths[1]} ends at "
-                f"{offsets[-1:]}: run scripts/prepare.py again"
+                f"found {len(ids)} ids in {paths[0]}, wanted as many as the end of "
+                f"{paths[1]} says, {offsets[-1:]}: run scripts/prepare.py again"
             )
         return ids, offsets
 
@@ -159,15 +133,15 @@ class Corpus:
         return len(self.source_lengths)
 
     def source(self, index: int) -> np.ndarray:
-        """Returns the source pieces [S - 1] of a pair, without EOS."""
+        """Return the source pieces [S - 1] of a pair, without EOS."""
         return self._source_ids[slice(*self._source_offsets[index : index + 2])]
 
     def target(self, index: int) -> np.ndarray:
-        """Returns the target pieces [T - 1] of a pair, without BOS and EOS."""
+        """Return the target pieces [T - 1] of a pair, without BOS and EOS."""
         return self._target_ids[slice(*self._target_offsets[index : index + 2])]
 
     def batch(self, indices: Iterable[int], number: int) -> Batch:
-        """Returns the pairs `indices` as one Batch of arrays."""
+        """Return the pairs `indices` as one Batch of arrays."""
         indices = list(indices)
         sources = [self.source(index) for index in indices]
         targets = [self.target(index) for index in indices]
@@ -175,32 +149,47 @@ class Corpus:
         return make_batch(sources, targets, number, kind.bos, kind.eos)
 
 
+def _open_array(path: str) -> np.ndarray:
+    """Map an array of integers; refuse other files, which could run code."""
+    try:
+        array = np.lib.format.open_memmap(path, mode="r")  # refuses pickled objects
+    except (ValueError, EOFError) as error:
+        raise ValueError(
+            f"{path}: found no array of integers ({error}), wanted one: run "
+            f"scripts/prepare.py again"
+        ) from error
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"{path}: found {array.dtype} of shape {array.shape}, wanted integers in "
+            f"one dimension: run scripts/prepare.py again"
+        )
+    return array
+
+
 def _lengths(offsets: np.ndarray) -> np.ndarray:
-    """Returns the pieces of each sentence plus one, [pairs] int32."""
+    """Return the number of pieces of each sentence plus one, int32 [pairs]."""
     return (np.diff(offsets) + 1).astype(np.int32)
 
 
-# Which pairs make a batch
-
-
 class BatchPlan:
-    """Which pairs are the k-th batch of a run: a pure function of (seed, k).
+    """The assignment of pairs to the batches of a run: a pure function of (seed, k).
 
-    A batch of N pairs, S and T wide, satisfies N * max(S, T) <= batch_tokens: padding
-    counts, because the device computes it too. Pairs are sorted by length and cut into
-    batches greedily. Pairs of equal lengths change places from epoch to epoch, and so
-    do the batches; but the sorted *lengths* are the same in every epoch, hence so are
-    the cuts, and the number of batches, `len(plan)`. So a run continues at batch k
+    A batch of N pairs with widths S and T satisfies N * max(S, T) <= batch_tokens:
+    padding counts, because the device computes it too. The pairs are sorted by length
+    and cut into batches greedily. From epoch to epoch, pairs of equal lengths are
+    permuted, and so are the batches; the sorted *lengths* stay the same, and with them
+    the cuts and the number of batches, `len(plan)`. So a run continues at batch k
     without replaying the batches before it.
 
     Args:
-      source_lengths: [pairs], the width each pair needs on the source side.
-      target_lengths: [pairs], the same of the target side.
-      batch_tokens: the budget of either side, padding included.
+      source_lengths: [pairs], the width of each pair on the source side.
+      target_lengths: [pairs], the same for the target side.
+      batch_tokens: the budget for each side, padding included.
       seed: 0 … 2**32 - 1.
 
     Raises:
-      ValueError: there is no pair; one is longer than the budget; a bad budget or seed.
+      ValueError: there is no pair, a pair is longer than the budget, or the budget or
+        the seed is out of range.
     """
 
     def __init__(
@@ -220,11 +209,11 @@ class BatchPlan:
         self._epoch = (None, None, None)  # the latest epoch's number, pairs, batches
 
     def __len__(self) -> int:
-        """Returns the number of batches in an epoch."""
+        """Return the number of batches in an epoch."""
         return len(self._cuts) - 1
 
     def batch(self, k: int) -> np.ndarray:
-        """Returns the pairs of the k-th batch of the run, [N] int64; k has no end."""
+        """Return the pairs of the k-th batch of the run, int64 [N], for any k >= 0."""
         if k < 0:
             raise ValueError(f"found batch {k}, wanted 0 or more")
         epoch, place = divmod(int(k), len(self))
@@ -232,10 +221,10 @@ class BatchPlan:
         batch = batches[place]
         return pairs[self._cuts[batch] : self._cuts[batch + 1]]
 
-    def _shuffled(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the epoch's order of the pairs, sorted by length, and of the batches.
+    def _shuffled(self, epoch: int) -> Tuple[np.ndarray, np.ndarray]:
+        """Return the order of the pairs, sorted by length, and that of the batches.
 
-        RandomState, because its numbers are the same in every version of NumPy.
+        RandomState is used because its numbers are the same in every version of NumPy.
         """
         cached, pairs, batches = self._epoch
         if cached != epoch:
@@ -248,41 +237,49 @@ class BatchPlan:
 
 
 def _check_plan(widths: np.ndarray, batch_tokens: int, seed: int) -> None:
-    """Refuses what cannot be planned; widths [pairs] are the longer sides."""
+    """Raise ValueError for invalid arguments; widths [pairs] are the longer sides."""
     if batch_tokens < 1:
-        raise ValueError(f"found --batch_tokens {batch_tokens}, wanted 1 or more")
+        raise ValueError(
+            f"found --batch_tokens {batch_tokens}, wanted 1 or more: raise it"
+        )
     if not 0 <= seed <= MAX_SEED:
-        raise ValueError(f"found --seed {seed}, wanted 0 … {MAX_SEED}")
+        raise ValueError(
+            f"found --seed {seed}, wanted 0 … {MAX_SEED}: choose one in that range"
+        )
     if not len(widths):
-        raise ValueError("found a split without a pair, wanted at least one")
+        raise ValueError(
+            "found a split without a pair, wanted at least one: run scripts/prepare.py "
+            "on other text"
+        )
     if widths.max() > batch_tokens:
         raise ValueError(
             f"found a pair of {widths.max()} tokens, wanted at most --batch_tokens "
             f"{batch_tokens}: raise --batch_tokens, or prepare the corpus again with a "
-            f"--max-length below {batch_tokens}"
+            f"--max_length below {batch_tokens}"
         )
 
 
 def _sorting_key(source_lengths: np.ndarray, target_lengths: np.ndarray) -> np.ndarray:
-    """Returns a number per pair [pairs] int64: pairs are sorted by it, equal if tied.
+    """Return the sort key of each pair, int64 [pairs]; pairs of equal lengths tie.
 
-    By the longer side, then by source minus target length, upwards and downwards in
-    turn: so neither side jumps where the longer one grows. Of the orders tried on
-    Multi30k this one pads least: 3 % of 4096 tokens, where (target, source) pads 6 %.
+    The key orders by the longer side, then by source length minus target length, in
+    alternating directions, so that neither side jumps where the longer side grows. Of
+    the orders tried on Multi30k this one pads least: 3 % of 4096 tokens, against 6 % of
+    (target, source).
     """
     widths = np.maximum(source_lengths, target_lengths)
-    difference = source_lengths - target_lengths  # below +-widths
+    difference = source_lengths - target_lengths  # between -widths and widths
     return widths * (2 * widths.max() + 1) + np.where(
         widths % 2, difference, -difference
     )
 
 
 def _greedy_cuts(widths: np.ndarray, batch_tokens: int) -> np.ndarray:
-    """Returns where the batches begin, and the end of the last, [batches + 1] int64.
+    """Return where the batches begin and the last one ends, int64 [batches + 1].
 
     Args:
       widths: the longer side of each pair, ascending, [pairs].
-      batch_tokens: the budget: pairs times the widest, which is the last.
+      batch_tokens: the budget for the number of pairs times the largest width.
     """
     cuts = [0]
     while cuts[-1] < len(widths):
@@ -293,27 +290,26 @@ def _greedy_cuts(widths: np.ndarray, batch_tokens: int) -> np.ndarray:
     return np.array(cuts, np.int64)
 
 
-# Batches to tensors
-
-
 def training_dataset(corpus: Corpus, plan: BatchPlan, start: int) -> tf.data.Dataset:
-    """Returns the batches `start`, `start` + 1, … of a run that never ends.
+    """Return the batches `start`, `start` + 1, … of an unlimited training run.
 
-    Its elements are a :class:`Batch` of tensors, with shapes [None, None] and []. The
-    same `start` gives the same batches, whatever was trained before.
+    The same `start` gives the same batches, independent of what was trained before.
+
+    Returns:
+      A dataset of `Batch`, with tensors of shapes [None, None] and [].
     """
     return _batches(corpus, plan, tf.data.Dataset.range(start, np.iinfo(np.int64).max))
 
 
 def evaluation_dataset(corpus: Corpus, plan: BatchPlan) -> tf.data.Dataset:
-    """Returns one epoch, each pair exactly once, always in the same order; it ends."""
+    """Return one epoch: each pair exactly once, always in the same order."""
     return _batches(corpus, plan, tf.data.Dataset.range(len(plan)))
 
 
 def _batches(
     corpus: Corpus, plan: BatchPlan, numbers: tf.data.Dataset
 ) -> tf.data.Dataset:
-    """Turns a dataset of batch numbers, [] int64, into a dataset of Batch tensors."""
+    """Return a dataset of `Batch` for a dataset of batch numbers, int64 []."""
 
     def arrays(number):
         return corpus.batch(plan.batch(number), number)[:3]
@@ -328,8 +324,11 @@ def _batches(
 
 
 def _untuned() -> tf.data.Options:
-    """Options without tf.data's tuning: here it has nothing to tune, but its thread
-    sleeps for up to a minute, and the end of a session waits until it wakes."""
+    """Return options without the automatic tuning of tf.data.
+
+    There is nothing to tune here, and its thread sleeps for up to a minute, for which
+    the end of a session would have to wait.
+    """
     options = tf.data.Options()
     if hasattr(options, "autotune"):
         options.autotune.enabled = False

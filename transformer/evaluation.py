@@ -1,8 +1,9 @@
-"""BLEU and chrF of a translator: dev scores in training and eval.py come from here."""
+"""Scores: translations → BLEU and chrF, for dev during training and for eval.py."""
 
+import hashlib
 import json
 import os
-from typing import List, NamedTuple, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from sacrebleu.metrics import BLEU, CHRF
 
@@ -18,8 +19,16 @@ class Scores(NamedTuple):
     chrf_signature: str
 
 
+class ParallelText(NamedTuple):
+    """Source lines and their references."""
+
+    name: str  # of the split, or of the file
+    sources: List[str]
+    references: List[str]
+
+
 def load_text(data: str, split: str) -> Tuple[List[str], List[str]]:
-    """The plain source and reference lines of a split of a prepared folder.
+    """Return the plain source and reference lines of a split of a prepared folder.
 
     Raises:
       ValueError: corpus.json is broken, or its languages would lead elsewhere.
@@ -42,8 +51,47 @@ def load_text(data: str, split: str) -> Tuple[List[str], List[str]]:
     )
 
 
+def read_parallel(
+    data: str, split: str, paths: Optional[Sequence[str]] = None
+) -> ParallelText:
+    """Return the lines of two files, or of a split of the data folder.
+
+    Args:
+      data: the data folder.
+      split: "dev" or "test"; ignored where there are `paths`.
+      paths: the source file and the reference file, or None.
+
+    Raises:
+      ValueError: not as many lines of both, or none.
+      OSError: a file cannot be read.
+    """
+    if paths:
+        sources, references = (list(read_lines(path)) for path in paths)
+        name = _name_of(paths[0], sources)
+    else:
+        sources, references = load_text(data, split)
+        name = split
+    if len(sources) != len(references) or not sources:
+        raise ValueError(
+            f"{name}: found {len(sources)} source and {len(references)} "
+            "reference lines, wanted as many of both, and at least one"
+        )
+    return ParallelText(name, sources, references)
+
+
+def _name_of(path, lines):
+    """Return a name for the lines of a file: other lines have another name."""
+    text = "\n".join(lines).encode("utf-8")
+    return f"{os.path.basename(path)}-{hashlib.sha256(text).hexdigest()[:8]}"
+
+
+def translations_path(checkpoint: str, name: str) -> str:
+    """Return where eval.py writes the translations of a `ParallelText`."""
+    return f"{checkpoint}.{name}.translations"
+
+
 def score(hypotheses: List[str], references: List[str]) -> Scores:
-    """sacreBLEU's BLEU (13a, cased) and chrF2 over every sentence.
+    """Return sacreBLEU's BLEU (13a, cased) and chrF2 over all sentences.
 
     Raises:
       ValueError: not as many hypotheses as references.
@@ -62,7 +110,9 @@ def score(hypotheses: List[str], references: List[str]) -> Scores:
     )
 
 
-def evaluate(translator, sources: List[str], references: List[str]):
-    """Translates and scores: (Scores, the best translation of each line)."""
+def evaluate(
+    translator, sources: List[str], references: List[str]
+) -> Tuple[Scores, List[str]]:
+    """Translate and score; return (Scores, the best translation of each line)."""
     hypotheses = [best.text for best, *_ in translator.translate(sources)]
     return score(hypotheses, references), hypotheses

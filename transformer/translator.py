@@ -1,4 +1,4 @@
-"""A trained model at work: text in, text out. Every translation is made here."""
+"""Translation: a log directory and lines of text → translations."""
 
 import collections
 from typing import List, NamedTuple
@@ -16,13 +16,16 @@ from transformer.decoding import (
 )
 from transformer.model import Transformer
 from transformer.runtime import checkpoints
-from transformer.runtime.sessions import cores, has_gpu, make_session, run_at_once
-from transformer.text.vocabulary import PAD, UNK, load_vocabularies
+from transformer.runtime.cli import refuse_unknown
+from transformer.runtime.devices import cores, has_gpu
+from transformer.runtime.sessions import make_session, run_at_once
+from transformer.text.vocabulary import PAD, UNK
+from transformer.text.vocabulary_files import load_vocabularies
 
-# `decode_batch_size` sentences of so many pieces fill a batch; of longer ones it holds
-# fewer, because attention takes memory by the square of their length.
+# A batch holds `decode_batch_size` sentences of so many pieces, and fewer longer ones:
+# the memory of attention grows with the square of their length.
 FULL_LENGTH = 64
-MOST_AT_ONCE = 4  # batches: each takes its memory
+MOST_AT_ONCE = 4  # batches: each needs its own memory
 
 
 class Translation(NamedTuple):
@@ -43,12 +46,16 @@ class Translator:
       hp: the settings, of the model and of the search.
       logdir: the log directory; its vocabulary and checkpoints are read.
       n_best: how many translations of a line are wanted.
+
+    Raises:
+      ValueError: the search is unknown, or keeps fewer than `n_best`.
     """
 
     def __init__(self, hp, logdir: str, n_best: int = 1):
         self.hp, self.logdir = hp, logdir
         self.vocabularies = load_vocabularies(logdir)
-        self.oddities = collections.Counter()  # numbers of source lines so far
+        self.oddities = collections.Counter()  # how many source lines were odd, and how
+        refuse_unknown("search", hp.search, SEARCHES)
         most = hypotheses_kept(hp.search, hp.beam_size)
         if not 1 <= n_best <= most:
             raise ValueError(
@@ -87,17 +94,17 @@ class Translator:
         self._session.close()
 
     def restore(self, checkpoint: str = "") -> str:
-        """Loads a checkpoint, the best one where none is named; returns its path."""
+        """Load a checkpoint, the best one if none is given; return its path."""
         checkpoint = checkpoint or checkpoints.find(self.logdir)
         checkpoints.restore(self._session, self._saver, checkpoint)
         return checkpoint
 
     def translate(self, lines: List[str]) -> List[List[Translation]]:
-        """Translates lines; their order, and what else is among them, changes nothing.
+        """Translate lines, each independently of the others.
 
         Args:
-          lines: sentences; one without a piece gets an empty translation, and of one
-            with more than `max_source_length` the first are translated.
+          lines: sentences; one without a piece gets an empty translation, and one with
+            more than `max_source_length` pieces is cut off there.
 
         Returns:
           For each line its n best translations, best first.
@@ -125,11 +132,14 @@ class Translator:
         return results
 
     def score(self, sources: List[str], targets: List[str]) -> List[float]:
-        """The score that the model gives to given translations, as `translate` would.
+        """Return the scores of given translations, as `translate` would score them.
 
         Args:
           sources: lines.
           targets: as many lines, their translations.
+
+        Raises:
+          ValueError: not as many of both.
         """
         if len(sources) != len(targets):
             raise ValueError(
@@ -164,7 +174,7 @@ class Translator:
         return results
 
     def _encode(self, lines):
-        """The ids of source lines, no more than are allowed; counts the odd lines."""
+        """Return the ids of source lines, cut off where too long; count odd lines."""
         most = self.hp.max_source_length
         sources = self.vocabularies.source.encode_lines(lines)
         self.oddities.update(
@@ -177,7 +187,7 @@ class Translator:
         return [ids[:most] for ids in sources]
 
     def _batches(self, lengths):
-        """The lines that have a piece, longest first, in batches."""
+        """Yield batches of the numbers of lines that have a piece, longest first."""
         order = [i for i in np.argsort(lengths, kind="stable")[::-1] if lengths[i]]
         most, start = self.hp.decode_batch_size, 0
         while start < len(order):
@@ -187,28 +197,32 @@ class Translator:
             start = end
 
     def _translation(self, ids, score):
-        """One translation, on one line whatever the pieces hold."""
+        """Return one translation, on one line whatever the pieces contain."""
         text = " ".join(self.vocabularies.target.decode(ids).splitlines())
         return Translation(text, float(score))
 
     def _score(self, model, memory):
-        """float [N]: log-probability of the target / length penalty."""
+        """Return float [N]: log-probability of the target / length penalty."""
         log_probs = tf.nn.log_softmax(model.decode(self._target_in, memory))
         real = tf.cast(tf.not_equal(self._target_out, PAD), tf.float32)  # [N, T]
-        told = tf.gather(log_probs, self._target_out[..., None], batch_dims=2)[..., 0]
-        length = tf.reduce_sum(real, -1)
-        return tf.reduce_sum(told * real, -1) / penalty(length, self.hp.length_penalty)
+        of_target = tf.gather(log_probs, self._target_out[..., None], batch_dims=2)
+        length = tf.reduce_sum(real, -1)  # [N]
+        return tf.reduce_sum(of_target[..., 0] * real, -1) / penalty(
+            length, self.hp.length_penalty
+        )
 
 
 def _batches_at_once(hp):
-    """How many batches are translated at once: one for each core. But one after the
-    other where a GPU does it, where threads may not decide, or the order of draws."""
+    """Return how many batches are translated at once: one for each core.
+
+    One after the other on a GPU, and where the order of threads must not matter.
+    """
     alone = hp.deterministic or hp.search == "sample" or has_gpu()
     return 1 if alone else min(MOST_AT_ONCE, cores())
 
 
 def _search(model, memory, source, options):
-    """The translations of `source` [N, S]: Hypotheses."""
+    """Return the translations of `source` [N, S]: Hypotheses."""
     hp = model.hp
     pieces = tf.reduce_sum(tf.cast(tf.not_equal(source, PAD), tf.int32), axis=1)
     limits = pieces + hp.max_extra_length  # pieces and limits count EOS

@@ -1,10 +1,11 @@
-"""Measures this project beside others, in one run, on one machine.
+"""Measure the speed of this project and of other systems, on one machine.
 
-    python tools/bench/benchmark.py --data data/multi30k --logdir logs/multi30k
+    python tools/bench/benchmark.py --data data/multi30k --logdir logs/multi30k \\
+        --json bench.json
 
-Systems take turns, A B A B; a value is the median of the rounds, beside it the least
-and the greatest. A system that is not installed is a line; peers come with
-pip install '.[bench]'.
+The systems run in turns, A B A B; a value is the median of the rounds, reported with
+the minimum and the maximum. A system that is not installed is skipped with one line;
+install them with pip install '.[bench]'.
 """
 
 import argparse

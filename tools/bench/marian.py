@@ -9,7 +9,8 @@ from worker import serve
 
 import hparams
 from transformer.data import pad_with_end
-from transformer.text.vocabulary import BOS, EOS, PAD, load_vocabularies
+from transformer.text.vocabulary import BOS, EOS, PAD
+from transformer.text.vocabulary_files import load_vocabularies
 
 
 def make_model(sizes, vocab_size):

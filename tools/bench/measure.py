@@ -13,7 +13,7 @@ import work
 from worker import ROOT, Worker
 
 from transformer.evaluation import score
-from transformer.text.vocabulary import load_vocabularies
+from transformer.text.vocabulary_files import load_vocabularies
 
 
 class Contestant(NamedTuple):

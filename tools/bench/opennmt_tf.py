@@ -12,7 +12,7 @@ from worker import serve
 
 import hparams
 from transformer.data import pad_with_end
-from transformer.text.vocabulary import load_vocabularies
+from transformer.text.vocabulary_files import load_vocabularies
 
 
 def make_model(sizes, vocab_size, params):

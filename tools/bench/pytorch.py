@@ -12,7 +12,8 @@ from worker import serve
 import hparams
 from transformer.data import pad_with_end
 from transformer.dialects import resolve
-from transformer.text.vocabulary import BOS, EOS, PAD, load_vocabularies
+from transformer.text.vocabulary import BOS, EOS, PAD
+from transformer.text.vocabulary_files import load_vocabularies
 
 NEVER = float("-inf")
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}

@@ -1,15 +1,15 @@
-"""What the author of the sample corpus chooses from, and how often it chooses what.
+"""The options of the author of the sample corpus, and how often each is chosen.
 
-What stands twice in a mix, or in PATTERNS, is chosen twice as often.
+An option that is listed twice in a mix is chosen twice as often.
 """
 
 from functools import lru_cache
-from typing import Set
+from typing import FrozenSet, List
 
-import lexicon as lexicon
-from lexicon import Noun
+import lexicon
+from lexicon import Noun, Verb
 
-# How often the author chooses what, for singular (False), plural (True) and mass nouns.
+# Determiners by role, for singular (False), plural (True) and mass nouns.
 MIX = {
     "subject": {
         False: "der der der der ein dies jed mein dein unser",
@@ -30,7 +30,7 @@ MIX = {
     "head": {False: "der der ein dies", True: "der dies", "mass": "der"},
     "owner": {False: "der der mein", True: "der unser", "mass": "der"},
 }
-PRONOUN_MIX = {  # forms that leave no doubt: no acc. sie, no ihr but in the dative
+PRONOUN_MIX = {  # unambiguous forms: no acc. sie, ihr only in the dative
     "subject": "ich=I ich=I du=you du=you er=he sie=she wir=we sie_pl=they",
     "object": "ich=I du=you er=he wir=we",
     "dative": "ich=I du=you er=he sie=she wir=we sie_pl=they",
@@ -40,7 +40,7 @@ FEELINGS = "glücklich hungrig krank müde traurig"
 ACTIVITIES = "arbeiten auf|stehen kochen schlafen warten"
 STATES = ("brauchen", "gehören", "haben", "kennen", "lieben", "verstehen", "wohnen")
 PURPOSES = "ab|holen besuchen treffen suchen helfen"
-QUESTIONS = {  # what asks for a phrase, by its case and preposition
+QUESTIONS = {  # question words for a phrase, by its case and preposition
     "datin": "wo=where",
     "datan": "wo=where",
     "datauf": "wo=where",
@@ -52,7 +52,7 @@ QUESTIONS = {  # what asks for a phrase, by its case and preposition
     "accin": "wohin=where",
     "accan": "wohin=where",
 }
-# What happens to a thing, and what then: a verb, or an adjective that describes it.
+# What is done to a thing, joiner, second verb or describing adjective, negation.
 FOLLOW_UPS = (
     "suchen aber finden nicht",
     "suchen weil brauchen -",
@@ -68,35 +68,29 @@ FOLLOW_UPS = (
     "weg|werfen weil schmutzig -",
     "suchen obwohl alt -",
 )
-PATTERNS = (
-    "statement statement statement statement statement statement description "
-    "description yes_no_question object_question object_question who_question "
-    "adverb_question reason reason follow_up report report relative relative "
-    "pairing purpose"
-)
 
 
 @lru_cache(maxsize=None)
-def nouns_for(tags: Set[str]) -> list:
-    """Returns the nouns that carry one of `tags`, which may be names of CLASSES."""
+def nouns_for(tags: FrozenSet[str]) -> List[Noun]:
+    """Return the nouns that carry one of `tags`, which may be names of CLASSES."""
     wanted = {
         tag for name in tags for tag in lexicon.CLASSES.get(name, name).split(",")
     }
     return [noun for noun in lexicon.NOUNS if noun.tags & wanted]
 
 
-def verbs_named(infinitives: str) -> list:
-    """Returns the verbs with these infinitives."""
+def verbs_named(infinitives: str) -> List[Verb]:
+    """Return the verbs with these infinitives."""
     return [verb for verb in lexicon.VERBS if verb.infinitive in infinitives.split()]
 
 
-def verbs_for(noun: Noun, role: str) -> list:
-    """Returns the verbs that can have `noun` as their "subject" or "direct" object."""
+def verbs_for(noun: Noun, role: str) -> List[Verb]:
+    """Return the verbs that can have `noun` as their "subject" or "direct" object."""
     return [verb for verb in lexicon.VERBS if noun in nouns_for(getattr(verb, role))]
 
 
-def active_verbs() -> list:
-    """Returns the verbs that say what a living being does, not what it has or knows."""
+def active_verbs() -> List[Verb]:
+    """Return the verbs for actions of living beings, not for what they have or know."""
     return [
         verb
         for verb in lexicon.VERBS

@@ -1,4 +1,4 @@
-"""The grammar of the sample corpus: one meaning, spelled in German and in English.
+"""The grammar of the sample corpus: spell one meaning in German and in English.
 
 A sentence is a meaning (`Clause`, `Sentence`), spelled by `german` and by `english`.
 The translation is a function of the German text: every word has one counterpart, the
@@ -10,8 +10,10 @@ import re
 from collections import namedtuple
 from typing import Dict, Tuple, Union
 
-import lexicon as lexicon
-from lexicon import COPULA, FINITE, MODALS, PRONOUNS, Noun, Verb
+import function_words
+import paradigms
+from lexicon import COPULA, Noun, Verb
+from paradigms import FINITE, MODALS, PRONOUNS
 
 # Keys of the two pronoun tables, which differ: er may be "he" or "it".
 Pronoun = namedtuple("Pronoun", "german english")
@@ -41,24 +43,24 @@ Sentence = namedtuple(
 
 
 def is_noun(phrase: Participant) -> bool:
-    """Tells a noun phrase from a pronoun and from nothing."""
+    """Return whether it is a noun phrase, not a pronoun or None."""
     return isinstance(phrase, NounPhrase)
 
 
 def index_of(subject: Participant) -> int:
-    """Returns the person of a subject: 0 ich, 1 du, 2 er/sie/es, 3 any plural."""
+    """Return the person of a subject: 0 ich, 1 du, 2 er/sie/es, 3 any plural."""
     if is_noun(subject):
         return 3 if subject.plural else 2
     return PRONOUNS[subject.german][0]
 
 
 def column_of(phrase: NounPhrase) -> int:
-    """Returns where the paradigms have it: masculine, feminine, neuter, plural."""
+    """Return the column of the paradigms: masculine, feminine, neuter, plural."""
     return "mfnp".index("p" if phrase.plural else phrase.noun.gender)
 
 
 def pronoun_of(phrase: Participant, kind: str = "er sie es sie_pl") -> Pronoun:
-    """Returns the Pronoun that replaces `phrase`; `kind` lists them by column."""
+    """Return the Pronoun that replaces `phrase`; `kind` lists them by column."""
     if not is_noun(phrase):
         return phrase
     word = kind.split()[column_of(phrase)]
@@ -68,7 +70,7 @@ def pronoun_of(phrase: Participant, kind: str = "er sie es sie_pl") -> Pronoun:
 
 
 def punctuate(words: list, mark: str) -> str:
-    """Joins words, closes up commas, drops those next to another sign, capitalizes."""
+    """Join words, without space before commas or repeated signs, and capitalize."""
     text = re.sub(r"( ,)+", ",", " ".join(filter(None, words))).rstrip(",")
     return text[0].upper() + text[1:] + mark
 
@@ -77,12 +79,12 @@ def punctuate(words: list, mark: str) -> str:
 
 
 def ending(paradigm: Dict[str, str], case: str, phrase: NounPhrase) -> str:
-    """Looks up an ending by case and by the gender, or plural, of a noun phrase."""
+    """Look up an ending by case and by the gender, or plural, of a noun phrase."""
     return paradigm[case].split()[column_of(phrase)].strip("-")
 
 
 def german_noun(noun: Noun, case: str, plural: bool) -> str:
-    """Declines a noun: genitive -(e)s, dative plural -n, weak Junge -> Jungen."""
+    """Decline a noun: genitive -(e)s, dative plural -n, weak Junge -> Jungen."""
     if plural:
         needs_n = case == "dat" and noun.plural[-1] not in "ns"
         return noun.plural + ("n" if needs_n else "")
@@ -91,15 +93,15 @@ def german_noun(noun: Noun, case: str, plural: bool) -> str:
 
 
 def german_noun_phrase(phrase: Participant, case: str) -> str:
-    """Spells a pronoun or noun phrase; `case` is nom, acc, dat, gen, or refl (sich)."""
+    """Spell a pronoun or noun phrase; `case` is nom, acc, dat, gen, or refl (sich)."""
     if not is_noun(phrase):
         forms = PRONOUNS[phrase.german][1].split()
         return forms[("nom", "acc", "dat", "refl").index(case)]
     article, adjective = phrase.determiner, phrase.adjective
-    declined = ending(lexicon.ARTICLES[article.declined], case, phrase)
+    declined = ending(paradigms.ARTICLES[article.declined], case, phrase)
     words = [declined if article.german == "der" else article.german + declined]
     if adjective:
-        endings = lexicon.ADJECTIVE_ENDINGS[article.adjective]
+        endings = paradigms.ADJECTIVE_ENDINGS[article.adjective]
         words.append(adjective.stem + ending(endings, case, phrase))
     words.append(german_noun(phrase.noun, case, phrase.plural))
     if phrase.owner:
@@ -111,17 +113,17 @@ def german_noun_phrase(phrase: Participant, case: str) -> str:
 
 
 def german_phrase(phrase: Phrase) -> str:
-    """Spells a prepositional phrase, with im for in dem, or a predicate."""
+    """Spell a prepositional phrase, with im for in dem, or a predicate."""
     if not phrase.noun_phrase:
         return phrase.german
     governed = german_noun_phrase(phrase.noun_phrase, phrase.case)
     words = [phrase.german] + governed.split()
     head = " ".join(words[:2])
-    return " ".join([lexicon.CONTRACTIONS.get(head, head)] + words[2:])
+    return " ".join([paradigms.CONTRACTIONS.get(head, head)] + words[2:])
 
 
 def german_finite(infinitive: str, verb: Verb, index: int) -> str:
-    """Conjugates an infinitive without its prefix: ich ruf-e, du rufst, wir rufen."""
+    """Conjugate an infinitive without its prefix: ich ruf-e, du rufst, wir rufen."""
     if infinitive in FINITE:
         return FINITE[infinitive].split()[index]
     first = infinitive[:-1] + ("e" if infinitive.endswith("ern") else "")
@@ -129,7 +131,7 @@ def german_finite(infinitive: str, verb: Verb, index: int) -> str:
 
 
 def german_verb(clause: Clause) -> Tuple[str, str, str]:
-    """Returns the finite verb, what closes a main clause, and all of it verb-final."""
+    """Return the finite verb, what closes a main clause, and all of it verb-final."""
     verb, mode, index = clause.verb, clause.mode, index_of(clause.subject)
     prefix, _, stem = verb.infinitive.replace("sich ", "").rpartition("|")
     if mode == "um":
@@ -147,7 +149,7 @@ def german_verb(clause: Clause) -> Tuple[str, str, str]:
 
 
 def german_slots(clause: Clause) -> Dict[str, str]:
-    """Spells all but the verb as {role: text}: pronouns early, nouns late, nicht."""
+    """Spell all but the verb as {role: text}: pronouns early, nouns late, nicht."""
     is_reflexive = clause.verb.infinitive.startswith("sich ")
     objects = [("indirect", clause.indirect, "dat"), ("direct", clause.direct, "acc")]
     early = [
@@ -173,21 +175,21 @@ def german_slots(clause: Clause) -> Dict[str, str]:
 
 
 def german_main(clause: Clause, front: str) -> str:
-    """Spells a main clause: the finite verb is second, or first where `front` is ""."""
+    """Spell a main clause: the finite verb is second, or first where `front` is ""."""
     finite, end, _ = german_verb(clause)
     slots = german_slots(clause)
     return " ".join(filter(None, [slots.pop(front, ""), finite, *slots.values(), end]))
 
 
 def german_subordinate(clause: Clause, opener: str, front: str = "") -> str:
-    """Spells a verb-final clause after a conjunction or a fronted relative pronoun."""
+    """Spell a verb-final clause after a conjunction or a fronted relative pronoun."""
     slots = german_slots(clause)
     opener = opener or slots.pop(front)
     return " ".join([opener, *slots.values(), german_verb(clause)[2]])
 
 
 def german(sentence: Sentence) -> str:
-    """Spells a Sentence in German."""
+    """Spell a Sentence in German."""
     main, front, mark, joiner, second, lead = sentence
     if lead:
         words = [german_subordinate(second, joiner), ",", german_main(main, "")]
@@ -204,7 +206,7 @@ def german(sentence: Sentence) -> str:
 
 
 def english_determiner(phrase: NounPhrase, is_subject: bool) -> str:
-    """Spells the article: a genitive becomes 's; in objects, kein becomes a or any."""
+    """Spell the article: a genitive becomes 's; in objects, kein becomes a or any."""
     if phrase.owner:
         owner = english_noun_phrase(phrase.owner)
         return owner + ("'" if owner.endswith("s") else "'s")
@@ -214,9 +216,9 @@ def english_determiner(phrase: NounPhrase, is_subject: bool) -> str:
 
 
 def english_noun_phrase(phrase: Participant, is_subject: bool = False) -> str:
-    """Spells a pronoun or noun phrase as a subject or as an object."""
+    """Spell a pronoun or noun phrase as a subject or as an object."""
     if not is_noun(phrase):
-        return lexicon.ENGLISH_PRONOUNS[phrase.english][0 if is_subject else 1]
+        return paradigms.ENGLISH_PRONOUNS[phrase.english][0 if is_subject else 1]
     text = phrase.noun.plural_en if phrase.plural else phrase.noun.english
     if phrase.adjective:
         text = phrase.adjective.english + " " + text
@@ -230,9 +232,9 @@ def english_noun_phrase(phrase: Participant, is_subject: bool = False) -> str:
 
 
 def english_finite(base: str, index: int) -> str:
-    """Conjugates a verb in the present: -s in the third person singular."""
-    if base in lexicon.ENGLISH_FINITE:
-        return lexicon.ENGLISH_FINITE[base].split()[index]
+    """Conjugate a verb in the present: -s in the third person singular."""
+    if base in paradigms.ENGLISH_FINITE:
+        return paradigms.ENGLISH_FINITE[base].split()[index]
     if index != 2:
         return base
     if re.search("[^aeiou]y$", base):
@@ -241,7 +243,7 @@ def english_finite(base: str, index: int) -> str:
 
 
 def english_verb(clause: Clause, support: bool) -> Tuple[str, list]:
-    """Returns (auxiliary, other words); `support` asks for do, does or did."""
+    """Return (auxiliary, other words); `support` asks for do, does or did."""
     words, index = clause.verb.english.split(), index_of(clause.subject)
     past = clause.verb.past if clause.mode == "past" else ""
     if clause.mode == "um":
@@ -259,7 +261,7 @@ def english_verb(clause: Clause, support: bool) -> Tuple[str, list]:
 
 
 def english_clause(clause: Clause, front: str = "", inverted: bool = False) -> str:
-    """Spells subject, verb, objects, phrase and time, in this order.
+    """Spell subject, verb, objects, phrase and time, in this order.
 
     Args:
         front: the role that opens the clause, if English fronts it.
@@ -278,7 +280,7 @@ def english_clause(clause: Clause, front: str = "", inverted: bool = False) -> s
         slots["subject"] = english_noun_phrase(clause.subject, True)
     first, subject = slots.pop(front, ""), slots.pop("subject", "")
     head = [auxiliary, subject] if inverted else [subject, auxiliary]
-    if not is_noun(direct) and words and words[-1] in lexicon.PARTICLES:
+    if not is_noun(direct) and words and words[-1] in function_words.PARTICLES:
         words.insert(-1, slots.pop("direct", ""))
     tail = [slots.get("indirect"), slots.get("direct"), phrase and phrase.english]
     if phrase and phrase.noun_phrase:
@@ -296,11 +298,11 @@ def english_clause(clause: Clause, front: str = "", inverted: bool = False) -> s
 
 
 def english(sentence: Sentence) -> str:
-    """Spells a Sentence in English."""
+    """Spell a Sentence in English."""
     main, front, mark, joiner, second, lead = sentence
     asks = mark == "?" and front != "subject"
     words = [english_clause(main, front if asks or front == "time" else "", asks)]
-    link = lexicon.JOINERS.get(joiner, "")
+    link = function_words.JOINERS.get(joiner, "")
     if lead:
         words = [link, english_clause(second), ","] + words
     elif joiner:

@@ -1,23 +1,12 @@
-"""The words of the sample corpus: data tables, no grammar.
+"""The nouns, adjectives and verbs of the sample corpus: tables without grammar.
 
-Every German word has one English word.  In the tables an underscore stands for a
-space, a hyphen for an empty cell, and commas join several tags.  Tags say what a noun
-means, so that verbs, adjectives and prepositions can choose sensible partners.  The
-paradigms of paradigms.py, which say how words change, can be had from here too.
+Every German word has one English word. In the tables an underscore stands for a space,
+a hyphen for an empty cell, and commas separate tags. Tags describe the meaning of a
+noun, so that verbs, adjectives and prepositions can be combined with sensible nouns.
 """
 
 from collections import namedtuple
-
-from paradigms import (  # noqa: F401
-    ADJECTIVE_ENDINGS,
-    ARTICLES,
-    CONTRACTIONS,
-    ENGLISH_FINITE,
-    ENGLISH_PRONOUNS,
-    FINITE,
-    MODALS,
-    PRONOUNS,
-)
+from typing import List
 
 # `pronoun` is what English uses for one of them; `tags` is a frozenset of strings.
 Noun = namedtuple(
@@ -35,14 +24,11 @@ Verb = namedtuple(
     "infinitive du er participle aux english past subject direct indirect phrase",
 )
 
-# `declined` names the article table, `adjective` the adjective endings it calls for.
-Determiner = namedtuple("Determiner", "german declined adjective english english_pl")
-
 TAG_FIELDS = ("tags", "subject", "direct", "indirect")
 
 
-def read_rows(record, table):
-    """Reads one `record` per line of `table`; tag fields become frozensets."""
+def read_rows(record: type, table: str) -> List[tuple]:
+    """Return one `record` per line of `table`; tag fields become frozensets."""
     rows = []
     for line in table.strip().splitlines():
         cells = ["" if c == "-" else c.replace("_", " ") for c in line.split()]
@@ -308,81 +294,3 @@ CLASSES = {
     "sent": "thing,plant,post",
     "standing": "person,name,vehicle,animal",
 }
-
-# Prepositional phrases by kind: preposition, case, English, tags of its noun.
-PHRASES = {
-    "place": (("in", "dat", "in", "inside"), ("an", "dat", "at", "stop")),
-    "at": (("an", "dat", "at", "stop,opening"),),
-    "with": (("mit", "dat", "with", "person"), ("ohne", "acc", "without", "family")),
-    "for": (("für", "acc", "for", "person"),),
-    "from": (("von", "dat", "from", "person"),),
-    "under": (("unter", "dat", "under", "cover"), ("hinter", "dat", "behind", "cover")),
-    "to": (("zu", "dat", "to", "landmark,stop"),),
-    "into": (("in", "acc", "into", "inside"), ("an", "acc", "to", "shore,opening")),
-    "out": (("aus", "dat", "out of", "inside"),),
-    "through": (("durch", "acc", "through", "wide"), ("zu", "dat", "to", "stop")),
-    "onto": (
-        ("auf", "acc", "on", "seat,top"),
-        ("in", "acc", "into", "box"),
-        ("unter", "acc", "under", "cover"),
-    ),
-    "on": (("auf", "dat", "on", "seat,top"), ("unter", "dat", "under", "cover")),
-    "near": (
-        ("vor", "dat", "in front of", "landmark"),
-        ("hinter", "dat", "behind", "landmark"),
-        ("neben", "dat", "next to", "landmark"),
-    ),
-    "home": (("in", "dat", "in", "home"),),
-}
-
-DETERMINERS = {
-    row.german: row
-    for row in read_rows(
-        Determiner,
-        """
-der   der    weak   the      the
-dies  dieser weak   this     these
-jed   dieser weak   every    every
-all   dieser weak   all      all
-welch dieser weak   which    which
-ein   ein    mixed  a        -
-kein  ein    mixed  no       no
-mein  ein    mixed  my       my
-dein  ein    mixed  your     your
-sein  ein    mixed  his      his
-ihr   ein    mixed  her      her
-unser ein    mixed  our      our
-viel  dieser strong much     many
-wie_viel dieser strong how_much how_many
-""",
-    )
-}
-DETERMINERS["none"] = Determiner("", "", "strong", "", "")
-NUMBERS = (
-    "zwei=two drei=three vier=four fünf=five sechs=six sieben=seven acht=eight "
-    "neun=nine zehn=ten"
-)
-
-# Times of each tense, then those of any, and how often.
-TIMES = {
-    "present": "jeden Tag=every day|jeden Abend=every evening|im Sommer=in summer"
-    "|im Winter=in winter|jede Woche=every week|in der Nacht=at night",
-    "past": "gestern=yesterday|letzte Woche=last week"
-    "|wegen des Regens=because of the rain|trotz des Regens=despite the rain"
-    "|letztes Jahr=last year",
-    "modal": "heute=today|morgen=tomorrow|jetzt=now|nächste Woche=next week",
-    "any": "am Montag=on Monday|am Freitag=on Friday|am Sonntag=on Sunday"
-    "|am Morgen=in the morning|am Abend=in the evening",
-    "often": "oft=often|immer=always|manchmal=sometimes|selten=rarely|nie=never",
-}
-JOINERS = {
-    "weil": "because",
-    "obwohl": "although",
-    "wenn": "when",
-    "dass": "that",
-    "ob": "whether",
-    "und": "and",
-    "aber": "but",
-    "um": "",
-}
-PARTICLES = ("away", "on", "up")  # they follow a pronoun: picks him up

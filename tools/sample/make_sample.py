@@ -1,30 +1,32 @@
-"""Writes the sample corpus: German-English sentence pairs of our own making.
-
-The `Author` of author.py invents meanings; `german` and `english` of
-grammar.py spell them, with the words of lexicon.py.
+"""Write the sample corpus: German–English sentence pairs made for this project.
 
     python tools/sample/make_sample.py [--out data/sample] [--seed 1]
+
+The `Author` of author.py and the patterns of patterns.py invent meanings; grammar.py
+spells them in German and English.
 """
 
-import argparse
 import os
 import re
-from typing import Dict, Optional, Sequence
+from typing import Dict, List, Optional, Tuple
 
+import patterns
 from author import Author
 from grammar import english, german
+
+from transformer.runtime import cli
 
 SIZES = (("train", 20000), ("dev", 500), ("test", 500))
 
 
 def is_natural(text: str) -> bool:
-    """Refuses what is too short or long, or repeats a noun: Anna hat Anna gesehen."""
+    """Return False for odd lengths, and a repeated noun: Anna hat Anna gesehen."""
     stems = [word[:4] for word in re.findall(r"\b[A-ZÄÖÜ]\w+", text)]
     return 3 <= len(text.split()) <= 18 and len(stems) == len(set(stems))
 
 
-def corpus(seed: int) -> Dict[str, list]:
-    """Returns {split: [(German, English)]}: no German sentence occurs twice.
+def corpus(seed: int) -> Dict[str, List[Tuple[str, str]]]:
+    """Return {split: [(German, English)]} without repeated German sentences.
 
     The words of dev and test all occur in train.
     """
@@ -32,7 +34,7 @@ def corpus(seed: int) -> Dict[str, list]:
     for split, size in SIZES:
         pairs = splits[split] = []
         while len(pairs) < size:
-            sentence = author.sentence()
+            sentence = patterns.sentence(author)
             text = german(sentence)
             words = re.findall(r"\w+", text.lower())
             if (
@@ -46,18 +48,29 @@ def corpus(seed: int) -> Dict[str, list]:
     return splits
 
 
-def main(argv: Optional[Sequence[str]] = None) -> None:
-    """Writes {train,dev,test}.{de,en}."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", default=os.path.join("data", "sample"))
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args(argv)
+def run(args) -> None:
+    """Write {train,dev,test}.{de,en}."""
     os.makedirs(args.out, exist_ok=True)
     for split, pairs in corpus(args.seed).items():
         for column, language in enumerate(("de", "en")):
             path = os.path.join(args.out, split + "." + language)
             with open(path, "w", encoding="utf-8", newline="\n") as lines:
                 lines.writelines(pair[column] + "\n" for pair in pairs)
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the command line."""
+    parser = cli.make_parser("make_sample.py", __doc__)
+    parser.add_argument(
+        "--out",
+        default=os.path.join("data", "sample"),
+        metavar="DIR",
+        help="the folder to write [data/sample]",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="INT", help="chooses the sentences [1]"
+    )
+    cli.main(parser, run, argv)
 
 
 if __name__ == "__main__":

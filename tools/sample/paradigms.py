@@ -1,7 +1,7 @@
 """The paradigms of the sample corpus: the forms that words take, German and English.
 
-What a German teacher checks: articles, the endings of adjectives, pronouns, and verbs
-that no rule conjugates.  The words themselves are in lexicon.py.
+Articles, the endings of adjectives, pronouns, and irregular verbs. The words themselves
+are in lexicon.py and function_words.py.
 """
 
 # In each row: masculine, feminine, neuter, plural.
@@ -56,7 +56,7 @@ CONTRACTIONS = {
     "zu der": "zur",
 }
 
-FINITE = {  # ich, du, er, wir: what no rule can give
+FINITE = {  # irregular forms: ich, du, er, wir
     "sein": "bin bist ist sind",
     "war": "war warst war waren",
     "haben": "habe hast hat haben",

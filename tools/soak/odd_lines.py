@@ -1,4 +1,4 @@
-"""Makes lines that a translator will meet sooner or later: sentences, and oddities.
+"""Make test input for a translator: sentences, and lines with unusual content.
 
     python tools/soak/odd_lines.py --count 1000 --seed 1 > odd.de
 
@@ -6,35 +6,32 @@ Every other line is an ordinary sentence; the others have one to three of ODDITI
 same seed gives the same lines.
 """
 
-import argparse
 import os
 import random
 import sys
-from typing import Callable, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Iterator, List, Optional, Sequence
 
-SENTENCES = os.path.join(
-    os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
-    "data",
-    "sample",
-    "test.de",
-)
-LONG_EVERY = 1000  # odd lines, on average: a long line takes its time
-LONG = 10000  # words of one
+from transformer.runtime import cli
 
-Dice = Callable[[], float]  # a number from 0 up to, but without, 1
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SENTENCES = os.path.join(ROOT, "data", "sample", "test.de")
+LONG_EVERY = 1000  # odd lines between two long ones, on average
+LONG = 10000  # words of a long line
+
+Dice = Callable[[], float]  # returns a number in [0, 1)
 
 
-def pick(options: Sequence, dice: Dice):
-    """One of several."""
+def pick(options: Sequence, dice: Dice) -> Any:
+    """Return one of the options."""
     return options[int(dice() * len(options))]
 
 
 def encoded(*texts: str) -> List[bytes]:
-    """Each text as UTF-8."""
+    """Return each text as UTF-8."""
     return [text.encode("utf-8") for text in texts]
 
 
-# What is put into a line, or instead of it.
+# Kind → what is put into a line, or replaces it.
 INSERTED = {
     "tab": [b"\t", b"\t\t"],
     "carriage return": [b"\r", b"\r\r"],
@@ -82,7 +79,7 @@ INSERTED = {
 
 
 def insert(line: bytes, kind: str, dice: Dice) -> bytes:
-    """A line with something of a kind around it, behind a word, or instead of it."""
+    """Return a line with something of a kind around it, after a word, or instead."""
     piece = pick(INSERTED[kind], dice)
     place = line.find(b" ", int(dice() * len(line))) % (len(line) + 1)
     return pick(
@@ -90,7 +87,7 @@ def insert(line: bytes, kind: str, dice: Dice) -> bytes:
     )
 
 
-# How a line becomes an odd one, beside INSERTED.
+# Other ways to change a line: kind → function.
 CHANGED = {
     "empty": lambda line, dice: b"",
     "white space alone": lambda line, dice: pick([b" ", b"   ", b"\t", b" \t "], dice),
@@ -104,14 +101,14 @@ ODDITIES = sorted(INSERTED) + sorted(CHANGED)
 
 
 def sentence(sentences: Sequence[bytes], dice: Dice) -> bytes:
-    """A German sentence, or some digits."""
+    """Return a German sentence, or some digits."""
     if dice() < 0.7:
         return pick(sentences, dice)
     return b" ".join(b"%d" % int(dice() * 10) for _ in range(1 + int(dice() * 12)))
 
 
 def long_line(sentences: Sequence[bytes], dice: Dice) -> bytes:
-    """A line of 10,000 words, with spaces between them or without."""
+    """Return a line of LONG words, with spaces between them or without."""
     words = []
     while len(words) < LONG:
         words += sentence(sentences, dice).split()
@@ -119,7 +116,7 @@ def long_line(sentences: Sequence[bytes], dice: Dice) -> bytes:
 
 
 def odd_lines(count: int, seed: int) -> Iterator[bytes]:
-    """Yields `count` lines without a newline byte."""
+    """Yield `count` lines without a newline byte."""
     dice = random.Random(seed).random
     with open(SENTENCES, "rb") as file:
         sentences = file.read().split(b"\n")[:-1]
@@ -137,14 +134,22 @@ def odd_lines(count: int, seed: int) -> Iterator[bytes]:
         yield line
 
 
-def main(argv: Optional[Sequence[str]] = None) -> None:
-    """Writes odd lines to standard output."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--count", type=int, default=1000, help="lines [1000]")
-    parser.add_argument("--seed", type=int, default=1, help="[1]")
-    args = parser.parse_args(argv)
+def run(args) -> None:
+    """Write odd lines to standard output."""
     for line in odd_lines(args.count, args.seed):
         sys.stdout.buffer.write(line + b"\n")
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the command line."""
+    parser = cli.make_parser("odd_lines.py", __doc__)
+    parser.add_argument(
+        "--count", type=int, default=1000, metavar="INT", help="lines [1000]"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="INT", help="chooses the lines [1]"
+    )
+    cli.main(parser, run, argv)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,18 @@
-"""Checkpoints of the original systems, turned into checkpoints of this one.
+"""Conversion: checkpoints of the original systems → variables of this one.
 
     arrays = convert.read("original/model.ckpt-1000")
     hp = HParams(num_heads=8, **convert.settings_of("tensor2tensor", arrays))
     imported = convert.convert(arrays, hp)
-    convert.write(imported, logdir)
+    checkpoints.write(imported.arrays, logdir, imported.step)
 
-The names are those of the tables in `sources`; every size but the number of heads is in
-the shapes. What does not fit is refused, and what would be left over.
+The names are in the tables of `names`; every size but the number of heads is in the
+shapes. A variable that does not fit, or would be left over, is refused.
 """
 
 import collections
 import fnmatch
 import re
-from typing import Any, Dict, NamedTuple, Sequence
+from typing import Any, Dict, List, NamedTuple, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -20,12 +20,11 @@ import tensorflow.compat.v1 as tf
 from transformer.dialects import resolve
 from transformer.model import Transformer
 from transformer.originals.names import original_name, systems
-from transformer.runtime import checkpoints
 
 SLOTS = ("/Adam", "/Adam_1")  # the moments, of each variable
 POWERS = ("beta1_power", "beta2_power")  # of the factors of the moments
 STEP = "global_step"
-# What some optimizer keeps of a variable, or of a shard of one: it is left behind.
+# What an optimizer keeps for a variable, or for a shard of one; it is not imported.
 SLOT = re.compile(r"(.+?)((?<=/weights_)\d+)?/(Adam|AdamW|Adafactor|Momentum)(_\d+)?")
 # Averages and counters that tensor2tensor keeps for its log and its optimizers.
 STATISTICS = re.compile(r"(losses_avg|train_stats)/|iter$")
@@ -34,15 +33,26 @@ UNTIED = re.compile(r".*/symbol_modality_.*/(input_emb|target_emb|softmax)/weigh
 
 
 class Imported(NamedTuple):
-    """The variables of a checkpoint of this project."""
+    """The variables of this project's model."""
 
-    arrays: Dict[str, np.ndarray]  # by our names, those of the optimizer too
+    arrays: Dict[str, np.ndarray]  # by our names, with those of the optimizer
     step: int
     has_moments: bool  # False: Adam starts afresh
 
+    def parameters(self) -> int:
+        """Return how many numbers training changes, without those of the optimizer."""
+        return sum(
+            array.size
+            for name, array in self.arrays.items()
+            if not name.endswith(SLOTS + POWERS + (STEP,))
+        )
 
-def read(prefix):
-    """The variables of a TF1 checkpoint by their names, shards of a table joined.
+
+def read(prefix: str) -> Dict[str, np.ndarray]:
+    """Return the variables of a TF1 checkpoint by name, shards of a table joined.
+
+    Args:
+      prefix: its path without the endings of its files.
 
     Raises:
       ValueError: there is no checkpoint, it is damaged, or a shard is missing.
@@ -62,8 +72,8 @@ def read(prefix):
     return join_shards(arrays)
 
 
-def join_shards(arrays):
-    """`weights_0`, `weights_1` ... in the order of their numbers, as `weights_`."""
+def join_shards(arrays: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:
+    """Return arrays in which `weights_0`, `weights_1`, ... are one, `weights_`."""
     joined, shards = {}, collections.defaultdict(dict)
     for name, array in arrays.items():
         match = re.fullmatch(r"(.*/weights_)(\d+)(|/Adam|/Adam_1)", name)
@@ -87,13 +97,13 @@ def join_shards(arrays):
 def settings_of(
     source: str, arrays: Dict[str, np.ndarray], vocab_sizes: Sequence[int] = ()
 ) -> Dict[str, Any]:
-    """The settings that a checkpoint tells: its dialect, and sizes from its shapes.
+    """Return the settings that a checkpoint implies: its dialect, sizes, positions.
 
     Args:
       source: a key of `names.systems()`.
       arrays: what `read` returns.
-      vocab_sizes: pieces of the source's and of the target's vocabulary: where each has
-        a table of its own, but the same name, they say which is which.
+      vocab_sizes: the sizes of the source and the target vocabulary: they tell the two
+        tables apart where both have the same name.
 
     Raises:
       ValueError: they are not the variables of that source.
@@ -107,8 +117,18 @@ def settings_of(
         )
     dialect = max(systems()[source], key=lambda name: _norms_found(name, arrays))
     row, find = resolve(dialect), _Finder(dialect, arrays)
-    blocks = find.number_of_blocks()
+    settings = {"dialect": dialect, "joint_vocab": row.tied_embeddings}
+    settings.update(_sizes(row, find))
     shared = [_size_in_name(name, 0) for name in find.all("embedding/lookup_table")]
+    if len(shared) == 2:
+        settings.update(_told_apart(shared, vocab_sizes))
+    settings.update(_position_settings(row, find))
+    return settings
+
+
+def _sizes(row, find):
+    """Return the settings that are sizes of variables."""
+    blocks = find.number_of_blocks()
     tables = (
         ["embedding/lookup_table"] * 2
         if row.tied_embeddings
@@ -119,13 +139,12 @@ def settings_of(
         for i in range(blocks)
         for stack in ("encoder", "decoder")
     ]
-    d_model = find.size(
-        *[(name + "outer/bias", 0) for name in inner], *[(name, 1) for name in tables]
-    )
-    settings = {
-        "dialect": dialect,
+    return {
         "num_blocks": blocks,
-        "d_model": d_model,
+        "d_model": find.size(
+            *[(name + "outer/bias", 0) for name in inner],
+            *[(name, 1) for name in tables],
+        ),
         "d_ff": find.size(
             *[(name + "inner/bias", 0) for name in inner],
             (inner[0] + "inner/kernel", -1),
@@ -134,13 +153,15 @@ def settings_of(
         "target_vocab_size": find.size(
             (tables[1], 0), ("decoder/output/bias", 0), ("decoder/output/kernel", 1)
         ),
-        "joint_vocab": row.tied_embeddings,
     }
-    if len(shared) == 2:
-        settings.update(_told_apart(shared, vocab_sizes))
-    positions = ("encoder/positional_encoding/lookup_table", 0)
-    if row.learned_positions and find.all(positions[0]):
-        settings["max_positions"] = find.size(positions)
+
+
+def _position_settings(row, find):
+    """Return the settings of positions, learned or not, absolute or relative."""
+    settings = {}
+    table = ("encoder/positional_encoding/lookup_table", 0)
+    if row.learned_positions and find.all(table[0]):
+        settings["max_positions"] = find.size(table)
         if row.masks_from == "activations":  # padding is attended to: all of it counts
             settings["pad_sources_to"] = settings["max_positions"]
     elif row.learned_positions:
@@ -152,7 +173,7 @@ def settings_of(
 
 
 def _told_apart(found, vocab_sizes):
-    """The settings of two vocabularies of which only the sizes are known."""
+    """Return the settings of two vocabularies that only their sizes tell apart."""
     if sorted(found) != sorted(vocab_sizes):
         raise ValueError(
             f"vocabulary: found {list(vocab_sizes) or 'none'}, wanted two "
@@ -167,7 +188,7 @@ def _told_apart(found, vocab_sizes):
 
 
 def _norms_found(dialect, arrays):
-    """How many normalizations of the first blocks have the names of a dialect."""
+    """Return how many normalizations of the first blocks a dialect has names for."""
     names = (
         f"{stack}/block_0/{layer}/ln/gamma"
         for stack in ("encoder", "decoder")
@@ -183,11 +204,11 @@ class _Finder:
         self.dialect, self.arrays = dialect, arrays
 
     def all(self, name):
-        """Their names; more than one where the sizes are a part of it."""
+        """Return their names; there are several where a size is part of the name."""
         return fnmatch.filter(self.arrays, original_name(name, self.dialect, "**"))
 
     def size(self, *places):
-        """What most of the places (name, axis) say, the first of them where even."""
+        """Return the size at most of the places (name, axis); of equals, the first."""
         votes = collections.Counter()
         for name, axis in places:
             for found in self.all(name):
@@ -203,7 +224,7 @@ class _Finder:
         return int(votes.most_common(1)[0][0])
 
     def number_of_blocks(self):
-        """One more than the highest number of a block of either stack."""
+        """Return one more than the highest number of a block in either stack."""
         stems = [
             original_name(f"{stack}/block_0/", self.dialect, "**")[: -len("0/")]
             for stack in ("encoder", "decoder")
@@ -216,18 +237,18 @@ class _Finder:
 
 
 def _size_in_name(name, axis):
-    """The size along an axis where the name tells it: symbol_modality_8000_512."""
+    """Return the size along an axis if the name has it: symbol_modality_8000_512."""
     match = re.search(r"/symbol_modality_(\d+)_(\d+)/", name)
     return match and int(match.group(axis + 1))
 
 
-def convert(arrays, hp, target_space_id: int = 0) -> Imported:
-    """The variables of this project's model from those of an original one.
+def convert(arrays: Dict[str, np.ndarray], hp, target_space_id: int = 0) -> Imported:
+    """Return the variables of this project's model from those of an original one.
 
     Args:
       arrays: what `read` returns.
       hp: the settings of the model, those of `settings_of` among them.
-      target_space_id: where the dialect has a vector for the target's language, which.
+      target_space_id: which vector of the target language, for a dialect with one.
 
     Raises:
       ValueError: a variable is missing, has another shape, or is left over.
@@ -261,8 +282,8 @@ def convert(arrays, hp, target_space_id: int = 0) -> Imported:
     return Imported(result, step, has_moments)
 
 
-def variables_of(hp):
-    """{name: shape} of the model's variables."""
+def variables_of(hp) -> Dict[str, List[int]]:
+    """Return the variables of the model: name → shape."""
     with tf.Graph().as_default():
         model, ids = Transformer(hp), tf.placeholder(tf.int32, [None, None])
         model.decode(ids, model.encode(ids))
@@ -273,7 +294,7 @@ def variables_of(hp):
 
 
 def _take(left, name, original, shape, target_space_id):
-    """Removes a variable from `left`; returns it in our shape."""
+    """Remove a variable from `left`; return it in our shape."""
     if original not in left:
         raise ValueError(
             f"{original}: found no such variable, wanted one of shape "
@@ -296,7 +317,7 @@ def _take(left, name, original, shape, target_space_id):
 
 
 def _refuse_leftover(left, originals):
-    """Raises ValueError where more is left than an optimizer's own variables."""
+    """Raise ValueError where more is left than an optimizer's own variables."""
     slots = {
         name
         for name in left
@@ -314,27 +335,3 @@ def _refuse_leftover(left, originals):
             f"variable: {len(names)} would be left over: {', '.join(names[:5])}"
             + (" ..." if len(names) > 5 else "")
         )
-
-
-def write(imported, logdir):
-    """Writes `imported` as a checkpoint that train.py goes on from.
-
-    Returns:
-      Its path without the endings of its files.
-    """
-    with tf.Graph().as_default(), tf.Session() as session:
-        variables = {
-            name: tf.get_variable(
-                name, array.shape, tf.as_dtype(array.dtype), tf.zeros_initializer()
-            )
-            for name, array in sorted(imported.arrays.items())
-        }
-        session.run(
-            [variable.initializer for variable in variables.values()],
-            {
-                variables[name].initial_value: array
-                for name, array in imported.arrays.items()
-            },
-        )
-        checkpoints.save(session, checkpoints.make_saver(), logdir, imported.step, 1)
-    return checkpoints.prefix(logdir, imported.step)

@@ -1,10 +1,11 @@
 """How the original systems name their variables: tables from our names to theirs.
 
-Each rule is a regular expression and its replacement; they are applied in their order.
-A further system is a further table in `SOURCES`, beside its row in `dialects`.
+Each rule is a regular expression and its replacement; they are applied in order. A
+further system is a further table in `SOURCES`, beside its row in `dialects`.
 """
 
 import re
+from typing import Dict, List, Sequence
 
 TUTORIAL = (
     (r"^encoder/embedding/", "encoder/enc_embed/"),
@@ -61,7 +62,7 @@ TENSOR2TENSOR = (
     (r"/ln/beta$", "/layer_prepostprocess/layer_norm/layer_norm_bias"),
 )
 
-# Its first version normalizes after each sub-layer, and names it so.
+# Its first version normalizes after each sub-layer, with another name.
 TENSOR2TENSOR_V1 = TENSOR2TENSOR + ((r"/layer_prepostprocess/", "/layer_postprocess/"),)
 
 SOURCES = {
@@ -71,20 +72,20 @@ SOURCES = {
     "tensor2tensor_v1": TENSOR2TENSOR_V1,
 }
 
-# Dialects that are versions of another: which it is, the names in a checkpoint tell.
+# Dialects that are versions of another; the names in a checkpoint tell which.
 VERSION_OF = {"tensor2tensor_v1": "tensor2tensor"}
 
 
-def systems():
-    """{system: the dialects that a checkpoint of it may be of}, sorted."""
+def systems() -> Dict[str, List[str]]:
+    """Return system → the dialects that its checkpoints may have, sorted."""
     versions = {}
     for dialect in sorted(SOURCES):
         versions.setdefault(VERSION_OF.get(dialect, dialect), []).append(dialect)
     return versions
 
 
-def original_name(name, dialect, shape):
-    """The name that the original system gives to our variable `name` of a shape."""
+def original_name(name: str, dialect: str, shape: Sequence) -> str:
+    """Return the name in the original system of our variable `name` of a shape."""
     for pattern, replacement in SOURCES[dialect]:
         name = re.sub(pattern, replacement, name)
     return name.replace("{V}", str(shape[0])).replace("{D}", str(shape[-1]))

@@ -1,11 +1,11 @@
-"""What was recorded of an original system, and how far a model of ours is from it.
+"""Recorded numbers of the original systems, and how far a model of ours is from them.
 
 A case is an .npz file: inputs "in/...", outputs "out/...", and "meta", which is JSON.
 """
 
 import json
 import re
-from typing import NamedTuple, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -21,10 +21,10 @@ WORST_SCORE = -1e6
 
 
 class Recorded(NamedTuple):
-    """The names of what is recorded of a system, and how it numbers its pieces."""
+    """The names of the recorded arrays of a system, and how it numbers its pieces."""
 
     source: str
-    target_in: str  # "": target_out, one place to the right
+    target_in: str  # "": target_out, shifted by one to the right
     target_out: str
     logits: str
     losses: Tuple[Tuple[str, float], ...]  # with the label smoothing of each
@@ -64,9 +64,14 @@ RECORDED = {
 
 
 class Model:
-    """A model with the variables of a checkpoint, fed with ids."""
+    """A model with the variables of a checkpoint, fed with ids.
 
-    def __init__(self, hp, checkpoint):
+    Args:
+      hp: the settings.
+      checkpoint: its path without the endings of its files.
+    """
+
+    def __init__(self, hp, checkpoint: str):
         with tf.Graph().as_default() as graph:
             self.model = model = Transformer(hp)
             self.smoothing = model.dialect.smoothing
@@ -87,13 +92,13 @@ class Model:
         self.session.close()
 
     def run_logits(self, source, target_in):
-        """float [N, T, V]."""
+        """Return the logits, float [N, T, V]."""
         return self.session.run(
             self.logits, {self.source: source, self.target_in: target_in}
         )
 
     def run_loss(self, source, target_in, target_out, epsilon):
-        """Mean cross entropy of the tokens, with smoothed labels."""
+        """Return the mean cross entropy of the tokens, with smoothed labels."""
         with self.session.graph.as_default():
             loss = cross_entropy(self.logits, self.target_out, epsilon, self.smoothing)
         total, count = self.session.run(
@@ -107,8 +112,10 @@ class Model:
         return total / count
 
     def run_greedy(self, source, length, first):
-        """The likeliest piece at each of `length` places, as the originals decode: all
-        pieces may occur, nothing ends a sentence. int [N, length]."""
+        """Return the likeliest piece at each of `length` positions, int [N, length].
+
+        As in the originals, all pieces may occur, and nothing ends a sentence.
+        """
         ids = np.full([len(source), 1], first, np.int32)
         for _ in range(length):
             best = self.run_logits(source, ids)[:, -1].argmax(-1)
@@ -116,8 +123,11 @@ class Model:
         return ids[:, 1:]
 
     def run_beam(self, source, length, options):
-        """The hypotheses of a search in which all pieces may occur: (ids [N, n, T],
-        scores [N, n]), T at most `length`."""
+        """Return the hypotheses of a beam search in which all pieces may occur.
+
+        Returns:
+          (ids [N, n, T], scores [N, n]), T at most `length`.
+        """
         with self.session.graph.as_default():
             limits = tf.fill([tf.shape(self.source)[0]], length)
             step, state = self.model.start_search(self.memory, options.beam_size)
@@ -125,8 +135,8 @@ class Model:
         return self.session.run(found, {self.source: source})
 
 
-def worst(found, recorded):
-    """The largest difference, relative to max(1, |recorded|)."""
+def worst(found: np.ndarray, recorded: np.ndarray) -> float:
+    """Return the largest difference, relative to max(1, |recorded|)."""
     found, recorded = np.asarray(found, np.float64), np.asarray(recorded, np.float64)
     if found.shape != recorded.shape:
         raise ValueError(
@@ -136,64 +146,83 @@ def worst(found, recorded):
     return float((abs(found - recorded) / np.maximum(1, abs(recorded))).max(initial=0))
 
 
-def differences(model, case, recorded):
-    """Yields (what, worst relative difference) of all that a case has recorded."""
-    source = token_ids(case[recorded.source])
+def differences(
+    model: Model, case: Dict[str, Any], recorded: Recorded
+) -> Iterator[Tuple[str, float]]:
+    """Yield (what, worst relative difference) of all that a case has recorded.
+
+    Args:
+      model: our model, with the variables of the case.
+      case: what `load_case` returns.
+      recorded: the names of its system.
+    """
     if model.step and model.step == case.get("out/global_step_after"):
         yield from differences_after(model, case, recorded)
         return
     if recorded.target_out in case:
-        target_out = token_ids(case[recorded.target_out])
-        target_in = (
-            token_ids(case[recorded.target_in])
-            if recorded.target_in
-            else shifted(target_out, recorded.first)
-        )
-        logits = case[recorded.logits]
-        found = model.run_logits(source, target_in)
-        yield "logits", worst(found, logits.reshape(found.shape))
-        for name, epsilon in losses_of(case, recorded):
-            if name in case:
-                yield (
-                    name[len("out/") :],
-                    worst(
-                        model.run_loss(source, target_in, target_out, epsilon),
-                        case[name],
-                    ),
-                )
+        yield from _differences_of_logits(model, case, recorded)
     if recorded.greedy in case and (
         recorded.greedy != "out/preds" or recorded.target_out not in case
     ):
-        ids = case[recorded.greedy]
-        found = model.run_greedy(source, ids.shape[1], recorded.first)
-        yield "greedy", worst(to_end(found, recorded.end), to_end(ids, recorded.end))
-        if "out/final_logits" in case:  # those of the last place, and all before it
-            found = model.run_logits(source, shifted(ids, recorded.first))
-            yield "logits", worst(found, case["out/final_logits"])
+        yield from _differences_of_greedy(model, case, recorded)
     for name in sorted(case):
         if re.fullmatch(r"out/beam\d+(_\w+)?_outputs", name):
             yield from beam_differences(model, case, name, recorded)
 
 
-def losses_of(case, recorded):
-    """[(name, label smoothing)] of the losses of a case, smoothed as it says."""
-    told = case["meta"].get("kwargs", {}).get("label_smoothing")
+def _differences_of_logits(model, case, recorded):
+    """Yield the differences of logits and losses, given the target."""
+    source, target_out = (
+        token_ids(case[name]) for name in (recorded.source, recorded.target_out)
+    )
+    target_in = (
+        token_ids(case[recorded.target_in])
+        if recorded.target_in
+        else shifted(target_out, recorded.first)
+    )
+    found = model.run_logits(source, target_in)
+    yield "logits", worst(found, case[recorded.logits].reshape(found.shape))
+    for name, epsilon in losses_of(case, recorded):
+        if name in case:
+            loss = model.run_loss(source, target_in, target_out, epsilon)
+            yield name[len("out/") :], worst(loss, case[name])
+
+
+def _differences_of_greedy(model, case, recorded):
+    """Yield the differences of greedy search, and of its last logits if recorded."""
+    source, ids = token_ids(case[recorded.source]), case[recorded.greedy]
+    found = model.run_greedy(source, ids.shape[1], recorded.first)
+    yield "greedy", worst(to_end(found, recorded.end), to_end(ids, recorded.end))
+    if "out/final_logits" in case:  # those of the last position, and all before it
+        found = model.run_logits(source, shifted(ids, recorded.first))
+        yield "logits", worst(found, case["out/final_logits"])
+
+
+def losses_of(case: Dict[str, Any], recorded: Recorded) -> List[Tuple[str, float]]:
+    """Return (name, label smoothing) of the losses of a case, smoothed as it says."""
+    given = case["meta"].get("kwargs", {}).get("label_smoothing")
     return [
-        (name, told if epsilon and told is not None else epsilon)
+        (name, given if epsilon and given is not None else epsilon)
         for name, epsilon in recorded.losses
     ]
 
 
-def beam_differences(model, case, name, recorded):
-    """The same for the beams [N, K, T] of a name: what our model says of them, and what
-    our search finds. Scores below WORST_SCORE are tensor2tensor's fillers."""
+def beam_differences(
+    model: Model, case: Dict[str, Any], name: str, recorded: Recorded
+) -> Iterator[Tuple[str, float]]:
+    """Yield the differences of the scores of recorded beams, and of our own search.
+
+    Args:
+      model, case, recorded: as for `differences`.
+      name: of the beams [N, K, T]. Scores below WORST_SCORE are fillers.
+    """
     source, ids = token_ids(case[recorded.source]), case[name]
     scores = case[name[: -len("outputs")] + "scores"]
     alpha = float(re.search(r"alpha (\d+\.?\d*)", case["meta"]["decode"]).group(1))
     _, K, T = ids.shape
     compared = scores > WORST_SCORE
-    told = _beam_scores(model, source, ids, alpha, recorded)
-    yield "scores of the recorded beam", worst(told[compared], scores[compared])
+    ours = _beam_scores(model, source, ids, alpha, recorded)
+    yield "scores of the recorded beam", worst(ours[compared], scores[compared])
     found = model.run_beam(
         source,
         T,
@@ -207,7 +236,7 @@ def beam_differences(model, case, name, recorded):
     gaps = np.pad(
         -np.diff(scores), [[0, 0], [1, 1]], mode="constant", constant_values=1
     )  # [N, K + 1]
-    # Which of two that are as good comes first, rounding says.
+    # Of two with equal scores, rounding decides which comes first.
     compared &= np.minimum(gaps[:, :-1], gaps[:, 1:]) > TOLERANCE
     yield (
         "beam",
@@ -215,8 +244,14 @@ def beam_differences(model, case, name, recorded):
     )
 
 
-def differences_after(model, case, recorded):
-    """The same for a model as the case left it, after its updates."""
+def differences_after(
+    model: Model, case: Dict[str, Any], recorded: Recorded
+) -> Iterator[Tuple[str, float]]:
+    """Yield the differences of a model after the updates of the case.
+
+    Args:
+      model, case, recorded: as for `differences`.
+    """
     source, target_out, target_in = (
         token_ids(case[name])
         for name in (recorded.source, recorded.target_out, recorded.target_in)
@@ -235,23 +270,23 @@ def differences_after(model, case, recorded):
 
 
 def token_ids(array):
-    """int32 [N, T]; tensor2tensor's have further dimensions of 1."""
+    """Return int32 [N, T]; tensor2tensor's have further dimensions of 1."""
     return array.reshape(array.shape[:2]).astype(np.int32)
 
 
 def shifted(ids, first):
-    """One place to the right, behind `first`."""
+    """Return ids [N, T] shifted by one to the right, behind `first`."""
     return np.concatenate([np.full_like(ids[:, :1], first), ids[:, :-1]], axis=1)
 
 
 def to_end(ids, end):
-    """The ids up to the first `end`, then zeros."""
+    """Return the ids up to the first `end`, then zeros."""
     ended = np.cumsum(ids == end, axis=1) - (ids == end) > 0
     return np.where(ended, 0, ids)
 
 
 def _beam_scores(model, source, ids, alpha, recorded):
-    """Our scores [N, K] of recorded beams [N, K, T].
+    """Return our scores [N, K] of recorded beams [N, K, T].
 
     tensor2tensor's score is log-probability / ((5 + length) / 6)^alpha, the end
     counted; where nothing was finished, the log-probability.
@@ -263,17 +298,21 @@ def _beam_scores(model, source, ids, alpha, recorded):
     ).astype(np.float64)
     logits -= logits.max(-1, keepdims=True)
     log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    told = np.take_along_axis(log_probs, ids[..., None], axis=-1)[..., 0]
+    of_ids = np.take_along_axis(log_probs, ids[..., None], axis=-1)[..., 0]
     ended = (ids == recorded.end).any(-1)
     length = np.where(ended, (ids == recorded.end).argmax(-1) + 1, T)
     places = np.arange(T) < length[:, None]
-    found = (told * places).sum(-1)
+    found = (of_ids * places).sum(-1)
     found = np.where(ended, found / ((5 + length) / 6) ** alpha, found)
     return found.reshape(N, K)
 
 
-def load_case(path):
-    """A recorded case: its arrays by name, and "meta"."""
+def load_case(path: str) -> Dict[str, Any]:
+    """Return a recorded case: its arrays by name, and "meta".
+
+    Raises:
+      ValueError: it is no .npz file of arrays.
+    """
     try:
         with np.load(path, allow_pickle=False) as arrays:
             case = {name: arrays[name] for name in arrays.files}

@@ -1,67 +1,62 @@
-"""Checkpoints of a log directory: which there are, save, verify, restore.
+"""Checkpoints of a log directory: list, save, verify, restore.
 
 `model.ckpt-STEP` are the newest ones; `best.ckpt-STEP` is a copy of the one with the
 best dev BLEU. They are found by their names, so a log directory may be moved.
 
-A checkpoint is two files of TensorFlow's and a manifest of their checksums, which
-`sha256sum --check model.ckpt-STEP.sha256` reads too. All are written to the side, and
-moved into their place one after the other, the manifest last: with it, and not before,
-there is a checkpoint.
+A checkpoint is two files of TensorFlow and a manifest of their checksums, which
+`sha256sum --check model.ckpt-STEP.sha256` reads too. All are written to a folder of
+their own and moved into place one after the other, the manifest last: the checkpoint
+exists once its manifest does.
 """
 
 import glob
-import hashlib
 import os
 import re
 import shutil
 import warnings
+from typing import Callable, Dict, List, Optional, Sequence, Union
 
+import numpy as np
 import tensorflow.compat.v1 as tf
+
+from transformer.runtime import files
 
 NEWEST, BEST = "model.ckpt", "best.ckpt"
 INDEX, MANIFEST = ".index", ".sha256"
 ASIDE = ".saving"  # the folder of a log directory in which a checkpoint is written
 
 
-def steps(logdir, kind=NEWEST):
-    """The steps of the checkpoints of a kind in `logdir`, ascending.
-
-    Those from before there were manifests, older than every one with a manifest, count
-    without one.
-    """
-    whole = _steps_with(MANIFEST, logdir, kind)
-    return sorted(
-        whole.union(
-            step
-            for step in _steps_with(INDEX, logdir, kind)
-            if step < min(whole, default=step + 1)
-        )
-    )
+def steps(logdir: str, kind: str = NEWEST) -> List[int]:
+    """Return the steps of the checkpoints of a kind in `logdir`, ascending."""
+    return sorted(_steps_with(MANIFEST, logdir, kind))
 
 
-def exist(logdir):
-    """Whether there is a checkpoint in `logdir`, or what is left of one."""
+def exist(logdir: str) -> bool:
+    """Return whether `logdir` has a checkpoint, or the remains of one."""
     return any(_named(logdir, kind) for kind in (NEWEST, BEST))
 
 
-def prefix(logdir, step, kind=NEWEST):
-    """The path of a checkpoint without the endings of its files."""
+def prefix(logdir: str, step: int, kind: str = NEWEST) -> str:
+    """Return the path of a checkpoint without the endings of its files."""
     return os.path.join(logdir, f"{kind}-{step}")
 
 
-def step_of(checkpoint):
-    """The step of a checkpoint, by its name."""
+def step_of(checkpoint: str) -> int:
+    """Return the step of a checkpoint, by its name."""
     return int(checkpoint.rsplit("-", 1)[1])
 
 
-def find(logdir, which="best", warn=warnings.warn):
-    """The checkpoint to use, verified.
+def find(
+    logdir: str,
+    which: Union[str, int] = "best",
+    warn: Callable[[str], None] = warnings.warn,
+) -> str:
+    """Return the checkpoint to use, verified.
 
     Args:
       logdir: the log directory.
       which: "best" (by dev BLEU; the newest where none was scored), "newest", a step.
-      warn: a function of a text; hears of each broken checkpoint that is passed over
-        for the next in line.
+      warn: function of a text; called for each broken checkpoint that is skipped.
 
     Returns:
       The path without the endings of its files.
@@ -99,32 +94,32 @@ def find(logdir, which="best", warn=warnings.warn):
     )
 
 
-def fault_of(checkpoint):
-    """What is wrong with the files of a checkpoint, naming one; None if nothing is."""
+def fault_of(checkpoint: str) -> Optional[str]:
+    """Return what is wrong with a checkpoint, naming a file; None if nothing is."""
     logdir, name = os.path.split(checkpoint)
     if not os.path.exists(checkpoint + MANIFEST):
-        if step_of(checkpoint) in steps(logdir, name.rsplit("-", 1)[0]):
-            return _fault_without_manifest(checkpoint)
         return f"{name}{MANIFEST} is missing"
     line = re.compile(
         r"([0-9a-f]{64})  (%s(?:\.index|\.data-\d+-of-\d+))\n" % re.escape(name)
     )
     with open(checkpoint + MANIFEST, encoding="utf-8", errors="replace") as file:
-        told = [line.fullmatch(each) for each in file]
-    if not all(told) or not told or not told[-1].group(2).endswith(INDEX):
+        listed = [line.fullmatch(each) for each in file]
+    if not all(listed) or not listed or not listed[-1].group(2).endswith(INDEX):
         return f"{name}{MANIFEST} is cut off or damaged"
-    for checksum, each in (match.groups() for match in told):
+    for checksum, each in (match.groups() for match in listed):
         try:
-            found = _checksum(os.path.join(logdir, each))
+            found = files.sha256_of(os.path.join(logdir, each))
         except OSError as error:
             return f"{each}: {error.strerror}"
         if found != checksum:
-            return f"{each} has not the checksum that {name}{MANIFEST} tells"
+            return f"{each} does not have the checksum in {name}{MANIFEST}"
     return None
 
 
-def save(session, saver, logdir, step, keep):
-    """Writes the checkpoint of `step`, then removes all but the newest `keep`.
+def save(
+    session: tf.Session, saver: tf.train.Saver, logdir: str, step: int, keep: int
+) -> None:
+    """Write the checkpoint of `step`, then remove all but the newest `keep`.
 
     Raises:
       OSError: it could not be written; those before it are untouched.
@@ -141,11 +136,11 @@ def save(session, saver, logdir, step, keep):
             _remove(prefix(logdir, old))
 
 
-def save_best(logdir, step):
-    """Copies the checkpoint of `step` to be the best, and removes the one before.
+def save_best(logdir: str, step: int) -> None:
+    """Copy the checkpoint of `step` as the best one, and remove the previous best.
 
     Raises:
-      OSError: it could not be written; the one before it is untouched.
+      OSError: it could not be written; the previous best is untouched.
     """
     source = prefix(logdir, step)
 
@@ -159,8 +154,8 @@ def save_best(logdir, step):
             _remove(prefix(logdir, old, BEST))
 
 
-def sweep(logdir):
-    """Removes what a killed training left of a checkpoint that it wrote or removed."""
+def sweep(logdir: str) -> None:
+    """Remove what a killed process left of a checkpoint that it wrote or removed."""
     shutil.rmtree(os.path.join(logdir, ASIDE), ignore_errors=True)
     for kind in (NEWEST, BEST):
         for path in glob.glob(os.path.join(glob.escape(logdir), kind + "-*.data-*")):
@@ -172,13 +167,13 @@ def sweep(logdir):
                 os.remove(path)
 
 
-def make_saver():
-    """A saver of all variables of the current graph that belong into a checkpoint."""
+def make_saver() -> tf.train.Saver:
+    """Return a saver of the variables of the current graph, without local ones."""
     return tf.train.Saver(tf.global_variables(), max_to_keep=0)
 
 
-def restore(session, saver, checkpoint):
-    """Loads a checkpoint into the variables of `saver`.
+def restore(session: tf.Session, saver: tf.train.Saver, checkpoint: str) -> None:
+    """Load a checkpoint into the variables of `saver`.
 
     Raises:
       ValueError: it is broken, or of another model.
@@ -193,8 +188,65 @@ def restore(session, saver, checkpoint):
         ) from error
 
 
+def write(arrays: Dict[str, np.ndarray], logdir: str, step: int) -> str:
+    """Write variables that are in no graph as the only checkpoint of `logdir`.
+
+    Args:
+      arrays: name → value; train.py continues from them if they are all of a model's.
+      logdir: the log directory.
+      step: the step of the checkpoint.
+
+    Returns:
+      Its path without the endings of its files.
+    """
+    with tf.Graph().as_default(), tf.Session() as session:
+        variables = {
+            name: tf.get_variable(
+                name, array.shape, tf.as_dtype(array.dtype), tf.zeros_initializer()
+            )
+            for name, array in sorted(arrays.items())
+        }
+        session.run(
+            [variable.initializer for variable in variables.values()],
+            {variables[name].initial_value: array for name, array in arrays.items()},
+        )
+        save(session, make_saver(), logdir, step, 1)
+    return prefix(logdir, step)
+
+
+def average(paths: Sequence[str]) -> Dict[str, np.ndarray]:
+    """Return the variables of checkpoints of one training run, averaged.
+
+    Variables that are not floats, the count of updates, are those of the last one.
+
+    Args:
+      paths: without the endings of their files.
+    """
+    arrays = _read(paths[-1])
+    sums = {
+        name: array.astype(np.float64)
+        for name, array in arrays.items()
+        if array.dtype == np.float32
+    }
+    for path in paths[:-1]:
+        others = _read(path)
+        for name in sums:
+            sums[name] += others[name]
+    for name, total in sums.items():
+        arrays[name] = (total / len(paths)).astype(np.float32)
+    return arrays
+
+
+def _read(path):
+    """Return the variables of a checkpoint: name → array."""
+    reader = tf.train.load_checkpoint(path)
+    return {
+        name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()
+    }
+
+
 def _steps_with(ending, logdir, kind):
-    """The steps for which `logdir` has the file of a checkpoint with this ending."""
+    """Return the steps for which `logdir` has a file of this kind and ending."""
     pattern = re.compile(re.escape(kind) + r"-(\d+)" + re.escape(ending))
     found = (
         pattern.fullmatch(name)
@@ -204,21 +256,21 @@ def _steps_with(ending, logdir, kind):
 
 
 def _named(logdir, kind):
-    """The steps of which `logdir` has a checkpoint, or what is left of one."""
+    """Return the steps for which `logdir` has a checkpoint, or the remains of one."""
     return _steps_with(INDEX, logdir, kind) | _steps_with(MANIFEST, logdir, kind)
 
 
 def _files(checkpoint):
-    """TensorFlow's files of a checkpoint, the .index that makes it one last."""
+    """Return the files of TensorFlow of a checkpoint, the .index last."""
     return sorted(glob.glob(glob.escape(checkpoint) + ".data-*")) + [checkpoint + INDEX]
 
 
 def _publish(checkpoint, write):
-    """Has `write(path)` write a checkpoint to the side, and moves it into its place.
+    """Have `write(path)` write a checkpoint elsewhere, then move it into its place.
 
-    Killed at any moment, it leaves the whole checkpoint or none; what else it leaves,
-    `sweep` removes. Each file is on the disk before the next one is moved, lest a power
-    cut leaves a manifest without its files.
+    Killed at any moment, this leaves the whole checkpoint or none; `sweep` removes what
+    else it leaves. Each file is on the disk before the next one is moved, so that not
+    even a power cut leaves a manifest without its files.
     """
     logdir, name = os.path.split(checkpoint)
     folder = os.path.join(logdir, ASIDE)
@@ -229,55 +281,26 @@ def _publish(checkpoint, write):
         write(aside)
         with open(aside + MANIFEST, "w", encoding="utf-8") as file:
             file.writelines(
-                f"{_checksum(path)}  {os.path.basename(path)}\n"
+                f"{files.sha256_of(path)}  {os.path.basename(path)}\n"
                 for path in _files(aside)
             )
         paths = [*_files(aside), aside + MANIFEST]
         for path in paths:
-            _write_through(path)
+            files.sync(path)
         _remove(checkpoint)
         for path in paths:
             os.replace(path, os.path.join(logdir, os.path.basename(path)))
-            _write_through(logdir)
+            files.sync(logdir)
     except (OSError, tf.errors.OpError) as error:
-        lines = str(error).splitlines()  # of TensorFlow's, one tells the reason
-        told = [line for line in lines if folder in line] or lines
-        raise OSError(f"{checkpoint} could not be written: {told[0]}") from error
+        lines = str(error).splitlines()  # of TensorFlow's, one gives the reason
+        reason = [line for line in lines if folder in line] or lines
+        raise OSError(f"{checkpoint} could not be written: {reason[0]}") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_through(path):
-    """Waits until a file, or the names in a folder, are on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _checksum(path):
-    """The SHA-256 of a file, in hexadecimal digits."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def _fault_without_manifest(checkpoint):
-    """What is wrong with a checkpoint, by the checksums that TensorFlow writes."""
-    try:
-        reader = tf.train.load_checkpoint(checkpoint)
-        for name in reader.get_variable_to_shape_map():
-            reader.get_tensor(name)
-    except (ValueError, RuntimeError, tf.errors.OpError) as error:
-        return f"{os.path.basename(checkpoint)} cannot be read ({type(error).__name__})"
-    return None
-
-
 def _remove(checkpoint):
-    """Removes a checkpoint and what eval.py wrote beside it, the manifest first."""
+    """Remove a checkpoint and what eval.py wrote beside it, the manifest first."""
     paths = glob.glob(glob.escape(checkpoint) + ".*")
     for path in sorted(
         paths, key=lambda path: (not path.endswith(MANIFEST), not path.endswith(INDEX))

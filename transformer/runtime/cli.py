@@ -1,11 +1,21 @@
-"""What every command shares: flags, a quiet start of TensorFlow, errors of one line.
+"""What every command shares: flags, one-line errors, a quiet start of TensorFlow.
 
-def run(args):
-    from transformer.translator import Translator  # TensorFlow takes seconds
-    ...
+A command parses its arguments, refuses what can be refused, and only then starts
+TensorFlow, whose import takes seconds:
 
-def main(argv=None):
-    cli.main(parser(), run, argv)
+    def parser():
+        made = cli.make_parser("translate.py", __doc__)
+        made.add_argument("--n_best", type=int, default=1, help="...")
+        return made
+
+    def run(args):
+        hp = hparams.load(args.logdir)
+        cli.start_tensorflow(args.verbose)
+        from transformer.translator import Translator  # needs TensorFlow
+        ...
+
+    def main(argv=None):
+        cli.main(parser(), run, argv)
 """
 
 import argparse
@@ -15,7 +25,7 @@ import os
 import shutil
 import sys
 import tempfile
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
+from typing import Any, Callable, Collection, Dict, Iterator, List, Optional
 
 from transformer.runtime.process import Stopped
 
@@ -45,23 +55,22 @@ def make_parser(prog: str, doc: str) -> argparse.ArgumentParser:
     return parser
 
 
-def add_settings(
-    parser: argparse.ArgumentParser, fields: Dict[str, Any], groups: Iterable[str]
-) -> None:
-    """Add a flag for each field of the settings.
+def add_settings(parser: argparse.ArgumentParser, fields: Dict[str, Any]) -> None:
+    """Add a flag for each field of the settings, under the heading of its group.
 
-    A flag that is not given leaves no trace in the parsed namespace, so that what was
-    said can be told from what was not.
+    A flag that is not given leaves no trace in the parsed namespace; `given` returns
+    those that were.
 
     Args:
+      parser: what `make_parser` returned.
       fields: name → dataclass field with `group` and `help` in its metadata.
-      groups: the headings of `--help`, in their order.
     """
+    groups = dict.fromkeys(field.metadata["group"] for field in fields.values())
     for group in groups:
-        members = [f for f in fields.values() if f.metadata["group"] == group]
-        section = parser.add_argument_group(group) if members else parser
-        for field in members:
-            _add_setting(section, field)
+        section = parser.add_argument_group(group)
+        for field in fields.values():
+            if field.metadata["group"] == group:
+                _add_setting(section, field)
 
 
 def _add_setting(section, field) -> None:
@@ -84,10 +93,70 @@ def _add_setting(section, field) -> None:
 
 
 def _parse_bool(text: str) -> bool:
-    """Return what `true` and `false` mean, in any case of letters."""
+    """Return True for `true` and False for `false`, in any case of letters."""
     if text.lower() not in ("true", "false"):
         raise argparse.ArgumentTypeError(f"found {text!r}, wanted true or false")
     return text.lower() == "true"
+
+
+def given(args: argparse.Namespace, fields: Collection[str]) -> Dict[str, Any]:
+    """Return the settings that were named on the command line: name → value.
+
+    Args:
+      args: the parsed arguments, of a parser with `add_settings`.
+      fields: the names of all settings.
+    """
+    return {name: value for name, value in vars(args).items() if name in fields}
+
+
+def add_logdir(parser: argparse.ArgumentParser) -> None:
+    """Add `--logdir` for a command that reads a log directory."""
+    parser.add_argument(
+        "--logdir", required=True, metavar="DIR", help="what train.py wrote"
+    )
+
+
+def add_checkpoint(parser: argparse.ArgumentParser) -> None:
+    """Add `--logdir` and `--checkpoint` for a command that reads one checkpoint."""
+    add_logdir(parser)
+    parser.add_argument(
+        "--checkpoint",
+        default="best",
+        metavar="WHICH",
+        help="best (by dev BLEU), newest, or a step [best]",
+    )
+
+
+def add_text(parser: argparse.ArgumentParser, split: str) -> None:
+    """Add `--split`, `--data` and `--files`: the lines that a command translates.
+
+    Args:
+      parser: what `make_parser` returned.
+      split: the default of `--split`.
+    """
+    parser.add_argument(
+        "--split",
+        default=split,
+        metavar="NAME",
+        help=f"dev or test of the data folder [{split}]",
+    )
+    add_data(parser)
+    parser.add_argument(
+        "--files",
+        nargs=2,
+        metavar=("SOURCE", "REFERENCE"),
+        help="any two text files, instead of a split",
+    )
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """Add `--data` for a command that reads the data folder of a log directory."""
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        default=argparse.SUPPRESS,
+        help="the data folder, if it was moved since training",
+    )
 
 
 def parse(parser: argparse.ArgumentParser, argv: List[str]) -> argparse.Namespace:
@@ -110,50 +179,68 @@ def parse(parser: argparse.ArgumentParser, argv: List[str]) -> argparse.Namespac
     return parser.parse_args(words)
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+def unknown(kind: str, name: str, known: Collection[str]) -> str:
     """Return the message for a name that is not `known`: the nearest; all, if few."""
-    known = list(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0)[0]
     every = f" ({', '.join(known)})" if len(known) < 9 else ""
     return f"unknown {kind} {name}; did you mean {near}?{every}"
+
+
+def refuse_unknown(kind: str, name: str, known: Collection[str]) -> None:
+    """Raise ValueError, with the nearest name, where `name` is not `known`."""
+    if name not in known:
+        raise ValueError(unknown(kind, name, known))
 
 
 def main(
     parser: argparse.ArgumentParser,
     work: Callable[[argparse.Namespace], Optional[int]],
     argv: Optional[List[str]] = None,
-    needs_tensorflow: bool = True,
+    advice: str = "",
 ) -> None:
-    """Parse the arguments, start TensorFlow, do the work, exit.
+    """Parse the arguments, do the work, exit.
 
     Args:
       parser: what `make_parser` returned, with the command's own flags.
-      work: function of the parsed arguments; returns the exit status, None for 0.
+      work: function of the parsed arguments; returns the exit status, None for 0. It
+        calls `start_tensorflow` before it imports what needs TensorFlow.
       argv: the arguments; None for those of the process.
-      needs_tensorflow: False for a command that does without.
+      advice: what to do after Ctrl-C or SIGTERM, for a command that can continue.
 
     Raises:
       SystemExit: with status 2 and one line on stderr for whatever is refused, 130
-        for Ctrl-C; not at all where `work` returns None.
+        for Ctrl-C; not at all where `work` returns None or 0.
     """
     args = parse(parser, sys.argv[1:] if argv is None else argv)
+    advice = advice and "; " + advice
     try:
-        if needs_tensorflow:
-            start_tensorflow(args.verbose)
         status = work(args)
     except (ValueError, OSError, FloatingPointError, MemoryError) as error:
         _leave(parser.prog, error, REFUSED, error)
     except Stopped as stopped:
-        _leave(parser.prog, stopped, stopped.status, stopped)
+        _leave(parser.prog, f"{stopped}{advice}", stopped.status, stopped)
     except KeyboardInterrupt as interrupt:
-        _leave(parser.prog, "interrupted", INTERRUPTED, interrupt)
+        _leave(parser.prog, f"interrupted{advice}", INTERRUPTED, interrupt)
     if status:
         sys.exit(status)
 
 
+def warner(prog: str) -> Callable[[str], None]:
+    """Return a function that writes a line on stderr, behind the name of the command.
+
+    Args:
+      prog: as for `make_parser`.
+    """
+
+    def warn(text):
+        sys.stderr.write(f"{prog}: {text}\n")
+
+    return warn
+
+
 def _leave(prog, message, status, cause):
     """Write one line on stderr and exit."""
-    sys.stderr.write(f"{prog}: {message}\n")
+    warner(prog)(message)
     raise SystemExit(status) from cause
 
 

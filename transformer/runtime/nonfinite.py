@@ -1,10 +1,10 @@
-"""Where numbers went wrong: the first tensor of a graph that is not finite.
+"""Diagnosis of NaN and infinity: the first tensor of a graph that is not finite.
 
 fault = first_bad(session, [loss], {ids: batch})
 fault and str(fault)    # "encoder/block_0/feedforward/inner/MatMul (3 inf of 64)"
 """
 
-from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -31,12 +31,12 @@ class Fault(NamedTuple):
 def first_bad(
     session: tf.Session, results: Sequence[tf.Tensor], feed: Dict[tf.Tensor, Any]
 ) -> Optional[Fault]:
-    """Finds where the numbers behind `results` stop being finite.
+    """Return where the numbers behind `results` stop being finite.
 
-    A variable comes first. Then the ops without which the results cannot be: from a
-    result that is not finite, back over inputs that are not, to an op whose inputs all
-    are; the one made first, if several. So an infinity that a later op takes away
-    again, a mask for example, is not blamed.
+    Variables are checked first, then the ops that the results depend on: from a result
+    that is not finite, back over inputs that are not, to an op whose inputs all are; of
+    several, the one made first. So an infinity that a later op removes, a mask for
+    example, is not reported.
 
     Args:
       session: holds the variables.
@@ -56,8 +56,8 @@ def first_bad(
         return _first_bad_op(session, [tf.identity(x) for x in results], feed)
 
 
-def float_variables():
-    """The variables of the current graph that a checkpoint holds, less the integers."""
+def float_variables() -> List[tf.Variable]:
+    """Return the variables of the current graph in a checkpoint, without integers."""
     return [
         variable
         for variable in tf.global_variables()
@@ -65,8 +65,8 @@ def float_variables():
     ]
 
 
-def finite_checks(tensors: Sequence[tf.Tensor]) -> list:
-    """A bool scalar for each of some float tensors: whether no number is NaN or inf."""
+def finite_checks(tensors: Sequence[tf.Tensor]) -> List[tf.Tensor]:
+    """Return a bool scalar for each float tensor: whether all numbers are finite."""
     every = {}  # all the axes of a rank; one op for all, for there may be thousands
     checks = []
     for x in tensors:
@@ -80,7 +80,7 @@ def finite_checks(tensors: Sequence[tf.Tensor]) -> list:
 
 
 def _first_bad_op(session, results, feed):
-    """The origin of what is not finite in `results`."""
+    """Return the op where the numbers of `results` stop being finite, a Fault."""
     ops = _ancestors(results, feed)
     tensors = [x for op in ops for x in op.outputs if x.dtype.base_dtype.is_floating]
     finite = session.run(finite_checks(tensors), feed)
@@ -101,8 +101,11 @@ def _first_bad_op(session, results, feed):
 
 
 def _ancestors(results, feed):
-    """The ops that `results` need, less what is fed, and less the insides of loops and
-    conditions, which cannot be read from outside."""
+    """Return the ops that `results` depend on.
+
+    Neither what is fed, nor the insides of loops and conditions, which cannot be read
+    from outside.
+    """
     fed, found, waiting = {x.name for x in feed}, {}, [x.op for x in results]
     while waiting:
         op = waiting.pop()
@@ -123,13 +126,13 @@ def _fault(name, is_variable, value):
     )
 
 
-class Watch:
-    """Ends a training whose numbers are not finite, and says where that began.
+class FiniteGuard:
+    """Ends a training run whose numbers are not finite, and says where that began.
 
     Args:
-      session: of the training.
+      session: the session of the training run.
       update: its Update.
-      feed: function of the number of a batch: what is fed to run with that batch.
+      feed: function of the number of a batch; returns what to feed to compute with it.
       hp: the settings.
       logdir: the log directory.
     """
@@ -142,12 +145,14 @@ class Watch:
         self._results = [update.metrics.loss, update.metrics.gradient_norm]
         with session.graph.as_default():
             self._are_finite = tf.reduce_all(finite_checks(float_variables()))
-            self._forget_collected = [each.initializer for each in tf.local_variables()]
+            self._drop_collected = [each.initializer for each in tf.local_variables()]
 
     def check_before_saving(self, step: int) -> None:
-        """Raises FloatingPointError where nobody could go on from the variables as they
-        are after `step` updates: they, or what the next batch makes of them, are not
-        finite. So no such checkpoint takes the place of a good one."""
+        """Raise FloatingPointError where training could not continue after `step`.
+
+        The variables, or the loss of the next batch, are then not finite; such a
+        checkpoint must not replace a good one.
+        """
         results = self._session.run(
             [self._are_finite, *self._results], self._feed(step * self._hp.accumulate)
         )
@@ -155,13 +160,13 @@ class Watch:
             raise self.error(step)
 
     def error(self, step: int) -> FloatingPointError:
-        """Says what is wrong with the update that follows `step` updates.
+        """Return what is wrong with the update that follows `step` updates.
 
-        The batches of the update are run again, one by one; the sums of those that were
-        collected are lost.
+        The batches of the update are run again, one by one; gradients collected so far
+        are lost.
         """
         accumulate = self._hp.accumulate
-        self._session.run(self._forget_collected)
+        self._session.run(self._drop_collected)
         for part in range(accumulate):
             feed = self._feed(step * accumulate + part)
             loss, norm, rate = self._session.run(
@@ -179,7 +184,7 @@ class Watch:
         )
 
     def _last_good(self, step):
-        """What is there to go on from."""
+        """Return which checkpoint training can continue from, in words."""
         saved = checkpoints.steps(self._logdir)
         if not saved:
             return "there is no checkpoint yet"
@@ -188,5 +193,5 @@ class Watch:
             return f"the last good checkpoint is {newest}"
         return (
             f"{newest} leads here: the last good checkpoint is that of step "
-            f"{saved[-2]}, remove the files {newest}.* to go on from it"
+            f"{saved[-2]}, remove the files {newest}.* to continue from it"
         )

@@ -1,23 +1,24 @@
-"""A training as a process: alone in its log directory, and stopped when it suits."""
+"""A training run as a process: alone in its log directory, stopped at a safe point."""
 
 import contextlib
 import fcntl
 import os
 import signal
 import socket
+from typing import Iterator
 
 LOCK = "lock"
 
 
 class Lock:
-    """Keeps a second training out of a log directory while this process lives.
+    """Keeps a second training run out of a log directory while this process lives.
 
-        with Lock(logdir) as lock:      # taken here, if there is such a folder
+        with Lock(logdir) as lock:      # taken here, if the folder exists
             os.makedirs(logdir, exist_ok=True)
             lock.take()                 # else here
 
-    The system releases it when the process ends, however that happens; the file stays,
-    and means nothing by itself.
+    The system releases it when the process ends, in whatever way; the file stays, and
+    means nothing by itself.
 
     Raises:
       ValueError: another process has it.
@@ -32,6 +33,7 @@ class Lock:
         return self
 
     def take(self) -> None:
+        """Take the lock, if this object does not have it yet."""
         if self._file:
             return
         file = open(os.path.join(self._logdir, LOCK), "a+", encoding="utf-8")
@@ -41,7 +43,7 @@ class Lock:
             file.seek(0)
             with file:
                 raise ValueError(
-                    f"{self._logdir}: found a training that is running here, "
+                    f"{self._logdir}: found a training run in progress, "
                     f"{file.read().strip() or 'just started'}; wait for it, stop it, "
                     "or choose another --logdir"
                 ) from None
@@ -57,7 +59,7 @@ class Lock:
 
 
 class Stopped(BaseException):
-    """A signal ended the training; `status` is the exit status that says so."""
+    """A signal ended the training run; `status` is the exit status that says so."""
 
     def __init__(self, number: int):
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -65,27 +67,24 @@ class Stopped(BaseException):
 
 
 class StopSignals:
-    """Ctrl-C and SIGTERM wait until it suits the training; a second Ctrl-C does not.
+    """Defers Ctrl-C and SIGTERM to a safe point; a second Ctrl-C ends the process.
 
     with StopSignals() as signals:
-        while …:
-            update()
-            if signals.came:
-                save()
-            signals.check()             # raises Stopped if one came
-            with signals.at_once():     # here it is raised as soon as one comes
-                evaluate()
+        update()
+        signals.check()             # raises Stopped if a signal was received
+        with signals.at_once():     # in here it is raised as soon as one is received
+            evaluate()
     """
 
     NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
     def __init__(self):
-        self.came = None
-        self._waits = True
+        self.received = None
+        self._is_deferred = True
 
     def __enter__(self):
         self._before = {
-            number: signal.signal(number, self._come) for number in self.NUMBERS
+            number: signal.signal(number, self._receive) for number in self.NUMBERS
         }
         return self
 
@@ -94,22 +93,22 @@ class StopSignals:
             signal.signal(number, handler)
 
     def check(self) -> None:
-        """Raises Stopped if a signal came."""
-        if self.came:
-            raise Stopped(self.came)
+        """Raise Stopped if a signal was received."""
+        if self.received:
+            raise Stopped(self.received)
 
     @contextlib.contextmanager
-    def at_once(self):
-        """What runs in it has nothing to lose."""
-        self._waits = False
+    def at_once(self) -> Iterator[None]:
+        """Do not defer signals in the body, which has nothing to lose."""
+        self._is_deferred = False
         try:
             self.check()
             yield
         finally:
-            self._waits = True
+            self._is_deferred = True
 
-    def _come(self, number, frame):
-        self.came = self.came or number
+    def _receive(self, number, frame):
+        self.received = self.received or number
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        if not self._waits:
+        if not self._is_deferred:
             self.check()

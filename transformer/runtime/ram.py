@@ -1,4 +1,4 @@
-"""How much memory a training takes, how much there is, and what to say if that is less.
+"""Memory: how much a training run needs, how much is free, and a warning if too little.
 
 Dimension letters: B tokens of a batch on either side, with padding; L the longest
 sentence, D d_model, F d_ff, H heads, V vocabulary.
@@ -15,11 +15,11 @@ FLOAT = 4  # bytes
 
 
 class Forecast(NamedTuple):
-    """What a training adds to the memory of its process, in bytes."""
+    """What a training run adds to the memory of its process, in bytes."""
 
-    parameters: int  # in the training, and once more where dev is translated
-    optimizer: int  # two moments of each parameter; their sums, if batches are summed
-    gradients: int  # one for each place where the embeddings are read, then their sum
+    parameters: int  # for training, and once more for translating dev
+    optimizer: int  # two moments of each parameter; its sum, with accumulation
+    gradients: int  # one for each use of the embeddings, then their sum
     activations: int  # of the largest batch
 
     @property
@@ -28,37 +28,37 @@ class Forecast(NamedTuple):
 
     def __str__(self) -> str:
         parts = ", ".join(
-            f"{shown(size)} {name}" for name, size in self._asdict().items()
+            f"{readable(size)} {name}" for name, size in self._asdict().items()
         )
-        return f"about {shown(self.total)} ({parts})"
+        return f"about {readable(self.total)} ({parts})"
 
 
 def forecast(hp, parameters: int, pairs: int, longest: int) -> Forecast:
-    """Derives the memory of a training from its sizes.
+    """Return the memory that a training run needs, derived from its sizes.
 
-    What the backward pass reads stays from the forward pass. For each token that is, in
-    numbers of 4 bytes,
+    The backward pass reads results of the forward pass, which are kept. For each token
+    these are, in numbers of 4 bytes,
 
-        an attention    9 D + 3 H L    its input, Q, K, V, the heads joined, the mask
-                                       of dropout, the sum, the normalized sum twice;
-                                       the weights, their mask, both multiplied
-        a feed-forward  5 D + 3 F      mask, sum, normalized twice, the next input;
-                                       the inner layer, its mask, both multiplied
-        an embedding    4 D            the sum, its mask, both multiplied, one to spare
+        an attention    9 D + 3 H L    its input, Q, K, V, the joined heads, the dropout
+                                       mask, the sum, the normalized sum twice; the
+                                       weights, their mask, the product of both
+        a feed-forward  5 D + 3 F      mask, sum, normalized twice, the next input; the
+                                       inner layer, its mask, the product of both
+        an embedding    4 D            the sum, its mask, the product, one to spare
         the logits      2 V            logits and probabilities; V with TensorFlow 1.15,
-                                       which writes the latter in place of the former
+                                       which overwrites the former with the latter
 
-    less the masks and products without dropout. There are 3 attentions and 2
-    feed-forwards in a pair of blocks, 2 embeddings. The embeddings get a gradient from
-    each of 5 places (source, target, and 3 in the loss) before these are added. The
-    passing needs of the operation that is at work are not counted, nor what TensorFlow
+    without the masks and products if there is no dropout. A pair of blocks has 3
+    attentions and 2 feed-forwards; there are 2 embeddings. The embeddings get a
+    gradient from each of 5 uses (source, target, and 3 in the loss) before these are
+    added. The scratch memory of single operations is not counted, nor what TensorFlow
     itself takes: some 500 MB before the first step, and 100 MB in it.
 
     Args:
       hp: the settings.
-      parameters: how many there are.
+      parameters: their number.
       pairs: sentence pairs of the corpus.
-      longest: L, tokens of its longest sentence.
+      longest: L, the tokens of its longest sentence.
     """
     tokens = min(hp.batch_tokens, pairs * longest)  # B
     D, F, V = hp.d_model, hp.d_ff, hp.target_vocab_size
@@ -78,11 +78,10 @@ def forecast(hp, parameters: int, pairs: int, longest: int) -> Forecast:
 
 
 def available(session: tf.Session) -> Tuple[int, str]:
-    """(bytes, where): the memory of a session's GPU, else what the machine has left.
+    """Return (bytes, where): the memory of a session's GPU, else what is free.
 
     The latter is the least of what Linux calls available and what the limits of the
-    control group (in a container) and of the process (ulimit -v) leave; 0 where the
-    system tells nothing.
+    control group (in a container) and of the process (ulimit -v) leave; 0 if unknown.
     """
     gpus = [
         device.memory_limit_bytes
@@ -100,7 +99,7 @@ def available(session: tf.Session) -> Tuple[int, str]:
 
 
 def _available_to_linux():
-    """What new programs can have without swapping, or None."""
+    """Return what new programs can have without swapping, or None."""
     for line in _read("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
@@ -108,7 +107,7 @@ def _available_to_linux():
 
 
 def _left_to_the_group(root="/sys/fs/cgroup"):
-    """What a limit of the control group leaves: none, or one, of either version."""
+    """Yield what the limit of a control group leaves, of either version, if any."""
     for limit, usage in (
         ("memory.max", "memory.current"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
@@ -119,7 +118,12 @@ def _left_to_the_group(root="/sys/fs/cgroup"):
 
 
 def _left_to_the_process(limits, pages):
-    """What a limit of the address space leaves, or None; of the texts of two files."""
+    """Return what the limit of the address space leaves, or None.
+
+    Args:
+      limits: the text of /proc/self/limits.
+      pages: the text of /proc/self/statm.
+    """
     found = re.search(r"^Max address space +(\d+)", limits, re.MULTILINE)
     if not found:
         return None
@@ -128,6 +132,7 @@ def _left_to_the_process(limits, pages):
 
 
 def _read(path):
+    """Return the text of a file of the system, "" where there is none."""
     try:
         with open(path, encoding="ascii") as file:
             return file.read()
@@ -136,14 +141,14 @@ def _read(path):
 
 
 def report(needed: Forecast, session: tf.Session, batch_tokens: int) -> str:
-    """The forecast beside what there is; a second line warns where that is less."""
+    """Return the forecast and what is free; a second line warns if that is less."""
     size, where = available(session)
     text = f"memory for the largest batches: {needed}"
     if size:
-        text += f"; {shown(size)} {where}"
+        text += f"; {readable(size)} {where}"
     if 0 < size < needed.total:
         text += (
-            "\nwarning: the training needs more memory than there is; lower "
+            "\nwarning: training needs more memory than there is; lower "
             f"--batch_tokens (found {batch_tokens})"
         )
     return text
@@ -151,10 +156,10 @@ def report(needed: Forecast, session: tf.Session, batch_tokens: int) -> str:
 
 @contextlib.contextmanager
 def shortage_explained(what: str, advice: str) -> Iterator[None]:
-    """Turns an allocation that fails into a MemoryError of one line.
+    """Turn a failed allocation into a MemoryError of one line.
 
     Args:
-      what: when that happened.
+      what: when it failed.
       advice: what to change.
     """
     try:
@@ -163,6 +168,6 @@ def shortage_explained(what: str, advice: str) -> Iterator[None]:
         raise MemoryError(f"out of memory {what}: {advice}") from error
 
 
-def shown(size: int) -> str:
-    """A number of bytes for people: 1.2 GB, 34 MB."""
+def readable(size: int) -> str:
+    """Return a number of bytes for people: 1.2 GB, 34 MB."""
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.0f} MB"

@@ -1,25 +1,15 @@
-"""The one place where a session is opened: what it is told about the machine."""
+"""Sessions: opened here alone, set up by the machine settings; runs side by side."""
 
 import concurrent.futures
 import contextlib
 import ctypes
-import os
 import queue
-import re
-from typing import ContextManager, Iterable, Iterator, Optional
+from typing import Any, ContextManager, Dict, Iterable, Iterator, Optional
 
 import tensorflow.compat.v1 as tf
 
-PRECISIONS = ("float32", "bfloat16", "float16")
-
-# (precision, device) → the graph rewriting of TensorFlow that computes so whatever
-# loses little by it: matrix products above all, and what stands between them, softmax
-# too. Variables, what changes them, normalization and the sums of losses stay float32.
-# There is no other way to less than float32.
-REWRITINGS = {
-    ("bfloat16", "CPU"): "auto_mixed_precision_onednn_bfloat16",
-    ("float16", "GPU"): "auto_mixed_precision",
-}
+from transformer.runtime.devices import has_gpu
+from transformer.runtime.precision import rewriting_to
 
 # Parameters of glibc's mallopt, by their numbers in malloc.h.
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3
@@ -33,29 +23,29 @@ def make_session(
     runs: int = 1,
     sequential: bool = False,
 ) -> tf.Session:
-    """A session of `graph`, or of the default one, set up by the machine settings.
+    """Return a session of `graph`, or of the default one, set up by the settings.
+
+    `hp.deterministic` makes two runs of one command equal to the last bit: one thread
+    runs one op at a time, so no sum depends on timing or on the number of cores. On a
+    GPU, only deterministic kernels are used (TensorFlow 2; 1.15 offers none). This
+    holds for one build of TensorFlow on one kind of processor: other vector
+    instructions round otherwise.
 
     Args:
       hp: the settings.
-      graph: what is to be run.
+      graph: the graph to run.
       precision: of the matrix products, one of `PRECISIONS`.
       runs: how many runs there may be at once; see `run_at_once`.
-      sequential: the operations of a run are so small that what comes between them
-        matters most. They are run in a fixed order, and loops as functions, which
-        TensorFlow does not rewrite for oneDNN: a call of it costs more than they do.
-        On a CPU, and where loops can be functions (TensorFlow 2); else nothing changes.
+      sequential: the operations of a run are so small that the time between them
+        dominates. They are run in a fixed order, and loops as functions, which
+        TensorFlow does not rewrite for oneDNN: calling it would take longer than the
+        operation. Ignored on a GPU, and where loops cannot be functions (1.15).
 
     Raises:
       ValueError: see `rewriting_to`.
-
-    `hp.deterministic` makes two runs of one command equal to the last bit. One thread
-    runs one op at a time, so that no sum depends on who comes first or on the number of
-    cores. Of a GPU, only kernels are used that promise the same (TensorFlow 2; 1.15 has
-    no such promise). It holds for one build of TensorFlow on one kind of processor: the
-    vector instructions of another round otherwise.
     """
     keep_freed_memory()
-    # In each run one op at a time, by all threads: two at once would share them.
+    # Each run does one op at a time, with all threads: two at once would share them.
     config = tf.ConfigProto(inter_op_parallelism_threads=1)
     for _ in range(runs):
         config.session_inter_op_thread_pool.add(num_threads=1)
@@ -70,28 +60,19 @@ def make_session(
     return tf.Session(graph=graph, config=config)
 
 
-def has_gpu() -> bool:
-    """Whether TensorFlow sees a GPU."""
-    return bool(tf.config.experimental.list_physical_devices("GPU"))
-
-
-def cores() -> int:
-    """How many cores of the CPU this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def run_at_once(
-    session: tf.Session, fetches, feeds: Iterable[dict], runs: int
-) -> Iterator:
-    """Yields what `fetches` are for each of `feeds`, in their order.
+    session: tf.Session, fetches: Any, feeds: Iterable[Dict], runs: int
+) -> Iterator[Any]:
+    """Yield the values of `fetches` for each of `feeds`, in their order.
 
-    So many runs are under way at once, each with a thread of its own: where operations
-    are too small for several cores, several runs are not.
+    As many runs as `runs` are under way at once, each in a thread of its own: that uses
+    several cores where the operations are too small to.
 
     Args:
-      session: one of `make_session`, with as many `runs`.
+      session: what `make_session` returned, with as many `runs`.
+      fetches: what `session.run` takes.
+      feeds: what each run is fed.
+      runs: how many runs at once.
     """
     free = queue.Queue()
     for pool in range(runs):
@@ -110,8 +91,8 @@ def run_at_once(
         yield from executor.map(run, feeds)
 
 
-def refuse_impossible(hp):
-    """Raises ValueError where TensorFlow, or the machine, cannot do as `hp` says."""
+def refuse_impossible(hp) -> None:
+    """Raise ValueError where TensorFlow, or the machine, cannot do as `hp` says."""
     if hp.precision != "float32":
         rewriting_to(hp.precision)
     built = getattr(tf.test, "is_built_with_xla", None)  # TensorFlow 1.15 always is
@@ -121,49 +102,18 @@ def refuse_impossible(hp):
         )
 
 
-def rewriting_to(precision: str) -> str:
-    """The option of TensorFlow's that rewrites a graph to a precision.
-
-    Raises:
-      ValueError: this TensorFlow, or this machine, has none.
-    """
-    device = "GPU" if has_gpu() else "CPU"
-    name = REWRITINGS.get((precision, device))
-    if not hasattr(tf.ConfigProto().graph_options.rewrite_options, str(name)):
-        lacking = f"TensorFlow {tf.__version__} has no training in {precision}"
-    elif device == "CPU" and cpu_lacks("avx512f"):
-        lacking = "AVX-512, without which TensorFlow computes in float32, is not there"
-    elif device == "CPU" and os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0":
-        lacking = "TF_ENABLE_ONEDNN_OPTS is 0, and only oneDNN has it"
-    else:
-        return name
-    raise ValueError(
-        f"precision: found {precision}, wanted float32: {lacking} on this {device}"
-    )
-
-
-def cpu_lacks(flag: str) -> bool:
-    """Whether this is an x86 processor without such instructions, as Linux tells it."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            flags = set(re.findall(r"\w+", file.read()))
-    except OSError:
-        return False
-    return "sse2" in flags and flag not in flags
-
-
 def compilation(hp) -> ContextManager:
-    """A scope for the making of a graph; with `hp.xla`, XLA compiles what is made."""
+    """Return a scope; with `hp.xla`, XLA compiles the ops that are made in it."""
     if hp.xla:
         return tf.xla.experimental.jit_scope()
     return contextlib.nullcontext()
 
 
-def keep_freed_memory():
-    """Lets the C library keep large freed blocks for the next allocation.
+def keep_freed_memory() -> None:
+    """Let the C library keep large freed blocks for the next allocation.
 
-    It gives them back to the system, otherwise, and each step gets, and clears, its
-    tensors' pages anew. Where the library is not glibc, this does nothing.
+    Otherwise it returns them to the system, and every step gets and clears the pages of
+    its tensors anew. Where the library is not glibc, this does nothing.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

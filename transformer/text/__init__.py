@@ -1,1 +1,1 @@
-"""Text: files → lines → pieces → ids. Read lines, vocabulary, subwords, bpe_dropout."""
+"""Text: files → lines → pieces → ids. READING_ORDER says which file to read first."""

@@ -1,40 +1,38 @@
-"""Words in other pieces each time, for training only: BPE-dropout.
+"""BPE-dropout: split the words of the training text differently each time.
 
-Byte-pair encoding begins with the characters of a word and merges the two neighbours
+Byte-pair encoding starts from the characters of a word. It merges the two neighbours
 whose merge was learned first, then the next, until no two can be merged:
 
     g r ü n e  ->  gr ü n e  ->  gr ü ne  ->  gr üne  ->  grüne
 
-BPE-dropout leaves each merge out with some probability (Provilkov et al. 2020, "BPE-
-Dropout: Simple and Effective Subword Regularization", section 3), so that one sentence
-comes as "gr üne" today and as "grüne" tomorrow: the model sees what pieces are made of,
-and a small corpus lasts longer.
+BPE-dropout skips each merge with some probability (Provilkov et al. 2020, "BPE-Dropout:
+Simple and Effective Subword Regularization", section 3), so a word is encoded as
+"gr üne" in one copy of the text and as "grüne" in the next. The model learns what its
+pieces are composed of, which regularizes training on a small corpus.
 """
-
-from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from typing import List, Sequence
 
 from transformer.text.vocabulary import SPECIAL_IDS, UNK, Vocabulary
 
-WORD = re.compile("▁?[^▁]+|▁")  # pieces never reach across the "▁" that is a space
+WORD = re.compile("▁?[^▁]+|▁")  # no piece extends across "▁", which is a space
 
 
 class DropoutVocabulary(Vocabulary):
-    """A vocabulary that encodes with BPE-dropout; in all else it is the plain one.
+    """A vocabulary that encodes with BPE-dropout, and decodes as usual.
 
     Args:
       path: a SentencePiece model of type "bpe": its pieces stand in the order in which
         their merges were learned.
-      dropout: the probability with which a merge is left out. At 0 the ids are those
-        of :class:`text.Vocabulary`, at 1 those of single characters.
-      draw: where the draws come from. They are not SentencePiece's own, which cannot be
-        repeated: from version 0.2.2 on it does not heed its seed.
+      dropout: the probability with which a merge is skipped. At 0 the ids are those of
+        `Vocabulary`, at 1 those of single characters.
+      draw: the source of random numbers. SentencePiece has its own, but since version
+        0.2.2 it ignores its seed, and a run could not be repeated.
 
     Raises:
-      What :class:`text.Vocabulary` raises.
+      FileNotFoundError, ValueError: as `Vocabulary` does.
     """
 
     def __init__(self, path: str, dropout: float, draw: random.Random):
@@ -46,9 +44,9 @@ class DropoutVocabulary(Vocabulary):
         for number in SPECIAL_IDS:
             del self._ids[pieces[number]]
 
-    def encode(self, line: str) -> list[int]:
-        """Returns the ids of one line, drawn anew; neither BOS nor EOS is added."""
-        ids: list[int] = []
+    def encode(self, line: str) -> List[int]:
+        """Return the ids of one line, drawn anew; neither BOS nor EOS is added."""
+        ids = []
         for word in WORD.findall(self.normalize(line)):
             for piece in self._merge(word):
                 number = self._ids.get(piece, UNK)
@@ -56,13 +54,16 @@ class DropoutVocabulary(Vocabulary):
                     ids.append(number)
         return ids
 
-    def encode_lines(self, lines: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of many lines: :meth:`encode` of each."""
+    def encode_lines(self, lines: Sequence[str]) -> List[List[int]]:
+        """Return the ids of many lines: `encode` of each."""
         return [self.encode(line) for line in lines]
 
-    def _merge(self, word: str) -> list[str]:
-        """Returns the pieces of a word. A merge left out stays out, unless one beside
-        it makes another pair (as SentencePiece does it; the paper draws again)."""
+    def _merge(self, word: str) -> List[str]:
+        """Return the pieces of a word.
+
+        A merge once skipped stays skipped, unless a merge next to it creates another
+        pair. SentencePiece does the same; the paper draws again.
+        """
         pieces, never = list(word), self.size
         # The rank of the merge of each piece with the next: smaller was learned before.
         ranks = [self._ids.get(a + b, never) for a, b in zip(pieces, pieces[1:])]

@@ -1,11 +1,8 @@
-"""Reads the files that text comes from: plain text, and the two formats of IWSLT.
+"""Read text files: plain text, and the two formats of IWSLT.
 
-`read_lines` is the one way into the project for sentences; :data:`READERS` says which
-file holds them how. :class:`Oddities` is for lines that are to be translated whatever
-they hold.
+`read_lines` reads every corpus file; `READERS` says which file names have which
+format. `Oddities` reads lines that are to be translated whatever they contain.
 """
-
-from __future__ import annotations
 
 import collections
 import fnmatch
@@ -14,15 +11,15 @@ import html
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from typing import Iterable, Iterator, Mapping
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-# What a line is said to be or to have → the characters by which it is that.
+# What the report says of a line → the characters that make it say so.
 ODD_CHARACTERS = {
     "with a tab": re.compile("\t"),
     "with a CR that ends no line": re.compile("\r"),
-    # Where Python's splitlines, and other programs, see the end of a line.
+    # Characters that Python's splitlines, and other programs, take for a line end.
     "with a line separator": re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"),
     "with a control character": re.compile("[\0-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f]"),
     "with a zero-width character": re.compile(
@@ -33,16 +30,14 @@ ODD_CHARACTERS = {
 
 
 class Oddities:
-    r"""Reads lines that may hold anything, and counts what is odd about them.
+    r"""Read lines of any content, and count what is unusual about them.
 
-    No line is refused, lost or cut in two: what is not UTF-8 becomes U+FFFD, and a line
-    ends at "\n" or "\r\n", as in :func:`read_lines`.
+        oddities = Oddities()
+        list(oddities.read([b"ein\tHund\n", b"\xe9\n"]))    # ["ein\tHund", "\ufffd"]
+        oddities.report()    # "2 lines: 1 with a tab, 1 not UTF-8"
 
-    Example::
-
-      oddities = Oddities()
-      list(oddities.read([b"ein\tHund\n", b"\xe9\n"]))    # ["ein\tHund", "\ufffd"]
-      oddities.report()    # "2 lines: 1 with a tab, 1 not UTF-8"
+    No line is refused, dropped or split: bytes that are not UTF-8 become U+FFFD, and a
+    line ends at "\n" or "\r\n", as in `read_lines`.
     """
 
     def __init__(self):
@@ -50,7 +45,7 @@ class Oddities:
         self.counts = collections.Counter()
 
     def read(self, raw_lines: Iterable[bytes]) -> Iterator[str]:
-        """Yields the text of each line of a file, or of standard input."""
+        """Yield the text of each line of a file, or of standard input."""
         for number, raw in enumerate(raw_lines, 1):
             line = self._decode(raw, number)
             self.lines += 1
@@ -59,7 +54,7 @@ class Oddities:
             yield line
 
     def _decode(self, raw: bytes, number: int) -> str:
-        """Returns the text of a line that may not be UTF-8; the first has number 1."""
+        """Return the text of a line that may not be UTF-8; the first has number 1."""
         self.counts["ended by CR LF"] += raw.endswith(b"\r\n")
         self.counts["without a line end"] += not raw.endswith(b"\n")
         self.counts["with a byte order mark"] += _is_marked(raw, number)
@@ -70,27 +65,27 @@ class Oddities:
             return _text(raw, number, errors="replace")
 
     def report(self, others: Mapping[str, int] = ()) -> str:
-        """Returns one line about all lines so far, the most frequent oddity first.
+        """Return one line about all lines so far, the most frequent oddity first.
 
         Args:
-          others: further counts, of those who saw more of the lines.
+          others: more counts to report, by name.
 
         Returns:
-          An empty text where nothing was odd.
+          An empty string if there was nothing unusual.
         """
         counts = +(self.counts + collections.Counter(others))
-        told = ", ".join(f"{number:,} {name}" for name, number in counts.most_common())
-        return told and f"{self.lines:,} lines: {told}"
+        parts = ", ".join(f"{number:,} {name}" for name, number in counts.most_common())
+        return parts and f"{self.lines:,} lines: {parts}"
 
 
 def read_lines(path: str) -> Iterator[str]:
-    r"""Yields the sentences of a corpus file, one after the other.
+    r"""Yield the sentences of a corpus file in their order.
 
     The file is UTF-8, plain or `.gz`, with or without a byte order mark. A line ends at
-    "\n" or "\r\n" and nowhere else: U+2028 and its like are part of the sentence, as
-    they are for `wc -l` and for every other tool that counts lines.
+    "\n" or "\r\n" and nowhere else: U+2028 and similar characters are part of the
+    sentence, as they are for `wc -l` and other tools that count lines.
 
-    The file's name decides how its lines become sentences: see :data:`READERS`.
+    The name of the file determines its format: see `READERS`.
 
     Raises:
       ValueError: a line is not UTF-8, the gzip stream is broken, or the markup is.
@@ -102,30 +97,35 @@ def read_lines(path: str) -> Iterator[str]:
 
 
 def check_language(name: str, where: str) -> str:
-    """Returns the name of a language, which will be the ending of a file name.
+    """Return the name of a language, which becomes the ending of a file name.
+
+    Args:
+      name: as found.
+      where: the flag or file that it comes from, for the message.
 
     Raises:
-      ValueError: it is more than letters, digits, - and _: it could lead to any file.
+      ValueError: it has characters other than letters, digits, - and _: as part of a
+        path it could lead to any file.
     """
     if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
         raise ValueError(
-            f"{where}: found the language {name!r}, wanted letters: de, en"
+            f"{where}: found the language {name!r}, wanted letters: write de or en"
         )
     return name
 
 
 def _plain_lines(lines: Iterable[str], path: str) -> Iterator[str]:
-    """One sentence a line."""
+    """Yield every line: one sentence per line."""
     return iter(lines)
 
 
 def _untagged_lines(lines: Iterable[str], path: str) -> Iterator[str]:
-    """IWSLT training text: lines that begin with `<` (url, title …) describe it."""
+    """Yield the lines of IWSLT training text that do not begin with a tag."""
     return (line.strip() for line in lines if not line.startswith("<"))
 
 
 def _segments(lines: Iterable[str], path: str) -> Iterator[str]:
-    """IWSLT and WMT test sets: the text of `<seg id="1"> … </seg>`, one a line."""
+    """Yield the text of each `<seg id="1"> … </seg>` of an IWSLT or WMT test set."""
     for number, line in enumerate(lines, 1):
         found = re.findall(r"<seg\b[^>]*>(.*?)</seg>", line)
         if len(found) != line.count("<seg"):
@@ -134,12 +134,12 @@ def _segments(lines: Iterable[str], path: str) -> Iterator[str]:
                 f"wanted <seg id=…> text </seg>: join the lines of that sentence"
             )
         for segment in found:
-            # "&#10;" is a line feed, which would make two lines of the sentence.
+            # "&#10;" is a line feed, which would split the sentence into two lines.
             yield re.sub(r"[\r\n]", " ", html.unescape(segment)).strip()
 
 
-# The extension point for corpus formats: file name pattern (less .gz) → reader of its
-# lines. The first that matches is taken.
+# The extension point for corpus formats: pattern of the file name, without .gz → reader
+# of its lines. The first pattern that matches is used.
 READERS = collections.OrderedDict(
     [
         ("*.xml", _segments),
@@ -151,22 +151,22 @@ READERS = collections.OrderedDict(
 
 
 def decoded_lines(path: str) -> Iterator[str]:
-    """Yields the lines of a plain or gzipped file, decoded, without their ends."""
+    """Yield the lines of a plain or gzipped file, decoded, without their ends."""
     opener = gzip.open if path.endswith(".gz") else open
     with opener(path, "rb") as file:
-        for number, raw in enumerate(_whole(file, path), 1):
+        for number, raw in enumerate(_to_the_end(file, path), 1):
             try:
                 yield _text(raw, number)
             except UnicodeDecodeError as error:
                 raise ValueError(
                     f"{path}:{number}: found the byte "
-                    f"0x{error.object[error.start]:02x}, which is not UTF-8 there: "
-                    f"convert the file with iconv -t UTF-8"
+                    f"0x{error.object[error.start]:02x}, wanted UTF-8: convert the "
+                    f"file with iconv -t UTF-8"
                 ) from error
 
 
 def _text(raw: bytes, number: int, errors: str = "strict") -> str:
-    """Decodes a line, less its end and the mark that the first may begin with."""
+    """Decode a line without its end, and without a byte order mark in line 1."""
     raw = raw[:-1] if raw.endswith(b"\n") else raw
     raw = raw[:-1] if raw.endswith(b"\r") else raw
     raw = raw[len(BYTE_ORDER_MARK) :] if _is_marked(raw, number) else raw
@@ -174,13 +174,16 @@ def _text(raw: bytes, number: int, errors: str = "strict") -> str:
 
 
 def _is_marked(raw: bytes, number: int) -> bool:
-    """Whether a line is the first and begins with a byte order mark."""
+    """Return whether a line is the first and begins with a byte order mark."""
     return number == 1 and raw.startswith(BYTE_ORDER_MARK)
 
 
-def _whole(file: Iterable[bytes], path: str) -> Iterator[bytes]:
-    """Yields the raw lines; a gzip stream that breaks off is named, not passed over."""
+def _to_the_end(file: Iterable[bytes], path: str) -> Iterator[bytes]:
+    """Yield the raw lines; raise ValueError where a gzip stream is broken."""
     try:
         yield from file
     except (EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read to its end: {error}") from error
+        raise ValueError(
+            f"{path}: found a file that cannot be read to its end ({error}), wanted a "
+            f"whole one: copy or download it again"
+        ) from error

@@ -1,50 +1,49 @@
-r"""tensor2tensor's subword vocabularies: lines of text  <->  ids.
+r"""Subword vocabularies of tensor2tensor: lines of text ↔ ids.
 
-A file holds one subtoken a line in single quotes, in the order of the ids; the first
-two are '<pad>_' and '<EOS>_', in older files without "_". A line of text becomes
-tokens, a token becomes subtokens:
+A vocabulary file holds one subtoken per line in single quotes, in the order of the ids;
+the first two are '<pad>_' and '<EOS>_' (without "_" in older files). A line of text is
+split into tokens, a token into subtokens:
 
     "Der Hund."  ->  "Der", "Hund", "."  ->  "Der_", "Hund_", "._"  ->  ids
 
-Tokens are the longest runs of letters and digits, and of anything else; a single space
-between two of the former goes without saying. In a token "\" is written "\\", "_" is
-written "\u", a character that is in no subtoken "\228;", its number; and it ends
-with "_". The subtokens are then the longest that fit, from the left. All of it can be
-undone (tensor2tensor 1.15.7, data_generators/text_encoder.py and tokenizer.py).
+Tokens are the longest runs of letters and digits, and the longest runs of anything
+else; a single space between two runs of letters is implied. Within a token "\" is
+escaped as "\\", "_" as "\u", and a character that is in no subtoken by its code point,
+as "\228;". A token ends with "_". Its subtokens are the longest that match, from left
+to right. Decoding reverses each step (tensor2tensor 1.15.7,
+data_generators/text_encoder.py and tokenizer.py).
 """
-
-from __future__ import annotations
 
 import functools
 import itertools
 import os
 import re
 import unicodedata
-from collections.abc import Sequence
+from typing import List, Sequence, Tuple
 
 import numpy as np
 
 from transformer.text.lines import decoded_lines
 
 RESERVED = ["<pad>", "<EOS>"]
-ESCAPES = frozenset("\\_u;0123456789")  # what the writing of a token may need
+ESCAPES = frozenset("\\_u;0123456789")  # the characters of escape sequences
 ESCAPED = re.compile(r"\\(?:(u)|(\\)|([0-9]+);)")
-UNDEFINED = "\u3013"  # what a number is read as that is no character of a line
+UNDEFINED = "\u3013"  # decoded from a code point that cannot be part of a line
 
 
 class SubwordVocabulary:
-    """A subword vocabulary of tensor2tensor, with the interface of `text.Vocabulary`.
+    """A subword vocabulary of tensor2tensor, with the interface of `Vocabulary`.
 
-    It has no unknown and no begin: any text can be written, and tensor2tensor's target
-    begins with zeros. A dialect that does want a begin gets the end, of which there can
-    be no other at that place.
+    It has neither UNK nor BOS: any text can be encoded, and the target of tensor2tensor
+    begins with zeros. `bos` is the id of EOS, for dialects that begin with a token: no
+    other EOS can occur at that position.
 
     Args:
-      path: the file; subtokens may also stand without quotes.
+      path: the file; the quotes around subtokens are optional.
 
     Raises:
       FileNotFoundError: there is no such file.
-      ValueError: it begins with other subtokens, or lacks a character.
+      ValueError: it begins with other subtokens, or has no subtoken for a character.
     """
 
     bos = eos = 1
@@ -59,86 +58,89 @@ class SubwordVocabulary:
         self._encode_token = functools.lru_cache(maxsize=2**16)(self._encode_token)
 
     def _check(self) -> None:
+        """Raise ValueError where some text could not be encoded."""
         found = self._subtokens[: len(RESERVED)]
         if [subtoken.rstrip("_") for subtoken in found] != RESERVED:
             raise ValueError(
-                f"{self.path}: found {found} first, wanted {RESERVED}, then a subtoken "
-                f"a line: give the vocabulary file that tensor2tensor wrote"
+                f"{self.path}: found {found} first, wanted {RESERVED}, then one "
+                f"subtoken per line: give the vocabulary file that tensor2tensor wrote"
             )
         alphabet = ESCAPES.union(*self._subtokens[len(RESERVED) :])
         missing = sorted(alphabet.difference(self._ids))
         if missing:
             raise ValueError(
-                f"{self.path}: found no subtoken {missing[0]!r}, wanted each character "
-                f"of the others and of {''.join(sorted(ESCAPES))}, so that any text "
-                f"can be written: give the vocabulary file that tensor2tensor wrote"
+                f"{self.path}: found no subtoken {missing[0]!r}, wanted one for each "
+                f"character of the subtokens and of {''.join(sorted(ESCAPES))}: give "
+                f"the vocabulary file that tensor2tensor wrote"
             )
 
-    def encode(self, line: str) -> list[int]:
-        """Returns the ids of one line; no EOS is added."""
+    def encode(self, line: str) -> List[int]:
+        """Return the ids of one line; no EOS is added."""
         return [one for token in _tokens(line) for one in self._encode_token(token)]
 
-    def encode_lines(self, lines: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of many lines: :meth:`encode` of each."""
+    def encode_lines(self, lines: Sequence[str]) -> List[List[int]]:
+        """Return the ids of many lines: `encode` of each."""
         return [self.encode(line) for line in lines]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of `ids` up to the first EOS, without PAD."""
+        """Return the text of `ids` up to the first EOS, without PAD."""
         ids = itertools.takewhile(lambda one: one != self.eos, np.asarray(ids).tolist())
-        written = "".join(self._subtokens[one] for one in ids if one)
-        return _joined([_unescaped(token) for token in written.split("_") if token])
+        text = "".join(self._subtokens[one] for one in ids if one)
+        return _joined([_unescaped(token) for token in text.split("_") if token])
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Returns each id's subtoken, all of them, as written: to label a picture."""
+    def pieces(self, ids: Sequence[int]) -> List[str]:
+        """Return the subtoken of each id, special ones included: to label a picture."""
         return [self._subtokens[one] for one in np.asarray(ids, int).tolist()]
 
-    def _encode_token(self, token: str) -> tuple[int, ...]:
-        """Returns the ids of the longest subtokens that fit, from the left."""
+    def _encode_token(self, token: str) -> Tuple[int, ...]:
+        """Return the ids of the longest subtokens that match, from left to right."""
         token = token.replace("\\", "\\\\").replace("_", "\\u")
-        written = "".join(
+        escaped = "".join(
             each if each in self._ids else f"\\{ord(each)};" for each in token
         )
-        written += "_"
+        escaped += "_"
         ids, start = [], 0
-        while start < len(written):
-            end = min(len(written), start + self._longest)
-            while written[start:end] not in self._ids:
+        while start < len(escaped):
+            end = min(len(escaped), start + self._longest)
+            while escaped[start:end] not in self._ids:
                 end -= 1
-            ids.append(self._ids[written[start:end]])
+            ids.append(self._ids[escaped[start:end]])
             start = end
         return tuple(ids)
 
 
 def _unquoted(line: str) -> str:
+    """Return a line without the quotes around it, if it has them."""
     return line[1:-1] if re.fullmatch(r"'.*'|\".*\"", line, re.DOTALL) else line
 
 
 @functools.lru_cache(maxsize=None)
 def _is_alphanumeric(character: str) -> bool:
-    """Whether a character is a letter or a number of any script."""
+    """Return whether a character is a letter or a number of any script."""
     return unicodedata.category(character)[0] in "LN"
 
 
-def _tokens(line: str) -> list[str]:
-    """Returns the runs of a line, without the single spaces between two runs."""
+def _tokens(line: str) -> List[str]:
+    """Return the runs of a line, without the single spaces between two runs."""
     runs = ["".join(run) for _, run in itertools.groupby(line, _is_alphanumeric)]
     last = len(runs) - 1
     return [run for i, run in enumerate(runs) if run != " " or i in (0, last)]
 
 
 def _joined(tokens: Sequence[str]) -> str:
-    """Returns the line that :func:`_tokens` takes apart so."""
+    """Return the line of which these are the `_tokens`."""
     kinds = [_is_alphanumeric(token[0]) for token in tokens]
     spaces = [" " if pair == (True, True) else "" for pair in zip(kinds, kinds[1:])]
     return "".join(itertools.chain(*zip(tokens, [*spaces, ""])))
 
 
 def _unescaped(token: str) -> str:
-    r"""Undoes the writing of a token; "\" before anything else stays."""
+    r"""Undo the escapes of a token; "\" before any other character stays."""
     return ESCAPED.sub(_character, token)
 
 
-def _character(match: re.Match) -> str:
+def _character(match) -> str:
+    """Return the character of one escape sequence, a match of ESCAPED."""
     if match.group(3) is None:
         return "_" if match.group(1) else "\\"
     number = int(match.group(3))

@@ -1,17 +1,16 @@
-"""The public corpora that `download.py` knows: where they are, and their checksums.
+"""The public corpora of scripts/download.py: addresses, checksums, files, splits.
 
-No checksum was computed here; each is published, by
+The checksums were not computed for this project but published by other projects:
 
-* torchtext 0.18, `torchtext/datasets/multi30k.py`: Multi30k. The archive of the
-  test set was packed anew when the first server went away: the sum is that of the new
-  one;
-* Hugging Face datasets, `datasets/iwslt2017/dataset_infos.json` (`iwslt2017-de-en`):
-  IWSLT 2017, with the number of bytes;
-* TensorFlow Datasets, `url_checksums/wmt14_translate.txt`: WMT 2014, with the numbers
-  of bytes.
+* Multi30k: torchtext 0.18, `torchtext/datasets/multi30k.py`. The archive of the test
+  set was packed again when the first server was shut down; the checksum is that of the
+  new archive.
+* IWSLT 2017: Hugging Face datasets, `datasets/iwslt2017/dataset_infos.json`
+  (`iwslt2017-de-en`), with the size.
+* WMT 2014: TensorFlow Datasets, `url_checksums/wmt14_translate.txt`, with the sizes.
 
-The names of the files inside are those that the same three projects read. IWSLT 2014 is
-not here: of its archive only an MD5 sum is published.
+The names of the files in the archives are those that these projects read. IWSLT 2014 is
+missing because only an MD5 sum of its archive is published.
 """
 
 from typing import Dict, NamedTuple, Tuple
@@ -30,18 +29,18 @@ TESTS_OF_IWSLT17 = ("tst2010", "tst2011", "tst2012", "tst2013", "tst2014", "tst2
 class Archive(NamedTuple):
     """A file to download."""
 
-    urls: Tuple[str, ...]  # where it is to be had, the first choice first
+    urls: Tuple[str, ...]  # its addresses, in the order in which they are tried
     sha256: str
-    most_bytes: int  # what is longer is refused: its size, if that is published
+    most_bytes: int  # a longer file is refused: the size, if that is published
 
 
 class PublicCorpus(NamedTuple):
-    """A corpus: its archives, and which of the files in them make up a split."""
+    """A corpus: its archives, and the files in them that make up each split."""
 
     described: str
-    home: str  # says who made it, and its terms of use
+    home: str  # a page about its authors and terms of use
     archives: Tuple[Archive, ...]
-    # split -> ((file of the source, file of the target), ...), joined in this order
+    # split → ((source file, target file), ...), concatenated in this order
     splits: Dict[str, Tuple[Tuple[str, str], ...]]
     vocab_size: int
 

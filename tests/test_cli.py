@@ -1,0 +1,274 @@
+"""cli.py: flags, refusals in one line with status 2, a start that says nothing."""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+
+import corpora
+import pytest
+
+import hparams
+from transformer.runtime import cli
+from transformer.runtime.process import Stopped
+
+NAMES = list(hparams.FIELDS)
+
+DOC = """Does something: `python x.py --logdir logs/sample`.
+
+    python x.py --logdir logs/sample \\
+        --d_model 64    # 100 % of it
+"""
+
+
+def parser(fields=hparams.FIELDS):
+    made = cli.make_parser("x.py", DOC)
+    made.add_argument("--logdir")
+    made.add_argument("names", nargs="*")
+    cli.add_settings(made, fields)
+    return made
+
+
+def parsed(*argv):
+    return cli.given(cli.parse(parser(), list(argv)), hparams.FIELDS)
+
+
+# --- Flags ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "argv, wanted",
+    [
+        ([], {}),
+        (["--max_steps", "5"], {"max_steps": 5}),
+        (["--max-steps", "5"], {"max_steps": 5}),
+        (["--max-steps=5", "--max_steps=6"], {"max_steps": 6}),
+        (["--joint_vocab", "false"], {"joint_vocab": False}),
+        (["--joint-vocab", "True"], {"joint_vocab": True}),
+        (["--learning_rate", "1"], {"learning_rate": 1.0}),
+        (["--schedule", ""], {"schedule": ""}),
+        (["--data", "a-b", "--logdir", "x"], {"data": "a-b"}),
+        (["--data=a-b=c"], {"data": "a-b=c"}),
+        (["--seed", "3", "--", "--not-a-flag"], {"seed": 3}),
+    ],
+)
+def test_flags_give_exactly_what_was_said(argv, wanted):
+    assert parsed(*argv) == wanted
+
+
+def test_what_follows_two_dashes_is_no_flag():
+    args = cli.parse(parser(), ["--", "--not-a-flag", "a-b"])
+    assert args.names == ["--not-a-flag", "a-b"]
+
+
+def test_every_field_is_a_flag_that_returns_its_own_type():
+    for name in NAMES:
+        default = getattr(hparams.HParams(), name)
+        flag = "--" + name
+        assert parsed(flag, str(default)) == {name: default}
+        assert parsed(flag.replace("_", "-"), str(default)) == {name: default}
+        assert type(parsed(flag, str(default))[name]) is hparams.FIELDS[name].type
+
+
+def test_help_lists_every_field_once_with_its_default():
+    text = " ".join(parser().format_help().split())
+    for name in NAMES:
+        metadata = hparams.FIELDS[name].metadata
+        assert text.count("--{} ".format(name)) >= 1
+        assert metadata["help"] in text
+        assert "_" not in name or "--{} ".format(name.replace("_", "-")) not in text
+    assert "--d_model INT width of the model [512]" in text
+    assert "[true]" in text
+
+
+def test_help_is_short_and_in_groups():
+    lines = parser().format_help().splitlines()
+    assert len(lines[lines.index("corpus:") :]) < 62
+    groups = ["corpus", "model", "training", "decoding", "machine"]
+    found = [line[:-1] for line in lines if line.rstrip(":") in groups]
+    assert found == groups
+
+
+def test_help_shows_the_whole_docstring():
+    for line in DOC.strip().splitlines():
+        assert line in parser().format_help().splitlines()
+
+
+@pytest.mark.parametrize(
+    "words, wanted",
+    [
+        ([], {}),
+        (["--deterministic"], {"deterministic": True}),
+        (["--deterministic", "false"], {"deterministic": False}),
+        (["--deterministic=true"], {"deterministic": True}),
+        (["--deterministic", "--seed", "2"], {"deterministic": True, "seed": 2}),
+    ],
+)
+def test_a_flag_that_is_on_or_off_needs_no_word(words, wanted):
+    assert parsed(*words) == wanted
+
+
+def test_a_chosen_subset_of_flags():
+    chosen = {name: hparams.FIELDS[name] for name in ("beam_size", "search")}
+    text = parser(chosen).format_help()
+    assert "--beam_size" in text and "--search" in text
+    assert "--d_model INT" not in text and "training:" not in text
+    with pytest.raises(SystemExit):
+        cli.parse(parser(chosen), ["--d_model", "8"])
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--d_modle", "3"], "unknown flag --d_modle; did you mean --d_model?"),
+        (["--d_modle=3"], "unknown flag --d_modle; did you mean --d_model?"),
+        (
+            ["--bacth-tokens", "3"],
+            "unknown flag --bacth_tokens; did you mean --batch_tokens?",
+        ),
+        (["--lodgir", "x"], "unknown flag --lodgir; did you mean --logdir?"),
+        (["--d_mod", "3"], "unknown flag --d_mod; did you mean --d_model?"),
+        (["--max_steps", "many"], "argument --max_steps"),
+        (["--joint_vocab", "perhaps"], "found 'perhaps', wanted true or false"),
+        (["-x"], "unrecognized arguments: -x"),
+    ],
+)
+def test_wrong_flags_exit_with_status_2(capsys, argv, message):
+    with pytest.raises(SystemExit) as stop:
+        cli.parse(parser(), argv)
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_unknown_name_is_told_the_nearest_and_all_where_they_are_few():
+    assert cli.unknown("search", "beem", ["greedy", "beam"]) == (
+        "unknown search beem; did you mean beam? (greedy, beam)"
+    )
+    assert "(" not in cli.unknown("setting", "d_modle", NAMES)
+    cli.refuse_unknown("search", "beam", ["greedy", "beam"])
+    with pytest.raises(ValueError, match="unknown search beem"):
+        cli.refuse_unknown("search", "beem", ["greedy", "beam"])
+
+
+# --- The end of a command -------------------------------------------------------------
+
+
+def end_of(capsys, error=None, returned=None, **options):
+    """(exit status, what is on stderr) of a command."""
+
+    def work(args):
+        assert isinstance(args, argparse.Namespace) and not args.verbose
+        if error:
+            raise error
+        return returned
+
+    status = 0
+    try:
+        cli.main(parser(), work, [], **options)
+    except SystemExit as stopped:
+        status = stopped.code
+    return status, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("returned, status", [(None, 0), (0, 0), (1, 1), (2, 2)])
+def test_the_status_is_what_the_work_returned(capsys, returned, status):
+    assert end_of(capsys, returned=returned) == (status, "")
+
+
+@pytest.mark.parametrize(
+    "kind", [ValueError, OSError, FileNotFoundError, FloatingPointError, MemoryError]
+)
+def test_what_is_refused_is_one_line_and_status_2(capsys, kind):
+    assert end_of(capsys, kind("found 1, wanted 2")) == (2, "x.py: found 1, wanted 2\n")
+
+
+@pytest.mark.parametrize("kind", [TypeError, KeyError, AssertionError])
+def test_what_is_a_bug_keeps_its_traceback(capsys, kind):
+    with pytest.raises(kind):
+        end_of(capsys, kind("a bug"))
+
+
+@pytest.mark.parametrize(
+    "error, status, said",
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (Stopped(signal.SIGTERM), 143, "stopped by SIGTERM"),
+    ],
+)
+def test_what_was_interrupted_says_how_to_continue(capsys, error, status, said):
+    assert end_of(capsys, error) == (status, f"x.py: {said}\n")
+    assert end_of(capsys, error, advice="run it again") == (
+        status,
+        f"x.py: {said}; run it again\n",
+    )
+
+
+# --- The start of TensorFlow ----------------------------------------------------------
+
+STARTED = """
+import os, sys
+from transformer.runtime import cli
+
+def run(args):
+    cli.start_tensorflow(args.verbose)
+    import tensorflow.compat.v1 as tf
+    assert not tf.executing_eagerly()
+    with tf.Session() as session:
+        session.run(tf.constant(1))
+    os.write(2, b"after\\n")
+
+cli.main(cli.make_parser("x.py", "Starts TensorFlow."), run, sys.argv[1:])
+"""
+
+
+def process(program, *argv, **environment):
+    environment = dict(os.environ, **environment)
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
+    return subprocess.run(
+        [sys.executable, "-c", program, *argv],
+        cwd=corpora.ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+    )
+
+
+def test_tensorflow_starts_quietly_unless_it_may_speak():
+    quiet, verbose = process(STARTED), process(STARTED, "--verbose")
+    assert (quiet.returncode, verbose.returncode) == (0, 0), quiet.stderr
+    assert quiet.stderr == "after\n"
+    assert verbose.stderr.endswith("after\n") and "cpu_feature" in verbose.stderr
+
+
+HELD = """
+import os, sys
+from transformer.runtime import cli
+with cli.held_back_stderr():
+    print("from Python", file=sys.stderr)
+    os.write(2, b"from C\\n")
+    if sys.argv[1:]:
+        raise SystemExit(3)
+print("later", file=sys.stderr)
+"""
+
+
+def test_what_is_held_back_is_shown_where_the_import_fails():
+    done, failed = process(HELD), process(HELD, "fail")
+    assert (done.returncode, done.stderr) == (0, "later\n")
+    assert failed.returncode == 3
+    assert sorted(failed.stderr.splitlines()) == ["from C", "from Python"]
+
+
+IMPORTS = """
+import sys
+sys.path.insert(0, "scripts")
+__import__(sys.argv[1])
+print(sorted({name.split(".")[0] for name in sys.modules} & {"tensorflow", "numpy"}))
+"""
+
+
+def test_parsing_needs_no_tensorflow():
+    found = process(IMPORTS, "transformer.runtime.cli")
+    assert found.stdout == "[]\n", found.stderr

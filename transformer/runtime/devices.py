@@ -1,0 +1,17 @@
+"""The devices of this machine: the one file that knows them."""
+
+import os
+
+import tensorflow.compat.v1 as tf
+
+
+def has_gpu() -> bool:
+    """Return whether TensorFlow sees a GPU."""
+    return bool(tf.config.experimental.list_physical_devices("GPU"))
+
+
+def cores() -> int:
+    """Return how many cores of the CPU this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

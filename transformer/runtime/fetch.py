@@ -1,0 +1,207 @@
+"""Download files: resumed by range requests, retried, verified by their SHA-256."""
+
+import contextlib
+import http.client
+import os
+import re
+import time
+import urllib.error
+import urllib.request
+from typing import Callable, Dict, Iterator, NamedTuple, Optional, Sequence
+
+from transformer.runtime.files import replaced, sha256_of
+
+BLOCK = 1 << 16
+LEAST = 1024  # bytes per `timeout` seconds; a server that sends fewer has stalled
+PROGRESS = 1 << 20  # bytes; an attempt that brings so many is not counted as failed
+LONGEST_PAUSE = 30.0
+PASSING = (408, 425, 429)  # as well as 500 and above: worth another attempt
+
+
+class Patience(NamedTuple):
+    """How long to wait for a server."""
+
+    timeout: float = 30.0  # seconds without data
+    attempts: int = 6  # in a row, without progress
+    pause: float = 1.0  # seconds after the first failed attempt; then twice as long
+
+
+class Trouble(Exception):
+    """A failed attempt that is worth repeating."""
+
+
+def fetch(
+    urls: Sequence[str],
+    path: str,
+    sha256: str,
+    most_bytes: int,
+    patience: Patience,
+    report: Callable[[int, Optional[int]], None],
+) -> None:
+    """Download a file from the first of some addresses that has it.
+
+    Args:
+      urls: http or https.
+      path: the file, which gets this name when its checksum is right.
+      sha256: the checksum, 64 hexadecimal digits.
+      most_bytes: a longer file is refused.
+      patience: how long to wait for a server.
+      report: called with the bytes so far, and with those of the whole file or None.
+
+    Raises:
+      ValueError: no address has the file.
+      OSError: it cannot be written.
+    """
+    if os.path.exists(path) and sha256_of(path) == sha256:
+        return
+    refusals = []
+    for url in urls:
+        try:
+            return _Download(url, path, sha256, most_bytes, report).run(patience)
+        except ValueError as error:
+            refusals.append(f"{url}: {error}")
+    raise ValueError("; ".join(refusals))
+
+
+class _Download:
+    """A download from one address; what has arrived so far is in PATH.part.
+
+    PATH.from holds the address and the server's mark (ETag or date) of that version, so
+    that parts of two versions are never joined.
+    """
+
+    def __init__(self, url, path, sha256, most_bytes, report):
+        if not re.match("https?://", url):
+            raise ValueError("found no http or https address, wanted one")
+        self.url, self.path, self.sha256 = url, path, sha256
+        self.most_bytes, self.report = most_bytes, report
+        self.part, self.source = path + ".part", path + ".from"
+
+    def run(self, patience: Patience) -> None:
+        """Attempt until the checksum is right, or until the patience ends."""
+        failures, wrong = 0, None
+        while True:
+            before = self.size()
+            try:
+                self.attempt(patience.timeout)
+                found = sha256_of(self.part)
+                if found == self.sha256:
+                    os.replace(self.part, self.path)
+                    return self.discard()
+                self.discard()
+                fault = f"found sha256 {found}, wanted {self.sha256}"
+                if found == wrong:  # so it was no accident of the transfer
+                    raise ValueError(f"{fault}; nothing was kept")
+                wrong = found
+            except Trouble as trouble:
+                fault = str(trouble)
+            failures = 1 if self.size() >= before + PROGRESS else failures + 1
+            if failures >= patience.attempts:
+                raise ValueError(
+                    f"{fault}, {failures} times in a row; run the same command again "
+                    f"to continue"
+                )
+            time.sleep(min(patience.pause * 2 ** (failures - 1), LONGEST_PAUSE))
+
+    def attempt(self, timeout: float) -> None:
+        """Make one request, and append what arrives to the part.
+
+        Raises:
+          Trouble: the connection failed or broke off.
+          ValueError: another attempt would end in the same way.
+        """
+        headers = self.resuming()
+        start = self.size() if headers else 0
+        headers.update({"User-Agent": "download.py", "Accept-Encoding": "identity"})
+        try:
+            with _network_trouble():
+                request = urllib.request.Request(self.url, headers=headers)
+                response = urllib.request.urlopen(request, timeout=timeout)
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == 416 and start:  # all bytes are there, says the server
+                return
+            passing = error.code >= 500 or error.code in PASSING
+            refusal = Trouble if passing else ValueError
+            raise refusal(f"found {error}, wanted the file") from error
+        with response:
+            start = self.begin(response, start)
+            length = response.headers.get("Content-Length", "")
+            total = start + int(length) if length.isdigit() else None
+            self.refuse_long(total or 0)
+            done = self.receive(response, start, total, timeout)
+        if total is not None and done < total:
+            raise Trouble(f"found {done:,} bytes, wanted {total:,}")
+
+    def resuming(self) -> Dict[str, str]:
+        """Return the headers that ask for the missing bytes; none to begin anew."""
+        if not (self.size() and os.path.exists(self.source)):
+            return {}
+        with open(self.source, encoding="utf-8", errors="replace") as file:
+            url, _, mark = file.read().partition("\n")
+        headers = {"Range": f"bytes={self.size()}-", "If-Range": mark}
+        return {k: v for k, v in headers.items() if v} if url == self.url else {}
+
+    def begin(self, response, start: int) -> int:
+        """Return the byte at which a response begins; unless it resumes, discard."""
+        found = f"HTTP {response.status} {response.headers.get('Content-Range', '')}"
+        if start and found.startswith(f"HTTP 206 bytes {start}-"):
+            return start
+        self.discard()
+        if response.status != 200:
+            raise Trouble(f"found {found}, wanted 200, or 206 from byte {start:,} on")
+        mark = response.headers.get("ETag", "")
+        if not mark or mark.startswith("W/"):
+            mark = response.headers.get("Last-Modified", "")
+        with replaced(self.source) as file:
+            file.write(f"{self.url}\n{mark}")
+        return 0
+
+    def receive(self, response, done: int, total: Optional[int], timeout: float) -> int:
+        """Append a response to the part of `done` bytes; return its new size."""
+        since, began = done, time.monotonic()
+        with open(self.part, "ab") as file:
+            while True:
+                with _network_trouble():  # read1, because read waits for a whole block
+                    block = response.read1(BLOCK)
+                if not block:
+                    return done
+                done += len(block)
+                self.refuse_long(done)
+                file.write(block)
+                self.report(done, total)
+                if time.monotonic() - began >= timeout:
+                    if done - since < LEAST:
+                        raise Trouble(f"found {done - since:,} bytes in {timeout:g} s")
+                    since, began = done, time.monotonic()
+
+    def refuse_long(self, size: int) -> None:
+        """Raise ValueError, and discard the part, where the file is too long."""
+        if size > self.most_bytes:
+            self.discard()
+            raise ValueError(
+                f"found {size:,} bytes or more, wanted at most {self.most_bytes:,}: it "
+                f"is another file; nothing was kept"
+            )
+
+    def size(self) -> int:
+        """Return how many bytes have arrived."""
+        return os.path.getsize(self.part) if os.path.exists(self.part) else 0
+
+    def discard(self) -> None:
+        """Remove the part."""
+        for path in (self.part, self.source):
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(path)
+
+
+@contextlib.contextmanager
+def _network_trouble() -> Iterator[None]:
+    """Raise Trouble for errors of the network; errors of the disk stay OSError."""
+    try:
+        yield
+    except urllib.error.HTTPError:
+        raise
+    except (OSError, http.client.HTTPException) as error:
+        reason = str(error) or type(error).__name__
+        raise Trouble(f"found {reason}, wanted the file") from error

@@ -1,0 +1,315 @@
+"""Training: a prepared corpus → a log directory, from its newest checkpoint on."""
+
+import math
+import os
+import sys
+import time
+from typing import Callable, Optional
+
+import tensorflow.compat.v1 as tf
+
+from transformer.blocks.positions import LEARNED, POSITIONS
+from transformer.decoding import SEARCHES
+from transformer.evaluation import evaluate
+from transformer.runtime import checkpoints, ram
+from transformer.runtime.cli import refuse_unknown
+from transformer.runtime.events import Events
+from transformer.runtime.nonfinite import FiniteGuard
+from transformer.runtime.precision import PRECISIONS
+from transformer.runtime.process import Lock, Stopped, StopSignals
+from transformer.runtime.reporting import (
+    DevScores,
+    Meter,
+    Progress,
+    clock,
+    read_dev_scores,
+)
+from transformer.runtime.sessions import make_session, refuse_impossible
+from transformer.text.vocabulary_files import copy_vocabularies
+from transformer.training import SCHEDULES
+from transformer.training_graph import Data, TrainingGraph
+from transformer.translator import Translator
+
+
+def train(
+    hp,
+    logdir: str,
+    save_settings: Callable[[object, str], None],
+    warn: Callable[[str], None],
+) -> None:
+    """Train by the settings `hp` in `logdir`, from its newest checkpoint if any.
+
+    Args:
+      hp: the settings, with the sizes of the vocabularies.
+      logdir: the log directory; it is made if need be.
+      save_settings: function of `hp` and `logdir`; writes the settings.
+      warn: function of a text; called for each broken checkpoint that is skipped.
+
+    Raises:
+      ValueError: the settings, the data folder or the log directory cannot work;
+        nothing was written.
+      FloatingPointError: a loss or gradient is not finite.
+      MemoryError: there is too little.
+      OSError: a checkpoint could not be written.
+      Stopped: a signal was received; a checkpoint was saved.
+    """
+    refuse_unknown_names(hp)
+    refuse_impossible(hp)
+    data = Data(hp)
+    with Lock(logdir) as lock, tf.Graph().as_default():
+        checkpoint = newest_checkpoint(logdir, warn)
+        start = checkpoints.step_of(checkpoint) if checkpoint else 0
+        if start > hp.max_steps:
+            raise ValueError(
+                f"max_steps: found {hp.max_steps}, wanted {start} or "
+                f"more: {logdir} is at step {start}"
+            )
+        os.makedirs(logdir, exist_ok=True)
+        lock.take()
+        checkpoints.sweep(logdir)
+        copy_vocabularies(hp.data, logdir)  # refuses to replace one by another
+        save_settings(hp, logdir)
+        graph = TrainingGraph(hp, data, start)
+        with make_session(hp, precision=hp.precision) as session, Translator(
+            hp, logdir
+        ) as translator:
+            graph.open(session, checkpoint)
+            training = Training(hp, logdir, session, graph, translator, start)
+            with training.signals:
+                training.run()
+
+
+def refuse_unknown_names(hp) -> None:
+    """Raise ValueError for a setting that names no row of its table."""
+    for name, table in (
+        ("search", SEARCHES),
+        ("schedule", [*SCHEDULES, ""]),
+        ("positions", [*POSITIONS, LEARNED, ""]),
+        ("precision", PRECISIONS),
+    ):
+        refuse_unknown(name, getattr(hp, name), table)
+
+
+def newest_checkpoint(logdir: str, warn: Callable[[str], None]) -> Optional[str]:
+    """Return the checkpoint to continue from, None where nothing was trained yet.
+
+    Raises:
+      ValueError: there was one, and now there is none that is whole.
+    """
+    if checkpoints.exist(logdir):
+        return checkpoints.find(logdir, "newest", warn)
+    if read_dev_scores(logdir):
+        raise ValueError(
+            f"{logdir}: found dev scores, but no checkpoint; choose "
+            "another --logdir to train from the beginning"
+        )
+    return None
+
+
+class Training:
+    """A training run in progress: its session, its log directory, its step.
+
+    Args:
+      hp: the settings.
+      logdir: the log directory.
+      session: a session with the variables of `graph`.
+      graph: the ops.
+      translator: translates dev, with the same settings.
+      start: how many updates were made already.
+    """
+
+    def __init__(
+        self,
+        hp,
+        logdir: str,
+        session: tf.Session,
+        graph: TrainingGraph,
+        translator: Translator,
+        start: int,
+    ):
+        self.hp, self.logdir, self.step, self.saved = hp, logdir, start, start
+        self.session, self.graph, self.translator = session, graph, translator
+        self.scores, self.events = DevScores(logdir, start), Events(logdir)
+        self.guard = FiniteGuard(session, graph.update, graph.feed, hp, logdir)
+        self.meter = Meter()
+        self.progress = Progress(sys.stderr, start)
+        self.signals = StopSignals()
+
+    def run(self) -> None:
+        """Update until the last step, or until patience ends."""
+        hp = self.hp
+        self.announce()
+        self.keep_best()
+        while True:
+            if (
+                self.is_due(hp.eval_every)
+                and not self.scores.has(self.step)
+                and self.saved == self.step
+            ):
+                self.evaluate()
+            if self.step >= hp.max_steps or self.is_out_of_patience():
+                break
+            self.update()
+            received = self.signals.received
+            if self.is_due(hp.save_every) or self.is_due(hp.eval_every) or received:
+                self.save()
+            if received:
+                raise Stopped(received)
+        best = self.scores.best()
+        reason = (
+            "the last step"
+            if self.step >= hp.max_steps
+            else f"{hp.patience} evaluations without a better dev BLEU"
+        )
+        self.progress.say(
+            f"stopped at step {self.step}, {reason}; best dev BLEU "
+            f"{best['bleu']:.2f}, of step {best['step']}"
+        )
+
+    def announce(self) -> None:
+        """Report the size of the model, the step, the memory that training needs."""
+        self.progress.say(
+            f"{self.graph.size:,} parameters; step {self.step} of "
+            f"{self.hp.max_steps}; logs in {self.logdir}"
+        )
+        forecast = self.graph.data.forecast(self.hp, self.graph.size)
+        self.progress.say(ram.report(forecast, self.session, self.hp.batch_tokens))
+
+    def keep_best(self) -> None:
+        """Copy the checkpoint with the best dev BLEU so far, unless it is the one kept.
+
+        It is not if an earlier process got further and its newest checkpoints broke.
+        """
+        best = self.scores.best()
+        kept = checkpoints.steps(self.logdir, checkpoints.BEST)
+        if best and best["step"] not in kept:
+            wanted = checkpoints.prefix(self.logdir, best["step"])
+            if best["step"] in checkpoints.steps(
+                self.logdir
+            ) and not checkpoints.fault_of(wanted):
+                self.write(checkpoints.save_best, self.logdir, best["step"])
+
+    def is_due(self, every: int) -> bool:
+        """Return whether what happens every so many steps, and last, happens now."""
+        return self.step > 0 and (
+            self.step % every == 0 or self.step == self.hp.max_steps
+        )
+
+    def is_out_of_patience(self) -> bool:
+        """Return whether dev BLEU has not improved for as long as `patience` allows."""
+        return 0 < self.hp.patience <= self.scores.evaluations_since_best()
+
+    def update(self) -> None:
+        """Update the variables once, from `accumulate` batches."""
+        hp, update = self.hp, self.graph.update
+        with ram.shortage_explained(
+            f"in step {self.step + 1}",
+            f"lower --batch_tokens (found "
+            f"{hp.batch_tokens}); raise --accumulate (found {hp.accumulate}) as "
+            "much, and an update stays what it was",
+        ):
+            for _ in range(hp.accumulate - 1):
+                self.session.run(update.collect)
+            _, metrics = self.session.run([update.apply, update.metrics])
+        if not math.isfinite(metrics.loss + metrics.gradient_norm):
+            raise self.guard.error(self.step)
+        self.step += 1
+        self.meter.add(metrics.loss, metrics.tokens)
+        if self.is_due(hp.log_every):
+            self.report(metrics)
+
+    def report(self, metrics) -> None:
+        """Show the progress since the last report, and write it for TensorBoard.
+
+        To log one more number, add it to Update.metrics and here.
+        """
+        step, last = self.step, self.hp.max_steps
+        loss, tokens_per_second = self.meter.read()
+        self.progress.show(
+            step,
+            last,
+            f"step {step}/{last}  loss {loss:.3f}  {tokens_per_second:,.0f} tokens/s  "
+            f"{self.progress.left(step, last)} left",
+        )
+        self.write(
+            self.events.write,
+            step,
+            {
+                "loss": loss,
+                "tokens_per_second": tokens_per_second,
+                "minutes": self.meter.minutes(),
+                "learning_rate": metrics.learning_rate,
+                "gradient_norm": metrics.gradient_norm,
+            },
+        )
+
+    def save(self) -> None:
+        """Write a checkpoint, provided that training can continue from it."""
+        self.guard.check_before_saving(self.step)
+        if self.write(
+            checkpoints.save,
+            self.session,
+            self.graph.saver,
+            self.logdir,
+            self.step,
+            self.hp.keep_checkpoints,
+        ):
+            self.saved = self.step
+
+    def write(self, function: Callable, *args) -> bool:
+        """Call a function that writes to the disk; return whether it succeeded.
+
+        Raises:
+          OSError: it failed, and training must not or cannot continue without it.
+        """
+        try:
+            function(*args)
+        except OSError as error:
+            message = (
+                f"step {self.step}: {error}; last checkpoint: {self.saved or 'none'}"
+            )
+            if (
+                self.hp.on_save_error == "stop"
+                or self.signals.received
+                or self.step >= self.hp.max_steps
+            ):
+                raise OSError(
+                    f"{message}; make room, and the same command continues from there"
+                ) from error
+            self.progress.say(f"{message}; continuing")
+            return False
+        return True
+
+    def evaluate(self) -> None:
+        """Score dev as eval.py does; keep the checkpoint if it is the best."""
+        self.meter.pause()
+        began = time.monotonic()
+        explained = ram.shortage_explained(
+            f"when dev was evaluated at step {self.step}",
+            f"lower --decode_batch_size (found {self.hp.decode_batch_size}), "
+            "--beam_size or --batch_tokens",
+        )
+        with self.signals.at_once(), explained:  # the checkpoint is written
+            self.translator.restore(checkpoints.prefix(self.logdir, self.step))
+            loss = self.graph.dev_loss(self.session)
+            scores, _ = evaluate(self.translator, *self.graph.data.dev_text)
+        best = self.scores.best()
+        is_best = best is None or scores.bleu > best["bleu"]
+        row = {"step": self.step, "bleu": scores.bleu, "chrf": scores.chrf}
+        if not is_best or self.write(checkpoints.save_best, self.logdir, self.step):
+            # Last: a step that has its dev scores is not evaluated again.
+            self.write(self.scores.add, dict(row, loss=loss))
+        self.write(
+            self.events.write,
+            self.step,
+            {
+                "dev/bleu": scores.bleu,
+                "dev/loss": loss,
+                "minutes": self.meter.minutes(),
+            },
+        )
+        self.progress.say(
+            f"step {self.step}: dev BLEU {scores.bleu:.2f}, dev loss "
+            f"{loss:.3f} ({clock(time.monotonic() - began)})"
+        )
+        self.meter.resume()

@@ -1,0 +1,115 @@
+"""The ops of a training run: an update that reads a batch, the loss on dev."""
+
+from typing import Dict, Optional
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from transformer.data import BatchPlan, Corpus, evaluation_dataset, training_dataset
+from transformer.evaluation import load_text
+from transformer.model import Transformer
+from transformer.runtime import checkpoints, ram
+from transformer.runtime.sessions import compilation
+from transformer.training import cross_entropy, make_update
+
+
+class Data:
+    """The corpora of a training run, and which pairs make a batch.
+
+    Raises:
+      FileNotFoundError: a split is missing.
+      ValueError: it is broken, or has a pair that is longer than a batch may be.
+    """
+
+    def __init__(self, hp):
+        self.train, self.dev = (Corpus(hp.data, split) for split in ("train", "dev"))
+        self.train_plan, self.dev_plan = _plan(self.train, hp), _plan(self.dev, hp)
+        self.dev_text = load_text(hp.data, "dev")
+
+    def forecast(self, hp, parameters: int) -> ram.Forecast:
+        """Return the memory that training on this data needs."""
+        longest = max(
+            side.max()
+            for side in (self.train.source_lengths, self.train.target_lengths)
+        )
+        return ram.forecast(hp, parameters, len(self.train), int(longest))
+
+
+def _plan(corpus, hp):
+    """Return the batches of a corpus; those of dev may exceed the budget."""
+    lengths = corpus.source_lengths, corpus.target_lengths
+    budget = hp.batch_tokens
+    if corpus.split == "dev":
+        budget = max(budget, *(side.max() for side in lengths))
+    return BatchPlan(*lengths, budget, hp.seed)
+
+
+class TrainingGraph:
+    """The ops of a training run in the current graph: an update, the loss on dev.
+
+    Args:
+      hp: the settings.
+      data: the corpora.
+      start: how many updates were made already.
+    """
+
+    def __init__(self, hp, data: Data, start: int):
+        self.data = data
+        tf.set_random_seed(hp.seed)
+        model = Transformer(hp)
+        global_step = tf.train.get_or_create_global_step()
+        batches = training_dataset(data.train, data.train_plan, start * hp.accumulate)
+        self._batch = batch = tf.data.make_one_shot_iterator(batches).get_next()
+        seed = tf.stack([tf.constant(hp.seed, tf.int64), batch.number])
+        with compilation(hp):
+            self.update = make_update(
+                _loss(model, batch, hp.label_smoothing, True, seed), hp, global_step
+            )
+
+        self._dev = tf.data.make_initializable_iterator(
+            evaluation_dataset(data.dev, data.dev_plan)
+        )
+        self._dev_loss = _loss(model, self._dev.get_next())
+        self.saver = checkpoints.make_saver()
+        self.initialize = tf.group(
+            tf.global_variables_initializer(), tf.local_variables_initializer()
+        )
+        self.size = sum(
+            int(np.prod(variable.shape.as_list()))
+            for variable in tf.trainable_variables()
+        )
+
+    def open(self, session: tf.Session, checkpoint: Optional[str]) -> None:
+        """Give the variables their first values, or those of a checkpoint."""
+        with ram.shortage_explained(
+            "when the variables were made",
+            "lower --d_model, --d_ff, --num_blocks or the vocabulary's size",
+        ):
+            session.run(self.initialize)
+        if checkpoint:
+            checkpoints.restore(session, self.saver, checkpoint)
+
+    def feed(self, number: int) -> Dict:
+        """Return what to feed to compute with a batch; the iterator stays in place."""
+        pairs = self.data.train_plan.batch(number)
+        return dict(zip(self._batch, self.data.train.batch(pairs, number)))
+
+    def dev_loss(self, session: tf.Session) -> float:
+        """Return the cross entropy on dev, in nats per token, not label-smoothed."""
+        session.run(self._dev.initializer)
+        total = count = 0.0
+        while True:
+            try:
+                part = session.run(self._dev_loss)
+            except tf.errors.OutOfRangeError:
+                return float(total / count)
+            total, count = total + part.sum, count + part.count
+
+
+def _loss(model, batch, label_smoothing=0.0, is_training=False, dropout_seed=None):
+    """Return the Loss of a batch."""
+    encoded = model.encode(batch.source, is_training, dropout_seed)
+    logits = model.decode(batch.target_in, encoded, is_training, dropout_seed)
+    return cross_entropy(
+        logits, batch.target_out, label_smoothing, model.dialect.smoothing
+    )

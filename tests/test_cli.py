@@ -2,6 +2,8 @@
 
 import argparse
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -261,14 +263,78 @@ def test_what_is_held_back_is_shown_where_the_import_fails():
     assert sorted(failed.stderr.splitlines()) == ["from C", "from Python"]
 
 
-IMPORTS = """
-import sys
+# --- The commands ---------------------------------------------------------------------
+
+COMMANDS = [
+    "train",
+    "eval",
+    "translate",
+    "doctor",
+    "average_checkpoints",
+    "plot_curves",
+    "export",
+    "import_checkpoint",
+]
+
+RUN = """
+import importlib, sys
 sys.path.insert(0, "scripts")
-__import__(sys.argv[1])
-print(sorted({name.split(".")[0] for name in sys.modules} & {"tensorflow", "numpy"}))
+try:
+    importlib.import_module(sys.argv[1]).main(sys.argv[2:])
+except SystemExit as stopped:
+    print("status", stopped.code, "tensorflow" in sys.modules)
 """
 
 
-def test_parsing_needs_no_tensorflow():
-    found = process(IMPORTS, "transformer.runtime.cli")
-    assert found.stdout == "[]\n", found.stderr
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_needs_no_tensorflow_and_shows_the_examples(name):
+    done = process(RUN, name, "--help")
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "status 0 False" and done.stderr == ""
+    folder = "" if name in ("train", "eval") else "scripts/"
+    assert any(f"python {folder}{name}.py --" in line for line in lines)
+    assert not re.findall(r"--\w+-\w", done.stdout)  # flags are spelled with _
+
+
+# What is refused without TensorFlow; {} is a folder that is not there.
+REFUSALS = {
+    "unknown flag": ("train", "--logdir={}", "--max_step=3"),
+    "no number": ("train", "--logdir={}", "--max_steps=notanumber"),
+    "preset": ("train", "--logdir={}", "--preset=smaple"),
+    "setting": ("train", "--logdir={}", "--num_heads=7"),
+    "dialect": ("train", "--logdir={}", "--dialect=papr"),
+    "data": ("train", "--logdir={}", "--data={}"),
+    "unwritable": ("train", "--logdir=train.py/logs"),
+    "eval": ("eval", "--logdir={}"),
+    "translate": ("translate", "--logdir={}"),
+    "doctor": ("doctor", "--logdir={}"),
+    "average": ("average_checkpoints", "--logdir={}", "--out={}"),
+    "export": ("export", "--format=ctranslate2", "--logdir={}", "--out={}"),
+    "system": ("import_checkpoint", "--from=x", "--ckpt={}", "--num_heads=2"),
+}
+
+
+@pytest.mark.parametrize("case", sorted(REFUSALS))
+def test_what_needs_no_tensorflow_is_refused_without_it(tmp_path, case):
+    name, *flags = REFUSALS[case]
+    missing = str(tmp_path / "none")
+    done = process(RUN, name, *(flag.format(missing) for flag in flags))
+    assert done.stdout == "status 2 False\n"
+    lines = [line for line in done.stderr.splitlines() if "usage:" not in line]
+    assert len(lines) == 1 and lines[0].startswith(f"{name}.py: ")
+    assert not os.path.exists(missing)
+
+
+def test_a_command_that_succeeds_shows_nothing_of_tensorflow(digits, trained, tmp_path):
+    ours = ("step ", "memory for ", "stopped at ")
+    flags = [f"--data={digits}", "--logdir", str(tmp_path / "new"), "--max_steps=4"]
+    trains = process(RUN, "train", *corpora.TINY, *flags)
+    assert trains.returncode == 0
+    for line in trains.stderr.splitlines():
+        assert line.startswith(ours) or " parameters; step 0 of " in line
+    logdir = shutil.copytree(trained, str(tmp_path / "trained"))
+    for verbose in ([], ["--verbose"]):
+        flags = [f"--data={digits}", f"--logdir={logdir}", "--search=greedy"]
+        done = process(RUN, "eval", *flags, *verbose)
+        assert "BLEU = " in done.stdout, done.stderr
+        assert (done.stderr == "") != ("cpu_feature" in done.stderr) == bool(verbose)

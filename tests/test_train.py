@@ -165,7 +165,7 @@ def test_a_last_step_before_where_training_stands_is_refused(
 
 @pytest.mark.parametrize(
     "name, value",
-    [("positions", "leanred"), ("positions", "halves"), ("schedule", "liner")],
+    [("positions", "leanred"), ("positions", "sinusoid"), ("schedule", "liner")],
 )
 def test_names_that_nobody_has_are_refused(digits, tmp_path, capsys, name, value):
     line = corpora.refusal(

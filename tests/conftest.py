@@ -1,8 +1,9 @@
-"""What every test starts from: the scripts on the path, graph mode, a graph of its own."""
+"""What every test starts from: the scripts on the path, graph mode, its own graph."""
 
 import contextlib
 import copy
 import functools
+import glob
 import os
 import sys
 
@@ -15,8 +16,8 @@ import tensorflow.compat.v1 as tf
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # What `python scripts/x.py` has on its path. The package is there because it was
 # installed, as users have it: the checkout itself is not on the path.
-for folder in ("scripts", "examples", "tools/sample", "tools/soak", "tools/bench"):
-    sys.path.insert(0, os.path.join(ROOT, *folder.split("/")))
+for folder in ("scripts", "examples", os.path.join("tools", "*")):
+    sys.path[:0] = sorted(glob.glob(os.path.join(ROOT, folder, "")))
 tf.disable_eager_execution()
 
 # One of several processes of pytest-xdist has one core, and so has what it starts.

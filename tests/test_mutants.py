@@ -52,7 +52,7 @@ def test_the_changes_of_a_text():
         (10, "1 → 2"),
         (10, "1: → :"),
         (10, "g(x[1:], axis=-1, name='g') → g(x[1:], name='g')"),
-        (10, "return g(x[1:], axis=-1, name='… → return None"),
+        (10, "return g(x[1:], axis=-1, name='g… → return None"),
     ]
 
 

@@ -90,6 +90,13 @@ coverage: $(VENV)/installed
 coverage-report: $(VENV)/installed
 	$(BIN)/python -m coverage combine --keep
 	$(BIN)/python -m coverage report
+	@$(BIN)/python -m coverage json -q -o $(VENV)/coverage.json
+	@$(BIN)/python -c 'import json, sys; \
+	  t = json.load(open("$(VENV)/coverage.json"))["totals"]; \
+	  lines = 100 * t["covered_lines"] / t["num_statements"]; \
+	  branches = 100 * t["covered_branches"] / t["num_branches"]; \
+	  print(f"lines {lines:.1f} %, branches {branches:.1f} %, wanted 95 % of each"); \
+	  sys.exit(min(lines, branches) < 95)'
 
 lint: $(VENV)/installed
 	@if [ -x $(BIN)/ruff ]; then \

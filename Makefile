@@ -1,25 +1,48 @@
-# make demo    train, score and try the sample system: a few minutes on two cores
-# make test    all tests, quick and slow, and the linter
-# make lint    the linter alone
-# make bench   measure speed beside other systems, on data/multi30k, logs/multi30k
-# make soak    200 trainings killed and continued, 100,000 odd lines translated: an hour
-# make clean   remove environments and caches; data and logs stay
+# make demo            train, score and try the sample system: 4 minutes on two cores
+# make test            the quick tests, on one TensorFlow: 5 minutes on two cores
+# make test-all        all tests, quick and slow, and the linter
+# make coverage        all tests, and which lines of transformer/ they do not reach
+# make lint            the linter and the formatter alone
+# make test-versions   a row of tests on each of TensorFlow 2.16 to 2.21
+# make mutation        change the code a little, 300 times: how often does a test fail?
+# make bench           measure speed beside other systems, on data/multi30k
+# make soak            kill and resume 200 training runs, translate 100,000 odd lines
+# make clean           remove environments and caches; data and logs stay
 #
 # Each target sets up what it needs in VENV. TensorFlow 2 wants Python 3.10 or newer,
 # genuine TensorFlow 1.15 wants Python 3.7:
 #
 #   make test VENV=.venv-tf1 PYTHON=python3.7
+#
+# Options of the programs behind them: make demo TRAIN="--max_steps 100",
+# make test PYTEST="tests/test_data.py -x", make mutation MUTATION="--modules data",
+# make bench BENCH="--quick", make soak SOAK="--cycles 2 --lines 50".
 
 PYTHON ?= python3
 VENV ?= .venv
 LOGDIR ?= logs/sample
+WORKERS ?= auto
+TRAIN ?=
+PYTEST ?=
+BENCH ?= --json bench.json
+BENCH_DATA ?= data/multi30k
+BENCH_LOGDIR ?= $(wildcard logs/multi30k)
+SOAK ?= --cycles 200 --lines 100000
+VERSIONS ?= --envs .venv-versions
+MUTATION ?= --count 300
 
 BIN := $(VENV)/bin
 DATA := data/sample
+# One process a core, which runs whole files: what a file sets up is set up once.
+RUN_TESTS = $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8 \
+  --dist loadfile
+# make test-all COVERAGE=FILE writes there what was reached of transformer/.
+COVERAGE ?=
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: help demo test lint bench soak clean
+.PHONY: help demo test test-all coverage coverage-report lint test-versions mutation \
+  bench soak clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -39,7 +62,7 @@ $(VENV)/installed: setup.py
 
 demo: $(VENV)/installed
 	$(BIN)/python scripts/prepare.py --out $(DATA) --vocab-size 2000
-	$(BIN)/python train.py --preset sample --logdir $(LOGDIR)
+	$(BIN)/python train.py --preset sample --logdir $(LOGDIR) $(TRAIN)
 	$(BIN)/python eval.py --logdir $(LOGDIR) --split test
 	@echo "Source, translation and reference:"
 	@head -n 5 $(DATA)/test.de | $(BIN)/python scripts/translate.py --logdir $(LOGDIR) \
@@ -51,17 +74,41 @@ demo: $(VENV)/installed
 	  "$(BIN)/python scripts/translate.py --logdir $(LOGDIR)"
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest -m "slow or not slow"
+	$(RUN_TESTS) $(PYTEST)
+
+test-all: $(VENV)/installed
+	$(if $(COVERAGE),COVERAGE_FILE=$(COVERAGE)) $(RUN_TESTS) -m "slow or not slow" \
+	  $(if $(COVERAGE),--cov --cov-report=) $(PYTEST)
 	@$(MAKE) --no-print-directory lint
 
+coverage: $(VENV)/installed
+	rm -f .coverage .coverage.*
+	@$(MAKE) --no-print-directory test-all COVERAGE=.coverage.measured
+	@$(MAKE) --no-print-directory coverage-report
+
+# Of all the files .coverage.* together: .ci/run writes one for each TensorFlow.
+coverage-report: $(VENV)/installed
+	$(BIN)/python -m coverage combine --keep
+	$(BIN)/python -m coverage report
+	@$(BIN)/python -m coverage json -q -o $(VENV)/coverage.json
+	@$(BIN)/python -c 'import json, sys; \
+	  t = json.load(open("$(VENV)/coverage.json"))["totals"]; \
+	  lines = 100 * t["covered_lines"] / t["num_statements"]; \
+	  branches = 100 * t["covered_branches"] / t["num_branches"]; \
+	  print(f"lines {lines:.1f} %, branches {branches:.1f} %, wanted 95 % of each"); \
+	  sys.exit(min(lines, branches) < 95)'
+
 lint: $(VENV)/installed
-	@if [ -x $(BIN)/ruff ]; then echo "$(BIN)/ruff check" && $(BIN)/ruff check; \
+	@if [ -x $(BIN)/ruff ]; then \
+	  echo "$(BIN)/ruff check" && $(BIN)/ruff check && \
+	  echo "$(BIN)/ruff format --check" && $(BIN)/ruff format --check; \
 	else echo "no ruff in $(VENV) (it comes with Python 3.10 or newer): not linted"; fi
 
-# Options of tools/bench/benchmark.py: make bench BENCH="--quick --json bench.json"
-BENCH ?= --json bench.json
-BENCH_DATA ?= data/multi30k
-BENCH_LOGDIR ?= $(wildcard logs/multi30k)
+test-versions:
+	$(PYTHON) tools/versions/versions.py $(VERSIONS)
+
+mutation: $(VENV)/installed
+	$(BIN)/python tools/mutation/mutate.py $(MUTATION)
 
 $(VENV)/bench: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
@@ -72,8 +119,9 @@ bench: $(VENV)/bench
 	  $(if $(BENCH_LOGDIR),--logdir $(BENCH_LOGDIR)) $(BENCH)
 
 soak: $(VENV)/installed
-	$(BIN)/python tools/soak/soak.py --cycles 200 --lines 100000
+	$(BIN)/python tools/soak/soak.py $(SOAK)
 
 clean:
 	rm -rf .venv .venv-* $(VENV) build *.egg-info .pytest_cache .ruff_cache
+	rm -f .coverage .coverage.*
 	find . -name __pycache__ -prune -exec rm -rf {} +

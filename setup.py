@@ -1,6 +1,6 @@
-"""Installs the package and the three top modules: `pip install -e .`"""
+"""Install the package and the three top modules: `pip install -e .`."""
 
-from setuptools import setup
+from setuptools import find_packages, setup
 
 TF1 = 'python_version < "3.8"'  # genuine TensorFlow 1.15.5
 TF2 = 'python_version >= "3.10"'  # TensorFlow 2 through tensorflow.compat.v1
@@ -11,14 +11,7 @@ setup(
     description='"Attention Is All You Need" in TF1-style TensorFlow, '
     "translating German to English",
     license="Apache-2.0",
-    packages=[
-        "transformer",
-        "transformer.blocks",
-        "transformer.keras_layers",
-        "transformer.originals",
-        "transformer.runtime",
-        "transformer.text",
-    ],
+    packages=find_packages(include=["transformer", "transformer.*"]),
     py_modules=["hparams", "train", "eval"],
     python_requires=">=3.7, !=3.8.*, !=3.9.*",
     install_requires=[
@@ -42,6 +35,12 @@ setup(
             "transformers==5.23.0; " + TF2,
             "ctranslate2==4.8.5; " + TF2,
         ],
-        "test": ["hypothesis>=6.79", "pytest>=7.0", "ruff; " + TF2],
+        "test": [
+            "hypothesis>=6.79",
+            "pytest>=7.0",
+            "pytest-cov>=4.0",
+            "pytest-xdist>=3.5",
+            "ruff; " + TF2,
+        ],
     },
 )

@@ -1,8 +1,9 @@
-"""What every test starts from: the repository on the path, graph mode, own graphs."""
+"""What every test starts from: the scripts on the path, graph mode, its own graph."""
 
 import contextlib
 import copy
 import functools
+import glob
 import os
 import sys
 
@@ -15,9 +16,14 @@ import tensorflow.compat.v1 as tf
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # What `python scripts/x.py` has on its path. The package is there because it was
 # installed, as users have it: the checkout itself is not on the path.
-for folder in ("scripts", "examples", "tools/sample", "tools/soak", "tools/bench"):
-    sys.path.insert(0, os.path.join(ROOT, *folder.split("/")))
+for folder in ("scripts", "examples", os.path.join("tools", "*")):
+    sys.path[:0] = sorted(glob.glob(os.path.join(ROOT, folder, "")))
 tf.disable_eager_execution()
+
+# One of several processes of pytest-xdist has one core, and so has what it starts.
+# TensorFlow reads this when it opens its first session.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
 # Tiny graphs, run a few times each: optimizing them takes longer than running them.
 CONFIG = tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
@@ -31,11 +37,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("repeatable")
 hypothesis.configuration.set_hypothesis_home_dir(
-    os.path.join(
-        os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
-        ".pytest_cache",
-        "hypothesis",
-    )
+    os.path.join(ROOT, ".pytest_cache", "hypothesis")
 )
 
 

@@ -2,12 +2,11 @@
 
 import ast
 import glob
-import io
 import os
 import re
+import statistics
 import subprocess
 import sys
-import tokenize
 
 import pytest
 
@@ -20,11 +19,28 @@ ORDER = [name for name, _, _ in transformer.READING_ORDER]
 
 TOP = ["hparams.py", "train.py", "eval.py"]
 
+# At most so many lines and parameters; of the lines of a function, half have fewer.
+FILE, FUNCTION, MEDIAN, PARAMETERS = 350, 50, 12, 8
+
+# Whose parameters are those of the tutorial and of the code that is ported from it.
+PUBLIC_SIGNATURES = ("transformer/modules.py", "transformer/functional.py")
+KERAS_LAYERS = "transformer/keras_layers/"
+
+# Verbs that end in "s", and first words of a docstring that are no verb at all.
+ENDS_IN_S = {"Bias", "Bypass", "Compress", "Cross", "Discuss", "Express", "Pass"}
+ENDS_IN_S |= {"Access", "Address", "Focus", "Guess", "Possess", "Press", "Process"}
+NO_VERB = set("A An As At For How In No Of On One Only The What Where Whether".split())
+NO_VERB |= set("Which Who Whose Each Every It Its Our Their Them This Those".split())
+
+nodes_have_ends = pytest.mark.skipif(
+    sys.version_info < (3, 8), reason="ast of Python 3.7 knows no ends of nodes"
+)
+
 
 def present(*patterns):
-    """The files of the repository that match, relative to its root."""
+    """The files of the repository that match, relative to its root, with slashes."""
     return sorted(
-        os.path.relpath(path, ROOT)
+        os.path.relpath(path, ROOT).replace(os.sep, "/")
         for pattern in patterns
         for path in glob.glob(os.path.join(ROOT, pattern))
     )
@@ -32,6 +48,7 @@ def present(*patterns):
 
 PACKAGE = present("transformer/*.py", "transformer/*/*.py")
 CODE = PACKAGE + present("scripts/*.py", "tools/*/*.py", "examples/*.py", *TOP)
+TESTS = present("tests/*.py")
 
 
 def read(path):
@@ -54,7 +71,33 @@ def imported(path):
 
 def dotted(path):
     """The name of a file of the package as READING_ORDER has it: "text.lines"."""
-    return ".".join(os.path.splitext(path)[0].split(os.sep)[1:])
+    return ".".join(os.path.splitext(path)[0].split("/")[1:])
+
+
+def functions(path):
+    """(dotted name, node) of each function and method of a file."""
+
+    def inside(node, before):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+                if isinstance(child, ast.FunctionDef):
+                    yield before + child.name, child
+                yield from inside(child, before + child.name + ".")
+            else:
+                yield from inside(child, before)
+
+    return inside(ast.parse(read(path)), "")
+
+
+def lines_of(function):
+    """How many lines a function has, its docstring not counted."""
+    documented = ast.get_docstring(function) is not None
+    words = function.body[0]
+    docstring = words.end_lineno - words.lineno + 1 if documented else 0
+    return function.end_lineno - function.lineno + 1 - docstring
+
+
+# The order of reading
 
 
 @pytest.mark.parametrize("path", PACKAGE)
@@ -70,9 +113,12 @@ def test_imports_go_one_way(path):
             assert module in before, other
 
 
-def test_the_reading_order_names_files_that_exist():
+def test_the_reading_order_names_each_file_once():
     paths = ["transformer/" + name.replace(".", "/") + ".py" for name in ORDER]
     assert sorted(paths) == [path for path in PACKAGE if "__init__" not in path]
+
+
+# What no file does
 
 
 @pytest.mark.parametrize("path", PACKAGE)
@@ -85,6 +131,16 @@ def test_the_package_does_not_print(path):
     assert "print" not in calls
 
 
+@pytest.mark.parametrize("path", CODE)
+def test_no_function_takes_whatever_comes_or_shares_its_defaults(path):
+    """Layers do take it: Keras has arguments of its own, and more with each version."""
+    for name, node in functions(path):
+        is_layer = path.startswith(KERAS_LAYERS)
+        assert is_layer or node.args.kwarg is None, f"{name}: found **kwargs"
+        for default in node.args.defaults + node.args.kw_defaults:
+            assert not isinstance(default, (ast.List, ast.Dict, ast.Set)), name
+
+
 def test_importing_the_package_needs_no_tensorflow_and_the_settings_neither():
     code = (
         "import sys; import hparams, transformer; "
@@ -93,61 +149,112 @@ def test_importing_the_package_needs_no_tensorflow_and_the_settings_neither():
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
-def code_lines(text):
-    """The numbers of the lines that are neither blank, comment nor docstring."""
-    docstrings = set()
-    for node in ast.walk(ast.parse(text)):
-        if (
-            isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
-            and ast.get_docstring(node) is not None
-        ):
-            docstrings.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
-    ignored = (
-        tokenize.COMMENT,
-        tokenize.NL,
-        tokenize.NEWLINE,
-        tokenize.INDENT,
-        tokenize.DEDENT,
-        tokenize.ENDMARKER,
-    )
-    lines = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in ignored:
-            lines.update(range(token.start[0], token.end[0] + 1))
-    return lines - docstrings
-
-
-@pytest.mark.skipif(sys.version_info < (3, 8), reason="ast knows no ends of nodes")
-@pytest.mark.parametrize("path", CODE)
-def test_files_and_functions_are_small(path):
-    text = read(path)
-    lines = code_lines(text)
-    assert len(lines) <= 350, path
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef):
-            size = len(lines & set(range(node.lineno, node.end_lineno + 1)))
-            assert size <= 50, "{}: {}".format(path, node.name)
-
-
 def test_no_file_names_a_folder_of_one_machine():
     roots = "|".join(["home", "opt", "private", "root", "tmp", "Users", "work"])
     pattern = re.compile(r"(?<![\w./}*-])/(?:" + roots + r")/\S*")
-    paths = CODE + present(
-        "tests/*.py", "*.md", "*.toml", "setup.*", "Makefile", ".ci/run", "data/*.md"
-    )
+    paths = CODE + TESTS
+    paths += present("*.md", "*/*.md", "*.toml", "setup.*", "Makefile", ".ci/run")
     found = [(path, match) for path in paths for match in pattern.findall(read(path))]
     assert found == []
 
 
-def test_setup_lists_what_is_there():
-    text = read("setup.py")
-    modules = re.search(r"py_modules=\[(.*)\]", text).group(1)
+# Sizes
+
+
+@pytest.mark.parametrize("path", CODE)
+def test_a_file_fits_the_reader(path):
+    assert len(read(path).splitlines()) <= FILE
+
+
+@nodes_have_ends
+@pytest.mark.parametrize("path", CODE)
+def test_a_function_fits_the_screen(path):
+    sizes = {name: lines_of(node) for name, node in functions(path)}
+    assert {name: size for name, size in sizes.items() if size > FUNCTION} == {}
+
+
+@nodes_have_ends
+def test_half_of_the_functions_are_short():
+    sizes = [lines_of(node) for path in CODE for _, node in functions(path)]
+    assert statistics.median(sizes) <= MEDIAN
+
+
+@pytest.mark.parametrize("path", CODE)
+def test_a_function_has_few_parameters(path):
+    for name, node in functions(path):
+        is_public = not name.startswith("_") and path in PUBLIC_SIGNATURES
+        is_layer = path.startswith(KERAS_LAYERS) and name.endswith(".__init__")
+        parameters = [each.arg for each in node.args.args + node.args.kwonlyargs]
+        if not (is_public or is_layer):
+            assert len(set(parameters) - {"self"}) <= PARAMETERS, name
+
+
+# Words
+
+
+@pytest.mark.parametrize("path", CODE + TESTS)
+def test_a_file_begins_with_what_it_is_for(path):
+    docstring = ast.get_docstring(ast.parse(read(path)))
+    assert docstring and docstring.splitlines()[0].strip(), path
+
+
+def is_imperative(sentence):
+    """Whether the first word may be a verb that tells somebody to do something."""
+    word = re.match(r"[A-Z][a-z]+(?=[\s,.]|$)", sentence)
+    if not word or word.group() in NO_VERB:
+        return False
+    return not word.group().endswith("s") or word.group() in ENDS_IN_S
+
+
+@pytest.mark.parametrize(
+    "sentence, wanted",
+    [
+        ("Return the mean.", True),
+        ("Pass it on.", True),
+        ("Returns the mean.", False),
+        ("The mean.", False),
+        ("`x`, rounded.", False),
+        ("[N, T, D] → the same.", False),
+    ],
+)
+def test_what_an_imperative_is(sentence, wanted):
+    assert is_imperative(sentence) == wanted
+
+
+@pytest.mark.parametrize("path", PACKAGE)
+def test_the_first_line_of_a_docstring_is_an_imperative(path):
+    """Of functions and methods; a property is what it is."""
+    found = {
+        name: ast.get_docstring(node).splitlines()[0]
+        for name, node in functions(path)
+        if ast.get_docstring(node) and "property" not in decorators(node)
+    }
+    wrong = [
+        f"{name}: {said}" for name, said in found.items() if not is_imperative(said)
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def decorators(function):
+    """The names of the decorators that are plain names."""
+    return [getattr(each, "id", "") for each in function.decorator_list]
+
+
+# What is installed
+
+
+def test_every_folder_of_the_package_is_installed():
+    """setup.py finds the folders that have an __init__.py."""
+    for folder, _, files in os.walk(os.path.join(ROOT, "transformer")):
+        if any(name.endswith(".py") for name in files):
+            assert "__init__.py" in files, folder
+
+
+def test_setup_lists_the_top_modules():
+    modules = re.search(r"py_modules=\[(.*)\]", read("setup.py")).group(1)
     assert sorted(re.findall(r'"(\w+)"', modules)) == sorted(
         os.path.splitext(name)[0] for name in TOP
     )
-    packages = re.findall(r'"(transformer[\w.]*)"', text)
-    folders = {os.path.dirname(path).replace(os.sep, ".") for path in PACKAGE}
-    assert sorted(packages) == sorted(folders)
 
 
 def test_the_change_log_knows_the_version():

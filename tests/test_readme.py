@@ -1,4 +1,7 @@
-"""What the README says can be run: its example, its commands, its files."""
+"""What the documents say: their examples, the flags they show, tables and files.
+
+test_commands.py runs the commands themselves, which takes minutes.
+"""
 
 import os
 import re
@@ -6,34 +9,55 @@ import subprocess
 import sys
 
 import pytest
+from documents import ROOT, blocks, commands, documents, read
 
 import hparams
+import transformer
 from transformer import dialects
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
-    README = file.read()
+README = read("README.md")
 
-SCRIPTS = sorted(set(re.findall(r"python ((?:scripts/)?\w+\.py)", README)))
+# Examples that print: what a line prints stands behind it as a comment.
+EXAMPLES = [
+    (document, text)
+    for document in documents()
+    for language, text in blocks(read(document))
+    if language == "python" and re.search(r"print\(.*# ", text)
+]
+
+SCRIPTS = sorted(
+    set(
+        script
+        for command in commands()
+        for script in re.findall(r"python3? ((?:\w+/)*\w+\.py)", command.text)
+    )
+)
 
 
-@pytest.mark.parametrize("example", re.findall(r"```python\n(.*?)```", README, re.S))
-def test_an_example_prints_what_it_says(example):
-    [said] = re.findall(r"print\(.*# (.*)", example)
+@pytest.mark.parametrize(
+    "example", [text for _, text in EXAMPLES], ids=[name for name, _ in EXAMPLES]
+)
+def test_an_example_prints_what_it_says(example, tmp_path):
+    """Outside of the checkout: what it imports has been installed."""
     done = subprocess.run(
         [sys.executable, "-c", example],
-        cwd=ROOT,
+        cwd=str(tmp_path),
         stdout=subprocess.PIPE,
         universal_newlines=True,
         check=True,
     )
-    assert done.stdout.strip() == said
+    assert done.stdout.splitlines() == re.findall(r"print\(.*# (.*)", example)
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_each_command_knows_the_flags_it_is_shown_with(script):
-    commands = re.findall(r"python {}((?:.*\\\n)*.*)".format(re.escape(script)), README)
-    shown = {flag.replace("-", "_") for flag in re.findall(r"--[\w-]+", str(commands))}
+    shown = {
+        flag.replace("-", "_")
+        for command in commands()
+        for part in command.text.split("|")
+        if f" {script}" in part
+        for flag in re.findall(r"(?<!\S)--[\w-]+", part)
+    }
     text = subprocess.run(
         [sys.executable, script, "--help"],
         cwd=ROOT,
@@ -45,15 +69,25 @@ def test_each_command_knows_the_flags_it_is_shown_with(script):
     assert shown <= known, shown - known
 
 
-def test_each_preset_and_file_it_names_exists():
-    presets = set(re.findall(r"--preset (\w+)", README))
-    assert presets <= set(hparams.PRESETS)
-    for path in re.findall(r"\]\((?!http)([\w./-]+)\)", README):
-        assert os.path.exists(os.path.join(ROOT, path)), path
+@pytest.mark.parametrize("document", documents())
+def test_each_preset_dialect_and_file_it_names_exists(document):
+    text = read(document)
+    assert set(re.findall(r"--preset (\w+)", text)) <= set(hparams.PRESETS)
+    named = set(re.findall(r"--dialect (\w+)", text)) - {"NAME"}
+    assert named <= set(dialects.DIALECTS)
+    for path in re.findall(r"\]\((?!http)([\w./-]+)(?:#[\w-]+)?\)", text):
+        folder = os.path.dirname(os.path.join(ROOT, document))
+        assert os.path.exists(os.path.join(folder, path)), path
+
+
+def between(begin, end):
+    """What stands in the README between two comments of HTML."""
+    [shown] = re.findall(rf"<!-- {begin} -->\n(.*?)<!-- {end} -->", README, re.S)
+    return shown
 
 
 def test_the_table_of_dialects_is_the_one_that_the_rows_make():
-    [shown] = re.findall(r"<!-- table of dialects -->\n(.*?)<!-- end", README, re.S)
+    shown = between("table of dialects", "end of the table")
     assert shown == dialects.table()
     printed = subprocess.run(
         [sys.executable, "-m", "transformer.dialects"],
@@ -62,3 +96,11 @@ def test_the_table_of_dialects_is_the_one_that_the_rows_make():
         universal_newlines=True,
     )
     assert printed.stdout == shown
+
+
+def test_the_reading_order_is_that_of_the_package():
+    rows = ["| file | paper | what it does |", "|---|---|---|"]
+    for name, section, what in transformer.READING_ORDER:
+        path = f"transformer/{name.replace('.', '/')}.py"
+        rows.append(f"| [`{path}`]({path}) | {section or '–'} | {what} |")
+    assert between("reading order", "end").splitlines() == rows

@@ -1,0 +1,317 @@
+"""Every command that a document shows, and every make target, as a user runs them.
+
+In a copy of the checkout, with the interpreter of the environment in which the package
+is installed, and nothing else on its path. What takes long is given small counts, and
+what a command expects to be there (a corpus, a log directory) is put there.
+"""
+
+import gzip
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+import tensorflow.compat.v1 as tf
+from documents import ROOT, commands, read
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        tf.__version__ < "2", reason="the documents show what TensorFlow 2 does"
+    ),
+]
+
+# Commands that are not run here: a pattern of them → why. Each must match one.
+NOT_RUN = {
+    r"pip install ": "the environment of this test is made by it",
+    r"(bash )?\.ci/run": "it runs this test",
+    r"pytest\b": "it runs this test",
+    r"scripts/download\.py \w": "from a server of its own: test_download",
+    r"scripts/import_checkpoint\.py": "of recorded checkpoints: test_import_checkpoint",
+}
+
+# What stands for something else, as a word or as a part of one.
+PLACEHOLDERS = {
+    "NAME": "tutorial",
+    "LOGDIR": "logs/sample",
+    "FOLDER": "folder",
+    "...": "",
+}
+
+# Flags whose values are made small, and flags that the commands of a file get too.
+SMALL = {
+    "--vocab_size": "2000",
+    "--copies": "2",
+    "--last": "2",
+    "--checkpoint": "4",
+    "--check": "5",
+    "--cycles": "1",
+    "--lines": "20",
+}
+ADDED = {
+    "train.py": "--num_blocks 1 --d_model 16 --d_ff 32 --num_heads 2 "
+    "--batch_tokens 500 --max_extra_length 3 --max_steps 4 --warmup_steps 2 "
+    "--log_every 1 --eval_every 4 --save_every 2 --patience 0",
+    "scripts/prepare.py": "--vocab_size 2000",
+    "examples/classify.py": "--pairs 50 --epochs 1",
+}
+# Flags without which a file does nothing: a command in running text leaves them out.
+NEEDED = {
+    "train.py": ["--logdir logs/train"],
+    "scripts/export.py": ["--logdir logs/sample", "--out exported"],
+    "scripts/doctor.py": ["--logdir logs/sample"],
+    "scripts/plot_curves.py": ["--logdir logs/sample", "--out curves.svg"],
+}
+# Programs that end with a status of their own: the doctor, where it finds a reason.
+STATUSES = {"scripts/doctor.py": (0, 1)}
+PACKAGES = {"--format ctranslate2": "ctranslate2", "plot_curves.py": "matplotlib"}
+
+# Make targets: what they are run with, or why they are not.
+QUICK = "PYTEST=tests/test_mutants.py WORKERS=0"
+TARGETS = {
+    "help": "",
+    "demo": f"LOGDIR=logs/demo TRAIN='{ADDED['train.py']}'",
+    "test": QUICK,
+    "test-all": QUICK,
+    "coverage": "-n",  # it runs this test
+    "coverage-report": "-n",  # of all tests: .ci/run
+    "lint": "",
+    "test-versions": "VERSIONS=--help",  # gigabytes of environments
+    "mutation": "MUTATION='--count 1 --modules data'",
+    "bench": "-n",  # the packages of other systems; of ours alone: test_benchmark
+    "soak": "SOAK='--cycles 1 --lines 20'",
+    "clean": "",
+}
+
+
+class World:
+    """A copy of the checkout, in which commands are run one after the other."""
+
+    def __init__(self, folder):
+        self.root = os.path.join(folder, "checkout")
+        self.bin = os.path.join(folder, "bin")
+        self._copy()
+        self._link()
+
+    def path(self, name):
+        return os.path.join(self.root, *name.split("/"))
+
+    def _copy(self):
+        """Copy what is checked in, with fewer sentences to translate."""
+        ignored = shutil.ignore_patterns(
+            ".git", ".venv*", "__pycache__", "*.egg-info", ".*_cache", "logs", "*.npy"
+        )
+        shutil.copytree(ROOT, self.root, ignore=ignored)
+        for folder in os.listdir(self.path("data")):
+            if folder not in ("README.md", "sample"):
+                shutil.rmtree(self.path("data/" + folder))
+        for name in ("dev.de", "dev.en", "test.de", "test.en"):
+            lines = self._sample(name)[:20]
+            with open(self.path("data/sample/" + name), "wb") as file:
+                file.writelines(lines)
+
+    def _link(self):
+        """Make the commands of an environment run the interpreter of this one.
+
+        The folder passes for the VENV of the Makefile too.
+        """
+        os.makedirs(self.bin)
+        programs = {"python": [sys.executable]}
+        for name in ("ruff",):
+            if shutil.which(name, path=os.path.dirname(sys.executable)):
+                programs[name] = [os.path.join(os.path.dirname(sys.executable), name)]
+        for name, words in programs.items():
+            path = os.path.join(self.bin, name)
+            with open(path, "w", encoding="utf-8") as file:
+                quoted = " ".join(map(shlex.quote, words))
+                file.write(f'#!/bin/sh\nexec {quoted} "$@"\n')
+            os.chmod(path, 0o755)
+        for stamp in ("installed", "bench"):
+            open(os.path.join(os.path.dirname(self.bin), stamp), "w").close()
+
+    def _sample(self, name):
+        with open(self.path("data/sample/" + name), "rb") as file:
+            return file.readlines()
+
+    def run(self, command, statuses=(0,)):
+        """Run a line of a shell in the copy; return what it says.
+
+        Args:
+          statuses: one of them it must end with.
+        """
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PYTEST", "PYTHON", "COV_", "COVERAGE", "MAKE"))
+        }
+        environment.update(
+            PATH=self.bin + os.pathsep + environment["PATH"], PYTHONIOENCODING="utf-8"
+        )
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command],
+            cwd=self.root,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=600,
+            universal_newlines=True,
+        )
+        assert done.returncode in statuses, f"{command}\n{done.stdout[-3000:]}"
+        return done.stdout
+
+    def make(self, words):
+        """Run make with what is installed here."""
+        return self.run(f"make VENV={shlex.quote(os.path.dirname(self.bin))} {words}")
+
+    def provide(self, command):
+        """Put there what a command expects to find; take away what it writes."""
+        is_training = " train.py" in " " + command
+        for name in values(command, "--logdir"):
+            if not is_training and not os.path.exists(self.path(name)):
+                shutil.copytree(self.path("logs/sample"), self.path(name))
+        for name in values(command, "--data"):
+            self.provide_corpus(name)
+        if is_training and not values(command, "--data"):
+            for preset in values(command, "--preset"):
+                self.provide_corpus("data/" + preset)
+        for out in values(command, "--out"):
+            if "prepare.py" in command:
+                for split in ("train", "dev", "test"):
+                    for language in ("de", "en"):
+                        self.provide_text(f"{out}/{split}.{language}")
+            elif os.path.isdir(self.path(out)):
+                shutil.rmtree(self.path(out))
+        for name in re.findall(r"(?<!\S)[\w./-]+\.(?:de|en)(?:\.gz)?(?!\S)", command):
+            self.provide_text(name)
+
+    def provide_corpus(self, name):
+        if not os.path.exists(self.path(name)):
+            shutil.copytree(self.path("data/sample"), self.path(name))
+
+    def provide_text(self, name):
+        """Write a file of the sample's sentences, unless it is there."""
+        if os.path.exists(self.path(name)):
+            return
+        language = "de" if ".de" in name else "en"
+        split = "train" if re.search("train|corpus", name) else "dev"
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+        with (gzip.open if name.endswith(".gz") else open)(
+            self.path(name), "wb"
+        ) as file:
+            file.writelines(self._sample(f"{split}.{language}"))
+
+
+def values(command, flag):
+    """The words behind a flag, up to the next flag or the end of the program."""
+    words = command.replace("|", " --| ").split()
+    found = []
+    for place, word in enumerate(words):
+        if word == flag:
+            rest = words[place + 1 :]
+            ends = [i for i, each in enumerate(rest) if each.startswith("--")]
+            found += rest[: ends[0] if ends else None]
+    return found
+
+
+def small(command):
+    """A command with small counts, and with something for each placeholder."""
+    for name, meant in PLACEHOLDERS.items():
+        command = re.sub(
+            r"(?<![\w.])" + re.escape(name) + r"(?![\w.=])", meant, command
+        )
+    for flag, value in SMALL.items():
+        spelled = flag.replace("_", "[-_]")
+        command = re.sub(rf"(?<!\S)({spelled}) \S+", rf"\1 {value}", command)
+    for script, flags in NEEDED.items():
+        if script in command:
+            missing = [each for each in flags if each.split()[0] not in command.split()]
+            command = " ".join([command, *missing])
+    if "--help" in command:
+        return command
+    for script, flags in ADDED.items():
+        command = re.sub(
+            rf"((?<!\S){re.escape(script)}(?!\S)[^|>]*)", rf"\1 {flags} ", command
+        )
+    return command.strip()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """The world, with a corpus and a trained model in it."""
+    elsewhere = str(tmp_path_factory.mktemp("elsewhere"))
+    script = "import os, transformer; print(os.path.isabs(transformer.__file__))"
+    found = subprocess.run([sys.executable, "-c", script], cwd=elsewhere, env=without())
+    assert found.returncode == 0, (
+        "wanted an environment made by: pip install -e '.[test]'"
+    )
+    world = World(elsewhere)
+    for command in (
+        "python scripts/prepare.py --out data/sample",
+        "python train.py --preset sample --logdir logs/sample",
+    ):
+        world.run(small(command))
+    return world
+
+
+def without():
+    """The environment without PYTHONPATH."""
+    return {name: each for name, each in os.environ.items() if name != "PYTHONPATH"}
+
+
+def reason_not_to_run(command):
+    for pattern, reason in NOT_RUN.items():
+        if re.match(r"(python3? )?" + pattern, command):
+            return reason
+    return None
+
+
+COMMANDS = [each for each in commands() if not reason_not_to_run(each.text)]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [each.text for each in COMMANDS if not re.match(r"(\w+=\S+ )*make ", each.text)],
+)
+def test_a_command_of_the_documents(world, command):
+    for words, package in PACKAGES.items():
+        if words in command:
+            pytest.importorskip(package)
+    command = small(command)
+    unknown = re.findall(r"(?<![\w/.$-])[A-Z]{3,}(?![\w/.=-])", command)
+    assert not unknown, "say in PLACEHOLDERS what it stands for"
+    world.provide(command)
+    statuses = [each for script, each in STATUSES.items() if script in command]
+    world.run(command, *statuses)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [each.text for each in COMMANDS if re.match(r"(\w+=\S+ )*make ", each.text)],
+)
+def test_a_make_command_of_the_documents_can_be(world, command):
+    world.run(command.replace("make ", "make --dry-run ", 1))
+
+
+@pytest.mark.parametrize("target", list(TARGETS))
+def test_a_make_target(world, target):
+    said = world.make(f"{target} {TARGETS[target]}")
+    if target == "demo":
+        assert "Source, translation and reference:" in said
+
+
+def test_each_make_target_is_in_the_table():
+    [names] = re.findall(r"\.PHONY: ((?:.*\\\n)*.*)", read("Makefile"))
+    assert sorted(names.replace("\\", "").split()) == sorted(TARGETS)
+    described = re.findall(r"^# make (\S+) ", read("Makefile"), re.M)
+    assert set(described) <= set(TARGETS)
+
+
+def test_the_table_of_what_is_not_run_is_not_stale():
+    for pattern in NOT_RUN:
+        assert any(
+            re.match(r"(python3? )?" + pattern, each.text) for each in commands()
+        ), pattern

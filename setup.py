@@ -24,7 +24,6 @@ setup(
         "sacrebleu>=2.4",
     ],
     extras_require={
-        # TensorFlow 1.15 brings its GPU code along, but not CUDA 10.0 and cuDNN 7.
         "gpu": ["tensorflow[and-cuda]>=2.16,<2.22; " + TF2],
         "plot": ["matplotlib; " + TF2],
         # What tools/bench/benchmark.py measures beside this project; it makes an
@@ -36,6 +35,7 @@ setup(
             "ctranslate2==4.8.5; " + TF2,
         ],
         "test": [
+            "ctranslate2==4.8.5; " + TF2,
             "hypothesis>=6.79",
             "pytest>=7.0",
             "pytest-cov>=4.0",

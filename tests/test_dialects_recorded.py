@@ -13,8 +13,7 @@ from conftest import CONFIG
 from originals import attend
 
 from transformer import modules
-from transformer.blocks.attention import project
-from transformer.blocks.primitives import join_heads
+from transformer.blocks.primitives import join_heads, project
 from transformer.dialects import DIALECTS
 from transformer.modules import apply_steps
 from transformer.originals.names import original_name

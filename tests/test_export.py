@@ -5,13 +5,12 @@ import os
 import sys
 
 import corpora
-import ctranslate2_format
 import export
 import pytest
-from ctranslate2_format import refuse_unsupported
 
 import hparams
 from transformer.dialects import DIALECTS
+from transformer.export import compare, refuse_unsupported
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -22,12 +21,12 @@ def check_that_ctranslate2_agrees(logdir, data, out):
     # Limits out of the way: ours is of each sentence, CTranslate2's of all.
     hp = dataclasses.replace(hparams.load(logdir), max_extra_length=60, search="greedy")
     lines = corpora.read_lines(os.path.join(data, "test.de"))
-    pairs = ctranslate2_format.compare(hp, logdir, "best", out, lines)
+    pairs = compare(hp, logdir, "best", out, lines)
     assert [ours.text for ours, _ in pairs] == [theirs.text for _, theirs in pairs]
     assert max(abs(ours.score - theirs.score) for ours, theirs in pairs) < 1e-4
     assert len({ours.text for ours, _ in pairs}) > len(lines) / 2  # not all alike
     hp = dataclasses.replace(hp, search="beam", beam_size=3)
-    pairs = ctranslate2_format.compare(hp, logdir, "best", out, lines)
+    pairs = compare(hp, logdir, "best", out, lines)
     gaps = [ours.score - theirs.score for ours, theirs in pairs]
     assert min(gaps) > -1e-4
     same = [gap for gap, (ours, theirs) in zip(gaps, pairs) if ours.text == theirs.text]

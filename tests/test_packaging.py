@@ -90,11 +90,11 @@ def functions(path):
 
 
 def lines_of(function):
-    """How many lines a function has, its docstring not counted."""
-    documented = ast.get_docstring(function) is not None
-    words = function.body[0]
-    docstring = words.end_lineno - words.lineno + 1 if documented else 0
-    return function.end_lineno - function.lineno + 1 - docstring
+    """How many lines a function has, without its signature and docstring."""
+    body = function.body
+    if ast.get_docstring(function) is not None:
+        body = body[1:] or body
+    return function.end_lineno - body[0].lineno + 1
 
 
 # The order of reading

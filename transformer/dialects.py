@@ -170,7 +170,7 @@ def resolve(dialect: Union[str, Dialect]) -> Dialect:
 
 
 def table() -> str:
-    """The rows side by side, as a table in Markdown: a line for each decision."""
+    """Return the rows side by side as a Markdown table: a line for each decision."""
 
     def shown(value):
         if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Attention with lengths instead of masks, for models that are no Transformers.
+"""Attention with lengths instead of masks, for models other than Transformers.
 
 The friendly functions of bojone/attention (`attention_tf.py`), as adapters of our own
 blocks. They add no residual connection, no normalization and no output projection.
@@ -36,7 +36,7 @@ def attention(
     scope="attention",
     reuse=None,
 ):
-    """Multi-head attention (section 3.2.2) up to where the heads are joined.
+    """Attend with several heads (section 3.2.2), and join them; no output projection.
 
     Args:
       Q: float [N, Tq, any width], the queries.
@@ -66,7 +66,7 @@ def attention(
 
 
 def position_embedding(inputs, position_size):
-    """The sinusoids of section 3.5 with the cosines in front: [cos block, sin block].
+    """Return the sinusoids of section 3.5, cosines first: [cos block, sin block].
 
     Args:
       inputs: [N, T] or [N, T, any width], any type; only its shape counts.
@@ -86,7 +86,7 @@ def position_embedding(inputs, position_size):
 
 
 def mask(inputs, seq_len, mode="mul"):
-    """Blots out what stands behind the end of each sequence.
+    """Mask what is behind the end of each sequence.
 
     Args:
       inputs: float [N, T, ...].
@@ -115,5 +115,5 @@ def mask(inputs, seq_len, mode="mul"):
 
 
 def _is_real(inputs, lengths):
-    """[N, T, ...], int [N] → bool [N, T], True up to each length."""
+    """Return bool [N, T], True up to each length, for [N, T, ...] and int [N]."""
     return tf.sequence_mask(lengths, shape_list(inputs)[1])

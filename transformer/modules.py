@@ -25,11 +25,8 @@ import tensorflow.compat.v1 as tf
 
 from transformer.blocks.attention import (
     Past,
-    keys_and_values,
     mask_and_bias,
-    project,
     scaled_dot_product_attention,
-    zero_queries,
 )
 from transformer.blocks.local import local_attention
 from transformer.blocks.masks import (
@@ -41,14 +38,17 @@ from transformer.blocks.masks import (
 )
 from transformer.blocks.positions import POSITIONS
 from transformer.blocks.primitives import (
+    apply_steps,
     dense,
     dropout,
     embedding_table,
     join_heads,
+    keys_and_values,
+    normalize,
+    project,
     shape_list,
 )
 from transformer.blocks.relative import relative_bias, relative_positions
-from transformer.blocks.residual import apply_steps, normalize
 from transformer.dialects import resolve
 
 __all__ = [
@@ -235,14 +235,10 @@ def multihead_attention(
             past = past.followed_by(K, V, key_masks)
             K, V = past.keys, past.values
             key_masks = key_masks is True or past.mask
-        relative = None
-        if max_relative_position:
-            relative = relative_positions(
-                query_positions,
-                key_positions,
-                num_units // num_heads,
-                max_relative_position,
-            )
+        width = num_units // num_heads
+        relative = max_relative_position and relative_positions(
+            query_positions, key_positions, width, max_relative_position
+        )
         mask, bias = mask_and_bias(dialect, key_masks, mask, bias)
         context, attention = scaled_dot_product_attention(
             Q,
@@ -250,13 +246,13 @@ def multihead_attention(
             V,
             mask,
             bias=bias,
-            relative=relative,
+            relative=relative or None,
             blind_queries_are_zero=dialect.blind_queries_are_zero,
             drop=functools.partial(drop, name="weights"),
         )
         if dialect.mask_queries:
-            real = query_masks[:, None, :, None]
-            context, attention = zero_queries(real, context, attention)
+            real = tf.cast(query_masks, tf.float32)[:, None, :, None]
+            context, attention = context * real, attention * real
         x = join_heads(context)  # [N, Tq, num_units]
         if dialect.output_projection:
             x = dense(x, shape_list(queries)[-1], False, "o")  # [N, Tq, D]

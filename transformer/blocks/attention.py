@@ -5,8 +5,6 @@ from typing import NamedTuple
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.masks import broadcast_keys
-from transformer.blocks.primitives import dense, split_heads
-from transformer.dialects import resolve
 
 MASKED_LOGIT = -1e9  # after the softmax exactly 0 in float32, and never a NaN
 
@@ -55,42 +53,9 @@ def scaled_dot_product_attention(
     if relative is not None:
         context += tf.einsum("nhqk,qkd->nhqd", dropped, relative[1])
     if mask is not None and blind_queries_are_zero:
-        return zero_queries(tf.reduce_any(mask, -1, keepdims=True), context, weights)
+        sees_a_key = tf.cast(tf.reduce_any(mask, -1, keepdims=True), weights.dtype)
+        return context * sees_a_key, weights * sees_a_key
     return context, weights
-
-
-def zero_queries(kept, *tensors):
-    """Zero what belongs to a query: bool [..., Tq, 1], float [..., Tq, any] each."""
-    return tuple(x * tf.cast(kept, x.dtype) for x in tensors)
-
-
-def project(x, num_units, num_heads, dialect, name):
-    """Return Q, K or V: float [N, T, any width] → [N, H, T, num_units / H].
-
-    Args:
-      num_units: int, the width of all heads together.
-      dialect: a Dialect: with a bias or not, with a ReLU or not.
-      name: the scope of the variables: "q", "k" or "v".
-    """
-    activation = tf.nn.relu if dialect.projection_relu else None
-    x = dense(x, num_units, dialect.projection_bias, name, activation)
-    return split_heads(x, num_heads)
-
-
-def keys_and_values(keys, num_units, num_heads, dialect="paper"):
-    """Return K and V of the attention in whose scope it is called.
-
-    Args:
-      keys: float [N, Tk, any width].
-      num_units: int, the width of all heads together.
-      num_heads: int, H.
-      dialect: a Dialect or its name.
-
-    Returns:
-      Two float [N, H, Tk, num_units / H].
-    """
-    dialect = resolve(dialect)
-    return tuple(project(keys, num_units, num_heads, dialect, name) for name in "kv")
 
 
 def mask_and_bias(dialect, key_mask, order_mask, bias):

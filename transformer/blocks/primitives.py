@@ -1,9 +1,11 @@
-"""What the blocks are made of: shapes, dropout, the dense layer, heads."""
+"""What the blocks are made of: dropout, dense layers, heads, add and normalize."""
 
 import zlib
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+
+from transformer.dialects import resolve
 
 
 def shape_list(x):
@@ -112,3 +114,103 @@ def join_heads(x):
     """Reshape [N, H, T, D / H] → [N, T, D]."""
     batch, num_heads, length, width = shape_list(x)
     return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [batch, length, num_heads * width])
+
+
+def project(x, num_units, num_heads, dialect, name):
+    """Return Q, K or V: float [N, T, any width] → [N, H, T, num_units / H].
+
+    Args:
+      num_units: int, the width of all heads together.
+      dialect: a Dialect: with a bias or not, with a ReLU or not.
+      name: the scope of the variables: "q", "k" or "v".
+    """
+    activation = tf.nn.relu if dialect.projection_relu else None
+    x = dense(x, num_units, dialect.projection_bias, name, activation)
+    return split_heads(x, num_heads)
+
+
+def keys_and_values(keys, num_units, num_heads, dialect="paper"):
+    """Return K and V of the attention in whose scope it is called.
+
+    Args:
+      keys: float [N, Tk, any width].
+      num_units: int, the width of all heads together.
+      num_heads: int, H.
+      dialect: a Dialect or its name.
+
+    Returns:
+      Two float [N, H, Tk, num_units / H].
+    """
+    dialect = resolve(dialect)
+    return tuple(project(keys, num_units, num_heads, dialect, name) for name in "kv")
+
+
+def normalize(inputs, epsilon=1e-8, scope="ln", reuse=None):
+    """Return (x - mean) / sqrt(variance + epsilon) * gamma + beta: layer normalization.
+
+    Args:
+      inputs: float [..., D]; mean and (biased) variance are over the last axis.
+      epsilon: float, inside the root.
+      scope, reuse: of the variables `gamma` [D], ones at first, and `beta` [D], zeros.
+
+    Returns:
+      float [..., D]. `[[1., 3.]]` gives `[[-1., 1.]]` at first.
+
+    Source: Ba, Kiros, Hinton 2016.
+    """
+    width = [inputs.shape.as_list()[-1]]
+    with tf.variable_scope(scope, reuse=reuse):
+        gamma = tf.get_variable("gamma", width, initializer=tf.ones_initializer())
+        beta = tf.get_variable("beta", width, initializer=tf.zeros_initializer())
+        # Not `+ beta`: the graph optimizer of TensorFlow 2.16 fails on that form.
+        return tf.nn.bias_add(_standardize(inputs, epsilon) * gamma, beta)
+
+
+def _standardize(inputs, epsilon):
+    """Return mean 0 and variance 1 along the last axis, with an exact gradient.
+
+    The gradient that TensorFlow derives loses digits where the variance is small: in
+    float32 it is off by 3e-5 in a case that tensor2tensor has recorded.
+    """
+
+    @tf.custom_gradient
+    def standardized(x):
+        centred = x - tf.reduce_mean(x, -1, keepdims=True)
+        variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
+        scale = tf.rsqrt(variance + epsilon)
+        outputs = centred * scale
+
+        def gradient(upstream):
+            along = tf.reduce_mean(upstream * outputs, -1, keepdims=True) * scale
+            upstream = upstream * scale
+            shared = tf.reduce_mean(upstream, -1, keepdims=True)
+            return upstream - outputs * along - shared
+
+        return outputs, gradient
+
+    return standardized(inputs)
+
+
+def apply_steps(steps, x, residual, dialect, drop):
+    """Apply the steps of a dialect before or after a sub-layer, in their order.
+
+    Args:
+      steps: some of "dropout", "add", "norm".
+      x: float [N, T, D].
+      residual: float [N, T, D], what "add" adds.
+      dialect: a Dialect.
+      drop: function of a tensor and the name of its dropout.
+    """
+    for step in steps:
+        if step == "dropout":
+            x = drop(x, name="residual")
+        elif step == "add":
+            x = residual + x
+        elif step == "norm":
+            x = normalize(x, dialect.norm_epsilon)
+        else:
+            raise ValueError(
+                f"a step of a dialect: found {step!r}, wanted 'dropout', 'add' or "
+                "'norm'"
+            )
+    return x

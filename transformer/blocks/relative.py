@@ -32,7 +32,7 @@ def relative_positions(
     )  # [Tq, Tk]
     with tf.variable_scope(scope, reuse=reuse):
         return tuple(
-            tf.gather(_table(name, [2 * max_distance + 1, width]), rows)
+            tf.gather(_table(name, [2 * max_distance + 1], width), rows)
             for name in ("keys", "values")
         )
 
@@ -58,7 +58,7 @@ def relative_bias(queries, max_distance, causality, scope="relative", reuse=None
     _, heads, length, width = shape_list(queries)
     rows = max_distance if causality else 2 * max_distance - 1
     with tf.variable_scope(scope, reuse=reuse):
-        table = _table("keys", [heads, rows, width])
+        table = _table("keys", [heads, rows], width)
     by_distance = tf.matmul(queries * width**-0.5, table[None], transpose_b=True)
     # From the m - 1 distances on each side to T - 1: some cut off, or zeros added.
     cut, added = (
@@ -87,7 +87,7 @@ def _by_position(by_distance):
     return tf.reshape(flat, [batch, heads, length, columns])[..., length - 1 :]
 
 
-def _table(name, shape):
-    """Return a variable of vectors."""
-    initializer = tf.random_normal_initializer(stddev=shape[-1] ** -0.5)
-    return tf.get_variable(name, shape, initializer=initializer)
+def _table(name, rows, width):
+    """Return a variable of vectors: [*rows, width]."""
+    initializer = tf.random_normal_initializer(stddev=width**-0.5)
+    return tf.get_variable(name, [*rows, width], initializer=initializer)

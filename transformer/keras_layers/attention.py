@@ -32,7 +32,7 @@ __all__ = [
 
 
 def _all_of(masks):
-    """The conjunction of the masks that are not None; None where all are."""
+    """Return where all masks are True; those that are None do not count."""
     result = None
     for mask in masks:
         if mask is not None:
@@ -43,7 +43,7 @@ def _all_of(masks):
 
 @serializable
 class Attention(keras.layers.Layer):
-    """Multi-head attention (section 3.2.2) up to where the heads are joined.
+    """Multi-head attention (section 3.2.2) without an output projection.
 
     Inputs: a list of the queries [N, Tq, any width], the keys [N, Tk, any width] and
     the values [N, Tk, any width]; then, where wanted, of which values and which queries
@@ -95,11 +95,11 @@ class Attention(keras.layers.Layer):
         return x * tf.cast(query_mask, x.dtype)[:, :, None]
 
     def sources(self, inputs):
-        """What queries, keys and values are made from; also serves for their shapes."""
+        """Return what queries, keys and values are made from, or the shapes of these."""
         return inputs[:3]
 
     def padding(self, inputs, masks):
-        """Which keys and which queries are real: bool [N, T] each, or None."""
+        """Return which keys and which queries are real: bool [N, T] each, or None."""
         q, k, v = (masks + [None] * 2)[:3]
         extra_v, extra_q = (
             [None if x is None else tf.squeeze(x, -1) for x in inputs[3:]] + [None] * 2
@@ -107,12 +107,12 @@ class Attention(keras.layers.Layer):
         return _all_of([k, v, extra_v]), _all_of([q, extra_q])
 
     def attend(self, Q, K, V, key_mask):
-        """The context of each query: [N, H, T, d] and bool [N, Tk] → [N, H, Tq, d]."""
+        """Attend: [N, H, T, d] each and bool [N, Tk] or None → [N, H, Tq, d]."""
         real = None if key_mask is None else key_mask[:, None, None, :]
         return self.weigh(Q, K, V, _all_of([real, self.limits(Q, K)]))
 
     def limits(self, Q, K):
-        """The mask that `mask_right` asks for, [..., Tq, Tk], or None."""
+        """Return the mask of `mask_right`, [..., Tq, Tk], or None."""
         if self.mask_right is False:
             return None
         if self.mask_right is True:
@@ -120,7 +120,7 @@ class Attention(keras.layers.Layer):
         return tf.constant(self.mask_right)
 
     def weigh(self, Q, K, V, mask):
-        """Equation 1 over the last two axes, whatever stands before; never in half."""
+        """Apply equation 1 over the last two axes, in float32 at least."""
         wide = tf.float32 if V.dtype.size < 4 else V.dtype
         context, _ = scaled_dot_product_attention(
             *(tf.cast(x, wide) for x in (Q, K, V)), mask, blind_queries_are_zero=False
@@ -164,7 +164,7 @@ class SelfAttention(Attention):
 
 
 class _SomeKeys(SelfAttention):
-    """Self-attention of each query to few keys, found by reshaping instead of a mask.
+    """Self-attention to a few keys of each query, found by reshaping, not by a mask.
 
     Some of these keys lie beyond the ends of the sequence. Where padding is known they
     are hidden with it. Else, as in the original, they are vectors of zeros, which take
@@ -244,7 +244,7 @@ class LocalSelfAttention(_SomeKeys):
         return tf.squeeze(context, 3)
 
     def windows(self, x):
-        """The positions that each position sees: [N, H, T, d] → [N, H, T, W, d]."""
+        """Return the positions that each position sees: [N, H, T, d] → [N, H, T, W, d]."""
         length, edge = shape_list(x)[2], self.neighbors * self.rate
         x = tf.pad(x, [[0, 0], [0, 0], [edge, edge], [0, 0]])
         return tf.stack(
@@ -298,11 +298,11 @@ class AtrousSelfAttention(_SomeKeys):
         return tf.reshape(x, [batch, heads, groups * rate, width])[:, :, :length]
 
     def attend_in_groups(self, Q, K, V, real):
-        """[N, H, R, G, d] each and a mask or None → [N, H, R, G, d]."""
+        """Attend within groups: [N, H, R, G, d] each, a mask or None → [N, H, R, G, d]."""
         return self.weigh(Q, K, V, _all_of([real, self.limits(Q, K)]))
 
     def groups(self, x):
-        """The positions by their remainder: [N, H, T, d] → [N, H, R, G, d]."""
+        """Sort positions by their remainder: [N, H, T, d] → [N, H, R, G, d]."""
         batch, heads, length, width = shape_list(x)
         size = length // self.rate + 1
         x = tf.pad(x, [[0, 0], [0, 0], [0, size * self.rate - length], [0, 0]])
@@ -346,7 +346,7 @@ class SparseSelfAttention(AtrousSelfAttention):
         )
 
     def attend_in_groups(self, Q, K, V, real):
-        """Attends to each group and, behind it, to its copy as the windows see it."""
+        """Attend to each group, and to its copy as the windows see it."""
         edge, size = self.rate - 1, tf.shape(Q)[3]
         edges = [[0, 0], [0, 0], [0, 0], [edge, edge], [0, 0]]
         K, V = (tf.concat([x, tf.pad(x, edges)], axis=3) for x in (K, V))

@@ -16,17 +16,17 @@ serializable = keras.saving.register_keras_serializable(package="transformer")
 
 
 def as_list(x):
-    """Inputs, or masks, as a list, be they one or several."""
+    """Return one or several inputs, or masks, as a list."""
     return list(x) if isinstance(x, (list, tuple)) else [x]
 
 
 def shapes_of(shape):
-    """The shapes of the inputs as a list, be they one or several."""
+    """Return the shapes of one or several inputs as a list."""
     return list(shape) if isinstance(shape[0], (list, tuple)) else [shape]
 
 
 def need(layer, name, found, fits, wanted):
-    """Raises a ValueError that says what was found and wanted, unless it `fits`."""
+    """Raise ValueError, with what was found and wanted, unless it `fits`."""
     if not fits:
         raise ValueError(
             f"{type(layer).__name__}: found {name} = {found!r}, wanted {wanted}"

@@ -1,7 +1,6 @@
-"""The two position embeddings of bojone/attention (`attention_keras.py`) for Keras 3.
+"""The position embeddings of bojone/attention (`attention_keras.py`) for Keras 3.
 
-`keras_layers` offers them, too, and says how to use them. Dimension letters as in
-`modules`.
+Dimension letters as in `modules`.
 """
 
 import keras

@@ -8,7 +8,7 @@ import dataclasses
 import json
 import math
 import os
-from typing import Any, Dict, Optional
+from typing import Any, Collection, Dict, Optional
 
 from transformer.dialects import DIALECTS
 from transformer.runtime import files
@@ -19,14 +19,27 @@ LARGEST = 2**31  # every whole number is below: what an int32 holds
 
 
 def setting(
-    group: str, default: Any, text: str, least: int = 1, below: Optional[float] = None
+    group: str,
+    default: Any,
+    text: str,
+    least: int = 1,
+    below: Optional[float] = None,
+    choices: Collection[str] = (),
 ) -> Any:
-    """Return a field: group, default, help, and limits `least <= number < below`."""
+    """Return a field of the settings.
+
+    Args:
+      group: the heading under which `--help` shows it.
+      default: its value where nothing else is said; its type is that of the field.
+      text: the line of help.
+      least, below: of a number, least <= number < below.
+      choices: of a text, what it may be; empty: checked where the name is looked up.
+    """
     if below is None:
         below = LARGEST if isinstance(default, int) else math.inf
+    limits = {"least": least, "below": below, "choices": choices}
     return dataclasses.field(
-        default=default,
-        metadata={"group": group, "help": text, "least": least, "below": below},
+        default=default, metadata={"group": group, "help": text, **limits}
     )
 
 
@@ -38,7 +51,9 @@ class HParams:
     data: str = setting("corpus", "data/sample", "folder that scripts/prepare.py wrote")
 
     # The model: settings that determine its variables, fixed once training has begun.
-    dialect: str = setting("model", "paper", "a row of transformer/dialects.py")
+    dialect: str = setting(
+        "model", "paper", "a row of transformer/dialects.py", choices=DIALECTS
+    )
     num_blocks: int = setting("model", 6, "encoder blocks, and as many decoder blocks")
     d_model: int = setting("model", 512, "width of the model")
     d_ff: int = setting("model", 2048, "width inside the feed-forward networks")
@@ -83,7 +98,10 @@ class HParams:
     save_every: int = setting("training", 1000, "steps between two checkpoints")
     keep_checkpoints: int = setting("training", 5, "checkpoints kept, the newest")
     on_save_error: str = setting(
-        "training", "stop", "if a checkpoint cannot be written: stop or continue"
+        "training",
+        "stop",
+        "if a checkpoint cannot be written: stop or continue",
+        choices=("stop", "continue"),
     )
     eval_every: int = setting("training", 1000, "steps between two dev BLEU scores")
     patience: int = setting(
@@ -214,13 +232,14 @@ def resolve(
 def validate(hp: HParams) -> None:
     """Raise ValueError, saying found and wanted, for settings that cannot work."""
     for name, value in _checked(dataclasses.asdict(hp), "settings").items():
-        least, below = (FIELDS[name].metadata[limit] for limit in ("least", "below"))
+        limits = FIELDS[name].metadata
+        least, below, choices = (limits[key] for key in ("least", "below", "choices"))
         if FIELDS[name].type in (int, float) and not least <= value < below:
             raise ValueError(
                 f"{name}: found {value}, wanted {least} <= {name} < {below}"
             )
-    refuse_unknown("dialect", hp.dialect, DIALECTS)
-    refuse_unknown("on_save_error", hp.on_save_error, ("stop", "continue"))
+        if choices:
+            refuse_unknown(name, value, choices)
     if hp.d_model % hp.num_heads:
         raise ValueError(
             f"num_heads: found {hp.num_heads}, wanted a divisor of "

@@ -1,19 +1,20 @@
-"""tools/benchmark.py: what is counted, who takes turns, what stands in the table."""
+"""tools/bench: what is counted, who takes turns, what stands in the table."""
 
 import json
 import os
 import shutil
 import sys
 
-import benchmark  # noqa: E402
+import benchmark
 import corpora
 import folders
 import numpy as np
+import plans
 import pytest
 import report
 import tensorflow.compat.v1 as tf
-import work  # noqa: E402
-from worker import Worker  # noqa: E402
+import work
+from worker import HERE, Worker
 
 import eval as evaluate
 import hparams
@@ -172,6 +173,12 @@ def test_the_summary_has_a_column_for_each_system():
     ]
 
 
+def test_every_system_has_its_module():
+    for plan in (plans.FULL, plans.QUICK, plans.ON_GPU):
+        for one in plan.trainers + plan.decoders:
+            assert os.path.isfile(os.path.join(HERE, one.module + ".py"))
+
+
 def test_percentiles():
     assert [report.percentile(range(100), share) for share in (0, 0.5, 0.95, 1)] == [
         0,
@@ -218,14 +225,14 @@ def short(monkeypatch):
     monkeypatch.setitem(work.SIZES, "tiny", TINY)
     monkeypatch.setattr(benchmark, "use_cores", lambda count: None)
     monkeypatch.setattr(benchmark.signal, "signal", lambda *_: None)
-    missing = benchmark.contestants("missing", "no_such_module", "float32")
+    missing = plans.contestants("missing", "no_such_module", "float32")
     monkeypatch.setattr(
-        benchmark,
+        plans,
         "QUICK",
-        benchmark.QUICK._replace(
+        plans.QUICK._replace(
             sizes=["tiny"],
-            trainers=benchmark.OURS[:1] + missing,
-            decoders=benchmark.OURS[:1] + missing,
+            trainers=plans.OURS[:1] + missing,
+            decoders=plans.OURS[:1] + missing,
             steps={"tiny": 2},
             rounds=2,
             every=2,
@@ -296,6 +303,8 @@ def test_a_whole_run(short, trained, digits, tmp_path, capsys):
         (["--logdir", "nowhere"], "wanted a log directory"),
     ],
 )
-def test_what_cannot_be_measured_is_one_line(short, digits, flags, said):
-    with pytest.raises(SystemExit, match=said):
+def test_what_cannot_be_measured_is_one_line(short, digits, capsys, flags, said):
+    with pytest.raises(SystemExit) as stopped:
         benchmark.main(["--quick", "--data", digits, *flags])
+    assert stopped.value.code == 2
+    assert said in capsys.readouterr().err.splitlines()[-1]

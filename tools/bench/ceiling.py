@@ -1,18 +1,19 @@
-"""What the machine can do: matrix products through TensorFlow, copies of memory."""
+"""The limits of the machine: matrix products in TensorFlow, copies of memory."""
 
 import threading
 import time
+from typing import Any, Callable, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from worker import serve
+from worker import Measure, serve
 
 PRODUCTS = 8  # in one run, so that starting it costs nothing
 COPIED = 2**28  # bytes, far more than any cache
 
 
-def repeat(run, seconds):
-    """How long a run takes, as the mean over so many seconds."""
+def repeat(run: Callable[[], Any], seconds: float) -> float:
+    """Return the mean duration of a run, over so many seconds."""
     run()
     count, start = 0, time.perf_counter()
     while time.perf_counter() - start < seconds:
@@ -21,12 +22,17 @@ def repeat(run, seconds):
     return (time.perf_counter() - start) / count
 
 
-def matrix_rate(shape, precision, intra, inter, seconds):
-    """GFLOP/s of [rows, in] x [in, out].
+def matrix_rate(
+    shape: Tuple[int, int, int], precision: str, intra: int, inter: int, seconds: float
+) -> float:
+    """Return the GFLOP/s of products [rows, in] x [in, out].
 
     Args:
       shape: (rows, in, out).
-      intra, inter: threads within a product, products at the same time.
+      precision: "float32" or "bfloat16".
+      intra: threads within a product.
+      inter: products at the same time.
+      seconds: how long to measure.
     """
     rows, width, out = shape
     config = tf.ConfigProto(
@@ -39,15 +45,15 @@ def matrix_rate(shape, precision, intra, inter, seconds):
 
         left = variable(rows, width)
         products = [tf.matmul(left, variable(width, out)) for _ in range(PRODUCTS)]
-        # An element of each, so that none is left out and none is copied.
+        # One element of each, so that each is computed and none is copied.
         some = [tf.cast(product[0, 0], tf.float32) for product in products]
         session.run(tf.global_variables_initializer())
         taken = repeat(session.make_callable(some), seconds)
     return PRODUCTS * 2 * rows * width * out / taken / 1e9
 
 
-def copy_rate(threads, seconds):
-    """GB/s read and written again, by so many threads."""
+def copy_rate(threads: int, seconds: float) -> float:
+    """Return the GB/s that so many threads read and write."""
     pairs = [
         (np.ones(COPIED, np.uint8), np.ones(COPIED, np.uint8)) for _ in range(threads)
     ]
@@ -62,11 +68,13 @@ def copy_rate(threads, seconds):
     return threads * COPIED / repeat(run, seconds) / 1e9
 
 
-def open_copies(spec):
+def open_copies(spec: dict) -> Measure:
+    """Return a function that measures copies of memory."""
     return lambda request: {"rate": copy_rate(spec["threads"], request["seconds"])}
 
 
-def open_products(spec):
+def open_products(spec: dict) -> Measure:
+    """Return a function that measures matrix products, with the best use of threads."""
     threads = spec["threads"]
 
     def measure(request):

@@ -1,14 +1,15 @@
-"""CTranslate2, with our checkpoint as scripts/export.py writes it."""
+"""Worker for CTranslate2, with our checkpoint as scripts/export.py writes it."""
 
 import os
 
 import ctranslate2
 import sentencepiece
 import work
-from worker import serve
+from worker import Measure, serve
 
 
-def open_decoding(spec):
+def open_decoding(spec: dict) -> Measure:
+    """Return a function that measures translating."""
     folder = spec["exported"]
     text = sentencepiece.SentencePieceProcessor(
         model_file=os.path.join(folder, "spm.model")

@@ -1,44 +1,47 @@
-"""What a benchmark needs on disk: prepared text, an environment for OpenNMT-tf."""
+"""Make the folders of a benchmark: prepared text, an environment for OpenNMT-tf."""
 
-import contextlib
 import glob
 import os
 import shutil
 import subprocess
 import sys
+from typing import List
 
-import prepare
 import work
+from worker import ROOT
 
 OPENNMT = ["OpenNMT-tf==2.32.0", "tensorflow-cpu==2.13.1", "sentencepiece"]
 SPLITS = {"train": ["train"], "dev": ["dev", "val"], "test": ["test"]}
 LANGUAGES = ["de", "en"]
 
 
-def prepared(data, folder):
-    """The prepared folder of `data`, which is one itself, or has text in it.
+def prepared(data: str, folder: str) -> str:
+    """Return a prepared folder: `data` itself, or `folder` with the text of `data`.
 
     Args:
-      data: a folder of scripts/prepare.py, or one with files like train.de.gz, val.de,
-        test_2016_flickr.de and their translations, .en.
-      folder: where text is prepared, if need be.
+      data: a folder of scripts/prepare.py, or one with files such as train.de.gz,
+        val.de, test_2016_flickr.de and their translations, .en.
+      folder: where text is prepared, if necessary.
 
     Raises:
-      ValueError: there is neither.
+      ValueError: `data` is neither.
     """
     if os.path.exists(os.path.join(data, "corpus.json")):
         return data
-    flags = ["--out", folder, "--vocab-size", str(work.VOCAB_SIZE)]
+    command = [sys.executable, os.path.join(ROOT, "scripts", "prepare.py")]
+    command += ["--out", folder, "--vocab_size", str(work.VOCAB_SIZE)]
     for split, names in SPLITS.items():
         pair = [_text(data, names, language) for language in LANGUAGES]
-        flags += [f"--{split}", *pair]
-    with contextlib.redirect_stdout(sys.stderr):  # standard output is for the table
-        prepare.main(flags)
+        command += [f"--{split}", *pair]
+    if subprocess.run(command, stdout=sys.stderr.fileno()).returncode:
+        raise ValueError(
+            f"{data}: found text that scripts/prepare.py refuses; see above"
+        )
     return folder
 
 
-def _text(data, names, language):
-    """The text of a split: the first file, by name, that begins and ends like it."""
+def _text(data: str, names: List[str], language: str) -> str:
+    """Return the first file of a split, by its beginning and its ending."""
     found = sorted(
         path
         for name in names
@@ -49,15 +52,15 @@ def _text(data, names, language):
     )
     if not found:
         raise ValueError(
-            f"{data}: found neither corpus.json nor a file like "
-            f"{names[0]}.{language}, wanted a folder of "
-            "scripts/prepare.py, or one with text for it"
+            f"{data}: found neither corpus.json nor a file such as "
+            f"{names[0]}.{language}, wanted a folder of scripts/prepare.py, or one "
+            f"with text for it: give another --data"
         )
     return found[0]
 
 
-def opennmt_python(folder):
-    """The interpreter of an environment with OpenNMT-tf, which is made if missing.
+def opennmt_python(folder: str) -> str:
+    """Return the Python of an environment with OpenNMT-tf, which is made if missing.
 
     Raises:
       ValueError: it cannot be made.
@@ -72,7 +75,7 @@ def opennmt_python(folder):
         else (shutil.which("python3.11") or shutil.which("python3.10"))
     )
     if base is None:
-        raise ValueError("TensorFlow 2.13 needs Python 3.8 to 3.11, and none is found")
+        raise ValueError("found no Python 3.8 to 3.11, wanted one for TensorFlow 2.13")
     try:
         subprocess.run([base, "-m", "venv", folder], check=True)
         subprocess.run(

@@ -1,11 +1,16 @@
-"""Hugging Face's Marian. It has norms after the sub-layers only, so it cannot hold our
-checkpoint: it decodes with random weights, as many pieces as the reference has."""
+"""Worker for Hugging Face's Marian.
+
+Its normalization is always after the sub-layers, so it cannot load our checkpoint: it
+decodes with random weights, as many pieces as the reference has.
+"""
+
+from typing import Dict
 
 import torch
 import work
 from pytorch import set_up, training
 from transformers import MarianConfig, MarianMTModel
-from worker import serve
+from worker import Measure, serve
 
 import hparams
 from transformer.data import pad_with_end
@@ -13,8 +18,8 @@ from transformer.text.vocabulary import BOS, EOS, PAD
 from transformer.text.vocabulary_files import load_vocabularies
 
 
-def make_model(sizes, vocab_size):
-    """A MarianMTModel of the same sizes."""
+def make_model(sizes: Dict[str, int], vocab_size: int) -> MarianMTModel:
+    """Return a MarianMTModel of the same sizes."""
     stacks = {
         f"{stack}_{name}": sizes[ours]
         for stack in ("encoder", "decoder")
@@ -45,7 +50,8 @@ def make_model(sizes, vocab_size):
     )
 
 
-def open_training(spec):
+def open_training(spec: dict) -> Measure:
+    """Return a function that measures training."""
     set_up(spec)
     model = make_model(spec["sizes"], spec["vocab_size"])
 
@@ -60,7 +66,8 @@ def open_training(spec):
     return training(spec, model, forward)
 
 
-def open_decoding(spec):
+def open_decoding(spec: dict) -> Measure:
+    """Return a function that measures translating."""
     device, hp = set_up(spec), hparams.load(spec["logdir"])
     model = make_model(vars(hp), hp.target_vocab_size).to(device).eval()
     source_vocabulary, target_vocabulary, _ = load_vocabularies(spec["logdir"])

@@ -1,4 +1,4 @@
-"""What is measured, and how: each function asks systems in turn and adds rows."""
+"""The measurements: each function asks the systems in turns, and adds rows."""
 
 import contextlib
 import os
@@ -26,22 +26,22 @@ class Contestant(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How much is measured."""
+    """Which systems are measured, and how much of each."""
 
     sizes: list  # of trainings, keys of work.SIZES
     trainers: list  # Contestants
     decoders: list  # Contestants
     rounds: int
-    steps: dict  # updates in a round, by size
+    steps: dict  # size → updates in a round
     every: int  # each n-th line is decoded in batches of 64 ...
-    every_single: int  # ... and by itself
-    checked: int  # lines that CTranslate2 and we are to translate alike
-    pairs: list  # of training, for the cost of growth
-    seconds: float  # for each measurement of the ceiling
+    every_single: int  # ... and each n-th alone
+    checked: int  # lines for which CTranslate2 is compared with us
+    pairs: list  # numbers of training pairs, for the cost of larger corpora
+    seconds: float  # for each measurement of the machine
 
 
 class Bench:
-    """A run: what was asked for, what is found on disk, the rows so far."""
+    """A run of the benchmark: its flags, its folders, the rows so far."""
 
     def __init__(self, args, plan, folder):
         self.args, self.plan, self.folder, self.rows = args, plan, folder, []
@@ -56,10 +56,12 @@ class Bench:
             "vocab_size": self.vocab_size,
         }
 
-    def say(self, text):
+    def say(self, text: str) -> None:
+        """Write a line to stderr."""
         print(text, file=sys.stderr, flush=True)
 
-    def add(self, contestant, work_name, values, unit):
+    def add(self, contestant, work_name, values, unit) -> None:
+        """Add a row."""
         self.rows.append(
             report.row(contestant.system, work_name, contestant.precision, values, unit)
         )
@@ -67,7 +69,7 @@ class Bench:
 
     @contextlib.contextmanager
     def workers(self, among, spec):
-        """Yields {Contestant: Worker} of those that can be started; ends them all."""
+        """Yield {Contestant: Worker} of those that can be started; end all of them."""
         started, opened = {}, []
         try:
             for one in among:
@@ -87,7 +89,7 @@ class Bench:
                 worker.close()
 
     def ask_all(self, started, request, rounds=1):
-        """{Contestant: its answers}, one a round; one that fails is left out."""
+        """Return {Contestant: one answer per round}, without those that failed."""
         answers = {one: [] for one in started}
         for _ in range(rounds):
             for one in list(answers):
@@ -100,17 +102,17 @@ class Bench:
 
 
 def here(bench, one):
-    """A system that runs in this environment."""
+    """Return the set-up of a system that runs in this environment."""
     return sys.executable, {}
 
 
 def in_its_own(bench, one):
-    """OpenNMT-tf, in an environment of its own."""
+    """Return the set-up of OpenNMT-tf, in an environment of its own."""
     return folders.opennmt_python(bench.args.opennmt), {}
 
 
 def with_our_model(bench, one):
-    """CTranslate2, with our checkpoint, checked against our own translations."""
+    """Return the set-up of CTranslate2, with our checkpoint, compared with us."""
     out = os.path.join(bench.folder, one.precision)
     if not os.path.exists(out):
         command = [
@@ -134,7 +136,6 @@ def with_our_model(bench, one):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             universal_newlines=True,
-            env=dict(os.environ, PYTHONPATH=ROOT, TF_CPP_MIN_LOG_LEVEL="3"),
         )
         if done.returncode:
             raise ValueError(done.stderr.strip().splitlines()[-1])
@@ -146,7 +147,7 @@ MACHINE = Contestant("machine", "–", "ceiling", here)
 
 
 def measure_copies(bench):
-    """How fast memory is copied."""
+    """Measure how fast memory is copied."""
     with bench.workers([MACHINE], {"work": "copy"}) as started:
         for one, answers in bench.ask_all(
             started, {"seconds": bench.plan.seconds}, bench.plan.rounds
@@ -155,7 +156,7 @@ def measure_copies(bench):
 
 
 def measure_ceiling(bench, size):
-    """Measure matrix products at the shapes of a size: {precision: best GFLOP/s}."""
+    """Measure the matrix products of a size; return {precision: best GFLOP/s}."""
     best = {}
     with bench.workers([MACHINE], {"work": "product"}) as started:
         for precision in ("float32", "bfloat16"):
@@ -182,7 +183,7 @@ def measure_ceiling(bench, size):
 
 
 def measure_training(bench, size):
-    """Updates of a size: tokens/s, memory, and how near the ceiling that is."""
+    """Measure the updates of a size: tokens/s, memory, share of the best GFLOP/s."""
     best = measure_ceiling(bench, size)
     sizes, name, steps = work.SIZES[size], f"train/{size}", bench.plan.steps[size]
     gflop = work.training_gflop(bench.data, sizes, bench.vocab_size)
@@ -213,7 +214,7 @@ def measure_training(bench, size):
 
 
 def gpu_memory(pid):
-    """The memory of a GPU that a process holds, in MiB; None if nobody can tell."""
+    """Return the GPU memory of a process, in MiB; None if it is not known."""
     command = [
         "nvidia-smi",
         "--query-compute-apps=pid,used_memory",
@@ -230,7 +231,7 @@ def gpu_memory(pid):
 
 
 def measure_decoding(bench, search, beam_size):
-    """The test split by one search, length penalty 0: 64 sentences at once, and one."""
+    """Measure decoding of the test split, length penalty 0: in batches, and alone."""
     vocabulary = load_vocabularies(bench.data).target
     references = work.test_lines(bench.data)[1]
     spec = {
@@ -263,7 +264,7 @@ def measure_decoding(bench, search, beam_size):
 
 
 def batched(bench, started, name, pieces):
-    """Sentences and pieces a second, in batches of 64."""
+    """Measure sentences and pieces per second, in batches of 64."""
     every = bench.plan.every
     for one, answers in bench.ask_all(
         started, {"batch": 64, "every": every}, bench.plan.rounds
@@ -285,7 +286,7 @@ def batched(bench, started, name, pieces):
 
 
 def single(bench, started, name):
-    """How long a sentence takes by itself: median and 95th percentile."""
+    """Measure the time for one sentence: median and 95th percentile."""
     request = {"batch": 1, "every": bench.plan.every_single}
     bench.ask_all(started, dict(request, every=10 * request["every"]))  # warm-up
     for one, answers in bench.ask_all(started, request, bench.plan.rounds).items():
@@ -299,7 +300,7 @@ def single(bench, started, name):
 
 
 def measure_growth(bench):
-    """What more training pairs cost: tokens/s, memory, time to the first step."""
+    """Measure the cost of more pairs: tokens/s, memory, time to the first step."""
     ours, steps = bench.plan.trainers[0], bench.plan.steps[bench.plan.sizes[0]]
     with contextlib.ExitStack() as stack:
         started, names = {}, {}

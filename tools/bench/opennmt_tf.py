@@ -1,22 +1,25 @@
-"""OpenNMT-tf 2.32, on the TensorFlow 2.13 that it needs. It decodes with random
-weights, as many pieces as the reference has."""
+"""Worker for OpenNMT-tf 2.32, on the TensorFlow 2.13 that it needs.
+
+It decodes with random weights, as many pieces as the reference has.
+"""
 
 import os
 import tempfile
+from typing import Any, Dict
 
 import numpy as np
 import opennmt
 import tensorflow as tf
 import work
-from worker import serve
+from worker import Measure, serve
 
 import hparams
 from transformer.data import pad_with_end
 from transformer.text.vocabulary_files import load_vocabularies
 
 
-def make_model(sizes, vocab_size, params):
-    """A Transformer of the same sizes, with all embeddings shared."""
+def make_model(sizes: Dict[str, int], vocab_size: int, params: Dict[str, Any]):
+    """Return a Transformer of the same sizes, with all embeddings shared."""
     model = opennmt.models.Transformer(
         num_layers=sizes["num_blocks"],
         num_units=sizes["d_model"],
@@ -40,13 +43,15 @@ def make_model(sizes, vocab_size, params):
     return model
 
 
-def set_up(spec):
+def set_up(spec: dict) -> None:
+    """Set the seed and the threads."""
     tf.random.set_seed(work.SEED)
     tf.config.threading.set_intra_op_parallelism_threads(spec["threads"])
     tf.config.threading.set_inter_op_parallelism_threads(spec["threads"])
 
 
-def open_training(spec):
+def open_training(spec: dict) -> Measure:
+    """Return a function that measures training."""
     set_up(spec)
     model = make_model(
         spec["sizes"],
@@ -78,7 +83,8 @@ def open_training(spec):
     return lambda request: measure(request, source)
 
 
-def open_decoding(spec):
+def open_decoding(spec: dict) -> Measure:
+    """Return a function that measures translating."""
     set_up(spec)
     hp = hparams.load(spec["logdir"])
     model = make_model(

@@ -1,4 +1,4 @@
-"""This project: training, decoding, and the input side of a training by itself."""
+"""Worker for this project: training, decoding, and reading batches alone."""
 
 import dataclasses
 import functools
@@ -7,16 +7,16 @@ import time
 
 import tensorflow.compat.v1 as tf
 import work
-from worker import serve
+from worker import Measure, serve
 
 import hparams
-from train import Data, TrainingGraph
 from transformer.runtime.sessions import make_session
+from transformer.training_graph import Data, TrainingGraph
 from transformer.translator import Translator
 
 
-def training_settings(spec):
-    """The settings with which a user would train a model of this size."""
+def training_settings(spec: dict) -> hparams.HParams:
+    """Return the settings with which a user would train a model of this size."""
     return hparams.HParams(
         data=spec["data"],
         dialect="tensor2tensor",
@@ -32,9 +32,10 @@ def training_settings(spec):
     )
 
 
-def open_training(spec):
+def open_training(spec: dict) -> Measure:
+    """Return a function that measures training."""
     hp = training_settings(spec)
-    graph = TrainingGraph(hp, 0, Data(hp))
+    graph = TrainingGraph(hp, Data(hp), start=0)
     session = make_session(hp, precision=hp.precision)
     session.run(graph.initialize)
 
@@ -48,7 +49,8 @@ def open_training(spec):
     return measure
 
 
-def open_decoding(spec):
+def open_decoding(spec: dict) -> Measure:
+    """Return a function that measures translating."""
     hp = hparams.load(spec["logdir"])
     hp = dataclasses.replace(
         hp, search=spec["search"], beam_size=spec["beam_size"], length_penalty=0.0
@@ -68,15 +70,15 @@ def open_decoding(spec):
     return work.timed_decoding(translate, work.test_lines(spec["data"])[0])
 
 
-def own_memory():
-    """What this process has for itself, without mapped files, in MiB."""
+def own_memory() -> float:
+    """Return the memory of this process without mapped files, in MiB."""
     with open("/proc/self/status") as file:
         fields = dict(line.split(":", 1) for line in file)
     return int(fields["RssAnon"].split()[0]) / 1024
 
 
-def open_input(spec):
-    """The memory that the input side takes: corpus, plan, and 200 batches."""
+def open_input(spec: dict) -> Measure:
+    """Return a function that measures the memory of a corpus and of 200 batches."""
 
     def measure(request):
         before, source = own_memory(), work.batches(spec)

@@ -1,17 +1,20 @@
-"""A plain PyTorch loop around torch.nn.Transformer; on a GPU compiled."""
+"""Worker for a plain PyTorch loop around torch.nn.Transformer, compiled on a GPU."""
 
 import math
+from typing import Callable, Dict
 
 import numpy as np
 import torch
 import work
 from torch import nn
 from torch.nn import functional
-from worker import serve
+from worker import Measure, serve
 
 import hparams
 from transformer.data import pad_with_end
 from transformer.dialects import resolve
+from transformer.originals.convert import read
+from transformer.runtime.checkpoints import find
 from transformer.text.vocabulary import BOS, EOS, PAD
 from transformer.text.vocabulary_files import load_vocabularies
 
@@ -19,15 +22,15 @@ NEVER = float("-inf")
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def set_up(spec):
-    """The device, after the threads are set."""
+def set_up(spec: dict) -> torch.device:
+    """Set the seed and the threads; return the device."""
     torch.set_num_threads(spec["threads"])
     torch.manual_seed(work.SEED)
     return torch.device("cuda" if spec["device"] == "gpu" else "cpu")
 
 
-def sinusoids(length, width):
-    """Position encodings as tensor2tensor has them: float32 [length, width]."""
+def sinusoids(length: int, width: int) -> torch.Tensor:
+    """Return position encodings as in tensor2tensor: float32 [length, width]."""
     pairs = width // 2
     rates = torch.exp(
         torch.arange(pairs, dtype=torch.float64) * -(math.log(10000.0) / (pairs - 1))
@@ -37,7 +40,7 @@ def sinusoids(length, width):
 
 
 class Model(nn.Module):
-    """Tied embeddings, norms before the sub-layers."""
+    """A Transformer with tied embeddings and normalization before the sub-layers."""
 
     def __init__(self, sizes, vocab_size):
         super().__init__()
@@ -78,8 +81,14 @@ class Model(nn.Module):
         return functional.linear(x, self.table)
 
 
-def training(spec, model, forward):
-    """Measures the training of a module: `forward(source, target_in)` gives logits."""
+def training(spec: dict, model: nn.Module, forward: Callable) -> Measure:
+    """Return a function that measures training.
+
+    Args:
+      spec: the specification of the worker.
+      model: the module with the parameters.
+      forward: function of (source, target_in) that returns logits.
+    """
     device = set_up(spec)
     model.to(device).train()
     optimizer = torch.optim.Adam(
@@ -108,15 +117,16 @@ def training(spec, model, forward):
     return lambda request: measure(request, source)
 
 
-def open_training(spec):
+def open_training(spec: dict) -> Measure:
+    """Return a function that measures training."""
     set_up(spec)
     model = Model(spec["sizes"], spec["vocab_size"])
     compiled = torch.compile(model, dynamic=True) if spec["device"] == "gpu" else model
     return training(spec, model, compiled)
 
 
-def load(model, variables, blocks):
-    """Puts the variables of a model with norms first, of ours, into `model`."""
+def load(model: Model, variables: Dict[str, np.ndarray], blocks: int) -> None:
+    """Copy the variables of a model of ours, with normalization first, into `model`."""
     state = model.state_dict()
 
     def put(name, *ours):
@@ -161,12 +171,12 @@ def load(model, variables, blocks):
 
 
 class Decoder:
-    """Steps through the target with cached keys and values.
+    """Decodes the target step by step, with cached keys and values.
 
     Args:
       model: Model.
       source: ids [N, S].
-      size: hypotheses of each sentence.
+      size: hypotheses per sentence.
     """
 
     def __init__(self, model, source, size):
@@ -200,7 +210,7 @@ class Decoder:
         return attention.out_proj(x.transpose(1, 2).flatten(2))
 
     def step(self, ids, place):
-        """Log-probabilities [M, V] after the pieces `ids` [M] at a place."""
+        """Return the log-probabilities [M, V] after the pieces `ids` [M] at a place."""
         model = self.model
         x = model.embed(ids[:, None], model.target_positions[place:])
         for i, layer in enumerate(model.body.decoder.layers):
@@ -225,11 +235,12 @@ class Decoder:
         return logits.log_softmax(-1)
 
     def reorder(self, rows):
+        """Select the hypotheses that are continued, int64 [M]."""
         self.cache = [[x.index_select(0, rows) for x in pair] for pair in self.cache]
 
 
 def greedy(model, source, limit, start):
-    """ids [N, T]: the likeliest piece at each place."""
+    """Return the ids [N, T] of the most probable piece at each step."""
     decoder, done = Decoder(model, source, 1), source.new_zeros(len(source)).bool()
     ids = source.new_full([len(source), 1], start)
     while ids.shape[1] <= limit and not done.all():
@@ -240,7 +251,7 @@ def greedy(model, source, limit, start):
 
 
 def beam(model, source, limit, start, size):
-    """The best finished hypothesis of each sentence, a list of lists of ids."""
+    """Return the best finished hypothesis of each sentence, a list of lists of ids."""
     count = len(source)
     decoder = Decoder(model, source, size)
     ids = source.new_full([count, size, 1], start)
@@ -268,9 +279,8 @@ def beam(model, source, limit, start, size):
     return found
 
 
-def open_decoding(spec):
-    from export import read_variables
-
+def open_decoding(spec: dict) -> Measure:
+    """Return a function that measures translating with our checkpoint."""
     device = set_up(spec)
     hp = hparams.load(spec["logdir"])
     row = resolve(hp.dialect)
@@ -282,12 +292,12 @@ def open_decoding(spec):
         and hp.joint_vocab
     ):
         raise ValueError(
-            f"dialect {hp.dialect}: this loop is written for checkpoints "
-            "of --dialect tensor2tensor"
+            f"found dialect {hp.dialect}, wanted a checkpoint of --dialect "
+            "tensor2tensor, for which this loop is written"
         )
     model = Model(dict(vars(hp)), hp.target_vocab_size)
     with torch.no_grad():
-        load(model, read_variables(spec["logdir"], "best"), hp.num_blocks)
+        load(model, read(find(spec["logdir"], "best")), hp.num_blocks)
     model.to(device).eval()
     source_vocabulary, target_vocabulary, _ = load_vocabularies(spec["logdir"])
     start = PAD if row.begins_with_zeros else BOS

@@ -1,6 +1,9 @@
-"""Rows of measurements, and the table that they make."""
+"""Make rows of measurements, and tables of the rows."""
 
 import statistics
+from typing import Any, Dict, Iterable, List
+
+Row = Dict[str, Any]
 
 UNITS = {
     "tokens/s": "{:,.0f}",
@@ -15,8 +18,10 @@ UNITS = {
 }
 
 
-def row(system, work, precision, values, unit):
-    """A row: the median of some values, and their spread, the least and the most."""
+def row(
+    system: str, work: str, precision: str, values: Iterable[float], unit: str
+) -> Row:
+    """Return the median of some values, with their minimum and maximum as spread."""
     values = list(values)
     return {
         "system": system,
@@ -28,13 +33,13 @@ def row(system, work, precision, values, unit):
     }
 
 
-def percentile(values, share):
-    """The value below which a share of all values lies, the nearest one."""
+def percentile(values: Iterable[float], share: float) -> float:
+    """Return the value below which a share of all values lies, by nearest rank."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
-def line(one):
-    """A row as a line of a table in Markdown."""
+def line(one: Row) -> str:
+    """Return a row as a line of a table in Markdown."""
     shown = UNITS[one["unit"]]
     low, high = (shown.format(value) for value in one["spread"])
     spread = f"{low} – {high}" if low != high else ""
@@ -49,8 +54,8 @@ def line(one):
     return f"| {' | '.join(cells)} |\n"
 
 
-def table(rows):
-    """All rows as a table in Markdown, the best of each work first."""
+def table(rows: List[Row]) -> str:
+    """Return all rows as a table in Markdown, the best of each work first."""
     works = list(dict.fromkeys(one["work"] for one in rows))
     less_is_better = {"ms", "MiB", "s"}
     head = "| work | system | precision | median | unit | min – max |\n" + "|---" * 6
@@ -64,9 +69,11 @@ def table(rows):
     return head + "|\n" + "".join(map(line, ordered))
 
 
-def summary(rows):
-    """The medians as a table in Markdown: a line for each work, a column for each
-    system at a precision; what the machine itself can do is not in it."""
+def summary(rows: List[Row]) -> str:
+    """Return the medians as a table in Markdown, without the limits of the machine.
+
+    It has a line for each work, and a column for each system at a precision.
+    """
     found = {}
     for one in rows:
         if one["system"] != "machine":

@@ -1,12 +1,13 @@
-"""What all systems are given to do: sizes, batches, lines; and what it costs."""
+"""The work that all systems get: sizes, batches, lines; and its cost in FLOP."""
 
 import glob
 import os
 import time
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 import numpy as np
 
-from transformer.data import BatchPlan, Corpus
+from transformer.data import Batch, BatchPlan, Corpus
 from transformer.evaluation import load_text
 from transformer.text.vocabulary import PAD
 
@@ -48,8 +49,8 @@ DROPOUT = LABEL_SMOOTHING = 0.1
 LEARNING_RATE, BETAS, EPSILON = 0.0005, (0.9, 0.98), 1e-9
 
 
-def batches(spec):
-    """The batches of a training, without end, the same for every system: arrays."""
+def batches(spec: dict) -> Iterator[Batch]:
+    """Yield the batches of an unlimited training run, the same for every system."""
     corpus = Corpus(spec["data"], "train")
     plan = BatchPlan(
         corpus.source_lengths,
@@ -63,8 +64,10 @@ def batches(spec):
         number += 1
 
 
-def timed_training(update, finish=lambda: None):
-    """Measures updates of a system that takes arrays.
+def timed_training(
+    update: Callable[[Batch], Any], finish: Callable[[], Any] = lambda: None
+) -> Callable[[dict, Iterator[Batch]], dict]:
+    """Return a function that measures updates of a system that takes arrays.
 
     Args:
       update: function of a Batch of arrays.
@@ -86,18 +89,20 @@ def timed_training(update, finish=lambda: None):
     return measure
 
 
-def timed_decoding(translate, lines):
-    """Measures a translating system.
+def timed_decoding(
+    translate: Callable[[List[str], int], list], lines: List[str]
+) -> Callable[[dict], dict]:
+    """Return a function that measures a translating system.
 
     Args:
       translate: function of (lines, batch size) that returns a translation of each
-        line, or, where the system cannot hold our model, how many pieces it wrote.
+        line, or, for a system that cannot load our model, the number of its pieces.
       lines: all lines.
 
     Returns:
       A function of a request, {"batch": n, "every": n}, which takes each n-th line, →
       seconds, and with batches of one the seconds of each line; with {"texts": true}
-      what `translate` returned.
+      also what `translate` returned.
     """
 
     def measure(request):
@@ -113,20 +118,23 @@ def timed_decoding(translate, lines):
     return measure
 
 
-def in_batches(sources, size):
-    """The places of sentences, the longest sentence first, in batches."""
+def in_batches(sources: Sequence[Sequence[int]], size: int) -> List[np.ndarray]:
+    """Return the places of sentences in batches, the longest sentence first."""
     order = np.argsort([-len(source) for source in sources], kind="stable")
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
-def test_lines(data):
-    """(source lines, reference lines) of the test split."""
+def test_lines(data: str) -> Tuple[List[str], List[str]]:
+    """Return (source lines, reference lines) of the test split."""
     return load_text(data, "test")
 
 
-def training_gflop(data, sizes, vocab_size):
-    """What a real target token costs in training, in GFLOP: the matrix products of the
-    model, forward and twice as much backward, for real tokens only."""
+def training_gflop(data: str, sizes: Dict[str, int], vocab_size: int) -> float:
+    """Return the cost in training of a target token that is not padding, in GFLOP.
+
+    It counts the matrix products of the model, forward and twice as much backward,
+    without those of padding.
+    """
     D, F, blocks = (sizes[name] for name in ("d_model", "d_ff", "num_blocks"))
     corpus = Corpus(data, "train")
     S, T = (
@@ -140,15 +148,17 @@ def training_gflop(data, sizes, vocab_size):
     return float(3 * 2 * products.sum() / T.sum() / 1e9)
 
 
-def matrix_shapes(sizes, vocab_size):
-    """The matrix products of a model, [rows, in] x [in, out]: (rows, in, out)."""
+def matrix_shapes(sizes: Dict[str, int], vocab_size: int) -> List[Tuple[int, int, int]]:
+    """Return the (rows, in, out) of the products [rows, in] x [in, out] of a model."""
     D, F, rows = (sizes[name] for name in ("d_model", "d_ff", "batch_tokens"))
     return [(rows, D, D), (rows, D, F), (rows, F, D), (rows, D, vocab_size)]
 
 
-def write_corpus(data, folder, pairs):
-    """Writes the prepared ids of so many training pairs, repeating those of `data`;
-    dev is that of `data`."""
+def write_corpus(data: str, folder: str, pairs: int) -> None:
+    """Write a corpus of so many training pairs, by repeating those of `data`.
+
+    All files but those of train are links to those of `data`.
+    """
     os.makedirs(folder)
     for side in ("source", "target"):
         ids, offsets = (

@@ -1,8 +1,8 @@
-"""A measured system is a process of its own, stopped whenever it is not asked.
+"""Worker processes: each measured system runs in one, stopped while it is not asked.
 
-So systems can be measured in turn, A B A B, without starting each time, without two
-versions of a library in one process, and without one that waits disturbing another.
-The parent writes a request in JSON, a line each; the child writes an answer.
+So systems can be measured in turns, A B A B, without starting each time, without two
+versions of a library in one process, and without disturbing each other. The parent
+writes requests, one line of JSON each; the child writes an answer to each.
 """
 
 import json
@@ -12,19 +12,23 @@ import signal
 import subprocess
 import sys
 import tempfile
+from typing import Callable, Dict
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 
 
-def serve(openers):
-    """The child: opens the work of its specification, then answers requests.
+Measure = Callable[[dict], dict]  # function of a request that returns an answer
+
+
+def serve(openers: Dict[str, Callable[[dict], Measure]]) -> None:
+    """Prepare the work of the specification in argv, then answer requests.
 
     Args:
-      openers: name of a work → function of the specification, a dict, that prepares it
-        and returns a function of a request, a dict, that measures and returns a dict.
+      openers: name of a work → function of the specification that prepares it and
+        returns the function that measures.
     """
-    # Answers have the standard output for themselves: libraries print, too.
+    # Only answers are written to the original standard output: libraries print, too.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     spec = json.loads(sys.argv[1])
@@ -39,22 +43,22 @@ def serve(openers):
 
 
 class Worker:
-    """The parent's side of a child.
+    """The child process, as the parent sees it.
 
     Args:
       module: the module that calls `serve`.
-      spec: what it is told; `work` is a key of its `openers`.
+      spec: its specification; `work` is a key of its `openers`.
       python: the interpreter of the child.
 
     Raises:
-      ChildProcessError: the child ended; the last line that it wrote says why.
+      ChildProcessError: the child ended, with the last line that it wrote.
     """
 
-    def __init__(self, module, spec, python=sys.executable):
+    def __init__(self, module: str, spec: dict, python: str = sys.executable):
         self._errors = tempfile.TemporaryFile()
         settings = {
             "PYTHONPATH": os.pathsep.join([HERE, ROOT]),
-            "PYTHONSAFEPATH": "1",  # not what lies in the current folder
+            "PYTHONSAFEPATH": "1",  # import nothing from the current folder
             "TF_CPP_MIN_LOG_LEVEL": "3",
             "TF_FORCE_GPU_ALLOW_GROWTH": "true",
         }
@@ -75,8 +79,8 @@ class Worker:
             self.close()
             raise
 
-    def ask(self, request):
-        """The answer to a request: the child's dict, with `peak`, its memory in MiB."""
+    def ask(self, request: dict) -> dict:
+        """Return the answer to a request, with `peak`, the memory in MiB."""
         self._process.send_signal(signal.SIGCONT)
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
@@ -94,7 +98,8 @@ class Worker:
         self._process.send_signal(signal.SIGSTOP)
         return json.loads(line)
 
-    def close(self):
+    def close(self) -> None:
+        """End the child."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()

@@ -1,0 +1,92 @@
+"""The systems that are measured, and how much of each: in full, quickly, on a GPU."""
+
+from typing import Any, Dict, List
+
+from measure import (
+    Bench,
+    Contestant,
+    Plan,
+    here,
+    in_its_own,
+    measure_copies,
+    measure_decoding,
+    measure_growth,
+    measure_training,
+    with_our_model,
+)
+
+import hparams
+from transformer.runtime import cli
+
+
+def contestants(system, module, *precisions, set_up=here) -> List[Contestant]:
+    """Return a system at each of some precisions."""
+    return [Contestant(system, precision, module, set_up) for precision in precisions]
+
+
+OURS = contestants("ours", "ours", "float32", "bfloat16")
+PYTORCH = contestants("pytorch", "pytorch", "float32", "bfloat16")
+OPENNMT = contestants("opennmt-tf", "opennmt_tf", "float32", set_up=in_its_own)
+MARIAN = contestants("marian", "marian", "float32", "bfloat16")
+CTRANSLATE2 = contestants(
+    "ctranslate2", "ctranslate", "float32", "int8", set_up=with_our_model
+)
+
+FULL = Plan(
+    sizes=["bench-small", "bench-base"],
+    trainers=OURS + PYTORCH + OPENNMT + MARIAN,
+    decoders=OURS[:1] + PYTORCH[:1] + OPENNMT + MARIAN[:1] + CTRANSLATE2,
+    rounds=3,
+    steps={"bench-small": 40, "bench-base": 10},
+    every=1,
+    every_single=10,
+    checked=1000,
+    pairs=[10**4, 10**5, 10**6],
+    seconds=1.0,
+)
+QUICK = FULL._replace(
+    sizes=["bench-small"],
+    trainers=OURS + PYTORCH,
+    decoders=OURS[:1] + PYTORCH[:1] + CTRANSLATE2,
+    steps={"bench-small": 12},
+    every=2,
+    every_single=40,
+    checked=200,
+    pairs=[],
+    seconds=0.5,
+)
+ON_GPU = FULL._replace(
+    sizes=["base", "big"],
+    trainers=OURS + PYTORCH,
+    decoders=OURS[:1] + PYTORCH[:1] + CTRANSLATE2[:1],
+    steps={"base": 20, "big": 20},
+    pairs=[],
+)
+
+
+def measure_all(args, folder: str) -> List[Dict[str, Any]]:
+    """Measure the parts that were asked for; return the rows."""
+    plan = ON_GPU if args.device == "gpu" else QUICK if args.quick else FULL
+    if args.rounds:
+        plan = plan._replace(rounds=args.rounds)
+    bench = Bench(args, plan, folder)
+    parts = [(f"train/{size}", measure_training, (size,)) for size in bench.plan.sizes]
+    if args.logdir:
+        hparams.load(args.logdir)  # refuses other folders early
+        parts += [
+            ("greedy", measure_decoding, ("greedy", 1)),
+            ("beam5", measure_decoding, ("beam", 5)),
+        ]
+    else:
+        bench.say("decoding: not measured: found no --logdir, wanted a trained model")
+    if bench.plan.pairs:
+        parts.append(("growth", measure_growth, ()))
+    if args.device == "cpu":
+        parts.insert(0, ("copy", measure_copies, ()))
+    for name in args.only or []:
+        cli.refuse_unknown("part", name, [part[0] for part in parts])
+    for name, measure, arguments in parts:
+        if not args.only or name in args.only:
+            bench.say(f"--- {name}")
+            measure(bench, *arguments)
+    return bench.rows

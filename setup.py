@@ -35,8 +35,9 @@ setup(
             "ctranslate2==4.8.5; " + TF2,
         ],
         "test": [
-            "ctranslate2==4.8.5; " + TF2,
+            "ctranslate2>=4.8; " + TF2,
             "hypothesis>=6.79",
+            "matplotlib; " + TF2,
             "pytest>=7.0",
             "pytest-cov>=4.0",
             "pytest-xdist>=3.5",

@@ -46,12 +46,12 @@ def test_the_changes_of_a_text():
         (8, "x += 1 → pass"),
         (8, "x += 1 → x -= 1"),
         (9, "print(x, end='') → pass"),
-        (9, "print(x, end='') → print(x)"),
+        (9, "print(…) without end="),
         (10, "-1 → 1"),
         (10, "1 → 2"),
         (10, "1 → 2"),
         (10, "1: → :"),
-        (10, "g(x[1:], axis=-1, name='g') → g(x[1:], name='g')"),
+        (10, "g(…) without axis="),
         (10, "return g(x[1:], axis=-1, name='g… → return None"),
     ]
 

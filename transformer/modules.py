@@ -30,6 +30,7 @@ from transformer.blocks.attention import (
 )
 from transformer.blocks.local import local_attention
 from transformer.blocks.masks import (
+    both,
     causal_mask,
     found_mask,
     local_mask,
@@ -223,14 +224,12 @@ def multihead_attention(
     if key_positions is None:
         key_positions = tf.range(tf.shape(keys)[1] + before)  # [Tk]
     if causality:
-        causal = causal_mask(query_positions, key_positions)
-        mask = causal if mask is None else tf.logical_and(mask, causal)
+        mask = both(mask, causal_mask(query_positions, key_positions))
     with tf.variable_scope(scope, reuse=reuse):
         x = apply_steps(dialect.before, queries, None, dialect, drop)
         Q = project(x, num_units, num_heads, dialect, "q")  # [N, H, Tq, D / H]
-        K, V = projected or keys_and_values(
-            x if is_self else keys, num_units, num_heads, dialect
-        )  # [N, H, Tk, D / H]
+        keys = x if is_self else keys
+        K, V = projected or keys_and_values(keys, num_units, num_heads, dialect)
         if past is not None:
             past = past.followed_by(K, V, key_masks)
             K, V = past.keys, past.values

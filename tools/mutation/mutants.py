@@ -51,8 +51,9 @@ def mutant(text, place):
     tree = ast.parse(text)
     node = _changeable(tree)[place.node]
     before = ast.unparse(_shown(node))
-    _changes(node)[place.number]()
-    return ast.unparse(tree) + "\n", _difference(before, ast.unparse(_shown(node)))
+    change = _changes(node)[place.number]
+    said = change() or _difference(before, ast.unparse(_shown(node)))
+    return ast.unparse(tree) + "\n", said
 
 
 def _changeable(tree):
@@ -95,7 +96,10 @@ def _difference(before, after, around=25):
 
 
 def _changes(node):
-    """Return the changes of a node: functions that make one each, in place."""
+    """Return the changes of a node: functions that make one each, in place.
+
+    One that returns text says what it did.
+    """
     changes = []
     if isinstance(node, ast.Compare):
         for place, operator in enumerate(node.ops):
@@ -122,7 +126,7 @@ def _changes(node):
     elif isinstance(node, ast.Call):
         for keyword in node.keywords:
             if keyword.arg not in (None, *NAMES):
-                changes.append(lambda each=keyword: node.keywords.remove(each))
+                changes.append(lambda each=keyword: _remove(node, each))
     return changes + _dropped(node)
 
 
@@ -167,6 +171,11 @@ def _is_text(node):
 
 def _put(operators, place, new):
     operators[place] = new
+
+
+def _remove(call, keyword):
+    call.keywords.remove(keyword)
+    return f"{ast.unparse(call.func)}(…) without {keyword.arg}="
 
 
 def _become(node, other):

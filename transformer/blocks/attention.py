@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.masks import broadcast_keys
+from transformer.blocks.masks import both, broadcast_keys
 
 MASKED_LOGIT = -1e9  # after the softmax exactly 0 in float32, and never a NaN
 
@@ -81,7 +81,7 @@ def mask_and_bias(dialect, key_mask, order_mask, bias):
             continue
         allowed = broadcast_keys(allowed)
         if masking == "replaced":
-            mask = allowed if mask is None else tf.logical_and(mask, allowed)
+            mask = both(mask, allowed)
         else:
             lowered = MASKED_LOGIT * (1.0 - tf.cast(allowed, tf.float32))
             bias = lowered if bias is None else bias + lowered

@@ -47,6 +47,11 @@ def proximity_bias(query_positions, key_positions=None):
     return -tf.log1p(tf.cast(distance, tf.float32))[None, None, :, :]
 
 
+def both(mask, other):
+    """Return what two masks allow; the first may be None, which allows all."""
+    return other if mask is None else tf.logical_and(mask, other)
+
+
 def found_mask(x, padded_row="is zero"):
     """Find the rows that hold a token by their content: float [N, T, D] → bool [N, T].
 

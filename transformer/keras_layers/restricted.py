@@ -1,0 +1,214 @@
+"""Restricted self-attention as Keras 3 layers: local, atrous and sparse.
+
+Dimension letters as in `modules`; d a width per head, W slots of a window, R a rate,
+G positions of a group.
+"""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from transformer.blocks.masks import causal_mask
+from transformer.blocks.primitives import shape_list
+from transformer.keras_layers.attention import SelfAttention, all_of
+from transformer.keras_layers.base import need, serializable
+
+__all__ = ["AtrousSelfAttention", "LocalSelfAttention", "SparseSelfAttention"]
+
+
+class _SomeKeys(SelfAttention):
+    """Self-attention to a few keys of each query, found by reshaping, not by a mask.
+
+    Some of these keys lie beyond the ends of the sequence. Where padding is known they
+    are hidden with it. Else, as in the original, they are vectors of zeros, which take
+    their share of the attention; `zero_edges=False` hides them.
+    """
+
+    def __init__(
+        self, heads, size_per_head, rate, key_size, mask_right, zero_edges, **kwargs
+    ):
+        super().__init__(heads, size_per_head, key_size, mask_right, **kwargs)
+        self.rate = rate
+        self.zero_edges = zero_edges
+        need(self, "rate", rate, rate >= 1, "1 or more")
+
+    def padding(self, inputs, masks):
+        key_mask, query_mask = super().padding(inputs, masks)
+        if key_mask is None and not self.zero_edges:
+            key_mask = tf.ones(tf.shape(inputs[0])[:2], tf.bool)
+        return key_mask, query_mask
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "rate": self.rate,
+            "zero_edges": self.zero_edges,
+        }
+
+
+@serializable
+class LocalSelfAttention(_SomeKeys):
+    """Restricted self-attention (section 4): to `neighbors` positions on each side.
+
+    Time and memory grow with T * W, W = 2 * neighbors + 1: nothing is [T, T].
+
+    Args: as in `SelfAttention`, as are input and output, and
+      neighbors: int, how many positions a query sees on each side.
+      rate: int, the distance from each of these to the next.
+      mask_right: True hides the neighbors on the right.
+      zero_edges: whether, without a mask, the neighbors beyond the ends are vectors of
+        zeros, as in the original, instead of hidden.
+    """
+
+    def __init__(
+        self,
+        heads,
+        size_per_head,
+        neighbors=1,
+        rate=1,
+        key_size=None,
+        mask_right=False,
+        zero_edges=True,
+        **kwargs,
+    ):
+        super().__init__(
+            heads, size_per_head, rate, key_size, mask_right, zero_edges, **kwargs
+        )
+        self.neighbors = neighbors
+        need(self, "neighbors", neighbors, neighbors >= 0, "0 or more")
+        need(
+            self,
+            "mask_right",
+            mask_right,
+            isinstance(self.mask_right, bool),
+            "True or False",
+        )
+
+    def attend(self, Q, K, V, key_mask):
+        real = None
+        if key_mask is not None:
+            real = self.windows(tf.cast(key_mask, tf.float32)[:, None, :, None])
+            real = tf.not_equal(tf.matrix_transpose(real), 0)  # [N, 1, T, 1, W]
+        slots = np.arange(-self.neighbors, self.neighbors + 1)
+        left = tf.constant(slots <= 0) if self.mask_right else None
+        context = self.weigh(
+            Q[:, :, :, None, :], self.windows(K), self.windows(V), all_of([real, left])
+        )  # [N, H, T, 1, d]
+        return tf.squeeze(context, 3)
+
+    def windows(self, x):
+        """Return the positions that each position sees: [N, H, T, d] → [N, H, T, W, d]."""
+        length, edge = shape_list(x)[2], self.neighbors * self.rate
+        x = tf.pad(x, [[0, 0], [0, 0], [edge, edge], [0, 0]])
+        return tf.stack(
+            [
+                x[:, :, start : start + length]
+                for start in range(0, 2 * edge + 1, self.rate)
+            ],
+            axis=3,
+        )
+
+    def get_config(self):
+        return {**super().get_config(), "neighbors": self.neighbors}
+
+
+@serializable
+class AtrousSelfAttention(_SomeKeys):
+    """Self-attention to the positions at a distance that `rate` divides.
+
+    Time and memory grow with T * T / rate.
+
+    Args: as in `SelfAttention`, as are input and output, and
+      rate: int, R. Positions with the same remainder make a group.
+      mask_right: True hides what is behind, a matrix [G, G] what it says in each group.
+        G is T // R + 1: in front of the next multiple of R stand zeros.
+      zero_edges: whether, without a mask, these are vectors of zeros, as in the
+        original, instead of hidden.
+    """
+
+    def __init__(
+        self,
+        heads,
+        size_per_head,
+        rate=1,
+        key_size=None,
+        mask_right=False,
+        zero_edges=True,
+        **kwargs,
+    ):
+        super().__init__(
+            heads, size_per_head, rate, key_size, mask_right, zero_edges, **kwargs
+        )
+
+    def attend(self, Q, K, V, key_mask):
+        length, real = shape_list(Q)[2], None
+        if key_mask is not None:
+            real = self.groups(tf.cast(key_mask, tf.float32)[:, None, :, None])
+            real = tf.not_equal(tf.matrix_transpose(real), 0)  # [N, 1, R, 1, G]
+        context = self.attend_in_groups(*map(self.groups, (Q, K, V)), real)
+        x = tf.transpose(context, [0, 1, 3, 2, 4])  # [N, H, G, R, d]
+        batch, heads, groups, rate, width = shape_list(x)
+        return tf.reshape(x, [batch, heads, groups * rate, width])[:, :, :length]
+
+    def attend_in_groups(self, Q, K, V, real):
+        """Attend within groups: [N, H, R, G, d] each, a mask or None → [N, H, R, G, d]."""
+        return self.weigh(Q, K, V, all_of([real, self.limits(Q, K)]))
+
+    def groups(self, x):
+        """Sort positions by their remainder: [N, H, T, d] → [N, H, R, G, d]."""
+        batch, heads, length, width = shape_list(x)
+        size = length // self.rate + 1
+        x = tf.pad(x, [[0, 0], [0, 0], [0, size * self.rate - length], [0, 0]])
+        x = tf.reshape(x, [batch, heads, size, self.rate, width])
+        return tf.transpose(x, [0, 1, 3, 2, 4])
+
+
+@serializable
+class SparseSelfAttention(AtrousSelfAttention):
+    """Atrous and local self-attention under one softmax (after Child et al. 2019).
+
+    As in the original the local window, of `rate - 1` neighbors on each side, is spread
+    by `rate` too. So it sees what the atrous part sees, and those keys count twice.
+    Time and memory grow with T * T / rate.
+
+    Args: as in `AtrousSelfAttention`, as are input and output, but
+      rate: int, 2 or more.
+      mask_right: True or False.
+    """
+
+    def __init__(
+        self,
+        heads,
+        size_per_head,
+        rate=2,
+        key_size=None,
+        mask_right=False,
+        zero_edges=True,
+        **kwargs,
+    ):
+        super().__init__(
+            heads, size_per_head, rate, key_size, mask_right, zero_edges, **kwargs
+        )
+        need(self, "rate", rate, rate > 1, "2 or more (1 is SelfAttention)")
+        need(
+            self,
+            "mask_right",
+            mask_right,
+            isinstance(self.mask_right, bool),
+            "True or False",
+        )
+
+    def attend_in_groups(self, Q, K, V, real):
+        """Attend to each group, and to its copy as the windows see it."""
+        edge, size = self.rate - 1, tf.shape(Q)[3]
+        edges = [[0, 0], [0, 0], [0, 0], [edge, edge], [0, 0]]
+        K, V = (tf.concat([x, tf.pad(x, edges)], axis=3) for x in (K, V))
+        if real is not None:
+            copy = tf.pad(tf.cast(real, tf.float32), edges[:3] + [[0, 0], [edge, edge]])
+            real = tf.concat([real, tf.not_equal(copy, 0)], axis=4)
+        slots = tf.range(size + 2 * edge)[None, :] - tf.range(size)[:, None] - edge
+        whole = tf.ones([size, size], tf.bool)
+        window = tf.less_equal(tf.abs(slots), edge)  # [G, G + 2 edge]
+        if self.mask_right:
+            whole = causal_mask(tf.range(size))[0, 0]
+            window = tf.logical_and(window, slots <= 0)
+        return self.weigh(Q, K, V, all_of([real, tf.concat([whole, window], axis=1)]))

@@ -31,6 +31,7 @@ READING_ORDER = (
     ("keras_layers.base", "", "what the Keras layers share"),
     ("keras_layers.positions", "", "positions as Keras 3 layers"),
     ("keras_layers.attention", "", "attention as Keras 3 layers"),
+    ("keras_layers.restricted", "4", "local, atrous, sparse attention as Keras layers"),
     ("embeddings", "3.4", "ids → vectors; the decoder's states → logits"),
     ("model", "figure 1", "a batch → Memory → logits"),
     ("search_loop", "", "the loop of a search, whose batch shrinks"),

@@ -10,16 +10,15 @@ x = SelfAttention(heads=8, size_per_head=16)(x)                # [N, T, 128]
 x = keras.layers.GlobalAveragePooling1D()(x)                   # [N, 128]
 """
 
-from transformer.keras_layers.attention import (
-    AtrousSelfAttention,
-    Attention,
-    LocalSelfAttention,
-    SelfAttention,
-    SparseSelfAttention,
-)
+from transformer.keras_layers.attention import Attention, SelfAttention
 from transformer.keras_layers.positions import (
     SinCosPositionEmbedding,
     TrainablePositionEmbedding,
+)
+from transformer.keras_layers.restricted import (
+    AtrousSelfAttention,
+    LocalSelfAttention,
+    SparseSelfAttention,
 )
 
 __all__ = [

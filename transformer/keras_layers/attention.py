@@ -89,7 +89,7 @@ class Attention(keras.layers.Layer):
         return x * tf.cast(query_mask, x.dtype)[:, :, None]
 
     def sources(self, inputs):
-        """Return what queries, keys and values are made from, or the shapes of these."""
+        """Return what queries, keys and values are made from, or its shapes."""
         return inputs[:3]
 
     def padding(self, inputs, masks):
@@ -101,7 +101,7 @@ class Attention(keras.layers.Layer):
         return all_of([k, v, extra_v]), all_of([q, extra_q])
 
     def attend(self, Q, K, V, key_mask):
-        """Attend with masks: [N, H, T, d] each and bool [N, Tk] or None → [N, H, Tq, d]."""
+        """Attend to values: [N, H, T, d] each, bool [N, Tk] or None → [N, H, Tq, d]."""
         real = None if key_mask is None else key_mask[:, None, None, :]
         return self.weigh(Q, K, V, all_of([real, self.limits(Q, K)]))
 

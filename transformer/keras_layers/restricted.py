@@ -96,7 +96,7 @@ class LocalSelfAttention(_SomeKeys):
         return tf.squeeze(context, 3)
 
     def windows(self, x):
-        """Return the positions that each position sees: [N, H, T, d] → [N, H, T, W, d]."""
+        """Return what each position sees: [N, H, T, d] → [N, H, T, W, d]."""
         length, edge = shape_list(x)[2], self.neighbors * self.rate
         x = tf.pad(x, [[0, 0], [0, 0], [edge, edge], [0, 0]])
         return tf.stack(
@@ -150,7 +150,7 @@ class AtrousSelfAttention(_SomeKeys):
         return tf.reshape(x, [batch, heads, groups * rate, width])[:, :, :length]
 
     def attend_in_groups(self, Q, K, V, real):
-        """Attend within groups: [N, H, R, G, d] each, a mask or None → [N, H, R, G, d]."""
+        """Attend in each group: [N, H, R, G, d] each, a mask → [N, H, R, G, d]."""
         return self.weigh(Q, K, V, all_of([real, self.limits(Q, K)]))
 
     def groups(self, x):

@@ -227,7 +227,7 @@ def test_a_vocabulary_that_is_not_that_of_the_data_folder(logdir, tmp_path):
     folder = corpora.prepared(tmp_path / "letters", splits)
     change(logdir, data=folder)
     said = about(doctor.other_vocabulary, logdir)
-    assert os.path.join(folder, "spm.model") in said and "anew" in said
+    assert os.path.join(folder, "spm.model") in said and "rewritten" in said
 
 
 def test_what_cannot_be_looked_at(logdir, digits, tmp_path, capsys):

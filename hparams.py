@@ -66,7 +66,10 @@ class HParams:
         "model", 0, "pieces that sources are padded to; 0: the longest", least=0
     )
     max_relative_position: int = setting(
-        "model", 0, "largest relative distance that is told apart; 0: none", least=0
+        "model",
+        0,
+        "distance beyond which relative positions are equal; 0: none",
+        least=0,
     )
     proximity_bias: bool = setting("model", False, "prefer near positions")
     source_vocab_size: int = setting("model", 0, "source pieces; 0: data's", least=0)

@@ -60,7 +60,7 @@ def other_vocabulary(hp, logdir: str, checkpoint: str) -> Optional[str]:
             and not filecmp.cmp(here, there, shallow=False)
         ):
             return (
-                f"{here} is not {there}: one of them was made anew after "
+                f"{here} is not {there}: one of them was rewritten after "
                 "training; put back the one the model was trained with, or train "
                 "again in another --logdir"
             )

@@ -7,6 +7,7 @@
 """
 
 import os
+from typing import Any, Dict, List, Sequence, Tuple
 
 import hparams
 from transformer.dialects import DIALECTS
@@ -31,7 +32,7 @@ TRAINED_WITH = {"tensor2tensor": {"warmup_steps": 8000}}
 KIND_OF = {"tensor2tensor": "subwords"}
 
 
-def vocabulary_files(args, hp):
+def vocabulary_files(args, hp) -> List[Tuple[str, bytes]]:
     """Return (name in the log directory, content) of each given vocabulary.
 
     Raises:
@@ -56,7 +57,7 @@ def vocabulary_files(args, hp):
     return result
 
 
-def given_vocabularies(args):
+def given_vocabularies(args) -> Tuple[List[str], bool]:
     """Return (the paths of the given vocabularies, whether each side has its own).
 
     Raises:
@@ -74,7 +75,7 @@ def given_vocabularies(args):
     return given, separate
 
 
-def kind_of(path, args):
+def kind_of(path: str, args) -> str:
     """Return the key in `KINDS` of a given vocabulary."""
     kind = "pieces" if path == args.spm or path.endswith(".model") else "words"
     wanted = KIND_OF.get(args.source, kind)
@@ -86,7 +87,7 @@ def kind_of(path, args):
     return wanted
 
 
-def words(path, size):
+def words(path: str, size: int) -> bytes:
     """Return the part of a word list that a model of a size was trained with.
 
     The original programs ignore words that are rarer than a limit: a longer list may
@@ -107,12 +108,12 @@ def words(path, size):
     return "".join("\t".join(line[:2]) + "\n" for line in words[:size]).encode()
 
 
-def pieces(path, size):
+def pieces(path: str, size: int) -> bytes:
     """Return the bytes of a SentencePiece model."""
     return whole_file(Vocabulary(path), size)
 
 
-def subwords(path, size):
+def subwords(path: str, size: int) -> bytes:
     """Return the bytes of a subword vocabulary of tensor2tensor."""
     return whole_file(SubwordVocabulary(path), size)
 
@@ -137,7 +138,7 @@ KINDS = {
 }
 
 
-def sizes_told(args):
+def subword_sizes(args) -> Sequence[int]:
     """Return the sizes of two subword vocabularies, or none: they tell tables apart."""
     paths = [path for path in (args.src_vocab, args.tgt_vocab) if path]
     if KIND_OF.get(args.source) != "subwords" or len(paths) < 2:
@@ -145,7 +146,7 @@ def sizes_told(args):
     return [SubwordVocabulary(path).size for path in paths]
 
 
-def case_of(args):
+def case_of(args) -> Dict[str, Any]:
     """Return the case that --verify names; ValueError if it is of no whole model."""
     from transformer.originals import recorded  # needs TensorFlow
 
@@ -163,7 +164,7 @@ def case_of(args):
     return case
 
 
-def verify(logdir, case, source):
+def verify(logdir: str, case: Dict[str, Any], source: str) -> None:
     """Print how far the model is from a case; ValueError where it is too far."""
     from transformer.originals import recorded  # needs TensorFlow
     from transformer.runtime import checkpoints
@@ -187,7 +188,7 @@ def verify(logdir, case, source):
         )
 
 
-def differences_to_paper(dialect):
+def differences_to_paper(dialect: str) -> List[str]:
     """Return a line for each decision in which a dialect differs from the paper."""
     paper, row = DIALECTS["paper"], DIALECTS[dialect]
     return [
@@ -211,7 +212,7 @@ def run(args) -> None:
     if checkpoints.exist(args.out):
         raise ValueError(f"--out {args.out}: found checkpoints, wanted a new folder")
     arrays = convert.read(args.ckpt)
-    settings = convert.settings_of(args.source, arrays, sizes_told(args))
+    settings = convert.settings_of(args.source, arrays, subword_sizes(args))
     settings.update(TRAINED_WITH.get(settings["dialect"], {}))
     hp = hparams.HParams(num_heads=args.num_heads, **settings)
     hparams.validate(hp)
@@ -239,7 +240,7 @@ def report(path, imported, hp, has_vocabulary, target_space):
         print(
             f"sources are padded to {hp.pad_sources_to} pieces, as there"
             if hp.pad_sources_to
-            else "sources are not padded: no variable tells how long they were "
+            else "sources are not padded: no variable says how long they were "
             "there; set pad_sources_to in hparams.json"
         )
     if row.target_space:
@@ -282,7 +283,7 @@ def parser():
         type=int,
         required=True,
         metavar="INT",
-        help="attention heads; no checkpoint tells",
+        help="attention heads; the checkpoint does not say",
     )
     made.add_argument(
         "--out", required=True, metavar="DIR", help="the log directory that is written"

@@ -9,6 +9,7 @@ Odd lines (empty, not UTF-8, cut off, ...) are counted; one line on stderr repor
 import dataclasses
 import itertools
 import sys
+from typing import IO, Iterator
 
 import hparams
 from transformer.runtime import cli
@@ -18,7 +19,7 @@ PROG = "translate.py"
 CHUNK = 2000  # lines read before they are translated, sorted by length
 
 
-def ask(stream):
+def ask(stream: IO[bytes]) -> Iterator[bytes]:
     """Yield the bytes of each line that a user types, after a prompt."""
     while True:
         print("> ", end="", file=sys.stderr, flush=True)
@@ -29,7 +30,7 @@ def ask(stream):
         yield line
 
 
-def show(number, translations, n_best):
+def show(number: int, translations: list, n_best: int) -> str:
     """Return the output for a line; of n best, lines `number ||| text ||| score`."""
     if n_best == 1:
         return translations[0].text + "\n"
@@ -38,7 +39,13 @@ def show(number, translations, n_best):
     )
 
 
-def write_translations(translator, lines, output, n_best=1, chunk_size=CHUNK):
+def write_translations(
+    translator,
+    lines: Iterator[str],
+    output: IO[bytes],
+    n_best: int = 1,
+    chunk_size: int = CHUNK,
+) -> None:
     """Write what `show` returns for each of `lines`, a chunk of them at a time."""
     numbers = itertools.count()
     while True:

@@ -263,6 +263,12 @@ def test_what_is_held_back_is_shown_where_the_import_fails():
     assert sorted(failed.stderr.splitlines()) == ["from C", "from Python"]
 
 
+def test_without_a_temporary_folder_nothing_is_held_back():
+    nowhere = "import tempfile; tempfile.TemporaryFile = lambda: open('/none/x')"
+    done = process(nowhere + HELD)
+    assert sorted(done.stderr.splitlines()) == ["from C", "from Python", "later"]
+
+
 # --- The commands ---------------------------------------------------------------------
 
 COMMANDS = [

@@ -32,7 +32,7 @@ class Events:
             self._put(tf.Event(wall_time=time.time(), step=step, summary=summary))
         # TensorFlow makes an IndexError of "File too large".
         except (tf.errors.OpError, IndexError) as error:
-            self._writer = None  # behind half a record nothing can be read
+            self._writer = None  # after half a record nothing can be read
             raise OSError(f"events could not be written: {error}") from error
 
     def close(self) -> None:

@@ -1,15 +1,17 @@
-"""Makes film reviews of our own, as many good as bad, that no bag of words tells apart.
-
-A review has two or four opinions ("the plot was not very good"), half of them negated
-and all of one mind. Each good review has a bad twin of exactly the same words, in which
-the negations moved to the other opinions: who counts words is right half of the time.
+"""Make film reviews whose label cannot be told from the counts of their words.
 
     python examples/make_reviews.py [--pairs 5] [--seed 1]
+
+A review has two or four opinions ("the plot was not very good"), half of them negated,
+all positive or all negative. Each positive review has a negative twin of exactly the
+same words, in which the negations moved to the other opinions: a bag-of-words
+classifier is right half of the time.
 """
 
-import argparse
 import random
-import sys
+from typing import List, Optional, Tuple
+
+from transformer.runtime import cli
 
 PRAISE = "good great funny clever moving brilliant charming fresh".split()
 BLAME = "bad awful dull stupid boring terrible silly stale".split()
@@ -31,16 +33,16 @@ ASIDES = [
 ]
 
 
-def opinion(draw, aspect, good, negated):
-    """An opinion of one aspect: `negated` says a good one by denying a bad one."""
+def opinion(draw: random.Random, aspect: str, good: bool, negated: bool) -> List[str]:
+    """Return the words of an opinion; if `negated`, it denies the opposite."""
     words = ["the", aspect, draw.choice(COPULAS)]
     words += [draw.choice(NEGATIONS)] if negated else []
     words += [draw.choice(DEGREES), draw.choice(PRAISE if good != negated else BLAME)]
     return [word for word in words if word]
 
 
-def twins(draw):
-    """(a good review, a bad one of the same words), each a list of words."""
+def twins(draw: random.Random) -> Tuple[List[str], List[str]]:
+    """Return (a positive review, a negative one of the same words), as words."""
     count = draw.choice([2, 2, 4])
     negated = [i % 2 == 0 for i in range(count)]
     draw.shuffle(negated)
@@ -61,8 +63,8 @@ def twins(draw):
     return tuple(reviews)
 
 
-def moved(opinions, negated):
-    """The opinions with each negation moved to one that had none."""
+def moved(opinions: List[List[str]], negated: List[bool]) -> List[List[str]]:
+    """Return the opinions with each negation moved to an opinion without one."""
     denials = [words[3] for words, denied in zip(opinions, negated) if denied]
     return [
         words[:3] + words[4:] if denied else words[:3] + [denials.pop()] + words[3:]
@@ -70,12 +72,12 @@ def moved(opinions, negated):
     ]
 
 
-def reviews(pairs, seed=1):
-    """[(words, 1 for a good review or 0 for a bad one)], twins side by side.
+def reviews(pairs: int, seed: int = 1) -> List[Tuple[List[str], int]]:
+    """Return [(words, label)], 1 for a positive review or 0, twins side by side.
 
     Args:
-      pairs: int, how many good ones, and how many bad ones.
-      seed: int; the same reviews for the same one, on every machine.
+      pairs: the number of positive reviews, and of negative ones.
+      seed: the same seed gives the same reviews on every machine.
     """
     draw = random.Random(seed)
     return [
@@ -85,21 +87,26 @@ def reviews(pairs, seed=1):
     ]
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n\n")[0], allow_abbrev=False
-    )
+def run(args) -> None:
+    """Print reviews, one per line: the label, a tab, the words."""
+    for words, label in reviews(args.pairs, args.seed):
+        print(label, " ".join(words), sep="\t")
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the command line."""
+    parser = cli.make_parser("make_reviews.py", __doc__)
     parser.add_argument(
         "--pairs",
         type=int,
         default=5,
         metavar="INT",
-        help="good reviews, each with a bad one [5]",
+        help="positive reviews, each with a negative twin [5]",
     )
-    parser.add_argument("--seed", type=int, default=1, metavar="INT")
-    args = parser.parse_args(sys.argv[1:] if argv is None else argv)
-    for words, label in reviews(args.pairs, args.seed):
-        print(label, " ".join(words), sep="\t")
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="INT", help="chooses the reviews [1]"
+    )
+    cli.main(parser, run, argv)
 
 
 if __name__ == "__main__":

@@ -90,11 +90,10 @@ def functions(path):
 
 
 def lines_of(function):
-    """How many lines a function has, its docstring not counted."""
+    """How many lines the body of a function has, its docstring not counted."""
     documented = ast.get_docstring(function) is not None
-    words = function.body[0]
-    docstring = words.end_lineno - words.lineno + 1 if documented else 0
-    return function.end_lineno - function.lineno + 1 - docstring
+    begin = function.body[0].end_lineno + 1 if documented else function.body[0].lineno
+    return function.end_lineno - begin + 1
 
 
 # The order of reading

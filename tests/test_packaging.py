@@ -90,11 +90,10 @@ def functions(path):
 
 
 def lines_of(function):
-    """How many lines a function has, without its signature and docstring."""
-    body = function.body
-    if ast.get_docstring(function) is not None:
-        body = body[1:] or body
-    return function.end_lineno - body[0].lineno + 1
+    """How many lines the body of a function has, its docstring not counted."""
+    documented = ast.get_docstring(function) is not None
+    begin = function.body[0].end_lineno + 1 if documented else function.body[0].lineno
+    return function.end_lineno - begin + 1
 
 
 # The order of reading

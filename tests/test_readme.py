@@ -15,8 +15,6 @@ import hparams
 import transformer
 from transformer import dialects
 
-README = read("README.md")
-
 # Examples that print: what a line prints stands behind it as a comment.
 EXAMPLES = [
     (document, text)
@@ -80,14 +78,16 @@ def test_each_preset_dialect_and_file_it_names_exists(document):
         assert os.path.exists(os.path.join(folder, path)), path
 
 
-def between(begin, end):
-    """What stands in the README between two comments of HTML."""
-    [shown] = re.findall(rf"<!-- {begin} -->\n(.*?)<!-- {end} -->", README, re.S)
+def between(document, begin):
+    """What stands in a document between two comments of HTML."""
+    [shown] = re.findall(
+        rf"<!-- {begin} -->\n(.*?)<!-- end -->", read(document), re.S
+    )
     return shown
 
 
 def test_the_table_of_dialects_is_the_one_that_the_rows_make():
-    shown = between("table of dialects", "end of the table")
+    shown = between("docs/dialects.md", "table of dialects")
     assert shown == dialects.table()
     printed = subprocess.run(
         [sys.executable, "-m", "transformer.dialects"],
@@ -103,4 +103,4 @@ def test_the_reading_order_is_that_of_the_package():
     for name, section, what in transformer.READING_ORDER:
         path = f"transformer/{name.replace('.', '/')}.py"
         rows.append(f"| [`{path}`]({path}) | {section or '–'} | {what} |")
-    assert between("reading order", "end").splitlines() == rows
+    assert between("README.md", "reading order").splitlines() == rows

@@ -48,16 +48,6 @@ def graph():
         yield empty
 
 
-@pytest.fixture(scope="session", autouse=True)
-def memory_is_given_back():
-    """Thousands of graphs in one process are not one training, which keeps its own."""
-    from transformer.runtime import sessions
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sessions, "keep_freed_memory", lambda: None)
-        yield
-
-
 def random_values(variables, seed):
     """name -> float64 array of values that a float32 variable holds exactly.
 

@@ -80,9 +80,7 @@ def test_each_preset_dialect_and_file_it_names_exists(document):
 
 def between(document, begin):
     """What stands in a document between two comments of HTML."""
-    [shown] = re.findall(
-        rf"<!-- {begin} -->\n(.*?)<!-- end -->", read(document), re.S
-    )
+    [shown] = re.findall(rf"<!-- {begin} -->\n(.*?)<!-- end -->", read(document), re.S)
     return shown
 
 

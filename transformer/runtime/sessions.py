@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import contextlib
-import ctypes
 import queue
 from typing import Any, ContextManager, Dict, Iterable, Iterator, Optional
 
@@ -11,8 +10,6 @@ import tensorflow.compat.v1 as tf
 from transformer.runtime.devices import has_gpu
 from transformer.runtime.precision import rewriting_to
 
-# Parameters of glibc's mallopt, by their numbers in malloc.h.
-TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3
 ON = 1  # of RewriterConfig.Toggle
 
 
@@ -44,7 +41,6 @@ def make_session(
     Raises:
       ValueError: see `rewriting_to`.
     """
-    keep_freed_memory()
     # Each run does one op at a time, with all threads: two at once would share them.
     config = tf.ConfigProto(inter_op_parallelism_threads=1)
     for _ in range(runs):
@@ -107,16 +103,3 @@ def compilation(hp) -> ContextManager:
     if hp.xla:
         return tf.xla.experimental.jit_scope()
     return contextlib.nullcontext()
-
-
-def keep_freed_memory() -> None:
-    """Let the C library keep large freed blocks for the next allocation.
-
-    Otherwise it returns them to the system, and every step gets and clears the pages of
-    its tensors anew. Where the library is not glibc, this does nothing.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(MMAP_THRESHOLD, 1 << 30)
-        mallopt(TRIM_THRESHOLD, (1 << 31) - 1)
-        mallopt(TOP_PAD, 1 << 26)

@@ -8,6 +8,7 @@ This is the sentiment classifier of bojone/attention, written with
 `transformer.functional`: embedding, positions, attention, mean, dropout, sigmoid.
 """
 
+import argparse
 import pickle
 import time
 import zipfile
@@ -237,7 +238,7 @@ def train(session: tf.Session, model: Classifier, reviews: Reviews, draw) -> flo
     return float(np.mean(losses))
 
 
-def run(args) -> None:
+def run(args: argparse.Namespace) -> None:
     """Train a classifier, and print its accuracy."""
     cli.start_tensorflow(args.verbose)
     corpus = (

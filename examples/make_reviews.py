@@ -8,6 +8,7 @@ same words, in which the negations moved to the other opinions: a bag-of-words
 classifier is right half of the time.
 """
 
+import argparse
 import random
 from typing import List, Optional, Tuple
 
@@ -87,7 +88,7 @@ def reviews(pairs: int, seed: int = 1) -> List[Tuple[List[str], int]]:
     ]
 
 
-def run(args) -> None:
+def run(args: argparse.Namespace) -> None:
     """Print reviews, one per line: the label, a tab, the words."""
     for words, label in reviews(args.pairs, args.seed):
         print(label, " ".join(words), sep="\t")

@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     return flags
 
 
-def run(args) -> None:
+def run(args: argparse.Namespace) -> None:
     """Measure, and print the tables."""
     cli.start_tensorflow(args.verbose)
     from plans import measure_all

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from typing import Callable, NamedTuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import folders
 import report
@@ -23,6 +23,10 @@ class Contestant(NamedTuple):
     precision: str
     module: str
     set_up: Callable  # (bench, Contestant) → (its interpreter, more for its spec)
+
+
+Workers = Dict[Contestant, Worker]
+Pieces = Dict[Contestant, List[int]]  # of each line that was translated
 
 
 class Plan(NamedTuple):
@@ -60,7 +64,9 @@ class Bench:
         """Write a line to stderr."""
         print(text, file=sys.stderr, flush=True)
 
-    def add(self, contestant, work_name, values, unit) -> None:
+    def add(
+        self, contestant: Contestant, work_name: str, values: List[float], unit: str
+    ) -> None:
         """Add a row."""
         self.rows.append(
             report.row(contestant.system, work_name, contestant.precision, values, unit)
@@ -68,7 +74,7 @@ class Bench:
         self.say(report.line(self.rows[-1]).strip("|\n "))
 
     @contextlib.contextmanager
-    def workers(self, among, spec):
+    def workers(self, among: List[Contestant], spec: dict) -> Iterator[Workers]:
         """Yield {Contestant: Worker} of those that can be started; end all of them."""
         started, opened = {}, []
         try:
@@ -88,7 +94,9 @@ class Bench:
             for worker in opened:
                 worker.close()
 
-    def ask_all(self, started, request, rounds=1):
+    def ask_all(
+        self, started: Workers, request: dict, rounds: int = 1
+    ) -> Dict[Contestant, List[dict]]:
         """Return {Contestant: one answer per round}, without those that failed."""
         answers = {one: [] for one in started}
         for _ in range(rounds):
@@ -101,17 +109,17 @@ class Bench:
         return answers
 
 
-def here(bench, one):
+def here(bench: Bench, one: Contestant) -> Tuple[str, dict]:
     """Return the set-up of a system that runs in this environment."""
     return sys.executable, {}
 
 
-def in_its_own(bench, one):
+def in_its_own(bench: Bench, one: Contestant) -> Tuple[str, dict]:
     """Return the set-up of OpenNMT-tf, in an environment of its own."""
     return folders.opennmt_python(bench.args.opennmt), {}
 
 
-def with_our_model(bench, one):
+def with_our_model(bench: Bench, one: Contestant) -> Tuple[str, dict]:
     """Return the set-up of CTranslate2, with our checkpoint, compared with us."""
     out = os.path.join(bench.folder, one.precision)
     if not os.path.exists(out):
@@ -146,7 +154,7 @@ def with_our_model(bench, one):
 MACHINE = Contestant("machine", "–", "ceiling", here)
 
 
-def measure_copies(bench):
+def measure_copies(bench: Bench) -> None:
     """Measure how fast memory is copied."""
     with bench.workers([MACHINE], {"work": "copy"}) as started:
         for one, answers in bench.ask_all(
@@ -155,7 +163,7 @@ def measure_copies(bench):
             bench.add(one, "ceiling/copy", [each["rate"] for each in answers], "GB/s")
 
 
-def measure_ceiling(bench, size):
+def measure_ceiling(bench: Bench, size: str) -> Dict[str, float]:
     """Measure the matrix products of a size; return {precision: best GFLOP/s}."""
     best = {}
     with bench.workers([MACHINE], {"work": "product"}) as started:
@@ -182,7 +190,7 @@ def measure_ceiling(bench, size):
     return best
 
 
-def measure_training(bench, size):
+def measure_training(bench: Bench, size: str) -> None:
     """Measure the updates of a size: tokens/s, memory, share of the best GFLOP/s."""
     best = measure_ceiling(bench, size)
     sizes, name, steps = work.SIZES[size], f"train/{size}", bench.plan.steps[size]
@@ -213,7 +221,7 @@ def measure_training(bench, size):
                 bench.add(one, f"memory/{name}", [memory], "MiB")
 
 
-def gpu_memory(pid):
+def gpu_memory(pid: int) -> Optional[float]:
     """Return the GPU memory of a process, in MiB; None if it is not known."""
     command = [
         "nvidia-smi",
@@ -230,7 +238,7 @@ def gpu_memory(pid):
     return float(used[str(pid)]) if used.get(str(pid), "").isdigit() else None
 
 
-def measure_decoding(bench, search, beam_size):
+def measure_decoding(bench: Bench, search: str, beam_size: int) -> None:
     """Measure decoding of the test split, length penalty 0: in batches, and alone."""
     vocabulary = load_vocabularies(bench.data).target
     references = work.test_lines(bench.data)[1]
@@ -263,7 +271,7 @@ def measure_decoding(bench, search, beam_size):
         single(bench, started, name)
 
 
-def batched(bench, started, name, pieces):
+def batched(bench: Bench, started: Workers, name: str, pieces: Pieces) -> None:
     """Measure sentences and pieces per second, in batches of 64."""
     every = bench.plan.every
     for one, answers in bench.ask_all(
@@ -285,7 +293,7 @@ def batched(bench, started, name, pieces):
         bench.add(one, f"memory/{name}/64", [answers[-1]["peak"]], "MiB")
 
 
-def single(bench, started, name):
+def single(bench: Bench, started: Workers, name: str) -> None:
     """Measure the time for one sentence: median and 95th percentile."""
     request = {"batch": 1, "every": bench.plan.every_single}
     bench.ask_all(started, dict(request, every=10 * request["every"]))  # warm-up
@@ -299,7 +307,7 @@ def single(bench, started, name):
             )
 
 
-def measure_growth(bench):
+def measure_growth(bench: Bench) -> None:
     """Measure the cost of more pairs: tokens/s, memory, time to the first step."""
     ours, steps = bench.plan.trainers[0], bench.plan.steps[bench.plan.sizes[0]]
     with contextlib.ExitStack() as stack:

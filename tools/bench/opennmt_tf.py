@@ -18,7 +18,9 @@ from transformer.data import pad_with_end
 from transformer.text.vocabulary_files import load_vocabularies
 
 
-def make_model(sizes: Dict[str, int], vocab_size: int, params: Dict[str, Any]):
+def make_model(
+    sizes: Dict[str, int], vocab_size: int, params: Dict[str, Any]
+) -> opennmt.models.Transformer:
     """Return a Transformer of the same sizes, with all embeddings shared."""
     model = opennmt.models.Transformer(
         num_layers=sizes["num_blocks"],

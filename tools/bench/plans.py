@@ -1,6 +1,7 @@
 """The systems that are measured, and how much of each: in full, quickly, on a GPU."""
 
-from typing import Any, Dict, List
+import argparse
+from typing import Any, Callable, Dict, List
 
 from measure import (
     Bench,
@@ -19,7 +20,9 @@ import hparams
 from transformer.runtime import cli
 
 
-def contestants(system, module, *precisions, set_up=here) -> List[Contestant]:
+def contestants(
+    system: str, module: str, *precisions: str, set_up: Callable = here
+) -> List[Contestant]:
     """Return a system at each of some precisions."""
     return [Contestant(system, precision, module, set_up) for precision in precisions]
 
@@ -64,7 +67,7 @@ ON_GPU = FULL._replace(
 )
 
 
-def measure_all(args, folder: str) -> List[Dict[str, Any]]:
+def measure_all(args: argparse.Namespace, folder: str) -> List[Dict[str, Any]]:
     """Measure the parts that were asked for; return the rows."""
     plan = ON_GPU if args.device == "gpu" else QUICK if args.quick else FULL
     if args.rounds:

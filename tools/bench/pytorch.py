@@ -1,7 +1,7 @@
 """Worker for a plain PyTorch loop around torch.nn.Transformer, compiled on a GPU."""
 
 import math
-from typing import Callable, Dict
+from typing import Callable, Dict, List
 
 import numpy as np
 import torch
@@ -61,11 +61,13 @@ class Model(nn.Module):
         self.register_buffer("source_positions", sinusoids(1024, width))
 
     def embed(self, ids, positions):
+        """Return the embedding of ids [N, T] and positions: [N, T, D]."""
         x = functional.embedding(ids, self.table) * self.table.shape[1] ** 0.5
         x = x * (ids != PAD)[..., None]
         return self.dropout(x + positions[: ids.shape[1]])
 
     def forward(self, source, target_in):
+        """Return the logits [N, T, V]."""
         padding = source == PAD
         future = nn.Transformer.generate_square_subsequent_mask(
             target_in.shape[1], device=source.device
@@ -209,7 +211,7 @@ class Decoder:
         )
         return attention.out_proj(x.transpose(1, 2).flatten(2))
 
-    def step(self, ids, place):
+    def step(self, ids: torch.Tensor, place: int) -> torch.Tensor:
         """Return the log-probabilities [M, V] after the pieces `ids` [M] at a place."""
         model = self.model
         x = model.embed(ids[:, None], model.target_positions[place:])
@@ -234,12 +236,12 @@ class Decoder:
         logits = functional.linear(model.body.decoder.norm(x)[:, 0], model.table)
         return logits.log_softmax(-1)
 
-    def reorder(self, rows):
+    def reorder(self, rows: torch.Tensor) -> None:
         """Select the hypotheses that are continued, int64 [M]."""
         self.cache = [[x.index_select(0, rows) for x in pair] for pair in self.cache]
 
 
-def greedy(model, source, limit, start):
+def greedy(model: Model, source, limit: int, start: int) -> torch.Tensor:
     """Return the ids [N, T] of the most probable piece at each step."""
     decoder, done = Decoder(model, source, 1), source.new_zeros(len(source)).bool()
     ids = source.new_full([len(source), 1], start)
@@ -250,7 +252,7 @@ def greedy(model, source, limit, start):
     return ids[:, 1:]
 
 
-def beam(model, source, limit, start, size):
+def beam(model: Model, source, limit: int, start: int, size: int) -> List[List[int]]:
     """Return the best finished hypothesis of each sentence, a list of lists of ids."""
     count = len(source)
     decoder = Decoder(model, source, size)

@@ -6,6 +6,7 @@ The `Author` of author.py and the patterns of patterns.py invent meanings; gramm
 spells them in German and English.
 """
 
+import argparse
 import os
 import re
 from typing import Dict, List, Optional, Tuple
@@ -48,7 +49,7 @@ def corpus(seed: int) -> Dict[str, List[Tuple[str, str]]]:
     return splits
 
 
-def run(args) -> None:
+def run(args: argparse.Namespace) -> None:
     """Write {train,dev,test}.{de,en}."""
     os.makedirs(args.out, exist_ok=True)
     for split, pairs in corpus(args.seed).items():

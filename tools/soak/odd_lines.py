@@ -6,6 +6,7 @@ Every other line is an ordinary sentence; the others have one to three of ODDITI
 same seed gives the same lines.
 """
 
+import argparse
 import os
 import random
 import sys
@@ -134,7 +135,7 @@ def odd_lines(count: int, seed: int) -> Iterator[bytes]:
         yield line
 
 
-def run(args) -> None:
+def run(args: argparse.Namespace) -> None:
     """Write odd lines to standard output."""
     for line in odd_lines(args.count, args.seed):
         sys.stdout.buffer.write(line + b"\n")

@@ -8,6 +8,7 @@ Ctrl-C. Sometimes the newest checkpoint is then damaged. The final result must b
 bit by bit, to that of a training run without interruption.
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -37,7 +38,7 @@ def translate_odd_lines(logdir: str, count: int, seed: int) -> int:
     return count - written
 
 
-def run(args) -> int:
+def run(args: argparse.Namespace) -> int:
     """Do all cycles and translations; return the exit status, 1 for a difference."""
     cli.start_tensorflow(args.verbose)
     from cycles import Soak

@@ -80,7 +80,7 @@ TARGETS = {
     "coverage-report": "-n",  # of all tests: .ci/run
     "lint": "",
     "test-versions": "VERSIONS=--help",  # gigabytes of environments
-    "mutation": "MUTATION='--count 1 --modules data'",
+    "mutation": "MUTATION='--count 2 --modules data --tests mutants'",
     "bench": "-n",  # the packages of other systems; of ours alone: test_benchmark
     "soak": "SOAK='--cycles 1 --lines 20'",
     "clean": "",

@@ -30,7 +30,7 @@ NOT_RUN = {
     r"(bash )?\.ci/run": "it runs this test",
     r"pytest\b": "it runs this test",
     r"scripts/download\.py \w": "from a server of its own: test_download",
-    r"scripts/import_checkpoint\.py": "of recorded checkpoints: test_import_checkpoint",
+    r"scripts/import_checkpoint\.py (?!--help)": "of recorded checkpoints: test_import_checkpoint",
 }
 
 # What stands for something else, as a word or as a part of one.
@@ -80,7 +80,7 @@ TARGETS = {
     "coverage-report": "-n",  # of all tests: .ci/run
     "lint": "",
     "test-versions": "VERSIONS=--help",  # gigabytes of environments
-    "mutation": "MUTATION='--count 1 --modules data'",
+    "mutation": "MUTATION='--count 2 --modules data --tests mutants'",
     "bench": "-n",  # the packages of other systems; of ours alone: test_benchmark
     "soak": "SOAK='--cycles 1 --lines 20'",
     "clean": "",

@@ -132,12 +132,12 @@ def draw(modules, count, seed):
     return sorted(drawn, key=lambda each: (modules.index(each[0]), *each[1:]))
 
 
-def baseline(copy, modules):
+def baseline(copy, modules, tests):
     """Run the tests of each module on the code as it is; return module → seconds."""
     seconds = {}
     for module in modules:
         start = time.monotonic()
-        status = run_tests(copy, MODULES[module][1].split(), LONGEST)
+        status = run_tests(copy, tests[module], LONGEST)
         if status != PASSED:
             raise ValueError(
                 f"{module}: pytest ended with {status} on the code as it is, wanted 0: "
@@ -148,8 +148,8 @@ def baseline(copy, modules):
     return seconds
 
 
-def try_mutant(copy, module, path, place, timeout):
-    """Run the tests with a mutant in place of its file.
+def try_mutant(copy, path, place, tests, timeout):
+    """Run tests with a mutant in place of its file.
 
     Returns:
       (what was changed, whether all tests passed)
@@ -157,7 +157,7 @@ def try_mutant(copy, module, path, place, timeout):
     original = read(path)
     text, change = mutant(original, place)
     copy.write(path, text)
-    status = run_tests(copy, MODULES[module][1].split(), timeout)
+    status = run_tests(copy, tests, timeout)
     copy.write(path, original)
     if status not in (None, PASSED, *FAILED):
         raise ValueError(f"{path}:{place.line}: pytest ended with {status}")
@@ -185,9 +185,11 @@ def main(argv=None):
     parser.add_argument("--count", type=int, default=300, help="mutants [300]")
     parser.add_argument("--seed", type=int, default=1, help="of the draw [1]")
     parser.add_argument("--modules", default=",".join(MODULES), help="[all six]")
+    parser.add_argument("--tests", help="names of test files, instead of a module's")
     parser.add_argument("--json", help="write the results there too")
     args = parser.parse_args(argv)
     modules = args.modules.split(",")
+    tests = {each: (args.tests or MODULES[each][1]).split() for each in modules}
     os.environ.update(PYTHONDONTWRITEBYTECODE="1", TF_CPP_MIN_LOG_LEVEL="3")
     sys.dont_write_bytecode = True
     import hypothesis  # noqa: F401
@@ -196,11 +198,11 @@ def main(argv=None):
     results = []
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(folder)
-        seconds = baseline(copy, modules)
+        seconds = baseline(copy, modules, tests)
         for module, path, place in draw(modules, args.count, args.seed):
             timeout = 60 + 3 * seconds[module]
             start = time.monotonic()
-            change, survived = try_mutant(copy, module, path, place, timeout)
+            change, survived = try_mutant(copy, path, place, tests[module], timeout)
             results.append((module, path, place.line, change, survived))
             verdict = "NOT NOTICED" if survived else "noticed"
             took = f"{time.monotonic() - start:.0f} s"

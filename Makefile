@@ -61,7 +61,7 @@ $(VENV)/installed: setup.py
 	@touch $@
 
 demo: $(VENV)/installed
-	$(BIN)/python scripts/prepare.py --out $(DATA) --vocab-size 2000
+	$(BIN)/python scripts/prepare.py --out $(DATA) --vocab_size 2000
 	$(BIN)/python train.py --preset sample --logdir $(LOGDIR) $(TRAIN)
 	$(BIN)/python eval.py --logdir $(LOGDIR) --split test
 	@echo "Source, translation and reference:"

@@ -59,7 +59,7 @@ class HParams:
     d_ff: int = setting("model", 2048, "width inside the feed-forward networks")
     num_heads: int = setting("model", 8, "attention heads; they divide d_model")
     positions: str = setting(
-        "model", "", "a row of POSITIONS, or learned; empty: the dialect's"
+        "model", "", "a key of POSITIONS, or learned; empty: the dialect's"
     )
     max_positions: int = setting("model", 256, "rows of a table of learned positions")
     pad_sources_to: int = setting(
@@ -82,7 +82,7 @@ class HParams:
     )
     accumulate: int = setting("training", 1, "batches summed into one update")
     max_steps: int = setting("training", 100000, "updates until training ends")
-    schedule: str = setting("training", "", "a row of SCHEDULES; empty: the dialect's")
+    schedule: str = setting("training", "", "a key of SCHEDULES; empty: the dialect's")
     learning_rate: float = setting(
         "training", 0.0, "factor of the schedule; 0: the dialect's", least=0
     )
@@ -112,13 +112,13 @@ class HParams:
     )
 
     # Decoding.
-    search: str = setting("decoding", "beam", "a search of transformer/decoding.py")
+    search: str = setting("decoding", "beam", "a key of SEARCHES: beam, greedy, sample")
     beam_size: int = setting("decoding", 4, "hypotheses kept at each step")
     length_penalty: float = setting(
         "decoding", 0.6, "alpha: how much long translations are preferred", least=0
     )
     max_extra_length: int = setting(
-        "decoding", 50, "pieces a translation may have over its source", least=0
+        "decoding", 50, "pieces by which a translation may exceed its source", least=0
     )
     max_source_length: int = setting(
         "decoding", 1000, "pieces of a line that are translated; the rest is cut off"
@@ -265,7 +265,7 @@ def save(hp: HParams, logdir: str) -> None:
 
 
 def load(logdir: str, given: Optional[Dict[str, Any]] = None) -> HParams:
-    """Return the settings saved in `logdir`, overruled by those that are `given`.
+    """Return the settings saved in `logdir`, overridden by those that are `given`.
 
     Raises:
       ValueError: there are none, or they cannot work.

@@ -1,7 +1,9 @@
 """Write a trained model in the format of other software: CTranslate2, so far.
 
+    Example:
+
     python scripts/export.py --format ctranslate2 --logdir logs/sample --out exported \\
-        --quantization int8 --check 200
+            --quantization int8 --check 200
 """
 
 import dataclasses

@@ -1,6 +1,8 @@
 """Draw dev BLEU against minutes of training, a curve for each log directory.
 
-python scripts/plot_curves.py --logdir logs/multi30k logs/base --out curves.svg
+Example:
+
+    python scripts/plot_curves.py --logdir logs/multi30k logs/base --out curves.svg
 """
 
 import glob

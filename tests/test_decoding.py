@@ -436,7 +436,7 @@ class Translation:
             step,
             state,
             tf.fill([sentences], limit),
-            options._replace(unsaid=(PAD, BOS)),
+            options._replace(forbidden=(PAD, BOS)),
         )
 
     def rescore(self, session, source, pieces, alpha):

@@ -24,8 +24,8 @@ def test_the_parts_of_the_forecast():
     hp = hparams.HParams(**SIZES, batch_tokens=100)
     found = ram.forecast(hp, 1000, 50, 10)
     assert (found.parameters, found.optimizer) == (8000, 8000)
-    table = 90 * hp.d_model  # read in 5 places: 4 gradients more than that of the sum
-    assert found.gradients == 4 * (1000 + 4 * table)
+    table = 90 * hp.d_model  # used in 3 places: 2 gradients more than that of the sum
+    assert found.gradients == 4 * (1000 + 2 * table)
     assert found.total == 16000 + found.gradients + found.activations
     summed = ram.forecast(
         hparams.HParams(**SIZES, batch_tokens=100, accumulate=2), 1000, 50, 10
@@ -99,7 +99,7 @@ LARGER = {
 
 
 @pytest.mark.slow
-def test_the_memory_of_real_trainings(digits, tmp_path):
+def test_the_memory_of_real_training_runs(digits, tmp_path):
     """By how much they take more than a small one, which takes what TensorFlow does."""
     if not os.path.exists("/proc/self/status"):
         pytest.skip("no Linux")

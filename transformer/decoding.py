@@ -39,7 +39,7 @@ class SearchOptions(NamedTuple):
     must_end: bool = True  # at its limit a hypothesis ends, however unlikely
     bos: int = BOS  # what stands before a sequence
     eos: int = EOS  # what ends it
-    unsaid: Tuple[int, ...] = ()  # pieces that no sequence may hold; not EOS
+    forbidden: Tuple[int, ...] = ()  # pieces of no sequence; not EOS
 
 
 def penalty(length, alpha):
@@ -82,8 +82,8 @@ def sample(step, state, limits, options):
     def draw(logits, at_limit):
         every_piece = range(shape_list(logits)[2])
         is_end = [piece == options.eos for piece in every_piece]  # [V]
-        is_said = [piece not in options.unsaid for piece in every_piece]
-        allowed = tf.where_v2(at_limit[:, None], is_end, is_said)  # [N, V]
+        is_allowed = [piece not in options.forbidden for piece in every_piece]
+        allowed = tf.where_v2(at_limit[:, None], is_end, is_allowed)  # [N, V]
         log_probs = tf.nn.log_softmax(logits[:, 0, :])
         log_probs = tf.where_v2(allowed, log_probs, NEVER)
         pieces = tf.random.categorical(log_probs, 1, dtype=tf.int32)  # [N, 1]
@@ -190,6 +190,7 @@ def beam(step, state, limits, options):
 
 SEARCHES = {"greedy": greedy, "beam": beam, "sample": sample}
 SINGLE = ("greedy", "sample")  # those that keep one hypothesis of a sentence
+RANDOM = ("sample",)  # those whose results depend on the order of the sentences
 
 
 def hypotheses_kept(search: str, beam_size: int) -> int:
@@ -236,8 +237,8 @@ def _best_continuations(log_probs, logits, count, at_limit, options):
     """Return the best continuations of the open hypotheses of each sentence.
 
     Only the softmax is computed for the whole vocabulary: the `count` best of a
-    sentence are among the `count` best of each hypothesis. (A log-softmax and a top_k
-    over all of them take 10 % longer.)
+    sentence are among the `count` best of each hypothesis. (A log-softmax of all takes longer:
+    docs/performance.md.)
 
     Args:
       log_probs: float [N, K], of the hypotheses.
@@ -250,11 +251,11 @@ def _best_continuations(log_probs, logits, count, at_limit, options):
     """
     _, beam_size, vocab_size = shape_list(logits)
     logits = tf.reshape(logits, [-1, vocab_size])  # [N*K, V]
-    most = min(vocab_size, count + len(options.unsaid))
+    most = min(vocab_size, count + len(options.forbidden))
     best, pieces = _top_k(logits, most)  # [N*K, most]
     largest = tf.gather(tf.nn.softmax(logits), pieces[:, :1], batch_dims=1)
     normalizers = best[:, :1] - tf.log(largest)  # [N*K, 1]
-    for piece in options.unsaid:
+    for piece in options.forbidden:
         best = tf.where_v2(tf.equal(pieces, piece), NEVER, best)
     if options.must_end:
         only_end = tf.pad(
@@ -273,7 +274,7 @@ def _top_k(x, k):
     """Return tf.nn.top_k of x [M, V], found in blocks where V can be divided.
 
     The k largest numbers are in the k blocks that have the largest maxima, and a
-    maximum is faster to find than a rank: 7 to 13 % of a search.
+    maximum is faster to find than a rank: docs/performance.md.
     """
     size = x.shape.as_list()[1]
     width = next(width for width in range(int(size**0.5), 0, -1) if size % width == 0)

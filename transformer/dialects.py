@@ -184,5 +184,9 @@ def table() -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-if __name__ == "__main__":
+def main() -> None:
     sys.stdout.write(table())
+
+
+if __name__ == "__main__":
+    main()

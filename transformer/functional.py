@@ -45,7 +45,7 @@ def attention(
       nb_head: int, H.
       size_per_head: int, the width of each head, d_k and d_v.
       Q_len: int [N], how many queries are real; the rows of the others are zeros.
-      V_len: int [N], how many keys are real. Where none is, all count alike.
+      V_len: int [N], how many keys are real. If none is real, all are weighted equally.
       scope, reuse: of the variables `q/kernel` `k/kernel` `v/kernel`; no biases.
 
     Returns:

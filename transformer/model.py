@@ -174,7 +174,7 @@ class Transformer:
             return self._finish(x), tuple(presents)
 
     def _project(self, memory):
-        """Return the memory with the K and V that each step would compute anew."""
+        """Add to the memory the K and V that every step needs."""
         hp, projected = self.hp, []
         for i in range(hp.num_blocks):
             with tf.variable_scope(

@@ -115,7 +115,7 @@ def positional_encoding(
     positions=None,
     dialect="paper",
 ):
-    """Return the vectors that tell positions apart (section 3.5).
+    """Return the position encoding, a vector for each position (section 3.5).
 
     Args:
       inputs: int [N, T] ids, or float [N, T, D]; only their shape counts, and where
@@ -195,8 +195,8 @@ def multihead_attention(
       bias: float, broadcastable to [N, H, Tq, Tk], added to the logits.
       query_positions, key_positions: int [Tq], [Tk], for `causality` and relative
         positions. Not given: keys stand at 0, 1, ..., queries likewise, behind `past`.
-      max_relative_position: int, the distance from which on all distances are alike in
-        relative positions (see `relative_positions`); None or 0: there are none.
+      max_relative_position: int; distances beyond it share a vector (see
+        `relative_positions`). None or 0: no relative positions.
       projected: (K, V) as `keys_and_values` made them of `keys`, to use them again.
       past: Past, the positions before, that come before `keys`.
       dialect: a Dialect or its name, a key of `DIALECTS`.

@@ -16,7 +16,7 @@ import tensorflow.compat.v1 as tf
 
 
 def search_loop(is_open, extend, found, own, state):
-    """Extend all that is open until nothing is.
+    """Extend the open hypotheses until none is open.
 
     Args:
       is_open: function of found, *own → bool [N].

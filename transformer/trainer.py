@@ -187,10 +187,10 @@ class Training:
             if best["step"] in checkpoints.steps(
                 self.logdir
             ) and not checkpoints.fault_of(wanted):
-                self.write(checkpoints.save_best, self.logdir, best["step"])
+                self.try_to_write(checkpoints.save_best, self.logdir, best["step"])
 
     def is_due(self, every: int) -> bool:
-        """Return whether what happens every so many steps, and last, happens now."""
+        """Return whether what is done every `every` steps, and at the last one, is due."""
         return self.step > 0 and (
             self.step % every == 0 or self.step == self.hp.max_steps
         )
@@ -221,7 +221,7 @@ class Training:
     def report(self, metrics) -> None:
         """Show the progress since the last report, and write it for TensorBoard.
 
-        To log one more number, add it to Update.metrics and here.
+        To log one more number, add it to `training.Metrics`, and here.
         """
         step, last = self.step, self.hp.max_steps
         loss, tokens_per_second = self.meter.read()
@@ -231,7 +231,7 @@ class Training:
             f"step {step}/{last}  loss {loss:.3f}  {tokens_per_second:,.0f} tokens/s  "
             f"{self.progress.left(step, last)} left",
         )
-        self.write(
+        self.try_to_write(
             self.events.write,
             step,
             {
@@ -246,7 +246,7 @@ class Training:
     def save(self) -> None:
         """Write a checkpoint, provided that training can continue from it."""
         self.guard.check_before_saving(self.step)
-        if self.write(
+        if self.try_to_write(
             checkpoints.save,
             self.session,
             self.graph.saver,
@@ -256,7 +256,7 @@ class Training:
         ):
             self.saved = self.step
 
-    def write(self, function: Callable, *args) -> bool:
+    def try_to_write(self, function: Callable, *args) -> bool:
         """Call a function that writes to the disk; return whether it succeeded.
 
         Raises:
@@ -296,10 +296,12 @@ class Training:
         best = self.scores.best()
         is_best = best is None or scores.bleu > best["bleu"]
         row = {"step": self.step, "bleu": scores.bleu, "chrf": scores.chrf}
-        if not is_best or self.write(checkpoints.save_best, self.logdir, self.step):
+        if not is_best or self.try_to_write(
+            checkpoints.save_best, self.logdir, self.step
+        ):
             # Last: a step that has its dev scores is not evaluated again.
-            self.write(self.scores.add, dict(row, loss=loss))
-        self.write(
+            self.try_to_write(self.scores.add, dict(row, loss=loss))
+        self.try_to_write(
             self.events.write,
             self.step,
             {

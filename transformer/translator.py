@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 from transformer.data import make_batch, pad_with_end
 from transformer.decoding import (
     NEVER,
+    RANDOM,
     SEARCHES,
     SearchOptions,
     hypotheses_kept,
@@ -63,14 +64,14 @@ class Translator:
                 f"{hp.search} finds no more"
             )
         ends = self.vocabularies.target
-        unsaid = {PAD, ends.bos} - {ends.eos}
+        forbidden = {PAD, ends.bos} - {ends.eos}
         self._options = SearchOptions(
             hp.beam_size,
             hp.length_penalty,
             n_best,
             bos=ends.bos,
             eos=ends.eos,
-            unsaid=tuple(sorted(unsaid)),
+            forbidden=tuple(sorted(forbidden)),
         )
         with tf.Graph().as_default() as graph:
             tf.set_random_seed(hp.seed)  # `deterministic` asks for one in every graph
@@ -217,7 +218,7 @@ def _batches_at_once(hp):
 
     One after the other on a GPU, and where the order of threads must not matter.
     """
-    alone = hp.deterministic or hp.search == "sample" or has_gpu()
+    alone = hp.deterministic or hp.search in RANDOM or has_gpu()
     return 1 if alone else min(MOST_AT_ONCE, cores())
 
 

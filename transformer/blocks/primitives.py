@@ -15,7 +15,7 @@ def shape_list(x):
 
 
 def dropout(inputs, rate, is_training=True, seed=None, name="dropout"):
-    """Zero elements with probability `rate` and scales up the rest (section 5.4).
+    """Zero elements with probability `rate` and scale up the rest (section 5.4).
 
     Args:
       inputs: float tensor of any shape.
@@ -23,7 +23,7 @@ def dropout(inputs, rate, is_training=True, seed=None, name="dropout"):
       is_training: Python bool or scalar bool tensor; False returns `inputs`.
       seed: int [2] tensor. With it the mask is a function of the seed, of the variable
         scope and of `name` alone; without, every run draws anew.
-      name: tells the dropouts of one scope apart.
+      name: distinguishes the dropouts of one scope.
 
     Returns:
       A tensor like `inputs`.

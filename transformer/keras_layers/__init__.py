@@ -1,13 +1,15 @@
 """Attention and positions as Keras 3 layers, on TensorFlow 2 in its eager default.
 
-import keras
-from transformer.keras_layers import SelfAttention, SinCosPositionEmbedding
+Example:
 
-ids = keras.Input([None], dtype="int32")                       # [N, T]
-x = keras.layers.Embedding(20000, 128, mask_zero=True)(ids)    # [N, T, 128]
-x = SinCosPositionEmbedding(128)(x)                            # [N, T, 128]
-x = SelfAttention(heads=8, size_per_head=16)(x)                # [N, T, 128]
-x = keras.layers.GlobalAveragePooling1D()(x)                   # [N, 128]
+    import keras
+    from transformer.keras_layers import SelfAttention, SinCosPositionEmbedding
+
+    ids = keras.Input([None], dtype="int32")                       # [N, T]
+    x = keras.layers.Embedding(20000, 128, mask_zero=True)(ids)    # [N, T, 128]
+    x = SinCosPositionEmbedding(128)(x)                            # [N, T, 128]
+    x = SelfAttention(heads=8, size_per_head=16)(x)                # [N, T, 128]
+    x = keras.layers.GlobalAveragePooling1D()(x)                   # [N, 128]
 """
 
 from transformer.keras_layers.attention import Attention, SelfAttention

@@ -50,7 +50,7 @@ def make_parser(prog: str, doc: str) -> argparse.ArgumentParser:
         ),
     )
     parser.add_argument(
-        "--verbose", action="store_true", help="show what TensorFlow says as it starts"
+        "--verbose", action="store_true", help="show TensorFlow's start-up messages"
     )
     return parser
 

@@ -1,4 +1,4 @@
-"""The devices of this machine: the one file that knows them."""
+"""The devices of this machine."""
 
 import os
 

@@ -57,7 +57,7 @@ def sha256_of(path: str) -> str:
 def refuse_links(folder: str) -> None:
     """Raise ValueError where a link in `folder` points out of it.
 
-    In a log directory from somebody else it could have any file read or overwritten.
+    In an untrusted log directory such a link could expose or overwrite any file.
     """
     root = os.path.realpath(folder)
     for parent, folders, names in os.walk(folder):

@@ -1,7 +1,9 @@
 """Diagnosis of NaN and infinity: the first tensor of a graph that is not finite.
 
-fault = first_bad(session, [loss], {ids: batch})
-fault and str(fault)    # "encoder/block_0/feedforward/inner/MatMul (3 inf of 64)"
+Example:
+
+    fault = first_bad(session, [loss], {ids: batch})
+    fault and str(fault)    # "encoder/block_0/feedforward/inner/MatMul (3 inf of 64)"
 """
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence

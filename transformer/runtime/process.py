@@ -69,11 +69,13 @@ class Stopped(BaseException):
 class StopSignals:
     """Defers Ctrl-C and SIGTERM to a safe point; a second Ctrl-C ends the process.
 
-    with StopSignals() as signals:
-        update()
-        signals.check()             # raises Stopped if a signal was received
-        with signals.at_once():     # in here it is raised as soon as one is received
-            evaluate()
+    Example:
+
+        with StopSignals() as signals:
+            update()
+            signals.check()             # raises Stopped if a signal was received
+            with signals.at_once():     # in here it is raised as soon as one is received
+                evaluate()
     """
 
     NUMBERS = (signal.SIGINT, signal.SIGTERM)

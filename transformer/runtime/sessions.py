@@ -1,4 +1,4 @@
-"""Sessions: opened here alone, set up by the machine settings; runs side by side."""
+"""Sessions: the only place that opens them; several runs at once."""
 
 import concurrent.futures
 import contextlib
@@ -88,7 +88,7 @@ def run_at_once(
 
 
 def refuse_impossible(hp) -> None:
-    """Raise ValueError where TensorFlow, or the machine, cannot do as `hp` says."""
+    """Raise ValueError for settings that this TensorFlow or machine cannot satisfy."""
     if hp.precision != "float32":
         rewriting_to(hp.precision)
     built = getattr(tf.test, "is_built_with_xla", None)  # TensorFlow 1.15 always is

@@ -1,11 +1,11 @@
 """Import a checkpoint of an original system: it becomes a log directory.
 
-    Example:
+    Examples:
 
     python scripts/import_checkpoint.py --from kyubyong --ckpt original/model-20 \\
-            --num_heads 8 --spm original/bpe.model --out logs/imported
-        python scripts/import_checkpoint.py --from tensor2tensor --ckpt model.ckpt-250000 \\
-            --num_heads 8 --vocab vocab.subwords --out logs/imported
+        --num_heads 8 --spm original/bpe.model --out logs/imported
+    python scripts/import_checkpoint.py --from tensor2tensor --ckpt model.ckpt-250 \\
+        --num_heads 8 --vocab vocab.subwords --out logs/imported
 """
 
 import os

@@ -30,7 +30,7 @@ NOT_RUN = {
     r"(bash )?\.ci/run": "it runs this test",
     r"pytest\b": "it runs this test",
     r"scripts/download\.py \w": "from a server of its own: test_download",
-    r"scripts/import_checkpoint\.py (?!--help)": "of recorded checkpoints: test_import_checkpoint",
+    r"scripts/import_checkpoint\.py (?!--help)": "see test_import_checkpoint",
 }
 
 # What stands for something else, as a word or as a part of one.

@@ -237,8 +237,8 @@ def _best_continuations(log_probs, logits, count, at_limit, options):
     """Return the best continuations of the open hypotheses of each sentence.
 
     Only the softmax is computed for the whole vocabulary: the `count` best of a
-    sentence are among the `count` best of each hypothesis. (A log-softmax of all takes longer:
-    docs/performance.md.)
+    sentence are among the `count` best of each hypothesis. (docs/performance.md has
+    what that gives.)
 
     Args:
       log_probs: float [N, K], of the hypotheses.

@@ -190,7 +190,7 @@ class Training:
                 self.try_to_write(checkpoints.save_best, self.logdir, best["step"])
 
     def is_due(self, every: int) -> bool:
-        """Return whether what is done every `every` steps, and at the last one, is due."""
+        """Return whether what is done every `every` steps, and last, is due."""
         return self.step > 0 and (
             self.step % every == 0 or self.step == self.hp.max_steps
         )

@@ -74,7 +74,7 @@ class StopSignals:
         with StopSignals() as signals:
             update()
             signals.check()             # raises Stopped if a signal was received
-            with signals.at_once():     # in here it is raised as soon as one is received
+            with signals.at_once():     # in here it is raised at once
                 evaluate()
     """
 

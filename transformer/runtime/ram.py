@@ -50,8 +50,9 @@ def forecast(hp, parameters: int, pairs: int, longest: int) -> Forecast:
 
     without the masks and products if there is no dropout. A pair of blocks has 3
     attentions and 2 feed-forwards; there are 2 embeddings. The embeddings get a
-    gradient from each of 3 uses (source, target, logits) before these are added. The scratch memory of single operations is not counted, nor what TensorFlow
-    itself takes: some 500 MB before the first step, and 100 MB in it.
+    gradient from each of 3 uses (source, target, logits) before these are added. The
+    scratch memory of single operations is not counted, nor what TensorFlow itself
+    takes: some 500 MB before the first step, and 100 MB in it.
 
     Args:
       hp: the settings.

@@ -86,7 +86,7 @@ LARGER = {
     ],
     "model": [
         "--num_blocks",
-        "2",
+        "5",
         "--d_model",
         "512",
         "--d_ff",

@@ -250,7 +250,7 @@ def multihead_attention(
             drop=functools.partial(drop, name="weights"),
         )
         if dialect.mask_queries:
-            real = tf.cast(query_masks, tf.float32)[:, None, :, None]
+            real = tf.cast(query_masks, context.dtype)[:, None, :, None]
             context, attention = context * real, attention * real
         x = join_heads(context)  # [N, Tq, num_units]
         if dialect.output_projection:

@@ -67,7 +67,12 @@ NEEDED = {
 }
 # Programs that end with a status of their own: the doctor, where it finds a reason.
 STATUSES = {"scripts/doctor.py": (0, 1)}
-PACKAGES = {"--format ctranslate2": "ctranslate2", "plot_curves.py": "matplotlib"}
+# What is skipped without a package that the test extra has.
+PACKAGES = {
+    "--format ctranslate2": "ctranslate2",
+    "plot_curves.py": "matplotlib",
+    "draw_attention.py": "matplotlib",
+}
 
 # Make targets: what they are run with, or why they are not.
 QUICK = "PYTEST=tests/test_mutants.py WORKERS=0"

@@ -45,7 +45,7 @@ def near_attention(x):
     length = tf.shape(x)[1]
     real = tf.reduce_any(tf.not_equal(x, 0), -1)[:, None, None, :]
     return modules.multihead_attention(
-        x, x, key_masks=tf.logical_and(real, modules.local_mask(length, 2))
+        x, x, key_masks=tf.logical_and(real, modules.local_mask(tf.range(length), 2))
     )
 
 
@@ -61,19 +61,19 @@ def decoder(target):
     """The decoder, on one source for all."""
     model = Transformer(HP)
     source = tf.tile([[5, 4, 9, 3, 0]], [tf.shape(target)[0], 1])
-    return model.decode(target, model.encode(source))[0]
+    return model.decode(target, model.encode(source))
 
 
 def encoder_and_decoder(source):
     """Logits of a fixed target for each source."""
     model = Transformer(HP)
     target = tf.tile([[2, 5, 4, 9, 3, 7]], [tf.shape(source)[0], 1])
-    return model.decode(target, model.encode(source))[0]
+    return model.decode(target, model.encode(source))
 
 
 def same_in_both_languages(ids):
     model = Transformer(HP)
-    return model.decode(ids, model.encode(ids))[0]
+    return model.decode(ids, model.encode(ids))
 
 
 def two_best_of_a_search(ids):

@@ -191,3 +191,11 @@ def attend(Q, K, V, dialect, key_mask, causality, bias=None):
     return scaled_dot_product_attention(
         Q, K, V, mask, bias=bias, blind_queries_are_zero=dialect.blind_queries_are_zero
     )
+
+
+def dense_gradients(result, tensors):
+    """tf.gradients, those of tables that are looked up written out."""
+    return [
+        gradient if gradient is None else tf.convert_to_tensor(gradient)
+        for gradient in tf.gradients(result, tensors)
+    ]

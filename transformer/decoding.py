@@ -12,7 +12,7 @@ At its limit a sequence may only end: every result is a whole sentence, and its 
 the model's. (tensor2tensor cuts off instead: `SearchOptions(must_end=False)`.)
 """
 
-from typing import NamedTuple, Tuple
+from typing import Callable, NamedTuple, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -42,7 +42,7 @@ class SearchOptions(NamedTuple):
     forbidden: Tuple[int, ...] = ()  # pieces of no sequence; not EOS
 
 
-def penalty(length, alpha):
+def penalty(length, alpha: float):
     """Return ((5 + length) / 6) ^ alpha, EOS counted (Wu et al. 2016, equation 14)."""
     return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** alpha
 
@@ -54,7 +54,7 @@ def follow(state, parents):
     return tf.nest.map_structure(lambda x: tf.gather(x, parents, batch_dims=1), state)
 
 
-def greedy(step, state, limits, options):
+def greedy(step: Callable, state, limits, options: SearchOptions):
     """Take the likeliest piece at each position.
 
     Args:
@@ -76,7 +76,7 @@ def greedy(step, state, limits, options):
     return _follow_one_path(step, state, limits, options, likeliest)
 
 
-def sample(step, state, limits, options):
+def sample(step: Callable, state, limits, options: SearchOptions):
     """Draw each piece from the model's distribution; otherwise like `greedy`."""
 
     def draw(logits, at_limit):
@@ -124,7 +124,7 @@ def _follow_one_path(step, state, limits, options, choose):
     return Hypotheses(ids, log_probs / penalty(lengths, options.length_penalty))
 
 
-def beam(step, state, limits, options):
+def beam(step: Callable, state, limits, options: SearchOptions):
     """Search with a beam and a length penalty (section 6.1; Wu et al. 2016, section 7).
 
     Each step looks at the 2K best continuations: those that end join the K best

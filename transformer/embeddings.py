@@ -29,7 +29,7 @@ class Embeddings:
         size = hp.source_vocab_size if stack == "encoder" else hp.target_vocab_size
         return size, "embedding" if shared else f"{stack}/embedding"
 
-    def embed(self, ids, stack, positions):
+    def embed(self, ids, stack: str, positions):
         """Return embeddings plus positions: float [N, T, D].
 
         Args:

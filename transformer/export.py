@@ -38,7 +38,7 @@ def refuse_unsupported(hp) -> None:
         )
 
 
-def read_variables(logdir, checkpoint):
+def read_variables(logdir: str, checkpoint: str):
     """Return the variables of a checkpoint without those of Adam: name → array."""
     reader = tf.train.load_checkpoint(checkpoints.find(logdir, checkpoint))
     return {
@@ -48,7 +48,7 @@ def read_variables(logdir, checkpoint):
     }
 
 
-def sinusoids(encoding, num_units):
+def sinusoids(encoding: str, num_units: int):
     """Return the vectors of the positions: float32 [LONGEST, D].
 
     Args:
@@ -90,7 +90,7 @@ class Filler:
         spec.decoder.start_from_zero_embedding = row.begins_with_zeros
         self.output(spec.decoder.projection, tables[1])
 
-    def table(self, stack):
+    def table(self, stack: str):
         """Return the embeddings of a stack: [V, D]."""
         shared = self.row.tied_embeddings and self.hp.joint_vocab
         return self.variables[
@@ -106,7 +106,7 @@ class Filler:
         if self.row.padding_row_is_zero:
             linear.weight[0] = 0
 
-    def layer(self, layer, scope, has_memory):
+    def layer(self, layer, scope: str, has_memory: bool):
         """Fill one block."""
         attentions = {"self_attention": (layer.self_attention, [["q", "k", "v"]])}
         if has_memory:
@@ -131,7 +131,7 @@ class Filler:
         if biases[0] is not None:
             linear.bias = np.concatenate(biases)
 
-    def norm(self, norm, scope):
+    def norm(self, norm, scope: str):
         """Fill a normalization."""
         norm.gamma = self.variables[f"{scope}/gamma"]
         norm.beta = self.variables[f"{scope}/beta"]

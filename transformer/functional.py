@@ -14,6 +14,8 @@ Dimension letters as in `modules`.
                   Q_len=lengths, V_len=lengths)                # [N, T, 128]
 """
 
+from typing import Optional
+
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.positions import interleaved
@@ -29,12 +31,12 @@ def attention(
     Q,
     K,
     V,
-    nb_head,
-    size_per_head,
+    nb_head: int,
+    size_per_head: int,
     Q_len=None,
     V_len=None,
-    scope="attention",
-    reuse=None,
+    scope: str = "attention",
+    reuse: Optional[bool] = None,
 ):
     """Attend with several heads (section 3.2.2), and join them; no output projection.
 
@@ -65,7 +67,7 @@ def attention(
         return mask(join_heads(context), Q_len, "mul")
 
 
-def position_embedding(inputs, position_size):
+def position_embedding(inputs, position_size: int):
     """Return the sinusoids of section 3.5, cosines first: [cos block, sin block].
 
     Args:
@@ -85,7 +87,7 @@ def position_embedding(inputs, position_size):
     return tf.tile(tf.cast(blocks, tf.float32)[None, :, :], [batch, 1, 1])
 
 
-def mask(inputs, seq_len, mode="mul"):
+def mask(inputs, seq_len, mode: str = "mul"):
     """Mask what is behind the end of each sequence.
 
     Args:

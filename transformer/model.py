@@ -73,7 +73,13 @@ class Transformer:
         self.dialect = resolve(hp.dialect)
         self.embeddings = Embeddings(hp)
 
-    def encode(self, source, is_training=False, dropout_seed=None, weights=None):
+    def encode(
+        self,
+        source,
+        is_training=False,
+        dropout_seed=None,
+        weights: Optional[dict] = None,
+    ):
         """Run the encoder.
 
         Args:
@@ -106,7 +112,12 @@ class Transformer:
         return Memory(x, broadcast_keys(real))
 
     def decode(
-        self, target_in, memory, is_training=False, dropout_seed=None, weights=None
+        self,
+        target_in,
+        memory: Memory,
+        is_training=False,
+        dropout_seed=None,
+        weights: Optional[dict] = None,
     ):
         """Run the decoder on whole targets.
 
@@ -124,7 +135,7 @@ class Transformer:
         states, _ = self._decoder_states(target_in, memory, run, order)
         return logits(states, *self.embeddings.output_layer())
 
-    def start_search(self, memory, beam_size=1):
+    def start_search(self, memory: Memory, beam_size: int = 1):
         """Return what `decoding` needs to translate the sentences of `memory`.
 
         Args:

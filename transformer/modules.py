@@ -20,6 +20,7 @@ their names are stable. A block that holds a sub-layer (`multihead_attention`,
 """
 
 import functools
+from typing import Optional, Sequence, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -50,7 +51,7 @@ from transformer.blocks.primitives import (
     shape_list,
 )
 from transformer.blocks.relative import relative_bias, relative_positions
-from transformer.dialects import resolve
+from transformer.dialects import Dialect, resolve
 
 __all__ = [
     "Past",
@@ -75,12 +76,12 @@ __all__ = [
 
 def embedding(
     inputs,
-    vocab_size,
-    num_units,
-    zero_pad=True,
-    scale=True,
-    scope="embedding",
-    reuse=None,
+    vocab_size: int,
+    num_units: int,
+    zero_pad: bool = True,
+    scale: bool = True,
+    scope: str = "embedding",
+    reuse: Optional[bool] = None,
 ):
     """Turn ids into vectors (section 3.4).
 
@@ -106,14 +107,14 @@ def embedding(
 
 def positional_encoding(
     inputs,
-    num_units,
-    zero_pad=True,
-    scale=True,
-    scope="positional_encoding",
-    reuse=None,
+    num_units: int,
+    zero_pad: bool = True,
+    scale: bool = True,
+    scope: str = "positional_encoding",
+    reuse: Optional[bool] = None,
     *,
     positions=None,
-    dialect="paper",
+    dialect: Union[str, Dialect] = "paper",
 ):
     """Return the position encoding, a vector for each position (section 3.5).
 
@@ -152,13 +153,13 @@ def positional_encoding(
 def multihead_attention(
     queries,
     keys,
-    num_units=None,
-    num_heads=8,
-    dropout_rate=0,
+    num_units: Optional[int] = None,
+    num_heads: int = 8,
+    dropout_rate: float = 0,
     is_training=True,
-    causality=False,
-    scope="multihead_attention",
-    reuse=None,
+    causality: bool = False,
+    scope: str = "multihead_attention",
+    reuse: Optional[bool] = None,
     *,
     key_masks=None,
     query_masks=None,
@@ -166,11 +167,11 @@ def multihead_attention(
     bias=None,
     query_positions=None,
     key_positions=None,
-    max_relative_position=None,
-    projected=None,
-    past=None,
-    dialect="paper",
-    weights=None,
+    max_relative_position: Optional[int] = None,
+    projected: Optional[tuple] = None,
+    past: Optional[Past] = None,
+    dialect: Union[str, Dialect] = "paper",
+    weights: Optional[dict] = None,
     dropout_seed=None,
 ):
     """Attend with several heads, then add and normalize (section 3.2.2).
@@ -280,14 +281,14 @@ def _attention_width(queries, num_units, num_heads, dialect):
 
 def feedforward(
     inputs,
-    num_units=(2048, 512),
-    scope="feedforward",
-    reuse=None,
+    num_units: Sequence[int] = (2048, 512),
+    scope: str = "feedforward",
+    reuse: Optional[bool] = None,
     *,
-    dropout_rate=0,
+    dropout_rate: float = 0,
     is_training=True,
     mask=None,
-    dialect="paper",
+    dialect: Union[str, Dialect] = "paper",
     dropout_seed=None,
 ):
     """Compute max(0, x W1 + b1) W2 + b2, then add and normalize: equation 2.
@@ -331,7 +332,7 @@ def feedforward(
         return apply_steps(dialect.after, x, inputs, dialect, drop)
 
 
-def label_smoothing(inputs, epsilon=0.1):
+def label_smoothing(inputs, epsilon: float = 0.1):
     """Return (1 - epsilon) * inputs + epsilon / V (section 5.4; Szegedy et al. 2015).
 
     Args:

@@ -12,10 +12,12 @@ together:
 Without it, every step would compute four sentences to the end of the last.
 """
 
+from typing import Callable
+
 import tensorflow.compat.v1 as tf
 
 
-def search_loop(is_open, extend, found, own, state):
+def search_loop(is_open: Callable, extend: Callable, found, own: tuple, state):
     """Extend the open hypotheses until none is open.
 
     Args:
@@ -29,10 +31,10 @@ def search_loop(is_open, extend, found, own, state):
       What was found of all sentences, in their order.
     """
 
-    def number_open(found, own):
+    def number_open(found, own: tuple):
         return tf.reduce_sum(tf.cast(is_open(found, *own), tf.int32))
 
-    def extend_all(found, own, state):
+    def extend_all(found, own: tuple, state):
         found, *own, state = extend(found, *own, state)
         return found, tuple(own), state
 

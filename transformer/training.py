@@ -19,7 +19,7 @@ class Loss(NamedTuple):
     count: tf.Tensor  # float32 scalar, real target tokens
 
 
-def smooth_all(epsilon, vocab_size):
+def smooth_all(epsilon: float, vocab_size: int):
     """Return the paper's labels: epsilon / V is added to all.
 
     Returns:
@@ -29,7 +29,7 @@ def smooth_all(epsilon, vocab_size):
     return 1 - epsilon + epsilon / vocab_size, epsilon / vocab_size, 0.0
 
 
-def smooth_others(epsilon, vocab_size):
+def smooth_others(epsilon: float, vocab_size: int):
     """Return tensor2tensor's labels: the other pieces share epsilon.
 
     The entropy of the labels is subtracted, so that a perfect model has the loss 0.
@@ -46,7 +46,7 @@ def smooth_others(epsilon, vocab_size):
 SMOOTHINGS = {"all": smooth_all, "others": smooth_others}
 
 
-def cross_entropy(logits, target_out, epsilon=0.0, smoothing="all"):
+def cross_entropy(logits, target_out, epsilon: float = 0.0, smoothing: str = "all"):
     """Return the cross entropy of the real tokens with smoothed labels (section 5.4).
 
     Args:
@@ -180,7 +180,7 @@ def learning_rate(hp, global_step):
     return factor * schedule(step, hp)
 
 
-def make_update(model_loss, hp, global_step):
+def make_update(model_loss: Loss, hp, global_step):
     """Make an update by Adam, with the schedule, clipping and accumulation of `hp`.
 
     Args:

@@ -1,10 +1,11 @@
 """The attention formula of section 3.2.1, and what a dialect makes of masks."""
 
-from typing import NamedTuple
+from typing import Callable, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.masks import both, broadcast_keys
+from transformer.dialects import Dialect
 
 MASKED_LOGIT = -1e9  # after the softmax exactly 0 in float32, and never a NaN
 
@@ -16,9 +17,9 @@ def scaled_dot_product_attention(
     mask=None,
     *,
     bias=None,
-    relative=None,
-    blind_queries_are_zero=True,
-    drop=None,
+    relative: Optional[tuple] = None,
+    blind_queries_are_zero: bool = True,
+    drop: Optional[Callable] = None,
 ):
     """Return softmax(Q K^T / sqrt(d_k)) V, and the weights: equation 1.
 
@@ -58,7 +59,7 @@ def scaled_dot_product_attention(
     return context, weights
 
 
-def mask_and_bias(dialect, key_mask, order_mask, bias):
+def mask_and_bias(dialect: Dialect, key_mask, order_mask, bias):
     """Combine masks as a dialect does: by replacing a forbidden logit, or lowering it.
 
     Both give the same weights, unless a query may attend to nothing.

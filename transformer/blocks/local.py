@@ -1,5 +1,7 @@
 """Local attention: its cost grows with the length, not with its square (section 4)."""
 
+from typing import Tuple
+
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.attention import scaled_dot_product_attention
@@ -10,12 +12,12 @@ def local_attention(
     queries,
     keys,
     values,
-    block_length,
+    block_length: int,
     *,
-    window=(0, 0),
-    causality=False,
+    window: Tuple[int, int] = (0, 0),
+    causality: bool = False,
     key_mask=None,
-    blind_queries_are_zero=True,
+    blind_queries_are_zero: bool = True,
 ):
     """Attend within blocks of a sequence, and to what lies next to them.
 

@@ -31,7 +31,7 @@ def causal_mask(query_positions, key_positions=None):
     return (distances(query_positions, key_positions) <= 0)[None, None, :, :]
 
 
-def local_mask(positions, window):
+def local_mask(positions, window: int):
     """Allow keys up to `window` positions away: bool [1, 1, T, T] (section 4)."""
     return (tf.abs(distances(positions)) <= window)[None, None, :, :]
 
@@ -52,7 +52,7 @@ def both(mask, other):
     return other if mask is None else tf.logical_and(mask, other)
 
 
-def found_mask(x, padded_row="is zero"):
+def found_mask(x, padded_row: str = "is zero"):
     """Find the rows that hold a token by their content: float [N, T, D] → bool [N, T].
 
     Args:

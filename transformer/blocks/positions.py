@@ -7,10 +7,12 @@ import math
 
 import tensorflow.compat.v1 as tf
 
+from transformer.dialects import Dialect
+
 LEARNED = "learned"  # a table of variables instead of a function
 
 
-def interleaved(positions, num_units):
+def interleaved(positions, num_units: int):
     """Return sin(p / 10000^(2i/D)) in channel 2i, the cosine in 2i+1 (section 3.5)."""
     pairs = (num_units + 1) // 2
     rates = 10000.0 ** (-2.0 * tf.range(pairs, dtype=tf.float64) / num_units)  # [D/2]
@@ -19,7 +21,7 @@ def interleaved(positions, num_units):
     return tf.reshape(table, [-1, 2 * pairs])[:, :num_units]  # [T, D]
 
 
-def per_channel(positions, num_units):
+def per_channel(positions, num_units: int):
     """Return the tutorial's encoding: channel i has the angle p / 10000^(2i/D).
 
     Here i is the channel, so that a sine and its cosine differ in frequency, and
@@ -31,7 +33,12 @@ def per_channel(positions, num_units):
     return tf.where_v2(tf.equal(channels % 2, 0), tf.sin(angles), tf.cos(angles))
 
 
-def halves(positions, num_units, min_timescale=1.0, max_timescale=10000.0):
+def halves(
+    positions,
+    num_units: int,
+    min_timescale: float = 1.0,
+    max_timescale: float = 10000.0,
+):
     """Return tensor2tensor's encoding: all sines, then all cosines.
 
     The slowest rate is exactly 1/10000; an odd width ends with zeros. (As there,
@@ -48,7 +55,7 @@ def halves(positions, num_units, min_timescale=1.0, max_timescale=10000.0):
 POSITIONS = {"interleaved": interleaved, "per_channel": per_channel, "halves": halves}
 
 
-def chosen_positions(name, dialect):
+def chosen_positions(name: str, dialect: Dialect):
     """Return which encoding a model has: a key of POSITIONS, or LEARNED.
 
     Args:

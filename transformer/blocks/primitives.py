@@ -1,11 +1,12 @@
 """What the blocks are made of: dropout, dense layers, heads, add and normalize."""
 
 import zlib
+from typing import Callable, Optional, Sequence, Union
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.dialects import resolve
+from transformer.dialects import Dialect, resolve
 
 
 def shape_list(x):
@@ -14,7 +15,7 @@ def shape_list(x):
     return [dynamic[i] if size is None else size for i, size in enumerate(static)]
 
 
-def dropout(inputs, rate, is_training=True, seed=None, name="dropout"):
+def dropout(inputs, rate: float, is_training=True, seed=None, name: str = "dropout"):
     """Zero elements with probability `rate` and scale up the rest (section 5.4).
 
     Args:
@@ -56,7 +57,13 @@ def _random_bytes(shape, seed, name):
     return tf.reshape(tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:size], shape)
 
 
-def dense(inputs, num_units, use_bias, scope, activation=None):
+def dense(
+    inputs,
+    num_units: int,
+    use_bias: bool,
+    scope: str,
+    activation: Optional[Callable] = None,
+):
     """Return activation(x W + b) along the last axis.
 
     Args:
@@ -79,7 +86,7 @@ def dense(inputs, num_units, use_bias, scope, activation=None):
     return tf.reshape(outputs, leading + [num_units])
 
 
-def dense_variables(width, num_units, use_bias, scope):
+def dense_variables(width: int, num_units: int, use_bias: bool, scope: str):
     """Return (kernel [width, num_units], bias [num_units] or None) of a dense layer."""
     bias = None
     with tf.variable_scope(scope):
@@ -93,7 +100,12 @@ def dense_variables(width, num_units, use_bias, scope):
     return kernel, bias
 
 
-def embedding_table(vocab_size, num_units, scope="embedding", reuse=None):
+def embedding_table(
+    vocab_size: int,
+    num_units: int,
+    scope: str = "embedding",
+    reuse: Optional[bool] = None,
+):
     """Return the variable `lookup_table` [V, D] of an `embedding` of the same scope."""
     with tf.variable_scope(scope, reuse=reuse):
         return tf.get_variable(
@@ -103,7 +115,7 @@ def embedding_table(vocab_size, num_units, scope="embedding", reuse=None):
         )
 
 
-def split_heads(x, num_heads):
+def split_heads(x, num_heads: int):
     """Reshape [N, T, D] → [N, H, T, D / H]."""
     batch, length, width = shape_list(x)
     x = tf.reshape(x, [batch, length, num_heads, width // num_heads])
@@ -116,7 +128,7 @@ def join_heads(x):
     return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [batch, length, num_heads * width])
 
 
-def project(x, num_units, num_heads, dialect, name):
+def project(x, num_units: int, num_heads: int, dialect: Dialect, name: str):
     """Return Q, K or V: float [N, T, any width] → [N, H, T, num_units / H].
 
     Args:
@@ -129,7 +141,9 @@ def project(x, num_units, num_heads, dialect, name):
     return split_heads(x, num_heads)
 
 
-def keys_and_values(keys, num_units, num_heads, dialect="paper"):
+def keys_and_values(
+    keys, num_units: int, num_heads: int, dialect: Union[str, Dialect] = "paper"
+):
     """Return K and V of the attention in whose scope it is called.
 
     Args:
@@ -145,7 +159,9 @@ def keys_and_values(keys, num_units, num_heads, dialect="paper"):
     return tuple(project(keys, num_units, num_heads, dialect, name) for name in "kv")
 
 
-def normalize(inputs, epsilon=1e-8, scope="ln", reuse=None):
+def normalize(
+    inputs, epsilon: float = 1e-8, scope: str = "ln", reuse: Optional[bool] = None
+):
     """Return (x - mean) / sqrt(variance + epsilon) * gamma + beta: layer normalization.
 
     Args:
@@ -191,7 +207,7 @@ def _standardize(inputs, epsilon):
     return standardized(inputs)
 
 
-def apply_steps(steps, x, residual, dialect, drop):
+def apply_steps(steps: Sequence[str], x, residual, dialect: Dialect, drop: Callable):
     """Apply the steps of a dialect before or after a sub-layer, in their order.
 
     Args:

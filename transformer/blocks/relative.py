@@ -4,6 +4,8 @@
 `relative_bias` is a building block for logits of your own (Huang et al. 2018).
 """
 
+from typing import Optional
+
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.masks import distances
@@ -11,7 +13,12 @@ from transformer.blocks.primitives import shape_list
 
 
 def relative_positions(
-    query_positions, key_positions, width, max_distance, scope="relative", reuse=None
+    query_positions,
+    key_positions,
+    width: int,
+    max_distance: int,
+    scope: str = "relative",
+    reuse: Optional[bool] = None,
 ):
     """Return a vector for each distance, for keys and for values (Shaw et al., 3.2).
 
@@ -37,7 +44,13 @@ def relative_positions(
         )
 
 
-def relative_bias(queries, max_distance, causality, scope="relative", reuse=None):
+def relative_bias(
+    queries,
+    max_distance: int,
+    causality: bool,
+    scope: str = "relative",
+    reuse: Optional[bool] = None,
+):
     """Return what distances add to the logits in the Music Transformer.
 
     Each head has vectors of its own; the bias is 0 from `max_distance` on. No tensor is

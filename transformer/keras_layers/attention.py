@@ -13,6 +13,8 @@ Dimension letters as in `modules`; d a width per head, W slots of a window, R a 
 G positions of a group.
 """
 
+from typing import Optional
+
 import keras
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -53,7 +55,14 @@ class Attention(keras.layers.Layer):
         of ones and zeros hides where it is zero; False hides nothing.
     """
 
-    def __init__(self, heads, size_per_head, key_size=None, mask_right=False, **kwargs):
+    def __init__(
+        self,
+        heads: int,
+        size_per_head: int,
+        key_size: Optional[int] = None,
+        mask_right=False,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.heads = heads
         self.size_per_head = size_per_head

@@ -25,7 +25,7 @@ class _PositionEmbedding(keras.layers.Layer):
       merge_mode: "add" or "concat".
     """
 
-    def __init__(self, v_dim, merge_mode, **kwargs):
+    def __init__(self, v_dim: int, merge_mode: str, **kwargs):
         super().__init__(**kwargs)
         self.v_dim = v_dim
         self.merge_mode = merge_mode
@@ -83,7 +83,7 @@ class SinCosPositionEmbedding(_PositionEmbedding):
     Input, output and args: as in `_PositionEmbedding`.
     """
 
-    def __init__(self, v_dim, merge_mode="add", **kwargs):
+    def __init__(self, v_dim: int, merge_mode: str = "add", **kwargs):
         super().__init__(v_dim, merge_mode, **kwargs)
 
     def vectors(self, positions):
@@ -100,7 +100,7 @@ class TrainablePositionEmbedding(_PositionEmbedding):
       maxlen: int, how many positions have a vector.
     """
 
-    def __init__(self, maxlen, v_dim, merge_mode="add", **kwargs):
+    def __init__(self, maxlen: int, v_dim: int, merge_mode: str = "add", **kwargs):
         super().__init__(v_dim, merge_mode, **kwargs)
         self.maxlen = maxlen
 

@@ -4,6 +4,8 @@ Dimension letters as in `modules`; d a width per head, W slots of a window, R a 
 G positions of a group.
 """
 
+from typing import Optional
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 
@@ -24,7 +26,14 @@ class _SomeKeys(SelfAttention):
     """
 
     def __init__(
-        self, heads, size_per_head, rate, key_size, mask_right, zero_edges, **kwargs
+        self,
+        heads: int,
+        size_per_head: int,
+        rate: int,
+        key_size: Optional[int],
+        mask_right,
+        zero_edges: bool,
+        **kwargs,
     ):
         super().__init__(heads, size_per_head, key_size, mask_right, **kwargs)
         self.rate = rate
@@ -61,13 +70,13 @@ class LocalSelfAttention(_SomeKeys):
 
     def __init__(
         self,
-        heads,
-        size_per_head,
-        neighbors=1,
-        rate=1,
-        key_size=None,
+        heads: int,
+        size_per_head: int,
+        neighbors: int = 1,
+        rate: int = 1,
+        key_size: Optional[int] = None,
         mask_right=False,
-        zero_edges=True,
+        zero_edges: bool = True,
         **kwargs,
     ):
         super().__init__(
@@ -127,12 +136,12 @@ class AtrousSelfAttention(_SomeKeys):
 
     def __init__(
         self,
-        heads,
-        size_per_head,
-        rate=1,
-        key_size=None,
+        heads: int,
+        size_per_head: int,
+        rate: int = 1,
+        key_size: Optional[int] = None,
         mask_right=False,
-        zero_edges=True,
+        zero_edges: bool = True,
         **kwargs,
     ):
         super().__init__(
@@ -177,12 +186,12 @@ class SparseSelfAttention(AtrousSelfAttention):
 
     def __init__(
         self,
-        heads,
-        size_per_head,
-        rate=2,
-        key_size=None,
+        heads: int,
+        size_per_head: int,
+        rate: int = 2,
+        key_size: Optional[int] = None,
         mask_right=False,
-        zero_edges=True,
+        zero_edges: bool = True,
         **kwargs,
     ):
         super().__init__(

@@ -97,7 +97,7 @@ class Model:
             self.logits, {self.source: source, self.target_in: target_in}
         )
 
-    def run_loss(self, source, target_in, target_out, epsilon):
+    def run_loss(self, source, target_in, target_out, epsilon: float):
         """Return the mean cross entropy of the tokens, with smoothed labels."""
         with self.session.graph.as_default():
             loss = cross_entropy(self.logits, self.target_out, epsilon, self.smoothing)
@@ -111,7 +111,7 @@ class Model:
         )
         return total / count
 
-    def run_greedy(self, source, length, first):
+    def run_greedy(self, source, length: int, first):
         """Return the likeliest piece at each of `length` positions, int [N, length].
 
         As in the originals, all pieces may occur, and nothing ends a sentence.
@@ -122,7 +122,7 @@ class Model:
             ids = np.concatenate([ids, best[:, None].astype(np.int32)], axis=1)
         return ids[:, 1:]
 
-    def run_beam(self, source, length, options):
+    def run_beam(self, source, length: int, options: SearchOptions):
         """Return the hypotheses of a beam search in which all pieces may occur.
 
         Returns:
@@ -279,7 +279,7 @@ def shifted(ids, first):
     return np.concatenate([np.full_like(ids[:, :1], first), ids[:, :-1]], axis=1)
 
 
-def to_end(ids, end):
+def to_end(ids, end: int):
     """Return the ids up to the first `end`, then zeros."""
     ended = np.cumsum(ids == end, axis=1) - (ids == end) > 0
     return np.where(ended, 0, ids)

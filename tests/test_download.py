@@ -256,6 +256,9 @@ def server(monkeypatch):
         thread.join()
 
 
+IMPATIENT = ("--timeout", "0.3")  # for servers that stall
+
+
 def arguments(server, out, *more):
     return [
         "tiny",
@@ -263,8 +266,6 @@ def arguments(server, out, *more):
         str(out),
         "--url_base",
         server.url,
-        "--timeout",
-        "0.3",
         "--attempts",
         "3",
         *more,
@@ -344,7 +345,7 @@ def test_a_command_that_was_stopped_goes_on_from_there(server, tmp_path, capsys)
 def test_a_server_that_stalls_is_asked_again(server, tmp_path, stalling):
     server.plan = [stalling]
     began = time.monotonic()
-    run(server, tmp_path)
+    run(server, tmp_path, *IMPATIENT)
     assert time.monotonic() - began < 5
     first, second = ranges(server)
     assert first is None
@@ -356,7 +357,7 @@ def test_a_server_that_stalls_is_asked_again(server, tmp_path, stalling):
 
 def test_a_server_that_always_stalls_is_given_up(server, tmp_path, capsys):
     server.plan = [silent(10)] * 9
-    said = refused(capsys, *arguments(server, tmp_path))
+    said = refused(capsys, *arguments(server, tmp_path, *IMPATIENT))
     assert len(server.asked) == 3
     assert server.url in said and "timed out" in said and "3 times" in said
 

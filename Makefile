@@ -38,7 +38,7 @@ RUN_TESTS = $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8 \
   --dist loadfile
 # make test-all COVERAGE=FILE writes there what was reached of transformer/.
 COVERAGE ?=
-export TF_CPP_MIN_LOG_LEVEL ?= 2
+export TF_CPP_MIN_LOG_LEVEL ?= 3
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .PHONY: help demo test test-all coverage coverage-report lint test-versions mutation \

@@ -82,13 +82,13 @@ test-all: $(VENV)/installed
 	@$(MAKE) --no-print-directory lint
 
 coverage: $(VENV)/installed
-	rm -f .coverage .coverage.*
-	@$(MAKE) --no-print-directory test-all COVERAGE=.coverage.measured
+	rm -f .coverage covered.*
+	@$(MAKE) --no-print-directory test-all COVERAGE=covered.tf2
 	@$(MAKE) --no-print-directory coverage-report
 
-# Of all the files .coverage.* together: .ci/run writes one for each TensorFlow.
+# .ci/run writes a file for each TensorFlow; both are reported together.
 coverage-report: $(VENV)/installed
-	$(BIN)/python -m coverage combine --keep
+	$(BIN)/python -m coverage combine --keep $(wildcard covered.tf1 covered.tf2)
 	$(BIN)/python -m coverage report
 	@$(BIN)/python -m coverage json -q -o $(VENV)/coverage.json
 	@$(BIN)/python -c 'import json, sys; \
@@ -123,5 +123,5 @@ soak: $(VENV)/installed
 
 clean:
 	rm -rf .venv .venv-* $(VENV) build *.egg-info .pytest_cache .ruff_cache
-	rm -f .coverage .coverage.*
+	rm -f .coverage covered.*
 	find . -name __pycache__ -prune -exec rm -rf {} +

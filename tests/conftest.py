@@ -41,6 +41,13 @@ hypothesis.configuration.set_hypothesis_home_dir(
 )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def measured_alone():
+    """Processes that tests start take no part in the coverage of this one."""
+    for name in ("COV_CORE_SOURCE", "COV_CORE_CONFIG", "COV_CORE_DATAFILE"):
+        os.environ.pop(name, None)
+
+
 @pytest.fixture(autouse=True)
 def graph():
     """An empty graph, the default one while the test runs."""

@@ -41,11 +41,12 @@ def make_session(
     Raises:
       ValueError: see `rewriting_to`.
     """
-    # Each run does one op at a time, with all threads: two at once would share them.
-    config = tf.ConfigProto(inter_op_parallelism_threads=1)
-    for _ in range(runs):
-        config.session_inter_op_thread_pool.add(num_threads=1)
+    config = tf.ConfigProto()
+    if runs > 1:  # each does one op at a time, in a thread of its own
+        for _ in range(runs):
+            config.session_inter_op_thread_pool.add(num_threads=1)
     if hp.deterministic:
+        config.inter_op_parallelism_threads = 1
         config.intra_op_parallelism_threads = 1
         if hasattr(tf.config.experimental, "enable_op_determinism"):
             tf.config.experimental.enable_op_determinism()

@@ -237,6 +237,7 @@ def process(program, *argv, **environment):
     )
 
 
+@pytest.mark.slow
 def test_tensorflow_starts_quietly_unless_it_may_speak():
     quiet, verbose = process(STARTED), process(STARTED, "--verbose")
     assert (quiet.returncode, verbose.returncode) == (0, 0), quiet.stderr
@@ -331,6 +332,7 @@ def test_what_needs_no_tensorflow_is_refused_without_it(tmp_path, case):
     assert not os.path.exists(missing)
 
 
+@pytest.mark.slow
 def test_a_command_that_succeeds_shows_nothing_of_tensorflow(digits, trained, tmp_path):
     ours = ("step ", "memory for ", "stopped at ")
     flags = [f"--data={digits}", "--logdir", str(tmp_path / "new"), "--max_steps=4"]

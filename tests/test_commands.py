@@ -15,6 +15,7 @@ import sys
 
 import pytest
 import tensorflow.compat.v1 as tf
+from conftest import HAS_BFLOAT16
 from documents import ROOT, commands, read
 
 pytestmark = [
@@ -51,6 +52,8 @@ SMALL = {
     "--cycles": "1",
     "--lines": "20",
 }
+if not HAS_BFLOAT16:
+    SMALL["--precision"] = "float32"
 ADDED = {
     "train.py": "--num_blocks 1 --d_model 16 --d_ff 32 --num_heads 2 "
     "--batch_tokens 500 --max_extra_length 3 --max_steps 4 --warmup_steps 2 "

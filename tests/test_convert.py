@@ -43,6 +43,7 @@ def test_settings_and_variables_come_back(dialect, tmp_path):
         assert not result.arrays[name + "/Adam"].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_checkpoint_has_what_training_restores(dialect, tmp_path):
     arrays = with_moments(dialect)
@@ -120,6 +121,7 @@ def test_the_scope_of_the_optimizer_and_statistics_are_no_hindrance(tmp_path):
     assert imported(read, "tensor2tensor").has_moments
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_any_missing_variable_is_named(dialect):
     complete = convert.join_shards(as_original(random_model(dialect), dialect))
@@ -130,6 +132,7 @@ def test_any_missing_variable_is_named(dialect):
                 imported(arrays, dialect)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_any_misshapen_variable_is_named_with_both_shapes(dialect):
     complete = convert.join_shards(as_original(random_model(dialect), dialect))
@@ -181,6 +184,7 @@ def test_a_missing_or_narrow_shard_is_refused():
         imported(arrays, "tensor2tensor", space=9)
 
 
+@pytest.mark.slow
 def test_relative_positions_are_recognized(tmp_path):
     relative = {"max_relative_position": 3}
     model = random_model("tensor2tensor", **relative)

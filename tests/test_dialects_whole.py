@@ -197,6 +197,7 @@ def test_gradients_of_every_variable(name):
         assert_all_close(found, whole.ours(prefix))
 
 
+@pytest.mark.slow
 @TRAINED
 def test_five_updates(name):
     whole = Whole(name)

@@ -93,6 +93,7 @@ def assert_same_variables(*paths):
 # --- Signals --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_finishes_the_step_saves_and_has_its_own_status(
     digits, whole, tmp_path, before_update, capsys, number
@@ -109,6 +110,7 @@ def test_a_signal_finishes_the_step_saves_and_has_its_own_status(
     assert_same_training(tmp_path, whole)
 
 
+@pytest.mark.slow
 def test_a_signal_during_an_evaluation_ends_it_soon(
     digits, whole, tmp_path, monkeypatch
 ):
@@ -143,6 +145,7 @@ def test_training_goes_on_from_the_newest_whole_checkpoint(
     assert_same_training(logdir, whole)
 
 
+@pytest.mark.slow
 def test_the_best_is_the_best_of_the_steps_that_there_were(
     digits, tmp_path, monkeypatch
 ):

@@ -149,6 +149,7 @@ def test_an_imported_model_translates_and_is_trained_on(original, tmp_path, digi
         assert (after[name + "/Adam_1"] >= 0.998 * before[name + "/Adam_1"]).all()
 
 
+@pytest.mark.slow
 def test_training_goes_on_from_a_checkpoint_of_step_0(tmp_path, digits):
     original = write(as_original(random_model("kyubyong"), "kyubyong"), tmp_path)
     logdir = run_import(
@@ -185,6 +186,7 @@ def test_training_goes_on_from_a_checkpoint_of_step_0(tmp_path, digits):
         np.testing.assert_allclose(after[name], before[name], rtol=0, atol=0.0011)
 
 
+@pytest.mark.slow
 def test_word_lists_of_the_tutorial(capsys, tmp_path):
     checkpoint = write(as_original(random_model("tutorial"), "tutorial"), tmp_path)
     rare = word_list(tmp_path / "de.vocab.tsv", VOCAB, more=["rare\t19", "rarer\t18"])
@@ -231,6 +233,7 @@ def test_word_lists_of_the_tutorial(capsys, tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_sentences_of_the_tutorial_are_padded_as_there(capsys, tmp_path):
     """It attends to padding: so a translation depends on how much of it there is."""
     checkpoint = write(as_original(random_model("tutorial"), "tutorial"), tmp_path)
@@ -273,6 +276,7 @@ def greedy_ids(model, source, limit):
     return ids
 
 
+@pytest.mark.slow
 def test_a_subword_vocabulary_of_tensor2tensor(capsys, tmp_path):
     model = random_model("tensor2tensor", seed=5)
     model["embedding/lookup_table"][1] *= 2.5  # so that some sentences end
@@ -305,6 +309,7 @@ def test_a_subword_vocabulary_of_tensor2tensor(capsys, tmp_path):
     assert len({1 in ids for ids in wanted}) == 2, "some end, some are ended"
 
 
+@pytest.mark.slow
 def test_two_subword_vocabularies_of_tensor2tensor(tmp_path):
     told = dict(source_vocab_size=VOCAB + 4, target_vocab_size=VOCAB, joint_vocab=False)
     model = random_model("tensor2tensor", **told)
@@ -322,6 +327,7 @@ def test_two_subword_vocabularies_of_tensor2tensor(tmp_path):
     assert not hparams.load(logdir).joint_vocab
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_verify(dialect, tmp_path, capsys):
     model = random_model(dialect)
@@ -392,6 +398,7 @@ def test_the_original_checkpoints_reproduce_what_was_recorded(tmp_path, capsys):
         assert "worst relative difference" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @fixtures.skip_without_fixtures
 def test_recorded_variables_in_a_checkpoint_reproduce_what_was_recorded(
     tmp_path, capsys

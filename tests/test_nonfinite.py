@@ -193,6 +193,7 @@ def test_a_poisoned_variable_is_named_and_the_checkpoint_before_it_too(
     assert f"remove the files {checkpoints.prefix(logdir, 4)}.*" in line
 
 
+@pytest.mark.slow
 def test_of_several_batches_of_an_update_the_bad_one_is_named(
     digits, logdir, capsys, monkeypatch
 ):

@@ -47,6 +47,7 @@ def present(*patterns):
 
 
 PACKAGE = present("transformer/*.py", "transformer/*/*.py")
+PUBLIC_SIGNATURES += tuple(present("transformer/compat/*.py"))
 CODE = PACKAGE + present("scripts/*.py", "tools/*/*.py", "examples/*.py", *TOP)
 TESTS = present("tests/*.py")
 

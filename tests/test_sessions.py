@@ -7,6 +7,7 @@ import corpora
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from conftest import HAS_BFLOAT16
 
 import hparams
 import train
@@ -19,6 +20,10 @@ from transformer.training_graph import Data, TrainingGraph
 TF2 = not tf.__version__.startswith("1.")
 HAS_GPU = bool(tf.config.experimental.list_physical_devices("GPU"))
 GRAPHS = tf.RunOptions(output_partition_graphs=True)
+
+needs_bfloat16 = pytest.mark.skipif(
+    not HAS_BFLOAT16, reason="no bfloat16: TensorFlow 2 has it on a CPU with AVX-512"
+)
 
 
 def operations(told):
@@ -64,7 +69,7 @@ def plain(hp):
     return losses(hp)[0]
 
 
-@pytest.mark.skipif(not TF2, reason="TensorFlow 1.15 has no bfloat16 on a CPU")
+@needs_bfloat16
 @pytest.mark.skipif(HAS_GPU, reason="a GPU has other precisions")
 def test_bfloat16_is_nearly_the_same(hp, plain):
     """Eight bits of each factor: a relative error below 1 % of a mean over tokens."""
@@ -74,7 +79,7 @@ def test_bfloat16_is_nearly_the_same(hp, plain):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not TF2, reason="TensorFlow 1.15 has no bfloat16 on a CPU")
+@needs_bfloat16
 @pytest.mark.skipif(HAS_GPU, reason="a GPU has other precisions")
 def test_bfloat16_learns_as_much(digits, trained, tmp_path):
     """Dev losses of other seeds are 5 % apart (Multi30k is in docs/performance.md)."""
@@ -87,6 +92,7 @@ def test_bfloat16_learns_as_much(digits, trained, tmp_path):
     np.testing.assert_allclose(found, wanted, rtol=0.02)
 
 
+@pytest.mark.slow
 def test_compiled_it_is_the_same(hp, plain):
     found, kinds = losses(dataclasses.replace(hp, xla=True))
     assert "_XlaRun" in kinds
@@ -97,7 +103,7 @@ def test_compiled_it_is_the_same(hp, plain):
 def test_a_precision_that_cannot_be_is_refused_in_a_line(
     digits, tmp_path, capsys, precision
 ):
-    possible = {"bfloat16": TF2 and not HAS_GPU, "float16": HAS_GPU}[precision]
+    possible = {"bfloat16": HAS_BFLOAT16, "float16": HAS_GPU}[precision]
     if possible:
         assert rewriting_to(precision)
         return
@@ -120,12 +126,17 @@ def test_a_precision_that_cannot_be_is_refused_in_a_line(
     "name, value", [("flags", "sse2 avx2"), ("TF_ENABLE_ONEDNN_OPTS", "0")]
 )
 def test_bfloat16_that_tensorflow_would_ignore_is_refused(monkeypatch, name, value):
+    settings = {"flags": "sse2 avx512f", "TF_ENABLE_ONEDNN_OPTS": "1"}
+    monkeypatch.setattr(
+        precisions,
+        "open",
+        lambda *_, **__: io.StringIO(settings["flags"]),
+        raising=False,
+    )
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", settings["TF_ENABLE_ONEDNN_OPTS"])
     rewriting_to("bfloat16")
-    monkeypatch.setenv(name, value)
-    if name == "flags":
-        monkeypatch.setattr(
-            precisions, "open", lambda *_, **__: io.StringIO(value), raising=False
-        )
+    settings[name] = value
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", settings["TF_ENABLE_ONEDNN_OPTS"])
     with pytest.raises(ValueError, match="found bfloat16, wanted float32: .*CPU"):
         rewriting_to("bfloat16")
 

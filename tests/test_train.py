@@ -103,6 +103,7 @@ def assert_same_training(logdir, whole):
 # --- Going on -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_training_that_stops_again_and_again_is_the_uninterrupted_one(
     digits, whole, tmp_path, stop_at
 ):
@@ -122,6 +123,7 @@ def test_a_training_that_stops_again_and_again_is_the_uninterrupted_one(
     assert_same_training(moved, whole)
 
 
+@pytest.mark.slow
 def test_stops_during_an_evaluation_are_made_good(
     digits, tmp_path, monkeypatch, script
 ):
@@ -198,6 +200,7 @@ PATIENT = [
 ]
 
 
+@pytest.mark.slow
 def test_the_best_is_kept_older_ones_go_and_patience_ends(
     digits, tmp_path, script, capsys
 ):
@@ -479,6 +482,7 @@ def test_another_seed_is_another_training(digits):
     assert first.loss != second.loss
 
 
+@pytest.mark.slow
 def test_dropout_is_that_of_the_seed_and_the_batch_alone(digits):
     """Not of what was computed before it, nor of the session."""
 

@@ -20,7 +20,9 @@ class Dialect(NamedTuple):
     # Attention.
     projection_relu: bool  # Q, K and V go through a ReLU
     projection_bias: bool  # Q, K and V are x W + b instead of x W
-    output_projection: bool  # the joined heads are multiplied by W^O
+    output_projection: bool  # the joined heads are multiplied by W^O ...
+    output_bias: bool  # ... and get a bias
+    output_relu: bool  # ... and go through a ReLU
     key_masking: str  # a forbidden logit is "replaced" or "lowered" ...
     future_masking: str  # ... by padding, by causality
     padded_row: str  # a row is padding if it "is zero" or "sums to zero"
@@ -57,6 +59,8 @@ PAPER = Dialect(
     projection_relu=False,
     projection_bias=False,
     output_projection=True,
+    output_bias=False,
+    output_relu=False,
     key_masking="replaced",
     future_masking="replaced",
     padded_row="is zero",
@@ -105,27 +109,34 @@ TENSOR2TENSOR = PAPER._replace(
     adam=(0.9, 0.997, 1e-9),
 )
 
+TUTORIAL = PAPER._replace(
+    described_in="the step-by-step tutorial and its TensorFlow 1.2 demo",
+    projection_relu=True,
+    projection_bias=True,
+    output_projection=False,
+    padded_row="sums to zero",
+    masks_from="activations",
+    blind_queries_are_zero=False,
+    after=("add", "norm"),
+    norm_epsilon=1e-8,
+    inner_dropout=False,
+    positions="per_channel",
+    learned_positions=True,
+    positions_on_padding=True,
+    first_position_padded=True,
+    tied_embeddings=False,
+    schedule="constant",
+    learning_rate=1e-4,
+    adam=(0.9, 0.98, 1e-8),
+)
+
 DIALECTS = {
     "paper": PAPER,
-    "tutorial": PAPER._replace(
-        described_in="the step-by-step tutorial and its TensorFlow 1.2 demo",
-        projection_relu=True,
-        projection_bias=True,
-        output_projection=False,
-        padded_row="sums to zero",
-        masks_from="activations",
-        blind_queries_are_zero=False,
-        after=("add", "norm"),
-        norm_epsilon=1e-8,
-        inner_dropout=False,
-        positions="per_channel",
-        learned_positions=True,
-        positions_on_padding=True,
-        first_position_padded=True,
-        tied_embeddings=False,
-        schedule="constant",
-        learning_rate=1e-4,
-        adam=(0.9, 0.98, 1e-8),
+    "tutorial": TUTORIAL,
+    "kyubyong_legacy": TUTORIAL._replace(
+        described_in="Kyubyong/transformer, tf1.2_legacy",
+        padded_row="is zero",
+        positions_on_padding=False,
     ),
     "kyubyong": PAPER._replace(
         described_in="Kyubyong/transformer, 2019",

@@ -6,7 +6,12 @@ Where a dialect ties them, source, target and output layer share one table.
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.positions import LEARNED, chosen_positions
-from transformer.blocks.primitives import dense_variables, embedding_table, shape_list
+from transformer.blocks.primitives import (
+    dense_variables,
+    embedding_table,
+    shape_list,
+    with_zero_row,
+)
 from transformer.dialects import resolve
 from transformer.modules import embedding, positional_encoding
 
@@ -52,7 +57,7 @@ class Embeddings:
         scope = f"{stack}/positional_encoding"
         encoding = chosen_positions(hp.positions, dialect)
         if encoding == LEARNED:
-            return embedding(
+            table = embedding(
                 tf.minimum(positions, hp.max_positions - 1)[None, :],
                 hp.max_positions,
                 hp.d_model,
@@ -60,7 +65,10 @@ class Embeddings:
                 scale=False,
                 scope=scope,
                 reuse=tf.AUTO_REUSE,
-            )
+            )  # [1, T, D]
+            if dialect.positions_on_padding:
+                return table
+            return table * tf.cast(tf.not_equal(ids, 0), table.dtype)[..., None]
         return positional_encoding(
             ids,
             hp.d_model,
@@ -87,8 +95,7 @@ class Embeddings:
                 return dense_variables(self.hp.d_model, vocab_size, True, "output")
         table = embedding_table(vocab_size, self.hp.d_model, scope, tf.AUTO_REUSE)
         if self.dialect.padding_row_is_zero:
-            real = tf.cast(tf.not_equal(tf.range(vocab_size), 0), tf.float32)
-            table = table * real[:, None]
+            table = with_zero_row(table)
         return tf.transpose(table), None
 
 

@@ -31,6 +31,7 @@ from transformer.blocks.attention import (
 )
 from transformer.blocks.local import local_attention
 from transformer.blocks.masks import (
+    as_mask,
     both,
     causal_mask,
     found_mask,
@@ -38,6 +39,7 @@ from transformer.blocks.masks import (
     padding_mask,
     proximity_bias,
 )
+from transformer.blocks.polarity import check_key_masks
 from transformer.blocks.positions import POSITIONS
 from transformer.blocks.primitives import (
     apply_steps,
@@ -48,6 +50,7 @@ from transformer.blocks.primitives import (
     keys_and_values,
     normalize,
     project,
+    project_output,
     shape_list,
 )
 from transformer.blocks.relative import relative_bias, relative_positions
@@ -182,7 +185,8 @@ def multihead_attention(
         itself for self-attention.
       num_units: int, the width of all heads together; D where not given.
       num_heads: int, H; divides `num_units`.
-      dropout_rate: float, for the weights and, where the dialect says so, the output.
+      dropout_rate: float or scalar tensor, for the weights and, where the dialect says
+        so, the output.
       is_training: Python bool or scalar bool tensor; no dropout where False.
       causality: a query sees only keys up to its own position.
       scope, reuse: of the variables `q/kernel` `k/kernel` `v/kernel` `o/kernel`
@@ -190,7 +194,7 @@ def multihead_attention(
         `relative/keys` `relative/values` where there are relative positions.
       key_masks: bool [N, Tk], False = padding, or a mask as `padding_mask` makes it;
         Python True where no key is padding. Not given: the rows of `keys` that are not
-        all exactly zero.
+        all exactly zero. Masks of numbers are taken as bool: 0 is False.
       query_masks: bool [N, Tq]. Not given: likewise from `queries`.
       mask: a further mask: `local_mask`, or an order other than `causality`.
       bias: float, broadcastable to [N, H, Tq, Tk], added to the logits.
@@ -212,6 +216,8 @@ def multihead_attention(
     """
     dialect, is_self = resolve(dialect), keys is queries
     num_units = _attention_width(queries, num_units, num_heads, dialect)
+    key_masks = check_key_masks(key_masks)
+    query_masks, key_masks, mask = map(as_mask, (query_masks, key_masks, mask))
     if query_masks is None:
         query_masks = found_mask(queries, dialect.padded_row)  # [N, Tq]
     if key_masks is None:
@@ -255,7 +261,7 @@ def multihead_attention(
             context, attention = context * real, attention * real
         x = join_heads(context)  # [N, Tq, num_units]
         if dialect.output_projection:
-            x = dense(x, shape_list(queries)[-1], False, "o")  # [N, Tq, D]
+            x = project_output(x, shape_list(queries)[-1], dialect)  # [N, Tq, D]
         if weights is not None:
             weights[tf.get_variable_scope().name] = attention
         outputs = apply_steps(dialect.after, x, queries, dialect, drop)
@@ -298,9 +304,10 @@ def feedforward(
       num_units: (F, D): the inner width, and the width of `inputs`.
       scope, reuse: of the variables `inner/kernel` `inner/bias` `outer/kernel`
         `outer/bias` `ln/gamma` `ln/beta`.
-      dropout_rate: float, where the dialect says so.
+      dropout_rate: float or scalar tensor, where the dialect says so.
       is_training: Python bool or scalar bool tensor; no dropout where False.
-      mask: bool [N, T]; positions where it is False get nothing but the residual.
+      mask: bool [N, T] or of numbers, 0 = False; positions where it is False get
+        nothing but the residual.
       dialect: a Dialect or its name, a key of `DIALECTS`.
       dropout_seed: int [2] tensor, see `dropout`.
 
@@ -312,7 +319,7 @@ def feedforward(
     """
     dialect, width = resolve(dialect), inputs.shape.as_list()[-1]
     inner_units, outer_units = num_units
-    if outer_units != width:
+    if outer_units != width and "add" in dialect.after:
         raise ValueError(
             f"feedforward: found num_units = {tuple(num_units)}, wanted "
             f"(..., {width}), the width of the inputs"
@@ -328,7 +335,7 @@ def feedforward(
             x = drop(x, name="inner")
         x = dense(x, outer_units, True, "outer")  # [N, T, D]
         if mask is not None:
-            x *= tf.cast(mask, x.dtype)[..., None]
+            x *= tf.cast(as_mask(mask), x.dtype)[..., None]
         return apply_steps(dialect.after, x, inputs, dialect, drop)
 
 

@@ -18,6 +18,7 @@ def scaled_dot_product_attention(
     *,
     bias=None,
     relative: Optional[tuple] = None,
+    scale: Optional[float] = None,
     blind_queries_are_zero: bool = True,
     drop: Optional[Callable] = None,
 ):
@@ -33,6 +34,7 @@ def scaled_dot_product_attention(
       bias: float, broadcastable to [N, H, Tq, Tk], added to the logits.
       relative: (float [Tq, Tk, d_k], float [Tq, Tk, d_v]), what each pair of positions
         adds to the key and to the value; see `relative.relative_positions`.
+      scale: float, the factor of the logits; d_k ** -0.5 where not given.
       blind_queries_are_zero: a query that may attend to nothing gets zeros; otherwise
         it attends to every key alike. Never a NaN.
       drop: function of weights, their dropout.
@@ -40,7 +42,7 @@ def scaled_dot_product_attention(
     Returns:
       (context float [N, H, Tq, d_v], weights float [N, H, Tq, Tk] before dropout).
     """
-    queries *= queries.shape.as_list()[-1] ** -0.5
+    queries *= queries.shape.as_list()[-1] ** -0.5 if scale is None else scale
     logits = tf.matmul(queries, keys, transpose_b=True)  # [N, H, Tq, Tk]
     if relative is not None:
         logits += tf.einsum("nhqd,qkd->nhqk", queries, relative[0])
@@ -57,6 +59,11 @@ def scaled_dot_product_attention(
         sees_a_key = tf.cast(tf.reduce_any(mask, -1, keepdims=True), weights.dtype)
         return context * sees_a_key, weights * sees_a_key
     return context, weights
+
+
+def lowering(mask, value: float = MASKED_LOGIT):
+    """Return what lowers forbidden logits: 0 where a mask is True, else `value`."""
+    return value * (1.0 - tf.cast(mask, tf.float32))
 
 
 def mask_and_bias(dialect: Dialect, key_mask, order_mask, bias):
@@ -84,8 +91,7 @@ def mask_and_bias(dialect: Dialect, key_mask, order_mask, bias):
         if masking == "replaced":
             mask = both(mask, allowed)
         else:
-            lowered = MASKED_LOGIT * (1.0 - tf.cast(allowed, tf.float32))
-            bias = lowered if bias is None else bias + lowered
+            bias = lowering(allowed) if bias is None else bias + lowering(allowed)
     return mask, bias
 
 

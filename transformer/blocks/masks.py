@@ -64,7 +64,15 @@ def found_mask(x, padded_row: str = "is zero"):
     return tf.reduce_any(tf.not_equal(x, 0), axis=-1)
 
 
+def as_mask(mask):
+    """Return a mask of numbers as bool: all but 0 is True. None and True stay."""
+    if mask is None or mask is True:
+        return mask
+    mask = tf.convert_to_tensor(mask)
+    return mask if mask.dtype == tf.bool else tf.not_equal(mask, 0)
+
+
 def broadcast_keys(mask):
     """Return bool [N, Tk] as [N, 1, 1, Tk]; a mask of more dimensions as it is."""
-    mask = tf.convert_to_tensor(mask)
+    mask = as_mask(mask)
     return mask[:, None, None, :] if mask.shape.ndims == 2 else mask

@@ -20,7 +20,7 @@ def dropout(inputs, rate: float, is_training=True, seed=None, name: str = "dropo
 
     Args:
       inputs: float tensor of any shape.
-      rate: Python float in [0, 1), used to the nearest 256th below 1.
+      rate: float in [0, 1), used to the nearest 256th below 1; or a scalar tensor.
       is_training: Python bool or scalar bool tensor; False returns `inputs`.
       seed: int [2] tensor. With it the mask is a function of the seed, of the variable
         scope and of `name` alone; without, every run draws anew.
@@ -29,7 +29,7 @@ def dropout(inputs, rate: float, is_training=True, seed=None, name: str = "dropo
     Returns:
       A tensor like `inputs`.
     """
-    if not 0 <= rate < 1:
+    if not tf.is_tensor(rate) and not 0 <= rate < 1:
         raise ValueError(f"dropout: found rate {rate}, wanted 0 <= rate < 1")
     if tf.is_tensor(is_training):
         return tf.cond(
@@ -37,10 +37,17 @@ def dropout(inputs, rate: float, is_training=True, seed=None, name: str = "dropo
             lambda: dropout(inputs, rate, True, seed, name),
             lambda: tf.identity(inputs),
         )
-    if rate == 0 or not is_training:
+    if not is_training:
         return inputs
-    threshold = min(round(rate * 256), 255)
-    keep = _random_bytes(tf.shape(inputs), seed, name) >= np.uint8(threshold)
+    if tf.is_tensor(rate):
+        threshold = tf.cast(tf.minimum(tf.round(rate * 256), 255), inputs.dtype)
+        limit = tf.cast(threshold, tf.uint8)
+    elif rate:
+        threshold = min(round(rate * 256), 255)
+        limit = np.uint8(threshold)
+    else:
+        return inputs
+    keep = _random_bytes(tf.shape(inputs), seed, name) >= limit
     return inputs * (tf.cast(keep, inputs.dtype) * (256 / (256 - threshold)))
 
 
@@ -115,6 +122,12 @@ def embedding_table(
         )
 
 
+def with_zero_row(table):
+    """Return a table [V, D] whose row 0, that of padding, is zeros."""
+    real = tf.cast(tf.not_equal(tf.range(tf.shape(table)[0]), 0), table.dtype)
+    return table * real[:, None]
+
+
 def split_heads(x, num_heads: int):
     """Reshape [N, T, D] → [N, H, T, D / H]."""
     batch, length, width = shape_list(x)
@@ -128,6 +141,13 @@ def join_heads(x):
     return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [batch, length, num_heads * width])
 
 
+def stack_heads(x):
+    """Reshape [N, H, ...] → [H * N, ...], heads first, as in the TF1 tutorials."""
+    batch, num_heads, *rest = shape_list(x)
+    x = tf.transpose(x, [1, 0, *range(2, x.shape.ndims)])
+    return tf.reshape(x, [num_heads * batch, *rest])
+
+
 def project(x, num_units: int, num_heads: int, dialect: Dialect, name: str):
     """Return Q, K or V: float [N, T, any width] → [N, H, T, num_units / H].
 
@@ -139,6 +159,17 @@ def project(x, num_units: int, num_heads: int, dialect: Dialect, name: str):
     activation = tf.nn.relu if dialect.projection_relu else None
     x = dense(x, num_units, dialect.projection_bias, name, activation)
     return split_heads(x, num_heads)
+
+
+def project_output(x, num_units: int, dialect: Dialect):
+    """Return the joined heads times W^O: float [N, T, H * d_v] → [N, T, num_units].
+
+    Args:
+      num_units: int, the width of the residual.
+      dialect: a Dialect: with a bias or not, with a ReLU or not.
+    """
+    activation = tf.nn.relu if dialect.output_relu else None
+    return dense(x, num_units, dialect.output_bias, "o", activation)
 
 
 def keys_and_values(
@@ -176,8 +207,8 @@ def normalize(
     """
     width = [inputs.shape.as_list()[-1]]
     with tf.variable_scope(scope, reuse=reuse):
-        gamma = tf.get_variable("gamma", width, initializer=tf.ones_initializer())
         beta = tf.get_variable("beta", width, initializer=tf.zeros_initializer())
+        gamma = tf.get_variable("gamma", width, initializer=tf.ones_initializer())
         # Not `+ beta`: the graph optimizer of TensorFlow 2.16 fails on that form.
         return tf.nn.bias_add(_standardize(inputs, epsilon) * gamma, beta)
 

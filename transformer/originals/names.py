@@ -1,41 +1,77 @@
 """How the original systems name their variables: tables from our names to theirs.
 
-Each rule is a regular expression and its replacement; they are applied in order. A
-further system is a further table in `SOURCES`, beside its row in `dialects`.
+Each rule is a regular expression and its replacement; they are applied in order. The
+rules of `BLOCKS` are for what is inside a block, whatever scope it is in; those of
+`SOURCES` for a whole model. A further system is a further table in `SOURCES`, beside
+its row in `dialects`.
 """
 
 import re
 from typing import Dict, List, Sequence
 
-TUTORIAL = (
+OUR_LAYERS = ("q", "k", "v", "o", "inner", "outer")
+
+
+def _layers(*theirs):
+    """Return rules that rename the dense layers of a block, in our order."""
+    return tuple(
+        (rf"(^|/){ours}/(kernel|bias)$", rf"\1{name}/\2")
+        for ours, name in zip(OUR_LAYERS, theirs)
+    )
+
+
+# The names that tf.layers and tf.Variable make up.
+LEGACY_BLOCKS = _layers(
+    "dense", "dense_1", "dense_2", "dense_3", "conv1d", "conv1d_1"
+) + ((r"(^|/)ln/beta$", r"\1ln/Variable"), (r"(^|/)ln/gamma$", r"\1ln/Variable_1"))
+
+LEGACY = (
     (r"^encoder/embedding/", "encoder/enc_embed/"),
     (r"^decoder/embedding/", "decoder/dec_embed/"),
     (r"^(enc|dec)oder/positional_encoding/", r"\1oder/\1_pe/"),
     (r"^decoder/output/", "dense/"),
     (r"/block_", "/num_blocks_"),
-    (r"^(encoder/.*)/self_attention/", r"\1/mulithead_attention/"),
     (r"/cross_attention/", "/vanilla_attention/"),
-    (r"/q/", "/dense/"),
-    (r"/k/", "/dense_1/"),
-    (r"/v/", "/dense_2/"),
-    (r"/feedforward/inner/", "/multihead_attention/conv1d/"),
-    (r"/feedforward/outer/", "/multihead_attention/conv1d_1/"),
-    (r"/feedforward/", "/multihead_attention/"),
-    (r"/ln/beta$", "/ln/Variable"),
-    (r"/ln/gamma$", "/ln/Variable_1"),
+)
+
+TUTORIAL = (
+    LEGACY
+    + (
+        (r"^(encoder/.*)/self_attention/", r"\1/mulithead_attention/"),
+        (r"/feedforward/", "/multihead_attention/"),
+    )
+    + LEGACY_BLOCKS
+)
+
+# In its encoder, attention and feed-forward are in one scope; TensorFlow then numbers
+# the scope of the second, but in the names of its anonymous variables only.
+KYUBYONG_LEGACY = (
+    LEGACY
+    + (
+        (r"^(encoder/.*)/feedforward/ln/", r"\1/multihead_attention_1/ln/"),
+        (r"^(encoder/.*)/self_attention/", r"\1/multihead_attention/"),
+        (r"/feedforward/", "/multihead_attention/"),
+    )
+    + LEGACY_BLOCKS
+)
+
+KYUBYONG_BLOCKS = _layers(
+    "dense", "dense_1", "dense_2", "dense_3", "dense", "dense_1"
+) + (
+    (r"(^|/)shared_weight_matrix/lookup_table$", r"\1shared_weight_matrix/weight_mat"),
 )
 
 KYUBYONG = (
-    (r"^embedding/lookup_table$", "shared_weight_matrix/weight_mat"),
+    (r"^embedding/", "shared_weight_matrix/"),
     (r"/block_", "/num_blocks_"),
     (r"^(encoder/.*)/self_attention/", r"\1/multihead_attention/"),
     (r"/cross_attention/", "/vanilla_attention/"),
-    (r"/q/", "/dense/"),
-    (r"/k/", "/dense_1/"),
-    (r"/v/", "/dense_2/"),
-    (r"/feedforward/inner/", "/positionwise_feedforward/dense/"),
-    (r"/feedforward/outer/", "/positionwise_feedforward/dense_1/"),
     (r"/feedforward/", "/positionwise_feedforward/"),
+) + KYUBYONG_BLOCKS
+
+TENSOR2TENSOR_BLOCKS = _layers("q", "k", "v", "output_transform", "conv1", "conv2") + (
+    (r"(^|/)ln/gamma$", r"\1layer_norm/layer_norm_scale"),
+    (r"(^|/)ln/beta$", r"\1layer_norm/layer_norm_bias"),
 )
 
 TENSOR2TENSOR = (
@@ -48,25 +84,33 @@ TENSOR2TENSOR = (
     (r"^(en|de)coder/", r"transformer/body/\1coder/"),
     (r"/block_", "/layer_"),
     (r"/cross_attention/", "/encdec_attention/"),
-    (r"_attention/([qkv])/", r"_attention/multihead_attention/\1/"),
+    (r"_attention/([qkvo])/", r"_attention/multihead_attention/\1/"),
     (
         r"/relative/(key|value)s$",
         "/multihead_attention/dot_product_attention_relative/"
         r"relative_positions_\1s/embeddings",
     ),
-    (r"/o/kernel$", "/multihead_attention/output_transform/kernel"),
-    (r"/feedforward/inner/", "/ffn/conv1/"),
-    (r"/feedforward/outer/", "/ffn/conv2/"),
     (r"/feedforward/", "/ffn/"),
-    (r"/ln/gamma$", "/layer_prepostprocess/layer_norm/layer_norm_scale"),
-    (r"/ln/beta$", "/layer_prepostprocess/layer_norm/layer_norm_bias"),
-)
+    (r"/ln/", "/layer_prepostprocess/ln/"),
+) + TENSOR2TENSOR_BLOCKS
 
 # Its first version normalizes after each sub-layer, with another name.
 TENSOR2TENSOR_V1 = TENSOR2TENSOR + ((r"/layer_prepostprocess/", "/layer_postprocess/"),)
 
+# By the files of `transformer.compat`.
+BLOCKS = {
+    "tutorial": LEGACY_BLOCKS,
+    "kyubyong_legacy": LEGACY_BLOCKS,
+    "sasrec": LEGACY_BLOCKS,
+    "functional_time": LEGACY_BLOCKS,
+    "interhat": LEGACY_BLOCKS,
+    "kyubyong": KYUBYONG_BLOCKS,
+    "tensor2tensor": TENSOR2TENSOR_BLOCKS,
+}
+
 SOURCES = {
     "tutorial": TUTORIAL,
+    "kyubyong_legacy": KYUBYONG_LEGACY,
     "kyubyong": KYUBYONG,
     "tensor2tensor": TENSOR2TENSOR,
     "tensor2tensor_v1": TENSOR2TENSOR_V1,
@@ -84,8 +128,14 @@ def systems() -> Dict[str, List[str]]:
     return versions
 
 
+def renamed(name: str, rules: Sequence) -> str:
+    """Return a name to which rules have been applied, in their order."""
+    for pattern, replacement in rules:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
 def original_name(name: str, dialect: str, shape: Sequence) -> str:
     """Return the name in the original system of our variable `name` of a shape."""
-    for pattern, replacement in SOURCES[dialect]:
-        name = re.sub(pattern, replacement, name)
+    name = renamed(name, SOURCES[dialect])
     return name.replace("{V}", str(shape[0])).replace("{D}", str(shape[-1]))

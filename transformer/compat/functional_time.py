@@ -1,0 +1,61 @@
+"""The modules of "Self-attention with Functional Time Representation Learning".
+
+Instead of `from modules import *`:
+
+    from transformer.compat.functional_time import *
+
+They are SASRec's, but a row is padding if its sum is zero, and the feed-forward adds
+its input only where both of its widths are the same. Its encodings of time are its own,
+and not here.
+"""
+
+import functools
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from transformer import modules
+from transformer.compat import sasrec
+from transformer.compat.sasrec import embedding, normalize, positional_encoding
+from transformer.compat.variables import variables_of
+
+__all__ = [
+    "embedding",
+    "feedforward",
+    "multihead_attention",
+    "normalize",
+    "np",
+    "positional_encoding",
+    "tf",
+]
+
+# SASRec's arguments and result.
+multihead_attention = functools.partial(
+    sasrec.multihead_attention,
+    dialect=sasrec.ATTENTION._replace(padded_row="sums to zero"),
+)
+
+
+@variables_of("functional_time")
+def feedforward(
+    inputs,
+    num_units=(2048, 512),
+    scope="multihead_attention",
+    dropout_rate=0.2,
+    is_training=True,
+    reuse=None,
+):
+    """Apply two dense layers, dropout after each: see `modules.feedforward`.
+
+    The input is added where both widths in `num_units` are the same.
+    """
+    adds = num_units[0] == num_units[1]
+    return modules.feedforward(
+        inputs,
+        num_units,
+        scope,
+        reuse,
+        dropout_rate=dropout_rate,
+        is_training=is_training,
+        dialect=sasrec.FEEDFORWARD if adds else sasrec.LAYERS_ALONE,
+    )

@@ -1,0 +1,90 @@
+"""The modules of zyli93/InterHAt, a model of feature interactions.
+
+Instead of `from modules import ...`:
+
+    from transformer.compat.interhat import *
+
+Like `tutorial`, but attention projects its output (with a bias and a ReLU), takes no
+`causality`, and returns its weights as well; `zero_pad` is False by default.
+"""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from transformer import modules
+from transformer.blocks.primitives import stack_heads
+from transformer.compat import kyubyong_legacy
+from transformer.compat.kyubyong_legacy import (
+    feedforward,
+    label_smoothing,
+    normalize,
+    positional_encoding,
+)
+from transformer.compat.variables import variables_of
+from transformer.dialects import DIALECTS
+
+__all__ = [
+    "embedding",
+    "feedforward",
+    "label_smoothing",
+    "multihead_attention",
+    "normalize",
+    "np",
+    "positional_encoding",
+    "tf",
+]
+
+DIALECT = DIALECTS["tutorial"]._replace(
+    described_in="zyli93/InterHAt",
+    output_projection=True,
+    output_bias=True,
+    output_relu=True,
+)
+
+
+def embedding(
+    inputs,
+    vocab_size,
+    num_units,
+    zero_pad=False,
+    scale=True,
+    scope="embedding",
+    reuse=None,
+):
+    """Turn ids into vectors: see `modules.embedding`; id 0 is a feature like others."""
+    return kyubyong_legacy.embedding(
+        inputs, vocab_size, num_units, zero_pad, scale, scope, reuse
+    )
+
+
+@variables_of("interhat")
+def multihead_attention(
+    queries,
+    keys,
+    num_units=None,
+    num_heads=8,
+    dropout_rate=0,
+    is_training=True,
+    scope="multihead_attention",
+    reuse=None,
+):
+    """Attend with several heads, project, add and normalize: see `modules`.
+
+    Returns:
+      (float [N, Tq, D], the weights before dropout and query masks [H * N, Tq, Tk]).
+    """
+    weights = {}
+    outputs = modules.multihead_attention(
+        queries,
+        keys,
+        num_units,
+        num_heads,
+        dropout_rate,
+        is_training,
+        scope=scope,
+        reuse=reuse,
+        dialect=DIALECT,
+        weights=weights,
+    )
+    (attention,) = weights.values()
+    return outputs, stack_heads(attention)

@@ -1,0 +1,221 @@
+"""The modules of Kyubyong/transformer, 2019.
+
+Instead of `from modules import ...`:
+
+    from transformer.compat.kyubyong import *
+
+Its masks say what is padding: True or 1 = may *not* attend. Scopes are shared: a second
+call in the same scope uses the same variables. (There, attention also draws its weights
+for TensorBoard; here, it does not.)
+"""
+
+import functools
+import types
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from transformer import modules
+from transformer.blocks.attention import lowering, mask_and_bias
+from transformer.blocks.masks import as_mask, causal_mask
+from transformer.blocks.polarity import warn_once
+from transformer.blocks.primitives import dropout, project, with_zero_row
+from transformer.compat.variables import variables_of
+from transformer.dialects import DIALECTS
+from transformer.training import noam_by_peak
+
+__all__ = [
+    "ff",
+    "get_token_embeddings",
+    "label_smoothing",
+    "ln",
+    "mask",
+    "multihead_attention",
+    "noam_scheme",
+    "np",
+    "positional_encoding",
+    "scaled_dot_product_attention",
+    "tf",
+]
+
+DIALECT = DIALECTS["kyubyong"]
+PADDING = -(2.0**32) + 1  # what `mask` writes, which the caller sees
+
+
+@variables_of("kyubyong")
+def ln(inputs, epsilon=1e-8, scope="ln"):
+    """Normalize the last axis: see `modules.normalize`."""
+    return modules.normalize(inputs, epsilon, scope, tf.AUTO_REUSE)
+
+
+@variables_of("kyubyong")
+def get_token_embeddings(vocab_size, num_units, zero_pad=True):
+    """Return the table of embeddings, float [V, D]; with `zero_pad`, row 0 is zeros."""
+    table = modules.embedding_table(vocab_size, num_units, "shared_weight_matrix")
+    return with_zero_row(table) if zero_pad else table
+
+
+def scaled_dot_product_attention(
+    Q,
+    K,
+    V,
+    key_masks,
+    causality=False,
+    dropout_rate=0.0,
+    training=True,
+    scope="scaled_dot_product_attention",
+):
+    """Return softmax(Q K^T / sqrt(d_k)) V, for heads on the batch axis.
+
+    Args:
+      Q, K, V: float [H * N, Tq, d_k], [H * N, Tk, d_k], [H * N, Tk, d_v].
+      key_masks: bool or float [N, Tk], True = padding.
+      causality: a query sees only keys up to its own position.
+      dropout_rate, training: of the weights.
+      scope: of the names of the ops.
+
+    Returns:
+      float [H * N, Tq, d_v].
+    """
+    with tf.variable_scope(scope, reuse=tf.AUTO_REUSE):
+        order = None
+        if causality:
+            order = causal_mask(tf.range(tf.shape(Q)[1]), tf.range(tf.shape(K)[1]))
+        allowed, bias = mask_and_bias(
+            DIALECT, tf.logical_not(_padding_of_heads(key_masks, Q)), order, None
+        )
+        drop = functools.partial(
+            dropout, rate=dropout_rate, is_training=training, name="weights"
+        )
+        context, _ = modules.scaled_dot_product_attention(
+            *(x[:, None] for x in (Q, K, V)),
+            allowed,
+            bias=bias,
+            blind_queries_are_zero=False,
+            drop=drop,
+        )
+        return context[:, 0]
+
+
+def mask(inputs, key_masks=None, type=None):  # noqa: A002 (its name there)
+    """Mask logits: lower those of padded keys, or replace those of later keys.
+
+    Args:
+      inputs: float [H * N, Tq, Tk].
+      key_masks: bool or float [N, Tk], True = padding.
+      type: "k", "key" or "keys"; "f", "future" or "right".
+
+    Returns:
+      float [H * N, Tq, Tk].
+
+    Raises:
+      ValueError: another type.
+    """
+    if type in ("k", "key", "keys"):
+        padding = _padding_of_heads(key_masks, inputs)  # [H * N, Tk]
+        return inputs + lowering(tf.logical_not(padding), PADDING)[:, None, :]
+    if type in ("f", "future", "right"):
+        _, queries, keys = tf.unstack(tf.shape(inputs), num=3)
+        order = causal_mask(tf.range(queries), tf.range(keys))[0]  # [1, Tq, Tk]
+        return tf.where_v2(order, inputs, PADDING)
+    raise ValueError(f"mask: found type {type!r}, wanted 'key' or 'future'")
+
+
+def _padding_of_heads(key_masks, stacked):
+    """Return [N, Tk], True = padding, once for each head: bool [H * N, Tk]."""
+    key_masks = _checked(key_masks)
+    heads = tf.shape(stacked)[0] // tf.shape(key_masks)[0]
+    return tf.tile(key_masks, [heads, 1])
+
+
+def _checked(key_masks):
+    """Return masks as bool; warn of masks that say what is real instead."""
+    key_masks = as_mask(key_masks)
+    return warn_once(
+        tf.reduce_all(key_masks[:, 0]),
+        "transformer.compat.kyubyong: found key_masks in which the first key of every "
+        "row is padding, wanted True = padding, as tf.equal(ids, 0) makes it",
+        key_masks,
+    )
+
+
+@variables_of("kyubyong")
+def multihead_attention(
+    queries,
+    keys,
+    values,
+    key_masks,
+    num_heads=8,
+    dropout_rate=0,
+    training=True,
+    causality=False,
+    scope="multihead_attention",
+):
+    """Attend with several heads, then add and normalize: see `modules`.
+
+    Args:
+      queries: float [N, Tq, D].
+      keys, values: float [N, Tk, any width].
+      key_masks: bool or float [N, Tk], True = padding.
+      num_heads, dropout_rate, training, causality: as in `modules`.
+      scope: of the variables, shared with other calls in it.
+
+    Returns:
+      float [N, Tq, D].
+    """
+    projected = None
+    if values is not keys:
+        width = queries.shape.as_list()[-1]
+        with tf.variable_scope(scope, reuse=tf.AUTO_REUSE):
+            projected = (
+                project(keys, width, num_heads, DIALECT, "k"),
+                project(values, width, num_heads, DIALECT, "v"),
+            )
+    return modules.multihead_attention(
+        queries,
+        keys,
+        None,
+        num_heads,
+        dropout_rate,
+        training,
+        causality,
+        scope,
+        tf.AUTO_REUSE,
+        key_masks=tf.logical_not(_checked(key_masks)),
+        projected=projected,
+        dialect=DIALECT,
+    )
+
+
+@variables_of("kyubyong")
+def ff(inputs, num_units, scope="positionwise_feedforward"):
+    """Apply two dense layers, then add and normalize: see `modules.feedforward`."""
+    return modules.feedforward(inputs, num_units, scope, tf.AUTO_REUSE, dialect=DIALECT)
+
+
+def label_smoothing(inputs, epsilon=0.1):
+    """Return (1 - epsilon) * inputs + epsilon / V: see `modules.label_smoothing`."""
+    return modules.label_smoothing(inputs, epsilon)
+
+
+def positional_encoding(inputs, maxlen=None, masking=True, scope="positional_encoding"):
+    """Return the sinusoids of section 3.5, float32 [N, T, E].
+
+    Args:
+      inputs: float [N, T, E].
+      maxlen: int; there is no maximum here.
+      masking: keep the input instead where it is 0, element by element.
+      scope: of the names of the ops.
+    """
+    width = inputs.shape.as_list()[-1]
+    encoding = modules.positional_encoding(
+        inputs, width, zero_pad=False, scale=False, scope=scope, dialect=DIALECT
+    )
+    return tf.where_v2(tf.equal(inputs, 0), inputs, encoding) if masking else encoding
+
+
+def noam_scheme(init_lr, global_step, warmup_steps=4000.0):
+    """Return the learning rate of a step, counted from 0; its peak is `init_lr`."""
+    step = tf.cast(global_step + 1, tf.float32)
+    settings = types.SimpleNamespace(warmup_steps=warmup_steps)
+    return init_lr * noam_by_peak(step, settings)

@@ -1,0 +1,109 @@
+"""The modules of Kyubyong/transformer, tf1.2_legacy, and of the code made from them.
+
+Instead of `from modules import *`:
+
+    from transformer.compat.kyubyong_legacy import *
+
+`normalize` makes new variables at each call, whatever `reuse` says: there they are
+anonymous. `tf` (as `tensorflow.compat.v1`) and `np` come along, as from the original.
+"""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from transformer import modules
+from transformer.compat.variables import variables_of
+from transformer.dialects import DIALECTS
+
+__all__ = [
+    "embedding",
+    "feedforward",
+    "label_smoothing",
+    "multihead_attention",
+    "normalize",
+    "np",
+    "positional_encoding",
+    "tf",
+]
+
+DIALECT = DIALECTS["kyubyong_legacy"]
+
+
+@variables_of("kyubyong_legacy")
+def normalize(inputs, epsilon=1e-8, scope="ln", reuse=None):
+    """Normalize the last axis: see `modules.normalize`. Variables are never shared."""
+    return modules.normalize(inputs, epsilon, scope, reuse)
+
+
+@variables_of("kyubyong_legacy")
+def embedding(
+    inputs,
+    vocab_size,
+    num_units,
+    zero_pad=True,
+    scale=True,
+    scope="embedding",
+    reuse=None,
+):
+    """Turn ids into vectors: see `modules.embedding`."""
+    return modules.embedding(
+        inputs, vocab_size, num_units, zero_pad, scale, scope, reuse
+    )
+
+
+def positional_encoding(
+    inputs,
+    num_units,
+    zero_pad=True,
+    scale=True,
+    scope="positional_encoding",
+    reuse=None,
+):
+    """Return its position encoding, float32 [N, T, D], for any N and T.
+
+    See `modules.positional_encoding`; `zero_pad` zeroes position 0.
+    """
+    return modules.positional_encoding(
+        inputs, num_units, zero_pad, scale, scope, reuse, dialect=DIALECT
+    )
+
+
+@variables_of("kyubyong_legacy")
+def multihead_attention(
+    queries,
+    keys,
+    num_units=None,
+    num_heads=8,
+    dropout_rate=0,
+    is_training=True,
+    causality=False,
+    scope="multihead_attention",
+    reuse=None,
+):
+    """Attend with several heads, then add and normalize: see `modules`."""
+    return modules.multihead_attention(
+        queries,
+        keys,
+        num_units,
+        num_heads,
+        dropout_rate,
+        is_training,
+        causality,
+        scope,
+        reuse,
+        dialect=DIALECT,
+    )
+
+
+@variables_of("kyubyong_legacy")
+def feedforward(inputs, num_units=(2048, 512), scope="multihead_attention", reuse=None):
+    """Apply two dense layers, then add and normalize: see `modules.feedforward`.
+
+    The default scope is that of the attention, as there; their variables differ.
+    """
+    return modules.feedforward(inputs, num_units, scope, reuse, dialect=DIALECT)
+
+
+def label_smoothing(inputs, epsilon=0.1):
+    """Return (1 - epsilon) * inputs + epsilon / V: see `modules.label_smoothing`."""
+    return modules.label_smoothing(inputs, epsilon)

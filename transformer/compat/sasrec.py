@@ -1,0 +1,165 @@
+"""The modules of kang205/SASRec, the sequential recommender.
+
+Instead of `from modules import *`:
+
+    from transformer.compat.sasrec import *
+
+Attention has no ReLU, adds the queries, and does not normalize: `normalize` is called
+before it. The feed-forward has dropout after each layer.
+"""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from transformer import modules
+from transformer.blocks.primitives import dense, embedding_table, with_zero_row
+from transformer.compat.kyubyong_legacy import normalize
+from transformer.compat.variables import l2_regularizer, variables_of
+from transformer.dialects import DIALECTS
+
+__all__ = [
+    "embedding",
+    "feedforward",
+    "multihead_attention",
+    "normalize",
+    "np",
+    "positional_encoding",
+    "tf",
+]
+
+ATTENTION = DIALECTS["kyubyong_legacy"]._replace(
+    described_in="kang205/SASRec, multihead_attention",
+    projection_relu=False,
+    after=("add",),
+)
+FEEDFORWARD = ATTENTION._replace(
+    described_in="kang205/SASRec, feedforward",
+    inner_dropout=True,
+    after=("dropout", "add"),
+)
+LAYERS_ALONE = FEEDFORWARD._replace(after=("dropout",))
+
+
+def positional_encoding(dim, sentence_length, dtype=tf.float32):
+    """Return the sinusoids of positions 0, 1, ...: [sentence_length, dim].
+
+    Raises:
+      ValueError: an odd `dim`, for which the source's channels change places.
+    """
+    if dim % 2:
+        raise ValueError(f"positional_encoding: found dim = {dim}, wanted an even one")
+    return tf.cast(
+        modules.positional_encoding(
+            tf.zeros([1, sentence_length], tf.int32),
+            dim,
+            zero_pad=False,
+            scale=False,
+            dialect=ATTENTION,
+        )[0],
+        dtype,
+    )
+
+
+def embedding(
+    inputs,
+    vocab_size,
+    num_units,
+    zero_pad=True,
+    scale=True,
+    l2_reg=0.0,
+    scope="embedding",
+    with_t=False,
+    reuse=None,
+):
+    """Turn ids into vectors; with `with_t`, return the table as well.
+
+    Args:
+      inputs: int [N, T].
+      vocab_size, num_units: int, V and D.
+      zero_pad: row 0 of the table is zeros.
+      scale: multiply by sqrt(num_units).
+      l2_reg: float; l2_reg / 2 * the sum of squares of the table joins the collection
+        `tf.GraphKeys.REGULARIZATION_LOSSES`.
+      scope, reuse: of the variable `lookup_table` [V, D].
+      with_t: return the table, too.
+
+    Returns:
+      float [N, T, D]; with `with_t`, (that, float [V, D], unscaled).
+    """
+    with variables_of("sasrec", l2_regularizer(l2_reg)):
+        outputs = modules.embedding(
+            inputs, vocab_size, num_units, zero_pad, scale, scope, reuse
+        )
+        if not with_t:
+            return outputs
+        table = embedding_table(vocab_size, num_units, scope, reuse=True)
+    return outputs, with_zero_row(table) if zero_pad else table
+
+
+@variables_of("sasrec")
+def multihead_attention(
+    queries,
+    keys,
+    num_units=None,
+    num_heads=8,
+    dropout_rate=0,
+    is_training=True,
+    causality=False,
+    scope="multihead_attention",
+    reuse=None,
+    with_qk=False,
+    *,
+    dialect=ATTENTION,
+):
+    """Attend with several heads and add the queries: see `modules`.
+
+    Returns:
+      float [N, Tq, D]; with `with_qk` instead (Q [N, Tq, D], K [N, Tk, D]), before they
+      are split into heads.
+    """
+    outputs = modules.multihead_attention(
+        queries,
+        keys,
+        num_units,
+        num_heads,
+        dropout_rate,
+        is_training,
+        causality,
+        scope,
+        reuse,
+        dialect=dialect,
+    )
+    if not with_qk:
+        return outputs
+    num_units = num_units or queries.shape.as_list()[-1]
+    with tf.variable_scope(scope, reuse=True):
+        return tuple(
+            dense(x, num_units, dialect.projection_bias, name)
+            for x, name in ((queries, "q"), (keys, "k"))
+        )
+
+
+@variables_of("sasrec")
+def feedforward(
+    inputs,
+    num_units=(2048, 512),
+    scope="multihead_attention",
+    dropout_rate=0.2,
+    is_training=True,
+    reuse=None,
+):
+    """Apply two dense layers, dropout after each, and add: see `modules.feedforward`.
+
+    An outer width other than that of `inputs`, which the source cannot add, gives the
+    layers alone.
+    """
+    fits = num_units[1] == inputs.shape.as_list()[-1]
+    return modules.feedforward(
+        inputs,
+        num_units,
+        scope,
+        reuse,
+        dropout_rate=dropout_rate,
+        is_training=is_training,
+        dialect=FEEDFORWARD if fits else LAYERS_ALONE,
+    )

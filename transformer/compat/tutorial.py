@@ -1,0 +1,81 @@
+"""The modules of princewen/tensorflow_practice, Basic-Transformer-Demo.
+
+Instead of `from modules import ...`:
+
+    from transformer.compat.tutorial import *
+
+They differ from `kyubyong_legacy` in the attention alone: a row is padding if its sum
+is zero, the scope is `mulithead_attention` (so spelled), `num_heads` has no default.
+"""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from transformer import modules
+from transformer.compat.kyubyong_legacy import (
+    embedding,
+    feedforward,
+    label_smoothing,
+    normalize,
+    positional_encoding,
+)
+from transformer.compat.variables import variables_of
+from transformer.dialects import DIALECTS
+
+__all__ = [
+    "embedding",
+    "feedforward",
+    "label_smoothing",
+    "multihead_attention",
+    "normalize",
+    "np",
+    "positional_encoding",
+    "scaled_dotproduct_attention",
+    "tf",
+]
+
+DIALECT = DIALECTS["tutorial"]
+
+
+@variables_of("tutorial")
+def multihead_attention(
+    queries,
+    keys,
+    num_units=None,
+    num_heads=0,
+    dropout_rate=0,
+    is_training=True,
+    causality=False,
+    scope="mulithead_attention",
+    reuse=None,
+):
+    """Attend with several heads, then add and normalize: see `modules`."""
+    return modules.multihead_attention(
+        queries,
+        keys,
+        num_units,
+        num_heads,
+        dropout_rate,
+        is_training,
+        causality,
+        scope,
+        reuse,
+        dialect=DIALECT,
+    )
+
+
+def scaled_dotproduct_attention(
+    queries,
+    keys,
+    num_units=None,
+    num_heads=0,
+    dropout_rate=0,
+    is_training=True,
+    causality=False,
+    scope="mulithead_attention",
+    reuse=None,
+):
+    """Attend with one head, whatever `num_heads` says, then add and normalize."""
+    return multihead_attention(
+        queries, keys, num_units, 1, dropout_rate, is_training, causality, scope, reuse
+    )

@@ -1,0 +1,65 @@
+"""The variables of a source: its names, its shapes, its first values, its sharing.
+
+A block of ours asks `tf.get_variable` for `q/kernel`; inside `variables_of`, it gets
+what its source would have made: `dense/kernel`, or a new `ln/Variable` at each call.
+"""
+
+import contextlib
+import re
+from typing import Callable, Optional
+
+import tensorflow.compat.v1 as tf
+
+from transformer.originals.names import BLOCKS, renamed
+
+# `tf.Variable` without a name: never shared, numbered by the name scope it stands in.
+ANONYMOUS = re.compile(r"(^|/)Variable(_\d+)?$")
+# A dense layer that the source computes as a convolution of width 1.
+CONVOLUTION = re.compile(r"(^|/)conv1d(_\d+)?/kernel$")
+TABLE = re.compile(r"(^|/)(lookup_table|weight_mat)$")
+
+
+@contextlib.contextmanager
+def variables_of(source: str, regularizer: Optional[Callable] = None):
+    """Make the variables of blocks as a source does. Also a decorator.
+
+    Args:
+      source: a key of `names.BLOCKS`.
+      regularizer: function of a variable, added to the regularization losses.
+    """
+
+    outer = tf.get_variable_scope()
+
+    def named_as_there(getter, name, shape=None, **settings):
+        name = renamed(name, BLOCKS[source])
+        if TABLE.search(name):
+            settings["initializer"] = tf.glorot_uniform_initializer()
+        if name.endswith("/kernel") and outer.initializer is not None:
+            settings["initializer"] = outer.initializer  # as tf.layers does
+        if ANONYMOUS.search(name):
+            return _anonymous_variable(name, shape, **settings)
+        if CONVOLUTION.search(name):
+            return tf.squeeze(getter(name, shape=[1, *shape], **settings), axis=0)
+        return getter(name, shape=shape, **settings)
+
+    with tf.variable_scope(
+        outer,
+        custom_getter=named_as_there,
+        regularizer=regularizer,
+        auxiliary_name_scope=False,
+    ):
+        yield
+
+
+def _anonymous_variable(name, shape, initializer, dtype, trainable, **_):
+    """Return a new variable, named by the name scope instead of the variable scope."""
+    return tf.Variable(
+        initializer(shape, dtype=dtype),
+        name=tf.get_variable_scope().original_name_scope + name.split("/")[-1],
+        trainable=trainable is not False,
+    )
+
+
+def l2_regularizer(scale: float) -> Optional[Callable]:
+    """Return what `tf.contrib.layers.l2_regularizer` returned; None where it is 0."""
+    return (lambda weights: scale * tf.nn.l2_loss(weights)) if scale else None

@@ -58,7 +58,12 @@ def up_to_own_place(allowed):
 # --- The tutorial ---------------------------------------------------------------------
 
 
-def tutorial(source, target_in, variables, num_heads):
+def sums_to_something(x):
+    """The tutorial's test of what is no padding: [N, T, D] → [N, T]."""
+    return x.sum(-1) != 0
+
+
+def tutorial(source, target_in, variables, num_heads, is_real=sums_to_something):
     """ReLU on Q, K and V; no W^O; learned positions, also on padding, which is told by
     rows that sum to 0, and so hardly ever; tables of its own for each language and for
     the output, which has a bias."""
@@ -66,10 +71,13 @@ def tutorial(source, target_in, variables, num_heads):
     def embedded(ids, side):
         table = variables[side + "/embedding/lookup_table"]
         places = variables[side + "/positional_encoding/lookup_table"]
-        return oracle.embed(ids, table) + places[: ids.shape[1]]
+        embedded = oracle.embed(ids, table)
+        if is_real is sums_to_something:
+            return embedded + places[: ids.shape[1]]
+        return (embedded + places[: ids.shape[1]]) * is_real(embedded)[..., None]
 
     def attended(queries, keys, scope, causal=False):
-        allowed = np.repeat((keys.sum(-1) != 0)[:, None], queries.shape[1], axis=1)
+        allowed = np.repeat(is_real(keys)[:, None], queries.shape[1], axis=1)
         allowed = up_to_own_place(allowed) if causal else allowed
         heads = joined_heads(
             queries,
@@ -80,7 +88,7 @@ def tutorial(source, target_in, variables, num_heads):
             num_heads,
             lambda x: np.maximum(0, x),
         )
-        heads *= (queries.sum(-1) != 0)[..., None]
+        heads *= is_real(queries)[..., None]
         return normed(queries + heads, variables, scope, 1e-8)
 
     def fed(x, scope):
@@ -99,6 +107,15 @@ def tutorial(source, target_in, variables, num_heads):
 
 
 # --- Kyubyong -------------------------------------------------------------------------
+
+
+def kyubyong_legacy(source, target_in, variables, num_heads):
+    """What the tutorial was made from: padding is rows of zeros, and gets no position."""
+
+    def has_something(x):
+        return np.abs(x).sum(-1) != 0
+
+    return tutorial(source, target_in, variables, num_heads, has_something)
 
 
 def kyubyong(source, target_in, variables, num_heads):
@@ -253,6 +270,7 @@ def rsqrt(step, d_model, warmup):
 MODELS = {
     "paper": oracle.transformer,
     "tutorial": tutorial,
+    "kyubyong_legacy": kyubyong_legacy,
     "kyubyong": kyubyong,
     "tensor2tensor": tensor2tensor,
     "tensor2tensor_v1": tensor2tensor_v1,
@@ -260,6 +278,7 @@ MODELS = {
 LOSSES = {
     "paper": oracle.cross_entropy,
     "tutorial": oracle.cross_entropy,
+    "kyubyong_legacy": oracle.cross_entropy,
     "kyubyong": oracle.cross_entropy,
     "tensor2tensor": padded_cross_entropy,
     "tensor2tensor_v1": padded_cross_entropy,
@@ -267,6 +286,7 @@ LOSSES = {
 RATES = {
     "paper": oracle.noam,
     "tutorial": constant,
+    "kyubyong_legacy": constant,
     "kyubyong": noam_by_peak,
     "tensor2tensor": rsqrt,
     "tensor2tensor_v1": oracle.noam,
@@ -274,6 +294,7 @@ RATES = {
 ADAM = {
     "paper": (0.9, 0.98, 1e-9),
     "tutorial": (0.9, 0.98, 1e-8),
+    "kyubyong_legacy": (0.9, 0.98, 1e-8),
     "kyubyong": (0.9, 0.999, 1e-8),
     "tensor2tensor": (0.9, 0.997, 1e-9),
     "tensor2tensor_v1": (0.9, 0.98, 1e-9),

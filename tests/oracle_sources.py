@@ -110,7 +110,7 @@ def tutorial(source, target_in, variables, num_heads, is_real=sums_to_something)
 
 
 def kyubyong_legacy(source, target_in, variables, num_heads):
-    """What the tutorial was made from: padding is rows of zeros, and gets no position."""
+    """What the tutorial was made from: padding is rows of zeros, without positions."""
 
     def has_something(x):
         return np.abs(x).sum(-1) != 0

@@ -1,0 +1,565 @@
+"""Code in the manner of each source, on `transformer.compat`: the same numbers.
+
+The graphs below are ours, and call the blocks as the code bases do: whole graphs of the
+recommender, of an encoder and of a model of features are trained.
+"""
+
+import importlib
+
+import fixtures
+import numpy as np
+import oracle_compat
+import pytest
+import tensorflow.compat.v1 as tf
+from conftest import CONFIG
+from originals import dense_gradients
+
+from transformer.compat import (
+    functional_time,
+    interhat,
+    kyubyong,
+    kyubyong_legacy,
+    sasrec,
+    tutorial,
+)
+
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+# Seven items; sequences are padded in front, as the recommender's are.
+ITEMS, LENGTH, WIDTH, HEADS, BLOCKS = 7, 5, 8, 2, 2
+SEQUENCES = np.array(
+    [[0, 0, 1, 2, 3], [0, 4, 5, 6, 7], [2, 1, 7, 3, 5], [0, 0, 0, 0, 6]]
+)
+NEXT = np.array([[0, 0, 2, 3, 4], [0, 5, 6, 7, 1], [1, 7, 3, 5, 2], [0, 0, 0, 0, 3]])
+OTHER = np.array([[0, 0, 5, 6, 1], [0, 2, 1, 3, 4], [4, 4, 2, 6, 6], [0, 0, 0, 0, 1]])
+
+
+def shapes():
+    """{name: shape} of all variables, in the order in which they were made."""
+    return {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
+
+
+# Recorded numbers: the tutorial (A) and Kyubyong, 2019 (B)
+
+
+def compared(case, outputs, inputs):
+    """Hold names, shapes, outputs and gradients of a graph to a recorded case."""
+    variables = {v.op.name: v for v in tf.global_variables()}
+    recorded = fixtures.group(case, "var")
+    assert {name: v.shape.as_list() for name, v in variables.items()} == {
+        name: list(value.shape) for name, value in recorded.items()
+    }
+    fetches = {"out/out": outputs}
+    wanted = {key for key in case if key.startswith(("grad/", "gradin/"))}
+    if wanted:
+        product = tf.reduce_sum(outputs * case["in/dout"])
+        for kind, tensors in (("grad/", variables), ("gradin/", inputs)):
+            names = [name for name in tensors if kind + name in wanted]
+            gradients = dense_gradients(product, [tensors[name] for name in names])
+            fetches.update(zip([kind + name for name in names], gradients))
+    with tf.Session(config=CONFIG) as session:
+        for name, variable in variables.items():
+            session.run(variable.initializer, {variable.initial_value: recorded[name]})
+        for key, value in session.run(fetches).items():
+            fixtures.assert_close(value, case[key], key)
+    assert wanted <= set(fetches)
+
+
+def opened(name):
+    """(the case, its inputs as tensors, its arguments)."""
+    case = fixtures.load(name)
+    inputs = {k: tf.constant(v) for k, v in fixtures.group(case, "in").items()}
+    return case, inputs, case["meta"]["kwargs"]
+
+
+@fixtures.over("A", function="modules.*attention")
+def test_attention_of_the_tutorial(name):
+    case, inputs, kwargs = opened(name)
+    function = getattr(tutorial, case["meta"]["function"].split(".")[-1])
+    keys = inputs.get("keys", inputs["queries"])
+    compared(case, function(inputs["queries"], keys, **kwargs), inputs)
+
+
+@pytest.mark.parametrize("of", ["embedding", "feedforward", "normalize"])
+def test_other_blocks_of_the_tutorial(of):
+    for name in fixtures.cases("A", function="modules." + of):
+        with tf.Graph().as_default():
+            case, inputs, kwargs = opened(name)
+            outputs = getattr(tutorial, of)(inputs["inputs"], **kwargs)
+            compared(case, outputs, inputs)
+
+
+@fixtures.over("A", function="modules.positional_encoding")
+def test_positional_encoding_of_the_tutorial(name):
+    case, inputs, kwargs = opened(name)
+    compared(case, tutorial.positional_encoding(inputs["inputs"], **kwargs), inputs)
+
+
+@fixtures.over("A", "B", function="modules.label_smoothing")
+def test_label_smoothing(name):
+    case, inputs, kwargs = opened(name)
+    source = {"A": tutorial, "B": kyubyong}[name[0]]
+    compared(case, source.label_smoothing(inputs["inputs"], **kwargs), inputs)
+
+
+@fixtures.over("B", function="modules.multihead_attention")
+def test_attention_of_kyubyong(name):
+    case, inputs, kwargs = opened(name)
+    queries = inputs["queries"]
+    keys = inputs.get("keys", queries)
+    outputs = kyubyong.multihead_attention(
+        queries, keys, inputs.get("values", keys), inputs["key_masks"], **kwargs
+    )
+    compared(case, outputs, inputs)
+
+
+@fixtures.over("B", function="modules.scaled_dot_product_attention")
+def test_scaled_dot_product_attention_of_kyubyong(name):
+    case, inputs, kwargs = opened(name)
+    outputs = kyubyong.scaled_dot_product_attention(
+        *(inputs[name] for name in ("Q", "K", "V", "key_masks")), **kwargs
+    )
+    compared(case, outputs, inputs)
+
+
+@fixtures.over("B", function="modules.mask")
+def test_masks_of_kyubyong(name):
+    case, inputs, kwargs = opened(name)
+    outputs = kyubyong.mask(inputs["inputs"], inputs.get("key_masks"), **kwargs)
+    compared(case, outputs, inputs)
+
+
+@pytest.mark.parametrize("of", ["ff", "ln", "positional_encoding"])
+def test_other_blocks_of_kyubyong(of):
+    for name in fixtures.cases("B", function="modules." + of):
+        with tf.Graph().as_default():
+            case, inputs, kwargs = opened(name)
+            compared(case, getattr(kyubyong, of)(inputs["inputs"], **kwargs), inputs)
+
+
+@fixtures.over("B", function="modules.get_token_embeddings*")
+def test_token_embeddings_of_kyubyong(name):
+    case, inputs, kwargs = opened(name)
+    table = kyubyong.get_token_embeddings(**kwargs)
+    compared(case, tf.gather(table, inputs["ids"]), inputs)
+
+
+@fixtures.over("B", function="modules.noam_scheme*")
+def test_learning_rate_of_kyubyong(name):
+    case, inputs, kwargs = opened(name)
+    rates = [
+        kyubyong.noam_scheme(kwargs["init_lr"], step, kwargs["warmup_steps"])
+        for step in tf.unstack(inputs["global_step"])
+    ]
+    compared(case, tf.stack(rates), inputs)
+
+
+# The recommender, as its model.py calls it
+
+
+def recommender(dropout_rate=0.0, l2_reg=0.0, is_training=False):
+    """(states [N, T, D], loss) of a small recommender, in the manner of SASRec."""
+    embedding, normalize = sasrec.embedding, sasrec.normalize
+    ids = tf.constant(SEQUENCES, tf.int32)
+    mask = tf.cast(tf.not_equal(ids, 0), tf.float32)[..., None]
+    with tf.variable_scope("SASRec"):
+        x, table = embedding(
+            ids,
+            vocab_size=ITEMS + 1,
+            num_units=WIDTH,
+            l2_reg=l2_reg,
+            scope="input_embeddings",
+            with_t=True,
+        )
+        places, _ = embedding(
+            tf.tile(tf.range(LENGTH)[None], [len(SEQUENCES), 1]),
+            vocab_size=LENGTH,
+            num_units=WIDTH,
+            zero_pad=False,
+            scale=False,
+            l2_reg=l2_reg,
+            scope="dec_pos",
+            with_t=True,
+        )
+        x = (x + places) * mask
+        for i in range(BLOCKS):
+            with tf.variable_scope(f"num_blocks_{i}"):
+                x = sasrec.multihead_attention(
+                    queries=normalize(x),
+                    keys=x,
+                    num_units=WIDTH,
+                    num_heads=HEADS,
+                    dropout_rate=dropout_rate,
+                    is_training=is_training,
+                    causality=True,
+                    scope="self_attention",
+                )
+                x = sasrec.feedforward(
+                    normalize(x),
+                    num_units=[WIDTH, WIDTH],
+                    dropout_rate=dropout_rate,
+                    is_training=is_training,
+                )
+                x *= mask
+        x = normalize(x)
+    likes, dislikes = (
+        tf.reduce_sum(tf.gather(table, other) * x, -1) for other in (NEXT, OTHER)
+    )
+    counts = tf.constant(NEXT != 0, tf.float32)
+    losses = tf.nn.softplus(-likes) + tf.nn.softplus(dislikes)
+    loss = tf.reduce_sum(losses * counts) / tf.reduce_sum(counts)
+    return x, table, loss + sum(tf.losses.get_regularization_losses())
+
+
+SASREC_VARIABLES = {
+    "SASRec/input_embeddings/lookup_table": [ITEMS + 1, WIDTH],
+    "SASRec/dec_pos/lookup_table": [LENGTH, WIDTH],
+    **{
+        f"SASRec/num_blocks_{i}/{name}": shape
+        for i in range(BLOCKS)
+        for name, shape in {
+            "ln/Variable": [WIDTH],
+            "ln/Variable_1": [WIDTH],
+            "self_attention/dense/kernel": [WIDTH, WIDTH],
+            "self_attention/dense/bias": [WIDTH],
+            "self_attention/dense_1/kernel": [WIDTH, WIDTH],
+            "self_attention/dense_1/bias": [WIDTH],
+            "self_attention/dense_2/kernel": [WIDTH, WIDTH],
+            "self_attention/dense_2/bias": [WIDTH],
+            "ln_1/Variable": [WIDTH],
+            "ln_1/Variable_1": [WIDTH],
+            "multihead_attention/conv1d/kernel": [1, WIDTH, WIDTH],
+            "multihead_attention/conv1d/bias": [WIDTH],
+            "multihead_attention/conv1d_1/kernel": [1, WIDTH, WIDTH],
+            "multihead_attention/conv1d_1/bias": [WIDTH],
+        }.items()
+    },
+    "SASRec/ln/Variable": [WIDTH],
+    "SASRec/ln/Variable_1": [WIDTH],
+}
+
+
+def with_values(session, seed=0):
+    """Give all variables random values: {name: value}, float64."""
+    variables = tf.trainable_variables()
+    flat = {v.op.name: v for v in variables}
+    rng, values = np.random.RandomState(seed), {}
+    for name in sorted(flat):
+        value = rng.randn(*flat[name].shape.as_list()) * 0.4
+        value += 1 if name.endswith("/Variable_1") else 0
+        values[name] = value.astype(np.float32).astype(np.float64)
+        session.run(flat[name].initializer, {flat[name].initial_value: values[name]})
+    return values
+
+
+def test_the_variables_of_the_recommender_are_those_of_the_original():
+    recommender()
+    assert shapes() == SASREC_VARIABLES
+    assert list(shapes()) == list(SASREC_VARIABLES)  # in their order, too
+
+
+def test_the_numbers_of_the_recommender_are_those_of_its_equations():
+    states, table, _ = recommender()
+    with tf.Session(config=CONFIG) as session:
+        values = with_values(session)
+        found, table = session.run([states, table])
+    expected, rows = oracle_compat.sasrec(SEQUENCES, values, HEADS, BLOCKS)
+    np.testing.assert_allclose(found, expected, **CLOSE)
+    np.testing.assert_allclose(table, rows, **CLOSE)
+
+
+def test_the_gradients_of_the_recommender_are_those_of_its_equations():
+    """Finite differences of the oracle, along a random direction for each variable."""
+    states, _, _ = recommender()
+    rng = np.random.RandomState(3)
+    weight = rng.randn(*SEQUENCES.shape, WIDTH)
+    product = tf.reduce_sum(states * tf.constant(weight, tf.float32))
+    variables = tf.trainable_variables()
+    gradients = dense_gradients(product, variables)
+    with tf.Session(config=CONFIG) as session:
+        values = with_values(session, seed=1)
+        found = dict(zip([v.op.name for v in variables], session.run(gradients)))
+
+    def at(name, step, direction):
+        moved = {**values, name: values[name] + step * direction}
+        return (oracle_compat.sasrec(SEQUENCES, moved, HEADS, BLOCKS)[0] * weight).sum()
+
+    for name, gradient in found.items():
+        direction = rng.randn(*gradient.shape)
+        slope = (at(name, 1e-5, direction) - at(name, -1e-5, direction)) / 2e-5
+        np.testing.assert_allclose(
+            (gradient * direction).sum(), slope, rtol=1e-3, atol=1e-3, err_msg=name
+        )
+
+
+def test_the_recommender_learns_with_dropout_and_its_table_is_regularized():
+    _, _, loss = recommender(dropout_rate=0.1, l2_reg=0.01, is_training=True)
+    assert len(tf.losses.get_regularization_losses()) == 2
+    update = tf.train.AdamOptimizer(0.01, beta2=0.98).minimize(loss)
+    with tf.Session(config=CONFIG) as session:
+        session.run(tf.global_variables_initializer())
+        losses = [session.run([loss, update])[0] for _ in range(40)]
+    assert np.mean(losses[-5:]) < 0.7 * np.mean(losses[:5])
+
+
+def test_regularization_is_half_the_sum_of_squares():
+    sasrec.embedding(tf.constant([[1]]), 3, 2, l2_reg=0.5, scope="table")
+    (penalty,) = tf.losses.get_regularization_losses()
+    with tf.Session(config=CONFIG) as session:
+        (value,) = with_values(session).values()
+        assert session.run(penalty) == pytest.approx(0.25 * (value**2).sum(), rel=1e-6)
+
+
+def test_queries_and_keys_are_returned_before_the_heads():
+    x = tf.constant(np.random.RandomState(0).randn(2, 3, 4), tf.float32)
+    Q, K = sasrec.multihead_attention(x, x[:, :2], num_heads=2, with_qk=True)
+    assert len(shapes()) == 6  # V is made too
+    with tf.Session(config=CONFIG) as session:
+        values = with_values(session)
+        found, given = session.run([(Q, K), x])
+    for tensor, rows, name in zip(found, (given, given[:, :2]), ("dense", "dense_1")):
+        expected = oracle_compat.dense(rows, values, "multihead_attention/" + name)
+        np.testing.assert_allclose(tensor, expected, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    "module, widths, adds",
+    [
+        (sasrec, (WIDTH, WIDTH), True),
+        (sasrec, (4 * WIDTH, WIDTH), True),
+        (sasrec, (WIDTH, 3), False),
+        (functional_time, (WIDTH, WIDTH), True),
+        (functional_time, (4 * WIDTH, WIDTH), False),
+        (functional_time, (WIDTH, 3), False),
+    ],
+)
+def test_a_feedforward_adds_its_input_where_the_source_does(module, widths, adds):
+    given = np.random.RandomState(0).randn(2, 3, WIDTH)
+    # As it is called there: positional, the scope by default, no dropout when scoring.
+    x = module.feedforward(
+        tf.constant(given, tf.float32), list(widths), "f", 0.2, tf.constant(False)
+    )
+    with tf.Session(config=CONFIG) as session:
+        values = with_values(session)
+        found = session.run(x)
+    expected = oracle_compat.fed(given, values, "f") + (given if adds else 0)
+    np.testing.assert_allclose(found, expected, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    "module, is_real",
+    [
+        (sasrec, oracle_compat.has_something),
+        (functional_time, oracle_compat.sums_to_something),
+    ],
+)
+def test_what_is_padding_differs_between_forks(module, is_real):
+    given = np.random.RandomState(0).randn(2, 3, 4)
+    given[0, 1] = [1, -1, 2, -2]  # sums to zero
+    given[1, 2] = 0
+    x = tf.constant(given, tf.float32)
+    outputs = module.multihead_attention(x, x, None, 2)
+    with tf.Session(config=CONFIG) as session:
+        values = with_values(session)
+        found = session.run(outputs)
+    expected = oracle_compat.sasrec_attention(
+        given, given, values, "multihead_attention", 2, is_real=is_real
+    )
+    np.testing.assert_allclose(found, expected, **CLOSE)
+
+
+def test_positions_of_the_recommender():
+    table = sasrec.positional_encoding(6, 4)
+    with tf.Session(config=CONFIG) as session:
+        found = session.run(table)
+    expected = [
+        [(np.cos if i % 2 else np.sin)(place / 10000 ** (2 * i / 6)) for i in range(6)]
+        for place in range(4)
+    ]
+    np.testing.assert_allclose(found, expected, **CLOSE)
+    with pytest.raises(ValueError, match="found dim = 5, wanted an even one"):
+        sasrec.positional_encoding(5, 4)
+
+
+# An encoder and a decoder, as tf1.2_legacy/train.py calls them
+
+
+def legacy_encoder(source, module=kyubyong_legacy):
+    """An encoder of two blocks: attention and feed-forward in the default scopes."""
+    with tf.variable_scope("encoder"):
+        x = module.embedding(source, vocab_size=9, num_units=WIDTH, scope="enc_embed")
+        real = tf.expand_dims(tf.sign(tf.reduce_sum(tf.abs(x), axis=-1)), -1)
+        x += module.embedding(
+            tf.tile(tf.range(tf.shape(source)[1])[None], [tf.shape(source)[0], 1]),
+            vocab_size=5,
+            num_units=WIDTH,
+            zero_pad=False,
+            scale=False,
+            scope="enc_pe",
+        )
+        x *= real
+        for i in range(BLOCKS):
+            with tf.variable_scope(f"num_blocks_{i}"):
+                x = module.multihead_attention(
+                    queries=x,
+                    keys=x,
+                    num_units=WIDTH,
+                    num_heads=HEADS,
+                    dropout_rate=0.1,
+                    is_training=False,
+                    causality=False,
+                )
+                x = module.feedforward(x, num_units=[4 * WIDTH, WIDTH])
+    return x
+
+
+def test_attention_and_feedforward_share_a_scope_and_no_variable():
+    source = np.array([[5, 3, 8, 0, 0], [1, 2, 0, 0, 0]])
+    outputs = legacy_encoder(tf.constant(source))
+    names = [name for name in shapes() if name.startswith("encoder/num_blocks_0/")]
+    assert [name[len("encoder/num_blocks_0/") :] for name in names] == [
+        f"multihead_attention/{name}"
+        for name in (
+            "dense/kernel dense/bias dense_1/kernel dense_1/bias dense_2/kernel "
+            "dense_2/bias ln/Variable ln/Variable_1 conv1d/kernel conv1d/bias "
+            "conv1d_1/kernel conv1d_1/bias"
+        ).split()
+    ] + [f"multihead_attention_1/ln/{name}" for name in ("Variable", "Variable_1")]
+    with tf.Session(config=CONFIG) as session:
+        values = with_values(session)
+        found = session.run(outputs)
+    table = values["encoder/enc_embed/lookup_table"]
+    x = table[source] * WIDTH**0.5 + values["encoder/enc_pe/lookup_table"]
+    x *= (source != 0)[..., None]
+    for i in range(BLOCKS):
+        scope = f"encoder/num_blocks_{i}/multihead_attention"
+        x = oracle_compat.legacy_attention(x, x, values, scope, HEADS)
+        x += oracle_compat.fed(x, values, scope)
+        x = oracle_compat.normed(x, values, scope + "_1/ln")
+    np.testing.assert_allclose(found, x, **CLOSE)
+
+
+def test_normalizations_are_new_at_each_call_even_when_reused():
+    x = tf.ones([1, 2, 4])
+    for reuse in (None, True, tf.AUTO_REUSE):
+        kyubyong_legacy.normalize(x, reuse=reuse)
+    assert list(shapes()) == [
+        f"{scope}/{name}"
+        for scope in ("ln", "ln_1", "ln_2")
+        for name in ("Variable", "Variable_1")
+    ]
+
+
+def test_reuse_shares_kernels_but_not_normalizations():
+    """As there, where the normalization ignores `reuse`."""
+    x = tf.ones([1, 2, 4])
+    for reuse in (None, True):
+        tutorial.multihead_attention(x, x, num_heads=2, reuse=reuse)
+    assert len(shapes()) == 6 + 2 * 2
+    assert "mulithead_attention_1/ln/Variable" in shapes()
+
+
+def test_kyubyong_shares_what_has_one_scope():
+    x = tf.ones([1, 2, 4])
+    padding = tf.constant([[0.0, 1.0]])
+    for _ in range(2):
+        y = kyubyong.multihead_attention(x, x, x, padding, num_heads=2)
+        kyubyong.ff(y, [8, 4])
+        kyubyong.ln(y)
+    assert len(shapes()) == (6 + 2) + (4 + 2) + 2
+
+
+def test_first_values_are_drawn_as_there():
+    """Glorot's, and those of the enclosing scope, which tf.layers takes over."""
+    with tf.variable_scope("a"):
+        kyubyong_legacy.embedding(tf.constant([[1]]), 200, 100)
+    with tf.variable_scope("b", initializer=tf.constant_initializer(7.0)):
+        kyubyong_legacy.feedforward(tf.ones([1, 2, 4]), [4, 4])
+    values = {v.op.name: v for v in tf.trainable_variables()}
+    with tf.Session(config=CONFIG) as session:
+        session.run(tf.global_variables_initializer())
+        values = session.run(values)
+    table = values["a/embedding/lookup_table"]
+    limit = (6 / (200 + 100)) ** 0.5
+    assert abs(table).max() <= limit and abs(table).max() > 0.99 * limit
+    assert (values["b/multihead_attention/conv1d/kernel"] == 7).all()
+    assert (values["b/multihead_attention/conv1d/bias"] == 0).all()
+
+
+# A model of features, as InterHAt calls it
+
+
+def test_attention_of_interhat_returns_its_weights():
+    ids = np.array([[0, 1, 2], [2, 4, 0]])
+    features = interhat.embedding(
+        tf.constant(ids), vocab_size=5, num_units=6, scale=False, scope="embedding"
+    )
+    with tf.variable_scope("attention_head"):
+        x, weights = interhat.multihead_attention(
+            queries=features,
+            keys=features,
+            num_units=8,  # wider than the features: projected back
+            num_heads=2,
+            dropout_rate=0.2,
+            is_training=tf.constant(False),
+            scope="multihead_attention",
+        )
+        x = interhat.feedforward(x, num_units=[24, 6], scope="feed_forward")
+    assert len(shapes()) == 1 + 8 + 2 + 4 + 2
+    with tf.Session(config=CONFIG) as session:
+        values = with_values(session)
+        found, drawn = session.run([x, weights])
+    given = values["embedding/lookup_table"][ids]  # zero_pad is False: id 0 has a row
+    expected, attention = oracle_compat.interhat_attention(
+        given, given, values, "attention_head/multihead_attention", 2
+    )
+    scope = "attention_head/feed_forward"
+    expected += oracle_compat.fed(expected, values, scope)
+    np.testing.assert_allclose(drawn, attention, **CLOSE)
+    np.testing.assert_allclose(
+        found, oracle_compat.normed(expected, values, scope + "/ln"), **CLOSE
+    )
+
+
+# What their code passes, and expects to get
+
+
+@pytest.mark.parametrize("module", [kyubyong_legacy, tutorial, sasrec, interhat])
+def test_dropout_takes_tensors(module):
+    x = tf.constant(np.random.RandomState(0).randn(2, 50, 4), tf.float32)
+    rate = tf.placeholder_with_default(0.0, [])
+    outputs = module.multihead_attention(
+        x, x, num_heads=2, dropout_rate=rate, is_training=tf.constant(True)
+    )
+    outputs = outputs[0] if module is interhat else outputs
+    with tf.Session(config=CONFIG) as session:
+        session.run(tf.global_variables_initializer())
+        without, again, with_rate = (
+            session.run(outputs, {rate: value}) for value in (0.0, 0.0, 0.5)
+        )
+    np.testing.assert_array_equal(without, again)
+    assert (without != with_rate).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    "name", "tutorial kyubyong_legacy kyubyong sasrec functional_time interhat".split()
+)
+def test_a_star_import_brings_tensorflow_and_numpy(name):
+    module = importlib.import_module("transformer.compat." + name)
+    names = {}
+    exec(f"from transformer.compat.{name} import *", names)
+    assert names["tf"] is tf and names["np"] is np
+    assert all(callable(names[each]) for each in set(module.__all__) - {"tf", "np"})
+
+
+def test_masks_that_say_the_opposite_are_reported_once(capfd):
+    x = tf.constant(np.random.RandomState(0).randn(2, 3, 4), tf.float32)
+    real = tf.placeholder(tf.bool, [None, None])
+    outputs = kyubyong.multihead_attention(x, x, x, real, num_heads=2)
+    with tf.Session(config=CONFIG) as session:
+        session.run(tf.global_variables_initializer())
+        session.run(outputs, {real: [[False, False, True]] * 2})
+        assert "wanted True = padding" not in capfd.readouterr().err
+        for _ in range(3):
+            session.run(outputs, {real: [[True, True, False]] * 2})
+    assert capfd.readouterr().err.count("wanted True = padding") == 1

@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.compat.variables import ANONYMOUS
 from transformer.originals.convert import read
-from transformer.originals.names import BLOCKS, renamed
+from transformer.originals.names import BLOCKS, FEEDFORWARD_SCOPES, renamed
 
 # What an optimizer keeps for a variable, and its counters.
 OPTIMIZER = re.compile(
@@ -53,7 +53,8 @@ def restore(session, prefix: str, source: str, scope: str = "") -> List[str]:
             if variable.op.name.startswith(start)
         }
     left = dict(read(prefix))
-    places = _places(list(variables), left, BLOCKS[source])
+    rules = FEEDFORWARD_SCOPES.get(source, ()) + BLOCKS[source]
+    places = _places(list(variables), left, rules)
     missing = [
         name for name in variables if name not in places and not OPTIMIZER.match(name)
     ]
@@ -70,7 +71,7 @@ def restore(session, prefix: str, source: str, scope: str = "") -> List[str]:
     extra = sorted(name for name in left if not OPTIMIZER.match(name))
     if extra:
         raise ValueError(
-            f"{prefix}: found {_some(extra)}, wanted no variables that the graph lacks: "
+            f"{prefix}: found {_some(extra)}, wanted no variables without a place: "
             f"{len(extra)} would be left over"
         )
     session.run(
@@ -86,37 +87,50 @@ def _some(names):
 
 
 def _places(names: List[str], arrays: Dict[str, np.ndarray], rules) -> Dict[str, str]:
-    """Return the name in the checkpoint of each variable that is found there."""
-    places = {}
-    for name in names:
-        for candidate in (name, renamed(name, rules)):
-            if candidate in arrays:
-                places[name] = candidate
-                break
-    rest = [name for name in names if name not in places]
-    taken = set(places.values())
-    theirs = _normalizations(sorted((set(arrays) - taken), key=_natural), ANONYMOUS)
-    ours = _normalizations(rest, re.compile(r"(^|/)(Variable(_\d+)?|beta|gamma)$"))
-    for folder, scopes in ours.items():
-        if len(scopes) != len(theirs.get(folder, ())):
-            continue
-        for mine, other in zip(scopes, theirs[folder]):
-            places.update(zip(sorted(mine), sorted(other)))  # beta before gamma
+    """Return the name in the checkpoint of each variable that is found there.
+
+    Args:
+      names: of the variables, in the order in which they were made.
+      arrays: those of the checkpoint.
+      rules: from our names to those of the source.
+    """
+    places = {name: name for name in names if name in arrays}
+    theirs = {name: renamed(name, rules) for name in names if name not in places}
+    for name, other in theirs.items():
+        if other in arrays and not ANONYMOUS.search(other):
+            places[name] = other
+    rest = sorted(set(arrays) - set(places.values()), key=_natural)
+    found = _normalizations({name: name for name in rest})
+    for folder, ours in _normalizations(theirs).items():
+        if len(ours) == len(found.get(folder, ())):
+            for pair, other in zip(ours, found[folder]):
+                places.update(zip(sorted(pair), sorted(other)))  # beta before gamma
     return places
 
 
-def _normalizations(names, pattern):
-    """Return numberless folder → [(beta, gamma), ...], the pairs in the given order."""
+def _normalizations(names: Dict[str, str]) -> Dict[str, List[List[str]]]:
+    """Return the pairs of anonymous variables, by where they are.
+
+    Args:
+      names: name → the name that the source has for it, in order.
+
+    Returns:
+      The scope around their own, without numbers → [[beta, gamma], ...].
+    """
     pairs = {}
-    for name in names:
-        if pattern.search(name):
-            pairs.setdefault(name.rpartition("/")[0], []).append(name)
+    for name, other in names.items():
+        if ANONYMOUS.search(other):
+            scope = (name.rpartition("/")[0], other.rpartition("/")[0])
+            pairs.setdefault(scope, []).append(name)
     folders = {}
-    for scope, pair in pairs.items():
-        if len(pair) == 2:
-            folder = re.sub(r"_\d+(?=/|$)", "", scope.rpartition("/")[0])
-            folders.setdefault(folder, []).append(pair)
-    return folders
+    for (_, scope), pair in pairs.items():
+        folder = re.sub(r"_\d+(?=/|$)", "", scope.rpartition("/")[0])
+        folders.setdefault(folder, []).append(pair)
+    return {
+        folder: found
+        for folder, found in folders.items()
+        if all(len(pair) == 2 for pair in found)
+    }
 
 
 def _natural(name):

@@ -23,7 +23,7 @@ def _layers(*theirs):
 # The names that tf.layers and tf.Variable make up.
 LEGACY_BLOCKS = _layers(
     "dense", "dense_1", "dense_2", "dense_3", "conv1d", "conv1d_1"
-) + ((r"(^|/)ln/beta$", r"\1ln/Variable"), (r"(^|/)ln/gamma$", r"\1ln/Variable_1"))
+) + ((r"(^|/)beta$", r"\1Variable"), (r"(^|/)gamma$", r"\1Variable_1"))
 
 LEGACY = (
     (r"^encoder/embedding/", "encoder/enc_embed/"),

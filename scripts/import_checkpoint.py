@@ -6,6 +6,8 @@
         --num_heads 8 --spm original/bpe.model --out logs/imported
     python scripts/import_checkpoint.py --from tensor2tensor --ckpt model.ckpt-250 \\
         --num_heads 8 --vocab vocab.subwords --out logs/imported
+    python scripts/import_checkpoint.py --from sasrec --ckpt SASRec/model.ckpt \\
+        --num_heads 1 --out logs/recommender    (for examples/recommend.py)
 """
 
 import os
@@ -13,7 +15,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import hparams
 from transformer.dialects import DIALECTS
-from transformer.originals.names import systems
+from transformer.originals.names import rules_in, systems
 from transformer.runtime import cli, files
 from transformer.text.lines import read_lines
 from transformer.text.subwords import SubwordVocabulary
@@ -26,6 +28,8 @@ from transformer.text.vocabulary_files import (
     SEPARATE_SUBWORDS,
     SEPARATE_WORDS,
 )
+
+SASREC = "sasrec"  # no translator: a recommender, see originals/recommender.py
 
 # The settings of training of an original system that its dialect does not decide.
 TRAINED_WITH = {"tensor2tensor": {"warmup_steps": 8000}}
@@ -213,7 +217,10 @@ def run(args) -> None:
 
     if checkpoints.exist(args.out):
         raise ValueError(f"--out {args.out}: found checkpoints, wanted a new folder")
-    arrays = convert.read(args.ckpt)
+    arrays = convert.read(args.ckpt, rules_in(args.names) if args.names else ())
+    if args.source == SASREC:
+        import_recommender(args, arrays)
+        return
     settings = convert.settings_of(args.source, arrays, subword_sizes(args))
     settings.update(TRAINED_WITH.get(settings["dialect"], {}))
     hp = hparams.HParams(num_heads=args.num_heads, **settings)
@@ -232,6 +239,19 @@ def run(args) -> None:
     report(path, imported, hp, bool(vocabularies), target_space)
     if args.verify:
         verify(args.out, case, args.source)
+
+
+def import_recommender(args, arrays) -> None:
+    """Write the folder of a recommender; ValueError for flags of translators."""
+    from transformer.originals import recommender  # needs TensorFlow
+
+    if given_vocabularies(args)[0] or args.verify:
+        raise ValueError(
+            "--from sasrec: found a vocabulary or --verify, wanted neither: it is no "
+            "translator"
+        )
+    settings = recommender.write(arrays, args.num_heads, args.out)
+    print(f"{args.out}: a recommender of {settings.items:,} items")
 
 
 def report(path, imported, hp, has_vocabulary, target_space):
@@ -271,7 +291,7 @@ def parser():
         "--from",
         dest="source",
         required=True,
-        choices=sorted(systems()),
+        choices=sorted([*systems(), SASREC]),
         help="the original system",
     )
     made.add_argument(
@@ -291,6 +311,7 @@ def parser():
         "--out", required=True, metavar="DIR", help="the log directory that is written"
     )
     for flag, metavar, text in (
+        ("--names", "MAP.json", "regular expressions that rename its variables first"),
         ("--spm", "FILE", "its SentencePiece model"),
         ("--vocab", "FILE", "its list of words; of tensor2tensor, of subwords"),
         ("--src_vocab", "FILE", "the source's, where the target has another"),

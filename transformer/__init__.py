@@ -50,6 +50,7 @@ READING_ORDER = (
     ("runtime.ram", "", "sizes → how much memory training needs"),
     ("originals.names", "", "our variable names → those of the original systems"),
     ("originals.convert", "", "checkpoints of the original systems → ours"),
+    ("originals.recommender", "", "a checkpoint of SASRec → a folder"),
     ("originals.recorded", "", "recorded numbers ↔ a model's"),
     ("compat.variables", "", "our variables → those of a source"),
     ("compat.checkpoints", "", "checkpoints of a source → a ported graph"),

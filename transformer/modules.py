@@ -34,7 +34,7 @@ from transformer.blocks.masks import (
     as_mask,
     both,
     causal_mask,
-    found_mask,
+    given_or_found,
     local_mask,
     padding_mask,
     proximity_bias,
@@ -216,12 +216,10 @@ def multihead_attention(
     """
     dialect, is_self = resolve(dialect), keys is queries
     num_units = _attention_width(queries, num_units, num_heads, dialect)
+    query_masks = given_or_found(query_masks, queries, dialect.padded_row)  # [N, Tq]
     key_masks = check_key_masks(key_masks)
-    query_masks, key_masks, mask = map(as_mask, (query_masks, key_masks, mask))
-    if query_masks is None:
-        query_masks = found_mask(queries, dialect.padded_row)  # [N, Tq]
-    if key_masks is None:
-        key_masks = found_mask(keys, dialect.padded_row)  # [N, Tk]
+    key_masks = given_or_found(key_masks, keys, dialect.padded_row)  # [N, Tk]
+    mask = as_mask(mask)
     drop = functools.partial(
         dropout, rate=dropout_rate, is_training=is_training, seed=dropout_seed
     )

@@ -64,6 +64,11 @@ def found_mask(x, padded_row: str = "is zero"):
     return tf.reduce_any(tf.not_equal(x, 0), axis=-1)
 
 
+def given_or_found(mask, x, padded_row: str):
+    """Return a mask as bool, or where it is None, the rows of `x` that hold a token."""
+    return found_mask(x, padded_row) if mask is None else as_mask(mask)
+
+
 def as_mask(mask):
     """Return a mask of numbers as bool: all but 0 is True. None and True stay."""
     if mask is None or mask is True:

@@ -6,8 +6,9 @@ rules of `BLOCKS` are for what is inside a block, whatever scope it is in; those
 its row in `dialects`.
 """
 
+import json
 import re
-from typing import Dict, List, Sequence
+from typing import Dict, List, Sequence, Tuple
 
 OUR_LAYERS = ("q", "k", "v", "o", "inner", "outer")
 
@@ -137,6 +138,26 @@ def systems() -> Dict[str, List[str]]:
     for dialect in sorted(SOURCES):
         versions.setdefault(VERSION_OF.get(dialect, dialect), []).append(dialect)
     return versions
+
+
+def rules_in(path: str) -> List[Tuple[str, str]]:
+    """Return the renaming rules of a file: an object of JSON, in its order.
+
+    Raises:
+      ValueError: it is something else, or has an invalid regular expression.
+    """
+    with open(path, encoding="utf-8") as file:
+        try:
+            found = json.load(file)
+            rules = list(found.items())
+            for pattern, replacement in rules:
+                re.sub(pattern, replacement, "")
+        except (ValueError, AttributeError, TypeError, re.error) as error:
+            raise ValueError(
+                f"--names {path}: found no such rules ({error}), wanted an object of "
+                'JSON, {"regular expression": "replacement", ...}'
+            ) from error
+    return rules
 
 
 def renamed(name: str, rules: Sequence) -> str:

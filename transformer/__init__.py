@@ -46,6 +46,7 @@ READING_ORDER = (
     ("runtime.checkpoints", "", "variables ↔ the log directory"),
     ("runtime.events", "", "scalars ↔ TensorBoard's files"),
     ("runtime.reporting", "", "progress reports, dev scores"),
+    ("runtime.figures", "", "a plot → a picture file, by matplotlib"),
     ("runtime.nonfinite", "", "a loss that is not finite → where that began"),
     ("runtime.ram", "", "sizes → how much memory training needs"),
     ("originals.names", "", "our variable names → those of the original systems"),

@@ -216,10 +216,10 @@ class Training:
         self.step += 1
         self.meter.add(metrics.loss, metrics.tokens)
         if self.is_due(hp.log_every):
-            self.report(metrics)
+            self.log_metrics(metrics)
 
-    def report(self, metrics) -> None:
-        """Show the progress since the last report, and write it for TensorBoard.
+    def log_metrics(self, metrics) -> None:
+        """Show the progress since the last call, and write it for TensorBoard.
 
         To log one more number, add it to `training.Metrics`, and here.
         """

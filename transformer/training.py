@@ -132,8 +132,8 @@ def constant(step, hp):
 def linear(step, hp):
     """Rise to 1 at the end of the warm-up, then fall to 0 at the last step.
 
-    Where the number of steps is known it learns more than `noam`, whose rate is still a
-    good part of its peak when training ends.
+    Where the number of steps is known it gives better models than `noam`, whose rate is
+    still high when training ends.
     """
     up = step / hp.warmup_steps
     down = (hp.max_steps + 1 - step) / max(1, hp.max_steps + 1 - hp.warmup_steps)
@@ -151,7 +151,7 @@ SCHEDULES = {
 
 
 class Metrics(NamedTuple):
-    """Figures of an update, for progress reports."""
+    """Numbers of an update, logged by `trainer.Training.log_metrics`."""
 
     loss: tf.Tensor  # mean over the real tokens, with label smoothing, in nats
     tokens: tf.Tensor  # real target tokens

@@ -1,4 +1,4 @@
-"""TensorBoard's scalars in a log directory: written step by step, read back."""
+"""The scalars that TensorBoard shows: written step by step, read back."""
 
 import os
 import socket
@@ -30,7 +30,7 @@ class Events:
             if self._writer is None:
                 self._writer = self._open()
             self._put(tf.Event(wall_time=time.time(), step=step, summary=summary))
-        # TensorFlow makes an IndexError of "File too large".
+        # TensorFlow raises IndexError for "File too large".
         except (tf.errors.OpError, IndexError) as error:
             self._writer = None  # after half a record nothing can be read
             raise OSError(f"events could not be written: {error}") from error

@@ -1,4 +1,7 @@
-"""Progress reports: dev scores in the log directory, speed, a bar on the terminal."""
+"""Progress reports: dev scores in the log directory, speed, a bar on the terminal.
+
+`trainer.Training.log_metrics` says which numbers are logged.
+"""
 
 import json
 import os

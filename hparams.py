@@ -216,7 +216,7 @@ def resolve(
     values = dict(PRESETS[preset]) if preset else {}
     given = _checked(given, "command line")
     files.refuse_links(logdir or "")
-    if logdir and os.path.exists(os.path.join(logdir, FILE_NAME)):
+    if logdir and has_settings(logdir):
         saved = _read(logdir)
         model = {
             name: field.default
@@ -254,6 +254,17 @@ def validate(hp: HParams) -> None:
             f"joint_vocab: found {sizes[0]} source and {sizes[1]} target "
             "pieces, wanted as many of both"
         )
+
+
+def has_settings(logdir: str) -> bool:
+    """Return whether a log directory has saved settings."""
+    return os.path.exists(os.path.join(logdir, FILE_NAME))
+
+
+def refuse_log_directory(folder: str, flag: str) -> None:
+    """Raise ValueError, naming the flag, where `folder` is a log directory already."""
+    if has_settings(folder):
+        raise ValueError(f"{flag} {folder}: found a log directory, wanted a new one")
 
 
 def save(hp: HParams, logdir: str) -> None:

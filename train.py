@@ -8,7 +8,6 @@ below < --preset < hparams.json of the log directory < flags.
 """
 
 import dataclasses
-import os
 
 import hparams
 from transformer.runtime import cli, files
@@ -52,18 +51,13 @@ def settings(args) -> hparams.HParams:
     }
     for name, fact in facts.items():
         found = getattr(hp, name)
-        was_said = name in given or has_settings(args.logdir)
+        was_said = name in given or hparams.has_settings(args.logdir)
         if was_said and found != fact and (found or name == "joint_vocab"):
             raise ValueError(
                 f"{name}: found {found}, wanted {fact} as in {hp.data}; "
                 "choose another --data, or another --logdir"
             )
     return dataclasses.replace(hp, **facts)
-
-
-def has_settings(logdir: str) -> bool:
-    """Return whether a log directory has saved settings."""
-    return os.path.exists(os.path.join(logdir, hparams.FILE_NAME))
 
 
 def run(args) -> None:
@@ -74,7 +68,7 @@ def run(args) -> None:
     from transformer.runtime import checkpoints
     from transformer.trainer import train
 
-    if checkpoints.exist(args.logdir) and not has_settings(args.logdir):
+    if checkpoints.exist(args.logdir) and not hparams.has_settings(args.logdir):
         raise ValueError(
             f"{args.logdir}: found checkpoints, but no "
             f"{hparams.FILE_NAME}; choose another --logdir"

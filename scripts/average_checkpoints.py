@@ -29,8 +29,7 @@ def parser():
 
 def run(args) -> None:
     """Read, average, write."""
-    if os.path.exists(os.path.join(args.out, hparams.FILE_NAME)):
-        raise ValueError(f"--out {args.out}: found a log directory, wanted a new one")
+    hparams.refuse_log_directory(args.out, "--out")
     hp = hparams.load(args.logdir)
     cli.start_tensorflow(args.verbose)
     from transformer.runtime import checkpoints  # needs TensorFlow, which takes seconds

@@ -207,8 +207,7 @@ def differences_to_paper(dialect: str) -> List[str]:
 def run(args) -> None:
     """Read, check, write, verify."""
     given_vocabularies(args)
-    if os.path.exists(os.path.join(args.out, hparams.FILE_NAME)):
-        raise ValueError(f"--out {args.out}: found a log directory, wanted a new one")
+    hparams.refuse_log_directory(args.out, "--out")
     files.refuse_unwritable(args.out, "--out")
     cli.start_tensorflow(args.verbose)
     # Only here: TensorFlow, which they import, takes seconds.

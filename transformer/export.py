@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 from transformer.blocks.positions import LEARNED, POSITIONS, chosen_positions
 from transformer.decoding import hypotheses_kept
 from transformer.dialects import resolve
+from transformer.embeddings import table_scope
 from transformer.runtime import checkpoints
 from transformer.text.vocabulary import BOS, EOS, UNK
 from transformer.text.vocabulary_files import copy_vocabularies, load_vocabularies
@@ -40,12 +41,8 @@ def refuse_unsupported(hp) -> None:
 
 def read_variables(logdir: str, checkpoint: str):
     """Return the variables of a checkpoint without those of Adam: name → array."""
-    reader = tf.train.load_checkpoint(checkpoints.find(logdir, checkpoint))
-    return {
-        name: reader.get_tensor(name)
-        for name in reader.get_variable_to_shape_map()
-        if "Adam" not in name
-    }
+    arrays = checkpoints.read(checkpoints.find(logdir, checkpoint))
+    return {name: array for name, array in arrays.items() if "Adam" not in name}
 
 
 def sinusoids(encoding: str, num_units: int):
@@ -92,10 +89,7 @@ class Filler:
 
     def table(self, stack: str):
         """Return the embeddings of a stack: [V, D]."""
-        shared = self.row.tied_embeddings and self.hp.joint_vocab
-        return self.variables[
-            "embedding/lookup_table" if shared else f"{stack}/embedding/lookup_table"
-        ]
+        return self.variables[f"{table_scope(self.hp, stack)}/lookup_table"]
 
     def output(self, linear, table):
         """Fill the layer that returns logits."""

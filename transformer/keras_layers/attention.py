@@ -19,7 +19,7 @@ import keras
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.masks import causal_mask
+from transformer.blocks.masks import both, causal_mask
 from transformer.blocks.primitives import join_heads, split_heads
 from transformer.keras_layers.base import as_list, need, serializable, shapes_of
 from transformer.modules import scaled_dot_product_attention
@@ -32,8 +32,7 @@ def all_of(masks):
     result = None
     for mask in masks:
         if mask is not None:
-            mask = tf.cast(mask, tf.bool)
-            result = mask if result is None else tf.logical_and(result, mask)
+            result = both(result, tf.cast(mask, tf.bool))
     return result
 
 
@@ -162,5 +161,5 @@ class SelfAttention(Attention):
 
     def padding(self, inputs, masks):
         extra = None if len(inputs) < 2 else tf.squeeze(inputs[1], -1)
-        both = all_of([masks[0], extra])
-        return both, both
+        real = all_of([masks[0], extra])
+        return real, real

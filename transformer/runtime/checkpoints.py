@@ -214,6 +214,18 @@ def write(arrays: Dict[str, np.ndarray], logdir: str, step: int) -> str:
     return prefix(logdir, step)
 
 
+def read(checkpoint: str) -> Dict[str, np.ndarray]:
+    """Return the variables of a checkpoint: name → array.
+
+    Args:
+      checkpoint: its path without the endings of its files.
+    """
+    reader = tf.train.load_checkpoint(checkpoint)
+    return {
+        name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()
+    }
+
+
 def average(paths: Sequence[str]) -> Dict[str, np.ndarray]:
     """Return the variables of checkpoints of one training run, averaged.
 
@@ -222,27 +234,19 @@ def average(paths: Sequence[str]) -> Dict[str, np.ndarray]:
     Args:
       paths: without the endings of their files.
     """
-    arrays = _read(paths[-1])
+    arrays = read(paths[-1])
     sums = {
         name: array.astype(np.float64)
         for name, array in arrays.items()
         if array.dtype == np.float32
     }
     for path in paths[:-1]:
-        others = _read(path)
+        others = read(path)
         for name in sums:
             sums[name] += others[name]
     for name, total in sums.items():
         arrays[name] = (total / len(paths)).astype(np.float32)
     return arrays
-
-
-def _read(path):
-    """Return the variables of a checkpoint: name → array."""
-    reader = tf.train.load_checkpoint(path)
-    return {
-        name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()
-    }
 
 
 def _steps_with(ending, logdir, kind):

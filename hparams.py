@@ -15,7 +15,7 @@ from transformer.runtime import files
 from transformer.runtime.cli import refuse_unknown, unknown
 
 FILE_NAME = "hparams.json"
-LARGEST = 2**31  # every whole number is below: what an int32 holds
+LARGEST = 2**31  # integers are below it, so that they fit into an int32
 
 
 def setting(
@@ -33,7 +33,7 @@ def setting(
       default: its value where nothing else is said; its type is that of the field.
       text: the line of help.
       least, below: of a number, least <= number < below.
-      choices: of a text, what it may be; empty: checked where the name is looked up.
+      choices: the values that a text may have; empty: checked where it is looked up.
     """
     if below is None:
         below = LARGEST if isinstance(default, int) else math.inf
@@ -307,7 +307,7 @@ def _read(logdir: str) -> Dict[str, Any]:
 
 
 def _checked(values: Dict[str, Any], where: str) -> Dict[str, Any]:
-    """Return `values` with known names and right types; whole numbers become floats."""
+    """Return `values` with known names and right types; 1 becomes 1.0 for a float."""
     checked = {}
     for name, value in values.items():
         if name not in FIELDS:

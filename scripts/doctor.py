@@ -4,7 +4,7 @@
     python scripts/doctor.py --logdir logs/mine --files test.de test.en
 
 It reads the translations that eval.py wrote, or makes them. Exit status 0: nothing was
-found; 1: something was; 2: it could not look.
+found; 1: something was found; 2: an error.
 """
 
 import filecmp
@@ -139,7 +139,7 @@ def parser():
     made.add_argument(
         "--translations",
         metavar="FILE",
-        help="of the source [what eval.py wrote, else made now]",
+        help="translations of the source [those of eval.py, else made now]",
     )
     return made
 

@@ -31,7 +31,7 @@ from transformer.text.vocabulary_files import (
 
 SASREC = "sasrec"  # no translator: a recommender, see originals/recommender.py
 
-# The settings of training of an original system that its dialect does not decide.
+# Settings with which an original system was trained, other than those of its dialect.
 TRAINED_WITH = {"tensor2tensor": {"warmup_steps": 8000}}
 
 # The systems whose vocabularies are all of one kind, a key of KINDS.
@@ -99,19 +99,19 @@ def words(path: str, size: int) -> bytes:
     The original programs ignore words that are rarer than a limit: a longer list may
     only be cut where its counts fall.
     """
-    words = [line.split() for line in read_lines(path) if line.strip()]
+    lines = [line.split() for line in read_lines(path) if line.strip()]
     counts = [
         int(line[1]) if len(line) > 1 and line[1].isdigit() else None
-        for line in words[size - 1 : size + 1]
+        for line in lines[size - 1 : size + 1]
     ]
-    if len(words) < size or (
-        len(words) > size and not (None not in counts and counts[0] > counts[1])
+    if len(lines) < size or (
+        len(lines) > size and not (None not in counts and counts[0] > counts[1])
     ):
         raise ValueError(
-            f"{path}: found {len(words)} words, wanted {size}, as many as the model has"
+            f"{path}: found {len(lines)} words, wanted {size}, as many as the model has"
         )
-    WordVocabulary.check([line[0] for line in words[:size]], path)
-    return "".join("\t".join(line[:2]) + "\n" for line in words[:size]).encode()
+    WordVocabulary.check([line[0] for line in lines[:size]], path)
+    return "".join("\t".join(line[:2]) + "\n" for line in lines[:size]).encode()
 
 
 def pieces(path: str, size: int) -> bytes:

@@ -37,7 +37,7 @@ from transformer.text.vocabulary_files import (
 )
 
 # Flags that --vocab_from excludes → their defaults.
-TRAINING = {
+VOCABULARY_DEFAULTS = {
     "vocab_size": 8000,
     "model_type": "bpe",
     "separate": False,
@@ -122,7 +122,7 @@ def fill_defaults(args: argparse.Namespace) -> None:
     Args:
       args: changed in place.
     """
-    for name, default in TRAINING.items():
+    for name, default in VOCABULARY_DEFAULTS.items():
         if getattr(args, name) is None:
             setattr(args, name, default)
         elif args.vocab_from:

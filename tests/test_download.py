@@ -350,7 +350,7 @@ def test_a_server_that_stalls_is_asked_again(server, tmp_path, stalling):
     first, second = ranges(server)
     assert first is None
     if stalling is dripping:
-        assert 0 < int(re.match(r"bytes=(\d+)-$", second).group(1)) < fetch.LEAST
+        assert 0 < int(re.match(r"bytes=(\d+)-$", second).group(1)) < fetch.LEAST_BYTES
     else:
         assert server.sent == sum(map(len, ARCHIVES.values()))  # nothing came twice
 
@@ -442,7 +442,7 @@ def test_a_server_with_a_passing_fault_is_asked_again(server, tmp_path):
 
 
 def test_attempts_with_progress_do_not_count(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(fetch, "PROGRESS", 500)
+    monkeypatch.setattr(fetch, "PROGRESS_BYTES", 500)
     server.plan = [cut(600)] * 6
     assert len(TRAIN) > 600 * 6
     run(server, tmp_path)  # with three attempts

@@ -326,8 +326,8 @@ def _batches(
 def _untuned() -> tf.data.Options:
     """Return options without the automatic tuning of tf.data.
 
-    There is nothing to tune here, and its thread sleeps for up to a minute, for which
-    the end of a session would have to wait.
+    There is nothing to tune here, and its thread sleeps: closing a session would wait
+    for it for up to a minute.
     """
     options = tf.data.Options()
     if hasattr(options, "autotune"):

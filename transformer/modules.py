@@ -199,11 +199,11 @@ def multihead_attention(
       mask: a further mask: `local_mask`, or an order other than `causality`.
       bias: float, broadcastable to [N, H, Tq, Tk], added to the logits.
       query_positions, key_positions: int [Tq], [Tk], for `causality` and relative
-        positions. Not given: keys stand at 0, 1, ..., queries likewise, behind `past`.
+        positions. Not given: 0, 1, ... for keys; queries continue after `past`.
       max_relative_position: int; distances beyond it share a vector (see
         `relative_positions`). None or 0: no relative positions.
       projected: (K, V) as `keys_and_values` made them of `keys`, to use them again.
-      past: Past, the positions before, that come before `keys`.
+      past: Past, the cached keys and values of the positions before `keys`.
       dialect: a Dialect or its name, a key of `DIALECTS`.
       weights: dict; receives the attention weights [N, H, Tq, Tk] by scope name.
       dropout_seed: int [2] tensor, see `dropout`.
@@ -267,7 +267,7 @@ def multihead_attention(
 
 
 def _attention_width(queries, num_units, num_heads, dialect):
-    """Return the width of all heads together, once it is known to fit."""
+    """Check and return the width of all heads together."""
     width = queries.shape.as_list()[-1]
     num_units = width if num_units is None else num_units
     if num_heads < 1 or num_units % num_heads:

@@ -19,7 +19,7 @@ def local_attention(
     key_mask=None,
     blind_queries_are_zero: bool = True,
 ):
-    """Attend within blocks of a sequence, and to what lies next to them.
+    """Attend within blocks of a sequence, and to a window around each block.
 
     The sequence is cut into blocks of `block_length`. A position sees those of its
     block, and a window of positions before and after the block. tensor2tensor's kinds

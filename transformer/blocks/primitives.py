@@ -1,4 +1,4 @@
-"""What the blocks are made of: dropout, dense layers, heads, add and normalize."""
+"""The parts of the blocks: dropout, dense layers, heads, add and normalize."""
 
 import zlib
 from typing import Callable, Optional, Sequence, Union
@@ -20,10 +20,10 @@ def dropout(inputs, rate: float, is_training=True, seed=None, name: str = "dropo
 
     Args:
       inputs: float tensor of any shape.
-      rate: float in [0, 1), used to the nearest 256th below 1; or a scalar tensor.
+      rate: float in [0, 1), rounded to a multiple of 1/256; or a scalar tensor.
       is_training: Python bool or scalar bool tensor; False returns `inputs`.
       seed: int [2] tensor. With it the mask is a function of the seed, of the variable
-        scope and of `name` alone; without, every run draws anew.
+        scope and of `name` alone; without, every run draws new numbers.
       name: distinguishes the dropouts of one scope.
 
     Returns:

@@ -41,8 +41,8 @@ class Attention(keras.layers.Layer):
     """Multi-head attention (section 3.2.2) without an output projection.
 
     Inputs: a list of the queries [N, Tq, any width], the keys [N, Tk, any width] and
-    the values [N, Tk, any width]; then, where wanted, of which values and which queries
-    are real, [N, Tk, 1] and [N, Tq, 1].
+    the values [N, Tk, any width]; then, optionally, masks of the values and of the
+    queries, [N, Tk, 1] and [N, Tq, 1], 0 = padding.
     Output: [N, Tq, H * size_per_head]. A query that may attend to no key attends to all
     alike, as in the original.
 
@@ -50,7 +50,7 @@ class Attention(keras.layers.Layer):
       heads: int, H.
       size_per_head: int, the width of a value.
       key_size: int, the width of a query and of a key; None for that of a value.
-      mask_right: True hides the keys behind a query's own position; a matrix [Tq, Tk]
+      mask_right: True hides the keys after a query's own position; a matrix [Tq, Tk]
         of ones and zeros hides where it is zero; False hides nothing.
     """
 

@@ -275,7 +275,7 @@ def token_ids(array):
 
 
 def shifted(ids, first):
-    """Return ids [N, T] shifted by one to the right, behind `first`."""
+    """Return ids [N, T] shifted by one to the right, after `first`."""
     return np.concatenate([np.full_like(ids[:, :1], first), ids[:, :-1]], axis=1)
 
 

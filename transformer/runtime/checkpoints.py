@@ -33,7 +33,7 @@ def steps(logdir: str, kind: str = NEWEST) -> List[int]:
 
 def exist(logdir: str) -> bool:
     """Return whether `logdir` has a checkpoint, or the remains of one."""
-    return any(_named(logdir, kind) for kind in (NEWEST, BEST))
+    return any(_steps_with_remains(logdir, kind) for kind in (NEWEST, BEST))
 
 
 def prefix(logdir: str, step: int, kind: str = NEWEST) -> str:
@@ -68,7 +68,7 @@ def find(
     newest, best = (
         [
             prefix(logdir, step, kind)
-            for step in sorted(_named(logdir, kind), reverse=True)
+            for step in sorted(_steps_with_remains(logdir, kind), reverse=True)
         ]
         for kind in (NEWEST, BEST)
     )
@@ -131,7 +131,7 @@ def save(
         ),
     )
     kept = [other for other in steps(logdir) if other <= step][-keep:]
-    for old in _named(logdir, NEWEST):
+    for old in _steps_with_remains(logdir, NEWEST):
         if old < step and old not in kept:
             _remove(prefix(logdir, old))
 
@@ -149,7 +149,7 @@ def save_best(logdir: str, step: int) -> None:
             shutil.copyfile(each, path + each[len(source) :])
 
     _publish(prefix(logdir, step, BEST), copy)
-    for old in _named(logdir, BEST):
+    for old in _steps_with_remains(logdir, BEST):
         if old != step:
             _remove(prefix(logdir, old, BEST))
 
@@ -259,7 +259,7 @@ def _steps_with(ending, logdir, kind):
     return {int(match.group(1)) for match in found if match}
 
 
-def _named(logdir, kind):
+def _steps_with_remains(logdir, kind):
     """Return the steps for which `logdir` has a checkpoint, or the remains of one."""
     return _steps_with(INDEX, logdir, kind) | _steps_with(MANIFEST, logdir, kind)
 

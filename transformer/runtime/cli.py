@@ -226,7 +226,7 @@ def main(
 
 
 def warner(prog: str) -> Callable[[str], None]:
-    """Return a function that writes a line on stderr, behind the name of the command.
+    """Return a function that writes a line on stderr, after the name of the command.
 
     Args:
       prog: as for `make_parser`.

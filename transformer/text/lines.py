@@ -15,7 +15,7 @@ from typing import Iterable, Iterator, Mapping
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-# What the report says of a line → the characters that make it say so.
+# A description for the report → the characters that it is about.
 ODD_CHARACTERS = {
     "with a tab": re.compile("\t"),
     "with a CR that ends no line": re.compile("\r"),

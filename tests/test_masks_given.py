@@ -1,4 +1,4 @@
-"""What callers give the blocks as masks, and the defaults that ported code relies on."""
+"""What callers give the blocks as masks; the defaults that ported code relies on."""
 
 import inspect
 import warnings

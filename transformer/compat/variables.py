@@ -16,7 +16,7 @@ from transformer.originals.names import BLOCKS, renamed
 ANONYMOUS = re.compile(r"(^|/)Variable(_\d+)?$")
 # A dense layer that the source computes as a convolution of width 1.
 CONVOLUTION = re.compile(r"(^|/)conv1d(_\d+)?/kernel$")
-TABLE = re.compile(r"(^|/)(lookup_table|weight_mat)$")
+TABLE = re.compile(r"(^|/)(lookup_table|weight_mat|embeddings)$")
 
 
 @contextlib.contextmanager
@@ -34,7 +34,7 @@ def variables_of(source: str, regularizer: Optional[Callable] = None):
         name = renamed(name, BLOCKS[source])
         if TABLE.search(name):
             settings["initializer"] = tf.glorot_uniform_initializer()
-        if name.endswith("/kernel") and outer.initializer is not None:
+        if name.endswith(("/kernel", "/embeddings")) and outer.initializer is not None:
             settings["initializer"] = outer.initializer  # as tf.layers does
         if ANONYMOUS.search(name):
             return _anonymous_variable(name, shape, **settings)

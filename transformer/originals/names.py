@@ -73,6 +73,11 @@ KYUBYONG = (
 TENSOR2TENSOR_BLOCKS = _layers("q", "k", "v", "output_transform", "conv1", "conv2") + (
     (r"(^|/)ln/gamma$", r"\1layer_norm/layer_norm_scale"),
     (r"(^|/)ln/beta$", r"\1layer_norm/layer_norm_bias"),
+    # In scopes of any name, as `transformer.compat.tensor2tensor` opens them.
+    (r"(^|/)norm/gamma$", r"\1layer_norm_scale"),
+    (r"(^|/)norm/beta$", r"\1layer_norm_bias"),
+    (r"(^|/)positions/(key|value)s$", r"\1relative_positions_\2s/embeddings"),
+    (r"(^|/)relative_bias/keys$", r"\1key_relative_embeddings"),
 )
 
 TENSOR2TENSOR = (

@@ -13,6 +13,7 @@ import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 from originals import dense_gradients
 
+from transformer import compat
 from transformer.compat import tensor2tensor as common_attention
 from transformer.compat import tensor2tensor as common_layers
 
@@ -465,6 +466,29 @@ def test_a_block_of_theirs_learns():
         session.run(tf.global_variables_initializer())
         losses = [session.run([loss, step])[0] for _ in range(20)]
     assert np.mean(losses[-3:]) < 0.6 * losses[0], losses
+
+
+def test_their_checkpoints_are_restored(tmp_path):
+    x = tf.random_uniform([2, 3, WIDTH], seed=1)
+
+    def block():
+        y = common_layers.layer_preprocess(x, changed(layer_prepostprocess_dropout=0))
+        bias = common_attention.attention_bias_lower_triangle(3)
+        y = attention(y, None, bias, "dot_product_relative")
+        return common_layers.dense_relu_dense(y, 5, WIDTH)
+
+    y = block()
+    with tf.Session(config=CONFIG) as session:
+        session.run(tf.global_variables_initializer())
+        prefix = tf.train.Saver().save(session, str(tmp_path / "model"))
+        wanted = session.run(y)
+    with tf.Graph().as_default(), tf.Session(config=CONFIG) as session:
+        x = tf.random_uniform([2, 3, WIDTH], seed=1)
+        with tf.variable_scope("ported"):
+            y = block()
+        restored = compat.restore(session, prefix, "tensor2tensor", scope="ported")
+        assert restored == sorted(names())
+        np.testing.assert_allclose(session.run(y), wanted, rtol=1e-5, atol=1e-6)
 
 
 # What is refused

@@ -60,6 +60,8 @@ READING_ORDER = (
     ("compat.functional_time", "", "the modules of a fork of SASRec"),
     ("compat.interhat", "", "the modules of InterHAt"),
     ("compat.kyubyong", "", "the modules of Kyubyong/transformer, 2019"),
+    ("compat.bojone", "", "the functions of bojone/attention"),
+    ("compat.bojone_keras", "", "the Keras layers of bojone/attention"),
     ("translator", "6.1", "a log directory → translations"),
     ("evaluation", "6.1", "translations → BLEU and chrF"),
     ("export", "", "a log directory → a folder that CTranslate2 opens"),

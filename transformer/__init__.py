@@ -68,6 +68,8 @@ READING_ORDER = (
         "",
         "the common_attention of tensor2tensor, and all of it",
     ),
+    ("compat.bojone", "", "the functions of bojone/attention"),
+    ("compat.bojone_keras", "", "the Keras layers of bojone/attention"),
     ("translator", "6.1", "a log directory → translations"),
     ("evaluation", "6.1", "translations → BLEU and chrF"),
     ("export", "", "a log directory → a folder that CTranslate2 opens"),

@@ -103,6 +103,12 @@ TENSOR2TENSOR = (
 # Its first version normalizes after each sub-layer, with another name.
 TENSOR2TENSOR_V1 = TENSOR2TENSOR + ((r"/layer_prepostprocess/", "/layer_postprocess/"),)
 
+# Its functions open no scopes, and name nothing.
+BOJONE_BLOCKS = (
+    (r"(^|/)[^/]+/[qkv]/kernel$", r"\1Variable"),
+    (r"(^|/)[^/]+/(kernel|bias)$", r"\1Variable"),
+)
+
 # By the files of `transformer.compat`.
 BLOCKS = {
     "tutorial": LEGACY_BLOCKS,
@@ -110,6 +116,7 @@ BLOCKS = {
     "sasrec": LEGACY_BLOCKS,
     "functional_time": LEGACY_BLOCKS,
     "interhat": LEGACY_BLOCKS,
+    "bojone": BOJONE_BLOCKS,
     "kyubyong": KYUBYONG_BLOCKS,
     "tensor2tensor": TENSOR2TENSOR_BLOCKS,
 }

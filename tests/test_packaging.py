@@ -28,7 +28,7 @@ PUBLIC_SIGNATURES = (
     "transformer/functional.py",
     "transformer/blocks/attention.py",
 )
-KERAS_LAYERS = "transformer/keras_layers/"
+KERAS_LAYERS = ("transformer/keras_layers/", "transformer/compat/bojone_keras.py")
 CUSTOM_GETTER = "transformer/compat/variables.py"
 
 # Verbs that end in "s", and first words of a docstring that are no verb at all.

@@ -65,6 +65,14 @@ def scaled_dot_product_attention(
     return context, weights
 
 
+def unscaled(queries):
+    """Return queries that the blocks scale back: times sqrt(d_k).
+
+    For the queries of code that scales them itself, as tensor2tensor does.
+    """
+    return queries * queries.shape.as_list()[-1] ** 0.5
+
+
 def lowering(mask, value: float = MASKED_LOGIT):
     """Return the bias that a mask becomes: 0 where it is True, else `value`."""
     return value * (1.0 - tf.cast(mask, tf.float32))

@@ -15,7 +15,14 @@ def shape_list(x):
     return [dynamic[i] if size is None else size for i, size in enumerate(static)]
 
 
-def dropout(inputs, rate: float, is_training=True, seed=None, name: str = "dropout"):
+def dropout(
+    inputs,
+    rate: float,
+    is_training=True,
+    seed=None,
+    name: str = "dropout",
+    shared: Sequence[int] = (),
+):
     """Zero elements with probability `rate` and scale up the rest (section 5.4).
 
     Args:
@@ -25,6 +32,7 @@ def dropout(inputs, rate: float, is_training=True, seed=None, name: str = "dropo
       seed: int [2] tensor. With it the mask is a function of the seed, of the variable
         scope and of `name` alone; without, every run draws new numbers.
       name: distinguishes the dropouts of one scope.
+      shared: dimensions along which elements are zeroed together.
 
     Returns:
       A tensor like `inputs`.
@@ -34,7 +42,7 @@ def dropout(inputs, rate: float, is_training=True, seed=None, name: str = "dropo
     if tf.is_tensor(is_training):
         return tf.cond(
             is_training,
-            lambda: dropout(inputs, rate, True, seed, name),
+            lambda: dropout(inputs, rate, True, seed, name, shared),
             lambda: tf.identity(inputs),
         )
     if not is_training:
@@ -47,7 +55,13 @@ def dropout(inputs, rate: float, is_training=True, seed=None, name: str = "dropo
         limit = np.uint8(threshold)
     else:
         return inputs
-    keep = _random_bytes(tf.shape(inputs), seed, name) >= limit
+    shape = tf.shape(inputs)
+    if shared:
+        sizes = shape_list(inputs)
+        for dimension in shared:
+            sizes[dimension] = 1
+        shape = tf.stack(sizes)
+    keep = _random_bytes(shape, seed, name) >= limit
     return inputs * (tf.cast(keep, inputs.dtype) * (256 / (256 - threshold)))
 
 

@@ -73,6 +73,11 @@ KYUBYONG = (
 TENSOR2TENSOR_BLOCKS = _layers("q", "k", "v", "output_transform", "conv1", "conv2") + (
     (r"(^|/)ln/gamma$", r"\1layer_norm/layer_norm_scale"),
     (r"(^|/)ln/beta$", r"\1layer_norm/layer_norm_bias"),
+    # In scopes of any name, as `transformer.compat.tensor2tensor` opens them.
+    (r"(^|/)norm/gamma$", r"\1layer_norm_scale"),
+    (r"(^|/)norm/beta$", r"\1layer_norm_bias"),
+    (r"(^|/)positions/(key|value)s$", r"\1relative_positions_\2s/embeddings"),
+    (r"(^|/)relative_bias/keys$", r"\1key_relative_embeddings"),
 )
 
 TENSOR2TENSOR = (
@@ -98,6 +103,12 @@ TENSOR2TENSOR = (
 # Its first version normalizes after each sub-layer, with another name.
 TENSOR2TENSOR_V1 = TENSOR2TENSOR + ((r"/layer_prepostprocess/", "/layer_postprocess/"),)
 
+# Its functions open no scopes, and name nothing.
+BOJONE_BLOCKS = (
+    (r"(^|/)[^/]+/[qkv]/kernel$", r"\1Variable"),
+    (r"(^|/)[^/]+/(kernel|bias)$", r"\1Variable"),
+)
+
 # By the files of `transformer.compat`.
 BLOCKS = {
     "tutorial": LEGACY_BLOCKS,
@@ -105,6 +116,7 @@ BLOCKS = {
     "sasrec": LEGACY_BLOCKS,
     "functional_time": LEGACY_BLOCKS,
     "interhat": LEGACY_BLOCKS,
+    "bojone": BOJONE_BLOCKS,
     "kyubyong": KYUBYONG_BLOCKS,
     "tensor2tensor": TENSOR2TENSOR_BLOCKS,
 }

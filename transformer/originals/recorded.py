@@ -33,15 +33,18 @@ class Recorded(NamedTuple):
     end: int = EOS
 
 
+LEGACY = Recorded(
+    "in/x",
+    "out/decoder_inputs",
+    "in/y",
+    "out/logits",
+    (("out/mean_loss", 0.1),),
+    "out/preds",
+)
+
 RECORDED = {
-    "tutorial": Recorded(
-        "in/x",
-        "out/decoder_inputs",
-        "in/y",
-        "out/logits",
-        (("out/mean_loss", 0.1),),
-        "out/preds",
-    ),
+    "tutorial": LEGACY,
+    "kyubyong_legacy": LEGACY,
     "kyubyong": Recorded(
         "in/x",
         "in/decoder_inputs",

@@ -34,7 +34,7 @@ def Position_Embedding(inputs, position_size):
 
 
 def Mask(inputs, seq_len, mode="mul"):
-    """Mask what is behind the end of each sequence: see `functional.mask`.
+    """Mask what is after the end of each sequence: see `functional.mask`.
 
     A mode other than "mul" and "add" raises ValueError; there, it gives None.
     """
@@ -49,7 +49,7 @@ def Dense(inputs, ouput_size, bias=True, seq_len=None):
       inputs: float [N, ..., in].
       ouput_size: int.
       bias: bool; without it, there is no b.
-      seq_len: int [N]; what is behind the end of each sequence becomes zeros.
+      seq_len: int [N]; what is after the end of each sequence becomes zeros.
     """
     outputs = dense(inputs, ouput_size, bias, DENSE)
     return functional.mask(outputs, seq_len)

@@ -119,7 +119,7 @@ def fault_of(checkpoint: str) -> Optional[str]:
 def save(
     session: tf.Session, saver: tf.train.Saver, logdir: str, step: int, keep: int
 ) -> None:
-    """Write the checkpoint of `step`, then remove all but the newest `keep`.
+    """Write the checkpoint of `step`, then prune: remove all but the newest `keep`.
 
     Raises:
       OSError: it could not be written; those before it are untouched.

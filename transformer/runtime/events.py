@@ -19,7 +19,7 @@ class Events:
         self._logdir, self._writer = logdir, None
 
     def write(self, step: int, values: Dict[str, float]) -> None:
-        """Write the values of a step to the disk; OSError where that is not possible."""
+        """Write the values of a step at once; OSError where that is not possible."""
         summary = tf.Summary(
             value=[
                 tf.Summary.Value(tag=name, simple_value=value)

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import stat
+import sys
 import tarfile
 import threading
 import time
@@ -304,7 +305,10 @@ def text_in(out):
 # --- Downloading ----------------------------------------------------------------------
 
 
-def test_the_command_that_is_printed_prepares_the_corpus(server, tmp_path, capsys):
+def test_the_command_that_is_printed_prepares_the_corpus(
+    server, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(sys, "argv", ["scripts/download.py"])
     run(server, tmp_path / "a corpus")
     words = shlex.split(capsys.readouterr().out.splitlines()[-1])
     assert words[:2] == ["python", "scripts/prepare.py"]

@@ -89,7 +89,7 @@ class Corpus:
     [pairs], count the pieces and one EOS (or BOS): the width of a row of a Batch.
 
     Args:
-      folder: written by scripts/prepare.py; data/README.md lists its files.
+      folder: written by prepare.py; data/README.md lists its files.
       split: "train", "dev" or "test".
 
     Raises:
@@ -108,7 +108,7 @@ class Corpus:
             raise ValueError(
                 f"found {len(self.source_lengths)} source and "
                 f"{len(self.target_lengths)} target sentences of split {split!r} in "
-                f"{folder}, wanted the same number: run scripts/prepare.py again"
+                f"{folder}, wanted the same number: run prepare.py again"
             )
 
     def _load(self, side: str) -> Tuple[np.ndarray, np.ndarray]:
@@ -119,13 +119,13 @@ class Corpus:
             if not os.path.isfile(path):
                 raise FileNotFoundError(
                     f"found no {path}, wanted the prepared ids of split "
-                    f"{self.split!r}: run scripts/prepare.py --out {self.folder}"
+                    f"{self.split!r}: run prepare.py --out {self.folder}"
                 )
         ids, offsets = (_open_array(path) for path in paths)
         if len(offsets) < 1 or offsets[-1] != len(ids):
             raise ValueError(
                 f"found {len(ids)} ids in {paths[0]}, wanted as many as the end of "
-                f"{paths[1]} says, {offsets[-1:]}: run scripts/prepare.py again"
+                f"{paths[1]} says, {offsets[-1:]}: run prepare.py again"
             )
         return ids, offsets
 
@@ -156,12 +156,12 @@ def _open_array(path: str) -> np.ndarray:
     except (ValueError, EOFError) as error:
         raise ValueError(
             f"{path}: found no array of integers ({error}), wanted one: run "
-            f"scripts/prepare.py again"
+            f"prepare.py again"
         ) from error
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise ValueError(
             f"{path}: found {array.dtype} of shape {array.shape}, wanted integers in "
-            f"one dimension: run scripts/prepare.py again"
+            f"one dimension: run prepare.py again"
         )
     return array
 
@@ -248,7 +248,7 @@ def _check_plan(widths: np.ndarray, batch_tokens: int, seed: int) -> None:
         )
     if not len(widths):
         raise ValueError(
-            "found a split without a pair, wanted at least one: run scripts/prepare.py "
+            "found a split without a pair, wanted at least one: run prepare.py "
             "on other text"
         )
     if widths.max() > batch_tokens:

@@ -10,6 +10,7 @@ from transformer.evaluation import load_text
 from transformer.model import Transformer
 from transformer.runtime import checkpoints, ram
 from transformer.runtime.sessions import compilation
+from transformer.text.summary import verify
 from transformer.training import cross_entropy, make_update
 
 
@@ -22,6 +23,7 @@ class Data:
     """
 
     def __init__(self, hp):
+        verify(hp.data)
         self.train, self.dev = (Corpus(hp.data, split) for split in ("train", "dev"))
         self.train_plan, self.dev_plan = _plan(self.train, hp), _plan(self.dev, hp)
         self.dev_text = load_text(hp.data, "dev")

@@ -27,10 +27,7 @@ import sys
 import tempfile
 from typing import Any, Callable, Collection, Dict, Iterator, List, Optional
 
-from transformer.runtime.process import Stopped
-
-REFUSED = 2  # the exit status of every refusal, argparse's own too
-INTERRUPTED = 130  # 128 + SIGINT
+from transformer.runtime.ending import in_one_line, warner
 
 
 def make_parser(prog: str, doc: str) -> argparse.ArgumentParser:
@@ -205,43 +202,39 @@ def main(
       work: function of the parsed arguments; returns the exit status, None for 0. It
         calls `start_tensorflow` before it imports what needs TensorFlow.
       argv: the arguments; None for those of the process.
-      advice: what to do after Ctrl-C or SIGTERM, for a command that can continue.
+      advice: what to do after a signal, for a command that can continue.
 
     Raises:
-      SystemExit: with status 2 and one line on stderr for whatever is refused, 130
-        for Ctrl-C; not at all where `work` returns None or 0.
+      SystemExit: with a status and one line on stderr, as `ending.in_one_line` says;
+        not at all where `work` returns None or 0.
     """
-    args = parse(parser, sys.argv[1:] if argv is None else argv)
-    advice = advice and "; " + advice
-    try:
+    with in_one_line(parser.prog, advice):
+        args = parse(parser, sys.argv[1:] if argv is None else argv)
+        warn_of_another_checkout(parser.prog)
         status = work(args)
-    except (ValueError, OSError, FloatingPointError, MemoryError) as error:
-        _leave(parser.prog, error, REFUSED, error)
-    except Stopped as stopped:
-        _leave(parser.prog, f"{stopped}{advice}", stopped.status, stopped)
-    except KeyboardInterrupt as interrupt:
-        _leave(parser.prog, f"interrupted{advice}", INTERRUPTED, interrupt)
     if status:
         sys.exit(status)
 
 
-def warner(prog: str) -> Callable[[str], None]:
-    """Return a function that writes a line on stderr, after the name of the command.
+def warn_of_another_checkout(prog: str) -> None:
+    """Warn where a script of one checkout uses the package of another.
 
     Args:
-      prog: as for `make_parser`.
+      prog: the name of the command, which is that of the script that runs.
     """
-
-    def warn(text):
-        sys.stderr.write(f"{prog}: {text}\n")
-
-    return warn
-
-
-def _leave(prog, message, status, cause):
-    """Write one line on stderr and exit."""
-    warner(prog)(message)
-    raise SystemExit(status) from cause
+    script = os.path.realpath(getattr(sys.modules["__main__"], "__file__", None) or "")
+    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    for root in (os.path.dirname(script), os.path.dirname(os.path.dirname(script))):
+        beside = os.path.join(root, "transformer")
+        if (
+            os.path.basename(script) == prog
+            and os.path.isfile(os.path.join(beside, "runtime", "cli.py"))
+            and beside != package
+        ):
+            warner(prog)(
+                f"found the package in {package}, wanted that of this script, {beside};"
+                f" run pip install -e {root}, or set PYTHONPATH={root}"
+            )
 
 
 def start_tensorflow(verbose: bool = False) -> None:

@@ -1,11 +1,13 @@
 """scripts/translate.py: one line in, one line out, whatever the line is."""
 
 import collections
+import contextlib
 import io
 import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 
 import corpora
@@ -16,7 +18,7 @@ import eval as evaluation  # not the built-in function
 from transformer.text.lines import Oddities
 from transformer.text.vocabulary import train_vocabulary
 from transformer.text.vocabulary_files import load_vocabularies
-from transformer.translator import Translator
+from transformer.translator import Translation, Translator
 
 pty = pytest.importorskip("pty")
 
@@ -298,3 +300,60 @@ def test_a_log_directory_that_is_not_there(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1 2\n")))
     line = corpora.refusal(capsys, translate.main, "--logdir", tmp_path / "none")
     assert str(tmp_path / "none") in line
+
+
+class Terminal(io.BytesIO):
+    """Takes what is written to a terminal."""
+
+    def isatty(self):
+        return True
+
+
+class Hostile:
+    """Translates anything to pieces that write to the clipboard."""
+
+    def translate(self, lines):
+        return [[Translation("\x1b]52;c;cm0=\x07\x9b", -1.0)] for _ in lines]
+
+
+def test_a_terminal_gets_control_characters_escaped_and_a_pipe_every_byte():
+    terminal, pipe = Terminal(), io.BytesIO()
+    for output in (terminal, pipe):
+        translate.write_translations(Hostile(), iter(["a", "b"]), output)
+    assert pipe.getvalue() == "\x1b]52;c;cm0=\x07\x9b\n".encode() * 2
+    assert terminal.getvalue() == b"\\x1b]52;c;cm0=\\x07\\x9b\n" * 2
+
+
+EDITED = """
+import sys
+sys.path[:0] = ["scripts", "."]
+import translate
+for line in translate.ask(sys.stdin.buffer):
+    print("found", line)
+"""
+
+
+def test_lines_typed_at_a_terminal_can_be_edited_and_recalled():
+    ours, theirs = pty.openpty()
+    typed = b"1 2\n" + b"\x1b[A\x1b[D3\n" + b"\xe9\n" + b"\x04"  # up, left, 3
+    process = subprocess.Popen(
+        [sys.executable, "-c", EDITED],
+        cwd=corpora.ROOT,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "PYTHONUTF8": "1"},
+    )
+    os.close(theirs)
+    said = b""
+    for line in typed.splitlines(keepends=True):
+        while not said.endswith(b"> "):
+            said = said[-500:] + os.read(ours, 1000)
+        said += b"|"
+        os.write(ours, line)
+    with contextlib.suppress(OSError):  # the terminal is gone
+        while True:
+            said += os.read(ours, 1000)
+    os.close(ours)
+    assert process.wait(timeout=30) == 0
+    assert b"found b'1 32\\n'" in said

@@ -182,14 +182,13 @@ def find_splits(args: argparse.Namespace) -> Dict[str, Pair]:
     """
     found = {}
     for split in SPLITS:
-        in_out = [
+        pair = getattr(args, split) or [
             _find_in_out(args, split, language)
             for language in (args.source_lang, args.target_lang)
         ]
-        given = getattr(args, split)
-        if given is None and split == "test" and in_out == [None, None]:
+        if split == "test" and pair == [None, None]:
             continue
-        found[split] = Pair(*(given or in_out))
+        found[split] = Pair(*pair)
         _check_found(args, split, found[split])
     return found
 

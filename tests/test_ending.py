@@ -1,4 +1,4 @@
-"""ending.py, terminal.py: a signal, a closed pipe, a full disk, text that is hostile."""
+"""ending.py, terminal.py: a signal, a closed pipe, a full disk, hostile text."""
 
 import os
 import signal

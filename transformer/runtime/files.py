@@ -30,9 +30,11 @@ def replaced(path: str, mode: str = "w") -> Iterator[IO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.remove(beside)
+        if isinstance(error, OSError) and error.errno and not error.filename:
+            error.filename = path  # a full disk does not say which file it was
         raise
 
 

@@ -10,6 +10,7 @@ none: they are made in a temporary folder, and moved to their place at the end.
 """
 
 import argparse
+import filecmp
 import itertools
 import os
 from typing import Any, Dict, List, Optional
@@ -30,6 +31,7 @@ from transformer.text.corpus import (
     write_text,
 )
 from transformer.text.lines import check_language
+from transformer.text.remarks import remarks
 from transformer.text.summary import publish, write_summary
 from transformer.text.vocabulary_files import (
     FILE_NAMES,
@@ -223,6 +225,8 @@ def run(args: argparse.Namespace) -> None:
     with unfinished(args.out) as work:
         for split, pair in splits.items():
             check_pairs(split, pair)
+        for remark in remarks(splits, (args.source_lang, args.target_lang)):
+            say(remark)
         vocabularies = make_vocabularies(args, splits["train"], work)
         reports = {}
         for split, pair in splits.items():
@@ -264,8 +268,20 @@ def write_texts(pair: Pair, args: argparse.Namespace, split: str, work: str) -> 
     for path, language in zip(pair, (args.source_lang, args.target_lang)):
         name = f"{split}.{language}"
         existing = os.path.join(args.out, name)
-        if not (os.path.exists(existing) and os.path.samefile(path, existing)):
+        if not os.path.exists(existing):
             write_text(path, os.path.join(work, name))
+        elif not os.path.samefile(path, existing):
+            write_text(path, os.path.join(work, name))
+            refuse_other_text(path, os.path.join(work, name), existing)
+
+
+def refuse_other_text(path: str, written: str, existing: str) -> None:
+    """Raise ValueError where text in OUT, which may be the only copy, would be lost."""
+    if not filecmp.cmp(written, existing, shallow=False):
+        raise ValueError(
+            f"found other text in {existing} than in {path}, wanted none or the same: "
+            f"remove it, or choose another --out"
+        )
 
 
 def describe(split: str, report: Dict[str, int]) -> str:

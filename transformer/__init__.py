@@ -22,6 +22,7 @@ READING_ORDER = (
     ("text.vocabulary_files", "", "a folder → its vocabularies"),
     ("text.bpe_dropout", "", "lines → different ids each time, for training"),
     ("text.corpus", "5.1", "text files → ids on disk"),
+    ("text.remarks", "", "text files → what is odd about them"),
     ("text.summary", "", "a data folder → what it says of itself, verified"),
     ("text.public_corpora", "", "names → archives of public corpora"),
     ("data", "5.1", "ids → batches; the target is shifted here"),

@@ -29,6 +29,10 @@ from typing import Any, Callable, Collection, Dict, Iterator, List, Optional
 
 from transformer.runtime.ending import in_one_line, warner
 
+# The metavars of flags that name a file or a folder.
+PATHS = ("DIR", "FILE", "PREFIX", "CASE.npz", ("SOURCE", "TARGET"))
+PATHS += (("SOURCE", "REFERENCE"),)
+
 
 def make_parser(prog: str, doc: str) -> argparse.ArgumentParser:
     """Return a parser whose `--help` shows the whole docstring, examples included.
@@ -171,16 +175,23 @@ def parse(parser: argparse.ArgumentParser, argv: List[str]) -> argparse.Namespac
         if flag.startswith("--"):
             flag = "--" + flag[2:].replace("-", "_")
             if flag not in known:
-                parser.error(unknown("flag", flag, known))
+                parser.error(unknown("flag", flag, known) + "; --help lists them all")
         words.append(flag + equals + value)
-    return parser.parse_args(words)
+    args = parser.parse_args(words)
+    for action in parser._actions:
+        value = getattr(args, action.dest, None)
+        is_path = action.metavar in PATHS or action.dest == "data"
+        if is_path and "" in (value if isinstance(value, list) else [value]):
+            parser.error(f"--{action.dest}: found an empty name, wanted a path")
+    return args
 
 
 def unknown(kind: str, name: str, known: Collection[str]) -> str:
     """Return the message for a name that is not `known`: the nearest; all, if few."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0)[0]
+    near = difflib.get_close_matches(name, known, n=1)
+    advice = f"; did you mean {near[0]}?" if near else ""
     every = f" ({', '.join(known)})" if len(known) < 9 else ""
-    return f"unknown {kind} {name}; did you mean {near}?{every}"
+    return f"unknown {kind} {name}{advice}{every}"
 
 
 def refuse_unknown(kind: str, name: str, known: Collection[str]) -> None:

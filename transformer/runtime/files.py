@@ -25,16 +25,25 @@ def replaced(path: str, mode: str = "w") -> Iterator[IO]:
     beside = path + ".tmp"
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
-        with open(beside, mode, **text) as file:
+        with named(path), open(beside, mode, **text) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
-    except BaseException as error:
+    except BaseException:
         with contextlib.suppress(OSError):
             os.remove(beside)
-        if isinstance(error, OSError) and error.errno and not error.filename:
-            error.filename = path  # a full disk does not say which file it was
+        raise
+
+
+@contextlib.contextmanager
+def named(path: str) -> Iterator[None]:
+    """Have errors of the disk name the file: a full disk does not say which it was."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno and not error.filename:
+            error.filename = path
         raise
 
 

@@ -7,10 +7,11 @@ with new_folder("logs/mean", "--out") as made:  # logs/.unfinished-…/made
 
 import contextlib
 import fcntl
+import fnmatch
 import os
 import shutil
 import tempfile
-from typing import Iterator, Set
+from typing import Iterator, Sequence, Set
 
 from transformer.runtime.files import refuse_unwritable, sync
 
@@ -71,27 +72,30 @@ def new_folder(out: str, flag: str, replaces: str = "") -> Iterator[str]:
         sync(parent)
 
 
-def refuse_used(out: str, flag: str, replaces: str = "") -> None:
+def refuse_used(
+    out: str, flag: str, replaces: str = "", allowed: Sequence[str] = ()
+) -> None:
     """Raise ValueError where `out` is anything but a new or an empty folder.
 
     Args:
       out: a path.
       flag: the flag that named it, for the message.
-      replaces: the name of a file; a folder that has it may be replaced.
+      replaces: the name of a file; a folder that has it is one of ours.
+      allowed: patterns of names that another folder may have.
     """
     refuse_unwritable(out, flag)
-    found = sorted(os.listdir(out)) if os.path.isdir(out) else []
-    if found and replaces not in found:
+    names = sorted(os.listdir(out)) if os.path.isdir(out) else []
+    others = [
+        name
+        for name in names
+        if not any(fnmatch.fnmatchcase(name, each) for each in allowed)
+    ]
+    if others and replaces not in names:
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
         raise ValueError(
-            f"{flag} {out}: found {first_of(found)} in it, wanted a new folder; choose "
-            f"another {flag}"
+            f"{flag} {out}: found {', '.join(others[:3])}{more} in it, wanted a new "
+            f"folder; choose another {flag}"
         )
-
-
-def first_of(names) -> str:
-    """Return the first names of a folder, and how many more there are."""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
 
 
 def _nearest(place: str) -> str:

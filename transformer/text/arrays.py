@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 
-from transformer.runtime.files import regular
+from transformer.runtime.files import named, regular
 
 # The magic number, version 1.0, the length of the header, the header.
 HEADER = re.compile(
@@ -24,13 +24,10 @@ LONGEST = 200  # bytes of such a header; NumPy writes 128
 
 def save_integers(path: str, array: np.ndarray) -> None:
     """Write an array [length] as np.save does; an error names the file."""
-    try:
-        with open(path, "wb") as file:
-            header = np.lib.format.header_data_from_array_1_0(array)
-            np.lib.format.write_array_header_1_0(file, header)
-            file.write(array.data)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from error
+    with named(path), open(path, "wb") as file:
+        header = np.lib.format.header_data_from_array_1_0(array)
+        np.lib.format.write_array_header_1_0(file, header)
+        file.write(array.data)
 
 
 def open_integers(path: str) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
+from transformer.runtime.files import named
 from transformer.text.arrays import save_integers
 from transformer.text.bpe_dropout import DropoutVocabulary
 from transformer.text.lines import read_lines
@@ -161,7 +162,7 @@ def _encoded(
 def write_text(text_path: str, path: str) -> int:
     """Write the sentences of a corpus file as plain text; return how many there are."""
     count = 0
-    with open(path, "ab") as file:
+    with named(path), open(path, "ab") as file:
         for line in read_lines(text_path):
             file.write(line.encode("utf-8") + b"\n")
             count += 1

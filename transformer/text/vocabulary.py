@@ -221,4 +221,9 @@ def _explain_size(vocab_size: int, message: str) -> str:
             f"{smallest.group(1)} characters and special pieces of this text: raise "
             f"--vocab_size"
         )
+    if vocab_size <= len(SPECIAL_IDS):
+        return (
+            f"found --vocab_size {vocab_size}, wanted more than the {len(SPECIAL_IDS)} "
+            f"special pieces: raise --vocab_size"
+        )
     return f"SentencePiece could not train a vocabulary: {message.strip()}"

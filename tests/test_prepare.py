@@ -443,7 +443,7 @@ KINDS = {
     "utf16": ("Hund\n".encode("utf-16") * 9, "iconv -f UTF-16 -t UTF-8"),
     "utf16_without_mark": ("Hund\n".encode("utf-16-be") * 9, "iconv -f UTF-16"),
     "latin1": ("läuft\n".encode("latin-1") * 9, "iconv -f LATIN1 -t UTF-8"),
-    "cr_alone": (b"Hund\rHund\r" * 9, r"tr '\\r' '\\n'"),
+    "cr_alone": (b"Hund\rHund\r" * 9, r"tr '\r' '\n'"),
 }
 
 
@@ -452,9 +452,7 @@ def test_other_kinds_of_text_are_recognized(tmp_path, capsys, kind):
     out, (content, advice) = fill(tmp_path), KINDS[kind]
     write(tmp_path / "dev.de", content)
     said = refused(capsys, tmp_path, ["--out", out, *SMALL])
-    assert (
-        "dev.de" in said and "found " in said and advice.replace("\\\\", "\\") in said
-    )
+    assert "dev.de" in said and "found " in said and advice in said
 
 
 def remarks_of(out, capsys, **files):

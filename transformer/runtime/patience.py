@@ -6,7 +6,6 @@ without end.
 """
 
 import contextlib
-import functools
 import http.client
 import socket
 import threading
@@ -40,19 +39,18 @@ class Watch:
     def open(self, request: urllib.request.Request):
         """Return the response to a request, as urllib does."""
         opener = urllib.request.build_opener(
-            _Http(self._made), _Https(self._made), _Redirects
+            _Http(self._watched), _Https(self._watched), _Redirects
         )
         return opener.open(request, timeout=self.timeout)
 
-    def _made(self, kind: Callable, *args, **settings):
-        """Make a connection of http.client whose socket is watched."""
-        connection = kind(*args, **settings)
+    def _watched(self, connection: http.client.HTTPConnection):
+        """Return a connection, which is not open yet, with its socket watched."""
         connection._create_connection = self._connected
         return connection
 
-    def _connected(self, *args, **settings):
+    def _connected(self, *args):
         """Return a new socket; keep a copy, because TLS replaces the first one."""
-        made = socket.create_connection(*args, **settings)
+        made = socket.create_connection(*args)
         self._sockets.append(made.dup())
         return made
 
@@ -76,31 +74,31 @@ class Watch:
 
 
 class _Http(urllib.request.HTTPHandler):
-    """Opens http addresses by connections that `made` makes."""
+    """Opens http addresses by connections that are `watched`."""
 
-    def __init__(self, made):
+    def __init__(self, watched: Callable):
         super().__init__()
-        self._made = made
+        self._watched = watched
 
     def http_open(self, request):
-        return self.do_open(
-            functools.partial(self._made, http.client.HTTPConnection), request
-        )
+        def connection(host, timeout):
+            return self._watched(http.client.HTTPConnection(host, timeout=timeout))
+
+        return self.do_open(connection, request)
 
 
 class _Https(urllib.request.HTTPSHandler):
-    """Opens https addresses by connections that `made` makes."""
+    """Opens https addresses by connections that are `watched`."""
 
-    def __init__(self, made):
+    def __init__(self, watched: Callable):
         super().__init__()
-        self._made = made
+        self._watched = watched
 
     def https_open(self, request):
-        return self.do_open(
-            functools.partial(self._made, http.client.HTTPSConnection),
-            request,
-            context=self._context,
-        )
+        def connection(host, timeout):
+            return self._watched(http.client.HTTPSConnection(host, timeout=timeout))
+
+        return self.do_open(connection, request)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):

@@ -7,8 +7,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import termios
 
 import corpora
 import pytest
@@ -328,14 +330,20 @@ EDITED = """
 import sys
 sys.path[:0] = ["scripts", "."]
 import translate
-for line in translate.ask(sys.stdin.buffer):
-    print("found", line)
+from transformer.runtime import cli
+
+def run(args):
+    for line in translate.ask(sys.stdin.buffer):
+        print("found", line)
+
+cli.main(cli.make_parser("translate.py", "Asks."), run, [])
 """
 
 
-def test_lines_typed_at_a_terminal_can_be_edited_and_recalled():
+@contextlib.contextmanager
+def asking():
+    """A process that asks at a terminal; (the process, our end, read to the prompt)."""
     ours, theirs = pty.openpty()
-    typed = b"1 2\n" + b"\x1b[A\x1b[D3\n" + b"\xe9\n" + b"\x04"  # up, left, 3
     process = subprocess.Popen(
         [sys.executable, "-c", EDITED],
         cwd=corpora.ROOT,
@@ -345,15 +353,41 @@ def test_lines_typed_at_a_terminal_can_be_edited_and_recalled():
         env={**os.environ, "TERM": "xterm", "PYTHONUTF8": "1"},
     )
     os.close(theirs)
-    said = b""
-    for line in typed.splitlines(keepends=True):
-        while not said.endswith(b"> "):
-            said = said[-500:] + os.read(ours, 1000)
-        said += b"|"
-        os.write(ours, line)
-    with contextlib.suppress(OSError):  # the terminal is gone
-        while True:
-            said += os.read(ours, 1000)
-    os.close(ours)
-    assert process.wait(timeout=30) == 0
-    assert b"found b'1 32\\n'" in said
+
+    def read(end=None):
+        said = b""
+        with contextlib.suppress(OSError):  # the terminal is gone
+            while end is None or not said.endswith(end):
+                said += os.read(ours, 1000)
+        return said
+
+    try:
+        yield process, ours, read
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(ours)
+
+
+def test_lines_typed_at_a_terminal_can_be_edited_and_recalled():
+    with asking() as (process, ours, read):
+        read(b"> ")
+        os.write(ours, b"1 2\n")
+        read(b"> ")
+        os.write(ours, b"\x1b[A\x1b[D3\n")  # up, left, 3
+        assert b"found b'1 32\\n'" in read(b"> ")
+        os.write(ours, b"\x04")
+        assert process.wait(timeout=30) == 0
+
+
+def test_ctrl_c_at_the_prompt_is_one_line_and_leaves_the_terminal_as_it_was():
+    with asking() as (process, ours, read):
+        before = termios.tcgetattr(ours)
+        read(b"> ")
+        os.write(ours, b"1 2")
+        read(b"2")
+        assert termios.tcgetattr(ours) != before  # readline takes each key
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+        assert termios.tcgetattr(ours) == before
+        assert read() == b"\r\ntranslate.py: interrupted\r\n"

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sys
+import termios
 import threading
 from typing import Callable, Iterator
 
@@ -86,13 +87,14 @@ def _signals_end_at_once(prog, advice):
     is something to save.
     """
     with contextlib.ExitStack() as after:
-        stream = _copy_of_stderr(after)
+        stream, restore_terminal = _copy_of_stderr(after), _state_of_terminal()
 
         def end(number, frame):
             for path in list(UNFINISHED):
                 shutil.rmtree(path, ignore_errors=True)
             what = "interrupted" if number == signal.SIGINT else str(Stopped(number))
             line = "\n" if os.isatty(stream) else ""  # behind "^C", or the bar
+            restore_terminal()
             with contextlib.suppress(OSError):
                 os.write(stream, f"{line}{prog}: {what}{advice}\n".encode())
             os._exit(128 + number)
@@ -104,6 +106,15 @@ def _signals_end_at_once(prog, advice):
                 signal.signal(number, end)
                 after.callback(signal.signal, number, before)
         yield
+
+
+def _state_of_terminal() -> Callable[[], None]:
+    """Return a function that undoes what readline does to the terminal of stdin."""
+    try:
+        state = termios.tcgetattr(0)
+    except (OSError, termios.error):  # there is none
+        return lambda: None
+    return lambda: termios.tcsetattr(0, termios.TCSANOW, state)
 
 
 def _copy_of_stderr(after):

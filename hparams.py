@@ -48,7 +48,7 @@ class HParams:
     """All settings; the defaults are the base model of the paper (Table 3)."""
 
     # The corpus.
-    data: str = setting("corpus", "data/sample", "folder that scripts/prepare.py wrote")
+    data: str = setting("corpus", "data/sample", "folder that prepare.py wrote")
 
     # The model: settings that determine its variables, fixed once training has begun.
     dialect: str = setting(

@@ -10,10 +10,17 @@ below < --preset < hparams.json of the log directory < flags.
 import dataclasses
 
 import hparams
-from transformer.runtime import cli, files
+from transformer.runtime import cli
+from transformer.runtime.folders import refuse_used
 from transformer.text.vocabulary_files import load_vocabularies
 
 PROG = "train.py"
+
+# What a log directory may have before its settings are written: what a killed start
+# left, and a log of the user's own.
+BEGUN = ("lock", "lost+found", "*.log", "*.out", "*.err", "*.txt", "*.tmp", "run.jsonl")
+BEGUN += ("spm*.model", "words*.tsv", "vocab*.subwords", "events.out.tfevents.*")
+BEGUN += (".saving", "*.ckpt-*", "checkpoint", "dev_scores.jsonl", ".unfinished-*")
 
 
 def parser():
@@ -42,7 +49,7 @@ def settings(args) -> hparams.HParams:
     """
     given = cli.given(args, hparams.FIELDS)
     hp = hparams.resolve(given, args.preset, args.logdir)
-    files.refuse_unwritable(args.logdir, "--logdir")
+    refuse_used(args.logdir, "--logdir", hparams.FILE_NAME, BEGUN)
     vocabularies = load_vocabularies(hp.data)
     facts = {
         "source_vocab_size": vocabularies.source.size,
@@ -57,7 +64,8 @@ def settings(args) -> hparams.HParams:
                 f"{name}: found {found}, wanted {fact} as in {hp.data}; "
                 "choose another --data, or another --logdir"
             )
-    return dataclasses.replace(hp, **facts)
+    # Later commands may be run in another folder.
+    return dataclasses.replace(hp, data=os.path.abspath(hp.data), **facts)
 
 
 def run(args) -> None:

@@ -15,6 +15,7 @@ import hparams
 from transformer.evaluation import load_text, read_parallel, score, translations_path
 from transformer.runtime import cli
 from transformer.runtime.reporting import read_dev_scores
+from transformer.runtime.terminal import say
 from transformer.symptoms import Texts, examine
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary_files import (
@@ -159,15 +160,15 @@ def run(args) -> int:
     if "a vocabulary that is not the model's" not in found or args.translations:
         texts, path = gather(args, hp, checkpoint)
         bleu = score(texts.translations, texts.references).bleu
-        print(
+        say(
             f"{len(texts.translations)} translations ({path}), step "
             f"{checkpoints.step_of(checkpoint)}: BLEU {bleu:.2f}"
         )
         found.update(examine(texts))
     for name, text in found.items():
-        print(f"found: {name}\n  {text}")
+        say(f"found: {name}", f"  {text}")
     if not found:
-        print("nothing found")
+        say("nothing found")
     return 1 if found else 0
 
 

@@ -16,7 +16,9 @@ from typing import Any, Dict, List, Sequence, Tuple
 import hparams
 from transformer.dialects import DIALECTS
 from transformer.originals.names import rules_in, systems
-from transformer.runtime import cli, files
+from transformer.runtime import cli
+from transformer.runtime.folders import new_folder, refuse_used
+from transformer.runtime.terminal import say
 from transformer.text.lines import read_lines
 from transformer.text.subwords import SubwordVocabulary
 from transformer.text.vocabulary import Vocabulary, WordVocabulary
@@ -182,7 +184,7 @@ def verify(logdir: str, case: Dict[str, Any], source: str) -> None:
             model, case, recorded.RECORDED[source]
         ):
             compared += 1
-            print(f"{what}: worst relative difference {difference:.2g}")
+            say(f"{what}: worst relative difference {difference:.2g}")
             if not difference <= recorded.TOLERANCE:
                 bad.append(what)
     if not compared:
@@ -207,15 +209,12 @@ def differences_to_paper(dialect: str) -> List[str]:
 def run(args) -> None:
     """Read, check, write, verify."""
     given_vocabularies(args)
-    hparams.refuse_log_directory(args.out, "--out")
-    files.refuse_unwritable(args.out, "--out")
+    refuse_used(args.out, "--out")
     cli.start_tensorflow(args.verbose)
     # Only here: TensorFlow, which they import, takes seconds.
     from transformer.originals import convert
     from transformer.runtime import checkpoints
 
-    if checkpoints.exist(args.out):
-        raise ValueError(f"--out {args.out}: found checkpoints, wanted a new folder")
     arrays = convert.read(args.ckpt, rules_in(args.names) if args.names else ())
     if args.source == SASREC:
         import_recommender(args, arrays)
@@ -230,11 +229,13 @@ def run(args) -> None:
         target_space = case["meta"].get("target_space_id", 0)
     imported = convert.convert(arrays, hp, target_space)
     vocabularies = vocabulary_files(args, hp)
-    hparams.save(hp, args.out)
-    for name, content in vocabularies:
-        with files.replaced(os.path.join(args.out, name), "wb") as file:
-            file.write(content)
-    path = checkpoints.write(imported.arrays, args.out, imported.step)
+    with new_folder(args.out, "--out") as made:
+        hparams.save(hp, made)
+        for name, content in vocabularies:
+            with open(os.path.join(made, name), "wb") as file:
+                file.write(content)
+        checkpoints.write(imported.arrays, made, imported.step)
+    path = checkpoints.prefix(args.out, imported.step)
     report(path, imported, hp, bool(vocabularies), target_space)
     if args.verify:
         verify(args.out, case, args.source)
@@ -249,38 +250,32 @@ def import_recommender(args, arrays) -> None:
             "--from sasrec: found a vocabulary or --verify, wanted neither: it is no "
             "translator"
         )
-    settings = recommender.write(arrays, args.num_heads, args.out)
-    print(f"{args.out}: a recommender of {settings.items:,} items")
+    with new_folder(args.out, "--out") as made:
+        settings = recommender.write(arrays, args.num_heads, made)
+    say(f"{args.out}: a recommender of {settings.items:,} items")
 
 
 def report(path, imported, hp, has_vocabulary, target_space):
     """Print what was imported."""
     row = DIALECTS[hp.dialect]
-    print(f"{path}: {imported.parameters():,} parameters of {row.described_in}")
+    say(f"{path}: {imported.parameters():,} parameters of {row.described_in}")
     if row.masks_from == "activations":  # so padding is attended to
-        print(
+        say(
             f"sources are padded to {hp.pad_sources_to} pieces, as there"
             if hp.pad_sources_to
             else "sources are not padded: no variable says how long they were "
             "there; set pad_sources_to in hparams.json"
         )
     if row.target_space:
-        print(f"target space {target_space} (--target_space_id)")
-    print(
+        say(f"target space {target_space} (--target_space_id)")
+    say(
         "with the moments of the optimizer: training continues exactly"
         if imported.has_moments
         else "without moments of the optimizer: Adam starts afresh"
     )
-    print(
-        f"dialect {hp.dialect}, unlike the paper:",
-        *differences_to_paper(hp.dialect),
-        sep="\n",
-    )
+    say(f"dialect {hp.dialect}, unlike the paper:", *differences_to_paper(hp.dialect))
     if not has_vocabulary:
-        print(
-            "no vocabulary: imported for ids only; eval.py and scripts/translate.py "
-            "need one"
-        )
+        say("no vocabulary: imported for ids only; eval.py and translate.py need one")
 
 
 def parser():

@@ -11,6 +11,7 @@ from typing import Dict, List, Tuple
 
 from transformer.runtime import cli
 from transformer.runtime.figures import saved_figure
+from transformer.runtime.terminal import say
 
 
 def curve(logdir: str) -> Tuple[List[float], List[float]]:
@@ -82,7 +83,7 @@ def run(args) -> None:
     """Read the events, draw the picture."""
     cli.start_tensorflow(args.verbose)
     draw({os.path.normpath(logdir): curve(logdir) for logdir in args.logdir}, args.out)
-    print(args.out)
+    say(args.out)
 
 
 def main(argv=None):

@@ -10,6 +10,7 @@ import urllib.request
 from typing import Callable, Dict, Iterator, NamedTuple, Optional, Sequence
 
 from transformer.runtime.files import replaced, sha256_of
+from transformer.runtime.patience import Watch
 
 BLOCK = 1 << 16
 LEAST_BYTES = 1024  # in `timeout` seconds; a server that sends fewer has stalled
@@ -113,23 +114,24 @@ class _Download:
         headers = self.resuming()
         start = self.size() if headers else 0
         headers.update({"User-Agent": "download.py", "Accept-Encoding": "identity"})
-        try:
-            with _network_errors():
-                request = urllib.request.Request(self.url, headers=headers)
-                response = urllib.request.urlopen(request, timeout=timeout)
-        except urllib.error.HTTPError as error:
-            error.close()
-            if error.code == 416 and start:  # all bytes are there, says the server
-                return
-            is_transient = error.code >= 500 or error.code in TRANSIENT_CODES
-            refusal = TransientError if is_transient else ValueError
-            raise refusal(f"found {error}, wanted the file") from error
-        with response:
-            start = self.begin(response, start)
-            length = response.headers.get("Content-Length", "")
-            total = start + int(length) if length.isdigit() else None
-            self.refuse_long(total or 0)
-            done = self.receive(response, start, total, timeout)
+        with Watch(timeout) as watch:
+            try:
+                with _network_errors(watch):
+                    request = urllib.request.Request(self.url, headers=headers)
+                    response = watch.open(request)
+            except urllib.error.HTTPError as error:
+                error.close()
+                if error.code == 416 and start:  # all bytes are there, says the server
+                    return
+                is_transient = error.code >= 500 or error.code in TRANSIENT_CODES
+                refusal = TransientError if is_transient else ValueError
+                raise refusal(f"found {error}, wanted the file") from error
+            with response:
+                start = self.begin(response, start)
+                length = response.headers.get("Content-Length", "")
+                total = start + int(length) if length.isdigit() else None
+                self.refuse_long(total or 0)
+                done = self.receive(response, start, total, watch)
         if total is not None and done < total:
             raise TransientError(f"found {done:,} bytes, wanted {total:,}")
 
@@ -159,12 +161,14 @@ class _Download:
             file.write(f"{self.url}\n{mark}")
         return 0
 
-    def receive(self, response, done: int, total: Optional[int], timeout: float) -> int:
+    def receive(self, response, done: int, total: Optional[int], watch: Watch) -> int:
         """Append a response to the part of `done` bytes; return its new size."""
-        since, began = done, time.monotonic()
+        since, began, timeout = done, time.monotonic(), watch.timeout
         with open(self.part, "ab") as file:
             while True:
-                with _network_errors():  # read1, because read waits for a whole block
+                watch.begin_anew()
+                with _network_errors(watch):
+                    # read1, because read waits for a whole block
                     block = response.read1(BLOCK)
                 if not block:
                     return done
@@ -200,12 +204,17 @@ class _Download:
 
 
 @contextlib.contextmanager
-def _network_errors() -> Iterator[None]:
+def _network_errors(watch: Watch) -> Iterator[None]:
     """Raise TransientError for errors of the network; OSError stays for the disk."""
     try:
         yield
+        if watch.is_over:
+            raise TimeoutError
     except urllib.error.HTTPError:
         raise
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        # ValueError: a length that is no number.
         reason = str(error) or type(error).__name__
+        if watch.is_over:
+            reason = f"no whole answer in {watch.timeout:g} s (timed out)"
         raise TransientError(f"found {reason}, wanted the file") from error

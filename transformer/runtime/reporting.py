@@ -9,6 +9,7 @@ import time
 from typing import Dict, List, Optional, TextIO, Tuple
 
 from transformer.runtime import files
+from transformer.runtime.terminal import shown
 
 DEV_SCORES = "dev_scores.jsonl"
 
@@ -151,7 +152,7 @@ class Progress:
         """
         if time.monotonic() < self._next and done != total:
             return
-        self._next = time.monotonic() + self._every
+        self._next, text = time.monotonic() + self._every, shown(text)
         if self._live:
             filled = int(self.BAR * done / total) if total else 0
             bar = "█" * filled + "░" * (self.BAR - filled) + " " if total else ""
@@ -167,7 +168,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Write a line that stays; on a terminal, in place of the bar."""
-        self._stream.write(("\r\x1b[K" if self._live else "") + text + "\n")
+        self._stream.write(("\r\x1b[K" if self._live else "") + shown(text) + "\n")
         self._stream.flush()
 
 

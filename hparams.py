@@ -261,12 +261,6 @@ def has_settings(logdir: str) -> bool:
     return os.path.exists(os.path.join(logdir, FILE_NAME))
 
 
-def refuse_log_directory(folder: str, flag: str) -> None:
-    """Raise ValueError, naming the flag, where `folder` is a log directory already."""
-    if has_settings(folder):
-        raise ValueError(f"{flag} {folder}: found a log directory, wanted a new one")
-
-
 def save(hp: HParams, logdir: str) -> None:
     """Write `logdir/hparams.json`, whole or not at all; `logdir` is made."""
     os.makedirs(logdir, exist_ok=True)

@@ -8,6 +8,7 @@ below < --preset < hparams.json of the log directory < flags.
 """
 
 import dataclasses
+import os
 
 import hparams
 from transformer.runtime import cli

@@ -78,7 +78,7 @@ calls, last = 0, int(sys.argv[1])
 def counted(function):
     def call(*args, **more):
         global calls
-        calls += 3
+        calls += 1
         if calls == last:
             os.kill(os.getpid(), signal.SIGKILL)
         return function(*args, **more)

@@ -35,9 +35,7 @@ def run(args) -> None:
 
     text = read_parallel(hp.data, args.split, args.files)
     with Translator(hp, args.logdir) as translator:
-        checkpoint = translator.restore(
-            checkpoints.find(args.logdir, args.checkpoint, cli.warner(PROG))
-        )
+        checkpoint = translator.restore_found(args.checkpoint, cli.warner(PROG))
         scores, hypotheses = evaluate(translator, text.sources, text.references)
     written = translations_path(checkpoint, text.name)
     with files.replaced(written) as file:

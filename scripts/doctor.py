@@ -31,10 +31,10 @@ PROG = "doctor.py"
 
 def other_vocabulary(hp, logdir: str, checkpoint: str) -> Optional[str]:
     """Find a vocabulary that the model was not trained with."""
-    import tensorflow.compat.v1 as tf  # takes seconds
+    from transformer.runtime import tensors  # needs TensorFlow
 
     vocabularies = load_vocabularies(logdir)
-    shapes = tf.train.load_checkpoint(checkpoint).get_variable_to_shape_map()
+    shapes = tensors.shapes(checkpoint)
     tables = {
         side: shapes.get(f"{stack}embedding/lookup_table")
         for side, stack in (

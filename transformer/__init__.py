@@ -43,6 +43,7 @@ READING_ORDER = (
     ("runtime.devices", "", "the machine → its devices"),
     ("runtime.precision", "", "a precision → how TensorFlow computes in it"),
     ("runtime.sessions", "", "settings of the machine → a session"),
+    ("runtime.tensors", "", "a checkpoint → its tensors"),
     ("runtime.checkpoints", "", "variables ↔ the log directory"),
     ("runtime.events", "", "scalars ↔ TensorBoard's files"),
     ("runtime.reporting", "", "progress reports, dev scores"),

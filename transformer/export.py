@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from transformer.blocks.positions import LEARNED, POSITIONS, chosen_positions
 from transformer.decoding import hypotheses_kept
 from transformer.dialects import resolve
-from transformer.runtime import checkpoints
+from transformer.runtime import checkpoints, tensors
 from transformer.text.vocabulary import BOS, EOS, UNK
 from transformer.text.vocabulary_files import copy_vocabularies, load_vocabularies
 from transformer.translator import Translation, Translator
@@ -40,12 +40,8 @@ def refuse_unsupported(hp) -> None:
 
 def read_variables(logdir: str, checkpoint: str):
     """Return the variables of a checkpoint without those of Adam: name → array."""
-    reader = tf.train.load_checkpoint(checkpoints.find(logdir, checkpoint))
-    return {
-        name: reader.get_tensor(name)
-        for name in reader.get_variable_to_shape_map()
-        if "Adam" not in name
-    }
+    arrays = checkpoints.use(logdir, tensors.read, checkpoint)
+    return {name: array for name, array in arrays.items() if "Adam" not in name}
 
 
 def sinusoids(encoding: str, num_units: int):
@@ -203,7 +199,7 @@ def compare(
 
     hp = dataclasses.replace(hp, length_penalty=0.0)
     with Translator(hp, logdir) as translator:
-        translator.restore(checkpoints.find(logdir, checkpoint))
+        translator.restore_found(checkpoint)
         ours = [best for best, *_ in translator.translate(lines)]
     source, target, _ = load_vocabularies(out)
     pieces = [source.pieces(ids) for ids in source.encode_lines(lines)]

@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 from transformer.data import BatchPlan, Corpus, evaluation_dataset, training_dataset
 from transformer.evaluation import load_text
 from transformer.model import Transformer
-from transformer.runtime import checkpoints, ram
+from transformer.runtime import checkpoints, ram, tensors
 from transformer.runtime.sessions import compilation
 from transformer.training import cross_entropy, make_update
 
@@ -87,7 +87,7 @@ class TrainingGraph:
         ):
             session.run(self.initialize)
         if checkpoint:
-            checkpoints.restore(session, self.saver, checkpoint)
+            tensors.restore(session, self.saver, checkpoint)
 
     def feed(self, number: int) -> Dict:
         """Return what to feed to compute with a batch; the iterator stays in place."""

@@ -20,6 +20,7 @@ import tensorflow.compat.v1 as tf
 from transformer.dialects import resolve
 from transformer.model import Transformer
 from transformer.originals.names import original_name, systems
+from transformer.runtime import tensors
 
 SLOTS = ("/Adam", "/Adam_1")  # the moments, of each variable
 POWERS = ("beta1_power", "beta2_power")  # of the factors of the moments
@@ -58,10 +59,9 @@ def read(prefix: str) -> Dict[str, np.ndarray]:
       ValueError: there is no checkpoint, it is damaged, or a shard is missing.
     """
     try:
-        reader = tf.train.load_checkpoint(prefix)
         arrays = {
-            re.sub("^training/", "", name): reader.get_tensor(name)
-            for name in reader.get_variable_to_shape_map()
+            re.sub("^training/", "", name): array
+            for name, array in tensors.read(prefix).items()
         }
     except (tf.errors.OpError, ValueError, IndexError) as error:
         raise ValueError(

@@ -74,7 +74,7 @@ def train(
             hp, logdir
         ) as translator:
             graph.open(session, checkpoint)
-            training = Training(hp, logdir, session, graph, translator, start)
+            training = Training(hp, lock, session, graph, translator, start)
             with training.signals:
                 training.run()
 
@@ -111,7 +111,7 @@ class Training:
 
     Args:
       hp: the settings.
-      logdir: the log directory.
+      lock: that of the log directory, taken.
       session: a session with the variables of `graph`.
       graph: the ops.
       translator: translates dev, with the same settings.
@@ -121,13 +121,14 @@ class Training:
     def __init__(
         self,
         hp,
-        logdir: str,
+        lock: Lock,
         session: tf.Session,
         graph: TrainingGraph,
         translator: Translator,
         start: int,
     ):
-        self.hp, self.logdir, self.step, self.saved = hp, logdir, start, start
+        self.hp, self.lock, self.step, self.saved = hp, lock, start, start
+        self.logdir = logdir = lock.logdir
         self.session, self.graph, self.translator = session, graph, translator
         self.scores, self.events = DevScores(logdir, start), Events(logdir)
         self.guard = FiniteGuard(session, graph.update, graph.feed, hp, logdir)
@@ -260,8 +261,10 @@ class Training:
         """Call a function that writes to the disk; return whether it succeeded.
 
         Raises:
-          OSError: it failed, and training must not or cannot continue without it.
+          OSError: it failed, and training must not or cannot continue without it; the
+            log directory was moved or deleted.
         """
+        self.lock.check()
         try:
             function(*args)
         except OSError as error:
@@ -282,6 +285,7 @@ class Training:
 
     def evaluate(self) -> None:
         """Score dev as eval.py does; keep the checkpoint if it is the best."""
+        self.lock.check()
         self.meter.pause()
         began = time.monotonic()
         explained = ram.shortage_explained(

@@ -233,7 +233,8 @@ def warner(prog: str) -> Callable[[str], None]:
     """
 
     def warn(text):
-        sys.stderr.write(f"{prog}: {text}\n")
+        with contextlib.suppress(OSError):  # its terminal may have been closed
+            sys.stderr.write(f"{prog}: {text}\n")
 
     return warn
 

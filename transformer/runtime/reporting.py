@@ -1,5 +1,6 @@
 """Progress reports: dev scores in the log directory, speed, a bar on the terminal."""
 
+import contextlib
 import json
 import os
 import time
@@ -152,10 +153,9 @@ class Progress:
         if self._live:
             filled = int(self.BAR * done / total) if total else 0
             bar = "█" * filled + "░" * (self.BAR - filled) + " " if total else ""
-            self._stream.write(f"\r\x1b[K{bar}{text}")
+            self._write(f"\r\x1b[K{bar}{text}")
         else:
-            self._stream.write(text + "\n")
-        self._stream.flush()
+            self._write(text + "\n")
 
     def left(self, done: int, total: int) -> str:
         """Return the time left, as `clock` writes it, at the speed of this process."""
@@ -164,8 +164,13 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Write a line that stays; on a terminal, in place of the bar."""
-        self._stream.write(("\r\x1b[K" if self._live else "") + text + "\n")
-        self._stream.flush()
+        self._write(("\r\x1b[K" if self._live else "") + text + "\n")
+
+    def _write(self, text):
+        """Write at once; nothing, if whoever read the stream has gone."""
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+            self._stream.flush()
 
 
 def clock(seconds: float) -> str:

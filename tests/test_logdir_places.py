@@ -205,6 +205,76 @@ def test_a_vocabulary_of_another_size_is_one_line(logdir, tmp_path, capsys, main
     assert "35" in said and "25" in said and "vocabulary" in said
 
 
+# --- Weights that are no numbers ------------------------------------------------------
+
+
+def spoiled(logdir, spoil):
+    """The log directory, its only checkpoint with variables that `spoil` changed."""
+    arrays = tensors.read(checkpoints.find(logdir))
+    for name in checkpoints._candidates(logdir, "best"):
+        checkpoints._remove(name)
+    for name, array in arrays.items():
+        if array.dtype == np.float32 and "Adam" not in name and array.ndim == 2:
+            spoil(name, array)
+    checkpoints.write(arrays, logdir, 240)
+    return logdir
+
+
+def some(name, array):
+    if "decoder" in name and "feedforward" in name:
+        array[0] = np.nan
+
+
+def one_piece(name, array):
+    if "lookup_table" in name:
+        array[9] = np.nan
+
+
+SPOILED = {
+    "nan": lambda name, array: array.fill(np.nan),
+    "huge": lambda name, array: array.fill(1e38),
+    "infinite": lambda name, array: array.fill(np.inf),
+    "some": some,
+    "one piece": one_piece,
+}
+LINES = ["1 2 3 4", "", "5 6 7", "9 8 7 6 5 4 3 2 1"]
+
+
+@pytest.mark.parametrize(
+    "search, n_best", [("beam", 1), ("beam", 2), ("greedy", 1), ("sample", 1)]
+)
+def test_as_many_translations_as_lines_or_one_error(logdir, tmp_path, search, n_best):
+    change(logdir, search=search)
+    with Translator(hparams.load(logdir), logdir, n_best) as translator:
+        for kind, spoil in SPOILED.items():
+            copy = shutil.copytree(logdir, str(tmp_path / kind))
+            translator.restore(checkpoints.find(spoiled(copy, spoil)))
+            for work in (
+                translator.translate,
+                lambda lines: translator.score(lines, lines),
+            ):
+                try:
+                    found = work(LINES)
+                    assert len(found) == len(LINES) and [] not in found
+                    assert kind == "one piece"
+                except FloatingPointError as error:
+                    assert "model.ckpt-240" in str(error) and "\n" not in str(error)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["nan", "huge"])
+def test_commands_say_so_in_one_line(logdir, capsys, monkeypatch, kind):
+    spoiled(logdir, SPOILED[kind])
+    assert "model.ckpt-240" in corpora.refusal(
+        capsys, evaluation.main, "--logdir", logdir
+    )
+    with pytest.raises(SystemExit) as stopped:
+        doctor.main(["--logdir", logdir])
+    assert stopped.value.code == 1
+    said = capsys.readouterr().out
+    assert "found: weights that are no numbers" in said
+
+
 # --- TensorFlow's own state file ------------------------------------------------------
 
 

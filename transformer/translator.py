@@ -136,6 +136,7 @@ class Translator:
         for indices, found in zip(
             batches, run_at_once(self._session, self._found, feeds, self._at_once)
         ):
+            self._refuse_no_numbers(found.scores[:, 0], found.scores)
             for i, ids, scores in zip(indices, found.ids, found.scores):
                 results[i] = [
                     self._translation(*pair)
@@ -182,6 +183,7 @@ class Translator:
                     self._target_out: batch.target_out,
                 },
             )
+            self._refuse_no_numbers(scores, scores)
             for i, score in zip(indices, scores):
                 results[i] = float(score)
         return results
@@ -197,6 +199,21 @@ class Translator:
                     f"wanted {wanted} as in hparams.json; put back the vocabulary that "
                     "the model was trained with"
                 )
+
+    def _refuse_no_numbers(self, best, scores):
+        """Raise FloatingPointError for scores that no finite weights give.
+
+        Args:
+          best: of each line, finite.
+          scores: all; those of hypotheses that were not found are NEVER.
+        """
+        if not np.isfinite(best).all() or np.isnan(scores).any():
+            raise FloatingPointError(
+                f"{self._checkpoint}: found translations whose scores are no numbers, "
+                "wanted finite ones: the weights are damaged, or training diverged; "
+                "choose another --checkpoint, or train again with a lower "
+                "--learning_rate"
+            )
 
     def _encode(self, lines):
         """Return the ids of source lines, cut off where too long; count odd lines."""

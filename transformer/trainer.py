@@ -13,6 +13,7 @@ from transformer.decoding import SEARCHES
 from transformer.evaluation import evaluate
 from transformer.runtime import checkpoints, ram
 from transformer.runtime.cli import refuse_unknown
+from transformer.runtime.devices import has_gpu
 from transformer.runtime.events import Events
 from transformer.runtime.nonfinite import FiniteGuard
 from transformer.runtime.precision import PRECISIONS
@@ -55,6 +56,8 @@ def train(
     """
     refuse_unknown_names(hp)
     refuse_impossible(hp)
+    # Those of training, of the dev scores, two moments and a gradient of each.
+    ram.refuse_too_large(hp, copies=1 if has_gpu() else 5)
     data = Data(hp)
     with Lock(logdir) as lock, tf.Graph().as_default():
         checkpoint = newest_checkpoint(logdir, warn)
@@ -64,19 +67,23 @@ def train(
                 f"max_steps: found {hp.max_steps}, wanted {start} or "
                 f"more: {logdir} is at step {start}"
             )
-        os.makedirs(logdir, exist_ok=True)
-        lock.take()
-        checkpoints.sweep(logdir)
-        copy_vocabularies(hp.data, logdir)  # refuses to replace one by another
-        save_settings(hp, logdir)
         graph = TrainingGraph(hp, data, start)
-        with make_session(hp, precision=hp.precision) as session, Translator(
-            hp, logdir
-        ) as translator:
-            graph.open(session, checkpoint)
-            training = Training(hp, lock, session, graph, translator, start)
-            with training.signals:
-                training.run()
+        with make_session(hp, precision=hp.precision) as session:
+            graph.open(session, checkpoint)  # fails, if so, before anything is written
+            os.makedirs(logdir, exist_ok=True)
+            lock.take()
+            if checkpoints.exist(logdir) and not checkpoint:
+                raise ValueError(
+                    f"{logdir}: found checkpoints of a training run that began at the "
+                    "same time; run the same command again to continue it"
+                )
+            checkpoints.sweep(logdir)
+            copy_vocabularies(hp.data, logdir)  # refuses to replace one by another
+            save_settings(hp, logdir)
+            with Translator(hp, logdir) as translator:
+                training = Training(hp, lock, session, graph, translator, start)
+                with training.signals:
+                    training.run()
 
 
 def refuse_unknown_names(hp) -> None:

@@ -17,7 +17,7 @@ from transformer.decoding import (
     penalty,
 )
 from transformer.model import Transformer
-from transformer.runtime import checkpoints, tensors
+from transformer.runtime import checkpoints, ram, tensors
 from transformer.runtime.cli import refuse_unknown
 from transformer.runtime.devices import cores, has_gpu
 from transformer.runtime.sessions import make_session, run_at_once
@@ -57,6 +57,7 @@ class Translator:
         self.hp, self.logdir = hp, logdir
         self.vocabularies = load_vocabularies(logdir)
         self._refuse_other_vocabularies()
+        ram.refuse_too_large(hp)
         self.oddities = collections.Counter()  # how many source lines were odd, and how
         refuse_unknown("search", hp.search, SEARCHES)
         most = hypotheses_kept(hp.search, hp.beam_size)

@@ -233,7 +233,13 @@ class _Finder:
         numbers = [
             int(match.group(1)) for match in map(pattern.match, self.arrays) if match
         ]
-        return max(numbers, default=0) + 1
+        count = max(numbers, default=0) + 1
+        if count > max(1, len(set(numbers))):
+            raise ValueError(
+                f"{self.dialect}: found a block of number {count - 1}, but only "
+                f"{len(set(numbers))} blocks, wanted numbers from 0 without a gap"
+            )
+        return count
 
 
 def _size_in_name(name, axis):

@@ -55,9 +55,10 @@ def sha256_of(path: str) -> str:
 
 
 def refuse_links(folder: str) -> None:
-    """Raise ValueError where a link in `folder` points out of it.
+    """Raise ValueError where a link in `folder` points out of it, or a file is none.
 
-    In an untrusted log directory such a link could expose or overwrite any file.
+    In an untrusted log directory such a link could expose or overwrite any file, and
+    whoever opens a pipe waits for ever.
     """
     root = os.path.realpath(folder)
     for parent, folders, names in os.walk(folder):
@@ -67,6 +68,12 @@ def refuse_links(folder: str) -> None:
                 raise ValueError(
                     f"{path}: found a link to {target}, wanted none that leads out of "
                     f"{folder}; put a copy there"
+                )
+            is_plain = os.path.isfile(path) or os.path.isdir(path)
+            if os.path.exists(path) and not is_plain:
+                raise ValueError(
+                    f"{path}: found a pipe, socket or device, wanted a plain file; "
+                    "remove it"
                 )
 
 

@@ -7,7 +7,7 @@ others have a meaning. Whatever reads a checkpoint does so here.
 import contextlib
 import os
 import tempfile
-from typing import Dict, Iterator, List
+from typing import Dict, Iterator, List, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -59,7 +59,11 @@ def restore(session: tf.Session, saver: tf.train.Saver, checkpoint: str) -> None
       ValueError: it cannot be read, or is of another model.
     """
     try:
-        _refuse_other_shapes(session, checkpoint)
+        with session.graph.as_default():
+            wanted = {
+                each.op.name: each.shape.as_list() for each in tf.global_variables()
+            }
+        refuse_other_shapes(checkpoint, shapes(checkpoint), wanted)
         with literal(checkpoint) as path:
             saver.restore(session, path)
     except tf.errors.OpError as error:
@@ -70,15 +74,22 @@ def restore(session: tf.Session, saver: tf.train.Saver, checkpoint: str) -> None
         ) from error
 
 
-def _refuse_other_shapes(session, checkpoint):
-    """Raise ValueError where a variable of the graph has another shape, or is new."""
-    found = shapes(checkpoint)
-    with session.graph.as_default():
-        wanted = {each.op.name: each.shape.as_list() for each in tf.global_variables()}
-    others = sorted(name for name in wanted if found.get(name) != wanted[name])
+def refuse_other_shapes(
+    checkpoint: str, found: Dict[str, Sequence[int]], wanted: Dict[str, List[int]]
+) -> None:
+    """Raise ValueError where a checkpoint lacks a variable, or has another shape of it.
+
+    Args:
+      checkpoint: its path, for the message.
+      found: the shapes of the checkpoint.
+      wanted: those of the model.
+    """
+    others = sorted(
+        name for name in wanted if list(found.get(name, [-1])) != wanted[name]
+    )
     if others:
         name = others[0]
-        shape = f"of shape {found[name]}" if name in found else "missing"
+        shape = f"of shape {list(found[name])}" if name in found else "missing"
         more = f", and {len(others) - 1} more such variables" if others[1:] else ""
         raise ValueError(
             f"{checkpoint}: found {name} {shape}{more}, wanted shape {wanted[name]}, "

@@ -91,6 +91,7 @@ def too_few_steps(hp, logdir: str, checkpoint: str) -> Optional[str]:
     from transformer.runtime import checkpoints  # needs TensorFlow
 
     step, rows = checkpoints.step_of(checkpoint), read_dev_scores(logdir)
+    rows = [row for row in rows if row.get("dev") == rows[-1].get("dev")]
     if step < hp.warmup_steps:
         return (
             f"step {step} is before the end of the warm-up, {hp.warmup_steps} "

@@ -47,6 +47,7 @@ READING_ORDER = (
     ("runtime.checkpoints", "", "variables ↔ the log directory"),
     ("runtime.events", "", "scalars ↔ TensorBoard's files"),
     ("runtime.reporting", "", "progress reports, dev scores"),
+    ("runtime.history", "", "what each process continued a training run with"),
     ("runtime.nonfinite", "", "a loss that is not finite → where that began"),
     ("runtime.ram", "", "sizes → how much memory training needs"),
     ("originals.names", "", "our variable names → those of the original systems"),

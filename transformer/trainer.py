@@ -15,6 +15,7 @@ from transformer.runtime import checkpoints, ram
 from transformer.runtime.cli import refuse_unknown
 from transformer.runtime.devices import has_gpu
 from transformer.runtime.events import Events
+from transformer.runtime.history import History, name_of_dev
 from transformer.runtime.nonfinite import FiniteGuard
 from transformer.runtime.precision import PRECISIONS
 from transformer.runtime.process import Lock, Stopped, StopSignals
@@ -37,6 +38,7 @@ def train(
     logdir: str,
     save_settings: Callable[[object, str], None],
     warn: Callable[[str], None],
+    accept_changes: bool = False,
 ) -> None:
     """Train by the settings `hp` in `logdir`, from its newest checkpoint if any.
 
@@ -44,7 +46,9 @@ def train(
       hp: the settings, with the sizes of the vocabularies.
       logdir: the log directory; it is made if need be.
       save_settings: function of `hp` and `logdir`; writes the settings.
-      warn: function of a text; called for each broken checkpoint that is skipped.
+      warn: function of a text; called for each broken checkpoint that is skipped, and
+        for what changed since the steps before.
+      accept_changes: continue with another corpus, too.
 
     Raises:
       ValueError: the settings, the data folder or the log directory cannot work;
@@ -67,6 +71,12 @@ def train(
                 f"max_steps: found {hp.max_steps}, wanted {start} or "
                 f"more: {logdir} is at step {start}"
             )
+        corpus = data.checksums()
+        history = History(logdir, start, hp, corpus)
+        if not accept_changes:
+            history.refuse_other_corpus()
+        if history.changes():
+            warn(f"{logdir}: {history.changes()}")
         graph = TrainingGraph(hp, data, start)
         with make_session(hp, precision=hp.precision) as session:
             graph.open(session, checkpoint)  # fails, if so, before anything is written
@@ -80,8 +90,10 @@ def train(
             checkpoints.sweep(logdir)
             copy_vocabularies(hp.data, logdir)  # refuses to replace one by another
             save_settings(hp, logdir)
+            history.write()
+            scores = DevScores(logdir, start, name_of_dev(corpus))
             with Translator(hp, logdir) as translator:
-                training = Training(hp, lock, session, graph, translator, start)
+                training = Training(lock, session, graph, translator, scores, start)
                 with training.signals:
                     training.run()
 
@@ -117,27 +129,27 @@ class Training:
     """A training run in progress: its session, its log directory, its step.
 
     Args:
-      hp: the settings.
       lock: that of the log directory, taken.
       session: a session with the variables of `graph`.
       graph: the ops.
       translator: translates dev, with the same settings.
+      scores: the dev scores so far.
       start: how many updates were made already.
     """
 
     def __init__(
         self,
-        hp,
         lock: Lock,
         session: tf.Session,
         graph: TrainingGraph,
         translator: Translator,
+        scores: DevScores,
         start: int,
     ):
-        self.hp, self.lock, self.step, self.saved = hp, lock, start, start
-        self.logdir = logdir = lock.logdir
+        self.hp, self.logdir = hp, logdir = translator.hp, translator.logdir
+        self.lock, self.step, self.saved = lock, start, start
         self.session, self.graph, self.translator = session, graph, translator
-        self.scores, self.events = DevScores(logdir, start), Events(logdir)
+        self.scores, self.events = scores, Events(logdir)
         self.guard = FiniteGuard(session, graph.update, graph.feed, hp, logdir)
         self.meter = Meter()
         self.progress = Progress(sys.stderr, start)

@@ -1,5 +1,7 @@
 """The ops of a training run: an update that reads a batch, the loss on dev."""
 
+import hashlib
+import os
 from typing import Dict, Optional
 
 import numpy as np
@@ -9,7 +11,9 @@ from transformer.data import BatchPlan, Corpus, evaluation_dataset, training_dat
 from transformer.evaluation import load_text
 from transformer.model import Transformer
 from transformer.runtime import checkpoints, ram, tensors
+from transformer.runtime.files import sha256_of
 from transformer.runtime.sessions import compilation
+from transformer.text.corpus import ID_FILES
 from transformer.training import cross_entropy, make_update
 
 
@@ -25,6 +29,18 @@ class Data:
         self.train, self.dev = (Corpus(hp.data, split) for split in ("train", "dev"))
         self.train_plan, self.dev_plan = _plan(self.train, hp), _plan(self.dev, hp)
         self.dev_text = load_text(hp.data, "dev")
+
+    def checksums(self) -> Dict[str, str]:
+        """Return the SHA-256 of each part of the corpora, by its name."""
+        sums = {
+            name: sha256_of(os.path.join(self.train.folder, name))
+            for name in ID_FILES
+            if not name.startswith("test.")
+        }
+        for side, lines in zip(("source", "target"), self.dev_text):
+            text = "\n".join(lines).encode("utf-8")
+            sums[f"dev.{side}.text"] = hashlib.sha256(text).hexdigest()
+        return sums
 
     def forecast(self, hp, parameters: int) -> ram.Forecast:
         """Return the memory that training on this data needs."""

@@ -15,7 +15,7 @@ from transformer.runtime import files
 from transformer.runtime.cli import refuse_unknown, unknown
 
 FILE_NAME = "hparams.json"
-LARGEST = 2**31  # every whole number is below: what an int32 holds
+LARGEST = 2**31  # integers are below it, so that they fit into an int32
 
 
 def setting(
@@ -33,7 +33,7 @@ def setting(
       default: its value where nothing else is said; its type is that of the field.
       text: the line of help.
       least, below: of a number, least <= number < below.
-      choices: of a text, what it may be; empty: checked where the name is looked up.
+      choices: the values that a text may have; empty: checked where it is looked up.
     """
     if below is None:
         below = LARGEST if isinstance(default, int) else math.inf
@@ -48,7 +48,7 @@ class HParams:
     """All settings; the defaults are the base model of the paper (Table 3)."""
 
     # The corpus.
-    data: str = setting("corpus", "data/sample", "folder that scripts/prepare.py wrote")
+    data: str = setting("corpus", "data/sample", "folder that prepare.py wrote")
 
     # The model: settings that determine its variables, fixed once training has begun.
     dialect: str = setting(
@@ -223,7 +223,7 @@ def resolve(
     values = dict(PRESETS[preset]) if preset else {}
     given = _checked(given, "command line")
     files.refuse_links(logdir or "")
-    if logdir and os.path.exists(os.path.join(logdir, FILE_NAME)):
+    if logdir and has_settings(logdir):
         saved = _read(logdir)
         model = {
             name: field.default
@@ -261,6 +261,17 @@ def validate(hp: HParams) -> None:
             f"joint_vocab: found {sizes[0]} source and {sizes[1]} target "
             "pieces, wanted as many of both"
         )
+
+
+def has_settings(logdir: str) -> bool:
+    """Return whether a log directory has saved settings."""
+    return os.path.exists(os.path.join(logdir, FILE_NAME))
+
+
+def refuse_log_directory(folder: str, flag: str) -> None:
+    """Raise ValueError, naming the flag, where `folder` is a log directory already."""
+    if has_settings(folder):
+        raise ValueError(f"{flag} {folder}: found a log directory, wanted a new one")
 
 
 def save(hp: HParams, logdir: str) -> None:
@@ -303,7 +314,7 @@ def _read(logdir: str) -> Dict[str, Any]:
 
 
 def _checked(values: Dict[str, Any], where: str) -> Dict[str, Any]:
-    """Return `values` with known names and right types; whole numbers become floats."""
+    """Return `values` with known names and right types; 1 becomes 1.0 for a float."""
     checked = {}
     for name, value in values.items():
         if name not in FIELDS:

@@ -1,5 +1,7 @@
 """Install the package and the three top modules: `pip install -e .`."""
 
+import glob
+
 from setuptools import find_packages, setup
 
 TF1 = 'python_version < "3.8"'  # genuine TensorFlow 1.15.5
@@ -13,6 +15,8 @@ setup(
     license="Apache-2.0",
     packages=find_packages(include=["transformer", "transformer.*"]),
     py_modules=["hparams", "train", "eval"],
+    # Commands on the path, by the names that messages call them by.
+    scripts=["train.py", "eval.py", *sorted(glob.glob("scripts/*.py"))],
     python_requires=">=3.7, !=3.8.*, !=3.9.*",
     install_requires=[
         "tensorflow>=2.16,<2.22; " + TF2,

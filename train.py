@@ -11,10 +11,17 @@ import dataclasses
 import os
 
 import hparams
-from transformer.runtime import cli, files
+from transformer.runtime import cli
+from transformer.runtime.folders import refuse_used
 from transformer.text.vocabulary_files import load_vocabularies
 
 PROG = "train.py"
+
+# What a log directory may have before its settings are written: what a killed start
+# left, and a log of the user's own.
+BEGUN = ("lock", "lost+found", "*.log", "*.out", "*.err", "*.txt", "*.tmp", "run.jsonl")
+BEGUN += ("spm*.model", "words*.tsv", "vocab*.subwords", "events.out.tfevents.*")
+BEGUN += (".saving", "*.ckpt-*", "checkpoint", "dev_scores.jsonl", ".unfinished-*")
 
 
 def parser():
@@ -48,7 +55,7 @@ def settings(args) -> hparams.HParams:
     """
     given = cli.given(args, hparams.FIELDS)
     hp = hparams.resolve(given, args.preset, args.logdir)
-    files.refuse_unwritable(args.logdir, "--logdir")
+    refuse_used(args.logdir, "--logdir", hparams.FILE_NAME, BEGUN)
     vocabularies = load_vocabularies(hp.data)
     facts = {
         "source_vocab_size": vocabularies.source.size,
@@ -57,18 +64,14 @@ def settings(args) -> hparams.HParams:
     }
     for name, fact in facts.items():
         found = getattr(hp, name)
-        was_said = name in given or has_settings(args.logdir)
+        was_said = name in given or hparams.has_settings(args.logdir)
         if was_said and found != fact and (found or name == "joint_vocab"):
             raise ValueError(
                 f"{name}: found {found}, wanted {fact} as in {hp.data}; "
                 "choose another --data, or another --logdir"
             )
-    return dataclasses.replace(hp, **facts)
-
-
-def has_settings(logdir: str) -> bool:
-    """Return whether a log directory has saved settings."""
-    return os.path.exists(os.path.join(logdir, hparams.FILE_NAME))
+    # Later commands may be run in another folder.
+    return dataclasses.replace(hp, data=os.path.abspath(hp.data), **facts)
 
 
 def run(args) -> None:
@@ -79,7 +82,7 @@ def run(args) -> None:
     from transformer.runtime import checkpoints
     from transformer.trainer import train
 
-    if checkpoints.exist(args.logdir) and not has_settings(args.logdir):
+    if checkpoints.exist(args.logdir) and not hparams.has_settings(args.logdir):
         raise ValueError(
             f"{args.logdir}: found checkpoints, but no "
             f"{hparams.FILE_NAME}; choose another --logdir"
@@ -97,7 +100,7 @@ def overruled_by(hp, args) -> str:
     others = [
         f"{name} {getattr(hp, name)} (preset: {value})"
         for name, value in hparams.PRESETS.get(args.preset, {}).items()
-        if name not in given and getattr(hp, name) != value
+        if name not in ("data", *given) and getattr(hp, name) != value
     ]
     if not others:
         return ""

@@ -9,6 +9,7 @@ of the heads of the last decoder block. It needs matplotlib: pip install -e '.[p
 
 import hparams
 from transformer.runtime import cli
+from transformer.runtime.figures import saved_figure
 
 
 def parser():
@@ -55,23 +56,13 @@ def draw(weights, source, target, out: str) -> None:
       target: T labels.
       out: the file; its ending says which format.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ValueError(
-            f"found no matplotlib ({error}), wanted it installed: "
-            "pip install -e '.[plot]'"
-        ) from error
-    figure = Figure(
-        figsize=(1 + 0.5 * len(source), 1 + 0.35 * len(target)), layout="constrained"
-    )
-    axes = figure.subplots()
-    axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    axes.set_xticks(range(len(source)), source, rotation=40, ha="right")
-    axes.set_yticks(range(len(target)), target)
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    figure.savefig(out, dpi=150)
+    width, height = 1 + 0.5 * len(source), 1 + 0.35 * len(target)
+    with saved_figure(out, width, height) as axes:
+        axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        axes.set_xticks(range(len(source)), source, rotation=40, ha="right")
+        axes.set_yticks(range(len(target)), target)
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
 
 
 def run(args) -> None:

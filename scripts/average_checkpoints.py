@@ -5,10 +5,10 @@
 It writes a log directory like any other, for eval.py and the scripts.
 """
 
-import os
-
 import hparams
 from transformer.runtime import cli
+from transformer.runtime.folders import new_folder, refuse_used
+from transformer.runtime.terminal import say
 from transformer.text.vocabulary_files import copy_vocabularies
 
 
@@ -29,8 +29,7 @@ def parser():
 
 def run(args) -> None:
     """Read, average, write."""
-    if os.path.exists(os.path.join(args.out, hparams.FILE_NAME)):
-        raise ValueError(f"--out {args.out}: found a log directory, wanted a new one")
+    refuse_used(args.out, "--out")
     hp = hparams.load(args.logdir)
     cli.start_tensorflow(args.verbose)
     from transformer.runtime import checkpoints  # needs TensorFlow, which takes seconds
@@ -45,11 +44,11 @@ def run(args) -> None:
     steps = steps[-args.last :]
     prefixes = [checkpoints.find(args.logdir, step) for step in steps]  # verified
     arrays = checkpoints.average(prefixes)
-    os.makedirs(args.out, exist_ok=True)
-    copy_vocabularies(args.logdir, args.out)  # refuses to replace one by another
-    hparams.save(hp, args.out)
-    checkpoints.write(arrays, args.out, steps[-1])
-    print(
+    with new_folder(args.out, "--out") as made:
+        copy_vocabularies(args.logdir, made)
+        hparams.save(hp, made)
+        checkpoints.write(arrays, made, steps[-1])
+    say(
         f"{args.out}: the average of the checkpoints of steps "
         f"{', '.join(map(str, steps))}"
     )

@@ -4,7 +4,7 @@
     python scripts/doctor.py --logdir logs/mine --files test.de test.en
 
 It reads the translations that eval.py wrote, or makes them. Exit status 0: nothing was
-found; 1: something was; 2: it could not look.
+found; 1: something was found; 2: an error.
 """
 
 import filecmp
@@ -15,6 +15,7 @@ import hparams
 from transformer.evaluation import load_text, read_parallel, score, translations_path
 from transformer.runtime import cli
 from transformer.runtime.reporting import read_dev_scores
+from transformer.runtime.terminal import say
 from transformer.symptoms import Texts, examine
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary_files import (
@@ -160,7 +161,7 @@ def parser():
     made.add_argument(
         "--translations",
         metavar="FILE",
-        help="of the source [what eval.py wrote, else made now]",
+        help="translations of the source [those of eval.py, else made now]",
     )
     return made
 
@@ -178,9 +179,9 @@ def run(args) -> int:
         cli.warner(PROG),
     )
     for name, text in found.items():
-        print(f"found: {name}\n  {text}")
+        say(f"found: {name}", f"  {text}")
     if not found:
-        print("nothing found")
+        say("nothing found")
     return 1 if found else 0
 
 
@@ -191,7 +192,7 @@ def look(args, hp, checkpoint: str) -> Dict[str, str]:
         texts, path = gather(args, hp, checkpoint)
         bleu = score(texts.translations, texts.references).bleu
         step = checkpoint.rsplit("-", 1)[1]
-        print(
+        say(
             f"{len(texts.translations)} translations ({path}), step {step}: BLEU "
             f"{bleu:.2f}"
         )

@@ -14,13 +14,14 @@ import shlex
 import shutil
 import sys
 import tarfile
-import tempfile
 import zipfile
 from typing import IO, Iterator, List, Optional, Sequence, Set, Tuple
 
 from transformer.runtime import cli
 from transformer.runtime.fetch import Patience, fetch
+from transformer.runtime.folders import unfinished
 from transformer.runtime.reporting import Progress
+from transformer.runtime.terminal import say
 from transformer.text.corpus import write_text
 from transformer.text.public_corpora import CORPORA, PublicCorpus
 
@@ -71,10 +72,11 @@ def run(args: argparse.Namespace) -> None:
         )
     out, corpus = args.out or os.path.join("data", args.name), CORPORA[args.name]
     download(corpus, out, args.url_base, Patience(args.timeout, args.attempts))
-    print(
-        f"{corpus.home} says who made this corpus, and its terms of use. Next:\n"
-        f"python scripts/prepare.py --out {shlex.quote(out)} "
-        f"--vocab_size {corpus.vocab_size}"
+    prepare = os.path.join(os.path.dirname(sys.argv[0]), "prepare.py")
+    say(
+        f"{corpus.home} says who made this corpus, and its terms of use. Next:",
+        f"python {shlex.quote(prepare)} --out {shlex.quote(out)} "
+        f"--vocab_size {corpus.vocab_size}",
     )
 
 
@@ -82,7 +84,7 @@ def show_list() -> None:
     """Print the corpora."""
     for name, corpus in CORPORA.items():
         size = sum(archive.most_bytes for archive in corpus.archives) / 1e6
-        print(f"{name}: {corpus.described}; at most {size:,.0f} MB\n    {corpus.home}")
+        say(f"{name}: {corpus.described}; at most {size:,.0f} MB", f"    {corpus.home}")
 
 
 def download(
@@ -104,7 +106,7 @@ def download(
         urls = (f"{url_base.rstrip('/')}/{name}",) if url_base else archive.urls
         report = _reporter(name)
         fetch(urls, path, archive.sha256, archive.most_bytes, patience, report)
-    with tempfile.TemporaryDirectory(prefix=".download-", dir=out) as work:
+    with unfinished(out) as work:
         files = os.path.join(work, "files")
         _unpack_all(corpus, paths, files)
         texts = [

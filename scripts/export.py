@@ -7,10 +7,13 @@
 """
 
 import dataclasses
-import os
 
 import hparams
 from transformer.runtime import cli
+from transformer.runtime.folders import new_folder, refuse_used
+from transformer.runtime.terminal import say
+
+MODEL = "model.bin"  # a file of CTranslate2: what was exported before may be replaced
 
 
 def parser():
@@ -42,23 +45,16 @@ def parser():
 
 def run(args) -> None:
     """Write the model; compare its translations with ours."""
-    if (
-        os.path.exists(args.out)
-        and os.listdir(args.out)
-        and not os.path.exists(os.path.join(args.out, "model.bin"))
-    ):
-        raise ValueError(
-            f"--out: found other files in {args.out}, wanted a new "
-            "folder, or one written by this program"
-        )
+    refuse_used(args.out, "--out", MODEL)
     hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
     from transformer.export import FORMATS
 
     cli.refuse_unknown("format", args.format, FORMATS)
     exported = FORMATS[args.format]
-    exported.write(hp, args.logdir, args.checkpoint, args.out, args.quantization)
-    print(f"{args.format}, {args.quantization}: {args.out}")
+    with new_folder(args.out, "--out", MODEL) as made:
+        exported.write(hp, args.logdir, args.checkpoint, made, args.quantization)
+    say(f"{args.format}, {args.quantization}: {args.out}")
     if args.check:
         check(args, hp, exported)
 
@@ -81,7 +77,7 @@ def check(args, hp, exported) -> None:
             for ours, theirs in pairs
             if ours.text == theirs.text
         ]
-        print(
+        say(
             f"{search}: {len(gaps)} of {len(pairs)} translations equal ours "
             "(length penalty 0); worst difference of their scores "
             f"{max(gaps, default=0):.2g}"

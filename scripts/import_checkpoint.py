@@ -6,6 +6,8 @@
         --num_heads 8 --spm original/bpe.model --out logs/imported
     python scripts/import_checkpoint.py --from tensor2tensor --ckpt model.ckpt-250 \\
         --num_heads 8 --vocab vocab.subwords --out logs/imported
+    python scripts/import_checkpoint.py --from sasrec --ckpt SASRec/model.ckpt \\
+        --num_heads 1 --out logs/recommender    (for examples/recommend.py)
 """
 
 import os
@@ -13,8 +15,10 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import hparams
 from transformer.dialects import DIALECTS
-from transformer.originals.names import systems
-from transformer.runtime import cli, files
+from transformer.originals.names import rules_in, systems
+from transformer.runtime import cli
+from transformer.runtime.folders import new_folder, refuse_used
+from transformer.runtime.terminal import say
 from transformer.text.lines import read_lines
 from transformer.text.subwords import SubwordVocabulary
 from transformer.text.vocabulary import Vocabulary, WordVocabulary
@@ -27,7 +31,9 @@ from transformer.text.vocabulary_files import (
     SEPARATE_WORDS,
 )
 
-# The settings of training of an original system that its dialect does not decide.
+SASREC = "sasrec"  # no translator: a recommender, see originals/recommender.py
+
+# Settings with which an original system was trained, other than those of its dialect.
 TRAINED_WITH = {"tensor2tensor": {"warmup_steps": 8000}}
 
 # The systems whose vocabularies are all of one kind, a key of KINDS.
@@ -95,19 +101,19 @@ def words(path: str, size: int) -> bytes:
     The original programs ignore words that are rarer than a limit: a longer list may
     only be cut where its counts fall.
     """
-    words = [line.split() for line in read_lines(path) if line.strip()]
+    lines = [line.split() for line in read_lines(path) if line.strip()]
     counts = [
         int(line[1]) if len(line) > 1 and line[1].isdigit() else None
-        for line in words[size - 1 : size + 1]
+        for line in lines[size - 1 : size + 1]
     ]
-    if len(words) < size or (
-        len(words) > size and not (None not in counts and counts[0] > counts[1])
+    if len(lines) < size or (
+        len(lines) > size and not (None not in counts and counts[0] > counts[1])
     ):
         raise ValueError(
-            f"{path}: found {len(words)} words, wanted {size}, as many as the model has"
+            f"{path}: found {len(lines)} words, wanted {size}, as many as the model has"
         )
-    WordVocabulary.check([line[0] for line in words[:size]], path)
-    return "".join("\t".join(line[:2]) + "\n" for line in words[:size]).encode()
+    WordVocabulary.check([line[0] for line in lines[:size]], path)
+    return "".join("\t".join(line[:2]) + "\n" for line in lines[:size]).encode()
 
 
 def pieces(path: str, size: int) -> bytes:
@@ -178,7 +184,7 @@ def verify(logdir: str, case: Dict[str, Any], source: str) -> None:
             model, case, recorded.RECORDED[source]
         ):
             compared += 1
-            print(f"{what}: worst relative difference {difference:.2g}")
+            say(f"{what}: worst relative difference {difference:.2g}")
             if not difference <= recorded.TOLERANCE:
                 bad.append(what)
     if not compared:
@@ -203,17 +209,16 @@ def differences_to_paper(dialect: str) -> List[str]:
 def run(args) -> None:
     """Read, check, write, verify."""
     given_vocabularies(args)
-    if os.path.exists(os.path.join(args.out, hparams.FILE_NAME)):
-        raise ValueError(f"--out {args.out}: found a log directory, wanted a new one")
-    files.refuse_unwritable(args.out, "--out")
+    refuse_used(args.out, "--out")
     cli.start_tensorflow(args.verbose)
     # Only here: TensorFlow, which they import, takes seconds.
     from transformer.originals import convert
     from transformer.runtime import checkpoints
 
-    if checkpoints.exist(args.out):
-        raise ValueError(f"--out {args.out}: found checkpoints, wanted a new folder")
-    arrays = convert.read(args.ckpt)
+    arrays = convert.read(args.ckpt, rules_in(args.names) if args.names else ())
+    if args.source == SASREC:
+        import_recommender(args, arrays)
+        return
     settings = convert.settings_of(args.source, arrays, subword_sizes(args))
     settings.update(TRAINED_WITH.get(settings["dialect"], {}))
     hp = hparams.HParams(num_heads=args.num_heads, **settings)
@@ -224,44 +229,53 @@ def run(args) -> None:
         target_space = case["meta"].get("target_space_id", 0)
     imported = convert.convert(arrays, hp, target_space)
     vocabularies = vocabulary_files(args, hp)
-    hparams.save(hp, args.out)
-    for name, content in vocabularies:
-        with files.replaced(os.path.join(args.out, name), "wb") as file:
-            file.write(content)
-    path = checkpoints.write(imported.arrays, args.out, imported.step)
+    with new_folder(args.out, "--out") as made:
+        hparams.save(hp, made)
+        for name, content in vocabularies:
+            with open(os.path.join(made, name), "wb") as file:
+                file.write(content)
+        checkpoints.write(imported.arrays, made, imported.step)
+    path = checkpoints.prefix(args.out, imported.step)
     report(path, imported, hp, bool(vocabularies), target_space)
     if args.verify:
         verify(args.out, case, args.source)
 
 
+def import_recommender(args, arrays) -> None:
+    """Write the folder of a recommender; ValueError for flags of translators."""
+    from transformer.originals import recommender  # needs TensorFlow
+
+    if given_vocabularies(args)[0] or args.verify:
+        raise ValueError(
+            "--from sasrec: found a vocabulary or --verify, wanted neither: it is no "
+            "translator"
+        )
+    with new_folder(args.out, "--out") as made:
+        settings = recommender.write(arrays, args.num_heads, made)
+    say(f"{args.out}: a recommender of {settings.items:,} items")
+
+
 def report(path, imported, hp, has_vocabulary, target_space):
     """Print what was imported."""
     row = DIALECTS[hp.dialect]
-    print(f"{path}: {imported.parameters():,} parameters of {row.described_in}")
+    say(f"{path}: {imported.parameters():,} parameters of {row.described_in}")
     if row.masks_from == "activations":  # so padding is attended to
-        print(
+        say(
             f"sources are padded to {hp.pad_sources_to} pieces, as there"
             if hp.pad_sources_to
             else "sources are not padded: no variable says how long they were "
             "there; set pad_sources_to in hparams.json"
         )
     if row.target_space:
-        print(f"target space {target_space} (--target_space_id)")
-    print(
+        say(f"target space {target_space} (--target_space_id)")
+    say(
         "with the moments of the optimizer: training continues exactly"
         if imported.has_moments
         else "without moments of the optimizer: Adam starts afresh"
     )
-    print(
-        f"dialect {hp.dialect}, unlike the paper:",
-        *differences_to_paper(hp.dialect),
-        sep="\n",
-    )
+    say(f"dialect {hp.dialect}, unlike the paper:", *differences_to_paper(hp.dialect))
     if not has_vocabulary:
-        print(
-            "no vocabulary: imported for ids only; eval.py and scripts/translate.py "
-            "need one"
-        )
+        say("no vocabulary: imported for ids only; eval.py and translate.py need one")
 
 
 def parser():
@@ -271,7 +285,7 @@ def parser():
         "--from",
         dest="source",
         required=True,
-        choices=sorted(systems()),
+        choices=sorted([*systems(), SASREC]),
         help="the original system",
     )
     made.add_argument(
@@ -291,6 +305,7 @@ def parser():
         "--out", required=True, metavar="DIR", help="the log directory that is written"
     )
     for flag, metavar, text in (
+        ("--names", "MAP.json", "regular expressions that rename its variables first"),
         ("--spm", "FILE", "its SentencePiece model"),
         ("--vocab", "FILE", "its list of words; of tensor2tensor, of subwords"),
         ("--src_vocab", "FILE", "the source's, where the target has another"),

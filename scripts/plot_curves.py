@@ -10,6 +10,8 @@ import os
 from typing import Dict, List, Tuple
 
 from transformer.runtime import cli, files
+from transformer.runtime.figures import saved_figure
+from transformer.runtime.terminal import say
 
 
 def curve(logdir: str) -> Tuple[List[float], List[float]]:
@@ -55,21 +57,12 @@ def draw(curves: Dict[str, Tuple[List[float], List[float]]], out: str) -> None:
       curves: name → (minutes, BLEU).
       out: the file; its ending says which format.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ValueError(
-            f"found no matplotlib ({error}), wanted it installed: "
-            "pip install -e '.[plot]'"
-        ) from error
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    for name, (minutes, bleu) in curves.items():
-        axes.plot(minutes, bleu, marker="o", markersize=3, label=name)
-    axes.set(xlabel="minutes of training", ylabel="dev BLEU", xlim=(0, None))
-    axes.grid(alpha=0.3)
-    axes.legend(loc="lower right")
-    figure.savefig(out, dpi=150)
+    with saved_figure(out, 7, 4) as axes:
+        for name, (minutes, bleu) in curves.items():
+            axes.plot(minutes, bleu, marker="o", markersize=3, label=name)
+        axes.set(xlabel="minutes of training", ylabel="dev BLEU", xlim=(0, None))
+        axes.grid(alpha=0.3)
+        axes.legend(loc="lower right")
 
 
 def parser():
@@ -92,7 +85,7 @@ def run(args) -> None:
     """Read the events, draw the picture."""
     cli.start_tensorflow(args.verbose)
     draw({os.path.normpath(logdir): curve(logdir) for logdir in args.logdir}, args.out)
-    print(args.out)
+    say(args.out)
 
 
 def main(argv=None):

@@ -10,14 +10,16 @@ none: they are made in a temporary folder, and moved to their place at the end.
 """
 
 import argparse
+import filecmp
 import itertools
-import json
 import os
-import tempfile
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
+import hparams
 from transformer.runtime import cli
-from transformer.runtime.files import refuse_unwritable
+from transformer.runtime.files import refuse_unwritable, regular
+from transformer.runtime.folders import unfinished
+from transformer.runtime.terminal import say
 from transformer.text.corpus import (
     ID_FILES,
     SPLITS,
@@ -29,6 +31,8 @@ from transformer.text.corpus import (
     write_text,
 )
 from transformer.text.lines import check_language
+from transformer.text.remarks import remarks
+from transformer.text.summary import publish, write_summary
 from transformer.text.vocabulary_files import (
     FILE_NAMES,
     Vocabularies,
@@ -37,7 +41,7 @@ from transformer.text.vocabulary_files import (
 )
 
 # Flags that --vocab_from excludes → their defaults.
-TRAINING = {
+VOCABULARY_DEFAULTS = {
     "vocab_size": 8000,
     "model_type": "bpe",
     "separate": False,
@@ -122,7 +126,7 @@ def fill_defaults(args: argparse.Namespace) -> None:
     Args:
       args: changed in place.
     """
-    for name, default in TRAINING.items():
+    for name, default in VOCABULARY_DEFAULTS.items():
         if getattr(args, name) is None:
             setattr(args, name, default)
         elif args.vocab_from:
@@ -147,6 +151,11 @@ def check(args: argparse.Namespace) -> None:
             )
     check_dropout(args)
     refuse_unwritable(args.out, "--out")
+    if os.path.exists(os.path.join(args.out, hparams.FILE_NAME)):
+        raise ValueError(
+            f"--out {args.out}: found a log directory, whose vocabulary would be "
+            f"replaced, wanted a data folder; choose another --out"
+        )
 
 
 def check_dropout(args: argparse.Namespace) -> None:
@@ -175,14 +184,13 @@ def find_splits(args: argparse.Namespace) -> Dict[str, Pair]:
     """
     found = {}
     for split in SPLITS:
-        in_out = [
+        pair = getattr(args, split) or [
             _find_in_out(args, split, language)
             for language in (args.source_lang, args.target_lang)
         ]
-        given = getattr(args, split)
-        if given is None and split == "test" and in_out == [None, None]:
+        if split == "test" and pair == [None, None]:
             continue
-        found[split] = Pair(*(given or in_out))
+        found[split] = Pair(*pair)
         _check_found(args, split, found[split])
     return found
 
@@ -190,7 +198,8 @@ def find_splits(args: argparse.Namespace) -> Dict[str, Pair]:
 def _find_in_out(args: argparse.Namespace, split: str, language: str) -> Optional[str]:
     """Return OUT/{split}.{language}, or its .gz, or None."""
     path = os.path.join(args.out, f"{split}.{language}")
-    return next((one for one in (path, path + ".gz") if os.path.isfile(one)), None)
+    found = next((one for one in (path, path + ".gz") if os.path.lexists(one)), None)
+    return found and regular(found)
 
 
 def _check_found(args: argparse.Namespace, split: str, pair: Pair) -> None:
@@ -213,9 +222,11 @@ def run(args: argparse.Namespace) -> None:
     fill_defaults(args)
     check(args)
     splits = find_splits(args)
-    with working_folder(args.out) as work:
+    with unfinished(args.out) as work:
         for split, pair in splits.items():
             check_pairs(split, pair)
+        for remark in remarks(splits, (args.source_lang, args.target_lang)):
+            say(remark)
         vocabularies = make_vocabularies(args, splits["train"], work)
         reports = {}
         for split, pair in splits.items():
@@ -228,17 +239,18 @@ def run(args: argparse.Namespace) -> None:
             reports[split] = encode_split(
                 pair, os.path.join(work, split), encoders, args.max_length, copies
             )
-            print(describe(split, reports[split]))
-        write_summary(args, vocabularies, reports, work)
-        move_into_place(work, args.out)
+            say(describe(split, reports[split]))
+        write_summary(
+            work,
+            summary_of(args, vocabularies, reports),
+            [*files_in(work), *kept_texts(args, splits, work)],
+        )
+        publish(work, args.out, [*itertools.chain(*FILE_NAMES), *ID_FILES])
 
 
-def working_folder(out: str) -> tempfile.TemporaryDirectory:
-    """Return an empty temporary folder on the file system of `out`, as a context."""
-    parent = os.path.abspath(out)
-    while not os.path.isdir(parent):
-        parent = os.path.dirname(parent)
-    return tempfile.TemporaryDirectory(prefix=".prepare-", dir=parent)
+def files_in(folder: str) -> List[str]:
+    """Return the paths of the files in a folder."""
+    return [os.path.join(folder, name) for name in os.listdir(folder)]
 
 
 def make_vocabularies(args: argparse.Namespace, train: Pair, work: str) -> Vocabularies:
@@ -256,8 +268,20 @@ def write_texts(pair: Pair, args: argparse.Namespace, split: str, work: str) -> 
     for path, language in zip(pair, (args.source_lang, args.target_lang)):
         name = f"{split}.{language}"
         existing = os.path.join(args.out, name)
-        if not (os.path.exists(existing) and os.path.samefile(path, existing)):
+        if not os.path.exists(existing):
             write_text(path, os.path.join(work, name))
+        elif not os.path.samefile(path, existing):
+            write_text(path, os.path.join(work, name))
+            refuse_other_text(path, os.path.join(work, name), existing)
+
+
+def refuse_other_text(path: str, written: str, existing: str) -> None:
+    """Raise ValueError where text in OUT, which may be the only copy, would be lost."""
+    if not filecmp.cmp(written, existing, shallow=False):
+        raise ValueError(
+            f"found other text in {existing} than in {path}, wanted none or the same: "
+            f"remove it, or choose another --out"
+        )
 
 
 def describe(split: str, report: Dict[str, int]) -> str:
@@ -274,13 +298,26 @@ def describe(split: str, report: Dict[str, int]) -> str:
     )
 
 
-def write_summary(
+def kept_texts(
+    args: argparse.Namespace, splits: Dict[str, Pair], work: str
+) -> List[str]:
+    """Return the paths of the texts of dev and test that OUT held already."""
+    names = [
+        f"{split}.{language}"
+        for split in splits
+        if split != "train"
+        for language in (args.source_lang, args.target_lang)
+    ]
+    written = os.listdir(work)
+    return [os.path.join(args.out, name) for name in names if name not in written]
+
+
+def summary_of(
     args: argparse.Namespace,
     vocabularies: Vocabularies,
     reports: Dict[str, Dict[str, int]],
-    work: str,
-) -> None:
-    """Write corpus.json: the languages, the vocabulary, the report of each split."""
+) -> Dict[str, Any]:
+    """Return the languages, the vocabulary, the report of each split."""
     summary = {
         "source_lang": args.source_lang,
         "target_lang": args.target_lang,
@@ -297,20 +334,7 @@ def write_summary(
             "probability": args.bpe_dropout,
             "copies": args.copies,
         }
-    with open(os.path.join(work, "corpus.json"), "w", encoding="utf-8") as file:
-        json.dump(summary, file, indent=2)
-        file.write("\n")
-
-
-def move_into_place(work: str, out: str) -> None:
-    """Move the finished files to OUT, and remove those that an earlier run left."""
-    os.makedirs(out, exist_ok=True)
-    new = os.listdir(work)
-    for name in itertools.chain(*FILE_NAMES, ID_FILES):
-        if name not in new and os.path.exists(os.path.join(out, name)):
-            os.remove(os.path.join(out, name))
-    for name in sorted(new, key=lambda name: (name == "corpus.json", name)):
-        os.replace(os.path.join(work, name), os.path.join(out, name))
+    return summary
 
 
 def main(argv: Optional[List[str]] = None) -> None:

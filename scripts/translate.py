@@ -6,13 +6,16 @@
 Odd lines (empty, not UTF-8, cut off, ...) are counted; one line on stderr reports them.
 """
 
+import contextlib
 import dataclasses
+import importlib
 import itertools
 import sys
 from typing import IO, Iterator
 
 import hparams
 from transformer.runtime import cli
+from transformer.runtime.terminal import shown
 from transformer.text.lines import Oddities
 
 PROG = "translate.py"
@@ -20,14 +23,35 @@ CHUNK = 2000  # lines read before they are translated, sorted by length
 
 
 def ask(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of each line that a user types, after a prompt."""
-    while True:
-        print("> ", end="", file=sys.stderr, flush=True)
-        line = stream.readline()
-        if not line:
-            print(file=sys.stderr)
-            return
-        yield line
+    """Yield the bytes of each line that a user types, after a prompt.
+
+    Where the answers go to the terminal too, lines can be edited and recalled.
+    """
+    read = read_edited if sys.stdout.isatty() else read_plain
+    return itertools.chain(iter(lambda: read(stream), b""), end_the_line())
+
+
+def read_plain(stream: IO[bytes]) -> bytes:
+    """Return a line behind a prompt on stderr; nothing at the end."""
+    print("> ", end="", file=sys.stderr, flush=True)
+    return stream.readline()
+
+
+def read_edited(stream: IO[bytes]) -> bytes:
+    """Return a line that `input` read, with readline where Python has it."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("readline")
+    sys.stdin.reconfigure(errors="surrogateescape")
+    try:
+        return input("> ").encode("utf-8", "surrogateescape") + b"\n"
+    except EOFError:
+        return b""
+
+
+def end_the_line() -> Iterator[bytes]:
+    """Yield nothing; leave the line of the last prompt."""
+    print(file=sys.stderr)
+    yield from ()
 
 
 def show(number: int, translations: list, n_best: int) -> str:
@@ -46,14 +70,20 @@ def write_translations(
     n_best: int = 1,
     chunk_size: int = CHUNK,
 ) -> None:
-    """Write what `show` returns for each of `lines`, a chunk of them at a time."""
+    """Write what `show` returns for each of `lines`, a chunk of them at a time.
+
+    A terminal gets control characters escaped; a file or a pipe gets every byte.
+    """
     numbers = itertools.count()
     while True:
         chunk = list(itertools.islice(lines, chunk_size))
         if not chunk:
             return
         for translations in translator.translate(chunk):
-            output.write(show(next(numbers), translations, n_best).encode("utf-8"))
+            text = show(next(numbers), translations, n_best)
+            if output.isatty():
+                text = "".join(shown(line) + "\n" for line in text.split("\n")[:-1])
+            output.write(text.encode("utf-8"))
         output.flush()
 
 

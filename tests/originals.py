@@ -22,8 +22,15 @@ SIZES = {
     "source_vocab_size": VOCAB,
     "target_vocab_size": VOCAB,
 }
-TOLD = {"tutorial": {"joint_vocab": False, "max_positions": 7, "pad_sources_to": 7}}
-DIALECTS = ["tutorial", "kyubyong", "tensor2tensor", "tensor2tensor_v1"]
+LEARNED = {"joint_vocab": False, "max_positions": 7, "pad_sources_to": 7}
+TOLD = {"tutorial": LEARNED, "kyubyong_legacy": LEARNED}
+DIALECTS = [
+    "tutorial",
+    "kyubyong_legacy",
+    "kyubyong",
+    "tensor2tensor",
+    "tensor2tensor_v1",
+]
 SHARDS = 12  # so that weights_10 must not come before weights_2
 SPACES = 4
 

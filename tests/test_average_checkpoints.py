@@ -76,5 +76,5 @@ def test_nothing_is_overwritten(logdir, tmp_path, capsys):
         "--last",
         "2",
     )
-    assert "found a log directory, wanted a new one" in said
+    assert "wanted a new folder" in said
     assert corpora.tree(logdir) == before

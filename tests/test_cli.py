@@ -26,7 +26,7 @@ DOC = """Does something: `python x.py --logdir logs/sample`.
 
 def parser(fields=hparams.FIELDS):
     made = cli.make_parser("x.py", DOC)
-    made.add_argument("--logdir")
+    made.add_argument("--logdir", metavar="DIR")
     made.add_argument("names", nargs="*")
     cli.add_settings(made, fields)
     return made
@@ -141,6 +141,46 @@ def test_wrong_flags_exit_with_status_2(capsys, argv, message):
         cli.parse(parser(), argv)
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--logdir", "--data", "--out", "--json"])
+def test_a_path_that_is_empty_is_refused(capsys, flag):
+    made = parser()
+    made.add_argument("--out", metavar="DIR")
+    made.add_argument("--json", metavar="FILE")
+    cli.parse(made, [flag, "a"])
+    with pytest.raises(SystemExit):
+        cli.parse(made, [flag, ""])
+    assert f"{flag}: found an empty name, wanted a path" in capsys.readouterr().err
+
+
+def test_a_flag_of_another_command_is_not_likened_to_help(capsys):
+    made = cli.make_parser("translate.py", "Translates.")
+    cli.add_settings(made, hparams.DECODING)
+    with pytest.raises(SystemExit):
+        cli.parse(made, ["--d_model", "8"])
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == "translate.py: error: unknown flag --d_model; --help lists them all"
+
+
+def test_a_script_that_uses_the_package_of_another_checkout_says_so(tmp_path):
+    for name in ("scripts/prepare.py", "transformer/runtime/cli.py"):
+        copy = tmp_path / "other" / name
+        copy.parent.mkdir(parents=True)
+        shutil.copy(os.path.join(corpora.ROOT, name), str(copy))
+    for root, warned in ((corpora.ROOT, False), (str(tmp_path / "other"), True)):
+        done = subprocess.run(
+            [sys.executable, os.path.join(root, "scripts", "prepare.py"), "--out=x"],
+            cwd=str(tmp_path),
+            env=dict(os.environ, PYTHONPATH=corpora.ROOT),
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+        )
+        lines = done.stderr.splitlines()
+        assert len(lines) == 1 + warned and done.returncode == 2
+        if warned:
+            assert os.path.join(corpora.ROOT, "transformer") in lines[0]
+            assert f"PYTHONPATH={root}" in lines[0]
 
 
 def test_an_unknown_name_is_told_the_nearest_and_all_where_they_are_few():

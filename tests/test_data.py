@@ -147,7 +147,7 @@ def test_a_batch_of_a_corpus_holds_the_pairs_asked_for(corpus):
 
 
 def test_a_split_that_is_not_prepared_says_what_to_run(folder):
-    with pytest.raises(FileNotFoundError, match=r"test\.source.*scripts/prepare\.py"):
+    with pytest.raises(FileNotFoundError, match=r"test\.source.*prepare\.py"):
         Corpus(folder, "test")
 
 

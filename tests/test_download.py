@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import stat
+import sys
 import tarfile
 import threading
 import time
@@ -198,6 +199,38 @@ def dripping(handler):
         handler.send(content[place : place + 1])
 
 
+def drips(piece, start=b""):
+    """Sends `start`, then the same bytes now and then, without end."""
+
+    def answer(handler):
+        handler.wfile.write(start)
+        while not handler.server.closing.wait(0.02):
+            handler.wfile.write(piece)
+
+    return answer
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+DRIPPING = {
+    "status": drips(b"H", b"HTTP/1.1 200 "),
+    "header": drips(b"x", OK + b"X-Long: "),
+    "headers": drips(b"X: y\r\n", b"HTTP/1.1 100 Continue\r\n"),
+    "continue": drips(b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "continue_at_full_speed": drips(b"HTTP/1.1 100 Continue\r\n\r\n" * 9999),
+    "length_of_a_chunk": drips(b"0", CHUNKED),
+    "trailers": drips(b"X: y\r\n", CHUNKED + b"0\r\n"),
+    "redirect": drips(
+        b"x", b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/x\r\n"
+    ),
+}
+NO_HTTP = {
+    "no_http": drips(b"x\r\n"),
+    "length_that_is_no_number": drips(b"", OK + b"Content-Length: -9\r\n\r\nx"),
+    "chunk_that_is_no_number": drips(b"", CHUNKED + b"zz\r\n"),
+}
+
+
 def corrupted(handler):
     """One bit is another."""
     content = bytearray(handler.start())
@@ -304,7 +337,10 @@ def text_in(out):
 # --- Downloading ----------------------------------------------------------------------
 
 
-def test_the_command_that_is_printed_prepares_the_corpus(server, tmp_path, capsys):
+def test_the_command_that_is_printed_prepares_the_corpus(
+    server, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(sys, "argv", ["scripts/download.py"])
     run(server, tmp_path / "a corpus")
     words = shlex.split(capsys.readouterr().out.splitlines()[-1])
     assert words[:2] == ["python", "scripts/prepare.py"]
@@ -350,9 +386,32 @@ def test_a_server_that_stalls_is_asked_again(server, tmp_path, stalling):
     first, second = ranges(server)
     assert first is None
     if stalling is dripping:
-        assert 0 < int(re.match(r"bytes=(\d+)-$", second).group(1)) < fetch.LEAST
+        assert 0 < int(re.match(r"bytes=(\d+)-$", second).group(1)) < fetch.LEAST_BYTES
     else:
         assert server.sent == sum(map(len, ARCHIVES.values()))  # nothing came twice
+
+
+@pytest.mark.parametrize("name", sorted({**DRIPPING, **NO_HTTP}))
+def test_no_answer_takes_longer_than_the_timeout(server, tmp_path, name):
+    server.plan = [{**DRIPPING, **NO_HTTP}[name]]
+    began = time.monotonic()
+    run(server, tmp_path, *IMPATIENT)
+    assert time.monotonic() - began < 4
+    assert len(ranges(server)) in (2, 3)  # a byte may have come
+
+
+def test_a_redirect_with_a_body_without_end_is_followed(server, tmp_path):
+    begin = b"HTTP/1.1 302 Found\r\nLocation: /moved/train.tgz\r\n\r\n"
+    server.plan = [drips(bytes(1 << 16), begin)]
+    began = time.monotonic()
+    run(server, tmp_path, "--attempts", "1")
+    assert time.monotonic() - began < 4
+
+
+def test_what_a_server_says_is_escaped(server, tmp_path, capsys):
+    server.plan = [drips(b"", b"HTTP/1.1 404 \x1b]52;c;cm0=\x07\r\n\r\n")]
+    said = refused(capsys, *arguments(server, tmp_path))
+    assert r"404: \x1b]52;c;cm0=\x07" in said
 
 
 def test_a_server_that_always_stalls_is_given_up(server, tmp_path, capsys):
@@ -442,7 +501,7 @@ def test_a_server_with_a_passing_fault_is_asked_again(server, tmp_path):
 
 
 def test_attempts_with_progress_do_not_count(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(fetch, "PROGRESS", 500)
+    monkeypatch.setattr(fetch, "PROGRESS_BYTES", 500)
     server.plan = [cut(600)] * 6
     assert len(TRAIN) > 600 * 6
     run(server, tmp_path)  # with three attempts

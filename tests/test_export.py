@@ -95,4 +95,4 @@ def test_without_ctranslate2_one_line_says_so(trained, monkeypatch, tmp_path, ca
 
 def test_other_files_are_not_overwritten(trained, capsys):
     flags = ["--format", "ctranslate2", "--logdir", trained, "--out", trained]
-    assert "found other files" in corpora.refusal(capsys, export.main, *flags)
+    assert "wanted a new folder" in corpora.refusal(capsys, export.main, *flags)

@@ -249,7 +249,7 @@ def test_a_missing_or_broken_file_is_named(tmp_path):
         ({"seed": 2**31}, "seed: found 2147483648"),
         ({"patience": -1}, "patience: found -1"),
         ({"dialect": "papr"}, "unknown dialect papr; did you mean paper?"),
-        ({"on_save_error": "go"}, "unknown on_save_error go; did you mean"),
+        ({"on_save_error": "go"}, "unknown on_save_error go (stop, continue)"),
         (
             {"source_vocab_size": 5, "target_vocab_size": 6},
             "joint_vocab: found 5 source and 6 target pieces",

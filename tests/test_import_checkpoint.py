@@ -86,7 +86,7 @@ def test_refusals_of_the_command(capsys, original, tmp_path, digits):
 
 def test_a_log_directory_is_not_overwritten(capsys, original, tmp_path):
     out = run_import("kyubyong", original, tmp_path / "log")
-    assert "wanted a new one" in refused(
+    assert "wanted a new folder" in refused(
         capsys,
         "--from",
         "kyubyong",

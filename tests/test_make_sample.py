@@ -20,6 +20,19 @@ SAMPLE = os.path.join(ROOT, "data", "sample")
 SIZES = {"train": 20000, "dev": 500, "test": 500}
 
 
+def test_other_text_is_not_overwritten(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(make_sample, "SIZES", (("train", 9), ("dev", 1)))
+    make_sample.main(["--out", str(tmp_path)])
+    make_sample.main(["--out", str(tmp_path)])  # the same again
+    mine = tmp_path / "dev.de"
+    before = mine.read_bytes()
+    mine.write_bytes(b"mine\n")
+    with pytest.raises(SystemExit):
+        make_sample.main(["--out", str(tmp_path)])
+    assert "dev.de: found other text" in capsys.readouterr().err
+    assert mine.read_bytes() == b"mine\n" != before
+
+
 # Meanings, built by hand
 
 

@@ -19,7 +19,6 @@ def write_run(folder, rows):
     for step, minutes, bleu in rows:
         scores = {} if bleu is None else {"dev/bleu": bleu}
         events.write(step, dict(scores, minutes=minutes))
-    events.close()
     return str(folder)
 
 

@@ -3,6 +3,8 @@
 import gzip
 import json
 import os
+import resource
+import shutil
 import subprocess
 import sys
 
@@ -434,6 +436,98 @@ def test_a_language_that_is_not_there(tmp_path, capsys):
 def test_flags_that_cannot_be(tmp_path, capsys, flags):
     out = fill(tmp_path)
     assert "found" in refused(capsys, tmp_path, ["--out", out, *SMALL, *flags])
+
+
+KINDS = {
+    "gzip": (gzip.compress(b"Hund\n" * 9), "a name that ends in .gz"),
+    "utf16": ("Hund\n".encode("utf-16") * 9, "iconv -f UTF-16 -t UTF-8"),
+    "utf16_without_mark": ("Hund\n".encode("utf-16-be") * 9, "iconv -f UTF-16"),
+    "latin1": ("läuft\n".encode("latin-1") * 9, "iconv -f LATIN1 -t UTF-8"),
+    "cr_alone": (b"Hund\rHund\r" * 9, r"tr '\r' '\n'"),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_other_kinds_of_text_are_recognized(tmp_path, capsys, kind):
+    out, (content, advice) = fill(tmp_path), KINDS[kind]
+    write(tmp_path / "dev.de", content)
+    said = refused(capsys, tmp_path, ["--out", out, *SMALL])
+    assert "dev.de" in said and "found " in said and advice in said
+
+
+def remarks_of(out, capsys, **files):
+    """What prepare.py remarks on text files: split → their paths."""
+    capsys.readouterr()
+    named = [word for split, pair in files.items() for word in (f"--{split}", *pair)]
+    prepare.main(["--out", str(out), "--vocab_size", "36", *named])
+    said = capsys.readouterr().out.splitlines()
+    return [line for line in said if line.startswith("remark on ")]
+
+
+def test_text_that_is_probably_not_meant_is_remarked_on(tmp_path, capsys):
+    files = {}
+    for split, lines in {**PAIRS, "twice": 120, "alone": 1}.items():
+        files[split] = [str(tmp_path / f"{split}.{language}") for language in WORDS]
+        for path, language in zip(files[split], WORDS):
+            text = sentences(split, language) if lines < 100 and lines > 1 else []
+            text = text or 2 * sentences("train", language)
+            write(path, text if lines > 1 else [" ".join(WORDS[language])])
+    train, dev = files["train"], files["dev"]
+    assert remarks_of(tmp_path / "0", capsys, train=train, dev=dev) == []
+    for number, split in enumerate(("train", "dev"), 1):
+        swapped = {"train": train, "dev": dev, split: files[split][::-1]}
+        said = remarks_of(tmp_path / str(number), capsys, **swapped)
+        assert said[0].startswith(f"remark on {split}: found {files[split][1]} as the")
+    nameless = [
+        shutil.copy(path, str(tmp_path / f"x{path[-2:]}")) for path in dev[::-1]
+    ]
+    [said] = remarks_of(tmp_path / "3", capsys, train=train, dev=nameless)
+    assert said.startswith("remark on dev: its source has words of the target of train")
+    [said] = remarks_of(tmp_path / "4", capsys, train=[train[1]] * 2, dev=dev)
+    assert "60 of 60 pairs have the same text on both sides" in said
+    [said] = remarks_of(tmp_path / "5", capsys, train=files["twice"], dev=dev)
+    assert "of 120 pairs occurred before" in said
+    [said] = remarks_of(tmp_path / "6", capsys, train=files["alone"], dev=dev)
+    assert "found 1 pairs" in said
+
+
+def test_text_that_may_be_the_only_copy_is_not_replaced(tmp_path, capsys):
+    out = fill(tmp_path)
+    for dev in (["dev.en", "dev.de"], ["dev.de", "dev.de"], ["test.de", "test.en"]):
+        named = [os.path.join(out, name) for name in dev]
+        said = refused(capsys, tmp_path, ["--out", out, *SMALL, "--dev", *named])
+        assert "found other text in " in said and "wanted none or the same" in said
+
+
+@pytest.fixture
+def room():
+    """room(most): no file may grow beyond so many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda most: resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("most", [0, 100, 200, 400, 1000])
+def test_a_full_disk_names_the_file_and_leaves_the_corpus(tmp_path, capsys, room, most):
+    """RLIMIT_FSIZE: Python ignores the signal, so that a write fails."""
+    out = fill(tmp_path)
+    prepare.main(["--out", out, *SMALL])
+    room(most)
+    said = refused(capsys, tmp_path, ["--out", out, *SMALL])
+    assert "found no room for it (File too large)" in said and out in said
+
+
+def test_a_log_directory_is_not_prepared(tmp_path, capsys):
+    out = fill(tmp_path)
+    write(tmp_path / "hparams.json", b"{}")
+    assert "found a log directory" in refused(capsys, tmp_path, ["--out", out, *SMALL])
+
+
+@pytest.mark.parametrize("size", ["1", "4", "5"])
+def test_a_vocabulary_too_small_says_how_many_it_takes(tmp_path, capsys, size):
+    out = fill(tmp_path)
+    said = refused(capsys, tmp_path, ["--out", out, "--vocab_size", size])
+    assert f"found --vocab_size {size}, wanted" in said and "raise --vocab_size" in said
 
 
 @pytest.mark.parametrize("split", sorted(PAIRS))

@@ -35,14 +35,12 @@ def test_events_can_be_read_before_they_are_closed(tmp_path):
         "loss": {3: 0.5, 4: 0.25},
         "dev/bleu": {3: 25},
     }
-    events.close()
 
 
 def test_what_was_written_is_read_up_to_a_record_cut_off(tmp_path):
     events = Events(str(tmp_path))
     events.write(3, {"loss": 0.5, "dev/bleu": 25})
     events.write(4, {"loss": 0.25})
-    events.close()
     [name] = os.listdir(str(tmp_path))
     path = str(tmp_path / name)
     assert list(read_events(path)) == [
@@ -58,7 +56,6 @@ def test_a_second_run_adds_its_events(tmp_path):
         (tmp_path / str(step)).mkdir()
         events = Events(str(tmp_path / str(step)))
         events.write(step, {"loss": step})
-        events.close()
     for step in (1, 2):  # two writers within a second would share a name
         (name,) = os.listdir(str(tmp_path / str(step)))
         (tmp_path / str(step) / name).rename(tmp_path / f"{name}.{step}")

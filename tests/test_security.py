@@ -16,6 +16,7 @@ import corpora
 import doctor
 import numpy as np
 import plot_curves
+import prepare
 import pytest
 import translate
 from test_packaging import CODE, present, read
@@ -173,6 +174,43 @@ ARRAYS = {
 }
 
 
+def header(shape="(9,)", kind="<i4", order="False", more="", content=bytes(36)):
+    """A function that writes an array with a header of its own."""
+
+    def write(path, trap):
+        text = f"{{'descr': '{kind}', 'fortran_order': {order}, 'shape': {shape}, }}"
+        text = (text + more + "\n").encode()
+        size = len(text).to_bytes(2, "little")
+        path.write_bytes(b"\x93NUMPY\x01\x00" + size + text + content)
+
+    return write
+
+
+# What NumPy evaluates, or would try to map.
+HEADERS = {
+    "longer_than_the_file": header("(10,)"),
+    "shorter_than_the_file": header("(8,)"),
+    "beyond_64_bits": header("(9223372036854775808,)"),
+    "beyond_every_float": header("(" + "9" * 5000 + ",)"),
+    "negative": header("(-9,)"),
+    "true": header("(True,)"),
+    "two_factors": header("(3037000500, 3037000500)"),
+    "unclosed": header("(" * 900),
+    "minus_signs": header("(" + "-" * 9000 + "9,)"),
+    "empty": header("(0,)", content=b""),
+    "scalar": header("()", content=bytes(4)),
+    "fortran": header(order="True"),
+    "objects_named": header(kind="|O"),
+    "records": header(kind="<i4,<i4"),
+    "cut_off": lambda path, trap: path.write_bytes(b"\x93NUMPY\x01\x00\xff\xff{"),
+    "length_of_the_header": lambda path, trap: path.write_bytes(
+        b"\x93NUMPY\x01\x00\xff\xff{'descr': '<i4', 'fortran_order': False, "
+        b"'shape': (1,), }\n\0\0\0\0"
+    ),
+}
+ARRAYS.update(HEADERS)
+
+
 @pytest.fixture
 def data(digits, tmp_path):
     """A copy of a prepared corpus, to be spoiled."""
@@ -189,6 +227,60 @@ def test_arrays_that_are_none_are_refused_by_name(data, tmp_path, kind, part):
         Corpus(str(data), "train")
     assert str(path) in str(stopped.value) and "\n" not in str(stopped.value)
     assert not caught.exists()
+
+
+OFFSETS = {
+    "huge": [0, 2**62, -(2**62), None],
+    "descending": [0, 9, 5, None],
+    "from_elsewhere": [3, 5, 9, None],
+    "beyond": [0, 5, 9, 2**62],
+    "negative": [0, -5, 9, None],
+}
+
+
+@pytest.mark.parametrize("kind", sorted(OFFSETS))
+def test_offsets_that_lead_elsewhere_are_refused(data, kind):
+    ids = np.load(str(data / "train.target.ids.npy"))
+    offsets = [len(ids) if each is None else each for each in OFFSETS[kind]]
+    path = data / "train.target.offsets.npy"
+    np.save(str(path), np.array(offsets, np.int64))
+    with pytest.raises(ValueError, match="wanted ascending ones from 0") as stopped:
+        Corpus(str(data), "train")
+    assert str(path) in str(stopped.value) and "\n" not in str(stopped.value)
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+@pytest.mark.parametrize("number", [-1, 0, 25, 2**31 - 1])
+def test_ids_of_no_piece_are_refused_in_one_line(data, tmp_path, capsys, split, number):
+    path = data / f"{split}.target.ids.npy"
+    ids = np.load(str(path)).astype(np.int32)
+    ids[7] = number
+    np.save(str(path), ids)
+    summary = json.loads((data / "corpus.json").read_text())
+    del summary["sha256"]  # else that is refused first
+    (data / "corpus.json").write_text(json.dumps(summary))
+    said = corpora.refusal(
+        capsys, train.main, "--data", data, "--logdir", tmp_path / "logs", *corpora.TINY
+    )
+    assert path.name in said and str(number) in said and "wanted 1 to 24" in said
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["spm.model", "train.source.ids.npy", "dev.source.offsets.npy", "dev.de"]
+)
+def test_a_file_that_changed_since_it_was_prepared_is_refused(
+    data, tmp_path, capsys, name
+):
+    content = bytearray((data / name).read_bytes())
+    content[-1] ^= 1
+    (data / name).write_bytes(bytes(content))
+    (data / "test.de").unlink()  # training does not need it
+    said = corpora.refusal(
+        capsys, train.main, "--data", data, "--logdir", tmp_path / "logs", *corpora.TINY
+    )
+    assert str(data / name) in said and "prepare.py" in said
+    assert not (tmp_path / "logs").exists()
 
 
 def test_training_on_pickled_objects_is_refused_in_one_line(data, tmp_path, capsys):
@@ -244,7 +336,7 @@ def test_a_language_that_leads_to_another_file_is_refused(
 @pytest.mark.parametrize("content", ["", "[]", "{}", "7", '"de"', '{"source_lang"'])
 def test_a_broken_summary_is_refused(data, content):
     (data / "corpus.json").write_text(content)
-    with pytest.raises(ValueError, match="scripts/prepare.py") as stopped:
+    with pytest.raises(ValueError, match="prepare.py") as stopped:
         load_text(str(data), "test")
     assert str(data / "corpus.json") in str(stopped.value)
 
@@ -377,6 +469,67 @@ def test_no_command_waits_for_a_pipe_in_a_log_directory(tmp_path, digits, name, 
         said = corpora.refusal(capsys, main, "--logdir", logdir, *flags)
         assert str(logdir / name) in said and "pipe" in said
     os.remove(str(logdir / name))
+
+
+# --- Data folders: links, and what is no plain file -----------------------------------
+
+READ = ["corpus.json", "spm.model", "train.source.ids.npy", "dev.de"]
+
+
+def spoil(path, kind, tmp_path):
+    """Put a link or a pipe in the place of a file."""
+    content = path.read_bytes()
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(str(path))
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        (tmp_path / "secret").write_bytes(content)
+        os.symlink(str(tmp_path / "secret"), str(path))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+@pytest.mark.parametrize("name", READ)
+def test_a_data_folder_has_plain_files_only(data, tmp_path, capsys, name, kind):
+    spoil(data / name, kind, tmp_path)
+    said = corpora.refusal(
+        capsys, train.main, "--data", data, "--logdir", tmp_path / "logs", *corpora.TINY
+    )
+    assert str(data) in said
+    if kind == "link":
+        assert f"a link to {tmp_path / 'secret'}" in said
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+@pytest.mark.parametrize("name", ["corpus.json", "test.en"])
+def test_neither_is_scored(trained, data, tmp_path, capsys, name, kind):
+    spoil(data / name, kind, tmp_path)
+    said = corpora.refusal(capsys, evaluation.main, "--logdir", trained, "--data", data)
+    assert str(data / name) in said
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_neither_is_copied_as_a_vocabulary(trained, data, tmp_path, capsys, kind):
+    out = tmp_path / "out"
+    spoil(data / "spm.model", kind, tmp_path)
+    said = corpora.refusal(capsys, prepare.main, "--out", data, "--vocab_from", data)
+    assert str(data) in said
+    logdir = tmp_path / "logs"
+    shutil.copytree(trained, str(logdir))
+    spoil(logdir / "spm.model", kind, tmp_path)
+    flags = ["--logdir", logdir, "--out", out, "--last", "2"]
+    assert str(logdir) in corpora.refusal(capsys, average_checkpoints.main, *flags)
+    assert not out.exists()
+
+
+def test_text_behind_a_link_is_not_prepared_unless_it_is_named(data, tmp_path, capsys):
+    spoil(data / "train.de", "link", tmp_path)
+    flags = ["--out", data, "--vocab_size", corpora.VOCAB_SIZE]
+    assert "a link to" in corpora.refusal(capsys, prepare.main, *flags)
+    named = ["--train", str(data / "train.de"), str(data / "train.en")]
+    prepare.main([*map(str, flags), *named])
 
 
 def test_links_within_a_log_directory_and_to_it_are_allowed(tmp_path, digits):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+import eval as evaluation  # not the built-in function
 import hparams
 import train
 from transformer import trainer
@@ -680,3 +681,39 @@ def test_numbers_that_are_not_finite_end_the_training(digits, existing, capsys):
     after = newest(existing)
     for name in before:
         np.testing.assert_array_equal(before[name], after[name])
+
+
+# --- Where it writes, and what it finds again -----------------------------------------
+
+
+def test_a_folder_of_other_things_becomes_no_log_directory(digits, tmp_path, capsys):
+    home = tmp_path / "home"
+    (home / "Documents").mkdir(parents=True)
+    (home / ".profile").write_text("mine")
+    line = refused(capsys, digits, home)
+    assert "found .profile, Documents in it, wanted a new folder" in line
+
+
+def test_a_log_of_the_users_own_is_no_other_thing(digits, tmp_path):
+    """As of `train.py --logdir logs/x 2> logs/x/train.log`; a killed start too."""
+    for name in ("train.log", "nohup.out", "lock", "spm.model.tmp"):
+        (tmp_path / name).write_text("")
+    corpora.run_train(digits, tmp_path, "--max_steps", "1")
+    assert hparams.load(str(tmp_path))
+
+
+def test_the_data_folder_is_found_from_another_folder(
+    digits, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(os.path.dirname(digits))
+    corpora.run_train(os.path.basename(digits), tmp_path / "logs", "--max_steps", "1")
+    monkeypatch.chdir(str(tmp_path))
+    evaluation.main(["--logdir", "logs", "--search", "greedy"])
+    assert "BLEU = " in capsys.readouterr().out
+    missing = ["--logdir", "logs", "--data", "gone"]
+    line = corpora.refusal(capsys, evaluation.main, *missing)
+    assert "gone/corpus.json" in line and "--data" in line
+    line = corpora.refusal(
+        capsys, evaluation.main, "--logdir", "logs", "--split", "tset"
+    )
+    assert "--split tset" in line and "wanted one of dev, test" in line

@@ -1,12 +1,16 @@
 """scripts/translate.py: one line in, one line out, whatever the line is."""
 
 import collections
+import contextlib
 import io
 import json
 import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
+import termios
 
 import corpora
 import pytest
@@ -16,7 +20,7 @@ import eval as evaluation  # not the built-in function
 from transformer.text.lines import Oddities
 from transformer.text.vocabulary import train_vocabulary
 from transformer.text.vocabulary_files import load_vocabularies
-from transformer.translator import Translator
+from transformer.translator import Translation, Translator
 
 pty = pytest.importorskip("pty")
 
@@ -298,3 +302,92 @@ def test_a_log_directory_that_is_not_there(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1 2\n")))
     line = corpora.refusal(capsys, translate.main, "--logdir", tmp_path / "none")
     assert str(tmp_path / "none") in line
+
+
+class Terminal(io.BytesIO):
+    """Takes what is written to a terminal."""
+
+    def isatty(self):
+        return True
+
+
+class Hostile:
+    """Translates anything to pieces that write to the clipboard."""
+
+    def translate(self, lines):
+        return [[Translation("\x1b]52;c;cm0=\x07\x9b", -1.0)] for _ in lines]
+
+
+def test_a_terminal_gets_control_characters_escaped_and_a_pipe_every_byte():
+    terminal, pipe = Terminal(), io.BytesIO()
+    for output in (terminal, pipe):
+        translate.write_translations(Hostile(), iter(["a", "b"]), output)
+    assert pipe.getvalue() == "\x1b]52;c;cm0=\x07\x9b\n".encode() * 2
+    assert terminal.getvalue() == b"\\x1b]52;c;cm0=\\x07\\x9b\n" * 2
+
+
+EDITED = """
+import sys
+sys.path[:0] = ["scripts", "."]
+import translate
+from transformer.runtime import cli
+
+def run(args):
+    for line in translate.ask(sys.stdin.buffer):
+        print("found", line)
+
+cli.main(cli.make_parser("translate.py", "Asks."), run, [])
+"""
+
+
+@contextlib.contextmanager
+def asking():
+    """A process that asks at a terminal; (the process, our end, read to the prompt)."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", EDITED],
+        cwd=corpora.ROOT,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "PYTHONUTF8": "1"},
+    )
+    os.close(theirs)
+
+    def read(end=None):
+        said = b""
+        with contextlib.suppress(OSError):  # the terminal is gone
+            while end is None or not said.endswith(end):
+                said += os.read(ours, 1000)
+        return said
+
+    try:
+        yield process, ours, read
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(ours)
+
+
+def test_lines_typed_at_a_terminal_can_be_edited_and_recalled():
+    with asking() as (process, ours, read):
+        read(b"> ")
+        os.write(ours, b"1 2\n")
+        read(b"> ")
+        os.write(ours, b"\x1b[A\x1b[D3\n")  # up, left, 3
+        assert b"found b'1 32\\n'" in read(b"> ")
+        os.write(ours, b"\x04")
+        assert process.wait(timeout=30) == 0
+
+
+def test_ctrl_c_at_the_prompt_is_one_line_and_leaves_the_terminal_as_it_was():
+    with asking() as (process, ours, read):
+        before = termios.tcgetattr(ours)
+        read(b"> ")
+        os.write(ours, b"1 2")
+        read(b"2")
+        assert termios.tcgetattr(ours) != before  # readline takes each key
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+        assert termios.tcgetattr(ours) == before
+        assert read() == b"\r\ntranslate.py: interrupted\r\n"

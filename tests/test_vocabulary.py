@@ -99,7 +99,7 @@ def test_a_model_with_other_special_ids_is_refused(corpus, tmp_path):
 def test_what_is_no_model_is_refused(corpus, tmp_path):
     with pytest.raises(ValueError, match=r"a\.de: found a file that is not a"):
         Vocabulary(corpus)
-    with pytest.raises(FileNotFoundError, match=r"scripts/prepare\.py"):
+    with pytest.raises(FileNotFoundError, match=r"prepare\.py"):
         Vocabulary(str(tmp_path / "none.model"))
 
 
@@ -175,9 +175,9 @@ def test_copies_are_enough(corpus, vocabulary, tmp_path):
 
 
 def test_a_folder_with_no_vocabulary_says_what_to_run(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"spm\.model.*scripts/prepare\.py"):
+    with pytest.raises(FileNotFoundError, match=r"spm\.model.*prepare\.py"):
         load_vocabularies(str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"scripts/prepare\.py"):
+    with pytest.raises(FileNotFoundError, match=r"prepare\.py"):
         copy_vocabularies(str(tmp_path), str(tmp_path))
 
 

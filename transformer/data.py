@@ -14,10 +14,12 @@ from typing import Iterable, NamedTuple, Sequence, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from transformer.text.arrays import open_integers
 from transformer.text.vocabulary import BOS, EOS, PAD
 from transformer.text.vocabulary_files import vocabulary_kind
 
 PREFETCH = 4  # batches made in advance of the step that uses them
+LONGEST = 2**31 - 1  # no batch is as wide: a pair of this length is always refused
 MAX_SEED = 2**32 - 1  # the largest that NumPy's Mersenne Twister accepts
 
 
@@ -89,7 +91,7 @@ class Corpus:
     [pairs], count the pieces and one EOS (or BOS): the width of a row of a Batch.
 
     Args:
-      folder: written by scripts/prepare.py; data/README.md lists its files.
+      folder: written by prepare.py; data/README.md lists its files.
       split: "train", "dev" or "test".
 
     Raises:
@@ -108,7 +110,7 @@ class Corpus:
             raise ValueError(
                 f"found {len(self.source_lengths)} source and "
                 f"{len(self.target_lengths)} target sentences of split {split!r} in "
-                f"{folder}, wanted the same number: run scripts/prepare.py again"
+                f"{folder}, wanted the same number: run prepare.py again"
             )
 
     def _load(self, side: str) -> Tuple[np.ndarray, np.ndarray]:
@@ -119,15 +121,35 @@ class Corpus:
             if not os.path.isfile(path):
                 raise FileNotFoundError(
                     f"found no {path}, wanted the prepared ids of split "
-                    f"{self.split!r}: run scripts/prepare.py --out {self.folder}"
+                    f"{self.split!r}: run prepare.py --out {self.folder}"
                 )
-        ids, offsets = (_open_array(path) for path in paths)
-        if len(offsets) < 1 or offsets[-1] != len(ids):
+        ids, offsets = (open_integers(path) for path in paths)
+        is_cut = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == len(ids)
+        if not (is_cut and (offsets[1:] >= offsets[:-1]).all()):
             raise ValueError(
-                f"found {len(ids)} ids in {paths[0]}, wanted as many as the end of "
-                f"{paths[1]} says, {offsets[-1:]}: run scripts/prepare.py again"
+                f"found {len(ids)} ids in {paths[0]} and other offsets in {paths[1]} "
+                f"({offsets[:1]} … {offsets[-1:]}), wanted ascending ones from 0 to as "
+                f"many: run prepare.py again"
             )
         return ids, offsets
+
+    def refuse_other_ids(self, source_size: int, target_size: int) -> None:
+        """Raise ValueError where an id is padding, or of no piece of its vocabulary.
+
+        Args:
+          source_size, target_size: how many pieces the vocabularies have.
+        """
+        for side, ids, size in (
+            ("source", self._source_ids, source_size),
+            ("target", self._target_ids, target_size),
+        ):
+            least, most = int(ids.min()), int(ids.max())
+            if least <= PAD or most >= size:
+                raise ValueError(
+                    f"{self.split}.{side}.ids.npy in {self.folder}: found ids from "
+                    f"{least} to {most}, wanted 1 to {size - 1}, pieces of the "
+                    f"vocabulary: run prepare.py again"
+                )
 
     def __len__(self) -> int:
         return len(self.source_lengths)
@@ -149,26 +171,9 @@ class Corpus:
         return make_batch(sources, targets, number, kind.bos, kind.eos)
 
 
-def _open_array(path: str) -> np.ndarray:
-    """Map an array of integers; refuse other files, which could run code."""
-    try:
-        array = np.lib.format.open_memmap(path, mode="r")  # refuses pickled objects
-    except (ValueError, EOFError) as error:
-        raise ValueError(
-            f"{path}: found no array of integers ({error}), wanted one: run "
-            f"scripts/prepare.py again"
-        ) from error
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise ValueError(
-            f"{path}: found {array.dtype} of shape {array.shape}, wanted integers in "
-            f"one dimension: run scripts/prepare.py again"
-        )
-    return array
-
-
 def _lengths(offsets: np.ndarray) -> np.ndarray:
     """Return the number of pieces of each sentence plus one, int32 [pairs]."""
-    return (np.diff(offsets) + 1).astype(np.int32)
+    return np.minimum(np.diff(offsets) + 1, LONGEST).astype(np.int32)
 
 
 class BatchPlan:
@@ -248,7 +253,7 @@ def _check_plan(widths: np.ndarray, batch_tokens: int, seed: int) -> None:
         )
     if not len(widths):
         raise ValueError(
-            "found a split without a pair, wanted at least one: run scripts/prepare.py "
+            "found a split without a pair, wanted at least one: run prepare.py "
             "on other text"
         )
     if widths.max() > batch_tokens:
@@ -326,8 +331,8 @@ def _batches(
 def _untuned() -> tf.data.Options:
     """Return options without the automatic tuning of tf.data.
 
-    There is nothing to tune here, and its thread sleeps for up to a minute, for which
-    the end of a session would have to wait.
+    There is nothing to tune here, and its thread sleeps: closing a session would wait
+    for it for up to a minute.
     """
     options = tf.data.Options()
     if hasattr(options, "autotune"):

@@ -39,7 +39,7 @@ class SearchOptions(NamedTuple):
     must_end: bool = True  # at its limit a hypothesis ends, however unlikely
     bos: int = BOS  # what stands before a sequence
     eos: int = EOS  # what ends it
-    forbidden: Tuple[int, ...] = ()  # pieces of no sequence; not EOS
+    forbidden: Tuple[int, ...] = ()  # pieces that no sequence may have; not EOS
 
 
 def penalty(length, alpha: float):
@@ -61,7 +61,7 @@ def greedy(step: Callable, state, limits, options: SearchOptions):
       step: the step function (see above); K = 1.
       state: the state before the first position.
       limits: int32 [N], the most pieces of each sequence, EOS included; at least 1.
-      options: SearchOptions; the size of the beam does not count.
+      options: SearchOptions; `beam_size` is ignored.
 
     Returns:
       Hypotheses with n_best = 1.
@@ -129,9 +129,9 @@ def beam(step: Callable, state, limits, options: SearchOptions):
     """Search with a beam and a length penalty (section 6.1; Wu et al. 2016, section 7).
 
     Each step looks at the 2K best continuations: those that end join the K best
-    finished ones, the K best others stay open. A sentence is done when even its best
-    open hypothesis, were it to cost nothing more and grow to the limit, could not enter
-    the n best: so the results do not depend on the other sentences of the batch.
+    finished ones, the K best others stay open. A sentence is done when its best open
+    hypothesis could not enter the n best even if it grew to the limit at no further
+    cost. So the results do not depend on the other sentences of the batch.
 
     Without `must_end`, what is still open at the limit is dropped; a sentence of which
     nothing has ended gets its open hypotheses, scored by their log-probabilities.
@@ -151,8 +151,8 @@ def beam(step: Callable, state, limits, options: SearchOptions):
         return greedy(step, state, limits, options)
 
     def is_open(found, ids, log_probs, parents, limits):
-        hope = log_probs[:, 0] / penalty(limits, options.length_penalty)  # [N]
-        return hope > found.scores[:, options.n_best - 1]
+        bound = log_probs[:, 0] / penalty(limits, options.length_penalty)  # [N]
+        return bound > found.scores[:, options.n_best - 1]
 
     def extend(found, ids, log_probs, parents, limits, state):
         length = tf.shape(ids)[2]

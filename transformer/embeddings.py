@@ -30,9 +30,8 @@ class Embeddings:
     def _table(self, stack):
         """Return (vocabulary size, variable scope) of the embedding of a stack."""
         hp = self.hp
-        shared = self.dialect.tied_embeddings and hp.joint_vocab
         size = hp.source_vocab_size if stack == "encoder" else hp.target_vocab_size
-        return size, "embedding" if shared else f"{stack}/embedding"
+        return size, table_scope(hp, stack)
 
     def embed(self, ids, stack: str, positions):
         """Return embeddings plus positions: float [N, T, D].
@@ -97,6 +96,17 @@ class Embeddings:
         if self.dialect.padding_row_is_zero:
             table = with_zero_row(table)
         return tf.transpose(table), None
+
+
+def table_scope(hp, stack: str) -> str:
+    """Return the variable scope of the embedding of a stack, shared or its own.
+
+    Args:
+      hp: the settings.
+      stack: "encoder" or "decoder".
+    """
+    shared = resolve(hp.dialect).tied_embeddings and hp.joint_vocab
+    return "embedding" if shared else f"{stack}/embedding"
 
 
 def logits(states, kernel, bias):

@@ -1,13 +1,13 @@
 """Scores: translations → BLEU and chrF, for dev during training and for eval.py."""
 
 import hashlib
-import json
 import os
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from sacrebleu.metrics import BLEU, CHRF
 
-from transformer.text.lines import check_language, read_lines
+from transformer.text.lines import read_lines
+from transformer.text.summary import text_paths
 
 
 class Scores(NamedTuple):
@@ -31,24 +31,10 @@ def load_text(data: str, split: str) -> Tuple[List[str], List[str]]:
     """Return the plain source and reference lines of a split of a prepared folder.
 
     Raises:
-      ValueError: corpus.json is broken, or its languages would lead elsewhere.
+      FileNotFoundError: a file is missing.
+      ValueError: corpus.json is broken, or leads elsewhere, or has no such split.
     """
-    path = os.path.join(data, "corpus.json")
-    with open(path, encoding="utf-8") as file:
-        try:
-            summary = json.load(file)
-            languages = summary["source_lang"], summary["target_lang"]
-        except (ValueError, TypeError, LookupError) as error:
-            raise ValueError(
-                f"{path}: found no languages ({error!r}), wanted what "
-                "scripts/prepare.py writes: run it again"
-            ) from error
-    return tuple(
-        list(
-            read_lines(os.path.join(data, f"{split}.{check_language(language, path)}"))
-        )
-        for language in languages
-    )
+    return tuple(list(read_lines(path)) for path in text_paths(data, split))
 
 
 def read_parallel(

@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 from transformer.blocks.positions import LEARNED, POSITIONS, chosen_positions
 from transformer.decoding import hypotheses_kept
 from transformer.dialects import resolve
+from transformer.embeddings import table_scope
 from transformer.originals.convert import variables_of
 from transformer.runtime import checkpoints, ram, tensors
 from transformer.text.vocabulary import BOS, EOS, UNK
@@ -95,10 +96,7 @@ class Filler:
 
     def table(self, stack: str):
         """Return the embeddings of a stack: [V, D]."""
-        shared = self.row.tied_embeddings and self.hp.joint_vocab
-        return self.variables[
-            "embedding/lookup_table" if shared else f"{stack}/embedding/lookup_table"
-        ]
+        return self.variables[f"{table_scope(self.hp, stack)}/lookup_table"]
 
     def output(self, linear, table):
         """Fill the layer that returns logits."""

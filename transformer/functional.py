@@ -1,6 +1,6 @@
 """Attention with lengths instead of masks, for models other than Transformers.
 
-The friendly functions of bojone/attention (`attention_tf.py`), as adapters of our own
+The functions of bojone/attention (`attention_tf.py`), on our own
 blocks. They add no residual connection, no normalization and no output projection.
 Dimension letters as in `modules`.
 
@@ -88,7 +88,7 @@ def position_embedding(inputs, position_size: int):
 
 
 def mask(inputs, seq_len, mode: str = "mul"):
-    """Mask what is behind the end of each sequence.
+    """Mask the positions after the end of each sequence.
 
     Args:
       inputs: float [N, T, ...].

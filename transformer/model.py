@@ -2,7 +2,9 @@
 
 Figure 1 of the paper. `encode` turns the source into a Memory, `decode` turns the
 target and the Memory into logits. One body serves training (all positions at once) and
-translation (one position at a time, behind a Prefix).
+translation (one position at a time, after a Prefix).
+
+The padding masks are made in `encode` and `_decoder_states`.
 """
 
 from typing import NamedTuple, Optional, Tuple
@@ -36,7 +38,7 @@ class Memory(NamedTuple):
 
 
 class Prefix(NamedTuple):
-    """What a search keeps of the pieces so far: T positions, K hypotheses at each.
+    """The cache of a search: the past of T positions, with K hypotheses at each.
 
     The keys of the hypotheses of a sentence stay where they are, K at each position;
     `ancestors` says which of them belong to the past of a hypothesis.
@@ -47,15 +49,15 @@ class Prefix(NamedTuple):
 
 
 class Order(NamedTuple):
-    """Where the queries and keys of a self-attention stand, and who sees whom."""
+    """The positions in a self-attention, and which keys each query may see."""
 
     query_positions: tf.Tensor  # int32 [Tq]
     key_positions: tf.Tensor  # int32 [Tk]
-    mask: Optional[tf.Tensor]  # which keys come before a query; None: all
+    mask: Optional[tf.Tensor]  # causal, or the ancestors of a hypothesis; None: all
 
 
-class Run(NamedTuple):
-    """How a call of the model is run."""
+class Mode(NamedTuple):
+    """Whether to apply dropout, with which seed, and where attention weights go."""
 
     is_training: bool = False
     dropout_seed: Optional[tf.Tensor] = None  # int [2]
@@ -91,25 +93,25 @@ class Transformer:
         Returns:
           Memory.
         """
-        run, dialect = Run(is_training, dropout_seed, weights), self.dialect
+        mode, dialect = Mode(is_training, dropout_seed, weights), self.dialect
         if self.hp.pad_sources_to:
             missing = tf.maximum(0, self.hp.pad_sources_to - tf.shape(source)[1])
             source = tf.pad(source, [[0, 0], [0, missing]])  # [N, S]
-        real = tf.not_equal(source, 0)  # [N, S]
-        masks = real if dialect.masks_from == "ids" else None
-        skipped = real if dialect.feedforward_skips_padding else None
+        padding_mask = tf.not_equal(source, 0)  # [N, S], True = a token
+        masks = padding_mask if dialect.masks_from == "ids" else None
+        kept = padding_mask if dialect.feedforward_skips_padding else None
         positions = tf.range(tf.shape(source)[1])
         order = Order(positions, positions, None)
-        x = self._embed(source, "encoder", positions, run)  # [N, S, D]
+        x = self._embed(source, "encoder", positions, mode)  # [N, S, D]
         with tf.variable_scope("encoder", reuse=tf.AUTO_REUSE):
             for i in range(self.hp.num_blocks):
                 with tf.variable_scope(f"block_{i}"):
-                    x, _ = self._self_attention(x, run, order, masks, masks)
-                    x = self._feedforward(x, run, skipped)  # [N, S, D]
+                    x, _ = self._self_attention(x, mode, order, masks, masks)
+                    x = self._feedforward(x, mode, kept)  # [N, S, D]
             x = self._finish(x)
         if masks is None:
-            real = found_mask(x, dialect.padded_row)
-        return Memory(x, broadcast_keys(real))
+            padding_mask = found_mask(x, dialect.padded_row)
+        return Memory(x, broadcast_keys(padding_mask))
 
     def decode(
         self,
@@ -131,8 +133,8 @@ class Transformer:
         """
         positions = tf.range(tf.shape(target_in)[1])
         order = Order(positions, positions, causal_mask(positions))
-        run = Run(is_training, dropout_seed, weights)
-        states, _ = self._decoder_states(target_in, memory, run, order)
+        mode = Mode(is_training, dropout_seed, weights)
+        states, _ = self._decoder_states(target_in, memory, mode, order)
         return logits(states, *self.embeddings.output_layer())
 
     def start_search(self, memory: Memory, beam_size: int = 1):
@@ -145,43 +147,42 @@ class Transformer:
         Returns:
           (the step function, its state before the first position).
         """
-        output_layer = (
-            self.embeddings.output_layer()
-        )  # its table is transposed once, here
+        # Here, so that its table is transposed once and not in each step.
+        output_layer = self.embeddings.output_layer()
 
         def step(ids, parents, state):
             memory, prefix = state
-            ancestors, order = _order_behind(prefix, parents, beam_size)
-            states, past = self._decoder_states(ids, memory, Run(), order, prefix.past)
+            ancestors, order = _order_after(prefix, parents, beam_size)
+            states, past = self._decoder_states(ids, memory, Mode(), order, prefix.past)
             return logits(states, *output_layer), (memory, Prefix(ancestors, past))
 
         return step, (self._project(memory), self._empty_prefix(memory, beam_size))
 
-    def _decoder_states(self, ids, memory, run, order, past=None):
+    def _decoder_states(self, ids, memory, mode, order, past=None):
         """Run the decoder's blocks, in training and in each step of a search.
 
         Args:
           ids: int32 [N, T].
-          memory, run, order: Memory, Run, Order.
-          past: a Past of each block, the positions before; None in training.
+          memory, mode, order: Memory, Mode, Order.
+          past: the Past of each block; None in training.
 
         Returns:
           (float [N, T, D], the Past of each block for the next call).
         """
         dialect, presents = self.dialect, []
-        real = tf.not_equal(ids, 0)  # [N, T]
-        query_masks = real if dialect.masks_from == "ids" else None
+        padding_mask = tf.not_equal(ids, 0)  # [N, T], True = a token
+        query_masks = padding_mask if dialect.masks_from == "ids" else None
         key_masks = query_masks if dialect.decoder_masks_padding else True
-        x = self._embed(ids, "decoder", order.query_positions, run)  # [N, T, D]
+        x = self._embed(ids, "decoder", order.query_positions, mode)  # [N, T, D]
         with tf.variable_scope("decoder", reuse=tf.AUTO_REUSE):
             for i in range(self.hp.num_blocks):
                 with tf.variable_scope(f"block_{i}"):
                     x, present = self._self_attention(
-                        x, run, order, key_masks, query_masks, past and past[i]
+                        x, mode, order, key_masks, query_masks, past and past[i]
                     )
                     presents.append(present)
-                    x = self._cross_attention(x, memory, i, run, query_masks)
-                    x = self._feedforward(x, run)  # [N, T, D]
+                    x = self._cross_attention(x, memory, i, mode, query_masks)
+                    x = self._feedforward(x, mode)  # [N, T, D]
             return self._finish(x), tuple(presents)
 
     def _project(self, memory):
@@ -206,34 +207,34 @@ class Transformer:
         ancestors = tf.zeros([batch, 1, beam_size, 0], tf.bool)
         return Prefix(ancestors, (past,) * hp.num_blocks)
 
-    def _embed(self, ids, stack, positions, run):
+    def _embed(self, ids, stack, positions, mode):
         """Return embeddings plus positions, with dropout: float [N, T, D] (5.4)."""
         return dropout(
             self.embeddings.embed(ids, stack, positions),
             self.hp.dropout_rate,
-            run.is_training,
-            run.dropout_seed,
+            mode.is_training,
+            mode.dropout_seed,
             f"{stack}/embedding",
         )
 
     def _finish(self, x):
-        """Apply what the dialect puts behind a whole stack."""
+        """Normalize the result of a whole stack, if the dialect says so."""
         return normalize(x, self.dialect.norm_epsilon) if self.dialect.final_norm else x
 
-    def _attention_settings(self, run):
+    def _attention_settings(self, mode):
         """Return the arguments that all attentions of the model have in common."""
         hp = self.hp
         return dict(
             num_units=hp.d_model,
             num_heads=hp.num_heads,
             dropout_rate=hp.dropout_rate,
-            is_training=run.is_training,
+            is_training=mode.is_training,
             dialect=self.dialect,
-            weights=run.weights,
-            dropout_seed=run.dropout_seed,
+            weights=mode.weights,
+            dropout_seed=mode.dropout_seed,
         )
 
-    def _self_attention(self, x, run, order, key_masks, query_masks, past=None):
+    def _self_attention(self, x, mode, order, key_masks, query_masks, past=None):
         """Attend within a stack: (float [N, T, D], the new Past or None)."""
         bias = None
         if self.hp.proximity_bias:
@@ -250,11 +251,11 @@ class Transformer:
             key_positions=order.key_positions,
             max_relative_position=self.hp.max_relative_position,
             past=past,
-            **self._attention_settings(run),
+            **self._attention_settings(mode),
         )
         return (outputs, None) if past is None else outputs
 
-    def _cross_attention(self, x, memory, block, run, query_masks):
+    def _cross_attention(self, x, memory, block, mode, query_masks):
         """Attend from the target to the source: float [N, T, D]."""
         return multihead_attention(
             x,
@@ -263,24 +264,24 @@ class Transformer:
             key_masks=memory.mask,
             query_masks=query_masks,
             projected=memory.projected and memory.projected[block],
-            **self._attention_settings(run),
+            **self._attention_settings(mode),
         )
 
-    def _feedforward(self, x, run, mask=None):
+    def _feedforward(self, x, mode, mask=None):
         hp = self.hp
         return feedforward(
             x,
             (hp.d_ff, hp.d_model),
             dropout_rate=hp.dropout_rate,
-            is_training=run.is_training,
+            is_training=mode.is_training,
             mask=mask,
             dialect=self.dialect,
-            dropout_seed=run.dropout_seed,
+            dropout_seed=mode.dropout_seed,
         )
 
 
-def _order_behind(prefix, parents, beam_size):
-    """Place the newest pieces of the hypotheses behind those of a Prefix.
+def _order_after(prefix, parents, beam_size):
+    """Place the newest pieces of the hypotheses after those of a Prefix.
 
     Args:
       prefix: Prefix of T positions.

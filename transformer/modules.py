@@ -34,7 +34,7 @@ from transformer.blocks.masks import (
     as_mask,
     both,
     causal_mask,
-    found_mask,
+    given_or_found,
     local_mask,
     padding_mask,
     proximity_bias,
@@ -199,11 +199,11 @@ def multihead_attention(
       mask: a further mask: `local_mask`, or an order other than `causality`.
       bias: float, broadcastable to [N, H, Tq, Tk], added to the logits.
       query_positions, key_positions: int [Tq], [Tk], for `causality` and relative
-        positions. Not given: keys stand at 0, 1, ..., queries likewise, behind `past`.
+        positions. Not given: 0, 1, ... for keys; queries continue after `past`.
       max_relative_position: int; distances beyond it share a vector (see
         `relative_positions`). None or 0: no relative positions.
       projected: (K, V) as `keys_and_values` made them of `keys`, to use them again.
-      past: Past, the positions before, that come before `keys`.
+      past: Past, the cached keys and values of the positions before `keys`.
       dialect: a Dialect or its name, a key of `DIALECTS`.
       weights: dict; receives the attention weights [N, H, Tq, Tk] by scope name.
       dropout_seed: int [2] tensor, see `dropout`.
@@ -216,12 +216,10 @@ def multihead_attention(
     """
     dialect, is_self = resolve(dialect), keys is queries
     num_units = _attention_width(queries, num_units, num_heads, dialect)
+    query_masks = given_or_found(query_masks, queries, dialect.padded_row)  # [N, Tq]
     key_masks = check_key_masks(key_masks)
-    query_masks, key_masks, mask = map(as_mask, (query_masks, key_masks, mask))
-    if query_masks is None:
-        query_masks = found_mask(queries, dialect.padded_row)  # [N, Tq]
-    if key_masks is None:
-        key_masks = found_mask(keys, dialect.padded_row)  # [N, Tk]
+    key_masks = given_or_found(key_masks, keys, dialect.padded_row)  # [N, Tk]
+    mask = as_mask(mask)
     drop = functools.partial(
         dropout, rate=dropout_rate, is_training=is_training, seed=dropout_seed
     )
@@ -269,7 +267,7 @@ def multihead_attention(
 
 
 def _attention_width(queries, num_units, num_heads, dialect):
-    """Return the width of all heads together, once it is known to fit."""
+    """Check and return the width of all heads together."""
     width = queries.shape.as_list()[-1]
     num_units = width if num_units is None else num_units
     if num_heads < 1 or num_units % num_heads:

@@ -1,7 +1,7 @@
 """The loop of a search, whose batch shrinks as sentences end.
 
-Whenever a quarter of the sentences is done, their results are stored, and the others go
-on in a smaller batch. Four sentences, of which b ends first, then d, then a and c
+Whenever a quarter of the sentences is done, their results are stored, and the others
+continue in a smaller batch. Four sentences, of which b ends first, then d, then a and c
 together:
 
     sentences   open after each step              stored
@@ -17,53 +17,53 @@ from typing import Callable
 import tensorflow.compat.v1 as tf
 
 
-def search_loop(is_open: Callable, extend: Callable, found, own: tuple, state):
+def search_loop(is_open: Callable, extend: Callable, found, extras: tuple, state):
     """Extend the open hypotheses until none is open.
 
     Args:
-      is_open: function of found, *own → bool [N].
-      extend: function of found, *own, state → the same, one piece longer.
+      is_open: function of found, *extras → bool [N].
+      extend: function of found, *extras, state → the same, one piece longer.
       found: a nest of tensors [N, ...], the results; their third dimension may grow.
-      own: a tuple of further tensors of the search, likewise.
-      state: of the step function.
+      extras: further tensors [N, ...] of the search, whose third dimension may grow.
+      state: the state of the step function.
 
     Returns:
       What was found of all sentences, in their order.
     """
 
-    def number_open(found, own: tuple):
-        return tf.reduce_sum(tf.cast(is_open(found, *own), tf.int32))
+    def number_open(found, extras: tuple):
+        return tf.reduce_sum(tf.cast(is_open(found, *extras), tf.int32))
 
-    def extend_all(found, own: tuple, state):
-        found, *own, state = extend(found, *own, state)
-        return found, tuple(own), state
+    def extend_all(found, extras: tuple, state):
+        found, *extras, state = extend(found, *extras, state)
+        return found, tuple(extras), state
 
     def until_a_quarter_is_done(sentences, results, search):
         remaining = 3 * tf.size(sentences) // 4
         search = tf.while_loop(
-            lambda found, own, state: number_open(found, own) > remaining,
+            lambda found, extras, state: number_open(found, extras) > remaining,
             extend_all,
             search,
             shape_invariants=shapes,
             back_prop=False,
         )
-        found, own, _ = search
+        found, extras, _ = search
         results = tf.nest.map_structure(
             lambda x, rows: _store(x, sentences, rows), results, found
         )
-        left = tf.where(is_open(found, *own))[:, 0]
+        left = tf.where(is_open(found, *extras))[:, 0]
         return (
             tf.gather(sentences, left),
             results,
             tf.nest.map_structure(lambda x: tf.gather(x, left), search),
         )
 
-    start = (found, own, state)
+    start = (found, extras, state)
     shapes = (
-        *tf.nest.map_structure(_growing, (found, own)),
+        *tf.nest.map_structure(_growing, (found, extras)),
         tf.nest.map_structure(_of_any_batch, state),
     )
-    sentences = tf.range(tf.shape(own[0])[0])  # [N]
+    sentences = tf.range(tf.shape(extras[0])[0])  # [N]
     _, results, _ = tf.while_loop(
         lambda sentences, *_: tf.size(sentences) > 0,
         until_a_quarter_is_done,
@@ -75,13 +75,13 @@ def search_loop(is_open: Callable, extend: Callable, found, own: tuple, state):
 
 
 def _growing(x):
-    """Return the shape of any batch, whose dimensions from the third on may grow."""
+    """Return the shape of `x` with an unknown batch and unknown third dimension on."""
     sizes = x.shape.as_list()
     return tf.TensorShape([None, *sizes[1:2]] + [None] * len(sizes[2:]))
 
 
 def _of_any_batch(x):
-    """Return the shape of any batch, whose dimensions that are 0 may grow."""
+    """Return the shape of `x` with the batch, and dimensions of size 0, unknown."""
     return tf.TensorShape([None] + [size or None for size in x.shape.as_list()[1:]])
 
 

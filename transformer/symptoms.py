@@ -13,8 +13,8 @@ from sacrebleu.metrics import CHRF
 UNKNOWN = re.compile(r"⁇|<unk>", re.IGNORECASE)
 PIECES = re.compile(r"▁|@@( |$)|</?s>|<pad>", re.IGNORECASE)
 TOKENS = re.compile(r"\w [.,;:!?](?!\S)|&(quot|apos|amp|lt|gt|#\d+);|@-@")
-ENOUGH = 200
-SHIFTS = (-3, -2, -1, 1, 2, 3)
+ENOUGH = 200  # lines that are scored, the first ones
+SHIFTS = (-3, -2, -1, 1, 2, 3)  # lines by which translations may be displaced
 
 
 class Texts(NamedTuple):

@@ -198,7 +198,7 @@ class Training:
     def keep_best(self) -> None:
         """Copy the checkpoint with the best dev BLEU so far, unless it is the one kept.
 
-        It is not if an earlier process got further and its newest checkpoints broke.
+        They differ if an earlier process got further and its newest checkpoints broke.
         """
         best = self.scores.best()
         kept = checkpoints.steps(self.logdir, checkpoints.BEST)
@@ -210,7 +210,7 @@ class Training:
                 self.try_to_write(checkpoints.save_best, self.logdir, best["step"])
 
     def is_due(self, every: int) -> bool:
-        """Return whether what is done every `every` steps, and last, is due."""
+        """Return whether this step is a multiple of `every`, or the last one."""
         return self.step > 0 and (
             self.step % every == 0 or self.step == self.hp.max_steps
         )
@@ -225,8 +225,8 @@ class Training:
         with ram.shortage_explained(
             f"in step {self.step + 1}",
             f"lower --batch_tokens (found "
-            f"{hp.batch_tokens}); raise --accumulate (found {hp.accumulate}) as "
-            "much, and an update stays what it was",
+            f"{hp.batch_tokens}); raise --accumulate (found {hp.accumulate}) by the "
+            "same factor to keep the size of an update",
         ):
             for _ in range(hp.accumulate - 1):
                 self.session.run(update.collect)
@@ -236,10 +236,10 @@ class Training:
         self.step += 1
         self.meter.add(metrics.loss, metrics.tokens)
         if self.is_due(hp.log_every):
-            self.report(metrics)
+            self.log_metrics(metrics)
 
-    def report(self, metrics) -> None:
-        """Show the progress since the last report, and write it for TensorBoard.
+    def log_metrics(self, metrics) -> None:
+        """Show the progress since the last call, and write it for TensorBoard.
 
         To log one more number, add it to `training.Metrics`, and here.
         """

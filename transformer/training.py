@@ -59,12 +59,24 @@ def cross_entropy(logits, target_out, epsilon: float = 0.0, smoothing: str = "al
     Returns:
       Loss.
     """
+    pieces = tf.reshape(target_out, [-1])  # [M]
+    losses = cross_entropies(logits, pieces, epsilon, smoothing)
+    real = tf.cast(tf.not_equal(pieces, 0), tf.float32)
+    return Loss(tf.reduce_sum(losses * real), tf.reduce_sum(real))
+
+
+def cross_entropies(logits, pieces, epsilon: float = 0.0, smoothing: str = "all"):
+    """Return the cross entropy of each token, padding included: float [M].
+
+    Args:
+      logits: float [..., V], M rows.
+      pieces: int [M].
+      epsilon, smoothing: as in `cross_entropy`.
+    """
     vocab_size = logits.shape.as_list()[-1]
     true, other, entropy = SMOOTHINGS[smoothing](epsilon, vocab_size)
-    pieces = tf.reshape(target_out, [-1])  # [M]
-    losses = _token_losses(tf.reshape(logits, [-1, vocab_size]), pieces, true, other)
-    real = tf.cast(tf.not_equal(pieces, 0), tf.float32)
-    return Loss(tf.reduce_sum((losses - entropy) * real), tf.reduce_sum(real))
+    logits = tf.reshape(logits, [-1, vocab_size])
+    return _token_losses(logits, pieces, true, other) - entropy
 
 
 def _token_losses(logits, pieces, true, other):
@@ -132,8 +144,8 @@ def constant(step, hp):
 def linear(step, hp):
     """Rise to 1 at the end of the warm-up, then fall to 0 at the last step.
 
-    Where the number of steps is known it learns more than `noam`, whose rate is still a
-    good part of its peak when training ends.
+    Where the number of steps is known it gives better models than `noam`, whose rate is
+    still high when training ends.
     """
     up = step / hp.warmup_steps
     down = (hp.max_steps + 1 - step) / max(1, hp.max_steps + 1 - hp.warmup_steps)
@@ -151,7 +163,7 @@ SCHEDULES = {
 
 
 class Metrics(NamedTuple):
-    """Figures of an update, for progress reports."""
+    """Numbers of an update, logged by `trainer.Training.log_metrics`."""
 
     loss: tf.Tensor  # mean over the real tokens, with label smoothing, in nats
     tokens: tf.Tensor  # real target tokens

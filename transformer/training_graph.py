@@ -14,6 +14,7 @@ from transformer.runtime import checkpoints, ram, tensors
 from transformer.runtime.files import sha256_of
 from transformer.runtime.sessions import compilation
 from transformer.text.corpus import ID_FILES
+from transformer.text.summary import verify
 from transformer.training import cross_entropy, make_update
 
 
@@ -26,7 +27,10 @@ class Data:
     """
 
     def __init__(self, hp):
+        verify(hp.data)
         self.train, self.dev = (Corpus(hp.data, split) for split in ("train", "dev"))
+        for corpus in (self.train, self.dev):
+            corpus.refuse_other_ids(hp.source_vocab_size, hp.target_vocab_size)
         self.train_plan, self.dev_plan = _plan(self.train, hp), _plan(self.dev, hp)
         self.dev_text = load_text(hp.data, "dev")
 

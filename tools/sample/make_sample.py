@@ -16,6 +16,7 @@ from author import Author
 from grammar import english, german
 
 from transformer.runtime import cli
+from transformer.runtime.files import replaced
 
 SIZES = (("train", 20000), ("dev", 500), ("test", 500))
 
@@ -51,12 +52,30 @@ def corpus(seed: int) -> Dict[str, List[Tuple[str, str]]]:
 
 def run(args: argparse.Namespace) -> None:
     """Write {train,dev,test}.{de,en}."""
+    texts = {
+        os.path.join(args.out, f"{split}.{language}"): "".join(
+            pair[column] + "\n" for pair in pairs
+        )
+        for split, pairs in corpus(args.seed).items()
+        for column, language in enumerate(("de", "en"))
+    }
+    for path, text in texts.items():
+        refuse_other_text(path, text.encode("utf-8"))
     os.makedirs(args.out, exist_ok=True)
-    for split, pairs in corpus(args.seed).items():
-        for column, language in enumerate(("de", "en")):
-            path = os.path.join(args.out, split + "." + language)
-            with open(path, "w", encoding="utf-8", newline="\n") as lines:
-                lines.writelines(pair[column] + "\n" for pair in pairs)
+    for path, text in texts.items():
+        with replaced(path) as file:
+            file.write(text)
+
+
+def refuse_other_text(path: str, text: bytes) -> None:
+    """Raise ValueError where a file is there and holds something else."""
+    if os.path.exists(path):
+        with open(path, "rb") as file:
+            if file.read() != text:
+                raise ValueError(
+                    f"{path}: found other text, wanted none, or this: remove it, or "
+                    f"choose another --out"
+                )
 
 
 def main(argv: Optional[List[str]] = None) -> None:

@@ -1,4 +1,8 @@
-"""The attention formula of section 3.2.1, and what a dialect makes of masks."""
+"""The attention formula of section 3.2.1, and the masks that it applies.
+
+`modules.multihead_attention` gives `mask_and_bias` the padding mask of the keys and the
+causal mask; `scaled_dot_product_attention` applies the result to the logits.
+"""
 
 from typing import Callable, NamedTuple, Optional
 
@@ -37,7 +41,7 @@ def scaled_dot_product_attention(
       scale: float, the factor of the logits; d_k ** -0.5 where not given.
       blind_queries_are_zero: a query that may attend to nothing gets zeros; otherwise
         it attends to every key alike. Never a NaN.
-      drop: function of weights, their dropout.
+      drop: function that applies dropout to weights.
 
     Returns:
       (context float [N, H, Tq, d_v], weights float [N, H, Tq, Tk] before dropout).
@@ -49,7 +53,7 @@ def scaled_dot_product_attention(
     if bias is not None:
         logits += bias
     if mask is not None:
-        logits = tf.where_v2(mask, logits, MASKED_LOGIT)
+        logits = tf.where_v2(mask, logits, MASKED_LOGIT)  # padding, later positions
     weights = tf.nn.softmax(logits)  # [N, H, Tq, Tk]
     dropped = weights if drop is None else drop(weights)
     context = tf.matmul(dropped, values)  # [N, H, Tq, d_v]
@@ -61,20 +65,30 @@ def scaled_dot_product_attention(
     return context, weights
 
 
+def unscaled(queries):
+    """Return queries that the blocks scale back: times sqrt(d_k).
+
+    For the queries of code that scales them itself, as tensor2tensor does.
+    """
+    return queries * queries.shape.as_list()[-1] ** 0.5
+
+
 def lowering(mask, value: float = MASKED_LOGIT):
-    """Return what lowers forbidden logits: 0 where a mask is True, else `value`."""
+    """Return the bias that a mask becomes: 0 where it is True, else `value`."""
     return value * (1.0 - tf.cast(mask, tf.float32))
 
 
 def mask_and_bias(dialect: Dialect, key_mask, order_mask, bias):
-    """Combine masks as a dialect does: by replacing a forbidden logit, or lowering it.
+    """Combine the padding mask and the causal mask, as a dialect does.
 
-    Both give the same weights, unless a query may attend to nothing.
+    A forbidden logit is replaced (by `mask`) or lowered (by `bias`). Both give the same
+    weights, unless a query may attend to nothing.
 
     Args:
       dialect: a Dialect.
-      key_mask: bool [N, Tk] or a mask, which keys are no padding; True: all.
-      order_mask: a mask, which keys come before a query, or None.
+      key_mask: the padding mask of the keys, bool [N, Tk] or [N, 1, 1, Tk]; True: no
+        key is padding.
+      order_mask: a causal mask or another one of positions, or None.
       bias: float, broadcastable to [N, H, Tq, Tk], or None.
 
     Returns:
@@ -96,14 +110,14 @@ def mask_and_bias(dialect: Dialect, key_mask, order_mask, bias):
 
 
 class Past(NamedTuple):
-    """The keys and values of the positions before, of one self-attention."""
+    """The cache of one self-attention: keys and values of earlier positions."""
 
     keys: tf.Tensor  # float [N, H, T, D / H]
     values: tf.Tensor  # float [N, H, T, D / H]
     mask: tf.Tensor  # bool [N, T], False = padding; [N, 0] where no key is padding
 
     def followed_by(self, keys, values, mask):
-        """Return the Past that holds further positions too.
+        """Return the Past with further positions added.
 
         Args:
           keys, values: float [N, H, Tk, D / H].

@@ -19,7 +19,7 @@ def local_attention(
     key_mask=None,
     blind_queries_are_zero: bool = True,
 ):
-    """Attend within blocks of a sequence, and to what lies next to them.
+    """Attend within blocks of a sequence, and to a window around each block.
 
     The sequence is cut into blocks of `block_length`. A position sees those of its
     block, and a window of positions before and after the block. tensor2tensor's kinds
@@ -35,7 +35,7 @@ def local_attention(
       block_length: int, B.
       window: (int, int), positions before and after the block.
       causality: of these, a position sees only itself and those before it.
-      key_mask: bool [N, T], True = may attend.
+      key_mask: bool [N, T] or [N, H, T], True = may attend.
       blind_queries_are_zero: as in `scaled_dot_product_attention`.
 
     Returns:
@@ -63,8 +63,10 @@ def local_attention(
     if causality:
         mask = tf.logical_and(mask, positions[:, None, :] <= places[:, :, None])
     if key_mask is not None:
-        key_mask = in_windows(key_mask, axis=1)[:, None, :, None, :]
-        mask = tf.logical_and(mask, key_mask)  # [N, 1, blocks, 1 or B, W]
+        if key_mask.shape.ndims == 2:
+            key_mask = key_mask[:, None]  # [N, 1, T]
+        key_mask = in_windows(key_mask, axis=2)[..., None, :]
+        mask = tf.logical_and(mask, key_mask)  # [N, 1 or H, blocks, 1 or B, W]
     context, weights = scaled_dot_product_attention(
         in_blocks(queries, 2),
         in_windows(keys, 2),

@@ -1,4 +1,4 @@
-"""Who may attend to whom: masks from padding and from positions, and a bias.
+"""The padding mask, the causal mask, local masks, and a bias for near positions.
 
 A mask is a bool tensor, True = may attend, that broadcasts to [N, H, Tq, Tk].
 """
@@ -12,7 +12,7 @@ def padding_mask(ids):
 
 
 def distances(query_positions, key_positions=None):
-    """Return how far each key is behind each query: int32 [Tq, Tk], negative = before.
+    """Return key position - query position: int32 [Tq, Tk], negative = an earlier key.
 
     Args:
       query_positions: int [Tq].
@@ -53,7 +53,7 @@ def both(mask, other):
 
 
 def found_mask(x, padded_row: str = "is zero"):
-    """Find the rows that hold a token by their content: float [N, T, D] → bool [N, T].
+    """Return the padding mask that vectors imply: float [N, T, D] → bool [N, T].
 
     Args:
       padded_row: a row is padding if it "is zero", or, as the tutorial has it, if it
@@ -62,6 +62,11 @@ def found_mask(x, padded_row: str = "is zero"):
     if padded_row == "sums to zero":
         return tf.not_equal(tf.reduce_sum(x, axis=-1), 0)
     return tf.reduce_any(tf.not_equal(x, 0), axis=-1)
+
+
+def given_or_found(mask, x, padded_row: str):
+    """Return a padding mask as bool; where it is None, the one that `x` implies."""
+    return found_mask(x, padded_row) if mask is None else as_mask(mask)
 
 
 def as_mask(mask):

@@ -1,11 +1,11 @@
-"""Warnings about masks that say the opposite of what is wanted."""
+"""Warnings about inverted masks, in which True means padding."""
 
 import sys
 import warnings
 
 import tensorflow.compat.v1 as tf
 
-# How masks that are certain to be right are made: from ids or lengths.
+# The ops that make a mask from ids or lengths: such a mask needs no check.
 TRUE_FOR_TOKENS = ("NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "Const")
 
 
@@ -17,7 +17,7 @@ def warn_once(suspicious, message: str, mask):
       message: what was found, and what was wanted.
       mask: a tensor.
     """
-    # A staging area counts what was said: it needs no initialization.
+    # A staging area remembers that it was printed: it needs no initialization.
     place = {"shared_name": tf.get_default_graph().unique_name("warned")}
     said = tf.raw_ops.StageSize(dtypes=[tf.bool], **place)
 

@@ -1,4 +1,4 @@
-"""What the blocks are made of: dropout, dense layers, heads, add and normalize."""
+"""The parts of the blocks: dropout, dense layers, heads, add and normalize."""
 
 import zlib
 from typing import Callable, Optional, Sequence, Union
@@ -15,16 +15,24 @@ def shape_list(x):
     return [dynamic[i] if size is None else size for i, size in enumerate(static)]
 
 
-def dropout(inputs, rate: float, is_training=True, seed=None, name: str = "dropout"):
+def dropout(
+    inputs,
+    rate: float,
+    is_training=True,
+    seed=None,
+    name: str = "dropout",
+    shared: Sequence[int] = (),
+):
     """Zero elements with probability `rate` and scale up the rest (section 5.4).
 
     Args:
       inputs: float tensor of any shape.
-      rate: float in [0, 1), used to the nearest 256th below 1; or a scalar tensor.
+      rate: float in [0, 1), rounded to a multiple of 1/256; or a scalar tensor.
       is_training: Python bool or scalar bool tensor; False returns `inputs`.
       seed: int [2] tensor. With it the mask is a function of the seed, of the variable
-        scope and of `name` alone; without, every run draws anew.
+        scope and of `name` alone; without, every run draws new numbers.
       name: distinguishes the dropouts of one scope.
+      shared: dimensions along which elements are zeroed together.
 
     Returns:
       A tensor like `inputs`.
@@ -34,7 +42,7 @@ def dropout(inputs, rate: float, is_training=True, seed=None, name: str = "dropo
     if tf.is_tensor(is_training):
         return tf.cond(
             is_training,
-            lambda: dropout(inputs, rate, True, seed, name),
+            lambda: dropout(inputs, rate, True, seed, name, shared),
             lambda: tf.identity(inputs),
         )
     if not is_training:
@@ -47,7 +55,13 @@ def dropout(inputs, rate: float, is_training=True, seed=None, name: str = "dropo
         limit = np.uint8(threshold)
     else:
         return inputs
-    keep = _random_bytes(tf.shape(inputs), seed, name) >= limit
+    shape = tf.shape(inputs)
+    if shared:
+        sizes = shape_list(inputs)
+        for dimension in shared:
+            sizes[dimension] = 1
+        shape = tf.stack(sizes)
+    keep = _random_bytes(shape, seed, name) >= limit
     return inputs * (tf.cast(keep, inputs.dtype) * (256 / (256 - threshold)))
 
 

@@ -16,7 +16,9 @@ from transformer.originals.names import BLOCKS, renamed
 ANONYMOUS = re.compile(r"(^|/)Variable(_\d+)?$")
 # A dense layer that the source computes as a convolution of width 1.
 CONVOLUTION = re.compile(r"(^|/)conv1d(_\d+)?/kernel$")
-TABLE = re.compile(r"(^|/)(lookup_table|weight_mat)$")
+TABLE = re.compile(r"(^|/)(lookup_table|weight_mat|embeddings)$")
+# First values of a source that draws all of its variables from one distribution.
+FIRST_VALUES = {"bojone": tf.random_uniform_initializer(-0.05, 0.05)}
 
 
 @contextlib.contextmanager
@@ -28,16 +30,21 @@ def variables_of(source: str, regularizer: Optional[Callable] = None):
       regularizer: function of a variable, added to the regularization losses.
     """
 
-    outer = tf.get_variable_scope()
+    outer, caller = tf.get_variable_scope(), tf.get_default_graph().get_name_scope()
 
     def named_as_there(getter, name, shape=None, **settings):
         name = renamed(name, BLOCKS[source])
         if TABLE.search(name):
             settings["initializer"] = tf.glorot_uniform_initializer()
-        if name.endswith("/kernel") and outer.initializer is not None:
+        if name.endswith(("/kernel", "/embeddings")) and outer.initializer is not None:
             settings["initializer"] = outer.initializer  # as tf.layers does
+        if source in FIRST_VALUES:
+            settings["initializer"] = FIRST_VALUES[source]
         if ANONYMOUS.search(name):
-            return _anonymous_variable(name, shape, **settings)
+            # The source may open no scope around it, though the block does.
+            scopeless = name.rpartition("/")[0] == outer.name
+            scope = caller if scopeless else tf.get_variable_scope().original_name_scope
+            return _anonymous_variable(scope, shape, **settings)
         if CONVOLUTION.search(name):
             return tf.squeeze(getter(name, shape=[1, *shape], **settings), axis=0)
         return getter(name, shape=shape, **settings)
@@ -51,11 +58,11 @@ def variables_of(source: str, regularizer: Optional[Callable] = None):
         yield
 
 
-def _anonymous_variable(name, shape, initializer, dtype, trainable, **_):
-    """Return a new variable, named by the name scope instead of the variable scope."""
+def _anonymous_variable(scope, shape, initializer, dtype, trainable, **_):
+    """Return a new variable, named by a name scope: "scope/Variable_1"."""
     return tf.Variable(
         initializer(shape, dtype=dtype),
-        name=tf.get_variable_scope().original_name_scope + name.split("/")[-1],
+        name=(scope.rstrip("/") + "/Variable").lstrip("/"),
         trainable=trainable is not False,
     )
 

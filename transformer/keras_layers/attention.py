@@ -6,8 +6,9 @@ no residual connection, no normalization and no output projection; Q, K and V ha
 bias. Nothing else of the package needs Keras: it is imported with this folder only.
 
 Padding is what Keras masks say (`Embedding(mask_zero=True)`, `Masking`, `mask=`), or a
-further input of ones and zeros [N, T, 1], as in the original; where both are given a
-position must be real in both. Padding is not attended to, and its outputs are zeros.
+further input of ones and zeros [N, T, 1] or [N, T], as in the original; where both are
+given a position must be real in both. Padding is not attended to, and its outputs are
+zeros.
 
 Dimension letters as in `modules`; d a width per head, W slots of a window, R a rate,
 G positions of a group.
@@ -19,7 +20,7 @@ import keras
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.masks import causal_mask
+from transformer.blocks.masks import both, causal_mask
 from transformer.blocks.primitives import join_heads, split_heads
 from transformer.keras_layers.base import as_list, need, serializable, shapes_of
 from transformer.modules import scaled_dot_product_attention
@@ -32,9 +33,13 @@ def all_of(masks):
     result = None
     for mask in masks:
         if mask is not None:
-            mask = tf.cast(mask, tf.bool)
-            result = mask if result is None else tf.logical_and(result, mask)
+            result = both(result, tf.cast(mask, tf.bool))
     return result
+
+
+def flat(mask):
+    """Return a mask [N, T, 1] or [N, T] as [N, T]."""
+    return mask if mask.shape.ndims == 2 else tf.squeeze(mask, -1)
 
 
 @serializable
@@ -42,8 +47,8 @@ class Attention(keras.layers.Layer):
     """Multi-head attention (section 3.2.2) without an output projection.
 
     Inputs: a list of the queries [N, Tq, any width], the keys [N, Tk, any width] and
-    the values [N, Tk, any width]; then, where wanted, of which values and which queries
-    are real, [N, Tk, 1] and [N, Tq, 1].
+    the values [N, Tk, any width]; then, optionally, masks of the values and of the
+    queries, 0 = padding: [N, Tk, 1] and [N, Tq, 1], or [N, Tk] and [N, Tq].
     Output: [N, Tq, H * size_per_head]. A query that may attend to no key attends to all
     alike, as in the original.
 
@@ -51,7 +56,7 @@ class Attention(keras.layers.Layer):
       heads: int, H.
       size_per_head: int, the width of a value.
       key_size: int, the width of a query and of a key; None for that of a value.
-      mask_right: True hides the keys behind a query's own position; a matrix [Tq, Tk]
+      mask_right: True hides the keys after a query's own position; a matrix [Tq, Tk]
         of ones and zeros hides where it is zero; False hides nothing.
     """
 
@@ -105,7 +110,7 @@ class Attention(keras.layers.Layer):
         """Return which keys and which queries are real: bool [N, T] each, or None."""
         q, k, v = (masks + [None] * 2)[:3]
         extra_v, extra_q = (
-            [None if x is None else tf.squeeze(x, -1) for x in inputs[3:]] + [None] * 2
+            [None if x is None else flat(x) for x in inputs[3:]] + [None] * 2
         )[:2]
         return all_of([k, v, extra_v]), all_of([q, extra_q])
 
@@ -151,7 +156,7 @@ class SelfAttention(Attention):
     """`Attention` of a sequence to itself.
 
     Input: the sequence [N, T, any width], or a list of it and of which positions are
-    real, [N, T, 1].
+    real, [N, T, 1] or [N, T].
     Output: [N, T, H * size_per_head].
 
     Args: as in `Attention`.
@@ -161,6 +166,6 @@ class SelfAttention(Attention):
         return inputs[:1] * 3
 
     def padding(self, inputs, masks):
-        extra = None if len(inputs) < 2 else tf.squeeze(inputs[1], -1)
-        both = all_of([masks[0], extra])
-        return both, both
+        extra = None if len(inputs) < 2 else flat(inputs[1])
+        real = all_of([masks[0], extra])
+        return real, real

@@ -11,8 +11,10 @@ if keras.backend.backend() != "tensorflow":
         f"{keras.backend.backend()!r}, wanted 'tensorflow'"
     )
 
-# Saved as `transformer>SelfAttention`, whatever file the class is in.
+# Saved as `transformer>SelfAttention`, whatever file the class is in; and, where
+# `compat.bojone_keras` has a class of the same name, as `bojone>Attention`.
 serializable = keras.saving.register_keras_serializable(package="transformer")
+serializable_of_bojone = keras.saving.register_keras_serializable(package="bojone")
 
 
 def as_list(x):

@@ -128,9 +128,10 @@ class AtrousSelfAttention(_SomeKeys):
 
     Args: as in `SelfAttention`, as are input and output, and
       rate: int, R. Positions with the same remainder make a group.
-      mask_right: True hides what is behind, a matrix [G, G] what it says in each group.
-        G is T // R + 1: in front of the next multiple of R stand zeros.
-      zero_edges: whether, without a mask, these are vectors of zeros, as in the
+      mask_right: True hides later positions; a matrix [G, G] of ones and zeros hides,
+        in each group, where it is zero. G is T // R + 1: the sequence is padded with
+        zeros to the next multiple of R above T.
+      zero_edges: whether, without a mask, these zeros are attended to, as in the
         original, instead of hidden.
     """
 

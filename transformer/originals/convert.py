@@ -19,7 +19,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.dialects import resolve
 from transformer.model import Transformer
-from transformer.originals.names import original_name, systems
+from transformer.originals.names import original_name, renamed, systems
 from transformer.runtime import tensors
 
 SLOTS = ("/Adam", "/Adam_1")  # the moments, of each variable
@@ -49,18 +49,19 @@ class Imported(NamedTuple):
         )
 
 
-def read(prefix: str) -> Dict[str, np.ndarray]:
+def read(prefix: str, rules: Sequence = ()) -> Dict[str, np.ndarray]:
     """Return the variables of a TF1 checkpoint by name, shards of a table joined.
 
     Args:
       prefix: its path without the endings of its files.
+      rules: (regular expression, replacement) pairs, applied to each name in order.
 
     Raises:
       ValueError: there is no checkpoint, it is damaged, or a shard is missing.
     """
     try:
         arrays = {
-            re.sub("^training/", "", name): array
+            renamed(re.sub("^training/", "", name), rules): array
             for name, array in tensors.read(prefix).items()
         }
     except (tf.errors.OpError, ValueError, IndexError) as error:
@@ -274,7 +275,7 @@ def convert(arrays: Dict[str, np.ndarray], hp, target_space_id: int = 0) -> Impo
             result[name + slot] = _take(
                 left, name, originals[name] + slot, shape, target_space_id
             )
-    _refuse_leftover(left, set(originals.values()))
+    refuse_leftover(left, set(originals.values()))
     if not has_moments:
         result.update(
             (name + slot, np.zeros(shape, np.float32))
@@ -322,7 +323,7 @@ def _take(left, name, original, shape, target_space_id):
     return np.asarray(array, np.float32)
 
 
-def _refuse_leftover(left, originals):
+def refuse_leftover(left, originals):
     """Raise ValueError where more is left than an optimizer's own variables."""
     slots = {
         name

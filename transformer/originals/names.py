@@ -6,8 +6,9 @@ rules of `BLOCKS` are for what is inside a block, whatever scope it is in; those
 its row in `dialects`.
 """
 
+import json
 import re
-from typing import Dict, List, Sequence
+from typing import Dict, List, Sequence, Tuple
 
 OUR_LAYERS = ("q", "k", "v", "o", "inner", "outer")
 
@@ -23,7 +24,7 @@ def _layers(*theirs):
 # The names that tf.layers and tf.Variable make up.
 LEGACY_BLOCKS = _layers(
     "dense", "dense_1", "dense_2", "dense_3", "conv1d", "conv1d_1"
-) + ((r"(^|/)ln/beta$", r"\1ln/Variable"), (r"(^|/)ln/gamma$", r"\1ln/Variable_1"))
+) + ((r"(^|/)beta$", r"\1Variable"), (r"(^|/)gamma$", r"\1Variable_1"))
 
 LEGACY = (
     (r"^encoder/embedding/", "encoder/enc_embed/"),
@@ -72,6 +73,11 @@ KYUBYONG = (
 TENSOR2TENSOR_BLOCKS = _layers("q", "k", "v", "output_transform", "conv1", "conv2") + (
     (r"(^|/)ln/gamma$", r"\1layer_norm/layer_norm_scale"),
     (r"(^|/)ln/beta$", r"\1layer_norm/layer_norm_bias"),
+    # In scopes of any name, as `transformer.compat.tensor2tensor` opens them.
+    (r"(^|/)norm/gamma$", r"\1layer_norm_scale"),
+    (r"(^|/)norm/beta$", r"\1layer_norm_bias"),
+    (r"(^|/)positions/(key|value)s$", r"\1relative_positions_\2s/embeddings"),
+    (r"(^|/)relative_bias/keys$", r"\1key_relative_embeddings"),
 )
 
 TENSOR2TENSOR = (
@@ -97,6 +103,12 @@ TENSOR2TENSOR = (
 # Its first version normalizes after each sub-layer, with another name.
 TENSOR2TENSOR_V1 = TENSOR2TENSOR + ((r"/layer_prepostprocess/", "/layer_postprocess/"),)
 
+# Its functions open no scopes, and name nothing.
+BOJONE_BLOCKS = (
+    (r"(^|/)[^/]+/[qkv]/kernel$", r"\1Variable"),
+    (r"(^|/)[^/]+/(kernel|bias)$", r"\1Variable"),
+)
+
 # By the files of `transformer.compat`.
 BLOCKS = {
     "tutorial": LEGACY_BLOCKS,
@@ -104,6 +116,7 @@ BLOCKS = {
     "sasrec": LEGACY_BLOCKS,
     "functional_time": LEGACY_BLOCKS,
     "interhat": LEGACY_BLOCKS,
+    "bojone": BOJONE_BLOCKS,
     "kyubyong": KYUBYONG_BLOCKS,
     "tensor2tensor": TENSOR2TENSOR_BLOCKS,
 }
@@ -137,6 +150,26 @@ def systems() -> Dict[str, List[str]]:
     for dialect in sorted(SOURCES):
         versions.setdefault(VERSION_OF.get(dialect, dialect), []).append(dialect)
     return versions
+
+
+def rules_in(path: str) -> List[Tuple[str, str]]:
+    """Return the renaming rules of a file: an object of JSON, in its order.
+
+    Raises:
+      ValueError: it is something else, or has an invalid regular expression.
+    """
+    with open(path, encoding="utf-8") as file:
+        try:
+            found = json.load(file)
+            rules = list(found.items())
+            for pattern, replacement in rules:
+                re.sub(pattern, replacement, "")
+        except (ValueError, AttributeError, TypeError, re.error) as error:
+            raise ValueError(
+                f"--names {path}: found no such rules ({error}), wanted an object of "
+                'JSON, {"regular expression": "replacement", ...}'
+            ) from error
+    return rules
 
 
 def renamed(name: str, rules: Sequence) -> str:

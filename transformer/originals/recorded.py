@@ -33,15 +33,18 @@ class Recorded(NamedTuple):
     end: int = EOS
 
 
+LEGACY = Recorded(
+    "in/x",
+    "out/decoder_inputs",
+    "in/y",
+    "out/logits",
+    (("out/mean_loss", 0.1),),
+    "out/preds",
+)
+
 RECORDED = {
-    "tutorial": Recorded(
-        "in/x",
-        "out/decoder_inputs",
-        "in/y",
-        "out/logits",
-        (("out/mean_loss", 0.1),),
-        "out/preds",
-    ),
+    "tutorial": LEGACY,
+    "kyubyong_legacy": LEGACY,
     "kyubyong": Recorded(
         "in/x",
         "in/decoder_inputs",
@@ -275,7 +278,7 @@ def token_ids(array):
 
 
 def shifted(ids, first):
-    """Return ids [N, T] shifted by one to the right, behind `first`."""
+    """Return ids [N, T] shifted by one to the right, after `first`."""
     return np.concatenate([np.full_like(ids[:, :1], first), ids[:, :-1]], axis=1)
 
 

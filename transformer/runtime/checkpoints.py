@@ -35,7 +35,7 @@ def steps(logdir: str, kind: str = NEWEST) -> List[int]:
 
 def exist(logdir: str) -> bool:
     """Return whether `logdir` has a checkpoint, or the remains of one."""
-    return any(_named(logdir, kind) for kind in (NEWEST, BEST))
+    return any(_steps_with_remains(logdir, kind) for kind in (NEWEST, BEST))
 
 
 def prefix(logdir: str, step: int, kind: str = NEWEST) -> str:
@@ -141,7 +141,7 @@ def fault_of(checkpoint: str) -> Optional[str]:
 def save(
     session: tf.Session, saver: tf.train.Saver, logdir: str, step: int, keep: int
 ) -> None:
-    """Write the checkpoint of `step`, then remove all but the newest `keep`.
+    """Write the checkpoint of `step`, then prune: remove all but the newest `keep`.
 
     Raises:
       OSError: it could not be written; those before it are untouched.
@@ -154,7 +154,7 @@ def save(
         _write_state(os.path.join(os.path.dirname(path), STATE), kept)
 
     _publish(prefix(logdir, step), write, [STATE])
-    for old in _named(logdir, NEWEST):
+    for old in _steps_with_remains(logdir, NEWEST):
         if old < step and old not in kept:
             _remove(prefix(logdir, old))
 
@@ -172,7 +172,7 @@ def save_best(logdir: str, step: int) -> None:
             shutil.copyfile(each, path + each[len(source) :])
 
     _publish(prefix(logdir, step, BEST), copy)
-    for old in _named(logdir, BEST):
+    for old in _steps_with_remains(logdir, BEST):
         if old != step:
             _remove(prefix(logdir, old, BEST))
 
@@ -254,7 +254,7 @@ def _steps_with(ending, logdir, kind):
     return {int(match.group(1)) for match in found if match}
 
 
-def _named(logdir, kind):
+def _steps_with_remains(logdir, kind):
     """Return the steps for which `logdir` has a checkpoint, or the remains of one."""
     return _steps_with(INDEX, logdir, kind) | _steps_with(MANIFEST, logdir, kind)
 
@@ -264,7 +264,7 @@ def _candidates(logdir, which):
     newest, best = (
         [
             prefix(logdir, step, kind)
-            for step in sorted(_named(logdir, kind), reverse=True)
+            for step in sorted(_steps_with_remains(logdir, kind), reverse=True)
         ]
         for kind in (NEWEST, BEST)
     )

@@ -27,10 +27,11 @@ import sys
 import tempfile
 from typing import Any, Callable, Collection, Dict, Iterator, List, Optional
 
-from transformer.runtime.process import Stopped
+from transformer.runtime.ending import in_one_line, warner
 
-REFUSED = 2  # the exit status of every refusal, argparse's own too
-INTERRUPTED = 130  # 128 + SIGINT
+# The metavars of flags that name a file or a folder.
+PATHS = ("DIR", "FILE", "PREFIX", "CASE.npz", ("SOURCE", "TARGET"))
+PATHS += (("SOURCE", "REFERENCE"),)
 
 
 def make_parser(prog: str, doc: str) -> argparse.ArgumentParser:
@@ -174,16 +175,23 @@ def parse(parser: argparse.ArgumentParser, argv: List[str]) -> argparse.Namespac
         if flag.startswith("--"):
             flag = "--" + flag[2:].replace("-", "_")
             if flag not in known:
-                parser.error(unknown("flag", flag, known))
+                parser.error(unknown("flag", flag, known) + "; --help lists them all")
         words.append(flag + equals + value)
-    return parser.parse_args(words)
+    args = parser.parse_args(words)
+    for action in parser._actions:
+        value = getattr(args, action.dest, None)
+        is_path = action.metavar in PATHS or action.dest == "data"
+        if is_path and "" in (value if isinstance(value, list) else [value]):
+            parser.error(f"--{action.dest}: found an empty name, wanted a path")
+    return args
 
 
 def unknown(kind: str, name: str, known: Collection[str]) -> str:
     """Return the message for a name that is not `known`: the nearest; all, if few."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0)[0]
+    near = difflib.get_close_matches(name, known, n=1)
+    advice = f"; did you mean {near[0]}?" if near else ""
     every = f" ({', '.join(known)})" if len(known) < 9 else ""
-    return f"unknown {kind} {name}; did you mean {near}?{every}"
+    return f"unknown {kind} {name}{advice}{every}"
 
 
 def refuse_unknown(kind: str, name: str, known: Collection[str]) -> None:
@@ -205,44 +213,39 @@ def main(
       work: function of the parsed arguments; returns the exit status, None for 0. It
         calls `start_tensorflow` before it imports what needs TensorFlow.
       argv: the arguments; None for those of the process.
-      advice: what to do after Ctrl-C or SIGTERM, for a command that can continue.
+      advice: what to do after a signal, for a command that can continue.
 
     Raises:
-      SystemExit: with status 2 and one line on stderr for whatever is refused, 130
-        for Ctrl-C; not at all where `work` returns None or 0.
+      SystemExit: with a status and one line on stderr, as `ending.in_one_line` says;
+        not at all where `work` returns None or 0.
     """
-    args = parse(parser, sys.argv[1:] if argv is None else argv)
-    advice = advice and "; " + advice
-    try:
+    with in_one_line(parser.prog, advice):
+        args = parse(parser, sys.argv[1:] if argv is None else argv)
+        warn_of_another_checkout(parser.prog)
         status = work(args)
-    except (ValueError, OSError, FloatingPointError, MemoryError) as error:
-        _leave(parser.prog, error, REFUSED, error)
-    except Stopped as stopped:
-        _leave(parser.prog, f"{stopped}{advice}", stopped.status, stopped)
-    except KeyboardInterrupt as interrupt:
-        _leave(parser.prog, f"interrupted{advice}", INTERRUPTED, interrupt)
     if status:
         sys.exit(status)
 
 
-def warner(prog: str) -> Callable[[str], None]:
-    """Return a function that writes a line on stderr, behind the name of the command.
+def warn_of_another_checkout(prog: str) -> None:
+    """Warn where a script of one checkout uses the package of another.
 
     Args:
-      prog: as for `make_parser`.
+      prog: the name of the command, which is that of the script that runs.
     """
-
-    def warn(text):
-        with contextlib.suppress(OSError):  # its terminal may have been closed
-            sys.stderr.write(f"{prog}: {text}\n")
-
-    return warn
-
-
-def _leave(prog, message, status, cause):
-    """Write one line on stderr and exit."""
-    warner(prog)(message)
-    raise SystemExit(status) from cause
+    script = os.path.realpath(getattr(sys.modules["__main__"], "__file__", None) or "")
+    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    for root in (os.path.dirname(script), os.path.dirname(os.path.dirname(script))):
+        beside = os.path.join(root, "transformer")
+        if (
+            os.path.basename(script) == prog
+            and os.path.isfile(os.path.join(beside, "runtime", "cli.py"))
+            and beside != package
+        ):
+            warner(prog)(
+                f"found the package in {package}, wanted that of this script, {beside};"
+                f" run pip install -e {root}, or set PYTHONPATH={root}"
+            )
 
 
 def start_tensorflow(verbose: bool = False) -> None:

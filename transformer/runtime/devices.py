@@ -1,4 +1,8 @@
-"""The devices of this machine."""
+"""Find the devices of this machine.
+
+One device trains: a batch is never split over several. `--accumulate` adds the
+gradients of several batches where a larger one does not fit into memory.
+"""
 
 import os
 

@@ -1,4 +1,4 @@
-"""TensorBoard's scalars in a log directory: written step by step, read back."""
+"""The scalars that TensorBoard shows: written step by step, read back."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ class Events:
         self._logdir, self._writer = logdir, None
 
     def write(self, step: int, values: Dict[str, float]) -> None:
-        """Write the values of a step; OSError where that is not possible."""
+        """Write the values of a step at once; OSError where that is not possible."""
         summary = tf.Summary(
             value=[
                 tf.Summary.Value(tag=name, simple_value=value)
@@ -30,15 +30,10 @@ class Events:
             if self._writer is None:
                 self._writer = self._open()
             self._put(tf.Event(wall_time=time.time(), step=step, summary=summary))
-        # TensorFlow makes an IndexError of "File too large".
+        # TensorFlow raises IndexError for "File too large".
         except (tf.errors.OpError, IndexError) as error:
             self._writer = None  # after half a record nothing can be read
             raise OSError(f"events could not be written: {error}") from error
-
-    def close(self) -> None:
-        """Close the file, if one was opened."""
-        if self._writer:
-            self._writer.close()
 
     def _open(self):
         """Return a writer of a new file, whose first record names the format."""

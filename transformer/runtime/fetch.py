@@ -10,12 +10,13 @@ import urllib.request
 from typing import Callable, Dict, Iterator, NamedTuple, Optional, Sequence
 
 from transformer.runtime.files import replaced, sha256_of
+from transformer.runtime.patience import Watch
 
 BLOCK = 1 << 16
-LEAST = 1024  # bytes per `timeout` seconds; a server that sends fewer has stalled
-PROGRESS = 1 << 20  # bytes; an attempt that brings so many is not counted as failed
+LEAST_BYTES = 1024  # in `timeout` seconds; a server that sends fewer has stalled
+PROGRESS_BYTES = 1 << 20  # an attempt that brings so many does not count as failed
 LONGEST_PAUSE = 30.0
-PASSING = (408, 425, 429)  # as well as 500 and above: worth another attempt
+TRANSIENT_CODES = (408, 425, 429)  # of HTTP, and all from 500 on: try again
 
 
 class Patience(NamedTuple):
@@ -26,7 +27,7 @@ class Patience(NamedTuple):
     pause: float = 1.0  # seconds after the first failed attempt; then twice as long
 
 
-class Trouble(Exception):
+class TransientError(Exception):
     """A failed attempt that is worth repeating."""
 
 
@@ -46,7 +47,7 @@ def fetch(
       sha256: the checksum, 64 hexadecimal digits.
       most_bytes: a longer file is refused.
       patience: how long to wait for a server.
-      report: called with the bytes so far, and with those of the whole file or None.
+      report: function of the bytes so far and of those of the whole file, or None.
 
     Raises:
       ValueError: no address has the file.
@@ -90,12 +91,12 @@ class _Download:
                     return self.discard()
                 self.discard()
                 fault = f"found sha256 {found}, wanted {self.sha256}"
-                if found == wrong:  # so it was no accident of the transfer
+                if found == wrong:  # twice the same: the file is another one
                     raise ValueError(f"{fault}; nothing was kept")
                 wrong = found
-            except Trouble as trouble:
-                fault = str(trouble)
-            failures = 1 if self.size() >= before + PROGRESS else failures + 1
+            except TransientError as error:
+                fault = str(error)
+            failures = 1 if self.size() >= before + PROGRESS_BYTES else failures + 1
             if failures >= patience.attempts:
                 raise ValueError(
                     f"{fault}, {failures} times in a row; run the same command again "
@@ -107,31 +108,32 @@ class _Download:
         """Make one request, and append what arrives to the part.
 
         Raises:
-          Trouble: the connection failed or broke off.
+          TransientError: the connection failed or broke off.
           ValueError: another attempt would end in the same way.
         """
         headers = self.resuming()
         start = self.size() if headers else 0
         headers.update({"User-Agent": "download.py", "Accept-Encoding": "identity"})
-        try:
-            with _network_trouble():
-                request = urllib.request.Request(self.url, headers=headers)
-                response = urllib.request.urlopen(request, timeout=timeout)
-        except urllib.error.HTTPError as error:
-            error.close()
-            if error.code == 416 and start:  # all bytes are there, says the server
-                return
-            passing = error.code >= 500 or error.code in PASSING
-            refusal = Trouble if passing else ValueError
-            raise refusal(f"found {error}, wanted the file") from error
-        with response:
-            start = self.begin(response, start)
-            length = response.headers.get("Content-Length", "")
-            total = start + int(length) if length.isdigit() else None
-            self.refuse_long(total or 0)
-            done = self.receive(response, start, total, timeout)
+        with Watch(timeout) as watch:
+            try:
+                with _network_errors(watch):
+                    request = urllib.request.Request(self.url, headers=headers)
+                    response = watch.open(request)
+            except urllib.error.HTTPError as error:
+                error.close()
+                if error.code == 416 and start:  # all bytes are there, says the server
+                    return
+                is_transient = error.code >= 500 or error.code in TRANSIENT_CODES
+                refusal = TransientError if is_transient else ValueError
+                raise refusal(f"found {error}, wanted the file") from error
+            with response:
+                start = self.begin(response, start)
+                length = response.headers.get("Content-Length", "")
+                total = start + int(length) if length.isdigit() else None
+                self.refuse_long(total or 0)
+                done = self.receive(response, start, total, watch)
         if total is not None and done < total:
-            raise Trouble(f"found {done:,} bytes, wanted {total:,}")
+            raise TransientError(f"found {done:,} bytes, wanted {total:,}")
 
     def resuming(self) -> Dict[str, str]:
         """Return the headers that ask for the missing bytes; none to begin anew."""
@@ -149,7 +151,9 @@ class _Download:
             return start
         self.discard()
         if response.status != 200:
-            raise Trouble(f"found {found}, wanted 200, or 206 from byte {start:,} on")
+            raise TransientError(
+                f"found {found}, wanted 200, or 206 from byte {start:,} on"
+            )
         mark = response.headers.get("ETag", "")
         if not mark or mark.startswith("W/"):
             mark = response.headers.get("Last-Modified", "")
@@ -157,12 +161,14 @@ class _Download:
             file.write(f"{self.url}\n{mark}")
         return 0
 
-    def receive(self, response, done: int, total: Optional[int], timeout: float) -> int:
+    def receive(self, response, done: int, total: Optional[int], watch: Watch) -> int:
         """Append a response to the part of `done` bytes; return its new size."""
-        since, began = done, time.monotonic()
+        since, began, timeout = done, time.monotonic(), watch.timeout
         with open(self.part, "ab") as file:
             while True:
-                with _network_trouble():  # read1, because read waits for a whole block
+                watch.begin_anew()
+                with _network_errors(watch):
+                    # read1, because read waits for a whole block
                     block = response.read1(BLOCK)
                 if not block:
                     return done
@@ -171,8 +177,10 @@ class _Download:
                 file.write(block)
                 self.report(done, total)
                 if time.monotonic() - began >= timeout:
-                    if done - since < LEAST:
-                        raise Trouble(f"found {done - since:,} bytes in {timeout:g} s")
+                    if done - since < LEAST_BYTES:
+                        raise TransientError(
+                            f"found {done - since:,} bytes in {timeout:g} s"
+                        )
                     since, began = done, time.monotonic()
 
     def refuse_long(self, size: int) -> None:
@@ -196,12 +204,17 @@ class _Download:
 
 
 @contextlib.contextmanager
-def _network_trouble() -> Iterator[None]:
-    """Raise Trouble for errors of the network; errors of the disk stay OSError."""
+def _network_errors(watch: Watch) -> Iterator[None]:
+    """Raise TransientError for errors of the network; OSError stays for the disk."""
     try:
         yield
+        if watch.is_over:
+            raise TimeoutError
     except urllib.error.HTTPError:
         raise
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        # ValueError: a length that is no number.
         reason = str(error) or type(error).__name__
-        raise Trouble(f"found {reason}, wanted the file") from error
+        if watch.is_over:
+            reason = f"no whole answer in {watch.timeout:g} s (timed out)"
+        raise TransientError(f"found {reason}, wanted the file") from error

@@ -25,7 +25,7 @@ def replaced(path: str, mode: str = "w") -> Iterator[IO]:
     beside = path + ".tmp"
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
-        with open(beside, mode, **text) as file:
+        with named(path), open(beside, mode, **text) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -33,6 +33,17 @@ def replaced(path: str, mode: str = "w") -> Iterator[IO]:
     except BaseException:
         with contextlib.suppress(OSError):
             os.remove(beside)
+        raise
+
+
+@contextlib.contextmanager
+def named(path: str) -> Iterator[None]:
+    """Have errors of the disk name the file: a full disk does not say which it was."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno and not error.filename:
+            error.filename = path
         raise
 
 
@@ -60,21 +71,39 @@ def refuse_links(folder: str) -> None:
     In an untrusted log directory such a link could expose or overwrite any file, and
     whoever opens a pipe waits for ever.
     """
-    root = os.path.realpath(folder)
     for parent, folders, names in os.walk(folder):
         for path in (os.path.join(parent, name) for name in folders + names):
-            target = os.path.realpath(path)
-            if os.path.islink(path) and os.path.commonpath([root, target]) != root:
-                raise ValueError(
-                    f"{path}: found a link to {target}, wanted none that leads out of "
-                    f"{folder}; put a copy there"
-                )
-            is_plain = os.path.isfile(path) or os.path.isdir(path)
-            if os.path.exists(path) and not is_plain:
-                raise ValueError(
-                    f"{path}: found a pipe, socket or device, wanted a plain file; "
-                    "remove it"
-                )
+            _refuse_link(path, folder)
+            if not os.path.isdir(path):
+                regular(path)
+
+
+def regular(path: str) -> str:
+    """Return the path of a file in a folder that may come from somebody else.
+
+    Raises:
+      ValueError: it is a link out of its folder, which could lead to any file, or no
+        plain file: reading a pipe could wait for ever. A missing file is left to
+        whoever opens it.
+    """
+    _refuse_link(path, os.path.dirname(path) or os.curdir)
+    if os.path.exists(path) and not os.path.isfile(path):
+        kind = "folder" if os.path.isdir(path) else "pipe, socket or device"
+        raise ValueError(
+            f"{path}: found a {kind}, wanted a plain file; put a copy there"
+        )
+    return path
+
+
+def _refuse_link(path: str, folder: str) -> None:
+    """Raise ValueError where `path` is a link that leads out of `folder`."""
+    if os.path.islink(path):
+        root, target = os.path.realpath(folder), os.path.realpath(path)
+        if os.path.commonpath([root, target]) != root:
+            raise ValueError(
+                f"{path}: found a link to {target}, wanted none that leads out of "
+                f"{folder}; put a copy there"
+            )
 
 
 def refuse_unwritable(folder: str, flag: str) -> None:

@@ -105,8 +105,8 @@ def _first_bad_op(session, results, feed):
 def _ancestors(results, feed):
     """Return the ops that `results` depend on.
 
-    Neither what is fed, nor the insides of loops and conditions, which cannot be read
-    from outside.
+    Left out are tensors that are fed, and the insides of loops and conditions, which
+    cannot be read from outside.
     """
     fed, found, waiting = {x.name for x in feed}, {}, [x.op for x in results]
     while waiting:

@@ -17,8 +17,8 @@ class Lock:
             os.makedirs(logdir, exist_ok=True)
             lock.take()                 # else here
 
-    The system releases it when the process ends, in whatever way; the file stays, and
-    means nothing by itself.
+    The system releases it when the process ends, even by `kill -9`. The file stays; its
+    presence does not mean that the lock is taken.
 
     Raises:
       ValueError: another process has it.

@@ -1,4 +1,7 @@
-"""Progress reports: dev scores in the log directory, speed, a bar on the terminal."""
+"""Progress reports: dev scores in the log directory, speed, a bar on the terminal.
+
+`trainer.Training.log_metrics` says which numbers are logged.
+"""
 
 import contextlib
 import json
@@ -7,6 +10,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, TextIO, Tuple
 
 from transformer.runtime import files
+from transformer.runtime.terminal import shown
 
 DEV_SCORES = "dev_scores.jsonl"
 
@@ -171,7 +175,7 @@ class Progress:
         """
         if time.monotonic() < self._next and done != total:
             return
-        self._next = time.monotonic() + self._every
+        self._next, text = time.monotonic() + self._every, shown(text)
         if self._live:
             filled = int(self.BAR * done / total) if total else 0
             bar = "█" * filled + "░" * (self.BAR - filled) + " " if total else ""
@@ -186,7 +190,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Write a line that stays; on a terminal, in place of the bar."""
-        self._write(("\r\x1b[K" if self._live else "") + text + "\n")
+        self._write(("\r\x1b[K" if self._live else "") + shown(text) + "\n")
 
     def _write(self, text):
         """Write at once; nothing, if whoever read the stream has gone."""

@@ -1,4 +1,4 @@
-"""Sessions: the only place that opens them; several runs at once."""
+"""Sessions set up by the settings of the machine, and several runs at once in one."""
 
 import concurrent.futures
 import contextlib
@@ -62,8 +62,8 @@ def run_at_once(
 ) -> Iterator[Any]:
     """Yield the values of `fetches` for each of `feeds`, in their order.
 
-    As many runs as `runs` are under way at once, each in a thread of its own: that uses
-    several cores where the operations are too small to.
+    Up to `runs` are in progress at once, each in a thread of its own. This uses several
+    cores where a single operation is too small to use more than one.
 
     Args:
       session: what `make_session` returned, with as many `runs`.

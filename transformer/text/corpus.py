@@ -8,6 +8,8 @@ from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
+from transformer.runtime.files import named
+from transformer.text.arrays import save_integers
 from transformer.text.bpe_dropout import DropoutVocabulary
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary import UNK, Vocabulary, train_vocabulary
@@ -50,8 +52,8 @@ class Side:
 
     def save(self, stem: str) -> None:
         """Write {stem}.ids.npy and {stem}.offsets.npy."""
-        np.save(f"{stem}.ids.npy", np.frombuffer(self._ids, self.dtype))
-        np.save(f"{stem}.offsets.npy", np.frombuffer(self._offsets, np.int64))
+        save_integers(f"{stem}.ids.npy", np.frombuffer(self._ids, self.dtype))
+        save_integers(f"{stem}.offsets.npy", np.frombuffer(self._offsets, np.int64))
 
     def counts(self) -> Tuple[int, int]:
         """Return the number of pieces, and how many of them are UNK."""
@@ -160,7 +162,7 @@ def _encoded(
 def write_text(text_path: str, path: str) -> int:
     """Write the sentences of a corpus file as plain text; return how many there are."""
     count = 0
-    with open(path, "ab") as file:
+    with named(path), open(path, "ab") as file:
         for line in read_lines(text_path):
             file.write(line.encode("utf-8") + b"\n")
             count += 1

@@ -15,7 +15,7 @@ from typing import Iterable, Iterator, Mapping
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-# What the report says of a line → the characters that make it say so.
+# A description for the report → the characters that it is about.
 ODD_CHARACTERS = {
     "with a tab": re.compile("\t"),
     "with a CR that ends no line": re.compile("\r"),
@@ -155,14 +155,29 @@ def decoded_lines(path: str) -> Iterator[str]:
     opener = gzip.open if path.endswith(".gz") else open
     with opener(path, "rb") as file:
         for number, raw in enumerate(_to_the_end(file, path), 1):
+            if number == 1:
+                _refuse_other_kinds(raw, path)
             try:
                 yield _text(raw, number)
             except UnicodeDecodeError as error:
                 raise ValueError(
                     f"{path}:{number}: found the byte "
-                    f"0x{error.object[error.start]:02x}, wanted UTF-8: convert the "
-                    f"file with iconv -t UTF-8"
+                    f"0x{error.object[error.start]:02x}, wanted UTF-8: if it "
+                    f"is Latin-1, convert it with iconv -f LATIN1 -t UTF-8"
                 ) from error
+
+
+def _refuse_other_kinds(raw: bytes, path: str) -> None:
+    """Raise ValueError where the first line shows that a file is no UTF-8 text."""
+    found = advice = ""
+    if raw.startswith(b"\x1f\x8b"):
+        found, advice = "a gzip file", "give it a name that ends in .gz"
+    elif raw.startswith((b"\xff\xfe", b"\xfe\xff")) or 3 * raw.count(b"\0") > len(raw):
+        found, advice = "UTF-16", "convert it with iconv -f UTF-16 -t UTF-8"
+    elif b"\r" in raw[:-1] and not raw.endswith(b"\n"):
+        found, advice = "lines that end in CR alone", "convert it with tr '\\r' '\\n'"
+    if found:
+        raise ValueError(f"{path}: found {found}, wanted UTF-8 text: {advice}")
 
 
 def _text(raw: bytes, number: int, errors: str = "strict") -> str:

@@ -1,4 +1,4 @@
-"""The public corpora of scripts/download.py: addresses, checksums, files, splits.
+"""The public corpora of download.py: addresses, checksums, files, splits.
 
 The checksums were not computed for this project but published by other projects:
 

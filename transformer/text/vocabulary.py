@@ -45,14 +45,14 @@ class Vocabulary:
         if not os.path.isfile(self.path):
             raise FileNotFoundError(
                 f"{self.path}: found no such file, wanted a SentencePiece model: write "
-                f"one with scripts/prepare.py"
+                f"one with prepare.py"
             )
         try:
             self._model = sentencepiece.SentencePieceProcessor(model_file=self.path)
         except (RuntimeError, OSError) as error:
             raise ValueError(
                 f"{self.path}: found a file that is not a SentencePiece model "
-                f"({error}), wanted one: write it with scripts/prepare.py"
+                f"({error}), wanted one: write it with prepare.py"
             ) from error
         self.size = self._model.get_piece_size()
         self._check_special_ids()
@@ -64,7 +64,7 @@ class Vocabulary:
         if found != SPECIAL_IDS:
             raise ValueError(
                 f"{self.path}: found pad, unk, bos, eos = {found}, wanted "
-                f"{SPECIAL_IDS}: train the model with scripts/prepare.py, or with "
+                f"{SPECIAL_IDS}: train the model with prepare.py, or with "
                 f"--pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3"
             )
 
@@ -220,5 +220,10 @@ def _explain_size(vocab_size: int, message: str) -> str:
             f"found --vocab_size {vocab_size}, wanted more than the "
             f"{smallest.group(1)} characters and special pieces of this text: raise "
             f"--vocab_size"
+        )
+    if vocab_size <= len(SPECIAL_IDS):
+        return (
+            f"found --vocab_size {vocab_size}, wanted more than the {len(SPECIAL_IDS)} "
+            f"special pieces: raise --vocab_size"
         )
     return f"SentencePiece could not train a vocabulary: {message.strip()}"

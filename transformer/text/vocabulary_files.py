@@ -5,7 +5,7 @@ import os
 import shutil
 from typing import List, NamedTuple
 
-from transformer.runtime.files import replaced
+from transformer.runtime.files import regular, replaced
 from transformer.text.subwords import SubwordVocabulary
 from transformer.text.vocabulary import Vocabulary, WordVocabulary
 
@@ -110,6 +110,6 @@ def _find_files(folder: str) -> List[str]:
     if not found:
         raise FileNotFoundError(
             f"found no vocabulary in {folder}, wanted {JOINT_MODEL} or "
-            f"{' and '.join(SEPARATE_MODELS)}: run scripts/prepare.py --out {folder}"
+            f"{' and '.join(SEPARATE_MODELS)}: run prepare.py --out {folder}"
         )
-    return [os.path.join(folder, name) for name in found[0]]
+    return [regular(os.path.join(folder, name)) for name in found[0]]

@@ -1,0 +1,273 @@
+"""Code in the manner of the users of bojone/attention, on `transformer.compat.bojone`.
+
+Its Keras layers are in test_compat_bojone_keras.py.
+"""
+
+import fixtures
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from conftest import CONFIG
+
+from transformer import compat, functional
+from transformer.compat import bojone
+
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+# Eight ids; a sequence is of class 1 if id 7 is in it. Id 0 is padding, behind.
+IDS = np.array(
+    [[7, 1, 2, 3, 4], [5, 6, 1, 0, 0], [2, 7, 0, 0, 0], [3, 3, 4, 5, 6]]
+    + [[1, 2, 7, 0, 0], [4, 0, 0, 0, 0], [6, 5, 4, 7, 0], [2, 2, 1, 6, 0]]
+)
+LENGTHS, LABELS = (IDS != 0).sum(1), (IDS == 7).any(1)
+
+
+def variables():
+    """[(name, shape)] of all variables, in the order in which they were made."""
+    return [(v.op.name, v.shape.as_list()) for v in tf.global_variables()]
+
+
+def x_of(width=4):
+    return tf.ones([2, 3, width])
+
+
+# Recorded numbers
+
+
+def compared(case, output, inputs):
+    """Hold the variables, in order, the output and the gradients to a recorded case."""
+    recorded = fixtures.group(case, "var")
+    assert variables() == [(name, list(recorded[name].shape)) for name in recorded]
+    made = {v.op.name: v for v in tf.trainable_variables()}
+    assert list(made) == list(recorded)
+    fetches, product = {"out/out": output}, None
+    if "in/dout" in case:
+        product = tf.reduce_sum(output * case["in/dout"])
+    for kind, tensors in (("grad/", made), ("gradin/", inputs)):
+        for name, tensor in tensors.items():
+            if kind + name in case:
+                fetches[kind + name] = tf.gradients(product, tensor)[0]
+    assert set(fetches) == {
+        key for key in case if key.startswith(("out/out", "grad/", "gradin/"))
+    }
+    with tf.Session(config=CONFIG) as session:
+        for name, variable in made.items():
+            session.run(variable.initializer, {variable.initial_value: recorded[name]})
+        for key, value in session.run(fetches).items():
+            fixtures.assert_close(value, case[key], key)
+
+
+def opened(name):
+    """(the case, its inputs as tensors by name, its arguments)."""
+    case = fixtures.load(name)
+    inputs = {k: tf.constant(v) for k, v in fixtures.group(case, "in").items()}
+    return case, inputs, case["meta"]["kwargs"]
+
+
+@fixtures.over("C", function="attention_tf.Attention")
+def test_attention(name):
+    case, inputs, kwargs = opened(name)
+    x, x_len = inputs.get("X"), inputs.get("X_len")
+    output = bojone.Attention(
+        *(inputs.get(each, x) for each in "QKV"),
+        Q_len=inputs.get("Q_len", x_len),
+        V_len=inputs.get("V_len", x_len),
+        **kwargs,
+    )
+    compared(case, output, inputs)
+
+
+@fixtures.over(
+    "C", function="attention_tf.*", where=lambda m: "Attention" not in str(m)
+)
+def test_other_functions(name):
+    case, inputs, kwargs = opened(name)
+    function = getattr(bojone, case["meta"]["function"].split(".")[1])
+    if "seq_len" in inputs:
+        kwargs["seq_len"] = inputs["seq_len"]
+    compared(case, function(inputs["inputs"], **kwargs), inputs)
+
+
+def test_there_are_recorded_cases_of_each_function():
+    if fixtures.cases("C"):
+        for function, count in (
+            ("Attention", 5),
+            ("Dense", 3),
+            ("Mask", 5),
+            ("Position_Embedding", 2),
+        ):
+            assert (
+                len(fixtures.cases("C", function="attention_tf." + function)) == count
+            )
+
+
+# Variables
+
+
+def test_each_call_makes_new_variables_where_the_caller_stands():
+    """The list is what the functions there make, called in this way."""
+    x = x_of()
+    bojone.Attention(x, x, x, 2, 3)
+    bojone.Dense(x, 5)
+    bojone.Dense(x, ouput_size=5, bias=False)
+    for scope in ("attention", "attention", "dense"):
+        with tf.name_scope(scope):
+            bojone.Attention(x, x, x, 2, 3)
+    for reuse in (None, True, tf.AUTO_REUSE):
+        with tf.variable_scope("layer", reuse=reuse):
+            bojone.Dense(x, 5)
+            with tf.name_scope("inner"):
+                bojone.Dense(x, 5, bias=False)
+    tf.Variable(1.0)
+    bojone.Dense(x, 5, bias=False)
+    wide, dense, bias = [4, 6], [4, 5], [5]
+    qkv = [("Variable", wide), ("Variable_1", wide), ("Variable_2", wide)]
+    assert variables() == [
+        *qkv,
+        ("Variable_3", dense),
+        ("Variable_4", bias),
+        ("Variable_5", dense),
+        *(
+            (f"{scope}/{name}", shape)
+            for scope in ("attention", "attention_1", "dense")
+            for name, shape in qkv
+        ),
+        *(
+            (f"{scope}/{name}", shape)
+            for scope in ("layer", "layer_1", "layer_2")
+            for name, shape in (
+                ("Variable", dense),
+                ("Variable_1", bias),
+                ("inner/Variable", dense),
+            )
+        ),
+        ("Variable_6", []),
+        ("Variable_7", dense),
+    ]
+
+
+def test_first_values_are_uniform_whatever_the_scope_says():
+    with tf.variable_scope("a", initializer=tf.constant_initializer(7.0)):
+        bojone.Attention(x_of(50), x_of(50), x_of(50), 4, 10)
+        bojone.Dense(x_of(50), 50)
+    with tf.Session(config=CONFIG) as session:
+        session.run(tf.global_variables_initializer())
+        values = session.run({v.op.name: v for v in tf.global_variables()})
+    assert len(values) == 5
+    for name, value in values.items():
+        assert 0.04 < np.abs(value).max() <= 0.05, name
+        assert abs(value.mean()) < 0.02, name
+    assert (values["a/Variable"] != values["a/Variable_1"]).any()
+
+
+def test_a_checkpoint_is_restored_by_its_names(tmp_path):
+    """Into a graph of these functions; `functional` says nothing of the order."""
+    prefix = str(tmp_path / "model.ckpt")
+    with tf.Graph().as_default(), tf.Session(config=CONFIG) as session:
+        classifier(tf.constant(IDS), tf.constant(LENGTHS))
+        session.run(tf.global_variables_initializer())
+        tf.train.Saver().save(session, prefix)
+        saved = session.run({v.op.name: v for v in tf.global_variables()})
+    with tf.name_scope("ported"):
+        classifier(tf.constant(IDS), tf.constant(LENGTHS))
+    with tf.Session(config=CONFIG) as session:
+        loaded = compat.restore(session, prefix, source="bojone", scope="ported")
+        found = session.run({v.op.name: v for v in tf.global_variables()})
+    assert loaded == sorted("ported/" + name for name in saved) == sorted(found)
+    for name, value in saved.items():
+        np.testing.assert_array_equal(found["ported/" + name], value)
+    with tf.Graph().as_default(), tf.Session(config=CONFIG) as session:
+        functional.attention(x_of(8), x_of(8), x_of(8), 2, 4)
+        with pytest.raises(
+            ValueError, match="found no variable for attention/q/kernel"
+        ):
+            compat.restore(session, prefix, source="bojone")
+
+
+# Functions
+
+
+def test_a_mask_is_as_wide_as_what_it_masks():
+    """No sequence is as long as the batch is wide; there, TensorFlow refuses it."""
+    x, lengths = tf.placeholder(tf.float32, [None, None, 4]), tf.constant([2, 1])
+    output = bojone.Attention(x, x, x, 2, 3, lengths, lengths)
+    masked = bojone.Mask(output, lengths), bojone.Dense(x, 5, True, lengths)
+    given = np.random.RandomState(0).randn(2, 5, 4)
+    with tf.Session(config=CONFIG) as session:
+        session.run(tf.global_variables_initializer())
+        found = session.run([output, *masked], {x: given})
+        alone = session.run(output, {x: given[:, :2]})
+    np.testing.assert_allclose(found[0][:, :2], alone, **CLOSE)
+    np.testing.assert_array_equal(found[0], found[1])
+    for each in found:
+        assert each[0, :2].all() and each[1, :1].all()
+        assert not each[0, 2:].any() and not each[1, 1:].any()
+
+
+def test_the_mode_of_a_mask_is_checked():
+    with pytest.raises(ValueError, match="found mode 'max', wanted 'mul' or 'add'"):
+        bojone.Mask(x_of(), tf.constant([1, 2]), "max")
+
+
+def test_a_star_import_brings_the_functions_and_tensorflow():
+    names = {}
+    exec("from transformer.compat.bojone import *", names)
+    assert set(names) - {"__builtins__"} == {
+        "Attention",
+        "Dense",
+        "Mask",
+        "Position_Embedding",
+        "tf",
+    }
+    assert names["tf"] is tf
+
+
+@pytest.mark.skipif(not tf.__version__.startswith("1."), reason="has Keras 3")
+def test_without_keras_3_the_layers_say_what_to_do():
+    with pytest.raises(ImportError) as raised:
+        exec("from transformer.compat.bojone_keras import *", {})
+    (line,) = str(raised.value).splitlines()
+    assert f"found TensorFlow {tf.__version__}, wanted 2.16 or newer" in line
+    assert "import transformer.compat.bojone" in line
+
+
+# A classifier of sequences, in the manner of its users
+
+
+def classifier(ids, lengths):
+    """Logits [N]: embedding, positions, two attentions, a mean, a dense layer."""
+    table = tf.Variable(tf.random_uniform([8, 8], -0.05, 0.05))
+    x = tf.nn.embedding_lookup(table, ids)
+    x = x + bojone.Position_Embedding(x, 8)
+    for _ in range(2):
+        x = bojone.Attention(x, x, x, 2, 4, Q_len=lengths, V_len=lengths)
+    x = bojone.Dense(x, 8, seq_len=lengths)
+    mean = tf.reduce_sum(x, 1) / tf.cast(lengths, tf.float32)[:, None]
+    return bojone.Dense(tf.nn.relu(mean), 1)[:, 0]
+
+
+def test_a_classifier_learns():
+    tf.set_random_seed(0)
+    ids = tf.placeholder(tf.int32, [None, None])
+    lengths = tf.placeholder(tf.int32, [None])
+    logits = classifier(ids, lengths)
+    assert [name for name, _ in variables()] == ["Variable"] + [
+        f"Variable_{i}" for i in range(1, 1 + 2 * 3 + 2 + 2)
+    ]
+    loss = tf.reduce_mean(
+        tf.nn.sigmoid_cross_entropy_with_logits(
+            labels=tf.constant(LABELS, tf.float32), logits=logits
+        )
+    )
+    update = tf.train.AdamOptimizer(0.03).minimize(loss)
+    feed = {ids: IDS, lengths: LENGTHS}
+    with tf.Session(config=CONFIG) as session:
+        session.run(tf.global_variables_initializer())
+        longer = np.pad(IDS, [(0, 0), (0, 3)], "constant")
+        np.testing.assert_allclose(
+            session.run(logits, {ids: longer, lengths: LENGTHS}),
+            session.run(logits, feed),
+            **CLOSE,
+        )
+        losses = [session.run([loss, update], feed)[0] for _ in range(20)]
+    assert losses[-1] < 0.7 * losses[0]

@@ -1,0 +1,203 @@
+"""ending.py, terminal.py: a signal, a closed pipe, a full disk, hostile text."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import corpora
+import pytest
+
+from transformer.runtime import ending, folders, terminal
+
+# A command that hangs in each of the ways in which an exception would be lost.
+COMMAND = """
+import ctypes, sys, threading, time, warnings
+sys.path.insert(0, ".")
+from transformer.runtime import cli
+from transformer.runtime.folders import unfinished
+
+class Stubborn:
+    def __del__(self):
+        ready()
+
+def ready():
+    print("ready", flush=True)
+    time.sleep(60)
+
+def run(args):
+    if args.kind == "destructor":
+        Stubborn()
+    elif args.kind == "swallowed":
+        try:
+            ready()
+        except BaseException:
+            pass
+    elif args.kind == "callback":
+        ctypes.CFUNCTYPE(None)(ready)()
+    elif args.kind == "silenced":
+        with cli.held_back_stderr():
+            print("what the start says", file=sys.stderr)
+            ready()
+    elif args.kind == "folder":
+        with unfinished(args.out) as work:
+            open(work + "/file", "w").close()
+            ready()
+
+parser = cli.make_parser("x.py", "Hangs.")
+parser.add_argument("--kind")
+parser.add_argument("--out", metavar="DIR")
+cli.main(parser, run, sys.argv[1:], "run it again")
+print("went on", flush=True)
+"""
+KINDS = ["destructor", "swallowed", "callback", "silenced", "folder"]
+NAMES = {signal.SIGINT: "interrupted"}
+
+
+def start(*argv, **more):
+    return subprocess.Popen(
+        [sys.executable, *argv],
+        cwd=corpora.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **more,
+    )
+
+
+@pytest.mark.parametrize("number", ending.SIGNALS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_signal_ends_a_command_in_one_line_wherever_it_is(tmp_path, kind, number):
+    command = start("-c", COMMAND, "--kind", kind, "--out", str(tmp_path))
+    assert command.stdout.readline() == b"ready\n"
+    assert len(os.listdir(str(tmp_path))) == (kind == "folder")
+    command.send_signal(number)
+    output, said = command.communicate(timeout=30)
+    what = NAMES.get(number, f"stopped by {signal.Signals(number).name}")
+    assert said.decode() == f"x.py: {what}; run it again\n"
+    assert (command.returncode, output) == (128 + number, b"")
+    assert os.listdir(str(tmp_path)) == []
+
+
+def test_a_signal_that_is_ignored_stays_ignored():
+    """As with nohup, and in the background of a script."""
+    command = start(
+        "-c",
+        "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        + COMMAND.replace("sleep(60)", "sleep(2)"),
+        "--kind",
+        "swallowed",
+    )
+    assert command.stdout.readline() == b"ready\n"
+    command.send_signal(signal.SIGHUP)
+    assert command.communicate(timeout=30) == (b"went on\n", b"")
+
+
+def wait_for_the_handlers(process):
+    """Wait until a command has begun: before, Python itself starts."""
+    caught = 0
+    while process.poll() is None and not caught & 1 << (signal.SIGHUP - 1):
+        time.sleep(0.01)
+        with open(f"/proc/{process.pid}/status", encoding="utf-8") as file:
+            caught = int(re.search(r"SigCgt:\s*(\w+)", file.read()).group(1), 16)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc")
+@pytest.mark.parametrize("seconds", [0, 1, 2, 4])
+@pytest.mark.parametrize("command", ["translate", "eval", "average", "train"])
+def test_ctrl_c_at_any_moment_of_the_start(trained, digits, tmp_path, command, seconds):
+    argv = {
+        "translate": ["scripts/translate.py", "--logdir", trained],
+        "eval": ["eval.py", "--logdir", trained, "--data", digits],
+        "average": ["scripts/average_checkpoints.py", "--logdir", trained, "--last=2"],
+        "train": ["train.py", "--data", digits, *corpora.TINY, "--max_steps=100000"],
+    }[command]
+    argv += {
+        "average": [f"--out={tmp_path / 'out'}"],
+        "train": [f"--logdir={tmp_path / 'out'}"],
+    }.get(command, [])
+    environment = {**os.environ, "PYTHONPATH": corpora.ROOT}
+    process = start(*argv, stdin=subprocess.PIPE, env=environment)
+    wait_for_the_handlers(process)
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1].decode().splitlines()
+    if process.returncode == 0:  # it was done before
+        assert command in ("eval", "average")
+    else:
+        assert process.returncode == 130, said
+        said = [line for line in said if "step" not in line and "memory" not in line]
+        assert len(said) == 1 and said[0].startswith(os.path.basename(argv[0])), said
+
+
+# --- Pipes and disks ------------------------------------------------------------------
+
+PRINTS = """
+import sys
+sys.path.insert(0, ".")
+from transformer.runtime import cli
+
+def run(args):
+    for number in range(int(args.lines)):
+        print(number)
+
+parser = cli.make_parser("x.py", "Prints.")
+parser.add_argument("--lines")
+cli.main(parser, run, sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("lines", [3, 10**6])
+def test_who_reads_no_further_ends_it_silently(lines):
+    shell = f'"$1" -c "$2" --lines {lines} | head -1; echo ${{PIPESTATUS[0]}}'
+    done = subprocess.run(
+        ["bash", "-c", shell, "bash", sys.executable, PRINTS],
+        cwd=corpora.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert (done.stdout, done.stderr) == (b"0\n0\n", b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.parametrize("lines", [3, 10**5])
+def test_a_full_disk_is_told_in_one_line(lines):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", PRINTS, "--lines", str(lines)],
+            cwd=corpora.ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+        )
+    assert done.returncode == 2
+    assert done.stderr.decode() == (
+        "x.py: standard output: found no room for it (No space left on device), "
+        "wanted some; make room, then run the same again\n"
+    )
+
+
+# --- What a terminal is shown ---------------------------------------------------------
+
+HOSTILE = "\x1b]52;c;cm0gLXJmIH4=\x07\x9b31m\r\n\0\u202eabc\u2028\udc9b"
+
+
+def test_control_characters_are_escaped_and_nothing_else():
+    assert terminal.shown("größer 🙂 \u200d ​Привет!") == "größer 🙂 \u200d ​Привет!"
+    found = terminal.shown(HOSTILE)
+    assert found == (r"\x1b]52;c;cm0gLXJmIH4=\x07\x9b31m\r\n\x00\u202eabc\u2028\udc9b")
+
+
+def test_what_is_said_is_a_line_each(capsys):
+    terminal.say("a\x1b[2J", "b\nc")
+    ending.warner("x.py")(HOSTILE)
+    said = capsys.readouterr()
+    assert said.out == "a\\x1b[2J\nb\\nc\n"
+    assert said.err == f"x.py: {terminal.shown(HOSTILE)}\n"
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(5, "broken")], ids=repr)
+def test_no_message_is_empty(error):
+    assert ending.explained(error)
+    assert folders.UNFINISHED == set()

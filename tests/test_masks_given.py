@@ -1,0 +1,125 @@
+"""What callers give the blocks as masks; the defaults that ported code relies on."""
+
+import inspect
+import warnings
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from conftest import CONFIG
+
+from transformer import modules
+
+X = np.random.RandomState(0).randn(2, 3, 4).astype(np.float32)
+REAL = np.array([[True, True, False], [True, False, False]])
+
+
+def attended(key_masks, query_masks=None, mask=None):
+    return modules.multihead_attention(
+        tf.constant(X),
+        tf.constant(X),
+        num_heads=2,
+        reuse=tf.AUTO_REUSE,
+        key_masks=key_masks,
+        query_masks=query_masks,
+        mask=mask,
+    )
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.int32, tf.int64, tf.uint8])
+def test_masks_of_numbers_are_those_of_bools(start, dtype):
+    real, order = tf.constant(REAL), tf.constant(np.tri(3, dtype=bool)[None, None])
+    outputs = [
+        attended(*(tf.cast(mask, kind) for mask in (real, real, order)))
+        for kind in (tf.bool, dtype)
+    ]
+    fed = [
+        modules.feedforward(
+            tf.constant(X), (8, 4), reuse=tf.AUTO_REUSE, mask=tf.cast(real, kind)
+        )
+        for kind in (tf.bool, dtype)
+    ]
+    session, _ = start()
+    for bools, numbers in session.run([outputs, fed]):
+        np.testing.assert_array_equal(bools, numbers)
+
+
+def test_masks_of_numpy_are_taken(start):
+    outputs = attended(REAL, REAL), attended(tf.constant(REAL), tf.constant(REAL))
+    session, _ = start()
+    np.testing.assert_array_equal(*session.run(outputs))
+
+
+def test_masks_made_by_equal_are_reported():
+    ids = tf.placeholder(tf.int32, [None, None])
+    with pytest.warns(UserWarning, match="found key_masks made by tf.equal, wanted"):
+        attended(tf.equal(ids, 0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        attended(tf.not_equal(ids, 0))
+        attended(tf.sequence_mask([2, 1], 3))
+        attended(modules.padding_mask(ids))
+
+
+def test_masks_of_unknown_origin_are_reported_once_when_they_are_run(capfd):
+    real = tf.placeholder(tf.float32, [None, None])
+    outputs = attended(real)
+    said = "found key_masks in which the first key of every row is padding"
+    with tf.Session(config=CONFIG) as session:
+        session.run(tf.global_variables_initializer())
+        session.run(outputs, {real: REAL})
+        session.run(outputs, {real: [[0, 1, 1], [1, 0, 0]]})  # one row is no evidence
+        assert said not in capfd.readouterr().err
+        for _ in range(3):
+            session.run(outputs, {real: ~REAL})
+    assert capfd.readouterr().err.count(said) == 1
+
+
+def test_the_signatures_are_those_of_the_tutorial():
+    """Positional arguments, their order and defaults, as ported code passes them."""
+
+    def positional(function):
+        return {
+            name: parameter.default
+            for name, parameter in inspect.signature(function).parameters.items()
+            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        }
+
+    needed = inspect.Parameter.empty
+    wanted = {
+        modules.embedding: dict(
+            inputs=needed,
+            vocab_size=needed,
+            num_units=needed,
+            zero_pad=True,
+            scale=True,
+            scope="embedding",
+            reuse=None,
+        ),
+        modules.positional_encoding: dict(
+            inputs=needed,
+            num_units=needed,
+            zero_pad=True,
+            scale=True,
+            scope="positional_encoding",
+            reuse=None,
+        ),
+        modules.multihead_attention: dict(
+            queries=needed,
+            keys=needed,
+            num_units=None,
+            num_heads=8,
+            dropout_rate=0,
+            is_training=True,
+            causality=False,
+            scope="multihead_attention",
+            reuse=None,
+        ),
+        modules.feedforward: dict(
+            inputs=needed, num_units=(2048, 512), scope="feedforward", reuse=None
+        ),
+        modules.normalize: dict(inputs=needed, epsilon=1e-8, scope="ln", reuse=None),
+        modules.label_smoothing: dict(inputs=needed, epsilon=0.1),
+    }
+    for function, signature in wanted.items():
+        assert list(positional(function).items()) == list(signature.items())

@@ -1,0 +1,142 @@
+"""The layers of bojone/attention, `attention_keras.py`, as Keras 3 layers.
+
+Instead of `from attention_keras import *`:
+
+    from keras.layers import *
+    from transformer.compat.bojone_keras import *
+
+In this order: Keras has an `Attention` of its own, and the last import wins. Where the
+order cannot be kept, give ours another name:
+
+    from transformer.compat.bojone_keras import Attention as MultiHead
+
+Only layers of `attention_keras.py` come along. The original brings all of
+`keras.layers`, and the backend `K`, too: import them from `keras`.
+
+The layers of the last version of that file are those of `keras_layers`. Its
+`mask_right=False`, the default, makes all logits equal: each query attends to all keys
+alike. Here it means what it says, ordinary attention.
+
+Earlier versions have `Position_Embedding` and `Attention(nb_head, size_per_head,
+mask_right=False)`, with lengths instead of masks; both are here, too. (The first of all
+does not divide the logits by the root of `size_per_head`; here, they are divided.)
+"""
+
+import tensorflow.compat.v1 as tf
+
+if tf.__version__.startswith("1."):
+    raise ImportError(
+        f"transformer.compat.bojone_keras: found TensorFlow {tf.__version__}, wanted "
+        "2.16 or newer, which has Keras 3; for graphs of TensorFlow 1.15, import "
+        "transformer.compat.bojone"
+    )
+
+from transformer import functional  # noqa: E402
+from transformer.keras_layers import attention  # noqa: E402
+from transformer.keras_layers.attention import SelfAttention  # noqa: E402
+from transformer.keras_layers.base import need, serializable_of_bojone  # noqa: E402
+from transformer.keras_layers.positions import (  # noqa: E402
+    SinCosPositionEmbedding,
+    TrainablePositionEmbedding,
+)
+from transformer.keras_layers.restricted import (  # noqa: E402
+    AtrousSelfAttention,
+    LocalSelfAttention,
+    SparseSelfAttention,
+)
+
+__all__ = [
+    "Attention",
+    "AtrousSelfAttention",
+    "LocalSelfAttention",
+    "Position_Embedding",
+    "SelfAttention",
+    "SinCosPositionEmbedding",
+    "SparseSelfAttention",
+    "TrainablePositionEmbedding",
+]
+
+
+@serializable_of_bojone
+class Attention(attention.Attention):
+    """`keras_layers.Attention`, which also takes the arguments of earlier versions.
+
+    Inputs: a list of the queries, the keys and the values; then, where wanted, masks of
+    the values and of the queries, [N, T, 1] or [N, T]; or, as in earlier versions, how
+    many queries and how many values are real, int [N, 1] each.
+
+    Args: as in `keras_layers.Attention`, and
+      nb_head: int, the earlier name of `heads`.
+      key_size: True is `mask_right`, the third argument of earlier versions.
+    """
+
+    def __init__(
+        self,
+        heads=None,
+        size_per_head=None,
+        key_size=None,
+        mask_right=False,
+        nb_head=None,
+        **kwargs,
+    ):
+        if key_size is True:
+            key_size, mask_right = None, True
+        found = {"heads": heads, "nb_head": nb_head, "size_per_head": size_per_head}
+        one = (heads is None) != (nb_head is None) and size_per_head is not None
+        need(self, "arguments", found, one, "heads or nb_head, and size_per_head")
+        super().__init__(
+            heads or nb_head, size_per_head, key_size, mask_right, **kwargs
+        )
+
+    def padding(self, inputs, masks):
+        sources, extra = inputs[:3], inputs[3:]
+        if _are_lengths(sources, extra):
+            queries, _, values = sources
+            extra = [
+                functional.mask(tf.ones_like(x[:, :, :1]), lengths[:, 0])
+                for x, lengths in zip((values, queries), reversed(extra))
+            ]
+        return super().padding(sources + extra, masks)
+
+
+def _are_lengths(sources, extra):
+    """Return whether two inputs [N, 1] are lengths, not masks of a single position."""
+    widths = [None if x is None else x.shape.as_list()[1:] for x in extra]
+    single = all(x.shape.as_list()[1] == 1 for x in sources)
+    return widths == [[1], [1]] and not single
+
+
+@serializable_of_bojone
+class Position_Embedding(SinCosPositionEmbedding):
+    """Adds sinusoids, cosines first, or puts them in front of the input.
+
+    Input: [N, T, any width].
+    Output: [N, T, that width, or size + that width].
+
+    Args:
+      size: int, the width of the sinusoids, for "concat"; None for that of the input.
+      mode: "sum" or "concat".
+    """
+
+    def __init__(self, size=None, mode="sum", **kwargs):
+        need(self, "mode", mode, mode in ("sum", "concat"), "'sum' or 'concat'")
+        super().__init__(size, {"sum": "add"}.get(mode, mode), **kwargs)
+        self.size = size
+        self.mode = mode
+
+    def build(self, input_shape):
+        if self.size is None or self.mode == "sum":
+            self.v_dim = input_shape[-1]
+        super().build(input_shape)
+
+    def call(self, inputs, mask=None):
+        sinusoids = functional.position_embedding(inputs, self.v_dim)
+        sinusoids = tf.cast(sinusoids, inputs.dtype)
+        if self.mode == "sum":
+            return inputs + sinusoids
+        return tf.concat([sinusoids, inputs], axis=-1)
+
+    def get_config(self):
+        config = super().get_config()
+        del config["v_dim"], config["merge_mode"]
+        return {**config, "size": self.size, "mode": self.mode}

@@ -1,0 +1,126 @@
+"""corpus.json: what a data folder says of itself, and whether its files are those."""
+
+import json
+import os
+from typing import Any, Dict, Iterable, Tuple
+
+from transformer.runtime.files import regular, replaced, sha256_of, sync
+from transformer.text.lines import check_language
+
+SUMMARY = "corpus.json"
+
+
+def read_summary(folder: str) -> Dict[str, Any]:
+    """Return the content of corpus.json.
+
+    Raises:
+      FileNotFoundError: there is none.
+      ValueError: it is broken, or its languages would lead to a file elsewhere.
+    """
+    path = regular(os.path.join(folder, SUMMARY))
+    if not os.path.exists(path):
+        raise FileNotFoundError(
+            f"found no {path}, wanted a folder that prepare.py has written to its end: "
+            f"name it with --data, or run prepare.py --out {folder} (again)"
+        )
+    with open(path, encoding="utf-8") as file:
+        try:
+            summary = json.load(file)
+            languages = summary["source_lang"], summary["target_lang"]
+            splits, sums = summary.get("splits", {}), summary.get("sha256", {})
+            if not (isinstance(splits, dict) and isinstance(sums, dict)):
+                raise ValueError("splits or sha256")
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise ValueError(
+                f"{path}: found no languages, splits and checksums ({error!r}), wanted "
+                f"what prepare.py writes: run it again"
+            ) from error
+    for language in languages:
+        check_language(language, path)
+    return summary
+
+
+def write_summary(
+    folder: str, summary: Dict[str, Any], paths: Iterable[str] = ()
+) -> None:
+    """Write corpus.json, with the checksums of the files that belong to it.
+
+    Args:
+      folder: where it is written.
+      summary: its content.
+      paths: the files, which need not be in `folder` yet.
+    """
+    by_name = sorted((os.path.basename(path), path) for path in paths)
+    summary = dict(summary, sha256={name: sha256_of(path) for name, path in by_name})
+    with replaced(os.path.join(folder, SUMMARY)) as file:
+        json.dump(summary, file, indent=2)
+        file.write("\n")
+
+
+def publish(work: str, out: str, old: Iterable[str]) -> None:
+    """Move the files of a finished corpus to their place, corpus.json last.
+
+    It is removed first: while it is missing, there is no corpus. Killed at any moment,
+    this leaves the old corpus, none, or the new one.
+
+    Args:
+      work: the folder that holds the files.
+      out: the data folder, on the same file system; it is made if need be.
+      old: the names of files that an earlier corpus may have, and this one may not.
+    """
+    os.makedirs(out, exist_ok=True)
+    new = sorted(set(os.listdir(work)) - {SUMMARY})
+    for name in [SUMMARY, *old]:
+        if name not in new and os.path.lexists(os.path.join(out, name)):
+            os.remove(os.path.join(out, name))
+            sync(out)
+    for name in [*new, SUMMARY]:
+        sync(os.path.join(work, name))
+        os.replace(os.path.join(work, name), os.path.join(out, name))
+        sync(out)
+
+
+def text_paths(folder: str, split: str) -> Tuple[str, str]:
+    """Return the paths of the source and the target text of a split.
+
+    Raises:
+      FileNotFoundError, ValueError: as `read_summary` does; there is no such split.
+    """
+    summary = read_summary(folder)
+    with_text = [each for each in summary.get("splits", {}) if each != "train"]
+    if with_text and split not in with_text:
+        raise ValueError(
+            f"--split {split}: found no such text in {folder}, wanted one of "
+            f"{', '.join(with_text)}; or name two text files with --files"
+        )
+    source, target = (
+        os.path.join(folder, f"{split}.{summary[side]}")
+        for side in ("source_lang", "target_lang")
+    )
+    return regular(source), regular(target)
+
+
+def verify(folder: str, but: str = "test.") -> None:
+    """Raise ValueError where a file of a data folder is not the one that was prepared.
+
+    A folder that an older prepare.py wrote has no checksums: nothing is compared.
+
+    Args:
+      folder: the data folder.
+      but: files whose names begin so are not needed, and may have changed.
+    """
+    for name, wanted in read_summary(folder).get("sha256", {}).items():
+        if name.startswith(but):
+            continue
+        path = os.path.join(folder, name)
+        if os.path.basename(name) != name or not os.path.isfile(regular(path)):
+            raise ValueError(
+                f"{folder}: found no file {name!r}, wanted the one that {SUMMARY} "
+                f"names: run prepare.py again"
+            )
+        if sha256_of(path) != wanted:
+            raise ValueError(
+                f"{path}: found another file than the one that {SUMMARY} names, wanted "
+                f"the same: it was changed, or prepare.py was killed; run prepare.py "
+                f"--out {folder} again"
+            )

@@ -7,6 +7,7 @@ The translations are written beside the checkpoint.
 """
 
 import json
+from typing import List, Optional
 
 import hparams
 from transformer.runtime import cli, files
@@ -25,7 +26,7 @@ def parser():
 
 
 def run(args) -> None:
-    """Translate, write the translations, print the scores."""
+    """Translate, print the scores, write the translations."""
     hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
     # Only here: TensorFlow, which most of them import, takes seconds.
@@ -35,16 +36,13 @@ def run(args) -> None:
 
     text = read_parallel(hp.data, args.split, args.files)
     with Translator(hp, args.logdir) as translator:
-        checkpoint = translator.restore(
-            checkpoints.find(args.logdir, args.checkpoint, cli.warner(PROG))
-        )
+        checkpoint = translator.restore_found(args.checkpoint, cli.warner(PROG))
         scores, hypotheses = evaluate(translator, text.sources, text.references)
     written = translations_path(checkpoint, text.name)
-    with files.replaced(written) as file:
-        file.writelines(line + "\n" for line in hypotheses)
+    fault = write_lines(written, hypotheses)
     print(
         f"{len(text.sources)} lines of {text.name}, step "
-        f"{checkpoints.step_of(checkpoint)}: {written}"
+        f"{checkpoints.step_of(checkpoint)}: {fault and 'not written' or written}"
     )
     print(f"BLEU = {scores.bleu:.2f}\n{scores.bleu_signature}")
     print(f"chrF2 = {scores.chrf:.2f}\n{scores.chrf_signature}")
@@ -53,10 +51,26 @@ def run(args) -> None:
             scores._asdict(),
             lines=len(text.sources),
             checkpoint=checkpoint,
-            translations=written,
+            translations=None if fault else written,
         )
         with open(args.json, "w", encoding="utf-8") as file:  # /dev/stdout too
             json.dump(found, file, indent=2)
+    if fault:
+        raise OSError(
+            f"{written} could not be written: {fault.strerror}; the scores are "
+            "complete; for the translations, copy the log directory to where there is "
+            "room and permission, and score it there"
+        )
+
+
+def write_lines(path: str, lines: List[str]) -> Optional[OSError]:
+    """Write a text file; return the error where that was not possible."""
+    try:
+        with files.replaced(path) as file:
+            file.writelines(line + "\n" for line in lines)
+    except OSError as error:
+        return error
+    return None
 
 
 def main(argv=None):

@@ -118,10 +118,17 @@ class HParams:
         "decoding", 0.6, "alpha: how much long translations are preferred", least=0
     )
     max_extra_length: int = setting(
-        "decoding", 50, "pieces by which a translation may exceed its source", least=0
+        "decoding",
+        50,
+        "pieces by which a translation may exceed its source",
+        least=0,
+        below=LARGEST // 2,  # added to the pieces of the source, it is still below
     )
     max_source_length: int = setting(
-        "decoding", 1000, "pieces of a line that are translated; the rest is cut off"
+        "decoding",
+        1000,
+        "pieces of a line that are translated; the rest is cut off",
+        below=LARGEST // 2,
     )
     decode_batch_size: int = setting("decoding", 64, "sentences; 1: the least delay")
 

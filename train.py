@@ -38,6 +38,11 @@ def parser():
         metavar="NAME",
         help=f"settings to start from: {', '.join(hparams.PRESETS)}",
     )
+    made.add_argument(
+        "--accept_changes",
+        action="store_true",
+        help="continue although the corpus is another one",
+    )
     cli.add_settings(made, hparams.FIELDS)
     return made
 
@@ -82,7 +87,27 @@ def run(args) -> None:
             f"{args.logdir}: found checkpoints, but no "
             f"{hparams.FILE_NAME}; choose another --logdir"
         )
-    train(hp, args.logdir, hparams.save, cli.warner(PROG))
+    warn = cli.warner(PROG)
+    overruled = overruled_by(hp, args)
+    if overruled:
+        warn(f"--preset {args.preset}: {overruled}")
+    train(hp, args.logdir, hparams.save, warn, args.accept_changes)
+
+
+def overruled_by(hp, args) -> str:
+    """Return, in words, which values of the preset the log directory overrules."""
+    given = cli.given(args, hparams.FIELDS)
+    others = [
+        f"{name} {getattr(hp, name)} (preset: {value})"
+        for name, value in hparams.PRESETS.get(args.preset, {}).items()
+        if name not in ("data", *given) and getattr(hp, name) != value
+    ]
+    if not others:
+        return ""
+    return (
+        f"found other values in {args.logdir}, which stay: {', '.join(others)}; for "
+        "those of the preset choose another --logdir"
+    )
 
 
 def main(argv=None):

@@ -35,14 +35,14 @@ def cross_attention(hp, checkpoint, source, target_in):
     import tensorflow.compat.v1 as tf
 
     from transformer.model import Transformer
-    from transformer.runtime import checkpoints
+    from transformer.runtime import checkpoints, tensors
 
     weights = {}
     with tf.Graph().as_default(), tf.Session() as session:
         model = Transformer(hp)
         memory = model.encode(tf.constant(source))
         model.decode(tf.constant(target_in), memory, weights=weights)
-        checkpoints.restore(session, checkpoints.make_saver(), checkpoint)
+        tensors.restore(session, checkpoints.make_saver(), checkpoint)
         last = f"decoder/block_{hp.num_blocks - 1}/cross_attention"
         return session.run(weights[last])[0].mean(axis=0)  # of [H, T, S]
 
@@ -70,11 +70,10 @@ def run(args) -> None:
     hp = hparams.load(args.logdir)
     cli.start_tensorflow(args.verbose)
     from transformer.data import make_batch
-    from transformer.runtime import checkpoints
     from transformer.translator import Translator
 
     with Translator(hp, args.logdir) as translator:
-        checkpoint = translator.restore(checkpoints.find(args.logdir, args.checkpoint))
+        checkpoint = translator.restore_found(args.checkpoint)
         [[best]] = translator.translate([args.sentence])
     source, target = translator.vocabularies.source, translator.vocabularies.target
     batch = make_batch(

@@ -213,7 +213,7 @@ def run(args) -> None:
     # Only here: it takes seconds.
     import tensorflow.compat.v1 as tf
 
-    from transformer.runtime import checkpoints
+    from transformer.runtime import checkpoints, tensors
 
     with tf.Graph().as_default(), tf.Session() as session:
         tf.set_random_seed(args.seed)
@@ -221,7 +221,7 @@ def run(args) -> None:
         if known:
             saver = tf.train.Saver(list(shared_variables(settings)))
             found = checkpoints.find(args.logdir, "newest")
-            checkpoints.restore(session, saver, found)
+            tensors.restore(session, saver, found)
             print(*recommended(session, graph, [after], settings)[0])
             return
         session.run(tf.global_variables_initializer())

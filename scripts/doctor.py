@@ -25,6 +25,8 @@ from transformer.text.vocabulary_files import (
 )
 
 PROG = "doctor.py"
+LOW = 20  # the BLEU below which more training is advised
+TOO_LARGE = 1e15  # products of several such numbers are infinite
 
 # Checks of the log directory: (settings, log directory, checkpoint) → what was found
 # and what to do about it, or None.
@@ -32,10 +34,10 @@ PROG = "doctor.py"
 
 def other_vocabulary(hp, logdir: str, checkpoint: str) -> Optional[str]:
     """Find a vocabulary that the model was not trained with."""
-    import tensorflow.compat.v1 as tf  # takes seconds
+    from transformer.runtime import tensors  # needs TensorFlow
 
     vocabularies = load_vocabularies(logdir)
-    shapes = tf.train.load_checkpoint(checkpoint).get_variable_to_shape_map()
+    shapes = tensors.shapes(checkpoint)
     tables = {
         side: shapes.get(f"{stack}embedding/lookup_table")
         for side, stack in (
@@ -68,11 +70,29 @@ def other_vocabulary(hp, logdir: str, checkpoint: str) -> Optional[str]:
     return None
 
 
+def no_numbers(hp, logdir: str, checkpoint: str) -> Optional[str]:
+    """Find weights that are not finite, or so large that their products are not."""
+    import numpy as np
+
+    from transformer.runtime import tensors  # needs TensorFlow
+
+    for name, array in sorted(tensors.read(checkpoint).items()):
+        bad = int((~(np.abs(array) < TOO_LARGE)).sum())  # NaN is not less, either
+        if bad and array.dtype.kind == "f":
+            return (
+                f"{bad} of {array.size} numbers of {name} are NaN, infinite or above "
+                f"{TOO_LARGE:g}: training diverged, or the file was damaged; choose "
+                "another --checkpoint, or train again with a lower --learning_rate"
+            )
+    return None
+
+
 def too_few_steps(hp, logdir: str, checkpoint: str) -> Optional[str]:
     """Find training that ended too soon, by the warm-up or by the dev scores."""
     from transformer.runtime import checkpoints  # needs TensorFlow
 
     step, rows = checkpoints.step_of(checkpoint), read_dev_scores(logdir)
+    rows = [row for row in rows if row.get("dev") == rows[-1].get("dev")]
     if step < hp.warmup_steps:
         return (
             f"step {step} is before the end of the warm-up, {hp.warmup_steps} "
@@ -81,23 +101,24 @@ def too_few_steps(hp, logdir: str, checkpoint: str) -> Optional[str]:
         )
     if len(rows) > 1 and rows[-1]["step"] == step:
         before, now = rows[-2:]
-        if (
-            now["bleu"] > 1.1 * before["bleu"] + 0.5
-            or now["loss"] < 0.9 * before["loss"]
-        ):
+        losses = before.get("loss", 0), now.get("loss", 0)  # not in every row
+        if now["bleu"] > 1.1 * before["bleu"] + 0.5 or losses[1] < 0.9 * losses[0]:
             return (
                 f"from step {before['step']} to {step} dev BLEU went from "
                 f"{before['bleu']:.1f} to {now['bleu']:.1f}, dev loss from "
-                f"{before['loss']:.2f} to {now['loss']:.2f}: it still learns; "
+                f"{losses[0]:.2f} to {losses[1]:.2f}: it still learns; "
                 f"train for longer than --max_steps {hp.max_steps}"
             )
     return None
 
 
-LOGDIR_CHECKS: Dict[str, Callable] = {
+# What keeps a model from translating.
+UNUSABLE: Dict[str, Callable] = {
     "a vocabulary that is not the model's": other_vocabulary,
-    "too few steps": too_few_steps,
+    "weights that are no numbers": no_numbers,
 }
+# What explains a low BLEU; of a good model, these say nothing.
+UNFINISHED: Dict[str, Callable] = {"too few steps": too_few_steps}
 
 
 # The command
@@ -151,25 +172,40 @@ def run(args) -> int:
     cli.start_tensorflow(args.verbose)
     from transformer.runtime import checkpoints  # needs TensorFlow
 
-    checkpoint = checkpoints.find(args.logdir, args.checkpoint, cli.warner(PROG))
-    found = {
-        name: check(hp, args.logdir, checkpoint)
-        for name, check in LOGDIR_CHECKS.items()
-    }
-    found = {name: text for name, text in found.items() if text}
-    if "a vocabulary that is not the model's" not in found or args.translations:
-        texts, path = gather(args, hp, checkpoint)
-        bleu = score(texts.translations, texts.references).bleu
-        say(
-            f"{len(texts.translations)} translations ({path}), step "
-            f"{checkpoints.step_of(checkpoint)}: BLEU {bleu:.2f}"
-        )
-        found.update(examine(texts))
+    found = checkpoints.use(
+        args.logdir,
+        lambda checkpoint: look(args, hp, checkpoint),
+        args.checkpoint,
+        cli.warner(PROG),
+    )
     for name, text in found.items():
         say(f"found: {name}", f"  {text}")
     if not found:
         say("nothing found")
     return 1 if found else 0
+
+
+def look(args, hp, checkpoint: str) -> Dict[str, str]:
+    """Return what is wrong with a checkpoint: name → explanation; print its BLEU."""
+    found = check(UNUSABLE, hp, args.logdir, checkpoint)
+    if args.translations or not found:
+        texts, path = gather(args, hp, checkpoint)
+        bleu = score(texts.translations, texts.references).bleu
+        step = checkpoint.rsplit("-", 1)[1]
+        say(
+            f"{len(texts.translations)} translations ({path}), step {step}: BLEU "
+            f"{bleu:.2f}"
+        )
+        if bleu < LOW:
+            found.update(check(UNFINISHED, hp, args.logdir, checkpoint))
+        found.update(examine(texts))
+    return found
+
+
+def check(checks: Dict[str, Callable], hp, logdir, checkpoint) -> Dict[str, str]:
+    """Return what some checks of a log directory find: name → explanation."""
+    found = {name: each(hp, logdir, checkpoint) for name, each in checks.items()}
+    return {name: text for name, text in found.items() if text}
 
 
 def main(argv=None):

@@ -9,7 +9,7 @@ import glob
 import os
 from typing import Dict, List, Tuple
 
-from transformer.runtime import cli
+from transformer.runtime import cli, files
 from transformer.runtime.figures import saved_figure
 from transformer.runtime.terminal import say
 
@@ -28,7 +28,9 @@ def curve(logdir: str) -> Tuple[List[float], List[float]]:
     from transformer.runtime.events import read_events  # needs TensorFlow
 
     minutes, bleu = {}, {}
-    for path in sorted(glob.glob(os.path.join(logdir, "events.out.tfevents.*"))):
+    files.refuse_links(logdir)
+    pattern = os.path.join(glob.escape(logdir), "events.out.tfevents.*")
+    for path in sorted(glob.glob(pattern)):
         before = None
         for step, values in read_events(path):
             if "minutes" not in values:

@@ -112,14 +112,12 @@ def run(args) -> None:
     if typed:
         hp = dataclasses.replace(hp, decode_batch_size=1)
     cli.start_tensorflow(args.verbose)
-    # Only here: TensorFlow, which they import, takes seconds.
-    from transformer.runtime import checkpoints
-    from transformer.translator import Translator
+    from transformer.translator import Translator  # needs TensorFlow: seconds
 
     warn = cli.warner(PROG)
     lines = oddities.read(ask(stdin) if typed else stdin)
     with Translator(hp, args.logdir, args.n_best) as translator:
-        translator.restore(checkpoints.find(args.logdir, args.checkpoint, warn))
+        translator.restore_found(args.checkpoint, warn)
         chunk_size = 1 if typed else CHUNK
         write_translations(
             translator, lines, sys.stdout.buffer, args.n_best, chunk_size

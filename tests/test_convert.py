@@ -244,3 +244,16 @@ def test_the_slots_of_adafactor_are_left_behind():
     unknown = "transformer/body/extra/Adafactor"
     with pytest.raises(ValueError, match=unknown + ": found shape .*left over"):
         imported(dict(arrays, **{unknown: np.ones([3], np.float32)}), "tensor2tensor")
+
+
+@pytest.mark.parametrize("number", [7, 999999999, 10**30])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_number_of_a_block_is_no_number_of_blocks(dialect, number):
+    """A list of a billion names would not fit into the memory."""
+    arrays = as_original(random_model(dialect), dialect)
+    block = re.compile(r"(?<=encoder/)(num_blocks|layer)_1(?=/)")
+    far = next(name for name in sorted(arrays) if block.search(name))
+    arrays[block.sub(rf"\g<1>_{number}", far)] = arrays.pop(far)
+    with pytest.raises(ValueError, match=f"number {number}") as error:
+        convert.settings_of(source_of(dialect), arrays)
+    assert "\n" not in str(error.value)

@@ -151,7 +151,6 @@ def test_translations_that_eval_wrote_are_read_or_else_made(
     references = corpora.read_lines(os.path.join(digits, "dev.en"))
     path = corpora.write_lines(best + ".dev.translations", references)
     monkeypatch.setattr(doctor, "translate", None)
-    monkeypatch.setitem(doctor.LOGDIR_CHECKS, "too few steps", lambda *about: None)
     status, read = run(capsys, "--logdir", logdir)
     assert read == [
         f"20 translations ({path}), step {checkpoints.step_of(best)}: BLEU 100.00",
@@ -244,3 +243,82 @@ def test_what_cannot_be_looked_at(logdir, digits, tmp_path, capsys):
         assert status == 2 and len(lines) == 1
         assert lines[0].startswith("doctor.py: ")
         assert [word for word in words if word not in lines[0]] == []
+
+
+# --- Verdicts on whole models ---------------------------------------------------------
+
+
+def poor(line):
+    """A translation as a weak model makes them: one word in three is right."""
+    wrong = ("we", "then", "maybe", "saw", "this")
+    return " ".join(
+        word if i % 3 == 0 else wrong[i % 5] for i, word in enumerate(line.split())
+    )
+
+
+POOR = [poor(line) for line in REFERENCES]
+
+
+def curve(*bleus, losses=()):
+    """Evaluations, 80 steps apart, by their distance to that of the checkpoint."""
+    rows = [
+        {"step": 80 * (i + 1 - len(bleus)), "bleu": bleu}
+        for i, bleu in enumerate(bleus)
+    ]
+    for row, loss in zip(rows, losses):
+        row["loss"] = loss
+    return rows
+
+
+# name: (dev scores up to the checkpoint, translations, warm-up, what is found)
+MODELS = {
+    # The model of README: it learned up to its last step, and it is good.
+    "sample": (curve(34.2, 84.1, 95.7, losses=(1.9, 0.6, 0.2)), FAIR, 60, []),
+    "perfect": (curve(99.0, 100.0, losses=(0.2, 0.1)), REFERENCES, 60, []),
+    "evaluated once": (curve(40.0, losses=(2.0,)), FAIR, 60, []),
+    "never evaluated": ([], FAIR, 60, []),
+    "without losses": (curve(1.0, 40.0), FAIR, 60, []),
+    "a good one, in its warm-up": (curve(20.0, 40.0), FAIR, 500, []),
+    "weak and flat": (curve(9.0, 9.1, losses=(3.0, 2.95)), POOR, 60, []),
+    "weak, flat, without losses": (curve(9.0, 9.1), POOR, 60, []),
+    "weak, worse since": (curve(9.1, 8.0, losses=(2.9, 3.3)), POOR, 60, []),
+    "weak, evaluated once": (curve(9.1, losses=(2.9,)), POOR, 60, []),
+    # The sick.
+    "in its warm-up": (curve(0.1, 0.2), POOR, 500, ["too few steps"]),
+    "never evaluated, in its warm-up": ([], POOR, 500, ["too few steps"]),
+    "BLEU rises": (curve(1.0, 9.0), POOR, 60, ["too few steps"]),
+    "the loss falls": (curve(8.8, 9.0, losses=(4.0, 3.0)), POOR, 60, ["too few steps"]),
+    **{
+        name: (curve(9.0, 9.1), translations, 60, [name])
+        for name, translations in DEFECTS.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_verdict_on_a_model(name, logdir, tmp_path, capsys):
+    rows, translations, warmup_steps, wanted = MODELS[name]
+    step = checkpoints.step_of(checkpoints.find(logdir))
+    change(logdir, warmup_steps=warmup_steps)
+    with open(os.path.join(logdir, "dev_scores.jsonl"), "w") as file:
+        file.writelines(
+            json.dumps(dict(row, step=step + row["step"])) + "\n" for row in rows
+        )
+    paths = [
+        corpora.write_lines(tmp_path / side, lines)
+        for side, lines in (
+            ("source", SOURCES),
+            ("reference", REFERENCES),
+            ("translations", translations),
+        )
+    ]
+    status, lines = run(
+        capsys, "--logdir", logdir, "--files", *paths[:2], "--translations", paths[2]
+    )
+    assert [line[7:] for line in lines if line.startswith("found: ")] == wanted
+    assert status == bool(wanted) and "BLEU" in lines[0]
+
+
+def test_enough_models_are_tried():
+    healthy = [name for name, (_, _, _, wanted) in MODELS.items() if not wanted]
+    assert len(healthy) >= 10 and len(MODELS) - len(healthy) >= 10

@@ -110,6 +110,24 @@ def test_it_writes_nothing_but_the_translations(evaluated, moved, trained):
     assert [name for name in names if before[name] != after[name]] == []
 
 
+def test_where_the_translations_cannot_be_written_the_scores_are_not_lost(
+    moved, digits, tmp_path, capsys, evaluated
+):
+    """A folder in the place of the file that is written first: root may write all."""
+    logdir, path = str(tmp_path / "logs"), tmp_path / "scores.json"
+    shutil.copytree(moved, logdir)
+    written = os.path.join(logdir, os.path.basename(evaluated[1]["translations"]))
+    os.mkdir(written + ".tmp")
+    with pytest.raises(SystemExit) as stopped:
+        evaluation.main(["--logdir", logdir, "--data", digits, "--json", str(path)])
+    assert stopped.value.code == 2
+    said = capsys.readouterr()
+    assert said.out.splitlines()[1:] == evaluated[0][1:]
+    assert len(said.err.splitlines()) == 1 and written in said.err
+    found = json.loads(path.read_text())
+    assert found["bleu"] == evaluated[1]["bleu"] and found["translations"] is None
+
+
 def test_one_translation_a_line_whatever_the_lines_are(moved, tmp_path):
     source = corpora.write_lines(tmp_path / "odd.de", ODD)
     reference = corpora.write_lines(tmp_path / "odd.en", ODD)

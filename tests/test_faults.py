@@ -1,10 +1,13 @@
 """What a training survives: signals, a full disk, broken checkpoints, SIGKILL."""
 
+import errno
+import io
 import os
 import re
 import resource
 import shutil
 import signal
+import sys
 import time
 
 import comparison
@@ -94,7 +97,7 @@ def assert_same_variables(*paths):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_finishes_the_step_saves_and_has_its_own_status(
     digits, whole, tmp_path, before_update, capsys, number
 ):
@@ -125,6 +128,77 @@ def test_a_signal_during_an_evaluation_ends_it_soon(
     assert checkpoints.steps(str(tmp_path)) == [4]
     corpora.run_train(digits, tmp_path, *HARD)
     assert_same_training(tmp_path, whole)
+
+
+class Terminal(io.StringIO):
+    """One that can be closed, after which nothing can be written to it."""
+
+    is_closed = False
+
+    def write(self, text):
+        if self.is_closed:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return super().write(text)
+
+    def hang_up(self):
+        self.is_closed = True
+        os.kill(os.getpid(), signal.SIGHUP)
+
+
+def test_a_closed_terminal_loses_nothing(digits, tmp_path, before_update, monkeypatch):
+    terminal = Terminal()
+    before_update({6: terminal.hang_up})
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with pytest.raises(SystemExit) as stopped:
+        corpora.run_train(digits, tmp_path, *HARD)
+    assert stopped.value.code == 128 + signal.SIGHUP
+    assert checkpoints.steps(str(tmp_path)) == [4, 7]
+
+
+# --- The log directory goes -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "on_error, is_made_again", [("stop", False), ("continue", True)]
+)
+def test_a_log_directory_that_is_moved_ends_the_training_that_continues_there(
+    digits, whole, tmp_path, before_update, capsys, on_error, is_made_again
+):
+    logdir, moved = tmp_path / "logs", tmp_path / "moved"
+
+    def move():
+        logdir.rename(moved)
+        if is_made_again:
+            logdir.mkdir()
+
+    before_update({6: move})
+    with pytest.raises(SystemExit) as stopped:
+        corpora.run_train(digits, logdir, *HARD, "--on_save_error", on_error)
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err.splitlines()
+    assert f"{logdir}: found the log directory moved or deleted" in said[-1]
+    assert not [line for line in said if line.startswith("step 7")][1:]
+    assert os.listdir(str(tmp_path)) in (
+        ["moved"],
+        ["logs", "moved"],
+        ["moved", "logs"],
+    )
+    assert not is_made_again or os.listdir(str(logdir)) == []
+    assert checkpoints.steps(str(moved)) == [4]
+    before_update({})
+    corpora.run_train(digits, moved, *HARD)
+    assert_same_training(moved, whole)
+
+
+def test_a_log_directory_that_is_deleted_does_not_come_back(
+    digits, tmp_path, before_update, capsys
+):
+    logdir = tmp_path / "logs"
+    before_update({6: lambda: shutil.rmtree(str(logdir))})
+    with pytest.raises(SystemExit) as stopped:
+        corpora.run_train(digits, logdir, *HARD, "--on_save_error", "continue")
+    assert stopped.value.code == 2 and "deleted" in capsys.readouterr().err
+    assert not logdir.exists()
 
 
 # --- Broken checkpoints ---------------------------------------------------------------

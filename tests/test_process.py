@@ -1,6 +1,7 @@
 """process.py: one training run in a log directory; signals wait, a second one not."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -59,6 +60,36 @@ def test_a_lock_that_was_given_back_can_be_taken_again(tmp_path):
             lock.take()  # once is enough, twice no harm
             with pytest.raises(ValueError):
                 Lock(str(tmp_path)).take()
+
+
+def test_a_log_directory_that_was_moved_or_deleted_is_noticed(tmp_path):
+    logdir, moved = tmp_path / "logs", tmp_path / "moved"
+    logdir.mkdir()
+    with Lock(str(logdir)) as lock:
+        lock.check()
+        (logdir / "lock").unlink()  # by someone who tidies up
+        lock.check()
+        logdir.rename(moved)
+        for make in (lambda: None, logdir.mkdir):
+            make()
+            with pytest.raises(FileNotFoundError, match="moved or deleted"):
+                lock.check()
+        shutil.rmtree(str(moved))
+        shutil.rmtree(str(logdir))
+        logdir.mkdir()
+        with pytest.raises(FileNotFoundError):
+            lock.check()
+
+
+def test_a_signal_that_nohup_ignores_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+            signals.check()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_log_directory_that_is_not_there_yet_is_not_made(tmp_path):

@@ -1,6 +1,7 @@
 """The inputs that once failed, a file each in tests/found/KIND."""
 
 import glob
+import json
 import os
 import re
 import shutil
@@ -11,8 +12,10 @@ import corpora
 import pytest
 
 import hparams
+import train
 from transformer.data import BatchPlan
 from transformer.text.lines import read_lines
+from transformer.translator import Translator
 
 FOUND = os.path.join(os.path.dirname(os.path.abspath(__file__)), "found")
 
@@ -66,6 +69,30 @@ def test_text_is_prepared_or_refused(path, tmp_path):
     )
     assert finished.returncode == 2
     assert finished.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("path", found("bombs"))
+def test_what_no_memory_holds_is_refused_before_it_is_made(
+    path, digits, trained, tmp_path, capsys
+):
+    """By who translates, and by who trains; then nothing is left behind."""
+    logdir, new = tmp_path / "logs", tmp_path / "new"
+    shutil.copytree(trained, str(logdir))
+    with open(path, encoding="utf-8") as file:
+        bomb = json.load(file)
+    settings = logdir / hparams.FILE_NAME
+    settings.write_text(json.dumps(dict(json.loads(settings.read_text()), **bomb)))
+    before = corpora.tree(tmp_path)
+    with pytest.raises(ValueError, match="found.*wanted") as refusal:
+        Translator(hparams.load(str(logdir)), str(logdir))
+    assert "\n" not in str(refusal.value)
+    flags = [f"--{name}={value}" for name, value in bomb.items()]
+    said = corpora.refusal(
+        capsys, train.main, "--data", digits, "--logdir", new, *corpora.TINY, *flags
+    )
+    assert [name for name in bomb if name in said]
+    corpora.refusal(capsys, train.main, "--data", digits, "--logdir", logdir)
+    assert corpora.tree(tmp_path) == before and not new.exists()
 
 
 def test_there_are_enough_generated_inputs():

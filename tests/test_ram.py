@@ -6,10 +6,12 @@ import subprocess
 import sys
 
 import corpora
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
 import hparams
+from transformer.originals.convert import variables_of
 from transformer.runtime import checkpoints, ram
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -183,6 +185,41 @@ def test_a_warning_where_more_is_needed_than_there_is(monkeypatch):
         assert (
             ("--batch_tokens (found 4096)" in lines[-1]) == warned == (len(lines) == 2)
         )
+
+
+def test_the_warning_names_what_to_lower(monkeypatch):
+    monkeypatch.setattr(ram, "available", lambda _: (1000, "free"))
+    for parameters, words in ((1000, "--batch_tokens"), (10**9, "--d_model, --d_ff")):
+        needed = ram.forecast(hparams.HParams(**SIZES), parameters, 10**6, 30)
+        assert f"lower {words}" in ram.report(needed, None, 4096)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        dict(joint_vocab=False, max_relative_position=3),
+        dict(dialect="tensor2tensor"),
+        dict(dialect="tutorial"),
+        dict(positions="learned", max_positions=70),
+    ],
+    ids=lambda settings: ",".join(settings),
+)
+def test_the_number_of_parameters_is_nearly_known_before_there_are_any(settings):
+    hp = hparams.HParams(**dict(SIZES, d_model=64, d_ff=96, **settings))
+    made = sum(int(np.prod(shape)) for shape in variables_of(hp).values())
+    assert 0.8 * made <= ram.parameters_of(hp) <= made
+
+
+def test_a_model_of_which_only_one_copy_fits_is_not_trained(monkeypatch):
+    hp = hparams.HParams(**SIZES)
+    size = 4 * ram.parameters_of(hp) + hp.num_blocks * ram.A_PAIR
+    monkeypatch.setattr(ram, "_free", lambda: size)
+    ram.refuse_too_large(hp)
+    with pytest.raises(ValueError, match="d_model 512.* wanted at most"):
+        ram.refuse_too_large(hp, copies=5)
+    monkeypatch.setattr(ram, "_free", lambda: 0)  # unknown
+    ram.refuse_too_large(hp, copies=5)
 
 
 # --- The end of it --------------------------------------------------------------------

@@ -231,6 +231,18 @@ def test_what_is_said_stays_and_the_bar_begins_below(now):
     assert "step 20/40" in visible[1] and len(visible) == 2
 
 
+def test_a_reader_that_has_gone_stops_nothing(now):
+    """A closed terminal, or the end of a pipe that nobody reads."""
+
+    class Gone(Terminal):
+        def flush(self):
+            raise BrokenPipeError
+
+    progress = Progress(Gone())
+    progress.show(10, 40, "step 10/40")
+    progress.say("hello")
+
+
 def test_the_last_step_ends_the_line_before_the_next_program_writes(now):
     stream = Terminal()
     progress = Progress(stream)

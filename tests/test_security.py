@@ -13,7 +13,9 @@ import subprocess
 
 import average_checkpoints
 import corpora
+import doctor
 import numpy as np
+import plot_curves
 import prepare
 import pytest
 import translate
@@ -437,6 +439,36 @@ def test_no_command_follows_such_a_link(tmp_path, digits, capsys, main):
     said = corpora.refusal(capsys, main, "--logdir", logdir)
     assert "a link to" in said and str(tmp_path / "mine") in said
     assert corpora.tree(tmp_path) == before
+
+
+PIPES = [
+    "hparams.json",
+    "best.ckpt-7.sha256",
+    "best.ckpt-7.index",
+    "dev_scores.jsonl",
+    "run.jsonl",
+    "spm.model",
+    "lock",
+]
+
+
+@pytest.mark.parametrize("name", PIPES)
+def test_no_command_waits_for_a_pipe_in_a_log_directory(tmp_path, digits, name, capsys):
+    logdir = log_directory(tmp_path, digits)
+    if name == "hparams.json":
+        os.remove(str(logdir / name))
+    os.mkfifo(str(logdir / name))
+    for main, *flags in (
+        [train.main],
+        [evaluation.main],
+        [translate.main],
+        [doctor.main],
+        [average_checkpoints.main, "--out", tmp_path / "mean"],
+        [plot_curves.main, "--out", tmp_path / "curves.svg"],
+    ):
+        said = corpora.refusal(capsys, main, "--logdir", logdir, *flags)
+        assert str(logdir / name) in said and "pipe" in said
+    os.remove(str(logdir / name))
 
 
 # --- Data folders: links, and what is no plain file -----------------------------------

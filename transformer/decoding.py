@@ -87,6 +87,7 @@ def sample(step: Callable, state, limits, options: SearchOptions):
         log_probs = tf.nn.log_softmax(logits[:, 0, :])
         log_probs = tf.where_v2(allowed, log_probs, NEVER)
         pieces = tf.random.categorical(log_probs, 1, dtype=tf.int32)  # [N, 1]
+        pieces = tf.minimum(pieces, len(every_piece) - 1)  # where all are NaN, it is V
         return tf.gather(log_probs, pieces, batch_dims=1), pieces
 
     return _follow_one_path(step, state, limits, options, draw)

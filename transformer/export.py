@@ -10,7 +10,8 @@ from transformer.blocks.positions import LEARNED, POSITIONS, chosen_positions
 from transformer.decoding import hypotheses_kept
 from transformer.dialects import resolve
 from transformer.embeddings import table_scope
-from transformer.runtime import checkpoints
+from transformer.originals.convert import variables_of
+from transformer.runtime import checkpoints, ram, tensors
 from transformer.text.vocabulary import BOS, EOS, UNK
 from transformer.text.vocabulary_files import copy_vocabularies, load_vocabularies
 from transformer.translator import Translation, Translator
@@ -39,9 +40,15 @@ def refuse_unsupported(hp) -> None:
         )
 
 
-def read_variables(logdir: str, checkpoint: str):
-    """Return the variables of a checkpoint without those of Adam: name → array."""
-    arrays = checkpoints.read(checkpoints.find(logdir, checkpoint))
+def read_variables(hp, logdir: str, checkpoint: str):
+    """Return the variables of a checkpoint without those of Adam: name → array.
+
+    Raises:
+      ValueError: they are not those of the model that the settings imply.
+    """
+    arrays = checkpoints.use(logdir, tensors.read, checkpoint)
+    found = {name: array.shape for name, array in arrays.items()}
+    tensors.refuse_other_shapes(logdir, found, variables_of(hp))
     return {name: array for name, array in arrays.items() if "Adam" not in name}
 
 
@@ -145,6 +152,7 @@ def write(hp, logdir: str, checkpoint: str, out: str, quantization: str) -> None
       ValueError: CTranslate2 is not installed, or cannot represent the model.
     """
     refuse_unsupported(hp)
+    ram.refuse_too_large(hp)
     try:
         from ctranslate2 import converters, specs
     except ImportError as error:
@@ -159,7 +167,7 @@ def write(hp, logdir: str, checkpoint: str, out: str, quantization: str) -> None
             spec = specs.TransformerSpec.from_config(
                 hp.num_blocks, hp.num_heads, pre_norm="norm" in row.before
             )
-            Filler(hp, read_variables(logdir, checkpoint)).model(spec)
+            Filler(hp, read_variables(hp, logdir, checkpoint)).model(spec)
             source, target = (
                 vocabulary.pieces(range(vocabulary.size))
                 for vocabulary in vocabularies[:2]
@@ -197,7 +205,7 @@ def compare(
 
     hp = dataclasses.replace(hp, length_penalty=0.0)
     with Translator(hp, logdir) as translator:
-        translator.restore(checkpoints.find(logdir, checkpoint))
+        translator.restore_found(checkpoint)
         ours = [best for best, *_ in translator.translate(lines)]
     source, target, _ = load_vocabularies(out)
     pieces = [source.pieces(ids) for ids in source.encode_lines(lines)]

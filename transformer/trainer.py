@@ -13,7 +13,9 @@ from transformer.decoding import SEARCHES
 from transformer.evaluation import evaluate
 from transformer.runtime import checkpoints, ram
 from transformer.runtime.cli import refuse_unknown
+from transformer.runtime.devices import has_gpu
 from transformer.runtime.events import Events
+from transformer.runtime.history import History, name_of_dev
 from transformer.runtime.nonfinite import FiniteGuard
 from transformer.runtime.precision import PRECISIONS
 from transformer.runtime.process import Lock, Stopped, StopSignals
@@ -36,6 +38,7 @@ def train(
     logdir: str,
     save_settings: Callable[[object, str], None],
     warn: Callable[[str], None],
+    accept_changes: bool = False,
 ) -> None:
     """Train by the settings `hp` in `logdir`, from its newest checkpoint if any.
 
@@ -43,7 +46,9 @@ def train(
       hp: the settings, with the sizes of the vocabularies.
       logdir: the log directory; it is made if need be.
       save_settings: function of `hp` and `logdir`; writes the settings.
-      warn: function of a text; called for each broken checkpoint that is skipped.
+      warn: function of a text; called for each broken checkpoint that is skipped, and
+        for what changed since the steps before.
+      accept_changes: continue with another corpus, too.
 
     Raises:
       ValueError: the settings, the data folder or the log directory cannot work;
@@ -55,6 +60,8 @@ def train(
     """
     refuse_unknown_names(hp)
     refuse_impossible(hp)
+    # Those of training, of the dev scores, two moments and a gradient of each.
+    ram.refuse_too_large(hp, copies=1 if has_gpu() else 5)
     data = Data(hp)
     with Lock(logdir) as lock, tf.Graph().as_default():
         checkpoint = newest_checkpoint(logdir, warn)
@@ -64,19 +71,31 @@ def train(
                 f"max_steps: found {hp.max_steps}, wanted {start} or "
                 f"more: {logdir} is at step {start}"
             )
-        os.makedirs(logdir, exist_ok=True)
-        lock.take()
-        checkpoints.sweep(logdir)
-        copy_vocabularies(hp.data, logdir)  # refuses to replace one by another
-        save_settings(hp, logdir)
+        corpus = data.checksums()
+        history = History(logdir, start, hp, corpus)
+        if not accept_changes:
+            history.refuse_other_corpus()
+        if history.changes():
+            warn(f"{logdir}: {history.changes()}")
         graph = TrainingGraph(hp, data, start)
-        with make_session(hp, precision=hp.precision) as session, Translator(
-            hp, logdir
-        ) as translator:
-            graph.open(session, checkpoint)
-            training = Training(hp, logdir, session, graph, translator, start)
-            with training.signals:
-                training.run()
+        with make_session(hp, precision=hp.precision) as session:
+            graph.open(session, checkpoint)  # fails, if so, before anything is written
+            os.makedirs(logdir, exist_ok=True)
+            lock.take()
+            if checkpoints.exist(logdir) and not checkpoint:
+                raise ValueError(
+                    f"{logdir}: found checkpoints of a training run that began at the "
+                    "same time; run the same command again to continue it"
+                )
+            checkpoints.sweep(logdir)
+            copy_vocabularies(hp.data, logdir)  # refuses to replace one by another
+            save_settings(hp, logdir)
+            history.write()
+            scores = DevScores(logdir, start, name_of_dev(corpus))
+            with Translator(hp, logdir) as translator:
+                training = Training(lock, session, graph, translator, scores, start)
+                with training.signals:
+                    training.run()
 
 
 def refuse_unknown_names(hp) -> None:
@@ -110,26 +129,27 @@ class Training:
     """A training run in progress: its session, its log directory, its step.
 
     Args:
-      hp: the settings.
-      logdir: the log directory.
+      lock: that of the log directory, taken.
       session: a session with the variables of `graph`.
       graph: the ops.
       translator: translates dev, with the same settings.
+      scores: the dev scores so far.
       start: how many updates were made already.
     """
 
     def __init__(
         self,
-        hp,
-        logdir: str,
+        lock: Lock,
         session: tf.Session,
         graph: TrainingGraph,
         translator: Translator,
+        scores: DevScores,
         start: int,
     ):
-        self.hp, self.logdir, self.step, self.saved = hp, logdir, start, start
+        self.hp, self.logdir = hp, logdir = translator.hp, translator.logdir
+        self.lock, self.step, self.saved = lock, start, start
         self.session, self.graph, self.translator = session, graph, translator
-        self.scores, self.events = DevScores(logdir, start), Events(logdir)
+        self.scores, self.events = scores, Events(logdir)
         self.guard = FiniteGuard(session, graph.update, graph.feed, hp, logdir)
         self.meter = Meter()
         self.progress = Progress(sys.stderr, start)
@@ -260,8 +280,10 @@ class Training:
         """Call a function that writes to the disk; return whether it succeeded.
 
         Raises:
-          OSError: it failed, and training must not or cannot continue without it.
+          OSError: it failed, and training must not or cannot continue without it; the
+            log directory was moved or deleted.
         """
+        self.lock.check()
         try:
             function(*args)
         except OSError as error:
@@ -282,6 +304,7 @@ class Training:
 
     def evaluate(self) -> None:
         """Score dev as eval.py does; keep the checkpoint if it is the best."""
+        self.lock.check()
         self.meter.pause()
         began = time.monotonic()
         explained = ram.shortage_explained(

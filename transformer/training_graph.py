@@ -1,5 +1,7 @@
 """The ops of a training run: an update that reads a batch, the loss on dev."""
 
+import hashlib
+import os
 from typing import Dict, Optional
 
 import numpy as np
@@ -8,8 +10,10 @@ import tensorflow.compat.v1 as tf
 from transformer.data import BatchPlan, Corpus, evaluation_dataset, training_dataset
 from transformer.evaluation import load_text
 from transformer.model import Transformer
-from transformer.runtime import checkpoints, ram
+from transformer.runtime import checkpoints, ram, tensors
+from transformer.runtime.files import sha256_of
 from transformer.runtime.sessions import compilation
+from transformer.text.corpus import ID_FILES
 from transformer.text.summary import verify
 from transformer.training import cross_entropy, make_update
 
@@ -29,6 +33,18 @@ class Data:
             corpus.refuse_other_ids(hp.source_vocab_size, hp.target_vocab_size)
         self.train_plan, self.dev_plan = _plan(self.train, hp), _plan(self.dev, hp)
         self.dev_text = load_text(hp.data, "dev")
+
+    def checksums(self) -> Dict[str, str]:
+        """Return the SHA-256 of each part of the corpora, by its name."""
+        sums = {
+            name: sha256_of(os.path.join(self.train.folder, name))
+            for name in ID_FILES
+            if not name.startswith("test.")
+        }
+        for side, lines in zip(("source", "target"), self.dev_text):
+            text = "\n".join(lines).encode("utf-8")
+            sums[f"dev.{side}.text"] = hashlib.sha256(text).hexdigest()
+        return sums
 
     def forecast(self, hp, parameters: int) -> ram.Forecast:
         """Return the memory that training on this data needs."""
@@ -91,7 +107,7 @@ class TrainingGraph:
         ):
             session.run(self.initialize)
         if checkpoint:
-            checkpoints.restore(session, self.saver, checkpoint)
+            tensors.restore(session, self.saver, checkpoint)
 
     def feed(self, number: int) -> Dict:
         """Return what to feed to compute with a batch; the iterator stays in place."""

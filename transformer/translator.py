@@ -1,7 +1,8 @@
 """Translation: a log directory and lines of text → translations."""
 
 import collections
-from typing import List, NamedTuple
+import warnings
+from typing import Callable, List, NamedTuple, Union
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -16,7 +17,7 @@ from transformer.decoding import (
     penalty,
 )
 from transformer.model import Transformer
-from transformer.runtime import checkpoints
+from transformer.runtime import checkpoints, ram, tensors
 from transformer.runtime.cli import refuse_unknown
 from transformer.runtime.devices import cores, has_gpu
 from transformer.runtime.sessions import make_session, run_at_once
@@ -55,6 +56,8 @@ class Translator:
     def __init__(self, hp, logdir: str, n_best: int = 1):
         self.hp, self.logdir = hp, logdir
         self.vocabularies = load_vocabularies(logdir)
+        self._refuse_other_vocabularies()
+        ram.refuse_too_large(hp)
         self.oddities = collections.Counter()  # how many source lines were odd, and how
         refuse_unknown("search", hp.search, SEARCHES)
         most = hypotheses_kept(hp.search, hp.beam_size)
@@ -96,9 +99,19 @@ class Translator:
 
     def restore(self, checkpoint: str = "") -> str:
         """Load a checkpoint, the best one if none is given; return its path."""
-        checkpoint = checkpoint or checkpoints.find(self.logdir)
-        checkpoints.restore(self._session, self._saver, checkpoint)
+        if not checkpoint:
+            return self.restore_found()
+        tensors.restore(self._session, self._saver, checkpoint)
+        self._checkpoint = checkpoint
         return checkpoint
+
+    def restore_found(
+        self,
+        which: Union[str, int] = "best",
+        warn: Callable[[str], None] = warnings.warn,
+    ) -> str:
+        """Load the checkpoint that `checkpoints.find` finds; return its path."""
+        return checkpoints.use(self.logdir, self.restore, which, warn)
 
     def translate(self, lines: List[str]) -> List[List[Translation]]:
         """Translate lines, each independently of the others.
@@ -124,6 +137,7 @@ class Translator:
         for indices, found in zip(
             batches, run_at_once(self._session, self._found, feeds, self._at_once)
         ):
+            self._refuse_no_numbers(found.scores[:, 0], found.scores)
             for i, ids, scores in zip(indices, found.ids, found.scores):
                 results[i] = [
                     self._translation(*pair)
@@ -170,9 +184,37 @@ class Translator:
                     self._target_out: batch.target_out,
                 },
             )
+            self._refuse_no_numbers(scores, scores)
             for i, score in zip(indices, scores):
                 results[i] = float(score)
         return results
+
+    def _refuse_other_vocabularies(self):
+        """Raise ValueError where a vocabulary has another size than the model."""
+        for side in ("source", "target"):
+            found = getattr(self.vocabularies, side).size
+            wanted = getattr(self.hp, f"{side}_vocab_size")
+            if found != wanted:
+                raise ValueError(
+                    f"{self.logdir}: found a {side} vocabulary of {found} pieces, "
+                    f"wanted {wanted} as in hparams.json; put back the vocabulary that "
+                    "the model was trained with"
+                )
+
+    def _refuse_no_numbers(self, best, scores):
+        """Raise FloatingPointError for scores that no finite weights give.
+
+        Args:
+          best: of each line, finite.
+          scores: all; those of hypotheses that were not found are NEVER.
+        """
+        if not np.isfinite(best).all() or np.isnan(scores).any():
+            raise FloatingPointError(
+                f"{self._checkpoint}: found translations whose scores are no numbers, "
+                "wanted finite ones: the weights are damaged, or training diverged; "
+                "choose another --checkpoint, or train again with a lower "
+                "--learning_rate"
+            )
 
     def _encode(self, lines):
         """Return the ids of source lines, cut off where too long; count odd lines."""

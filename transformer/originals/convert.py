@@ -20,6 +20,7 @@ import tensorflow.compat.v1 as tf
 from transformer.dialects import resolve
 from transformer.model import Transformer
 from transformer.originals.names import original_name, renamed, systems
+from transformer.runtime import tensors
 
 SLOTS = ("/Adam", "/Adam_1")  # the moments, of each variable
 POWERS = ("beta1_power", "beta2_power")  # of the factors of the moments
@@ -59,10 +60,9 @@ def read(prefix: str, rules: Sequence = ()) -> Dict[str, np.ndarray]:
       ValueError: there is no checkpoint, it is damaged, or a shard is missing.
     """
     try:
-        reader = tf.train.load_checkpoint(prefix)
         arrays = {
-            renamed(re.sub("^training/", "", name), rules): reader.get_tensor(name)
-            for name in reader.get_variable_to_shape_map()
+            renamed(re.sub("^training/", "", name), rules): array
+            for name, array in tensors.read(prefix).items()
         }
     except (tf.errors.OpError, ValueError, IndexError) as error:
         raise ValueError(
@@ -234,7 +234,13 @@ class _Finder:
         numbers = [
             int(match.group(1)) for match in map(pattern.match, self.arrays) if match
         ]
-        return max(numbers, default=0) + 1
+        count = max(numbers, default=0) + 1
+        if count > max(1, len(set(numbers))):
+            raise ValueError(
+                f"{self.dialect}: found a block of number {count - 1}, but only "
+                f"{len(set(numbers))} blocks, wanted numbers from 0 without a gap"
+            )
+        return count
 
 
 def _size_in_name(name, axis):

@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.decoding import SearchOptions, beam
 from transformer.model import Transformer
-from transformer.runtime import checkpoints
+from transformer.runtime import checkpoints, tensors
 from transformer.text.vocabulary import BOS, EOS, PAD
 from transformer.training import cross_entropy
 
@@ -85,7 +85,7 @@ class Model:
             self.logits = model.decode(self.target_in, self.memory)
             saver = checkpoints.make_saver()
             self.session = tf.Session(graph=graph)
-            checkpoints.restore(self.session, saver, checkpoint)
+            tensors.restore(self.session, saver, checkpoint)
             self.step = checkpoints.step_of(checkpoint)
 
     def __enter__(self):

@@ -6,7 +6,8 @@ best dev BLEU. They are found by their names, so a log directory may be moved.
 A checkpoint is two files of TensorFlow and a manifest of their checksums, which
 `sha256sum --check model.ckpt-STEP.sha256` reads too. All are written to a folder of
 their own and moved into place one after the other, the manifest last: the checkpoint
-exists once its manifest does.
+exists once its manifest does. `checkpoint` names them for other tools of TensorFlow;
+nothing here reads it.
 """
 
 import glob
@@ -14,15 +15,16 @@ import os
 import re
 import shutil
 import warnings
-from typing import Callable, Dict, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.runtime import files
+from transformer.runtime import files, tensors
 
 NEWEST, BEST = "model.ckpt", "best.ckpt"
 INDEX, MANIFEST = ".index", ".sha256"
+STATE = "checkpoint"  # what tf.train.latest_checkpoint reads
 ASIDE = ".saving"  # the folder of a log directory in which a checkpoint is written
 
 
@@ -65,45 +67,65 @@ def find(
       FileNotFoundError: there is none.
       ValueError: there is none that is whole.
     """
-    newest, best = (
-        [
-            prefix(logdir, step, kind)
-            for step in sorted(_steps_with_remains(logdir, kind), reverse=True)
-        ]
-        for kind in (NEWEST, BEST)
-    )
-    candidates = {"best": best + newest, "newest": newest + best}.get(
-        which, [path for path in newest if str(step_of(path)) == str(which)]
-    )
-    if not candidates:
-        raise FileNotFoundError(
-            f"checkpoint {which!r}: found steps {steps(logdir)} in {logdir}, wanted "
-            "'best', 'newest' or one of them; python train.py writes them"
-        )
-    faults = []
-    for checkpoint in candidates:
-        fault = fault_of(checkpoint)
-        if not fault:
-            for each in faults:
-                warn(f"{each}; {os.path.basename(checkpoint)} is used instead")
-            return checkpoint
-        faults.append(fault)
-    raise ValueError(
-        f"checkpoint {which!r}: found only broken ones in {logdir} "
-        f"({'; '.join(faults)}), wanted a whole one"
-    )
+    while True:
+        candidates, faults = _candidates(logdir, which), []
+        if not candidates:
+            raise FileNotFoundError(
+                f"checkpoint {which!r}: found steps {steps(logdir)} in {logdir}, "
+                "wanted 'best', 'newest' or one of them; python train.py writes them"
+            )
+        for checkpoint in candidates:
+            fault = fault_of(checkpoint)
+            if not fault:
+                for each in faults:
+                    warn(f"{each}; {os.path.basename(checkpoint)} is used instead")
+                return checkpoint
+            if not _is_there(checkpoint):
+                break  # a training run pruned it meanwhile, and wrote a newer one
+            faults.append(fault)
+        else:
+            raise ValueError(
+                f"checkpoint {which!r}: found only broken ones in {logdir} "
+                f"({'; '.join(faults)}), wanted a whole one"
+            )
+
+
+def use(
+    logdir: str,
+    work: Callable[[str], Any],
+    which: Union[str, int] = "best",
+    warn: Callable[[str], None] = warnings.warn,
+) -> Any:
+    """Return what `work` returns of the checkpoint that `find` finds.
+
+    If a training run pruned it meanwhile, the next one is found, and worked with.
+
+    Args:
+      logdir: the log directory.
+      work: function of the path of a checkpoint; it is called again if it fails while
+        the checkpoint vanishes.
+      which, warn: as in `find`.
+    """
+    while True:
+        checkpoint = find(logdir, which, warn)
+        try:
+            return work(checkpoint)
+        except (ValueError, OSError, tf.errors.OpError):
+            if _is_there(checkpoint):
+                raise
 
 
 def fault_of(checkpoint: str) -> Optional[str]:
     """Return what is wrong with a checkpoint, naming a file; None if nothing is."""
     logdir, name = os.path.split(checkpoint)
-    if not os.path.exists(checkpoint + MANIFEST):
-        return f"{name}{MANIFEST} is missing"
     line = re.compile(
         r"([0-9a-f]{64})  (%s(?:\.index|\.data-\d+-of-\d+))\n" % re.escape(name)
     )
-    with open(checkpoint + MANIFEST, encoding="utf-8", errors="replace") as file:
-        listed = [line.fullmatch(each) for each in file]
+    try:
+        with open(checkpoint + MANIFEST, encoding="utf-8", errors="replace") as file:
+            listed = [line.fullmatch(each) for each in file]
+    except FileNotFoundError:
+        return f"{name}{MANIFEST} is missing"
     if not all(listed) or not listed or not listed[-1].group(2).endswith(INDEX):
         return f"{name}{MANIFEST} is cut off or damaged"
     for checksum, each in (match.groups() for match in listed):
@@ -124,13 +146,14 @@ def save(
     Raises:
       OSError: it could not be written; those before it are untouched.
     """
-    _publish(
-        prefix(logdir, step),
-        lambda path: saver.save(
-            session, path, write_meta_graph=False, write_state=False
-        ),
-    )
-    kept = [other for other in steps(logdir) if other <= step][-keep:]
+    earlier = [other for other in steps(logdir) if other < step]
+    kept = [*earlier, step][-keep:]
+
+    def write(path):
+        saver.save(session, path, write_meta_graph=False, write_state=False)
+        _write_state(os.path.join(os.path.dirname(path), STATE), kept)
+
+    _publish(prefix(logdir, step), write, [STATE])
     for old in _steps_with_remains(logdir, NEWEST):
         if old < step and old not in kept:
             _remove(prefix(logdir, old))
@@ -172,22 +195,6 @@ def make_saver() -> tf.train.Saver:
     return tf.train.Saver(tf.global_variables(), max_to_keep=0)
 
 
-def restore(session: tf.Session, saver: tf.train.Saver, checkpoint: str) -> None:
-    """Load a checkpoint into the variables of `saver`.
-
-    Raises:
-      ValueError: it is broken, or of another model.
-    """
-    try:
-        saver.restore(session, checkpoint)
-    except (ValueError, tf.errors.OpError) as error:
-        raise ValueError(
-            f"{checkpoint}: found a checkpoint that cannot be read "
-            f"({type(error).__name__}), wanted a whole one of this model; "
-            "choose another, or remove it"
-        ) from error
-
-
 def write(arrays: Dict[str, np.ndarray], logdir: str, step: int) -> str:
     """Write variables that are in no graph as the only checkpoint of `logdir`.
 
@@ -214,18 +221,6 @@ def write(arrays: Dict[str, np.ndarray], logdir: str, step: int) -> str:
     return prefix(logdir, step)
 
 
-def read(checkpoint: str) -> Dict[str, np.ndarray]:
-    """Return the variables of a checkpoint: name → array.
-
-    Args:
-      checkpoint: its path without the endings of its files.
-    """
-    reader = tf.train.load_checkpoint(checkpoint)
-    return {
-        name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()
-    }
-
-
 def average(paths: Sequence[str]) -> Dict[str, np.ndarray]:
     """Return the variables of checkpoints of one training run, averaged.
 
@@ -234,14 +229,14 @@ def average(paths: Sequence[str]) -> Dict[str, np.ndarray]:
     Args:
       paths: without the endings of their files.
     """
-    arrays = read(paths[-1])
+    arrays = tensors.read(paths[-1])
     sums = {
         name: array.astype(np.float64)
         for name, array in arrays.items()
         if array.dtype == np.float32
     }
     for path in paths[:-1]:
-        others = read(path)
+        others = tensors.read(path)
         for name in sums:
             sums[name] += others[name]
     for name, total in sums.items():
@@ -264,13 +259,42 @@ def _steps_with_remains(logdir, kind):
     return _steps_with(INDEX, logdir, kind) | _steps_with(MANIFEST, logdir, kind)
 
 
+def _candidates(logdir, which):
+    """Return the checkpoints that `which` may mean, the first choice first."""
+    newest, best = (
+        [
+            prefix(logdir, step, kind)
+            for step in sorted(_steps_with_remains(logdir, kind), reverse=True)
+        ]
+        for kind in (NEWEST, BEST)
+    )
+    return {"best": best + newest, "newest": newest + best}.get(
+        which, [path for path in newest if str(step_of(path)) == str(which)]
+    )
+
+
+def _is_there(checkpoint):
+    """Return whether there is a checkpoint of this name, or the remains of one."""
+    return any(os.path.exists(checkpoint + ending) for ending in (INDEX, MANIFEST))
+
+
+def _write_state(path, kept):
+    """Write the names of the checkpoints of some steps: the folder may be moved."""
+    names = [f"{NEWEST}-{step}" for step in kept]
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f'model_checkpoint_path: "{names[-1]}"\n')
+        file.writelines(f'all_model_checkpoint_paths: "{name}"\n' for name in names)
+
+
 def _files(checkpoint):
     """Return the files of TensorFlow of a checkpoint, the .index last."""
     return sorted(glob.glob(glob.escape(checkpoint) + ".data-*")) + [checkpoint + INDEX]
 
 
-def _publish(checkpoint, write):
+def _publish(checkpoint, write, others=()):
     """Have `write(path)` write a checkpoint elsewhere, then move it into its place.
+
+    The files named `others`, which it writes beside the checkpoint, follow.
 
     Killed at any moment, this leaves the whole checkpoint or none; `sweep` removes what
     else it leaves. Each file is on the disk before the next one is moved, so that not
@@ -281,7 +305,7 @@ def _publish(checkpoint, write):
     aside = os.path.join(folder, name)
     try:
         sweep(logdir)
-        os.makedirs(folder)
+        os.mkdir(folder)  # not the log directory, should it be gone
         write(aside)
         with open(aside + MANIFEST, "w", encoding="utf-8") as file:
             file.writelines(
@@ -289,6 +313,7 @@ def _publish(checkpoint, write):
                 for path in _files(aside)
             )
         paths = [*_files(aside), aside + MANIFEST]
+        paths += [os.path.join(folder, each) for each in others]
         for path in paths:
             files.sync(path)
         _remove(checkpoint)

@@ -28,7 +28,8 @@ def warner(prog: str) -> Callable[[str], None]:
     """
 
     def warn(text):
-        sys.stderr.write(f"{prog}: {shown(str(text))}\n")
+        with contextlib.suppress(OSError):  # its terminal may have been closed
+            sys.stderr.write(f"{prog}: {shown(str(text))}\n")
 
     return warn
 

@@ -66,13 +66,16 @@ def sha256_of(path: str) -> str:
 
 
 def refuse_links(folder: str) -> None:
-    """Raise ValueError where a link in `folder` points out of it.
+    """Raise ValueError where a link in `folder` points out of it, or a file is none.
 
-    In an untrusted log directory such a link could expose or overwrite any file.
+    In an untrusted log directory such a link could expose or overwrite any file, and
+    whoever opens a pipe waits for ever.
     """
     for parent, folders, names in os.walk(folder):
         for path in (os.path.join(parent, name) for name in folders + names):
             _refuse_link(path, folder)
+            if not os.path.isdir(path):
+                regular(path)
 
 
 def regular(path: str) -> str:

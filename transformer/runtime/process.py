@@ -25,10 +25,10 @@ class Lock:
     """
 
     def __init__(self, logdir: str):
-        self._logdir, self._file = logdir, None
+        self.logdir, self._file, self._folder = logdir, None, None
 
     def __enter__(self):
-        if os.path.isdir(self._logdir):
+        if os.path.isdir(self.logdir):
             self.take()
         return self
 
@@ -36,24 +36,40 @@ class Lock:
         """Take the lock, if this object does not have it yet."""
         if self._file:
             return
-        file = open(os.path.join(self._logdir, LOCK), "a+", encoding="utf-8")
+        file = open(os.path.join(self.logdir, LOCK), "a+", encoding="utf-8")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
             with file:
                 raise ValueError(
-                    f"{self._logdir}: found a training run in progress, "
+                    f"{self.logdir}: found a training run in progress, "
                     f"{file.read().strip() or 'just started'}; wait for it, stop it, "
                     "or choose another --logdir"
                 ) from None
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
         file.flush()
-        self._file = file
+        # Open, so that no other folder gets its number while this process lives.
+        self._file, self._folder = file, os.open(self.logdir, os.O_RDONLY)
+
+    def check(self) -> None:
+        """Raise FileNotFoundError where the log directory was moved or deleted."""
+        held = os.fstat(self._folder)
+        try:
+            is_there = os.path.samestat(held, os.stat(self.logdir))
+        except OSError:
+            is_there = False
+        if not is_there:
+            raise FileNotFoundError(
+                f"{self.logdir}: found the log directory moved or deleted since "
+                "training began, wanted it to stay; put it back, or name its new place "
+                "with --logdir, and training continues from the last checkpoint there"
+            )
 
     def __exit__(self, *exception):
         if self._file:
+            os.close(self._folder)
             self._file.truncate(0)
             self._file.close()
 
@@ -67,7 +83,10 @@ class Stopped(BaseException):
 
 
 class StopSignals:
-    """Defers Ctrl-C and SIGTERM to a safe point; a second Ctrl-C ends the process.
+    """Defers Ctrl-C, SIGTERM and SIGHUP to a safe point; a second Ctrl-C ends at once.
+
+    SIGHUP is what a process gets when its terminal is closed. A signal that whoever
+    started the process has it ignore, as `nohup` does, stays ignored.
 
     Example:
 
@@ -78,7 +97,7 @@ class StopSignals:
                 evaluate()
     """
 
-    NUMBERS = (signal.SIGINT, signal.SIGTERM)
+    NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __init__(self):
         self.received = None
@@ -86,7 +105,9 @@ class StopSignals:
 
     def __enter__(self):
         self._before = {
-            number: signal.signal(number, self._receive) for number in self.NUMBERS
+            number: signal.signal(number, self._receive)
+            for number in self.NUMBERS
+            if signal.getsignal(number) != signal.SIG_IGN
         }
         return self
 

@@ -11,7 +11,11 @@ from typing import Iterator, NamedTuple, Tuple
 
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.positions import LEARNED, chosen_positions
+from transformer.dialects import resolve
+
 FLOAT = 4  # bytes
+A_PAIR = 4 << 20  # bytes of the graph of an encoder and a decoder block, at least
 
 
 class Forecast(NamedTuple):
@@ -77,6 +81,52 @@ def forecast(hp, parameters: int, pairs: int, longest: int) -> Forecast:
     )
 
 
+def parameters_of(hp) -> int:
+    """Return how many parameters a model has, at least, by its settings alone."""
+    D, width = hp.d_model, hp.d_model // hp.num_heads
+    tables = hp.target_vocab_size + (0 if hp.joint_vocab else hp.source_vocab_size)
+    distances = 2 * hp.max_relative_position + 1 if hp.max_relative_position else 0
+    a_pair = 12 * D * D + 4 * D * hp.d_ff + 2 * distances * width
+    are_learned = chosen_positions(hp.positions, resolve(hp.dialect)) == LEARNED
+    tables += hp.max_positions if are_learned else 0
+    return hp.num_blocks * a_pair + tables * D
+
+
+def refuse_too_large(hp, copies: int = 1) -> None:
+    """Raise ValueError for a model, or a search, that cannot fit into the memory.
+
+    It is called before any of it is made: such sizes may come from a settings file of
+    somebody else, and a graph of a billion blocks would never be finished.
+
+    Args:
+      hp: the settings, with the sizes of the vocabularies.
+      copies: how often the memory of the machine holds the parameters.
+    """
+    free = _free()
+    parameters = parameters_of(hp)
+    model = hp.num_blocks * A_PAIR + copies * parameters * FLOAT
+    sizes = "num_blocks d_model d_ff max_positions max_relative_position"
+    vocabularies = " source_vocab_size target_vocab_size"
+    _refuse(hp, model, free, f"{parameters:,} parameters", sizes + vocabularies)
+    # Keys and values of a translation that does not end; a source that is padded.
+    a_piece = 2 * hp.num_blocks * hp.d_model * FLOAT
+    search = hp.beam_size * hp.max_extra_length * a_piece
+    _refuse(hp, search, free, "endless translations", "beam_size max_extra_length")
+    source = hp.num_heads * hp.pad_sources_to**2 * FLOAT
+    _refuse(hp, source, free, "attention", "pad_sources_to num_heads")
+
+
+def _refuse(hp, needed, free, what, names):
+    """Raise ValueError where more bytes are needed than are free."""
+    if needed > free > 0:
+        found = ", ".join(f"{name} {getattr(hp, name)}" for name in names.split())
+        raise ValueError(
+            f"found {found}, which need {readable(needed)} of memory or more "
+            f"({what}), wanted at most the {readable(free)} that are free; lower the "
+            "largest of them"
+        )
+
+
 def available(session: tf.Session) -> Tuple[int, str]:
     """Return (bytes, where): the memory of a session's GPU, else what is free.
 
@@ -90,12 +140,17 @@ def available(session: tf.Session) -> Tuple[int, str]:
     ]
     if gpus:
         return min(gpus), "on the GPU"
+    return _free(), "free"
+
+
+def _free():
+    """Return how many bytes this process may still take; 0 if unknown."""
     found = [
         _available_to_linux(),
         *_left_to_the_group(),
         _left_to_the_process(_read("/proc/self/limits"), _read("/proc/self/statm")),
     ]
-    return min((size for size in found if size is not None), default=0), "free"
+    return min((size for size in found if size is not None), default=0)
 
 
 def _available_to_linux():
@@ -147,10 +202,10 @@ def report(needed: Forecast, session: tf.Session, batch_tokens: int) -> str:
     if size:
         text += f"; {readable(size)} {where}"
     if 0 < size < needed.total:
-        text += (
-            "\nwarning: training needs more memory than there is; lower "
-            f"--batch_tokens (found {batch_tokens})"
-        )
+        advice = f"--batch_tokens (found {batch_tokens})"
+        if needed.activations < needed.total / 2:
+            advice = "--d_model, --d_ff, --num_blocks or the vocabulary's size"
+        text += f"\nwarning: training needs more memory than there is; lower {advice}"
     return text
 
 

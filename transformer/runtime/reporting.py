@@ -3,10 +3,11 @@
 `trainer.Training.log_metrics` says which numbers are logged.
 """
 
+import contextlib
 import json
 import os
 import time
-from typing import Dict, List, Optional, TextIO, Tuple
+from typing import Any, Callable, Dict, List, Optional, TextIO, Tuple
 
 from transformer.runtime import files
 from transformer.runtime.terminal import shown
@@ -17,24 +18,29 @@ DEV_SCORES = "dev_scores.jsonl"
 class DevScores:
     """The evaluations of a training run, a JSON object a line: step, bleu, chrf, loss.
 
+    Those on another dev set stay in the file, and are compared with none.
+
     Args:
       logdir: the log directory, which may have scores of earlier processes.
       start: the step from which training continues. Later scores are dropped: a process
         made them that was stopped before its next checkpoint, and they are made again.
+      dev: a name of the dev set. Rows without one are of the same.
 
     Raises:
       ValueError: the file in `logdir` is broken.
     """
 
-    def __init__(self, logdir: str, start: int):
-        self._path = os.path.join(logdir, DEV_SCORES)
-        self._rows = [row for row in read_dev_scores(logdir) if row["step"] <= start]
+    def __init__(self, logdir: str, start: int, dev: str = ""):
+        self._path, self._dev = os.path.join(logdir, DEV_SCORES), dev
+        self._all = [row for row in read_dev_scores(logdir) if row["step"] <= start]
+        self._rows = [row for row in self._all if row.get("dev", dev) == dev]
 
     def add(self, row: Dict[str, float]) -> None:
         """Append an evaluation; the file is complete at any time."""
         self._rows.append(row)
+        self._all.append(dict(row, dev=self._dev) if self._dev else row)
         with files.replaced(self._path) as file:
-            file.writelines(json.dumps(each) + "\n" for each in self._rows)
+            file.writelines(json.dumps(each) + "\n" for each in self._all)
 
     def has(self, step: int) -> bool:
         """Return whether a step was evaluated."""
@@ -49,36 +55,53 @@ class DevScores:
         return len(self._rows) - 1 - self._rows.index(self.best()) if self._rows else 0
 
 
-def read_dev_scores(logdir: str) -> List[Dict[str, float]]:
+def read_dev_scores(logdir: str) -> List[Dict[str, Any]]:
     """Return the rows of a log directory's dev scores; none where it has none yet.
 
     Raises:
       ValueError: a line is no evaluation. A last line that is cut off is ignored.
     """
+
+    def is_evaluation(row):
+        return {type(row["step"]), type(row["bleu"])} <= {int, float}
+
     path = os.path.join(logdir, DEV_SCORES)
+    return read_rows(path, is_evaluation, "the step and BLEU of an evaluation")
+
+
+def read_rows(
+    path: str, is_row: Callable[[Any], bool], wanted: str
+) -> List[Dict[str, Any]]:
+    """Return the rows of a file of JSON lines; none where there is no file.
+
+    Args:
+      path: the file.
+      is_row: function of a decoded line: whether it holds what it must.
+      wanted: what that is, for the message.
+
+    Raises:
+      ValueError: a line does not hold it. A last line that is cut off is ignored.
+    """
     if not os.path.exists(path):
         return []
-    with open(path, encoding="utf-8") as file:
-        lines = file.read().splitlines(keepends=True)
-    if lines and not lines[-1].endswith("\n"):
-        lines.pop()
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = file.read().split("\n")[:-1]
     return [
-        _dev_scores_row(line, f"{path}:{number}")
+        _row(line, is_row, f"{path}:{number}", wanted)
         for number, line in enumerate(lines, 1)
     ]
 
 
-def _dev_scores_row(line: str, where: str) -> Dict[str, float]:
-    """Return a line of the dev scores; ValueError where it holds no step and BLEU."""
+def _row(line: str, is_row: Callable[[Any], bool], where: str, wanted: str):
+    """Return a decoded line; ValueError where it does not hold what it must."""
     try:
         row = json.loads(line)
-        if {type(row["step"]), type(row["bleu"])} <= {int, float}:
+        if is_row(row):
             return row
-    except (ValueError, TypeError, LookupError):
+    except (ValueError, TypeError, LookupError, RecursionError):
         pass
     raise ValueError(
-        f"{where}: found {line.strip()!r:.60}, wanted the step and "
-        "BLEU of an evaluation; remove the line"
+        f"{where}: found {line.strip()!r:.60}, wanted {wanted}; remove the line"
     )
 
 
@@ -156,10 +179,9 @@ class Progress:
         if self._live:
             filled = int(self.BAR * done / total) if total else 0
             bar = "█" * filled + "░" * (self.BAR - filled) + " " if total else ""
-            self._stream.write(f"\r\x1b[K{bar}{text}")
+            self._write(f"\r\x1b[K{bar}{text}")
         else:
-            self._stream.write(text + "\n")
-        self._stream.flush()
+            self._write(text + "\n")
 
     def left(self, done: int, total: int) -> str:
         """Return the time left, as `clock` writes it, at the speed of this process."""
@@ -168,8 +190,13 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Write a line that stays; on a terminal, in place of the bar."""
-        self._stream.write(("\r\x1b[K" if self._live else "") + shown(text) + "\n")
-        self._stream.flush()
+        self._write(("\r\x1b[K" if self._live else "") + shown(text) + "\n")
+
+    def _write(self, text):
+        """Write at once; nothing, if whoever read the stream has gone."""
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+            self._stream.flush()
 
 
 def clock(seconds: float) -> str:

@@ -1,0 +1,178 @@
+"""history.py: what changed since the steps before is recorded, said, or refused."""
+
+import json
+import os
+import shutil
+
+import corpora
+import pytest
+
+import hparams
+import train
+from transformer.runtime import checkpoints, reporting
+from transformer.runtime.history import RUN, History, name_of_dev
+from transformer.runtime.reporting import DevScores
+
+pytestmark = pytest.mark.usefixtures("one_thread_only")
+
+HP = hparams.HParams()
+CORPUS = {"train.source.ids.npy": "a", "dev.source.text": "b"}
+
+
+def stretch(logdir, step, hp=HP, corpus=CORPUS):
+    """Begins a stretch; returns what is said to have changed."""
+    history = History(str(logdir), step, hp, corpus)
+    history.write()
+    return history.changes()
+
+
+def stretches(logdir):
+    return [json.loads(line) for line in corpora.read_lines(logdir / RUN)]
+
+
+def test_each_stretch_is_recorded_and_its_changes_are_told(tmp_path):
+    assert stretch(tmp_path, 0) == ""
+    assert stretch(tmp_path, 4) == ""
+    other = hparams.HParams(batch_tokens=9, seed=7, data="elsewhere")
+    assert stretch(tmp_path, 8, other) == (
+        "changed at step 8: batch_tokens 4096 -> 9, seed 1 -> 7"
+    )
+    assert stretch(tmp_path, 12, other) == ""
+    found = stretches(tmp_path)
+    assert [row["step"] for row in found] == [0, 4, 8, 12]
+    assert found[2]["settings"]["batch_tokens"] == 9 and found[0]["corpus"] == CORPUS
+    assert set(found[0]["versions"]) == {"python", "tensorflow", "numpy"}
+
+
+def test_a_stretch_of_which_no_checkpoint_is_left_is_forgotten(tmp_path):
+    """It may have been one with another corpus, killed before it saved."""
+    stretch(tmp_path, 0)
+    for _ in range(3):
+        other = History(str(tmp_path), 4, HP, dict(CORPUS, **{"dev.source.text": "c"}))
+        with pytest.raises(ValueError, match="dev.source.text.*--accept_changes"):
+            other.refuse_other_corpus()
+        assert other.changes() == "changed at step 4: another corpus"
+        other.write()
+    assert stretch(tmp_path, 4) == ""
+    assert [row["step"] for row in stretches(tmp_path)] == [0, 4]
+    assert stretch(tmp_path, 0, hparams.HParams(seed=2)) == ""
+
+
+def test_a_setting_that_an_older_version_did_not_have_is_no_change(tmp_path):
+    stretch(tmp_path, 0)
+    (row,) = stretches(tmp_path)
+    del row["settings"]["seed"]
+    corpora.write_lines(tmp_path / RUN, [json.dumps(row), "{cut off"])
+    text = (tmp_path / RUN).read_text()[:-1]
+    (tmp_path / RUN).write_text(text)
+    assert stretch(tmp_path, 4, hparams.HParams(seed=2)) == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "x", "7", "[]", "{}", '{"step": 1}', "null", "[" * 100000, "\x1b]52;c;x\x07"],
+)
+def test_lines_that_are_no_stretches_are_refused(tmp_path, line):
+    stretch(tmp_path, 0)
+    with open(str(tmp_path / RUN), "a") as file:
+        file.write(line + "\n")
+    with pytest.raises(ValueError, match="run.jsonl:2: ") as error:
+        History(str(tmp_path), 4, HP, CORPUS)
+    assert str(error.value).isprintable()
+
+
+def test_scores_on_another_dev_set_are_not_compared(tmp_path):
+    first, second = (name_of_dev(dict(CORPUS, **{"dev.x": x})) for x in "ab")
+    scores = DevScores(str(tmp_path), 0, first)
+    scores.add({"step": 4, "bleu": 50.0})
+    scores = DevScores(str(tmp_path), 4, second)
+    assert scores.best() is None and not scores.has(4)
+    scores.add({"step": 4, "bleu": 10.0})
+    assert scores.best()["bleu"] == 10.0 and scores.evaluations_since_best() == 0
+    rows = reporting.read_dev_scores(str(tmp_path))
+    assert [(row["bleu"], row["dev"]) for row in rows] == [
+        (50.0, first),
+        (10.0, second),
+    ]
+    assert DevScores(str(tmp_path), 4, first).best()["bleu"] == 50.0
+
+
+# --- The command ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def others(digits, tmp_path_factory):
+    """A copy of `digits` in which train is another, and one in which dev is."""
+    folders = {}
+    for split in ("train", "dev"):
+        folders[split] = str(tmp_path_factory.mktemp("others") / split)
+        shutil.copytree(digits, folders[split])
+        # Source and target changed places: as many lines, the same vocabulary.
+        for name in sorted(os.listdir(digits)):
+            for side, other in (("source", "target"), ("de", "en")):
+                if name.startswith(split + ".") and f".{side}" in name:
+                    swapped = name.replace(side, other)
+                    for a, b in ((name, swapped), (swapped, name)):
+                        if os.path.exists(os.path.join(digits, a)):
+                            shutil.copy(
+                                os.path.join(digits, a), os.path.join(folders[split], b)
+                            )
+        summary = os.path.join(folders[split], "corpus.json")
+        with open(summary, encoding="utf-8") as file:
+            found = json.load(file)
+        found.pop("sha256", None)  # it is another corpus, not a broken one
+        with open(summary, "w", encoding="utf-8") as file:
+            json.dump(found, file)
+    return folders
+
+
+def test_training_says_what_changed_and_refuses_another_corpus(
+    digits, others, tmp_path, capsys
+):
+    logdir = tmp_path / "logs"
+    corpora.run_train(digits, logdir, "--max_steps", "4")
+    before = corpora.tree(logdir)
+    for split in others:
+        capsys.readouterr()
+        said = corpora.refusal(
+            capsys,
+            train.main,
+            "--data",
+            others[split],
+            "--logdir",
+            logdir,
+            *corpora.TINY,
+        )
+        assert f"{split}." in said and "--accept_changes" in said
+        assert corpora.tree(logdir) == before
+    more = ["--max_steps", "8", "--batch_tokens", "300", "--preset", "sample"]
+    corpora.run_train(digits, logdir, *more)
+    said = capsys.readouterr().err.splitlines()
+    (preset,) = [line for line in said if "--preset sample" in line]
+    assert "warmup_steps 4000 (preset: 200)" in preset and "max_steps" not in preset
+    (changed,) = [line for line in said if "changed at step 4" in line]
+    assert "max_steps 4 -> 8" in changed and "batch_tokens 200 -> 300" in changed
+
+    corpora.run_train(
+        others["dev"],
+        logdir,
+        "--max_steps",
+        "8",
+        "--batch-tokens=300",
+        "--accept-changes",
+    )
+    said = capsys.readouterr().err
+    assert "another corpus" in said
+    rows = reporting.read_dev_scores(str(logdir))
+    assert [row["step"] for row in rows] == [4, 8, 8]
+    assert len({row["dev"] for row in rows}) == 2
+    assert checkpoints.steps(str(logdir), checkpoints.BEST) == [8]
+    assert [row["step"] for row in stretches(logdir)] == [0, 4, 8]
+
+
+def test_the_same_command_says_nothing(digits, tmp_path, capsys):
+    flags = ["--preset", "sample", "--max_steps", "4", "--warmup_steps", "9"]
+    for _ in range(2):
+        capsys.readouterr()
+        corpora.run_train(digits, tmp_path / "logs", *flags)
+    assert "train.py:" not in capsys.readouterr().err

@@ -1,0 +1,305 @@
+"""A log directory anywhere, beside a training run, of another model: found or refused.
+
+Its path may hold what TensorFlow takes for a pattern; it may vanish or change while a
+command reads it; its settings or vocabulary may be those of another model.
+"""
+
+import json
+import os
+import shutil
+
+import average_checkpoints
+import corpora
+import doctor
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+import translate
+
+import eval as evaluation
+import hparams
+import train
+from transformer.originals import convert
+from transformer.runtime import checkpoints, tensors
+from transformer.translator import Translator
+
+pytestmark = pytest.mark.usefixtures("one_thread_only")
+
+# --- Paths that are patterns ----------------------------------------------------------
+
+ODD = ["run [1]", "a]b", "back\\slash", "star*", "what?", "[!x]/{y}"]
+
+
+@pytest.fixture
+def session(graph):
+    with tf.Session(graph=graph) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_checkpoint_is_written_and_read_whatever_its_path(session, tmp_path, name):
+    logdir = str(tmp_path / name)
+    os.makedirs(logdir)
+    variable, saver = tf.get_variable("x", [3]), checkpoints.make_saver()
+    session.run(variable.assign([1, 2, 3]))
+    checkpoints.save(session, saver, logdir, 4, keep=1)
+    checkpoints.save_best(logdir, 4)
+    session.run(variable.assign([0, 0, 0]))
+    found = checkpoints.find(logdir)
+    tensors.restore(session, saver, found)
+    assert session.run(variable).tolist() == [1, 2, 3]
+    assert tensors.shapes(found) == {"x": [3]}
+    assert tensors.read(found)["x"].tolist() == [1, 2, 3]
+    assert convert.read(found)["x"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.slow
+def test_every_command_works_in_such_a_path(digits, tmp_path, capsys):
+    logdir, out = tmp_path / "run [1]\\2*", tmp_path / "mean [1]"
+    corpora.run_train(digits, logdir, "--max_steps", "8")
+    corpora.run_train(digits, logdir, "--max_steps", "12")
+    evaluation.main(["--logdir", str(logdir), "--split", "dev"])
+    average_checkpoints.main(["--logdir", str(logdir), "--last=2", "--out", str(out)])
+    with Translator(hparams.load(str(out)), str(out)) as translator:
+        translator.restore()
+        assert len(translator.translate(["1 2 3"])) == 1
+    with pytest.raises(SystemExit) as stopped:
+        doctor.main(["--logdir", str(logdir)])
+    assert stopped.value.code == 1  # it has learned nothing, and that is found
+    assert "BLEU" in capsys.readouterr().out
+
+
+# --- Beside a training run that prunes ------------------------------------------------
+
+
+@pytest.fixture
+def pruned(trained, tmp_path):
+    """pruned(times) → (log directory, restore): that often the file goes before it."""
+    logdir = str(tmp_path / "logs")
+    shutil.copytree(trained, logdir)
+
+    def pruned(times):
+        left = [times]
+
+        def prune(checkpoint):
+            if left[0]:
+                left[0] -= 1
+                step = checkpoints.step_of(checkpoint)
+                later = checkpoints.prefix(logdir, step + 40)
+                for path in checkpoints._files(checkpoint) + [
+                    checkpoint + checkpoints.MANIFEST
+                ]:
+                    renamed = later + path[len(checkpoint) :]
+                    if path.endswith(checkpoints.MANIFEST):
+                        with open(path) as file, open(renamed, "w") as written:
+                            written.write(
+                                file.read().replace(
+                                    os.path.basename(checkpoint),
+                                    os.path.basename(later),
+                                )
+                            )
+                        os.remove(path)
+                    else:
+                        os.rename(path, renamed)
+
+        return logdir, prune
+
+    return pruned
+
+
+@pytest.mark.parametrize("when", ["read", "verified"])
+@pytest.mark.parametrize("times", [1, 7])
+def test_a_checkpoint_that_was_pruned_meanwhile_is_looked_for_again(
+    pruned, monkeypatch, times, when
+):
+    logdir, prune = pruned(times)
+    said = []
+    place, name = (tensors, "restore") if when == "read" else (checkpoints, "fault_of")
+    original = getattr(place, name)
+
+    def later(*args):
+        prune(args[-1])
+        return original(*args)
+
+    with Translator(hparams.load(logdir), logdir) as translator:
+        monkeypatch.setattr(place, name, later)
+        found = translator.restore_found("newest", said.append)
+    assert checkpoints.step_of(found) == 240 + 40 * times
+    assert said == []
+
+
+def test_a_step_that_was_pruned_meanwhile_is_missing(pruned, monkeypatch):
+    logdir, prune = pruned(1)
+    original = tensors.restore
+
+    def later(*args):
+        prune(args[-1])
+        return original(*args)
+
+    monkeypatch.setattr(tensors, "restore", later)
+    with Translator(hparams.load(logdir), logdir) as translator, pytest.raises(
+        FileNotFoundError, match="240.*280"
+    ):
+        translator.restore_found("240", None)
+
+
+# --- Another model --------------------------------------------------------------------
+
+
+@pytest.fixture
+def logdir(trained, tmp_path):
+    shutil.copytree(trained, str(tmp_path / "logs"))
+    return str(tmp_path / "logs")
+
+
+def change(logdir, **settings):
+    path = os.path.join(logdir, hparams.FILE_NAME)
+    with open(path, encoding="utf-8") as file:
+        values = json.load(file)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(dict(values, **settings), file)
+
+
+READERS = [translate.main, evaluation.main, doctor.main]
+OTHERS = {
+    "width": dict(d_model=64),
+    "inner width": dict(d_ff=65),
+    "blocks": dict(num_blocks=2),
+    "positions": dict(positions="learned"),
+    "dialect": dict(dialect="tensor2tensor"),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(OTHERS))
+def test_settings_of_another_model_are_refused(logdir, kind):
+    change(logdir, **OTHERS[kind])
+    with Translator(hparams.load(logdir), logdir) as translator:
+        with pytest.raises(ValueError, match="best.ckpt-.* wanted .*hparams") as error:
+            translator.restore()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("main", READERS, ids=["translate", "eval", "doctor"])
+def test_no_command_translates_with_settings_of_another_model(logdir, capsys, main):
+    change(logdir, d_model=64)
+    said = corpora.refusal(capsys, main, "--logdir", logdir)
+    assert "best.ckpt-" in said and "wanted" in said and "hparams.json" in said
+
+
+def test_training_on_with_settings_of_another_model_is_one_line(logdir, digits, capsys):
+    change(logdir, d_model=64)
+    said = corpora.refusal(
+        capsys, train.main, "--data", digits, "--logdir", logdir, "--max_steps", "300"
+    ).splitlines()[-1]
+    assert "model.ckpt-240" in said and "32" in said and "64" in said
+
+
+@pytest.mark.parametrize("main", READERS[:2], ids=["translate", "eval"])
+def test_a_vocabulary_of_another_size_is_one_line(logdir, tmp_path, capsys, main):
+    splits = corpora.reversed_symbols({"train": 100, "dev": 5}, "abcdefghijklmno")
+    folder = corpora.write_text(tmp_path / "letters", splits)
+    corpora.prepare.main(["--out", folder, "--vocab-size", "35"])
+    shutil.copy(os.path.join(folder, "spm.model"), logdir)
+    capsys.readouterr()
+    said = corpora.refusal(capsys, main, "--logdir", logdir)
+    assert "35" in said and "25" in said and "vocabulary" in said
+
+
+# --- Weights that are no numbers ------------------------------------------------------
+
+
+def spoiled(logdir, spoil):
+    """The log directory, its only checkpoint with variables that `spoil` changed."""
+    arrays = tensors.read(checkpoints.find(logdir))
+    for name in checkpoints._candidates(logdir, "best"):
+        checkpoints._remove(name)
+    for name, array in arrays.items():
+        if array.dtype == np.float32 and "Adam" not in name and array.ndim == 2:
+            spoil(name, array)
+    checkpoints.write(arrays, logdir, 240)
+    return logdir
+
+
+def some(name, array):
+    if "decoder" in name and "feedforward" in name:
+        array[0] = np.nan
+
+
+def one_piece(name, array):
+    if "lookup_table" in name:
+        array[9] = np.nan
+
+
+SPOILED = {
+    "nan": lambda name, array: array.fill(np.nan),
+    "huge": lambda name, array: array.fill(1e38),
+    "infinite": lambda name, array: array.fill(np.inf),
+    "some": some,
+    "one piece": one_piece,
+}
+LINES = ["1 2 3 4", "", "5 6 7", "9 8 7 6 5 4 3 2 1"]
+
+
+@pytest.mark.parametrize(
+    "search, n_best", [("beam", 1), ("beam", 2), ("greedy", 1), ("sample", 1)]
+)
+def test_as_many_translations_as_lines_or_one_error(logdir, tmp_path, search, n_best):
+    change(logdir, search=search)
+    with Translator(hparams.load(logdir), logdir, n_best) as translator:
+        for kind, spoil in SPOILED.items():
+            copy = shutil.copytree(logdir, str(tmp_path / kind))
+            translator.restore(checkpoints.find(spoiled(copy, spoil)))
+            for work in (
+                translator.translate,
+                lambda lines: translator.score(lines, lines),
+            ):
+                try:
+                    found = work(LINES)
+                    assert len(found) == len(LINES) and [] not in found
+                    assert kind == "one piece"
+                except FloatingPointError as error:
+                    assert "model.ckpt-240" in str(error) and "\n" not in str(error)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["nan", "huge"])
+def test_commands_say_so_in_one_line(logdir, capsys, monkeypatch, kind):
+    spoiled(logdir, SPOILED[kind])
+    assert "model.ckpt-240" in corpora.refusal(
+        capsys, evaluation.main, "--logdir", logdir
+    )
+    with pytest.raises(SystemExit) as stopped:
+        doctor.main(["--logdir", logdir])
+    assert stopped.value.code == 1
+    said = capsys.readouterr().out
+    assert "found: weights that are no numbers" in said
+
+
+# --- TensorFlow's own state file ------------------------------------------------------
+
+
+def test_the_tools_of_tensorflow_find_the_newest_checkpoint(logdir, tmp_path):
+    newest = checkpoints.find(logdir, "newest")
+    assert tf.train.latest_checkpoint(logdir) == newest
+    state = tf.train.get_checkpoint_state(logdir)
+    assert list(state.all_model_checkpoint_paths) == [
+        checkpoints.prefix(logdir, step) for step in checkpoints.steps(logdir)
+    ]
+    moved = str(tmp_path / "moved")
+    shutil.move(logdir, moved)
+    assert tf.train.latest_checkpoint(moved) == checkpoints.find(moved, "newest")
+    variables = dict(tf.train.list_variables(moved))
+    assert variables["global_step"] == []
+
+
+def test_the_state_never_names_a_checkpoint_that_is_not_there(session, tmp_path):
+    logdir, saver = str(tmp_path), None
+    tf.get_variable("x", initializer=np.float32([1, 2]))
+    saver = checkpoints.make_saver()
+    session.run(tf.global_variables_initializer())
+    for step in range(4, 24, 4):
+        checkpoints.save(session, saver, logdir, step, keep=2)
+        found = tf.train.get_checkpoint_state(logdir).all_model_checkpoint_paths
+        assert [checkpoints.step_of(each) for each in found] == checkpoints.steps(
+            logdir
+        )

@@ -1,0 +1,106 @@
+"""The stretches of a training run: with what each of its processes continued it.
+
+`run.jsonl` of a log directory has a JSON object a line: the step from which a process
+trained, its settings, the checksums of its corpus, the versions of what it ran on.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+from typing import Any, Dict, List
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from transformer.runtime import files
+from transformer.runtime.reporting import read_rows
+
+RUN = "run.jsonl"
+PLACES = ("data",)  # settings that say where something is, not what
+
+
+class History:
+    """The stretches before a step, and the one that begins there.
+
+    Args:
+      logdir: the log directory, which may have none yet.
+      start: the step from which training continues. Later stretches are dropped: of
+        what they did, no checkpoint is left.
+      hp: the settings.
+      corpus: the checksum of each part of the corpus.
+
+    Raises:
+      ValueError: the file in `logdir` is broken.
+    """
+
+    def __init__(self, logdir: str, start: int, hp, corpus: Dict[str, str]):
+        self._path = os.path.join(logdir, RUN)
+        self._before = [row for row in _read(self._path) if row["step"] < start]
+        self._now = {
+            "step": start,
+            "settings": dataclasses.asdict(hp),
+            "corpus": corpus,
+            "versions": {
+                "python": platform.python_version(),
+                "tensorflow": tf.__version__,
+                "numpy": np.__version__,
+            },
+        }
+
+    def refuse_other_corpus(self) -> None:
+        """Raise ValueError where the corpus is not that of the stretch before."""
+        parts = self._changed("corpus")
+        if parts:
+            raise ValueError(
+                f"data: found another corpus in {self._now['settings']['data']} than "
+                f"the one of the steps up to {self._now['step']} ({', '.join(parts)} "
+                "differ), wanted the same; put it back, choose another --logdir, or "
+                "continue with this one by --accept_changes"
+            )
+
+    def changes(self) -> str:
+        """Return what changed since the stretch before, in a line; "" for nothing."""
+        texts = [
+            f"{name} {self._last(kind)[name]} -> {self._now[kind][name]}"
+            for kind in ("settings", "versions")
+            for name in self._changed(kind)
+            if name not in PLACES
+        ]
+        if self._changed("corpus"):
+            texts.append("another corpus")
+        return (
+            f"changed at step {self._now['step']}: {', '.join(texts)}" if texts else ""
+        )
+
+    def write(self) -> None:
+        """Write the stretches, this one last."""
+        with files.replaced(self._path) as file:
+            for row in [*self._before, self._now]:
+                file.write(json.dumps(row, sort_keys=True) + "\n")
+
+    def _last(self, kind: str) -> Dict[str, Any]:
+        """Return the settings, corpus or versions of the stretch before; maybe none."""
+        return self._before[-1][kind] if self._before else {}
+
+    def _changed(self, kind: str) -> List[str]:
+        """Return the names whose values are not those of the stretch before."""
+        last, now = self._last(kind), self._now[kind]
+        return [name for name in now if name in last and last[name] != now[name]]
+
+
+def _read(path: str) -> List[Dict[str, Any]]:
+    """Return the stretches of a file; none where there is none yet."""
+
+    def is_stretch(row):
+        parts = (row[kind] for kind in ("settings", "corpus", "versions"))
+        return type(row["step"]) is int and all(type(part) is dict for part in parts)
+
+    return read_rows(path, is_stretch, "the step, settings and corpus of a stretch")
+
+
+def name_of_dev(corpus: Dict[str, str]) -> str:
+    """Return a short name of the dev set among the parts of a corpus."""
+    parts = sorted(item for item in corpus.items() if item[0].startswith("dev."))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]

@@ -32,6 +32,7 @@ NOT_RUN = {
     r"pytest\b": "it runs this test",
     r"scripts/download\.py \w": "from a server of its own: test_download",
     r"scripts/import_checkpoint\.py (?!--help)": "see test_import_checkpoint",
+    r"-m transformer\.porting (?!--help)": "on files of the reader: test_porting",
 }
 
 # What stands for something else, as a word or as a part of one.

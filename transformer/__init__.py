@@ -87,6 +87,17 @@ READING_ORDER = (
     ("training_graph", "5", "a corpus → the ops of a training run"),
     ("trainer", "5", "a corpus → a log directory; numbers are logged here"),
     ("checks", "", "causality, padding, batch invariance of your own blocks"),
+    ("porting.reading", "", "a file of Python → its text, tokens and syntax tree"),
+    ("porting.signatures", "", "the text of functions → their parameters"),
+    ("porting.formulas", "", "a function → what it computes, in plain words"),
+    ("porting.sources", "", "a file of modules → whose they are"),
+    ("porting.calls", "", "imports and calls of blocks → what to write"),
+    ("porting.tensorflow2", "", "names that TensorFlow 2 does not have → others"),
+    ("porting.patch", "", "changes of a file → a unified patch"),
+    ("porting.report", "", "all that is known of a file → text"),
+    ("porting.recipes", "", "blocks → arguments to call them with"),
+    ("porting.compare", "", "two files of modules → how far they are apart"),
+    ("porting.__main__", "", "the command: python -m transformer.porting"),
 )
 
 __all__ = ["READING_ORDER", "Translator"]

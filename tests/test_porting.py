@@ -1,0 +1,493 @@
+"""python -m transformer.porting: whose modules a file has, what to write instead."""
+
+import importlib
+import inspect
+import os
+import shutil
+import subprocess
+import sys
+
+import corpora
+import pytest
+import tensorflow.compat.v1 as tf
+import tutorials
+
+from transformer.porting import __main__ as porting
+from transformer.porting import reading, signatures, sources
+
+TF1 = tf.__version__.startswith("1.")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """write(name, text) → a file of the folder in which the command runs."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "0")
+
+    def write(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(text.encode("utf-8"))
+        return name
+
+    return write
+
+
+def said(capsys, *argv, status=0):
+    """What the command prints; it must end with the status."""
+    found = 0
+    try:
+        porting.main(list(argv))
+    except SystemExit as stopped:
+        found = stopped.code
+    printed = capsys.readouterr()
+    assert found == status, printed.err
+    return printed.err if status == 2 else printed.out
+
+
+# Whose modules
+
+
+@pytest.mark.parametrize("source", sorted(tutorials.SOURCES))
+def test_modules_are_told_by_what_they_take_and_compute(folder, capsys, source):
+    path = folder("modules.py", tutorials.SOURCES[source])
+    match = sources.classify(reading.read(path))
+    assert (match.source, match.unknown) == (source, False)
+    assert not any(each.matters for each in match.differences)
+    text = said(capsys, path)
+    assert f"transformer.compat.{source}\n" in text
+    assert f"dialect: {sources.SOURCES[source].dialect}\n" in text
+
+
+@pytest.mark.parametrize("source", sorted(tutorials.SOURCES))
+def test_a_source_is_a_file_of_compat(source):
+    """And its parameters are read as they are, though nothing is imported."""
+    module = sources.module_of(source)
+    found = signatures.of_module(module)
+    assert found
+    if source == "bojone_keras" and TF1:
+        return
+    imported = importlib.import_module(module)
+    assert sorted(found) == sorted(imported.__all__)
+    for name, each in found.items():
+        if each is not None and name not in ("tf", "np"):
+            wanted = inspect.signature(getattr(imported, name)).parameters
+            names = [key for key, p in wanted.items() if p.kind != p.VAR_KEYWORD]
+            assert list(each.names) == names, name
+
+
+def test_every_file_of_compat_with_blocks_is_a_source():
+    place = os.path.join(corpora.ROOT, "transformer", "compat")
+    helpers = {"__init__", "checkpoints", "variables"}
+    names = {name[:-3] for name in os.listdir(place) if name.endswith(".py")} - helpers
+    names -= {name for name in names if name.startswith("tensor2tensor_")}
+    assert names == set(sources.SOURCES) == set(tutorials.SOURCES)
+
+
+@pytest.mark.parametrize(
+    "old, new, wanted",
+    [
+        ("(-2 ** 32 + 1)", "-1e9", "forbidden logits: -1e+09; here: -4.29497e+09"),
+        ("epsilon=1e-8", "epsilon=1e-5", "epsilon: 1e-05; here: 1e-08"),
+        ("asking = tf.sign(tf.reduce_sum(tf.abs(queries), axis=-1))",)
+        + ("asking = tf.ones_like(queries[:, :, 0])", "padded queries: as others"),
+        (
+            '"dense_2", activation=tf.nn.relu',
+            '"dense_2"',
+            "projections: linear and relu",
+        ),
+        ("/ (num_units // num_heads) ** 0.5", "/ 1.0", "scale: none"),
+        ("        outputs += queries\n", "", "residual: none"),
+        (
+            '"conv1d_1")',
+            '"conv1d_1", tf.tanh, activation=tf.tanh)',
+            "layers: relu, tanh",
+        ),
+        ("dropout(weights, dropout_rate, is_training)", "weights", "dropout: no"),
+    ],
+)
+def test_what_a_fork_changes_is_told(folder, capsys, old, new, wanted):
+    path = folder("modules.py", tutorials.changed(tutorials.LEGACY, (old, new)))
+    text = said(capsys, path)
+    assert "transformer.compat.kyubyong_legacy\n" in text
+    assert wanted in text
+    assert "a variant: keep what differs, and check the rest with --compare" in text
+
+
+def test_what_is_too_far_from_all_is_an_unknown_variant(folder, capsys):
+    text = tutorials.changed(
+        tutorials.LEGACY,
+        ("(-2 ** 32 + 1)", "-1e9"),
+        ("epsilon=1e-8", "epsilon=1e-5"),
+        ("/ (num_units // num_heads) ** 0.5", "/ 1.0"),
+        ("        outputs += queries\n", ""),
+        ("dropout(weights, dropout_rate, is_training)", "weights"),
+    )
+    text = said(capsys, folder("modules.py", text))
+    assert "unknown variant: check with --compare" in text
+
+
+def test_what_ours_does_not_take_is_not_covered(folder, capsys):
+    modules = tutorials.changed(
+        tutorials.SASREC,
+        ("attention(queries, keys, num_units=None",)
+        + ("attention(queries, keys, time_matrix_K, num_units=None",),
+    )
+    folder("modules.py", modules)
+    path = folder(
+        "model.py",
+        "from modules import *\nx = normalize(x)\n"
+        "x = multihead_attention(x, x, t, num_units=8)\n",
+    )
+    text = said(capsys, path)
+    wanted = "takes time_matrix_K, which multihead_attention of ours does not"
+    assert f"model.py:3: multihead_attention(...): yours stays: {wanted}\n" in text
+    assert "write: from modules import *\n" in text
+    assert "write: from transformer.compat.sasrec import normalize\n" in text
+
+
+# Calls
+
+
+@pytest.mark.parametrize(
+    "source, text",
+    [
+        ("kyubyong_legacy", "x = multihead_attention(x, x, 8, causality=True)"),
+        ("sasrec", "x, t = embedding(x, 9, 8, l2_reg=0.1, with_t=True)"),
+        ("sasrec", "x = feedforward(x, [8, 8], dropout_rate=0.1)"),
+        ("functional_time", "x = time_encoding(feedforward(x, [8, 8]), 8)"),
+        ("interhat", "x, w = multihead_attention(x, x, 8)"),
+        ("kyubyong", "x = multihead_attention(x, x, values=x, key_masks=m)"),
+        ("kyubyong", "x = ff(x, [8, 8])"),
+        ("bojone", "x = multihead_attention(x, x, x, nb_head=4)"),
+        ("tensor2tensor", "x = multihead_attention(query_antecedent=x)"),
+    ],
+)
+def test_a_file_without_its_modules_is_told_by_its_calls(folder, capsys, source, text):
+    path = folder("model.py", f"from modules import *\nx = None\n{text}\n")
+    found = said(capsys, path)
+    assert f"line 1: modules is transformer.compat.{source} (" in found
+    assert "to be certain, give the file of its modules too)" in found
+    assert said(capsys, "--diff", path) == ""  # another source may be called so too
+    assert f"dialect: {sources.SOURCES[source].dialect}\n" in found
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_the_file_of_the_modules_decides(folder, capsys, given):
+    """Whether it is given, or beside the other one."""
+    folder("modules.py", tutorials.TUTORIAL)
+    path = folder("model.py", "from modules import *\nx = feedforward(x, [8, 8])\n")
+    text = said(capsys, path, *(["modules.py"] if given else []))
+    assert "line 1: modules is transformer.compat.tutorial\n" in text
+    assert "model.py:2: feedforward(...): unchanged\n" in text
+
+
+def test_other_defaults_other_names_and_wrong_arguments_are_told(folder, capsys):
+    modules = tutorials.changed(
+        tutorials.TUTORIAL, ("num_heads=0", "num_heads=4")
+    ).replace("normalize(", "layer_norm(")
+    folder("net/modules.py", modules)
+    path = folder(
+        "net/model.py",
+        "from net.modules import *\n"
+        "x = layer_norm(multihead_attention(x, x, **settings))\n"
+        "x = multihead_attention(x, x, 8)\n"
+        "x = embedding(x, 9, 8, vocab=3)\n",
+    )
+    text = said(capsys, path)
+    assert "multihead_attention(...): check the names in *args and **kwargs\n" in text
+    assert "model.py:3: multihead_attention(...): add num_heads=4\n" in text
+    assert "leave out vocab, which it does not take, there neither\n" in text
+    assert "import normalize as layer_norm\n" in text
+
+
+@pytest.mark.parametrize(
+    "written, wanted",
+    [
+        ("import modules as m", "from transformer.compat import sasrec as m"),
+        ("import modules", "from transformer.compat import sasrec as modules"),
+        (
+            "from modules import normalize as n",
+            "from transformer.compat.sasrec import n",
+        )
+        and ("from modules import normalize as n",)
+        + ("from transformer.compat.sasrec import normalize as n",),
+        ("from modules import (\n    normalize,\n    other)",)
+        + (
+            "from modules import other\n"
+            "from transformer.compat.sasrec import normalize",
+        ),
+    ],
+)
+def test_each_kind_of_import(folder, capsys, written, wanted):
+    folder("modules.py", tutorials.SASREC + "\n\ndef other(x):\n    return x\n")
+    name = {"m": "m.normalize", "modules": "modules.normalize", "n": "n"}.get(
+        written.split()[-1], "normalize"
+    )
+    path = folder("model.py", f"{written}  # blocks\n\nx = {name}(x)\n")
+    text = said(capsys, path)
+    for line in wanted.splitlines():
+        assert f"write: {line}\n" in text
+    patched = apply(capsys, path)
+    assert patched == f"{wanted}  # blocks\n\nx = {name}(x)\n"
+
+
+def test_classes_and_a_file_that_hides_the_package_are_told(folder, capsys):
+    path = folder(
+        "transformer.py",
+        "from modules import *\n\nclass SelfAttention:\n    def __call__(self, x):\n"
+        "        return feedforward(x)\n",
+    )
+    text = said(capsys, path)
+    assert "line 3: class SelfAttention: class APIs are not covered\n" in text
+    assert "transformer.py of its folder hides this package" in text
+
+
+def test_a_file_of_something_else_ends_with_status_1(folder, capsys):
+    path = folder("main.py", "import tensorflow as tf\nx = tf.layers.dense(y, 3)\n")
+    text = said(capsys, path, status=1)
+    assert "no modules of a tutorial, and no import of them\n" in text
+    assert "tf.layers.dense: stays, with tf_keras and TF_USE_LEGACY_KERAS=1" in text
+
+
+# TensorFlow 2
+
+
+@pytest.mark.parametrize(
+    "line, write",
+    [
+        ("tf.contrib.layers.xavier_initializer()", "tf.glorot_uniform_initializer()"),
+        (
+            "tf.contrib.layers.l2_regularizer(scale=args.l2 * f(1))",
+            "(lambda weights: (args.l2 * f(1)) * tf.nn.l2_loss(weights))",
+        ),
+        ("tf.contrib.rnn.LSTMCell(8)", "tf.nn.rnn_cell.LSTMCell"),
+        ("np.lib.pad(x, 3)", "np.pad"),
+    ],
+)
+def test_a_name_that_has_another_one(folder, capsys, line, write):
+    path = folder("a.py", f'x = {line}  # tf.contrib\ny = "tf.contrib.x"\n')
+    text = said(capsys, path, status=1)
+    assert f"line 1: {line.split('(')[0]}: write {write}\n" in text
+    assert "line 2" not in text
+    assert apply(capsys, path).startswith(f"x = {write}")
+
+
+@pytest.mark.parametrize(
+    "line, wanted",
+    [
+        ("tf.contrib.crf.crf_log_likelihood(x)", "keep a copy of these functions"),
+        ("tf.contrib.seq2seq.sequence_loss(x)", "not in TensorFlow 2, nor in"),
+        ("tf.contrib.layers.xavier_initializer(uniform=False)", "tf.glorot_uniform"),
+        ("tf.contrib.layers.l2_regularizer(1,\n  2)", "not in TensorFlow 2, nor in"),
+        ("tf.nn.rnn_cell.GRUCell(3)", "stays, with tf_keras"),
+        ("tf.nn.moments(x, [0], keep_dims=True)", "works; its newer name: keepdims"),
+        ("tf.arg_max(x, dimension=1)", "works; its newer name: tf.argmax"),
+        ("tf.train.Supervisor()", "works; newer: tf.train.MonitoredTrainingSession"),
+    ],
+)
+def test_a_name_that_stays_is_told(folder, capsys, line, wanted):
+    path = folder("a.py", f"x = {line}\n")
+    assert wanted in said(capsys, path, status=1)
+    assert said(capsys, "--diff", path) == ""
+
+
+@pytest.mark.parametrize(
+    "written, wanted",
+    [
+        ("import tensorflow as tf", "import tensorflow.compat.v1 as tf\n"),
+        ("import tensorflow as T; x = 1", "import tensorflow.compat.v1 as T\n"),
+        ("import tensorflow", None),
+        ("import tensorflow as tf, os", None),
+        ("import keras\nimport tensorflow as tf", None),
+    ],
+)
+def test_the_import_of_tensorflow(folder, capsys, written, wanted):
+    text = apply(capsys, folder("a.py", written + "\n"))
+    assert text.startswith(wanted or written + "\n")
+    assert ("disable_v2_behavior()" in text) == bool(wanted)
+
+
+# Python 2
+
+PYTHON_2 = """import tensorflow as tf
+from modules import *
+print "starts", tf.__version__
+if True: print x,
+for i in xrange(3):
+\tprint "%d of %d" % (i,
+\t    3)
+try:
+    x = feedforward(x, [8, 8L])
+except ValueError, error:
+    raise Exception, "no"
+"""
+
+
+def test_python_2_is_read_and_told(folder, capsys):
+    path = folder("model.py", PYTHON_2)
+    text = said(capsys, path)
+    assert "not Python 3 (line " in text and "7 of its lines were not read" in text
+    assert "model.py:9: feedforward(...): unchanged\n" in text
+    assert "line 5: xrange: write range\n" in text
+    patched = apply(capsys, path)
+    assert patched.startswith("import tensorflow.compat.v1 as tf\ntf.disable_v2")
+    assert 'print "starts", tf.__version__\n' in patched  # what is not certain stays
+
+
+def test_what_cannot_be_read_at_all_is_told(folder, capsys):
+    text = said(capsys, folder("a.py", "from modules import *\n)(\n" * 30), status=1)
+    assert "not Python 3 (line " in text
+
+
+# The patch
+
+
+def apply(capsys, path):
+    """The text of a file after its patch, by the program of that name."""
+    made = said(capsys, "--diff", path)
+    if not made:
+        return reading_of(path)
+    if not shutil.which("patch"):
+        pytest.skip("there is no program `patch`")
+    before = reading_of(path)
+    subprocess.run(
+        ["patch", "-p0", "--binary"],
+        input=made.encode(),
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    found = reading_of(path)
+    with open(path, "wb") as file:
+        file.write(before.encode())
+    return found
+
+
+def reading_of(path):
+    with open(path, "rb") as file:
+        return file.read().decode()
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", ["", "\n"])
+def test_a_patch_keeps_the_ends_of_lines(folder, capsys, ends, last):
+    text = "# é\nimport os\nimport tensorflow as tf\nx = np.lib.pad(y)" + last
+    found = apply(capsys, folder("a.py", text.replace("\n", ends)))
+    assert found == (
+        "# é\nimport os\nimport tensorflow.compat.v1 as tf\ntf.disable_v2_behavior()\n"
+        "x = np.pad(y)" + last
+    ).replace("\n", ends)
+
+
+MODEL = """
+from modules import *
+
+ids = tf.placeholder(tf.int32, [None, 3])
+with tf.variable_scope("net"):
+    x, table = embedding(ids, 9, 8, l2_reg=0.1, with_t=True)
+    x = multihead_attention(queries=normalize(x), keys=x, num_heads=2,
+                            dropout_rate=0.1, is_training=False, scope="a")
+    x = feedforward(normalize(x), [8, 8], dropout_rate=0.1, is_training=False)
+with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    print(session.run(x, {ids: [[1, 2, 0]]}).shape, len(tf.trainable_variables()))
+"""
+
+
+@pytest.mark.slow
+def test_a_patched_file_runs(folder, capsys):
+    folder("modules.py", tutorials.SASREC)
+    path = folder("model.py", MODEL)
+    text = apply(capsys, path)
+    os.remove("modules.py")
+    folder("model.py", text)
+    done = subprocess.run(
+        [sys.executable, path], stdout=subprocess.PIPE, universal_newlines=True
+    )
+    assert done.stdout == "(1, 3, 8) 15\n"
+
+
+# Comparing
+
+
+@pytest.mark.parametrize("source", ["kyubyong_legacy", "tutorial", "sasrec"])
+def test_what_is_equal_is_told_to_be(folder, capsys, source):
+    path = folder("modules.py", tutorials.SOURCES[source])
+    text = said(capsys, "--compare", path)
+    assert "DIFFERENT" not in text and "fails" not in text
+    assert "multihead_attention causality: outputs " in text
+    assert "feedforward as wide: outputs " in text
+    assert "dense: not compared: ours has none\n" in text
+    assert ", other names: " not in text
+
+
+@pytest.mark.parametrize(
+    "old, new, block",
+    [
+        ("epsilon=1e-8", "epsilon=1e-2", "normalize"),
+        ('"dense_2", activation=tf.nn.relu', '"dense_2"', "multihead_attention"),
+        ("num_units ** 0.5 if", "num_units if", "embedding"),
+    ],
+)
+def test_another_formula_is_different(folder, capsys, old, new, block):
+    text = tutorials.changed(tutorials.LEGACY, (old, new))
+    path = folder("modules.py", text)
+    text = said(capsys, "--compare", path, "--with", "kyubyong_legacy", status=1)
+    [line] = [line for line in text.splitlines() if line.startswith(block + ": ")]
+    assert line.endswith(": DIFFERENT")
+
+
+def test_two_files_are_compared_and_other_names_told(folder, capsys):
+    first = folder("first.py", tutorials.LEGACY)
+    second = folder("second.py", tutorials.LEGACY.replace('"dense_1"', '"keys"'))
+    text = said(capsys, "--compare", first, "--with", second)
+    assert "other names: " in text and "multihead_attention/keys/kernel" in text
+    other = tutorials.changed(tutorials.LEGACY, ("scale else found", "scale else 0"))
+    text = said(capsys, "--compare", first, "--with", folder("b.py", other), status=1)
+    assert "embedding neither zero_pad nor scale: " in text
+
+
+@pytest.mark.skipif(TF1, reason="TensorFlow 1.15 has tf.layers")
+def test_what_needs_tf_keras_is_refused(folder, capsys):
+    path = folder("modules.py", tutorials.KYUBYONG)
+    text = said(capsys, "--compare", path, status=2)
+    assert "found tf.layers.dense, wanted tf_keras: pip install tf_keras" in text
+
+
+# The command
+
+
+@pytest.mark.parametrize(
+    "argv, wanted",
+    [
+        ([], "found no files"),
+        (["none.py"], "No such file"),
+        (["binary.py"], "wanted a text of Python"),
+        (["--with", "sasrec"], "found no --compare"),
+        (["--compare", "x.py", "y.py"], "found other arguments"),
+        (["--compare", "x.py"], "found no blocks, wanted --with NAME"),
+        (["--compare", "x.py", "--with", "sasrek"], "did you mean sasrec?"),
+        (["--compare", "x.py", "--with", "x.py"], "nothing could be compared"),
+        (["--compare", "wrong.py", "--with", "sasrec"], "it does not run here"),
+    ],
+)
+def test_what_is_refused(folder, capsys, argv, wanted):
+    folder("x.py", "x = 1\n")
+    folder("wrong.py", "import no_such_module\n")
+    with open("binary.py", "wb") as file:
+        file.write(b"x = '\xff'\n")
+    assert wanted in said(capsys, *argv, status=2)
+
+
+def test_help_needs_no_tensorflow():
+    code = (
+        "import sys; sys.argv[1:] = ['--help']\n"
+        "from transformer.porting import __main__ as porting\n"
+        "try: porting.main()\n"
+        "except SystemExit: print('tensorflow' in sys.modules, 'numpy' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, universal_newlines=True
+    )
+    assert done.stdout.endswith("False False\n")
+    assert "RUNS" in done.stdout

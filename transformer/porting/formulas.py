@@ -1,0 +1,298 @@
+"""What a function computes, in plain words, by simple rules on its syntax tree.
+
+A fact is a pair (what, how): ("padding", "rows whose sum is zero"). What the rules do
+not recognize is not there, so that two sets of facts are compared by those in both.
+"""
+
+import ast
+from typing import Callable, Dict, Iterator, List, Optional
+
+from transformer.porting.reading import dotted
+from transformer.porting.signatures import constant, signature
+
+Facts = Dict[str, str]
+Functions = Dict[str, ast.FunctionDef]
+
+# What other code bases call the blocks.
+ROLES = {
+    "attention": ("multihead_attention", "mulithead_attention", "multi_head_attention"),
+    "feedforward": ("feedforward", "ff", "feed_forward", "positionwise_feedforward"),
+    "normalize": ("normalize", "ln", "norm", "layer_norm", "layer_normalize")
+    + ("layer_normalization",),
+    "embedding": ("embedding", "get_token_embeddings"),
+    "positions": ("positional_encoding", "position_encoding"),
+    "smoothing": ("label_smoothing",),
+}
+ROLE_OF = {name: role for role, names in ROLES.items() for name in names}
+DENSE = ("dense", "conv1d", "fully_connected", "linear", "Dense", "Conv1D")
+LARGE = 1e5  # a constant as large as this stands for minus infinity
+
+
+def facts_of(name: str, functions: Functions) -> Facts:
+    """Return the facts of a function of a file.
+
+    Args:
+      name: of the function.
+      functions: all those at the top of its file; what it calls there belongs to it.
+    """
+    role = ROLE_OF.get(name, "")
+    return FACTS[role](functions[name], functions) if role in FACTS else {}
+
+
+def _nodes(function, functions: Functions) -> Iterator[ast.AST]:
+    """Return the nodes of a function, and of those of its file that it calls.
+
+    Normalization, dense layers and dropout are calls: what is in them does not count.
+    """
+    waiting, seen = [function], {function.name}
+    while waiting:
+        for statement in waiting.pop().body:
+            for node in ast.walk(statement):
+                yield node
+                name = dotted(node.func) if isinstance(node, ast.Call) else ""
+                opaque = _normalizes(name) or _drops(name) or name in DENSE
+                if name in functions and name not in seen and not opaque:
+                    seen.add(name)
+                    waiting.append(functions[name])
+
+
+def _calls(nodes, belongs: Callable[[str], bool]) -> List[ast.Call]:
+    """Return the calls of functions whose last name fits, in their order."""
+    found = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Call) and belongs(_last_name(node.func))
+    ]
+    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+
+def _last_name(node):
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _attention(function, functions) -> Facts:
+    nodes = list(_nodes(function, functions))
+    names = signature(function).names
+    layers = _activations(function, nodes)
+    found = {
+        "padding": _padding(nodes, names),
+        "forbidden logits": _forbidden(nodes),
+        "scale": _yes(_has_root(nodes), "root of the width of a head", "none"),
+        "dropout": _yes(_calls(nodes, _drops), "yes", "no"),
+        "residual": _residual(nodes, names[:1]),
+        "normalization": _yes(_calls(nodes, _normalizes), "after the sum", "none"),
+        "result": _result(function),
+    }
+    if len(layers) >= 3:
+        found["projections"] = " and ".join(sorted(set(layers[:3])))
+        found["output projection"] = ", ".join(layers[3:]) or "none"
+    sums = [node for node in nodes if _sum_of(node, names[:1])]
+    found["padded queries"] = "zeros, before the dropout" if sums else "as others"
+    return found
+
+
+def _feedforward(function, functions) -> Facts:
+    nodes = list(_nodes(function, functions))
+    layers = _activations(function, nodes)
+    found = {
+        "dropout": str(len(_calls(nodes, _drops))),
+        "residual": _residual(nodes, signature(function).names[:1]),
+        "normalization": _yes(_calls(nodes, _normalizes), "after the sum", "none"),
+    }
+    if layers:
+        found["layers"] = ", ".join(layers)
+    return found
+
+
+def _normalize(function, functions) -> Facts:
+    made = _calls(_nodes(function, functions), lambda name: name == "Variable")
+    named = _calls(_nodes(function, functions), lambda name: name == "get_variable")
+    found = {}
+    if made or named:
+        shared = "shared by their names"
+        found["variables"] = "new ones at each call" if made else shared
+    defaults = signature(function).defaults
+    for name in ("epsilon", "eps"):
+        if name in defaults:
+            found["epsilon"] = str(defaults[name])
+    if "epsilon" not in found:
+        small = [v for v in _constants(function.body) if 0 < abs(v) < 1e-2]
+        found.update({"epsilon": str(small[0])} if small else {})
+    return found
+
+
+def _positions(function, functions) -> Facts:
+    nodes = list(_nodes(function, functions))
+    if _calls(nodes, lambda name: name in ("get_variable", "Variable")):
+        return {"positions": "a table that is learned"}
+    pairs = any(isinstance(node, (ast.Mod, ast.FloorDiv)) for node in nodes)
+    return {"angles": "one for two channels" if pairs else "one for each channel"}
+
+
+FACTS = {
+    "attention": _attention,
+    "feedforward": _feedforward,
+    "normalize": _normalize,
+    "positions": _positions,
+}
+
+
+def _yes(found, if_so, if_not):
+    return if_so if found else if_not
+
+
+def _drops(name):
+    return "dropout" in name.lower()
+
+
+def _normalizes(name):
+    return ROLE_OF.get(name) == "normalize" or "norm" in name.lower().split("_")
+
+
+def _activations(function, nodes) -> List[str]:
+    """Return the activation of each dense layer, in order: "linear", "relu", ..."""
+    settings = _dictionaries(function)
+    found = []
+    for call in _calls(nodes, lambda name: name in DENSE):
+        activation = None
+        given = [(each.arg, each.value) for each in call.keywords]
+        for name, value in list(given):
+            if name is None and isinstance(value, ast.Name):  # **params
+                before = [s for line, n, s in settings if n == value.id]
+                lines = [line for line, n, _ in settings if n == value.id]
+                last = sum(line < call.lineno for line in lines)
+                given += before[last - 1] if last else []
+        for name, value in given:
+            if name in ("activation", "activation_fn", "act"):
+                activation = _last_name(value) or None
+        found.append(activation or "linear")
+    return found
+
+
+def _dictionaries(function):
+    """Return (line, name, [(key, node), ...]) of the dictionaries in a function."""
+    return sorted(
+        (
+            (
+                node.lineno,
+                _last_name(node.targets[0]),
+                [
+                    (constant(key), value)
+                    for key, value in zip(node.value.keys, node.value.values)
+                    if key is not None and _is_text(key)
+                ],
+            )
+            for node in ast.walk(function)
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)
+        ),
+        key=lambda each: each[0],
+    )
+
+
+def _is_text(node):
+    try:
+        return isinstance(constant(node), str)
+    except ValueError:
+        return False
+
+
+def _padding(nodes, names):
+    """Return by what the padding is known."""
+    found = {_sum_of(node, None) for node in nodes} - {""}
+    if found:
+        return " and ".join(sorted(found))
+    given = [name for name in names if "mask" in name or name.endswith("_len")]
+    return " and ".join(given) or "not looked for"
+
+
+def _sum_of(node, names: Optional[tuple]) -> str:
+    """Return which rows a node takes for padding; "" for any other node.
+
+    Args:
+      names: the tensor must have one of these; None for any.
+    """
+    if not isinstance(node, ast.Call) or not node.args:
+        return ""
+    outer, inner = node, node.args[0]
+    if not isinstance(inner, ast.Call) or not inner.args:
+        return ""
+    if names is not None and dotted(inner.args[0]) not in names:
+        return ""
+    pair = (_last_name(outer.func), _last_name(inner.func))
+    if pair == ("sign", "reduce_sum") and isinstance(inner.args[0], ast.Call):
+        return ""  # the sign of a sum of absolute values: seen on its own
+    return {
+        ("reduce_sum", "abs"): "rows of zeros",
+        ("abs", "reduce_sum"): "rows whose sum is zero",
+        ("sign", "reduce_sum"): "rows whose sum is zero",
+    }.get(pair, "")
+
+
+def _constants(nodes) -> List[float]:
+    """Return the numbers in nodes; of what is computed from numbers, the result."""
+    found, waiting = [], list(nodes)
+    while waiting:
+        node = waiting.pop()
+        try:
+            value = constant(node)
+        except ValueError:
+            value = None
+        if type(value) in (int, float):
+            found.append(value)
+        elif value is None:
+            waiting += ast.iter_child_nodes(node)
+    return found
+
+
+def _forbidden(nodes):
+    """Return the constants that stand for minus infinity."""
+    tops = [node for node in nodes if isinstance(node, ast.stmt)]
+    found = {f"{-abs(value):.6g}" for value in _constants(tops) if abs(value) >= LARGE}
+    return " and ".join(sorted(found)) or "none"
+
+
+def _has_root(nodes):
+    """Return whether there is a square root, or a division by one."""
+    for node in nodes:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+            try:
+                if abs(constant(node.right)) == 0.5:
+                    return True
+            except (ValueError, TypeError):
+                continue
+    return bool(_calls(nodes, lambda name: name in ("sqrt", "rsqrt")))
+
+
+def _residual(nodes, names):
+    """Return whether one of the names is added to something, and when."""
+    conditional = {
+        id(inner)
+        for node in nodes
+        if isinstance(node, ast.If)
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    for node in nodes:
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+            sides = [node.value]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            sides = [node.left, node.right]
+        elif isinstance(node, ast.Call) and _last_name(node.func) == "add":
+            sides = node.args
+        else:
+            continue
+        if any(dotted(side) in names for side in sides):
+            return "under a condition" if id(node) in conditional else "added"
+    return "none"
+
+
+def _result(function):
+    """Return whether a function returns one tensor or several."""
+    kinds = {
+        isinstance(node.value, ast.Tuple)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Return)
+    }
+    if kinds == {True, False}:
+        return "one tensor, or several"
+    return _yes(True in kinds, "several tensors", "one tensor")

@@ -1,0 +1,115 @@
+"""What is known of files that are to be ported, as text."""
+
+import os
+from typing import Dict, Iterator, List
+
+from transformer.porting import tensorflow2
+from transformer.porting.calls import Blocks, Call, blocks, calls, rewritten
+from transformer.porting.reading import Script
+from transformer.porting.signatures import of_module
+from transformer.porting.sources import SOURCES, Match, class_blocks, module_of
+
+ANYWAY = (
+    "anyway: other first values, dropout rates rounded to 256ths, rounding of float32"
+)
+
+
+def report(script: Script, matches: Dict[str, Match]) -> str:
+    """Return what is known of a file, and what to write in it.
+
+    Args:
+      script: what `reading.read` returned.
+      matches: absolute path → Match, of the files of modules that were read.
+    """
+    lines = []
+    if script.problem:
+        count = len(script.changed)
+        lines.append(
+            f"not Python 3 ({script.problem}): {count} of its lines were not read as "
+            "they are; make it Python 3 first (2to3)"
+        )
+    match = matches.get(os.path.abspath(script.path))
+    if match:
+        lines += _modules(match)
+    found = blocks(script, matches)
+    for each in found:
+        lines += _imported(script, each)
+    lines += [
+        f"line {line}: class {name}: class APIs are not covered"
+        for name, line in class_blocks(script)
+        if not (match and match.source == "bojone_keras")
+    ]
+    if not match and not found:
+        lines.append("no modules of a tutorial, and no import of them")
+    lines += _file_name(script)
+    lines += _tensorflow(script)
+    return f"{script.path}\n" + "".join(f"  {line}\n" for line in lines)
+
+
+def _modules(match: Match) -> Iterator[str]:
+    """Return what is known of a file of modules."""
+    yield f"the modules of {SOURCES[match.source].title}: {module_of(match.source)}"
+    if match.because:
+        yield f"  told by: {'; '.join(match.because)}"
+    yield f"  dialect: {SOURCES[match.source].dialect}"
+    if match.names:
+        yield f"  the same there: {', '.join(sorted(match.names))}"
+    for each in match.differences:
+        yield f"  {each.function}: {each.text}"
+    missing = [
+        name
+        for name in match.parameters
+        if name not in match.names
+        and not any(each.function == name for each in match.differences)
+    ]
+    if missing:
+        yield f"  not there, keep yours: {', '.join(sorted(missing))}"
+    if match.unknown:
+        yield "  unknown variant: check with --compare"
+    elif any(each.matters for each in match.differences):
+        yield "  a variant: keep what differs, and check the rest with --compare"
+
+
+def _imported(script, each: Blocks) -> Iterator[str]:
+    """Return what to write for an import of blocks, and in each call of them."""
+    told = f" ({each.because})" if each.because else ""
+    yield f"line {each.node.lineno}: {each.module} is {module_of(each.source)}{told}"
+    lines = rewritten(script, each)
+    if lines is None:
+        lines = [f"from {module_of(each.source)} import ... (by hand, what you need)"]
+    for line in lines:
+        yield f"  write: {line}"
+    yield f"  dialect: {SOURCES[each.source].dialect}"
+    found = calls(script, each)
+    for call in found:
+        yield f"  {script.path}:{call.line}: {call.name}(...): {_said(call)}"
+    called = {each.names[call.name] for call in found}
+    for change in SOURCES[each.source].changes:
+        first = change.split()[0]
+        if first in called or first not in of_module(module_of(each.source)):
+            yield f"  changes: {change}"
+    yield f"  {ANYWAY}"
+
+
+def _said(call: Call) -> str:
+    return "; ".join(call.advice) or "unchanged"
+
+
+def _file_name(script) -> List[str]:
+    """Return what to do about a file that hides this package."""
+    folder = os.path.dirname(os.path.abspath(script.path))
+    if not os.path.exists(os.path.join(folder, "transformer.py")):
+        return []
+    return ["transformer.py of its folder hides this package: give it another name"]
+
+
+def _tensorflow(script) -> Iterator[str]:
+    """Return what to write for TensorFlow 2.16 and newer; equal cases in one line."""
+    groups = {}
+    for each in tensorflow2.uses(script):
+        groups.setdefault((each.found, each.write), []).append(each.line)
+    if groups:
+        yield "TensorFlow 2.16 and newer:"
+    for (found, write), lines in sorted(groups.items(), key=lambda each: each[1]):
+        numbers = ", ".join(map(str, sorted(set(lines))))
+        yield f"  line {numbers}: {found}: {write}"

@@ -489,10 +489,17 @@ def test_first_values_are_drawn_as_there():
 # A model of features, as InterHAt calls it
 
 
-def test_attention_of_interhat_returns_its_weights():
+@pytest.mark.parametrize("zero_pad", [False, True], ids=["as_there", "zero_pad"])
+def test_attention_of_interhat_returns_its_weights(zero_pad):
     ids = np.array([[0, 1, 2], [2, 4, 0]])
+    more = {"zero_pad": True} if zero_pad else {}
     features = interhat.embedding(
-        tf.constant(ids), vocab_size=5, num_units=6, scale=False, scope="embedding"
+        tf.constant(ids),
+        vocab_size=5,
+        num_units=6,
+        scale=False,
+        scope="embedding",
+        **more,
     )
     with tf.variable_scope("attention_head"):
         x, weights = interhat.multihead_attention(
@@ -509,7 +516,8 @@ def test_attention_of_interhat_returns_its_weights():
     with tf.Session(config=CONFIG) as session:
         values = with_values(session)
         found, drawn = session.run([x, weights])
-    given = values["embedding/lookup_table"][ids]  # zero_pad is False: id 0 has a row
+    given = values["embedding/lookup_table"][ids]  # without zero_pad, 0 has a row
+    given *= (ids != 0)[..., None] | (not zero_pad)
     expected, attention = oracle_compat.interhat_attention(
         given, given, values, "attention_head/multihead_attention", 2
     )

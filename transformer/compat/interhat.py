@@ -12,7 +12,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer import modules
-from transformer.blocks.primitives import stack_heads
+from transformer.blocks.masks import broadcast_keys, found_mask
+from transformer.blocks.primitives import project, stack_heads
 from transformer.compat import kyubyong_legacy
 from transformer.compat.kyubyong_legacy import (
     feedforward,
@@ -73,7 +74,6 @@ def multihead_attention(
     Returns:
       (float [N, Tq, D], the weights before dropout and query masks [H * N, Tq, Tk]).
     """
-    weights = {}
     outputs = modules.multihead_attention(
         queries,
         keys,
@@ -84,7 +84,18 @@ def multihead_attention(
         scope=scope,
         reuse=reuse,
         dialect=DIALECT,
-        weights=weights,
     )
-    (attention,) = weights.values()
-    return outputs, stack_heads(attention)
+    return outputs, _weights(queries, keys, num_units, num_heads, scope)
+
+
+def _weights(queries, keys, num_units, num_heads, scope):
+    """Return the weights of the attention in `scope`, those of padded queries too."""
+    num_units = num_units or queries.shape.as_list()[-1]
+    with tf.variable_scope(scope, reuse=True):
+        Q = project(queries, num_units, num_heads, DIALECT, "q")
+        K = project(keys, num_units, num_heads, DIALECT, "k")
+    real = broadcast_keys(found_mask(keys, DIALECT.padded_row))
+    _, weights = modules.scaled_dot_product_attention(
+        Q, K, K, real, blind_queries_are_zero=DIALECT.blind_queries_are_zero
+    )
+    return stack_heads(weights)

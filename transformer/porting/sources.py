@@ -108,10 +108,7 @@ SOURCES = {
             TUTORIAL,
             attention=[("output projection", "relu"), ("result", "several tensors")],
         ),
-        (
-            "the weights that are returned are zero where the query is padding",
-            ANY_LENGTH,
-        ),
+        (ANY_LENGTH,),
     ),
     "kyubyong": Source(
         "Kyubyong/transformer (2019)",

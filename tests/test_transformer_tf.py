@@ -4,6 +4,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 PROGRAM = """
     import tensorflow.compat.v1 as tf
     {first}
@@ -39,6 +41,7 @@ def test_beside_a_file_of_that_name(tmp_path):
     assert output(tmp_path, then=OWN) == ["14"]
 
 
+@pytest.mark.slow
 def test_beside_a_package_of_that_name(tmp_path):
     (tmp_path / "transformer").mkdir()
     (tmp_path / "transformer" / "__init__.py").write_text("MINE = 5\n")
@@ -47,6 +50,7 @@ def test_beside_a_package_of_that_name(tmp_path):
     assert output(tmp_path, first=own, then=own) == ["14"]
 
 
+@pytest.mark.slow
 def test_without_one_it_is_the_package_itself(tmp_path):
     same = "import transformer.modules; assert transformer.modules is modules"
     assert output(tmp_path, then=same) == ["14"]

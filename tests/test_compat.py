@@ -463,10 +463,11 @@ def test_kyubyong_shares_what_has_one_scope():
     x = tf.ones([1, 2, 4])
     padding = tf.constant([[0.0, 1.0]])
     for _ in range(2):
+        kyubyong.get_token_embeddings(3, 4)
         y = kyubyong.multihead_attention(x, x, x, padding, num_heads=2)
         kyubyong.ff(y, [8, 4])
         kyubyong.ln(y)
-    assert len(shapes()) == (6 + 2) + (4 + 2) + 2
+    assert len(shapes()) == 1 + (6 + 2) + (4 + 2) + 2
 
 
 def test_first_values_are_drawn_as_there():

@@ -675,6 +675,7 @@ def test_no_archive_writes_outside_of_the_folder(tmp_path, name):
             ),
         ),
     ],
+    ids=["good.tgz", "good.zip"],
 )
 def test_only_wanted_files_are_written_and_of_each_the_first(tmp_path, name, content):
     found = unpack(tmp_path, name, content)

@@ -31,7 +31,7 @@ def restore(session, prefix: str, source: str, scope: str = "") -> List[str]:
 
     Args:
       session: of the ported graph, its variables initialized or not.
-      prefix: path of the checkpoint without the endings of its files.
+      prefix: path of the checkpoint without the endings of its files, or its folder.
       source: the file of `transformer.compat`: "sasrec", "kyubyong_legacy", ...
       scope: variable scope in which the ported graph stands, and the original did not.
 
@@ -72,7 +72,7 @@ def restore(session, prefix: str, source: str, scope: str = "") -> List[str]:
     if extra:
         raise ValueError(
             f"{prefix}: found {_some(extra)}, wanted no variables without a place: "
-            f"{len(extra)} would be left over"
+            f"{len(extra)} would be left over; for a part of a model, use tf.train.Saver"
         )
     session.run(
         [variable.initializer for variable in values],

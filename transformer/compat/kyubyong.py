@@ -50,8 +50,13 @@ def ln(inputs, epsilon=1e-8, scope="ln"):
 
 @variables_of("kyubyong")
 def get_token_embeddings(vocab_size, num_units, zero_pad=True):
-    """Return the table of embeddings, float [V, D]; with `zero_pad`, row 0 is zeros."""
-    table = modules.embedding_table(vocab_size, num_units, "shared_weight_matrix")
+    """Return the table of embeddings, float [V, D]; with `zero_pad`, row 0 is zeros.
+
+    A second call shares the variable, as in the forks that open its scope so.
+    """
+    table = modules.embedding_table(
+        vocab_size, num_units, "shared_weight_matrix", tf.AUTO_REUSE
+    )
     return with_zero_row(table) if zero_pad else table
 
 

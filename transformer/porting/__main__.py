@@ -26,6 +26,10 @@ from transformer.porting.sources import SOURCES, Match, classify
 from transformer.runtime import cli
 
 PROGRAM = "python -m transformer.porting"
+OURS_DIFFER = (
+    "some of its functions differ and stay yours; the report, without --diff, has the "
+    "imports to write"
+)
 
 
 def parser():
@@ -89,7 +93,8 @@ def _write_patch(scripts, matches):
         found = blocks(script, matches)
         for each in found:
             if not each.certain:
-                warn(f"{script.path}: {each.module}: not in the patch: {GIVE}")
+                why = GIVE if each.match is None else OURS_DIFFER
+                warn(f"{script.path}: {each.module}: not in the patch: {why}")
         text = patch.unified(script, patch.edits(script, found))
         if out is None:
             sys.stdout.write(text)

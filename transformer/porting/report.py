@@ -52,15 +52,16 @@ def _modules(match: Match) -> Iterator[str]:
     if match.because:
         yield f"  told by: {'; '.join(match.because)}"
     yield f"  dialect: {SOURCES[match.source].dialect}"
-    if match.names:
-        yield f"  the same there: {', '.join(sorted(match.names))}"
+    differing = {each.function for each in match.differences}
+    same = sorted(set(match.names) - differing)
+    if same:
+        yield f"  the same there: {', '.join(same)}"
     for each in match.differences:
         yield f"  {each.function}: {each.text}"
     missing = [
         name
         for name in match.parameters
-        if name not in match.names
-        and not any(each.function == name for each in match.differences)
+        if name not in match.names and name not in differing
     ]
     if missing:
         yield f"  not there, keep yours: {', '.join(sorted(missing))}"

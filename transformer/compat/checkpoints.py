@@ -72,7 +72,8 @@ def restore(session, prefix: str, source: str, scope: str = "") -> List[str]:
     if extra:
         raise ValueError(
             f"{prefix}: found {_some(extra)}, wanted no variables without a place: "
-            f"{len(extra)} would be left over; for a part of a model, use tf.train.Saver"
+            f"{len(extra)} would be left over (for a part of a model, use a tf.train."
+            "Saver)"
         )
     session.run(
         [variable.initializer for variable in values],

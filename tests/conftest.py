@@ -5,6 +5,7 @@ import copy
 import functools
 import glob
 import os
+import signal
 import sys
 
 import hypothesis
@@ -21,6 +22,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 for folder in ("scripts", "examples", os.path.join("tools", "*")):
     sys.path[:0] = sorted(glob.glob(os.path.join(ROOT, folder, "")))
 tf.disable_eager_execution()
+
+# A run in the background or under nohup ignores signals, and so would what it starts.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
 
 # One of several processes of pytest-xdist has one core, and so has what it starts.
 # TensorFlow reads this when it opens its first session.

@@ -39,8 +39,8 @@ def test_each_stretch_is_recorded_and_its_changes_are_told(tmp_path):
     )
     assert stretch(tmp_path, 12, other) == ""
     found = stretches(tmp_path)
-    assert [row["step"] for row in found] == [0, 4, 8, 12]
-    assert found[2]["settings"]["batch_tokens"] == 9 and found[0]["corpus"] == CORPUS
+    assert [row["step"] for row in found] == [0, 8]
+    assert found[1]["settings"]["batch_tokens"] == 9 and found[0]["corpus"] == CORPUS
     assert set(found[0]["versions"]) == {"python", "tensorflow", "numpy"}
 
 
@@ -54,7 +54,7 @@ def test_a_stretch_of_which_no_checkpoint_is_left_is_forgotten(tmp_path):
         assert other.changes() == "changed at step 4: another corpus"
         other.write()
     assert stretch(tmp_path, 4) == ""
-    assert [row["step"] for row in stretches(tmp_path)] == [0, 4]
+    assert [row["step"] for row in stretches(tmp_path)] == [0]
     assert stretch(tmp_path, 0, hparams.HParams(seed=2)) == ""
 
 

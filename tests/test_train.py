@@ -264,6 +264,7 @@ def test_without_patience_and_without_progress_all_steps_are_made(
 def test_the_log_directory_holds_what_it_should(trained):
     best = checkpoints.step_of(checkpoints.find(trained, "best"))
     names = {"hparams.json", "spm.model", "dev_scores.jsonl", "lock"}
+    names |= {"run.jsonl", "checkpoint"}
     for checkpoint in (
         "model.ckpt-160",
         "model.ckpt-200",
@@ -354,7 +355,7 @@ def test_dev_scores_and_events_agree(trained):
     rows = reporting.read_dev_scores(trained)
     assert [row["step"] for row in rows] == [80, 160, 240]
     for row in rows:
-        assert set(row) == {"step", "bleu", "chrf", "loss"}
+        assert set(row) == {"step", "bleu", "chrf", "loss", "dev"}
         assert events["dev/bleu"][row["step"]] == pytest.approx(row["bleu"])
         assert events["dev/loss"][row["step"]] == pytest.approx(row["loss"])
     best = max(rows, key=lambda row: row["bleu"])

@@ -1,7 +1,8 @@
-"""The stretches of a training run: with what each of its processes continued it.
+"""The stretches of a training run: from which step on, with what it was trained.
 
-`run.jsonl` of a log directory has a JSON object a line: the step from which a process
-trained, its settings, the checksums of its corpus, the versions of what it ran on.
+`run.jsonl` of a log directory has a JSON object a line: a step, the settings from there
+on, the checksums of the corpus, the versions of what it ran on. A process that
+continues with all of them as before adds no line.
 """
 
 import dataclasses
@@ -75,9 +76,11 @@ class History:
         )
 
     def write(self) -> None:
-        """Write the stretches, this one last."""
+        """Write the stretches, this one last if anything differs from the one before."""
+        kinds = ("settings", "corpus", "versions")
+        is_new = any(self._last(kind) != self._now[kind] for kind in kinds)
         with files.replaced(self._path) as file:
-            for row in [*self._before, self._now]:
+            for row in self._before + [self._now] * is_new:
                 file.write(json.dumps(row, sort_keys=True) + "\n")
 
     def _last(self, kind: str) -> Dict[str, Any]:

@@ -75,11 +75,11 @@ def train(
         history = History(logdir, start, hp, corpus)
         if not accept_changes:
             history.refuse_other_corpus()
-        if history.changes():
-            warn(f"{logdir}: {history.changes()}")
         graph = TrainingGraph(hp, data, start)
         with make_session(hp, precision=hp.precision) as session:
             graph.open(session, checkpoint)  # fails, if so, before anything is written
+            if history.changes():
+                warn(f"{logdir}: {history.changes()}")
             os.makedirs(logdir, exist_ok=True)
             lock.take()
             if checkpoints.exist(logdir) and not checkpoint:

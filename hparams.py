@@ -250,6 +250,8 @@ def validate(hp: HParams) -> None:
             )
         if choices:
             refuse_unknown(name, value, choices)
+    if not hp.data:
+        raise ValueError("data: found an empty name, wanted a path")
     if hp.d_model % hp.num_heads:
         raise ValueError(
             f"num_heads: found {hp.num_heads}, wanted a divisor of "

@@ -87,6 +87,7 @@ def valid_settings(draw):
     )
     heads = draw(st.integers(1, 8))
     values.update(num_heads=heads, d_model=heads * draw(st.integers(1, 9)))
+    values["data"] = values["data"] or "data"
     if values["joint_vocab"]:
         values["target_vocab_size"] = values["source_vocab_size"]
     return values

@@ -34,9 +34,10 @@ MUTATION ?= --count 300
 BIN := $(VENV)/bin
 DATA := data/sample
 # One process a core, which runs whole files: what a file sets up is set up once.
-RUN_TESTS = $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8 \
-  --dist loadfile
-# make test-all COVERAGE=FILE writes there what was reached of transformer/.
+RUN_TESTS = $(if $(COVERAGE),COVERAGE_FILE=$(COVERAGE)) $(BIN)/python -m pytest \
+  --numprocesses $(WORKERS) --maxprocesses 8 --dist loadfile \
+  $(if $(COVERAGE),--cov --cov-report=)
+# make test COVERAGE=FILE writes there what was reached of transformer/.
 COVERAGE ?=
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 SHELL := bash
@@ -77,8 +78,7 @@ test: $(VENV)/installed
 	$(RUN_TESTS) $(PYTEST)
 
 test-all: $(VENV)/installed
-	$(if $(COVERAGE),COVERAGE_FILE=$(COVERAGE)) $(RUN_TESTS) -m "slow or not slow" \
-	  $(if $(COVERAGE),--cov --cov-report=) $(PYTEST)
+	$(RUN_TESTS) -m "slow or not slow" $(PYTEST)
 	@$(MAKE) --no-print-directory lint
 
 coverage: $(VENV)/installed

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import shutil
 import time
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from transformer.data import Batch, BatchPlan, Corpus
 from transformer.evaluation import load_text
+from transformer.text.summary import SUMMARY, read_summary, write_summary
 from transformer.text.vocabulary import PAD
 
 VOCAB_SIZE = 8000
@@ -157,7 +159,7 @@ def matrix_shapes(sizes: Dict[str, int], vocab_size: int) -> List[Tuple[int, int
 def write_corpus(data: str, folder: str, pairs: int) -> None:
     """Write a corpus of so many training pairs, by repeating those of `data`.
 
-    All files but those of train are links to those of `data`.
+    All files but those of train are copies of those of `data`.
     """
     os.makedirs(folder)
     for side in ("source", "target"):
@@ -173,5 +175,6 @@ def write_corpus(data: str, folder: str, pairs: int) -> None:
         np.save(os.path.join(folder, f"train.{side}.offsets.npy"), offsets)
     for path in glob.glob(os.path.join(data, "*")):
         name = os.path.basename(path)
-        if not name.startswith("train."):
-            os.symlink(os.path.abspath(path), os.path.join(folder, name))
+        if name != SUMMARY and not name.startswith("train."):
+            shutil.copyfile(path, os.path.join(folder, name))
+    write_summary(folder, read_summary(data))  # without checksums: they are of `data`

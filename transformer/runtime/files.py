@@ -49,11 +49,12 @@ def named(path: str) -> Iterator[None]:
 
 def sync(path: str) -> None:
     """Wait until a file, or the names in a folder, are on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with named(path):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def sha256_of(path: str) -> str:

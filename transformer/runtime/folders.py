@@ -6,16 +6,21 @@ with new_folder("logs/mean", "--out") as made:  # logs/.unfinished-…/made
 """
 
 import contextlib
+import ctypes
 import fcntl
 import fnmatch
+import functools
 import os
+import re
 import shutil
 import tempfile
-from typing import Iterator, Sequence, Set
+import time
+from typing import Callable, Iterator, List, Sequence, Set
 
 from transformer.runtime.files import refuse_unwritable, sync
 
 PREFIX = ".unfinished-"
+DAY = 24 * 60 * 60  # seconds
 
 # The folders that this process writes: whoever ends it at once removes them first.
 UNFINISHED: Set[str] = set()
@@ -25,16 +30,18 @@ UNFINISHED: Set[str] = set()
 def unfinished(place: str) -> Iterator[str]:
     """Yield a new folder on the file system of `place`, and remove it afterwards.
 
-    Folders that killed processes left at the same place are removed as well. A folder
-    in use is locked; the system releases the lock when its process ends.
+    Folders that killed processes left there, or beside it before it was there, are
+    removed as well. A folder in use is locked; the system releases the lock when its
+    process ends.
 
     Args:
       place: a folder; if it is not there, its nearest parent is used.
     """
     parent = _nearest(place)
     with contextlib.ExitStack() as held:
+        _sweep(os.path.dirname(parent))
+        _sweep(parent)
         with _locked(parent):  # nobody sweeps a folder that is not locked yet
-            _sweep(parent)
             path = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
             held.enter_context(_locked(path))
         UNFINISHED.add(path)
@@ -66,16 +73,82 @@ def new_folder(out: str, flag: str, replaces: str = "") -> Iterator[str]:
             for path in [os.path.join(folder, name) for name in names] + [folder]:
                 sync(path)
         os.makedirs(parent, exist_ok=True)
-        if os.path.exists(out):
-            os.rename(out, os.path.join(work, "old"))
-        os.rename(made, out)
-        sync(parent)
+        with Moves() as moves:
+            if os.path.isdir(out) and os.listdir(out):
+                moves.exchange(made, out)
+            else:
+                moves.move(made, out)
+            sync(parent)
+
+
+class Moves:
+    """Moves of files and folders, all of them or none.
+
+        with Moves() as moves:
+            moves.move("old", "aside")
+            moves.move("new", "old")    # if this fails, "aside" becomes "old" again
+
+    Where one fails, or the body does, they are undone, the last one first.
+    """
+
+    def __enter__(self):
+        self._undo: List[Callable[[], None]] = []
+        return self
+
+    def __exit__(self, kind, *exception):
+        if kind:
+            with contextlib.suppress(OSError):  # the disk is broken: leave it alone
+                for undo in reversed(self._undo):
+                    undo()
+
+    def move(self, path: str, to: str) -> None:
+        """Rename a file or folder, if there is one."""
+        if os.path.lexists(path):
+            os.rename(path, to)
+            self._undo.append(functools.partial(os.rename, to, path))
+
+    def replace(self, path: str, to: str, kept: str) -> None:
+        """Rename a file to a name that another may have, which is never missing.
+
+        Args:
+          path, to: the file, and its new name.
+          kept: a name for the other file, at which it is kept.
+        """
+        if not os.path.lexists(to):
+            self.move(path, to)
+            return
+        try:
+            os.link(to, kept)
+        except OSError:  # not every file system has links
+            shutil.copy2(to, kept)
+        os.replace(path, to)
+        self._undo.append(functools.partial(os.replace, kept, to))
+
+    def exchange(self, path: str, other: str) -> None:
+        """Exchange two folders, at once where the system can."""
+        try:
+            _exchange(path, other)
+            self._undo.append(functools.partial(_exchange, path, other))
+        except (OSError, AttributeError):
+            self.move(other, path + ".old")
+            self.move(path, other)
+
+
+def _exchange(path: str, other: str) -> None:
+    """Exchange two names by one call; OSError or AttributeError where there is none."""
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE: of Linux
+    libc = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(path), os.fsencode(other)
+    if libc.renameat2(here, names[0], here, names[1], exchange):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), other)
 
 
 def refuse_used(
     out: str, flag: str, replaces: str = "", allowed: Sequence[str] = ()
 ) -> None:
     """Raise ValueError where `out` is anything but a new or an empty folder.
+
+    What killed processes left beside the folder is removed.
 
     Args:
       out: a path.
@@ -91,6 +164,7 @@ def refuse_used(
         if not any(fnmatch.fnmatchcase(name, each) for each in allowed)
     ]
     if others and replaces not in names:
+        _sweep(os.path.dirname(os.path.realpath(out)))
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
         raise ValueError(
             f"{flag} {out}: found {', '.join(others[:3])}{more} in it, wanted a new "
@@ -120,13 +194,31 @@ def _locked(folder: str) -> Iterator[None]:
 
 def _sweep(parent: str) -> None:
     """Remove what killed processes left: the unfinished folders that nobody locks."""
-    for name in os.listdir(parent):
-        path = os.path.join(parent, name)
-        if name.startswith(PREFIX) and not os.path.islink(path):
-            with contextlib.suppress(OSError):
-                handle = os.open(path, os.O_RDONLY)
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(path, ignore_errors=True)
-                finally:
-                    os.close(handle)
+    with contextlib.suppress(OSError), _locked(parent):
+        for name in os.listdir(parent):
+            path = os.path.join(parent, name)
+            is_ours = name.startswith(PREFIX) or _is_of_before(path)
+            if is_ours and not os.path.islink(path):
+                _remove_unless_locked(path)
+
+
+def _is_of_before(path: str) -> bool:
+    """Return whether a folder is what an older prepare.py left, and no longer writes.
+
+    Those were not locked: only one that nobody changed for a day is nobody's.
+    """
+    return (
+        re.fullmatch(r"\.prepare-[a-z0-9_]{8}", os.path.basename(path)) is not None
+        and time.time() - os.lstat(path).st_mtime > DAY
+    )
+
+
+def _remove_unless_locked(path: str) -> None:
+    """Remove a folder, unless a process that lives has locked it."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+        finally:
+            os.close(handle)

@@ -7,6 +7,8 @@ import signal
 import socket
 from typing import Iterator
 
+from transformer.runtime.files import named
+
 LOCK = "lock"
 
 
@@ -47,9 +49,10 @@ class Lock:
                     f"{file.read().strip() or 'just started'}; wait for it, stop it, "
                     "or choose another --logdir"
                 ) from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
+        with named(file.name):
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            file.flush()
         # Open, so that no other folder gets its number while this process lives.
         self._file, self._folder = file, os.open(self.logdir, os.O_RDONLY)
 

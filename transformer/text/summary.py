@@ -5,6 +5,7 @@ import os
 from typing import Any, Dict, Iterable, Tuple
 
 from transformer.runtime.files import regular, replaced, sha256_of, sync
+from transformer.runtime.folders import Moves
 from transformer.text.lines import check_language
 
 SUMMARY = "corpus.json"
@@ -60,23 +61,33 @@ def write_summary(
 def publish(work: str, out: str, old: Iterable[str]) -> None:
     """Move the files of a finished corpus to their place, corpus.json last.
 
-    It is removed first: while it is missing, there is no corpus. Killed at any moment,
-    this leaves the old corpus, none, or the new one.
+    The old one is removed first: while it is missing, there is no corpus. Killed at any
+    moment, this leaves the old corpus, none, or the new one.
 
     Args:
       work: the folder that holds the files.
       out: the data folder, on the same file system; it is made if need be.
       old: the names of files that an earlier corpus may have, and this one may not.
+
+    Raises:
+      OSError: a file could not be moved; the old corpus is there as before.
     """
-    os.makedirs(out, exist_ok=True)
     new = sorted(set(os.listdir(work)) - {SUMMARY})
-    for name in [SUMMARY, *old]:
-        if name not in new and os.path.lexists(os.path.join(out, name)):
-            os.remove(os.path.join(out, name))
-            sync(out)
+    gone = [name for name in old if name not in new]
     for name in [*new, SUMMARY]:
         sync(os.path.join(work, name))
-        os.replace(os.path.join(work, name), os.path.join(out, name))
+    aside = os.path.join(work, "old")
+    os.mkdir(aside)
+    os.makedirs(out, exist_ok=True)
+    with Moves() as moves:
+        for name in [SUMMARY, *gone]:
+            moves.move(os.path.join(out, name), os.path.join(aside, name))
+            sync(out)  # whatever else is on the disk, corpus.json is not
+        for name in new:
+            kept = os.path.join(aside, name)
+            moves.replace(os.path.join(work, name), os.path.join(out, name), kept)
+        sync(out)
+        moves.move(os.path.join(work, SUMMARY), os.path.join(out, SUMMARY))
         sync(out)
 
 

@@ -32,7 +32,8 @@ def run(args) -> None:
     refuse_used(args.out, "--out")
     hp = hparams.load(args.logdir)
     cli.start_tensorflow(args.verbose)
-    from transformer.runtime import checkpoints  # needs TensorFlow, which takes seconds
+    # Only here: TensorFlow, which they import, takes seconds.
+    from transformer.runtime import checkpoints, tensors
 
     steps = checkpoints.steps(args.logdir)
     if not 2 <= args.last <= len(steps):
@@ -43,7 +44,7 @@ def run(args) -> None:
         )
     steps = steps[-args.last :]
     prefixes = [checkpoints.find(args.logdir, step) for step in steps]  # verified
-    arrays = checkpoints.average(prefixes)
+    arrays = tensors.average(prefixes)
     with new_folder(args.out, "--out") as made:
         copy_vocabularies(args.logdir, made)
         hparams.save(hp, made)

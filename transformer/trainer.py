@@ -87,7 +87,7 @@ def train(
                     f"{logdir}: found checkpoints of a training run that began at the "
                     "same time; run the same command again to continue it"
                 )
-            checkpoints.sweep(logdir)
+            checkpoints.tidy(logdir, start, hp.keep_checkpoints)
             copy_vocabularies(hp.data, logdir)  # refuses to replace one by another
             save_settings(hp, logdir)
             history.write()
@@ -318,12 +318,6 @@ class Training:
             scores, _ = evaluate(self.translator, *self.graph.data.dev_text)
         best = self.scores.best()
         is_best = best is None or scores.bleu > best["bleu"]
-        row = {"step": self.step, "bleu": scores.bleu, "chrf": scores.chrf}
-        if not is_best or self.try_to_write(
-            checkpoints.save_best, self.logdir, self.step
-        ):
-            # Last: a step that has its dev scores is not evaluated again.
-            self.try_to_write(self.scores.add, dict(row, loss=loss))
         self.try_to_write(
             self.events.write,
             self.step,
@@ -333,6 +327,12 @@ class Training:
                 "minutes": self.meter.minutes(),
             },
         )
+        row = {"step": self.step, "bleu": scores.bleu, "chrf": scores.chrf}
+        if not is_best or self.try_to_write(
+            checkpoints.save_best, self.logdir, self.step
+        ):
+            # Last: a step that has its dev scores is not evaluated again.
+            self.try_to_write(self.scores.add, dict(row, loss=loss))
         self.progress.say(
             f"step {self.step}: dev BLEU {scores.bleu:.2f}, dev loss "
             f"{loss:.3f} ({clock(time.monotonic() - began)})"

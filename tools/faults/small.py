@@ -114,10 +114,29 @@ def write_original(data: str, folder: str) -> None:
     checkpoints.write(arrays, folder, 3)
 
 
+def write_carelessly(data: str, folder: str) -> None:
+    """Write a folder as no command here does: in place, a file after the other."""
+    os.makedirs(folder, exist_ok=True)
+    draft = os.path.join(folder, f"{os.getpid()}.tmp")
+    for path in (draft, os.path.join(folder, "first")):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    os.rename(draft, os.path.join(folder, "second"))
+    with open(os.path.join(folder, "third"), "w", encoding="utf-8"):
+        os.unlink(os.path.join(folder, "third"))
+
+
 def main(argv: List[str]) -> None:
     """Write what another command reads: kind, data folder, place."""
     kind, data, place = argv
-    {"logdir": write_logdir, "original": write_original}[kind](data, place)
+    kinds = {
+        "logdir": write_logdir,
+        "original": write_original,
+        "careless": write_carelessly,
+    }
+    kinds[kind](data, place)
 
 
 if __name__ == "__main__":

@@ -46,17 +46,22 @@ class Ended(NamedTuple):
     calls: List[List[str]]
 
 
+def compiler() -> Optional[str]:
+    """Return the C compiler, None where there is none."""
+    return shutil.which("gcc") or shutil.which("cc")
+
+
 def build_shim(folder: str) -> str:
     """Compile the shim; ValueError where there is no compiler."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if not compiler or not sys.platform.startswith("linux"):
+    program = compiler()
+    if not program or not sys.platform.startswith("linux"):
         raise ValueError(
             "found no C compiler (gcc or cc), or no Linux, wanted both: install gcc"
         )
     path = os.path.join(folder, "shim.so")
     source = os.path.join(HERE, "shim.c")
     options = ["-shared", "-fPIC", "-O1", "-o", path, source, "-ldl"]
-    subprocess.run([compiler, *options], check=True)
+    subprocess.run([program, *options], check=True)
     return path
 
 
@@ -129,6 +134,14 @@ class Server:
         return ended
 
 
+def begin(server: Server, scenario: Scenario) -> None:
+    """Make the world of a scenario."""
+    shutil.rmtree(server.world, ignore_errors=True)
+    write_texts(server.world)
+    for command, argv in scenario.before:
+        server.run_well(command, argv)
+
+
 class Sweep:
     """The faults of one scenario, and what they did.
 
@@ -144,11 +157,8 @@ class Sweep:
         self.target = os.path.join(self.world, scenario.target)
         self.points, self.problems = collections.Counter(), []
         self._tried: Dict[Any, List[str]] = {}  # state → what was wrong after it
-        for path in (self.world, self._begin):
-            shutil.rmtree(path, ignore_errors=True)
-        write_texts(self.world)
-        for command, argv in scenario.before:
-            server.run_well(command, argv)
+        begin(server, scenario)
+        shutil.rmtree(self._begin, ignore_errors=True)
         shutil.copytree(self.world, self._begin)
         self.old = scenario.read(self.target)
         self.calls = server.run_well(scenario.command, scenario.argv).calls
@@ -195,7 +205,7 @@ class Sweep:
                 ended.status == 2
                 and "Traceback" not in ended.said
                 and last.startswith(self.scenario.command + ".py: ")
-                and any(each in last for each in (self.scenario.target, ".unfinished-"))
+                and any(each in last for each in (self.world, self.scenario.target))
             )
         return [] if is_right else [f"status {ended.status}, {ended.said[-400:]!r}"]
 
@@ -270,7 +280,6 @@ def run(args: argparse.Namespace) -> int:
             sweep = Sweep(server, scenario, folder)
             sweep.run(args.every)
             print(sweep.report(name), flush=True)
-            print(*(f"  {each}\n" for each in sweep.problems), sep="", end="")
             total, lost = total + sum(sweep.points.values()), lost + len(sweep.problems)
     print(f"fault points tried: {total:,}, lost: {lost}")
     return 1 if lost else 0

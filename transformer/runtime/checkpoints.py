@@ -10,17 +10,18 @@ exists once its manifest does. `checkpoint` names them for other tools of Tensor
 nothing here reads it.
 """
 
+import contextlib
 import glob
 import os
 import re
 import shutil
 import warnings
-from typing import Any, Callable, Dict, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Union
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.runtime import files, tensors
+from transformer.runtime import files
 
 NEWEST, BEST = "model.ckpt", "best.ckpt"
 INDEX, MANIFEST = ".index", ".sha256"
@@ -146,17 +147,15 @@ def save(
     Raises:
       OSError: it could not be written; those before it are untouched.
     """
-    earlier = [other for other in steps(logdir) if other < step]
-    kept = [*earlier, step][-keep:]
+    kept = [*[other for other in steps(logdir) if other < step], step][-keep:]
 
     def write(path):
         saver.save(session, path, write_meta_graph=False, write_state=False)
-        _write_state(os.path.join(os.path.dirname(path), STATE), kept)
+        with open(os.path.join(os.path.dirname(path), STATE), "w") as file:
+            file.write(_state(kept))
 
     _publish(prefix(logdir, step), write, [STATE])
-    for old in _steps_with_remains(logdir, NEWEST):
-        if old < step and old not in kept:
-            _remove(prefix(logdir, old))
+    _prune(logdir, step, kept)
 
 
 def save_best(logdir: str, step: int) -> None:
@@ -177,17 +176,34 @@ def save_best(logdir: str, step: int) -> None:
             _remove(prefix(logdir, old, BEST))
 
 
+def tidy(logdir: str, step: int, keep: int) -> None:
+    """Finish what a killed process began: sweep, prune, name what there is.
+
+    Args:
+      logdir: the log directory.
+      step: that of the checkpoint from which training continues.
+      keep: how many of those up to this step are kept.
+
+    Raises:
+      OSError: something could not be removed or written.
+    """
+    sweep(logdir)
+    kept = [other for other in steps(logdir) if other <= step][-keep:]
+    if kept:
+        with files.replaced(os.path.join(logdir, STATE)) as file:
+            file.write(_state(kept))
+    _prune(logdir, step, kept)
+
+
 def sweep(logdir: str) -> None:
     """Remove what a killed process left of a checkpoint that it wrote or removed."""
-    shutil.rmtree(os.path.join(logdir, ASIDE), ignore_errors=True)
     for kind in (NEWEST, BEST):
+        for step in _unpublished(logdir, kind):
+            _remove(prefix(logdir, step, kind))
         for path in glob.glob(os.path.join(glob.escape(logdir), kind + "-*.data-*")):
-            checkpoint = path.rsplit(".data-", 1)[0]
-            if not (
-                os.path.exists(checkpoint + INDEX)
-                or os.path.exists(checkpoint + MANIFEST)
-            ):
+            if not _is_there(path.rsplit(".data-", 1)[0]):
                 os.remove(path)
+    shutil.rmtree(os.path.join(logdir, ASIDE), ignore_errors=True)
 
 
 def make_saver() -> tf.train.Saver:
@@ -221,29 +237,6 @@ def write(arrays: Dict[str, np.ndarray], logdir: str, step: int) -> str:
     return prefix(logdir, step)
 
 
-def average(paths: Sequence[str]) -> Dict[str, np.ndarray]:
-    """Return the variables of checkpoints of one training run, averaged.
-
-    Variables that are not floats, the count of updates, are those of the last one.
-
-    Args:
-      paths: without the endings of their files.
-    """
-    arrays = tensors.read(paths[-1])
-    sums = {
-        name: array.astype(np.float64)
-        for name, array in arrays.items()
-        if array.dtype == np.float32
-    }
-    for path in paths[:-1]:
-        others = tensors.read(path)
-        for name in sums:
-            sums[name] += others[name]
-    for name, total in sums.items():
-        arrays[name] = (total / len(paths)).astype(np.float32)
-    return arrays
-
-
 def _steps_with(ending, logdir, kind):
     """Return the steps for which `logdir` has a file of this kind and ending."""
     pattern = re.compile(re.escape(kind) + r"-(\d+)" + re.escape(ending))
@@ -256,7 +249,14 @@ def _steps_with(ending, logdir, kind):
 
 def _steps_with_remains(logdir, kind):
     """Return the steps for which `logdir` has a checkpoint, or the remains of one."""
-    return _steps_with(INDEX, logdir, kind) | _steps_with(MANIFEST, logdir, kind)
+    found = _steps_with(INDEX, logdir, kind) | _steps_with(MANIFEST, logdir, kind)
+    return found - _unpublished(logdir, kind)
+
+
+def _unpublished(logdir, kind):
+    """Return the steps of which a killed process moved some files, not the manifest."""
+    written = _steps_with(MANIFEST, os.path.join(logdir, ASIDE), kind)
+    return written - _steps_with(MANIFEST, logdir, kind)
 
 
 def _candidates(logdir, which):
@@ -278,12 +278,19 @@ def _is_there(checkpoint):
     return any(os.path.exists(checkpoint + ending) for ending in (INDEX, MANIFEST))
 
 
-def _write_state(path, kept):
-    """Write the names of the checkpoints of some steps: the folder may be moved."""
+def _state(kept):
+    """Return what names the checkpoints of some steps: the folder may be moved."""
     names = [f"{NEWEST}-{step}" for step in kept]
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(f'model_checkpoint_path: "{names[-1]}"\n')
-        file.writelines(f'all_model_checkpoint_paths: "{name}"\n' for name in names)
+    return f'model_checkpoint_path: "{names[-1]}"\n' + "".join(
+        f'all_model_checkpoint_paths: "{name}"\n' for name in names
+    )
+
+
+def _prune(logdir, step, kept):
+    """Remove the checkpoints before a step, and their remains, but for the kept."""
+    for old in _steps_with_remains(logdir, NEWEST):
+        if old < step and old not in kept:
+            _remove(prefix(logdir, old))
 
 
 def _files(checkpoint):
@@ -325,7 +332,8 @@ def _publish(checkpoint, write, others=()):
         reason = [line for line in lines if folder in line] or lines
         raise OSError(f"{checkpoint} could not be written: {reason[0]}") from error
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            sweep(logdir)
 
 
 def _remove(checkpoint):

@@ -17,7 +17,7 @@ import tempfile
 import time
 from typing import Callable, Iterator, List, Sequence, Set
 
-from transformer.runtime.files import refuse_unwritable, sync
+from transformer.runtime.files import named, refuse_unwritable, sync
 
 PREFIX = ".unfinished-"
 DAY = 24 * 60 * 60  # seconds
@@ -65,7 +65,7 @@ def new_folder(out: str, flag: str, replaces: str = "") -> Iterator[str]:
     out = os.path.realpath(out)
     parent = os.path.dirname(out)
     refuse_unwritable(parent, flag)
-    with unfinished(parent) as work:
+    with named(out), unfinished(parent) as work:
         made = os.path.join(work, "made")
         os.mkdir(made)
         yield made

@@ -73,8 +73,9 @@ class Lock:
     def __exit__(self, *exception):
         if self._file:
             os.close(self._folder)
-            self._file.truncate(0)
-            self._file.close()
+            with contextlib.suppress(OSError):  # what it says is of no importance
+                self._file.truncate(0)
+                self._file.close()
 
 
 class Stopped(BaseException):

@@ -52,6 +52,29 @@ def read(checkpoint: str) -> Dict[str, np.ndarray]:
         }
 
 
+def average(paths: Sequence[str]) -> Dict[str, np.ndarray]:
+    """Return the variables of checkpoints of one training run, averaged.
+
+    Variables that are not floats, the count of updates, are those of the last one.
+
+    Args:
+      paths: without the endings of their files.
+    """
+    arrays = read(paths[-1])
+    sums = {
+        name: array.astype(np.float64)
+        for name, array in arrays.items()
+        if array.dtype == np.float32
+    }
+    for path in paths[:-1]:
+        others = read(path)
+        for name in sums:
+            sums[name] += others[name]
+    for name, total in sums.items():
+        arrays[name] = (total / len(paths)).astype(np.float32)
+    return arrays
+
+
 def restore(session: tf.Session, saver: tf.train.Saver, checkpoint: str) -> None:
     """Load a checkpoint into the variables of a session's graph.
 

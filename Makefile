@@ -7,6 +7,7 @@
 # make mutation        change the code a little, 300 times: how often does a test fail?
 # make bench           measure speed beside other systems, on data/multi30k
 # make soak            kill and resume 200 training runs, translate 100,000 odd lines
+# make faults          fail every call that writes a file, one after the other
 # make clean           remove environments and caches; data and logs stay
 #
 # Each target sets up what it needs in VENV. TensorFlow 2 wants Python 3.10 or newer,
@@ -16,7 +17,8 @@
 #
 # Options of the programs behind them: make demo TRAIN="--max_steps 100",
 # make test PYTEST="tests/test_data.py -x", make mutation MUTATION="--modules data",
-# make bench BENCH="--quick", make soak SOAK="--cycles 2 --lines 50".
+# make bench BENCH="--quick", make soak SOAK="--cycles 2 --lines 50",
+# make faults FAULTS="--every 20".
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -28,6 +30,7 @@ BENCH ?= --json bench.json
 BENCH_DATA ?= data/multi30k
 BENCH_LOGDIR ?= $(wildcard logs/multi30k)
 SOAK ?= --cycles 200 --lines 100000
+FAULTS ?=
 VERSIONS ?= --envs .venv-versions
 MUTATION ?= --count 300
 
@@ -43,7 +46,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .PHONY: help demo test test-all coverage coverage-report lint test-versions mutation \
-  bench soak clean
+  bench soak faults clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -120,6 +123,9 @@ bench: $(VENV)/bench
 
 soak: $(VENV)/installed
 	$(BIN)/python tools/soak/soak.py $(SOAK)
+
+faults: $(VENV)/installed
+	$(BIN)/python tools/faults/sweep.py $(FAULTS)
 
 clean:
 	rm -rf .venv .venv-* $(VENV) build *.egg-info .pytest_cache .ruff_cache

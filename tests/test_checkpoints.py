@@ -369,6 +369,30 @@ def test_sweeping_leaves_what_is_whole_and_what_others_wrote(write, tmp_path):
     assert corpora.tree(tmp_path) == before
 
 
+def test_the_first_checkpoint_killed_before_its_manifest_is_none(write, tmp_path):
+    """Else training would refuse to continue: "found only broken ones"."""
+    logdir = write(10)
+    aside = tmp_path / checkpoints.ASIDE
+    aside.mkdir()
+    (tmp_path / "model.ckpt-10.sha256").rename(aside / "model.ckpt-10.sha256")
+    assert not checkpoints.exist(logdir)
+    with pytest.raises(FileNotFoundError):
+        checkpoints.find(logdir, "newest")
+    checkpoints.sweep(logdir)
+    assert os.listdir(logdir) == [checkpoints.STATE]
+
+
+def test_what_a_killed_process_did_not_finish_is_finished(write, tmp_path):
+    logdir = write(10, 20, 30)
+    wanted = (tmp_path / checkpoints.STATE).read_text()
+    (tmp_path / checkpoints.STATE).write_text('model_checkpoint_path: "model.ckpt-1"')
+    checkpoints.tidy(logdir, 30, 3)
+    assert (tmp_path / checkpoints.STATE).read_text() == wanted
+    checkpoints.tidy(logdir, 20, 1)  # that of step 30 is broken: training goes on at 20
+    assert checkpoints.steps(logdir) == [20, 30]
+    assert tf.train.latest_checkpoint(logdir) == os.path.join(logdir, "model.ckpt-20")
+
+
 def test_no_room_leaves_what_there_was(write, tmp_path):
     """The room is a limit of the system's: no file may grow beyond it."""
     logdir = write(10)

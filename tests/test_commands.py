@@ -92,6 +92,7 @@ TARGETS = {
     "mutation": "MUTATION='--count 2 --modules data --tests mutants'",
     "bench": "-n",  # the packages of other systems; of ours alone: test_benchmark
     "soak": "SOAK='--cycles 1 --lines 20'",
+    "faults": "FAULTS='--every 200'",
     "clean": "",
 }
 

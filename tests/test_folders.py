@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import average_checkpoints
 import corpora
@@ -67,6 +68,63 @@ def test_what_killed_processes_left_is_swept_and_what_is_in_use_is_not(tmp_path)
         with folders.unfinished(str(tmp_path)) as second:
             assert os.path.isdir(first) and first != second
     assert not os.path.exists(first) and folders.UNFINISHED == set()
+
+
+@pytest.mark.parametrize(
+    "name, is_swept",
+    [(".prepare-abcd_123", True), (".prepare-notes", False), (".prepare-", False)],
+)
+def test_what_older_versions_left_is_swept_a_day_later(tmp_path, name, is_swept):
+    for age, folder in ((0, "young"), (2 * folders.DAY, "old")):
+        left = tmp_path / folder / name
+        (left / "deeper").mkdir(parents=True)
+        when = time.time() - age
+        os.utime(str(left), (when, when))
+        with folders.unfinished(str(tmp_path / folder)):
+            assert left.exists() == (not is_swept or folder == "young")
+
+
+# --- Moves, all of them or none -------------------------------------------------------
+
+
+def test_moves_are_undone_where_one_fails(tmp_path):
+    for name in ("a", "b", "c", "d"):
+        (tmp_path / name).write_text(name)
+    before = corpora.tree(tmp_path)
+
+    def path(name):
+        return str(tmp_path / name)
+
+    with pytest.raises(OSError), folders.Moves() as moves:
+        moves.move(path("missing"), path("x"))
+        moves.move(path("a"), path("aside"))
+        moves.replace(path("b"), path("c"), path("kept"))
+        moves.replace(path("d"), path("new"), path("kept-too"))
+        assert corpora.tree(tmp_path) == {
+            "aside": b"a",
+            "c": b"b",
+            "kept": b"c",
+            "new": b"d",
+        }
+        moves.move(path("c"), path("no/such/folder"))
+    del before["b"]  # what took the place of another is not needed any more
+    assert corpora.tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("is_possible", [True, False])
+def test_folders_are_exchanged_and_put_back(tmp_path, monkeypatch, is_possible):
+    if not is_possible:
+        monkeypatch.setattr(folders, "_exchange", lambda *_: os.rmdir("/"))
+    for name in ("mine", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text(name)
+    before = corpora.tree(tmp_path)
+    mine, other = str(tmp_path / "mine"), str(tmp_path / "other")
+    with pytest.raises(KeyError), folders.Moves() as moves:
+        moves.exchange(mine, other)
+        assert os.listdir(other) == ["mine"]
+        raise KeyError
+    assert corpora.tree(tmp_path) == before
 
 
 # --- Killed at every call that changes a folder ---------------------------------------

@@ -234,6 +234,8 @@ def write(arrays: Dict[str, np.ndarray], logdir: str, step: int) -> str:
             {variables[name].initial_value: array for name, array in arrays.items()},
         )
         save(session, make_saver(), logdir, step, 1)
+    if os.path.exists(os.path.join(logdir, ASIDE)):
+        shutil.rmtree(os.path.join(logdir, ASIDE))  # or say why that is not possible
     return prefix(logdir, step)
 
 

@@ -110,6 +110,8 @@ class Moves:
     def replace(self, path: str, to: str, kept: str) -> None:
         """Rename a file to a name that another may have, which is never missing.
 
+        Undone, the other one has it again, and the file is gone.
+
         Args:
           path, to: the file, and its new name.
           kept: a name for the other file, at which it is kept.

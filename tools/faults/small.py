@@ -74,9 +74,19 @@ class SmallTranslator:
         ]
 
 
+def small_session(hp, precision: str) -> tf.Session:
+    """Return a session that runs everything in the thread that calls it."""
+    config = tf.ConfigProto(
+        intra_op_parallelism_threads=1, inter_op_parallelism_threads=-1
+    )
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return tf.Session(config=config)
+
+
 def use() -> None:
     """Have `train.py` train fifty numbers, in this process."""
     trainer.TrainingGraph, trainer.Translator = SmallGraph, SmallTranslator
+    trainer.make_session = small_session
 
 
 def _random(hp):

@@ -76,7 +76,7 @@ class History:
         )
 
     def write(self) -> None:
-        """Write the stretches, this one last if anything differs from the one before."""
+        """Write the stretches; this one only if it differs from the one before."""
         kinds = ("settings", "corpus", "versions")
         is_new = any(self._last(kind) != self._now[kind] for kind in kinds)
         with files.replaced(self._path) as file:

@@ -11,6 +11,7 @@ set up by `hparams.py`.
 READING_ORDER = (
     ("dialects", "", "a name → what that source of the Transformer decides"),
     ("runtime.files", "", "content → a file, written whole or not at all"),
+    ("runtime.formats", "", "the format of a folder; newer ones are refused"),
     ("runtime.folders", "", "a folder, written whole or not at all"),
     ("runtime.terminal", "", "text → what a terminal may be shown"),
     ("runtime.patience", "", "a request → an answer in time"),

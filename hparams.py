@@ -11,7 +11,7 @@ import os
 from typing import Any, Collection, Dict, Optional
 
 from transformer.dialects import DIALECTS
-from transformer.runtime import files
+from transformer.runtime import files, formats
 from transformer.runtime.cli import refuse_unknown, unknown
 
 FILE_NAME = "hparams.json"
@@ -274,7 +274,8 @@ def save(hp: HParams, logdir: str) -> None:
     """Write `logdir/hparams.json`, whole or not at all; `logdir` is made."""
     os.makedirs(logdir, exist_ok=True)
     with files.replaced(os.path.join(logdir, FILE_NAME)) as file:
-        json.dump(dataclasses.asdict(hp), file, indent=2, sort_keys=True)
+        content = formats.stamped(dataclasses.asdict(hp))
+        json.dump(content, file, indent=2, sort_keys=True)
         file.write("\n")
 
 
@@ -302,7 +303,7 @@ def _read(logdir: str) -> Dict[str, Any]:
             raise ValueError(f"{path}: found no JSON ({error})") from error
     if not isinstance(values, dict):
         raise ValueError(f"{path}: found a {type(values).__name__}, wanted settings")
-    values = _checked(values, path)
+    values = _checked(formats.unstamped(values, path), path)
     if values.get("positions") == "sinusoid":  # before POSITIONS had names of their own
         dialect = DIALECTS.get(values.get("dialect", HParams.dialect))
         values["positions"] = dialect.positions if dialect else ""

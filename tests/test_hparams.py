@@ -144,7 +144,7 @@ def test_saved_file_is_sorted_complete_and_alone(tmp_path):
     hparams.save(hparams.HParams(seed=2), str(tmp_path))
     assert os.listdir(str(tmp_path)) == ["hparams.json"]
     text = (tmp_path / "hparams.json").read_text()
-    assert list(json.loads(text)) == sorted(NAMES)
+    assert list(json.loads(text)) == sorted([*NAMES, "format", "version"])
     assert text.endswith("}\n") and '\n  "accumulate": 1,\n' in text
 
 

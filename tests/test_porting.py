@@ -243,6 +243,70 @@ def test_classes_and_a_file_that_hides_the_package_are_told(folder, capsys):
     assert "transformer.py of its folder hides this package" in text
 
 
+def test_a_transformer_of_a_package_hides_nothing(folder, capsys):
+    said_of = "transformer.py of its folder hides this package"
+    folder("models/modules.py", tutorials.LEGACY)
+    path = folder(
+        "models/transformer.py", "from models.modules import *\nnormalize(x)\n"
+    )
+    assert said_of not in said(capsys, path)
+    folder("models/transformer.py", "from modules import *\nx = normalize(x)\n")
+    assert said_of in said(capsys, path)  # its folder is on the path
+    folder("models/__init__.py", "")
+    assert said_of not in said(capsys, path)
+
+
+def test_a_change_is_told_where_there_is_what_changes(folder, capsys):
+    told = "changes: key_masks stay as they are"
+    call = "x = multihead_attention(x, x, x{}, training=True)\n"
+    start = "from modules import *\n"
+    path = folder("model.py", start + call.format(""))
+    assert told not in said(capsys, path)
+    folder("model.py", start + call.format(", key_masks=m"))
+    assert told in said(capsys, path)
+    folder("modules.py", tutorials.KYUBYONG)
+    folder("model.py", start + call.format(", m"))  # by its place
+    assert told in said(capsys, path)
+
+
+def test_calls_beside_their_functions_are_told(folder, capsys):
+    model = "\n\ndef model(x):\n    x = normalize(x, 'a')\n    return feedforward(x)\n"
+    path = folder("model.py", tutorials.LEGACY + model)
+    lines = said(capsys, path).splitlines()
+    last = len(tutorials.LEGACY.split("\n")) + 3
+    assert [line.strip() for line in lines if "(...)" in line] == [
+        f"{path}:{last}: normalize(...): unchanged",
+        f"{path}:{last + 1}: feedforward(...): unchanged",
+    ]
+    [write] = [line for line in lines if "delete what is the same there" in line]
+    assert (
+        "write: from transformer.compat.kyubyong_legacy import embedding, feed" in write
+    )
+
+
+@pytest.mark.parametrize(
+    "old, new, wanted",
+    [
+        (
+            "asking = tf.sign(tf.reduce_sum(tf.abs(queries), axis=-1))",
+            "asking = tf.sequence_mask(keys)",
+            "padding: lengths, by tf.sequence_mask and rows of zeros; here: ",
+        ),
+        (
+            "activation=tf.nn.relu)\n        {0} =",
+            "activation=tf.nn.relu, use_bias=False)\n        {0} =",
+            "biases of Q, K, V: none; here: yes, or transformer.modules with a dialect",
+        ),
+    ],
+    ids=["sequence_mask", "use_bias"],
+)
+def test_what_masks_and_biases_are_is_told(folder, capsys, old, new, wanted):
+    text = tutorials.LEGACY
+    for name in ("K", "V", "Q_, K_, V_"):
+        text = text.replace(old.format(name), new.format(name))
+    assert wanted in said(capsys, folder("modules.py", text))
+
+
 def test_a_file_of_something_else_ends_with_status_1(folder, capsys):
     path = folder("main.py", "import tensorflow as tf\nx = tf.layers.dense(y, 3)\n")
     text = said(capsys, path, status=1)
@@ -445,6 +509,18 @@ def test_two_files_are_compared_and_other_names_told(folder, capsys):
     other = tutorials.changed(tutorials.LEGACY, ("scale else found", "scale else 0"))
     text = said(capsys, "--compare", first, "--with", folder("b.py", other), status=1)
     assert "embedding neither zero_pad nor scale: " in text
+
+
+def test_other_arguments_are_no_failure(folder, capsys):
+    """The masks of an older version of the same source."""
+    mask = (
+        "\n\ndef mask(inputs, queries=None, keys=None, type=None):\n"
+        "    return inputs + tf.reduce_sum(keys)\n"
+    )
+    ln = tutorials.KYUBYONG.split("def multihead_attention")[0]
+    path = folder("modules.py", ln + mask)
+    text = said(capsys, "--compare", path, "--with", "kyubyong")
+    assert "mask key: not compared: theirs takes queries, keys instead\n" in text
 
 
 @pytest.mark.skipif(TF1, reason="TensorFlow 1.15 has tf.layers")

@@ -11,6 +11,7 @@ set up by `hparams.py`.
 READING_ORDER = (
     ("dialects", "", "a name → what that source of the Transformer decides"),
     ("runtime.files", "", "content → a file, written whole or not at all"),
+    ("runtime.formats", "", "the format of a folder; newer ones are refused"),
     ("runtime.folders", "", "a folder, written whole or not at all"),
     ("runtime.terminal", "", "text → what a terminal may be shown"),
     ("runtime.patience", "", "a request → an answer in time"),
@@ -55,6 +56,7 @@ READING_ORDER = (
     ("runtime.events", "", "scalars ↔ TensorBoard's files"),
     ("runtime.reporting", "", "progress reports, dev scores"),
     ("runtime.history", "", "what each process continued a training run with"),
+    ("runtime.records", "", "TensorBoard's files → what was logged at each step"),
     ("runtime.figures", "", "a plot → a picture file, by matplotlib"),
     ("runtime.nonfinite", "", "a loss that is not finite → where that began"),
     ("runtime.ram", "", "sizes → how much memory training needs"),
@@ -86,6 +88,7 @@ READING_ORDER = (
     ("symptoms", "", "translations → what is wrong with them"),
     ("training_graph", "5", "a corpus → the ops of a training run"),
     ("trainer", "5", "a corpus → a log directory; numbers are logged here"),
+    ("verification", "", "a log directory → the same losses, computed again"),
     ("checks", "", "causality, padding, batch invariance of your own blocks"),
     ("porting.reading", "", "a file of Python → its text, tokens and syntax tree"),
     ("porting.signatures", "", "the text of functions → their parameters"),

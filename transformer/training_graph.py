@@ -15,6 +15,7 @@ from transformer.runtime.files import sha256_of
 from transformer.runtime.sessions import compilation
 from transformer.text.corpus import ID_FILES
 from transformer.text.summary import verify
+from transformer.text.vocabulary_files import vocabulary_names
 from transformer.training import cross_entropy, make_update
 
 
@@ -36,10 +37,10 @@ class Data:
 
     def checksums(self) -> Dict[str, str]:
         """Return the SHA-256 of each part of the corpora, by its name."""
+        names = [name for name in ID_FILES if not name.startswith("test.")]
+        names += vocabulary_names(self.train.folder)
         sums = {
-            name: sha256_of(os.path.join(self.train.folder, name))
-            for name in ID_FILES
-            if not name.startswith("test.")
+            name: sha256_of(os.path.join(self.train.folder, name)) for name in names
         }
         for side, lines in zip(("source", "target"), self.dev_text):
             text = "\n".join(lines).encode("utf-8")

@@ -6,7 +6,7 @@ import os
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from transformer.porting.formulas import ROLE_OF
-from transformer.porting.reading import Script, dotted
+from transformer.porting.reading import Script, definitions, dotted
 from transformer.porting.signatures import of_module
 from transformer.porting.sources import SOURCES, Match, module_of
 
@@ -178,10 +178,25 @@ def _called(node, names) -> str:
     return names.get(dotted(node.func), "") if isinstance(node, ast.Call) else ""
 
 
+def own_blocks(script: Script, match: Match) -> Blocks:
+    """Return the blocks that a file defines itself, as if they were imported."""
+    names = {name: name for name in match.parameters if name in ROLE_OF}
+    return Blocks(script.tree, "", (), False, names, match.source, "", match)
+
+
 def calls(script: Script, each: Blocks) -> List[Call]:
-    """Return the calls of the blocks of an import, with what to write."""
+    """Return the calls of the blocks of an import, with what to write.
+
+    What blocks of the file itself call in each other does not count.
+    """
     found, known = [], _known(each)
+    here = definitions(script) if each.node is script.tree else {}
+    inner = {
+        id(node) for name in here if name in each.names for node in ast.walk(here[name])
+    }
     for node in ast.walk(script.tree):
+        if id(node) in inner:
+            continue
         name = _called(node, each.names)
         if name and (name in ROLE_OF or name in known):
             advice = _advice(node, name, each)

@@ -105,6 +105,9 @@ def _compared(case, theirs, ours) -> Tuple[str, bool]:
     try:
         first = build(getattr(theirs, case.theirs), case.arguments)
     except Exception as error:
+        others = recipes.other_arguments(getattr(theirs, case.theirs), case.arguments)
+        if others:
+            return f"{case.title}: not compared: theirs takes {others} instead", True
         return f"{case.title}: theirs fails: {_first_line(error)}", True
     try:
         second = build(getattr(ours, case.ours), case.arguments, first.shapes)

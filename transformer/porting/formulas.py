@@ -5,7 +5,7 @@ not recognize is not there, so that two sets of facts are compared by those in b
 """
 
 import ast
-from typing import Callable, Dict, Iterator, List, Optional
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from transformer.porting.reading import dotted
 from transformer.porting.signatures import constant, signature
@@ -73,7 +73,8 @@ def _last_name(node):
 def _attention(function, functions) -> Facts:
     nodes = list(_nodes(function, functions))
     names = signature(function).names
-    layers = _activations(function, nodes)
+    settings = _settings_of_layers(function, nodes)
+    layers = _activations(settings)
     found = {
         "padding": _padding(nodes, names),
         "forbidden logits": _forbidden(nodes),
@@ -86,6 +87,7 @@ def _attention(function, functions) -> Facts:
     if len(layers) >= 3:
         found["projections"] = " and ".join(sorted(set(layers[:3])))
         found["output projection"] = ", ".join(layers[3:]) or "none"
+        found["biases of Q, K, V"] = " and ".join(sorted(set(_biases(settings[:3]))))
     sums = [node for node in nodes if _sum_of(node, names[:1])]
     found["padded queries"] = "zeros, before the dropout" if sums else "as others"
     return found
@@ -93,7 +95,7 @@ def _attention(function, functions) -> Facts:
 
 def _feedforward(function, functions) -> Facts:
     nodes = list(_nodes(function, functions))
-    layers = _activations(function, nodes)
+    layers = _activations(_settings_of_layers(function, nodes))
     found = {
         "dropout": str(len(_calls(nodes, _drops))),
         "residual": _residual(nodes, signature(function).names[:1]),
@@ -149,12 +151,11 @@ def _normalizes(name):
     return ROLE_OF.get(name) == "normalize" or "norm" in name.lower().split("_")
 
 
-def _activations(function, nodes) -> List[str]:
-    """Return the activation of each dense layer, in order: "linear", "relu", ..."""
+def _settings_of_layers(function, nodes) -> List[List[Tuple[str, ast.AST]]]:
+    """Return the keywords of each dense layer, in order: (name, value)."""
     settings = _dictionaries(function)
     found = []
     for call in _calls(nodes, lambda name: name in DENSE):
-        activation = None
         given = [(each.arg, each.value) for each in call.keywords]
         for name, value in list(given):
             if name is None and isinstance(value, ast.Name):  # **params
@@ -162,11 +163,31 @@ def _activations(function, nodes) -> List[str]:
                 lines = [line for line, n, _ in settings if n == value.id]
                 last = sum(line < call.lineno for line in lines)
                 given += before[last - 1] if last else []
-        for name, value in given:
-            if name in ("activation", "activation_fn", "act"):
-                activation = _last_name(value) or None
-        found.append(activation or "linear")
+        found.append(given)
     return found
+
+
+def _activations(settings) -> List[str]:
+    """Return the activation of each dense layer: "linear", "relu", ..."""
+    names = ("activation", "activation_fn", "act")
+    return [
+        ([""] + [_last_name(value) for name, value in given if name in names])[-1]
+        or "linear"
+        for given in settings
+    ]
+
+
+def _biases(settings) -> List[str]:
+    """Return whether each dense layer has a bias: "yes", "none"."""
+    values = [dict(given).get("use_bias") for given in settings]
+    return [_yes(_is_false(value), "none", "yes") for value in values]
+
+
+def _is_false(node) -> bool:
+    try:
+        return node is not None and constant(node) is False
+    except ValueError:
+        return False
 
 
 def _dictionaries(function):
@@ -199,6 +220,8 @@ def _is_text(node):
 def _padding(nodes, names):
     """Return by what the padding is known."""
     found = {_sum_of(node, None) for node in nodes} - {""}
+    if _calls(nodes, lambda name: name == "sequence_mask"):
+        found.add("lengths, by tf.sequence_mask")
     if found:
         return " and ".join(sorted(found))
     given = [name for name in names if "mask" in name or name.endswith("_len")]

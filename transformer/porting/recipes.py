@@ -114,6 +114,7 @@ RECIPES = {
         ),
     },
 }
+SCOPE = ("scope", "reuse", "name")  # which any function may have
 # Arguments that are the point of a call: both functions must take them.
 TOLD = ("with_qk", "with_t", "maxlen", "dim", "causality", "zero_pad", "scale")
 
@@ -177,3 +178,13 @@ def _refused(function, arguments) -> str:
     extra = [name for name in TOLD if name in arguments and name not in known]
     text = f"it needs {', '.join(missing)}" if missing else ""
     return text or (f"it has no {', '.join(extra)}" if extra else "")
+
+
+def other_arguments(function, arguments) -> str:
+    """Return what a function takes instead of some of the arguments; "" if of none."""
+    known = inspect.signature(function).parameters
+    lacking = [name for name in arguments if name not in known]
+    others = [name for name in known if name not in arguments and name not in SCOPE]
+    if set(lacking) <= set(NOT_TRAINING) or not others:
+        return ""
+    return ", ".join(others)

@@ -4,7 +4,16 @@ import os
 from typing import Dict, Iterator, List
 
 from transformer.porting import tensorflow2
-from transformer.porting.calls import Blocks, Call, blocks, calls, rewritten
+from transformer.porting.calls import (
+    Blocks,
+    Call,
+    blocks,
+    calls,
+    imports,
+    own_blocks,
+    paths_of,
+    rewritten,
+)
 from transformer.porting.reading import Script
 from transformer.porting.signatures import of_module
 from transformer.porting.sources import SOURCES, Match, class_blocks, module_of
@@ -31,6 +40,7 @@ def report(script: Script, matches: Dict[str, Match]) -> str:
     match = matches.get(os.path.abspath(script.path))
     if match:
         lines += _modules(match)
+        lines += _calls_of_its_own(script, match)
     found = blocks(script, matches)
     for each in found:
         lines += _imported(script, each)
@@ -71,6 +81,19 @@ def _modules(match: Match) -> Iterator[str]:
         yield "  a variant: keep what differs, and check the rest with --compare"
 
 
+def _calls_of_its_own(script, match: Match) -> Iterator[str]:
+    """Return what to write in the calls of functions that the file itself defines."""
+    found = calls(script, own_blocks(script, match))
+    if found and match.names:
+        module, names = module_of(match.source), sorted(match.names.items())
+        taken = [own if own == n else f"{own} as {n}" for n, own in names]
+        yield f"  delete what is the same there, and write: from {module} import " + (
+            ", ".join(taken)
+        )
+    for call in found:
+        yield f"  {script.path}:{call.line}: {call.name}(...): {_said(call)}"
+
+
 def _imported(script, each: Blocks) -> Iterator[str]:
     """Return what to write for an import of blocks, and in each call of them."""
     told = f" ({each.because})" if each.because else ""
@@ -86,10 +109,22 @@ def _imported(script, each: Blocks) -> Iterator[str]:
         yield f"  {script.path}:{call.line}: {call.name}(...): {_said(call)}"
     called = {each.names[call.name] for call in found}
     for change in SOURCES[each.source].changes:
-        first = change.split()[0]
-        if first in called or first not in of_module(module_of(each.source)):
+        if _concerns(change.split()[0], called, script, each):
             yield f"  changes: {change}"
     yield f"  {ANYWAY}"
+
+
+def _concerns(first: str, called, script, each: Blocks) -> bool:
+    """Return whether a change whose text begins with a word concerns a file."""
+    ours = of_module(module_of(each.source))
+    if first in ours:
+        return first in called
+    if not any(first in parameters.names for parameters in ours.values() if parameters):
+        return True  # no name of ours: it concerns everybody
+    if each.match:
+        known = [each.match.parameters[n] for n in called if n in each.match.parameters]
+        return any(first in parameters.names for parameters in known)
+    return any(token.string == first for token in script.tokens)
 
 
 def _said(call: Call) -> str:
@@ -101,7 +136,27 @@ def _file_name(script) -> List[str]:
     folder = os.path.dirname(os.path.abspath(script.path))
     if not os.path.exists(os.path.join(folder, "transformer.py")):
         return []
+    if not _is_on_the_path(script, folder):
+        return []
     return ["transformer.py of its folder hides this package: give it another name"]
+
+
+def _is_on_the_path(script, folder) -> bool:
+    """Return whether the folder of a file is on the path when the file runs.
+
+    It is where the file is a program, imports files beside it by their bare names, or
+    lies where this command runs.
+    """
+    if os.path.exists(os.path.join(folder, "__init__.py")):
+        return False
+    if any(token.string.strip("\"'") == "__main__" for token in script.tokens):
+        return True
+    for _, module, level in imports(script):
+        paths = paths_of(script, module, level)
+        found = next((path for path in paths if os.path.exists(path)), None)
+        if found or level:
+            return not level and found == paths[0]
+    return folder == os.getcwd()
 
 
 def _tensorflow(script) -> Iterator[str]:

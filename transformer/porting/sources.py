@@ -26,6 +26,7 @@ LEGACY = {
     "attention": {
         "projections": "relu",
         "output projection": "none",
+        "biases of Q, K, V": "yes",
         "padding": "rows of zeros",
         "forbidden logits": "-4.29497e+09",
         "padded queries": "zeros, before the dropout",
@@ -68,7 +69,11 @@ SASREC = _changed(
     ],
     feedforward=[("dropout", "2"), ("normalization", "none")],
 )
-EVEN = "positional_encoding refuses an odd dim, for which its channels change places"
+# What to do about a difference, beside keeping what is there.
+HINTS = {
+    "biases of Q, K, V": ", or transformer.modules with a dialect that has "
+    "projection_bias=False"
+}
 EVEN = "positional_encoding refuses an odd dim, for which its channels change places"
 ANY_LENGTH = "positional_encoding takes any N and T, not only those known beforehand"
 
@@ -303,7 +308,7 @@ def _of_facts(name, functions, facts) -> List[Difference]:
     """Return the differences between what two functions compute."""
     wanted = facts.get(ROLE_OF.get(name), {})
     return [
-        Difference(name, f"{what}: {found}; here: {wanted[what]}")
+        Difference(name, f"{what}: {found}; here: {wanted[what]}{HINTS.get(what, '')}")
         for what, found in sorted(facts_of(name, functions).items())
         if what in wanted and wanted[what] != found
     ]

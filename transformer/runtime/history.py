@@ -1,10 +1,11 @@
 """The stretches of a training run: from which step on, with what it was trained.
 
 `run.jsonl` of a log directory has a JSON object a line: a step, the settings from there
-on, the checksums of the corpus, the versions of what it ran on. A process that
-continues with all of them as before adds no line.
+on, the checksums of the corpus and the vocabulary, the versions and the machine that it
+ran on. A process that continues with all of them as before adds no line.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -38,16 +39,13 @@ class History:
 
     def __init__(self, logdir: str, start: int, hp, corpus: Dict[str, str]):
         self._path = os.path.join(logdir, RUN)
-        self._before = [row for row in _read(self._path) if row["step"] < start]
+        self._before = [row for row in read_run(logdir) if row["step"] < start]
         self._now = {
             "step": start,
             "settings": dataclasses.asdict(hp),
             "corpus": corpus,
-            "versions": {
-                "python": platform.python_version(),
-                "tensorflow": tf.__version__,
-                "numpy": np.__version__,
-            },
+            "versions": versions(),
+            "machine": machine(),
         }
 
     def refuse_other_corpus(self) -> None:
@@ -76,16 +74,16 @@ class History:
         )
 
     def write(self) -> None:
-        """Write the stretches; this one only if it differs from the one before."""
-        kinds = ("settings", "corpus", "versions")
+        """Write the stretches, this one last if it differs from the one before."""
+        kinds = ("settings", "corpus", "versions", "machine")
         is_new = any(self._last(kind) != self._now[kind] for kind in kinds)
         with files.replaced(self._path) as file:
             for row in self._before + [self._now] * is_new:
                 file.write(json.dumps(row, sort_keys=True) + "\n")
 
     def _last(self, kind: str) -> Dict[str, Any]:
-        """Return the settings, corpus or versions of the stretch before; maybe none."""
-        return self._before[-1][kind] if self._before else {}
+        """Return a part of the stretch before; {} where it has none."""
+        return self._before[-1].get(kind, {}) if self._before else {}
 
     def _changed(self, kind: str) -> List[str]:
         """Return the names whose values are not those of the stretch before."""
@@ -93,13 +91,41 @@ class History:
         return [name for name in now if name in last and last[name] != now[name]]
 
 
-def _read(path: str) -> List[Dict[str, Any]]:
-    """Return the stretches of a file; none where there is none yet."""
+def versions() -> Dict[str, str]:
+    """Return the versions of what computes here."""
+    return {
+        "python": platform.python_version(),
+        "tensorflow": tf.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def machine() -> Dict[str, Any]:
+    """Return what else decides the last bits of a sum: threads, processor."""
+    threads = os.environ.get("TF_NUM_INTRAOP_THREADS", "")
+    if not threads.isdigit() or not int(threads):
+        has_affinity = hasattr(os, "sched_getaffinity")
+        threads = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count()
+    return {"threads": int(threads), "processor": _processor()}
+
+
+def _processor() -> str:
+    """Return the name of the processor."""
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def read_run(logdir: str) -> List[Dict[str, Any]]:
+    """Return the stretches of a log directory; none where none is recorded yet."""
 
     def is_stretch(row):
         parts = (row[kind] for kind in ("settings", "corpus", "versions"))
         return type(row["step"]) is int and all(type(part) is dict for part in parts)
 
+    path = os.path.join(logdir, RUN)
     return read_rows(path, is_stretch, "the step, settings and corpus of a stretch")
 
 

@@ -6,6 +6,7 @@ from typing import Any, Dict, Iterable, Tuple
 
 from transformer.runtime.files import regular, replaced, sha256_of, sync
 from transformer.runtime.folders import Moves
+from transformer.runtime.formats import stamped, unstamped
 from transformer.text.lines import check_language
 
 SUMMARY = "corpus.json"
@@ -27,18 +28,28 @@ def read_summary(folder: str) -> Dict[str, Any]:
     with open(path, encoding="utf-8") as file:
         try:
             summary = json.load(file)
-            languages = summary["source_lang"], summary["target_lang"]
-            splits, sums = summary.get("splits", {}), summary.get("sha256", {})
-            if not (isinstance(splits, dict) and isinstance(sums, dict)):
-                raise ValueError("splits or sha256")
-        except (ValueError, TypeError, LookupError, RecursionError) as error:
-            raise ValueError(
-                f"{path}: found no languages, splits and checksums ({error!r}), wanted "
-                f"what prepare.py writes: run it again"
-            ) from error
+        except (ValueError, RecursionError) as error:
+            raise _broken(path, error) from error
+    if isinstance(summary, dict):
+        summary = unstamped(summary, path)
+    try:
+        languages = summary["source_lang"], summary["target_lang"]
+        splits, sums = summary.get("splits", {}), summary.get("sha256", {})
+        if not (isinstance(splits, dict) and isinstance(sums, dict)):
+            raise ValueError("splits or sha256")
+    except (ValueError, TypeError, LookupError) as error:
+        raise _broken(path, error) from error
     for language in languages:
         check_language(language, path)
     return summary
+
+
+def _broken(path: str, error: Exception) -> ValueError:
+    """Return what to raise for a corpus.json that prepare.py did not write."""
+    return ValueError(
+        f"{path}: found no languages, splits and checksums ({error!r}), wanted what "
+        "prepare.py writes: run it again"
+    )
 
 
 def write_summary(
@@ -52,7 +63,8 @@ def write_summary(
       paths: the files, which need not be in `folder` yet.
     """
     by_name = sorted((os.path.basename(path), path) for path in paths)
-    summary = dict(summary, sha256={name: sha256_of(path) for name, path in by_name})
+    sums = {name: sha256_of(path) for name, path in by_name}
+    summary = stamped(dict(summary, sha256=sums))
     with replaced(os.path.join(folder, SUMMARY)) as file:
         json.dump(summary, file, indent=2)
         file.write("\n")

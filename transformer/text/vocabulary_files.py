@@ -95,6 +95,11 @@ def copy_vocabularies(from_folder: str, to_folder: str) -> None:
             )
 
 
+def vocabulary_names(folder: str) -> List[str]:
+    """Return the names of the vocabulary files of a folder."""
+    return [os.path.basename(path) for path in _find_files(folder)]
+
+
 def _find_files(folder: str) -> List[str]:
     """Return the path of the joint vocabulary, or the paths of both sides."""
     found = [

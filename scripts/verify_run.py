@@ -1,0 +1,335 @@
+"""Verify a training run: do its files and its losses agree with what it recorded?
+
+    python scripts/verify_run.py --logdir logs/mine
+    python scripts/verify_run.py --logdir logs/mine --steps 20 --reach 1000
+
+It compares checksums, settings and versions, draws some steps that were logged, makes
+them again from the checkpoint before them, and says what it could not check. Nothing is
+written. Exit status 0: nothing differs; 1: something does; 2: an error.
+"""
+
+import dataclasses
+import os
+import random
+from typing import Dict, List, Tuple
+
+import hparams
+from transformer.runtime import cli, files
+from transformer.runtime.reporting import read_dev_scores
+from transformer.runtime.terminal import say
+from transformer.text.summary import read_summary
+from transformer.text.vocabulary_files import vocabulary_names
+
+PROG = "verify_run.py"
+PLACES = ("data",)  # settings that say where something is: it may have been moved
+
+
+class Report:
+    """What was found, in the order in which it was."""
+
+    def __init__(self):
+        self.same, self.differs, self.unchecked = [], [], []
+
+    def compare(self, what: str, recorded: Dict, found: Dict) -> None:
+        """Compare values by their names."""
+        for name in sorted(recorded):
+            if found.get(name, recorded) != recorded[name]:
+                self.differs.append(
+                    f"{what}: {name}: found {found.get(name, 'none')}, recorded "
+                    f"{recorded[name]}"
+                )
+        if all(found.get(name, recorded) == recorded[name] for name in recorded):
+            self.same.append(f"{what}: {len(recorded)} as recorded")
+
+    def show(self) -> None:
+        """Print it."""
+        for kind, lines in (
+            ("same", self.same),
+            ("not checked", self.unchecked),
+            ("DIFFERS", self.differs),
+        ):
+            for line in dict.fromkeys(lines):
+                say(f"{kind}: {line}")
+
+
+def check_settings(report: Report, hp, stretch: Dict) -> None:
+    """Compare hparams.json with the settings of the last stretch."""
+    here = dataclasses.asdict(hp)
+    known = {n: v for n, v in stretch["settings"].items() if n not in PLACES}
+    report.compare("settings", known, here)
+
+
+def check_vocabulary(report: Report, logdir: str, stretch: Dict, data: str) -> None:
+    """Compare the vocabulary of the log directory with the recorded checksums."""
+    names = vocabulary_names(logdir)
+    recorded = {n: stretch["corpus"][n] for n in names if n in stretch["corpus"]}
+    whose = "vocabulary"
+    if not recorded and os.path.isfile(os.path.join(data, "corpus.json")):
+        recorded = {n: read_summary(data).get("sha256", {}).get(n) for n in names}
+        recorded, whose = (
+            {n: s for n, s in recorded.items() if s},
+            f"{whose}, by {data}",
+        )
+    if not recorded:
+        report.unchecked.append("vocabulary: no checksum of it is recorded")
+        return
+    found = {name: files.sha256_of(os.path.join(logdir, name)) for name in names}
+    report.compare(whose, recorded, found)
+
+
+def check_versions(report: Report, stretches: List[Dict]) -> None:
+    """Compare the versions here with those of each stretch."""
+    from transformer.runtime.history import versions
+
+    for row in stretches:
+        others = [
+            f"{name} {row['versions'].get(name)} (here: {here})"
+            for name, here in versions().items()
+            if row["versions"].get(name) != here
+        ]
+        since = f"versions from step {row['step']} on"
+        if others:
+            report.unchecked.append(f"{since}: {', '.join(others)}")
+        else:
+            report.same.append(f"{since}: those here")
+
+
+def check_checkpoints(report: Report, logdir: str) -> Dict[int, str]:
+    """Verify the manifests; return step → path of the checkpoints that are whole."""
+    from transformer.runtime import checkpoints
+
+    kept, sums = {}, {}
+    for kind in (checkpoints.BEST, checkpoints.NEWEST):
+        for step in checkpoints.steps(logdir, kind):
+            path = checkpoints.prefix(logdir, step, kind)
+            fault = checkpoints.fault_of(path)
+            if fault:
+                report.differs.append(f"checkpoints: {fault}")
+                continue
+            with open(path + checkpoints.MANIFEST, encoding="utf-8") as file:
+                lines = [line.split()[0] for line in file]
+            if sums.setdefault(step, lines) != lines:
+                report.differs.append(
+                    f"checkpoints: best.ckpt-{step} and model.ckpt-{step} differ, "
+                    "though one is a copy of the other"
+                )
+            kept[step] = path
+    steps = ", ".join(map(str, sorted(kept))) or "none"
+    report.same.append(f"checkpoints with the checksums of their manifests: {steps}")
+    return kept
+
+
+def check_scores(report: Report, rows: List[Dict], dev: Dict[int, Dict]) -> None:
+    """Compare dev_scores.jsonl with the events, and both with each other's steps."""
+    import numpy as np
+
+    for tag, name in (("dev/bleu", "bleu"), ("dev/loss", "loss")):
+        recorded = {step: values[tag] for step, values in dev.items()}
+        found = {
+            row["step"]: float(np.float32(row[name]))
+            for row in rows
+            if row["step"] in dev and name in row
+        }
+        report.compare(f"{name} in dev_scores.jsonl, by the events", recorded, found)
+    unknown = [row["step"] for row in rows if row["step"] not in dev]
+    if unknown:
+        report.unchecked.append(f"dev scores without events: steps {unknown}")
+    if rows:
+        report.unchecked.append("BLEU and chrF: eval.py --checkpoint translates again")
+
+
+def data_of(
+    report: Report, hp, stretches: List[Dict]
+) -> Tuple[Dict[int, object], Dict[int, hparams.HParams]]:
+    """Return the `Data` and the settings of each stretch that can be computed again."""
+    from transformer.runtime.sessions import refuse_impossible
+    from transformer.training_graph import Data
+
+    found, settings = {}, {}
+    for index, row in enumerate(stretches):
+        what = f"data of the steps from {row['step']} on"
+        try:
+            each = hparams.resolve(dict(row["settings"], data=hp.data))
+            refuse_impossible(each)
+        except ValueError as error:
+            report.unchecked.append(f"losses from step {row['step']} on: {error}")
+            continue
+        if not os.path.isdir(hp.data):
+            report.unchecked.append(f"{what}: no {hp.data}; name it with --data")
+            continue
+        try:
+            data = Data(each)
+        except (ValueError, OSError) as error:
+            report.differs.append(f"{what}: {error}")
+            continue
+        sums, before = data.checksums(), len(report.differs)
+        report.compare(what, row["corpus"], sums)
+        if len(report.differs) == before:
+            found[index], settings[index] = data, each
+    return found, settings
+
+
+def check_losses(args, report: Report, stretches: List[Dict], hp) -> None:
+    """Compute some steps again, and compare what was logged of them."""
+    from transformer import verification
+    from transformer.runtime.history import name_of_dev
+    from transformer.runtime.records import missing, read_records
+
+    records, rows = read_records(args.logdir, stretches), read_dev_scores(args.logdir)
+    for name in records.damaged:
+        report.differs.append(f"events: {name}: a record does not have its checksum")
+    check_scores(report, rows, records.dev)
+    kept = check_checkpoints(report, args.logdir)
+    lost = missing(records, stretches, max(kept, default=0))
+    if lost:
+        report.unchecked.append(
+            f"losses of {len(lost)} steps, {lost[0]} the first: found no record of them"
+        )
+    data, settings = data_of(report, hp, stretches)
+    dev = name_of_dev(stretches[-1]["corpus"])
+    scores = {r["step"]: r["loss"] for r in rows if r.get("dev") == dev and "loss" in r}
+    every = verification.plan(records, stretches, kept, scores, args.reach)
+    every = [start for start in every if start.stretch in data]
+    starts = verification.drawn(every, args.steps, random.Random(args.draw))
+    tell_left_out(report, records, every, starts, args)
+    tell_checkpoints(report, starts, kept)
+    for start in starts:
+        hp = settings[start.stretch]
+        why = verification.why_not_exact(stretches[start.stretch], hp)
+        work = start, hp, args.logdir, data[start.stretch], not why
+        try:
+            found = verification.compute(*work)
+        except (ValueError, FloatingPointError) as error:
+            report.differs.append(f"computed again from step {start.step}: {error}")
+        else:
+            judge(report, start, found, why)
+
+
+def judge(report: Report, start, found: List, why: str) -> None:
+    """Tell how far what was computed again is from what was recorded.
+
+    Args:
+      report: where it is told.
+      start: where the computation began.
+      found: what `verification.compute` returned.
+      why: why the last bits may differ; "" where they may not.
+    """
+    from transformer.verification import DRIFT
+
+    since = f"computed again from step {start.step}"
+    others = [each for each in found if each.distance]
+    bad = [each for each in others if not why or each.distance > DRIFT]
+    for each in bad[:3]:
+        report.differs.append(
+            f"{since}: {each.name} of step {each.step}: found {each.found!r}, recorded "
+            f"{each.recorded!r}"
+        )
+    if bad[3:]:
+        report.differs.append(f"{since}: {len(bad) - 3} more numbers")
+    steps = {}
+    for each in found:
+        steps.setdefault(each.name, []).append(str(each.step))
+    what = ", ".join(f"{name} of {' '.join(steps[name])}" for name in steps)
+    if others and not bad:
+        worst = max(each.distance for each in others)
+        report.same.append(f"{since}: {what}: but for a part of {worst:.1e}")
+        report.unchecked.append(f"the last bits of what was computed again: {why}")
+    elif not bad:
+        report.same.append(f"{since}: {what}: equal to the bit")
+
+
+def tell_left_out(report: Report, records, every, starts, args) -> None:
+    """Tell which of the logged steps are not computed again, and why.
+
+    Args:
+      report: where it is told.
+      records: what was logged.
+      every: all that can be computed again.
+      starts: what of it was drawn.
+      args: the parsed arguments.
+    """
+    logged = {each.step for each in records.updates}
+    near = {each.step for start in every for each in start.logged}
+    drawn = {each.step for start in starts for each in start.logged}
+    if near - drawn:
+        report.unchecked.append(
+            f"losses of {len(near - drawn)} steps that were not drawn (--steps)"
+        )
+    if logged - near:
+        report.unchecked.append(
+            f"losses of {len(logged - near)} of {len(logged)} steps that were logged: "
+            f"no checkpoint within {args.reach} steps before them (--reach), other "
+            "data, or other settings since it"
+        )
+    if records.replaced:
+        report.unchecked.append(
+            f"{records.replaced} losses of steps that were trained anew"
+        )
+
+
+def tell_checkpoints(report: Report, starts: List, kept: Dict[int, str]) -> None:
+    """Tell what of each checkpoint nothing was computed from."""
+    followed = {start.step for start in starts if start.logged or start.kept}
+    followed.update(step for start in starts for step in start.kept)
+    scored = {start.step for start in starts if start.dev is not None}
+    for step in sorted(set(kept) - followed):
+        what = "what the optimizer keeps" if step in scored else "the variables"
+        report.unchecked.append(
+            f"{what} in the checkpoint of step {step}: no step was computed from it"
+        )
+
+
+def parser():
+    """Return the parser of the command line."""
+    made = cli.make_parser(PROG, __doc__)
+    cli.add_logdir(made)
+    cli.add_data(made)
+    made.add_argument(
+        "--steps",
+        type=int,
+        default=5,
+        metavar="INT",
+        help="how many of the steps that were logged are computed again [5]",
+    )
+    made.add_argument(
+        "--reach",
+        type=int,
+        default=100,
+        metavar="INT",
+        help="steps computed, at most, for one of them or for a checkpoint [100]",
+    )
+    made.add_argument(
+        "--draw", type=int, metavar="INT", help="seed of the draw [another each time]"
+    )
+    return made
+
+
+def run(args) -> int:
+    """Print what agrees and what does not; return the exit status."""
+    hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
+    for name in ("steps", "reach"):
+        if getattr(args, name) < 1:
+            raise ValueError(f"--{name}: found {getattr(args, name)}, wanted 1 or more")
+    cli.start_tensorflow(args.verbose)
+    from transformer.runtime.history import RUN, read_run
+
+    stretches = read_run(args.logdir)
+    if not stretches:
+        raise ValueError(
+            f"{args.logdir}: found no {RUN}, wanted what train.py records in it"
+        )
+    report = Report()
+    check_settings(report, hp, stretches[-1])
+    check_vocabulary(report, args.logdir, stretches[-1], hp.data)
+    check_versions(report, stretches)
+    check_losses(args, report, stretches, hp)
+    report.show()
+    return 1 if report.differs else 0
+
+
+def main(argv=None):
+    cli.main(parser(), run, argv)
+
+
+if __name__ == "__main__":
+    main()

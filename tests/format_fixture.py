@@ -1,0 +1,102 @@
+"""A log directory and a data folder as this version writes them, kept for later ones.
+
+    python tests/format_fixture.py
+
+writes tests/formats/VERSION/: an archive of both, and what the model translates.
+"""
+
+import glob
+import io
+import json
+import os
+import sys
+import tarfile
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FORMATS = os.path.join(ROOT, "tests", "formats")
+LINES = ["1 2 3 4", "9 8 7 6 5", "3 1 4 1 5 9", "2 7"]
+SIZES = {"train": 60, "dev": 4, "test": 4}
+FLAGS = [
+    "--d_model=8",
+    "--d_ff=16",
+    "--max_steps=60",
+    "--warmup_steps=20",
+    "--save_every=20",
+    "--eval_every=20",
+    "--log_every=20",
+    "--keep_checkpoints=2",
+]
+
+
+def make(folder):
+    """Writes data and logs, without a trace of this machine; returns translations."""
+    import corpora  # needs scripts/ on the path
+
+    import hparams
+    from transformer.translator import Translator
+
+    data = corpora.prepared(folder + "/data", corpora.reversed_symbols(SIZES))
+    logs = folder + "/logs"
+    corpora.run_train(data, logs, *FLAGS)
+    with Translator(hparams.load(logs), logs) as translator:
+        translator.restore()
+        found = [best for best, *_ in translator.translate(LINES)]
+    os.remove(logs + "/lock")
+    [events] = glob.glob(logs + "/events.*")
+    os.rename(events, logs + "/events.out.tfevents.1.fixture")
+    for name in ("hparams.json", "run.jsonl"):
+        with open(f"{logs}/{name}", encoding="utf-8") as file:
+            text = file.read().replace(json.dumps(data), '"data"')
+        if name == "run.jsonl":
+            rows = [json.loads(line) for line in text.splitlines()]
+            for row in rows:
+                row["machine"] = {"threads": 1, "processor": "another"}
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+        with open(f"{logs}/{name}", "w", encoding="utf-8") as file:
+            file.write(text)
+    return [{"text": each.text, "score": float(each.score)} for each in found]
+
+
+def pack(folder, path):
+    """Archives a folder; equal files take no more room than one."""
+    with tarfile.open(path, "w:xz") as archive:
+        for parent, _, names in sorted(os.walk(folder)):
+            for name in sorted(names):
+                place = os.path.relpath(os.path.join(parent, name), folder)
+                with open(os.path.join(parent, name), "rb") as file:
+                    content = file.read()
+                entry = tarfile.TarInfo(place)
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
+
+
+def unpack(version, folder):
+    """Extracts data and logs of a version; returns what its model translated."""
+    with tarfile.open(os.path.join(FORMATS, version, "folders.tar.xz")) as archive:
+        archive.extractall(str(folder))
+    path = os.path.join(FORMATS, version, "translations.json")
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def main():
+    sys.path[:0] = [os.path.join(ROOT, "scripts")]
+    import tensorflow.compat.v1 as tf
+
+    from transformer.runtime.formats import VERSION
+
+    tf.disable_eager_execution()
+    place = os.path.join(FORMATS, VERSION)
+    os.makedirs(place, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        translations = make(folder)
+        pack(folder, os.path.join(place, "folders.tar.xz"))
+    path = os.path.join(place, "translations.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(translations, file, indent=2)
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Folders that earlier versions wrote work as they did; newer ones are refused."""
+
+import glob
+import json
+import os
+import re
+
+import average_checkpoints
+import corpora
+import export
+import format_fixture
+import numpy as np
+import pytest
+import verify_run
+
+import eval as evaluation
+import hparams
+import train
+from transformer.runtime import checkpoints, formats
+from transformer.text.summary import read_summary
+from transformer.translator import Translator
+
+pytestmark = pytest.mark.usefixtures("one_thread_only")
+
+VERSIONS = sorted(os.listdir(format_fixture.FORMATS))
+
+
+@pytest.fixture(params=VERSIONS)
+def kept(request, tmp_path):
+    """(folder with data and logs, what the model translated then)."""
+    return tmp_path, format_fixture.unpack(request.param, tmp_path)
+
+
+def test_this_version_is_kept_and_small():
+    assert formats.VERSION in VERSIONS
+    with open(os.path.join(corpora.ROOT, "setup.py"), encoding="utf-8") as file:
+        assert f'version="{formats.VERSION}"' in file.read()
+    for version in VERSIONS:
+        paths = glob.glob(os.path.join(format_fixture.FORMATS, version, "*"))
+        assert sum(map(os.path.getsize, paths)) < 150000
+
+
+def test_it_translates_as_it_did(kept):
+    folder, recorded = kept
+    logs = str(folder / "logs")
+    with Translator(hparams.load(logs), logs) as translator:
+        translator.restore()
+        found = [best for best, *_ in translator.translate(format_fixture.LINES)]
+    assert [each.text for each in found] == [each["text"] for each in recorded]
+    scores = [each["score"] for each in recorded]
+    np.testing.assert_allclose([each.score for each in found], scores, atol=1e-4)
+
+
+def test_training_goes_on_and_what_reads_it_does(kept, capsys):
+    folder, _ = kept
+    data, logs, mean = (str(folder / name) for name in ("data", "logs", "mean"))
+    last = checkpoints.steps(logs)[-1]
+    train.main([f"--data={data}", f"--logdir={logs}", f"--max_steps={last + 2}"])
+    assert checkpoints.steps(logs)[-1] == last + 2
+    assert f"step {last + 2}: dev BLEU " in capsys.readouterr().err
+    average_checkpoints.main([f"--logdir={logs}", "--last=2", f"--out={mean}"])
+    evaluation.main([f"--logdir={mean}", f"--data={data}"])
+    assert "BLEU = " in capsys.readouterr().out
+
+
+def test_it_is_exported(kept):
+    pytest.importorskip("ctranslate2")
+    folder, _ = kept
+    out = folder / "exported"
+    flags = ["--format=ctranslate2", f"--logdir={folder / 'logs'}", f"--out={out}"]
+    export.main(flags)
+    assert (out / "model.bin").exists()
+
+
+@pytest.mark.slow
+def test_its_losses_are_what_it_recorded(kept, capsys):
+    """Threads, processor and versions are others: but for the last bits."""
+    folder, _ = kept
+    verify_run.main([f"--logdir={folder / 'logs'}", f"--data={folder / 'data'}"])
+    out = capsys.readouterr().out
+    assert "DIFFERS" not in out and "computed again from step 0: loss of 20" in out
+
+
+# --- Newer and older ones -------------------------------------------------------------
+
+
+def edited(path, **changes):
+    """Changes a file of JSON; None removes a name."""
+    content = dict(json.loads(path.read_text()), **changes)
+    kept = {name: value for name, value in content.items() if value is not None}
+    path.write_text(json.dumps(kept))
+
+
+@pytest.mark.parametrize("format", [formats.FORMAT + 1, 0, "2", None, True, 2**70])
+@pytest.mark.parametrize("version", ["0.9.1", "\x1b]52;c", 3])
+def test_a_newer_format_names_the_version_to_install(tmp_path, format, version):
+    content = {"format": format, "version": version, "x": 1}
+    with pytest.raises(ValueError) as raised:
+        formats.unstamped(content, "hparams.json")
+    named = "transformer-tf 0.9.1" if version == "0.9.1" else "the version that made it"
+    text = str(raised.value)
+    assert re.match("hparams.json: found format .*, wanted at most 1, which", text)
+    assert text.endswith(f"; install {named} or newer") and "\x1b" not in text
+
+
+def test_each_folder_of_a_newer_format_is_refused(tmp_path, capsys):
+    format_fixture.unpack(VERSIONS[-1], tmp_path)
+    data, logs = str(tmp_path / "data"), str(tmp_path / "logs")
+    newer = {"format": formats.FORMAT + 1, "version": "7.0.0", "other": []}
+    edited(tmp_path / "logs" / "hparams.json", **newer)
+    for main, flags in (
+        (train.main, [f"--data={data}"]),
+        (evaluation.main, []),
+        (average_checkpoints.main, [f"--out={tmp_path / 'mean'}"]),
+    ):
+        said = corpora.refusal(capsys, main, f"--logdir={logs}", *flags)
+        assert said.endswith("; install transformer-tf 7.0.0 or newer")
+    edited(tmp_path / "data" / "corpus.json", source_lang=None, **newer)
+    with pytest.raises(ValueError, match="corpus.json: found format 2.*7.0.0 or newer"):
+        read_summary(data)
+
+
+def test_what_has_no_format_yet_is_read(tmp_path):
+    format_fixture.unpack("0.1.0", tmp_path)
+    before = hparams.load(str(tmp_path / "logs")), read_summary(str(tmp_path / "data"))
+    for path in ("logs/hparams.json", "data/corpus.json"):
+        edited(tmp_path / path, format=None, version=None)
+    after = hparams.load(str(tmp_path / "logs")), read_summary(str(tmp_path / "data"))
+    assert after == before

@@ -1,0 +1,42 @@
+"""The format of folders that are written; newer ones are refused politely.
+
+`hparams.json` and `corpus.json` say in which format their folder is, and which version
+of this package wrote it. What has no format was written before formats had numbers.
+"""
+
+import re
+from typing import Any, Dict
+
+VERSION = "0.1.0"  # of this package, as in setup.py
+# Of log directories and data folders. It rises when versions before cannot read them;
+# CONTRIBUTING.md says what else belongs to a new one.
+FORMAT = 1
+STAMP = ("format", "version")
+
+
+def stamped(content: Dict[str, Any]) -> Dict[str, Any]:
+    """Return content with the format and the version that write it."""
+    return {"format": FORMAT, "version": VERSION, **content}
+
+
+def unstamped(content: Dict[str, Any], path: str) -> Dict[str, Any]:
+    """Return content without its format and version.
+
+    Args:
+      content: of a file that may be older, or newer, than this version.
+      path: the file, for the message.
+
+    Raises:
+      ValueError: it is of a format that this version does not know.
+    """
+    found, version = (content.get(name) for name in STAMP)
+    if "format" in content and (type(found) is not int or not 0 < found <= FORMAT):
+        is_version = isinstance(version, str) and re.fullmatch(r"\d[\w.]{,20}", version)
+        newer = (
+            f"transformer-tf {version}" if is_version else "the version that made it"
+        )
+        raise ValueError(
+            f"{path}: found format {found!r:.20}, wanted at most {FORMAT}, which "
+            f"transformer-tf {VERSION} reads; install {newer} or newer"
+        )
+    return {name: value for name, value in content.items() if name not in STAMP}

@@ -1,0 +1,240 @@
+"""A log directory → whether its steps, computed again, give what it has recorded.
+
+The steps are those of `trainer.Training`, from a checkpoint that was kept, with the
+settings that `run.jsonl` names; nothing is written.
+"""
+
+import random
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from transformer.runtime import checkpoints, tensors
+from transformer.runtime.devices import has_gpu
+from transformer.runtime.history import machine, versions
+from transformer.runtime.records import Logged, Records
+from transformer.runtime.reporting import Meter
+from transformer.runtime.sessions import make_session
+from transformer.trainer import Training
+from transformer.training_graph import TrainingGraph
+
+LOGGED = ("loss", "gradient_norm", "learning_rate")
+DRIFT = 1e-3  # as a part of a number: more than other threads do in some 100 steps
+
+
+class Compared(NamedTuple):
+    """A number that was recorded of a step, and the same computed again."""
+
+    name: str
+    step: int
+    recorded: float
+    found: float
+
+    @property
+    def distance(self) -> float:
+        """How far they are apart, as a part of the number; NaN is infinitely far."""
+        if self.recorded == self.found:
+            return 0.0
+        scale = max(abs(self.recorded), abs(self.found))
+        distance = abs(self.recorded - self.found) / scale
+        return distance if np.isfinite(distance) else np.inf
+
+
+class Start(NamedTuple):
+    """From where steps are computed again, and what is compared on the way."""
+
+    step: int
+    checkpoint: Optional[str]  # None: from the first values of the variables
+    stretch: int  # index of the stretch whose settings count
+    logged: List[Logged]
+    dev: Optional[float]  # the loss on dev that was recorded at `step`
+    kept: Dict[int, str]  # step → a later checkpoint to compare the variables with
+
+    @property
+    def last(self) -> int:
+        """The last step that is computed."""
+        return max([self.step, *self.kept, *(each.step for each in self.logged)])
+
+
+class Place(NamedTuple):
+    """What `Training` asks of a translator."""
+
+    hp: Any
+    logdir: str
+
+
+class Each(Meter):
+    """Keeps what each update tells, instead of its average."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = []  # (loss, tokens)
+
+    def add(self, loss: float, tokens: float) -> None:
+        """Keep an update."""
+        self.told.append((loss, tokens))
+
+
+class Again(Training):
+    """Updates that were made before, made again; nothing is logged."""
+
+    def __init__(self, session, graph, place: Place, start: int):
+        super().__init__(None, session, graph, place, None, start)
+        self.start, self.meter = start, Each()
+        self.metrics = {}  # step → Metrics, where a step is logged
+
+    def log_metrics(self, metrics) -> None:
+        """Keep the numbers of a step that is logged."""
+        self.metrics[self.step] = metrics
+
+    def mean(self, begin: int, end: int) -> float:
+        """Return the loss that is logged at `end` if the mean begins after `begin`."""
+        meter = Meter()
+        for told in self.meter.told[begin - self.start : end - self.start]:
+            meter.add(*told)
+        return meter.read()[0]
+
+
+def plan(
+    records: Records,
+    stretches: List[Dict],
+    kept: Dict[int, str],
+    dev: Dict[int, float],
+    reach: int,
+) -> List[Start]:
+    """Return all that can be computed again.
+
+    Args:
+      records: what was logged.
+      stretches: what `history.read_run` returned.
+      kept: step → checkpoint, those that are whole.
+      dev: step → loss on dev that was recorded.
+      reach: how many updates may be made for one comparison.
+    """
+    begins = dict(kept)
+    if stretches[0]["step"] == 0:
+        begins[0] = None
+    found = {}
+
+    def start_at(step, stretch):
+        checkpoint = begins[step]
+        empty = Start(step, checkpoint, stretch, [], dev.get(step), {})
+        return found.setdefault((step, stretch), empty)
+
+    for step in kept:
+        stretch = _stretch(step, stretches)
+        if step in dev:
+            start_at(step, stretch)
+        begin = _begin(begins, stretches, stretch, step - 1, step - reach)
+        if begin is not None:
+            start_at(begin, stretch).kept[step] = kept[step]
+    for each in records.updates:
+        stretch = _stretch(each.step, stretches)
+        begin = _begin(begins, stretches, stretch, each.begins[0], each.step - reach)
+        if begin is not None:
+            start_at(begin, stretch).logged.append(each)
+    for key, start in found.items():
+        if _stretch(start.step, stretches) != start.stretch:
+            found[key] = start._replace(dev=None)  # evaluated by other settings
+    return [found[key] for key in sorted(found)]
+
+
+def _stretch(step, stretches) -> int:
+    """Return the index of the stretch in which an update was made."""
+    return max([0] + [i for i, row in enumerate(stretches) if row["step"] < step])
+
+
+def _begin(begins, stretches, stretch, latest, earliest) -> Optional[int]:
+    """Return the last step to begin at, within a stretch and not before `earliest`."""
+    least = max(stretches[stretch]["step"], earliest)
+    return max((step for step in begins if least <= step <= latest), default=None)
+
+
+def drawn(starts: List[Start], count: int, draw: random.Random) -> List[Start]:
+    """Return the starts with `count` of their logged steps, and all that is left."""
+    every = [each.step for start in starts for each in start.logged]
+    chosen = set(draw.sample(every, min(count, len(every))))
+    starts = [
+        start._replace(logged=[each for each in start.logged if each.step in chosen])
+        for start in starts
+    ]
+    return [each for each in starts if each.last > each.step or each.dev is not None]
+
+
+def compute(start: Start, hp, logdir: str, data, exact: bool) -> List[Compared]:
+    """Compute what a start has to compare.
+
+    Args:
+      start: from `plan`.
+      hp: the settings of its stretch, with the data folder of today.
+      logdir: the log directory, of which nothing but checkpoints is read.
+      data: the `Data` of `hp`.
+      exact: compare the variables, too. Where rounding differs, Adam scales it.
+
+    Raises:
+      ValueError: a checkpoint does not fit the settings.
+      FloatingPointError: a loss is not finite.
+    """
+    compared = []
+    with tf.Graph().as_default():
+        graph = TrainingGraph(hp, data, start.step)
+        with make_session(hp, precision=hp.precision) as session:
+            graph.open(session, start.checkpoint)
+            if start.dev is not None:
+                loss = graph.dev_loss(session)
+                compared.append(Compared("dev loss", start.step, start.dev, loss))
+            again = Again(session, graph, Place(hp, logdir), start.step)
+            variables = {v.op.name: v for v in tf.global_variables()}
+            while again.step < start.last:
+                again.update()
+                if exact and again.step in start.kept:
+                    path = start.kept[again.step]
+                    compared += _variables(path, session.run(variables))
+            for each in start.logged:
+                compared += _logged(each, again)
+    return compared
+
+
+def _variables(checkpoint: str, found: Dict[str, np.ndarray]) -> List[Compared]:
+    """Compare the variables with a checkpoint; of each, the number farthest away."""
+    recorded, compared = tensors.read(checkpoint), []
+    step = checkpoints.step_of(checkpoint)
+    for name, array in sorted(found.items()):
+        there, here = (np.ravel(each).astype(float) for each in (recorded[name], array))
+        if not np.array_equal(there, here):
+            distances = np.nan_to_num(np.abs(there - here), nan=np.inf)
+            worst = int(np.argmax(distances))
+            pair = float(there[worst]), float(here[worst])
+            compared.append(Compared(f"{name}, number {worst},", step, *pair))
+    return compared or [Compared("variables", step, 0.0, 0.0)]
+
+
+def _logged(each: Logged, again: Again) -> List[Compared]:
+    """Compare what was logged at a step; the mean may have several beginnings."""
+    metrics = again.metrics[each.step]
+    recorded = {name: float(np.float32(each.values[name])) for name in LOGGED}
+    means = [float(np.float32(again.mean(b, each.step))) for b in each.begins]
+    found = {
+        "loss": min(means, key=lambda mean: abs(mean - recorded["loss"])),
+        "gradient_norm": float(np.float32(metrics.gradient_norm)),
+        "learning_rate": float(np.float32(metrics.learning_rate)),
+    }
+    return [Compared(name, each.step, recorded[name], found[name]) for name in LOGGED]
+
+
+def why_not_exact(stretch: Dict, hp) -> str:
+    """Return why steps computed here may differ in the last bits; "" where not."""
+    here = {"versions": versions(), "machine": machine()}
+    reasons = [
+        f"{name} {stretch.get(kind, {}).get(name, 'not recorded')} (here: {value})"
+        for kind in here
+        for name, value in here[kind].items()
+        if stretch.get(kind, {}).get(name) != value
+    ]
+    if has_gpu() and not hp.deterministic:
+        reasons.append("a GPU without --deterministic")
+    first = tf.__version__.startswith("1.")
+    if first and not hp.deterministic:
+        reasons.append("TensorFlow 1.15 without --deterministic")
+    return "; ".join(reasons)

@@ -41,6 +41,7 @@ def packed(sight: Sight) -> Dict[str, Any]:
             [*node[:3], _rounded(node.log_prob), _rounded(node.score), *node[5:]]
             for node in sight.nodes
         ],
+        "nodePieces": {str(one): each for one, each in sight.node_pieces.items()},
         "without": [[_rounded(one) for one in row] for row in sight.without],
     }
 

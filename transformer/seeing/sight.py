@@ -42,6 +42,7 @@ class Sight(NamedTuple):
     log_probs: np.ndarray  # float [T], of the pieces of `target`
     alternatives: List[List[Tuple[int, str, float]]]  # id, piece, probability
     nodes: List[Node]  # every hypothesis of every step of the search
+    node_pieces: Dict[int, str]  # of the ids of `nodes`
     without: np.ndarray  # float [source words, T]: see `changes_without`
 
 
@@ -88,6 +89,7 @@ def see(
         of_target,
         _alternatives(translator, log_probs),
         nodes,
+        _named(translator.vocabularies.target, {node.piece for node in nodes}),
         changes_without(translator, source, target, seen[0].spans, of_target),
     )
 
@@ -174,6 +176,12 @@ def _nodes(translator, found, target, of_target):
         Node(i - 1, i + 1, one, total, total, ENDED if one == eos else "open", 0)
         for i, (one, total) in enumerate(zip(ids, sums))
     ]
+
+
+def _named(vocabulary, ids):
+    """Return the pieces of ids, as they are shown: id → piece."""
+    ids = sorted(ids)
+    return dict(zip(ids, tokens(vocabulary, ids).pieces))
 
 
 def changes_without(translator, source, target, spans, of_target):

@@ -14,6 +14,7 @@ setup(
     "translating German to English",
     license="Apache-2.0",
     packages=find_packages(include=["transformer", "transformer.*"]),
+    package_data={"transformer.seeing": ["page/*"]},
     py_modules=["hparams", "train", "eval", "transformer_tf"],
     # Commands on the path, by the names that messages call them by.
     scripts=["train.py", "eval.py", *sorted(glob.glob("scripts/*.py"))],

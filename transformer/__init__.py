@@ -93,6 +93,7 @@ READING_ORDER = (
     ("seeing.jobs", "", "many clients → batches, computed by one thread"),
     ("seeing.page_files", "", "HTML, CSS and JavaScript → one file"),
     ("seeing.requests", "", "what a client sends → what can be trusted"),
+    ("seeing.frozen", "", "sentences → a page that needs no server"),
     ("seeing.server", "", "the page over HTTP"),
     ("export", "", "a log directory → a folder that CTranslate2 opens"),
     ("symptoms", "", "translations → what is wrong with them"),

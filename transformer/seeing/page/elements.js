@@ -38,9 +38,15 @@ function fixed(number, digits = 2) {
   return number.toFixed(digits).replace("-", "−");
 }
 
-// A colour of the page's theme, as CSS has it.
+// A colour of the page's theme, as CSS has it; asked for once a theme.
+const themeColours = new Map();
+
 function themeColour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const key = `${document.documentElement.dataset.theme} ${name}`;
+  if (!themeColours.has(key)) {
+    themeColours.set(key, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  }
+  return themeColours.get(key);
 }
 
 // Sequential: only lightness says how much, so that every eye can tell. Diverging: blue

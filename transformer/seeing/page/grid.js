@@ -6,30 +6,40 @@ function drawThumbnail(canvas, matrix) {
   canvas.height = matrix.rows;
   const pen = canvas.getContext("2d");
   const image = pen.createImageData(matrix.columns, matrix.rows);
-  const colours = thumbnailColours(matrix.isDifference);
-  for (let i = 0; i < matrix.values.length; i += 1) {
-    const value = matrix.isDifference ? (matrix.values[i] + 1) / 2 : matrix.values[i];
-    image.data.set(colours[Math.round(Math.min(Math.max(value, 0), 1) * 255)], i * 4);
+  const pixels = new Uint32Array(image.data.buffer);
+  const colours = thumbnailColours(Boolean(matrix.isDifference));
+  for (let row = 0, i = 0; row < matrix.rows; row += 1) {
+    for (let column = 0; column < matrix.columns; column += 1, i += 1) {
+      const value = matrix.isDifference ? (matrix.values[i] + 1) / 2 : matrix.values[i];
+      pixels[i] = value === 0 && matrix.hidden(row, column) ? 0 : colours[Math.round(Math.min(value, 1) * 255)];
+    }
   }
   pen.putImageData(image, 0, 0);
 }
 
+// The 256 colours as pixels of a theme; a square root shows small weights too.
+const thumbnailPixels = new Map();
+
 function thumbnailColours(isDifference) {
-  const colours = [];
-  for (let i = 0; i < 256; i += 1) {
-    colours.push([...(isDifference ? differenceColour((i / 255) * 2 - 1) : weightColour(Math.sqrt(i / 255))), 255]);
+  const key = `${isDark()} ${isDifference}`;
+  if (!thumbnailPixels.has(key)) {
+    thumbnailPixels.set(key, Uint32Array.from({ length: 256 }, (_, i) => {
+      const [red, green, blue] = isDifference ? differenceColour((i / 255) * 2 - 1) : weightColour(Math.sqrt(i / 255));
+      return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+    }));
   }
-  return colours;
+  return thumbnailPixels.get(key);
 }
 
 // The tables of thumbnails. `matrixOf` is a function of kind, layer and head.
-function makeGrid(sight, view, matrixOf, choose) {
+function makeGrid(sight, view, width, matrixOf, choose) {
+  const side = Math.max(34, Math.min(84, Math.floor((width - 60) / sight.heads) - 8));
   return Object.entries(KINDS).map(([kind, { name }]) => {
     const rows = [];
     for (let layer = 0; layer < sight.layers; layer += 1) {
       const cells = [make("th", { scope: "row" }, `layer ${layer + 1}`)];
       for (let head = 0; head < sight.heads; head += 1) {
-        cells.push(make("td", {}, makeThumbnail(sight, view, { kind, layer, head }, matrixOf, choose)));
+        cells.push(make("td", {}, makeThumbnail(sight, view, { kind, layer, head, side }, matrixOf, choose)));
       }
       rows.push(make("tr", {}, cells));
     }
@@ -37,8 +47,10 @@ function makeGrid(sight, view, matrixOf, choose) {
   });
 }
 
-function makeThumbnail(sight, view, { kind, layer, head }, matrixOf, choose) {
+function makeThumbnail(sight, view, { kind, layer, head, side }, matrixOf, choose) {
   const canvas = make("canvas", {});
+  canvas.style.width = `${side}px`;
+  canvas.style.height = `${side}px`;
   drawThumbnail(canvas, matrixOf(kind, layer, head));
   const role = sight.role(kind, layer, head);
   const isChosen = view.kind === kind && view.layer === layer && (view.head === head || typeof view.head !== "number");

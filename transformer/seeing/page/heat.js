@@ -1,6 +1,6 @@
 // The large heat map: words on both sides, hatched where there can be no attention.
 
-const HEAT = { font: "13px system-ui, sans-serif", least: 15, most: 34, longest: 22 };
+const HEAT = { font: "13px system-ui, sans-serif", least: 15, most: 42, longest: 22 };
 
 function clipped(label) {
   const characters = [...label];

@@ -160,7 +160,7 @@ function showReading() {
 
 function showAttention() {
   const matrixOf = comparedMatrix(page.sight, page.other, view.byWords);
-  replaceChildren(byId("grid"), makeGrid(page.sight, view, matrixOf, chooseHead));
+  replaceChildren(byId("grid"), makeGrid(page.sight, view, byId("grid").clientWidth, matrixOf, chooseHead));
   page.matrix = matrixOf(view.kind, view.layer, view.head);
   showChoice();
   showRole();

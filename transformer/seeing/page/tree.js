@@ -10,24 +10,25 @@ const FATES = {
 
 function nodesOf(pack) {
   return pack.nodes.map(([parent, step, id, logProb, score, fate, rank], number) =>
-    ({ parent, step, id, logProb, score, fate, rank, number, children: [] }));
+    ({ parent, step, id, logProb, score, fate, rank, number, row: 0 }));
 }
 
-// Give each node a place: its step across, a line of its own for each leaf down.
+// Give each node a place: its step across; down, its parent's row or the first free one.
 function placed(nodes, showCut) {
   const shown = nodes.filter((node) => showCut || node.fate !== "cut");
-  const roots = [];
-  for (const node of shown) {
-    (node.parent < 0 ? roots : nodes[node.parent].children).push(node);
+  const free = [];
+  const above = (node) => (node.parent < 0 ? 0 : nodes[node.parent].row);
+  for (let step = 1; shown.some((node) => node.step === step); step += 1) {
+    const column = shown.filter((node) => node.step === step);
+    column.sort((a, b) => above(a) - above(b) || b.logProb - a.logProb);
+    let row = 0;
+    for (const node of column) {
+      node.row = Math.max(row, above(node));
+      row = node.row + 1;
+    }
+    free.push(row);
   }
-  let row = 0;
-  const place = (node) => {
-    node.children.forEach(place);
-    node.row = node.children.length ? node.children[0].row : row;
-    row += node.children.length ? 0 : 1;
-  };
-  roots.forEach(place);
-  return { shown, rows: row, steps: Math.max(0, ...shown.map((node) => node.step)) };
+  return { shown, rows: Math.max(0, ...free), steps: free.length };
 }
 
 function idsOf(nodes, number) {
@@ -68,7 +69,7 @@ function makeBranch(nodes, node, path) {
   const isBest = path.has(node.number);
   return makeSvg("path", {
     d: `M${start[0]} ${start[1]} C${x - 8} ${start[1]} ${start[0] + 8} ${nodeY(node)} ${x} ${nodeY(node)}`,
-    fill: "none", stroke: themeColour(isBest ? "--accent" : "--line"), "stroke-width": isBest ? 2.5 : 1,
+    fill: "none", stroke: themeColour(isBest ? "--accent" : "--soft"), "stroke-opacity": isBest ? 1 : 0.55, "stroke-width": isBest ? 2.5 : 1,
     "stroke-dasharray": node.fate === "cut" ? "3 3" : null,
   });
 }

@@ -1,8 +1,8 @@
 """The page: HTML, CSS and JavaScript → one file that asks for nothing else.
 
-The sources are in `page/`, as a person writes them. Only the script and the style of the
-file run: a content security policy names them by their checksums, and forbids all other
-requests. Data stand in a block that is not run.
+The sources are in `page/`, as a person writes them. Only the script and the style of
+the file run: a content security policy names them by their checksums, and forbids all
+other requests. Data stand in a block that is not run.
 """
 
 import base64

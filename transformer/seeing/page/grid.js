@@ -10,21 +10,22 @@ function drawThumbnail(canvas, matrix) {
   const colours = thumbnailColours(Boolean(matrix.isDifference));
   for (let row = 0, i = 0; row < matrix.rows; row += 1) {
     for (let column = 0; column < matrix.columns; column += 1, i += 1) {
-      const value = matrix.isDifference ? (matrix.values[i] + 1) / 2 : matrix.values[i];
-      pixels[i] = value === 0 && matrix.hidden(row, column) ? 0 : colours[Math.round(Math.min(value, 1) * 255)];
+      const value = matrix.values[i];
+      const place = matrix.isDifference ? 127 + Math.round(value * 127) : Math.round(Math.min(value, 1) * 254);
+      pixels[i] = value === 0 && matrix.hidden(row, column) ? 0 : colours[place];
     }
   }
   pen.putImageData(image, 0, 0);
 }
 
-// The 256 colours as pixels of a theme; a square root shows small weights too.
+// The 255 colours as pixels of a theme; a square root shows small weights too.
 const thumbnailPixels = new Map();
 
 function thumbnailColours(isDifference) {
   const key = `${isDark()} ${isDifference}`;
   if (!thumbnailPixels.has(key)) {
-    thumbnailPixels.set(key, Uint32Array.from({ length: 256 }, (_, i) => {
-      const [red, green, blue] = isDifference ? differenceColour((i / 255) * 2 - 1) : weightColour(Math.sqrt(i / 255));
+    thumbnailPixels.set(key, Uint32Array.from({ length: 255 }, (_, i) => {
+      const [red, green, blue] = isDifference ? differenceColour((i - 127) / 127) : weightColour(Math.sqrt(i / 254));
       return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
     }));
   }

@@ -11,7 +11,7 @@ import numpy as np
 from transformer.decoding import NEVER
 from transformer.seeing.roles import Role, roles
 from transformer.seeing.tree import ENDED, Node, tree
-from transformer.seeing.words import Tokens, tokens
+from transformer.seeing.words import Tokens, tokens, with_surface
 from transformer.text.vocabulary import PAD, UNK
 from transformer.translator import Translation
 
@@ -76,7 +76,7 @@ def see(
         target = best_ids[0]
     [target] = translator.encode_prefixes([list(target)], [line])
     weights, log_probs, of_target = _inside(translator, source, target, padding)
-    seen = _tokens(translator, source, target, weights["encoder"].shape[-1])
+    seen = _tokens(translator, line, source, target, weights["encoder"].shape[-1])
     nodes = _nodes(translator, found, target, of_target)
     allowed = _allowed(len(source) + 1, *(len(each.ids) for each in seen[::2]))
     return Sight(
@@ -123,13 +123,14 @@ def _inside(translator, source, target, padding):
     return weights, inside.log_probs[0], inside.of_target[0]
 
 
-def _tokens(translator, source, target, width):
+def _tokens(translator, line, source, target, width):
     """Return the Tokens of what the model reads and writes; the source has padding."""
     vocabularies = translator.vocabularies
     end, bos = vocabularies.target.eos, vocabularies.target.bos
     padding = [PAD] * (width - len(source) - 1)
+    read = tokens(vocabularies.source, [*source, vocabularies.source.eos, *padding])
     return (
-        tokens(vocabularies.source, [*source, vocabularies.source.eos, *padding]),
+        with_surface(read, vocabularies.source, line),
         tokens(vocabularies.target, [bos, *target]),
         tokens(vocabularies.target, [*target, end]),
     )

@@ -37,6 +37,29 @@ def tokens(vocabulary, ids: Sequence[int]) -> Tokens:
     return Tokens(ids, pieces, words, spans)
 
 
+def with_surface(made: Tokens, vocabulary, line: str) -> Tokens:
+    """Return Tokens whose words are those of the line, the unknown ones too.
+
+    Args:
+      made: Tokens of the line.
+      vocabulary: its vocabulary; where it cannot say what a word looked like, or the
+        line was cut, the words stay as they are.
+      line: the text.
+    """
+    if not isinstance(vocabulary, Vocabulary):
+        return made
+    said = vocabulary.normalize(line).split(WORD_START)[1:]
+    real = sum(_is_real(vocabulary, made.ids[begin]) for begin, _ in made.spans)
+    if len(said) != real or not all(said):
+        return made
+    return made._replace(words=said + made.words[real:])
+
+
+def _is_real(vocabulary, one):
+    """Return whether an id is of a piece of text."""
+    return _special(vocabulary, one) in ("", "unk")
+
+
 def _special(vocabulary, one):
     """Return the name of a special id, or an empty text."""
     names = {PAD: "pad", vocabulary.bos: "bos", vocabulary.eos: "eos"}
@@ -47,9 +70,7 @@ def _special(vocabulary, one):
 
 def _begins(vocabulary, ids, raw, i):
     """Return whether piece i is the first of a word."""
-    if i == 0 or any(
-        _special(vocabulary, one) not in ("", "unk") for one in ids[i - 1 : i + 1]
-    ):
+    if i == 0 or not all(_is_real(vocabulary, one) for one in ids[i - 1 : i + 1]):
         return True
     if isinstance(vocabulary, Vocabulary):
         return raw[i].startswith(WORD_START)

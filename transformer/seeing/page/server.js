@@ -16,7 +16,7 @@ class FromServer {
   }
 
   async see(asked, signal) {
-    return new Sight((await this.ask("see", asked, signal)).result);
+    return new Sight((await this.ask("see", asked, signal)).result, asked.text);
   }
 
   async isThere() {
@@ -41,6 +41,9 @@ class FromServer {
       throw new Unreachable("The server does not answer. Trying again …");
     }
     const told = await answer.json();
+    if (answer.status === 503) {
+      throw new Unreachable(`${told.error} Trying again …`);
+    }
     if (!answer.ok) {
       throw new Error(told.error);
     }
@@ -66,7 +69,7 @@ class FromFile {
     if (!found) {
       throw new Error("This is not in the file; serve.py shows it.");
     }
-    return new Sight(found.sight);
+    return new Sight(found.sight, asked.text);
   }
 
   get texts() {

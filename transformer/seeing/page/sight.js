@@ -8,8 +8,9 @@ const KINDS = {
 const STEPS = 65535; // a weight is stored as an integer from 0 to this
 
 class Sight {
-  constructor(pack) {
+  constructor(pack, text) {
     this.pack = pack;
+    this.text = text;
     this.weights = {};
     this.made = new Map();
     for (const kind of Object.keys(KINDS)) {

@@ -39,6 +39,7 @@ setup(
             "transformers==5.23.0; " + TF2,
             "ctranslate2==4.8.5; " + TF2,
         ],
+        # tests/test_page.py and tools/pictures need Debian's chromium, and no package.
         "test": [
             "ctranslate2>=4.8; " + TF2,
             "hypothesis>=6.79",

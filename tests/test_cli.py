@@ -318,7 +318,9 @@ COMMANDS = [
     "translate",
     "doctor",
     "average_checkpoints",
+    "plot_attention",
     "plot_curves",
+    "serve",
     "export",
     "import_checkpoint",
 ]

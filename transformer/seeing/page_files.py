@@ -23,6 +23,7 @@ SCRIPTS = (  # in their order: a file uses what stands before it
     "export.js",
     "server.js",
     "compare.js",
+    "view.js",
     "main.js",
 )
 ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}

@@ -3,35 +3,6 @@
 const DEBOUNCE = 250; // milliseconds after the last key
 const RETRY = 1500; // milliseconds between two tries to reach the server
 
-const page = { source: null, models: [], sight: null, other: null, lit: null, matrix: null, layout: null, asking: null, timer: 0, drawn: 0, isListening: false };
-const view = { text: "", model: 0, other: -1, byWords: true, kind: "cross", layer: 0, head: "mean", prefix: [], target: null, padding: 0, theme: "auto" };
-
-// The view as a link, and back. What a link says is checked like anything from outside.
-function viewToHash() {
-  const { text, model, other, byWords, kind, layer, head, prefix, target, padding } = view;
-  const fields = { t: text, m: model, o: other, w: byWords ? 1 : 0, k: kind, l: layer, h: head, p: prefix.join("."), g: target ? target.join(".") : "-", d: padding };
-  return `#${new URLSearchParams(fields)}`;
-}
-
-function hashToView(hash) {
-  const fields = new URLSearchParams(hash.slice(1));
-  const number = (name, least, most, otherwise) => {
-    const value = Number(fields.get(name) ?? NaN);
-    return Number.isInteger(value) && value >= least && value <= most ? value : otherwise;
-  };
-  const ids = (name) => (fields.get(name) || "").split(".").filter((one) => /^\d{1,7}$/.test(one)).map(Number);
-  view.text = (fields.get("t") || "").slice(0, 2000);
-  view.model = number("m", 0, page.models.length - 1, 0);
-  view.other = number("o", 0, page.models.length - 1, -1);
-  view.byWords = fields.get("w") !== "0";
-  view.kind = Object.hasOwn(KINDS, fields.get("k")) ? fields.get("k") : "cross";
-  view.layer = number("l", 0, page.models[view.model].layers - 1, page.models[view.model].layers - 1);
-  view.head = fields.get("h") === "max" ? "max" : number("h", fields.get("h") ? 0 : 1, page.models[view.model].heads - 1, "mean");
-  view.prefix = ids("p");
-  view.target = fields.has("g") && fields.get("g") !== "-" ? ids("g") : null;
-  view.padding = number("d", 0, 16, 0);
-}
-
 function say(text, isBad = false) {
   byId("status").textContent = text;
   byId("status").classList.toggle("bad", isBad);
@@ -133,6 +104,9 @@ function show() {
     byId(id).hidden = !isThere;
   }
   byId("comparison").hidden = !isThere || !page.other;
+  for (const part of view.only ? document.querySelectorAll("header, footer, section") : []) {
+    part.hidden = part.id !== view.only; // a link to one section alone, for a picture
+  }
   if (isThere) {
     view.layer = Math.min(view.layer, page.sight.layers - 1);
     view.head = typeof view.head === "number" ? Math.min(view.head, page.sight.heads - 1) : view.head;
@@ -289,7 +263,7 @@ function listen() {
   byId("padding").addEventListener("change", (event) => { view.padding = Math.min(Math.max(Number(event.target.value) || 0, 0), 16); look(); });
   byId("pieces").addEventListener("change", (event) => { view.byWords = !event.target.checked; page.lit = null; history.replaceState(null, "", viewToHash()); show(); });
   byId("cut").addEventListener("change", showTree);
-  byId("theme").addEventListener("click", () => { view.theme = { auto: "light", light: "dark", dark: "auto" }[view.theme]; setTheme(); });
+  byId("theme").addEventListener("click", () => { view.theme = { auto: "light", light: "dark", dark: "auto" }[view.theme]; history.replaceState(null, "", viewToHash()); setTheme(); });
   byId("link").addEventListener("click", () => navigator.clipboard?.writeText(location.href).then(() => say("The link is in the clipboard."), () => say("The address bar has the link.")));
   byId("as-table").addEventListener("toggle", () => page.matrix && replaceChildren(byId("table"), heatTable(page.matrix)));
   byId("heat").addEventListener("mousemove", (event) => light(heatPlace(page.matrix, page.layout, event.offsetX, event.offsetY)));
@@ -297,7 +271,7 @@ function listen() {
   byId("heat").addEventListener("keydown", moveInHeat);
   document.addEventListener("keydown", pressed);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", setTheme);
-  addEventListener("hashchange", () => { hashToView(location.hash); showSettings(); look(); });
+  addEventListener("hashchange", () => { hashToView(location.hash); setTheme(); showSettings(); look(); });
   addEventListener("resize", () => page.sight && showAttention());
   const pictures = { heat: () => heatSvg(page.matrix), grid: () => gridSvg([...byId("grid").children]), tree: () => treeSvg(byId("tree").firstChild) };
   for (const tools of document.querySelectorAll(".exports")) {
@@ -332,6 +306,7 @@ async function begin() {
     return;
   }
   hashToView(location.hash);
+  setTheme();
   if (page.source.isFrozen) {
     byId("asking").hidden = true;
     byId("frozen").hidden = false;

@@ -1,10 +1,13 @@
 """seeing/: what is shown of a translation is what the model computed."""
 
 import dataclasses
+import json
 import os
+import re
 
 import corpora
 import numpy as np
+import plot_attention
 import pytest
 
 import hparams
@@ -212,3 +215,14 @@ def test_json_has_the_weights(sight):
         found = packing.unpacked_weights(pack["attention"][kind])
         np.testing.assert_allclose(found, weights, atol=1 / packing.STEPS)
     assert pack["target"]["words"] == sight.target.words
+
+
+def test_the_command_writes_one_small_file(trained, lines, tmp_path, capsys):
+    path = tmp_path / "seen.html"
+    plot_attention.main(["--logdir", trained, "--html", str(path), *lines[:2]])
+    page, said = path.read_text(encoding="utf-8"), capsys.readouterr().out.splitlines()
+    assert len(said) == 3 and said[-1] == str(path)
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page).group(1))
+    assert [each["text"] for each in data["sights"][::4]] == lines[:2]
+    assert data["sights"][0]["sight"]["nBest"][0]["text"] == said[0]
+    assert len(page) - len(json.dumps(data)) < 1_000_000

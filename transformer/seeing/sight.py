@@ -12,6 +12,7 @@ from transformer.decoding import NEVER
 from transformer.seeing.roles import Role, roles
 from transformer.seeing.tree import ENDED, Node, tree
 from transformer.seeing.words import Tokens, tokens, with_surface
+from transformer.text.subwords import SubwordVocabulary
 from transformer.text.vocabulary import PAD, UNK
 from transformer.translator import Translation
 
@@ -189,7 +190,7 @@ def changes_without(translator, source, target, spans, of_target):
     """Return what each word of the source contributes: leave one out.
 
     The pieces of a word are replaced by UNK, one for each, so that the others keep
-    their positions.
+    their positions; by PAD where a vocabulary of tensor2tensor has no UNK.
 
     Args:
       translator: a Translator.
@@ -200,8 +201,10 @@ def changes_without(translator, source, target, spans, of_target):
     Returns:
       float [source words, T]: the change of the log-probability of each target piece.
     """
+    has_none = isinstance(translator.vocabularies.source, SubwordVocabulary)
+    unknown = PAD if has_none else UNK
     rows = [
-        [*source[:begin], *[UNK] * (end - begin), *source[end:]]
+        [*source[:begin], *[unknown] * (end - begin), *source[end:]]
         for begin, end in spans
         if end <= len(source)
     ]

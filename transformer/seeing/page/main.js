@@ -28,6 +28,7 @@ async function look() {
   }
   say("Translating …");
   try {
+    await sayBest(asking.signal);
     const sight = await page.source.see(asked(view.model), asking.signal);
     const other = view.other < 0 ? null : await page.source.see({ ...asked(view.other), prefix: [], target: null }, asking.signal);
     if (page.asking === asking) {
@@ -39,6 +40,14 @@ async function look() {
     if (page.asking === asking) {
       failed(error);
     }
+  }
+}
+
+// Say the best translation at once: what can be seen of it takes longer.
+async function sayBest(signal) {
+  if (!page.source.isFrozen && !view.prefix.length && !view.target) {
+    const [best] = await page.source.translate(asked(view.model), signal);
+    say(`${best.text} …`);
   }
 }
 
@@ -159,7 +168,8 @@ function showChoice() {
 function showRole() {
   const isOne = typeof view.head === "number";
   const role = isOne && page.sight.role(view.kind, view.layer, view.head);
-  const compared = page.matrix.isDifference ? "Orange: the other model looks more, blue: less. " : "";
+  const alone = page.other ? "The words of the two differ here; this is the first model alone. " : "";
+  const compared = page.matrix.isDifference ? "Orange: the other model looks more, blue: less. " : alone;
   byId("role").textContent = compared + (isOne
     ? `This head ${role.text}, ${fixed(role.share)}; entropy ${fixed(role.entropy)} of at most ${fixed(role.most)} bits.`
     : `The ${view.head === "max" ? "maximum" : "mean"} over the ${page.sight.heads} heads of layer ${view.layer + 1}.`);

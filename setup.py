@@ -14,6 +14,7 @@ setup(
     "translating German to English",
     license="Apache-2.0",
     packages=find_packages(include=["transformer", "transformer.*"]),
+    package_data={"transformer.seeing": ["page/*"]},
     py_modules=["hparams", "train", "eval", "transformer_tf"],
     # Commands on the path, by the names that messages call them by.
     scripts=["train.py", "eval.py", *sorted(glob.glob("scripts/*.py"))],
@@ -38,6 +39,7 @@ setup(
             "transformers==5.23.0; " + TF2,
             "ctranslate2==4.8.5; " + TF2,
         ],
+        # tests/test_page.py and tools/pictures need Debian's chromium, and no package.
         "test": [
             "ctranslate2>=4.8; " + TF2,
             "hypothesis>=6.79",

@@ -2,6 +2,7 @@
 
     python scripts/translate.py --logdir logs/sample < test.de > test.en
     python scripts/translate.py --logdir logs/sample     # at a terminal: line by line
+    python scripts/translate.py --logdir logs/sample --prefix_file begun.en < test.de
 
 Odd lines (empty, not UTF-8, cut off, ...) are counted; one line on stderr reports them.
 """
@@ -11,12 +12,12 @@ import dataclasses
 import importlib
 import itertools
 import sys
-from typing import IO, Iterator
+from typing import IO, Iterator, Optional
 
 import hparams
 from transformer.runtime import cli
 from transformer.runtime.terminal import shown
-from transformer.text.lines import Oddities
+from transformer.text.lines import Oddities, read_lines
 
 PROG = "translate.py"
 CHUNK = 2000  # lines read before they are translated, sorted by length
@@ -69,22 +70,50 @@ def write_translations(
     output: IO[bytes],
     n_best: int = 1,
     chunk_size: int = CHUNK,
+    prefixes: Optional[Iterator[str]] = None,
 ) -> None:
     """Write what `show` returns for each of `lines`, a chunk of them at a time.
 
-    A terminal gets control characters escaped; a file or a pipe gets every byte.
+    A terminal gets control characters escaped; a file or a pipe gets every byte. The
+    translation of each line begins with its line of `prefixes`, if there are any.
     """
     numbers = itertools.count()
     while True:
         chunk = list(itertools.islice(lines, chunk_size))
         if not chunk:
+            refuse_more(prefixes)
             return
-        for translations in translator.translate(chunk):
+        given = [] if prefixes is None else [prefixes_of(chunk, prefixes)]
+        for translations in translator.translate(chunk, *given):
             text = show(next(numbers), translations, n_best)
             if output.isatty():
                 text = "".join(shown(line) + "\n" for line in text.split("\n")[:-1])
             output.write(text.encode("utf-8"))
         output.flush()
+
+
+def prefixes_of(chunk: list, prefixes: Iterator[str]) -> list:
+    """Return as many prefixes as there are lines.
+
+    Raises:
+      ValueError: there are fewer.
+    """
+    given = list(itertools.islice(prefixes, len(chunk)))
+    if len(given) < len(chunk):
+        raise ValueError(
+            "--prefix_file: found fewer lines than there are to translate, wanted as "
+            "many; an empty line gives no prefix"
+        )
+    return given
+
+
+def refuse_more(prefixes: Optional[Iterator[str]]) -> None:
+    """Raise ValueError where prefixes are left after the last line."""
+    if prefixes is not None and next(prefixes, None) is not None:
+        raise ValueError(
+            "--prefix_file: found more lines than there were to translate, wanted as "
+            "many; which prefix belongs to which line is not known"
+        )
 
 
 def parser():
@@ -98,6 +127,11 @@ def parser():
         metavar="INT",
         help="translations of each line, with their scores [1]",
     )
+    made.add_argument(
+        "--prefix_file",
+        metavar="FILE",
+        help="what each translation begins with, a line for each line",
+    )
     cli.add_settings(made, hparams.DECODING)
     return made
 
@@ -109,6 +143,7 @@ def run(args) -> None:
         hparams.load(args.logdir, cli.given(args, hparams.FIELDS)),
         Oddities(),
     )
+    prefixes = iter(list(read_lines(args.prefix_file))) if args.prefix_file else None
     if typed:
         hp = dataclasses.replace(hp, decode_batch_size=1)
     cli.start_tensorflow(args.verbose)
@@ -120,7 +155,7 @@ def run(args) -> None:
         translator.restore_found(args.checkpoint, warn)
         chunk_size = 1 if typed else CHUNK
         write_translations(
-            translator, lines, sys.stdout.buffer, args.n_best, chunk_size
+            translator, lines, sys.stdout.buffer, args.n_best, chunk_size, prefixes
         )
     report = oddities.report(translator.oddities)
     if report:

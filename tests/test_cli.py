@@ -319,7 +319,9 @@ COMMANDS = [
     "doctor",
     "verify_run",
     "average_checkpoints",
+    "plot_attention",
     "plot_curves",
+    "serve",
     "export",
     "import_checkpoint",
 ]

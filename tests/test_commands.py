@@ -32,6 +32,9 @@ NOT_RUN = {
     r"pytest\b": "it runs this test",
     r"scripts/download\.py \w": "from a server of its own: test_download",
     r"scripts/import_checkpoint\.py (?!--help)": "see test_import_checkpoint",
+    r"scripts/serve\.py --": "it serves until it is stopped: test_serve",
+    r"tools/load/": "for minutes",
+    r"tools/pictures/": "it needs a browser: test_page",
     r"-m transformer\.porting (?!--help)": "on files of the reader: test_porting",
 }
 

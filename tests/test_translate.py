@@ -243,6 +243,19 @@ def test_n_best(run):
         assert text == "" or max(scores) < 0
 
 
+def test_translations_begin_with_the_lines_of_a_prefix_file(run, tmp_path, capfdbinary):
+    given, path = b"1 2 3 4\n5 6 7\n\n", tmp_path / "prefixes"
+    path.write_text("7 7\n\n9\n")
+    found = run(given, "--prefix_file", str(path)).splitlines()
+    assert found[0].startswith(b"7 7")
+    assert found[1] == run(given).splitlines()[1] and found[2] == b""
+    for other in ("1\n2\n", "1\n2\n3\n4\n"):
+        path.write_text(other)
+        with pytest.raises(SystemExit):
+            run(given, "--prefix_file", str(path))
+        assert b"wanted as many" in capfdbinary.readouterr().err
+
+
 def test_the_search_can_be_chosen(run):
     given = b"1 2 3 4\n5 6 7 8\n"
     assert run(given, "--search", "greedy") == run(given, "--beam-size", "1")

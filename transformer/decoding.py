@@ -12,11 +12,12 @@ At its limit a sequence may only end: every result is a whole sentence, and its 
 the model's. (tensor2tensor cuts off instead: `SearchOptions(must_end=False)`.)
 """
 
-from typing import Callable, NamedTuple, Tuple
+from typing import Any, Callable, NamedTuple, Tuple
 
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.primitives import shape_list
+from transformer.search_history import no_history
 from transformer.search_loop import search_loop
 from transformer.text.vocabulary import BOS, EOS, PAD
 
@@ -28,6 +29,7 @@ class Hypotheses(NamedTuple):
 
     ids: tf.Tensor  # int32 [N, n_best, T]: pieces, EOS, then PAD
     scores: tf.Tensor  # float32 [N, n_best]: log-probability / length penalty
+    history: tuple = ()  # History of a beam search, where it was asked for
 
 
 class SearchOptions(NamedTuple):
@@ -40,6 +42,8 @@ class SearchOptions(NamedTuple):
     bos: int = BOS  # what stands before a sequence
     eos: int = EOS  # what ends it
     forbidden: Tuple[int, ...] = ()  # pieces that no sequence may have; not EOS
+    prefix: Any = None  # int32 [N, P]: what sequences begin with; PAD: any piece
+    keep_history: bool = False  # a beam search returns its History
 
 
 def penalty(length, alpha: float):
@@ -67,9 +71,9 @@ def greedy(step: Callable, state, limits, options: SearchOptions):
       Hypotheses with n_best = 1.
     """
 
-    def likeliest(logits, at_limit):
+    def likeliest(logits, forced):
         log_probs, _, pieces = _best_continuations(
-            tf.zeros_like(logits[:, :, 0]), logits, 1, at_limit, options
+            tf.zeros_like(logits[:, :, 0]), logits, 1, forced, options
         )
         return log_probs, pieces
 
@@ -79,11 +83,12 @@ def greedy(step: Callable, state, limits, options: SearchOptions):
 def sample(step: Callable, state, limits, options: SearchOptions):
     """Draw each piece from the model's distribution; otherwise like `greedy`."""
 
-    def draw(logits, at_limit):
+    def draw(logits, forced):
         every_piece = range(shape_list(logits)[2])
-        is_end = [piece == options.eos for piece in every_piece]  # [V]
-        is_allowed = [piece not in options.forbidden for piece in every_piece]
-        allowed = tf.where_v2(at_limit[:, None], is_end, is_allowed)  # [N, V]
+        is_forced = tf.equal(forced[:, None], tf.range(len(every_piece)))  # [N, V]
+        is_allowed = [piece not in options.forbidden for piece in every_piece]  # [V]
+        is_free = tf.equal(forced, PAD)[:, None]
+        allowed = tf.where_v2(is_free, is_allowed, is_forced)  # [N, V]
         log_probs = tf.nn.log_softmax(logits[:, 0, :])
         log_probs = tf.where_v2(allowed, log_probs, NEVER)
         pieces = tf.random.categorical(log_probs, 1, dtype=tf.int32)  # [N, 1]
@@ -98,28 +103,27 @@ def _follow_one_path(step, state, limits, options, choose):
 
     Args:
       step, state, limits, options: as in `greedy`.
-      choose: function of logits [N, 1, V] and of which sentences must end, bool [N];
-        returns (log-probabilities, pieces), [N, 1] each.
+      choose: function of logits [N, 1, V] and of what `_forced` returns; returns
+        (log-probabilities, pieces), [N, 1] each.
     """
 
-    def is_open(found, has_ended, limits):
+    def is_open(found, has_ended, limits, prefix):
         return tf.logical_not(has_ended)
 
-    def extend(found, has_ended, limits, state):
+    def extend(found, has_ended, limits, prefix, state):
         ids, log_probs = found  # [N, 1, t]
         logits, state = step(ids[:, :, -1], None, state)  # [N, 1, V]
-        gained, pieces = choose(logits, tf.equal(tf.shape(ids)[2], limits))
+        gained, pieces = choose(logits, _forced(ids, limits, prefix, True, options))
         ended = has_ended[:, None]
         ids = tf.concat([ids, tf.where_v2(ended, PAD, pieces)[:, :, None]], axis=2)
         log_probs += tf.where_v2(ended, 0.0, gained)
         has_ended = tf.logical_or(has_ended, tf.equal(pieces[:, 0], options.eos))
-        return (ids, log_probs), has_ended, limits, state
+        return (ids, log_probs), has_ended, limits, prefix, state
 
     batch = tf.shape(limits)[0]
     start = tf.fill([batch, 1, 1], options.bos), tf.zeros([batch, 1])
-    ids, log_probs = search_loop(
-        is_open, extend, start, (tf.fill([batch], False), limits), state
-    )
+    extras = tf.fill([batch], False), limits, _prefix(batch, options)
+    ids, log_probs = search_loop(is_open, extend, start, extras, state)
     ids = ids[:, :, 1:]  # [N, 1, T]
     lengths = tf.reduce_sum(tf.cast(tf.not_equal(ids, PAD), tf.int32), -1)
     return Hypotheses(ids, log_probs / penalty(lengths, options.length_penalty))
@@ -150,42 +154,37 @@ def beam(step: Callable, state, limits, options: SearchOptions):
     if beam_size == 1 and options.must_end:
         return greedy(step, state, limits, options)
 
-    def is_open(found, ids, log_probs, parents, limits):
+    def is_open(found, ids, log_probs, parents, limits, prefix):
         bound = log_probs[:, 0] / penalty(limits, options.length_penalty)  # [N]
         return bound > found.scores[:, options.n_best - 1]
 
-    def extend(found, ids, log_probs, parents, limits, state):
+    def extend(found, ids, log_probs, parents, limits, prefix, state):
         length = tf.shape(ids)[2]
-        at_limit = tf.equal(length, limits)  # [N]
+        forced = _forced(ids, limits, prefix, options.must_end, options)
         logits, state = step(ids[:, :, -1], parents, state)  # [N, K, V]
         log_probs, parents, pieces = _best_continuations(
-            log_probs, logits, 2 * beam_size, at_limit, options
+            log_probs, logits, 2 * beam_size, forced, options
         )  # [N, 2K]
         candidates = tf.concat([follow(ids, parents), pieces[:, :, None]], axis=2)
         ends = tf.equal(pieces, options.eos)
         scores = log_probs / penalty(length, options.length_penalty)
+        of_step = pieces, parents, log_probs, scores
         found = _best_finished(
             found, candidates, tf.where_v2(ends, scores, NEVER), beam_size
         )
         log_probs, kept = tf.nn.top_k(tf.where_v2(ends, NEVER, log_probs), beam_size)
         ids, parents = follow((candidates, parents), kept)  # [N, K, ...]
         if not options.must_end:
+            at_limit = tf.equal(length, limits)  # [N]
             found, log_probs = _close_at_limit(at_limit, found, ids, log_probs)
-        return found, ids, log_probs, parents, limits, state
+        if options.keep_history:
+            history = found.history.followed_by(*of_step, kept)
+            found = found._replace(history=history)
+        return found, ids, log_probs, parents, limits, prefix, state
 
-    batch = tf.shape(limits)[0]
-    ids = tf.fill([batch, beam_size, 1], options.bos)
-    only_first = tf.tile([[0.0] + [NEVER] * (beam_size - 1)], [batch, 1])
-    parents = tf.zeros([batch, beam_size], tf.int32)
-    found = search_loop(
-        is_open,
-        extend,
-        Hypotheses(ids, tf.fill([batch, beam_size], NEVER)),
-        (ids, only_first, parents, limits),
-        state,
-    )
-    return Hypotheses(
-        found.ids[:, : options.n_best, 1:], found.scores[:, : options.n_best]
+    found = search_loop(is_open, extend, *_start_of_beam(limits, options), state)
+    return found._replace(
+        ids=found.ids[:, : options.n_best, 1:], scores=found.scores[:, : options.n_best]
     )
 
 
@@ -199,18 +198,57 @@ def hypotheses_kept(search: str, beam_size: int) -> int:
     return 1 if search in SINGLE else beam_size
 
 
+def _start_of_beam(limits, options):
+    """Return (what was found before the first step, what is open) of a beam search."""
+    batch, beam_size = tf.shape(limits)[0], options.beam_size
+    ids = tf.fill([batch, beam_size, 1], options.bos)
+    only_first = tf.tile([[0.0] + [NEVER] * (beam_size - 1)], [batch, 1])
+    parents = tf.zeros([batch, beam_size], tf.int32)
+    history = no_history(batch, beam_size) if options.keep_history else ()
+    found = Hypotheses(ids, tf.fill([batch, beam_size], NEVER), history)
+    return found, (ids, only_first, parents, limits, _prefix(batch, options))
+
+
+def _prefix(batch, options):
+    """Return what the sequences begin with: int32 [N, P + 1], the last column PAD."""
+    if options.prefix is None:
+        return tf.fill([batch, 1], PAD)
+    return tf.pad(options.prefix, [[0, 0], [0, 1]])
+
+
+def _forced(ids, limits, prefix, must_end, options):
+    """Return the piece that each sequence must take next, PAD where it may choose.
+
+    Args:
+      ids: int32 [N, K, t], BOS and what the sequences have so far.
+      limits: int32 [N].
+      prefix: what `_prefix` returns.
+      must_end: bool, whether EOS is forced at the limit.
+      options: SearchOptions.
+
+    Returns:
+      int32 [N].
+    """
+    length = tf.shape(ids)[2]
+    forced = prefix[:, tf.minimum(length, tf.shape(prefix)[1]) - 1]  # [N]
+    if must_end:
+        forced = tf.where_v2(tf.equal(length, limits), options.eos, forced)
+    return forced
+
+
 def _best_finished(found, candidates, scores, beam_size):
     """Return the K best of the finished hypotheses and of new ones.
 
     Args:
-      found: Hypotheses, [N, K, t].
+      found: Hypotheses, [N, K, t]; its history stays.
       candidates: int32 [N, 2K, t + 1].
       scores: float [N, 2K]; NEVER where a candidate has not ended.
       beam_size: int, K.
     """
     scores, kept = tf.nn.top_k(tf.concat([found.scores, scores], axis=1), beam_size)
     sequences = tf.pad(found.ids, [[0, 0], [0, 0], [0, 1]])  # [N, K, t + 1]
-    return Hypotheses(follow(tf.concat([sequences, candidates], axis=1), kept), scores)
+    ids = follow(tf.concat([sequences, candidates], axis=1), kept)
+    return found._replace(ids=ids, scores=scores)
 
 
 def _close_at_limit(at_limit, found, ids, log_probs):
@@ -227,14 +265,15 @@ def _close_at_limit(at_limit, found, ids, log_probs):
       (found, log_probs).
     """
     rescued = tf.logical_and(at_limit, tf.equal(found.scores[:, 0], NEVER))  # [N]
-    found = Hypotheses(
-        tf.where(rescued, ids, found.ids), tf.where(rescued, log_probs, found.scores)
+    found = found._replace(
+        ids=tf.where(rescued, ids, found.ids),
+        scores=tf.where(rescued, log_probs, found.scores),
     )
     never = tf.fill(tf.shape(log_probs), NEVER)
     return found, tf.where(at_limit, never, log_probs)
 
 
-def _best_continuations(log_probs, logits, count, at_limit, options):
+def _best_continuations(log_probs, logits, count, forced, options):
     """Return the best continuations of the open hypotheses of each sentence.
 
     Only the softmax is computed for the whole vocabulary: the `count` best of a
@@ -245,7 +284,7 @@ def _best_continuations(log_probs, logits, count, at_limit, options):
       log_probs: float [N, K], of the hypotheses.
       logits: float [N, K, V] of their next pieces.
       count: int, how many are wanted.
-      at_limit: bool [N], where a hypothesis must end (if it `must_end`).
+      forced: int32 [N], the piece that hypotheses must take, PAD where any may.
 
     Returns:
       (log-probabilities, hypotheses continued, pieces), [N, count] each, best first.
@@ -258,13 +297,14 @@ def _best_continuations(log_probs, logits, count, at_limit, options):
     normalizers = best[:, :1] - tf.log(largest)  # [N*K, 1]
     for piece in options.forbidden:
         best = tf.where_v2(tf.equal(pieces, piece), NEVER, best)
-    if options.must_end:
-        only_end = tf.pad(
-            logits[:, options.eos, None], [[0, 0], [0, most - 1]], constant_values=NEVER
-        )
-        at_limit = tf.reshape(tf.tile(at_limit[:, None], [1, beam_size]), [-1, 1])
-        best = tf.where_v2(at_limit, only_end, best)
-        pieces = tf.where_v2(at_limit, options.eos, pieces)
+    forced = tf.reshape(tf.tile(forced[:, None], [1, beam_size]), [-1, 1])  # [N*K, 1]
+    only_forced = tf.pad(
+        tf.gather(logits, forced, batch_dims=1),
+        [[0, 0], [0, most - 1]],
+        constant_values=NEVER,
+    )
+    best = tf.where_v2(tf.equal(forced, PAD), best, only_forced)
+    pieces = tf.where_v2(tf.equal(forced, PAD), pieces, forced)
     totals = tf.reshape(log_probs, [-1, 1]) + (best - normalizers)
     totals, places = tf.nn.top_k(tf.reshape(totals, [-1, beam_size * most]), count)
     pieces = tf.gather(tf.reshape(pieces, [-1, beam_size * most]), places, batch_dims=1)

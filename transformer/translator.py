@@ -2,12 +2,12 @@
 
 import collections
 import warnings
-from typing import Callable, List, NamedTuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Union
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.data import make_batch, pad_with_end
+from transformer.data import make_batch, pad, pad_with_end
 from transformer.decoding import (
     NEVER,
     RANDOM,
@@ -37,6 +37,14 @@ class Translation(NamedTuple):
     score: float  # log-probability / length penalty, in nats
 
 
+class Inside(NamedTuple):
+    """What the model computes of given translations: tensors, or their values."""
+
+    weights: Dict[str, tf.Tensor]  # attention, [N, H, Tq, Tk], by scope name
+    log_probs: tf.Tensor  # float [N, T, V], of every piece at each position
+    of_target: tf.Tensor  # float [N, T], of the target's pieces; 0 for padding
+
+
 class Translator:
     """A graph, a session and a checkpoint of a log directory.
 
@@ -48,12 +56,13 @@ class Translator:
       hp: the settings, of the model and of the search.
       logdir: the log directory; its vocabulary and checkpoints are read.
       n_best: how many translations of a line are wanted.
+      keep_history: whether `search` returns the History of a beam search.
 
     Raises:
       ValueError: the search is unknown, or keeps fewer than `n_best`.
     """
 
-    def __init__(self, hp, logdir: str, n_best: int = 1):
+    def __init__(self, hp, logdir: str, n_best: int = 1, keep_history: bool = False):
         self.hp, self.logdir = hp, logdir
         self.vocabularies = load_vocabularies(logdir)
         self._refuse_other_vocabularies()
@@ -75,6 +84,7 @@ class Translator:
             bos=ends.bos,
             eos=ends.eos,
             forbidden=tuple(sorted(forbidden)),
+            keep_history=keep_history,
         )
         with tf.Graph().as_default() as graph:
             tf.set_random_seed(hp.seed)  # `deterministic` asks for one in every graph
@@ -82,9 +92,17 @@ class Translator:
             self._source = tf.placeholder(tf.int32, [None, None], "source")  # [N, S]
             self._target_in = tf.placeholder(tf.int32, [None, None], "target_in")
             self._target_out = tf.placeholder(tf.int32, [None, None], "target_out")
-            memory = model.encode(self._source)
-            self._found = _search(model, memory, self._source, self._options)
-            self._scores = self._score(model, memory)
+            self._prefix = tf.placeholder_with_default(
+                tf.zeros([tf.shape(self._source)[0], 0], tf.int32),
+                [None, None],
+                "prefix",
+            )
+            weights = {}
+            memory = model.encode(self._source, weights=weights)
+            options = self._options._replace(prefix=self._prefix)
+            self._found = _search(model, memory, self._source, options)
+            self._inside = self._look_inside(model, memory, weights)
+            self._scores = self._score()
             self._saver = checkpoints.make_saver()
             self._at_once = _batches_at_once(hp)
             self._session = make_session(
@@ -113,38 +131,63 @@ class Translator:
         """Load the checkpoint that `checkpoints.find` finds; return its path."""
         return checkpoints.use(self.logdir, self.restore, which, warn)
 
-    def translate(self, lines: List[str]) -> List[List[Translation]]:
+    def translate(
+        self, lines: List[str], prefix: Sequence[Union[str, Sequence[int]]] = ()
+    ) -> List[List[Translation]]:
         """Translate lines, each independently of the others.
 
         Args:
           lines: sentences; one without a piece gets an empty translation, and one with
             more than `max_source_length` pieces is cut off there.
+          prefix: what the translation of each line begins with, as text or as ids of
+            pieces: the search continues it. Empty: nothing is given.
 
         Returns:
           For each line its n best translations, best first.
+
+        Raises:
+          ValueError: not as many prefixes as lines, or with ids that are no pieces.
         """
-        sources = self._encode(lines)
         results = [[Translation("", 0.0)] * self._options.n_best for _ in lines]
-        batches = list(self._batches([len(source) for source in sources]))
-        feeds = [
-            {
-                self._source: pad_with_end(
-                    [sources[i] for i in indices], self._options.eos
-                )
-            }
-            for indices in batches
-        ]
-        for indices, found in zip(
-            batches, run_at_once(self._session, self._found, feeds, self._at_once)
-        ):
-            self._refuse_no_numbers(found.scores[:, 0], found.scores)
+        sources, prefixes = self.encode(lines), self.encode_prefixes(prefix, lines)
+        for indices, found in self.search(sources, prefixes):
             for i, ids, scores in zip(indices, found.ids, found.scores):
                 results[i] = [
-                    self._translation(*pair)
+                    self.translation(*pair)
                     for pair in zip(ids, scores)
                     if pair[1] > NEVER
                 ]
         return results
+
+    def search(self, sources, prefixes=()):
+        """Yield what the search finds: (the numbers of some lines, their Hypotheses).
+
+        Args:
+          sources: for each line its ids, without EOS; one without any is left out.
+          prefixes: as many lists of ids that translations begin with, or none at all.
+        """
+        batches = list(self._batches([len(source) for source in sources]))
+        feeds = []
+        for indices in batches:
+            rows = [sources[i] for i in indices]
+            feeds.append({self._source: pad_with_end(rows, self._options.eos)})
+            if prefixes:
+                feeds[-1][self._prefix] = pad([prefixes[i] for i in indices])
+        for indices, found in zip(
+            batches, run_at_once(self._session, self._found, feeds, self._at_once)
+        ):
+            self._refuse_no_numbers(found.scores[:, 0], found.scores)
+            yield indices, found
+
+    def inside(self, sources, targets, pick: Callable[[Inside], Any]):
+        """Return what the model computes of given translations, all in one batch.
+
+        Args:
+          sources, targets: as many lists of ids each, without BOS and EOS.
+          pick: function of Inside that returns what is wanted of it: a nest of tensors.
+        """
+        batch = make_batch(sources, targets, 0, self._options.bos, self._options.eos)
+        return self._session.run(pick(self._inside), self._feed(batch))
 
     def score(self, sources: List[str], targets: List[str]) -> List[float]:
         """Return the scores of given translations, as `translate` would score them.
@@ -161,7 +204,7 @@ class Translator:
                 f"score: found {len(sources)} source and {len(targets)} "
                 "target lines, wanted as many of both"
             )
-        source_ids = self._encode(sources)
+        source_ids = self.encode(sources)
         target_ids = self.vocabularies.target.encode_lines(targets)
         results = [0.0] * len(sources)
         lengths = [
@@ -176,14 +219,7 @@ class Translator:
                 self._options.bos,
                 self._options.eos,
             )
-            scores = self._session.run(
-                self._scores,
-                {
-                    self._source: batch.source,
-                    self._target_in: batch.target_in,
-                    self._target_out: batch.target_out,
-                },
-            )
+            scores = self._session.run(self._scores, self._feed(batch))
             self._refuse_no_numbers(scores, scores)
             for i, score in zip(indices, scores):
                 results[i] = float(score)
@@ -216,7 +252,39 @@ class Translator:
                 "--learning_rate"
             )
 
-    def _encode(self, lines):
+    def _feed(self, batch):
+        """Return what the placeholders are fed: a Batch."""
+        return {
+            self._source: batch.source,
+            self._target_in: batch.target_in,
+            self._target_out: batch.target_out,
+        }
+
+    def encode_prefixes(self, prefixes, lines):
+        """Return the ids of the beginnings of translations, [] where none is given."""
+        if not prefixes:
+            return []
+        if len(prefixes) != len(lines):
+            raise ValueError(
+                f"prefix: found {len(prefixes)} prefixes and {len(lines)} lines, "
+                "wanted as many of both"
+            )
+        target = self.vocabularies.target
+        ids = [
+            target.encode(each) if isinstance(each, str) else list(each)
+            for each in prefixes
+        ]
+        refused = (PAD, target.bos, target.eos)
+        for each in ids:
+            wrong = [one for one in each if one in refused or not 0 < one < target.size]
+            if wrong:
+                raise ValueError(
+                    f"prefix: found the id {wrong[0]}, wanted ids of pieces below "
+                    f"{target.size:,}, without padding, beginning or end"
+                )
+        return ids
+
+    def encode(self, lines: Sequence[str]) -> List[List[int]]:
         """Return the ids of source lines, cut off where too long; count odd lines."""
         most = self.hp.max_source_length
         sources = self.vocabularies.source.encode_lines(lines)
@@ -239,18 +307,24 @@ class Translator:
             yield order[start:end]
             start = end
 
-    def _translation(self, ids, score):
+    def translation(self, ids, score):
         """Return one translation, on one line whatever the pieces contain."""
         text = " ".join(self.vocabularies.target.decode(ids).splitlines())
         return Translation(text, float(score))
 
-    def _score(self, model, memory):
-        """Return float [N]: log-probability of the target / length penalty."""
-        log_probs = tf.nn.log_softmax(model.decode(self._target_in, memory))
+    def _look_inside(self, model, memory, weights):
+        """Return Inside, of the fed target."""
+        logits = model.decode(self._target_in, memory, weights=weights)
+        log_probs = tf.nn.log_softmax(logits)
         real = tf.cast(tf.not_equal(self._target_out, PAD), tf.float32)  # [N, T]
         of_target = tf.gather(log_probs, self._target_out[..., None], batch_dims=2)
+        return Inside(weights, log_probs, of_target[..., 0] * real)
+
+    def _score(self):
+        """Return float [N]: log-probability of the target / length penalty."""
+        real = tf.cast(tf.not_equal(self._target_out, PAD), tf.float32)  # [N, T]
         length = tf.reduce_sum(real, -1)  # [N]
-        return tf.reduce_sum(of_target[..., 0] * real, -1) / penalty(
+        return tf.reduce_sum(self._inside.of_target, -1) / penalty(
             length, self.hp.length_penalty
         )
 
@@ -269,5 +343,7 @@ def _search(model, memory, source, options):
     hp = model.hp
     pieces = tf.reduce_sum(tf.cast(tf.not_equal(source, PAD), tf.int32), axis=1)
     limits = pieces + hp.max_extra_length  # pieces and limits count EOS
+    given = tf.reduce_sum(tf.cast(tf.not_equal(options.prefix, PAD), tf.int32), axis=1)
+    limits = tf.maximum(limits, given + 1)
     step, state = model.start_search(memory, hypotheses_kept(hp.search, hp.beam_size))
     return SEARCHES[hp.search](step, state, limits, options)

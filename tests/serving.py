@@ -1,0 +1,86 @@
+"""A server of the page with models that tests control, and clients of it."""
+
+import contextlib
+import http.client
+import json
+import threading
+
+from transformer.seeing.jobs import Jobs
+from transformer.seeing.server import Server
+
+
+class Echo:
+    """A model that translates a sentence to itself, in capitals.
+
+    `gate` holds it back; `batches` are the sentences that it was given at once.
+    """
+
+    def __init__(self):
+        self.gate, self.batches = threading.Event(), []
+        self.gate.set()
+        self.begun = threading.Semaphore(0)
+
+    def told(self):
+        return {"name": "echo", "layers": 1, "heads": 1, "legend": None}
+
+    def translate(self, asked):
+        texts = [each.text for each in asked]
+        self.batches.append(texts)
+        self.begun.release()
+        assert self.gate.wait(60)
+        if "fail" in texts:
+            raise RuntimeError("a secret of the machine")
+        return [[{"text": text.upper(), "score": -1.0}] for text in texts]
+
+    def see(self, asked):
+        if not asked[0].text:
+            raise ValueError("the line has no piece: wanted a sentence")
+        return [{"text": each.text, "target": each.target} for each in asked]
+
+    def pieces(self, line):
+        return len(line.split())
+
+
+@contextlib.contextmanager
+def served(models, idle=()):
+    """A server in this process, on a free port."""
+    server = Server(("127.0.0.1", 0), models, Jobs(idle))
+    thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.drain()
+        thread.join(60)
+
+
+def address(server):
+    return "http://127.0.0.1:{}/".format(server.server_address[1])
+
+
+def connect(server):
+    return http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=60)
+
+
+def ask(server, path, fields=None, headers=(), body=None, method=None):
+    """(status, JSON, headers) of a request; a POST where there are fields or a body."""
+    connection = connect(server)
+    if fields is not None:
+        body = json.dumps(fields)
+    method = method or ("GET" if body is None else "POST")
+    sent = {"Content-Type": "application/json", **dict(headers)}
+    connection.request(method, path, body=body, headers=sent)
+    answer = connection.getresponse()
+    text = answer.read().decode("utf-8")
+    connection.close()
+    is_json = answer.getheader("Content-Type") == "application/json"
+    return answer.status, json.loads(text) if is_json else text, answer.headers
+
+
+def refused(answer):
+    """The one sentence of an error."""
+    status, told, _ = answer
+    assert status >= 400 and set(told) == {"error"}
+    sentence = told["error"]
+    assert sentence[0].isupper() and sentence.endswith(".") and "\n" not in sentence
+    return status, sentence

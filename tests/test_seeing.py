@@ -1,0 +1,228 @@
+"""seeing/: what is shown of a translation is what the model computed."""
+
+import dataclasses
+import json
+import os
+import re
+
+import corpora
+import numpy as np
+import plot_attention
+import pytest
+
+import hparams
+from transformer.seeing import packing, roles, words
+from transformer.seeing.sight import see
+from transformer.seeing.tree import ENDED, path
+from transformer.text.vocabulary import UNK
+from transformer.translator import Translator
+
+pytestmark = pytest.mark.usefixtures("one_thread_only")
+
+
+@pytest.fixture(scope="module")
+def translator(trained):
+    with Translator(hparams.load(trained), trained, 4, keep_history=True) as opened:
+        opened.restore()
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def lines(digits):
+    return corpora.read_lines(os.path.join(digits, "test.de"))
+
+
+@pytest.fixture(scope="module")
+def sight(translator, lines):
+    return see(translator, lines[0], padding=2)
+
+
+def test_rows_of_attention_sum_to_one_and_masked_cells_are_zero(sight):
+    for kind, weights in sight.attention.items():
+        allowed = sight.allowed[kind]
+        real = allowed.any(-1)
+        np.testing.assert_allclose(weights[:, :, real].sum(-1), 1, atol=1e-5)
+        assert (weights[:, :, ~allowed & real[:, None]] == 0).all()
+    assert not np.triu(sight.attention["decoder"], 1).any()
+    assert sight.source.words[-3:] == ["⟨end⟩", "⟨pad⟩", "⟨pad⟩"]
+
+
+def test_the_tokens_are_those_of_the_line_and_its_translation(sight, lines):
+    assert " ".join(sight.source.words[:-3]) == lines[0]
+    assert " ".join(sight.target.words[:-1]) == sight.n_best[0].text
+    assert sight.target_in.ids[1:] == sight.target.ids[:-1]
+
+
+def test_words_sum_keys_and_average_queries():
+    weights = np.array([[0.5, 0.2, 0.3], [0.1, 0.1, 0.8], [0.0, 1.0, 0.0]])
+    found = words.between_words(weights, [(0, 2), (2, 3)], [(0, 1), (1, 3)])
+    np.testing.assert_allclose(found, [[0.3, 0.7], [0.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    "offset, text", [(-1, "previous"), (0, "its own"), (1, "next")]
+)
+def test_a_head_that_looks_at_one_place_is_said_to(offset, text):
+    place = np.clip(np.arange(6) + offset, 0, 5)
+    weights = 0.9 * np.eye(6)[place] + 0.1 / 6
+    [[role]] = roles.roles(weights[None, None], np.ones([6, 6], bool), "encoder")
+    assert text in role.text and role.share == pytest.approx(0.9 + 0.1 / 6)
+
+
+def test_a_head_that_looks_everywhere_has_the_greatest_entropy():
+    weights = np.full([1, 1, 4, 8], 1 / 8)
+    [[role]] = roles.roles(weights, np.ones([4, 8], bool), "cross")
+    assert (role.text, role.entropy, role.most) == ("looks everywhere alike", 3, 3)
+
+
+def test_a_translation_begins_with_its_prefix_and_has_the_models_score(
+    translator, lines
+):
+    prefixes = ["7", "", "1 2", "3 4 5"]
+    found = translator.translate(lines[:4], prefixes)
+    for row, prefix in zip(found, prefixes):
+        assert all(each.text.startswith(prefix) for each in row)
+        assert len({each.text for each in row}) == 4
+    [free] = translator.translate(lines[1:2])
+    assert [each.text for each in found[1]] == [each.text for each in free]
+    texts = [row[0].text for row in found]
+    np.testing.assert_allclose(
+        translator.score(lines[:4], texts), [row[0].score for row in found], atol=1e-4
+    )
+
+
+def test_the_translation_as_a_prefix_is_the_translation(translator, lines):
+    [[best, *_]] = translator.translate(lines[:1])
+    [[again, *_]] = translator.translate(lines[:1], [best.text])
+    assert again.text == best.text
+    assert again.score == pytest.approx(best.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("search", ["greedy", "sample"])
+def test_a_search_of_one_hypothesis_keeps_the_prefix(trained, search, lines):
+    hp = dataclasses.replace(hparams.load(trained), search=search)
+    with Translator(hp, trained, keep_history=True) as opened:
+        opened.restore()
+        [[best], _] = opened.translate(lines[:2], ["7 7", ""])
+        assert best.text.startswith("7 7")
+        found = see(opened, lines[0])
+        assert path(found.nodes, len(found.nodes) - 1) == found.target.ids
+
+
+def test_a_prefix_longer_than_the_limit_is_kept(translator):
+    prefix = " ".join("123456789" * 3)
+    [[best, *_]] = translator.translate(["1"], [prefix])
+    assert best.text == prefix
+
+
+@pytest.mark.parametrize("prefix", [[["x"]], [[3]], [[10**6]], [[-1]], ["1", "2"]])
+def test_wrong_prefixes_are_refused(translator, prefix):
+    with pytest.raises((ValueError, TypeError)):
+        translator.translate(["1 2"], prefix)
+
+
+def test_the_tree_ends_in_the_n_best(sight, translator):
+    ended = {
+        node.rank: number for number, node in enumerate(sight.nodes) if node.rank >= 0
+    }
+    assert sorted(ended) == list(range(len(sight.n_best)))
+    for rank, number in ended.items():
+        node, best = sight.nodes[number], sight.n_best[rank]
+        ids = path(sight.nodes, number)
+        assert node.fate == ENDED and ids[:-1] == sight.best_ids[rank]
+        assert translator.vocabularies.target.decode(ids) == best.text
+        assert node.score == pytest.approx(best.score, abs=1e-5)
+
+
+def test_the_tree_has_what_each_step_looked_at(sight, translator):
+    hp, by_step = translator.hp, {}
+    for node in sight.nodes:
+        by_step.setdefault(node.step, []).append(node)
+        before = sight.nodes[node.parent] if node.parent >= 0 else None
+        assert node.step == (before.step + 1 if before else 1)
+        assert before is None or before.log_prob >= node.log_prob
+        assert before is None or before.fate == "open"
+    for nodes in by_step.values():
+        assert len(nodes) <= 2 * hp.beam_size
+        assert sum(node.fate == "open" for node in nodes) <= hp.beam_size
+        worst = min((n.log_prob for n in nodes if n.fate == "open"), default=0)
+        assert all(n.log_prob <= worst for n in nodes if n.fate == "cut")
+    alpha = hp.length_penalty
+    for node in sight.nodes[::7]:
+        wanted = node.log_prob / ((5 + node.step) / 6) ** alpha
+        assert node.score == pytest.approx(wanted, rel=1e-5)
+
+
+def test_probabilities_are_those_of_the_score(sight, translator, lines):
+    [score] = translator.score(lines[:1], [sight.n_best[0].text])
+    length = len(sight.target.ids)
+    factor = ((5 + length) / 6) ** translator.hp.length_penalty
+    assert sight.log_probs.sum() / factor == pytest.approx(score, abs=1e-4)
+    for one, log_prob, likely in zip(
+        sight.target.ids, sight.log_probs, sight.alternatives
+    ):
+        chances = [p for _, _, p in likely]
+        assert len(likely) == 5 and chances == sorted(chances, reverse=True)
+        known = {i: p for i, _, p in likely}
+        assert known.get(one, np.exp(log_prob)) == pytest.approx(np.exp(log_prob))
+
+
+def test_an_alternative_has_the_probability_of_its_score(sight, translator, lines):
+    """Of two targets that differ in their last piece, by `Translator.score`."""
+    end = len(sight.target.ids) - 1
+    other, _, chance = next(
+        each
+        for each in sight.alternatives[end - 1]
+        if each[0]
+        not in (sight.target.ids[end - 1], translator.vocabularies.target.eos)
+    )
+    source = translator.encode(lines[:1])
+    target = [*sight.target.ids[: end - 1], other]
+    of_target = translator.inside(source, [target], lambda inside: inside.of_target)[0]
+    assert np.exp(of_target[end - 1]) == pytest.approx(chance, rel=1e-4)
+
+
+def test_leaving_a_word_out_changes_what_unk_changes(sight, translator, lines):
+    [source] = translator.encode(lines[:1])
+    target = sight.target.ids[:-1]
+    assert len(sight.without) == len(lines[0].split())
+    begin, end = sight.source.spans[1]
+    replaced = [*source[:begin], *[UNK] * (end - begin), *source[end:]]
+    found = translator.inside([replaced], [target], lambda inside: inside.of_target)[0]
+    np.testing.assert_allclose(sight.without[1], found - sight.log_probs, atol=1e-4)
+
+
+def test_padding_changes_nothing(sight, translator, lines):
+    alone, real = see(translator, lines[0]), len(sight.source.ids) - 2
+    np.testing.assert_allclose(alone.log_probs, sight.log_probs, atol=1e-4)
+    for kind, weights in alone.attention.items():
+        cut = sight.attention[kind][:, :, : weights.shape[2], : weights.shape[3]]
+        np.testing.assert_allclose(weights, cut, atol=1e-4)
+    assert alone.allowed["encoder"].all() and len(alone.source.ids) == real
+
+
+def test_another_translation_can_be_looked_at(sight, translator, lines):
+    other = see(translator, lines[0], target=sight.best_ids[2])
+    assert other.target.ids[:-1] == sight.best_ids[2]
+    assert other.n_best[0].text == sight.n_best[0].text
+    with pytest.raises(ValueError, match="no piece"):
+        see(translator, "  ")
+
+
+def test_json_has_the_weights(sight):
+    pack = packing.packed(sight)
+    for kind, weights in sight.attention.items():
+        found = packing.unpacked_weights(pack["attention"][kind])
+        np.testing.assert_allclose(found, weights, atol=1 / packing.STEPS)
+    assert pack["target"]["words"] == sight.target.words
+
+
+def test_the_command_writes_one_small_file(trained, lines, tmp_path, capsys):
+    path = tmp_path / "seen.html"
+    plot_attention.main(["--logdir", trained, "--html", str(path), *lines[:2]])
+    page, said = path.read_text(encoding="utf-8"), capsys.readouterr().out.splitlines()
+    assert len(said) == 3 and said[-1] == str(path)
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page).group(1))
+    assert [each["text"] for each in data["sights"][::4]] == lines[:2]
+    assert data["sights"][0]["sight"]["nBest"][0]["text"] == said[0]
+    assert len(page) - len(json.dumps(data)) < 1_000_000

@@ -1,0 +1,52 @@
+// Two models on the same sentence.
+
+// Which words of two translations are in both, in order: [bool of one, bool of other].
+function inBoth(one, other) {
+  const lengths = one.map(() => new Array(other.length + 1).fill(0));
+  lengths.push(new Array(other.length + 1).fill(0));
+  for (let i = one.length - 1; i >= 0; i -= 1) {
+    for (let j = other.length - 1; j >= 0; j -= 1) {
+      lengths[i][j] = one[i] === other[j] ? lengths[i + 1][j + 1] + 1 : Math.max(lengths[i + 1][j], lengths[i][j + 1]);
+    }
+  }
+  const found = [one.map(() => false), other.map(() => false)];
+  let [i, j] = [0, 0];
+  while (i < one.length && j < other.length) {
+    if (one[i] === other[j]) {
+      found[0][i] = true;
+      found[1][j] = true;
+      i += 1;
+      j += 1;
+    } else if (lengths[i + 1][j] >= lengths[i][j + 1]) {
+      i += 1;
+    } else {
+      j += 1;
+    }
+  }
+  return found;
+}
+
+function makeComparison(models, view, sights) {
+  const words = sights.map((sight) => sight.pack.target.words.slice(0, -1));
+  const same = inBoth(...words);
+  return make("div", { class: "pair" }, sights.map((sight, which) => {
+    const name = models[which ? view.other : view.model].name;
+    const total = sight.pack.logProbs.reduce((a, b) => a + b, 0);
+    return make("div", {}, make("h3", {}, name),
+      make("p", { class: "translation" }, words[which].map((word, i) => [
+        same[which][i] ? make("span", {}, word) : make("mark", {}, word), " "]).flat()),
+      make("p", { class: "number" }, `log-probability ${fixed(total, 3)}`));
+  }));
+}
+
+// A function of kind, layer and head: the matrix, or its difference from that of another
+// model where both have the same words, layers and heads.
+function comparedMatrix(sight, other, byWords) {
+  return (kind, layer, head) => {
+    const matrix = sight.matrix(kind, layer, head, byWords);
+    if (!other || layer >= other.layers || (typeof head === "number" && head >= other.heads)) {
+      return matrix;
+    }
+    return difference(matrix, other.matrix(kind, layer, head, byWords)) || matrix;
+  };
+}

@@ -1,0 +1,331 @@
+// The page: what is looked at, when it changes, and what is drawn anew then.
+
+const DEBOUNCE = 250; // milliseconds after the last key
+const RETRY = 1500; // milliseconds between two tries to reach the server
+
+function say(text, isBad = false) {
+  byId("status").textContent = text;
+  byId("status").classList.toggle("bad", isBad);
+}
+
+function asked(model) {
+  const { text, prefix, target, padding } = view;
+  return { model, text: text.split(/\s+/).join(" ").trim(), prefix, target, padding };
+}
+
+// Ask anew; what was asked before is given up.
+async function look() {
+  clearTimeout(page.timer);
+  page.asking?.abort();
+  const asking = new AbortController();
+  page.asking = asking;
+  history.replaceState(null, "", viewToHash());
+  if (!view.text.trim()) {
+    page.sight = null;
+    say("");
+    show();
+    return;
+  }
+  say("Translating …");
+  try {
+    await sayBest(asking.signal);
+    const sight = await page.source.see(asked(view.model), asking.signal);
+    const other = view.other < 0 ? null : await page.source.see({ ...asked(view.other), prefix: [], target: null }, asking.signal);
+    if (page.asking === asking) {
+      Object.assign(page, { sight, other, lit: null });
+      say("");
+      show();
+    }
+  } catch (error) {
+    if (page.asking === asking) {
+      failed(error);
+    }
+  }
+}
+
+// Say the best translation at once: what can be seen of it takes longer.
+async function sayBest(signal) {
+  if (!page.source.isFrozen && !view.prefix.length && !view.target) {
+    const [best] = await page.source.translate(asked(view.model), signal);
+    say(`${best.text} …`);
+  }
+}
+
+function failed(error) {
+  if (error.name === "AbortError") {
+    return;
+  }
+  say(error.message, true);
+  if (error instanceof Unreachable) {
+    page.timer = setTimeout(recover, RETRY);
+  }
+}
+
+async function recover() {
+  if (await page.source.isThere()) {
+    await look();
+  } else {
+    page.timer = setTimeout(recover, RETRY);
+  }
+}
+
+function typed() {
+  view.text = byId("text").value;
+  view.prefix = [];
+  view.target = null;
+  clearTimeout(page.timer);
+  page.asking?.abort();
+  page.timer = setTimeout(look, DEBOUNCE);
+}
+
+// Keep what stands before an alternative, and decode the rest anew.
+function chooseAlternative(place, id) {
+  const { pack } = page.sight;
+  const ids = pack.target.ids.slice(0, place);
+  const isEnd = id === pack.target.ids[pack.target.ids.length - 1];
+  view.prefix = isEnd ? [] : [...ids, id];
+  view.target = isEnd ? ids : null;
+  look();
+}
+
+function chooseTarget(ids) {
+  view.target = ids;
+  look();
+}
+
+function chooseNode(ids, node) {
+  chooseTarget(node.fate === "ended" || node.fate === "beaten" ? ids.slice(0, -1) : ids);
+}
+
+function chooseHead(choice) {
+  Object.assign(view, choice);
+  page.lit = null;
+  history.replaceState(null, "", viewToHash());
+  showAttention();
+}
+
+// What is drawn
+
+function show() {
+  const begin = performance.now();
+  const isThere = page.sight !== null;
+  for (const id of ["reading", "attention", "without", "search"]) {
+    byId(id).hidden = !isThere;
+  }
+  byId("comparison").hidden = !isThere || !page.other;
+  for (const part of view.only ? document.querySelectorAll("header, footer, section") : []) {
+    part.hidden = part.id !== view.only; // a link to one section alone, for a picture
+  }
+  if (isThere) {
+    view.layer = Math.min(view.layer, page.sight.layers - 1);
+    view.head = typeof view.head === "number" ? Math.min(view.head, page.sight.heads - 1) : view.head;
+    showReading();
+    showAttention();
+    replaceChildren(byId("bars"), makeBars(page.sight));
+    showTree();
+  }
+  page.drawn = performance.now() - begin;
+  document.documentElement.dataset.drawn = page.drawn.toFixed(1);
+}
+
+function showReading() {
+  replaceChildren(byId("words"), makeWords(page.sight, view.byWords, chooseAlternative));
+  replaceChildren(byId("legend"), makeLegend(page.models[view.model].legend));
+  replaceChildren(byId("nbest"), makeBest(page.sight, chooseTarget));
+  const note = byId("prefix");
+  note.hidden = !view.prefix.length && !view.target;
+  replaceChildren(note, view.prefix.length ? `The first ${view.prefix.length} pieces are kept; the rest was decoded anew. ` : "This is the hypothesis that you chose. ",
+    make("button", { type: "button", id: "free", onclick: () => { view.prefix = []; view.target = null; look(); } }, "Back to the model's own"));
+  if (page.other) {
+    replaceChildren(byId("compared"), makeComparison(page.models, view, [page.sight, page.other]));
+  }
+}
+
+function showAttention() {
+  const matrixOf = comparedMatrix(page.sight, page.other, view.byWords);
+  replaceChildren(byId("grid"), makeGrid(page.sight, view, byId("grid").clientWidth, matrixOf, chooseHead));
+  page.matrix = matrixOf(view.kind, view.layer, view.head);
+  showChoice();
+  showRole();
+  page.layout = heatLayout(page.matrix, byId("large").clientWidth || 600);
+  showHeat();
+  if (byId("as-table").open) {
+    replaceChildren(byId("table"), heatTable(page.matrix));
+  }
+}
+
+function showChoice() {
+  const select = (name, values, chosen, pick) => make("label", {}, `${name} `, make("select", { "data-choice": name, onchange: (event) => pick(event.target.value) },
+    values.map(([value, text]) => make("option", { value, selected: String(value) === String(chosen) }, text))));
+  const numbers = (count) => Array.from({ length: count }, (_, i) => [i, i + 1]);
+  replaceChildren(byId("choice"),
+    select("Kind", Object.entries(KINDS).map(([kind, { name }]) => [kind, name]), view.kind, (kind) => chooseHead({ kind })),
+    select("Layer", numbers(page.sight.layers), view.layer, (layer) => chooseHead({ layer: Number(layer) })),
+    select("Head", [["mean", "mean of all"], ["max", "maximum of all"], ...numbers(page.sight.heads)], view.head,
+      (head) => chooseHead({ head: /^\d+$/.test(head) ? Number(head) : head })));
+}
+
+function showRole() {
+  const isOne = typeof view.head === "number";
+  const role = isOne && page.sight.role(view.kind, view.layer, view.head);
+  const alone = page.other ? "The words of the two differ here; this is the first model alone. " : "";
+  const compared = page.matrix.isDifference ? "Orange: the other model looks more, blue: less. " : alone;
+  byId("role").textContent = compared + (isOne
+    ? `This head ${role.text}, ${fixed(role.share)}; entropy ${fixed(role.entropy)} of at most ${fixed(role.most)} bits.`
+    : `The ${view.head === "max" ? "maximum" : "mean"} over the ${page.sight.heads} heads of layer ${view.layer + 1}.`);
+}
+
+function showHeat() {
+  drawHeat(byId("heat"), page.matrix, page.layout, page.lit);
+  const { name } = KINDS[view.kind];
+  byId("heat").setAttribute("aria-label", `Heat map: ${name} attention, layer ${view.layer + 1}. Arrow keys read its cells; the table below has the numbers.`);
+  showLit();
+}
+
+function showLit() {
+  const chips = byId("chips");
+  if (!chips.contains(document.activeElement)) {
+    replaceChildren(chips, heatChips(page.matrix, page.lit, light));
+  } else {
+    relight(chips);
+  }
+  byId("cell").textContent = page.lit ? cellInWords(page.matrix, page.lit) : "";
+}
+
+// Shade the chips that are there: one of them has the focus.
+function relight(chips) {
+  const anew = heatChips(page.matrix, page.lit, light);
+  const buttons = anew.flatMap((line) => [...line.querySelectorAll("button")]);
+  [...chips.querySelectorAll("button")].forEach((chip, i) => {
+    chip.className = buttons[i].className;
+    chip.style.background = buttons[i].style.background;
+    chip.style.color = buttons[i].style.color;
+  });
+}
+
+function light(lit) {
+  if (JSON.stringify(lit) === JSON.stringify(page.lit)) {
+    return;
+  }
+  page.lit = lit;
+  drawHeat(byId("heat"), page.matrix, page.layout, page.lit);
+  relight(byId("chips"));
+  byId("cell").textContent = lit ? cellInWords(page.matrix, lit) : "";
+}
+
+function showTree() {
+  const pieceOf = (id) => page.sight.pack.nodePieces[id];
+  replaceChildren(byId("tree"), makeTree(page.sight, pieceOf, byId("cut").checked, chooseNode));
+  const told = page.models[view.model];
+  byId("tree-note").textContent = `Search ${told.search}, ${told.beam} hypotheses kept, length penalty ${told.lengthPenalty}. Under each piece: the log-probability so far | the penalised score. ✂ cut, # its rank among the n best, ✕ ended but beaten. Click a hypothesis to see its attention.`;
+}
+
+// What a person does
+
+function moveInHeat(event) {
+  const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+  if (!step || !page.matrix) {
+    return;
+  }
+  event.preventDefault();
+  const { row = 0, column = 0 } = page.lit || {};
+  const limited = (value, most) => Math.min(Math.max(value, 0), most - 1);
+  light({ row: limited(row + step[0], page.matrix.rows), column: limited(column + step[1], page.matrix.columns) });
+}
+
+function pressed(event) {
+  if (["TEXTAREA", "INPUT", "SELECT"].includes(event.target.tagName) || event.ctrlKey || event.metaKey || event.altKey) {
+    return;
+  }
+  const kinds = Object.keys(KINDS);
+  const turn = (value, count, by) => (value + by + count) % count;
+  const head = typeof view.head === "number" ? view.head : -1;
+  const acts = {
+    "/": () => byId("text").focus(),
+    "[": () => chooseHead({ layer: turn(view.layer, page.sight.layers, -1) }),
+    "]": () => chooseHead({ layer: turn(view.layer, page.sight.layers, 1) }),
+    "{": () => chooseHead({ head: turn(Math.max(head, 0), page.sight.heads, -1) }),
+    "}": () => chooseHead({ head: turn(head, page.sight.heads, 1) }),
+    w: () => byId("pieces").click(),
+    t: () => byId("theme").click(),
+  };
+  kinds.forEach((kind, i) => { acts[i + 1] = () => chooseHead({ kind }); });
+  if (acts[event.key] && (page.sight || "/t".includes(event.key))) {
+    event.preventDefault();
+    acts[event.key]();
+  }
+}
+
+function setTheme() {
+  const isDark = view.theme === "dark" || (view.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
+  document.documentElement.dataset.theme = isDark ? "dark" : "light";
+  byId("theme").textContent = `Theme: ${view.theme}`;
+  if (page.sight) {
+    show();
+  }
+}
+
+function listen() {
+  byId("text").addEventListener("input", typed);
+  byId("sentence").addEventListener("change", (event) => { view.text = event.target.value; view.target = null; look(); });
+  byId("model").addEventListener("change", (event) => { view.model = Number(event.target.value); view.target = null; view.prefix = []; look(); });
+  byId("other").addEventListener("change", (event) => { view.other = Number(event.target.value); look(); });
+  byId("padding").addEventListener("change", (event) => { view.padding = Math.min(Math.max(Number(event.target.value) || 0, 0), 16); look(); });
+  byId("pieces").addEventListener("change", (event) => { view.byWords = !event.target.checked; page.lit = null; history.replaceState(null, "", viewToHash()); show(); });
+  byId("cut").addEventListener("change", showTree);
+  byId("theme").addEventListener("click", () => { view.theme = { auto: "light", light: "dark", dark: "auto" }[view.theme]; history.replaceState(null, "", viewToHash()); setTheme(); });
+  byId("link").addEventListener("click", () => navigator.clipboard?.writeText(location.href).then(() => say("The link is in the clipboard."), () => say("The address bar has the link.")));
+  byId("as-table").addEventListener("toggle", () => page.matrix && replaceChildren(byId("table"), heatTable(page.matrix)));
+  byId("heat").addEventListener("mousemove", (event) => light(heatPlace(page.matrix, page.layout, event.offsetX, event.offsetY)));
+  byId("heat").addEventListener("mouseleave", () => light(null));
+  byId("heat").addEventListener("keydown", moveInHeat);
+  document.addEventListener("keydown", pressed);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", setTheme);
+  addEventListener("hashchange", () => { hashToView(location.hash); setTheme(); showSettings(); look(); });
+  addEventListener("resize", () => page.sight && showAttention());
+  const pictures = { heat: () => heatSvg(page.matrix), grid: () => gridSvg([...byId("grid").children]), tree: () => treeSvg(byId("tree").firstChild) };
+  for (const tools of document.querySelectorAll(".exports")) {
+    const of = tools.dataset.of;
+    tools.append(...["svg", "png"].map((format) => make("button", { type: "button", "data-export": `${of}-${format}`, onclick: () => exportPicture(pictures[of](), of, format) }, `Save as ${format.toUpperCase()}`)));
+  }
+}
+
+function showSettings() {
+  const options = (chosen) => page.models.map(({ name }, i) => make("option", { value: i, selected: i === chosen }, name));
+  replaceChildren(byId("model"), options(view.model));
+  replaceChildren(byId("other"), make("option", { value: -1, selected: view.other < 0 }, "nothing"), options(view.other));
+  byId("compare-with").hidden = page.models.length < 2;
+  byId("pieces").checked = !view.byWords;
+  byId("padding").value = view.padding;
+  byId("text").value = view.text;
+}
+
+async function begin() {
+  const data = JSON.parse(byId("data").textContent);
+  page.source = data.server ? new FromServer() : new FromFile(data);
+  setTheme();
+  if (!page.isListening) {
+    listen();
+    page.isListening = true;
+  }
+  try {
+    page.models = await page.source.models();
+  } catch (error) {
+    say(error.message, true);
+    page.timer = setTimeout(begin, RETRY);
+    return;
+  }
+  hashToView(location.hash);
+  setTheme();
+  if (page.source.isFrozen) {
+    byId("asking").hidden = true;
+    byId("frozen").hidden = false;
+    byId("padding").parentElement.hidden = true;
+    view.text = page.source.texts.includes(view.text) ? view.text : page.source.texts[0];
+    replaceChildren(byId("sentence"), page.source.texts.map((text) => make("option", { value: text, selected: text === view.text }, text)));
+  }
+  showSettings();
+  await look();
+}
+
+begin();

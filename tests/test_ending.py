@@ -81,7 +81,9 @@ def start():
 
 @pytest.mark.parametrize("number", ending.SIGNALS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_signal_ends_a_command_in_one_line_wherever_it_is(start, tmp_path, kind, number):
+def test_a_signal_ends_a_command_in_one_line_wherever_it_is(
+    start, tmp_path, kind, number
+):
     command = start("-c", COMMAND, "--kind", kind, "--out", str(tmp_path))
     assert command.stdout.readline() == b"ready\n"
     assert len(os.listdir(str(tmp_path))) == (kind == "folder")

@@ -219,9 +219,15 @@ def run(args) -> None:
         tf.set_random_seed(args.seed)
         graph = build(settings)
         if known:
-            saver = tf.train.Saver(list(shared_variables(settings)))
             found = checkpoints.find(args.logdir, "newest")
-            tensors.restore(session, saver, found)
+            arrays = tensors.read(found)
+            wanted = {
+                name: list(shape)
+                for name, shape in recommender.shapes(settings).items()
+            }
+            tensors.refuse_other_shapes(found, tensors.shapes(found), wanted)
+            for each in shared_variables(settings):
+                each.load(arrays[each.op.name], session)
             print(*recommended(session, graph, [after], settings)[0])
             return
         session.run(tf.global_variables_initializer())

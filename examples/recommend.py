@@ -221,10 +221,7 @@ def run(args) -> None:
         if known:
             found = checkpoints.find(args.logdir, "newest")
             arrays = tensors.read(found)
-            wanted = {
-                name: list(shape)
-                for name, shape in recommender.shapes(settings).items()
-            }
+            wanted = recommender.shapes(settings)
             tensors.refuse_other_shapes(found, tensors.shapes(found), wanted)
             for each in shared_variables(settings):
                 each.load(arrays[each.op.name], session)

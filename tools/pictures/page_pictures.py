@@ -26,7 +26,7 @@ SENTENCE = "Die Frau, die wir besuchen, ist müde."
 PICTURES = {
     "seeing-translation": ("1060,380", {"s": "reading", "y": "light"}),
     "seeing-attention": ("1000,710", {"s": "attention", "y": "light"}),
-    "seeing-without": ("1000,330", {"s": "without", "y": "light"}),
+    "seeing-without": ("1000,350", {"s": "without", "y": "light"}),
     "seeing-tree": ("1180,540", {"s": "search", "y": "dark"}),
 }
 

@@ -122,6 +122,7 @@ function show() {
     showReading();
     showAttention();
     replaceChildren(byId("bars"), makeBars(page.sight));
+    byId("bars").classList.toggle("many", page.sight.pack.without.length > 15);
     showTree();
   }
   page.drawn = performance.now() - begin;

@@ -138,7 +138,7 @@ def unusable_run(logdir: str) -> str:
 
     try:
         reporting.read_dev_scores(logdir)
-        history._read(os.path.join(logdir, history.RUN))
+        history.read_run(logdir)
         if hparams.has_settings(logdir):
             hparams.load(logdir)
     except ValueError as error:

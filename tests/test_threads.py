@@ -20,7 +20,7 @@ def test_equal_results_have_the_same_letter():
 
 
 @pytest.mark.slow
-def test_translations_do_not_depend_on_them_and_deterministic_is(trained, capsys):
+def test_a_tiny_model_does_not_depend_on_them(trained, capsys):
     flags = [f"--logdir={trained}", "--threads", "1", "3", "--steps=2", "--lines=5"]
     threads.main(flags)
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]

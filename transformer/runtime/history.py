@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.runtime import files
+from transformer.runtime.devices import cores
 from transformer.runtime.reporting import read_rows
 
 RUN = "run.jsonl"
@@ -104,8 +105,7 @@ def machine() -> Dict[str, Any]:
     """Return what else decides the last bits of a sum: threads, processor."""
     threads = os.environ.get("TF_NUM_INTRAOP_THREADS", "")
     if not threads.isdigit() or not int(threads):
-        has_affinity = hasattr(os, "sched_getaffinity")
-        threads = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count()
+        threads = cores()
     return {"threads": int(threads), "processor": _processor()}
 
 

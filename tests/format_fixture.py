@@ -5,6 +5,7 @@
 writes tests/formats/VERSION/: an archive of both, and what the model translates.
 """
 
+import argparse
 import glob
 import io
 import json
@@ -81,6 +82,7 @@ def unpack(version, folder):
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__).parse_args()
     sys.path[:0] = [os.path.join(ROOT, "scripts")]
     import tensorflow.compat.v1 as tf
 

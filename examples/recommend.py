@@ -213,18 +213,13 @@ def run(args) -> None:
     # Only here: it takes seconds.
     import tensorflow.compat.v1 as tf
 
-    from transformer.runtime import checkpoints, tensors
+    from transformer.runtime import checkpoints
 
     with tf.Graph().as_default(), tf.Session() as session:
         tf.set_random_seed(args.seed)
         graph = build(settings)
         if known:
-            found = checkpoints.find(args.logdir, "newest")
-            arrays = tensors.read(found)
-            wanted = recommender.shapes(settings)
-            tensors.refuse_other_shapes(found, tensors.shapes(found), wanted)
-            for each in shared_variables(settings):
-                each.load(arrays[each.op.name], session)
+            restore(session, args.logdir, settings)
             print(*recommended(session, graph, [after], settings)[0])
             return
         session.run(tf.global_variables_initializer())
@@ -237,6 +232,21 @@ def run(args) -> None:
         print(f"hit rate at {SHOWN} = {rate:.4f} (by chance {SHOWN / items:.4f})")
         arrays = {each.op.name: each for each in shared_variables(settings)}
         recommender.write(session.run(arrays), settings.num_heads, args.logdir)
+
+
+def restore(session: Any, logdir: str, settings) -> None:
+    """Load the newest checkpoint of a folder.
+
+    Raises:
+      ValueError: it is of another recommender.
+    """
+    from transformer.runtime import checkpoints, tensors
+
+    found = checkpoints.find(logdir, "newest")
+    arrays, wanted = tensors.read(found), recommender.shapes(settings)
+    tensors.refuse_other_shapes(found, tensors.shapes(found), wanted)
+    for each in shared_variables(settings):
+        each.load(arrays[each.op.name], session)
 
 
 def shared_variables(settings) -> List[Any]:

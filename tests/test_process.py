@@ -14,7 +14,7 @@ import tensorflow.compat.v1 as tf
 
 import hparams
 from transformer.runtime.process import LOCK, Lock, Stopped, StopSignals
-from transformer.runtime.sessions import make_session
+from transformer.runtime.sessions import make_session, set_up_process
 
 HOLDER = """
 import sys, time
@@ -157,13 +157,22 @@ def test_a_second_ctrl_c_ends_at_once():
 def test_what_is_deterministic_has_one_thread(monkeypatch, deterministic):
     configs, asked = [], []
     monkeypatch.setattr(tf, "Session", lambda graph, config: configs.append(config))
-    has_kernels = hasattr(tf.config.experimental, "enable_op_determinism")
-    if has_kernels:  # TensorFlow 2
+    for name in (
+        "set_intra_op_parallelism_threads",
+        "set_inter_op_parallelism_threads",
+    ):
+        monkeypatch.setattr(tf.config.threading, name, asked.append)
+    has_kernels = hasattr(tf.compat, "v2")  # TensorFlow 2
+    if has_kernels:
         monkeypatch.setattr(
-            tf.config.experimental, "enable_op_determinism", lambda: asked.append(True)
+            tf.compat.v2.config.experimental,
+            "enable_op_determinism",
+            lambda: asked.append("kernels"),
         )
-    make_session(hparams.HParams(deterministic=deterministic))
+    hp = hparams.HParams(deterministic=deterministic)
+    set_up_process(hp)
+    make_session(hp)
     [config] = configs
     threads = config.intra_op_parallelism_threads, config.inter_op_parallelism_threads
     assert (threads == (1, 1)) == deterministic
-    assert asked == [True] * (deterministic and has_kernels)
+    assert asked == [1, 1, "kernels"][: 2 + has_kernels] * deterministic

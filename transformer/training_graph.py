@@ -12,7 +12,7 @@ from transformer.evaluation import load_text
 from transformer.model import Transformer
 from transformer.runtime import checkpoints, ram, tensors
 from transformer.runtime.files import sha256_of
-from transformer.runtime.sessions import compilation
+from transformer.runtime.sessions import compilation, set_up_process
 from transformer.text.corpus import ID_FILES
 from transformer.text.summary import verify
 from transformer.text.vocabulary_files import vocabulary_names
@@ -76,6 +76,7 @@ class TrainingGraph:
 
     def __init__(self, hp, data: Data, start: int):
         self.data = data
+        set_up_process(hp)
         tf.set_random_seed(hp.seed)
         model = Transformer(hp)
         global_step = tf.train.get_or_create_global_step()

@@ -20,7 +20,7 @@ from transformer.model import Transformer
 from transformer.runtime import checkpoints, ram, tensors
 from transformer.runtime.cli import refuse_unknown
 from transformer.runtime.devices import cores, has_gpu
-from transformer.runtime.sessions import make_session, run_at_once
+from transformer.runtime.sessions import make_session, run_at_once, set_up_process
 from transformer.text.vocabulary import PAD, UNK
 from transformer.text.vocabulary_files import load_vocabularies
 
@@ -86,6 +86,7 @@ class Translator:
             forbidden=tuple(sorted(forbidden)),
             keep_history=keep_history,
         )
+        set_up_process(hp)
         with tf.Graph().as_default() as graph:
             tf.set_random_seed(hp.seed)  # `deterministic` asks for one in every graph
             model = Transformer(hp)

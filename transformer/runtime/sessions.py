@@ -13,6 +13,21 @@ from transformer.runtime.precision import rewriting_to
 ON = 1  # of RewriterConfig.Toggle
 
 
+def set_up_process(hp) -> None:
+    """Prepare TensorFlow for the settings; call it before a graph is made.
+
+    The first function of a graph, tf.data's for example, starts the threads of the
+    process, and what a session asks for later does not change their number. Where they
+    run already, with another number, they stay.
+    """
+    if hp.deterministic:
+        with contextlib.suppress(RuntimeError):
+            tf.config.threading.set_intra_op_parallelism_threads(1)
+            tf.config.threading.set_inter_op_parallelism_threads(1)
+        if hasattr(tf.compat, "v2"):  # 1.15 promises nothing for GPU kernels
+            tf.compat.v2.config.experimental.enable_op_determinism()
+
+
 def make_session(
     hp,
     graph: Optional[tf.Graph] = None,
@@ -23,10 +38,10 @@ def make_session(
     """Return a session of `graph`, or of the default one, set up by the settings.
 
     `hp.deterministic` makes two runs of one command equal to the last bit: one thread
-    runs one op at a time, so no sum depends on timing or on the number of cores. On a
-    GPU, only deterministic kernels are used (TensorFlow 2; 1.15 offers none). This
-    holds for one build of TensorFlow on one kind of processor: other vector
-    instructions round otherwise.
+    runs one op at a time, so no sum depends on timing or on the number of cores; it
+    needs `set_up_process` before. On a GPU, only deterministic kernels are used
+    (TensorFlow 2; 1.15 offers none). This holds for one build of TensorFlow on one kind
+    of processor: other vector instructions round otherwise.
 
     Args:
       hp: the settings.
@@ -48,8 +63,6 @@ def make_session(
     if hp.deterministic:
         config.inter_op_parallelism_threads = 1
         config.intra_op_parallelism_threads = 1
-        if hasattr(tf.config.experimental, "enable_op_determinism"):
-            tf.config.experimental.enable_op_determinism()
     if sequential and tf.control_flow_v2_enabled() and not has_gpu():
         config.experimental.executor_type = "SINGLE_THREADED_EXECUTOR"
     if precision != "float32":

@@ -213,8 +213,6 @@ def run(args) -> None:
     # Only here: it takes seconds.
     import tensorflow.compat.v1 as tf
 
-    from transformer.runtime import checkpoints
-
     with tf.Graph().as_default(), tf.Session() as session:
         tf.set_random_seed(args.seed)
         graph = build(settings)

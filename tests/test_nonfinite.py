@@ -165,8 +165,6 @@ def test_variables_from_which_nobody_can_go_on_are_not_saved(digits, logdir, cap
         "constant",
         "--save_every",
         "1",
-        "--keep_checkpoints",
-        "1",
     )
     after = corpora.tree(logdir)
     kept = [name for name in before if ".ckpt-" in name]

@@ -18,6 +18,15 @@ from transformer.porting import reading, signatures, sources
 TF1 = tf.__version__.startswith("1.")
 
 
+@pytest.fixture(autouse=True)
+def v2_behavior_stays(monkeypatch):
+    """What is compared switches it off, for all tests that this process has yet to run.
+
+    Graphs are what these tests need of it, and they have those (conftest.py).
+    """
+    monkeypatch.setattr(tf, "disable_v2_behavior", lambda: None)
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """write(name, text) → a file of the folder in which the command runs."""

@@ -85,14 +85,13 @@ def sample(step: Callable, state, limits, options: SearchOptions):
 
     def draw(logits, forced):
         every_piece = range(shape_list(logits)[2])
-        is_forced = tf.equal(forced[:, None], tf.range(len(every_piece)))  # [N, V]
         is_allowed = [piece not in options.forbidden for piece in every_piece]  # [V]
-        is_free = tf.equal(forced, PAD)[:, None]
-        allowed = tf.where_v2(is_free, is_allowed, is_forced)  # [N, V]
         log_probs = tf.nn.log_softmax(logits[:, 0, :])
-        log_probs = tf.where_v2(allowed, log_probs, NEVER)
-        pieces = tf.random.categorical(log_probs, 1, dtype=tf.int32)  # [N, 1]
+        allowed = tf.where_v2(is_allowed, log_probs, NEVER)  # [N, V]
+        pieces = tf.random.categorical(allowed, 1, dtype=tf.int32)  # [N, 1]
         pieces = tf.minimum(pieces, len(every_piece) - 1)  # where all are NaN, it is V
+        forced = forced[:, None]
+        pieces = tf.where_v2(tf.equal(forced, PAD), pieces, forced)
         return tf.gather(log_probs, pieces, batch_dims=1), pieces
 
     return _follow_one_path(step, state, limits, options, draw)

@@ -214,27 +214,35 @@ def judge(report: Report, start, found: List, why: str) -> None:
       found: what `verification.compute` returned.
       why: why the last bits may differ; "" where they may not.
     """
-    from transformer.verification import DRIFT
+    from transformer.verification import DRIFT, drift_allowed
 
     since = f"computed again from step {start.step}"
     others = [each for each in found if each.distance]
-    bad = [each for each in others if not why or each.distance > DRIFT]
-    for each in bad[:3]:
-        report.differs.append(
+    bad = [
+        each
+        for each in others
+        if not why or each.distance > drift_allowed(each.step - start.step)
+    ]
+    unclear = [each for each in others if each.distance > DRIFT and each not in bad]
+    for kind, numbers in ((report.differs, bad), (report.unchecked, unclear)):
+        kind += [
             f"{since}: {each.name} of step {each.step}: found {each.found!r}, recorded "
-            f"{each.recorded!r}"
-        )
-    if bad[3:]:
-        report.differs.append(f"{since}: {len(bad) - 3} more numbers")
-    steps = {}
-    for each in found:
+            f"{each.recorded!r}" + (": rounding may do that" if each in unclear else "")
+            for each in numbers[:3]
+        ]
+        if numbers[3:]:
+            kind.append(f"{since}: {len(numbers) - 3} more numbers")
+    if bad:
+        return
+    steps, same = {}, [each for each in found if each not in unclear]
+    for each in same:
         steps.setdefault(each.name, []).append(str(each.step))
     what = ", ".join(f"{name} of {' '.join(steps[name])}" for name in steps)
-    if others and not bad:
-        worst = max(each.distance for each in others)
+    if others:
+        worst = max((each.distance for each in same), default=0.0)
         report.same.append(f"{since}: {what}: but for a part of {worst:.1e}")
         report.unchecked.append(f"the last bits of what was computed again: {why}")
-    elif not bad:
+    else:
         report.same.append(f"{since}: {what}: equal to the bit")
 
 

@@ -118,7 +118,8 @@ def test_an_untouched_run_is_what_it_recorded(run, verify):
         assert (
             f"same: computed again from step {begin}: {what}: equal to the bit" in lines
         )
-    assert f"same: settings: {len(hparams.FIELDS)} as recorded" in lines
+    known = len(hparams.FIELDS) - len(verify_run.PLACES)
+    assert f"same: settings: {known} as recorded" in lines
     assert "same: vocabulary: 1 as recorded" in lines
     assert "same: checkpoints with the checksums of their manifests: 4, 8" in lines
     told = [line for line in lines if line.startswith("not checked: ")]
@@ -249,6 +250,37 @@ def test_a_setting_in_both_files_and_another_machine(run, verify, monkeypatch):
     assert "versions from step 4 on: numpy 1.0 (here: " in text
     assert "the last bits of what was computed again: numpy 1.0 (here: " in text
     assert "threads 99 (here: " in text and ": but for a part of " in text
+
+
+@pytest.mark.parametrize(
+    "updates, found, kind",
+    [
+        (5, 2.0001, "same"),
+        (5, 2.01, "differs"),
+        (50, 2.01, "unchecked"),
+        (50, 2.5, "differs"),
+        (50, float("nan"), "differs"),
+    ],
+)
+def test_far_from_a_checkpoint_rounding_may_go_far(updates, found, kind):
+    """And is told where it may be the reason; without a reason it is never one."""
+    start = verification.Start(10, None, 0, [], None, {})
+    number = verification.Compared("loss", 10 + updates, 2.0, found)
+    sure = verification.Compared("learning_rate", 10 + updates, 0.5, 0.5)
+    report = verify_run.Report()
+    verify_run.judge(report, start, [number, sure], "threads 1 (here: 2)")
+    line = f"computed again from step 10: loss of {10 + updates}"
+    told = {name: lines for name, lines in vars(report).items() if lines}
+    if kind == "same":
+        assert line in told["same"][0]
+    else:
+        assert (
+            told[kind][0].replace(" step ", " ").startswith(line.replace(" step ", " "))
+        )
+    assert ("differs" in told) == (kind == "differs")
+    report = verify_run.Report()
+    verify_run.judge(report, start, [number, sure], "")
+    assert len(report.differs) == 1 and not report.same
 
 
 def test_no_data_folder_and_nothing_recorded(run, capsys):

@@ -20,7 +20,9 @@ from transformer.trainer import Training
 from transformer.training_graph import TrainingGraph
 
 LOGGED = ("loss", "gradient_norm", "learning_rate")
-DRIFT = 1e-3  # as a part of a number: more than other threads do in some 100 steps
+# How far rounding alone takes a number, as a part of it: in a few updates, and in many.
+FEW_UPDATES = 20
+DRIFT, MOST_DRIFT = 1e-3, 0.1
 
 
 class Compared(NamedTuple):
@@ -221,6 +223,15 @@ def _logged(each: Logged, again: Again) -> List[Compared]:
         "learning_rate": float(np.float32(metrics.learning_rate)),
     }
     return [Compared(name, each.step, recorded[name], found[name]) for name in LOGGED]
+
+
+def drift_allowed(updates: int) -> float:
+    """Return how far rounding may take a number in so many updates, as a part of it.
+
+    Each update enlarges the differences of the one before. Where that may have gone too
+    far to tell rounding from a change, a number is neither the same nor different.
+    """
+    return DRIFT if updates <= FEW_UPDATES else MOST_DRIFT
 
 
 def why_not_exact(stretch: Dict, hp) -> str:

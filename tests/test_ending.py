@@ -149,6 +149,32 @@ def test_ctrl_c_at_any_moment_of_the_start(
         assert len(said) == 1 and said[0].startswith(os.path.basename(argv[0])), said
 
 
+ENDS = """
+import os, signal, sys
+sys.path.insert(0, ".")
+from transformer.runtime import cli
+
+class Library:
+    def __del__(self, kill=os.kill, me=os.getpid()):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            kill(me, number)
+
+library = Library()  # it ends after Python's handlers
+cli.main(cli.make_parser("x.py", "Ends."), lambda args: STATUS, [])
+"""
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_signal_after_the_end_changes_no_status(status):
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS.replace("STATUS", str(status))],
+        cwd=corpora.ROOT,
+        stderr=subprocess.PIPE,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (status, b"")
+
+
 # --- Pipes and disks ------------------------------------------------------------------
 
 PRINTS = """

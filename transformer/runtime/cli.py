@@ -19,6 +19,7 @@ TensorFlow, whose import takes seconds:
 """
 
 import argparse
+import atexit
 import contextlib
 import difflib
 import os
@@ -27,7 +28,7 @@ import sys
 import tempfile
 from typing import Any, Callable, Collection, Dict, Iterator, List, Optional
 
-from transformer.runtime.ending import in_one_line, warner
+from transformer.runtime.ending import ignore_signals, in_one_line, warner
 
 # The metavars of flags that name a file or a folder.
 PATHS = ("DIR", "FILE", "PREFIX", "CASE.npz", ("SOURCE", "TARGET"))
@@ -219,10 +220,13 @@ def main(
       SystemExit: with a status and one line on stderr, as `ending.in_one_line` says;
         not at all where `work` returns None or 0.
     """
-    with in_one_line(parser.prog, advice):
-        args = parse(parser, sys.argv[1:] if argv is None else argv)
-        warn_of_another_checkout(parser.prog)
-        status = work(args)
+    try:
+        with in_one_line(parser.prog, advice):
+            args = parse(parser, sys.argv[1:] if argv is None else argv)
+            warn_of_another_checkout(parser.prog)
+            status = work(args)
+    finally:
+        atexit.register(ignore_signals)
     if status:
         sys.exit(status)
 

@@ -109,6 +109,16 @@ def _signals_end_at_once(prog, advice):
         yield
 
 
+def ignore_signals() -> None:
+    """Let the process end with its status: its work is done, and has been reported.
+
+    Python gives signals their default back before the libraries end, which takes a
+    while; those that are ignored stay so.
+    """
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def _state_of_terminal() -> Callable[[], None]:
     """Return a function that undoes what readline does to the terminal of stdin."""
     try:

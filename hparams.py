@@ -50,7 +50,7 @@ class HParams:
     # The corpus.
     data: str = setting("corpus", "data/sample", "folder that prepare.py wrote")
 
-    # The model: settings that determine its variables, fixed once training has begun.
+    # The model: settings that are fixed once training has begun.
     dialect: str = setting(
         "model", "paper", "a row of transformer/dialects.py", choices=DIALECTS
     )

@@ -14,7 +14,7 @@ READING_ORDER = (
     ("runtime.formats", "", "the format of a folder; newer ones are refused"),
     ("runtime.folders", "", "a folder, written whole or not at all"),
     ("runtime.terminal", "", "text → what a terminal may be shown"),
-    ("runtime.patience", "", "a request → an answer in time"),
+    ("runtime.deadlines", "", "a request → an answer in time"),
     ("runtime.fetch", "", "addresses → a file, verified by its checksum"),
     ("text.lines", "", "files → lines of text"),
     ("text.arrays", "", "files ↔ arrays of integers, of which nothing is believed"),

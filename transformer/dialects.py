@@ -1,4 +1,4 @@
-"""What published Transformers decide differently: one record, one row per source.
+"""The design decisions in which published Transformers differ, a row per source.
 
 The blocks and the model never ask which row they are in; each reads the field it needs
 at the place where the decision is taken. The rows differ only in the fields below, so a

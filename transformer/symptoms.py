@@ -1,4 +1,4 @@
-"""Symptoms: translations → what is wrong with them, and what to do about it.
+"""Diagnose bad translations: one function for each symptom.
 
 Each symptom is a function of `Texts` that returns an explanation in one line, or None
 where there is nothing to find; a further one is a further row of `SYMPTOMS`.

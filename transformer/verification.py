@@ -1,4 +1,4 @@
-"""A log directory → whether its steps, computed again, give what it has recorded.
+"""Replay the logged steps of a training run and compare them with its log.
 
 The steps are those of `trainer.Training`, from a checkpoint that was kept, with the
 settings that `run.jsonl` names; nothing is written.

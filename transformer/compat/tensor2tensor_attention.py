@@ -1,4 +1,4 @@
-"""What `transformer.compat.tensor2tensor` has of tensor2tensor's kinds of attention.
+"""The attention functions of tensor2tensor's common_attention.
 
 They do not scale: their caller has multiplied the queries by d_k ** -0.5. With
 `scaled=False` they do, as `multihead_attention` calls them here. `save_weights_to` gets

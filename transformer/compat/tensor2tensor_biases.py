@@ -1,4 +1,4 @@
-"""What `transformer.compat.tensor2tensor` has of its timing signals and biases.
+"""The biases and timing signals of tensor2tensor's common_attention.
 
 A bias is added to the logits of attention: 0 where a query may attend, -1e9 where not.
 """

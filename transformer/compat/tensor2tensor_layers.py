@@ -1,4 +1,4 @@
-"""What `transformer.compat.tensor2tensor` has of tensor2tensor's common_layers.
+"""The functions of tensor2tensor's common_layers.
 
 There, dropout has no switch: an evaluation has the rate 0. A name that is a default is
 numbered where it is taken (`layer_norm`, `layer_norm_1`); a name that is given is not.

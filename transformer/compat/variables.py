@@ -1,4 +1,4 @@
-"""The variables of a source: its names, its shapes, its first values, its sharing.
+"""Make variables with the names, shapes and initial values of a source.
 
 A block of ours asks `tf.get_variable` for `q/kernel`; inside `variables_of`, it gets
 what its source would have made: `dense/kernel`, or a new `ln/Variable` at each call.

@@ -1,1 +1,1 @@
-"""Code written for the TF1 tutorials, read and told how to run on these blocks."""
+"""Help to port code written for the TF1 tutorials to these blocks."""

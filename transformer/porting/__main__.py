@@ -1,4 +1,4 @@
-"""Read code written for the TF1 tutorials; say what to write to have our blocks in it.
+"""Say what to change in code of the TF1 tutorials so that it uses these blocks.
 
     python -m transformer.porting model.py modules.py
     python -m transformer.porting --diff model.py > ported.diff

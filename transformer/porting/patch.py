@@ -1,4 +1,4 @@
-"""The changes of a file that are certain, as a unified patch."""
+"""Write the changes that are certain as a unified patch."""
 
 import difflib
 import os

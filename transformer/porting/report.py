@@ -1,4 +1,4 @@
-"""What is known of files that are to be ported, as text."""
+"""Format the porting report of a file as text."""
 
 import os
 from typing import Dict, Iterator, List

@@ -1,4 +1,4 @@
-"""Whose modules a file has: by what its functions take and compute.
+"""Tell from which source a file of modules was copied.
 
 A file of `transformer.compat` is a row of `SOURCES`: what the functions of its source
 compute, in the words of `formulas`. A file belongs to the row with the fewest

@@ -1,4 +1,4 @@
-"""What code for TensorFlow 1 uses that TensorFlow 2.16 and newer do not have."""
+"""Find names that TensorFlow 2 removed, and what replaces them."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""How a command ends: with a status and one line, whatever ends it."""
+"""Turn errors and signals into an exit status and one line."""
 
 import contextlib
 import errno

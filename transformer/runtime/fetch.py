@@ -9,8 +9,8 @@ import urllib.error
 import urllib.request
 from typing import Callable, Dict, Iterator, NamedTuple, Optional, Sequence
 
+from transformer.runtime.deadlines import Watch
 from transformer.runtime.files import replaced, sha256_of
-from transformer.runtime.patience import Watch
 
 BLOCK = 1 << 16
 LEAST_BYTES = 1024  # in `timeout` seconds; a server that sends fewer has stalled

@@ -67,10 +67,13 @@ def sha256_of(path: str) -> str:
 
 
 def refuse_links(folder: str) -> None:
-    """Raise ValueError where a link in `folder` points out of it, or a file is none.
+    """Refuse links in `folder` that point out of it, and entries that are no files.
 
     In an untrusted log directory such a link could expose or overwrite any file, and
     whoever opens a pipe waits for ever.
+
+    Raises:
+      ValueError: there is one.
     """
     for parent, folders, names in os.walk(folder):
         for path in (os.path.join(parent, name) for name in folders + names):

@@ -1,4 +1,4 @@
-"""Folders: written elsewhere, then put in their place; what killed processes left.
+"""Write a folder whole or not at all; remove leftovers of killed processes.
 
 with new_folder("logs/mean", "--out") as made:  # logs/.unfinished-…/made
     write_everything(made)
@@ -207,7 +207,7 @@ def _sweep(parent: str) -> None:
 def _is_of_before(path: str) -> bool:
     """Return whether a folder is what an older prepare.py left, and no longer writes.
 
-    Those were not locked: only one that nobody changed for a day is nobody's.
+    Those were not locked: one that was not changed for a day counts as abandoned.
     """
     return (
         re.fullmatch(r"\.prepare-[a-z0-9_]{8}", os.path.basename(path)) is not None

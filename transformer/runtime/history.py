@@ -1,4 +1,4 @@
-"""The stretches of a training run: from which step on, with what it was trained.
+"""run.jsonl: settings, corpus and versions of each segment of a training run.
 
 `run.jsonl` of a log directory has a JSON object a line: a step, the settings from there
 on, the checksums of the corpus and the vocabulary, the versions and the machine that it

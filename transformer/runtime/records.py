@@ -1,4 +1,4 @@
-"""What a log directory has recorded: the losses, step by step, of all its processes.
+"""Read the scalars a training run logged, without steps that were trained again.
 
 A process writes an events file of its own. What it logged after the checkpoint from
 which the next process continued was trained anew, and counts no more.
@@ -96,7 +96,7 @@ def _begins(step, first, stretches):
 def _is_damaged(path: str) -> bool:
     """Return whether a file goes on behind its last record that can be read.
 
-    A record that is cut off is none: the process was killed while it wrote it.
+    A truncated last record is no damage: the process was killed while it wrote it.
     """
     read = 0
     try:

@@ -1,4 +1,4 @@
-"""Text → what a terminal may be shown: control characters are escaped.
+"""Escape control characters before text reaches a terminal.
 
 A vocabulary, a settings file or a server may come from anybody. Sent to a terminal, the
 control characters of such text could recolour it, rename it, or fill its clipboard.

@@ -1,4 +1,4 @@
-"""What a translation was made of: attention, probabilities, the search; and its page.
+"""Show attention, probabilities and the beam search of a translation.
 
 sight.see(translator, "Der Hund schläft.")    # all of it, as numbers
 """

@@ -1,4 +1,4 @@
-"""What a model's confidence is worth: of words so sure, how many the reference has.
+"""Calibration: how many words of a given probability the reference has.
 
 Counted on the dev set once, and kept in `confidence.json` of the log directory.
 """
@@ -18,7 +18,7 @@ from transformer.seeing.words import tokens
 FILE_NAME = "confidence.json"
 EDGES = (0.0, 0.3, 0.5, 0.7, 0.9, 1.0)  # of the shades: the page draws these five
 MOST_LINES = 500
-CHUNK = 32  # sentences between two looks at who waits
+CHUNK = 32  # sentences of one part of the work that is done while no client waits
 
 
 def read(logdir: str, checkpoint: str) -> Optional[Dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The models of a page: a translator each, and what the page asks of them."""
+"""Open log directories for the page, and answer its requests."""
 
 import os
 from typing import Any, Dict, List, Sequence

@@ -1,4 +1,4 @@
-"""What a client sends → what can be trusted, or one sentence about why not."""
+"""Validate the JSON requests of the page."""
 
 import ipaddress
 import json

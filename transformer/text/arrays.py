@@ -1,4 +1,4 @@
-"""Arrays of integers on disk: files that NumPy writes, of which nothing is believed.
+"""Read and write .npy files of integers, without trusting their headers.
 
 NumPy evaluates the header of an .npy file as Python text. Here it has to be, letter by
 letter, what NumPy writes for integers in one dimension, and the size of the file has to

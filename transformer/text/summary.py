@@ -1,4 +1,4 @@
-"""corpus.json: what a data folder says of itself, and whether its files are those."""
+"""Read, write and verify corpus.json, the summary of a data folder."""
 
 import json
 import os

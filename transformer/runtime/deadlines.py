@@ -1,4 +1,4 @@
-"""Connections that end in time, however slowly a server drips its answer.
+"""Deadlines for HTTP requests, also to servers that send a byte at a time.
 
 The timeout of a socket begins anew with every byte. A server that sends a byte now and
 then, of a header, of "100 Continue" or of the length of a chunk, would be waited for

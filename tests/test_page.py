@@ -219,6 +219,25 @@ def test_two_models_are_compared(page):
     assert sums == pytest.approx(
         page.run("page.other.matrix('encoder', 0, 0, true).values[0]")
     )
+    assert page.run("byId('beside').hidden")
+
+
+def test_where_words_differ_both_maps_are_shown(page):
+    page.run(
+        "byId('other').value = '1'; byId('other').dispatchEvent(new Event('change'))"
+    )
+    page.until("page.other !== null")
+    page.run("chooseHead({kind: 'cross', layer: 0, head: 0})")
+    page.run("page.other.pack.target.words[0] = 'else'; showAttention()")
+    assert not page.run("page.matrix.isDifference || byId('beside').hidden")
+    assert page.run("byId('beside-name').textContent === page.models[1].name")
+    drawn = "heatLayout(page.other.matrix('cross', 0, 0, true), {width}).height"
+    height = page.run(drawn.format(width="byId('large').clientWidth"))
+    assert page.run("byId('heat-beside').clientHeight") == pytest.approx(height, abs=1)
+    assert "the other below" in page.run("byId('role').textContent")
+    page.run("Object.defineProperty(page.other, 'layers', {value: 0}); showAttention()")
+    assert page.run("byId('beside').hidden")
+    assert "no such layer" in page.run("byId('role').textContent")
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

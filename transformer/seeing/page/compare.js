@@ -39,14 +39,18 @@ function makeComparison(models, view, sights) {
   }));
 }
 
+// The matrix of another model; null where it has no such layer or head.
+function otherMatrix(other, kind, layer, head, byWords) {
+  const isThere = other && layer < other.layers && (typeof head !== "number" || head < other.heads);
+  return isThere ? other.matrix(kind, layer, head, byWords) : null;
+}
+
 // A function of kind, layer and head: the matrix, or its difference from that of another
 // model where both have the same words, layers and heads.
 function comparedMatrix(sight, other, byWords) {
   return (kind, layer, head) => {
     const matrix = sight.matrix(kind, layer, head, byWords);
-    if (!other || layer >= other.layers || (typeof head === "number" && head >= other.heads)) {
-      return matrix;
-    }
-    return difference(matrix, other.matrix(kind, layer, head, byWords)) || matrix;
+    const theirs = otherMatrix(other, kind, layer, head, byWords);
+    return (theirs && difference(matrix, theirs)) || matrix;
   };
 }

@@ -147,9 +147,10 @@ function showAttention() {
   replaceChildren(byId("grid"), makeGrid(page.sight, view, byId("grid").clientWidth, matrixOf, chooseHead));
   page.matrix = matrixOf(view.kind, view.layer, view.head);
   showChoice();
-  showRole();
   page.layout = heatLayout(page.matrix, byId("large").clientWidth || 600);
   showHeat();
+  showBeside();
+  showRole();
   if (byId("as-table").open) {
     replaceChildren(byId("table"), heatTable(page.matrix));
   }
@@ -169,7 +170,9 @@ function showChoice() {
 function showRole() {
   const isOne = typeof view.head === "number";
   const role = isOne && page.sight.role(view.kind, view.layer, view.head);
-  const alone = page.other ? "The words of the two differ here; this is the first model alone. " : "";
+  const differing = "The words of the two differ here: this model above, the other below. ";
+  const lacking = "The other model has no such layer or head. ";
+  const alone = page.other ? (byId("beside").hidden ? lacking : differing) : "";
   const compared = page.matrix.isDifference ? "Orange: the other model looks more, blue: less. " : alone;
   byId("role").textContent = compared + (isOne
     ? `This head ${role.text}, ${fixed(role.share)}; entropy ${fixed(role.entropy)} of at most ${fixed(role.most)} bits.`
@@ -181,6 +184,19 @@ function showHeat() {
   const { name } = KINDS[view.kind];
   byId("heat").setAttribute("aria-label", `Heat map: ${name} attention, layer ${view.layer + 1}. Arrow keys read its cells; the table below has the numbers.`);
   showLit();
+}
+
+// Where the words of two models differ there is no difference to draw: theirs, below.
+function showBeside() {
+  const theirs = otherMatrix(page.other, view.kind, view.layer, view.head, view.byWords);
+  const isBeside = theirs !== null && !page.matrix.isDifference;
+  byId("beside").hidden = !isBeside;
+  if (isBeside) {
+    const { name } = page.models[view.other];
+    byId("beside-name").textContent = name;
+    byId("heat-beside").setAttribute("aria-label", `Heat map of ${name}, layer ${view.layer + 1}.`);
+    drawHeat(byId("heat-beside"), theirs, heatLayout(theirs, byId("large").clientWidth || 600), null);
+  }
 }
 
 function showLit() {

@@ -52,15 +52,21 @@ def test_files(digits):
     return [os.path.join(digits, f"test.{language}") for language in ("de", "en")]
 
 
+def scored(name, score, interval):
+    """The line about a score."""
+    low, high = interval
+    return f"{name} = {score:.2f}, 95 % interval {low:.2f} to {high:.2f}"
+
+
 # --- What it prints and writes --------------------------------------------------------
 
 
 def test_the_output_ends_with_the_scores_and_their_signatures(evaluated):
     lines, found = evaluated
     assert lines[-4:] == [
-        f"BLEU = {found['bleu']:.2f}",
+        scored("BLEU", found["bleu"], found["bleu_interval"]),
         found["bleu_signature"],
-        f"chrF2 = {found['chrf']:.2f}",
+        scored("chrF2", found["chrf"], found["chrf_interval"]),
         found["chrf_signature"],
     ]
     version = f"version:{sacrebleu.__version__}"
@@ -68,6 +74,7 @@ def test_the_output_ends_with_the_scores_and_their_signatures(evaluated):
         (lines[-3], ["case:mixed", "tok:13a", "smooth:exp"]),
         (lines[-1], ["case:mixed", "nc:6", "nw:0"]),
     ):
+        parts += ["bs:1000", "seed:12345"]
         assert {"nrefs:1", version, *parts} <= set(line.split("|"))
 
 
@@ -98,8 +105,8 @@ def test_translations_scored_against_themselves_are_perfect(
 ):
     written = shutil.copy(evaluated[1]["translations"], moved + "/reference.en")
     lines = run("--logdir", moved, "--files", test_files[0], written)
-    assert lines[-4] == "BLEU = 100.00"
-    assert lines[-2] == "chrF2 = 100.00"
+    assert lines[-4].startswith("BLEU = 100.00, ")
+    assert lines[-2].startswith("chrF2 = 100.00, ")
 
 
 def test_it_writes_nothing_but_the_translations(evaluated, moved, trained):
@@ -139,7 +146,7 @@ def test_one_translation_a_line_whatever_the_lines_are(moved, tmp_path):
     assert hypotheses[1] == hypotheses[3] == ""
     assert hypotheses[0] != ""
     bleu = sacrebleu.corpus_bleu(hypotheses, [ODD])
-    assert lines[-4] == f"BLEU = {bleu.score:.2f}"
+    assert lines[-4].startswith(f"BLEU = {bleu.score:.2f}, ")
 
 
 def test_byte_order_mark_line_ends_and_gzip_make_no_difference(
@@ -192,8 +199,8 @@ def test_dev_bleu_of_training_is_what_eval_prints(moved, digits, tmp_path):
             rows[step]["chrf"],
         )
         assert f"step {step}:" in lines[0]
-        assert lines[-4] == f"BLEU = {rows[step]['bleu']:.2f}"
-        assert lines[-2] == f"chrF2 = {rows[step]['chrf']:.2f}"
+        assert lines[-4].startswith(f"BLEU = {rows[step]['bleu']:.2f}, ")
+        assert lines[-2].startswith(f"chrF2 = {rows[step]['chrf']:.2f}, ")
 
 
 def test_the_search_can_be_chosen(moved, digits, tmp_path):

@@ -3,6 +3,7 @@
     python eval.py --logdir logs/sample --split test
     python eval.py --logdir logs/sample --files news.de news.en --json scores.json
     python eval.py --logdir logs/sample --compare logs/other other_system.en
+    python eval.py --logdir logs/sample --checkpoint all
 
 Each score has its 95 % interval, by bootstrap. --compare tests the difference to other
 systems: log directories, or files with a translation a line. The translations are
@@ -11,13 +12,14 @@ written beside the checkpoint.
 
 import json
 import os
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import hparams
 from transformer.runtime import cli, files
 from transformer.text.lines import read_lines
 
 PROG = "eval.py"
+ALL = "all"  # the checkpoints that are kept
 
 
 class Translated(NamedTuple):
@@ -36,7 +38,7 @@ class Translated(NamedTuple):
 def parser():
     """Return the parser of the command line."""
     made = cli.make_parser(PROG, __doc__)
-    cli.add_checkpoint(made)
+    cli.add_checkpoint(made, ALL)
     cli.add_text(made, split="test")
     made.add_argument("--json", metavar="FILE", help="write the scores there too")
     made.add_argument(
@@ -70,7 +72,9 @@ def run(args) -> None:
     text = read_parallel(hp.data, args.split, args.files)
     check_samples(args.samples, len(text.sources))
     refuse_other_lengths(others, text)
-    made = translated(hp, args.logdir, args.checkpoint, text)
+    if args.checkpoint == ALL:
+        return score_all(args, hp, text)
+    [made] = translated(hp, args.logdir, [args.checkpoint], text)
     print(
         f"{len(text.sources)} lines of {text.name}, step "
         f"{checkpoints.step_of(made.checkpoint)}: {made.where()}"
@@ -89,14 +93,44 @@ def run(args) -> None:
         systems = {args.logdir: made.hypotheses}
         for name, other in others.items():
             if not isinstance(other, list):
-                faults.append(translated(other, name, args.checkpoint, text))
+                faults += translated(other, name, [args.checkpoint], text)
                 other = faults[-1].hypotheses
             systems[name] = other
         found["compared"] = compared(systems, text.references, args.samples)
-    if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:  # /dev/stdout too
-            json.dump(found, file, indent=2)
+    write_json(args.json, found)
     refuse_unwritten(faults)
+
+
+def score_all(args, hp, text) -> None:
+    """Score every checkpoint that is kept: a line for each, then the signatures."""
+    from transformer.evaluation import score
+    from transformer.runtime import checkpoints
+
+    newest = checkpoints.steps(args.logdir)
+    best = checkpoints.steps(args.logdir, checkpoints.BEST)[-1:]
+    kept = {**{step: "best" for step in best}, **{step: step for step in newest}}
+    print(f"{len(text.sources)} lines of {text.name}")
+    made, found, lines = [], [], []
+    for each in translated(
+        hp, args.logdir, [kept[step] for step in sorted(kept)], text
+    ):
+        made.append(each)
+        scores = score(each.hypotheses, text.references, args.samples)
+        step = checkpoints.step_of(each.checkpoint)
+        lines = shown(scores)
+        about = " (best on dev)" if step in best else ""
+        print(f"step {step}: {'; '.join(lines[::2])}{about}", flush=True)
+        written = None if each.fault else each.written
+        row = dict(step=step, checkpoint=each.checkpoint, translations=written)
+        found.append({**scores._asdict(), **row})
+    if not made:
+        raise ValueError(
+            f"{args.logdir}: found no checkpoint that could be scored, wanted some; "
+            "train.py writes them"
+        )
+    print(*lines[1::2], sep="\n")
+    write_json(args.json, dict(lines=len(text.sources), checkpoints=found))
+    refuse_unwritten(made)
 
 
 def opened(args, changes: Dict[str, Any]) -> Dict[str, Any]:
@@ -105,6 +139,8 @@ def opened(args, changes: Dict[str, Any]) -> Dict[str, Any]:
     Raises:
       ValueError: there is nothing to compare with, or no sample to do it by.
     """
+    if args.compare and args.checkpoint == ALL:
+        raise ValueError("--compare: found --checkpoint all, wanted one checkpoint")
     if args.compare and not args.samples:
         raise ValueError("--compare: found --samples 0, wanted samples to compare by")
     if len({args.logdir, *args.compare}) < 1 + len(args.compare):
@@ -127,16 +163,32 @@ def refuse_other_lengths(others: Dict[str, Any], text) -> None:
             )
 
 
-def translated(hp, logdir: str, which: str, text) -> Translated:
-    """Translate the lines of a text by a checkpoint; write the translations."""
+def translated(hp, logdir: str, which: Sequence, text) -> Iterator[Translated]:
+    """Yield the translations of a text by checkpoints, after writing them.
+
+    Of several checkpoints, one that cannot be read, or vanished, is left out.
+
+    Args:
+      hp: the settings.
+      logdir: the log directory.
+      which: the checkpoints: "best", "newest" or steps.
+      text: ParallelText.
+    """
     from transformer.evaluation import translations_path
     from transformer.translator import Translator
 
     with Translator(hp, logdir) as translator:
-        checkpoint = translator.restore_found(which, cli.warner(PROG))
-        hypotheses = [best.text for best, *_ in translator.translate(text.sources)]
-    written = translations_path(checkpoint, text.name)
-    return Translated(hypotheses, checkpoint, written, write_lines(written, hypotheses))
+        for each in which:
+            try:
+                checkpoint = translator.restore_found(each, cli.warner(PROG))
+            except (ValueError, FileNotFoundError) as error:
+                if len(which) == 1:
+                    raise
+                cli.warner(PROG)(f"left out: {error}")
+                continue
+            found = [best.text for best, *_ in translator.translate(text.sources)]
+            path = translations_path(checkpoint, text.name)
+            yield Translated(found, checkpoint, path, write_lines(path, found))
 
 
 def shown(scores) -> List[str]:
@@ -164,6 +216,13 @@ def compared(systems: Dict[str, List[str]], references: List[str], samples: int)
         rows = [system._asdict() for system in each.systems]
         told.append(dict(each._asdict(), systems=rows))
     return told
+
+
+def write_json(path: Optional[str], found: Dict[str, Any]) -> None:
+    """Write what was found, where that was asked for."""
+    if path:
+        with open(path, "w", encoding="utf-8") as file:  # /dev/stdout too
+            json.dump(found, file, indent=2)
 
 
 def write_lines(path: str, lines: List[str]) -> Optional[OSError]:

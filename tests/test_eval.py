@@ -1,6 +1,7 @@
 """eval.py: what it prints and writes, and that it is the score of training."""
 
 import contextlib
+import glob
 import io
 import json
 import os
@@ -209,6 +210,53 @@ def test_the_search_can_be_chosen(moved, digits, tmp_path):
     first = run(*common, "--decode_batch_size", "3")
     assert first[-4:] == run(*common, "--decode-batch-size", "64")[-4:]
     assert json.loads(corpora.tree(moved)["hparams.json"].decode())["search"] == "beam"
+
+
+# --- All checkpoints ------------------------------------------------------------------
+
+
+def test_all_checkpoints_are_scored_as_each_alone(moved, digits, tmp_path, capsys):
+    logdir, path = corpora.copy_of(moved, tmp_path / "logs"), tmp_path / "all.json"
+    common = ["--logdir", logdir, "--data", digits]
+    [step] = checkpoints.steps(logdir, checkpoints.BEST)
+    for old in glob.glob(os.path.join(glob.escape(logdir), f"model.ckpt-{step}.*")):
+        os.remove(
+            old
+        )  # as if it had been pruned: only the best one is left of its step
+    wanted = sorted({*checkpoints.steps(logdir), step})
+    assert len(wanted) == 3
+    lines = run(*common, "--checkpoint", "all", "--json", path)
+    assert [each.split(":")[0] for each in lines[1:-2]] == [
+        f"step {each}" for each in wanted
+    ]
+    marked = [each for each in lines if "best on dev" in each]
+    assert [each.split(":")[0] for each in marked] == [f"step {step}"]
+    rows = json.loads(path.read_text())["checkpoints"]
+    for each, line, row in zip(wanted, lines[1:], rows):
+        which = "best" if each == step else each
+        alone = run(*common, "--checkpoint", which, "--json", path)
+        found = json.loads(path.read_text())
+        assert line.startswith(f"step {each}: {alone[1]}; {alone[3]}")
+        assert lines[-2:] == alone[2::2]
+        assert {**row, "lines": 20} == {**found, "step": each}
+
+
+def test_a_checkpoint_that_is_broken_is_left_out(moved, digits, tmp_path, capsys):
+    logdir = corpora.copy_of(moved, tmp_path / "logs")
+    common = ["--logdir", logdir, "--data", digits, "--checkpoint", "all"]
+    for path in glob.glob(os.path.join(glob.escape(logdir), "*.data-*")):
+        if "-200." in path:
+            open(path, "wb").close()
+    lines = run(*common, "--samples", "0")
+    assert [each.split(":")[0] for each in lines[1:-2]] == ["step 160", "step 240"]
+    assert "left out" in capsys.readouterr().err
+    for path in glob.glob(os.path.join(glob.escape(logdir), "*.data-*")):
+        open(path, "wb").close()
+    with pytest.raises(SystemExit):
+        evaluation.main(common)
+    assert "found no checkpoint that could be scored" in capsys.readouterr().err
+    other = corpora.write_lines(tmp_path / "other", ["1"])
+    assert "one checkpoint" in refused(capsys, *common[1:], "--compare", other)
 
 
 # --- Refusals -------------------------------------------------------------------------

@@ -2,65 +2,227 @@
 
     python eval.py --logdir logs/sample --split test
     python eval.py --logdir logs/sample --files news.de news.en --json scores.json
+    python eval.py --logdir logs/sample --compare logs/other other_system.en
+    python eval.py --logdir logs/sample --checkpoint all
 
-The translations are written beside the checkpoint.
+Each score has its 95 % interval, by bootstrap. --compare tests the difference to other
+systems: log directories, or files with a translation a line. The translations are
+written beside the checkpoint.
 """
 
 import json
-from typing import List, Optional
+import os
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import hparams
 from transformer.runtime import cli, files
+from transformer.text.lines import read_lines
 
 PROG = "eval.py"
+ALL = "all"  # the checkpoints that are kept
+
+
+class Translated(NamedTuple):
+    """The translations of a checkpoint, and where they were written."""
+
+    hypotheses: List[str]
+    checkpoint: str
+    written: str
+    fault: Optional[OSError]  # why they could not be written
+
+    def where(self) -> str:
+        """Return where the translations are, in words."""
+        return "not written" if self.fault else self.written
 
 
 def parser():
     """Return the parser of the command line."""
     made = cli.make_parser(PROG, __doc__)
-    cli.add_checkpoint(made)
+    cli.add_checkpoint(made, ALL)
     cli.add_text(made, split="test")
     made.add_argument("--json", metavar="FILE", help="write the scores there too")
+    made.add_argument(
+        "--compare",
+        nargs="+",
+        default=[],
+        metavar="DIR_OR_FILE",
+        help="other log directories, or files of translations, to compare with",
+    )
+    made.add_argument(
+        "--samples",
+        type=int,
+        default=1000,
+        metavar="INT",
+        help="drawn for the intervals and the test; 0: no intervals [1000]",
+    )
     cli.add_settings(made, hparams.DECODING)
     return made
 
 
 def run(args) -> None:
     """Translate, print the scores, write the translations."""
-    hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
+    changes = cli.given(args, hparams.FIELDS)
+    hp = hparams.load(args.logdir, changes)
+    others = opened(args, changes)
     cli.start_tensorflow(args.verbose)
     # Only here: TensorFlow, which most of them import, takes seconds.
-    from transformer.evaluation import evaluate, read_parallel, translations_path
+    from transformer.evaluation import check_samples, read_parallel, score
     from transformer.runtime import checkpoints
-    from transformer.translator import Translator
 
     text = read_parallel(hp.data, args.split, args.files)
-    with Translator(hp, args.logdir) as translator:
-        checkpoint = translator.restore_found(args.checkpoint, cli.warner(PROG))
-        scores, hypotheses = evaluate(translator, text.sources, text.references)
-    written = translations_path(checkpoint, text.name)
-    fault = write_lines(written, hypotheses)
+    check_samples(args.samples, len(text.sources))
+    refuse_other_lengths(others, text)
+    if args.checkpoint == ALL:
+        return score_all(args, hp, text)
+    [made] = translated(hp, args.logdir, [args.checkpoint], text)
     print(
         f"{len(text.sources)} lines of {text.name}, step "
-        f"{checkpoints.step_of(checkpoint)}: {fault and 'not written' or written}"
+        f"{checkpoints.step_of(made.checkpoint)}: {made.where()}"
     )
-    print(f"BLEU = {scores.bleu:.2f}\n{scores.bleu_signature}")
-    print(f"chrF2 = {scores.chrf:.2f}\n{scores.chrf_signature}")
-    if args.json:
-        found = dict(
-            scores._asdict(),
-            lines=len(text.sources),
-            checkpoint=checkpoint,
-            translations=None if fault else written,
+    scores = score(made.hypotheses, text.references, args.samples)
+    for line in shown(scores):
+        print(line)
+    found = dict(
+        scores._asdict(),
+        lines=len(text.sources),
+        checkpoint=made.checkpoint,
+        translations=None if made.fault else made.written,
+    )
+    faults = [made]
+    if others:
+        systems = {args.logdir: made.hypotheses}
+        for name, other in others.items():
+            if not isinstance(other, list):
+                faults += translated(other, name, [args.checkpoint], text)
+                other = faults[-1].hypotheses
+            systems[name] = other
+        found["compared"] = compared(systems, text.references, args.samples)
+    write_json(args.json, found)
+    refuse_unwritten(faults)
+
+
+def score_all(args, hp, text) -> None:
+    """Score every checkpoint that is kept: a line for each, then the signatures."""
+    from transformer.evaluation import score
+    from transformer.runtime import checkpoints
+
+    newest = checkpoints.steps(args.logdir)
+    best = checkpoints.steps(args.logdir, checkpoints.BEST)[-1:]
+    kept = {**{step: "best" for step in best}, **{step: step for step in newest}}
+    print(f"{len(text.sources)} lines of {text.name}")
+    made, found, lines = [], [], []
+    for each in translated(
+        hp, args.logdir, [kept[step] for step in sorted(kept)], text
+    ):
+        made.append(each)
+        scores = score(each.hypotheses, text.references, args.samples)
+        step = checkpoints.step_of(each.checkpoint)
+        lines = shown(scores)
+        about = " (best on dev)" if step in best else ""
+        print(f"step {step}: {'; '.join(lines[::2])}{about}", flush=True)
+        written = None if each.fault else each.written
+        row = dict(step=step, checkpoint=each.checkpoint, translations=written)
+        found.append({**scores._asdict(), **row})
+    if not made:
+        raise ValueError(
+            f"{args.logdir}: found no checkpoint that could be scored, wanted some; "
+            "train.py writes them"
         )
-        with open(args.json, "w", encoding="utf-8") as file:  # /dev/stdout too
+    print(*lines[1::2], sep="\n")
+    write_json(args.json, dict(lines=len(text.sources), checkpoints=found))
+    refuse_unwritten(made)
+
+
+def opened(args, changes: Dict[str, Any]) -> Dict[str, Any]:
+    """Return what to compare with: name → settings, or translations of a file.
+
+    Raises:
+      ValueError: there is nothing to compare with, or no sample to do it by.
+    """
+    if args.compare and args.checkpoint == ALL:
+        raise ValueError("--compare: found --checkpoint all, wanted one checkpoint")
+    if args.compare and not args.samples:
+        raise ValueError("--compare: found --samples 0, wanted samples to compare by")
+    if len({args.logdir, *args.compare}) < 1 + len(args.compare):
+        raise ValueError("--compare: found a name twice, wanted different systems")
+    return {
+        name: list(read_lines(name))
+        if os.path.isfile(name)
+        else hparams.load(name, changes)
+        for name in args.compare
+    }
+
+
+def refuse_other_lengths(others: Dict[str, Any], text) -> None:
+    """Raise ValueError where a file has not a translation for each line."""
+    for name, other in others.items():
+        if isinstance(other, list) and len(other) != len(text.sources):
+            raise ValueError(
+                f"{name}: found {len(other)} translations, wanted "
+                f"{len(text.sources)}, one for each line of {text.name}"
+            )
+
+
+def translated(hp, logdir: str, which: Sequence, text) -> Iterator[Translated]:
+    """Yield the translations of a text by checkpoints, after writing them.
+
+    Of several checkpoints, one that cannot be read, or vanished, is left out.
+
+    Args:
+      hp: the settings.
+      logdir: the log directory.
+      which: the checkpoints: "best", "newest" or steps.
+      text: ParallelText.
+    """
+    from transformer.evaluation import translations_path
+    from transformer.translator import Translator
+
+    with Translator(hp, logdir) as translator:
+        for each in which:
+            try:
+                checkpoint = translator.restore_found(each, cli.warner(PROG))
+            except (ValueError, FileNotFoundError) as error:
+                if len(which) == 1:
+                    raise
+                cli.warner(PROG)(f"left out: {error}")
+                continue
+            found = [best.text for best, *_ in translator.translate(text.sources)]
+            path = translations_path(checkpoint, text.name)
+            yield Translated(found, checkpoint, path, write_lines(path, found))
+
+
+def shown(scores) -> List[str]:
+    """Return the lines about Scores: each with its interval, and its signature."""
+    lines = []
+    for name, score, interval, signature in (
+        ("BLEU", scores.bleu, scores.bleu_interval, scores.bleu_signature),
+        ("chrF2", scores.chrf, scores.chrf_interval, scores.chrf_signature),
+    ):
+        about = ", 95 % interval {:.2f} to {:.2f}".format(*interval) if interval else ""
+        lines += [f"{name} = {score:.2f}{about}", signature]
+    return lines
+
+
+def compared(systems: Dict[str, List[str]], references: List[str], samples: int):
+    """Print how systems compare with the first one; return that as JSON has it."""
+    from transformer import significance
+
+    told = []
+    for each in significance.compare(systems, references, samples):
+        print("", *significance.table(each), sep="\n")
+        first, *others = each.systems
+        for other in others:
+            print(significance.sentence(other, first.name, each.metric))
+        rows = [system._asdict() for system in each.systems]
+        told.append(dict(each._asdict(), systems=rows))
+    return told
+
+
+def write_json(path: Optional[str], found: Dict[str, Any]) -> None:
+    """Write what was found, where that was asked for."""
+    if path:
+        with open(path, "w", encoding="utf-8") as file:  # /dev/stdout too
             json.dump(found, file, indent=2)
-    if fault:
-        raise OSError(
-            f"{written} could not be written: {fault.strerror}; the scores are "
-            "complete; for the translations, copy the log directory to where there is "
-            "room and permission, and score it there"
-        )
 
 
 def write_lines(path: str, lines: List[str]) -> Optional[OSError]:
@@ -71,6 +233,17 @@ def write_lines(path: str, lines: List[str]) -> Optional[OSError]:
     except OSError as error:
         return error
     return None
+
+
+def refuse_unwritten(made: List[Translated]) -> None:
+    """Raise OSError where translations could not be written."""
+    for each in made:
+        if each.fault:
+            raise OSError(
+                f"{each.written} could not be written: {each.fault.strerror}; the "
+                "scores are complete; for the translations, copy the log directory to "
+                "where there is room and permission, and score it there"
+            )
 
 
 def main(argv=None):

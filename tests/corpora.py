@@ -4,6 +4,7 @@ import collections
 import glob
 import os
 import random
+import shutil
 
 import prepare
 import pytest
@@ -134,6 +135,11 @@ def tree(folder):
                     file.read()
                 )
     return found
+
+
+def copy_of(folder, to):
+    """Copies a folder; returns the path of the copy as text."""
+    return shutil.copytree(str(folder), str(to))
 
 
 def variables_of(checkpoint):

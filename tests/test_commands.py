@@ -183,7 +183,10 @@ class World:
     def provide(self, command):
         """Put there what a command expects to find; take away what it writes."""
         is_training = " train.py" in " " + command
-        for name in values(command, "--logdir"):
+        others = [
+            each for each in values(command, "--compare") if not each.endswith(".en")
+        ]
+        for name in values(command, "--logdir") + others:
             if not is_training and not os.path.exists(self.path(name)):
                 shutil.copytree(self.path("logs/sample"), self.path(name))
         for name in values(command, "--data"):

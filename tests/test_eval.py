@@ -1,6 +1,7 @@
 """eval.py: what it prints and writes, and that it is the score of training."""
 
 import contextlib
+import glob
 import io
 import json
 import os
@@ -52,15 +53,21 @@ def test_files(digits):
     return [os.path.join(digits, f"test.{language}") for language in ("de", "en")]
 
 
+def scored(name, score, interval):
+    """The line about a score."""
+    low, high = interval
+    return f"{name} = {score:.2f}, 95 % interval {low:.2f} to {high:.2f}"
+
+
 # --- What it prints and writes --------------------------------------------------------
 
 
 def test_the_output_ends_with_the_scores_and_their_signatures(evaluated):
     lines, found = evaluated
     assert lines[-4:] == [
-        f"BLEU = {found['bleu']:.2f}",
+        scored("BLEU", found["bleu"], found["bleu_interval"]),
         found["bleu_signature"],
-        f"chrF2 = {found['chrf']:.2f}",
+        scored("chrF2", found["chrf"], found["chrf_interval"]),
         found["chrf_signature"],
     ]
     version = f"version:{sacrebleu.__version__}"
@@ -68,6 +75,7 @@ def test_the_output_ends_with_the_scores_and_their_signatures(evaluated):
         (lines[-3], ["case:mixed", "tok:13a", "smooth:exp"]),
         (lines[-1], ["case:mixed", "nc:6", "nw:0"]),
     ):
+        parts += ["bs:1000", "seed:12345"]
         assert {"nrefs:1", version, *parts} <= set(line.split("|"))
 
 
@@ -98,8 +106,8 @@ def test_translations_scored_against_themselves_are_perfect(
 ):
     written = shutil.copy(evaluated[1]["translations"], moved + "/reference.en")
     lines = run("--logdir", moved, "--files", test_files[0], written)
-    assert lines[-4] == "BLEU = 100.00"
-    assert lines[-2] == "chrF2 = 100.00"
+    assert lines[-4].startswith("BLEU = 100.00, ")
+    assert lines[-2].startswith("chrF2 = 100.00, ")
 
 
 def test_it_writes_nothing_but_the_translations(evaluated, moved, trained):
@@ -139,7 +147,7 @@ def test_one_translation_a_line_whatever_the_lines_are(moved, tmp_path):
     assert hypotheses[1] == hypotheses[3] == ""
     assert hypotheses[0] != ""
     bleu = sacrebleu.corpus_bleu(hypotheses, [ODD])
-    assert lines[-4] == f"BLEU = {bleu.score:.2f}"
+    assert lines[-4].startswith(f"BLEU = {bleu.score:.2f}, ")
 
 
 def test_byte_order_mark_line_ends_and_gzip_make_no_difference(
@@ -192,8 +200,8 @@ def test_dev_bleu_of_training_is_what_eval_prints(moved, digits, tmp_path):
             rows[step]["chrf"],
         )
         assert f"step {step}:" in lines[0]
-        assert lines[-4] == f"BLEU = {rows[step]['bleu']:.2f}"
-        assert lines[-2] == f"chrF2 = {rows[step]['chrf']:.2f}"
+        assert lines[-4].startswith(f"BLEU = {rows[step]['bleu']:.2f}, ")
+        assert lines[-2].startswith(f"chrF2 = {rows[step]['chrf']:.2f}, ")
 
 
 def test_the_search_can_be_chosen(moved, digits, tmp_path):
@@ -202,6 +210,53 @@ def test_the_search_can_be_chosen(moved, digits, tmp_path):
     first = run(*common, "--decode_batch_size", "3")
     assert first[-4:] == run(*common, "--decode-batch-size", "64")[-4:]
     assert json.loads(corpora.tree(moved)["hparams.json"].decode())["search"] == "beam"
+
+
+# --- All checkpoints ------------------------------------------------------------------
+
+
+def test_all_checkpoints_are_scored_as_each_alone(moved, digits, tmp_path, capsys):
+    logdir, path = corpora.copy_of(moved, tmp_path / "logs"), tmp_path / "all.json"
+    common = ["--logdir", logdir, "--data", digits]
+    [step] = checkpoints.steps(logdir, checkpoints.BEST)
+    for old in glob.glob(os.path.join(glob.escape(logdir), f"model.ckpt-{step}.*")):
+        os.remove(
+            old
+        )  # as if it had been pruned: only the best one is left of its step
+    wanted = sorted({*checkpoints.steps(logdir), step})
+    assert len(wanted) == 3
+    lines = run(*common, "--checkpoint", "all", "--json", path)
+    assert [each.split(":")[0] for each in lines[1:-2]] == [
+        f"step {each}" for each in wanted
+    ]
+    marked = [each for each in lines if "best on dev" in each]
+    assert [each.split(":")[0] for each in marked] == [f"step {step}"]
+    rows = json.loads(path.read_text())["checkpoints"]
+    for each, line, row in zip(wanted, lines[1:], rows):
+        which = "best" if each == step else each
+        alone = run(*common, "--checkpoint", which, "--json", path)
+        found = json.loads(path.read_text())
+        assert line.startswith(f"step {each}: {alone[1]}; {alone[3]}")
+        assert lines[-2:] == alone[2::2]
+        assert {**row, "lines": 20} == {**found, "step": each}
+
+
+def test_a_checkpoint_that_is_broken_is_left_out(moved, digits, tmp_path, capsys):
+    logdir = corpora.copy_of(moved, tmp_path / "logs")
+    common = ["--logdir", logdir, "--data", digits, "--checkpoint", "all"]
+    for path in glob.glob(os.path.join(glob.escape(logdir), "*.data-*")):
+        if "-200." in path:
+            open(path, "wb").close()
+    lines = run(*common, "--samples", "0")
+    assert [each.split(":")[0] for each in lines[1:-2]] == ["step 160", "step 240"]
+    assert "left out" in capsys.readouterr().err
+    for path in glob.glob(os.path.join(glob.escape(logdir), "*.data-*")):
+        open(path, "wb").close()
+    with pytest.raises(SystemExit):
+        evaluation.main(common)
+    assert "found no checkpoint that could be scored" in capsys.readouterr().err
+    other = corpora.write_lines(tmp_path / "other", ["1"])
+    assert "one checkpoint" in refused(capsys, *common[1:], "--compare", other)
 
 
 # --- Refusals -------------------------------------------------------------------------

@@ -464,7 +464,7 @@ def test_a_model_of_tensor2tensor_is_used_like_any_other(tmp_path, capsys, monke
     assert last > first + 5, "it learns"
     capsys.readouterr()
     eval_program.main(["--logdir", logdir])
-    [bleu] = re.findall(r"^BLEU = (.*)$", capsys.readouterr().out, re.MULTILINE)
+    [bleu] = re.findall(r"^BLEU = ([\d.]+),", capsys.readouterr().out, re.MULTILINE)
     assert float(bleu) > first
     [path] = glob.glob(os.path.join(logdir, "best.*.test.translations"))
     with open(os.path.join(data, "test.de"), "rb") as file:

@@ -214,11 +214,11 @@ def test_the_number_of_parameters_is_nearly_known_before_there_are_any(settings)
 def test_a_model_of_which_only_one_copy_fits_is_not_trained(monkeypatch):
     hp = hparams.HParams(**SIZES)
     size = 4 * ram.parameters_of(hp) + hp.num_blocks * ram.A_PAIR
-    monkeypatch.setattr(ram, "_free", lambda: size)
+    monkeypatch.setattr(ram, "free_memory", lambda: size)
     ram.refuse_too_large(hp)
     with pytest.raises(ValueError, match="d_model 512.* wanted at most"):
         ram.refuse_too_large(hp, copies=5)
-    monkeypatch.setattr(ram, "_free", lambda: 0)  # unknown
+    monkeypatch.setattr(ram, "free_memory", lambda: 0)  # unknown
     ram.refuse_too_large(hp, copies=5)
 
 

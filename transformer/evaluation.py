@@ -1,13 +1,24 @@
-"""Scores: translations → BLEU and chrF, for dev during training and for eval.py."""
+"""Scores: translations → BLEU and chrF, for dev during training and for eval.py.
+
+Where asked for, each with its interval: sacreBLEU draws lines of the corpus again and
+again, and looks how far the score varies.
+"""
 
 import hashlib
 import os
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.significance import PairedTest
 
+from transformer.runtime import ram
 from transformer.text.lines import read_lines
 from transformer.text.summary import text_paths
+
+SAMPLES = 1000  # drawn for an interval: what sacreBLEU draws
+LEAST_SAMPLES = 40  # of fewer, an interval of 95 % is that of all
+SEED = "SACREBLEU_SEED"  # the variable from which sacreBLEU takes the seed
+A_LINE = 100  # bytes that sacreBLEU needs for a line of a sample: counts of n-grams
 
 
 class Scores(NamedTuple):
@@ -17,6 +28,8 @@ class Scores(NamedTuple):
     chrf: float
     bleu_signature: str
     chrf_signature: str
+    bleu_interval: Tuple[float, ...] = ()  # of 95 %: from, to; where asked for
+    chrf_interval: Tuple[float, ...] = ()
 
 
 class ParallelText(NamedTuple):
@@ -76,8 +89,13 @@ def translations_path(checkpoint: str, name: str) -> str:
     return f"{checkpoint}.{name}.translations"
 
 
-def score(hypotheses: List[str], references: List[str]) -> Scores:
+def score(hypotheses: List[str], references: List[str], samples: int = 0) -> Scores:
     """Return sacreBLEU's BLEU (13a, cased) and chrF2 over all sentences.
+
+    Args:
+      hypotheses: the translations.
+      references: as many.
+      samples: how many are drawn for the intervals (bootstrap); 0: no intervals.
 
     Raises:
       ValueError: not as many hypotheses as references.
@@ -87,18 +105,61 @@ def score(hypotheses: List[str], references: List[str]) -> Scores:
             f"score: found {len(hypotheses)} hypotheses, wanted "
             f"{len(references)}, one for each reference"
         )
-    bleu, chrf = BLEU(), CHRF()
-    return Scores(
-        bleu.corpus_score(hypotheses, [references]).score,
-        chrf.corpus_score(hypotheses, [references]).score,
-        str(bleu.get_signature()),
-        str(chrf.get_signature()),
-    )
+    metrics = {"BLEU": BLEU(), "chrF2": CHRF()}
+    if not samples:
+        found = [
+            (
+                each.corpus_score(hypotheses, [references]).score,
+                each.get_signature(),
+                (),
+            )
+            for each in metrics.values()
+        ]
+    else:
+        test = PairedTest([("", hypotheses)], metrics, [references], "bs", samples)
+        signatures, results = test()
+        found = [
+            (each.score, signatures[name], interval_of(each.mean, each.ci))
+            for name, [each] in ((name, results[name]) for name in metrics)
+        ]
+    (bleu, *of_bleu), (chrf, *of_chrf) = found
+    return Scores(bleu, chrf, str(of_bleu[0]), str(of_chrf[0]), of_bleu[1], of_chrf[1])
+
+
+def interval_of(mean: float, half: float) -> Tuple[float, float]:
+    """Return (from, to) of an interval of sacreBLEU: mean ± half."""
+    return (float(mean - half), float(mean + half))
+
+
+def check_samples(samples: int, lines: int) -> None:
+    """Raise ValueError where so many samples cannot be drawn, or give no interval.
+
+    Args:
+      samples: how many are drawn; 0: none.
+      lines: how many lines each of them has.
+    """
+    if samples and not LEAST_SAMPLES <= samples:
+        raise ValueError(
+            f"samples: found {samples}, wanted {LEAST_SAMPLES} or more, or 0: none"
+        )
+    needed, free = samples * lines * A_LINE, ram.free_memory()
+    if needed > free > 0:
+        raise ValueError(
+            f"found {samples:,} samples of {lines:,} lines, which need "
+            f"{ram.readable(needed)} of memory, wanted at most the "
+            f"{ram.readable(free)} that are free; choose fewer --samples, or 0"
+        )
+    seed = os.environ.get(SEED, "none").lower()
+    if samples and seed != "none" and not (seed.isdigit() and int(seed)):
+        raise ValueError(
+            f"{SEED}: found {seed}, wanted a whole number from 1, or none: other "
+            "samples each time"
+        )
 
 
 def evaluate(
-    translator, sources: List[str], references: List[str]
+    translator, sources: List[str], references: List[str], samples: int = 0
 ) -> Tuple[Scores, List[str]]:
     """Translate and score; return (Scores, the best translation of each line)."""
     hypotheses = [best.text for best, *_ in translator.translate(sources)]
-    return score(hypotheses, references), hypotheses
+    return score(hypotheses, references, samples), hypotheses

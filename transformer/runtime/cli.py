@@ -118,14 +118,20 @@ def add_logdir(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_checkpoint(parser: argparse.ArgumentParser) -> None:
-    """Add `--logdir` and `--checkpoint` for a command that reads one checkpoint."""
+def add_checkpoint(parser: argparse.ArgumentParser, every: str = "") -> None:
+    """Add `--logdir` and `--checkpoint` for a command that reads one checkpoint.
+
+    Args:
+      parser: what `make_parser` returned.
+      every: the word for all checkpoints, where the command takes one.
+    """
     add_logdir(parser)
+    others = f"; {every}: each that is kept" if every else ""
     parser.add_argument(
         "--checkpoint",
         default="best",
         metavar="WHICH",
-        help="best (by dev BLEU), newest, or a step [best]",
+        help=f"best (by dev BLEU), newest, or a step [best]{others}",
     )
 
 

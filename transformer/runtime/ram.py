@@ -102,7 +102,7 @@ def refuse_too_large(hp, copies: int = 1) -> None:
       hp: the settings, with the sizes of the vocabularies.
       copies: how often the memory of the machine holds the parameters.
     """
-    free = _free()
+    free = free_memory()
     parameters = parameters_of(hp)
     model = hp.num_blocks * A_PAIR + copies * parameters * FLOAT
     sizes = "num_blocks d_model d_ff max_positions max_relative_position"
@@ -140,10 +140,10 @@ def available(session: tf.Session) -> Tuple[int, str]:
     ]
     if gpus:
         return min(gpus), "on the GPU"
-    return _free(), "free"
+    return free_memory(), "free"
 
 
-def _free():
+def free_memory():
     """Return how many bytes this process may still take; 0 if unknown."""
     found = [
         _available_to_linux(),

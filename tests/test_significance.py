@@ -1,0 +1,205 @@
+"""significance.py, `eval.py --compare`: intervals and p-values are of a bootstrap."""
+
+import contextlib
+import io
+import json
+import os
+import random
+
+import corpora
+import numpy as np
+import pytest
+from sacrebleu.metrics import BLEU, CHRF
+
+import eval as evaluation  # not the built-in function
+from transformer import significance
+from transformer.evaluation import check_samples, score
+from transformer.runtime import ram
+
+METRICS = {"BLEU": BLEU, "chrF2": CHRF}
+SAMPLES = 80
+
+
+def damaged(lines, share, seed):
+    """The lines with some of their words replaced."""
+    draw = random.Random(seed)
+    return [
+        " ".join("xx" if draw.random() < share else word for word in line.split())
+        for line in lines
+    ]
+
+
+@pytest.fixture(scope="module")
+def lines():
+    draw = random.Random(1)
+    return [
+        " ".join(draw.choice("abcdefgh") * 3 for _ in range(draw.randint(5, 9)))
+        for _ in range(30)
+    ]
+
+
+def drawn(metric, hypotheses, references, seed=12345):
+    """The scores of samples, each computed from its lines anew."""
+    rows = np.random.default_rng(seed).choice(
+        len(references), [SAMPLES, len(references)]
+    )
+    return np.array(
+        [
+            METRICS[metric]()
+            .corpus_score([hypotheses[i] for i in row], [[references[i] for i in row]])
+            .score
+            for row in rows
+        ]
+    )
+
+
+def interval(scores):
+    """The middle 95 % of scores, centred at their mean."""
+    ordered = np.sort(scores)
+    cut = len(ordered) // 40
+    half = (ordered[-1 - cut] - ordered[cut]) / 2
+    return scores.mean() - half, scores.mean() + half
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_an_interval_is_that_of_the_scores_of_samples(metric, lines):
+    hypotheses = damaged(lines, 0.3, 2)
+    found = score(hypotheses, lines, SAMPLES)
+    wanted = interval(drawn(metric, hypotheses, lines))
+    name = {"BLEU": "bleu", "chrF2": "chrf"}[metric]
+    assert getattr(found, name + "_interval") == pytest.approx(wanted, rel=1e-5)
+    assert f"|bs:{SAMPLES}|seed:12345|" in getattr(found, name + "_signature")
+    plain = score(hypotheses, lines)
+    assert getattr(found, name) == getattr(plain, name)
+    assert getattr(plain, name + "_interval") == ()
+    assert "bs:" not in getattr(plain, name + "_signature")
+
+
+@pytest.mark.parametrize("number, metric", enumerate(METRICS))
+def test_a_p_value_counts_the_samples_that_differ_as_much(number, metric, lines):
+    """Differences of the samples, centred: how many exceed the one that was found."""
+    first, second = damaged(lines, 0.3, 2), damaged(lines, 0.35, 3)
+    found = significance.compare({"a": first, "b": second}, lines, SAMPLES)[number]
+    scores = [drawn(metric, each, lines) for each in (first, second)]
+    differences = np.abs(scores[1] - scores[0])
+    real = abs(score_of(metric, second, lines) - score_of(metric, first, lines))
+    p_value = (1 + (differences - differences.mean() > real).sum()) / (1 + SAMPLES)
+    one, other = found.systems
+    assert (found.metric, one.p_value) == (metric, None)
+    assert other.p_value == pytest.approx(p_value)
+    assert other.difference == pytest.approx(other.score - one.score)
+    for each, of_samples in zip((one, other), scores):
+        assert each.interval == pytest.approx(interval(of_samples), rel=1e-4)
+
+
+def score_of(metric, hypotheses, references):
+    return METRICS[metric]().corpus_score(hypotheses, [references]).score
+
+
+def test_a_clear_difference_is_significant_and_a_slight_one_is_not(lines):
+    systems = {
+        "good": damaged(lines, 0.2, 2),
+        "bad": damaged(lines, 0.7, 3),
+        "alike": damaged(lines, 0.2, 4),
+        "same": damaged(lines, 0.2, 2),
+    }
+    [bleu, _] = significance.compare(systems, lines)
+    said = [significance.sentence(each, "good", "BLEU") for each in bleu.systems[1:]]
+    assert "bad has -" in said[0] and "is significant at 5 %" in said[0]
+    assert "is not significant at 5 %" in said[1]
+    assert said[2] == "same and good have the same translations"
+
+
+@pytest.mark.parametrize("seed", ["7", "none"])
+def test_the_seed_is_sacrebleus(lines, seed, monkeypatch):
+    monkeypatch.setenv("SACREBLEU_SEED", seed)
+    check_samples(SAMPLES, 30)
+    hypotheses = damaged(lines, 0.3, 2)
+    found = score(hypotheses, lines, SAMPLES)
+    assert f"|seed:{seed}|" in found.bleu_signature
+    wanted = interval(drawn("BLEU", hypotheses, lines, 7))
+    is_that = found.bleu_interval == pytest.approx(wanted, rel=1e-5)
+    assert is_that == (seed == "7")
+
+
+@pytest.mark.parametrize("seed", ["0", "x", "-1"])
+def test_a_seed_that_sacrebleu_does_not_take_is_refused(seed, monkeypatch):
+    monkeypatch.setenv("SACREBLEU_SEED", seed)
+    check_samples(0, 30)
+    with pytest.raises(ValueError, match=f"SACREBLEU_SEED: found {seed}"):
+        check_samples(SAMPLES, 30)
+
+
+def test_samples_that_give_no_interval_or_do_not_fit_are_refused(monkeypatch):
+    for samples in (-1, 1, 39):
+        with pytest.raises(ValueError, match=f"samples: found {samples}, wanted 40"):
+            check_samples(samples, 30)
+    monkeypatch.setattr(ram, "free_memory", lambda: 100_000_000)
+    check_samples(1000, 1000)
+    check_samples(0, 10**9)
+    with pytest.raises(ValueError, match="1,000 samples of 1,001 lines"):
+        check_samples(1000, 1001)
+    monkeypatch.setattr(ram, "free_memory", lambda: 0)  # unknown
+    check_samples(1000, 1001)
+
+
+def test_systems_with_other_numbers_of_lines_are_refused(lines):
+    with pytest.raises(ValueError, match="b: found 29 translations, wanted 30"):
+        significance.compare({"a": lines, "b": lines[1:]}, lines)
+
+
+# --- eval.py --compare ----------------------------------------------------------------
+
+
+@pytest.fixture
+def run(trained, digits, tmp_path):
+    """run(flag, ...) → (the lines that eval.py printed, what it wrote to --json)."""
+
+    def run(*flags):
+        path, output = tmp_path / "scores.json", io.StringIO()
+        argv = ["--logdir", logdir, "--data", digits, "--json", path, *flags]
+        with contextlib.redirect_stdout(output):
+            evaluation.main([str(each) for each in argv])
+        return output.getvalue().splitlines(), json.loads(path.read_text())
+
+    logdir = corpora.copy_of(trained, tmp_path / "first")
+    run.logdir = logdir
+    return run
+
+
+def test_a_log_directory_and_a_file_are_compared(run, trained, digits, tmp_path):
+    other = corpora.copy_of(trained, tmp_path / "other")
+    references = corpora.read_lines(os.path.join(digits, "test.en"))
+    perfect = corpora.write_lines(tmp_path / "perfect.en", references)
+    lines, found = run("--compare", other, perfect)
+    written = corpora.read_lines(found["translations"])
+    systems = {run.logdir: written, other: written, perfect: references}
+    wanted = significance.compare(systems, references)
+    for told, comparison in zip(found["compared"], wanted):
+        assert told["signature"] == comparison.signature in lines
+        for row, each in zip(told["systems"], comparison.systems):
+            assert row == json.loads(json.dumps(each._asdict()))
+        assert significance.sentence(comparison.systems[2], "", told["metric"]) in lines
+    assert f"{other} and {run.logdir} have the same translations" in lines
+    assert any(name.endswith(".translations") for name in os.listdir(other))
+
+
+def test_no_samples_no_intervals(run):
+    lines, found = run("--samples", "0")
+    assert lines[-4] == f"BLEU = {found['bleu']:.2f}"
+    assert found["bleu_interval"] == [] and "bs:" not in lines[-3]
+
+
+def test_what_cannot_be_compared_is_one_line(run, digits, tmp_path, capsys):
+    short = corpora.write_lines(tmp_path / "short.en", ["1 2"])
+    common = ["--logdir", run.logdir, "--data", digits]
+    for flags, words in (
+        (["--compare", short], [short, "found 1 translations, wanted 20"]),
+        (["--compare", "no/such"], ["no/such"]),
+        (["--compare", short, short], ["twice"]),
+        (["--compare", run.logdir], ["twice"]),
+        (["--compare", short, "--samples", "0"], ["--samples 0"]),
+        (["--samples", "5"], ["found 5", "40"]),
+    ):
+        line = corpora.refusal(capsys, evaluation.main, *common, *flags)
+        assert [word for word in words if word not in line] == []

@@ -7,6 +7,7 @@ import re
 
 import corpora
 import numpy as np
+import originals
 import plot_attention
 import pytest
 
@@ -14,7 +15,8 @@ import hparams
 from transformer.seeing import packing, roles, words
 from transformer.seeing.sight import see
 from transformer.seeing.tree import ENDED, path
-from transformer.text.vocabulary import UNK
+from transformer.text.subwords import SubwordVocabulary
+from transformer.text.vocabulary import UNK, Vocabulary, WordVocabulary
 from transformer.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -51,6 +53,47 @@ def test_the_tokens_are_those_of_the_line_and_its_translation(sight, lines):
     assert " ".join(sight.source.words[:-3]) == lines[0]
     assert " ".join(sight.target.words[:-1]) == sight.n_best[0].text
     assert sight.target_in.ids[1:] == sight.target.ids[:-1]
+
+
+@pytest.mark.parametrize(
+    "kind, write, listed, line, wanted",
+    [
+        # Each word of a word list is a piece.
+        (
+            WordVocabulary,
+            originals.word_list,
+            ["der", "Hund"],
+            "der graue Hund",
+            ["der", "⟨unk⟩", "Hund", "⟨end⟩", "⟨pad⟩"],
+        ),
+        # A subtoken of tensor2tensor ends a word by "_"; two spaces are a word.
+        (
+            SubwordVocabulary,
+            originals.subword_list,
+            ["der_", "Hun", "de", " "],
+            "der Hunde  der",
+            ["der", "Hunde", "  ", "der", "⟨end⟩", "⟨pad⟩"],
+        ),
+    ],
+)
+def test_other_vocabularies_make_words_too(tmp_path, kind, write, listed, line, wanted):
+    vocabulary = kind(write(tmp_path / "listed", 40, listed))
+    made = words.tokens(vocabulary, [*vocabulary.encode(line), vocabulary.eos, 0])
+    assert made.words == wanted
+    joined = ["".join(made.pieces[begin:end]) for begin, end in made.spans]
+    assert [each.rstrip("_") for each in joined] == wanted
+    # They cannot say what the text of an unknown word was.
+    assert words.with_surface(made, vocabulary, line) == made
+
+
+def test_words_of_a_line_that_was_cut_stay_as_they_are(digits):
+    vocabulary = Vocabulary(os.path.join(digits, "spm.model"))
+    line = "1 2 ? 4"
+    made = words.tokens(vocabulary, [*vocabulary.encode(line), vocabulary.eos])
+    whole = words.with_surface(made, vocabulary, line)
+    assert whole.words == ["1", "2", "?", "4", "⟨end⟩"]
+    assert words.with_surface(made, vocabulary, line + " 5") == made
+    assert made.words != whole.words
 
 
 def test_words_sum_keys_and_average_queries():

@@ -241,6 +241,59 @@ def test_each_kind_of_import(folder, capsys, written, wanted):
     assert patched == f"{wanted}  # blocks\n\nx = {name}(x)\n"
 
 
+@pytest.mark.parametrize(
+    "written, call, wanted",
+    [
+        (
+            "from ..modules import normalize",
+            "normalize(x)",
+            "from transformer.compat.sasrec import normalize",
+        ),
+        (
+            "from tensor2tensor.layers import common_layers as c, discretization",
+            "c.layer_norm(x, 8)",
+            "from tensor2tensor.layers import discretization\n"
+            "from transformer.compat import tensor2tensor as c",
+        ),
+        (
+            "import attention_keras as a",
+            "a.SelfAttention(2, 4)(a.Attention(2, 4)(x))",
+            "from transformer.compat import bojone_keras as a",
+        ),
+        ("import net.modules", "net.modules.normalize(x)", None),  # dots in a name
+        ("import net.changed as m", "m.layer_norm(x)", None),  # not its name in ours
+    ],
+)
+def test_imports_of_modules_that_lie_elsewhere(folder, capsys, written, call, wanted):
+    folder("net/modules.py", tutorials.SASREC)
+    folder("net/changed.py", tutorials.SASREC.replace("normalize(", "layer_norm("))
+    path = folder("net/sub/model.py", f"{written}\nx = {call}\n")
+    text = said(capsys, path)
+    assert f"{path}:2: {call.split('(')[0]}(...): unchanged\n" in text
+    assert apply(capsys, path) == f"{wanted or written}\nx = {call}\n"
+    for line in (wanted or "from transformer.compat.sasrec import ... (by hand").split(
+        "\n"
+    ):
+        assert f"write: {line}" in text
+
+
+def test_arguments_in_other_places_are_told(folder, capsys):
+    path = folder(
+        "model.py",
+        "from modules import *\nx = normalize(x, 1e-8, 'ln', None, 5)\n"
+        "x = multihead_attention(x, x, 2, 8)\n",
+    )
+    wanted = "model.py:2: normalize(...): leave out argument 5, which it does not take"
+    assert wanted in said(capsys, path)
+    units, heads = "num_units=None, ", "num_heads=8,"
+    text = tutorials.changed(tutorials.LEGACY, (units + heads, f"{heads} {units[:-1]}"))
+    folder("modules.py", text)
+    assert (
+        "model.py:3: multihead_attention(...): name argument 3: num_heads=...; "
+        "name argument 4: num_units=...\n"
+    ) in said(capsys, path)
+
+
 def test_classes_and_a_file_that_hides_the_package_are_told(folder, capsys):
     path = folder(
         "transformer.py",

@@ -123,6 +123,91 @@ def test_what_a_fork_changes_is_told(folder, capsys, old, new, wanted):
     assert "a variant: keep what differs, and check the rest with --compare" in text
 
 
+SCALED = "logits = logits / (num_units // num_heads) ** 0.5"
+LAYERS = (
+    'outputs = conv1d(inputs, num_units[0], "conv1d", activation=tf.nn.relu)',
+    'outputs = conv1d(outputs, num_units[1], "conv1d_1")',
+)
+SETTINGS = (
+    'made = {"name": "conv1d", "activation": tf.nn.relu}\n'
+    "        outputs = conv1d(inputs, num_units[0], **made)",
+    'made = {"name": "conv1d_1", "activation": tf.tanh}\n'
+    "        outputs = conv1d(outputs, num_units[1], **made)",
+)
+PAIRS = "np.array([[t / 1e4 ** ((i - i % 2) / 8) for i in range(8)] for t in range(9)])"
+
+
+@pytest.mark.parametrize(
+    "pairs, more, wanted",
+    [
+        (
+            [(SCALED, "logits = scaled(logits)")],
+            "def scaled(logits):\n    return logits\n",
+            "multihead_attention: scale: none; here: root of the width of a head",
+        ),
+        (
+            list(zip(LAYERS, SETTINGS)),
+            "",
+            "feedforward: layers: relu, tanh; here: relu, linear",
+        ),
+        (
+            [("epsilon=1e-8, ", ""), ("variance + epsilon", "variance + 1e-6")],
+            "",
+            "normalize: epsilon: 1e-06; here: 1e-08",
+        ),
+        (
+            [],
+            f"def positional_encoding(inputs, num_units):\n    return {PAIRS}\n",
+            "positional_encoding: angles: one for two channels; here: one for each",
+        ),
+        (
+            [],
+            "def positional_encoding(inputs, num_units):\n"
+            "    return tf.gather(tf.get_variable('t', [9, num_units]), inputs)\n",
+            "positional_encoding: angles: none, but a table that is learned; here: one",
+        ),
+    ],
+    ids=["in a helper", "settings", "epsilon inside", "angles", "learned positions"],
+)
+def test_what_a_fork_writes_elsewhere_is_told(folder, capsys, pairs, more, wanted):
+    text = tutorials.changed(tutorials.LEGACY, *pairs) + "\n\n" + more
+    assert f"  {wanted}" in said(capsys, folder("modules.py", text))
+
+
+@pytest.mark.parametrize(
+    "pairs, more",
+    [
+        (
+            [(SCALED, "logits = scaled(logits, num_units // num_heads)")],
+            "def scaled(logits, width):\n    return logits / width ** 0.5\n",
+        ),
+        ([("outputs += queries", "outputs = tf.add(outputs, queries)")], ""),
+        (
+            list(
+                zip(LAYERS, ("outputs = dot(inputs, W)", "outputs = dot(outputs, V)"))
+            ),
+            "",
+        ),
+        (
+            [
+                ("shift = tf.Variable(tf.zeros(inputs.shape[-1:]))", ""),
+                ("factor = tf.Variable(tf.ones(inputs.shape[-1:]))", ""),
+                ("shift + factor * (", "batch_normalized("),
+            ],
+            "",
+        ),
+    ],
+    ids=["in a helper", "tf.add", "no layers", "no variables"],
+)
+def test_the_same_in_other_words_and_what_is_not_known_are_no_difference(
+    folder, capsys, pairs, more
+):
+    text = tutorials.changed(tutorials.LEGACY, *pairs) + "\n\n" + more
+    text = said(capsys, folder("modules.py", text))
+    same = "the same there: embedding, feedforward, multihead_attention, normalize\n"
+    assert same in text
+
+
 def test_what_is_too_far_from_all_is_an_unknown_variant(folder, capsys):
     text = tutorials.changed(
         tutorials.LEGACY,

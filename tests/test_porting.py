@@ -123,6 +123,91 @@ def test_what_a_fork_changes_is_told(folder, capsys, old, new, wanted):
     assert "a variant: keep what differs, and check the rest with --compare" in text
 
 
+SCALED = "logits = logits / (num_units // num_heads) ** 0.5"
+LAYERS = (
+    'outputs = conv1d(inputs, num_units[0], "conv1d", activation=tf.nn.relu)',
+    'outputs = conv1d(outputs, num_units[1], "conv1d_1")',
+)
+SETTINGS = (
+    'made = {"name": "conv1d", "activation": tf.nn.relu}\n'
+    "        outputs = conv1d(inputs, num_units[0], **made)",
+    'made = {"name": "conv1d_1", "activation": tf.tanh}\n'
+    "        outputs = conv1d(outputs, num_units[1], **made)",
+)
+PAIRS = "np.array([[t / 1e4 ** ((i - i % 2) / 8) for i in range(8)] for t in range(9)])"
+
+
+@pytest.mark.parametrize(
+    "pairs, more, wanted",
+    [
+        (
+            [(SCALED, "logits = scaled(logits)")],
+            "def scaled(logits):\n    return logits\n",
+            "multihead_attention: scale: none; here: root of the width of a head",
+        ),
+        (
+            list(zip(LAYERS, SETTINGS)),
+            "",
+            "feedforward: layers: relu, tanh; here: relu, linear",
+        ),
+        (
+            [("epsilon=1e-8, ", ""), ("variance + epsilon", "variance + 1e-6")],
+            "",
+            "normalize: epsilon: 1e-06; here: 1e-08",
+        ),
+        (
+            [],
+            f"def positional_encoding(inputs, num_units):\n    return {PAIRS}\n",
+            "positional_encoding: angles: one for two channels; here: one for each",
+        ),
+        (
+            [],
+            "def positional_encoding(inputs, num_units):\n"
+            "    return tf.gather(tf.get_variable('t', [9, num_units]), inputs)\n",
+            "positional_encoding: angles: none, but a table that is learned; here: one",
+        ),
+    ],
+    ids=["in a helper", "settings", "epsilon inside", "angles", "learned positions"],
+)
+def test_what_a_fork_writes_elsewhere_is_told(folder, capsys, pairs, more, wanted):
+    text = tutorials.changed(tutorials.LEGACY, *pairs) + "\n\n" + more
+    assert f"  {wanted}" in said(capsys, folder("modules.py", text))
+
+
+@pytest.mark.parametrize(
+    "pairs, more",
+    [
+        (
+            [(SCALED, "logits = scaled(logits, num_units // num_heads)")],
+            "def scaled(logits, width):\n    return logits / width ** 0.5\n",
+        ),
+        ([("outputs += queries", "outputs = tf.add(outputs, queries)")], ""),
+        (
+            list(
+                zip(LAYERS, ("outputs = dot(inputs, W)", "outputs = dot(outputs, V)"))
+            ),
+            "",
+        ),
+        (
+            [
+                ("shift = tf.Variable(tf.zeros(inputs.shape[-1:]))", ""),
+                ("factor = tf.Variable(tf.ones(inputs.shape[-1:]))", ""),
+                ("shift + factor * (", "batch_normalized("),
+            ],
+            "",
+        ),
+    ],
+    ids=["in a helper", "tf.add", "no layers", "no variables"],
+)
+def test_the_same_in_other_words_and_what_is_not_known_are_no_difference(
+    folder, capsys, pairs, more
+):
+    text = tutorials.changed(tutorials.LEGACY, *pairs) + "\n\n" + more
+    text = said(capsys, folder("modules.py", text))
+    same = "the same there: embedding, feedforward, multihead_attention, normalize\n"
+    assert same in text
+
+
 def test_what_is_too_far_from_all_is_an_unknown_variant(folder, capsys):
     text = tutorials.changed(
         tutorials.LEGACY,
@@ -239,6 +324,59 @@ def test_each_kind_of_import(folder, capsys, written, wanted):
         assert f"write: {line}\n" in text
     patched = apply(capsys, path)
     assert patched == f"{wanted}  # blocks\n\nx = {name}(x)\n"
+
+
+@pytest.mark.parametrize(
+    "written, call, wanted",
+    [
+        (
+            "from ..modules import normalize",
+            "normalize(x)",
+            "from transformer.compat.sasrec import normalize",
+        ),
+        (
+            "from tensor2tensor.layers import common_layers as c, discretization",
+            "c.layer_norm(x, 8)",
+            "from tensor2tensor.layers import discretization\n"
+            "from transformer.compat import tensor2tensor as c",
+        ),
+        (
+            "import attention_keras as a",
+            "a.SelfAttention(2, 4)(a.Attention(2, 4)(x))",
+            "from transformer.compat import bojone_keras as a",
+        ),
+        ("import net.modules", "net.modules.normalize(x)", None),  # dots in a name
+        ("import net.changed as m", "m.layer_norm(x)", None),  # not its name in ours
+    ],
+)
+def test_imports_of_modules_that_lie_elsewhere(folder, capsys, written, call, wanted):
+    folder("net/modules.py", tutorials.SASREC)
+    folder("net/changed.py", tutorials.SASREC.replace("normalize(", "layer_norm("))
+    path = folder("net/sub/model.py", f"{written}\nx = {call}\n")
+    text = said(capsys, path)
+    assert f"{path}:2: {call.split('(')[0]}(...): unchanged\n" in text
+    assert apply(capsys, path) == f"{wanted or written}\nx = {call}\n"
+    for line in (wanted or "from transformer.compat.sasrec import ... (by hand").split(
+        "\n"
+    ):
+        assert f"write: {line}" in text
+
+
+def test_arguments_in_other_places_are_told(folder, capsys):
+    path = folder(
+        "model.py",
+        "from modules import *\nx = normalize(x, 1e-8, 'ln', None, 5)\n"
+        "x = multihead_attention(x, x, 2, 8)\n",
+    )
+    wanted = "model.py:2: normalize(...): leave out argument 5, which it does not take"
+    assert wanted in said(capsys, path)
+    units, heads = "num_units=None, ", "num_heads=8,"
+    text = tutorials.changed(tutorials.LEGACY, (units + heads, f"{heads} {units[:-1]}"))
+    folder("modules.py", text)
+    assert (
+        "model.py:3: multihead_attention(...): name argument 3: num_heads=...; "
+        "name argument 4: num_units=...\n"
+    ) in said(capsys, path)
 
 
 def test_classes_and_a_file_that_hides_the_package_are_told(folder, capsys):

@@ -87,7 +87,6 @@ def _matches(scripts: List[Script]) -> Dict[str, Match]:
 def _write_patch(scripts, matches):
     """Write a patch of the files, each in its own encoding."""
     sys.stdout.flush()
-    out = getattr(sys.stdout, "buffer", None)
     warn = cli.warner(PROGRAM)
     for script in scripts:
         found = blocks(script, matches)
@@ -96,10 +95,7 @@ def _write_patch(scripts, matches):
                 why = GIVE if each.match is None else OURS_DIFFER
                 warn(f"{script.path}: {each.module}: not in the patch: {why}")
         text = patch.unified(script, patch.edits(script, found))
-        if out is None:
-            sys.stdout.write(text)
-        else:
-            out.write(text.encode(script.encoding))
+        sys.stdout.buffer.write(text.encode(script.encoding))
     sys.stdout.flush()
 
 

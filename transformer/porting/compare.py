@@ -145,10 +145,8 @@ def _distance(a, b):
     """Return the largest difference of two arrays, as a part of the largest number."""
     if a.shape != b.shape:
         return np.inf
-    if not a.size:
-        return 0.0
-    found = np.abs(a - b) / max(1.0, float(np.abs(a).max()))
-    return np.inf if np.isnan(found).any() else float(found.max())
+    found = np.abs(a - b) / max(1.0, float(np.abs(a).max(initial=0)))
+    return np.inf if np.isnan(found).any() else float(found.max(initial=0))
 
 
 def build(function: Callable, arguments: Dict, shapes: Dict = None) -> Built:

@@ -126,7 +126,7 @@ def _normalize(function, functions) -> Facts:
 def _positions(function, functions) -> Facts:
     nodes = list(_nodes(function, functions))
     if _calls(nodes, lambda name: name in ("get_variable", "Variable")):
-        return {"positions": "a table that is learned"}
+        return {"angles": "none, but a table that is learned"}
     pairs = any(isinstance(node, (ast.Mod, ast.FloorDiv)) for node in nodes)
     return {"angles": "one for two channels" if pairs else "one for each channel"}
 

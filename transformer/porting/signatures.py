@@ -90,8 +90,7 @@ def of_module(module: str) -> Dict[str, Optional[Signature]]:
             for alias in node.names:
                 name = alias.asname or alias.name
                 modules[name] = f"{node.module}.{alias.name}"
-                if name not in found:
-                    found[name] = of_module(node.module).get(alias.name)
+                found[name] = of_module(node.module).get(alias.name)
         elif isinstance(node, ast.ClassDef):
             found[node.name] = _of_class(node)
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):

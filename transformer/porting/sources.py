@@ -266,8 +266,7 @@ def _match(source, functions, parameters) -> Match:
         if own is None:
             continue
         found = _of_parameters(name, parameters[name], own, ours[own])
-        if source in SOURCES:
-            found += _of_facts(name, functions, SOURCES[source].facts)
+        found += _of_facts(name, functions, SOURCES[source].facts)
         differences += found
         if not any(each.matters for each in found):
             names[name] = own
@@ -276,7 +275,7 @@ def _match(source, functions, parameters) -> Match:
 
 def _own_name(name, ours):
     """Return what a function is called in a module of ours; None where it is not."""
-    if name in ours:
+    if ours.get(name):
         return name
     role = ROLE_OF.get(name)
     same = [each for each in ours if role and ROLE_OF.get(each) == role]
@@ -285,8 +284,6 @@ def _own_name(name, ours):
 
 def _of_parameters(name, theirs: Signature, own, ours) -> List[Difference]:
     """Return the differences between the parameters of two functions."""
-    if ours is None:
-        return []
     extra = [each for each in theirs.names if each not in ours.names]
     found = []
     if extra:

@@ -81,6 +81,9 @@ class HParams:
         "training", 4096, "most tokens of a batch, with padding, on either side"
     )
     accumulate: int = setting("training", 1, "batches summed into one update")
+    shards: int = setting(
+        "training", 0, "parts of a batch; 0: 1, or 8 on several devices", least=0
+    )
     max_steps: int = setting("training", 100000, "updates until training ends")
     schedule: str = setting("training", "", "a key of SCHEDULES; empty: the dialect's")
     learning_rate: float = setting(
@@ -133,6 +136,9 @@ class HParams:
     decode_batch_size: int = setting("decoding", 64, "sentences; 1: the least delay")
 
     # The machine: how it computes, not what.
+    devices: str = setting(
+        "machine", "", "gpu:4; cpu:2, logical ones; empty: all GPUs, or the CPU"
+    )
     precision: str = setting(
         "machine", "float32", "float32; bfloat16 (CPU), float16 (GPU, untried)"
     )
@@ -230,7 +236,8 @@ def resolve(
             for name, field in FIELDS.items()
             if field.metadata["group"] == "model"
         }
-        saved = {**model, **saved}  # an older file lacks a setting: it was the default
+        # An older file lacks a setting: it was the default, and batches were not cut.
+        saved = {**model, "shards": 1, **saved}
         _refuse_other_architecture(given, saved, os.path.join(logdir, FILE_NAME))
         values.update(saved)
     values.update(given)
@@ -282,11 +289,13 @@ def save(hp: HParams, logdir: str) -> None:
 def load(logdir: str, given: Optional[Dict[str, Any]] = None) -> HParams:
     """Return the settings saved in `logdir`, overridden by those that are `given`.
 
+    The devices are not those of training: the folder may have been moved.
+
     Raises:
       ValueError: there are none, or they cannot work.
     """
     files.refuse_links(logdir)
-    hp = HParams(**{**_read(logdir), **(given or {})})
+    hp = HParams(**{**_read(logdir), "devices": "", **(given or {})})
     validate(hp)
     return hp
 

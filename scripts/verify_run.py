@@ -21,7 +21,7 @@ from transformer.text.summary import read_summary
 from transformer.text.vocabulary_files import vocabulary_names
 
 PROG = "verify_run.py"
-PLACES = ("data",)  # settings that say where something is: it may have been moved
+PLACES = ("data", "devices")  # settings that say where something is, not what
 
 
 class Report:
@@ -149,7 +149,8 @@ def data_of(
     for index, row in enumerate(stretches):
         what = f"data of the steps from {row['step']} on"
         try:
-            each = hparams.resolve(dict(row["settings"], data=hp.data))
+            # What an older version recorded has no shards: batches were not cut.
+            each = hparams.resolve({"shards": 1, **row["settings"], "data": hp.data})
             refuse_impossible(each)
         except ValueError as error:
             report.unchecked.append(f"losses from step {row['step']} on: {error}")

@@ -16,8 +16,8 @@ from transformer.data import (
     evaluation_dataset,
     make_batch,
     pad,
-    training_dataset,
 )
+from transformer.shards import Shards, training_dataset
 from transformer.text.vocabulary import BOS, EOS, PAD
 from transformer.text.vocabulary_files import JOINT_MODEL, JOINT_SUBWORDS
 
@@ -274,7 +274,7 @@ def test_no_pair_and_no_batch_before_the_first(corpus):
 def fetch(dataset, count):
     """Returns up to `count` batches of a dataset, as arrays."""
     with tf.Graph().as_default(), tf.Session() as session:
-        batch = tf.data.make_one_shot_iterator(dataset()).get_next()
+        [batch] = tf.data.make_one_shot_iterator(dataset()).get_next()
         assert isinstance(batch, Batch)
         for ids in batch[:3]:
             assert ids.dtype == tf.int32
@@ -300,14 +300,14 @@ def assert_same(batches, others):
 def test_a_run_is_the_plan_for_ever(corpus):
     plan = plan_of(corpus)
     count = len(plan) + 3
-    batches = fetch(lambda: training_dataset(corpus, plan, 0), count)
+    batches = fetch(lambda: training_dataset(corpus, Shards(plan), 0), count)
     assert_same(batches, [corpus.batch(plan.batch(k), k) for k in range(count)])
 
 
 def test_starting_at_k_is_skipping_k(corpus):
     plan = plan_of(corpus)
-    whole = fetch(lambda: training_dataset(corpus, plan, 0), 12)
-    later = fetch(lambda: training_dataset(corpus, plan_of(corpus), 5), 7)
+    whole = fetch(lambda: training_dataset(corpus, Shards(plan), 0), 12)
+    later = fetch(lambda: training_dataset(corpus, Shards(plan_of(corpus)), 5), 7)
     assert_same(whole[5:], later)
     assert [int(batch.number) for batch in later] == list(range(5, 12))
 
@@ -324,7 +324,7 @@ def test_an_evaluation_sees_each_pair_once_and_ends(folder):
 def test_no_thread_tunes_that_a_stopped_training_would_wait_for(corpus):
     """It sleeps for up to a minute, and the session is not closed before it wakes."""
     with tf.Graph().as_default():
-        dataset = training_dataset(corpus, plan_of(corpus), 0)
+        dataset = training_dataset(corpus, Shards(plan_of(corpus)), 0)
     options = dataset.options()
     found = (
         options.autotune.enabled
@@ -339,7 +339,7 @@ def test_an_initializable_iterator_can_start_over(folder):
     with tf.Graph().as_default(), tf.Session() as session:
         dataset = evaluation_dataset(dev, plan_of(dev))
         iterator = tf.data.make_initializable_iterator(dataset)
-        batch = iterator.get_next()
+        [batch] = iterator.get_next()
         for _ in range(2):
             session.run(iterator.initializer)
             assert session.run(batch.number) == 0

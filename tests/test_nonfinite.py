@@ -207,7 +207,8 @@ def test_of_several_batches_of_an_update_the_bad_one_is_named(
 def overflowing(number, make_update):
     """make_update with a loss that overflows in one batch of a training."""
 
-    def made(loss, hp, global_step):
+    def made(losses, *others):
+        [loss] = losses
         here = [
             op
             for op in tf.get_default_graph().get_operations()
@@ -215,7 +216,7 @@ def overflowing(number, make_update):
         ][0].outputs[-1]
         with tf.name_scope("broken"):
             grown = tf.exp(tf.where_v2(tf.equal(here, number), 100.0, 0.0))
-        return make_update(loss._replace(sum=loss.sum * grown), hp, global_step)
+        return make_update([loss._replace(sum=loss.sum * grown)], *others)
 
     return made
 

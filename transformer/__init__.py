@@ -27,6 +27,7 @@ READING_ORDER = (
     ("text.summary", "", "a data folder → what it says of itself, verified"),
     ("text.public_corpora", "", "names → archives of public corpora"),
     ("data", "5.1", "ids → batches; the target is shifted here"),
+    ("shards", "", "a batch → its shards, dealt to devices"),
     ("blocks.primitives", "5.4", "dropout, dense layers, heads, add and normalize"),
     ("blocks.masks", "3.2.3", "padding mask, causal mask, local mask"),
     ("blocks.polarity", "", "warnings about inverted masks"),

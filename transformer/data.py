@@ -2,14 +2,14 @@
 
     corpus = Corpus("data/multi30k", "train")
     plan = BatchPlan(corpus.source_lengths, corpus.target_lengths, 4096, seed=1)
-    batch = tf.data.make_one_shot_iterator(
-        training_dataset(corpus, plan, start=0)).get_next()        # a Batch of tensors
+    [batch] = tf.data.make_one_shot_iterator(
+        evaluation_dataset(corpus, plan)).get_next()               # a Batch of tensors
 
 Dimension letters: N batch, S source length, T target length.
 """
 
 import os
-from typing import Iterable, NamedTuple, Sequence, Tuple
+from typing import Callable, Iterable, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -29,7 +29,8 @@ class Batch(NamedTuple):
     source: tf.Tensor  # [N, S] int32: pieces, EOS, then PAD
     target_in: tf.Tensor  # [N, T] int32: BOS, pieces, then PAD
     target_out: tf.Tensor  # [N, T] int32: pieces, EOS, then PAD
-    # [] int64: its position in the run; with the seed it determines the dropout masks.
+    # [] int64: its position in the run, and which shard it is (`shards.Shard`); with
+    # the seed it determines the dropout masks.
     number: tf.Tensor
 
 
@@ -295,35 +296,42 @@ def _greedy_cuts(widths: np.ndarray, batch_tokens: int) -> np.ndarray:
     return np.array(cuts, np.int64)
 
 
-def training_dataset(corpus: Corpus, plan: BatchPlan, start: int) -> tf.data.Dataset:
-    """Return the batches `start`, `start` + 1, … of an unlimited training run.
-
-    The same `start` gives the same batches, independent of what was trained before.
+def evaluation_dataset(corpus: Corpus, plan: BatchPlan) -> tf.data.Dataset:
+    """Return one epoch: each pair exactly once, always in the same order.
 
     Returns:
-      A dataset of `Batch`, with tensors of shapes [None, None] and [].
+      A dataset of a tuple of one `Batch`.
     """
-    return _batches(corpus, plan, tf.data.Dataset.range(start, np.iinfo(np.int64).max))
+    numbers = tf.data.Dataset.range(len(plan))
+    return dataset_of(numbers, lambda k: [corpus.batch(plan.batch(k), k)], 1)
 
 
-def evaluation_dataset(corpus: Corpus, plan: BatchPlan) -> tf.data.Dataset:
-    """Return one epoch: each pair exactly once, always in the same order."""
-    return _batches(corpus, plan, tf.data.Dataset.range(len(plan)))
-
-
-def _batches(
-    corpus: Corpus, plan: BatchPlan, numbers: tf.data.Dataset
+def dataset_of(
+    numbers: tf.data.Dataset, make: Callable[[int], List[Batch]], count: int
 ) -> tf.data.Dataset:
-    """Return a dataset of `Batch` for a dataset of batch numbers, int64 []."""
+    """Return what `make` returns of each number, made in advance.
+
+    Args:
+      numbers: dataset of int64 [].
+      make: function of a number; returns Batches of arrays.
+      count: how many.
+
+    Returns:
+      A dataset of a tuple of `Batch`, with tensors of shapes [None, None] and [].
+    """
 
     def arrays(number):
-        return corpus.batch(plan.batch(number), number)[:3]
+        return [array for batch in make(number) for array in batch]
 
     def tensors(number):
-        ids = tf.numpy_function(arrays, [number], [tf.int32] * 3)
-        for tensor in ids:
-            tensor.set_shape([None, None])
-        return Batch(*ids, number=number)
+        types = [tf.int32, tf.int32, tf.int32, tf.int64]
+        flat = tf.numpy_function(arrays, [number], types * count)
+        batches = [Batch(*flat[i : i + 4]) for i in range(0, len(flat), 4)]
+        for *ids, place in batches:
+            place.set_shape([])
+            for tensor in ids:
+                tensor.set_shape([None, None])
+        return tuple(batches)
 
     return numbers.map(tensors).prefetch(PREFETCH).with_options(_untuned())
 

@@ -29,7 +29,7 @@ from transformer.runtime.reporting import (
 from transformer.runtime.sessions import make_session, refuse_impossible
 from transformer.text.vocabulary_files import copy_vocabularies
 from transformer.training import SCHEDULES
-from transformer.training_graph import Data, TrainingGraph
+from transformer.training_graph import Data, TrainingGraph, settled
 from transformer.translator import Translator
 
 
@@ -60,6 +60,7 @@ def train(
     """
     refuse_unknown_names(hp)
     refuse_impossible(hp)
+    hp = settled(hp)
     # Those of training, of the dev scores, two moments and a gradient of each.
     ram.refuse_too_large(hp, copies=1 if has_gpu() else 5)
     data = Data(hp)
@@ -187,11 +188,13 @@ class Training:
         )
 
     def announce(self) -> None:
-        """Report the size of the model, the step, the memory that training needs."""
+        """Report the size of the model, the step, the shards, the memory needed."""
         self.progress.say(
             f"{self.graph.size:,} parameters; step {self.step} of "
             f"{self.hp.max_steps}; logs in {self.logdir}"
         )
+        if self.graph.shards.count > 1:
+            self.progress.say(str(self.graph.shards))
         forecast = self.graph.data.forecast(self.hp, self.graph.size)
         self.progress.say(ram.report(forecast, self.session, self.hp.batch_tokens))
 
@@ -228,7 +231,7 @@ class Training:
             f"{hp.batch_tokens}); raise --accumulate (found {hp.accumulate}) by the "
             "same factor to keep the size of an update",
         ):
-            for _ in range(hp.accumulate - 1):
+            for _ in range(update.runs - 1):
                 self.session.run(update.collect)
             _, metrics = self.session.run([update.apply, update.metrics])
         if not math.isfinite(metrics.loss + metrics.gradient_norm):

@@ -4,12 +4,15 @@ A loss is a sum and a count. They are divided once, in `make_update`, over all t
 into one update.
 """
 
+import functools
 import math
-from typing import NamedTuple
+import operator
+from typing import NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
 from transformer.dialects import resolve
+from transformer.shards import Shards
 
 
 class Loss(NamedTuple):
@@ -174,13 +177,14 @@ class Metrics(NamedTuple):
 class Update(NamedTuple):
     """The ops of an update.
 
-    Run `collect` for each batch but the last (gradient accumulation), `apply` for the
-    last; each run reads the next batch.
+    Run `collect` for all that goes into it but the last (several batches, or rounds of
+    shards), `apply` for the last; each run reads what comes next.
     """
 
     collect: tf.Operation
     apply: tf.Operation
     metrics: Metrics  # valid in the same run as `apply`
+    runs: int = 1  # of an update: `collect` in all but the last
 
 
 def learning_rate(hp, global_step):
@@ -192,26 +196,32 @@ def learning_rate(hp, global_step):
     return factor * schedule(step, hp)
 
 
-def make_update(model_loss: Loss, hp, global_step):
+def make_update(model_loss, hp, global_step, shards: Optional[Shards] = None):
     """Make an update by Adam, with the schedule, clipping and accumulation of `hp`.
 
     Args:
-      model_loss: Loss of the current batch.
+      model_loss: Loss of the current batch, or a list: of the current shard of each
+        device, computed there.
       hp: the settings.
       global_step: int64 variable, counted up by each update.
+      shards: how batches are cut; None: they are not.
 
     Returns:
       Update. Where the loss or the norm of the gradients is not finite, `apply` changes
       nothing, not even the step.
     """
     variables = tf.trainable_variables()
-    gradients = tf.gradients(model_loss.sum, variables)
-    here = [tf.convert_to_tensor(x) for x in gradients] + list(model_loss)
+    losses = [model_loss] if isinstance(model_loss, Loss) else model_loss
+    here = [_parts(loss, variables) for loss in losses]
     shapes = [variable.shape for variable in variables] + [[], []]
-    collect, sums, clear = _accumulated(here, shapes, hp.accumulate)
+    is_cut = shards is not None and shards.count > 1
+    groups = _in_order(here) if is_cut and hp.deterministic else [[x] for x in here]
+    runs = hp.accumulate * (shards.rounds if is_cut else 1)
+    collect, sums, clear = _accumulated(groups, shapes, runs)
     # All of them before any variable changes: TensorFlow 1.15 would otherwise compute
     # some gradients with variables that this update has changed already.
     *gradients, loss_sum, count = tf.tuple(sums)
+    count = tf.maximum(count, 1.0)  # where only a round without a pair is computed
     gradients = [gradient / count for gradient in gradients]
     norm = tf.global_norm(gradients)
     if hp.clip_norm:
@@ -223,7 +233,27 @@ def make_update(model_loss: Loss, hp, global_step):
     applied = adam.apply_gradients(zip(gradients, variables), global_step)
     with tf.control_dependencies([applied]):
         applied = tf.group(*clear())
-    return Update(collect, applied, Metrics(loss_sum / count, count, rate, norm))
+    metrics = Metrics(loss_sum / count, count, rate, norm)
+    return Update(collect, applied, metrics, runs)
+
+
+def _parts(loss, variables):
+    """Return what is added up over an update: gradients, the loss, its count.
+
+    They are computed on the device of the loss.
+    """
+    with tf.device(loss.sum.device):
+        gradients = tf.gradients(loss.sum, variables)
+        return [tf.convert_to_tensor(x) for x in gradients] + list(loss)
+
+
+def _in_order(here):
+    """Return what all devices computed as one group, added up in their order.
+
+    Each sum is finished before it is added to others. TensorFlow would otherwise make
+    one sum of both, where they are on one device, and round it differently.
+    """
+    return [[tf.tuple(parts) for parts in here]]
 
 
 def _only_if(condition, value):
@@ -235,24 +265,52 @@ def _only_if(condition, value):
     return tf.raw_ops.Switch(data=value, pred=condition).output_true
 
 
-def _accumulated(here, shapes, accumulate):
-    """Sum over the batches of an update.
+def _accumulated(groups, shapes, runs):
+    """Sum over the runs of an update.
+
+    The members of a group are added up one after the other, to a sum that is kept on
+    the device of its first; then the sums of the groups are.
 
     Args:
-      here: tensors of the current batch.
-      shapes: their static shapes.
-      accumulate: int, batches an update.
+      groups: lists of lists of tensors, what is computed in the current run.
+      shapes: the static shapes of the tensors of a list.
+      runs: int, runs of an update.
 
     Returns:
-      (op that adds the current batch, the sums with the current batch, a function that
+      (op that adds the current run, the sums with the current run, a function that
       makes the ops that empty them).
     """
-    if accumulate == 1:
-        return tf.no_op(), here, list
-    # Not saved: a checkpoint is written between updates, where they are empty.
-    sums = [
+    if runs == 1:
+        totals = [_sums(group) for group in groups]
+        return tf.no_op(), _sums(totals), list
+    kept, totals, collect = [], [], []
+    for number, group in enumerate(groups):
+        with tf.device(group[0][-1].device):
+            sums = _empty_sums(shapes, f"_{number}" if number else "")
+            for parts in zip(sums, *group):
+                collect.append(functools.reduce(tf.assign_add, parts))
+            totals.append(_sums([sums, *group]))
+        kept += sums
+    return (
+        tf.group(*collect),
+        _sums(totals),
+        lambda: [tf.assign(total, tf.zeros_like(total)) for total in kept],
+    )
+
+
+def _sums(lists):
+    """Return the sum over lists of each of their tensors, from the first list on."""
+    return [functools.reduce(operator.add, tensors) for tensors in zip(*lists)]
+
+
+def _empty_sums(shapes, ending):
+    """Return a variable of zeros of each shape.
+
+    They are not saved: a checkpoint is written between updates, where they are empty.
+    """
+    return [
         tf.get_variable(
-            f"accumulated_{i}",
+            f"accumulated_{i}{ending}",
             shape,
             trainable=False,
             initializer=tf.zeros_initializer(),
@@ -260,10 +318,3 @@ def _accumulated(here, shapes, accumulate):
         )
         for i, shape in enumerate(shapes)
     ]
-    collect = tf.group(*[tf.assign_add(total, x) for total, x in zip(sums, here)])
-    totals = [total + x for total, x in zip(sums, here)]
-    return (
-        collect,
-        totals,
-        lambda: [tf.assign(total, tf.zeros_like(total)) for total in sums],
-    )

@@ -1,5 +1,6 @@
 """The ops of a training run: an update that reads a batch, the loss on dev."""
 
+import dataclasses
 import hashlib
 import os
 from typing import Dict, Optional
@@ -7,12 +8,14 @@ from typing import Dict, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.data import BatchPlan, Corpus, evaluation_dataset, training_dataset
+from transformer.data import BatchPlan, Corpus, evaluation_dataset
 from transformer.evaluation import load_text
 from transformer.model import Transformer
 from transformer.runtime import checkpoints, ram, tensors
+from transformer.runtime.devices import training_devices
 from transformer.runtime.files import sha256_of
 from transformer.runtime.sessions import compilation, set_up_process
+from transformer.shards import Shards, chosen_count, training_dataset
 from transformer.text.corpus import ID_FILES
 from transformer.text.summary import verify
 from transformer.text.vocabulary_files import vocabulary_names
@@ -56,6 +59,12 @@ class Data:
         return ram.forecast(hp, parameters, len(self.train), int(longest))
 
 
+def settled(hp):
+    """Return the settings with the number of shards, which a run keeps."""
+    count = chosen_count(hp.shards, len(training_devices(hp)))
+    return dataclasses.replace(hp, shards=count)
+
+
 def _plan(corpus, hp):
     """Return the batches of a corpus; those of dev may exceed the budget."""
     lengths = corpus.source_lengths, corpus.target_lengths
@@ -80,18 +89,24 @@ class TrainingGraph:
         tf.set_random_seed(hp.seed)
         model = Transformer(hp)
         global_step = tf.train.get_or_create_global_step()
-        batches = training_dataset(data.train, data.train_plan, start * hp.accumulate)
-        self._batch = batch = tf.data.make_one_shot_iterator(batches).get_next()
-        seed = tf.stack([tf.constant(hp.seed, tf.int64), batch.number])
+        devices = training_devices(hp)
+        self.shards = Shards(data.train_plan, settled(hp).shards, len(devices))
+        rounds = training_dataset(data.train, self.shards, start * hp.accumulate)
+        self._batches = tf.data.make_one_shot_iterator(rounds).get_next()
+        losses = []
         with compilation(hp):
-            self.update = make_update(
-                _loss(model, batch, hp.label_smoothing, True, seed), hp, global_step
-            )
+            for device, batch in zip(devices, self._batches):
+                with tf.device(device):
+                    seed = tf.stack([tf.constant(hp.seed, tf.int64), batch.number])
+                    losses.append(_loss(model, batch, hp.label_smoothing, True, seed))
+            self.update = make_update(losses, hp, global_step, self.shards)
 
         self._dev = tf.data.make_initializable_iterator(
             evaluation_dataset(data.dev, data.dev_plan)
         )
-        self._dev_loss = _loss(model, self._dev.get_next())
+        [batch] = self._dev.get_next()
+        with tf.device(devices[0]):
+            self._dev_loss = _loss(model, batch)
         self.saver = checkpoints.make_saver()
         self.initialize = tf.group(
             tf.global_variables_initializer(), tf.local_variables_initializer()
@@ -112,9 +127,9 @@ class TrainingGraph:
             tensors.restore(session, self.saver, checkpoint)
 
     def feed(self, number: int) -> Dict:
-        """Return what to feed to compute with a batch; the iterator stays in place."""
-        pairs = self.data.train_plan.batch(number)
-        return dict(zip(self._batch, self.data.train.batch(pairs, number)))
+        """Return what to feed to compute a round; the iterator stays in place."""
+        batches = zip(self._batches, self.shards.batches(self.data.train, number))
+        return {key: array for pair in batches for key, array in zip(*pair)}
 
     def dev_loss(self, session: tf.Session) -> float:
         """Return the cross entropy on dev, in nats per token, not label-smoothed."""

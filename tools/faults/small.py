@@ -16,6 +16,7 @@ from transformer import trainer
 from transformer.originals.convert import STEP, variables_of
 from transformer.originals.names import original_name
 from transformer.runtime import checkpoints, tensors
+from transformer.shards import Shards
 from transformer.text.vocabulary_files import copy_vocabularies, load_vocabularies
 from transformer.training import Metrics, Update
 from transformer.training_graph import TrainingGraph
@@ -26,7 +27,7 @@ class SmallGraph(TrainingGraph):
     """The ops of a training run of fifty numbers."""
 
     def __init__(self, hp, data, start: int):
-        self.data, self.size = data, 50
+        self.data, self.size, self.shards = data, 50, Shards(data.train_plan)
         step = tf.train.get_or_create_global_step()
         numbers = tf.get_variable(
             "numbers", [self.size], initializer=tf.ones_initializer

@@ -134,7 +134,7 @@ class FiniteGuard:
     Args:
       session: the session of the training run.
       update: its Update.
-      feed: function of the number of a batch; returns what to feed to compute with it.
+      feed: function of the number of a run of `update`; returns what to feed for it.
       hp: the settings.
       logdir: the log directory.
     """
@@ -143,7 +143,7 @@ class FiniteGuard:
         self, session: tf.Session, update, feed: Callable[[int], Dict], hp, logdir: str
     ):
         self._session, self._feed, self._hp, self._logdir = session, feed, hp, logdir
-        self._metrics = update.metrics
+        self._metrics, self._runs = update.metrics, update.runs
         self._results = [update.metrics.loss, update.metrics.gradient_norm]
         with session.graph.as_default():
             self._are_finite = tf.reduce_all(finite_checks(float_variables()))
@@ -152,11 +152,11 @@ class FiniteGuard:
     def check_before_saving(self, step: int) -> None:
         """Raise FloatingPointError where training could not continue after `step`.
 
-        The variables, or the loss of the next batch, are then not finite; such a
+        The variables, or the loss of what comes next, are then not finite; such a
         checkpoint must not replace a good one.
         """
         results = self._session.run(
-            [self._are_finite, *self._results], self._feed(step * self._hp.accumulate)
+            [self._are_finite, *self._results], self._feed(step * self._runs)
         )
         if not np.all(np.isfinite(results)) or not results[0]:
             raise self.error(step)
@@ -164,24 +164,25 @@ class FiniteGuard:
     def error(self, step: int) -> FloatingPointError:
         """Return what is wrong with the update that follows `step` updates.
 
-        The batches of the update are run again, one by one; gradients collected so far
+        The runs of the update are made again, one by one; gradients collected so far
         are lost.
         """
-        accumulate = self._hp.accumulate
         self._session.run(self._drop_collected)
-        for part in range(accumulate):
-            feed = self._feed(step * accumulate + part)
+        for part in range(self._runs):
+            feed = self._feed(step * self._runs + part)
             loss, norm, rate = self._session.run(
                 [*self._results, self._metrics.learning_rate], feed
             )
             fault = first_bad(self._session, self._results, feed)
             if fault:
                 break
-        where = f" in batch {part + 1} of {accumulate} of the update" * (accumulate > 1)
+        kind = "batch" if self._runs == self._hp.accumulate else "part"
+        where = f" in {kind} {part + 1} of {self._runs} of the update"
+        where *= self._runs > 1
         return FloatingPointError(
             f"step {step + 1}: found loss {loss} and gradient norm {norm}{where}, "
             f"wanted finite ones; the first bad tensor is "
-            f"{fault or 'the sum of the batches'}; {self._last_good(step)}; lower "
+            f"{fault or 'the sum of all of it'}; {self._last_good(step)}; lower "
             f"--learning_rate (the rate is {rate:.3g}) or set --clip_norm"
         )
 

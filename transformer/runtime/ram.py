@@ -13,6 +13,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.blocks.positions import LEARNED, chosen_positions
 from transformer.dialects import resolve
+from transformer.runtime.devices import has_gpu, training_devices
 
 FLOAT = 4  # bytes
 A_PAIR = 4 << 20  # bytes of the graph of an encoder and a decoder block, at least
@@ -58,13 +59,19 @@ def forecast(hp, parameters: int, pairs: int, longest: int) -> Forecast:
     scratch memory of single operations is not counted, nor what TensorFlow itself
     takes: some 500 MB before the first step, and 100 MB in it.
 
+    Of a batch that is cut into shards, each device computes one at a time; the logical
+    devices of a CPU share its memory. Of several GPUs it is the first that is told of.
+
     Args:
       hp: the settings.
       parameters: their number.
       pairs: sentence pairs of the corpus.
       longest: L, the tokens of its longest sentence.
     """
-    tokens = min(hp.batch_tokens, pairs * longest)  # B
+    devices = len(training_devices(hp))
+    at_once = 1 if has_gpu() else devices
+    shards = hp.shards or 1
+    tokens = -(-min(hp.batch_tokens, pairs * longest) // shards) * at_once  # B
     D, F, V = hp.d_model, hp.d_ff, hp.target_vocab_size
     weights = hp.num_heads * longest
     masks = 2 if hp.dropout_rate else 0
@@ -72,11 +79,11 @@ def forecast(hp, parameters: int, pairs: int, longest: int) -> Forecast:
     feedforward = (4 + masks // 2) * D + (1 + masks) * F
     a_token = hp.num_blocks * (3 * attention + 2 * feedforward) + 8 * D
     a_token += V if tf.__version__.startswith("1.") else 2 * V
-    sums = 1 if hp.accumulate > 1 else 0
+    sums = at_once if hp.accumulate > 1 or shards > devices else 0
     return Forecast(
         2 * parameters * FLOAT,
         (2 + sums) * parameters * FLOAT,
-        (parameters + 2 * V * D) * FLOAT,
+        (parameters + 2 * V * D) * at_once * FLOAT,
         tokens * a_token * FLOAT,
     )
 

@@ -7,7 +7,7 @@ from typing import Any, ContextManager, Dict, Iterable, Iterator, Optional
 
 import tensorflow.compat.v1 as tf
 
-from transformer.runtime.devices import has_gpu
+from transformer.runtime.devices import has_gpu, set_up_devices, training_devices
 from transformer.runtime.precision import rewriting_to
 
 ON = 1  # of RewriterConfig.Toggle
@@ -57,6 +57,7 @@ def make_session(
       ValueError: see `rewriting_to`.
     """
     config = tf.ConfigProto()
+    set_up_devices(config, hp.devices)
     if runs > 1:  # each does one op at a time, in a thread of its own
         for _ in range(runs):
             config.session_inter_op_thread_pool.add(num_threads=1)
@@ -103,6 +104,7 @@ def run_at_once(
 
 def refuse_impossible(hp) -> None:
     """Raise ValueError for settings that this TensorFlow or machine cannot satisfy."""
+    training_devices(hp)
     if hp.precision != "float32":
         rewriting_to(hp.precision)
     built = getattr(tf.test, "is_built_with_xla", None)  # TensorFlow 1.15 always is

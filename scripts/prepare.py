@@ -10,29 +10,39 @@ none: they are made in a temporary folder, and moved to their place at the end.
 """
 
 import argparse
-import filecmp
 import itertools
 import os
-from typing import Any, Dict, List, Optional
+import sys
+from typing import Callable, Dict, List, Optional
 
 import hparams
 from transformer.runtime import cli
-from transformer.runtime.files import refuse_unwritable, regular
-from transformer.runtime.folders import unfinished
+from transformer.runtime.files import refuse_unwritable
+from transformer.runtime.folders import keep, unfinished
+from transformer.runtime.reporting import Progress
 from transformer.runtime.terminal import say
 from transformer.text.corpus import (
     ID_FILES,
     SPLITS,
-    Pair,
-    check_pairs,
+    Text,
     encode_split,
+    told_lines,
     train_vocabularies,
-    with_dropout,
-    write_text,
 )
+from transformer.text.filters import Rules, checked_rules
 from transformer.text.lines import check_language
+from transformer.text.parts import CHUNK, Recipe, folders_in
 from transformer.text.remarks import remarks
-from transformer.text.summary import publish, write_summary
+from transformer.text.splits import (
+    counted,
+    find_splits,
+    key_of,
+    pairs_of,
+    text_names,
+    without_duplicates,
+    write_texts,
+)
+from transformer.text.summary import publish, summary_of, write_summary
 from transformer.text.vocabulary_files import (
     FILE_NAMES,
     Vocabularies,
@@ -40,9 +50,13 @@ from transformer.text.vocabulary_files import (
     load_vocabularies,
 )
 
+MANY = 10  # parts, whose number is shown while they are made
+# Flags on which the result does not depend.
+NO_MATTER = ("out", "workers", "verbose")
 # Flags that --vocab_from excludes → their defaults.
 VOCABULARY_DEFAULTS = {
     "vocab_size": 8000,
+    "vocab_lines": 2000000,
     "model_type": "bpe",
     "separate": False,
     "bpe_dropout": 0.0,
@@ -55,35 +69,71 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument(
         "--out", required=True, metavar="DIR", help="the folder to write"
     )
+    for side, language in (("source", "de"), ("target", "en")):
+        flags.add_argument(
+            f"--{side}_lang",
+            default=language,
+            metavar="TEXT",
+            help=f"ending of {side} files [{language}]",
+        )
     flags.add_argument(
-        "--source_lang",
-        default="de",
-        metavar="TEXT",
-        help="ending of source files [de]",
+        "--train",
+        action="append",
+        nargs="+",
+        metavar=("SOURCE TARGET", "WEIGHT"),
+        help="text files: plain, IWSLT tags or xml, also .gz; their pairs are written "
+        "WEIGHT times; --train again for another corpus [OUT/train.LANGUAGE, 1]",
     )
-    flags.add_argument(
-        "--target_lang",
-        default="en",
-        metavar="TEXT",
-        help="ending of target files [en]",
-    )
-    for split in SPLITS:
+    for split in SPLITS[1:]:
         flags.add_argument(
             f"--{split}",
             nargs=2,
             metavar=("SOURCE", "TARGET"),
-            help="text files: plain, IWSLT tags or xml, also .gz "
+            help="text files, as of train "
             f"[OUT/{split}.LANGUAGE{', if there' if split == 'test' else ''}]",
         )
-    flags.add_argument(
-        "--max_length",
-        type=int,
-        default=256,
-        metavar="INT",
-        help="drop pairs with more pieces on one side [256]",
-    )
+    _number(flags, "workers", 1, "processes that encode; the result is the same")
+    _add_filters(flags.add_argument_group("filters"))
     _add_vocabulary_flags(flags.add_argument_group("vocabulary"))
     return flags
+
+
+def _number(group, name: str, default: float, text: str) -> None:
+    """Add a flag for a number to a group of flags."""
+    kind, metavar = type(default), type(default).__name__.upper()
+    text = f"{text} [{default}]"
+    flag = "--" + name
+    group.add_argument(flag, type=kind, default=default, metavar=metavar, help=text)
+
+
+def _add_filters(group) -> None:
+    """Add the flags that say which pairs are dropped."""
+    _number(group, "max_length", 256, "drop pairs with more pieces on one side")
+    _number(
+        group,
+        "max_ratio",
+        0.0,
+        "drop pairs of train where one side has more than so many times the pieces of "
+        "the other; 0: any",
+    )
+    _number(
+        group,
+        "character_score",
+        0.0,
+        "drop pairs of train where a smaller share of the letters of a side is in its "
+        "script; try 0.9",
+    )
+    group.add_argument(
+        "--scripts",
+        nargs=2,
+        metavar=("NAME", "NAME"),
+        help="the scripts of source and target, as Unicode names them [latin latin]",
+    )
+    group.add_argument(
+        "--drop_duplicates",
+        action="store_true",
+        help="drop pairs of train that occurred before",
+    )
 
 
 def _add_vocabulary_flags(group) -> None:
@@ -96,6 +146,12 @@ def _add_vocabulary_flags(group) -> None:
     )
     group.add_argument(
         "--vocab_size", type=int, metavar="INT", help="number of pieces [8000]"
+    )
+    group.add_argument(
+        "--vocab_lines",
+        type=int,
+        metavar="INT",
+        help="of more lines, train it on so many, drawn at random [2000000]",
     )
     group.add_argument("--model_type", choices=("bpe", "unigram"), help="[bpe]")
     group.add_argument(
@@ -111,12 +167,11 @@ def _add_vocabulary_flags(group) -> None:
         help="probability of skipping a merge in train; try 0.05 for a small corpus "
         "[0]",
     )
-    group.add_argument(
-        "--copies",
-        type=int,
-        default=1,
-        metavar="INT",
-        help="with --bpe_dropout: how many times train is written, each drawn anew [1]",
+    _number(
+        group,
+        "copies",
+        1,
+        "with --bpe_dropout: how many times train is written, each drawn anew",
     )
 
 
@@ -144,12 +199,13 @@ def check(args: argparse.Namespace) -> None:
             f"found {args.source_lang!r} as --source_lang and as --target_lang, wanted "
             f"two names: the text of both is written to OUT/dev.LANGUAGE"
         )
-    for name in ("vocab_size", "max_length", "copies"):
+    for name in ("vocab_size", "vocab_lines", "max_length", "copies", "workers"):
         if getattr(args, name) < 1:
             raise ValueError(
                 f"found --{name} {getattr(args, name)}, wanted 1 or more: raise it"
             )
     check_dropout(args)
+    rules_of(args)
     refuse_unwritable(args.out, "--out")
     if os.path.exists(os.path.join(args.out, hparams.FILE_NAME)):
         raise ValueError(
@@ -176,170 +232,117 @@ def check_dropout(args: argparse.Namespace) -> None:
         )
 
 
-def find_splits(args: argparse.Namespace) -> Dict[str, Pair]:
-    """Return the text files of each split; `test` may be absent.
+def texts_of(args: argparse.Namespace) -> Dict[str, Text]:
+    """Return the text of each split, and say what is odd about it.
 
     Raises:
-      ValueError: a file is missing.
+      ValueError: it cannot be read.
     """
-    found = {}
-    for split in SPLITS:
-        pair = getattr(args, split) or [
-            _find_in_out(args, split, language)
-            for language in (args.source_lang, args.target_lang)
-        ]
-        if split == "test" and pair == [None, None]:
-            continue
-        found[split] = Pair(*pair)
-        _check_found(args, split, found[split])
-    return found
-
-
-def _find_in_out(args: argparse.Namespace, split: str, language: str) -> Optional[str]:
-    """Return OUT/{split}.{language}, or its .gz, or None."""
-    path = os.path.join(args.out, f"{split}.{language}")
-    found = next((one for one in (path, path + ".gz") if os.path.lexists(one)), None)
-    return found and regular(found)
-
-
-def _check_found(args: argparse.Namespace, split: str, pair: Pair) -> None:
-    """Raise ValueError for a file that was not found, or does not exist."""
-    for path, language in zip(pair, (args.source_lang, args.target_lang)):
-        if path is None:
-            raise ValueError(
-                f"found neither {split}.{language} nor {split}.{language}.gz in "
-                f"{args.out}, wanted one of them: name the files with --{split} SOURCE "
-                f"TARGET, or their endings with --source_lang and --target_lang"
-            )
-        if not os.path.isfile(path):
-            raise ValueError(
-                f"found no file {path}, wanted text: give another --{split}"
-            )
+    named = {split: pairs_of(split, getattr(args, split)) for split in SPLITS}
+    splits = find_splits(named, args.out, (args.source_lang, args.target_lang))
+    texts = {split: counted(split, pairs) for split, pairs in splits.items()}
+    say(*remarks(splits, (args.source_lang, args.target_lang)))
+    return dict(texts, train=texts["train"]._replace(copies=args.copies))
 
 
 def run(args: argparse.Namespace) -> None:
     """Check everything, write everything to a temporary folder, and move it to OUT."""
     fill_defaults(args)
     check(args)
-    splits = find_splits(args)
-    with unfinished(args.out) as work:
-        for split, pair in splits.items():
-            check_pairs(split, pair)
-        for remark in remarks(splits, (args.source_lang, args.target_lang)):
-            say(remark)
-        vocabularies = make_vocabularies(args, splits["train"], work)
-        reports = {}
-        for split, pair in splits.items():
-            encoders, copies = vocabularies, 1
-            if split == "train":
-                encoders = with_dropout(vocabularies, args.bpe_dropout)
-                copies = args.copies
-            else:
-                write_texts(pair, args, split, work)
-            reports[split] = encode_split(
-                pair, os.path.join(work, split), encoders, args.max_length, copies
-            )
-            say(describe(split, reports[split]))
-        write_summary(
-            work,
-            summary_of(args, vocabularies, reports),
-            [*files_in(work), *kept_texts(args, splits, work)],
-        )
-        publish(work, args.out, [*itertools.chain(*FILE_NAMES), *ID_FILES])
+    texts = texts_of(args)
+    flags = {name: each for name, each in vars(args).items() if name not in NO_MATTER}
+    with unfinished(args.out, key_of(flags, texts.values(), args.vocab_from)) as work:
+        if texts["train"].copies * sum(texts["train"].counts) > CHUNK:
+            keep(work)
+        prepare(args, texts, *folders_in(work))
 
 
-def files_in(folder: str) -> List[str]:
-    """Return the paths of the files in a folder."""
-    return [os.path.join(folder, name) for name in os.listdir(folder)]
+def prepare(
+    args: argparse.Namespace, texts: Dict[str, Text], made: str, parts: str
+) -> None:
+    """Write everything to `made`, and move it to OUT.
+
+    Args:
+      args: the flags.
+      texts: the text of each split.
+      made: a new folder.
+      parts: a folder for what the same command can go on from.
+    """
+    vocabularies = make_vocabularies(args, texts["train"], parts)
+    copy_vocabularies(parts, made)
+    if args.drop_duplicates:
+        texts["train"] = without_duplicates(texts["train"])
+    reports, kept = {}, []
+    for split, text in texts.items():
+        if split != "train":
+            names = text_names(split, (args.source_lang, args.target_lang))
+            kept += write_texts(text.pairs[0], names, args.out, made)
+        stem, recipe = os.path.join(made, split), recipe_of(args, split, parts)
+        reports[split] = encode_split(text, stem, recipe, args.workers, reporter(split))
+        say(*told_lines(text, reports[split]))
+    kind = "given" if args.vocab_from else args.model_type
+    languages = args.source_lang, args.target_lang
+    summary = summary_of(languages, vocabularies, kind, reports)
+    if args.bpe_dropout:
+        dropout = {"probability": args.bpe_dropout, "copies": args.copies}
+        summary["bpe_dropout"] = dropout
+    files = [os.path.join(made, name) for name in os.listdir(made)]
+    write_summary(made, summary, files + kept)
+    publish(made, args.out, [*itertools.chain(*FILE_NAMES), *ID_FILES])
 
 
-def make_vocabularies(args: argparse.Namespace, train: Pair, work: str) -> Vocabularies:
+def recipe_of(args: argparse.Namespace, split: str, parts: str) -> Recipe:
+    """Return how the text of a split becomes ids: dev and test are hardly filtered."""
+    if split == "train":
+        return Recipe(parts, rules_of(args), args.bpe_dropout)
+    return Recipe(parts, Rules(args.max_length))
+
+
+def make_vocabularies(args: argparse.Namespace, train: Text, work: str) -> Vocabularies:
     """Write the vocabularies to `work`, and load them."""
     if args.vocab_from:
         copy_vocabularies(args.vocab_from, work)
         return load_vocabularies(work)
-    return train_vocabularies(
-        train, work, args.vocab_size, args.model_type, args.separate
-    )
-
-
-def write_texts(pair: Pair, args: argparse.Namespace, split: str, work: str) -> None:
-    """Write both sides of a split as plain text, unless OUT holds it already."""
-    for path, language in zip(pair, (args.source_lang, args.target_lang)):
-        name = f"{split}.{language}"
-        existing = os.path.join(args.out, name)
-        if not os.path.exists(existing):
-            write_text(path, os.path.join(work, name))
-        elif not os.path.samefile(path, existing):
-            write_text(path, os.path.join(work, name))
-            refuse_other_text(path, os.path.join(work, name), existing)
-
-
-def refuse_other_text(path: str, written: str, existing: str) -> None:
-    """Raise ValueError where text in OUT, which may be the only copy, would be lost."""
-    if not filecmp.cmp(written, existing, shallow=False):
-        raise ValueError(
-            f"found other text in {existing} than in {path}, wanted none or the same: "
-            f"remove it, or choose another --out"
+    lines = sum(train.counts) * (1 if args.separate else 2)
+    if lines > args.vocab_lines:
+        say(
+            f"vocabulary: trained on {args.vocab_lines:,} of {lines:,} lines"
+            f"{' of each language' if args.separate else ''}, drawn at random"
         )
+    kind = args.model_type, args.separate
+    return train_vocabularies(train, work, args.vocab_size, *kind, args.vocab_lines)
 
 
-def describe(split: str, report: Dict[str, int]) -> str:
-    """Return the report of a split as one line."""
-    dropped = report["empty"] + report["too_long"]
-    source, target = report["source_tokens"], report["target_tokens"]
-    return (
-        f"{split}: {report['pairs']:,} pairs kept, {dropped:,} dropped "
-        f"({report['empty']:,} empty, {report['too_long']:,} longer than "
-        f"{report['max_length']} pieces), "
-        f"{source:,} source and {target:,} target tokens, "
-        f"unk {100 * report['source_unknown'] / source:.3f} % / "
-        f"{100 * report['target_unknown'] / target:.3f} %"
-    )
+def rules_of(args: argparse.Namespace) -> Rules:
+    """Return what the pairs of train have to be."""
+    limits = args.max_length, args.max_ratio, args.character_score
+    return checked_rules(*limits, args.scripts)
 
 
-def kept_texts(
-    args: argparse.Namespace, splits: Dict[str, Pair], work: str
-) -> List[str]:
-    """Return the paths of the texts of dev and test that OUT held already."""
-    names = [
-        f"{split}.{language}"
-        for split in splits
-        if split != "train"
-        for language in (args.source_lang, args.target_lang)
-    ]
-    written = os.listdir(work)
-    return [os.path.join(args.out, name) for name in names if name not in written]
+def reporter(split: str) -> Callable[[int, int], None]:
+    """Return a function that shows how many parts of a split are done.
 
+    Those that it is first called with were finished by a process that was killed.
+    """
+    progress = None
 
-def summary_of(
-    args: argparse.Namespace,
-    vocabularies: Vocabularies,
-    reports: Dict[str, Dict[str, int]],
-) -> Dict[str, Any]:
-    """Return the languages, the vocabulary, the report of each split."""
-    summary = {
-        "source_lang": args.source_lang,
-        "target_lang": args.target_lang,
-        "vocab": {
-            "source_size": vocabularies.source.size,
-            "target_size": vocabularies.target.size,
-            "joint": vocabularies.joint,
-            "type": "given" if args.vocab_from else args.model_type,
-        },
-        "splits": reports,
-    }
-    if args.bpe_dropout:
-        summary["bpe_dropout"] = {
-            "probability": args.bpe_dropout,
-            "copies": args.copies,
-        }
-    return summary
+    def report(done, parts):
+        nonlocal progress
+        if progress is None:
+            progress = Progress(sys.stderr, done, 0.2 if sys.stderr.isatty() else 10)
+            if done:
+                say(f"{split}: found {done:,} of {parts:,} parts that are finished")
+        elif parts >= MANY:
+            left = progress.left(done, parts)
+            text = f"{split}: {done:,} of {parts:,} parts, {left} left"
+            progress.show(done, parts, text)
+
+    return report
 
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the command line."""
-    cli.main(parser(), run, argv)
+    cli.main(parser(), run, argv, advice="run the same command again to continue")
 
 
 if __name__ == "__main__":

@@ -189,6 +189,16 @@ SCENARIOS = {
         "killed",
         unusable_corpus,
     ),
+    "prepare, of two corpora with weights": Scenario(
+        "prepare",
+        f"--out new --vocab_size 25 {TEXTS} --drop_duplicates "
+        "--train data/train.de data/train.en 1.5",
+        [],
+        "new",
+        bytes_of,
+        "killed",
+        unusable_corpus,
+    ),
     "train": Scenario(
         "train",
         f"--data data --logdir logs {TRAIN.format(steps=4)}",

@@ -27,8 +27,8 @@ UNFINISHED: Set[str] = set()
 
 
 @contextlib.contextmanager
-def unfinished(place: str) -> Iterator[str]:
-    """Yield a new folder on the file system of `place`, and remove it afterwards.
+def unfinished(place: str, key: str = "") -> Iterator[str]:
+    """Yield a folder on the file system of `place`, and remove it afterwards.
 
     Folders that killed processes left there, or beside it before it was there, are
     removed as well. A folder in use is locked; the system releases the lock when its
@@ -36,20 +36,59 @@ def unfinished(place: str) -> Iterator[str]:
 
     Args:
       place: a folder; if it is not there, its nearest parent is used.
+      key: letters and digits, the same ones for the same work: the folder that a killed
+        process with this key left is not removed but yielded, with what is in it.
+        "": a new folder.
     """
     parent = _nearest(place)
     with contextlib.ExitStack() as held:
         _sweep(os.path.dirname(parent))
-        _sweep(parent)
+        _sweep(parent, PREFIX + key)
         with _locked(parent):  # nobody sweeps a folder that is not locked yet
-            path = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
-            held.enter_context(_locked(path))
+            path = _left(os.path.join(parent, PREFIX + key), held) if key else None
+            if not path:
+                path = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
+                held.enter_context(_locked(path))
         UNFINISHED.add(path)
+        is_kept = False
         try:
             yield path
+        except (OSError, KeyboardInterrupt):
+            is_kept = path not in UNFINISHED
+            raise
         finally:
-            shutil.rmtree(path, ignore_errors=True)
+            if not is_kept:
+                shutil.rmtree(path, ignore_errors=True)
             UNFINISHED.discard(path)
+
+
+def keep(path: str) -> None:
+    """Have an unfinished folder stay if a signal or the system ends the work on it.
+
+    The next process with its key goes on with it; any other removes it.
+    """
+    UNFINISHED.discard(path)
+
+
+def _left(path: str, held: contextlib.ExitStack) -> str:
+    """Lock the folder of a key, made if need be; return "" where another has it.
+
+    Args:
+      path: the folder.
+      held: takes the lock.
+    """
+    if os.path.islink(path):
+        return ""
+    os.makedirs(path, 0o700, exist_ok=True)
+    handle = os.open(path, os.O_RDONLY)
+    held.callback(os.close, handle)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return ""
+    except OSError:  # the file system has no locks
+        pass
+    return path
 
 
 @contextlib.contextmanager
@@ -194,13 +233,18 @@ def _locked(folder: str) -> Iterator[None]:
         os.close(handle)
 
 
-def _sweep(parent: str) -> None:
-    """Remove what killed processes left: the unfinished folders that nobody locks."""
+def _sweep(parent: str, but: str = "") -> None:
+    """Remove what killed processes left: the unfinished folders that nobody locks.
+
+    Args:
+      parent: the folder they are in.
+      but: the name of one that stays.
+    """
     with contextlib.suppress(OSError), _locked(parent):
         for name in os.listdir(parent):
             path = os.path.join(parent, name)
             is_ours = name.startswith(PREFIX) or _is_of_before(path)
-            if is_ours and not os.path.islink(path):
+            if is_ours and name != but and not os.path.islink(path):
                 _remove_unless_locked(path)
 
 

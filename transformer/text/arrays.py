@@ -7,6 +7,7 @@ be what it says.
 
 import os
 import re
+from typing import Iterable
 
 import numpy as np
 
@@ -24,10 +25,28 @@ LONGEST = 200  # bytes of such a header; NumPy writes 128
 
 def save_integers(path: str, array: np.ndarray) -> None:
     """Write an array [length] as np.save does; an error names the file."""
+    save_chunks(path, [array], array.dtype, len(array))
+
+
+def save_chunks(
+    path: str, chunks: Iterable[np.ndarray], kind: np.dtype, length: int
+) -> None:
+    """Write the arrays `chunks` as one array [length], as np.save does.
+
+    Memory holds one of them at a time.
+
+    Args:
+      path: the file; an error names it.
+      chunks: contiguous arrays of one dimension.
+      kind: their dtype.
+      length: how many integers they hold together.
+    """
+    descr = np.lib.format.dtype_to_descr(np.dtype(kind))
+    header = {"descr": descr, "fortran_order": False, "shape": (length,)}
     with named(path), open(path, "wb") as file:
-        header = np.lib.format.header_data_from_array_1_0(array)
         np.lib.format.write_array_header_1_0(file, header)
-        file.write(array.data)
+        for chunk in chunks:
+            file.write(chunk.data)
 
 
 def open_integers(path: str) -> np.ndarray:

@@ -1,18 +1,27 @@
 """Write a prepared corpus: text files → vocabularies, ids on disk, text."""
 
-import array
 import itertools
 import os
-import random
-from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Collection,
+    Dict,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Tuple,
+)
 
 import numpy as np
 
 from transformer.runtime.files import named
-from transformer.text.arrays import save_integers
-from transformer.text.bpe_dropout import DropoutVocabulary
+from transformer.text.filters import REASONS, report_of, told
+from transformer.text.joining import SIDES, join, survey
 from transformer.text.lines import read_lines
-from transformer.text.vocabulary import UNK, Vocabulary, train_vocabulary
+from transformer.text.parts import CHUNK, Block, Recipe, read_part, write_parts
+from transformer.text.vocabulary import train_vocabulary
 from transformer.text.vocabulary_files import (
     JOINT_MODEL,
     SEPARATE_MODELS,
@@ -24,139 +33,179 @@ SPLITS = ("train", "dev", "test")
 ID_FILES = [
     f"{split}.{side}.{part}.npy"
     for split in SPLITS
-    for side in ("source", "target")
+    for side in SIDES
     for part in ("ids", "offsets")
 ]
-CHUNK = 10000  # pairs encoded at a time
 
 
 class Pair(NamedTuple):
-    """The paths of the two text files of a split."""
+    """The paths of two text files, and how many times their pairs are written."""
 
     source: str
     target: str
+    weight: float = 1.0
 
 
-class Side:
-    """The ids of one language of one split, collected sentence by sentence."""
+class Text(NamedTuple):
+    """The text of a split."""
 
-    def __init__(self, vocabulary: Vocabulary):
-        self.dtype = np.uint16 if vocabulary.size < 2**16 else np.int32
-        self._ids = array.array(np.dtype(self.dtype).char)
-        self._offsets = array.array("q", [0])
-
-    def append(self, ids: Sequence[int]) -> None:
-        """Add one sentence."""
-        self._ids.extend(ids)
-        self._offsets.append(len(self._ids))
-
-    def save(self, stem: str) -> None:
-        """Write {stem}.ids.npy and {stem}.offsets.npy."""
-        save_integers(f"{stem}.ids.npy", np.frombuffer(self._ids, self.dtype))
-        save_integers(f"{stem}.offsets.npy", np.frombuffer(self._offsets, np.int64))
-
-    def counts(self) -> Tuple[int, int]:
-        """Return the number of pieces, and how many of them are UNK."""
-        ids = np.frombuffer(self._ids, self.dtype)
-        return len(ids), int(np.count_nonzero(ids == UNK))
+    split: str
+    pairs: List[Pair]  # several only in train
+    counts: List[int]  # how many pairs of lines each of them has
+    copies: int = 1  # how many times it is encoded
+    repeated: Optional[np.ndarray] = None  # bool [pairs of lines]: what is left out
 
 
-def check_pairs(split: str, pair: Pair) -> None:
-    """Raise ValueError where the two files cannot be read, or differ in length."""
-    source, target = (sum(1 for _ in read_lines(path)) for path in pair)
+def check_pairs(split: str, pair: Pair) -> int:
+    """Return how many sentences each of two files has.
+
+    Raises:
+      ValueError: one cannot be read, or they differ in length.
+    """
+    source, target = (sum(1 for _ in read_lines(path)) for path in pair[:2])
     if source != target:
         raise ValueError(
             f"{split}: found {source:,} sentences in {pair.source} and {target:,} in "
             f"{pair.target}, wanted the same number: line n must translate line n"
         )
+    return source
+
+
+def read_pairs(pair: Pair) -> Iterator[Tuple[str, str]]:
+    """Yield the lines of two files, side by side."""
+    return zip(read_lines(pair.source), read_lines(pair.target))
 
 
 def train_vocabularies(
-    train: Pair, folder: str, vocab_size: int, model_type: str, separate: bool
+    train: Text,
+    folder: str,
+    vocab_size: int,
+    model_type: str,
+    separate: bool,
+    most_lines: int,
 ) -> Vocabularies:
     """Train the vocabularies of a corpus on its train split, and load them.
 
+    A model that the folder has already is not trained again.
+
     Args:
-      train: the text files of the train split.
+      train: the text of the train split.
       folder: where the model files are written.
       vocab_size: the number of pieces.
       model_type: "bpe" or "unigram".
       separate: train one vocabulary per language instead of a joint one.
+      most_lines: of more lines, each vocabulary is trained on so many, drawn at random.
     """
-    texts = [[path] for path in train] if separate else [list(train)]
+    paths = [pair[:2] for pair in train.pairs]
+    texts = list(zip(*paths)) if separate else [list(itertools.chain(*paths))]
+    lines = sum(train.counts) * (1 if separate else 2)
     names = SEPARATE_MODELS if separate else (JOINT_MODEL,)
-    for name, paths in zip(names, texts):
-        train_vocabulary(paths, os.path.join(folder, name), vocab_size, model_type)
+    for name, text in zip(names, texts):
+        path = os.path.join(folder, name)
+        if not os.path.exists(path):
+            sample = lines, most_lines
+            train_vocabulary(text, path, vocab_size, model_type, sample)
     return load_vocabularies(folder)
 
 
-def with_dropout(vocabularies: Vocabularies, probability: float) -> Vocabularies:
-    """Return the vocabularies with BPE-dropout; the draws are the same in each run."""
-    if not probability:
-        return vocabularies
-    draw = random.Random(1)
-    source, target, joint = vocabularies
-    source = DropoutVocabulary(source.path, probability, draw)
-    target = source if joint else DropoutVocabulary(target.path, probability, draw)
-    return Vocabularies(source, target, joint)
-
-
 def encode_split(
-    pair: Pair, stem: str, vocabularies: Vocabularies, max_length: int, copies: int = 1
-) -> Dict[str, int]:
-    """Write the ids of a split, and return its report.
+    text: Text,
+    stem: str,
+    recipe: Recipe,
+    workers: int,
+    report: Callable[[int, int], None],
+) -> Dict[str, Any]:
+    """Write the ids of a split, and return its entry in corpus.json.
+
+    The parts that the folder of the recipe has already are not made again.
 
     Args:
-      pair: the text files, which have the same number of lines.
+      text: the text of the split.
       stem: the beginning of the file names: {stem}.source.ids.npy …
-      vocabularies: of the two languages.
-      max_length: pairs with more pieces than this on one side are dropped.
-      copies: how many times the split is encoded and written.
-
-    Returns:
-      The entry of the split in corpus.json.
+      recipe: how text becomes ids.
+      workers: how many processes encode.
+      report: function of how many parts are done, and of how many there are.
 
     Raises:
       ValueError: no pair is left.
     """
-    source, target = Side(vocabularies.source), Side(vocabularies.target)
-    kept = empty = long = 0
-    for source_ids, target_ids in _encoded(pair, vocabularies, copies):
-        if not source_ids or not target_ids:
-            empty += 1
-        elif max(len(source_ids), len(target_ids)) > max_length:
-            long += 1
-        else:
-            kept += 1
-            source.append(source_ids)
-            target.append(target_ids)
-    if not kept:
+    names = _part_names(text)
+    every = list(itertools.chain(*names))
+    missing = [name for name in every if not read_part(recipe.folder, name)]
+    report(len(every) - len(missing), len(every))
+    blocks = _blocks(text, set(missing))
+    written = write_parts(blocks, recipe, min(workers, len(missing)))
+    for done, _ in enumerate(written, len(every) - len(missing) + 1):
+        report(done, len(every))
+    weights = [pair.weight for pair in text.pairs]
+    kept = survey(recipe.folder, names, weights)
+    if text.repeated is not None:
+        kept.dropped["duplicates"] = text.copies * int(text.repeated.sum())
+    report_of_split = {"pairs": int(kept.times.sum())}
+    report_of_split.update(report_of(kept.dropped, recipe.rules))
+    if not report_of_split["pairs"]:
+        files = " and ".join(path for pair in text.pairs for path in pair[:2])
         raise ValueError(
-            f"found no pair to keep in {pair.source} and {pair.target} ({empty} empty, "
-            f"{long} longer than {max_length} pieces), wanted at least one: check the "
-            f"text, or raise --max_length"
+            f"found no pair to keep in {files} ({told(report_of_split)}), wanted at "
+            f"least one: check the text, or raise --max_length"
         )
-    source.save(f"{stem}.source")
-    target.save(f"{stem}.target")
-    report = {"pairs": kept, "empty": empty, "too_long": long, "max_length": max_length}
-    report["source_tokens"], report["source_unknown"] = source.counts()
-    report["target_tokens"], report["target_unknown"] = target.counts()
-    return report
+    report_of_split.update(join(recipe.folder, names, kept, stem))
+    if weights != [1.0]:
+        report_of_split["corpora"] = kept.corpora
+    return report_of_split
 
 
-def _encoded(
-    pair: Pair, vocabularies: Vocabularies, copies: int
-) -> Iterator[Tuple[List[int], List[int]]]:
-    """Yield the ids of each pair of lines, encoded in chunks."""
-    lines = itertools.chain.from_iterable(
-        zip(read_lines(pair.source), read_lines(pair.target)) for _ in range(copies)
-    )
-    for chunk in iter(lambda: list(itertools.islice(lines, CHUNK)), []):
-        sources, targets = zip(*chunk)
-        yield from zip(
-            vocabularies.source.encode_lines(sources),
-            vocabularies.target.encode_lines(targets),
-        )
+def told_lines(text: Text, report: Dict[str, Any]) -> List[str]:
+    """Return the report of a split as a line, and one for each corpus with a weight."""
+    dropped = sum(report.get(reason, 0) for reason in REASONS)
+    source, target = report["source_tokens"], report["target_tokens"]
+    lines = [
+        f"{text.split}: {report['pairs']:,} pairs kept, {dropped:,} dropped "
+        f"({told(report)}), "
+        f"{source:,} source and {target:,} target tokens, "
+        f"unk {100 * report['source_unknown'] / source:.3f} % / "
+        f"{100 * report['target_unknown'] / target:.3f} %"
+    ]
+    return lines + [
+        f"{text.split}: of {pair.source} and {pair.target}, weight "
+        f"{corpus['weight']:g}: {corpus['pairs']:,} pairs kept, {corpus['written']:,} "
+        f"written"
+        for corpus, pair in zip(report.get("corpora", []), text.pairs)
+    ]
+
+
+def _part_names(text: Text) -> List[List[str]]:
+    """Return the names of the parts of each pair of files."""
+    return [
+        [
+            f"{text.split}-{place}-{copy}-{number}"
+            for copy in range(text.copies)
+            for number in range(-(-count // CHUNK))
+        ]
+        for place, count in enumerate(text.counts)
+    ]
+
+
+def _blocks(text: Text, wanted: Collection[str]) -> Iterator[Block]:
+    """Yield the blocks of the parts `wanted`, without the lines that are left out."""
+    repeated = text.repeated
+    if repeated is None:
+        repeated = np.zeros(sum(text.counts), bool)
+    begins = np.cumsum(text.counts) - text.counts
+    for pair, begin, of_pair in zip(text.pairs, begins, _part_names(text)):
+        for names in np.reshape(of_pair, [text.copies, -1]).tolist():
+            lines = read_pairs(pair) if wanted.intersection(names) else iter([])
+            for first, name in zip(itertools.count(begin, CHUNK), names):
+                left_out = repeated[first : first + CHUNK].tolist()
+                both = list(zip(left_out, itertools.islice(lines, CHUNK)))
+                if name in wanted:
+                    kept = [pair for is_out, pair in both if not is_out]
+                    yield Block(name, *(_column(kept, side) for side in (0, 1)))
+
+
+def _column(rows, place):
+    """Return one field of each row."""
+    return [row[place] for row in rows]
 
 
 def write_text(text_path: str, path: str) -> int:

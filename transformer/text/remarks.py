@@ -5,8 +5,7 @@ import itertools
 import re
 from typing import Dict, Iterator, List, Sequence, Tuple
 
-from transformer.text.corpus import Pair
-from transformer.text.lines import read_lines
+from transformer.text.corpus import Pair, read_pairs
 
 LOOKED_AT = 100000  # pairs of a split, the first ones
 FEW = 20  # pairs from which nothing is learned
@@ -15,19 +14,20 @@ ALIKE = 0.5  # share of pairs with the same text on both sides
 FOREIGN = 0.2  # share of words that are only in the other side of train
 
 
-def remarks(splits: Dict[str, Pair], languages: Sequence[str]) -> Iterator[str]:
+def remarks(splits: Dict[str, List[Pair]], languages: Sequence[str]) -> Iterator[str]:
     """Yield a line for each oddity of the text files of a corpus.
 
     Args:
-      splits: split → its files; "train" is one of them.
+      splits: split → its pairs of files; "train" is one of them.
       languages: the endings of source and target files.
     """
-    for split, pair in splits.items():
-        if _endings(pair) == tuple(reversed(languages)):
-            yield (
-                f"remark on {split}: found {pair.source} as the source and "
-                f"{pair.target} as the target; if they are swapped, name it first"
-            )
+    for split, pairs in splits.items():
+        for pair in pairs:
+            if _endings(pair) == tuple(reversed(languages)):
+                yield (
+                    f"remark on {split}: found {pair.source} as the source and "
+                    f"{pair.target} as the target; if they are swapped, name it first"
+                )
     pairs = _pairs(splits["train"])
     yield from _of_train(pairs)
     known = [_words(side) for side in zip(*pairs)] or [set(), set()]
@@ -60,14 +60,16 @@ def _of_train(pairs: List[Tuple[str, str]]) -> Iterator[str]:
         )
 
 
-def _pairs(pair: Pair) -> List[Tuple[str, str]]:
-    """Return the first lines of both files, side by side."""
-    return list(itertools.islice(zip(*map(read_lines, pair)), LOOKED_AT))
+def _pairs(pairs: List[Pair]) -> List[Tuple[str, str]]:
+    """Return the first lines of source and target files, side by side."""
+    lines = itertools.chain.from_iterable(map(read_pairs, pairs))
+    return list(itertools.islice(lines, LOOKED_AT))
 
 
 def _endings(pair: Pair) -> Tuple[str, ...]:
     """Return the endings of both names, without .gz."""
-    return tuple(re.sub(r"\.gz$", "", str(path)).rsplit(".", 1)[-1] for path in pair)
+    paths = pair.source, pair.target
+    return tuple(re.sub(r"\.gz$", "", str(path)).rsplit(".", 1)[-1] for path in paths)
 
 
 def _words(lines: Sequence[str]) -> set:

@@ -2,12 +2,13 @@
 
 import json
 import os
-from typing import Any, Dict, Iterable, Tuple
+from typing import Any, Dict, Iterable, Sequence, Tuple
 
 from transformer.runtime.files import regular, replaced, sha256_of, sync
 from transformer.runtime.folders import Moves
 from transformer.runtime.formats import stamped, unstamped
 from transformer.text.lines import check_language
+from transformer.text.vocabulary_files import Vocabularies
 
 SUMMARY = "corpus.json"
 
@@ -50,6 +51,33 @@ def _broken(path: str, error: Exception) -> ValueError:
         f"{path}: found no languages, splits and checksums ({error!r}), wanted what "
         "prepare.py writes: run it again"
     )
+
+
+def summary_of(
+    languages: Sequence[str],
+    vocabularies: Vocabularies,
+    kind: str,
+    reports: Dict[str, Dict[str, Any]],
+) -> Dict[str, Any]:
+    """Return what corpus.json says: languages, vocabulary, the report of each split.
+
+    Args:
+      languages: of source and target.
+      vocabularies: of both.
+      kind: how they were made: "bpe", "unigram" or "given".
+      reports: split → what `encode_split` returned.
+    """
+    return {
+        "source_lang": languages[0],
+        "target_lang": languages[1],
+        "vocab": {
+            "source_size": vocabularies.source.size,
+            "target_size": vocabularies.target.size,
+            "joint": vocabularies.joint,
+            "type": kind,
+        },
+        "splits": reports,
+    }
 
 
 def write_summary(

@@ -8,8 +8,9 @@ import collections
 import io
 import itertools
 import os
+import random
 import re
-from typing import List, Sequence
+from typing import Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import sentencepiece
@@ -39,6 +40,7 @@ class Vocabulary:
     """
 
     bos, eos = BOS, EOS
+    threads = -1  # in how many `encode_lines` encodes; -1: one for each core
 
     def __init__(self, path: str):
         self.path = os.fspath(path)
@@ -74,7 +76,7 @@ class Vocabulary:
 
     def encode_lines(self, lines: Sequence[str]) -> List[List[int]]:
         """Return the ids of many lines: `encode` of each, in parallel."""
-        return self._model.encode(list(lines), out_type=int)
+        return self._model.encode(list(lines), out_type=int, num_threads=self.threads)
 
     def normalize(self, line: str) -> str:
         """Return the joined pieces of a line: NFKC, with "▁" before each word."""
@@ -157,10 +159,28 @@ def _before_end(ids: Sequence[int]) -> List[int]:
     return [one for one in sentence if one not in (PAD, BOS)]
 
 
+def sampled(lines: Iterable[str], count: int, most: int) -> Iterator[str]:
+    """Yield `most` lines of `count`, drawn at random, in their order; all if there are
+    no more.
+
+    Each line is as likely to be drawn as any other, and the same ones are drawn each
+    time (Knuth, The Art of Computer Programming, volume 2, algorithm 3.4.2 S).
+    """
+    draw = random.Random(1)
+    for number, line in enumerate(lines):
+        if draw.random() * (count - number) < most:
+            most -= 1
+            yield line
+
+
 def train_vocabulary(
-    text_paths: Sequence[str], model_path: str, vocab_size: int, model_type: str
+    text_paths: Sequence[str],
+    model_path: str,
+    vocab_size: int,
+    model_type: str,
+    sample: Optional[Tuple[int, int]] = None,
 ) -> None:
-    """Train one SentencePiece model on all lines of some text files, and write it.
+    """Train one SentencePiece model on the lines of some text files, and write it.
 
     The same text gives the same bytes: the model contains neither a path nor a date.
 
@@ -169,13 +189,16 @@ def train_vocabulary(
       model_path: the file to write.
       vocab_size: the number of pieces, the four special ones included.
       model_type: "bpe" or "unigram".
+      sample: how many lines the files have, and on how many at most it is trained;
+        None: on all of them.
 
     Raises:
       ValueError: the text is empty, or does not allow `vocab_size` pieces.
     """
 
     def lines():
-        return itertools.chain.from_iterable(read_lines(path) for path in text_paths)
+        every = itertools.chain.from_iterable(map(read_lines, text_paths))
+        return sampled(every, *sample) if sample else every
 
     # On such text the trainer of SentencePiece 0.2.0 aborts the process.
     visible = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc").normalize

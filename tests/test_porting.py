@@ -1,5 +1,6 @@
 """python -m transformer.porting: whose modules a file has, what to write instead."""
 
+import ast
 import importlib
 import inspect
 import os
@@ -83,6 +84,28 @@ def test_a_source_is_a_file_of_compat(source):
             wanted = inspect.signature(getattr(imported, name)).parameters
             names = [key for key, p in wanted.items() if p.kind != p.VAR_KEYWORD]
             assert list(each.names) == names, name
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("-(2 ** 32) + 1", -(2**32) + 1),
+        ("[512, 2048]", (512, 2048)),
+        ("'a'", "a"),
+        ("1 / 0", None),
+        ("1e300 ** 2", None),
+        ("'a' * 2", None),
+        ("-'a'", None),
+        ("-FLAGS.size", None),
+    ],
+)
+def test_constants_are_computed_and_all_else_is_none(text, wanted):
+    node = ast.parse(text, mode="eval").body
+    if wanted is not None:
+        assert signatures.constant(node) == wanted
+        return
+    with pytest.raises(ValueError):
+        signatures.constant(node)
 
 
 def test_every_file_of_compat_with_blocks_is_a_source():
@@ -401,6 +424,13 @@ def test_a_transformer_of_a_package_hides_nothing(folder, capsys):
     assert said_of in said(capsys, path)  # its folder is on the path
     folder("models/__init__.py", "")
     assert said_of not in said(capsys, path)
+    os.remove("models/__init__.py")
+    folder("models/transformer.py", "x = 1\n")
+    program = "import os\nif __name__ == {}:\n    os.listdir()\n"
+    path = folder("models/train.py", program.format("'net'"))
+    assert said_of not in said(capsys, path, status=1)
+    folder("models/train.py", program.format("'__main__'"))
+    assert said_of in said(capsys, path, status=1)  # its folder is on the path
 
 
 def test_a_change_is_told_where_there_is_what_changes(folder, capsys):
@@ -474,6 +504,7 @@ def test_a_file_of_something_else_ends_with_status_1(folder, capsys):
         ),
         ("tf.contrib.rnn.LSTMCell(8)", "tf.nn.rnn_cell.LSTMCell"),
         ("np.lib.pad(x, 3)", "np.pad"),
+        ("tf.contrib.framework.nest.flatten(y)", "tf.nest.flatten"),
     ],
 )
 def test_a_name_that_has_another_one(folder, capsys, line, write):
@@ -491,6 +522,8 @@ def test_a_name_that_has_another_one(folder, capsys, line, write):
         ("tf.contrib.seq2seq.sequence_loss(x)", "not in TensorFlow 2, nor in"),
         ("tf.contrib.layers.xavier_initializer(uniform=False)", "tf.glorot_uniform"),
         ("tf.contrib.layers.l2_regularizer(1,\n  2)", "not in TensorFlow 2, nor in"),
+        ("tf.contrib.layers.l2_regularizer(\n  2)", "not in TensorFlow 2, nor in"),
+        ("[tf.contrib.layers.l2_regularizer]", "not in TensorFlow 2, nor in"),
         ("tf.nn.rnn_cell.GRUCell(3)", "stays, with tf_keras"),
         ("tf.nn.moments(x, [0], keep_dims=True)", "works; its newer name: keepdims"),
         ("tf.arg_max(x, dimension=1)", "works; its newer name: tf.argmax"),
@@ -508,6 +541,10 @@ def test_a_name_that_stays_is_told(folder, capsys, line, wanted):
     [
         ("import tensorflow as tf", "import tensorflow.compat.v1 as tf\n"),
         ("import tensorflow as T; x = 1", "import tensorflow.compat.v1 as T\n"),
+        (
+            "import tensorflow as tf\ntf.compat.v1.disable_v2_behavior()",
+            "import tensorflow.compat.v1 as tf\n",
+        ),
         ("import tensorflow", None),
         ("import tensorflow as tf, os", None),
         ("import keras\nimport tensorflow as tf", None),
@@ -516,11 +553,12 @@ def test_a_name_that_stays_is_told(folder, capsys, line, wanted):
 def test_the_import_of_tensorflow(folder, capsys, written, wanted):
     text = apply(capsys, folder("a.py", written + "\n"))
     assert text.startswith(wanted or written + "\n")
-    assert ("disable_v2_behavior()" in text) == bool(wanted)
+    assert text.count("disable_v2_behavior()") == bool(wanted)
 
 
 # Python 2
 
+CALL = "from modules import *\nx = feedforward(x, [8, 8])\n"
 PYTHON_2 = """import tensorflow as tf
 from modules import *
 print "starts", tf.__version__
@@ -546,9 +584,35 @@ def test_python_2_is_read_and_told(folder, capsys):
     assert 'print "starts", tf.__version__\n' in patched  # what is not certain stays
 
 
-def test_what_cannot_be_read_at_all_is_told(folder, capsys):
-    text = said(capsys, folder("a.py", "from modules import *\n)(\n" * 30), status=1)
-    assert "not Python 3 (line " in text
+@pytest.mark.parametrize("text", ["a:(", "# of (", "'", '\\"(', "%s"])
+def test_what_python_2_prints_hides_no_line(folder, capsys, text):
+    path = folder("model.py", f'print "{text}"\n{CALL}print "%d" % (\n')
+    assert "model.py:3: feedforward(...): unchanged\n" in said(capsys, path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from modules import *\n)(\n" * 30,
+        f"np.int\nif True:\n        x = 1\n    y = 2\n{CALL}",
+    ],
+    ids=["brackets", "indentation"],
+)
+def test_what_cannot_be_read_at_all_is_told(folder, capsys, text):
+    path, count = folder("a.py", text), text.count("\n")
+    found = said(capsys, path, status=1)
+    assert "not Python 3 (line " in found
+    assert f"{count} of its lines were not read as they are" in found
+    assert ("line 1: np.int: write int\n" in found) == ("np.int" in text)
+    assert said(capsys, "--diff", path) == ""
+
+
+@pytest.mark.skipif(TF1, reason="Python 3.7 says that such a string ends the file")
+def test_what_follows_a_string_without_an_end_is_read(folder, capsys):
+    folder("modules.py", tutorials.LEGACY)
+    path = folder("a.py", f'x = """\n{CALL}')
+    wanted = "from transformer.compat.kyubyong_legacy import *\n"
+    assert apply(capsys, path).startswith(f'x = """\n{wanted}')
 
 
 # The patch
@@ -686,6 +750,7 @@ def test_what_needs_tf_keras_is_refused(folder, capsys):
         ([], "found no files"),
         (["none.py"], "No such file"),
         (["binary.py"], "wanted a text of Python"),
+        (["zero.py"], "found a byte 0, wanted a text of Python"),
         (["--with", "sasrec"], "found no --compare"),
         (["--compare", "x.py", "y.py"], "found other arguments"),
         (["--compare", "x.py"], "found no blocks, wanted --with NAME"),
@@ -697,6 +762,7 @@ def test_what_needs_tf_keras_is_refused(folder, capsys):
 def test_what_is_refused(folder, capsys, argv, wanted):
     folder("x.py", "x = 1\n")
     folder("wrong.py", "import no_such_module\n")
+    folder("zero.py", "x = 1\0\n")
     with open("binary.py", "wb") as file:
         file.write(b"x = '\xff'\n")
     assert wanted in said(capsys, *argv, status=2)

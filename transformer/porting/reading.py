@@ -21,6 +21,8 @@ PYTHON_2 = (
     (re.compile(r"\b[uU]([rR][\"'])"), r"\1"),
     (re.compile(r"`([^`]+)`"), r"repr(\1)"),
 )
+# Strings that end in their line, and comments: parentheses in them count for nothing.
+NO_CODE = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|#.*")
 ATTEMPTS = 20  # statements that may be left out of a file, at most
 
 
@@ -126,7 +128,7 @@ def _leave_out(lines, number, before=None):
         before = re.match(r"\s*", lines[number]).group()
     depth, last = 0, number
     while last < len(lines):
-        line = re.sub(r"#.*", "", lines[last])
+        line = NO_CODE.sub("", lines[last])
         depth += sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
         if depth <= 0 and not line.rstrip().endswith("\\"):
             break

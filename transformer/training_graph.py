@@ -82,7 +82,8 @@ class TrainingGraph:
         global_step = tf.train.get_or_create_global_step()
         batches = training_dataset(data.train, data.train_plan, start * hp.accumulate)
         self._batch = batch = tf.data.make_one_shot_iterator(batches).get_next()
-        seed = tf.stack([tf.constant(hp.seed, tf.int64), batch.number])
+        with tf.device("/cpu:0"):  # see `dropout`
+            seed = tf.stack([tf.constant(hp.seed, tf.int64), batch.number])
         with compilation(hp):
             self.update = make_update(
                 _loss(model, batch, hp.label_smoothing, True, seed), hp, global_step

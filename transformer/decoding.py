@@ -6,7 +6,8 @@ There are K hypotheses of each of N sentences. `ids`, int32, are their newest pi
 `parents`, int32 [N, K], says which hypothesis of the step before each of them continues
 (None where K is 1). `state` is what the step before returned: any nest of tensors of
 leading dimension N; a dimension that starts at 0 may grow. The step function reorders
-what the state holds of each hypothesis by `parents`: see `follow`.
+what the state holds of each hypothesis by `parents`: see `follow`. (Within a search,
+ids and parents are int64: see `on_device`.)
 
 At its limit a sequence may only end: every result is a whole sentence, and its score is
 the model's. (tensor2tensor cuts off instead: `SearchOptions(must_end=False)`.)
@@ -14,9 +15,10 @@ the model's. (tensor2tensor cuts off instead: `SearchOptions(must_end=False)`.)
 
 from typing import Any, Callable, NamedTuple, Tuple
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.primitives import shape_list
+from transformer.blocks.primitives import followed_by_zeros, on_device, shape_list
 from transformer.search_history import no_history
 from transformer.search_loop import search_loop
 from transformer.text.vocabulary import BOS, EOS, PAD
@@ -88,7 +90,7 @@ def sample(step: Callable, state, limits, options: SearchOptions):
         is_allowed = [piece not in options.forbidden for piece in every_piece]  # [V]
         log_probs = tf.nn.log_softmax(logits[:, 0, :])
         allowed = tf.where_v2(is_allowed, log_probs, NEVER)  # [N, V]
-        pieces = tf.random.categorical(allowed, 1, dtype=tf.int32)  # [N, 1]
+        pieces = tf.random.categorical(allowed, 1)  # [N, 1]
         pieces = tf.minimum(pieces, len(every_piece) - 1)  # where all are NaN, it is V
         forced = forced[:, None]
         pieces = tf.where_v2(tf.equal(forced, PAD), pieces, forced)
@@ -111,21 +113,25 @@ def _follow_one_path(step, state, limits, options, choose):
 
     def extend(found, has_ended, limits, prefix, state):
         ids, log_probs = found  # [N, 1, t]
-        logits, state = step(ids[:, :, -1], None, state)  # [N, 1, V]
+        newest = tf.cast(ids[:, :, -1], tf.int32)
+        logits, state = step(newest, None, state)  # [N, 1, V]
         gained, pieces = choose(logits, _forced(ids, limits, prefix, True, options))
         ended = has_ended[:, None]
-        ids = tf.concat([ids, tf.where_v2(ended, PAD, pieces)[:, :, None]], axis=2)
+        taken = tf.where_v2(ended, np.int64(PAD), pieces)
+        ids = tf.concat([ids, taken[:, :, None]], axis=2)
         log_probs += tf.where_v2(ended, 0.0, gained)
         has_ended = tf.logical_or(has_ended, tf.equal(pieces[:, 0], options.eos))
         return (ids, log_probs), has_ended, limits, prefix, state
 
     batch = tf.shape(limits)[0]
-    start = tf.fill([batch, 1, 1], options.bos), tf.zeros([batch, 1])
-    extras = tf.fill([batch], False), limits, _prefix(batch, options)
+    start = _before(batch, 1, options), tf.zeros([batch, 1])
+    extras = tf.fill([batch], False), on_device(limits), _prefix(batch, options)
     ids, log_probs = search_loop(is_open, extend, start, extras, state)
     ids = ids[:, :, 1:]  # [N, 1, T]
-    lengths = tf.reduce_sum(tf.cast(tf.not_equal(ids, PAD), tf.int32), -1)
-    return Hypotheses(ids, log_probs / penalty(lengths, options.length_penalty))
+    lengths = tf.reduce_sum(tf.cast(tf.not_equal(ids, PAD), tf.float32), -1)
+    return Hypotheses(
+        tf.cast(ids, tf.int32), log_probs / penalty(lengths, options.length_penalty)
+    )
 
 
 def beam(step: Callable, state, limits, options: SearchOptions):
@@ -160,7 +166,8 @@ def beam(step: Callable, state, limits, options: SearchOptions):
     def extend(found, ids, log_probs, parents, limits, prefix, state):
         length = tf.shape(ids)[2]
         forced = _forced(ids, limits, prefix, options.must_end, options)
-        logits, state = step(ids[:, :, -1], parents, state)  # [N, K, V]
+        newest, order = (tf.cast(x, tf.int32) for x in (ids[:, :, -1], parents))
+        logits, state = step(newest, order, state)  # [N, K, V]
         log_probs, parents, pieces = _best_continuations(
             log_probs, logits, 2 * beam_size, forced, options
         )  # [N, 2K]
@@ -171,10 +178,10 @@ def beam(step: Callable, state, limits, options: SearchOptions):
         found = _best_finished(
             found, candidates, tf.where_v2(ends, scores, NEVER), beam_size
         )
-        log_probs, kept = tf.nn.top_k(tf.where_v2(ends, NEVER, log_probs), beam_size)
+        log_probs, kept = _rank(tf.where_v2(ends, NEVER, log_probs), beam_size)
         ids, parents = follow((candidates, parents), kept)  # [N, K, ...]
         if not options.must_end:
-            at_limit = tf.equal(length, limits)  # [N]
+            at_limit = tf.equal(on_device(length), limits)  # [N]
             found, log_probs = _close_at_limit(at_limit, found, ids, log_probs)
         if options.keep_history:
             history = found.history.followed_by(*of_step, kept)
@@ -182,8 +189,10 @@ def beam(step: Callable, state, limits, options: SearchOptions):
         return found, ids, log_probs, parents, limits, prefix, state
 
     found = search_loop(is_open, extend, *_start_of_beam(limits, options), state)
-    return found._replace(
-        ids=found.ids[:, : options.n_best, 1:], scores=found.scores[:, : options.n_best]
+    return Hypotheses(
+        tf.cast(found.ids[:, : options.n_best, 1:], tf.int32),
+        found.scores[:, : options.n_best],
+        found.history and found.history.finished(),
     )
 
 
@@ -200,38 +209,45 @@ def hypotheses_kept(search: str, beam_size: int) -> int:
 def _start_of_beam(limits, options):
     """Return (what was found before the first step, what is open) of a beam search."""
     batch, beam_size = tf.shape(limits)[0], options.beam_size
-    ids = tf.fill([batch, beam_size, 1], options.bos)
+    ids = _before(batch, beam_size, options)
     only_first = tf.tile([[0.0] + [NEVER] * (beam_size - 1)], [batch, 1])
-    parents = tf.zeros([batch, beam_size], tf.int32)
+    parents = tf.zeros([batch, beam_size], tf.int64)
     history = no_history(batch, beam_size) if options.keep_history else ()
     found = Hypotheses(ids, tf.fill([batch, beam_size], NEVER), history)
-    return found, (ids, only_first, parents, limits, _prefix(batch, options))
+    extras = ids, only_first, parents, on_device(limits), _prefix(batch, options)
+    return found, extras
+
+
+def _before(batch, beam_size, options):
+    """Return the hypotheses before the first step: int64 [N, K, 1]."""
+    return tf.fill([batch, beam_size, 1], np.int64(options.bos))
 
 
 def _prefix(batch, options):
-    """Return what the sequences begin with: int32 [N, P + 1], the last column PAD."""
+    """Return what the sequences begin with: int64 [N, P + 1], the last column PAD."""
     if options.prefix is None:
-        return tf.fill([batch, 1], PAD)
-    return tf.pad(options.prefix, [[0, 0], [0, 1]])
+        return tf.fill([batch, 1], np.int64(PAD))
+    return followed_by_zeros(on_device(options.prefix), 1, axis=1)
 
 
 def _forced(ids, limits, prefix, must_end, options):
     """Return the piece that each sequence must take next, PAD where it may choose.
 
     Args:
-      ids: int32 [N, K, t], BOS and what the sequences have so far.
-      limits: int32 [N].
+      ids: int64 [N, K, t], BOS and what the sequences have so far.
+      limits: int64 [N].
       prefix: what `_prefix` returns.
       must_end: bool, whether EOS is forced at the limit.
       options: SearchOptions.
 
     Returns:
-      int32 [N].
+      int64 [N].
     """
     length = tf.shape(ids)[2]
     forced = prefix[:, tf.minimum(length, tf.shape(prefix)[1]) - 1]  # [N]
     if must_end:
-        forced = tf.where_v2(tf.equal(length, limits), options.eos, forced)
+        at_limit = tf.equal(on_device(length), limits)
+        forced = tf.where_v2(at_limit, np.int64(options.eos), forced)
     return forced
 
 
@@ -240,12 +256,12 @@ def _best_finished(found, candidates, scores, beam_size):
 
     Args:
       found: Hypotheses, [N, K, t]; its history stays.
-      candidates: int32 [N, 2K, t + 1].
+      candidates: int64 [N, 2K, t + 1].
       scores: float [N, 2K]; NEVER where a candidate has not ended.
       beam_size: int, K.
     """
-    scores, kept = tf.nn.top_k(tf.concat([found.scores, scores], axis=1), beam_size)
-    sequences = tf.pad(found.ids, [[0, 0], [0, 0], [0, 1]])  # [N, K, t + 1]
+    scores, kept = _rank(tf.concat([found.scores, scores], axis=1), beam_size)
+    sequences = followed_by_zeros(found.ids, 1, axis=2)  # [N, K, t + 1]
     ids = follow(tf.concat([sequences, candidates], axis=1), kept)
     return found._replace(ids=ids, scores=scores)
 
@@ -283,7 +299,7 @@ def _best_continuations(log_probs, logits, count, forced, options):
       log_probs: float [N, K], of the hypotheses.
       logits: float [N, K, V] of their next pieces.
       count: int, how many are wanted.
-      forced: int32 [N], the piece that hypotheses must take, PAD where any may.
+      forced: int64 [N], the piece that hypotheses must take, PAD where any may.
 
     Returns:
       (log-probabilities, hypotheses continued, pieces), [N, count] each, best first.
@@ -297,21 +313,26 @@ def _best_continuations(log_probs, logits, count, forced, options):
     for piece in options.forbidden:
         best = tf.where_v2(tf.equal(pieces, piece), NEVER, best)
     forced = tf.reshape(tf.tile(forced[:, None], [1, beam_size]), [-1, 1])  # [N*K, 1]
-    only_forced = tf.pad(
-        tf.gather(logits, forced, batch_dims=1),
-        [[0, 0], [0, most - 1]],
-        constant_values=NEVER,
-    )
+    is_first = np.arange(most)[None] == 0
+    only_forced = tf.where_v2(
+        is_first, tf.gather(logits, forced, batch_dims=1), NEVER
+    )  # [N*K, most]
     best = tf.where_v2(tf.equal(forced, PAD), best, only_forced)
     pieces = tf.where_v2(tf.equal(forced, PAD), pieces, forced)
     totals = tf.reshape(log_probs, [-1, 1]) + (best - normalizers)
-    totals, places = tf.nn.top_k(tf.reshape(totals, [-1, beam_size * most]), count)
+    totals, places = _rank(tf.reshape(totals, [-1, beam_size * most]), count)
     pieces = tf.gather(tf.reshape(pieces, [-1, beam_size * most]), places, batch_dims=1)
     return totals, places // most, pieces
 
 
+def _rank(x, k):
+    """Return tf.nn.top_k of x [M, V]; the places are int64, see `on_device`."""
+    best, places = tf.nn.top_k(x, k)
+    return best, on_device(places)
+
+
 def _top_k(x, k):
-    """Return tf.nn.top_k of x [M, V], found in blocks where V can be divided.
+    """Return `_rank` of x [M, V], found in blocks where V can be divided.
 
     The k largest numbers are in the k blocks that have the largest maxima, and a
     maximum is faster to find than a rank: docs/performance.md.
@@ -319,10 +340,10 @@ def _top_k(x, k):
     size = x.shape.as_list()[1]
     width = next(width for width in range(int(size**0.5), 0, -1) if size % width == 0)
     if k * width >= size // 2:
-        return tf.nn.top_k(x, k)
+        return _rank(x, k)
     blocks = tf.reshape(x, [-1, size // width, width])
-    _, chosen = tf.nn.top_k(tf.reduce_max(blocks, axis=2), k)  # [M, k]
+    _, chosen = _rank(tf.reduce_max(blocks, axis=2), k)  # [M, k]
     among = tf.reshape(tf.gather(blocks, chosen, batch_dims=1), [-1, k * width])
-    best, places = tf.nn.top_k(among, k)
+    best, places = _rank(among, k)
     chosen = tf.gather(chosen, places // width, batch_dims=1)
     return best, chosen * width + places % width

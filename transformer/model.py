@@ -9,6 +9,7 @@ The padding masks are made in `encode` and `_decoder_states`.
 
 from typing import NamedTuple, Optional, Tuple
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.masks import (
@@ -17,7 +18,7 @@ from transformer.blocks.masks import (
     found_mask,
     proximity_bias,
 )
-from transformer.blocks.primitives import dropout
+from transformer.blocks.primitives import dropout, followed_by_zeros, on_device
 from transformer.dialects import resolve
 from transformer.embeddings import Embeddings, logits
 from transformer.modules import (
@@ -51,8 +52,8 @@ class Prefix(NamedTuple):
 class Order(NamedTuple):
     """The positions in a self-attention, and which keys each query may see."""
 
-    query_positions: tf.Tensor  # int32 [Tq]
-    key_positions: tf.Tensor  # int32 [Tk]
+    query_positions: tf.Tensor  # int64 [Tq]
+    key_positions: tf.Tensor  # int64 [Tk]
     mask: Optional[tf.Tensor]  # causal, or the ancestors of a hypothesis; None: all
 
 
@@ -94,13 +95,14 @@ class Transformer:
           Memory.
         """
         mode, dialect = Mode(is_training, dropout_seed, weights), self.dialect
+        source = on_device(source)
         if self.hp.pad_sources_to:
             missing = tf.maximum(0, self.hp.pad_sources_to - tf.shape(source)[1])
-            source = tf.pad(source, [[0, 0], [0, missing]])  # [N, S]
+            source = followed_by_zeros(source, missing, axis=1)  # [N, S]
         padding_mask = tf.not_equal(source, 0)  # [N, S], True = a token
         masks = padding_mask if dialect.masks_from == "ids" else None
         kept = padding_mask if dialect.feedforward_skips_padding else None
-        positions = tf.range(tf.shape(source)[1])
+        positions = on_device(tf.range(tf.shape(source)[1]))
         order = Order(positions, positions, None)
         x = self._embed(source, "encoder", positions, mode)  # [N, S, D]
         with tf.variable_scope("encoder", reuse=tf.AUTO_REUSE):
@@ -131,7 +133,8 @@ class Transformer:
         Returns:
           float [N, T, V], the logits of the next piece at each position.
         """
-        positions = tf.range(tf.shape(target_in)[1])
+        target_in = on_device(target_in)
+        positions = on_device(tf.range(tf.shape(target_in)[1]))
         order = Order(positions, positions, causal_mask(positions))
         mode = Mode(is_training, dropout_seed, weights)
         states, _ = self._decoder_states(target_in, memory, mode, order)
@@ -169,7 +172,7 @@ class Transformer:
         Returns:
           (float [N, T, D], the Past of each block for the next call).
         """
-        dialect, presents = self.dialect, []
+        dialect, presents, ids = self.dialect, [], on_device(ids)
         padding_mask = tf.not_equal(ids, 0)  # [N, T], True = a token
         query_masks = padding_mask if dialect.masks_from == "ids" else None
         key_masks = query_masks if dialect.decoder_masks_padding else True
@@ -292,11 +295,13 @@ def _order_after(prefix, parents, beam_size):
     Returns:
       (ancestors bool [N, 1, K, (T + 1) * K], Order of K queries).
     """
-    keys = tf.shape(prefix.past[0].keys)[2]  # T * K
-    positions = tf.range(keys + beam_size) // beam_size  # [(T + 1) * K]
+    length = tf.shape(prefix.past[0].keys)[2] // beam_size  # T
+    positions = on_device(tf.range(length + 1))[:, None]
+    positions = tf.reshape(tf.tile(positions, [1, beam_size]), [-1])  # [(T + 1) * K]
     if beam_size == 1:
         return prefix.ancestors, Order(positions[-1:], positions, None)
     inherited = tf.gather(prefix.ancestors[:, 0], parents, batch_dims=1)[:, None]
-    itself = tf.eye(beam_size, batch_shape=[tf.shape(parents)[0], 1], dtype=tf.bool)
+    every = tf.fill([tf.shape(prefix.ancestors)[0], 1, beam_size, 1], True)
+    itself = tf.logical_and(every, np.eye(beam_size, dtype=bool))  # [N, 1, K, K]
     ancestors = tf.concat([inherited, itself], axis=-1)
     return ancestors, Order(positions[-beam_size:], positions, ancestors)

@@ -26,6 +26,12 @@ class History(NamedTuple):
         ]
         return History(*longer)
 
+    def finished(self):
+        """Return the History with int32 where a search has int64."""
+        return History(
+            *[x if x.dtype.is_floating else tf.cast(x, tf.int32) for x in self]
+        )
+
 
 def no_history(batch, beam_size: int):
     """Return the History before the first step.
@@ -35,5 +41,5 @@ def no_history(batch, beam_size: int):
       beam_size: int, K.
     """
     numbers = tf.zeros([batch, 2 * beam_size, 0])
-    ids = tf.cast(numbers, tf.int32)
+    ids = tf.cast(numbers, tf.int64)
     return History(ids, ids, numbers, numbers, ids[:, :beam_size])

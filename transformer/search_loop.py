@@ -16,6 +16,8 @@ from typing import Callable
 
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.primitives import followed_by_zeros, on_device
+
 
 def search_loop(is_open: Callable, extend: Callable, found, extras: tuple, state):
     """Extend the open hypotheses until none is open.
@@ -32,14 +34,14 @@ def search_loop(is_open: Callable, extend: Callable, found, extras: tuple, state
     """
 
     def number_open(found, extras: tuple):
-        return tf.reduce_sum(tf.cast(is_open(found, *extras), tf.int32))
+        return tf.reduce_sum(tf.cast(is_open(found, *extras), tf.float32))
 
     def extend_all(found, extras: tuple, state):
         found, *extras, state = extend(found, *extras, state)
         return found, tuple(extras), state
 
     def until_a_quarter_is_done(sentences, results, search):
-        remaining = 3 * tf.size(sentences) // 4
+        remaining = tf.cast(3 * tf.shape(sentences)[0] // 4, tf.float32)
         search = tf.while_loop(
             lambda found, extras, state: number_open(found, extras) > remaining,
             extend_all,
@@ -63,9 +65,9 @@ def search_loop(is_open: Callable, extend: Callable, found, extras: tuple, state
         *tf.nest.map_structure(_growing, (found, extras)),
         tf.nest.map_structure(_of_any_batch, state),
     )
-    sentences = tf.range(tf.shape(extras[0])[0])  # [N]
+    sentences = on_device(tf.range(tf.shape(extras[0])[0]))  # [N]
     _, results, _ = tf.while_loop(
-        lambda sentences, *_: tf.size(sentences) > 0,
+        lambda sentences, *_: tf.shape(sentences)[0] > 0,
         until_a_quarter_is_done,
         (sentences, found, start),
         back_prop=False,
@@ -88,5 +90,5 @@ def _of_any_batch(x):
 def _store(x, sentences, rows):
     """Put the rows of some sentences into `x`; zeros lengthen its third dimension."""
     if x.shape.ndims > 2:
-        x = tf.pad(x, [[0, 0], [0, 0], [0, tf.shape(rows)[2] - tf.shape(x)[2]]])
+        x = followed_by_zeros(x, tf.shape(rows)[2] - tf.shape(x)[2], axis=2)
     return tf.tensor_scatter_nd_update(x, sentences[:, None], rows)

@@ -11,6 +11,7 @@ from typing import NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.primitives import on_device
 from transformer.dialects import resolve
 from transformer.shards import Shards
 
@@ -62,7 +63,7 @@ def cross_entropy(logits, target_out, epsilon: float = 0.0, smoothing: str = "al
     Returns:
       Loss.
     """
-    pieces = tf.reshape(target_out, [-1])  # [M]
+    pieces = tf.reshape(on_device(target_out), [-1])  # [M]
     losses = cross_entropies(logits, pieces, epsilon, smoothing)
     real = tf.cast(tf.not_equal(pieces, 0), tf.float32)
     return Loss(tf.reduce_sum(losses * real), tf.reduce_sum(real))
@@ -108,8 +109,10 @@ def _token_losses(logits, pieces, true, other):
             result -= other * tf.reduce_sum(logits, -1)
 
         def gradient(upstream):
-            rows = tf.range(tf.shape(pieces)[0])
-            places = tf.stack([rows, tf.cast(pieces, tf.int32)], axis=1)  # [M, 2]
+            # 0, 1, ..., exact in float32, and counted where the logits are.
+            rows = tf.cumsum(tf.ones_like(pieces, tf.float32), exclusive=True)
+            rows = on_device(rows)  # [M]
+            places = tf.stack([rows, on_device(pieces)], axis=1)  # [M, 2]
             less = tf.fill(tf.shape(rows), tf.cast(true - other, logits.dtype))
             difference = tf.tensor_scatter_nd_sub(probabilities - other, places, less)
             return difference * upstream[:, None]

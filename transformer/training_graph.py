@@ -96,8 +96,9 @@ class TrainingGraph:
         losses = []
         with compilation(hp):
             for device, batch in zip(devices, self._batches):
-                with tf.device(device):
+                with tf.device("/cpu:0"):  # see `dropout`
                     seed = tf.stack([tf.constant(hp.seed, tf.int64), batch.number])
+                with tf.device(device):
                     losses.append(_loss(model, batch, hp.label_smoothing, True, seed))
             self.update = make_update(losses, hp, global_step, self.shards)
 

@@ -342,9 +342,9 @@ def _batches_at_once(hp):
 def _search(model, memory, source, options):
     """Return the translations of `source` [N, S]: Hypotheses."""
     hp = model.hp
-    pieces = tf.reduce_sum(tf.cast(tf.not_equal(source, PAD), tf.int32), axis=1)
-    limits = pieces + hp.max_extra_length  # pieces and limits count EOS
-    given = tf.reduce_sum(tf.cast(tf.not_equal(options.prefix, PAD), tf.int32), axis=1)
-    limits = tf.maximum(limits, given + 1)
+    pieces, given = (  # in int64: see `on_device`
+        tf.math.count_nonzero(tf.cast(x, tf.int64), 1) for x in (source, options.prefix)
+    )
+    limits = tf.maximum(pieces + hp.max_extra_length, given + 1)  # EOS is counted
     step, state = model.start_search(memory, hypotheses_kept(hp.search, hp.beam_size))
     return SEARCHES[hp.search](step, state, limits, options)

@@ -1,5 +1,7 @@
 """The parts of the blocks: dropout, dense layers, heads, add and normalize."""
 
+import functools
+import operator
 import zlib
 from typing import Callable, Optional, Sequence, Union
 
@@ -13,6 +15,24 @@ def shape_list(x):
     """Return the shape of `x` as a list: ints where known, else scalar tensors."""
     static, dynamic = x.shape.as_list(), tf.shape(x)
     return [dynamic[i] if size is None else size for i, size in enumerate(static)]
+
+
+def on_device(integers):
+    """Return integers as int64: TensorFlow computes with int32 on the host, always.
+
+    On a GPU, int64 spares the copies there and back.
+    """
+    return tf.cast(integers, tf.int64)
+
+
+def followed_by_zeros(x, count, axis: int):
+    """Return `x` with `count` zeros at the end of a dimension.
+
+    TensorFlow's `pad` computes int64 on the host: see `on_device`.
+    """
+    sizes = shape_list(x)
+    sizes[axis] = count
+    return tf.concat([x, tf.zeros(tf.stack(sizes), x.dtype)], axis)
 
 
 def dropout(
@@ -55,27 +75,36 @@ def dropout(
         limit = np.uint8(threshold)
     else:
         return inputs
-    shape = tf.shape(inputs)
+    shape, size = tf.shape(inputs), tf.size(inputs)
     if shared:
         sizes = shape_list(inputs)
         for dimension in shared:
             sizes[dimension] = 1
-        shape = tf.stack(sizes)
-    keep = _random_bytes(shape, seed, name) >= limit
+        shape, size = tf.stack(sizes), functools.reduce(operator.mul, sizes)
+    keep = _random_bytes(size, seed, name) >= limit
+    keep = tf.reshape(keep[:size], shape)
     return inputs * (tf.cast(keep, inputs.dtype) * (256 / (256 - threshold)))
 
 
-def _random_bytes(shape, seed, name):
-    """Draw uniform uint8: a quarter of the random bits that floats would need."""
-    size = tf.reduce_prod(shape)
-    if seed is None:
-        seed = tf.random_uniform([2], maxval=2**31 - 1, dtype=tf.int32)
-    place = zlib.crc32(f"{tf.get_variable_scope().name}/{name}".encode())
-    seed = tf.cast(seed, tf.int64) + tf.constant([place, 0], tf.int64)
+def _random_bytes(size, seed, name):
+    """Draw uniform uint8: a quarter of the random bits that floats would need.
+
+    Args:
+      size: int scalar, how many are needed.
+      seed, name: as in `dropout`.
+
+    Returns:
+      uint8, `size` rounded up to a multiple of 4.
+    """
+    with tf.device("/cpu:0"):  # every kernel reads its seed there
+        if seed is None:
+            seed = tf.random_uniform([2], maxval=2**31 - 1, dtype=tf.int32)
+        place = zlib.crc32(f"{tf.get_variable_scope().name}/{name}".encode())
+        seed = tf.cast(seed, tf.int64) + tf.constant([place, 0], tf.int64)
     words = tf.random.stateless_uniform(
         [(size + 3) // 4], seed, -(2**31), 2**31 - 1, tf.int32
     )
-    return tf.reshape(tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:size], shape)
+    return tf.reshape(tf.bitcast(words, tf.uint8), [-1])
 
 
 def dense(

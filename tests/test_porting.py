@@ -654,6 +654,14 @@ def test_a_patch_keeps_the_ends_of_lines(folder, capsys, ends, last):
     ).replace("\n", ends)
 
 
+def test_a_patch_names_files_from_here(folder, capsys):
+    """So that `patch -p0` finds them."""
+    path = folder("net/a.py", "x = np.int\n")
+    made = said(capsys, "--diff", os.path.abspath(path))
+    assert made == said(capsys, "--diff", path)
+    assert made.startswith("--- net/a.py\n+++ net/a.py\n")
+
+
 MODEL = """
 from modules import *
 
@@ -732,6 +740,63 @@ def test_other_arguments_are_no_failure(folder, capsys):
     path = folder("modules.py", ln + mask)
     text = said(capsys, "--compare", path, "--with", "kyubyong")
     assert "mask key: not compared: theirs takes queries, keys instead\n" in text
+
+
+NORMALIZE = """
+import tensorflow as tf
+
+
+def normalize(inputs):
+    with tf.variable_scope("ln"):
+        return inputs * tf.get_variable("gamma", [8]), []
+"""
+SHIFTED = tutorials.changed(NORMALIZE, (", []", ' + tf.get_variable("beta", [8]), []'))
+ADDED = "\n\ndef label_smoothing(inputs{}):\n    return inputs + {}\n"
+
+
+@pytest.mark.parametrize(
+    "theirs, ours, status, wanted",
+    [
+        (NORMALIZE, NORMALIZE, 0, "normalize: outputs 0.0e+00, gradients 0.0e+00, "),
+        (NORMALIZE, SHIFTED, 1, "normalize: variables 1 and 2: DIFFERENT"),
+        (
+            NORMALIZE + ADDED.format("", "none"),
+            NORMALIZE + ADDED.format("", "1"),
+            0,
+            "label_smoothing: theirs fails: NameError: name 'none' is not defined",
+        ),
+        (
+            NORMALIZE + ADDED.format("", "1"),
+            NORMALIZE + ADDED.format("", "none"),
+            1,
+            "label_smoothing: ours fails: NameError: name 'none' is not defined",
+        ),
+        (
+            NORMALIZE + ADDED.format(", width", "1"),
+            NORMALIZE + ADDED.format("", "1"),
+            0,
+            "label_smoothing: not compared: it needs width",
+        ),
+    ],
+    ids=["equal", "variables", "theirs fails", "ours fails", "not called"],
+)
+def test_what_became_of_each_block_is_told(
+    folder, capsys, theirs, ours, status, wanted
+):
+    paths = folder("theirs.py", theirs), "--with", folder("ours.py", ours)
+    text = said(capsys, "--compare", *paths, status=status)
+    assert wanted in text
+    assert ("normalize: outputs 0.0e+00" in text) == (ours is not SHIFTED)
+
+
+def test_tf_keras_is_used_where_it_is_installed(folder, capsys, monkeypatch, tmp_path):
+    path = folder("modules.py", NORMALIZE + ADDED.format("", "tf.layers.dense"))
+    folder("tf_keras/__init__.py", "")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS")
+    text = said(capsys, "--compare", path, "--with", path)
+    assert "normalize: outputs 0.0e+00" in text
+    assert os.environ["TF_USE_LEGACY_KERAS"] == "1"  # before TensorFlow is imported
 
 
 @pytest.mark.skipif(TF1, reason="TensorFlow 1.15 has tf.layers")

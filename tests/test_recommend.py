@@ -102,6 +102,37 @@ def test_refusals(flags, said, tmp_path, capsys):
     assert said in found
 
 
+TABLE, BIAS = "SASRec/dec_pos/lookup_table", "SASRec/num_blocks_1/ln/Variable"
+
+
+@pytest.mark.parametrize(
+    "changed, num_heads, said",
+    [
+        ({TABLE: None}, 2, f"{TABLE}: found no such table, wanted one of SASRec"),
+        ({TABLE: [8]}, 2, f"{TABLE}: found no such table, wanted one of SASRec"),
+        ({}, 3, "--num_heads: found 3, wanted a divisor of 8, the width"),
+        ({}, 0, "--num_heads: found 0, wanted a divisor of 8, the width"),
+        ({BIAS: None}, 2, f"{BIAS}: found nothing, wanted shape [8]"),
+        ({BIAS: [9]}, 2, f"{BIAS}: found [9], wanted shape [8]"),
+    ],
+)
+def test_variables_of_something_else_are_refused(changed, num_heads, said, tmp_path):
+    shapes = {**recommender.shapes(SETTINGS), **changed}
+    arrays = {name: np.zeros(shape) for name, shape in shapes.items() if shape}
+    with pytest.raises(ValueError) as refused:
+        recommender.write(arrays, num_heads, str(tmp_path / "logs"))
+    assert str(refused.value) == said
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize("content", ["[]", '{"items": 9}'])
+def test_the_settings_of_something_else_are_refused(content, tmp_path, capsys):
+    (tmp_path / recommender.FILE_NAME).write_text(content)
+    said = refusal(capsys, recommend.main, "--logdir", str(tmp_path), "--after", "3 1")
+    assert f"{recommender.FILE_NAME}: found {content[:1]}" in said
+    assert "wanted ['items', 'max_length', 'num_units'," in said
+
+
 def test_a_file_of_events_is_read(tmp_path):
     path = tmp_path / "events.txt"
     path.write_text("1 5\n2 7\n1 6\n1 9\n2 8\n")

@@ -4,6 +4,7 @@
     python eval.py --logdir logs/sample --files news.de news.en --json scores.json
     python eval.py --logdir logs/sample --compare logs/other other_system.en
     python eval.py --logdir logs/sample --checkpoint all
+    python eval.py --logdir logs/sample logs/other    # both, averaged
 
 Each score has its 95 % interval, by bootstrap. --compare tests the difference to other
 systems: log directories, or files with a translation a line. The translations are
@@ -12,7 +13,7 @@ written beside the checkpoint.
 
 import json
 import os
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 import hparams
 from transformer.runtime import cli, files
@@ -27,6 +28,7 @@ class Translated(NamedTuple):
 
     hypotheses: List[str]
     checkpoint: str
+    others: List[str]  # of the models that translated together with it
     written: str
     fault: Optional[OSError]  # why they could not be written
 
@@ -38,7 +40,7 @@ class Translated(NamedTuple):
 def parser():
     """Return the parser of the command line."""
     made = cli.make_parser(PROG, __doc__)
-    cli.add_checkpoint(made, ALL)
+    cli.add_models(made, ALL)
     cli.add_text(made, split="test")
     made.add_argument("--json", metavar="FILE", help="write the scores there too")
     made.add_argument(
@@ -62,23 +64,23 @@ def parser():
 def run(args) -> None:
     """Translate, print the scores, write the translations."""
     changes = cli.given(args, hparams.FIELDS)
-    hp = hparams.load(args.logdir, changes)
+    models = hparams.load_each(args.logdir, changes)
     others = opened(args, changes)
     cli.start_tensorflow(args.verbose)
     # Only here: TensorFlow, which most of them import, takes seconds.
     from transformer.evaluation import check_samples, read_parallel, score
     from transformer.runtime import checkpoints
 
-    text = read_parallel(hp.data, args.split, args.files)
+    text = read_parallel(models[0][0].data, args.split, args.files)
     check_samples(args.samples, len(text.sources))
     refuse_other_lengths(others, text)
     if args.checkpoint == ALL:
-        return score_all(args, hp, text)
-    [made] = translated(hp, args.logdir, [args.checkpoint], text)
-    print(
-        f"{len(text.sources)} lines of {text.name}, step "
-        f"{checkpoints.step_of(made.checkpoint)}: {made.where()}"
+        return score_all(args, models, text)
+    [made] = translated(models, [args.checkpoint], text)
+    steps = " + ".join(
+        str(checkpoints.step_of(each)) for each in [made.checkpoint, *made.others]
     )
+    print(f"{len(text.sources)} lines of {text.name}, step {steps}: {made.where()}")
     scores = score(made.hypotheses, text.references, args.samples)
     for line in shown(scores):
         print(line)
@@ -88,32 +90,32 @@ def run(args) -> None:
         checkpoint=made.checkpoint,
         translations=None if made.fault else made.written,
     )
-    faults = [made]
+    if made.others:
+        found["others"] = made.others
+    every = {" + ".join(args.logdir): made}
+    for name, other in others.items():
+        if not isinstance(other, Translated):
+            [other] = translated([other], [args.checkpoint], text)
+        every[name] = other
     if others:
-        systems = {args.logdir: made.hypotheses}
-        for name, other in others.items():
-            if not isinstance(other, list):
-                faults += translated(other, name, [args.checkpoint], text)
-                other = faults[-1].hypotheses
-            systems[name] = other
+        systems = {name: each.hypotheses for name, each in every.items()}
         found["compared"] = compared(systems, text.references, args.samples)
     write_json(args.json, found)
-    refuse_unwritten(faults)
+    refuse_unwritten(every.values())
 
 
-def score_all(args, hp, text) -> None:
+def score_all(args, models: List[tuple], text) -> None:
     """Score every checkpoint that is kept: a line for each, then the signatures."""
     from transformer.evaluation import score
     from transformer.runtime import checkpoints
 
-    newest = checkpoints.steps(args.logdir)
-    best = checkpoints.steps(args.logdir, checkpoints.BEST)[-1:]
+    [logdir] = args.logdir
+    newest = checkpoints.steps(logdir)
+    best = checkpoints.steps(logdir, checkpoints.BEST)[-1:]
     kept = {**{step: "best" for step in best}, **{step: step for step in newest}}
     print(f"{len(text.sources)} lines of {text.name}")
     made, found, lines = [], [], []
-    for each in translated(
-        hp, args.logdir, [kept[step] for step in sorted(kept)], text
-    ):
+    for each in translated(models, [kept[step] for step in sorted(kept)], text):
         made.append(each)
         scores = score(each.hypotheses, text.references, args.samples)
         step = checkpoints.step_of(each.checkpoint)
@@ -125,7 +127,7 @@ def score_all(args, hp, text) -> None:
         found.append({**scores._asdict(), **row})
     if not made:
         raise ValueError(
-            f"{args.logdir}: found no checkpoint that could be scored, wanted some; "
+            f"{logdir}: found no checkpoint that could be scored, wanted some; "
             "train.py writes them"
         )
     print(*lines[1::2], sep="\n")
@@ -134,21 +136,24 @@ def score_all(args, hp, text) -> None:
 
 
 def opened(args, changes: Dict[str, Any]) -> Dict[str, Any]:
-    """Return what to compare with: name → settings, or translations of a file.
+    """Return what to compare with: name → (settings, log directory), or Translated.
 
     Raises:
       ValueError: there is nothing to compare with, or no sample to do it by.
     """
-    if args.compare and args.checkpoint == ALL:
-        raise ValueError("--compare: found --checkpoint all, wanted one checkpoint")
+    if args.checkpoint == ALL and (args.compare or len(args.logdir) > 1):
+        raise ValueError(
+            "--checkpoint all: found more than one system, wanted one log directory"
+        )
     if args.compare and not args.samples:
         raise ValueError("--compare: found --samples 0, wanted samples to compare by")
-    if len({args.logdir, *args.compare}) < 1 + len(args.compare):
+    names = [" + ".join(args.logdir), *args.compare]
+    if len(set(names)) < len(names):
         raise ValueError("--compare: found a name twice, wanted different systems")
     return {
-        name: list(read_lines(name))
+        name: Translated(list(read_lines(name)), "", [], name, None)
         if os.path.isfile(name)
-        else hparams.load(name, changes)
+        else (hparams.load(name, changes), name)
         for name in args.compare
     }
 
@@ -156,28 +161,30 @@ def opened(args, changes: Dict[str, Any]) -> Dict[str, Any]:
 def refuse_other_lengths(others: Dict[str, Any], text) -> None:
     """Raise ValueError where a file has not a translation for each line."""
     for name, other in others.items():
-        if isinstance(other, list) and len(other) != len(text.sources):
+        found = len(text.sources)
+        if isinstance(other, Translated):
+            found = len(other.hypotheses)
+        if found != len(text.sources):
             raise ValueError(
-                f"{name}: found {len(other)} translations, wanted "
-                f"{len(text.sources)}, one for each line of {text.name}"
+                f"{name}: found {found} translations, wanted {len(text.sources)}, one "
+                f"for each line of {text.name}"
             )
 
 
-def translated(hp, logdir: str, which: Sequence, text) -> Iterator[Translated]:
+def translated(models: List[tuple], which: Sequence, text) -> Iterator[Translated]:
     """Yield the translations of a text by checkpoints, after writing them.
 
     Of several checkpoints, one that cannot be read, or vanished, is left out.
 
     Args:
-      hp: the settings.
-      logdir: the log directory.
+      models: (settings, log directory) of each; several translate together.
       which: the checkpoints: "best", "newest" or steps.
       text: ParallelText.
     """
     from transformer.evaluation import translations_path
     from transformer.translator import Translator
 
-    with Translator(hp, logdir) as translator:
+    with Translator(*models[0], others=models[1:]) as translator:
         for each in which:
             try:
                 checkpoint = translator.restore_found(each, cli.warner(PROG))
@@ -187,8 +194,9 @@ def translated(hp, logdir: str, which: Sequence, text) -> Iterator[Translated]:
                 cli.warner(PROG)(f"left out: {error}")
                 continue
             found = [best.text for best, *_ in translator.translate(text.sources)]
-            path = translations_path(checkpoint, text.name)
-            yield Translated(found, checkpoint, path, write_lines(path, found))
+            others = translator.checkpoints[1:]
+            path = translations_path(checkpoint, text.name, others)
+            yield Translated(found, checkpoint, others, path, write_lines(path, found))
 
 
 def shown(scores) -> List[str]:
@@ -235,7 +243,7 @@ def write_lines(path: str, lines: List[str]) -> Optional[OSError]:
     return None
 
 
-def refuse_unwritten(made: List[Translated]) -> None:
+def refuse_unwritten(made: Iterable[Translated]) -> None:
     """Raise OSError where translations could not be written."""
     for each in made:
         if each.fault:

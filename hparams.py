@@ -8,7 +8,7 @@ import dataclasses
 import json
 import math
 import os
-from typing import Any, Collection, Dict, Optional
+from typing import Any, Collection, Dict, List, Optional, Sequence
 
 from transformer.dialects import DIALECTS
 from transformer.runtime import files, formats
@@ -298,6 +298,11 @@ def load(logdir: str, given: Optional[Dict[str, Any]] = None) -> HParams:
     hp = HParams(**{**_read(logdir), "devices": "", **(given or {})})
     validate(hp)
     return hp
+
+
+def load_each(logdirs: Sequence[str], given: Dict[str, Any]) -> List[tuple]:
+    """Return (settings, log directory) of some log directories; see `load`."""
+    return [(load(logdir, given), logdir) for logdir in logdirs]
 
 
 def _read(logdir: str) -> Dict[str, Any]:

@@ -3,6 +3,7 @@
     python scripts/serve.py --logdir logs/sample
     python scripts/serve.py --logdir logs/sample logs/other       # to compare two
     python scripts/serve.py --logdir logs/sample --checkpoint best newest
+    python scripts/serve.py --logdir logs/sample logs/other --ensemble
 
 It prints one address, which a browser on this machine opens; docs/seeing.md is a tour.
 Ctrl-C and SIGTERM end it after the answers that are under way.
@@ -35,6 +36,11 @@ def parser():
         help="best (by dev BLEU), newest, or steps; of each log directory [best]",
     )
     made.add_argument(
+        "--ensemble",
+        action="store_true",
+        help="the log directories translate together: their probabilities are averaged",
+    )
+    made.add_argument(
         "--host",
         default="127.0.0.1",
         metavar="NAME",
@@ -49,16 +55,16 @@ def parser():
 
 def opened(args, warn):
     """Return the models of the command line, each ready."""
-    settings = {
-        logdir: hparams.load(logdir, cli.given(args, hparams.FIELDS))
-        for logdir in args.logdir
-    }
+    models = hparams.load_each(args.logdir, cli.given(args, hparams.FIELDS))
+    if args.ensemble and len(models) < 2:
+        raise ValueError("--ensemble: found one --logdir, wanted two or more")
+    others = models[1:] if args.ensemble else []
     cli.start_tensorflow(args.verbose)
     from transformer.seeing.models import Model
 
     return [
-        Model(hp, logdir, which, warn)
-        for logdir, hp in settings.items()
+        Model(hp, logdir, which, warn, others)
+        for hp, logdir in (models[:1] if args.ensemble else models)
         for which in args.checkpoint
     ]
 

@@ -3,6 +3,9 @@
     python scripts/translate.py --logdir logs/sample < test.de > test.en
     python scripts/translate.py --logdir logs/sample     # at a terminal: line by line
     python scripts/translate.py --logdir logs/sample --prefix_file begun.en < test.de
+    python scripts/translate.py --logdir logs/sample logs/other < test.de
+
+Several log directories translate together: their probabilities are averaged.
 
 Odd lines (empty, not UTF-8, cut off, ...) are counted; one line on stderr reports them.
 """
@@ -119,7 +122,7 @@ def refuse_more(prefixes: Optional[Iterator[str]]) -> None:
 def parser():
     """Return the parser of the command line."""
     made = cli.make_parser(PROG, __doc__)
-    cli.add_checkpoint(made)
+    cli.add_models(made)
     made.add_argument(
         "--n_best",
         type=int,
@@ -139,10 +142,10 @@ def parser():
 def run(args) -> None:
     """Translate standard input to standard output."""
     typed, stdin = sys.stdin.isatty(), sys.stdin.buffer
-    hp, oddities = (
-        hparams.load(args.logdir, cli.given(args, hparams.FIELDS)),
-        Oddities(),
+    (hp, logdir), *others = hparams.load_each(
+        args.logdir, cli.given(args, hparams.FIELDS)
     )
+    oddities = Oddities()
     prefixes = iter(list(read_lines(args.prefix_file))) if args.prefix_file else None
     if typed:
         hp = dataclasses.replace(hp, decode_batch_size=1)
@@ -151,7 +154,7 @@ def run(args) -> None:
 
     warn = cli.warner(PROG)
     lines = oddities.read(ask(stdin) if typed else stdin)
-    with Translator(hp, args.logdir, args.n_best) as translator:
+    with Translator(hp, logdir, args.n_best, others=others) as translator:
         translator.restore_found(args.checkpoint, warn)
         chunk_size = 1 if typed else CHUNK
         write_translations(

@@ -256,7 +256,7 @@ def test_a_checkpoint_that_is_broken_is_left_out(moved, digits, tmp_path, capsys
         evaluation.main(common)
     assert "found no checkpoint that could be scored" in capsys.readouterr().err
     other = corpora.write_lines(tmp_path / "other", ["1"])
-    assert "one checkpoint" in refused(capsys, *common[1:], "--compare", other)
+    assert "one log directory" in refused(capsys, *common[1:], "--compare", other)
 
 
 # --- Refusals -------------------------------------------------------------------------

@@ -89,6 +89,8 @@ READING_ORDER = (
     ),
     ("compat.bojone", "", "the functions of bojone/attention"),
     ("compat.bojone_keras", "", "the Keras layers of bojone/attention"),
+    ("ensemble", "", "several models → the mean of their probabilities"),
+    ("translation_graph", "6.1", "models → the ops of a translator"),
     ("translator", "6.1", "a log directory → translations"),
     ("evaluation", "6.1", "translations → BLEU and chrF, with intervals"),
     ("significance", "", "translations of systems → is the difference real?"),

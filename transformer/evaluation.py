@@ -84,8 +84,17 @@ def _name_of(path, lines):
     return f"{os.path.basename(path)}-{hashlib.sha256(text).hexdigest()[:8]}"
 
 
-def translations_path(checkpoint: str, name: str) -> str:
-    """Return where eval.py writes the translations of a `ParallelText`."""
+def translations_path(checkpoint: str, name: str, others: Sequence[str] = ()) -> str:
+    """Return where eval.py writes the translations of a `ParallelText`.
+
+    Args:
+      checkpoint: the checkpoint that translates.
+      name: of the text.
+      others: the checkpoints that translate together with it.
+    """
+    if others:
+        paths = "\n".join(os.path.abspath(each) for each in others)
+        name += ".with-" + hashlib.sha256(paths.encode("utf-8")).hexdigest()[:8]
     return f"{checkpoint}.{name}.translations"
 
 

@@ -1,28 +1,22 @@
 """Translation: a log directory and lines of text → translations."""
 
 import collections
+import functools
 import warnings
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Union
+from typing import Any, Callable, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.data import make_batch, pad, pad_with_end
-from transformer.decoding import (
-    NEVER,
-    RANDOM,
-    SEARCHES,
-    SearchOptions,
-    hypotheses_kept,
-    penalty,
-)
-from transformer.model import Transformer
+from transformer.decoding import NEVER, RANDOM, SEARCHES, SearchOptions, hypotheses_kept
+from transformer.ensemble import members_of
 from transformer.runtime import checkpoints, ram, tensors
 from transformer.runtime.cli import refuse_unknown
 from transformer.runtime.devices import cores, has_gpu
 from transformer.runtime.sessions import make_session, run_at_once, set_up_process
 from transformer.text.vocabulary import PAD, UNK
-from transformer.text.vocabulary_files import load_vocabularies
+from transformer.translation_graph import Inside, TranslationGraph
 
 # A batch holds `decode_batch_size` sentences of so many pieces, and fewer longer ones:
 # the memory of attention grows with the square of their length.
@@ -37,14 +31,6 @@ class Translation(NamedTuple):
     score: float  # log-probability / length penalty, in nats
 
 
-class Inside(NamedTuple):
-    """What the model computes of given translations: tensors, or their values."""
-
-    weights: Dict[str, tf.Tensor]  # attention, [N, H, Tq, Tk], by scope name
-    log_probs: tf.Tensor  # float [N, T, V], of every piece at each position
-    of_target: tf.Tensor  # float [N, T], of the target's pieces; 0 for padding
-
-
 class Translator:
     """A graph, a session and a checkpoint of a log directory.
 
@@ -57,16 +43,28 @@ class Translator:
       logdir: the log directory; its vocabulary and checkpoints are read.
       n_best: how many translations of a line are wanted.
       keep_history: whether `search` returns the History of a beam search.
+      others: (settings, log directory) of models that translate together with it: the
+        probabilities of all are averaged. How to search is said by `hp`.
 
     Raises:
-      ValueError: the search is unknown, or keeps fewer than `n_best`.
+      ValueError: the search is unknown, or keeps fewer than `n_best`; or the models do
+        not share their vocabularies.
     """
 
-    def __init__(self, hp, logdir: str, n_best: int = 1, keep_history: bool = False):
+    def __init__(
+        self,
+        hp,
+        logdir: str,
+        n_best: int = 1,
+        keep_history: bool = False,
+        others: Sequence[Tuple[Any, str]] = (),
+    ):
         self.hp, self.logdir = hp, logdir
-        self.vocabularies = load_vocabularies(logdir)
-        self._refuse_other_vocabularies()
-        ram.refuse_too_large(hp)
+        self._members = members_of([(hp, logdir), *others])
+        self.vocabularies = self._members[0].vocabularies
+        self.checkpoints = [""] * len(self._members)  # those that are loaded
+        for member in self._members:
+            ram.refuse_too_large(member.hp)
         self.oddities = collections.Counter()  # how many source lines were odd, and how
         refuse_unknown("search", hp.search, SEARCHES)
         most = hypotheses_kept(hp.search, hp.beam_size)
@@ -89,22 +87,7 @@ class Translator:
         set_up_process(hp)
         with tf.Graph().as_default() as graph:
             tf.set_random_seed(hp.seed)  # `deterministic` asks for one in every graph
-            model = Transformer(hp)
-            self._source = tf.placeholder(tf.int32, [None, None], "source")  # [N, S]
-            self._target_in = tf.placeholder(tf.int32, [None, None], "target_in")
-            self._target_out = tf.placeholder(tf.int32, [None, None], "target_out")
-            self._prefix = tf.placeholder_with_default(
-                tf.zeros([tf.shape(self._source)[0], 0], tf.int32),
-                [None, None],
-                "prefix",
-            )
-            weights = {}
-            memory = model.encode(self._source, weights=weights)
-            options = self._options._replace(prefix=self._prefix)
-            self._found = _search(model, memory, self._source, options)
-            self._inside = self._look_inside(model, memory, weights)
-            self._scores = self._score()
-            self._saver = checkpoints.make_saver()
+            self._ops = TranslationGraph(self._members, self._options)
             self._at_once = _batches_at_once(hp)
             self._session = make_session(
                 hp, graph, runs=self._at_once, sequential=hp.decode_batch_size == 1
@@ -116,12 +99,18 @@ class Translator:
     def __exit__(self, *exception):
         self._session.close()
 
-    def restore(self, checkpoint: str = "") -> str:
-        """Load a checkpoint, the best one if none is given; return its path."""
+    def restore(self, checkpoint: str = "", number: int = 0) -> str:
+        """Load a checkpoint, the best one if none is given; return its path.
+
+        Args:
+          checkpoint: the path without the endings of its files.
+          number: which model it is of, where several translate together.
+        """
         if not checkpoint:
             return self.restore_found()
-        tensors.restore(self._session, self._saver, checkpoint)
-        self._checkpoint = checkpoint
+        saver, scope = self._ops.savers[number], self._members[number].scope
+        tensors.restore(self._session, saver, checkpoint, scope)
+        self.checkpoints[number] = checkpoint
         return checkpoint
 
     def restore_found(
@@ -129,8 +118,14 @@ class Translator:
         which: Union[str, int] = "best",
         warn: Callable[[str], None] = warnings.warn,
     ) -> str:
-        """Load the checkpoint that `checkpoints.find` finds; return its path."""
-        return checkpoints.use(self.logdir, self.restore, which, warn)
+        """Load the checkpoint that `checkpoints.find` finds; return its path.
+
+        Of several models, one of each; the path is that of the first.
+        """
+        for number, member in enumerate(self._members):
+            restore = functools.partial(self.restore, number=number)
+            checkpoints.use(member.logdir, restore, which, warn)
+        return self.checkpoints[0]
 
     def translate(
         self, lines: List[str], prefix: Sequence[Union[str, Sequence[int]]] = ()
@@ -171,11 +166,11 @@ class Translator:
         feeds = []
         for indices in batches:
             rows = [sources[i] for i in indices]
-            feeds.append({self._source: pad_with_end(rows, self._options.eos)})
+            feeds.append({self._ops.source: pad_with_end(rows, self._options.eos)})
             if prefixes:
-                feeds[-1][self._prefix] = pad([prefixes[i] for i in indices])
+                feeds[-1][self._ops.prefix] = pad([prefixes[i] for i in indices])
         for indices, found in zip(
-            batches, run_at_once(self._session, self._found, feeds, self._at_once)
+            batches, run_at_once(self._session, self._ops.found, feeds, self._at_once)
         ):
             self._refuse_no_numbers(found.scores[:, 0], found.scores)
             yield indices, found
@@ -188,7 +183,7 @@ class Translator:
           pick: function of Inside that returns what is wanted of it: a nest of tensors.
         """
         batch = make_batch(sources, targets, 0, self._options.bos, self._options.eos)
-        return self._session.run(pick(self._inside), self._feed(batch))
+        return self._session.run(pick(self._ops.inside), self._feed(batch))
 
     def score(self, sources: List[str], targets: List[str]) -> List[float]:
         """Return the scores of given translations, as `translate` would score them.
@@ -220,23 +215,11 @@ class Translator:
                 self._options.bos,
                 self._options.eos,
             )
-            scores = self._session.run(self._scores, self._feed(batch))
+            scores = self._session.run(self._ops.scores, self._feed(batch))
             self._refuse_no_numbers(scores, scores)
             for i, score in zip(indices, scores):
                 results[i] = float(score)
         return results
-
-    def _refuse_other_vocabularies(self):
-        """Raise ValueError where a vocabulary has another size than the model."""
-        for side in ("source", "target"):
-            found = getattr(self.vocabularies, side).size
-            wanted = getattr(self.hp, f"{side}_vocab_size")
-            if found != wanted:
-                raise ValueError(
-                    f"{self.logdir}: found a {side} vocabulary of {found} pieces, "
-                    f"wanted {wanted} as in hparams.json; put back the vocabulary that "
-                    "the model was trained with"
-                )
 
     def _refuse_no_numbers(self, best, scores):
         """Raise FloatingPointError for scores that no finite weights give.
@@ -247,18 +230,18 @@ class Translator:
         """
         if not np.isfinite(best).all() or np.isnan(scores).any():
             raise FloatingPointError(
-                f"{self._checkpoint}: found translations whose scores are no numbers, "
-                "wanted finite ones: the weights are damaged, or training diverged; "
-                "choose another --checkpoint, or train again with a lower "
+                f"{' + '.join(self.checkpoints)}: found translations whose scores are "
+                "no numbers, wanted finite ones: the weights are damaged, or training "
+                "diverged; choose another --checkpoint, or train again with a lower "
                 "--learning_rate"
             )
 
     def _feed(self, batch):
         """Return what the placeholders are fed: a Batch."""
         return {
-            self._source: batch.source,
-            self._target_in: batch.target_in,
-            self._target_out: batch.target_out,
+            self._ops.source: batch.source,
+            self._ops.target_in: batch.target_in,
+            self._ops.target_out: batch.target_out,
         }
 
     def encode_prefixes(self, prefixes, lines):
@@ -313,22 +296,6 @@ class Translator:
         text = " ".join(self.vocabularies.target.decode(ids).splitlines())
         return Translation(text, float(score))
 
-    def _look_inside(self, model, memory, weights):
-        """Return Inside, of the fed target."""
-        logits = model.decode(self._target_in, memory, weights=weights)
-        log_probs = tf.nn.log_softmax(logits)
-        real = tf.cast(tf.not_equal(self._target_out, PAD), tf.float32)  # [N, T]
-        of_target = tf.gather(log_probs, self._target_out[..., None], batch_dims=2)
-        return Inside(weights, log_probs, of_target[..., 0] * real)
-
-    def _score(self):
-        """Return float [N]: log-probability of the target / length penalty."""
-        real = tf.cast(tf.not_equal(self._target_out, PAD), tf.float32)  # [N, T]
-        length = tf.reduce_sum(real, -1)  # [N]
-        return tf.reduce_sum(self._inside.of_target, -1) / penalty(
-            length, self.hp.length_penalty
-        )
-
 
 def _batches_at_once(hp):
     """Return how many batches are translated at once: one for each core.
@@ -337,14 +304,3 @@ def _batches_at_once(hp):
     """
     alone = hp.deterministic or hp.search in RANDOM or has_gpu()
     return 1 if alone else min(MOST_AT_ONCE, cores())
-
-
-def _search(model, memory, source, options):
-    """Return the translations of `source` [N, S]: Hypotheses."""
-    hp = model.hp
-    pieces, given = (  # in int64: see `on_device`
-        tf.math.count_nonzero(tf.cast(x, tf.int64), 1) for x in (source, options.prefix)
-    )
-    limits = tf.maximum(pieces + hp.max_extra_length, given + 1)  # EOS is counted
-    step, state = model.start_search(memory, hypotheses_kept(hp.search, hp.beam_size))
-    return SEARCHES[hp.search](step, state, limits, options)

@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, List, Optional, Union
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.runtime import files
+from transformer.runtime import files, tensors
 
 NEWEST, BEST = "model.ckpt", "best.ckpt"
 INDEX, MANIFEST = ".index", ".sha256"
@@ -206,9 +206,9 @@ def sweep(logdir: str) -> None:
     shutil.rmtree(os.path.join(logdir, ASIDE), ignore_errors=True)
 
 
-def make_saver() -> tf.train.Saver:
-    """Return a saver of the variables of the current graph, without local ones."""
-    return tf.train.Saver(tf.global_variables(), max_to_keep=0)
+def make_saver(scope: str = "") -> tf.train.Saver:
+    """Return a saver of the graph's variables under a scope, without local ones."""
+    return tf.train.Saver(tensors.variables(scope), max_to_keep=0)
 
 
 def write(arrays: Dict[str, np.ndarray], logdir: str, step: int) -> str:

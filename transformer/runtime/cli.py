@@ -118,14 +118,30 @@ def add_logdir(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_checkpoint(parser: argparse.ArgumentParser, every: str = "") -> None:
-    """Add `--logdir` and `--checkpoint` for a command that reads one checkpoint.
+def add_models(parser: argparse.ArgumentParser, every: str = "") -> None:
+    """Add `--logdir` and `--checkpoint` for a command that translates.
 
     Args:
       parser: what `make_parser` returned.
       every: the word for all checkpoints, where the command takes one.
     """
+    parser.add_argument(
+        "--logdir",
+        required=True,
+        nargs="+",
+        metavar="DIR",
+        help="what train.py wrote; several: their probabilities are averaged",
+    )
+    _add_checkpoint(parser, every)
+
+
+def add_checkpoint(parser: argparse.ArgumentParser) -> None:
+    """Add `--logdir` and `--checkpoint` for a command that reads one checkpoint."""
     add_logdir(parser)
+    _add_checkpoint(parser)
+
+
+def _add_checkpoint(parser: argparse.ArgumentParser, every: str = "") -> None:
     others = f"; {every}: each that is kept" if every else ""
     parser.add_argument(
         "--checkpoint",

@@ -75,8 +75,26 @@ def average(paths: Sequence[str]) -> Dict[str, np.ndarray]:
     return arrays
 
 
-def restore(session: tf.Session, saver: tf.train.Saver, checkpoint: str) -> None:
+def variables(scope: str = "") -> Dict[str, tf.Variable]:
+    """Return the variables of the graph under a scope, by their names in it."""
+    start = scope and scope + "/"
+    return {
+        each.op.name[len(start) :]: each
+        for each in tf.global_variables()
+        if each.op.name.startswith(start)
+    }
+
+
+def restore(
+    session: tf.Session, saver: tf.train.Saver, checkpoint: str, scope: str = ""
+) -> None:
     """Load a checkpoint into the variables of a session's graph.
+
+    Args:
+      session: the session.
+      saver: a saver of the variables under the scope.
+      checkpoint: its path without the endings of its files.
+      scope: of the variables; those of the checkpoint have none.
 
     Raises:
       ValueError: it cannot be read, or is of another model.
@@ -84,7 +102,7 @@ def restore(session: tf.Session, saver: tf.train.Saver, checkpoint: str) -> None
     try:
         with session.graph.as_default():
             wanted = {
-                each.op.name: each.shape.as_list() for each in tf.global_variables()
+                name: each.shape.as_list() for name, each in variables(scope).items()
             }
         refuse_other_shapes(checkpoint, shapes(checkpoint), wanted)
         with literal(checkpoint) as path:

@@ -1,7 +1,7 @@
 """Open log directories for the page, and answer its requests."""
 
 import os
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Sequence, Tuple
 
 from transformer.decoding import hypotheses_kept
 from transformer.evaluation import read_parallel
@@ -19,19 +19,27 @@ class Model:
       logdir: the log directory.
       which: "best", "newest" or a step.
       warn: function of a text.
+      others: (settings, log directory) of models that translate together with it; the
+        attention that is shown is that of the first.
     """
 
-    def __init__(self, hp, logdir: str, which="best", warn=None):
+    def __init__(
+        self,
+        hp,
+        logdir: str,
+        which="best",
+        warn=None,
+        others: Sequence[Tuple[Any, str]] = (),
+    ):
         kept = hypotheses_kept(hp.search, hp.beam_size)
-        self.translator = Translator(hp, logdir, kept, keep_history=True)
+        self.translator = Translator(hp, logdir, kept, True, others)
         given = () if warn is None else (warn,)
         self.checkpoint = self.translator.restore_found(which, *given)
-        self.logdir = logdir
-        self.name = (
-            f"{os.path.basename(os.path.abspath(logdir))} · "
-            f"{os.path.basename(self.checkpoint)}"
-        )
-        self.legend = confidence.read(logdir, self.checkpoint)
+        self.logdir, self.is_alone = logdir, not others
+        self.name = " + ".join(map(_name, self.translator.checkpoints))
+        self.legend = None
+        if self.is_alone:
+            self.legend = confidence.read(logdir, self.checkpoint)
 
     def close(self) -> None:
         """Close the session."""
@@ -95,5 +103,12 @@ class Model:
         for legend in confidence.count(self.translator, dev.sources, dev.references):
             if legend is not None:
                 self.legend = legend
-                confidence.write(self.logdir, self.checkpoint, legend)
+                if self.is_alone:
+                    confidence.write(self.logdir, self.checkpoint, legend)
             yield
+
+
+def _name(checkpoint):
+    """Return the name of a checkpoint: its log directory, its file."""
+    logdir, name = os.path.split(os.path.abspath(checkpoint))
+    return f"{os.path.basename(logdir)} · {name}"

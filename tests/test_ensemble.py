@@ -1,0 +1,233 @@
+"""ensemble.py: models that translate together average their probabilities."""
+
+import contextlib
+import io
+import json
+import os
+import sys
+
+import corpora
+import numpy as np
+import pytest
+import serve
+import translate
+
+import eval as evaluation  # not the built-in function
+import hparams
+from transformer.runtime import checkpoints, cli
+from transformer.seeing.models import Model
+from transformer.translator import Translator
+
+pytestmark = pytest.mark.usefixtures("one_thread_only")
+
+
+@pytest.fixture(scope="module")
+def other(digits, tmp_path_factory):
+    """Another model of the same vocabulary: two blocks, another width and dialect."""
+    logdir = str(tmp_path_factory.mktemp("logs") / "other")
+    sizes = ["--num_blocks", "2", "--d_model", "24", "--seed", "3"]
+    rates = ["--schedule", "linear", "--learning_rate", "0.01", "--warmup_steps", "9"]
+    steps = ["--max_steps", "30", "--dialect", "tensor2tensor"]
+    corpora.run_train(digits, logdir, *sizes, *rates, *steps)
+    return logdir
+
+
+def opened(*logdirs, n_best=1):
+    """The translator of some log directories, with the best checkpoint of each."""
+    models = hparams.load_each(logdirs, {"search": "beam", "max_extra_length": 3})
+    translator = Translator(*models[0], n_best, others=models[1:])
+    translator.restore()
+    return translator
+
+
+@pytest.fixture(scope="module")
+def lines(digits):
+    return corpora.read_lines(os.path.join(digits, "test.de"))
+
+
+def log_probs(translator, sources, targets):
+    """float [N, T, V], of every piece at each position of the targets."""
+    return translator.inside(sources, targets, lambda inside: inside.log_probs)
+
+
+def test_probabilities_are_the_mean_of_those_of_the_models(trained, other, lines):
+    models = [trained, other, trained]
+    with opened(trained) as first, opened(other) as second, opened(*models) as both:
+        sources = first.encode(lines[:5])
+        targets = [source[::-1] for source in sources]
+        found = log_probs(both, sources, targets)
+        of_first, of_second = (
+            np.exp(log_probs(each, sources, targets).astype(np.float64))
+            for each in (first, second)
+        )
+        wanted = (2 * of_first + of_second) / 3
+        assert np.abs(of_first - of_second).max() > 0.1
+        np.testing.assert_allclose(np.exp(found), wanted, atol=1e-5)
+        assert first.hp.num_heads != second.hp.num_heads
+
+
+def test_the_score_of_the_search_is_that_of_the_mean(trained, other, lines):
+    """The search, step by step, and the whole target at once."""
+    with opened(trained, other, n_best=3) as both:
+        found = both.translate(lines)
+        for rank in range(3):
+            texts = [row[rank].text for row in found]
+            np.testing.assert_allclose(
+                both.score(lines, texts), [row[rank].score for row in found], atol=1e-4
+            )
+    with opened(trained) as alone:
+        assert [row[0].text for row in found] != [
+            row[0].text for row in alone.translate(lines)
+        ]
+
+
+def test_a_model_three_times_is_the_model(trained, lines):
+    with opened(trained, n_best=3) as one, opened(*[trained] * 3, n_best=3) as three:
+        for alone, together in zip(one.translate(lines), three.translate(lines)):
+            assert [each.text for each in together] == [each.text for each in alone]
+            scores = [each.score for each in together]
+            assert scores == pytest.approx([each.score for each in alone], abs=1e-4)
+
+
+def test_each_model_has_its_own_checkpoint_and_its_own_attention(trained, other, lines):
+    with opened(other, trained) as both, opened(other) as first:
+        for path, logdir in zip(both.checkpoints, (other, trained)):
+            assert path == checkpoints.find(logdir)
+        [source] = both.encode(lines[:1])
+        weights, wanted = (
+            each.inside([source], [source], lambda inside: inside.weights)
+            for each in (both, first)
+        )
+        assert set(wanted) < set(weights)
+        for name in wanted:
+            np.testing.assert_allclose(weights[name], wanted[name], atol=1e-5)
+        assert "model_1/encoder/block_0/self_attention" in weights
+
+
+# --- Refusals -------------------------------------------------------------------------
+
+
+def prepared(folder, symbols, vocab_size=corpora.VOCAB_SIZE):
+    """A log directory whose vocabulary is that of other symbols."""
+    splits = corpora.reversed_symbols(
+        {"train": 300, "dev": 5, "test": 5}, symbols=symbols
+    )
+    text = corpora.write_text(folder / "data", splits)
+    corpora.prepare.main(["--out", text, "--vocab_size", vocab_size])
+    logdir = str(folder / "logs")
+    corpora.run_train(text, logdir, "--max_steps", "4")
+    return logdir
+
+
+@pytest.mark.parametrize(
+    "symbols, vocab_size, words",
+    [
+        ("abcdefghij", corpora.VOCAB_SIZE, ["as piece", "'"]),
+        ("0123456789", "24", ["24 pieces", "wanted 25"]),
+    ],
+    ids=["pieces", "sizes"],
+)
+def test_models_of_other_vocabularies_are_refused(
+    trained, tmp_path, symbols, vocab_size, words
+):
+    another = prepared(tmp_path, symbols, vocab_size)
+    with pytest.raises(ValueError) as error:
+        opened(trained, another)
+    said = str(error.value)
+    assert [each for each in [another, trained, *words] if each not in said] == []
+
+
+def test_the_first_piece_that_differs_is_named(trained, tmp_path):
+    another = prepared(tmp_path, "0123456ab9")
+    with opened(trained) as ours, opened(another) as theirs:
+        ids = range(ours.vocabularies.source.size)
+        pairs = [each.vocabularies.source.pieces(ids) for each in (theirs, ours)]
+        first = next(i for i in ids if pairs[0][i] != pairs[1][i])
+    with pytest.raises(ValueError, match=f"{pairs[0][first]!r} as piece {first}, "):
+        opened(trained, another)
+
+
+def test_the_same_pieces_with_other_rules_are_refused(trained, tmp_path):
+    another = corpora.copy_of(trained, tmp_path / "logs")
+    with open(os.path.join(another, "spm.model"), "ab") as file:
+        file.write(b"\xc0\x0c\x01")  # a field that SentencePiece does not know
+    with pytest.raises(ValueError, match="the same pieces with other"):
+        opened(trained, another)
+
+
+# --- The commands ---------------------------------------------------------------------
+
+
+def test_eval_scores_what_the_models_translate_together(
+    trained, other, digits, lines, tmp_path
+):
+    first, path = corpora.copy_of(trained, tmp_path / "logs"), tmp_path / "scores.json"
+    flags = ["--search", "beam", "--max_extra_length", "3", "--json", str(path)]
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        evaluation.main(
+            ["--logdir", first, other, "--data", digits, "--compare", first, *flags]
+        )
+    said, found = output.getvalue().splitlines(), json.loads(path.read_text())
+    with opened(first, other) as both:
+        wanted = [best.text for best, *_ in both.translate(lines)]
+    assert corpora.read_lines(found["translations"]) == wanted
+    assert found["others"] == [checkpoints.find(other)]
+    steps = [checkpoints.step_of(checkpoints.find(each)) for each in (first, other)]
+    assert f"step {steps[0]} + {steps[1]}: " in said[0]
+    assert any(each.startswith(f"{first} has ") for each in said)
+    alone = checkpoints.find(first) + ".test.translations"
+    assert os.path.exists(alone) and found["translations"] != alone
+
+
+def test_translate_takes_several_log_directories(
+    trained, other, lines, monkeypatch, capsys
+):
+    stdin = io.TextIOWrapper(io.BytesIO("\n".join(lines).encode("utf-8")))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    flags = ["--search", "beam", "--max_extra_length", "3"]
+    translate.main(["--logdir", trained, other, *flags])
+    with opened(trained, other) as both:
+        wanted = [best.text for best, *_ in both.translate(lines)]
+    assert capsys.readouterr().out.splitlines() == wanted
+
+
+def test_the_page_serves_the_models_as_one(trained, other, lines, tmp_path):
+    first = corpora.copy_of(trained, tmp_path / "logs")
+    argv = ["--logdir", first, other, "--ensemble"]
+    [model] = serve.opened(cli.parse(serve.parser(), argv), None)
+    assert model.name.count(" + ") == 1 and "other" in model.name
+    asked = serve_asked(lines[0])
+    [[best, *_]] = model.translate([asked])
+    models = hparams.load_each([first, other], {})
+    with Translator(*models[0], 4, others=models[1:]) as both:
+        both.restore()
+        assert both.translate(lines[:1])[0][0].text == best["text"]
+    [sight] = model.see([asked])
+    assert sight["nBest"][0]["text"] == best["text"]
+    model.close()
+
+
+def serve_asked(text):
+    from transformer.seeing.requests import Asked
+
+    return Asked(0, text, [], None, 0)
+
+
+def test_a_legend_of_confidence_is_that_of_one_model(trained, other, tmp_path):
+    """Counted for several models, it is not kept for the first of them."""
+    first = corpora.copy_of(trained, tmp_path / "logs")
+    (hp, _), *others = hparams.load_each([first, other], {})
+    before = set(os.listdir(first))
+    model = Model(hp, first, others=others)
+    for _ in model.count_confidence():
+        pass
+    assert model.legend["lines"] == 20 and set(os.listdir(first)) == before
+    model.close()
+
+
+def test_an_ensemble_needs_two(trained, digits, capsys):
+    line = corpora.refusal(capsys, serve.main, "--logdir", trained, "--ensemble")
+    assert "--ensemble" in line
+    flags = ["--logdir", trained, trained, "--data", digits, "--checkpoint", "all"]
+    assert "one log directory" in corpora.refusal(capsys, evaluation.main, *flags)

@@ -1,0 +1,73 @@
+"""The graph of a translator: the search, and what is computed of translations."""
+
+from typing import Dict, NamedTuple, Sequence
+
+import tensorflow.compat.v1 as tf
+
+from transformer.blocks.primitives import on_device
+from transformer.decoding import SEARCHES, SearchOptions, hypotheses_kept, penalty
+from transformer.ensemble import Member, make_model
+from transformer.runtime import checkpoints
+from transformer.text.vocabulary import PAD
+
+
+class Inside(NamedTuple):
+    """What the model computes of given translations: tensors, or their values."""
+
+    weights: Dict[str, tf.Tensor]  # attention, [N, H, Tq, Tk], by scope name
+    log_probs: tf.Tensor  # float [N, T, V], of every piece at each position
+    of_target: tf.Tensor  # float [N, T], of the target's pieces; 0 for padding
+
+
+class TranslationGraph:
+    """The ops of a translator, made in the current graph.
+
+    Args:
+      members: the Members; several are averaged. The first says how to search.
+      options: SearchOptions.
+    """
+
+    def __init__(self, members: Sequence[Member], options: SearchOptions):
+        self._hp = members[0].hp
+        self.source = tf.placeholder(tf.int32, [None, None], "source")  # [N, S]
+        self.target_in = tf.placeholder(tf.int32, [None, None], "target_in")  # [N, T]
+        self.target_out = tf.placeholder(tf.int32, [None, None], "target_out")
+        self.prefix = tf.placeholder_with_default(
+            tf.zeros([tf.shape(self.source)[0], 0], tf.int32), [None, None], "prefix"
+        )
+        model, weights = make_model(members), {}
+        memory = model.encode(self.source, weights=weights)
+        self.found = self._search(model, memory, options._replace(prefix=self.prefix))
+        self.inside = self._look_inside(model, memory, weights)
+        self.scores = self._score()
+        self.savers = [checkpoints.make_saver(each.scope) for each in members]
+
+    def _search(self, model, memory, options):
+        """Return the translations of the source: Hypotheses."""
+        hp = self._hp
+        pieces = _count(self.source)
+        limits = pieces + hp.max_extra_length  # both count EOS
+        limits = tf.maximum(limits, _count(options.prefix) + 1)
+        kept = hypotheses_kept(hp.search, hp.beam_size)
+        step, state = model.start_search(memory, kept)
+        return SEARCHES[hp.search](step, state, limits, options)
+
+    def _look_inside(self, model, memory, weights):
+        """Return Inside, of the fed target."""
+        logits = model.decode(self.target_in, memory, weights=weights)
+        log_probs = tf.nn.log_softmax(logits)
+        real = tf.cast(tf.not_equal(self.target_out, PAD), tf.float32)  # [N, T]
+        of_target = tf.gather(log_probs, self.target_out[..., None], batch_dims=2)
+        return Inside(weights, log_probs, of_target[..., 0] * real)
+
+    def _score(self):
+        """Return float [N]: log-probability of the target / length penalty."""
+        length = _count(self.target_out)  # [N]
+        return tf.reduce_sum(self.inside.of_target, -1) / penalty(
+            length, self._hp.length_penalty
+        )
+
+
+def _count(ids):
+    """Return how many of ids int32 [N, T] are no padding: int64 [N], see `on_device`."""
+    return tf.math.count_nonzero(on_device(ids), 1)

@@ -10,12 +10,12 @@ from conftest import CONFIG
 from placement import DEVICE, HOST, Placement, has_kernels_for_gpus
 
 import hparams
-from transformer import translator
 from transformer.blocks.primitives import dropout
 from transformer.decoding import SearchOptions
 from transformer.dialects import DIALECTS
-from transformer.model import Transformer
+from transformer.ensemble import Member
 from transformer.training_graph import Data, TrainingGraph
+from transformer.translation_graph import TranslationGraph
 
 needs_kernels = pytest.mark.skipif(
     not has_kernels_for_gpus(), reason="this TensorFlow has no kernels for GPUs"
@@ -126,18 +126,15 @@ def test_a_decoding_step_waits_for_its_condition_alone(search, changes, options)
     hp = settings(search=search, max_extra_length=5, **changes)
     with tf.Graph().as_default():
         tf.set_random_seed(1)
-        source = tf.placeholder(tf.int32, [None, None])
-        prefix = tf.placeholder(tf.int32, [None, None])
-        options = SearchOptions(forbidden=(0, 2), prefix=prefix, **options)
-        model = Transformer(hp)
-        found = translator._search(model, model.encode(source), source, options)
+        options = SearchOptions(forbidden=(0, 2), **options)
+        ops = TranslationGraph([Member(hp, "", None, "")], options)
         feed = {
-            source: np.random.RandomState(0).randint(4, 1000, [40, 25]),
-            prefix: np.full([40, 1], 7),
+            ops.source: np.random.RandomState(0).randint(4, 1000, [40, 25]),
+            ops.prefix: np.full([40, 1], 7),
         }
         with tf.Session(config=CONFIG) as session:
             session.run(tf.global_variables_initializer())
-            placed = Placement(session, found, feed)
+            placed = Placement(session, ops.found, feed)
     assert not placed.without_kernel()
     refuse_large_copies(placed.copies())
     to_host = [copy for copy in placed.copies() if copy.towards == HOST]

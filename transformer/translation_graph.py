@@ -69,5 +69,5 @@ class TranslationGraph:
 
 
 def _count(ids):
-    """Return how many of ids int32 [N, T] are no padding: int64 [N], see `on_device`."""
+    """Return how many of ids int32 [N, T] are not 0: int64 [N], see `on_device`."""
     return tf.math.count_nonzero(on_device(ids), 1)

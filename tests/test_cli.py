@@ -1,12 +1,14 @@
 """cli.py: flags, refusals in one line with status 2, a start that says nothing."""
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 
 import corpora
 import pytest
@@ -183,6 +185,29 @@ def test_a_script_that_uses_the_package_of_another_checkout_says_so(tmp_path):
             assert f"PYTHONPATH={root}" in lines[0]
 
 
+@pytest.mark.parametrize(
+    "script, prog, warned",
+    [
+        ("train.py", "train.py", True),
+        ("scripts/prepare.py", "prepare.py", True),
+        ("scripts/deeper/prepare.py", "prepare.py", False),  # not one of a checkout
+        ("scripts/prepare.py", "eval.py", False),  # which a script of one's own calls
+    ],
+)
+def test_only_the_script_of_another_checkout_is_warned(
+    tmp_path, monkeypatch, capsys, script, prog, warned
+):
+    (tmp_path / "transformer" / "runtime").mkdir(parents=True)
+    monkeypatch.setattr(
+        sys.modules["__main__"], "__file__", str(tmp_path / script), raising=False
+    )
+    cli.warn_of_another_checkout(prog)
+    assert capsys.readouterr().err == ""  # a folder of that name is no checkout
+    (tmp_path / "transformer" / "runtime" / "cli.py").write_text("")
+    cli.warn_of_another_checkout(prog)
+    assert (f"{prog}: found the package in " in capsys.readouterr().err) == warned
+
+
 def test_an_unknown_name_is_told_the_nearest_and_all_where_they_are_few():
     assert cli.unknown("search", "beem", ["greedy", "beam"]) == (
         "unknown search beem; did you mean beam? (greedy, beam)"
@@ -285,29 +310,49 @@ def test_tensorflow_starts_quietly_unless_it_may_speak():
     assert verbose.stderr.endswith("after\n") and "cpu_feature" in verbose.stderr
 
 
-HELD = """
-import os, sys
-from transformer.runtime import cli
-with cli.held_back_stderr():
-    print("from Python", file=sys.stderr)
-    os.write(2, b"from C\\n")
-    if sys.argv[1:]:
-        raise SystemExit(3)
-print("later", file=sys.stderr)
-"""
+@pytest.mark.parametrize("before", [None, "1"])
+@pytest.mark.parametrize("verbose", [False, True])
+def test_what_is_said_of_the_log_level_is_kept(monkeypatch, verbose, before):
+    import tensorflow.compat.v1 as tf
+
+    said = []
+    monkeypatch.setattr(tf.logging, "set_verbosity", said.append)
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", before or "")
+    if before is None:
+        monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
+    cli.start_tensorflow(verbose)
+    wanted = before or (None if verbose else "3")
+    assert os.environ.get("TF_CPP_MIN_LOG_LEVEL") == wanted
+    assert said == ([] if verbose else [tf.logging.ERROR])
 
 
-def test_what_is_held_back_is_shown_where_the_import_fails():
-    done, failed = process(HELD), process(HELD, "fail")
-    assert (done.returncode, done.stderr) == (0, "later\n")
-    assert failed.returncode == 3
-    assert sorted(failed.stderr.splitlines()) == ["from C", "from Python"]
+@pytest.fixture
+def held(capfd, monkeypatch):
+    """held(fails) → what is on descriptor 2 after a start that may fail, in lines."""
+
+    def held(fails):
+        with open(2, "w", closefd=False) as stderr, monkeypatch.context() as patched:
+            patched.setattr(sys, "stderr", stderr)
+            with contextlib.suppress(ZeroDivisionError), cli.held_back_stderr():
+                print("from Python", file=sys.stderr)
+                os.write(2, b"from C\n")
+                1 / int(not fails)
+            print("later", file=sys.stderr)
+        return sorted(capfd.readouterr().err.splitlines())
+
+    return held
 
 
-def test_without_a_temporary_folder_nothing_is_held_back():
-    nowhere = "import tempfile; tempfile.TemporaryFile = lambda: open('/none/x')"
-    done = process(nowhere + HELD)
-    assert sorted(done.stderr.splitlines()) == ["from C", "from Python", "later"]
+def test_what_is_held_back_is_shown_where_the_import_fails(held):
+    opened = os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []
+    assert held(fails=False) == ["later"]
+    assert held(fails=True) == ["from C", "from Python", "later"]
+    assert not opened or len(os.listdir("/proc/self/fd")) == len(opened)
+
+
+def test_without_a_temporary_folder_nothing_is_held_back(held, monkeypatch):
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: open("/none/x"))
+    assert held(fails=False) == ["from C", "from Python", "later"]
 
 
 # --- The commands ---------------------------------------------------------------------

@@ -109,6 +109,44 @@ def test_a_signal_that_is_ignored_stays_ignored(start):
     assert command.communicate(timeout=30) == (b"went on\n", b"")
 
 
+class Ended(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("number", ending.SIGNALS)
+def test_a_signal_removes_what_is_unfinished_and_handlers_come_back(
+    number, monkeypatch, capfd, tmp_path
+):
+    """In this process, which does not end."""
+
+    def end(status):
+        raise Ended(status)
+
+    monkeypatch.setattr(os, "_exit", end)
+    before = [signal.getsignal(each) for each in ending.SIGNALS]
+    with pytest.raises(Ended, match=str(128 + number)):
+        with ending.in_one_line("x.py", "run it again"):
+            with folders.unfinished(str(tmp_path / "out")) as work:
+                open(os.path.join(work, "file"), "w").close()
+                os.kill(os.getpid(), number)
+    what = NAMES.get(number, f"stopped by {signal.Signals(number).name}")
+    assert capfd.readouterr().err == f"x.py: {what}; run it again\n"
+    assert os.listdir(str(tmp_path)) == []
+    assert [signal.getsignal(each) for each in ending.SIGNALS] == before
+
+
+def test_a_signal_that_was_ignored_is_ignored_in_a_command(capsys):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ending.in_one_line("x.py"):
+            os.kill(os.getpid(), signal.SIGHUP)
+            print("went on")
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert capsys.readouterr() == ("went on\n", "")
+
+
 def wait_for_the_handlers(process):
     """Wait until a command has begun: before, Python itself starts."""
     caught = 0
@@ -202,6 +240,18 @@ def test_who_reads_no_further_ends_it_silently(lines):
         stderr=subprocess.PIPE,
     )
     assert (done.stdout, done.stderr) == (b"0\n0\n", b"")
+
+
+def test_the_rest_for_a_pipe_that_nobody_reads_is_discarded(monkeypatch):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        with pytest.raises(SystemExit) as stop, ending.in_one_line("x.py"):
+            print("what is in the buffer")
+        output.flush()  # as Python does at its end
+        monkeypatch.undo()
+    assert stop.value.code == 0
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")

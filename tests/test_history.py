@@ -1,7 +1,9 @@
 """history.py: what changed since the steps before is recorded, said, or refused."""
 
+import io
 import json
 import os
+import platform
 import shutil
 
 import corpora
@@ -9,7 +11,8 @@ import pytest
 
 import hparams
 import train
-from transformer.runtime import checkpoints, reporting
+from transformer.runtime import checkpoints, history, reporting
+from transformer.runtime.devices import cores
 from transformer.runtime.history import RUN, History, name_of_dev
 from transformer.runtime.reporting import DevScores
 
@@ -56,6 +59,33 @@ def test_a_stretch_of_which_no_checkpoint_is_left_is_forgotten(tmp_path):
     assert stretch(tmp_path, 4) == ""
     assert [row["step"] for row in stretches(tmp_path)] == [0]
     assert stretch(tmp_path, 0, hparams.HParams(seed=2)) == ""
+
+
+@pytest.mark.parametrize("said", ["3", "0", "many", ""])
+def test_threads_are_those_that_tensorflow_has(monkeypatch, said):
+    """As many as are asked for; else one for each core."""
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", said)
+    assert history.machine()["threads"] == (3 if said == "3" else cores())
+
+
+@pytest.mark.parametrize(
+    "content, wanted",
+    [
+        ("processor: 0\nmodel name\t: Some CPU: 3 GHz \nflags: a\n", "Some CPU: 3 GHz"),
+        ("processor: 0\nCPU part: 0xd0c\n", "arm"),  # it has no name there
+        (None, "arm"),
+    ],
+)
+def test_the_processor_has_a_name(monkeypatch, content, wanted):
+    def opened(path, encoding):
+        if content is None:
+            raise FileNotFoundError(path)
+        return io.StringIO(content)
+
+    monkeypatch.setattr(history, "open", opened, raising=False)
+    monkeypatch.setattr(platform, "processor", lambda: "")
+    monkeypatch.setattr(platform, "machine", lambda: "arm")
+    assert history.machine()["processor"] == wanted
 
 
 def test_a_setting_that_an_older_version_did_not_have_is_no_change(tmp_path):

@@ -42,9 +42,9 @@ class Echo:
 
 
 @contextlib.contextmanager
-def served(models, idle=()):
+def served(models, idle=(), host="127.0.0.1"):
     """A server in this process, on a free port."""
-    server = Server(("127.0.0.1", 0), models, Jobs(idle))
+    server = Server((host, 0), models, Jobs(idle))
     thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
     thread.start()
     try:
@@ -59,7 +59,7 @@ def address(server):
 
 
 def connect(server):
-    return http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=60)
+    return http.client.HTTPConnection(*server.server_address[:2], timeout=60)
 
 
 def ask(server, path, fields=None, headers=(), body=None, method=None):

@@ -462,6 +462,27 @@ def test_wrong_shape(check):
 
 
 @pytest.mark.parametrize("check", ALL, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("sizes", [{"batch": 1}, {"length": 1}], ids=str)
+def test_sizes_in_which_nothing_can_be_seen_are_refused(check, sizes):
+    """But one sentence is enough to see that its future is hidden."""
+    if check is CAUSALITY and "batch" in sizes:
+        return check(lambda x: x, **sizes)
+    [(name, size)] = sizes.items()
+    with pytest.raises(ValueError, match=f"found {name} = {size}, wanted at least 2"):
+        check(lambda x: x, **sizes)
+
+
+def test_a_width_that_changes():
+    """As that of a search that stops when all sentences of a batch have ended."""
+    with pytest.raises(CheckFailed) as caught:
+        BATCH(lambda x: x.sum(2)[:, : len(x)])
+    assert str(caught.value) == (
+        "check_batch_invariance: when sentence 0 was alone in its batch, found outputs "
+        "of shape (4, 1, 1), wanted (4, 4, 1) as at first"
+    )
+
+
+@pytest.mark.parametrize("check", ALL, ids=lambda check: check.__name__)
 def test_not_finite(check):
     def fn(x):
         x = x.copy()

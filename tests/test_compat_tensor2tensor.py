@@ -417,6 +417,24 @@ def test_losses_of_all_labels():
     np.testing.assert_allclose(some, each[0, :2].sum() + each[1, 0], rtol=1e-6)
 
 
+def test_losses_of_labels_in_a_row():
+    """Logits [N, V] and labels [N, 1, 1], as models of classes have them."""
+    logits = tf.random_uniform([6, 7], seed=1)
+    labels = tf.constant([1, 2, 0, 6, 0, 5])
+    row = common_layers.padded_cross_entropy(logits, labels[:, None, None], 0.1)
+    table = common_layers.padded_cross_entropy(
+        tf.reshape(logits, [2, 3, 7]), tf.reshape(labels, [2, 3]), 0.1
+    )
+    found = evaluated(*row, *table)
+    np.testing.assert_allclose(found[:2], found[2:], rtol=1e-6)
+
+
+def test_a_norm_of_type_none_is_no_norm():
+    x = tf.random_uniform([2, 3, WIDTH], seed=1)
+    assert common_layers.apply_norm(x, "none", WIDTH, 1e-6) is x
+    assert tf.global_variables() == []
+
+
 def test_local_attention_finds_the_padded_keys_of_each_head():
     q, k, v = heads()
     padded = k * tf.constant([[1.0] * 5, [1, 1, 0, 1, 1]])[None, :, :, None]

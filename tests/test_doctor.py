@@ -105,6 +105,14 @@ def test_lines_that_moved(by):
     )
 
 
+def test_a_few_lines_tell_nothing_of_their_places():
+    """With ten, the same ones do."""
+    for count in (9, 10):
+        first = [lines[:count] for lines in (SOURCES, REFERENCES)]
+        moved = REFERENCES[count - 1 : count] + REFERENCES[: count - 1]
+        assert ("lines shifted" in found(moved, *first)) == (count == 10)
+
+
 def test_sources_and_references_that_changed_places():
     """Whatever the model then makes of its own language."""
     for translations in (REFERENCES, SOURCES):

@@ -337,7 +337,14 @@ def test_a_language_that_leads_to_another_file_is_refused(
     assert repr(language) in str(stopped.value) and "\n" not in str(stopped.value)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", "7", '"de"', '{"source_lang"'])
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", "7", '"de"', '{"source_lang"']
+    + [
+        f'{{"source_lang": "de", "target_lang": "en", {part}: []}}'
+        for part in ('"splits"', '"sha256"')
+    ],
+)
 def test_a_broken_summary_is_refused(data, content):
     (data / "corpus.json").write_text(content)
     with pytest.raises(ValueError, match="prepare.py") as stopped:

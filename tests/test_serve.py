@@ -1,9 +1,11 @@
 """The server of the page: one queue, batches, clients that leave, a quiet end."""
 
+import contextlib
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -128,6 +130,19 @@ def test_a_drain_finishes_what_was_begun_and_takes_no_more(model):
         with pytest.raises(OSError):
             ask(server, "/healthz")
         server.drain = lambda: None  # it was
+
+
+def has_ipv6():
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6) as tried:
+        tried.bind(("::1", 0))
+        return True
+    return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="no IPv6")
+def test_an_address_of_ipv6_is_served(model):
+    with served([model], host="::1") as server:
+        assert ask(server, "/translate", {"text": "x"})[1]["result"][0]["text"] == "X"
 
 
 def test_health_and_models(server):

@@ -1,8 +1,11 @@
 """The server of the page, attacked; and what the page can be made to do."""
 
+import contextlib
+import http.client
 import json
 import re
 import socket
+import time
 
 import pytest
 import serve
@@ -153,6 +156,25 @@ def test_a_client_that_sends_half_of_its_request_is_let_go(server):
     )
     assert raw(server, head + b"Content-Length: 50\r\n\r\n{") == b""
     assert ask(server, "/healthz")[1]["waiting"] == 0
+
+
+def test_no_more_clients_than_it_has_threads_for(monkeypatch):
+    """One too many is let go without an answer; whoever leaves makes room."""
+    monkeypatch.setattr("transformer.seeing.server.MOST_CLIENTS", 1)
+    with served([Echo()]) as server:
+        first = connect(server)
+        first.request("GET", "/healthz")
+        assert first.getresponse().read()
+        with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
+            ask(server, "/healthz")
+        first.close()
+        for _ in range(1000):
+            with contextlib.suppress(ConnectionError):
+                assert ask(server, "/healthz")[0] == 200
+                break
+            time.sleep(0.01)
+        else:
+            pytest.fail("nobody is served any more")
 
 
 # --- What the page may do -------------------------------------------------------------

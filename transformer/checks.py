@@ -118,6 +118,7 @@ def check_causality(
     Raises:
       CheckFailed: a position that sees a later one.
     """
+    _need_two("length", length)
     subject = _Subject("check_causality", fn, num_units, vocab_size, tolerance, seed)
     starts = np.arange(batch) * length // (2 * batch) * leading_padding
     real = np.arange(length) >= starts[:, None]  # [N, T]
@@ -189,13 +190,16 @@ def check_padding(
     subject.conclude()
 
 
+def _need_two(name, size):
+    """Raise ValueError where a size is too small for anything to be seen."""
+    if size < 2:
+        raise ValueError(f"a check: found {name} = {size}, wanted at least 2")
+
+
 def _lengths(least, batch, length):
     """Return the lengths of sentences from `least` to `length`: int32 [N]."""
-    if batch < 2 or length < 2:
-        raise ValueError(
-            f"a check: found batch = {batch} and length = {length}, "
-            "wanted at least 2 of each"
-        )
+    _need_two("batch", batch)
+    _need_two("length", length)
     return np.linspace(least, length, batch).round().astype(np.int32)
 
 

@@ -48,9 +48,9 @@ def empty(texts: Texts) -> Optional[str]:
 
 def alike(texts: Texts) -> Optional[str]:
     """Find one translation for many sources: the model ignores the source."""
-    (line, times), usual = _most_common(texts.translations), 1
-    if texts.references:
-        usual = _most_common(texts.references)[1]
+    (line, times), (_, usual) = map(
+        _most_common, (texts.translations, texts.references)
+    )
     if times < 3 or times * 10 <= len(texts.translations) or times <= 3 * usual:
         return None
     return (

@@ -129,6 +129,14 @@ def test_masks_of_kyubyong(name):
     compared(case, outputs, inputs)
 
 
+@pytest.mark.parametrize("kind", [None, "keyes"])
+def test_a_mask_of_no_type_is_refused(kind):
+    """There, it is printed, and nothing is masked."""
+    said = f"mask: found type {kind!r}, wanted 'key' or 'future'"
+    with pytest.raises(ValueError, match=said):
+        kyubyong.mask(tf.zeros([2, 3, 3]), tf.zeros([1, 3]), kind)
+
+
 @pytest.mark.parametrize("of", ["ff", "ln", "positional_encoding"])
 def test_other_blocks_of_kyubyong(of):
     for name in fixtures.cases("B", function="modules." + of):

@@ -53,6 +53,16 @@ def test_a_checkpoint_is_written_and_read_whatever_its_path(session, tmp_path, n
     assert convert.read(found)["x"].tolist() == [1, 2, 3]
 
 
+@pytest.mark.parametrize("name", ["model[1].ckpt", "best*.ckpt", "a?", "a\\b"])
+def test_a_checkpoint_whose_own_name_is_a_pattern_is_refused(tmp_path, name):
+    """TensorFlow would read others, those that the pattern fits."""
+    path = str(tmp_path / name)
+    for read in (tensors.shapes, tensors.read, lambda path: tensors.average([path])):
+        with pytest.raises(ValueError, match="takes for a pattern.*rename its") as said:
+            read(path)
+        assert str(said.value).startswith(f"{path}: found a name that TensorFlow")
+
+
 @pytest.mark.slow
 def test_every_command_works_in_such_a_path(digits, tmp_path, capsys):
     logdir, out = tmp_path / "run [1]\\2*", tmp_path / "mean [1]"

@@ -661,6 +661,22 @@ def test_units_too_wide_to_be_added_to_the_queries(monkeypatch):
         modules.multihead_attention(x, x, 16, 2, dialect="no_projection")
 
 
+@pytest.mark.parametrize(
+    "dialect, said",
+    [
+        ("papr", "dialect: found 'papr', wanted one of .*'paper'"),
+        (
+            dialects.PAPER._replace(after=("dropout", "sum", "norm")),
+            "found 'sum', wanted 'dropout', 'add' or 'norm'",
+        ),
+    ],
+    ids=["name", "step"],
+)
+def test_dialects_that_are_not_there(dialect, said):
+    with pytest.raises(ValueError, match=said):
+        modules.feedforward(tf.zeros([2, 3, 8]), (32, 8), dialect=dialect)
+
+
 def test_feedforward_too_wide_to_be_added_to_the_inputs():
     with pytest.raises(ValueError, match=r"\(32, 16\).*8\b"):
         modules.feedforward(tf.zeros([2, 3, 8]), (32, 16))

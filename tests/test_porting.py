@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -831,6 +832,14 @@ def test_what_is_refused(folder, capsys, argv, wanted):
     with open("binary.py", "wb") as file:
         file.write(b"x = '\xff'\n")
     assert wanted in said(capsys, *argv, status=2)
+
+
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules")
+def test_python_m_runs_it(folder, capsys, monkeypatch):
+    path = folder("modules.py", tutorials.TUTORIAL)
+    monkeypatch.setattr(sys, "argv", ["python -m", path])
+    runpy.run_module("transformer.porting", run_name="__main__")
+    assert capsys.readouterr().out == said(capsys, path)
 
 
 def test_help_needs_no_tensorflow():

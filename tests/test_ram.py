@@ -1,5 +1,6 @@
 """ram.py: the forecast is near the truth, and the end of memory is one line."""
 
+import collections
 import os
 import re
 import subprocess
@@ -138,6 +139,32 @@ def test_what_linux_has_left():
         size, where = ram.available(session)
     assert where == "free" or where == "on the GPU"
     assert 0 < size < sizes["MemTotal"] or where == "on the GPU"
+
+
+@pytest.mark.parametrize(
+    "meminfo, wanted",
+    [
+        ("MemTotal: 9 kB\nMemFree: 1 kB\nMemAvailable:  7 kB\nBuffers: 1 kB\n", 7168),
+        ("MemTotal: 9 kB\nMemFree: 1 kB\n", 0),  # Linux before 3.14
+        ("", 0),  # no Linux
+    ],
+)
+def test_what_is_not_known_to_be_free_is_no_limit(monkeypatch, meminfo, wanted):
+    def read(path):
+        return meminfo if path == "/proc/meminfo" else ""
+
+    monkeypatch.setattr(ram, "_read", read)
+    with tf.Session() as session:
+        monkeypatch.setattr(session, "list_devices", lambda: [])
+        assert ram.available(session) == (wanted, "free")
+
+
+def test_of_several_gpus_the_smallest_counts(monkeypatch):
+    Device = collections.namedtuple("Device", "device_type memory_limit_bytes")
+    devices = [Device("CPU", 1), Device("GPU", 9000), Device("GPU", 8000)]
+    with tf.Session() as session:
+        monkeypatch.setattr(session, "list_devices", lambda: devices)
+        assert ram.available(session) == (8000, "on the GPU")
 
 
 def test_what_a_limit_of_the_process_leaves():

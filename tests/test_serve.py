@@ -219,6 +219,7 @@ def test_confidence_is_counted_on_dev_once(trained, digits, tmp_path):
     )
     assert sum(found for _, _, _, found in shades) == matches
     assert confidence.read(logdir, model.checkpoint) == model.legend
+    assert list(model.count_confidence()) == []
     assert confidence.read(logdir, "another") is None
     model.close()
     with open(os.path.join(logdir, confidence.FILE_NAME), "w") as file:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import hparams
+import transformer
 from transformer import translator as translator_module
 from transformer.decoding import SEARCHES, beam
 from transformer.runtime import checkpoints
@@ -264,6 +265,12 @@ def test_restore_returns_the_best_checkpoint_or_loads_the_one_named(
     assert translator.translate(lines) != translations
     translator.restore()
     assert_same(translator.translate(lines), translations)
+
+
+def test_the_package_has_it_under_its_own_name():
+    assert transformer.Translator is Translator
+    with pytest.raises(AttributeError, match="'transformer' .* 'Translater'"):
+        transformer.Translater  # noqa: B018 (its name alone)
 
 
 def test_the_end_of_the_with_statement_closes_the_session(trained, lines):

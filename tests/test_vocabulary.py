@@ -6,11 +6,13 @@ import os
 import numpy as np
 import pytest
 import sentencepiece
+from corpora import write_lines
 
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, train_vocabulary
 from transformer.text.vocabulary_files import (
     JOINT_MODEL,
+    JOINT_WORDS,
     SEPARATE_MODELS,
     copy_vocabularies,
     load_vocabularies,
@@ -172,6 +174,18 @@ def test_copies_are_enough(corpus, vocabulary, tmp_path):
     assert os.listdir(str(joint)) == [JOINT_MODEL]
     assert load_vocabularies(str(joint)).source.size == vocabulary.size
     assert load_vocabularies(str(separate)).target.size == SIZE + 5
+
+
+def test_another_vocabulary_is_not_copied_over_one(tmp_path):
+    """With it, the ids of a log directory would mean other words."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for folder, words in ((ours, ["a", "b"]), (theirs, ["b", "a"])):
+        folder.mkdir()
+        write_lines(folder / JOINT_WORDS, ["<PAD>", "<UNK>", "<S>", "</S>", *words])
+    before = (theirs / JOINT_WORDS).read_bytes()
+    with pytest.raises(ValueError, match="found different vocabularies in .*ours"):
+        copy_vocabularies(str(ours), str(theirs))
+    assert (theirs / JOINT_WORDS).read_bytes() == before
 
 
 def test_a_folder_with_no_vocabulary_says_what_to_run(tmp_path):

@@ -1,0 +1,226 @@
+"""Measure what preparing and planning a large corpus costs, on synthetic text.
+
+    python tools/bench/large_corpus.py --pairs 2000000 --workers 2
+
+The text is made of invented words, whose frequencies fall as Zipf's law has it (the
+word of rank r as 1 / (r + 2.7)); a sentence has 25 on average, as those of WMT 2014.
+Nothing could be learned from it, but it has as many lines, words and word forms as a
+large corpus. Time is given by the clock and in seconds of the processors, which other
+programs on the machine change less; memory is the sum of all processes at its peak.
+"""
+
+import argparse
+import functools
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import Dict, Iterator, List, Optional, Tuple
+
+import numpy as np
+
+from transformer.runtime import cli
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+WORDS = 400000  # word forms of a language
+MEAN_WORDS, LONGEST = 25, 120  # words in a sentence
+BLOCK = 20000  # pairs written at a time
+SPLITS = {"dev": 1000}  # pairs; train has those that are asked for
+SYLLABLES = {
+    "de": "sch ein ge ver un lich keit ung auf be den er ter mit nach vor ber tung "
+    "kei wer stand halt fahr ü ö ä ß zeit haus kraft werk",
+    "en": "the ing tion er ly ness con pre ment able ex in un re ship hood ous ty al "
+    "ence way side work man stand light ea ou igh st",
+}
+PLAN = """
+import resource, sys, time
+import numpy as np
+from transformer.runtime import cli
+cli.start_tensorflow()
+from transformer.data import BatchPlan
+pairs, tokens = map(int, sys.argv[1:])
+draw = np.random.RandomState(1)
+source = np.minimum(draw.geometric(0.04, pairs) + 3, 250).astype(np.int32)
+target = np.minimum(source + draw.randint(0, 7, pairs), 250).astype(np.int32)
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+before, begin = peak(), time.perf_counter()
+plan = BatchPlan(source, target, tokens, seed=1)
+plan.batch(0)
+built, begin = time.perf_counter() - begin, time.perf_counter()
+plan.batch(len(plan))
+epoch = time.perf_counter() - begin
+print(f"{built:.1f} s, each later epoch {epoch:.1f} s, {peak() - before:,.0f} MiB")
+"""
+
+
+@functools.lru_cache(maxsize=None)
+def words(language: str) -> np.ndarray:
+    """Return the invented words of a language, the most frequent ones first, [WORDS].
+
+    The more frequent they are, the fewer syllables they have.
+    """
+    syllables, draw = SYLLABLES[language].split(), np.random.RandomState(len(language))
+    made, most = {}, 7
+    while len(made) < WORDS:
+        drawn = draw.randint(0, len(syllables), [WORDS, most]).tolist()
+        counts = draw.randint(1, 3 + int(np.log(len(made) + 1) / 3), WORDS).tolist()
+        for count, numbers in zip(counts, drawn):
+            made["".join(syllables[number] for number in numbers[:count])] = None
+    return np.array(list(made)[:WORDS], object)
+
+
+def sentences(language: str, pairs: int, seed: int) -> Iterator[str]:
+    """Yield the text of so many sentences, some thousands at a time.
+
+    Sentence n of two languages has the same number of words, give or take a few.
+    """
+    weights = 1 / (np.arange(WORDS) + 2.7)
+    shares, known = np.cumsum(weights / weights.sum()), words(language)
+    for start in range(0, pairs, BLOCK):
+        count = min(BLOCK, pairs - start)
+        draw = np.random.RandomState([seed, start // BLOCK])
+        lengths = draw.gamma(2, MEAN_WORDS / 2, count)
+        draw = np.random.RandomState([seed, start // BLOCK, len(known[0])])
+        lengths = np.clip(lengths * draw.uniform(0.8, 1.2, count), 1, LONGEST)
+        ends = np.cumsum(lengths.astype(int))
+        ranks = np.searchsorted(shares, draw.uniform(0, shares[-1], ends[-1]))
+        drawn = known[ranks].tolist()
+        yield "".join(
+            " ".join(drawn[begin:end]).capitalize() + ".\n"
+            for begin, end in zip([0, *ends[:-1]], ends)
+        )
+
+
+def write_text(folder: str, pairs: int) -> int:
+    """Write {train,dev}.{de,en} to a folder; return how many bytes train has."""
+    for split, count in {"train": pairs, **SPLITS}.items():
+        for language in SYLLABLES:
+            path = os.path.join(folder, f"{split}.{language}")
+            with open(path, "w", encoding="utf-8") as file:
+                file.writelines(sentences(language, count, len(split)))
+    return sum(
+        os.path.getsize(os.path.join(folder, f"train.{each}")) for each in SYLLABLES
+    )
+
+
+class Watch(threading.Thread):
+    """Follows the memory of a process and of all that it started, in MiB."""
+
+    def __init__(self, pid: int):
+        super().__init__(daemon=True)
+        self._pid, self._is_over, self.peak = pid, threading.Event(), 0.0
+        self.start()
+
+    def run(self) -> None:
+        """Look at it now and then."""
+        while not self._is_over.wait(0.2):
+            family = self._family()
+            pages = sum(_pages(pid) for pid in family)
+            self.peak = max(self.peak, pages * resource.getpagesize() / 2**20)
+
+    def end(self) -> float:
+        """Return the most that it was."""
+        self._is_over.set()
+        self.join()
+        return self.peak
+
+    def _family(self) -> List[int]:
+        parents = _parents()
+        family = [self._pid]
+        for pid in family:  # it grows as it is walked
+            family += [child for child, parent in parents.items() if parent == pid]
+        return family
+
+
+def _parents() -> Dict[int, int]:
+    """Return the parent of each process of the machine."""
+    found = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", encoding="utf-8") as file:
+                found[int(name)] = int(file.read().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def _pages(pid: int) -> int:
+    """Return how many pages of memory a process has, 0 if it has ended."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="utf-8") as file:
+            return int(file.read().split()[1])
+    except OSError:
+        return 0
+
+
+def measured(command: List[str]) -> Tuple[float, float, float, str]:
+    """Run a command; return its seconds, processor seconds, MiB, what it printed."""
+    begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    with subprocess.Popen(
+        [sys.executable, *command],
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+        env=dict(os.environ, PYTHONPATH=ROOT),
+    ) as process:
+        watch = Watch(process.pid)
+        said = process.stdout.read()
+    if process.returncode:
+        raise ValueError(f"{' '.join(command)}: status {process.returncode}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.perf_counter() - begin, cpu, watch.end(), said
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the text, prepare it, plan its batches; print what each takes."""
+    with tempfile.TemporaryDirectory(dir=args.out) as folder:
+        begin = time.perf_counter()
+        size = write_text(folder, args.pairs) / 1e6
+        print(
+            f"text: {args.pairs:,} pairs, {size:,.0f} MB, "
+            f"{time.perf_counter() - begin:.0f} s",
+            flush=True,
+        )
+        flags = ["--workers", str(args.workers), "--vocab_size", str(args.vocab_size)]
+        script = os.path.join(ROOT, "scripts", "prepare.py")
+        seconds, cpu, memory, said = measured(
+            [script, "--out", folder, *flags, *args.more.split()]
+        )
+        print(said, end="")
+        print(
+            f"prepare.py {' '.join(flags)} {args.more}: {seconds:.0f} s, "
+            f"{cpu:.0f} s of processors, at most {memory:,.0f} MiB",
+            flush=True,
+        )
+    numbers = [str(args.plan_pairs or args.pairs), str(args.batch_tokens)]
+    _, _, _, said = measured(["-c", PLAN, *numbers])
+    print(f"plan of {numbers[0]} pairs, {numbers[1]} tokens a batch: {said}", end="")
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the command line."""
+    parser = cli.make_parser("large_corpus.py", __doc__)
+    for name, default, text in (
+        ("pairs", 2000000, "pairs of train"),
+        ("workers", 2, "of prepare.py"),
+        ("vocab_size", 37000, "of prepare.py"),
+        ("batch_tokens", 25000, "of the plan of batches"),
+        ("plan_pairs", 0, "pairs of the plan of batches; 0: as many as of train"),
+    ):
+        parser.add_argument(
+            "--" + name,
+            type=int,
+            default=default,
+            metavar="INT",
+            help=f"{text} [{default}]",
+        )
+    parser.add_argument("--more", default="", help="more flags of prepare.py")
+    parser.add_argument("--out", metavar="DIR", help="where the text is written to")
+    cli.main(parser, run, argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -203,7 +203,7 @@ FIELDS = {field.name: field for field in dataclasses.fields(HParams)}
 DECODING = {
     name: field
     for name, field in FIELDS.items()
-    if field.metadata["group"] == "decoding" or name == "deterministic"
+    if field.metadata["group"] == "decoding" or name in ("deterministic", "devices")
 }
 
 

@@ -6,17 +6,20 @@ import functools
 import corpora
 import numpy as np
 import pytest
+import small
 import tensorflow.compat.v1 as tf
 import verify_run
 
 import hparams
 import train
 from transformer.dialects import DIALECTS
+from transformer.evaluation import load_text
 from transformer.runtime import checkpoints, devices
 from transformer.runtime.devices import device_names, training_devices
 from transformer.runtime.reporting import read_dev_scores
 from transformer.runtime.sessions import make_session
 from transformer.training_graph import Data, TrainingGraph, settled
+from transformer.translator import Translator
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +217,73 @@ def test_a_shard_without_a_pair_adds_nothing(hp, dialect):
         np.testing.assert_allclose(one, other, rtol=1e-5)
     for name, array in whole.variables.items():
         np.testing.assert_allclose(cut.variables[name], array, rtol=1e-3, atol=1e-5)
+
+
+# --- Translating ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def logdir(digits, tmp_path_factory):
+    """The log directory of a model with random variables."""
+    folder = str(tmp_path_factory.mktemp("small") / "logs")
+    small.write_logdir(digits, folder)
+    return folder
+
+
+@pytest.fixture
+def translated(logdir, digits):
+    """translated(search, devices) → (the Translator, its translations)."""
+
+    def translated(search, names):
+        given = dict(devices=names, search=search, decode_batch_size=3)
+        with Translator(hparams.load(logdir, given), logdir) as translator:
+            translator.restore()
+            return translator, translator.translate(load_text(digits, "test")[0])
+
+    return translated
+
+
+@pytest.mark.usefixtures("one_thread_only")
+@pytest.mark.parametrize("search", ["greedy", "beam"])
+def test_translations_do_not_depend_on_the_devices(translated, monkeypatch, search):
+    kind = tf.Session.func  # the fixture has bound its config
+    used, run = [], kind.run
+
+    def noted(session, *args, **options):
+        used.append(session)
+        return run(session, *args, **options)
+
+    monkeypatch.setattr(kind, "run", noted)
+    _, wanted = translated(search, "cpu:1")
+    assert len(set(used)) == 1 and len({each.score for [each] in wanted}) > 10
+    translator, found = translated(search, "cpu:3")
+    assert found == wanted
+    assert set(translator._sessions) < set(used)
+
+
+@pytest.mark.usefixtures("one_thread_only")
+def test_a_sample_is_drawn_on_one_device(translated):
+    """What is drawn next depends on what was drawn before, on the same device."""
+    (one, wanted), (other, found) = (translated("sample", f"cpu:{n}") for n in (1, 2))
+    assert len(one._sessions) == len(other._sessions) == 1
+    assert found == wanted
+
+
+@pytest.mark.usefixtures("one_thread_only")
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_copy_computes_on_its_device(logdir, batch):
+    """The bodies of loops too; a batch of one is not run in a fixed order there."""
+    told, options = tf.RunMetadata(), tf.RunOptions(output_partition_graphs=True)
+    given = dict(devices="cpu:2", decode_batch_size=batch)
+    with Translator(hparams.load(logdir, given), logdir) as translator:
+        translator.restore()
+        session, feed = translator._sessions[1], {"source:0": [[5, 3]]}
+        session.run(translator._found.ids.name, feed, options, told)
+    nodes = [node for part in told.partition_graphs for node in part.node]
+    assert sum("MatMul" in node.op for node in nodes) > 3
+    for node in nodes:
+        assert node.device.endswith("CPU:1") or "MatMul" not in node.op, node.name
+        assert not (node.op == "VarHandleOp" and node.device.endswith("CPU:0"))
 
 
 # --- The commands ---------------------------------------------------------------------

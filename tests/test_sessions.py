@@ -157,7 +157,7 @@ def test_runs_at_once_come_in_their_order(hp, runs):
         counted = tf.while_loop(lambda i: i < given, lambda i: i + 1, [0])
         with make_session(hp, graph, runs=runs) as session:
             found = run_at_once(
-                session,
+                [session],
                 counted,
                 [{given: steps} for steps in (3000, 2, 1000, 0, 5, 7)],
                 runs,
@@ -178,7 +178,7 @@ def test_runs_at_once_wait_for_each_other(hp):
         answer = tf.cond(first, lambda: talk(there, back), lambda: talk(back, there))
         with make_session(hp, graph, runs=2) as session:
             assert list(
-                run_at_once(session, answer, [{first: True}, {first: False}], 2)
+                run_at_once([session], answer, [{first: True}, {first: False}], 2)
             ) == [1, 1]
 
 
@@ -203,7 +203,7 @@ def test_what_is_wrong_with_a_run_is_said(hp):
             with pytest.raises(tf.errors.InvalidArgumentError):
                 list(
                     run_at_once(
-                        session,
+                        [session],
                         tf.range(0, 1, given),
                         [{given: 1}, {given: 0}, {given: 1}],
                         2,

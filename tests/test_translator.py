@@ -9,9 +9,8 @@ import pytest
 
 import hparams
 import transformer
-from transformer import translator as translator_module
 from transformer.decoding import SEARCHES, beam
-from transformer.runtime import checkpoints
+from transformer.runtime import checkpoints, sessions
 from transformer.translator import Translation, Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -89,7 +88,7 @@ def test_batch_size_changes_nothing(one_by_one, lines, translations):
 def test_how_many_batches_are_translated_at_once_changes_nothing(
     trained, monkeypatch, lines, translations, at_once
 ):
-    monkeypatch.setattr(translator_module, "cores", lambda: at_once)
+    monkeypatch.setattr(sessions, "cores", lambda: at_once)
     hp = dataclasses.replace(hparams.load(trained), decode_batch_size=2)
     with Translator(hp, trained, 4) as translator:
         translator.restore()

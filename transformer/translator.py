@@ -13,15 +13,19 @@ from transformer.decoding import NEVER, RANDOM, SEARCHES, SearchOptions, hypothe
 from transformer.ensemble import members_of
 from transformer.runtime import checkpoints, ram, tensors
 from transformer.runtime.cli import refuse_unknown
-from transformer.runtime.devices import cores, has_gpu
-from transformer.runtime.sessions import make_session, run_at_once, set_up_process
+from transformer.runtime.devices import device_names
+from transformer.runtime.sessions import (
+    batches_at_once,
+    run_at_once,
+    sessions_of,
+    set_up_process,
+)
 from transformer.text.vocabulary import PAD, UNK
 from transformer.translation_graph import Inside, TranslationGraph
 
 # A batch holds `decode_batch_size` sentences of so many pieces, and fewer longer ones:
 # the memory of attention grows with the square of their length.
 FULL_LENGTH = 64
-MOST_AT_ONCE = 4  # batches: each needs its own memory
 
 
 class Translation(NamedTuple):
@@ -84,20 +88,21 @@ class Translator:
             forbidden=tuple(sorted(forbidden)),
             keep_history=keep_history,
         )
+        names = device_names(hp.devices)[: 1 if hp.search in RANDOM else None]
         set_up_process(hp)
-        with tf.Graph().as_default() as graph:
+        with tf.Graph().as_default() as graph, tf.device(names[0]):
             tf.set_random_seed(hp.seed)  # `deterministic` asks for one in every graph
             self._ops = TranslationGraph(self._members, self._options)
-            self._at_once = _batches_at_once(hp)
-            self._session = make_session(
-                hp, graph, runs=self._at_once, sequential=hp.decode_batch_size == 1
-            )
+            self._at_once = 1 if hp.search in RANDOM else batches_at_once(hp)
+            self._sessions = sessions_of(hp, graph, names, self._at_once)
+            self._session = self._sessions[0]
 
     def __enter__(self):
         return self
 
     def __exit__(self, *exception):
-        self._session.close()
+        for session in self._sessions:
+            session.close()
 
     def restore(self, checkpoint: str = "", number: int = 0) -> str:
         """Load a checkpoint, the best one if none is given; return its path.
@@ -109,7 +114,8 @@ class Translator:
         if not checkpoint:
             return self.restore_found()
         saver, scope = self._ops.savers[number], self._members[number].scope
-        tensors.restore(self._session, saver, checkpoint, scope)
+        for session in self._sessions:
+            tensors.restore(session, saver, checkpoint, scope)
         self.checkpoints[number] = checkpoint
         return checkpoint
 
@@ -170,7 +176,7 @@ class Translator:
             if prefixes:
                 feeds[-1][self._ops.prefix] = pad([prefixes[i] for i in indices])
         for indices, found in zip(
-            batches, run_at_once(self._session, self._ops.found, feeds, self._at_once)
+            batches, run_at_once(self._sessions, self._ops.found, feeds, self._at_once)
         ):
             self._refuse_no_numbers(found.scores[:, 0], found.scores)
             yield indices, found
@@ -295,12 +301,3 @@ class Translator:
         """Return one translation, on one line whatever the pieces contain."""
         text = " ".join(self.vocabularies.target.decode(ids).splitlines())
         return Translation(text, float(score))
-
-
-def _batches_at_once(hp):
-    """Return how many batches are translated at once: one for each core.
-
-    One after the other on a GPU, and where the order of threads must not matter.
-    """
-    alone = hp.deterministic or hp.search in RANDOM or has_gpu()
-    return 1 if alone else min(MOST_AT_ONCE, cores())

@@ -3,14 +3,30 @@
 import concurrent.futures
 import contextlib
 import queue
-from typing import Any, ContextManager, Dict, Iterable, Iterator, Optional
+from typing import (
+    Any,
+    ContextManager,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+)
 
 import tensorflow.compat.v1 as tf
 
-from transformer.runtime.devices import has_gpu, set_up_devices, training_devices
+from transformer.runtime.devices import (
+    cores,
+    device_names,
+    has_gpu,
+    set_up_devices,
+    training_devices,
+)
 from transformer.runtime.precision import rewriting_to
 
 ON = 1  # of RewriterConfig.Toggle
+MOST_AT_ONCE = 4  # batches of a session: each needs its own memory
 
 
 def set_up_process(hp) -> None:
@@ -71,34 +87,78 @@ def make_session(
     return tf.Session(graph=graph, config=config)
 
 
+def batches_at_once(hp) -> int:
+    """Return how many batches a session translates at once: one for each core.
+
+    One after the other on a GPU and on each of several devices, and where the order of
+    threads must not matter.
+    """
+    alone = hp.deterministic or has_gpu() or len(device_names(hp.devices)) > 1
+    return 1 if alone else min(MOST_AT_ONCE, cores())
+
+
+def sessions_of(
+    hp, graph: tf.Graph, names: Sequence[str], runs: int
+) -> List[tf.Session]:
+    """Return a session for each device: variables of its own, the names of a graph.
+
+    Args:
+      hp: the settings.
+      graph: made for the first device; the others have copies of it.
+      names: the devices.
+      runs: as in `make_session`.
+    """
+    graphs = [graph] + [_copied(graph, name) for name in names[1:]]
+    # What is run in a fixed order would wait for itself where it begins elsewhere.
+    alone = hp.decode_batch_size == 1 and len(names) == 1
+    return [make_session(hp, each, runs=runs, sequential=alone) for each in graphs]
+
+
+def _copied(graph, device):
+    """Return a copy of a graph, and of its functions, on another device."""
+    content = graph.as_graph_def()
+    functions = [function.node_def for function in content.library.function]
+    for nodes in [content.node, *functions]:
+        for node in nodes:
+            node.device = ""
+    with tf.Graph().as_default() as copy, tf.device(device):
+        tf.import_graph_def(content, name="")
+    return copy
+
+
 def run_at_once(
-    session: tf.Session, fetches: Any, feeds: Iterable[Dict], runs: int
+    sessions: Sequence[tf.Session], fetches: Any, feeds: Iterable[Dict], runs: int
 ) -> Iterator[Any]:
     """Yield the values of `fetches` for each of `feeds`, in their order.
 
-    Up to `runs` are in progress at once, each in a thread of its own. This uses several
-    cores where a single operation is too small to use more than one.
+    Up to `runs` are in progress at once in each session, each in a thread of its own:
+    on several devices, or on several cores where a single operation is too small to
+    use more than one.
 
     Args:
-      session: what `make_session` returned, with as many `runs`.
-      fetches: what `session.run` takes.
-      feeds: what each run is fed.
+      sessions: what `sessions_of` returned, with as many `runs`.
+      fetches: a nest of tensors of the first one's graph.
+      feeds: what each run is fed: tensors of the same graph → values.
       runs: how many runs at once.
     """
+    names = tf.nest.map_structure(lambda tensor: tensor.name, fetches)
     free = queue.Queue()
     for pool in range(runs):
-        free.put(pool)
+        for session in sessions:
+            free.put((session, pool))
 
     def run(feed):
-        pool = free.get()
+        session, pool = place = free.get()
         try:
             return session.run(
-                fetches, feed, options=tf.RunOptions(inter_op_thread_pool=pool)
+                names,
+                {tensor.name: value for tensor, value in feed.items()},
+                options=tf.RunOptions(inter_op_thread_pool=pool),
             )
         finally:
-            free.put(pool)
+            free.put(place)
 
-    with concurrent.futures.ThreadPoolExecutor(runs) as executor:
+    with concurrent.futures.ThreadPoolExecutor(runs * len(sessions)) as executor:
         yield from executor.map(run, feeds)
 
 

@@ -310,14 +310,7 @@ def _read(logdir: str) -> Dict[str, Any]:
     path = os.path.join(logdir, FILE_NAME)
     if not os.path.exists(path):
         raise ValueError(f"no {path}: wanted a log directory written by train.py")
-    with open(path, encoding="utf-8") as file:
-        try:
-            values = json.load(file)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}: found no JSON ({error})") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"{path}: found a {type(values).__name__}, wanted settings")
-    values = _checked(formats.unstamped(values, path), path)
+    values = _checked(formats.read_json(path), path)
     if values.get("positions") == "sinusoid":  # before POSITIONS had names of their own
         dialect = DIALECTS.get(values.get("dialect", HParams.dialect))
         values["positions"] = dialect.positions if dialect else ""

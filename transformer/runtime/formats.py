@@ -4,6 +4,7 @@
 of this package wrote it. What has no format was written before formats had numbers.
 """
 
+import json
 import re
 from typing import Any, Dict
 
@@ -17,6 +18,22 @@ STAMP = ("format", "version")
 def stamped(content: Dict[str, Any]) -> Dict[str, Any]:
     """Return content with the format and the version that write it."""
     return {"format": FORMAT, "version": VERSION, **content}
+
+
+def read_json(path: str) -> Dict[str, Any]:
+    """Return the content of a JSON file that was written `stamped`, without its stamp.
+
+    Raises:
+      ValueError: it has no JSON, no object, or a format that this version cannot read.
+    """
+    with open(path, encoding="utf-8") as file:
+        try:
+            content = json.load(file)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path}: found no JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: found a {type(content).__name__}, wanted an object")
+    return unstamped(content, path)
 
 
 def unstamped(content: Dict[str, Any], path: str) -> Dict[str, Any]:

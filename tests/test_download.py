@@ -391,6 +391,24 @@ def test_a_server_that_stalls_is_asked_again(server, tmp_path, stalling):
         assert server.sent == sum(map(len, ARCHIVES.values()))  # nothing came twice
 
 
+def slowly(handler):
+    """All of it, in eight parts; it takes longer than an impatient client waits."""
+    content = handler.start()
+    size = -(-len(content) // 8)
+    for begin in range(0, len(content), size):
+        handler.server.closing.wait(0.1)
+        handler.send(content[begin : begin + size])
+
+
+def test_a_slow_server_is_no_stalled_one(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch, "LEAST_BYTES", len(TRAIN) // 8)
+    server.plan = [slowly]
+    began = time.monotonic()
+    run(server, tmp_path, *IMPATIENT)
+    assert time.monotonic() - began > 2 * float(IMPATIENT[1])
+    assert ranges(server) == [None]
+
+
 @pytest.mark.parametrize("name", sorted({**DRIPPING, **NO_HTTP}))
 def test_no_answer_takes_longer_than_the_timeout(server, tmp_path, name):
     server.plan = [{**DRIPPING, **NO_HTTP}[name]]

@@ -357,6 +357,14 @@ def test_verify(dialect, tmp_path, capsys):
     assert "logits" in said and "wanted at most 1e-05" in said
 
 
+def test_a_result_of_another_shape_is_no_small_difference():
+    """Though NumPy would subtract a row from each of a table."""
+    said = r"found a result of shape \(2, 3\), wanted \(3,\) as recorded"
+    with pytest.raises(ValueError, match=said):
+        recorded.worst(np.zeros([2, 3]), np.zeros([3]))
+    assert recorded.worst(np.zeros([3]), [0, 0.25, -8]) == 1
+
+
 WHOLE = fixtures.cases("A", "B", "D", where=lambda meta: "checkpoint" in meta)
 
 

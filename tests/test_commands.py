@@ -55,6 +55,7 @@ SMALL = {
     "--check": "5",
     "--cycles": "1",
     "--lines": "20",
+    "--pairs": "3000",
 }
 if not HAS_BFLOAT16:
     SMALL["--precision"] = "float32"
@@ -223,7 +224,7 @@ class World:
 
 def values(command, flag):
     """The words behind a flag, up to the next flag or the end of the program."""
-    words = command.replace("|", " --| ").split()
+    words = re.sub(r"([|<>])", r" --\1 ", command).split()
     found = []
     for place, word in enumerate(words):
         if word == flag:

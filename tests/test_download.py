@@ -620,6 +620,68 @@ def test_the_table_is_whole():
                 assert url.rsplit("/")[-1] == archive.urls[0].rsplit("/")[-1]
 
 
+def wmt14_stand_ins():
+    """Small archives with the files of WMT 2014 in their places; (them, the text)."""
+    text, numbers = {"train": [], "dev": [], "test": []}, iter(range(10**6))
+
+    def lines(split, count):
+        for _ in range(count):
+            number = next(numbers)
+            text[split].append((f"Satz {number}.", f"Sentence {number}."))
+        return zip(*text[split][-count:])
+
+    def both(stem, split, count):
+        return [
+            (f"{stem}.{language}", text_of(side))
+            for language, side in zip(("de", "en"), lines(split, count))
+        ]
+
+    def others(stem):
+        return [(f"{stem}.{language}", b"other\n") for language in ("fr", "en")]
+
+    europarl = both("training/europarl-v7.de-en", "train", 40)
+    crawl = both("commoncrawl.de-en", "train", 30)
+    news = both("training/news-commentary-v9.de-en", "train", 20)
+    dev = both("dev/newstest2013", "dev", 5)
+    source, target = map(segments, lines("test", 4))
+    stem = "dev/newstest2014-deen"
+    tests = [
+        (f"{stem}-ref.de.sgm", source),
+        (f"{stem}-ref.en.sgm", target),
+        (f"{stem}-src.de.sgm", source),
+        (f"{stem}-src.en.sgm", target),
+    ]
+    archives = {
+        "training-parallel-europarl-v7.tgz": others("training/europarl-v7.fr-en")
+        + europarl,
+        "training-parallel-commoncrawl.tgz": others("commoncrawl.fr-en") + crawl,
+        "training-parallel-nc-v9.tgz": news,
+        "dev.tgz": dev + tests,
+    }
+    return {name: tar_of(*entries) for name, entries in archives.items()}, text
+
+
+def test_the_archives_of_wmt14_become_its_splits(server, tmp_path, monkeypatch, capsys):
+    server.files, text = wmt14_stand_ins()
+    row = download.CORPORA["wmt14"]
+    names = [archive.urls[0].rsplit("/")[-1] for archive in row.archives]
+    assert sorted(names) == sorted(server.files)
+    archives = tuple(
+        archive._replace(sha256=sum_of(server.files[name]))
+        for archive, name in zip(row.archives, names)
+    )
+    monkeypatch.setitem(download.CORPORA, "wmt14", row._replace(archives=archives))
+    out = tmp_path / "wmt14"
+    download.main(["wmt14", "--out", str(out), "--url_base", server.url])
+    assert capsys.readouterr().out.splitlines()[-1].endswith("--vocab_size 37000")
+    for split, pairs in text.items():
+        for language, lines in zip(("de", "en"), zip(*pairs)):
+            assert list(read_lines(str(out / f"{split}.{language}"))) == list(lines)
+    flags = ["--vocab_size", "40", "--max_ratio", "3", "--drop_duplicates"]
+    prepare.main(["--out", str(out), *flags])
+    assert "train: 90 pairs kept, 0 dropped" in capsys.readouterr().out
+
+
 # --- Unpacking ------------------------------------------------------------------------
 
 

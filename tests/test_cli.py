@@ -322,6 +322,7 @@ COMMANDS = [
     "plot_attention",
     "plot_curves",
     "serve",
+    "align",
     "export",
     "import_checkpoint",
 ]

@@ -89,6 +89,7 @@ READING_ORDER = (
     ("evaluation", "6.1", "translations → BLEU and chrF, with intervals"),
     ("significance", "", "translations of systems → is the difference real?"),
     ("seeing.words", "", "pieces → words; attention between words"),
+    ("seeing.alignment", "", "cross-attention → pairs of words, and how good they are"),
     ("seeing.roles", "", "attention weights → what each head does, in words"),
     ("seeing.tree", "", "the history of a beam search → a tree of hypotheses"),
     ("seeing.sight", "", "a line → all that can be seen of its translation"),

@@ -323,6 +323,7 @@ COMMANDS = [
     "plot_curves",
     "serve",
     "align",
+    "analyse",
     "export",
     "import_checkpoint",
 ]

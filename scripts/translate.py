@@ -5,6 +5,12 @@
     python scripts/translate.py --logdir logs/sample --prefix_file begun.en < test.de
     python scripts/translate.py --logdir logs/sample logs/other < test.de
 
+    python scripts/translate.py --logdir logs/sample --scores --alignments < test.de
+
+--scores and --alignments put columns behind each translation, after " ||| ": its score,
+and the pairs of words that correspond, source-target from 0, such as 0-0 2-1. Which
+attention they are taken from is chosen by align.py.
+
 Several log directories translate together: their probabilities are averaged.
 
 Odd lines (empty, not UTF-8, cut off, ...) are counted; one line on stderr reports them.
@@ -15,7 +21,7 @@ import dataclasses
 import importlib
 import itertools
 import sys
-from typing import IO, Iterator, Optional
+from typing import IO, Any, Iterator, List, NamedTuple, Optional
 
 import hparams
 from transformer.runtime import cli
@@ -58,20 +64,53 @@ def end_the_line() -> Iterator[bytes]:
     yield from ()
 
 
-def show(number: int, translations: list, n_best: int) -> str:
-    """Return the output for a line; of n best, lines `number ||| text ||| score`."""
-    if n_best == 1:
-        return translations[0].text + "\n"
-    return "".join(
-        f"{number} ||| {each.text} ||| {each.score:.4f}\n" for each in translations
-    )
+class Columns(NamedTuple):
+    """What stands in a line of the output, beside the text."""
+
+    n_best: int = 1  # of more than one: the number of the line, and the score
+    scores: bool = False
+    head: Any = None  # whose attention gives the pairs of words; None: no pairs
+
+
+ONLY_TEXT = Columns()
+
+
+def show(number: int, translations: list, columns: Columns, pairs: list = ()) -> str:
+    """Return the output for a line of input.
+
+    Args:
+      number: of the line.
+      translations: the n best.
+      columns: what is wanted.
+      pairs: of each translation, as text, where they are wanted.
+    """
+    shown = []
+    for place, each in enumerate(translations):
+        row = [str(number)] if columns.n_best > 1 else []
+        row.append(each.text)
+        if columns.scores or columns.n_best > 1:
+            row.append(f"{each.score:.4f}")
+        row += pairs[place : place + 1]
+        shown.append(" ||| ".join(row) + "\n")
+    return "".join(shown)
+
+
+def pairs_of(translator, chunk: List[str], found: List[list], head) -> List[List[str]]:
+    """Return the pairs of words of each translation of each line, as text."""
+    from transformer.seeing import alignment
+
+    sources = [line for line, row in zip(chunk, found) for _ in row]
+    targets = [each.text for row in found for each in row]
+    made = dict(alignment.align(translator, sources, targets, [head]))
+    texts = (alignment.written(made[i][0]) for i in range(len(targets)))
+    return [[next(texts) for _ in row] for row in found]
 
 
 def write_translations(
     translator,
     lines: Iterator[str],
     output: IO[bytes],
-    n_best: int = 1,
+    columns: Columns = ONLY_TEXT,
     chunk_size: int = CHUNK,
     prefixes: Optional[Iterator[str]] = None,
 ) -> None:
@@ -87,8 +126,11 @@ def write_translations(
             refuse_more(prefixes)
             return
         given = [] if prefixes is None else [prefixes_of(chunk, prefixes)]
-        for translations in translator.translate(chunk, *given):
-            text = show(next(numbers), translations, n_best)
+        found, pairs = translator.translate(chunk, *given), [()] * len(chunk)
+        if columns.head is not None:
+            pairs = pairs_of(translator, chunk, found, columns.head)
+        for row, of_row in zip(found, pairs):
+            text = show(next(numbers), row, columns, of_row)
             if output.isatty():
                 text = "".join(shown(line) + "\n" for line in text.split("\n")[:-1])
             output.write(text.encode("utf-8"))
@@ -135,6 +177,12 @@ def parser():
         metavar="FILE",
         help="what each translation begins with, a line for each line",
     )
+    made.add_argument(
+        "--scores", action="store_true", help="the score of each translation too"
+    )
+    made.add_argument(
+        "--alignments", action="store_true", help="the pairs of words too: 0-0 2-1"
+    )
     cli.add_settings(made, hparams.DECODING)
     return made
 
@@ -155,14 +203,31 @@ def run(args) -> None:
     warn = cli.warner(PROG)
     lines = oddities.read(ask(stdin) if typed else stdin)
     with Translator(hp, logdir, args.n_best, others=others) as translator:
-        translator.restore_found(args.checkpoint, warn)
+        checkpoint = translator.restore_found(args.checkpoint, warn)
+        head = head_of(translator, checkpoint, warn) if args.alignments else None
+        columns = Columns(args.n_best, args.scores, head)
         chunk_size = 1 if typed else CHUNK
         write_translations(
-            translator, lines, sys.stdout.buffer, args.n_best, chunk_size, prefixes
+            translator, lines, sys.stdout.buffer, columns, chunk_size, prefixes
         )
     report = oddities.report(translator.oddities)
     if report:
         warn(report)
+
+
+def head_of(translator, checkpoint: str, warn):
+    """Return the head that align.py chose; otherwise the mean of a layer, and warn."""
+    from transformer.seeing import alignment
+
+    logdir, hp = translator.logdir, translator.hp
+    head = alignment.read_choice(logdir, checkpoint, hp)
+    if head is None:
+        head = alignment.default_head(hp.num_blocks)
+        warn(
+            f"--alignments: found no choice of a head for {checkpoint}, so they are "
+            f"of {head}; align.py chooses one by pairs that are known"
+        )
+    return head
 
 
 def main(argv=None):

@@ -367,6 +367,8 @@ COMMANDS = [
     "plot_attention",
     "plot_curves",
     "serve",
+    "align",
+    "analyse",
     "export",
     "import_checkpoint",
 ]

@@ -11,7 +11,6 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
-from transformer.runtime import ram
 from transformer.text.lines import read_lines
 from transformer.text.summary import text_paths
 
@@ -147,6 +146,10 @@ def check_samples(samples: int, lines: int) -> None:
       samples: how many are drawn; 0: none.
       lines: how many lines each of them has.
     """
+    from transformer.runtime import (
+        ram,  # needs TensorFlow, which not all commands start
+    )
+
     if samples and not LEAST_SAMPLES <= samples:
         raise ValueError(
             f"samples: found {samples}, wanted {LEAST_SAMPLES} or more, or 0: none"

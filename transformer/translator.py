@@ -3,7 +3,7 @@
 import collections
 import functools
 import warnings
-from typing import Any, Callable, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -168,7 +168,7 @@ class Translator:
           sources: for each line its ids, without EOS; one without any is left out.
           prefixes: as many lists of ids that translations begin with, or none at all.
         """
-        batches = list(self._batches([len(source) for source in sources]))
+        batches = list(self.batches([len(source) for source in sources]))
         feeds = []
         for indices in batches:
             rows = [sources[i] for i in indices]
@@ -213,7 +213,7 @@ class Translator:
             len(source) and max(len(source), len(target))
             for source, target in zip(source_ids, target_ids)
         ]
-        for indices in self._batches(lengths):
+        for indices in self.batches(lengths):
             batch = make_batch(
                 [source_ids[i] for i in indices],
                 [target_ids[i] for i in indices],
@@ -287,7 +287,7 @@ class Translator:
         )
         return [ids[:most] for ids in sources]
 
-    def _batches(self, lengths):
+    def batches(self, lengths: Sequence[int]) -> Iterator[Sequence[int]]:
         """Yield batches of the numbers of lines that have a piece, longest first."""
         order = [i for i in np.argsort(lengths, kind="stable")[::-1] if lengths[i]]
         most, start = self.hp.decode_batch_size, 0

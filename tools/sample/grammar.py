@@ -1,45 +1,67 @@
-"""The grammar of the sample corpus: spell one meaning in German and in English.
+"""The grammar of the sample corpus: meanings, and how German spells them.
 
-A sentence is a meaning (`Clause`, `Sentence`), spelled by `german` and by `english`.
-The translation is a function of the German text: every word has one counterpart, the
-perfect always becomes the simple past, and where a German form has two readings (sie,
-ihr, sein) the rest of the sentence decides.
+A sentence is a meaning (`Clause`, `Sentence`), spelled by `german` here, and by
+`english` of english.py. The translation is a function of the German text: every word
+has one counterpart, the perfect always becomes the simple past, and where a German form
+has two readings (sie, ihr, sein) the rest of the sentence decides.
+
+Parts that have a `mark` (see `numbered`) put it behind their words: marks.py.
 """
 
+import itertools
 import re
 from collections import namedtuple
-from typing import Dict, Tuple, Union
+from typing import Any, Dict, Iterator, Tuple, Union
 
-import function_words
+import marks
 import paradigms
-from lexicon import COPULA, Noun, Verb
+from lexicon import Noun, Verb
+from marks import marked, plain
 from paradigms import FINITE, MODALS, PRONOUNS
 
 # Keys of the two pronoun tables, which differ: er may be "he" or "it".
-Pronoun = namedtuple("Pronoun", "german english")
+Pronoun = namedtuple("Pronoun", "german english mark", defaults=("",))
 # `owner` is a noun phrase in the genitive; `relative` is a (role, clause) pair.
 NounPhrase = namedtuple(
     "NounPhrase",
-    "determiner noun plural adjective owner relative",
-    defaults=(False, None, None, None),
+    "determiner noun plural adjective owner relative mark",
+    defaults=(False, None, None, None, ""),
 )
 Participant = Union[NounPhrase, Pronoun]
 # A preposition, or a predicative adjective, and the noun phrase that it governs.
-Phrase = namedtuple("Phrase", "german case english noun_phrase", defaults=(None,))
+Phrase = namedtuple(
+    "Phrase", "german case english noun_phrase mark", defaults=(None, "")
+)
 # `mode` is "present", "past", "um" (um ... zu) or the infinitive of a modal verb;
 # `time` and `often` are (German, English) pairs.
 Clause = namedtuple(
     "Clause",
-    "subject verb mode direct indirect phrase negated time often",
-    defaults=("present", None, None, None, False, ("", ""), ("", "")),
+    "subject verb mode direct indirect phrase negated time often mark",
+    defaults=("present", None, None, None, False, ("", ""), ("", ""), ""),
 )
 # `front` is the role before the finite verb, "" in a yes-no question; `second` follows
 # `joiner`, and opens the sentence where `lead` is true.
 Sentence = namedtuple(
     "Sentence",
-    "main front mark joiner second lead",
-    defaults=("subject", ".", "", None, False),
+    "main front mark joiner second lead numbered",
+    defaults=("subject", ".", "", None, False, ""),
 )
+PARTS = (Pronoun, NounPhrase, Phrase, Clause)
+
+
+def numbered(part: Any, numbers: Iterator[int] = None) -> Any:
+    """Return a sentence, or a part of it, in which each part has a mark of its own."""
+    numbers = numbers or itertools.count()
+    if isinstance(part, Sentence):
+        main, second = numbered(part.main, numbers), numbered(part.second, numbers)
+        own = marks.mark_of(next(numbers))
+        return part._replace(main=main, second=second, numbered=own)
+    if isinstance(part, PARTS):
+        made = type(part)(*(numbered(each, numbers) for each in part))
+        return made._replace(mark=marks.mark_of(next(numbers)))
+    if type(part) is tuple:  # role and clause
+        return tuple(numbered(each, numbers) for each in part)
+    return part
 
 
 def is_noun(phrase: Participant) -> bool:
@@ -75,9 +97,6 @@ def punctuate(words: list, mark: str) -> str:
     return text[0].upper() + text[1:] + mark
 
 
-# German
-
-
 def ending(paradigm: Dict[str, str], case: str, phrase: NounPhrase) -> str:
     """Look up an ending by case and by the gender, or plural, of a noun phrase."""
     return paradigm[case].split()[column_of(phrase)].strip("-")
@@ -96,14 +115,21 @@ def german_noun_phrase(phrase: Participant, case: str) -> str:
     """Spell a pronoun or noun phrase; `case` is nom, acc, dat, gen, or refl (sich)."""
     if not is_noun(phrase):
         forms = PRONOUNS[phrase.german][1].split()
-        return forms[("nom", "acc", "dat", "refl").index(case)]
+        form = forms[("nom", "acc", "dat", "refl").index(case)]
+        return marked(form, phrase.mark, marks.NOUN)
     article, adjective = phrase.determiner, phrase.adjective
     declined = ending(paradigms.ARTICLES[article.declined], case, phrase)
-    words = [declined if article.german == "der" else article.german + declined]
+    first = declined if article.german == "der" else article.german + declined
+    first = marked(first, phrase.mark, marks.DETERMINER, article.english)
+    if article.german == "kein":
+        first = marked(first, phrase.mark, marks.NEGATION)
+    words = [first]
     if adjective:
         endings = paradigms.ADJECTIVE_ENDINGS[article.adjective]
-        words.append(adjective.stem + ending(endings, case, phrase))
-    words.append(german_noun(phrase.noun, case, phrase.plural))
+        word = adjective.stem + ending(endings, case, phrase)
+        words.append(marked(word, phrase.mark, marks.ADJECTIVE))
+    word = german_noun(phrase.noun, case, phrase.plural)
+    words.append(marked(word, phrase.mark, marks.NOUN))
     if phrase.owner:
         words.append(german_noun_phrase(phrase.owner, "gen"))
     if phrase.relative:
@@ -114,12 +140,15 @@ def german_noun_phrase(phrase: Participant, case: str) -> str:
 
 def german_phrase(phrase: Phrase) -> str:
     """Spell a prepositional phrase, with im for in dem, or a predicate."""
+    head = marked(phrase.german, phrase.mark, marks.OTHER, phrase.english)
     if not phrase.noun_phrase:
-        return phrase.german
+        return head
     governed = german_noun_phrase(phrase.noun_phrase, phrase.case)
-    words = [phrase.german] + governed.split()
-    head = " ".join(words[:2])
-    return " ".join([paradigms.CONTRACTIONS.get(head, head)] + words[2:])
+    first, *others = governed.split()
+    head = f"{head} {first}"
+    contraction = paradigms.CONTRACTIONS.get(plain(head))
+    head = contraction + marks.marks_of(head) if contraction else head
+    return " ".join([head, *others])
 
 
 def german_finite(infinitive: str, verb: Verb, index: int) -> str:
@@ -135,16 +164,25 @@ def german_verb(clause: Clause) -> Tuple[str, str, str]:
     verb, mode, index = clause.verb, clause.mode, index_of(clause.subject)
     prefix, _, stem = verb.infinitive.replace("sich ", "").rpartition("|")
     if mode == "um":
-        return "", "", prefix + "zu" + stem if prefix else "zu " + stem
+        to = marked("zu", clause.mark, marks.INFINITIVE)
+        if not prefix:
+            return "", "", f"{to} {marked(stem, clause.mark, marks.VERB)}"
+        one = marked(prefix + "zu" + stem, clause.mark, marks.VERB)
+        return "", "", marked(one, clause.mark, marks.INFINITIVE, possible=True)
     preterite = mode == "past" and {"sein": "war", "haben": "hatte"}.get(stem)
     if mode == "present" or preterite:
         finite = german_finite(preterite or stem, verb, index)
-        return finite, prefix, prefix + finite
+        return tuple(
+            marked(word, clause.mark, marks.VERB)
+            for word in (finite, prefix, prefix + finite)
+        )
     if mode == "past":
-        auxiliary = FINITE["sein" if verb.aux == "s" else "haben"]
-        finite, end = auxiliary.split()[index], verb.participle
+        auxiliary = FINITE["sein" if verb.aux == "s" else "haben"].split()[index]
+        finite = marked(auxiliary, clause.mark, marks.VERB, possible=True)
+        end = marked(verb.participle, clause.mark, marks.VERB)
     else:
-        finite, end = MODALS[mode][0].split()[index], prefix + stem
+        finite = marked(MODALS[mode][0].split()[index], clause.mark, marks.MODAL)
+        end = marked(prefix + stem, clause.mark, marks.VERB)
     return finite, end, end + " " + finite
 
 
@@ -166,12 +204,25 @@ def german_slots(clause: Clause) -> Dict[str, str]:
         ]
         for items in (early, late)
     ]
-    adverbs = [("often", clause.often[0]), ("time", clause.time[0])]
+    early = [
+        (role, reflexive(text, clause) if role == "reflexive" else text)
+        for role, text in early
+    ]
+    adverbs = [
+        ("often", marked(clause.often[0], clause.mark, marks.OFTEN, clause.often[1])),
+        ("time", marked(clause.time[0], clause.mark, marks.TIME, clause.time[1])),
+    ]
+    negation = marked("nicht", clause.mark, marks.NEGATION)
     late += [
-        ("not", "nicht" if clause.negated else ""),
+        ("not", negation if clause.negated else ""),
         ("phrase", clause.phrase and german_phrase(clause.phrase)),
     ]
     return {role: text for role, text in early + adverbs + late if text}
+
+
+def reflexive(text: str, clause: Clause) -> str:
+    """Return sich or the like as a part of the verb, not as the subject."""
+    return marked(plain(text), clause.mark, marks.VERB, possible=True)
 
 
 def german_main(clause: Clause, front: str) -> str:
@@ -190,121 +241,16 @@ def german_subordinate(clause: Clause, opener: str, front: str = "") -> str:
 
 def german(sentence: Sentence) -> str:
     """Spell a Sentence in German."""
-    main, front, mark, joiner, second, lead = sentence
+    main, front, mark, joiner, second, lead, own = sentence
+    link = marked(joiner, own, marks.JOINER)
+    if joiner == "um":
+        link = marked(joiner, second.mark, marks.INFINITIVE, possible=True)
     if lead:
-        words = [german_subordinate(second, joiner), ",", german_main(main, "")]
+        words = [german_subordinate(second, link), ",", german_main(main, "")]
     else:
         words = [german_main(main, front), "," if joiner != "und" else ""]
         if joiner in ("und", "aber"):
-            words += [joiner, german_main(second, "subject")]
+            words += [link, german_main(second, "subject")]
         elif joiner:
-            words += [german_subordinate(second, joiner)]
-    return punctuate(words, mark)
-
-
-# English
-
-
-def english_determiner(phrase: NounPhrase, is_subject: bool) -> str:
-    """Spell the article: a genitive becomes 's; in objects, kein becomes a or any."""
-    if phrase.owner:
-        owner = english_noun_phrase(phrase.owner)
-        return owner + ("'" if owner.endswith("s") else "'s")
-    if phrase.determiner.german == "kein" and not is_subject:
-        return "any" if phrase.plural or "mass" in phrase.noun.tags else "a"
-    return phrase.determiner.english_pl if phrase.plural else phrase.determiner.english
-
-
-def english_noun_phrase(phrase: Participant, is_subject: bool = False) -> str:
-    """Spell a pronoun or noun phrase as a subject or as an object."""
-    if not is_noun(phrase):
-        return paradigms.ENGLISH_PRONOUNS[phrase.english][0 if is_subject else 1]
-    text = phrase.noun.plural_en if phrase.plural else phrase.noun.english
-    if phrase.adjective:
-        text = phrase.adjective.english + " " + text
-    article = english_determiner(phrase, is_subject)
-    article += "n" if article == "a" and text[0] in "aeiou" else ""
-    text = (article + " " + text).strip()
-    if phrase.relative:
-        role, clause = phrase.relative
-        text += " " + english_clause(clause, role)
-    return text
-
-
-def english_finite(base: str, index: int) -> str:
-    """Conjugate a verb in the present: -s in the third person singular."""
-    if base in paradigms.ENGLISH_FINITE:
-        return paradigms.ENGLISH_FINITE[base].split()[index]
-    if index != 2:
-        return base
-    if re.search("[^aeiou]y$", base):
-        return base[:-1] + "ies"
-    return base + ("es" if re.search("(s|sh|ch|o)$", base) else "s")
-
-
-def english_verb(clause: Clause, support: bool) -> Tuple[str, list]:
-    """Return (auxiliary, other words); `support` asks for do, does or did."""
-    words, index = clause.verb.english.split(), index_of(clause.subject)
-    past = clause.verb.past if clause.mode == "past" else ""
-    if clause.mode == "um":
-        return "to", words
-    if clause.mode in MODALS:
-        _, auxiliary, link = MODALS[clause.mode]
-        words = link.split() + words
-        if auxiliary:
-            return auxiliary, words
-    elif clause.verb is COPULA:
-        return english_finite(past or "be", index), []
-    if support:
-        return "did" if past else "does" if index == 2 else "do", words
-    return "", [past or english_finite(words[0], index)] + words[1:]
-
-
-def english_clause(clause: Clause, front: str = "", inverted: bool = False) -> str:
-    """Spell subject, verb, objects, phrase and time, in this order.
-
-    Args:
-        front: the role that opens the clause, if English fronts it.
-        inverted: whether the auxiliary precedes the subject, as in a question.
-    """
-    direct, phrase = clause.direct, clause.phrase
-    negative = clause.negated or is_noun(direct) and direct.determiner.german == "kein"
-    auxiliary, words = english_verb(clause, negative or inverted)
-    slots = {
-        role: english_noun_phrase(getattr(clause, role))
-        for role in ("indirect", "direct")
-        if getattr(clause, role)
-    }
-    slots["time"] = clause.time[1]
-    if clause.mode != "um":
-        slots["subject"] = english_noun_phrase(clause.subject, True)
-    first, subject = slots.pop(front, ""), slots.pop("subject", "")
-    head = [auxiliary, subject] if inverted else [subject, auxiliary]
-    if not is_noun(direct) and words and words[-1] in function_words.PARTICLES:
-        words.insert(-1, slots.pop("direct", ""))
-    tail = [slots.get("indirect"), slots.get("direct"), phrase and phrase.english]
-    if phrase and phrase.noun_phrase:
-        tail.append(english_noun_phrase(phrase.noun_phrase, phrase.case == "nom"))
-    words = [
-        first,
-        *head,
-        "not" if negative else "",
-        clause.often[1],
-        *words,
-        *tail,
-        slots.get("time"),
-    ]
-    return " ".join(filter(None, words)).replace("can not", "cannot")
-
-
-def english(sentence: Sentence) -> str:
-    """Spell a Sentence in English."""
-    main, front, mark, joiner, second, lead = sentence
-    asks = mark == "?" and front != "subject"
-    words = [english_clause(main, front if asks or front == "time" else "", asks)]
-    link = function_words.JOINERS.get(joiner, "")
-    if lead:
-        words = [link, english_clause(second), ","] + words
-    elif joiner:
-        words += ["," if joiner == "aber" else "", link, english_clause(second)]
+            words += [german_subordinate(second, link)]
     return punctuate(words, mark)

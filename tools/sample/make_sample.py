@@ -3,7 +3,8 @@
     python tools/sample/make_sample.py [--out data/sample] [--seed 1]
 
 The `Author` of author.py and the patterns of patterns.py invent meanings; grammar.py
-spells them in German and English.
+spells them in German and English, and knows which words correspond: {dev,test}.align
+has the numbers of such words, 0-0 where they surely do, 1?2 where they possibly do.
 """
 
 import argparse
@@ -13,12 +14,15 @@ from typing import Dict, List, Optional, Tuple
 
 import patterns
 from author import Author
-from grammar import english, german
+from english import english
+from grammar import Sentence, german, numbered
+from marks import links, written
 
 from transformer.runtime import cli
 from transformer.runtime.files import replaced
 
 SIZES = (("train", 20000), ("dev", 500), ("test", 500))
+ALIGNED = ("dev", "test")
 
 
 def is_natural(text: str) -> bool:
@@ -28,14 +32,22 @@ def is_natural(text: str) -> bool:
 
 
 def corpus(seed: int) -> Dict[str, List[Tuple[str, str]]]:
-    """Return {split: [(German, English)]} without repeated German sentences.
+    """Return {split: [(German, English)]} of `sentences`."""
+    return {
+        split: [(german(each), english(each)) for each in made]
+        for split, made in sentences(seed).items()
+    }
+
+
+def sentences(seed: int) -> Dict[str, List[Sentence]]:
+    """Return {split: meanings} without repeated German sentences.
 
     The words of dev and test all occur in train.
     """
     author, seen, known, splits = Author(seed), set(), set(), {}
     for split, size in SIZES:
-        pairs = splits[split] = []
-        while len(pairs) < size:
+        made = splits[split] = []
+        while len(made) < size:
             sentence = patterns.sentence(author)
             text = german(sentence)
             words = re.findall(r"\w+", text.lower())
@@ -46,18 +58,26 @@ def corpus(seed: int) -> Dict[str, List[Tuple[str, str]]]:
             ):
                 seen.add(text)
                 known.update(words)
-                pairs.append((text, english(sentence)))
+                made.append(sentence)
     return splits
 
 
+def alignment(sentence: Sentence) -> str:
+    """Return which words of a sentence correspond, in a line."""
+    sentence = numbered(sentence)
+    return written(links(german(sentence), english(sentence)))
+
+
 def run(args: argparse.Namespace) -> None:
-    """Write {train,dev,test}.{de,en}."""
+    """Write {train,dev,test}.{de,en} and {dev,test}.align."""
+    files = {"de": german, "en": english, "align": alignment}
     texts = {
-        os.path.join(args.out, f"{split}.{language}"): "".join(
-            pair[column] + "\n" for pair in pairs
+        os.path.join(args.out, f"{split}.{ending}"): "".join(
+            spell(sentence) + "\n" for sentence in made
         )
-        for split, pairs in corpus(args.seed).items()
-        for column, language in enumerate(("de", "en"))
+        for split, made in sentences(args.seed).items()
+        for ending, spell in files.items()
+        if ending != "align" or split in ALIGNED
     }
     for path, text in texts.items():
         refuse_other_text(path, text.encode("utf-8"))

@@ -42,8 +42,8 @@ def page(data: Dict[str, Any]) -> Tuple[str, str]:
     policy = "; ".join(
         [
             "default-src 'none'",
-            f"script-src '{_checksum(script)}'",
-            f"style-src '{_checksum(style)}'",
+            f"script-src '{checksum(script)}'",
+            f"style-src '{checksum(style)}'",
             "img-src data: blob:",
             "connect-src " + ("'self'" if data.get("server") else "'none'"),
             "base-uri 'none'",
@@ -56,8 +56,12 @@ def page(data: Dict[str, Any]) -> Tuple[str, str]:
         "data": in_a_block(data),
         "script": script,
     }
-    made = re.sub(r"{{(\w+)}}", lambda name: parts[name.group(1)], read("page.html"))
-    return made, policy
+    return filled("page.html", parts), policy
+
+
+def filled(name: str, parts: Dict[str, str]) -> str:
+    """Return a file of the page with something in the place of each {{name}}."""
+    return re.sub(r"{{(\w+)}}", lambda found: parts[found.group(1)], read(name))
 
 
 def read(name: str) -> str:
@@ -74,7 +78,7 @@ def in_a_block(data: Any) -> str:
     return text
 
 
-def _checksum(text):
+def checksum(text: str) -> str:
     """Return the checksum of an inlined text as a policy names it."""
     digest = hashlib.sha256(text.encode("utf-8")).digest()
     return "sha256-" + base64.b64encode(digest).decode("ascii")

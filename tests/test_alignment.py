@@ -1,0 +1,274 @@
+"""seeing/alignment.py, align.py: pairs of words by attention, and their error rate."""
+
+import io
+import json
+import os
+import shutil
+import sys
+
+import align
+import corpora
+import numpy as np
+import pytest
+import translate
+
+import hparams
+from transformer.runtime import checkpoints
+from transformer.seeing import alignment
+from transformer.seeing.alignment import Head, Known
+from transformer.seeing.sight import see
+from transformer.translator import Translator
+
+pytestmark = pytest.mark.usefixtures("one_thread_only")
+
+
+@pytest.fixture(scope="module")
+def translator(trained):
+    with Translator(hparams.load(trained), trained) as opened:
+        opened.restore()
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def data(digits, tmp_path_factory):
+    """The corpus, with the pairs of its words: the target is the source backwards."""
+    folder = corpora.copy_of(digits, tmp_path_factory.mktemp("aligned") / "data")
+    for split in ("dev", "test"):
+        lines = corpora.read_lines(os.path.join(folder, split + ".de"))
+        pairs = [
+            " ".join(
+                f"{len(line.split()) - 1 - j}-{j}" for j in range(len(line.split()))
+            )
+            for line in lines
+        ]
+        corpora.write_lines(os.path.join(folder, split + ".align"), pairs)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def lines(digits):
+    return [
+        corpora.read_lines(os.path.join(digits, "test." + side))
+        for side in ("de", "en")
+    ]
+
+
+# --- Rates ----------------------------------------------------------------------------
+
+
+def test_the_error_rate_by_hand():
+    known = [
+        Known({(0, 0), (1, 2)}, {(0, 0), (1, 2), (1, 1)}),
+        Known({(0, 0)}, {(0, 0)}),
+    ]
+    rate = alignment.error_rate
+    assert rate([{(0, 0), (1, 2), (1, 1)}, {(0, 0)}], known) == 0
+    assert rate([{(3, 3)}, set()], known) == 1
+    # Of 3 pairs, 1 is sure and 2 are possible; the second line is left out.
+    found = [{(0, 0), (1, 1), (2, 2)}, None]
+    assert rate(found, known) == pytest.approx(1 - (1 + 2) / (3 + 2))
+    assert rate([None], known[:1]) == 0
+
+
+def test_pairs_are_read_and_written(tmp_path):
+    path = corpora.write_lines(tmp_path / "x.align", ["0-0 12?3", "", "1-1"])
+    found = alignment.read_known(path, 3)
+    assert found[0] == Known({(0, 0)}, {(0, 0), (12, 3)})
+    assert found[1] == Known(set(), set())
+    assert alignment.written({(1, 1), (0, 2), (2, 0), (1, 0)}) == "1-0 2-0 1-1 0-2"
+    assert alignment.written(None) == ""
+    with pytest.raises(ValueError, match="found 3 lines, wanted 4"):
+        alignment.read_known(path, 4)
+    for wrong in ("0", "0-", "a-1", "0_1", "-1-0"):
+        path = corpora.write_lines(tmp_path / "x.align", ["0-0", f"1-1 {wrong}"])
+        with pytest.raises(ValueError, match=f"x.align:2: found '{wrong}'"):
+            alignment.read_known(path, 2)
+
+
+# --- Attention ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("head", [0, 3, None])
+@pytest.mark.parametrize("when_read", [False, True])
+def test_pairs_are_where_attention_is_highest(translator, lines, head, when_read):
+    """As `see` shows the attention of one line: a digit is a word is a piece."""
+    found = dict(alignment.align(translator, *lines, [Head(0, head, when_read)]))
+    for number in range(5):
+        source, target = (side[number] for side in lines)
+        ids = translator.vocabularies.target.encode(target)
+        [cross] = see(translator, source, target=ids).attention["cross"]
+        weights = cross.mean(0) if head is None else cross[head]
+        words = len(target.split())
+        rows = weights[1 : words + 1] if when_read else weights[:words]
+        best = rows[:, : len(source.split())].argmax(-1)
+        assert found[number] == [{(int(i), j) for j, i in enumerate(best)}]
+
+
+def test_words_of_several_pieces(translator):
+    """Attention to the pieces of a word is added up."""
+    source, target = "11 2 3", "3 2 11"
+    [ids], heads = translator.encode([source]), [Head(0, 1, False)]
+    assert len(ids) > 3
+    [(_, [pairs])] = alignment.align(translator, [source], [target], heads)
+    assert {j for _, j in pairs} == {0, 1, 2} and {i for i, _ in pairs} <= {0, 1, 2}
+
+
+def test_lines_without_words_and_lines_cut_elsewhere(translator, monkeypatch):
+    sources, targets = ["", "1 2", "1", "4 5"], ["1", "", "1\u00a02", "5 4"]
+    heads = [Head(0, None, False), Head(0, 1, True)]
+    found = dict(alignment.align(translator, sources, targets, heads))
+    assert found[0] == found[1] == [set(), set()]
+    assert all(len(pairs) == 2 for pairs in found[3])
+    monkeypatch.setattr(
+        alignment, "tokens", lambda *_: translator_tokens([(0, 1), (1, 2), (2, 3)])
+    )
+    [(_, pairs)] = alignment.align(translator, ["4 5"], ["5 4"], heads)
+    assert pairs == [None, None]
+
+
+def translator_tokens(spans):
+    from transformer.seeing.words import Tokens
+
+    return Tokens([], [], [], spans)
+
+
+def test_oddities_are_counted_once(translator):
+    before = dict(translator.oddities)
+    dict(alignment.align(translator, ["", "x"], ["1", "2"], [Head(0, None, False)]))
+    assert dict(translator.oddities) == before
+
+
+def test_every_head_is_measured(translator, lines, data):
+    known = alignment.read_known(os.path.join(data, "test.align"), 20)
+    rates = alignment.measure(translator, *lines, known)
+    assert len(rates) == 2 * (translator.hp.num_heads + 1) * translator.hp.num_blocks
+    for head in (Head(0, 2, False), Head(0, None, True)):
+        found = dict(alignment.align(translator, *lines, [head]))
+        pairs = [found[i][0] for i in range(20)]
+        assert rates[head] == alignment.error_rate(pairs, known)
+    assert min(rates.values()) < 0.5 < 0.8 < max(rates.values())
+
+
+@pytest.mark.parametrize("blocks, layer", [(1, 0), (2, 0), (6, 4)])
+def test_without_a_choice_it_is_the_mean_of_the_last_layer_but_one(blocks, layer):
+    assert alignment.default_head(blocks) == Head(layer, None, False)
+
+
+# --- The commands ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def logdir(trained, data, tmp_path):
+    copy = corpora.copy_of(trained, tmp_path / "logs")
+    hparams.save(hparams.load(copy, {"data": data}), copy)
+    return copy
+
+
+def translated(logdir, capsys, monkeypatch, lines, *flags):
+    """(standard output, standard error) of translate.py."""
+    stdin = io.TextIOWrapper(io.BytesIO("".join(x + "\n" for x in lines).encode()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    translate.main(["--logdir", logdir, *flags])
+    return capsys.readouterr()
+
+
+def test_align_chooses_the_best_head_and_translate_uses_it(
+    logdir, data, lines, translator, capsys, monkeypatch
+):
+    perfect = os.path.join(data, "test.align")
+    align.main(["--logdir", logdir, "--compare", perfect])
+    said = capsys.readouterr().out.splitlines()
+    checkpoint = checkpoints.find(logdir)
+    head = alignment.read_choice(logdir, checkpoint, translator.hp)
+    dev = [corpora.read_lines(os.path.join(data, f"dev.{x}")) for x in ("de", "en")]
+    known = alignment.read_known(os.path.join(data, "dev.align"), 20)
+    rates = alignment.measure(translator, *dev, known)
+    assert rates[head] == min(rates.values())
+    assert said[1] == f"{100 * rates[head]:5.1f} %  {head}"
+    assert said[-1] == f"  0.0 %  {perfect}"
+    found = dict(alignment.align(translator, *lines, [head]))
+    of_test = alignment.read_known(perfect, 20)
+    rate = alignment.error_rate([found[i][0] for i in range(20)], of_test)
+    assert said[-2] == f"{100 * rate:5.1f} %  {head}"
+
+    flags = ["--alignments", "--scores"]
+    output = translated(logdir, capsys, monkeypatch, lines[0], *flags)
+    assert "--alignments" not in output.err
+    best = [row[0] for row in translator.translate(lines[0])]
+    texts = [each.text for each in best]
+    pairs = dict(alignment.align(translator, lines[0], texts, [head]))
+    assert output.out.splitlines() == [
+        f"{each.text} ||| {each.score:.4f} ||| {alignment.written(pairs[i][0])}"
+        for i, each in enumerate(best)
+    ]
+
+
+def test_without_a_choice_translate_says_so(
+    logdir, lines, translator, capsys, monkeypatch
+):
+    output = translated(logdir, capsys, monkeypatch, lines[0][:2], "--alignments")
+    assert "layer 1, mean of the heads, while a word is chosen" in output.err
+    texts = [row[0].text for row in translator.translate(lines[0][:2])]
+    head = alignment.default_head(1)
+    pairs = dict(alignment.align(translator, lines[0][:2], texts, [head]))
+    assert output.out.splitlines() == [
+        f"{text} ||| {alignment.written(pairs[i][0])}" for i, text in enumerate(texts)
+    ]
+
+
+def test_columns_of_n_best(logdir, lines, translator, capsys, monkeypatch):
+    lines = ["", *lines[0][:2]]
+    flags = ["--n_best", "2", "--alignments"]
+    rows = translated(logdir, capsys, monkeypatch, lines, *flags).out.splitlines()
+    cells = [row.split(" ||| ") for row in rows]
+    assert [each[0] for each in cells] == ["0", "0", "1", "1", "2", "2"]
+    assert [len(each) for each in cells] == [4] * 6
+    assert cells[0] == ["0", "", "0.0000", ""]
+    for _, text, _, pairs in cells[2:]:
+        assert len(pairs.split()) == len(text.split())
+    plain = translated(logdir, capsys, monkeypatch, lines).out.splitlines()
+    assert plain == [each[1] for each in cells[::2]]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        '{"best.ckpt-1": {"layer": 0, "head": 0, "when_read": true}}',
+        '{"NAME": {"layer": 9, "head": 0, "when_read": true}}',
+        '{"NAME": {"layer": 0, "head": [], "when_read": true}}',
+        '{"NAME": {"layer": 0}}',
+    ],
+)
+def test_a_choice_that_is_none(trained, translator, tmp_path, content):
+    checkpoint = checkpoints.find(trained)
+    name = os.path.basename(checkpoint)
+    (tmp_path / "alignment.json").write_text(content.replace("NAME", name))
+    found = alignment.read_choice(str(tmp_path), checkpoint, translator.hp)
+    assert found is None
+    alignment.write_choice(str(tmp_path), checkpoint, Head(0, 1, True), {"x": 1})
+    found = alignment.read_choice(str(tmp_path), checkpoint, translator.hp)
+    assert found == Head(0, 1, True)
+    kept = json.loads((tmp_path / "alignment.json").read_text())
+    assert kept[name]["x"] == 1
+
+
+def test_what_align_cannot_use_is_one_line(logdir, data, trained, tmp_path, capsys):
+    other = corpora.copy_of(data, tmp_path / "data")
+    flags = ["--logdir", logdir, "--data", other]
+    short = corpora.write_lines(tmp_path / "short.align", ["0-0"])
+    said = corpora.refusal(capsys, align.main, *flags, "--compare", short)
+    assert "short.align: found 1 lines, wanted 20" in said
+    os.remove(os.path.join(other, "test.align"))
+    assert "test.align" in corpora.refusal(capsys, align.main, *flags)
+    shutil.rmtree(other)
+    assert other in corpora.refusal(capsys, align.main, *flags)
+
+
+def test_weights_have_a_row_more_than_the_target(translator):
+    """The last row, where the end is chosen, is where the last piece is read."""
+    [[source]] = [translator.encode(["1 2"])]
+    name = "decoder/block_0/cross_attention"
+    weights = translator.inside([source], [source], lambda x: x.weights[name])
+    assert np.shape(weights)[2] == len(source) + 1

@@ -421,6 +421,38 @@ def legacy_encoder(source, module=kyubyong_legacy):
     return x
 
 
+CLIPPED = {
+    "norm": lambda g: tf.clip_by_norm(g, 0.3),
+    "global norm": lambda g: tf.clip_by_global_norm([g], 0.3)[0][0],
+    "value": lambda g: tf.clip_by_value(g, -0.05, 0.05),
+}
+
+
+@pytest.mark.parametrize(
+    "module", [kyubyong_legacy, tutorial, sasrec, functional_time, interhat]
+)
+def test_the_gradient_of_a_table_with_a_zero_row_is_dense(module):
+    """As there; what is looked up twice would be clipped otherwise as IndexedSlices."""
+    ids = np.array([[3, 3, 0, 3], [1, 3, 1, 0]])
+    product = np.random.RandomState(0).randn(2, 4, WIDTH).astype(np.float32)
+    outputs = module.embedding(ids, 9, WIDTH, zero_pad=True)
+    [table] = tf.trainable_variables()
+    as_there = tf.concat([tf.zeros([1, WIDTH]), table[1:]], 0)
+    as_there = tf.nn.embedding_lookup(as_there, ids) * WIDTH**0.5
+    found, wanted = [
+        tf.gradients(tf.reduce_sum(x * product), [table])[0]
+        for x in (outputs, as_there)
+    ]
+    assert not isinstance(found, tf.IndexedSlices)
+    with tf.Session(config=CONFIG) as session:
+        session.run(tf.global_variables_initializer())
+        for clip in (tf.identity, *CLIPPED.values()):
+            np.testing.assert_allclose(
+                *session.run([clip(found), clip(wanted)]), **CLOSE
+            )
+        assert np.abs(session.run(found)).max() > 0.3  # more than is left by clipping
+
+
 def test_attention_and_feedforward_share_a_scope_and_no_variable():
     source = np.array([[5, 3, 8, 0, 0], [1, 2, 0, 0, 0]])
     outputs = legacy_encoder(tf.constant(source))

@@ -137,6 +137,16 @@ def test_every_file_of_compat_with_blocks_is_a_source():
             "layers: relu, tanh",
         ),
         ("dropout(weights, dropout_rate, is_training)", "weights", "dropout: no"),
+        (
+            "V = dense(keys",
+            "V = dense(queries",
+            "Q, K, V are made of: arguments 1, 2, 1",
+        ),
+        (
+            "        outputs += queries\n",
+            "        outputs = normalize(outputs + queries)\n",
+            "normalization: 2 calls; here: after the sum",
+        ),
     ],
 )
 def test_what_a_fork_changes_is_told(folder, capsys, old, new, wanted):
@@ -145,6 +155,81 @@ def test_what_a_fork_changes_is_told(folder, capsys, old, new, wanted):
     assert "transformer.compat.kyubyong_legacy\n" in text
     assert wanted in text
     assert "a variant: keep what differs, and check the rest with --compare" in text
+
+
+BOJONE = """
+import tensorflow as tf
+
+
+def Position_Embedding(inputs, position_size):
+    lengths = tf.pow(10000.0, tf.range(0, position_size, 2.0) / position_size)
+    angles = tf.range(1.0 * tf.shape(inputs)[1])[:, None] / lengths
+    return tf.concat([tf.cos(angles), tf.sin(angles)], 1)[None]
+
+
+def Mask(inputs, seq_len, mode="mul"):
+    seen = tf.cast(tf.sequence_mask(seq_len), tf.float32)[:, :, None]
+    return inputs * seen if mode == "mul" else inputs - (1 - seen) * 1e12
+
+
+def Dense(inputs, ouput_size, bias=True, seq_len=None):
+    W = tf.Variable(tf.ones([inputs.shape[-1], ouput_size]))
+    return tf.tensordot(inputs, W, 1) + (tf.Variable(tf.ones([4])) if bias else 0)
+
+
+def Attention(Q, K, V, nb_head, size_per_head, Q_len=None, V_len=None):
+    Q = Dense(Q, nb_head * size_per_head, False)
+    K = Dense(K, nb_head * size_per_head, bias=False)
+    V = Dense(V, nb_head * size_per_head, False)
+    A = tf.matmul(K, Q, transpose_b=True) / size_per_head ** 0.5
+    A = tf.nn.softmax(Mask(A, V_len, "add"), 1)
+    return Mask(tf.matmul(A, V, transpose_a=True), Q_len)
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, wanted",
+    [
+        ("10000.0", "1000.0", "Position_Embedding: base: 1000; here: 10000"),
+        ("Dense(Q, nb_head * size_per_head, False)", "Dense(Q, 4)")
+        + ("Attention: biases of its layers: none and yes; here: none",),
+        ("1e12", "1e10", "Attention: forbidden logits: -1e+10; here: -1e+12"),
+        ("V = Dense(V", "V = Dense(K", "Q, K, V are made of: arguments 1, 2, 2; here"),
+        ("Mask(tf.matmul(A, V, transpose_a=True), Q_len)", "tf.matmul(A, V)")
+        + ("Attention: masks: 1; here: 2",),
+        ("size_per_head ** 0.5", "size_per_head", "scale: none; here: root"),
+    ],
+)
+def test_what_a_fork_of_functions_with_lengths_changes_is_told(
+    folder, capsys, old, new, wanted
+):
+    text = said(capsys, folder("attention.py", BOJONE))
+    assert "no difference found in: Attention, Position_Embedding\n" in text
+    assert "parameters, and no more compared, of: Dense, Mask\n" in text
+    text = tutorials.changed(BOJONE, (old, new))
+    assert wanted in said(capsys, folder("attention.py", text))
+
+
+def test_what_is_read_alone_is_to_be_compared_before_switching(folder, capsys):
+    first = "before switching: python -m transformer.porting --compare modules.py"
+    modules = folder("modules.py", tutorials.SASREC)
+    path = folder("model.py", "from modules import *\nx = normalize(x)\n")
+    for argv in ([path], [modules], [path, modules]):
+        assert said(capsys, *argv).splitlines()[-1] == first + " --with sasrec"
+    porting.main(["--diff", path])
+    assert first in capsys.readouterr().err
+    porting.main(["--diff", modules])  # which has nothing to switch
+    assert first not in capsys.readouterr().err
+
+
+def test_functions_that_cannot_be_compared_are_not_in_the_patch(folder, capsys):
+    """Of these, the parameters alone are known."""
+    folder("net.py", tutorials.TENSOR2TENSOR)
+    path = folder("model.py", "import net\nnet.multihead_attention(x)\n")
+    assert "write: from transformer.compat import tensor2tensor as net\n" in said(
+        capsys, path
+    )
+    assert said(capsys, "--diff", path) == ""
 
 
 SCALED = "logits = logits / (num_units // num_heads) ** 0.5"
@@ -228,8 +313,8 @@ def test_the_same_in_other_words_and_what_is_not_known_are_no_difference(
 ):
     text = tutorials.changed(tutorials.LEGACY, *pairs) + "\n\n" + more
     text = said(capsys, folder("modules.py", text))
-    same = "the same there: embedding, feedforward, multihead_attention, normalize\n"
-    assert same in text
+    assert "no difference found in: feedforward, multihead_attention, norm" in text
+    assert "parameters, and no more compared, of: embedding\n" in text
 
 
 def test_what_is_too_far_from_all_is_an_unknown_variant(folder, capsys):
@@ -456,7 +541,7 @@ def test_calls_beside_their_functions_are_told(folder, capsys):
         f"{path}:{last}: normalize(...): unchanged",
         f"{path}:{last + 1}: feedforward(...): unchanged",
     ]
-    [write] = [line for line in lines if "delete what is the same there" in line]
+    [write] = [line for line in lines if "finds no difference, delete yours" in line]
     assert (
         "write: from transformer.compat.kyubyong_legacy import embedding, feed" in write
     )

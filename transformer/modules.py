@@ -48,6 +48,7 @@ from transformer.blocks.primitives import (
     embedding_table,
     join_heads,
     keys_and_values,
+    looked_up,
     normalize,
     project,
     project_output,
@@ -100,12 +101,11 @@ def embedding(
       float [N, T, D]. `[[5, 0]]` gives `[[table[5] * sqrt(D), zeros]]`.
     """
     table = embedding_table(vocab_size, num_units, scope, reuse)  # [V, D]
-    outputs = tf.gather(table, inputs)  # [N, T, D]
-    factor = num_units**0.5 if scale else 1.0
-    if zero_pad:
-        real = tf.cast(tf.not_equal(inputs, 0), outputs.dtype)
-        return outputs * (real * factor)[..., None]
-    return outputs * factor if scale else outputs
+    if not zero_pad:
+        return looked_up(table, inputs, scale)
+    outputs = looked_up(table, inputs, scale=False)  # [N, T, D]
+    real = tf.cast(tf.not_equal(inputs, 0), outputs.dtype)
+    return outputs * (real * (num_units**0.5 if scale else 1.0))[..., None]
 
 
 def positional_encoding(

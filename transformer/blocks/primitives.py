@@ -165,8 +165,23 @@ def embedding_table(
         )
 
 
+def looked_up(table, inputs, scale: bool):
+    """Return the rows of a table for ids: [V, D], int [N, T] → float [N, T, D].
+
+    Args:
+      table: float [V, D], D known.
+      inputs: int [N, T].
+      scale: multiply by sqrt(D).
+    """
+    outputs = tf.gather(table, inputs)
+    return outputs * table.shape.as_list()[-1] ** 0.5 if scale else outputs
+
+
 def with_zero_row(table):
-    """Return a table [V, D] whose row 0, that of padding, is zeros."""
+    """Return a table [V, D] whose row 0, that of padding, is zeros.
+
+    The gradient of `table` is dense, also where a few rows of it are looked up.
+    """
     real = tf.cast(tf.not_equal(tf.range(tf.shape(table)[0]), 0), table.dtype)
     return table * real[:, None]
 

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer import modules
+from transformer.blocks.primitives import embedding_table, looked_up, with_zero_row
 from transformer.compat.variables import variables_of
 from transformer.dialects import DIALECTS
 
@@ -45,10 +46,13 @@ def embedding(
     scope="embedding",
     reuse=None,
 ):
-    """Turn ids into vectors: see `modules.embedding`."""
-    return modules.embedding(
-        inputs, vocab_size, num_units, zero_pad, scale, scope, reuse
-    )
+    """Turn ids into vectors: see `modules.embedding`.
+
+    With `zero_pad`, the gradient of the table is dense, as there: clipping by norms and
+    optimizers with a memory treat it otherwise than `tf.IndexedSlices`.
+    """
+    table = embedding_table(vocab_size, num_units, scope, reuse)
+    return looked_up(with_zero_row(table) if zero_pad else table, inputs, scale)
 
 
 def positional_encoding(

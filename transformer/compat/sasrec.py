@@ -12,7 +12,12 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer import modules
-from transformer.blocks.primitives import dense, embedding_table, with_zero_row
+from transformer.blocks.primitives import (
+    dense,
+    embedding_table,
+    looked_up,
+    with_zero_row,
+)
 from transformer.compat.kyubyong_legacy import normalize
 from transformer.compat.variables import l2_regularizer, variables_of
 from transformer.dialects import DIALECTS
@@ -76,7 +81,7 @@ def embedding(
     Args:
       inputs: int [N, T].
       vocab_size, num_units: int, V and D.
-      zero_pad: row 0 of the table is zeros.
+      zero_pad: row 0 of the table is zeros; the gradient of the table is dense.
       scale: multiply by sqrt(num_units).
       l2_reg: float; l2_reg / 2 * the sum of squares of the table joins the collection
         `tf.GraphKeys.REGULARIZATION_LOSSES`.
@@ -87,13 +92,10 @@ def embedding(
       float [N, T, D]; with `with_t`, (that, float [V, D], unscaled).
     """
     with variables_of("sasrec", l2_regularizer(l2_reg)):
-        outputs = modules.embedding(
-            inputs, vocab_size, num_units, zero_pad, scale, scope, reuse
-        )
-        if not with_t:
-            return outputs
-        table = embedding_table(vocab_size, num_units, scope, reuse=True)
-    return outputs, with_zero_row(table) if zero_pad else table
+        table = embedding_table(vocab_size, num_units, scope, reuse)
+    table = with_zero_row(table) if zero_pad else table
+    outputs = looked_up(table, inputs, scale)
+    return (outputs, table) if with_t else outputs
 
 
 @variables_of("sasrec")

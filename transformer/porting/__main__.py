@@ -6,8 +6,11 @@
     python -m transformer.porting --compare modules.py --with sasrec
 
 The files are read, not run, and not changed. A modules.py that they import is read too,
-where it is beside them: it tells which tutorial the code is from. --diff prints what is
-certain as a patch: imports, and names that TensorFlow 2 does not have.
+where it is beside them: it tells which tutorial the code is from. --diff prints a patch
+of imports, and of names that TensorFlow 2 does not have.
+
+What is read tells some differences of the functions, not that there are none: before
+switching, run --compare.
 
 --compare RUNS a file: it imports the functions of a modules.py, builds each block of it
 and of ours with the same variables, and prints how far they are apart. The status is 1
@@ -66,6 +69,8 @@ def run(args):
         _write_patch(scripts, matches)
         return 0
     sys.stdout.write("\n".join(report(script, matches) for script in scripts))
+    for line in _comparisons(matches):
+        sys.stdout.write(line + "\n")
     known = any(os.path.abspath(script.path) in matches for script in scripts)
     return 0 if known or any(blocks(script, matches) for script in scripts) else 1
 
@@ -84,6 +89,16 @@ def _matches(scripts: List[Script]) -> Dict[str, Match]:
     return {path: match for path, match in found.items() if match}
 
 
+def _comparisons(matches: Dict[str, Match]) -> List[str]:
+    """Return the commands that compare the functions of files with ours."""
+    return [
+        f"before switching: {PROGRAM} --compare {os.path.relpath(path)} --with "
+        f"{match.source}"
+        for path, match in matches.items()
+        if SOURCES[match.source].facts and match.names
+    ]
+
+
 def _write_patch(scripts, matches):
     """Write a patch of the files, each in its own encoding."""
     sys.stdout.flush()
@@ -94,6 +109,11 @@ def _write_patch(scripts, matches):
             if not each.certain:
                 why = GIVE if each.match is None else OURS_DIFFER
                 warn(f"{script.path}: {each.module}: not in the patch: {why}")
+        used = [id(each.match) for each in found if each.match and each.certain]
+        for line in _comparisons(
+            {path: match for path, match in matches.items() if id(match) in used}
+        ):
+            warn(line)
         text = patch.unified(script, patch.edits(script, found))
         sys.stdout.buffer.write(text.encode(script.encoding))
     sys.stdout.flush()

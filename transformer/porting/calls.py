@@ -54,9 +54,10 @@ class Blocks(NamedTuple):
     @property
     def certain(self) -> bool:
         """Whether it is known what the module computes, not only how it is called."""
-        if self.match:
-            return not self.match.unknown
-        return self.module.split(".")[-1] in MODULES
+        if self.match and self.match.unknown:
+            return False
+        compared = self.match and SOURCES[self.match.source].facts
+        return bool(compared) or self.module.split(".")[-1] in MODULES
 
 
 class Call(NamedTuple):

@@ -35,7 +35,7 @@ def facts_of(name: str, functions: Functions) -> Facts:
       name: of the function.
       functions: all those at the top of its file; what it calls there belongs to it.
     """
-    role = ROLE_OF.get(name, "")
+    role = ROLE_OF.get(name, name)
     return FACTS[role](functions[name], functions) if role in FACTS else {}
 
 
@@ -81,8 +81,9 @@ def _attention(function, functions) -> Facts:
         "scale": _yes(_has_root(nodes), "root of the width of a head", "none"),
         "dropout": _yes(_calls(nodes, _drops), "yes", "no"),
         "residual": _residual(nodes, names[:1]),
-        "normalization": _yes(_calls(nodes, _normalizes), "after the sum", "none"),
+        "normalization": _normalization(nodes),
         "result": _result(function),
+        **_made_of(nodes, names),
     }
     if len(layers) >= 3:
         found["projections"] = " and ".join(sorted(set(layers[:3])))
@@ -99,7 +100,7 @@ def _feedforward(function, functions) -> Facts:
     found = {
         "dropout": str(len(_calls(nodes, _drops))),
         "residual": _residual(nodes, signature(function).names[:1]),
-        "normalization": _yes(_calls(nodes, _normalizes), "after the sum", "none"),
+        "normalization": _normalization(nodes),
     }
     if layers:
         found["layers"] = ", ".join(layers)
@@ -128,7 +129,38 @@ def _positions(function, functions) -> Facts:
     if _calls(nodes, lambda name: name in ("get_variable", "Variable")):
         return {"angles": "none, but a table that is learned"}
     pairs = any(isinstance(node, (ast.Mod, ast.FloorDiv)) for node in nodes)
-    return {"angles": "one for two channels" if pairs else "one for each channel"}
+    angles = "one for two channels" if pairs else "one for each channel"
+    return {"angles": angles, **_base(function, functions)}
+
+
+def _base(function, functions) -> Facts:
+    """Return the base of the wavelengths of sinusoids, where one number is so large."""
+    tops = [node for node in _nodes(function, functions) if isinstance(node, ast.stmt)]
+    large = {value for value in _constants(tops) if value >= 100}
+    return {"base": f"{large.pop():.6g}"} if len(large) == 1 else {}
+
+
+def _attention_by_lengths(function, functions) -> Facts:
+    """Return the facts of bojone's attention, whose layers say `bias` by its place."""
+    nodes = list(_nodes(function, functions))
+    layers = _calls(nodes, lambda name: name in DENSE)
+    if len(layers) < 3:
+        return {}
+    biases = [
+        dict([("bias", bias) for bias in call.args[2:3]])
+        or {each.arg: each.value for each in call.keywords}
+        for call in layers
+    ]
+    found = {_yes(_is_false(each.get("bias")), "none", "yes") for each in biases}
+    return {
+        "biases of its layers": " and ".join(sorted(found)),
+        "layers": str(len(layers)),
+        "masks": str(len(_calls(nodes, lambda name: name == "Mask"))),
+        "forbidden logits": _forbidden(nodes),
+        "scale": _yes(_has_root(nodes), "root of the width of a head", "none"),
+        "normalization": _normalization(nodes),
+        **_made_of(nodes, signature(function).names),
+    }
 
 
 FACTS = {
@@ -136,7 +168,24 @@ FACTS = {
     "feedforward": _feedforward,
     "normalize": _normalize,
     "positions": _positions,
+    "Attention": _attention_by_lengths,
+    "Position_Embedding": _base,
 }
+
+
+def _normalization(nodes):
+    count = len(_calls(nodes, _normalizes))
+    return f"{count} calls" if count > 1 else "after the sum" if count else "none"
+
+
+def _made_of(nodes, names) -> Facts:
+    """Return of which arguments the first three layers are made, where they say it."""
+    layers = _calls(nodes, lambda name: name in DENSE)[:3]
+    inputs = [dotted(call.args[0]) if call.args else "" for call in layers]
+    if len(inputs) < 3 or not set(inputs) <= set(names):
+        return {}
+    places = ", ".join(str(names.index(each) + 1) for each in inputs)
+    return {"Q, K, V are made of": f"arguments {places}"}
 
 
 def _yes(found, if_so, if_not):

@@ -16,11 +16,19 @@ from transformer.porting.calls import (
 )
 from transformer.porting.reading import Script
 from transformer.porting.signatures import of_module
-from transformer.porting.sources import SOURCES, Match, class_blocks, module_of
+from transformer.porting.sources import (
+    SOURCES,
+    Match,
+    class_blocks,
+    is_looked_at,
+    module_of,
+)
 
 ANYWAY = (
     "anyway: other first values, dropout rates rounded to 256ths, rounding of float32"
 )
+
+ONLY_PARAMETERS = "no difference found in the parameters, and no more compared, of"
 
 
 def report(script: Script, matches: Dict[str, Match]) -> str:
@@ -39,7 +47,7 @@ def report(script: Script, matches: Dict[str, Match]) -> str:
         )
     match = matches.get(os.path.abspath(script.path))
     if match:
-        lines += _modules(match)
+        lines += _modules(script, match)
         lines += _calls_of_its_own(script, match)
     found = blocks(script, matches)
     for each in found:
@@ -56,16 +64,21 @@ def report(script: Script, matches: Dict[str, Match]) -> str:
     return f"{script.path}\n" + "".join(f"  {line}\n" for line in lines)
 
 
-def _modules(match: Match) -> Iterator[str]:
+def _modules(script, match: Match) -> Iterator[str]:
     """Return what is known of a file of modules."""
     yield f"the modules of {SOURCES[match.source].title}: {module_of(match.source)}"
     if match.because:
         yield f"  told by: {'; '.join(match.because)}"
     yield f"  dialect: {SOURCES[match.source].dialect}"
     differing = {each.function for each in match.differences}
-    same = sorted(set(match.names) - differing)
-    if same:
-        yield f"  the same there: {', '.join(same)}"
+    for looked, said in ((True, "no difference found in"), (False, ONLY_PARAMETERS)):
+        same = [
+            name
+            for name in sorted(set(match.names) - differing)
+            if is_looked_at(name, script, match.source) == looked
+        ]
+        if same:
+            yield f"  {said}: {', '.join(same)}"
     for each in match.differences:
         yield f"  {each.function}: {each.text}"
     missing = [
@@ -87,8 +100,8 @@ def _calls_of_its_own(script, match: Match) -> Iterator[str]:
     if found and match.names:
         module, names = module_of(match.source), sorted(match.names.items())
         taken = [own if own == n else f"{own} as {n}" for n, own in names]
-        yield f"  delete what is the same there, and write: from {module} import " + (
-            ", ".join(taken)
+        yield "  where --compare finds no difference, delete yours, and write: " + (
+            f"from {module} import {', '.join(taken)}"
         )
     for call in found:
         yield f"  {script.path}:{call.line}: {call.name}(...): {_said(call)}"

@@ -18,7 +18,7 @@ class Source(NamedTuple):
 
     title: str
     dialect: str  # in words: the row, and what is changed in it
-    facts: Dict[str, Facts]  # role → facts
+    facts: Dict[str, Facts]  # role, or name of a function → facts
     changes: Tuple[str, ...] = ()  # what its owner will notice
 
 
@@ -35,6 +35,7 @@ LEGACY = {
         "residual": "added",
         "normalization": "after the sum",
         "result": "one tensor",
+        "Q, K, V are made of": "arguments 1, 2, 2",
     },
     "feedforward": {
         "layers": "relu, linear",
@@ -43,7 +44,7 @@ LEGACY = {
         "normalization": "after the sum",
     },
     "normalize": {"variables": "new ones at each call", "epsilon": "1e-08"},
-    "positions": {"angles": "one for each channel"},
+    "positions": {"angles": "one for each channel", "base": "10000"},
 }
 
 
@@ -124,6 +125,7 @@ SOURCES = {
                 ("projections", "linear"),
                 ("padding", "key_masks"),
                 ("padded queries", "as others"),
+                ("Q, K, V are made of", "arguments 1, 2, 3"),
             ],
             normalize=[("variables", "shared by their names")],
             positions=[("angles", "one for two channels")],
@@ -137,7 +139,18 @@ SOURCES = {
     "bojone": Source(
         "bojone/attention, attention_tf.py",
         "functions of transformer.functional, which no row describes",
-        {},
+        {
+            "Attention": {
+                "biases of its layers": "none",
+                "layers": "3",
+                "masks": "2",
+                "forbidden logits": "-1e+12",
+                "scale": "root of the width of a head",
+                "normalization": "none",
+                "Q, K, V are made of": "arguments 1, 2, 3",
+            },
+            "Position_Embedding": {"base": "10000"},
+        },
         ("a mask is as wide as what it masks, also where all sequences are shorter",),
     ),
     "bojone_keras": Source(
@@ -187,6 +200,14 @@ class Match(NamedTuple):
         return sum(each.matters for each in self.differences) > 3
 
 
+def is_looked_at(name: str, script: Script, source: str) -> bool:
+    """Return whether more than the parameters of a function of a file is compared."""
+    facts = facts_of(name, definitions(script))
+    return bool(
+        set(facts) & set(SOURCES[source].facts.get(ROLE_OF.get(name, name), {}))
+    )
+
+
 def module_of(source: str) -> str:
     return "transformer.compat." + source
 
@@ -213,7 +234,7 @@ def classify(script: Script) -> Any:
     matches = [
         _match(source, functions, parameters)
         for source in SOURCES
-        if SOURCES[source].facts
+        if "attention" in SOURCES[source].facts
     ]
     best = min(matches, key=_distance)
     reasons = sorted(_reasons(best, functions), key=lambda reason: ":" in reason)
@@ -303,7 +324,7 @@ def _of_parameters(name, theirs: Signature, own, ours) -> List[Difference]:
 
 def _of_facts(name, functions, facts) -> List[Difference]:
     """Return the differences between what two functions compute."""
-    wanted = facts.get(ROLE_OF.get(name), {})
+    wanted = facts.get(ROLE_OF.get(name, name), {})
     return [
         Difference(name, f"{what}: {found}; here: {wanted[what]}{HINTS.get(what, '')}")
         for what, found in sorted(facts_of(name, functions).items())

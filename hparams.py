@@ -134,7 +134,7 @@ class HParams:
 
     # The machine: how it computes, not what.
     precision: str = setting(
-        "machine", "float32", "float32; bfloat16 (CPU), float16 (GPU, untried)"
+        "machine", "float32", "float32, bfloat16; float16 (GPU: untried, CPU: slow)"
     )
     xla: bool = setting("machine", False, "compile training with XLA: for GPUs")
     deterministic: bool = setting(

@@ -12,6 +12,7 @@ from transformer.evaluation import load_text
 from transformer.model import Transformer
 from transformer.runtime import checkpoints, ram, tensors
 from transformer.runtime.files import sha256_of
+from transformer.runtime.precision import compute_type, getter_to
 from transformer.runtime.sessions import compilation, set_up_process
 from transformer.text.corpus import ID_FILES
 from transformer.text.summary import verify
@@ -78,7 +79,7 @@ class TrainingGraph:
         self.data = data
         set_up_process(hp)
         tf.set_random_seed(hp.seed)
-        model = Transformer(hp)
+        model = Transformer(hp, getter_to(compute_type(hp)))
         global_step = tf.train.get_or_create_global_step()
         batches = training_dataset(data.train, data.train_plan, start * hp.accumulate)
         self._batch = batch = tf.data.make_one_shot_iterator(batches).get_next()

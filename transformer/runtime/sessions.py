@@ -8,9 +8,7 @@ from typing import Any, ContextManager, Dict, Iterable, Iterator, Optional
 import tensorflow.compat.v1 as tf
 
 from transformer.runtime.devices import has_gpu
-from transformer.runtime.precision import rewriting_to
-
-ON = 1  # of RewriterConfig.Toggle
+from transformer.runtime.precision import compute_type
 
 
 def set_up_process(hp) -> None:
@@ -29,11 +27,7 @@ def set_up_process(hp) -> None:
 
 
 def make_session(
-    hp,
-    graph: Optional[tf.Graph] = None,
-    precision: str = "float32",
-    runs: int = 1,
-    sequential: bool = False,
+    hp, graph: Optional[tf.Graph] = None, runs: int = 1, sequential: bool = False
 ) -> tf.Session:
     """Return a session of `graph`, or of the default one, set up by the settings.
 
@@ -46,15 +40,11 @@ def make_session(
     Args:
       hp: the settings.
       graph: the graph to run.
-      precision: of the matrix products, one of `PRECISIONS`.
       runs: how many runs there may be at once; see `run_at_once`.
       sequential: the operations of a run are so small that the time between them
         dominates. They are run in a fixed order, and loops as functions, which
         TensorFlow does not rewrite for oneDNN: calling it would take longer than the
         operation. Ignored on a GPU, and where loops cannot be functions (1.15).
-
-    Raises:
-      ValueError: see `rewriting_to`.
     """
     config = tf.ConfigProto()
     if runs > 1:  # each does one op at a time, in a thread of its own
@@ -65,8 +55,6 @@ def make_session(
         config.intra_op_parallelism_threads = 1
     if sequential and tf.control_flow_v2_enabled() and not has_gpu():
         config.experimental.executor_type = "SINGLE_THREADED_EXECUTOR"
-    if precision != "float32":
-        setattr(config.graph_options.rewrite_options, rewriting_to(precision), ON)
     return tf.Session(graph=graph, config=config)
 
 
@@ -103,8 +91,7 @@ def run_at_once(
 
 def refuse_impossible(hp) -> None:
     """Raise ValueError for settings that this TensorFlow or machine cannot satisfy."""
-    if hp.precision != "float32":
-        rewriting_to(hp.precision)
+    compute_type(hp)
     built = getattr(tf.test, "is_built_with_xla", None)  # TensorFlow 1.15 always is
     if hp.xla and built and not built():
         raise ValueError(

@@ -140,7 +140,7 @@ class HParams:
         "machine", "", "gpu:4; cpu:2, logical ones; empty: all GPUs, or the CPU"
     )
     precision: str = setting(
-        "machine", "float32", "float32; bfloat16 (CPU), float16 (GPU, untried)"
+        "machine", "float32", "float32, bfloat16; float16 (GPU: untried, CPU: slow)"
     )
     xla: bool = setting("machine", False, "compile training with XLA: for GPUs")
     deterministic: bool = setting(

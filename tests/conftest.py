@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from transformer.runtime import precision
-
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # What `python scripts/x.py` has on its path. The package is there because it was
 # installed, as users have it: the checkout itself is not on the path.
@@ -33,11 +31,7 @@ for number in (signal.SIGINT, signal.SIGHUP):
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
-# TensorFlow 2 has bfloat16 on CPUs, where they have AVX-512.
-try:
-    HAS_BFLOAT16 = bool(precision.rewriting_to("bfloat16"))
-except ValueError:
-    HAS_BFLOAT16 = False
+HAS_BFLOAT16 = not tf.__version__.startswith("1.")
 
 # Tiny graphs, run a few times each: optimizing them takes longer than running them.
 CONFIG = tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)

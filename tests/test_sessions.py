@@ -1,19 +1,14 @@
-"""How a graph is run: less precise products, compiled, or not where that cannot be."""
+"""How a graph is run: compiled, sequentially, several runs at once."""
 
 import dataclasses
-import io
 
 import corpora
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from conftest import HAS_BFLOAT16
 
 import hparams
-import train
-from transformer.runtime import precision as precisions
-from transformer.runtime import reporting, sessions
-from transformer.runtime.precision import PRECISIONS, rewriting_to
+from transformer.runtime import sessions
 from transformer.runtime.sessions import make_session, run_at_once
 from transformer.training_graph import Data, TrainingGraph
 
@@ -21,23 +16,19 @@ TF2 = not tf.__version__.startswith("1.")
 HAS_GPU = bool(tf.config.experimental.list_physical_devices("GPU"))
 GRAPHS = tf.RunOptions(output_partition_graphs=True)
 
-needs_bfloat16 = pytest.mark.skipif(
-    not HAS_BFLOAT16, reason="no bfloat16: TensorFlow 2 has it on a CPU with AVX-512"
-)
-
 
 def operations(told):
     """The kinds of operations that a run consisted of, told by `GRAPHS`."""
     return {node.op for part in told.partition_graphs for node in part.node}
 
 
-def losses(hp, precision="float32"):
+def losses(hp):
     """(losses of some updates, names of the operations that were run)."""
     with tf.Graph().as_default():
         tf.set_random_seed(1)
         graph, found = TrainingGraph(hp, Data(hp), 0), []
         told = tf.RunMetadata()
-        with make_session(hp, precision=precision) as session:
+        with make_session(hp) as session:
             session.run(graph.initialize)
             for _ in range(6):
                 _, loss = session.run(
@@ -69,76 +60,11 @@ def plain(hp):
     return losses(hp)[0]
 
 
-@needs_bfloat16
-@pytest.mark.skipif(HAS_GPU, reason="a GPU has other precisions")
-def test_bfloat16_is_nearly_the_same(hp, plain):
-    """Eight bits of each factor: a relative error below 1 % of a mean over tokens."""
-    found = losses(hp, "bfloat16")[0]
-    assert (found != plain).any()
-    np.testing.assert_allclose(found, plain, rtol=0.01)
-
-
-@pytest.mark.slow
-@needs_bfloat16
-@pytest.mark.skipif(HAS_GPU, reason="a GPU has other precisions")
-def test_bfloat16_learns_as_much(digits, trained, tmp_path):
-    """Dev losses of other seeds are 5 % apart (Multi30k is in docs/performance.md)."""
-    corpora.run_train(digits, tmp_path, *corpora.SMALL, "--precision", "bfloat16")
-    found, wanted = (
-        [row["loss"] for row in reporting.read_dev_scores(str(logdir))]
-        for logdir in (tmp_path, trained)
-    )
-    assert found != wanted
-    np.testing.assert_allclose(found, wanted, rtol=0.02)
-
-
 @pytest.mark.slow
 def test_compiled_it_is_the_same(hp, plain):
     found, kinds = losses(dataclasses.replace(hp, xla=True))
     assert "_XlaRun" in kinds
     np.testing.assert_allclose(found, plain, rtol=1e-4)
-
-
-@pytest.mark.parametrize("precision", PRECISIONS[1:])
-def test_a_precision_that_cannot_be_is_refused_in_a_line(
-    digits, tmp_path, capsys, precision
-):
-    possible = {"bfloat16": HAS_BFLOAT16, "float16": HAS_GPU}[precision]
-    if possible:
-        assert rewriting_to(precision)
-        return
-    said = corpora.refusal(
-        capsys,
-        train.main,
-        "--data",
-        digits,
-        "--logdir",
-        str(tmp_path / "logs"),
-        "--precision",
-        precision,
-    )
-    assert f"found {precision}, wanted float32" in said
-    assert not (tmp_path / "logs").exists()
-
-
-@pytest.mark.skipif(not TF2 or HAS_GPU, reason="it is refused already")
-@pytest.mark.parametrize(
-    "name, value", [("flags", "sse2 avx2"), ("TF_ENABLE_ONEDNN_OPTS", "0")]
-)
-def test_bfloat16_that_tensorflow_would_ignore_is_refused(monkeypatch, name, value):
-    settings = {"flags": "sse2 avx512f", "TF_ENABLE_ONEDNN_OPTS": "1"}
-    monkeypatch.setattr(
-        precisions,
-        "open",
-        lambda *_, **__: io.StringIO(settings["flags"]),
-        raising=False,
-    )
-    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", settings["TF_ENABLE_ONEDNN_OPTS"])
-    rewriting_to("bfloat16")
-    settings[name] = value
-    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", settings["TF_ENABLE_ONEDNN_OPTS"])
-    with pytest.raises(ValueError, match="found bfloat16, wanted float32: .*CPU"):
-        rewriting_to("bfloat16")
 
 
 @pytest.mark.skipif(not TF2, reason="TensorFlow 1.15 is always built with XLA")

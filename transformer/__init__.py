@@ -56,7 +56,7 @@ READING_ORDER = (
     ("runtime.ending", "", "what ends a command → a status and one line"),
     ("runtime.cli", "", "arguments → a command; errors → one line"),
     ("runtime.devices", "", "the machine → its devices"),
-    ("runtime.precision", "", "a precision → how TensorFlow computes in it"),
+    ("runtime.precision", "", "a precision → the compute type of a model"),
     ("runtime.sessions", "", "settings of the machine → a session"),
     ("runtime.tensors", "", "a checkpoint → its tensors"),
     ("runtime.checkpoints", "", "variables ↔ the log directory"),

@@ -3,6 +3,8 @@
 Where a dialect ties them, source, target and output layer share one table.
 """
 
+from typing import Callable, Optional
+
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.positions import LEARNED, chosen_positions
@@ -10,6 +12,7 @@ from transformer.blocks.primitives import (
     dense_variables,
     embedding_table,
     shape_list,
+    widened,
     with_zero_row,
 )
 from transformer.dialects import resolve
@@ -21,10 +24,11 @@ class Embeddings:
 
     Args:
       hp: the settings.
+      getter: custom getter of the variables of the output layer, or None.
     """
 
-    def __init__(self, hp):
-        self.hp = hp
+    def __init__(self, hp, getter: Optional[Callable] = None):
+        self.hp, self._getter = hp, getter
         self.dialect = resolve(hp.dialect)
 
     def _table(self, stack):
@@ -88,6 +92,11 @@ class Embeddings:
 
         Where embeddings are tied, the kernel is the target's table, transposed.
         """
+        here = tf.get_variable_scope()
+        with tf.variable_scope(here, custom_getter=self._getter):
+            return self._output_variables()
+
+    def _output_variables(self):
         vocab_size, scope = self._table("decoder")
         if not self.dialect.tied_embeddings:
             with tf.variable_scope("decoder", reuse=tf.AUTO_REUSE):
@@ -112,13 +121,16 @@ def table_scope(hp, stack: str) -> str:
 def logits(states, kernel, bias):
     """Return states kernel + bias, the output layer: float [N, T, D] → [N, T, V].
 
+    The result is float32, also where the kernel has 16 bits.
+
     Args:
       states: float [N, T, D].
       kernel: float [D, V].
       bias: float [V], or None.
     """
     batch, length, width = shape_list(states)
-    outputs = tf.matmul(tf.reshape(states, [-1, width]), kernel)
+    states = tf.cast(tf.reshape(states, [-1, width]), kernel.dtype)
+    outputs = widened(tf.matmul(states, kernel))
     if bias is not None:
-        outputs = tf.nn.bias_add(outputs, bias)
+        outputs = tf.nn.bias_add(outputs, tf.cast(bias, outputs.dtype))
     return tf.reshape(outputs, [batch, length, kernel.shape.as_list()[1]])

@@ -7,7 +7,7 @@ translation (one position at a time, after a Prefix).
 The padding masks are made in `encode` and `_decoder_states`.
 """
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Callable, NamedTuple, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -69,12 +69,18 @@ class Transformer:
     """A Transformer of the sizes and the dialect of `hp`.
 
     Its variables are shared between all calls in one graph.
+
+    Args:
+      hp: the settings.
+      getter: custom getter of the variables of the blocks and of the output layer; see
+        `runtime.precision.getter_to`.
     """
 
-    def __init__(self, hp):
+    def __init__(self, hp, getter: Optional[Callable] = None):
         self.hp = hp
         self.dialect = resolve(hp.dialect)
-        self.embeddings = Embeddings(hp)
+        self.embeddings = Embeddings(hp, getter)
+        self._sharing = dict(reuse=tf.AUTO_REUSE, custom_getter=getter)
 
     def encode(
         self,
@@ -105,7 +111,7 @@ class Transformer:
         positions = on_device(tf.range(tf.shape(source)[1]))
         order = Order(positions, positions, None)
         x = self._embed(source, "encoder", positions, mode)  # [N, S, D]
-        with tf.variable_scope("encoder", reuse=tf.AUTO_REUSE):
+        with tf.variable_scope("encoder", **self._sharing):
             for i in range(self.hp.num_blocks):
                 with tf.variable_scope(f"block_{i}"):
                     x, _ = self._self_attention(x, mode, order, masks, masks)
@@ -177,7 +183,7 @@ class Transformer:
         query_masks = padding_mask if dialect.masks_from == "ids" else None
         key_masks = query_masks if dialect.decoder_masks_padding else True
         x = self._embed(ids, "decoder", order.query_positions, mode)  # [N, T, D]
-        with tf.variable_scope("decoder", reuse=tf.AUTO_REUSE):
+        with tf.variable_scope("decoder", **self._sharing):
             for i in range(self.hp.num_blocks):
                 with tf.variable_scope(f"block_{i}"):
                     x, present = self._self_attention(
@@ -193,7 +199,7 @@ class Transformer:
         hp, projected = self.hp, []
         for i in range(hp.num_blocks):
             with tf.variable_scope(
-                f"decoder/block_{i}/cross_attention", reuse=tf.AUTO_REUSE
+                f"decoder/block_{i}/cross_attention", **self._sharing
             ):
                 projected.append(
                     keys_and_values(

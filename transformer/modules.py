@@ -255,8 +255,8 @@ def multihead_attention(
             drop=functools.partial(drop, name="weights"),
         )
         if dialect.mask_queries:
-            real = tf.cast(query_masks, context.dtype)[:, None, :, None]
-            context, attention = context * real, attention * real
+            context *= tf.cast(query_masks, context.dtype)[:, None, :, None]
+            attention *= tf.cast(query_masks, attention.dtype)[:, None, :, None]
         x = join_heads(context)  # [N, Tq, num_units]
         if dialect.output_projection:
             x = project_output(x, shape_list(queries)[-1], dialect)  # [N, Tq, D]

@@ -77,7 +77,7 @@ def train(
         if not accept_changes:
             history.refuse_other_corpus()
         graph = TrainingGraph(hp, data, start)
-        with make_session(hp, precision=hp.precision) as session:
+        with make_session(hp) as session:
             graph.open(session, checkpoint)  # fails, if so, before anything is written
             if history.changes():
                 warn(f"{logdir}: {history.changes()}")

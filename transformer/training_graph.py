@@ -14,6 +14,7 @@ from transformer.model import Transformer
 from transformer.runtime import checkpoints, ram, tensors
 from transformer.runtime.devices import training_devices
 from transformer.runtime.files import sha256_of
+from transformer.runtime.precision import compute_type, getter_to
 from transformer.runtime.sessions import compilation, set_up_process
 from transformer.shards import Shards, chosen_count, training_dataset
 from transformer.text.corpus import ID_FILES
@@ -87,7 +88,7 @@ class TrainingGraph:
         self.data = data
         set_up_process(hp)
         tf.set_random_seed(hp.seed)
-        model = Transformer(hp)
+        model = Transformer(hp, getter_to(compute_type(hp)))
         global_step = tf.train.get_or_create_global_step()
         devices = training_devices(hp)
         self.shards = Shards(data.train_plan, settled(hp).shards, len(devices))

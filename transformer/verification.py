@@ -181,7 +181,7 @@ def compute(start: Start, hp, logdir: str, data, exact: bool) -> List[Compared]:
     compared = []
     with tf.Graph().as_default():
         graph = TrainingGraph(hp, data, start.step)
-        with make_session(hp, precision=hp.precision) as session:
+        with make_session(hp) as session:
             graph.open(session, start.checkpoint)
             if start.dev is not None:
                 loss = graph.dev_loss(session)

@@ -36,7 +36,7 @@ def open_training(spec: dict) -> Measure:
     """Return a function that measures training."""
     hp = training_settings(spec)
     graph = TrainingGraph(hp, Data(hp), start=0)
-    session = make_session(hp, precision=hp.precision)
+    session = make_session(hp)
     session.run(graph.initialize)
 
     def measure(request):

@@ -75,7 +75,7 @@ class SmallTranslator:
         ]
 
 
-def small_session(hp, precision: str) -> tf.Session:
+def small_session(hp) -> tf.Session:
     """Return a session that runs everything in the thread that calls it."""
     config = tf.ConfigProto(
         intra_op_parallelism_threads=1, inter_op_parallelism_threads=-1

@@ -41,7 +41,7 @@ def measure(args, hp):
 
     with tf.Graph().as_default():
         graph = TrainingGraph(hp, Data(hp), 0)
-        with make_session(hp, precision=hp.precision) as session:
+        with make_session(hp) as session:
             graph.open(session, None)
             place = verification.Place(hp, args.logdir)
             again = verification.Again(session, graph, place, 0)

@@ -9,6 +9,7 @@ from typing import Callable, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.masks import both, broadcast_keys
+from transformer.blocks.primitives import widened
 from transformer.dialects import Dialect
 
 MASKED_LOGIT = -1e9  # after the softmax exactly 0 in float32, and never a NaN
@@ -44,24 +45,28 @@ def scaled_dot_product_attention(
       drop: function that applies dropout to weights.
 
     Returns:
-      (context float [N, H, Tq, d_v], weights float [N, H, Tq, Tk] before dropout).
+      (context float [N, H, Tq, d_v], weights float [N, H, Tq, Tk] before dropout, in
+      float32 where queries, keys and values have 16 bits).
     """
-    queries *= queries.shape.as_list()[-1] ** -0.5 if scale is None else scale
-    logits = tf.matmul(queries, keys, transpose_b=True)  # [N, H, Tq, Tk]
+    scale = queries.shape.as_list()[-1] ** -0.5 if scale is None else scale
+    queries = tf.cast(widened(queries) * scale, queries.dtype)
+    logits = widened(tf.matmul(queries, keys, transpose_b=True))  # [N, H, Tq, Tk]
     if relative is not None:
-        logits += tf.einsum("nhqd,qkd->nhqk", queries, relative[0])
+        relative = [tf.cast(vectors, queries.dtype) for vectors in relative]
+        logits += widened(tf.einsum("nhqd,qkd->nhqk", queries, relative[0]))
     if bias is not None:
         logits += bias
     if mask is not None:
         logits = tf.where_v2(mask, logits, MASKED_LOGIT)  # padding, later positions
     weights = tf.nn.softmax(logits)  # [N, H, Tq, Tk]
     dropped = weights if drop is None else drop(weights)
+    dropped = tf.cast(dropped, values.dtype)
     context = tf.matmul(dropped, values)  # [N, H, Tq, d_v]
     if relative is not None:
         context += tf.einsum("nhqk,qkd->nhqd", dropped, relative[1])
     if mask is not None and blind_queries_are_zero:
-        sees_a_key = tf.cast(tf.reduce_any(mask, -1, keepdims=True), weights.dtype)
-        return context * sees_a_key, weights * sees_a_key
+        sees_a_key = tf.reduce_any(mask, -1, keepdims=True)
+        return tuple(x * tf.cast(sees_a_key, x.dtype) for x in (context, weights))
     return context, weights
 
 

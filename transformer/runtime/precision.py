@@ -1,52 +1,50 @@
-"""Mixed precision: which graph rewriting of TensorFlow computes in which precision."""
+"""Mixed precision: the compute type of a model whose variables are float32.
 
-import os
-import re
+With a custom getter, `tf.get_variable` returns a kernel, a bias or a table cast to the
+compute type, so that products and what stands between them are in it. The variables
+themselves, and the optimizer's, stay float32 under their names, and blocks compute
+normalization, softmax and what is added to the residual in float32.
+"""
+
+from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
 from transformer.runtime.devices import has_gpu
 
 PRECISIONS = ("float32", "bfloat16", "float16")
-
-# (precision, device) → the option of TensorFlow that rewrites a graph. Matrix products
-# and the operations between them, softmax too, are then computed in the lower
-# precision; variables, updates, normalization and the sums of losses stay float32.
-REWRITINGS = {
-    ("bfloat16", "CPU"): "auto_mixed_precision_onednn_bfloat16",
-    ("float16", "GPU"): "auto_mixed_precision",
-}
+CAST = ("kernel", "bias", "lookup_table")  # the names of variables that are
 
 
-def rewriting_to(precision: str) -> str:
-    """Return the option of TensorFlow that rewrites a graph to a lower precision.
+def compute_type(hp) -> tf.DType:
+    """Return the type in which `hp.precision` computes.
 
-    Args:
-      precision: one of `PRECISIONS`, but not float32.
+    float16 on a CPU is slow: it is for tests of what a GPU computes.
 
     Raises:
-      ValueError: this TensorFlow, or this machine, has no such rewriting.
+      ValueError: this TensorFlow cannot train in it.
     """
-    device = "GPU" if has_gpu() else "CPU"
-    name = REWRITINGS.get((precision, device))
-    if not hasattr(tf.ConfigProto().graph_options.rewrite_options, str(name)):
-        lacking = f"TensorFlow {tf.__version__} cannot train in {precision}"
-    elif device == "CPU" and _cpu_lacks("avx512f"):
-        lacking = "TensorFlow computes in float32 without AVX-512, which is missing"
-    elif device == "CPU" and os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0":
-        lacking = "TF_ENABLE_ONEDNN_OPTS is 0, and only oneDNN has it"
-    else:
-        return name
-    raise ValueError(
-        f"precision: found {precision}, wanted float32: {lacking} on this {device}"
-    )
+    is_old = tf.__version__.startswith("1.")  # its products on CPUs add up in float16
+    if is_old and hp.precision != "float32":
+        if hp.precision == "bfloat16" or not has_gpu():
+            raise ValueError(
+                f"precision: found {hp.precision}, wanted float32: TensorFlow "
+                f"{tf.__version__} cannot train in {hp.precision} on this machine"
+            )
+    return tf.as_dtype(hp.precision)
 
 
-def _cpu_lacks(flag: str) -> bool:
-    """Return whether Linux reports an x86 processor without such instructions."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            flags = set(re.findall(r"\w+", file.read()))
-    except OSError:
-        return False
-    return "sse2" in flags and flag not in flags
+def getter_to(dtype: tf.DType) -> Optional[Callable]:
+    """Return a custom getter of variables that are cast to `dtype` where they are used.
+
+    Returns:
+      What `tf.variable_scope(custom_getter=...)` takes; None for float32.
+    """
+    if dtype == tf.float32:
+        return None
+
+    def cast(getter, name, *args, **kwargs):
+        variable = getter(name, *args, **kwargs)
+        return tf.cast(variable, dtype) if name.split("/")[-1] in CAST else variable
+
+    return cast

@@ -23,9 +23,8 @@ from transformer.runtime.devices import (
     set_up_devices,
     training_devices,
 )
-from transformer.runtime.precision import rewriting_to
+from transformer.runtime.precision import compute_type
 
-ON = 1  # of RewriterConfig.Toggle
 MOST_AT_ONCE = 4  # batches of a session: each needs its own memory
 
 
@@ -45,11 +44,7 @@ def set_up_process(hp) -> None:
 
 
 def make_session(
-    hp,
-    graph: Optional[tf.Graph] = None,
-    precision: str = "float32",
-    runs: int = 1,
-    sequential: bool = False,
+    hp, graph: Optional[tf.Graph] = None, runs: int = 1, sequential: bool = False
 ) -> tf.Session:
     """Return a session of `graph`, or of the default one, set up by the settings.
 
@@ -62,15 +57,11 @@ def make_session(
     Args:
       hp: the settings.
       graph: the graph to run.
-      precision: of the matrix products, one of `PRECISIONS`.
       runs: how many runs there may be at once; see `run_at_once`.
       sequential: the operations of a run are so small that the time between them
         dominates. They are run in a fixed order, and loops as functions, which
         TensorFlow does not rewrite for oneDNN: calling it would take longer than the
         operation. Ignored on a GPU, and where loops cannot be functions (1.15).
-
-    Raises:
-      ValueError: see `rewriting_to`.
     """
     config = tf.ConfigProto()
     set_up_devices(config, hp.devices)
@@ -82,8 +73,6 @@ def make_session(
         config.intra_op_parallelism_threads = 1
     if sequential and tf.control_flow_v2_enabled() and not has_gpu():
         config.experimental.executor_type = "SINGLE_THREADED_EXECUTOR"
-    if precision != "float32":
-        setattr(config.graph_options.rewrite_options, rewriting_to(precision), ON)
     return tf.Session(graph=graph, config=config)
 
 
@@ -165,8 +154,7 @@ def run_at_once(
 def refuse_impossible(hp) -> None:
     """Raise ValueError for settings that this TensorFlow or machine cannot satisfy."""
     training_devices(hp)
-    if hp.precision != "float32":
-        rewriting_to(hp.precision)
+    compute_type(hp)
     built = getattr(tf.test, "is_built_with_xla", None)  # TensorFlow 1.15 always is
     if hp.xla and built and not built():
         raise ValueError(

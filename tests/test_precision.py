@@ -1,0 +1,231 @@
+"""Mixed precision: what is computed in 16 bits, what is not, and how near it comes."""
+
+import functools
+
+import corpora
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from conftest import CONFIG, HAS_BFLOAT16
+
+import hparams
+import train
+from transformer import embeddings
+from transformer.blocks import primitives
+from transformer.blocks.attention import scaled_dot_product_attention
+from transformer.model import Transformer
+from transformer.runtime import reporting
+from transformer.runtime.precision import compute_type, getter_to
+from transformer.training import cross_entropy, make_update
+
+SHORT = (tf.float16, tf.bfloat16)
+needs_16_bits = pytest.mark.skipif(
+    not HAS_BFLOAT16, reason="TensorFlow 1.15 cannot on CPUs"
+)
+SOME = ("paper", "tutorial", "kyubyong", "tensor2tensor")  # dialects
+PRECISIONS = [
+    pytest.param(name, marks=needs_16_bits) for name in ("bfloat16", "float16")
+]
+# What needs more than 16 bits: softmax, reductions of a loss, statistics, sums of rows.
+WIDE = {
+    "Softmax",
+    "LogSoftmax",
+    "Log",
+    "Exp",
+    "Mean",
+    "Sum",
+    "Max",
+    "Rsqrt",
+    "Square",
+    "L2Loss",
+    "BiasAddGrad",
+    "UnsortedSegmentSum",
+    "Cumsum",
+}
+
+
+def settings(**changes):
+    return hparams.HParams(
+        source_vocab_size=30,
+        target_vocab_size=30,
+        **{**dict(num_blocks=2, d_model=32, d_ff=64, num_heads=4), **changes},
+    )
+
+
+class Gradients:
+    """The training graph of a small model, and its gradients for one batch."""
+
+    def __init__(self, precision, **changes):
+        hp = settings(precision=precision, **changes)
+        ids = np.random.RandomState(0).randint(4, 30, [50, 20])
+        ids[:, 15:] *= np.arange(50)[:, None] % 2  # half of the rows end with padding
+        with tf.Graph().as_default() as self.graph:
+            tf.set_random_seed(1)
+            model = Transformer(hp, getter_to(compute_type(hp)))
+            ids, seed = tf.constant(ids, tf.int32), tf.constant([1, 2])
+            logits = model.decode(ids, model.encode(ids, True, seed), True, seed)
+            loss = cross_entropy(logits, ids, 0.1, model.dialect.smoothing)
+            step = tf.train.get_or_create_global_step()
+            self.update = make_update(loss, hp, step)
+            self.variables = {v.op.name: v for v in tf.trainable_variables()}
+            self.wanted = tf.gradients(loss.sum, list(self.variables.values()))
+
+    def values(self):
+        with tf.Session(
+            graph=self.graph, config=CONFIG
+        ) as session, self.graph.as_default():
+            session.run(tf.global_variables_initializer())
+            wanted = [tf.convert_to_tensor(x) for x in self.wanted]
+            return dict(zip(self.variables, session.run(wanted)))
+
+    def nodes(self):
+        """All that an update runs, the insides of functions too."""
+        results = [self.update.apply, *(each.op for each in self.update.metrics)]
+        definition = tf.graph_util.extract_sub_graph(
+            self.graph.as_graph_def(), [op.name for op in results]
+        )
+        functions = definition.library.function
+        return [*definition.node, *(x for each in functions for x in each.node_def)]
+
+
+@functools.lru_cache(None)
+def gradients_of(precision, dialect):
+    return Gradients(precision, dialect=dialect)
+
+
+def errors(found, wanted):
+    """The relative error of each gradient, by the name of its variable."""
+    return {
+        name: np.linalg.norm(found[name] - wanted[name]) / np.linalg.norm(wanted[name])
+        for name in wanted
+    }
+
+
+@pytest.mark.parametrize("dialect", SOME)
+def test_in_float32_nothing_has_16_bits(dialect):
+    nodes = gradients_of("float32", dialect).nodes()
+    short = {each.as_datatype_enum for each in SHORT}
+    for node in nodes:
+        assert not short & {value.type for value in node.attr.values()}, node
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *[dict(dialect=name) for name in SOME],
+        dict(max_relative_position=3, proximity_bias=True, positions="learned"),
+    ],
+    ids=str,
+)
+def test_softmax_statistics_and_losses_are_float32(precision, changes):
+    graph = (gradients_of if len(changes) == 1 else Gradients)(precision, **changes)
+    nodes = graph.nodes()
+    dtype = tf.as_dtype(precision).as_datatype_enum
+    for node in nodes:
+        assert node.op not in WIDE or node.attr["T"].type != dtype, node
+    products = [node for node in nodes if "MatMul" in node.op]
+    assert all(node.attr["T"].type == dtype for node in products)
+    assert len(products) > 50
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("dialect", SOME)
+def test_variables_are_those_of_float32(precision, dialect):
+    """So a checkpoint of either is one of the other."""
+    found, wanted = (
+        {
+            variable.op.name: (variable.shape.as_list(), variable.dtype.base_dtype)
+            for variable in each.graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
+        }
+        for each in (gradients_of(p, dialect) for p in (precision, "float32"))
+    )
+    for name in wanted:
+        assert found[name] == wanted[name]
+
+
+@needs_16_bits
+@pytest.mark.parametrize("dialect", ["paper", "tensor2tensor"])
+def test_gradients_are_near_those_of_float32(dialect):
+    """A product of factors of 8 bits is off by less than 2^-8; float16 has 11."""
+    wanted, medians = gradients_of("float32", dialect).values(), []
+    for precision in ("float16", "bfloat16"):
+        found = errors(gradients_of(precision, dialect).values(), wanted)
+        medians.append(np.median(list(found.values())))
+        assert medians[-1] < 4 * 2.0**-8
+        for name, error in found.items():
+            assert 0 < error < 16 * 2.0**-8, name
+    assert medians[0] < medians[1] / 2
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_gradient_of_a_bias_is_a_sum_of_many_rows(start, precision):
+    """Of 25,000 times 0.01; added up in bfloat16 it would be 4, in float16 32."""
+    with tf.variable_scope("", custom_getter=getter_to(tf.as_dtype(precision))):
+        outputs = primitives.dense(tf.zeros([25000, 1]), 1, True, "x")
+    [bias] = [each for each in tf.trainable_variables() if each.op.name == "x/bias"]
+    upstream = tf.fill(tf.shape(outputs), tf.cast(0.01, outputs.dtype))
+    [gradient] = tf.gradients(outputs, bias, upstream)
+    session, _ = start()
+    assert gradient.dtype == tf.float32
+    np.testing.assert_allclose(session.run(gradient), [250], rtol=0.01)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_loss_of_a_token_that_float16_takes_for_impossible(start, precision):
+    """Its probability is e^-30, and the least of float16 is e^-17."""
+    kernel = tf.cast(30 * np.eye(2), tf.as_dtype(precision))
+    logits = embeddings.logits(tf.constant([[[1.0, 0.0]]]), kernel, None)
+    loss = cross_entropy(logits, tf.constant([[1]]))
+    session, _ = start()
+    assert logits.dtype == tf.float32
+    np.testing.assert_allclose(session.run(loss.sum), 30, rtol=1e-2)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_dropout_scales_as_in_float32(start, precision):
+    """256 / 230 is not among the numbers of 16 bits: it would be off by up to 0.4 %."""
+    x = tf.cast(1 + tf.random_uniform([40000], seed=1), tf.as_dtype(precision))
+    seed = tf.constant([1, 2])
+    found = tf.cast(primitives.dropout(x, 0.1, seed=seed), tf.float32)
+    wanted = primitives.dropout(tf.cast(x, tf.float32), 0.1, seed=seed)
+    session, _ = start()
+    found, wanted = session.run([tf.reduce_mean(found), tf.reduce_mean(wanted)])
+    np.testing.assert_allclose(found, wanted, rtol=2e-4)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_attention_over_many_keys_sums_to_one(start, precision):
+    """With weights of bfloat16 alone, 3,000 keys could sum to 0.97."""
+    dtype = tf.as_dtype(precision)
+    Q, K = (tf.zeros([1, 1, size, 4], dtype) for size in (1, 3000))
+    context, weights = scaled_dot_product_attention(Q, K, K + 1)
+    session, _ = start()
+    assert (context.dtype, weights.dtype) == (dtype, tf.float32)
+    found = session.run([tf.reduce_sum(weights), tf.cast(context, tf.float32)])
+    np.testing.assert_allclose(found[0], 1, rtol=1e-5)
+    np.testing.assert_allclose(found[1], np.ones([1, 1, 1, 4]), rtol=0.01)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_tensorflow_1_15_refuses_16_bits_in_a_line(
+    digits, tmp_path, capsys, monkeypatch, precision
+):
+    monkeypatch.setattr(tf, "__version__", "1.15.5")
+    places = ["--data", digits, "--logdir", str(tmp_path / "logs")]
+    said = corpora.refusal(capsys, train.main, *places, "--precision", precision)
+    assert f"found {precision}, wanted float32: TensorFlow 1.15.5 cannot" in said
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.slow
+@needs_16_bits
+def test_bfloat16_learns_as_much(digits, trained, tmp_path):
+    """Dev losses of other seeds are 5 % apart (Multi30k is in docs/performance.md)."""
+    corpora.run_train(digits, tmp_path, *corpora.SMALL, "--precision", "bfloat16")
+    found, wanted = (
+        [row["loss"] for row in reporting.read_dev_scores(str(logdir))]
+        for logdir in (tmp_path, trained)
+    )
+    assert found != wanted
+    np.testing.assert_allclose(found, wanted, rtol=0.02)

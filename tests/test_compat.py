@@ -605,11 +605,17 @@ def test_a_star_import_brings_tensorflow_and_numpy(name):
 def test_masks_that_say_the_opposite_are_reported_once(capfd):
     x = tf.constant(np.random.RandomState(0).randn(2, 3, 4), tf.float32)
     real = tf.placeholder(tf.bool, [None, None])
-    outputs = kyubyong.multihead_attention(x, x, x, real, num_heads=2)
+    outputs = [
+        kyubyong.multihead_attention(x, x, x, mask, num_heads=2)
+        for mask in (real, real, tf.identity(real))
+    ]
     with tf.Session(config=CONFIG) as session:
         session.run(tf.global_variables_initializer())
         session.run(outputs, {real: [[False, False, True]] * 2})
         assert "wanted True = padding" not in capfd.readouterr().err
         for _ in range(3):
             session.run(outputs, {real: [[True, True, False]] * 2})
-    assert capfd.readouterr().err.count("wanted True = padding") == 1
+    printed = capfd.readouterr().err
+    assert printed.count("wanted True = padding") == 1
+    assert printed.count("the first key of every row is padding") == 1  # not of modules
+    assert printed.count("ignore this where rows are padded on the left") == 1

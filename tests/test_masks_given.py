@@ -63,7 +63,9 @@ def test_masks_made_by_equal_are_reported():
 
 def test_masks_of_unknown_origin_are_reported_once_when_they_are_run(capfd):
     real = tf.placeholder(tf.float32, [None, None])
-    outputs = attended(real)
+    outputs = [attended(real)]
+    with tf.variable_scope("another_mask"):
+        outputs.append(attended(tf.identity(real)))
     said = "found key_masks in which the first key of every row is padding"
     with tf.Session(config=CONFIG) as session:
         session.run(tf.global_variables_initializer())

@@ -117,6 +117,7 @@ READING_ORDER = (
     ("checks", "", "causality, padding, batch invariance of your own blocks"),
     ("porting.reading", "", "a file of Python → its text, tokens and syntax tree"),
     ("porting.signatures", "", "the text of functions → their parameters"),
+    ("porting.layers", "", "the calls in a function, and settings of dense layers"),
     ("porting.formulas", "", "a function → what it computes, in plain words"),
     ("porting.sources", "", "a file of modules → whose they are"),
     ("porting.calls", "", "imports and calls of blocks → what to write"),

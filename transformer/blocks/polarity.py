@@ -9,24 +9,37 @@ import tensorflow.compat.v1 as tf
 TRUE_FOR_TOKENS = ("NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "Const")
 
 
-def warn_once(suspicious, message: str, mask):
+def warn_once(suspicious, kind: str, message: str, mask):
     """Return `mask`; the first time `suspicious` is True in a session, print a message.
 
     Args:
       suspicious: bool, scalar tensor.
+      kind: which warning it is; of those of a kind, one is printed.
       message: what was found, and what was wanted.
       mask: a tensor.
     """
-    # A staging area remembers that it was printed: it needs no initialization.
-    place = {"shared_name": tf.get_default_graph().unique_name("warned")}
-    said = tf.raw_ops.StageSize(dtypes=[tf.bool], **place)
+    message += "; ignore this where rows are padded on the left"
+
+    def check():
+        # Both need no initialization. The area remembers that it was printed; the lock
+        # keeps two checks of one step apart.
+        lock = tf.raw_ops.MutexLock(
+            mutex=tf.raw_ops.MutexV2(shared_name=kind + "_lock")
+        )
+        area = {"dtypes": [tf.bool], "shared_name": kind}
+        with tf.control_dependencies([lock]):
+            said = tf.raw_ops.StageSize(**area)
+        done = tf.cond(tf.equal(said, 0), say, tf.no_op)
+        with tf.control_dependencies([done]):
+            return tf.group(tf.raw_ops.ConsumeMutexLock(mutex_lock=lock))
 
     def say():
         with tf.control_dependencies([tf.print(message, output_stream=sys.stderr)]):
-            return tf.group(tf.raw_ops.Stage(values=[True], **place))
+            return tf.group(tf.raw_ops.Stage(values=[True], shared_name=kind))
 
-    first = tf.logical_and(suspicious, tf.equal(said, 0))
-    with tf.control_dependencies([tf.cond(first, say, tf.no_op)]):
+    with tf.device("/cpu:0"):
+        checked = tf.cond(suspicious, check, tf.no_op)
+    with tf.control_dependencies([checked]):
         return tf.identity(mask)
 
 
@@ -53,6 +66,7 @@ def check_key_masks(given):
         first_is_padding = tf.equal(given[:, 0], tf.zeros([], given.dtype))
         return warn_once(
             tf.reduce_all(first_is_padding),
+            "key_masks_of_modules",
             message.format("in which the first key of every row is padding"),
             given,
         )

@@ -138,6 +138,7 @@ def _checked(key_masks):
     key_masks = as_mask(key_masks)
     return warn_once(
         tf.reduce_all(key_masks[:, 0]),
+        "key_masks_of_kyubyong",
         "transformer.compat.kyubyong: found key_masks in which the first key of every "
         "row is padding, wanted True = padding, as tf.equal(ids, 0) makes it",
         key_masks,
@@ -186,7 +187,7 @@ def multihead_attention(
         causality,
         scope,
         tf.AUTO_REUSE,
-        key_masks=tf.logical_not(_checked(key_masks)),
+        key_masks=tf.not_equal(_checked(key_masks), True),  # not checked once more
         projected=projected,
         dialect=DIALECT,
     )

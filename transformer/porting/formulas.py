@@ -5,8 +5,17 @@ not recognize is not there, so that two sets of facts are compared by those in b
 """
 
 import ast
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, List, Optional
 
+from transformer.porting.layers import (
+    DENSE,
+    activations,
+    biases,
+    calls_where,
+    is_false,
+    last_name,
+    settings_of_layers,
+)
 from transformer.porting.reading import dotted
 from transformer.porting.signatures import constant, signature
 
@@ -24,7 +33,6 @@ ROLES = {
     "smoothing": ("label_smoothing",),
 }
 ROLE_OF = {name: role for role, names in ROLES.items() for name in names}
-DENSE = ("dense", "conv1d", "fully_connected", "linear", "Dense", "Conv1D")
 LARGE = 1e5  # a constant as large as this stands for minus infinity
 
 
@@ -56,30 +64,16 @@ def _nodes(function, functions: Functions) -> Iterator[ast.AST]:
                     waiting.append(functions[name])
 
 
-def _calls(nodes, belongs: Callable[[str], bool]) -> List[ast.Call]:
-    """Return the calls of functions whose last name fits, in their order."""
-    found = [
-        node
-        for node in nodes
-        if isinstance(node, ast.Call) and belongs(_last_name(node.func))
-    ]
-    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
-
-
-def _last_name(node):
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-
-
 def _attention(function, functions) -> Facts:
     nodes = list(_nodes(function, functions))
     names = signature(function).names
-    settings = _settings_of_layers(function, nodes)
-    layers = _activations(settings)
+    settings = settings_of_layers(function, nodes)
+    layers = activations(settings)
     found = {
         "padding": _padding(nodes, names),
         "forbidden logits": _forbidden(nodes),
         "scale": _yes(_has_root(nodes), "root of the width of a head", "none"),
-        "dropout": _yes(_calls(nodes, _drops), "yes", "no"),
+        "dropout": _yes(calls_where(nodes, _drops), "yes", "no"),
         "residual": _residual(nodes, names[:1]),
         "normalization": _normalization(nodes),
         "result": _result(function),
@@ -88,7 +82,7 @@ def _attention(function, functions) -> Facts:
     if len(layers) >= 3:
         found["projections"] = " and ".join(sorted(set(layers[:3])))
         found["output projection"] = ", ".join(layers[3:]) or "none"
-        found["biases of Q, K, V"] = " and ".join(sorted(set(_biases(settings[:3]))))
+        found["biases of Q, K, V"] = " and ".join(sorted(set(biases(settings[:3]))))
     sums = [node for node in nodes if _sum_of(node, names[:1])]
     found["padded queries"] = "zeros, before the dropout" if sums else "as others"
     return found
@@ -96,9 +90,9 @@ def _attention(function, functions) -> Facts:
 
 def _feedforward(function, functions) -> Facts:
     nodes = list(_nodes(function, functions))
-    layers = _activations(_settings_of_layers(function, nodes))
+    layers = activations(settings_of_layers(function, nodes))
     found = {
-        "dropout": str(len(_calls(nodes, _drops))),
+        "dropout": str(len(calls_where(nodes, _drops))),
         "residual": _residual(nodes, signature(function).names[:1]),
         "normalization": _normalization(nodes),
     }
@@ -108,8 +102,10 @@ def _feedforward(function, functions) -> Facts:
 
 
 def _normalize(function, functions) -> Facts:
-    made = _calls(_nodes(function, functions), lambda name: name == "Variable")
-    named = _calls(_nodes(function, functions), lambda name: name == "get_variable")
+    made = calls_where(_nodes(function, functions), lambda name: name == "Variable")
+    named = calls_where(
+        _nodes(function, functions), lambda name: name == "get_variable"
+    )
     found = {}
     if made or named:
         shared = "shared by their names"
@@ -126,7 +122,7 @@ def _normalize(function, functions) -> Facts:
 
 def _positions(function, functions) -> Facts:
     nodes = list(_nodes(function, functions))
-    if _calls(nodes, lambda name: name in ("get_variable", "Variable")):
+    if calls_where(nodes, lambda name: name in ("get_variable", "Variable")):
         return {"angles": "none, but a table that is learned"}
     pairs = any(isinstance(node, (ast.Mod, ast.FloorDiv)) for node in nodes)
     angles = "one for two channels" if pairs else "one for each channel"
@@ -143,19 +139,19 @@ def _base(function, functions) -> Facts:
 def _attention_by_lengths(function, functions) -> Facts:
     """Return the facts of bojone's attention, whose layers say `bias` by its place."""
     nodes = list(_nodes(function, functions))
-    layers = _calls(nodes, lambda name: name in DENSE)
+    layers = calls_where(nodes, lambda name: name in DENSE)
     if len(layers) < 3:
         return {}
-    biases = [
+    said = [
         dict([("bias", bias) for bias in call.args[2:3]])
         or {each.arg: each.value for each in call.keywords}
         for call in layers
     ]
-    found = {_yes(_is_false(each.get("bias")), "none", "yes") for each in biases}
+    found = {_yes(is_false(each.get("bias")), "none", "yes") for each in said}
     return {
         "biases of its layers": " and ".join(sorted(found)),
         "layers": str(len(layers)),
-        "masks": str(len(_calls(nodes, lambda name: name == "Mask"))),
+        "masks": str(len(calls_where(nodes, lambda name: name == "Mask"))),
         "forbidden logits": _forbidden(nodes),
         "scale": _yes(_has_root(nodes), "root of the width of a head", "none"),
         "normalization": _normalization(nodes),
@@ -174,13 +170,13 @@ FACTS = {
 
 
 def _normalization(nodes):
-    count = len(_calls(nodes, _normalizes))
+    count = len(calls_where(nodes, _normalizes))
     return f"{count} calls" if count > 1 else "after the sum" if count else "none"
 
 
 def _made_of(nodes, names) -> Facts:
     """Return of which arguments the first three layers are made, where they say it."""
-    layers = _calls(nodes, lambda name: name in DENSE)[:3]
+    layers = calls_where(nodes, lambda name: name in DENSE)[:3]
     inputs = [dotted(call.args[0]) if call.args else "" for call in layers]
     if len(inputs) < 3 or not set(inputs) <= set(names):
         return {}
@@ -200,76 +196,10 @@ def _normalizes(name):
     return ROLE_OF.get(name) == "normalize" or "norm" in name.lower().split("_")
 
 
-def _settings_of_layers(function, nodes) -> List[List[Tuple[str, ast.AST]]]:
-    """Return the keywords of each dense layer, in order: (name, value)."""
-    settings = _dictionaries(function)
-    found = []
-    for call in _calls(nodes, lambda name: name in DENSE):
-        given = [(each.arg, each.value) for each in call.keywords]
-        for name, value in list(given):
-            if name is None and isinstance(value, ast.Name):  # **params
-                before = [s for line, n, s in settings if n == value.id]
-                lines = [line for line, n, _ in settings if n == value.id]
-                last = sum(line < call.lineno for line in lines)
-                given += before[last - 1] if last else []
-        found.append(given)
-    return found
-
-
-def _activations(settings) -> List[str]:
-    """Return the activation of each dense layer: "linear", "relu", ..."""
-    names = ("activation", "activation_fn", "act")
-    return [
-        ([""] + [_last_name(value) for name, value in given if name in names])[-1]
-        or "linear"
-        for given in settings
-    ]
-
-
-def _biases(settings) -> List[str]:
-    """Return whether each dense layer has a bias: "yes", "none"."""
-    values = [dict(given).get("use_bias") for given in settings]
-    return [_yes(_is_false(value), "none", "yes") for value in values]
-
-
-def _is_false(node) -> bool:
-    try:
-        return node is not None and constant(node) is False
-    except ValueError:
-        return False
-
-
-def _dictionaries(function):
-    """Return (line, name, [(key, node), ...]) of the dictionaries in a function."""
-    return sorted(
-        (
-            (
-                node.lineno,
-                _last_name(node.targets[0]),
-                [
-                    (constant(key), value)
-                    for key, value in zip(node.value.keys, node.value.values)
-                    if key is not None and _is_text(key)
-                ],
-            )
-            for node in ast.walk(function)
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)
-        ),
-        key=lambda each: each[0],
-    )
-
-
-def _is_text(node):
-    try:
-        return isinstance(constant(node), str)
-    except ValueError:
-        return False
-
-
 def _padding(nodes, names):
     """Return by what the padding is known."""
     found = {_sum_of(node, None) for node in nodes} - {""}
-    if _calls(nodes, lambda name: name == "sequence_mask"):
+    if calls_where(nodes, lambda name: name == "sequence_mask"):
         found.add("lengths, by tf.sequence_mask")
     if found:
         return " and ".join(sorted(found))
@@ -290,7 +220,7 @@ def _sum_of(node, names: Optional[tuple]) -> str:
         return ""
     if names is not None and dotted(inner.args[0]) not in names:
         return ""
-    pair = (_last_name(outer.func), _last_name(inner.func))
+    pair = (last_name(outer.func), last_name(inner.func))
     if pair == ("sign", "reduce_sum") and isinstance(inner.args[0], ast.Call):
         return ""  # the sign of a sum of absolute values: seen on its own
     return {
@@ -332,7 +262,7 @@ def _has_root(nodes):
                     return True
             except (ValueError, TypeError):
                 continue
-    return bool(_calls(nodes, lambda name: name in ("sqrt", "rsqrt")))
+    return bool(calls_where(nodes, lambda name: name in ("sqrt", "rsqrt")))
 
 
 def _residual(nodes, names):
@@ -349,7 +279,7 @@ def _residual(nodes, names):
             sides = [node.value]
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             sides = [node.left, node.right]
-        elif isinstance(node, ast.Call) and _last_name(node.func) == "add":
+        elif isinstance(node, ast.Call) and last_name(node.func) == "add":
             sides = node.args
         else:
             continue

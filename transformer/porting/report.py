@@ -14,15 +14,10 @@ from transformer.porting.calls import (
     paths_of,
     rewritten,
 )
-from transformer.porting.reading import Script
+from transformer.porting.formulas import ROLE_OF, facts_of
+from transformer.porting.reading import Script, definitions
 from transformer.porting.signatures import of_module
-from transformer.porting.sources import (
-    SOURCES,
-    Match,
-    class_blocks,
-    is_looked_at,
-    module_of,
-)
+from transformer.porting.sources import SOURCES, Match, class_blocks, module_of
 
 ANYWAY = (
     "anyway: other first values, dropout rates rounded to 256ths, rounding of float32"
@@ -75,7 +70,7 @@ def _modules(script, match: Match) -> Iterator[str]:
         same = [
             name
             for name in sorted(set(match.names) - differing)
-            if is_looked_at(name, script, match.source) == looked
+            if _is_looked_at(name, script, match.source) == looked
         ]
         if same:
             yield f"  {said}: {', '.join(same)}"
@@ -92,6 +87,14 @@ def _modules(script, match: Match) -> Iterator[str]:
         yield "  unknown variant: check with --compare"
     elif any(each.matters for each in match.differences):
         yield "  a variant: keep what differs, and check the rest with --compare"
+
+
+def _is_looked_at(name, script, source) -> bool:
+    """Return whether more than the parameters of a function of a file is compared."""
+    facts = facts_of(name, definitions(script))
+    return bool(
+        set(facts) & set(SOURCES[source].facts.get(ROLE_OF.get(name, name), {}))
+    )
 
 
 def _calls_of_its_own(script, match: Match) -> Iterator[str]:

@@ -200,14 +200,6 @@ class Match(NamedTuple):
         return sum(each.matters for each in self.differences) > 3
 
 
-def is_looked_at(name: str, script: Script, source: str) -> bool:
-    """Return whether more than the parameters of a function of a file is compared."""
-    facts = facts_of(name, definitions(script))
-    return bool(
-        set(facts) & set(SOURCES[source].facts.get(ROLE_OF.get(name, name), {}))
-    )
-
-
 def module_of(source: str) -> str:
     return "transformer.compat." + source
 

@@ -278,7 +278,7 @@ def test_a_copy_computes_on_its_device(logdir, batch):
     with Translator(hparams.load(logdir, given), logdir) as translator:
         translator.restore()
         session, feed = translator._sessions[1], {"source:0": [[5, 3]]}
-        session.run(translator._found.ids.name, feed, options, told)
+        session.run(translator._ops.found.ids.name, feed, options, told)
     nodes = [node for part in told.partition_graphs for node in part.node]
     assert sum("MatMul" in node.op for node in nodes) > 3
     for node in nodes:

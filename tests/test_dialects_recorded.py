@@ -13,7 +13,8 @@ from conftest import CONFIG
 from originals import attend, dense_gradients
 
 from transformer import modules
-from transformer.blocks.primitives import join_heads, project
+from transformer.blocks.primitives import project
+from transformer.blocks.shapes import join_heads
 from transformer.dialects import DIALECTS
 from transformer.modules import apply_steps
 from transformer.originals.names import original_name

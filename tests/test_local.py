@@ -7,7 +7,7 @@ from conftest import CONFIG
 
 from transformer.blocks.attention import scaled_dot_product_attention
 from transformer.blocks.local import local_attention
-from transformer.blocks.primitives import join_heads, split_heads
+from transformer.blocks.shapes import join_heads, split_heads
 from transformer.checks import check_batch_invariance, check_causality, graph_function
 
 KINDS = {

@@ -19,8 +19,9 @@ from transformer.blocks.masks import (
     proximity_bias,
 )
 from transformer.blocks.positions import halves
-from transformer.blocks.primitives import dense, dropout, join_heads, split_heads
+from transformer.blocks.primitives import dense, dropout
 from transformer.blocks.relative import relative_bias, relative_positions
+from transformer.blocks.shapes import join_heads, split_heads
 from transformer.dialects import DIALECTS, resolve
 from transformer.modules import (
     apply_steps,

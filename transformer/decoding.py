@@ -18,7 +18,7 @@ from typing import Any, Callable, NamedTuple, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.primitives import followed_by_zeros, on_device, shape_list
+from transformer.blocks.shapes import followed_by_zeros, on_device, shape_list
 from transformer.search_history import no_history
 from transformer.search_loop import search_loop
 from transformer.text.vocabulary import BOS, EOS, PAD

@@ -11,10 +11,9 @@ from transformer.blocks.positions import LEARNED, chosen_positions
 from transformer.blocks.primitives import (
     dense_variables,
     embedding_table,
-    shape_list,
-    widened,
     with_zero_row,
 )
+from transformer.blocks.shapes import shape_list, widened
 from transformer.dialects import resolve
 from transformer.modules import embedding, positional_encoding
 

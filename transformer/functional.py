@@ -19,7 +19,8 @@ from typing import Optional
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.positions import interleaved
-from transformer.blocks.primitives import dense, join_heads, shape_list, split_heads
+from transformer.blocks.primitives import dense
+from transformer.blocks.shapes import join_heads, shape_list, split_heads
 from transformer.modules import scaled_dot_product_attention
 
 __all__ = ["attention", "mask", "position_embedding"]

@@ -18,7 +18,8 @@ from transformer.blocks.masks import (
     found_mask,
     proximity_bias,
 )
-from transformer.blocks.primitives import dropout, followed_by_zeros, on_device
+from transformer.blocks.primitives import dropout
+from transformer.blocks.shapes import followed_by_zeros, on_device
 from transformer.dialects import resolve
 from transformer.embeddings import Embeddings, logits
 from transformer.modules import (

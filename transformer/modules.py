@@ -46,15 +46,14 @@ from transformer.blocks.primitives import (
     dense,
     dropout,
     embedding_table,
-    join_heads,
     keys_and_values,
     looked_up,
     normalize,
     project,
     project_output,
-    shape_list,
 )
 from transformer.blocks.relative import relative_bias, relative_positions
+from transformer.blocks.shapes import join_heads, shape_list
 from transformer.dialects import Dialect, resolve
 
 __all__ = [

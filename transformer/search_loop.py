@@ -16,7 +16,7 @@ from typing import Callable
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.primitives import followed_by_zeros, on_device
+from transformer.blocks.shapes import followed_by_zeros, on_device
 
 
 def search_loop(is_open: Callable, extend: Callable, found, extras: tuple, state):

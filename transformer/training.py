@@ -11,7 +11,7 @@ from typing import NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.primitives import on_device
+from transformer.blocks.shapes import on_device
 from transformer.dialects import resolve
 from transformer.shards import Shards
 

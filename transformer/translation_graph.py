@@ -4,7 +4,7 @@ from typing import Dict, NamedTuple, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.primitives import on_device
+from transformer.blocks.shapes import on_device
 from transformer.decoding import SEARCHES, SearchOptions, hypotheses_kept, penalty
 from transformer.ensemble import Member, make_model
 from transformer.runtime import checkpoints

@@ -9,7 +9,7 @@ from typing import Callable, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.masks import both, broadcast_keys
-from transformer.blocks.primitives import widened
+from transformer.blocks.shapes import widened
 from transformer.dialects import Dialect
 
 MASKED_LOGIT = -1e9  # after the softmax exactly 0 in float32, and never a NaN

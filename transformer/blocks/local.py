@@ -5,7 +5,7 @@ from typing import Tuple
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.attention import scaled_dot_product_attention
-from transformer.blocks.primitives import shape_list
+from transformer.blocks.shapes import shape_list
 
 
 def local_attention(

@@ -9,7 +9,7 @@ from typing import Optional
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.masks import distances
-from transformer.blocks.primitives import shape_list
+from transformer.blocks.shapes import shape_list
 
 
 def relative_positions(

@@ -13,7 +13,8 @@ import tensorflow.compat.v1 as tf
 
 from transformer import modules
 from transformer.blocks.masks import broadcast_keys, found_mask
-from transformer.blocks.primitives import project, stack_heads
+from transformer.blocks.primitives import project
+from transformer.blocks.shapes import stack_heads
 from transformer.compat import kyubyong_legacy
 from transformer.compat.kyubyong_legacy import (
     feedforward,

@@ -10,8 +10,8 @@ normalization, filters wider than 1, variables of three dimensions, areas.
 """
 
 from transformer.blocks.attention import Past
-from transformer.blocks.primitives import join_heads as combine_heads
-from transformer.blocks.primitives import split_heads
+from transformer.blocks.shapes import join_heads as combine_heads
+from transformer.blocks.shapes import split_heads
 from transformer.compat.tensor2tensor_attention import (
     dot_product_attention,
     dot_product_attention_relative,

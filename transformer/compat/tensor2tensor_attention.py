@@ -13,8 +13,9 @@ import tensorflow.compat.v1 as tf
 from transformer.blocks.attention import scaled_dot_product_attention, unscaled
 from transformer.blocks.local import local_attention
 from transformer.blocks.masks import found_mask
-from transformer.blocks.primitives import dropout, shape_list
+from transformer.blocks.primitives import dropout
 from transformer.blocks.relative import relative_bias, relative_positions
+from transformer.blocks.shapes import shape_list
 from transformer.compat.tensor2tensor_layers import refuse, scope_of
 
 FLOATS = (None, "float32", tf.float32)

@@ -10,7 +10,7 @@ import functools
 import tensorflow.compat.v1 as tf
 
 from transformer import modules
-from transformer.blocks import primitives
+from transformer.blocks import primitives, shapes
 from transformer.compat.variables import variables_of
 from transformer.training import cross_entropies
 
@@ -48,7 +48,7 @@ def dense_layer(x, units, use_bias, name, activation=None):
 def shape_list(x):
     """Return the shape of `x` as a list: ints where known, else scalar tensors."""
     x = tf.convert_to_tensor(x)
-    return tf.shape(x) if x.shape.ndims is None else primitives.shape_list(x)
+    return tf.shape(x) if x.shape.ndims is None else shapes.shape_list(x)
 
 
 def comma_separated_string_to_integer_list(s):

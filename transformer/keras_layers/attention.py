@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.masks import both, causal_mask
-from transformer.blocks.primitives import join_heads, split_heads
+from transformer.blocks.shapes import join_heads, split_heads
 from transformer.keras_layers.base import as_list, need, serializable, shapes_of
 from transformer.modules import scaled_dot_product_attention
 

@@ -7,7 +7,7 @@ import keras
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.positions import interleaved
-from transformer.blocks.primitives import shape_list
+from transformer.blocks.shapes import shape_list
 from transformer.keras_layers.base import as_list, need, serializable, shapes_of
 
 __all__ = ["SinCosPositionEmbedding", "TrainablePositionEmbedding"]

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.masks import causal_mask
-from transformer.blocks.primitives import shape_list
+from transformer.blocks.shapes import shape_list
 from transformer.keras_layers.attention import SelfAttention, all_of
 from transformer.keras_layers.base import need, serializable
 

@@ -88,7 +88,8 @@ def test_help_lists_every_field_once_with_its_default():
 
 def test_help_is_short_and_in_groups():
     lines = parser().format_help().splitlines()
-    assert len(lines[lines.index("corpus:") :]) < 62
+    # A line for most settings; headings, empty lines, and what does not fit on one.
+    assert len(lines[lines.index("corpus:") :]) < 1.6 * len(NAMES)
     groups = ["corpus", "model", "training", "decoding", "machine"]
     found = [line[:-1] for line in lines if line.rstrip(":") in groups]
     assert found == groups

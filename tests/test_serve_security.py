@@ -223,5 +223,5 @@ def test_the_policy_names_the_script_and_the_style_of_the_page():
     [style] = re.findall(r"<style>(.*?)</style>", made, re.S)
     [script] = re.findall(r"<script>(.*?)</script>", made, re.S)
     for text in (style, script):
-        assert page_files._checksum(text) in policy and policy in made
+        assert page_files.checksum(text) in policy and policy in made
     assert "connect-src 'none'" in policy

@@ -56,7 +56,7 @@ NO_MATTER = ("out", "workers", "verbose")
 # Flags that --vocab_from excludes → their defaults.
 VOCABULARY_DEFAULTS = {
     "vocab_size": 8000,
-    "vocab_lines": 2000000,
+    "vocab_lines": 1000000,
     "model_type": "bpe",
     "separate": False,
     "bpe_dropout": 0.0,
@@ -151,7 +151,7 @@ def _add_vocabulary_flags(group) -> None:
         "--vocab_lines",
         type=int,
         metavar="INT",
-        help="of more lines, train it on so many, drawn at random [2000000]",
+        help="of more lines, train it on so many, drawn at random [1000000]",
     )
     group.add_argument("--model_type", choices=("bpe", "unigram"), help="[bpe]")
     group.add_argument(

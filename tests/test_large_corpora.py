@@ -4,12 +4,14 @@ Large means several parts: here a part has a few pairs.
 """
 
 import collections
+import glob
 import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 import unicodedata
 
 import corpora
@@ -19,7 +21,7 @@ import pytest
 
 from transformer.data import BatchPlan, Corpus
 from transformer.runtime import folders, pool
-from transformer.text import corpus, filters, joining, parts
+from transformer.text import corpus, filters, joining, parts, vocabulary
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary import sampled, train_vocabulary
 from transformer.text.vocabulary_files import JOINT_MODEL, load_vocabularies
@@ -64,10 +66,9 @@ def report(out, split="train"):
 
 def lines_of(out, split="train"):
     """The prepared pairs of a split, decoded."""
-    vocabulary, found = load_vocabularies(str(out)).source, Corpus(str(out), split)
+    decode, found = load_vocabularies(str(out)).source.decode, Corpus(str(out), split)
     return [
-        (vocabulary.decode(found.source(i)), vocabulary.decode(found.target(i)))
-        for i in range(len(found))
+        (decode(found.source(i)), decode(found.target(i))) for i in range(len(found))
     ]
 
 
@@ -188,6 +189,73 @@ def test_a_worker_that_does_not_begin_is_said(tmp_path):
             list(none.answers(requests))
 
 
+TRAINS = """
+import sys
+sys.path[:0] = ["scripts", "."]
+from transformer.runtime.ending import in_one_line
+from transformer.text.vocabulary import train_vocabulary
+with in_one_line("x.py", "go on"):
+    train_vocabulary([sys.argv[1]], "none", 25, "bpe", (10**6, 10**6))
+"""
+
+
+def eventually(function):
+    """What a function returns once that is true, or anything but None and False."""
+    for _ in range(600):
+        found = function()
+        if found not in (None, False):
+            return found
+        time.sleep(0.05)
+    raise AssertionError("30 seconds have passed")
+
+
+def open_to_write(pipe):
+    """Opens a pipe that somebody reads; None where nobody does."""
+    try:
+        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+
+
+def running():
+    """The processes that have not ended: number → that of its parent."""
+    found = {}
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(path, encoding="utf-8") as file:
+                state, parent = file.read().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue
+        if state not in "ZX":
+            found[int(path.split("/")[2])] = int(parent)
+    return found
+
+
+def children_of(parent):
+    return [number for number, other in running().items() if other == parent]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no Linux")
+def test_a_signal_ends_what_waits_for_sentencepiece_and_its_worker(tmp_path):
+    """The text is a pipe that nobody writes to, so that training does not begin."""
+    pipe = str(tmp_path / "train.de")
+    os.mkfifo(pipe)
+    with subprocess.Popen(
+        [sys.executable, "-c", TRAINS, pipe],
+        cwd=corpora.ROOT,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+    ) as process:
+        writer = eventually(lambda: open_to_write(pipe))
+        [worker] = children_of(process.pid)
+        process.terminate()
+        said = process.communicate(timeout=30)[1]
+    assert process.returncode == 128 + signal.SIGTERM
+    assert said == "x.py: stopped by SIGTERM; go on\n"
+    eventually(lambda: worker not in running())
+    os.close(writer)
+
+
 # --- Resuming -------------------------------------------------------------------------
 
 # Ends itself by a signal once so many parts are written.
@@ -261,6 +329,15 @@ def test_the_same_command_goes_on_from_finished_parts(
     assert "train: found 4 of 9 parts that are finished" in capsys.readouterr().out
     assert len([name for name in again if name.startswith("train")]) == 5
     assert left(tmp_path) == [] and sorted(os.listdir(str(out))) == sorted(wanted)
+
+
+def test_a_vocabulary_of_many_lines_is_refused_as_any_other(
+    tmp_path, text, monkeypatch, capfd
+):
+    monkeypatch.setattr(vocabulary, "MANY_LINES", 50)
+    argv = ["--out", str(tmp_path / "out"), *words(text, "--vocab_size", "8000")]
+    assert "lower --vocab_size to " in corpora.refusal(capfd, prepare.main, *argv)
+    assert left(tmp_path) == []
 
 
 def test_a_vocabulary_is_not_trained_again(tmp_path, text, monkeypatch):
@@ -603,7 +680,7 @@ def test_a_sample_has_so_many_lines_each_as_likely_as_any():
 
 @pytest.mark.parametrize("kind", [[], ["--separate"]])
 def test_a_vocabulary_is_trained_on_a_sample_of_a_large_corpus(
-    tmp_path, text, capsys, kind
+    tmp_path, text, capsys, kind, monkeypatch
 ):
     out = tmp_path / "out"
     prepared(out, *words(text, *kind, "--vocab_lines", "40"))
@@ -619,5 +696,10 @@ def test_a_vocabulary_is_trained_on_a_sample_of_a_large_corpus(
         path = corpora.write_lines(tmp_path / "sample", drawn)
         train_vocabulary([path], str(tmp_path / "model"), 25, "bpe")
         assert (out / name).read_bytes() == (tmp_path / "model").read_bytes()
+    monkeypatch.setattr(vocabulary, "MANY_LINES", 39)  # in another process
+    again = tmp_path / "again"
+    prepared(again, *words(text, *kind, "--vocab_lines", "40"))
+    assert corpora.tree(again) == corpora.tree(out)
+    capsys.readouterr()
     prepared(tmp_path / "whole", *words(text, *kind, "--vocab_lines", "120"))
     assert "vocabulary:" not in capsys.readouterr().out

@@ -6,12 +6,16 @@
 
 A worker is a Python process that imports a module and calls its `serve_requests`. It
 reads requests from its standard input, writes answers to its standard output, and ends
-where its input ends. So none outlives the process that started it, however that ends.
+where its input ends; on Linux, at once when the process ends that started it. So none
+outlives it, however it ends.
 It is in a session of its own: Ctrl-C reaches the process that started it, not the
 worker.
 """
 
+import contextlib
+import ctypes
 import multiprocessing.connection
+import os
 import signal
 import subprocess
 import sys
@@ -24,6 +28,7 @@ COMMAND = (
 )
 DONE, FAILED = b"+", b"-"  # the first byte of an answer
 LENGTH = 8  # bytes before each message that say how long it is
+PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, of Linux
 PATIENCE = 10  # seconds in which a worker without requests has to end
 
 
@@ -105,6 +110,20 @@ class Pool:
             raise ValueError(message[1:].decode("utf-8", "replace"))
         idle.append(process)
         return busy.pop(process), message[1:]
+
+
+def serve_process(answer: Callable[[bytes], bytes]) -> None:
+    """Be a worker: answer requests from standard input, and end the process.
+
+    Args:
+      answer: as of `serve`.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # where there is such a call
+        ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever else is written there is no answer
+    serve(answer, sys.stdin.buffer, answers)
+    os._exit(0)  # nothing is left to do, and nobody to tell of it
 
 
 def serve(answer: Callable[[bytes], bytes], requests: IO, answers: IO) -> None:

@@ -14,13 +14,12 @@ import json
 import os
 import random
 import shutil
-import sys
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from transformer.runtime.files import named, refuse_links
-from transformer.runtime.pool import Pool, serve
+from transformer.runtime.pool import Pool, serve_process
 from transformer.text.bpe_dropout import DropoutVocabulary
 from transformer.text.filters import RULED, Rules
 from transformer.text.vocabulary import Vocabulary
@@ -203,8 +202,5 @@ def serve_requests(settings: str) -> None:
     """
     recipe = Recipe(**json.loads(settings))
     recipe = recipe._replace(rules=Rules(**recipe.rules))
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever else is written there is no answer
     encoder = functools.lru_cache()(lambda: Encoder(recipe, threads=1))
-    serve(lambda request: encoder().answer(request), sys.stdin.buffer, answers)
-    os._exit(0)  # nothing is left to do, and nobody to tell of it
+    serve_process(lambda request: encoder().answer(request))

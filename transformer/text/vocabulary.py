@@ -7,6 +7,7 @@ a SentencePiece model; vocabulary_files.py loads and copies the files of a folde
 import collections
 import io
 import itertools
+import json
 import os
 import random
 import re
@@ -16,12 +17,14 @@ import numpy as np
 import sentencepiece
 
 from transformer.runtime.files import replaced
+from transformer.runtime.pool import Pool, serve_process
 from transformer.text.lines import decoded_lines, read_lines
 
 # The ids that mean the same in every vocabulary of this project. Code that also serves
 # vocabularies of tensor2tensor takes `bos` and `eos` from the vocabulary.
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL_IDS = (PAD, UNK, BOS, EOS)
+MANY_LINES = 100000  # more of them are trained on in another process
 
 
 class Vocabulary:
@@ -183,6 +186,8 @@ def train_vocabulary(
     """Train one SentencePiece model on the lines of some text files, and write it.
 
     The same text gives the same bytes: the model contains neither a path nor a date.
+    Many lines are trained on in a process of its own, for minutes: SentencePiece heeds
+    no signal, and what waits for it does.
 
     Args:
       text_paths: files that `read_lines` can read.
@@ -195,6 +200,29 @@ def train_vocabulary(
     Raises:
       ValueError: the text is empty, or does not allow `vocab_size` pieces.
     """
+
+    task = list(text_paths), vocab_size, model_type, sample
+    if sample and min(sample) > MANY_LINES:
+        with Pool("transformer.text.vocabulary", "", 1) as pool:
+            [(_, model)] = pool.answers([("model", json.dumps(task).encode())])
+    else:
+        model = _trained(*task)
+    with replaced(model_path, "wb") as file:
+        file.write(model)
+
+
+def serve_requests(settings: str) -> None:
+    """Be a worker: train the models that are asked for on standard input."""
+    serve_process(lambda task: _trained(*json.loads(task.decode())))
+
+
+def _trained(
+    text_paths: Sequence[str],
+    vocab_size: int,
+    model_type: str,
+    sample: Optional[Tuple[int, int]],
+) -> bytes:
+    """Return the bytes of the model that `train_vocabulary` writes."""
 
     def lines():
         every = itertools.chain.from_iterable(map(read_lines, text_paths))
@@ -225,8 +253,7 @@ def train_vocabulary(
         )
     except RuntimeError as error:
         raise ValueError(_explain_size(vocab_size, str(error))) from error
-    with replaced(model_path, "wb") as file:
-        file.write(model.getvalue())
+    return model.getvalue()
 
 
 def _explain_size(vocab_size: int, message: str) -> str:

@@ -7,7 +7,9 @@ from typing import Any, ContextManager, Dict, Iterable, Iterator, Optional
 
 import tensorflow.compat.v1 as tf
 
+from transformer.runtime.cluster import Cluster
 from transformer.runtime.devices import has_gpu, set_up_devices, training_devices
+from transformer.runtime.exchange import serve
 from transformer.runtime.precision import rewriting_to
 
 ON = 1  # of RewriterConfig.Toggle
@@ -34,6 +36,7 @@ def make_session(
     precision: str = "float32",
     runs: int = 1,
     sequential: bool = False,
+    cluster: Optional[Cluster] = None,
 ) -> tf.Session:
     """Return a session of `graph`, or of the default one, set up by the settings.
 
@@ -52,6 +55,7 @@ def make_session(
         dominates. They are run in a fixed order, and loops as functions, which
         TensorFlow does not rewrite for oneDNN: calling it would take longer than the
         operation. Ignored on a GPU, and where loops cannot be functions (1.15).
+      cluster: the workers that compute together; None: this process alone.
 
     Raises:
       ValueError: see `rewriting_to`.
@@ -68,6 +72,11 @@ def make_session(
         config.experimental.executor_type = "SINGLE_THREADED_EXECUTOR"
     if precision != "float32":
         setattr(config.graph_options.rewrite_options, rewriting_to(precision), ON)
+    if cluster:
+        server = serve(cluster, config)
+        session = tf.Session(server.target, graph, config)
+        session.server = server  # which lives as long
+        return session
     return tf.Session(graph=graph, config=config)
 
 

@@ -109,6 +109,9 @@ class HParams:
         "if a checkpoint cannot be written: stop or continue",
         choices=("stop", "continue"),
     )
+    audit_every: int = setting(
+        "training", 1000, "steps between audits; 0: none", least=0
+    )
     eval_every: int = setting("training", 1000, "steps between two dev BLEU scores")
     patience: int = setting(
         "training", 0, "evaluations without a better BLEU, then stop; 0: off", least=0

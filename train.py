@@ -12,6 +12,7 @@ import os
 
 import hparams
 from transformer.runtime import cli
+from transformer.runtime.cluster import cluster_of
 from transformer.runtime.folders import refuse_used
 from transformer.text.vocabulary_files import load_vocabularies
 
@@ -76,7 +77,7 @@ def settings(args) -> hparams.HParams:
 
 def run(args) -> None:
     """Refuse what cannot work, then train."""
-    hp = settings(args)
+    hp, cluster = settings(args), cluster_of(os.environ)
     cli.start_tensorflow(args.verbose)
     # Only here: TensorFlow, which they import, takes seconds.
     from transformer.runtime import checkpoints
@@ -91,7 +92,7 @@ def run(args) -> None:
     overruled = overruled_by(hp, args)
     if overruled:
         warn(f"--preset {args.preset}: {overruled}")
-    train(hp, args.logdir, hparams.save, warn, args.accept_changes)
+    train(hp, args.logdir, hparams.save, warn, args.accept_changes, cluster)
 
 
 def overruled_by(hp, args) -> str:

@@ -46,23 +46,35 @@ class Shards:
     Args:
       plan: which pairs make a batch.
       count: shards of a batch.
-      devices: shards of a round.
+      devices: of each worker; a round has a shard for each device of all workers.
+      workers: how many processes compute.
+      worker: which of them this is.
     """
 
-    def __init__(self, plan: BatchPlan, count: int = 1, devices: int = 1):
+    def __init__(
+        self,
+        plan: BatchPlan,
+        count: int = 1,
+        devices: int = 1,
+        workers: int = 1,
+        worker: int = 0,
+    ):
         self.plan, self.count, self.devices = plan, count, devices
-        self.rounds = -(-count // devices)  # of a batch
+        self.workers, self.worker = workers, worker
+        self.rounds = -(-count // (devices * workers))  # of a batch
 
     def __str__(self) -> str:
+        of_each = f" of each of {self.workers} workers" if self.workers > 1 else ""
         return (
             f"each batch is cut into {self.count} shards, computed in {self.rounds} "
-            f"rounds on {self.devices} devices"
+            f"rounds on {self.devices} devices{of_each}"
         )
 
     def dealt(self, number: int) -> List[Shard]:
-        """Return the shards of a round of the run, one for each device."""
+        """Return the shards of a round of the run, one for each device of a worker."""
         k, place = divmod(int(number), self.rounds)
-        pairs, first = self.plan.batch(k), place * self.devices
+        pairs = self.plan.batch(k)
+        first = (place * self.workers + self.worker) * self.devices
         return [
             Shard(pairs[self._bounds(shard, len(pairs))], k + shard * APART)
             for shard in range(first, first + self.devices)

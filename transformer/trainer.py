@@ -8,27 +8,21 @@ from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.positions import LEARNED, POSITIONS
-from transformer.decoding import SEARCHES
 from transformer.evaluation import evaluate
+from transformer.following import follow
 from transformer.runtime import checkpoints, ram
-from transformer.runtime.cli import refuse_unknown
+from transformer.runtime.cluster import Cluster
 from transformer.runtime.devices import has_gpu
 from transformer.runtime.events import Events
+from transformer.runtime.exchange import FAILURES
 from transformer.runtime.history import History, name_of_dev
 from transformer.runtime.nonfinite import FiniteGuard
-from transformer.runtime.precision import PRECISIONS
 from transformer.runtime.process import Lock, Stopped, StopSignals
-from transformer.runtime.reporting import (
-    DevScores,
-    Meter,
-    Progress,
-    clock,
-    read_dev_scores,
-)
+from transformer.runtime.reporting import DevScores, Meter, Progress, clock
 from transformer.runtime.sessions import make_session, refuse_impossible
+from transformer.runtime.workers import Chief, Member
+from transformer.starting import facts, newest_checkpoint, refuse_unknown_names, welcome
 from transformer.text.vocabulary_files import copy_vocabularies
-from transformer.training import SCHEDULES
 from transformer.training_graph import Data, TrainingGraph, settled
 from transformer.translator import Translator
 
@@ -39,6 +33,7 @@ def train(
     save_settings: Callable[[object, str], None],
     warn: Callable[[str], None],
     accept_changes: bool = False,
+    cluster: Optional[Cluster] = None,
 ) -> None:
     """Train by the settings `hp` in `logdir`, from its newest checkpoint if any.
 
@@ -49,6 +44,7 @@ def train(
       warn: function of a text; called for each broken checkpoint that is skipped, and
         for what changed since the steps before.
       accept_changes: continue with another corpus, too.
+      cluster: the workers that train together; None: this process alone.
 
     Raises:
       ValueError: the settings, the data folder or the log directory cannot work;
@@ -56,15 +52,20 @@ def train(
       FloatingPointError: a loss or gradient is not finite.
       MemoryError: there is too little.
       OSError: a checkpoint could not be written.
-      Stopped: a signal was received; a checkpoint was saved.
+      Stopped: a signal was received, a checkpoint was saved; or another worker ended.
     """
     refuse_unknown_names(hp)
     refuse_impossible(hp)
-    hp = settled(hp)
+    hp = settled(hp, cluster)
     # Those of training, of the dev scores, two moments and a gradient of each.
     ram.refuse_too_large(hp, copies=1 if has_gpu() else 5)
     data = Data(hp)
-    with Lock(logdir) as lock, tf.Graph().as_default():
+    corpus = data.checksums()
+    alike = facts(hp, corpus) if cluster else {}
+    if cluster and cluster.index:
+        return follow(hp, logdir, data, Member(cluster, alike, warn))
+    team = Chief(cluster, alike, warn)
+    with Lock(logdir) as lock, tf.Graph().as_default(), team:
         checkpoint = newest_checkpoint(logdir, warn)
         start = checkpoints.step_of(checkpoint) if checkpoint else 0
         if start > hp.max_steps:
@@ -72,13 +73,14 @@ def train(
                 f"max_steps: found {hp.max_steps}, wanted {start} or "
                 f"more: {logdir} is at step {start}"
             )
-        corpus = data.checksums()
         history = History(logdir, start, hp, corpus)
         if not accept_changes:
             history.refuse_other_corpus()
-        graph = TrainingGraph(hp, data, start)
-        with make_session(hp) as session:
-            graph.open(session, checkpoint)  # fails, if so, before anything is written
+        team.meet(welcome(checkpoint))
+        graph = TrainingGraph(hp, data, start, cluster)
+        with make_session(hp, cluster=cluster) as session:
+            # Fails, if so, before anything is written.
+            team.computed(lambda: graph.open(session, checkpoint, team.begin), FAILURES)
             if history.changes():
                 warn(f"{logdir}: {history.changes()}")
             os.makedirs(logdir, exist_ok=True)
@@ -94,36 +96,10 @@ def train(
             history.write()
             scores = DevScores(logdir, start, name_of_dev(corpus))
             with Translator(hp, logdir) as translator:
-                training = Training(lock, session, graph, translator, scores, start)
+                parts = lock, session, graph, translator, scores, start
+                training = Training(*parts, team)
                 with training.signals:
                     training.run()
-
-
-def refuse_unknown_names(hp) -> None:
-    """Raise ValueError for a setting that names no row of its table."""
-    for name, table in (
-        ("search", SEARCHES),
-        ("schedule", [*SCHEDULES, ""]),
-        ("positions", [*POSITIONS, LEARNED, ""]),
-        ("precision", PRECISIONS),
-    ):
-        refuse_unknown(name, getattr(hp, name), table)
-
-
-def newest_checkpoint(logdir: str, warn: Callable[[str], None]) -> Optional[str]:
-    """Return the checkpoint to continue from, None where nothing was trained yet.
-
-    Raises:
-      ValueError: there was one, and now there is none that is whole.
-    """
-    if checkpoints.exist(logdir):
-        return checkpoints.find(logdir, "newest", warn)
-    if read_dev_scores(logdir):
-        raise ValueError(
-            f"{logdir}: found dev scores, but no checkpoint; choose "
-            "another --logdir to train from the beginning"
-        )
-    return None
 
 
 class Training:
@@ -136,6 +112,7 @@ class Training:
       translator: translates dev, with the same settings.
       scores: the dev scores so far.
       start: how many updates were made already.
+      team: the other workers; None: there are none.
     """
 
     def __init__(
@@ -146,7 +123,9 @@ class Training:
         translator: Translator,
         scores: DevScores,
         start: int,
+        team: Optional[Chief] = None,
     ):
+        self.team = team or Chief()
         self.hp, self.logdir = hp, logdir = translator.hp, translator.logdir
         self.lock, self.step, self.saved = lock, start, start
         self.session, self.graph, self.translator = session, graph, translator
@@ -195,6 +174,8 @@ class Training:
         )
         if self.graph.shards.count > 1:
             self.progress.say(str(self.graph.shards))
+        if self.team.cluster:
+            self.progress.say(self.graph.traffic())
         forecast = self.graph.data.forecast(self.hp, self.graph.size)
         self.progress.say(ram.report(forecast, self.session, self.hp.batch_tokens))
 
@@ -224,20 +205,20 @@ class Training:
 
     def update(self) -> None:
         """Update the variables once, from `accumulate` batches."""
-        hp, update = self.hp, self.graph.update
+        hp, graph, team = self.hp, self.graph, self.team
         with ram.shortage_explained(
             f"in step {self.step + 1}",
             f"lower --batch_tokens (found "
             f"{hp.batch_tokens}); raise --accumulate (found {hp.accumulate}) by the "
             "same factor to keep the size of an update",
         ):
-            for _ in range(update.runs - 1):
-                self.session.run(update.collect)
-            _, metrics = self.session.run([update.apply, update.metrics])
+            metrics = team.computed(lambda: graph.make_step(self.session), FAILURES)
         if not math.isfinite(metrics.loss + metrics.gradient_norm):
             raise self.guard.error(self.step)
         self.step += 1
         self.meter.add(metrics.loss, metrics.tokens)
+        if team.cluster and hp.audit_every and self.step % hp.audit_every == 0:
+            team.audit(self.step, graph.checksums(self.session))
         if self.is_due(hp.log_every):
             self.log_metrics(metrics)
 
@@ -248,10 +229,13 @@ class Training:
         """
         step, last = self.step, self.hp.max_steps
         loss, tokens_per_second = self.meter.read()
+        each = tokens_per_second / self.graph.shards.workers
+        of_each = f", {each:,.0f} a worker" if self.team.cluster else ""
         self.progress.show(
             step,
             last,
-            f"step {step}/{last}  loss {loss:.3f}  {tokens_per_second:,.0f} tokens/s  "
+            f"step {step}/{last}  loss {loss:.3f}  {tokens_per_second:,.0f} tokens/s"
+            f"{of_each}  "
             f"{self.progress.left(step, last)} left",
         )
         self.try_to_write(

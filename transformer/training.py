@@ -7,12 +7,13 @@ into one update.
 import functools
 import math
 import operator
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.shapes import on_device
 from transformer.dialects import resolve
+from transformer.runtime.exchange import Exchange
 from transformer.shards import Shards
 
 
@@ -187,6 +188,8 @@ class Update(NamedTuple):
     collect: tf.Operation
     apply: tf.Operation
     metrics: Metrics  # valid in the same run as `apply`
+    # (loss, norm of the gradients) of what this process computes in the current run
+    here: Tuple[tf.Tensor, tf.Tensor]
     runs: int = 1  # of an update: `collect` in all but the last
 
 
@@ -199,7 +202,13 @@ def learning_rate(hp, global_step):
     return factor * schedule(step, hp)
 
 
-def make_update(model_loss, hp, global_step, shards: Optional[Shards] = None):
+def make_update(
+    model_loss,
+    hp,
+    global_step,
+    shards: Optional[Shards] = None,
+    exchange: Optional[Exchange] = None,
+):
     """Make an update by Adam, with the schedule, clipping and accumulation of `hp`.
 
     Args:
@@ -208,6 +217,7 @@ def make_update(model_loss, hp, global_step, shards: Optional[Shards] = None):
       hp: the settings.
       global_step: int64 variable, counted up by each update.
       shards: how batches are cut; None: they are not.
+      exchange: with the other workers; None: there are none.
 
     Returns:
       Update. Where the loss or the norm of the gradients is not finite, `apply` changes
@@ -218,9 +228,15 @@ def make_update(model_loss, hp, global_step, shards: Optional[Shards] = None):
     here = [_parts(loss, variables) for loss in losses]
     shapes = [variable.shape for variable in variables] + [[], []]
     is_cut = shards is not None and shards.count > 1
-    groups = _in_order(here) if is_cut and hp.deterministic else [[x] for x in here]
+    in_order = is_cut and hp.deterministic
+    local = _mean_and_norm(_sums(here)) if exchange else None
+    if exchange and in_order:
+        here = exchange.all(here)
+    groups = _in_order(here) if in_order else [[x] for x in here]
     runs = hp.accumulate * (shards.rounds if is_cut else 1)
     collect, sums, clear = _accumulated(groups, shapes, runs)
+    if exchange and not in_order:
+        sums = exchange.sums(sums)
     # All of them before any variable changes: TensorFlow 1.15 would otherwise compute
     # some gradients with variables that this update has changed already.
     *gradients, loss_sum, count = tf.tuple(sums)
@@ -237,7 +253,14 @@ def make_update(model_loss, hp, global_step, shards: Optional[Shards] = None):
     with tf.control_dependencies([applied]):
         applied = tf.group(*clear())
     metrics = Metrics(loss_sum / count, count, rate, norm)
-    return Update(collect, applied, metrics, runs)
+    return Update(collect, applied, metrics, local or (metrics.loss, norm), runs)
+
+
+def _mean_and_norm(sums):
+    """Return (loss, norm of the gradients) of sums that were not divided yet."""
+    *gradients, loss_sum, count = sums
+    count = tf.maximum(count, 1.0)
+    return loss_sum / count, tf.global_norm(gradients) / count
 
 
 def _parts(loss, variables):
@@ -247,7 +270,10 @@ def _parts(loss, variables):
     """
     with tf.device(loss.sum.device):
         gradients = tf.gradients(loss.sum, variables)
-        return [tf.convert_to_tensor(x) for x in gradients] + list(loss)
+        gradients = [tf.convert_to_tensor(x) for x in gradients]
+        for gradient, variable in zip(gradients, variables):
+            gradient.set_shape(variable.shape)
+        return gradients + list(loss)
 
 
 def _in_order(here):

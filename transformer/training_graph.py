@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import os
-from typing import Dict, Optional
+from typing import Callable, Dict, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -12,7 +12,9 @@ from transformer.data import BatchPlan, Corpus, evaluation_dataset
 from transformer.evaluation import load_text
 from transformer.model import Transformer
 from transformer.runtime import checkpoints, ram, tensors
+from transformer.runtime.cluster import Cluster
 from transformer.runtime.devices import training_devices
+from transformer.runtime.exchange import Exchange, checksums, refuse_impossible_workers
 from transformer.runtime.files import sha256_of
 from transformer.runtime.precision import compute_type, getter_to
 from transformer.runtime.sessions import compilation, set_up_process
@@ -60,10 +62,21 @@ class Data:
         return ram.forecast(hp, parameters, len(self.train), int(longest))
 
 
-def settled(hp):
-    """Return the settings with the number of shards, which a run keeps."""
-    count = chosen_count(hp.shards, len(training_devices(hp)))
-    return dataclasses.replace(hp, shards=count)
+def settled(hp, cluster: Optional[Cluster] = None):
+    """Return the settings with the number of shards, which a run keeps.
+
+    Args:
+      hp: the settings.
+      cluster: the workers that compute together; None: this process alone.
+
+    Raises:
+      ValueError: there are more workers than this TensorFlow, or the shards, allow.
+    """
+    devices = len(training_devices(hp))
+    if cluster:
+        refuse_impossible_workers(hp, cluster, devices)
+        devices *= cluster.size
+    return dataclasses.replace(hp, shards=chosen_count(hp.shards, devices))
 
 
 def _plan(corpus, hp):
@@ -82,16 +95,20 @@ class TrainingGraph:
       hp: the settings.
       data: the corpora.
       start: how many updates were made already.
+      cluster: the workers that compute together; None: this process alone.
     """
 
-    def __init__(self, hp, data: Data, start: int):
-        self.data = data
+    def __init__(self, hp, data: Data, start: int, cluster: Optional[Cluster] = None):
+        self.hp, self.data = hp, data
         set_up_process(hp)
         tf.set_random_seed(hp.seed)
         model = Transformer(hp, getter_to(compute_type(hp)))
         global_step = tf.train.get_or_create_global_step()
         devices = training_devices(hp)
-        self.shards = Shards(data.train_plan, settled(hp).shards, len(devices))
+        part = (cluster.size, cluster.index) if cluster else ()
+        count = settled(hp, cluster).shards
+        self.shards = Shards(data.train_plan, count, len(devices), *part)
+        self.exchange = cluster and Exchange(cluster, devices[0])
         rounds = training_dataset(data.train, self.shards, start * hp.accumulate)
         self._batches = tf.data.make_one_shot_iterator(rounds).get_next()
         losses = []
@@ -101,7 +118,9 @@ class TrainingGraph:
                     seed = tf.stack([tf.constant(hp.seed, tf.int64), batch.number])
                 with tf.device(device):
                     losses.append(_loss(model, batch, hp.label_smoothing, True, seed))
-            self.update = make_update(losses, hp, global_step, self.shards)
+            self.update = make_update(
+                losses, hp, global_step, self.shards, self.exchange
+            )
 
         self._dev = tf.data.make_initializable_iterator(
             evaluation_dataset(data.dev, data.dev_plan)
@@ -110,6 +129,10 @@ class TrainingGraph:
         with tf.device(devices[0]):
             self._dev_loss = _loss(model, batch)
         self.saver = checkpoints.make_saver()
+        if self.exchange:
+            self.sent = 4 * self.exchange.numbers  # bytes of an update
+            self.sent *= self.update.runs if hp.deterministic else 1
+            self._take_over = self.exchange.of_the_chief(tf.trainable_variables())
         self.initialize = tf.group(
             tf.global_variables_initializer(), tf.local_variables_initializer()
         )
@@ -118,8 +141,19 @@ class TrainingGraph:
             for variable in tf.trainable_variables()
         )
 
-    def open(self, session: tf.Session, checkpoint: Optional[str]) -> None:
-        """Give the variables their first values, or those of a checkpoint."""
+    def open(
+        self,
+        session: tf.Session,
+        checkpoint: Optional[str],
+        begin: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Give the variables their first values, or those of a checkpoint.
+
+        Args:
+          session: a session of this graph.
+          checkpoint: what `checkpoints.find` returned; None: none.
+          begin: waits until all workers are ready.
+        """
         with ram.shortage_explained(
             "when the variables were made",
             "lower --d_model, --d_ff, --num_blocks or the vocabulary's size",
@@ -127,6 +161,30 @@ class TrainingGraph:
             session.run(self.initialize)
         if checkpoint:
             tensors.restore(session, self.saver, checkpoint)
+        begin()
+        if self.exchange:
+            session.run(self._take_over)
+
+    def make_step(self, session: tf.Session):
+        """Make an update, from `accumulate` batches; return its Metrics."""
+        for _ in range(self.update.runs - 1):
+            session.run(self.update.collect)
+        return session.run([self.update.metrics, self.update.apply])[0]
+
+    def traffic(self) -> str:
+        """Return, in words, what each of several workers computes and sends."""
+        shards = self.shards
+        tokens = self.hp.batch_tokens * shards.rounds // shards.count
+        return (
+            f"{shards.workers} workers: of each batch a device computes up to "
+            f"{shards.rounds} of {shards.count} shards, about {tokens:,} tokens; an "
+            f"update adds up {self.sent:,} bytes over the workers"
+        )
+
+    def checksums(self, session: tf.Session) -> Dict[str, int]:
+        """Return a checksum of each variable that a checkpoint has, by its name."""
+        with session.graph.as_default():
+            return checksums(session, tf.global_variables())
 
     def feed(self, number: int) -> Dict:
         """Return what to feed to compute a round; the iterator stays in place."""

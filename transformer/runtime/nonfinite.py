@@ -144,7 +144,8 @@ class FiniteGuard:
     ):
         self._session, self._feed, self._hp, self._logdir = session, feed, hp, logdir
         self._metrics, self._runs = update.metrics, update.runs
-        self._results = [update.metrics.loss, update.metrics.gradient_norm]
+        self._has_others = update.here[0] is not update.metrics.loss  # other workers
+        self._results = list(update.here)
         with session.graph.as_default():
             self._are_finite = tf.reduce_all(finite_checks(float_variables()))
             self._drop_collected = [each.initializer for each in tf.local_variables()]
@@ -176,6 +177,11 @@ class FiniteGuard:
             fault = first_bad(self._session, self._results, feed)
             if fault:
                 break
+        if not fault and np.isfinite(loss + norm) and self._has_others:
+            return FloatingPointError(
+                f"step {step + 1}: found a loss or gradient norm that is not finite in "
+                "what another worker computed, wanted finite ones; its line says where"
+            )
         kind = "batch" if self._runs == self._hp.accumulate else "part"
         where = f" in {kind} {part + 1} of {self._runs} of the update"
         where *= self._runs > 1

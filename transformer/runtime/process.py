@@ -5,7 +5,8 @@ import fcntl
 import os
 import signal
 import socket
-from typing import Iterator
+import threading
+from typing import Callable, Iterator
 
 from transformer.runtime.files import named
 
@@ -139,3 +140,40 @@ class StopSignals:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         if not self._is_deferred:
             self.check()
+
+
+@contextlib.contextmanager
+def told_of_signals(tell: Callable[[int], None]) -> Iterator[None]:
+    """Have a thread tell of the first signal at once; a second one ends the process.
+
+    The main thread may be in the middle of what TensorFlow computes, where no handler
+    of Python is called.
+
+    Args:
+      tell: function of the number of a signal.
+    """
+    here, there = socket.socketpair()
+    there.setblocking(False)
+    before = {
+        number: signal.signal(number, lambda number, frame: None)
+        for number in StopSignals.NUMBERS
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
+    wakeup = signal.set_wakeup_fd(there.fileno(), warn_on_full_buffer=False)
+
+    def read():
+        received = here.recv(1)
+        if received:
+            tell(received[0])
+            received = here.recv(1)
+            if received:
+                os._exit(128 + received[0])
+
+    threading.Thread(target=read, daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        there.close()

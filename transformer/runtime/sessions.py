@@ -16,6 +16,7 @@ from typing import (
 
 import tensorflow.compat.v1 as tf
 
+from transformer.runtime.cluster import Cluster
 from transformer.runtime.devices import (
     cores,
     device_names,
@@ -23,6 +24,7 @@ from transformer.runtime.devices import (
     set_up_devices,
     training_devices,
 )
+from transformer.runtime.exchange import serve
 from transformer.runtime.precision import compute_type
 
 MOST_AT_ONCE = 4  # batches of a session: each needs its own memory
@@ -44,7 +46,11 @@ def set_up_process(hp) -> None:
 
 
 def make_session(
-    hp, graph: Optional[tf.Graph] = None, runs: int = 1, sequential: bool = False
+    hp,
+    graph: Optional[tf.Graph] = None,
+    runs: int = 1,
+    sequential: bool = False,
+    cluster: Optional[Cluster] = None,
 ) -> tf.Session:
     """Return a session of `graph`, or of the default one, set up by the settings.
 
@@ -62,6 +68,7 @@ def make_session(
         dominates. They are run in a fixed order, and loops as functions, which
         TensorFlow does not rewrite for oneDNN: calling it would take longer than the
         operation. Ignored on a GPU, and where loops cannot be functions (1.15).
+      cluster: the workers that compute together; None: this process alone.
     """
     config = tf.ConfigProto()
     set_up_devices(config, hp.devices)
@@ -73,6 +80,11 @@ def make_session(
         config.intra_op_parallelism_threads = 1
     if sequential and tf.control_flow_v2_enabled() and not has_gpu():
         config.experimental.executor_type = "SINGLE_THREADED_EXECUTOR"
+    if cluster:
+        server = serve(cluster, config)
+        session = tf.Session(server.target, graph, config)
+        session.server = server  # which lives as long
+        return session
     return tf.Session(graph=graph, config=config)
 
 

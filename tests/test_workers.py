@@ -1,0 +1,626 @@
+"""Several workers: TF_CONFIG, what they tell each other, how a run of several ends."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import corpora
+import documents
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import train
+from transformer import launch
+from transformer.runtime import checkpoints, cluster, workers
+from transformer.runtime.cluster import Cluster, Connection, Ended, cluster_of
+from transformer.runtime.workers import Chief, Member
+
+needs_tf2 = pytest.mark.skipif(tf.__version__ < "2", reason="TensorFlow 1.15 refuses")
+
+
+def config(kind="worker", index=0, **jobs):
+    """An environment with a TF_CONFIG."""
+    content = {"cluster": jobs, "task": {"type": kind, "index": index}}
+    return {"TF_CONFIG": json.dumps(content)}
+
+
+# --- TF_CONFIG ------------------------------------------------------------------------
+
+TWO = ["a:1", "b:2"]
+
+
+@pytest.mark.parametrize(
+    "environment, found",
+    [
+        ({}, None),
+        ({"TF_CONFIG": " "}, None),
+        ({"TF_CONFIG": "{}"}, None),
+        (config(worker=["a:1"]), None),
+        (config(worker=TWO), Cluster(TWO, 0)),
+        (config(index=1, worker=TWO), Cluster(TWO, 1)),
+        (config("chief", 0, chief=["c:3"], worker=TWO), Cluster(["c:3", *TWO], 0)),
+        (config("worker", 1, chief=["c:3"], worker=TWO), Cluster(["c:3", *TWO], 2)),
+    ],
+)
+def test_the_workers_of_tf_config(environment, found):
+    assert cluster_of(environment) == found
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"TF_CONFIG": "{"},
+        {"TF_CONFIG": "[]"},
+        {"TF_CONFIG": '{"cluster": {"worker": ["a:1", "b:2"]}}'},
+        config(worker=["a:1", "a:1"]),
+        config(worker=["a", "b"]),
+        config(worker=["a:1", "b:123456"]),
+        config(index=2, worker=TWO),
+        config(index=-1, worker=TWO),
+        config("chief", worker=TWO),
+        config(chief=TWO, worker=TWO),
+        config(ps=TWO, worker=TWO),
+    ],
+    ids=lambda environment: environment["TF_CONFIG"],
+)
+def test_what_names_no_workers_is_refused(environment):
+    with pytest.raises(ValueError, match="TF_CONFIG: found .*, wanted "):
+        cluster_of(environment)
+
+
+def test_the_port_of_the_chief_s_connections():
+    assert Cluster(["a:2222", "b:1"], 0).meeting_point() == ("a", 3222)
+    assert Cluster(["[::1]:65535", "b:1"], 0).meeting_point() == ("::1", 64535)
+
+
+def test_a_command_refuses_a_wrong_one(digits, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", "{")
+    where = "--data", digits, "--logdir", str(tmp_path / "logs")
+    assert "TF_CONFIG: found {" in corpora.refusal(capsys, train.main, *where)
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.skipif(tf.__version__ >= "2", reason="TensorFlow 2 can")
+def test_tensorflow_1_refuses_several_workers(digits, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", config(worker=TWO)["TF_CONFIG"])
+    where = "--data", digits, "--logdir", str(tmp_path / "logs")
+    said = corpora.refusal(capsys, train.main, *where)
+    assert "found 2 workers and TensorFlow 1.15" in said
+    assert not (tmp_path / "logs").exists()
+
+
+@needs_tf2
+def test_more_workers_than_shards_are_refused(digits, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", config(worker=TWO)["TF_CONFIG"])
+    where = "--data", digits, "--logdir", str(tmp_path / "logs")
+    said = corpora.refusal(capsys, train.main, *where, "--shards=1")
+    assert "found 2 workers of 1 devices, wanted at most shards = 1" in said
+
+
+# --- The recipes of docs/scaling.md ---------------------------------------------------
+
+
+def recipe(language):
+    """The block of docs/scaling.md in a language."""
+    [text] = [
+        text
+        for found, text in documents.blocks(documents.read("docs/scaling.md"))
+        if found == language
+    ]
+    return text
+
+
+def told_by(script, **variables):
+    """The workers of which a script of bash tells `python train.py`."""
+    script = "python() { printenv TF_CONFIG; }; export -f python\n" + script
+    script = script.replace("exec python", "python")
+    environment = {**os.environ, **variables}
+    text = subprocess.check_output(["bash", "-c", script], env=environment)
+    return cluster_of({"TF_CONFIG": text.decode()})
+
+
+def test_the_example_of_tf_config():
+    assert cluster_of({"TF_CONFIG": recipe("json")}).index == 0
+
+
+def test_the_recipe_for_kubernetes():
+    yaml = pytest.importorskip("yaml")
+    service, job = yaml.safe_load_all(recipe("yaml"))
+    assert (service["kind"], job["kind"]) == ("Service", "Job")
+    pod = job["spec"]["template"]["spec"]
+    name = f"{job['metadata']['name']}-{{}}.{pod['subdomain']}"
+    assert pod["subdomain"] == service["metadata"]["name"]
+    [container] = pod["containers"]
+    [script] = container["args"]
+    found = told_by(script, JOB_COMPLETION_INDEX="1")
+    assert found.index == 1
+    wanted = [name.format(i) for i in range(job["spec"]["completions"])]
+    assert [each.rsplit(":", 1)[0] for each in found.addresses] == wanted
+    ports = [each["containerPort"] for each in container["ports"]]
+    assert ports == [2222, found.meeting_point()[1]]
+
+
+def test_the_recipe_for_slurm():
+    tools = 'scontrol() { printf "a1\\na2\\n"; }; srun() { "$@"; };\n'
+    variables = {"SLURM_PROCID": "1", "SLURM_JOB_NODELIST": "a[1-2]"}
+    found = told_by(tools + recipe("slurm"), **variables)
+    assert found == Cluster(["a1:2222", "a2:2222"], 1)
+
+
+# --- What they tell each other --------------------------------------------------------
+
+FACTS = {"d_model": 16, "seed": 1}
+
+
+class Told:
+    """The workers of a run as threads of this process; `leave` ends no process."""
+
+    def __init__(self, count, monkeypatch):
+        ports = launch.free_ports(count)
+        self.addresses = [f"127.0.0.1:{port}" for port in ports]
+        self.said, self.left = [], []
+        monkeypatch.setattr(workers, "AGAIN", 0.05)
+        monkeypatch.setattr(workers, "GRACE", 0.3)
+        monkeypatch.setattr(workers, "BEAT", 0.1)
+        for each in (workers, cluster):
+            monkeypatch.setattr(each, "LIMIT", 1.0)
+        monkeypatch.setattr(
+            workers.Team, "leave", lambda _, code: self.left.append(code)
+        )
+
+    def team(self, index, **facts):
+        kind = Member if index else Chief
+        of = Cluster(self.addresses, index)
+        team = kind(of, {**FACTS, **facts}, self.said.append)
+        team.leave = self.left.append  # not this process
+        return team
+
+    def run(self, index, work, **facts):
+        """Start a worker; returns where its result, or its error, will be."""
+        found = []
+
+        def run():
+            try:
+                with self.team(index, **facts) as team:
+                    found.append(work(team))
+            except BaseException as error:
+                found.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        return lambda: (thread.join(20), found[0])[1]
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """told(n): the places of n workers."""
+    return lambda count: Told(count, monkeypatch)
+
+
+def wait_until(condition):
+    """Wait, for 20 seconds at most, until a condition holds."""
+    deadline = time.monotonic() + 20
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert condition()
+
+
+def joins(team):
+    """Meet, begin, wait: what a worker does that has nothing to compute."""
+    welcome = team.meet()
+    team.begin()
+    team.wait_for_the_end()
+    return welcome
+
+
+def ends(result):
+    """(text, status) of the Ended that a worker raised."""
+    assert isinstance(result, Ended), result
+    return str(result), result.status
+
+
+def test_all_meet_and_end_with_the_chief(told):
+    here = told(3)
+    others = [here.run(index, joins) for index in (2, 1)]
+
+    def lead(team):
+        team.meet({"checkpoint": "x"})
+        team.begin()
+        return sorted(team.connections)
+
+    assert here.run(0, lead)() == [1, 2]
+    assert [ends(other()) for other in others] == [("", 0), ("", 0)]
+
+
+def test_the_end_of_the_chief_has_its_reason(told):
+    here = told(2)
+    other = here.run(1, joins)
+
+    def lead(team):
+        team.meet({})
+        team.begin()
+        raise OSError("no room")
+
+    here.run(0, lead)()
+    [error] = [other()]
+    assert isinstance(error, ValueError)
+    assert str(error) == f"worker 0 at {here.addresses[0]} ended: no room"
+
+
+def test_other_facts_are_refused_everywhere(told):
+    here, teams = told(3), []
+    chief = here.run(0, lambda team: [teams.append(team), team.meet({})])
+    others = [here.run(1, joins)]
+    wait_until(lambda: teams and teams[0].connections)
+    others.append(here.run(2, joins, seed=5, code="x"))
+    for each in [chief, *others]:
+        found = each()
+        assert isinstance(found, ValueError)
+        assert (
+            f"worker 2 at {here.addresses[2]}: found code x (the chief: None), "
+            "seed 5 (the chief: 1), wanted the same on all workers" in str(found)
+        )
+
+
+def test_who_waits_says_for_whom(told, monkeypatch):
+    here = told(2)
+    monkeypatch.setattr(workers, "WAITING", 0.2)
+    other = here.run(1, joins)
+    wait_until(lambda: here.said)
+    assert here.said == [f"waiting for worker 0 at {here.addresses[0]}, the chief, 0 s"]
+    here = told(2)
+    chief = here.run(0, lambda team: team.meet({}))
+    wait_until(lambda: here.said)
+    assert here.said == [f"waiting for worker 1 at {here.addresses[1]}, 0 s"]
+    with here.team(1) as team:
+        team.meet()
+    assert chief() is None
+    del other
+
+
+def test_a_worker_that_dies_is_named_to_all(told):
+    here = told(3)
+    dying = here.team(2)
+    other = here.run(1, joins)
+    chief = here.run(0, lambda team: [team.meet({}), team.begin(), team.next("x")])
+    dying.meet()
+    dying.connections[0].send({"ready": 1})
+    dying.connections[0].hang_up()
+    wanted = f"worker 2 at {here.addresses[2]} died: its connection ended", 75
+    assert ends(chief()) == ends(other()) == wanted
+
+
+def test_a_worker_that_is_frozen_is_named_to_all(told):
+    """It is not heard of: it was not entered, so nothing beats."""
+    here = told(3)
+    frozen = here.team(2)
+    other = here.run(1, joins)
+    chief = here.run(0, lambda team: [team.meet({}), team.begin(), team.next("x")])
+    frozen.meet()
+    frozen.connections[0].send({"ready": 1})
+    text, status = ends(chief())
+    assert text.startswith(f"worker 2 at {here.addresses[2]} was not heard of for 1 s")
+    assert (text, status) == ends(other()) and status == 75
+    with pytest.raises(Ended, match="worker 2 at .* was not heard of"):
+        frozen.next("x")  # when it wakes up
+
+
+def test_a_main_thread_that_hangs_is_ended(told):
+    here = told(2)
+    stuck = threading.Event()
+    hanging = here.run(1, lambda team: [team.meet(), stuck.wait(10)])
+
+    def lead(team):
+        team.meet({})
+        raise Ended("stopped", 75)
+
+    here.run(0, lead)()
+    wait_until(lambda: here.left)
+    assert here.left == [75]
+    assert here.said == [f"stopped; {workers.ADVICE}"]
+    stuck.set()
+    hanging()
+
+
+def test_what_tensorflow_cannot_say_the_verdict_does(told):
+    here = told(2)
+
+    def compute():
+        raise KeyError("Socket closed")
+
+    def work(team):
+        team.meet()
+        return team.computed(compute, (KeyError,))
+
+    other = here.run(1, work)
+
+    def lead(team):
+        team.meet({})
+        raise Ended("stopped by SIGTERM", 143)
+
+    here.run(0, lead)()
+    assert ends(other()) == ("stopped by SIGTERM", 143)
+    with pytest.raises(KeyError):
+        Chief().computed(compute, (KeyError,))
+
+
+def test_a_signal_of_another_worker_stops_the_chief(told, monkeypatch):
+    here, killed = told(2), []
+    monkeypatch.setattr(workers.os, "kill", lambda _, number: killed.append(number))
+    asks = here.run(1, lambda team: [team.meet(), team.tell_signal(2), joins])
+    chief = here.run(0, lambda team: [team.meet({}), team.next("x")])
+    asks(), chief()
+    assert killed == [15]
+    assert here.said == [f"worker 1 at {here.addresses[1]} was asked to stop"]
+
+
+def test_what_is_no_worker_is_refused(told):
+    here = told(2)
+    place = Cluster(here.addresses, 0).meeting_point()
+    hello = {"hello": 1, "facts": FACTS}
+    with here.team(0) as chief:
+        for sent in ({"x": 1}, {"hello": 2, "facts": {}}, {"hello": 1, "facts": 3}):
+            stranger = Connection(socket.create_connection(place))
+            stranger.send(sent)
+            assert next(stranger.messages())["status"] == 2
+        first = Connection(socket.create_connection(place))
+        first.send(hello)
+        chief.meet({})
+        assert "welcome" in next(first.messages())
+        second = Connection(socket.create_connection(place))
+        second.send(hello)
+        assert "found another worker 1" in next(second.messages())["end"]
+
+
+def test_what_is_no_message_counts_as_lost():
+    for sent in (b"GET / HTTP/1.1\r\n\r\n", b"3\n", b"x" * (cluster.LONGEST + 1)):
+        here, there = socket.socketpair()
+        threading.Thread(target=there.sendall, args=(sent,), daemon=True).start()
+        with pytest.raises(Ended, match="worker 7 sent what is no message"):
+            next(Connection(here, "worker 7").messages())
+        here.close(), there.close()
+
+
+def test_two_chiefs_cannot_listen(told):
+    here = told(2)
+    with here.team(0):
+        with pytest.raises(ValueError, match="found it in use .* another chief"):
+            with here.team(0):
+                pass
+
+
+def test_an_audit_names_the_worker_and_the_first_variable(told):
+    here = told(3)
+
+    def audited(sums):
+        return lambda team: [team.meet(), team.audit(8, sums), team.next("x")]
+
+    others = [here.run(1, audited({"a": 1, "b": 2, "c": 3}))]
+    others.append(here.run(2, audited({"a": 1, "b": 5, "c": 6})))
+    chief = here.run(0, lambda t: [t.meet({}), t.audit(8, {"a": 1, "b": 2, "c": 3})])
+    assert (
+        f"step 8: found other values of b on worker 2 at {here.addresses[2]} than on "
+        "the chief" in str(chief())
+    )
+    assert all(isinstance(other(), ValueError) for other in others)
+
+
+def test_a_chief_alone_does_nothing():
+    with Chief() as team:
+        team.meet({})
+        team.begin()
+        team.audit(1, {"a": 1})
+        assert team.computed(lambda: 3, ()) == 3
+
+
+# --- Real processes -------------------------------------------------------------------
+
+EXACT = ["--deterministic", "--shards=4", "--dropout_rate=0.2", "--save_every=4"]
+EXACT += ["--eval_every=1000", "--keep_checkpoints=100", "--audit_every=3"]
+FOREVER = "--max_steps=100000"
+
+
+class Process:
+    """A worker as a process of its own, whose lines are read as it writes them."""
+
+    def __init__(self, environment, *argv):
+        self.lines = []
+        self.process = subprocess.Popen(
+            [sys.executable, *argv],
+            cwd=corpora.ROOT,
+            env={**environment, "PYTHONPATH": corpora.ROOT},
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.lines.append(line.rstrip("\n"))
+
+    def wait_for(self, text):
+        """Wait until a line has a text."""
+        deadline = time.monotonic() + 120
+        while not any(text in line for line in self.lines):
+            assert time.monotonic() < deadline and self._reader.is_alive(), self.lines
+            time.sleep(0.01)
+
+    def end(self):
+        """(its status, its last line)."""
+        status = self.process.wait(120)
+        self._reader.join(20)
+        return status, self.lines[-1] if self.lines else ""
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def start(digits):
+    """start(count, logdir, *flags): so many workers; what they start ends with them."""
+    started = []
+
+    def start(count, logdir, *flags):
+        where = ["train.py", "--data", digits, "--logdir", str(logdir), *corpora.TINY]
+        these = [
+            Process(environment, *where, *EXACT, *flags)
+            for environment in launch.environments(count)
+        ]
+        started.extend(these)
+        return these
+
+    yield start
+    for each in started:
+        each.kill()
+
+
+@pytest.fixture(scope="module")
+def alone(digits, tmp_path_factory):
+    """The log directory of a hundred steps of one process; do not write."""
+    logdir = tmp_path_factory.mktemp("alone")
+    where = ["train.py", "--data", digits, "--logdir", str(logdir), *corpora.TINY]
+    done = Process(os.environ, *where, *EXACT, "--max_steps=100")
+    assert done.end()[0] == 0, done.lines
+    return logdir
+
+
+def bytes_of(logdir, step):
+    found = corpora.variables_of(checkpoints.prefix(str(logdir), step))
+    return {name: np.asarray(array).tobytes() for name, array in found.items()}
+
+
+def assert_goes_on(start, logdir, alone):
+    """The same command continues; what it makes is what one process makes."""
+    step = checkpoints.steps(str(logdir))[-1] + 4
+    assert step <= 100
+    for each in start(2, logdir, f"--max_steps={step}"):
+        assert each.end()[0] == 0, each.lines
+    assert bytes_of(logdir, step) == bytes_of(alone, step)
+
+
+@needs_tf2
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_same_bits_as_one_process(digits, tmp_path, alone, count, capsys):
+    """By the launcher; three workers deal four shards in two rounds."""
+    where = ["train.py", "--data", digits, "--logdir", str(tmp_path), *corpora.TINY]
+    flags = [*EXACT, "--max_steps=8", f"--workers={count}"]
+    launch.main([flags.pop(), "--", *where, *flags])
+    for step in (4, 8):
+        assert bytes_of(tmp_path, step) == bytes_of(alone, step)
+    lines = capsys.readouterr().err.splitlines()
+    assert any(line.startswith("[0] step 8/8") for line in lines)
+    # Each round brings the sums of each shard: variables, a loss, a count, a place.
+    rounds, size = -(-4 // count), 5776 + 3
+    assert (
+        f"[0] {count} workers: of each batch a device computes up to {rounds} of 4 "
+        f"shards, about {200 * rounds // 4} tokens; an update adds up "
+        f"{4 * rounds * count * size:,} bytes over the workers" in lines
+    )
+    assert not any(line.startswith("[1]") for line in lines)  # only the chief prints
+
+
+@needs_tf2
+@pytest.mark.slow
+@pytest.mark.parametrize("index", [0, 1])
+def test_without_deterministic_sums_are_nearly_the_same(
+    digits, tmp_path, monkeypatch, capsys, index
+):
+    """One worker is this process."""
+    for logdir, steps in (("one", 1), ("two", 4)):
+        where = ["--data", digits, "--logdir", str(tmp_path / logdir), *corpora.TINY]
+        where += ["--shards=4", "--audit_every=2", f"--max_steps={steps}"]
+        if logdir == "two":
+            both = launch.environments(2)
+            here, there = both[index], both[1 - index]
+            other = Process(there, "train.py", *where)
+            monkeypatch.setenv("TF_CONFIG", here["TF_CONFIG"])
+        train.main(where)
+    assert other.end()[0] == 0, other.lines
+    losses = [corpora.events_of(tmp_path / name)["loss"][1] for name in ("one", "two")]
+    np.testing.assert_allclose(*losses, rtol=1e-6)
+    said = capsys.readouterr().err.splitlines() if index == 0 else other.lines
+    assert any("a worker" in line for line in said if line.startswith("step 4/4"))
+
+
+@needs_tf2
+@pytest.mark.slow
+def test_a_worker_that_is_killed_ends_all_and_the_run_goes_on(start, tmp_path, alone):
+    chief, other = start(2, tmp_path, FOREVER)
+    chief.wait_for("step 5/")
+    other.kill()
+    status, said = chief.end()
+    assert status == 75
+    assert re.search(
+        r"train.py: worker 1 at \S+ died: .* continues from the last", said
+    )
+    assert_goes_on(start, tmp_path, alone)
+
+
+@needs_tf2
+@pytest.mark.slow
+def test_a_chief_that_is_killed_ends_all_and_the_run_goes_on(start, tmp_path, alone):
+    chief, other = start(2, tmp_path, FOREVER)
+    chief.wait_for("step 5/")
+    chief.kill()
+    status, said = other.end()
+    assert status == 75
+    assert re.search(
+        r"train.py: worker 0 at \S+ died: .* continues from the last", said
+    )
+    assert_goes_on(start, tmp_path, alone)
+
+
+@needs_tf2
+@pytest.mark.slow
+def test_a_worker_that_is_frozen_ends_all(start, tmp_path):
+    chief, other, frozen = start(3, tmp_path, FOREVER)
+    chief.wait_for("step 5/")
+    frozen.process.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    for each in (chief, other):
+        status, said = each.end()
+        assert status == 75
+        assert re.search(r"worker 2 at \S+ was not heard of for 20 s", said)
+    assert time.monotonic() - began < 60
+    frozen.process.send_signal(signal.SIGCONT)
+    assert frozen.end()[0] == 75
+
+
+@needs_tf2
+@pytest.mark.slow
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_signal_stops_all_with_a_checkpoint(start, tmp_path, index):
+    processes = start(2, tmp_path, FOREVER)
+    processes[0].wait_for("step 5/")
+    processes[index].process.send_signal(signal.SIGTERM)
+    for each in processes:
+        status, said = each.end()
+        assert (status, "SIGTERM" in said) == (143, True), each.lines
+    *_, last = [line for line in processes[0].lines if line.startswith("step ")]
+    saved = checkpoints.steps(str(tmp_path))[-1]
+    assert last.startswith(f"step {saved}/")
+
+
+@needs_tf2
+@pytest.mark.slow
+def test_other_settings_are_refused_on_all(digits, tmp_path):
+    where = ["train.py", "--data", digits, "--logdir", str(tmp_path / "logs")]
+    both = [
+        Process(environment, *where, *corpora.TINY, f"--seed={seed}")
+        for seed, environment in enumerate(launch.environments(2), 5)
+    ]
+    for each in both:
+        status, said = each.end()
+        assert status == 2
+        assert "found seed 6 (the chief: 5), wanted the same on all workers" in said
+    assert not (tmp_path / "logs").exists()

@@ -110,7 +110,7 @@ class HParams:
         choices=("stop", "continue"),
     )
     audit_every: int = setting(
-        "training", 1000, "steps between audits; 0: none", least=0
+        "training", 1000, "steps between audits; 0: off", least=0
     )
     eval_every: int = setting("training", 1000, "steps between two dev BLEU scores")
     patience: int = setting(

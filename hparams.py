@@ -239,8 +239,7 @@ def resolve(
             for name, field in FIELDS.items()
             if field.metadata["group"] == "model"
         }
-        # An older file lacks a setting: it was the default, and batches were not cut.
-        saved = {**model, "shards": 1, **saved}
+        saved = {**model, "shards": 1, **saved}  # an older file may lack settings
         _refuse_other_architecture(given, saved, os.path.join(logdir, FILE_NAME))
         values.update(saved)
     values.update(given)

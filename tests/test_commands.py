@@ -81,6 +81,7 @@ STATUSES = {"scripts/doctor.py": (0, 1)}
 PACKAGES = {
     "--format ctranslate2": "ctranslate2",
     "plot_curves.py": "matplotlib",
+    "plot_attention.py --logdir logs/sample --kind": "matplotlib",
     "draw_attention.py": "matplotlib",
 }
 

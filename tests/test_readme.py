@@ -55,7 +55,7 @@ def test_each_command_knows_the_flags_it_is_shown_with(script):
         for command in commands()
         for part in command.text.split("|")
         if f" {script}" in part
-        for flag in re.findall(r"(?<!\S)--[\w-]+", part)
+        for flag in re.findall(r"(?<!\S)--[\w-]+", part.split(f" {script}", 1)[1])
     }
     text = subprocess.run(
         [sys.executable, script, "--help"],

@@ -103,6 +103,7 @@ READING_ORDER = (
     ("seeing.roles", "", "attention weights → what each head does, in words"),
     ("seeing.tree", "", "the history of a beam search → a tree of hypotheses"),
     ("seeing.sight", "", "a line → all that can be seen of its translation"),
+    ("seeing.picture", "", "attention → a picture, by matplotlib"),
     ("seeing.packing", "", "all that can be seen → JSON"),
     ("seeing.confidence", "", "a dev set → what a model's confidence is worth"),
     ("seeing.models", "", "log directories → what the page asks of them"),

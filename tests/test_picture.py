@@ -1,0 +1,162 @@
+"""seeing/picture.py, plot_attention.py --out: pictures have the model's weights."""
+
+import io
+import os
+import sys
+
+import corpora
+import numpy as np
+import plot_attention
+import pytest
+
+import hparams
+from transformer.runtime.figures import COLOURS, DASHES, MARKERS, line_styles
+from transformer.seeing import picture
+from transformer.seeing.sight import KINDS, see
+from transformer.seeing.words import between_words
+from transformer.translator import Translator
+
+pytestmark = pytest.mark.usefixtures("one_thread_only")
+LINE = "1 22 3"
+
+
+@pytest.fixture(scope="module")
+def sight(trained):
+    with Translator(hparams.load(trained), trained, 4, keep_history=True) as opened:
+        opened.restore()
+        yield see(opened, LINE, padding=1)
+
+
+def test_every_layer_and_head_of_every_kind(sight):
+    rows = picture.maps(sight)
+    assert len(rows) == len(KINDS) and {len(row) for row in rows} == {4}
+    titles = [each.title for row in rows for each in row]
+    assert len(set(titles)) == 12 and "cross, layer 1, head 3" in titles
+    for kind, row in zip(KINDS, rows):
+        for head, each in enumerate(row):
+            assert each.weights.shape == each.allowed.shape
+            assert each.weights.shape == (len(each.queries), len(each.keys))
+            total = sight.attention[kind][0, head].sum()
+            if all(end == begin + 1 for begin, end in sight.source.spans):
+                np.testing.assert_allclose(each.weights.sum(), total, rtol=1e-5)
+
+
+def test_one_map_has_the_weights_between_words_or_pieces(sight):
+    [[words]] = picture.maps(sight, ["cross"], 1, 3)
+    spans = sight.target.spans, sight.source.spans
+    of_head = sight.attention["cross"][0, 2]
+    np.testing.assert_array_equal(words.weights, between_words(of_head, *spans))
+    assert words.keys == sight.source.words and words.queries == sight.target.words
+    [[pieces]] = picture.maps(sight, ["encoder"], 1, 3, pieces=True)
+    np.testing.assert_array_equal(pieces.weights, sight.attention["encoder"][0, 2])
+    assert pieces.keys == pieces.queries == sight.source.pieces
+    [[mean]] = picture.maps(sight, ["cross"], 1, picture.MEAN, pieces=True)
+    np.testing.assert_allclose(mean.weights, sight.attention["cross"][0].mean(0))
+    assert mean.title == "cross, layer 1, mean of the heads"
+
+
+def test_what_cannot_have_attention(sight):
+    [row] = picture.maps(sight, ["decoder"])
+    assert (row[0].allowed == np.tril(np.ones_like(row[0].allowed))).all()
+    [row] = picture.maps(sight, ["cross"])
+    assert not row[0].allowed[:, -1].any() and row[0].allowed[:, :-1].all()
+
+
+@pytest.mark.parametrize("layer, head", [(2, None), (0, None), (None, 5), (1, 0)])
+def test_layers_and_heads_that_are_not_there(sight, layer, head):
+    with pytest.raises(ValueError, match="wanted 1 to"):
+        picture.maps(sight, ["cross"], layer, head)
+
+
+def test_a_map_is_drawn_with_its_numbers_and_words(sight):
+    figures = pytest.importorskip("matplotlib.figure")
+    axes = figures.Figure().subplots()
+    [[each]] = picture.maps(sight, ["decoder"], 1, 1)
+    each.queries[0] = each.keys[0] = "$x_1$ <b>"
+    picture.draw_map(axes, each)
+    [image] = axes.images
+    np.testing.assert_array_equal(image.get_array(), each.weights)
+    assert image.get_clim() == (0, 1)
+    for labels, words in (
+        (axes.get_xticklabels(), each.keys),
+        (axes.get_yticklabels(), each.queries),
+    ):
+        assert [label.get_text() for label in labels] == words
+        assert not any(label.get_parse_math() for label in labels)
+    assert len(axes.patches) == (~each.allowed).sum()
+    numbers = {text.get_position(): text.get_text() for text in axes.texts}
+    assert len(numbers) == each.allowed.sum()
+    for (j, i), text in numbers.items():
+        assert float(text) == pytest.approx(each.weights[i, j], abs=0.005)
+
+
+def test_a_large_map_has_no_numbers():
+    figures = pytest.importorskip("matplotlib.figure")
+    words = [str(i) for i in range(60)]
+    each = picture.Map("x", np.eye(60), np.ones([60, 60], bool), words, words)
+    for single in (True, False):
+        axes = figures.Figure().subplots()
+        picture.draw_map(axes, each, single)
+        assert not axes.texts
+        assert len(axes.get_xticklabels()) == (60 if single else 0)
+
+
+def test_lines_can_be_told_apart_without_colours():
+    looks = [look for look, _ in zip(line_styles(), range(30))]
+    assert len({(str(x["linestyle"]), x["marker"]) for x in looks}) == 30
+    assert (len(COLOURS), len(DASHES), len(MARKERS)) == (6, 5, 7)
+
+
+# --- The command ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+@pytest.mark.parametrize(
+    "flags, maps",
+    [([], 12), (["--kind", "cross", "--layer", "1", "--head", "mean"], 1)],
+    ids=["all", "one"],
+)
+def test_the_command_draws_maps(trained, tmp_path, capsys, ending, flags, maps):
+    image = pytest.importorskip("matplotlib.image")
+    out = str(tmp_path / f"x.{ending}")
+    plot_attention.main(["--logdir", trained, "--out", out, *flags, LINE])
+    assert capsys.readouterr().out.splitlines()[-1] == out
+    if ending == "png":
+        pixels = image.imread(out)[..., :3]
+        assert pixels.min() == 0 and pixels.max() == 1
+        assert np.ptp(pixels, axis=2).max() == 0, "black on white"
+    else:
+        with open(out, encoding="utf-8") as file:
+            drawn = file.read()
+        assert drawn.count("<image ") == maps
+        assert "<!-- 22 -->" in drawn
+
+
+def test_page_and_picture_at_once(trained, tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    page, out = str(tmp_path / "x.html"), str(tmp_path / "x.png")
+    plot_attention.main(["--logdir", trained, "--out", out, "--html", page, LINE])
+    said = capsys.readouterr().out.splitlines()
+    assert said[1:] == [page, out] and all(map(os.path.exists, said[1:]))
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        ([], "--html"),
+        (["--out", "x.png", "another line"], "2 sentences"),
+        (["--out", "x.png", "--kind", "crass"], "cross"),
+        (["--out", "x.png", "--head", "meen"], "mean"),
+        (["--out", "x.png", "--head", "9"], "wanted 1 to 4"),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_line(
+    trained, tmp_path, capsys, monkeypatch, flags, words
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    lines = [each for each in flags if each.startswith("another")]
+    flags = [each for each in flags if each not in lines]
+    argv = [LINE, *lines, "--logdir", trained, *flags]
+    assert words in corpora.refusal(capsys, plot_attention.main, *argv)
+    assert os.listdir(str(tmp_path)) == []

@@ -5,6 +5,7 @@
 Python takes a `transformer.py` in the folder of your program for this package. Below
 this name its modules are imported while yours is put aside, and yours is back when they
 are there. For the blocks: `modules`, `compat`, `functional`, `keras_layers`, `checks`.
+The command of that name is `python -m transformer_tf.porting`.
 """
 
 import contextlib
@@ -74,8 +75,22 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path=None, target=None):
         """Return the spec of a name below this one."""
         if name.startswith(__name__ + "."):
-            return importlib.util.spec_from_loader(name, self)
+            place = os.path.join(FOLDER, *name.split(".")[1:])
+            is_package = os.path.isdir(place)
+            return importlib.util.spec_from_loader(
+                name,
+                self,
+                origin=os.path.join(place, "__init__.py")
+                if is_package
+                else place + ".py",
+                is_package=is_package,
+            )
         return None
+
+    def get_code(self, name):
+        """Return what `python -m` runs for a name: the `main` of that module."""
+        text = f"import {__name__} as package\npackage.run_main({name!r})\n"
+        return compile(text, name, "exec")
 
     def exec_module(self, module):
         """Put the module of the package in the place of `module`."""
@@ -84,4 +99,11 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         sys.modules[module.__name__] = found
 
 
-sys.meta_path.insert(0, Finder())
+def run_main(name):
+    """Run the function `main` of a module below this name, others being put aside."""
+    with FINDER.others_aside():
+        importlib.import_module(PACKAGE + name[len(__name__) :]).main()
+
+
+FINDER = Finder()
+sys.meta_path.insert(0, FINDER)

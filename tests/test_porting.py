@@ -519,6 +519,39 @@ def test_a_transformer_of_a_package_hides_nothing(folder, capsys):
     assert said_of in said(capsys, path, status=1)  # its folder is on the path
 
 
+@pytest.mark.parametrize(
+    "hides, name",
+    [
+        ("transformer.py", "transformer_tf"),
+        ("transformer/__init__.py", "transformer_tf"),
+        ("transformer/compat/__init__.py", "transformer"),  # a copy of this package
+        ("transformer/other.py", "transformer"),  # which is found behind this package
+    ],
+)
+@pytest.mark.parametrize("package", [True, False])
+def test_what_hides_the_package_gives_it_its_other_name(
+    folder, capsys, tmp_path, hides, name, package
+):
+    """Beside a program, or beside the package that a file belongs to."""
+    (tmp_path / "transformer" / "compat").mkdir(parents=True)
+    folder("modules.py", tutorials.LEGACY)
+    if "compat" in hides:
+        folder("transformer/__init__.py", "")
+    folder(hides, "")
+    path = folder("net/model.py" if package else "model.py", CALL)
+    if package:
+        folder("net/__init__.py", "")
+        folder("net/modules.py", tutorials.LEGACY)
+    text = said(capsys, path)
+    wanted = f"from {name}.compat.kyubyong_legacy import *\n"
+    assert f"write: {wanted}" in text
+    assert ("hides this package" in text) == (name == "transformer_tf")
+    assert f"before switching: python -m {name}.porting --compare " in text
+    assert apply(capsys, path).startswith(wanted)
+    path = folder("own.py", f"{tutorials.LEGACY}\nif 1:\n    y = normalize(x)\n")
+    assert f"delete yours, and write: from {name}.compat.kyub" in said(capsys, path)
+
+
 def test_a_change_is_told_where_there_is_what_changes(folder, capsys):
     told = "changes: key_masks stay as they are"
     call = "x = multihead_attention(x, x, x{}, training=True)\n"

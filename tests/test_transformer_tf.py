@@ -5,6 +5,7 @@ import sys
 import textwrap
 
 import pytest
+import tutorials
 
 PROGRAM = """
     import tensorflow.compat.v1 as tf
@@ -54,3 +55,35 @@ def test_beside_a_package_of_that_name(tmp_path):
 def test_without_one_it_is_the_package_itself(tmp_path):
     same = "import transformer.modules; assert transformer.modules is modules"
     assert output(tmp_path, then=same) == ["14"]
+
+
+@pytest.mark.parametrize("hides", ["transformer.py", "transformer/__init__.py"])
+def test_the_command_runs_beside_a_file_of_that_name(tmp_path, hides):
+    (tmp_path / hides).parent.mkdir(exist_ok=True)
+    (tmp_path / hides).write_text("raise ImportError\n")
+    (tmp_path / "modules.py").write_text(tutorials.SASREC)
+    (tmp_path / "model.py").write_text("from modules import *\nx = normalize(x)\n")
+    text = subprocess.run(
+        [sys.executable, "-m", "transformer_tf.porting", "model.py"],
+        cwd=str(tmp_path),
+        check=True,
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+    ).stdout
+    assert "write: from transformer_tf.compat.sasrec import *\n" in text
+    assert "python -m transformer_tf.porting --compare modules.py --with sasrec" in text
+
+
+@pytest.mark.slow
+def test_the_command_compares_beside_a_file_of_that_name(tmp_path):
+    (tmp_path / "transformer.py").write_text("raise ImportError\n")
+    (tmp_path / "modules.py").write_text(tutorials.LEGACY)
+    command = "-m transformer_tf.porting --compare modules.py".split()
+    text = subprocess.run(
+        [sys.executable, *command],
+        cwd=str(tmp_path),
+        check=True,
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+    ).stdout
+    assert "multihead_attention: outputs" in text and "DIFFERENT" not in text

@@ -129,6 +129,7 @@ READING_ORDER = (
     ("porting.formulas", "", "a function → what it computes, in plain words"),
     ("porting.sources", "", "a file of modules → whose they are"),
     ("porting.calls", "", "imports and calls of blocks → what to write"),
+    ("porting.hidden", "", "what hides this package from a file, its other name"),
     ("porting.tensorflow2", "", "names that TensorFlow 2 does not have → others"),
     ("porting.patch", "", "changes of a file → a unified patch"),
     ("porting.report", "", "all that is known of a file → text"),

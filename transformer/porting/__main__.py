@@ -21,7 +21,7 @@ import os
 import sys
 from typing import Dict, List
 
-from transformer.porting import patch
+from transformer.porting import hidden, patch
 from transformer.porting.calls import GIVE, blocks, imports, paths_of
 from transformer.porting.reading import Script, read
 from transformer.porting.report import report
@@ -91,9 +91,10 @@ def _matches(scripts: List[Script]) -> Dict[str, Match]:
 
 def _comparisons(matches: Dict[str, Match]) -> List[str]:
     """Return the commands that compare the functions of files with ours."""
+    package = hidden.OTHER_NAME if hidden.hider(os.getcwd()) else "transformer"
     return [
-        f"before switching: {PROGRAM} --compare {os.path.relpath(path)} --with "
-        f"{match.source}"
+        f"before switching: python -m {package}.porting --compare "
+        f"{os.path.relpath(path)} --with {match.source}"
         for path, match in matches.items()
         if SOURCES[match.source].facts and match.names
     ]

@@ -5,7 +5,7 @@ import os
 import re
 from typing import List
 
-from transformer.porting import tensorflow2
+from transformer.porting import hidden, tensorflow2
 from transformer.porting.calls import Blocks, rewritten
 from transformer.porting.reading import Script, end_of_statement
 from transformer.porting.tensorflow2 import Edit
@@ -26,6 +26,7 @@ def edits(script: Script, found: List[Blocks]) -> List[Edit]:
         sure = each.certain and number not in script.changed
         if lines is None or not place or not sure:
             continue
+        lines = hidden.named(script, lines)
         gives_tf = each.star and len(lines) == 1 and each.source != "bojone_keras"
         if gives_tf and not tensorflow2.imports_tensorflow(script):
             lines = lines + ["tf.disable_v2_behavior()"]

@@ -3,17 +3,8 @@
 import os
 from typing import Dict, Iterator, List
 
-from transformer.porting import tensorflow2
-from transformer.porting.calls import (
-    Blocks,
-    Call,
-    blocks,
-    calls,
-    imports,
-    own_blocks,
-    paths_of,
-    rewritten,
-)
+from transformer.porting import hidden, tensorflow2
+from transformer.porting.calls import Blocks, Call, blocks, calls, own_blocks, rewritten
 from transformer.porting.formulas import ROLE_OF, facts_of
 from transformer.porting.reading import Script, definitions
 from transformer.porting.signatures import of_module
@@ -103,9 +94,8 @@ def _calls_of_its_own(script, match: Match) -> Iterator[str]:
     if found and match.names:
         module, names = module_of(match.source), sorted(match.names.items())
         taken = [own if own == n else f"{own} as {n}" for n, own in names]
-        yield "  where --compare finds no difference, delete yours, and write: " + (
-            f"from {module} import {', '.join(taken)}"
-        )
+        [line] = hidden.named(script, [f"from {module} import {', '.join(taken)}"])
+        yield f"  where --compare finds no difference, delete yours, and write: {line}"
     for call in found:
         yield f"  {script.path}:{call.line}: {call.name}(...): {_said(call)}"
 
@@ -117,7 +107,7 @@ def _imported(script, each: Blocks) -> Iterator[str]:
     lines = rewritten(script, each)
     if lines is None:
         lines = [f"from {module_of(each.source)} import ... (by hand, what you need)"]
-    for line in lines:
+    for line in hidden.named(script, lines):
         yield f"  write: {line}"
     yield f"  dialect: {SOURCES[each.source].dialect}"
     found = calls(script, each)
@@ -148,31 +138,13 @@ def _said(call: Call) -> str:
 
 
 def _file_name(script) -> List[str]:
-    """Return what to do about a file that hides this package."""
-    folder = os.path.dirname(os.path.abspath(script.path))
-    if not os.path.exists(os.path.join(folder, "transformer.py")):
-        return []
-    if not _is_on_the_path(script, folder):
-        return []
-    return ["transformer.py of its folder hides this package: give it another name"]
-
-
-def _is_on_the_path(script, folder) -> bool:
-    """Return whether the folder of a file is on the path when the file runs.
-
-    It is where the file is a program, imports files beside it by their bare names, or
-    lies where this command runs.
-    """
-    if os.path.exists(os.path.join(folder, "__init__.py")):
-        return False
-    if any(token.string.strip("\"'") == "__main__" for token in script.tokens):
-        return True
-    for _, module, level in imports(script):
-        paths = paths_of(script, module, level)
-        found = next((path for path in paths if os.path.exists(path)), None)
-        if found or level:
-            return not level and found == paths[0]
-    return folder == os.getcwd()
+    """Return what to do about a file or folder that hides this package."""
+    found = hidden.hider_of(script)
+    return [
+        f"{name} of its folder hides this package: write {hidden.OTHER_NAME} instead "
+        f"of transformer, and run python -m {hidden.OTHER_NAME}.porting there"
+        for name in filter(None, [found])
+    ]
 
 
 def _tensorflow(script) -> Iterator[str]:

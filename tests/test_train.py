@@ -291,6 +291,7 @@ def test_the_settings_are_saved_with_what_the_data_folder_decides(trained, digit
         d_ff=64,
         num_heads=4,
         batch_tokens=512,
+        shards=1,
         max_extra_length=5,
         schedule="linear",
         learning_rate=0.006,

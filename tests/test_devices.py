@@ -335,5 +335,6 @@ def test_a_run_goes_on_with_other_devices(digits, tmp_path, on_one_device, capsy
     assert hparams.load(str(tmp_path)).shards == 8
     assert left_by(tmp_path, 8) == left_by(on_one_device, 8)
     assert "devices cpu:1 -> cpu:3" in capsys.readouterr().err
-    verify_run.main([f"--logdir={tmp_path}", "--draw=1"])  # exits where one differs
+    # It exits where one differs.
+    verify_run.main([f"--logdir={tmp_path}", "--draw=1", "--steps=2", "--reach=3"])
     assert "equal to the bit" in capsys.readouterr().out

@@ -14,7 +14,7 @@ switching, run --compare.
 
 --compare RUNS a file: it imports the functions of a modules.py, builds each block of it
 and of ours with the same variables, and prints how far they are apart. The status is 1
-where a block differs by more than 1e-5.
+where a block differs by more than 1e-5, fails, or has variables of other names.
 """
 
 import os

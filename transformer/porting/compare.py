@@ -39,7 +39,8 @@ def compare(original: Script, ours: str, verbose: bool) -> Tuple[List[str], int]
       verbose: show what TensorFlow writes as it starts.
 
     Returns:
-      (lines of text, the exit status: 1 where a block differs by more than 1e-5).
+      (lines of text, the exit status: 1 where a block differs by more than 1e-5, fails,
+      or has variables of other names).
 
     Raises:
       ValueError: the file needs what this TensorFlow does not have.
@@ -108,14 +109,25 @@ def _compared(case, theirs, ours) -> Tuple[str, bool]:
         others = recipes.other_arguments(getattr(theirs, case.theirs), case.arguments)
         if others:
             return f"{case.title}: not compared: theirs takes {others} instead", True
-        return f"{case.title}: theirs fails: {_first_line(error)}", True
+        return f"{case.title}: theirs fails: {_first_line(error)}", False
     try:
         second = build(getattr(ours, case.ours), case.arguments, first.shapes)
     except Exception as error:
         return f"{case.title}: ours fails: {_first_line(error)}", False
+    text, close, loads = _told(first, second)
+    others = "" if close else _others(case, first, theirs, ours)
+    return f"{case.title}: {text}{others}", close and loads
+
+
+def _told(first: Built, second: Built) -> Tuple[str, bool, bool]:
+    """Return (a text, whether numbers are equal, whether names of variables are)."""
     counts = f"variables {len(first.shapes)} and {len(second.shapes)}"
+    results = [_count_outputs(first), _count_outputs(second)]
+    if results[0] != results[1]:
+        text = f"outputs: {results[0]} and {results[1]} of them, {counts}"
+        return f"{text}: DIFFERENT", False, False
     if len(first.shapes) != len(second.shapes):
-        return f"{case.title}: {counts}: DIFFERENT", False
+        return f"{counts}: DIFFERENT", False, False
     worst = {
         kind: max([0.0] + list(_distances(first.arrays, second.arrays, kind)))
         for kind in ("output", "gradient")
@@ -124,8 +136,28 @@ def _compared(case, theirs, ours) -> Tuple[str, bool]:
     text = f"outputs {worst['output']:.1e}, gradients {worst['gradient']:.1e}, {counts}"
     names = sorted(set(first.shapes) ^ set(second.shapes))
     if names:
-        text += f", other names: {', '.join(names)}"
-    return f"{case.title}: {text}{'' if close else ': DIFFERENT'}", close
+        text += f", other names, so that checkpoints do not load: {', '.join(names)}"
+    return f"{text}{'' if close else ': DIFFERENT'}", close, not names
+
+
+def _count_outputs(built: Built) -> int:
+    return sum(name.startswith("output ") for name in built.arrays)
+
+
+def _others(case, first: Built, theirs, ours) -> str:
+    """Return which other sources give the same as a block of theirs, as a text."""
+    found = []
+    for source in SOURCES if ours.__name__.startswith(module_of("")) else ():
+        try:
+            module = importlib.import_module(module_of(source))
+            for other in recipes.cases(theirs, module):
+                if other.title == case.title and module is not ours:
+                    function = getattr(module, other.ours)
+                    second = build(function, other.arguments, first.shapes)
+                    found += [source] if all(_told(first, second)[1:]) else []
+        except Exception:  # another source, which cannot be called so
+            continue
+    return f" (the same in {', '.join(found)})" if found else ""
 
 
 def _first_line(error):

@@ -1,10 +1,18 @@
 """Format the porting report of a file as text."""
 
 import os
-from typing import Dict, Iterator, List
+from typing import Dict, Iterator, List, Tuple
 
 from transformer.porting import hidden, tensorflow2
-from transformer.porting.calls import Blocks, Call, blocks, calls, own_blocks, rewritten
+from transformer.porting.calls import (
+    Blocks,
+    Call,
+    blocks,
+    calls,
+    imports,
+    own_blocks,
+    rewritten,
+)
 from transformer.porting.formulas import ROLE_OF, facts_of
 from transformer.porting.reading import Script, definitions
 from transformer.porting.signatures import of_module
@@ -105,7 +113,11 @@ def _imported(script, each: Blocks) -> Iterator[str]:
     told = f" ({each.because})" if each.because else ""
     yield f"line {each.node.lineno}: {each.module} is {module_of(each.source)}{told}"
     lines = rewritten(script, each)
-    if lines is None:
+    there, all_of_it = _imported_at(script, each)
+    if there and (lines is None or all_of_it):
+        yield f"  line {there} imports it already"
+        lines = []
+    elif lines is None:
         lines = [f"from {module_of(each.source)} import ... (by hand, what you need)"]
     for line in hidden.named(script, lines):
         yield f"  write: {line}"
@@ -118,6 +130,16 @@ def _imported(script, each: Blocks) -> Iterator[str]:
         if _concerns(change.split()[0], called, script, each):
             yield f"  changes: {change}"
     yield f"  {ANYWAY}"
+
+
+def _imported_at(script, each: Blocks) -> Tuple[int, bool]:
+    """Return where a file imports our module already (0: nowhere), and if by a star."""
+    names = [module_of(each.source)]
+    names += [names[0].replace("transformer", hidden.OTHER_NAME, 1)]
+    for node, module, _ in imports(script):
+        if module in names:
+            return node.lineno, node.names[0].name == "*"
+    return 0, False
 
 
 def _concerns(first: str, called, script, each: Blocks) -> bool:

@@ -314,11 +314,12 @@ def test_a_worker_that_is_frozen_is_named_to_all(told):
 
 def test_a_main_thread_that_hangs_is_ended(told):
     here = told(2)
-    stuck = threading.Event()
-    hanging = here.run(1, lambda team: [team.meet(), stuck.wait(10)])
+    met, stuck = threading.Event(), threading.Event()
+    hanging = here.run(1, lambda team: [team.meet(), met.set(), stuck.wait(10)])
 
     def lead(team):
         team.meet({})
+        met.wait(10)
         raise Ended("stopped", 75)
 
     here.run(0, lead)()

@@ -138,22 +138,20 @@ class Team:
         if "beat" not in message:
             self._inbox.put((index, message))
 
-    def next(self, kind: str, every: Callable[[], None] = lambda: None):
+    def next(self, kind: str):
         """Return (index of its worker, the next message that has `kind`).
 
         Args:
           kind: a key of the message; messages without it are dropped.
-          every: called each second while there is none.
 
         Raises:
-          Ended: the run ended elsewhere.
+          Ended: the run ended elsewhere, and no such message came before.
         """
         while True:
-            self.check()
             try:
-                index, message = self._inbox.get(timeout=AGAIN)
+                index, message = self._inbox.get(not self._over.is_set(), AGAIN)
             except queue.Empty:
-                every()
+                self.check()
                 continue
             if kind in message:
                 return index, message

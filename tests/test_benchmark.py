@@ -12,6 +12,7 @@ import numpy as np
 import plans
 import pytest
 import report
+import scaling
 import tensorflow.compat.v1 as tf
 import work
 from worker import HERE, Worker
@@ -128,6 +129,34 @@ def test_the_cost_of_a_token_is_that_of_the_products_in_the_graph(start, monkeyp
         flop += 2 * np.prod(out) * left[-2 if transposed else -1]
     counted = 3 * flop / len(target) / 1e9
     assert work.training_gflop("", TINY, 25) == pytest.approx(counted)
+
+
+@pytest.mark.parametrize("size", ["base", "big"])
+def test_an_estimate_has_the_cost_of_sentences_of_one_length(monkeypatch, size):
+    monkeypatch.setattr(
+        Corpus, "_load", lambda self, side: (np.zeros(78), np.array([0, 26, 52, 78]))
+    )
+    wanted = work.training_gflop("", work.SIZES[size], scaling.VOCAB_SIZE)
+    found = scaling.flop_of_token(work.SIZES[size], 27)
+    assert found / 1e9 == pytest.approx(wanted)
+
+
+def test_an_estimate_adds_up_what_each_part_takes():
+    """Twice the link is half its time; what is not there takes none."""
+    sizes, eight = work.SIZES["base"], scaling.Machines(312.0, 0.33, 300.0, 25.0, 8)
+    seconds = {n: scaling.seconds_of_update(sizes, n, eight) for n in (1, 4, 8, 16)}
+    assert seconds[1]["link"] == seconds[8]["network"] == 0
+    assert seconds[1]["compute"] == pytest.approx(16 * seconds[16]["compute"])
+    # Two rounds of four devices' shards, then one of eight's.
+    assert seconds[4]["link"] * 7 * 2 == pytest.approx(seconds[8]["link"] * 3 * 3)
+    assert seconds[16]["link"] == seconds[8]["link"]
+    half = eight._replace(link=150.0, network=12.5)
+    slow = scaling.seconds_of_update(sizes, 16, half)
+    for part in ("link", "network"):
+        assert slow[part] == pytest.approx(2 * seconds[16][part])
+    row = scaling.table(eight, [16])[2].split(" | ")
+    total = sum(seconds[16].values())
+    assert row[5] == f"{25000 / total:,.0f}"
 
 
 def test_a_row_is_the_median_and_its_spread():

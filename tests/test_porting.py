@@ -950,7 +950,7 @@ def test_tf_keras_is_used_where_it_is_installed(folder, capsys, monkeypatch, tmp
     folder("tf_keras/__init__.py", "")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delenv("TF_USE_LEGACY_KERAS")
-    text = said(capsys, "--compare", path, "--with", path)
+    text = said(capsys, "--compare", path, "--with", path, status=1)
     assert "normalize: outputs 0.0e+00" in text
     assert os.environ["TF_USE_LEGACY_KERAS"] == "1"  # before TensorFlow is imported
 

@@ -13,6 +13,7 @@ import hparams
 from transformer import training_graph
 from transformer.runtime import checkpoints
 from transformer.runtime.nonfinite import first_bad
+from transformer.shards import APART
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -192,15 +193,21 @@ def test_a_poisoned_variable_is_named_and_the_checkpoint_before_it_too(
 
 
 @pytest.mark.slow
-def test_of_several_batches_of_an_update_the_bad_one_is_named(
-    digits, logdir, capsys, monkeypatch
+@pytest.mark.parametrize(
+    "flag, number, part",
+    [
+        ("--accumulate", 4 * 3 + 2, "batch"),  # the third batch of the fifth update
+        ("--shards", 4 + 2 * APART, "part"),  # the third shard of the fifth batch
+    ],
+)
+def test_of_what_goes_into_an_update_the_bad_part_is_named(
+    digits, logdir, capsys, monkeypatch, flag, number, part
 ):
-    number = 4 * 3 + 2  # the third batch of the fifth update
     broken = overflowing(number, training_graph.make_update)
     monkeypatch.setattr(training_graph, "make_update", broken)
-    line = stopped(capsys, digits, logdir, "--accumulate", "3")
+    line = stopped(capsys, digits, logdir, flag, "3")
     assert "step 5: found loss" in line
-    assert "in batch 3 of 3 of the update" in line
+    assert f"in {part} 3 of 3 of the update" in line
     assert "the first bad tensor is broken/Exp " in line
 
 

@@ -1,6 +1,7 @@
 """ram.py: the forecast is near the truth, and the end of memory is one line."""
 
 import collections
+import dataclasses
 import os
 import re
 import subprocess
@@ -34,6 +35,12 @@ def test_the_parts_of_the_forecast():
         hparams.HParams(**SIZES, batch_tokens=100, accumulate=2), 1000, 50, 10
     )
     assert summed.total - found.total == 4000  # the sums of the gradients
+    cut = ram.forecast(dataclasses.replace(hp, shards=4), 1000, 50, 10)
+    assert cut.activations * 4 == found.activations
+    assert cut.optimizer == summed.optimizer
+    two = ram.forecast(dataclasses.replace(hp, shards=4, devices="cpu:2"), 1000, 50, 10)
+    for part in ("activations", "gradients"):
+        assert getattr(two, part) == 2 * getattr(cut, part)
     few = ram.forecast(hp, 1000, 5, 10)  # no batch is larger than the corpus
     assert few.activations * 2 == found.activations
 

@@ -151,9 +151,9 @@ def opened(args, changes: Dict[str, Any]) -> Dict[str, Any]:
     if len(set(names)) < len(names):
         raise ValueError("--compare: found a name twice, wanted different systems")
     return {
-        name: Translated(list(read_lines(name)), "", [], name, None)
-        if os.path.isfile(name)
-        else (hparams.load(name, changes), name)
+        name: (hparams.load(name, changes), name)
+        if os.path.isdir(name)
+        else Translated(list(read_lines(name)), "", [], name, None)
         for name in args.compare
     }
 

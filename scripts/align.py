@@ -13,7 +13,7 @@ which word aligners wrote for test.
 import os
 
 import hparams
-from transformer.runtime import cli
+from transformer.runtime import cli, files
 from transformer.runtime.terminal import say
 
 PROG = "align.py"
@@ -70,8 +70,8 @@ def read(data: str, split: str):
     from transformer.evaluation import read_parallel
     from transformer.seeing import alignment
 
-    path = os.path.join(data, split + ".align")
-    if not os.path.isfile(path):
+    path = files.regular(os.path.join(data, split + ".align"))
+    if not os.path.exists(path):
         raise ValueError(
             f"found no {path}, wanted the pairs of words of {split}, a line for each "
             "sentence: 0-0 1-2; data/sample has them"

@@ -11,7 +11,7 @@ directories, or files with a translation a line.
 
 import collections
 import os
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 import hparams
 from transformer.runtime import cli, files
@@ -46,7 +46,9 @@ def run(args) -> None:
     if len({args.logdir, *args.compare}) <= len(args.compare):
         raise ValueError("--compare: found a name twice, wanted different systems")
     others = {
-        name: None if os.path.isfile(name) else hparams.load(name, changes)
+        name: hparams.load(name, changes)
+        if os.path.isdir(name)
+        else list(read_lines(name))
         for name in args.compare
     }
     cli.start_tensorflow(args.verbose)
@@ -55,14 +57,14 @@ def run(args) -> None:
     from transformer.seeing.report_page import as_text, report_page
 
     text = read_parallel(hp.data, args.split, args.files)
+    refuse_other_lengths(others, text)
     texts = analysis.Texts(text.sources, text.references, frequencies(hp.data))
     systems = [translated(hp, args.logdir, args.checkpoint, text.sources)]
-    for name, settings in others.items():
-        if settings is None:
-            systems.append(analysis.System(name, translations(name, text), None))
+    for name, other in others.items():
+        if isinstance(other, list):
+            systems.append(analysis.System(name, other, None))
         else:
-            which = args.checkpoint
-            systems.append(translated(settings, name, which, text.sources))
+            systems.append(translated(other, name, args.checkpoint, text.sources))
     report = analysis.analyse(f"Errors on {text.name}", texts, systems)
     say(*as_text(report))
     if args.html:
@@ -71,15 +73,14 @@ def run(args) -> None:
         say("", args.html)
 
 
-def translations(path: str, text) -> List[str]:
-    """Return the translations of a file, as many as there are lines."""
-    found = list(read_lines(path))
-    if len(found) != len(text.sources):
-        raise ValueError(
-            f"{path}: found {len(found)} translations, wanted {len(text.sources)}, one "
-            f"for each line of {text.name}"
-        )
-    return found
+def refuse_other_lengths(others: Dict[str, Any], text) -> None:
+    """Raise ValueError where a file has not a translation for each line."""
+    for name, other in others.items():
+        if isinstance(other, list) and len(other) != len(text.sources):
+            raise ValueError(
+                f"{name}: found {len(other)} translations, wanted "
+                f"{len(text.sources)}, one for each line of {text.name}"
+            )
 
 
 def translated(hp, logdir: str, which: str, sources: List[str]):

@@ -260,6 +260,9 @@ def test_what_align_cannot_use_is_one_line(logdir, data, trained, tmp_path, caps
     short = corpora.write_lines(tmp_path / "short.align", ["0-0"])
     said = corpora.refusal(capsys, align.main, *flags, "--compare", short)
     assert "short.align: found 1 lines, wanted 20" in said
+    os.rename(os.path.join(other, "test.align"), str(tmp_path / "elsewhere"))
+    os.symlink(str(tmp_path / "elsewhere"), os.path.join(other, "test.align"))
+    assert "found a link" in corpora.refusal(capsys, align.main, *flags)
     os.remove(os.path.join(other, "test.align"))
     assert "test.align" in corpora.refusal(capsys, align.main, *flags)
     shutil.rmtree(other)

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import random
+import threading
 
 import corpora
 import numpy as np
@@ -182,6 +183,18 @@ def test_a_log_directory_and_a_file_are_compared(run, trained, digits, tmp_path)
         assert significance.sentence(comparison.systems[2], "", told["metric"]) in lines
     assert f"{other} and {run.logdir} have the same translations" in lines
     assert any(name.endswith(".translations") for name in os.listdir(other))
+
+
+def test_translations_may_come_through_a_pipe(run, digits, tmp_path):
+    """As from the shell's <(...)."""
+    references = corpora.read_lines(os.path.join(digits, "test.en"))
+    pipe = str(tmp_path / "pipe")
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=corpora.write_lines, args=[pipe, references])
+    writer.start()
+    _, found = run("--compare", pipe)
+    writer.join()
+    assert found["compared"][0]["systems"][1]["score"] == pytest.approx(100)
 
 
 def test_no_samples_no_intervals(run):

@@ -167,11 +167,9 @@ class Team:
         self._tell_the_end(str(ended), ended.status)
         self._inbox.put((0, {}))
         self._over.set()
-        if self._left.wait(GRACE):
+        if self._left.wait(GRACE):  # and says why
             return
-        with self._lock:
-            is_known, self._is_known = self._is_known, True
-        if not is_known and ended.status:
+        if ended.status:
             self.warn(f"{ended}; {ADVICE}" if ended.status == LOST else str(ended))
         self.leave(ended.status)
 

@@ -20,6 +20,7 @@ import train
 from transformer import launch
 from transformer.runtime import checkpoints, cluster, workers
 from transformer.runtime.cluster import Cluster, Connection, Ended, cluster_of
+from transformer.runtime.process import told_of_signals
 from transformer.runtime.workers import Chief, Member
 
 needs_tf2 = pytest.mark.skipif(tf.__version__ < "2", reason="TensorFlow 1.15 refuses")
@@ -421,6 +422,119 @@ def test_a_chief_alone_does_nothing():
         assert team.computed(lambda: 3, ()) == 3
 
 
+def test_a_signal_is_told_at_once_even_while_the_main_thread_computes():
+    told, before = [], signal.getsignal(signal.SIGTERM)
+    with told_of_signals(told.append):
+        os.kill(os.getpid(), signal.SIGTERM)
+        wait_until(lambda: told)
+    assert told == [signal.SIGTERM]
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_second_signal_ends_a_worker():
+    code = """
+import os, signal, sys, time
+from transformer.runtime.process import told_of_signals
+with told_of_signals(lambda number: print("told", number, flush=True)):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=corpora.ROOT, stdout=-1)
+    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, b"told 2\n")
+
+
+# --- The launcher ---------------------------------------------------------------------
+
+# What a worker does, by its index; "starts" counts how often it was started.
+WORKER = """
+import json, os, signal, sys, time
+index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+with open(f"starts-{index}", "a") as file:
+    file.write("x")
+starts = os.path.getsize(f"starts-{index}")
+print("hello of", index, flush=True)
+"""
+
+
+@pytest.fixture
+def launched(tmp_path, monkeypatch, capsys):
+    """launched(script, *flags) → (status, lines) of workers that run a script."""
+    monkeypatch.setattr(launch, "PATIENCE", 0.5)
+    monkeypatch.chdir(tmp_path)
+
+    def launched(script, *flags):
+        (tmp_path / "worker.py").write_text(WORKER + script)
+        try:
+            launch.main([*flags, "--", "worker.py"])
+            status = 0
+        except SystemExit as stopped:
+            status = stopped.code
+        return status, capsys.readouterr().err.splitlines()
+
+    return launched
+
+
+def test_the_launcher_shows_the_lines_of_all(launched):
+    status, lines = launched("print('b\\xff', file=sys.stderr)", "--workers=3")
+    hello = {f"[{i}] hello of {i}" for i in range(3)}
+    assert status == 0 and hello < set(lines)
+
+
+@pytest.mark.parametrize(
+    "script, status",
+    [
+        ("sys.exit(3 if index else time.sleep(60))", 3),
+        ("if index: os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)", 137),
+        ("if index: sys.exit(0)\ntime.sleep(60)", 137),
+        ("sys.exit(75)", 75),
+    ],
+)
+def test_all_end_with_the_status_of_the_first_that_failed(launched, script, status):
+    assert launched(script)[0] == status
+
+
+@pytest.mark.parametrize(
+    "script, status, starts",
+    [
+        ("sys.exit(75 if starts == 1 and index else 0)", 0, 2),
+        ("if starts < 3: os.kill(os.getpid(), 9)", 0, 3),
+        ("sys.exit(75)", 75, 3),
+        ("sys.exit(2)", 2, 1),
+        ("", 0, 1),
+    ],
+)
+def test_restarts_follow_the_loss_of_a_worker(
+    launched, tmp_path, script, status, starts
+):
+    found, lines = launched(script, "--restarts=2")
+    assert found == status
+    assert (tmp_path / "starts-1").read_text() == "x" * starts
+    assert sum("restart" in line for line in lines) == starts - 1
+
+
+def test_signals_go_to_all_workers_and_nothing_starts_again(tmp_path):
+    """A worker that ends by the signal has the status of a shell."""
+    (tmp_path / "worker.py").write_text(WORKER + "time.sleep(60)")
+    command = ["-m", "transformer.launch", "--restarts=3", "--", "worker.py"]
+    environment = {**os.environ, "PYTHONPATH": corpora.ROOT}
+    process = subprocess.Popen(
+        [sys.executable, *command], cwd=str(tmp_path), env=environment, stderr=-1
+    )
+    lines = {process.stderr.readline() for _ in range(2)}
+    assert lines == {b"[0] hello of 0\n", b"[1] hello of 1\n"}
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("flag", ["--workers=0", "--restarts=-1"])
+def test_the_launcher_refuses_what_cannot_be(capsys, flag):
+    said = corpora.refusal(capsys, launch.main, flag, "--", "train.py")
+    assert f"{flag[2:].split('=')[0]}: found" in said
+
+
 # --- Real processes -------------------------------------------------------------------
 
 EXACT = ["--deterministic", "--shards=4", "--dropout_rate=0.2", "--save_every=4"]
@@ -449,14 +563,14 @@ class Process:
 
     def wait_for(self, text):
         """Wait until a line has a text."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while not any(text in line for line in self.lines):
             assert time.monotonic() < deadline and self._reader.is_alive(), self.lines
             time.sleep(0.01)
 
     def end(self):
         """(its status, its last line)."""
-        status = self.process.wait(120)
+        status = self.process.wait(300)
         self._reader.join(20)
         return status, self.lines[-1] if self.lines else ""
 
@@ -486,10 +600,10 @@ def start(digits):
 
 @pytest.fixture(scope="module")
 def alone(digits, tmp_path_factory):
-    """The log directory of a hundred steps of one process; do not write."""
+    """The log directory of forty steps of one process; do not write."""
     logdir = tmp_path_factory.mktemp("alone")
     where = ["train.py", "--data", digits, "--logdir", str(logdir), *corpora.TINY]
-    done = Process(os.environ, *where, *EXACT, "--max_steps=100")
+    done = Process(os.environ, *where, *EXACT, "--max_steps=40")
     assert done.end()[0] == 0, done.lines
     return logdir
 
@@ -502,7 +616,7 @@ def bytes_of(logdir, step):
 def assert_goes_on(start, logdir, alone):
     """The same command continues; what it makes is what one process makes."""
     step = checkpoints.steps(str(logdir))[-1] + 4
-    assert step <= 100
+    assert step <= 40
     for each in start(2, logdir, f"--max_steps={step}"):
         assert each.end()[0] == 0, each.lines
     assert bytes_of(logdir, step) == bytes_of(alone, step)

@@ -64,6 +64,7 @@ class Team:
         self.connections: Dict[int, Connection] = {}
         self._inbox: "queue.Queue" = queue.Queue()
         self._lock, self._over = threading.Lock(), threading.Event()
+        self._left = threading.Event()  # by the main thread
         self._verdict: Optional[Ended] = None
         self._is_known = False
 
@@ -86,6 +87,7 @@ class Team:
         self._over.set()
         for connection in list(self.connections.values()):
             connection.hang_up()
+        self._left.set()
 
     def computed(
         self, work: Callable[[], Any], failures: Tuple[Type[Exception], ...]
@@ -165,10 +167,9 @@ class Team:
         self._tell_the_end(str(ended), ended.status)
         self._inbox.put((0, {}))
         self._over.set()
-        time.sleep(GRACE)
-        with self._lock:
-            is_known, self._is_known = self._is_known, True
-        if not is_known and ended.status:
+        if self._left.wait(GRACE):  # and says why
+            return
+        if ended.status:
             self.warn(f"{ended}; {ADVICE}" if ended.status == LOST else str(ended))
         self.leave(ended.status)
 

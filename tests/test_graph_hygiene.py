@@ -157,9 +157,7 @@ def test_the_metrics_of_an_update_are_read_before_its_sums_are_emptied(accumulat
     """They are fetched in the run of `apply`: an order left open is a race."""
     update = accumulation.update
     apply = ancestors(update.apply)
-    metrics = {
-        name: ancestors(metric.op) for name, metric in update.metrics._asdict().items()
-    }
+    metrics = {x.op.name: ancestors(x.op) for x in tf.nest.flatten(update.metrics)}
     sums = [
         v.op.outputs[0]
         for v in accumulation.variables

@@ -29,6 +29,7 @@ TRAINING = {
     "random numbers reads its seed on the host. It is there before the step.",
     ("IsFinite", "Switch"): "whether to update: what must not run is skipped by the "
     "host, which waits for the same number as a metric.",
+    ("LogicalAnd", "Switch"): "likewise, whether float16 skips the update.",
 }
 WAITS = {"Where", "Unique", "UniqueV2", "DynamicPartition"}  # for the host, within
 MOST = 1024  # bytes of what is copied, but for the batch and the results
@@ -41,6 +42,7 @@ EVERYTHING = dict(
 )
 SETTINGS = [dict(dialect=name) for name in DIALECTS]
 SETTINGS.append(dict(EVERYTHING, dialect="paper"))
+SETTINGS += [dict(precision=name) for name in ("bfloat16", "float16")]
 
 
 def settings(data="", **changes):
@@ -97,14 +99,15 @@ def test_a_training_step_waits_for_nothing(digits, changes):
         with tf.Session(config=CONFIG) as session:
             training.open(session, None)
             update = training.update
-            step = Placement(session, [update.apply, update.metrics], None, PIPELINE)
+            fetches = [update.apply, update.metrics]
+            step = Placement(session, fetches, None, PIPELINE)
     assert "Softmax" in {op.type for op in graph.get_operations()}
     assert {each.split()[0] for each in step.without_kernel()} <= PIPELINE
     refuse_large_copies(step.copies())
     to_host = {copy.kinds for copy in step.copies() if copy.towards == HOST}
     metrics = {kinds for kinds in to_host if kinds[1] == "_Retval"}
     assert to_host - metrics <= set(TRAINING)
-    assert len(metrics) <= len(update.metrics)
+    assert len(metrics) <= len(tf.nest.flatten(update.metrics))
 
 
 @needs_kernels

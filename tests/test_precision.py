@@ -80,7 +80,10 @@ class Gradients:
 
     def nodes(self):
         """All that an update runs, the insides of functions too."""
-        results = [self.update.apply, *(each.op for each in self.update.metrics)]
+        results = [
+            self.update.apply,
+            *(each.op for each in tf.nest.flatten(self.update.metrics)),
+        ]
         definition = tf.graph_util.extract_sub_graph(
             self.graph.as_graph_def(), [op.name for op in results]
         )

@@ -55,6 +55,7 @@ READING_ORDER = (
     ("runtime.process", "", "one process in a log directory; its signals"),
     ("runtime.cluster", "", "TF_CONFIG → the workers of a run, connected"),
     ("runtime.exchange", "", "sums of a worker → sums of all workers"),
+    ("loss_scale", "", "a loss in float16 → gradients that do not vanish"),
     ("training", "5.3, 5.4", "label smoothing, the loss, schedules, the update"),
     ("runtime.ending", "", "what ends a command → a status and one line"),
     ("runtime.cli", "", "arguments → a command; errors → one line"),

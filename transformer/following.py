@@ -1,9 +1,8 @@
 """Training on a worker that is not the chief: the same updates, nothing is written."""
 
-import math
-
 import tensorflow.compat.v1 as tf
 
+from transformer import loss_scale
 from transformer.runtime import checkpoints
 from transformer.runtime.cluster import Ended
 from transformer.runtime.exchange import FAILURES
@@ -53,7 +52,7 @@ def _update(session, graph, guard, team, steps):
     every = graph.hp.audit_every
     for step in steps:
         metrics = team.computed(lambda: graph.make_step(session), FAILURES)
-        if not math.isfinite(metrics.loss + metrics.gradient_norm):
+        if not loss_scale.are_fine(metrics):
             raise guard.error(step)
         if every and (step + 1) % every == 0:
             team.audit(step + 1, graph.checksums(session))

@@ -1,6 +1,5 @@
 """Training: a prepared corpus → a log directory, from its newest checkpoint on."""
 
-import math
 import os
 import sys
 import time
@@ -8,6 +7,7 @@ from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
+from transformer import loss_scale
 from transformer.evaluation import evaluate
 from transformer.following import follow
 from transformer.runtime import checkpoints, ram
@@ -213,7 +213,7 @@ class Training:
             "same factor to keep the size of an update",
         ):
             metrics = team.computed(lambda: graph.make_step(self.session), FAILURES)
-        if not math.isfinite(metrics.loss + metrics.gradient_norm):
+        if not loss_scale.are_fine(metrics):
             raise self.guard.error(self.step)
         self.step += 1
         self.meter.add(metrics.loss, metrics.tokens)
@@ -236,12 +236,14 @@ class Training:
             last,
             f"step {step}/{last}  loss {loss:.3f}  {tokens_per_second:,.0f} tokens/s"
             f"{of_each}  "
-            f"{self.progress.left(step, last)} left",
+            f"{self.progress.left(step, last)} left"
+            f"{loss_scale.report(metrics.scaling)}",
         )
         self.try_to_write(
             self.events.write,
             step,
             {
+                **loss_scale.scalars(metrics.scaling),
                 "loss": loss,
                 "tokens_per_second": tokens_per_second,
                 "minutes": self.meter.minutes(),

@@ -13,6 +13,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.blocks.shapes import on_device
 from transformer.dialects import resolve
+from transformer.loss_scale import LossScale, only_if
 from transformer.runtime.exchange import Exchange
 from transformer.shards import Shards
 
@@ -176,6 +177,7 @@ class Metrics(NamedTuple):
     tokens: tf.Tensor  # real target tokens
     learning_rate: tf.Tensor
     gradient_norm: tf.Tensor  # before clipping
+    scaling: tuple = ()  # in float16: a Scaling
 
 
 class Update(NamedTuple):
@@ -221,11 +223,12 @@ def make_update(
 
     Returns:
       Update. Where the loss or the norm of the gradients is not finite, `apply` changes
-      nothing, not even the step.
+      nothing, not even the step; in float16 see `LossScale`: it counts the step.
     """
     variables = tf.trainable_variables()
     losses = [model_loss] if isinstance(model_loss, Loss) else model_loss
-    here = [_parts(loss, variables) for loss in losses]
+    loss_scale = LossScale() if hp.precision == "float16" else None
+    here = [_parts(loss, variables, loss_scale) for loss in losses]
     shapes = [variable.shape for variable in variables] + [[], []]
     is_cut = shards is not None and shards.count > 1
     in_order = is_cut and hp.deterministic
@@ -241,18 +244,23 @@ def make_update(
     # some gradients with variables that this update has changed already.
     *gradients, loss_sum, count = tf.tuple(sums)
     count = tf.maximum(count, 1.0)  # where only a round without a pair is computed
-    gradients = [gradient / count for gradient in gradients]
+    divisor = count * loss_scale.value if loss_scale else count
+    gradients = [gradient / divisor for gradient in gradients]
     norm = tf.global_norm(gradients)
     if hp.clip_norm:
         gradients, _ = tf.clip_by_global_norm(gradients, hp.clip_norm, norm)
     rate = learning_rate(hp, global_step)
     beta1, beta2, epsilon = resolve(hp.dialect).adam
-    rate_if_finite = _only_if(tf.is_finite(loss_sum + norm), rate)
-    adam = tf.train.AdamOptimizer(rate_if_finite, beta1, beta2, epsilon)
+    are_finite = tf.is_finite(loss_sum + norm)
+    adam = tf.train.AdamOptimizer(only_if(are_finite, rate), beta1, beta2, epsilon)
     applied = adam.apply_gradients(zip(gradients, variables), global_step)
     with tf.control_dependencies([applied]):
         applied = tf.group(*clear())
-    metrics = Metrics(loss_sum / count, count, rate, norm)
+    scaling = ()
+    if loss_scale:
+        scaling, skip = loss_scale.after(are_finite, global_step, rate, clear)
+        applied = tf.group(applied, skip)
+    metrics = Metrics(loss_sum / count, count, rate, norm, scaling)
     return Update(collect, applied, metrics, local or (metrics.loss, norm), runs)
 
 
@@ -263,13 +271,13 @@ def _mean_and_norm(sums):
     return loss_sum / count, tf.global_norm(gradients) / count
 
 
-def _parts(loss, variables):
+def _parts(loss, variables, loss_scale):
     """Return what is added up over an update: gradients, the loss, its count.
 
-    They are computed on the device of the loss.
+    They are computed on the device of the loss. With a LossScale, gradients are scaled.
     """
     with tf.device(loss.sum.device):
-        gradients = tf.gradients(loss.sum, variables)
+        gradients = tf.gradients(loss.sum, variables, loss_scale and loss_scale.value)
         gradients = [tf.convert_to_tensor(x) for x in gradients]
         for gradient, variable in zip(gradients, variables):
             gradient.set_shape(variable.shape)
@@ -283,15 +291,6 @@ def _in_order(here):
     one sum of both, where they are on one device, and round it differently.
     """
     return [[tf.tuple(parts) for parts in here]]
-
-
-def _only_if(condition, value):
-    """Return `value`, dead where `condition` is False.
-
-    TensorFlow skips every operation that needs a dead tensor: without a learning rate
-    no variable changes.
-    """
-    return tf.raw_ops.Switch(data=value, pred=condition).output_true
 
 
 def _accumulated(groups, shapes, runs):

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from transformer.loss_scale import FLOOR
 from transformer.runtime import checkpoints
 
 
@@ -146,6 +147,7 @@ class FiniteGuard:
         self._metrics, self._runs = update.metrics, update.runs
         self._has_others = update.here[0] is not update.metrics.loss  # other workers
         self._results = list(update.here)
+        self._scale = update.metrics.scaling[:1]  # of the loss, in float16
         with session.graph.as_default():
             self._are_finite = tf.reduce_all(finite_checks(float_variables()))
             self._drop_collected = [each.initializer for each in tf.local_variables()]
@@ -154,12 +156,14 @@ class FiniteGuard:
         """Raise FloatingPointError where training could not continue after `step`.
 
         The variables, or the loss of what comes next, are then not finite; such a
-        checkpoint must not replace a good one.
+        checkpoint must not replace a good one. (An update that float16 skips is none.)
         """
-        results = self._session.run(
-            [self._are_finite, *self._results], self._feed(step * self._runs)
+        are_finite, results, scale = self._session.run(
+            [self._are_finite, self._results, self._scale],
+            self._feed(step * self._runs),
         )
-        if not np.all(np.isfinite(results)) or not results[0]:
+        is_skipped = any(each > FLOOR for each in scale)
+        if not are_finite or not (np.all(np.isfinite(results)) or is_skipped):
             raise self.error(step)
 
     def error(self, step: int) -> FloatingPointError:

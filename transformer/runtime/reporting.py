@@ -5,6 +5,7 @@
 
 import contextlib
 import json
+import math
 import os
 import time
 from typing import Any, Callable, Dict, List, Optional, TextIO, Tuple
@@ -121,11 +122,13 @@ class Meter:
         """Count an update.
 
         Args:
-          loss: the mean, in nats per token.
+          loss: the mean, in nats per token; where it is not finite, float16 has skipped
+            the update, and it does not count.
           tokens: target tokens without padding.
         """
-        self._loss += loss * tokens
-        self._tokens += tokens
+        if math.isfinite(loss):
+            self._loss += loss * tokens
+            self._tokens += tokens
 
     def pause(self) -> None:
         """Stop the clock: what follows is not training."""
@@ -142,7 +145,7 @@ class Meter:
     def read(self) -> Tuple[float, float]:
         """Return (mean loss, tokens per second) since the last reading."""
         self.pause()
-        loss, rate = self._loss / self._tokens, self._tokens / self._seconds
+        loss, rate = self._loss / (self._tokens or 1), self._tokens / self._seconds
         self._restart()
         return loss, rate
 

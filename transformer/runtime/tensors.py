@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 PATTERN = frozenset("*?[]\\")
+NEW = "loss_scale/"  # variables that checkpoints of other precisions do not have
 
 
 @contextlib.contextmanager
@@ -104,7 +105,14 @@ def restore(
             wanted = {
                 name: each.shape.as_list() for name, each in variables(scope).items()
             }
-        refuse_other_shapes(checkpoint, shapes(checkpoint), wanted)
+        found = shapes(checkpoint)
+        absent = {name for name in wanted if name.startswith(NEW) and name not in found}
+        if absent:  # they keep their first values
+            with session.graph.as_default():
+                kept = variables(scope).items()
+                saver = tf.train.Saver({k: v for k, v in kept if k not in absent})
+        wanted = {name: wanted[name] for name in wanted if name not in absent}
+        refuse_other_shapes(checkpoint, found, wanted)
         with literal(checkpoint) as path:
             saver.restore(session, path)
     except tf.errors.OpError as error:

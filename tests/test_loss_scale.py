@@ -1,0 +1,153 @@
+"""Loss scaling in float16: it grows, backs off, skips, and goes on after a resume."""
+
+import re
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from conftest import HAS_BFLOAT16
+
+import hparams
+import train
+from transformer import loss_scale
+from transformer.runtime import checkpoints, tensors
+from transformer.training import Loss, make_update
+
+needs_float16 = pytest.mark.skipif(
+    not HAS_BFLOAT16, reason="TensorFlow 1.15 cannot on CPUs"
+)
+SCALE, GOOD, SKIPPED = (
+    f"loss_scale/{name}" for name in ("scale", "good_updates", "skipped_updates")
+)
+
+
+class Line:
+    """A model of one number w, whose loss w * x has the gradient x."""
+
+    def __init__(self, start, accumulate=1):
+        self.x = tf.placeholder(tf.float32, [])
+        w = tf.get_variable("w", [], initializer=tf.ones_initializer())
+        short = tf.cast(w, tf.float16) * tf.cast(self.x, tf.float16)
+        hp = hparams.HParams(precision="float16", accumulate=accumulate)
+        loss = Loss(tf.cast(short, tf.float32), tf.constant(1.0))
+        step = tf.train.get_or_create_global_step()
+        self.update = make_update(loss, hp, step)
+        self.variables = {v.op.name: v for v in tf.global_variables()}
+        with tf.Session() as session:
+            session.run(
+                [tf.global_variables_initializer(), tf.local_variables_initializer()]
+            )
+            start(self, session)
+
+    @classmethod
+    def run(cls, test, accumulate=1):
+        cls(test, accumulate)
+
+    def step(self, session, x):
+        """The values of the variables after an update, and of its metrics."""
+        fetches = [self.update.apply, self.update.metrics]
+        metrics = session.run(fetches, {self.x: x})[1]
+        return session.run(self.variables), metrics, metrics.scaling
+
+
+def test_it_grows_and_backs_off(graph, monkeypatch):
+    monkeypatch.setattr(loss_scale, "GROW_AFTER", 3)
+
+    def test(line, session):
+        scales = []
+        for x in (1, 1, 1, 1, np.inf, 1, 1, 1, 1):
+            values, _, scaling = line.step(session, x)
+            assert scaling.is_skipped == np.isinf(x)
+            scales.append(values[SCALE] / loss_scale.FIRST)
+        assert scales == [1, 1, 2, 2, 1, 1, 1, 2, 2]
+        assert (values[GOOD], values[SKIPPED], values["global_step"]) == (1, 1, 9)
+
+    Line.run(test)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_skipped_update_changes_nothing_but_the_step(graph, accumulate):
+    def test(line, session):
+        before = line.step(session, 1)[0]
+        for _ in range(accumulate - 1):
+            session.run(line.update.collect, {line.x: np.nan})
+        after, metrics, scaling = line.step(session, np.nan)
+        assert scaling.is_skipped and not np.isfinite(metrics.gradient_norm)
+        assert after["global_step"] == before["global_step"] + 1
+        changed = {SCALE, GOOD, SKIPPED, "global_step"}
+        for name in set(before) - changed:
+            np.testing.assert_array_equal(after[name], before[name])
+        again, metrics, _ = line.step(session, 1)  # and nothing is left of it
+        assert again["w"] < after["w"] and metrics.gradient_norm == 1
+
+    Line.run(test, accumulate)
+
+
+def test_at_its_floor_nothing_is_skipped(graph):
+    def test(line, session):
+        line.variables[SCALE].load(loss_scale.FLOOR, session)
+        values, metrics, scaling = line.step(session, np.inf)
+        assert not scaling.is_skipped and not np.isfinite(metrics.loss)
+        assert values[SCALE] == loss_scale.FLOOR
+        assert values["global_step"] == values[SKIPPED] == 0
+
+    Line.run(test)
+
+
+@pytest.mark.parametrize("scale, found", [(loss_scale.FIRST, 2.0**-28), (1.0, 0.0)])
+def test_gradients_that_vanish_without_it_do_not_with_it(graph, scale, found):
+    """The gradient passes a number of float16 that is 2^-28 without the factor."""
+
+    def test(session):
+        w = tf.get_variable("w", [], initializer=tf.ones_initializer())
+        small = tf.cast(tf.cast(w, tf.float16), tf.float32) * 2.0**-28
+        hp = hparams.HParams(precision="float16")
+        step = tf.train.get_or_create_global_step()
+        update = make_update(Loss(small, tf.constant(1.0)), hp, step)
+        session.run(tf.global_variables_initializer())
+        variables = {v.op.name: v for v in tf.global_variables()}
+        variables[SCALE].load(scale, session)
+        return session.run(update.metrics.gradient_norm)
+
+    with tf.Session() as session:
+        assert test(session) == found
+
+
+def test_a_checkpoint_of_float32_is_continued_in_float16(graph, tmp_path):
+    """It has no factor: the first one is used."""
+    values = {"w": np.float32(7), "global_step": np.int64(5)}
+    values.update({"w/Adam": np.float32(0), "w/Adam_1": np.float32(0)})
+    values.update({"beta1_power": np.float32(0.9), "beta2_power": np.float32(0.9)})
+    path = checkpoints.write(values, str(tmp_path), 5)
+
+    def test(line, session):
+        tensors.restore(session, checkpoints.make_saver(), path)
+        found = session.run(line.variables)
+        assert (found["w"], found["global_step"], found[GOOD]) == (7, 5, 0)
+        assert found[SCALE] == loss_scale.FIRST
+
+    Line.run(test)
+
+
+@pytest.mark.slow
+@needs_float16
+def test_a_resumed_run_skips_what_one_run_skips(digits, tmp_path, monkeypatch, capsys):
+    """The first factors are too large for float16; the settings are deterministic."""
+    monkeypatch.setattr(loss_scale, "FIRST", 2.0**14)
+    monkeypatch.setattr(loss_scale, "GROW_AFTER", 6)
+    sizes = "--num_blocks 1 --d_model 16 --d_ff 16 --num_heads 2 --batch_tokens 300"
+    machine = "--precision float16 --deterministic --save_every 6 --log_every 3"
+    arguments = f"{sizes} {machine} --eval_every 100 --beam_size 1".split()
+    for name, ends in (("whole", [12]), ("resumed", [6, 12])):
+        for steps in ends:
+            places = ["--data", digits, "--logdir", str(tmp_path / name)]
+            train.main([*places, *arguments, "--max_steps", str(steps)])
+    one, two = (
+        tensors.read(checkpoints.prefix(str(tmp_path / name), 12))
+        for name in ("whole", "resumed")
+    )
+    for variable in one:
+        np.testing.assert_array_equal(one[variable], two[variable], variable)
+    assert one["global_step"] == 12 and 0 < one[SKIPPED] < 12
+    said = capsys.readouterr().err
+    assert re.search(rf"step 12/12 .* loss scale \d+.*, {one[SKIPPED]} skipped", said)

@@ -60,7 +60,7 @@ QUICK = FULL._replace(
 )
 ON_GPU = FULL._replace(
     sizes=["base", "big"],
-    trainers=OURS + PYTORCH,
+    trainers=OURS + contestants("ours", "ours", "float16") + PYTORCH,
     decoders=OURS[:1] + PYTORCH[:1] + CTRANSLATE2[:1],
     steps={"base": 20, "big": 20},
     pairs=[],

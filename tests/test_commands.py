@@ -59,6 +59,7 @@ SMALL = {
     "--cycles": "1",
     "--lines": "20",
     "--pairs": "3000",
+    "--plan_pairs": "3000",
 }
 if not HAS_BFLOAT16:
     SMALL["--precision"] = "float32"

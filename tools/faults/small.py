@@ -26,8 +26,9 @@ from transformer.translator import Translation
 class SmallGraph(TrainingGraph):
     """The ops of a training run of fifty numbers."""
 
-    def __init__(self, hp, data, start: int):
+    def __init__(self, hp, data, start: int, cluster=None):
         self.data, self.size, self.shards = data, 50, Shards(data.train_plan)
+        self.exchange = None
         step = tf.train.get_or_create_global_step()
         numbers = tf.get_variable(
             "numbers", [self.size], initializer=tf.ones_initializer
@@ -38,7 +39,8 @@ class SmallGraph(TrainingGraph):
             change = tf.assign(numbers, numbers * 0.9 + tf.cast(step, tf.float32))
         with tf.control_dependencies([change]):
             applied = tf.assign_add(step, 1).op
-        self.update = Update(tf.no_op(), applied, Metrics(self._mean, one, one, one))
+        metrics = Metrics(self._mean, one, one, one)
+        self.update = Update(tf.no_op(), applied, metrics, metrics[::3])
         self.saver = checkpoints.make_saver()
         self.initialize = tf.global_variables_initializer()
 
@@ -75,7 +77,7 @@ class SmallTranslator:
         ]
 
 
-def small_session(hp) -> tf.Session:
+def small_session(hp, cluster=None) -> tf.Session:
     """Return a session that runs everything in the thread that calls it."""
     config = tf.ConfigProto(
         intra_op_parallelism_threads=1, inter_op_parallelism_threads=-1

@@ -36,7 +36,7 @@ NOT_RUN = {
     r"scripts/serve\.py --": "it serves until it is stopped: test_serve",
     r"scripts/align\.py --logdir \S+ --compare": "files of other programs",
     r"tools/load/": "for minutes",
-    r"benchmark\.py --device gpu": "it needs a GPU",
+    r"tools/bench/benchmark\.py --device gpu": "it needs a GPU",
     r"tools/pictures/": "it needs a browser: test_page",
     r"-m transformer\.porting (?!--help)": "on files of the reader: test_porting",
 }

@@ -777,7 +777,7 @@ echo $?
 
 def has_namespaces():
     """Whether this process may make networks of its own."""
-    probe = "mount -t tmpfs tmpfs /run && ip link add a type veth peer name b"
+    probe = "mount -t tmpfs tmpfs /run && ip link add here type veth peer name there"
     try:
         done = subprocess.run([*OWN_NETWORK, probe], stderr=subprocess.DEVNULL)
     except OSError:

@@ -38,6 +38,7 @@ NOT_RUN = {
     r"tools/load/": "for minutes",
     r"tools/bench/benchmark\.py --device gpu": "it needs a GPU",
     r"tools/pictures/": "it needs a browser: test_page",
+    r"-m transformer\.launch ": "a training run of two processes: test_workers",
     r"-m transformer\.porting (?!--help)": "on files of the reader: test_porting",
 }
 

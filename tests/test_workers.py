@@ -520,7 +520,10 @@ def test_signals_go_to_all_workers_and_nothing_starts_again(tmp_path):
     command = ["-m", "transformer.launch", "--restarts=3", "--", "worker.py"]
     environment = {**os.environ, "PYTHONPATH": corpora.ROOT}
     process = subprocess.Popen(
-        [sys.executable, *command], cwd=str(tmp_path), env=environment, stderr=-1
+        [sys.executable, *command],
+        cwd=str(tmp_path),
+        env=environment,
+        stderr=subprocess.PIPE,
     )
     lines = {process.stderr.readline() for _ in range(2)}
     assert lines == {b"[0] hello of 0\n", b"[1] hello of 1\n"}
@@ -624,7 +627,7 @@ def assert_goes_on(start, logdir, alone):
 
 @needs_tf2
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [2, 3, 4])
 def test_the_same_bits_as_one_process(digits, tmp_path, alone, count, capsys):
     """By the launcher; three workers deal four shards in two rounds."""
     where = ["train.py", "--data", digits, "--logdir", str(tmp_path), *corpora.TINY]
@@ -739,3 +742,72 @@ def test_other_settings_are_refused_on_all(digits, tmp_path):
         assert status == 2
         assert "found seed 6 (the chief: 5), wanted the same on all workers" in said
     assert not (tmp_path / "logs").exists()
+
+
+OWN_NETWORK = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
+OWN_NETWORK += ["--mount-proc", "bash", "-c"]
+CUT = """
+set -e
+mount -t tmpfs tmpfs /run
+mkdir -p /run/netns
+ip link set lo up
+ip netns add other
+ip link add here type veth peer name there netns other
+ip addr add 10.77.0.1/24 dev here
+ip link set here up
+ip netns exec other ip addr add 10.77.0.2/24 dev there
+ip netns exec other ip link set there up
+ip netns exec other ip link set lo up
+TF_CONFIG="$CHIEF" "$@" 2> "$OUT/0" &
+chief=$!
+TF_CONFIG="$OTHER" ip netns exec other "$@" 2> "$OUT/1" &
+other=$!
+until grep -q "step 5/" "$OUT/0"; do
+    sleep 0.1
+    kill -0 $chief
+done
+ip link set here down
+set +e
+wait $chief
+echo $?
+wait $other
+echo $?
+"""
+
+
+def has_namespaces():
+    """Whether this process may make networks of its own."""
+    probe = "mount -t tmpfs tmpfs /run && ip link add here type veth peer name there"
+    try:
+        done = subprocess.run([*OWN_NETWORK, probe], stderr=subprocess.DEVNULL)
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+@needs_tf2
+@pytest.mark.slow
+def test_a_link_that_is_cut_ends_both_sides(digits, tmp_path):
+    """In a network of their own, whose link goes down: nothing is closed."""
+    if not has_namespaces():
+        pytest.skip("networks of its own need a Linux that allows them")
+    where = ["train.py", "--data", digits, "--logdir", str(tmp_path / "logs")]
+    command = [sys.executable, *where, *corpora.TINY, *EXACT, FOREVER]
+    addresses = ["10.77.0.1:2222", "10.77.0.2:2222"]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": corpora.ROOT,
+        "OUT": str(tmp_path),
+        "CHIEF": config(index=0, worker=addresses)["TF_CONFIG"],
+        "OTHER": config(index=1, worker=addresses)["TF_CONFIG"],
+    }
+    text = subprocess.check_output(
+        [*OWN_NETWORK, CUT, "cut", *command],
+        cwd=corpora.ROOT,
+        env=environment,
+        timeout=500,
+    )
+    assert text.split() == [b"75", b"75"]
+    for here, there in ((0, 1), (1, 0)):
+        said = (tmp_path / str(here)).read_text()
+        assert f"worker {there} at 10.77.0.{there + 1}:2222 was not heard of" in said

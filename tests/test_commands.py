@@ -39,7 +39,7 @@ NOT_RUN = {
     r"tools/bench/benchmark\.py --device gpu": "it needs a GPU",
     r"tools/pictures/": "it needs a browser: test_page",
     r"-m transformer\.launch ": "a training run of two processes: test_workers",
-    r"-m transformer\.porting (?!--help)": "on files of the reader: test_porting",
+    r"-m transformer(_tf)?\.porting(?! --help)": "on files of the reader: test_porting",
 }
 
 # What stands for something else, as a word or as a part of one.
@@ -60,6 +60,7 @@ SMALL = {
     "--cycles": "1",
     "--lines": "20",
     "--pairs": "3000",
+    "--layer": "1",
     "--plan_pairs": "3000",
 }
 if not HAS_BFLOAT16:

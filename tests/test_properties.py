@@ -5,6 +5,7 @@ The inputs that once broke one are in tests/found; test_properties_found.py read
 """
 
 import contextlib
+import dataclasses
 import gzip
 import html
 import io
@@ -390,7 +391,9 @@ cli.add_settings(PARSER, hparams.FIELDS)
 def test_settings_survive_the_disk_and_the_command_line(folder, values, dashed):
     hp = hparams.resolve(values)
     hparams.save(hp, folder)
-    assert hparams.load(folder) == hparams.resolve({}, "big", folder) == hp
+    assert hparams.resolve({}, "big", folder) == hp
+    # The devices are not those of training: the folder may have been moved.
+    assert hparams.load(folder) == dataclasses.replace(hp, devices="")
     words = [
         f"--{name.replace('_', '-') if dashed else name}={value}"
         for name, value in values.items()

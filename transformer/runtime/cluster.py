@@ -18,7 +18,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tup
 
 from transformer.runtime.process import Stopped
 
-LIMIT = 20.0  # seconds without one, after which a worker counts as lost
+LIMIT = 30.0  # seconds without one, after which a worker counts as lost
 AGAIN = 1.0  # seconds between two attempts to connect
 LONGEST = 2**20  # bytes of a message
 PORTS_APART = 1000  # of TensorFlow and of the connections to the chief

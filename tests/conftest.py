@@ -13,6 +13,7 @@ import hypothesis.configuration
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import config as tf_config
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # What `python scripts/x.py` has on its path. The package is there because it was
@@ -54,6 +55,14 @@ def measured_alone():
     """Processes that tests start take no part in the coverage of this one."""
     for name in ("COV_CORE_SOURCE", "COV_CORE_CONFIG", "COV_CORE_DATAFILE"):
         os.environ.pop(name, None)
+
+
+@pytest.fixture(autouse=True)
+def determinism_ends():
+    """`--deterministic` holds for the process: not for the tests that follow."""
+    yield
+    if getattr(tf_config, "is_op_determinism_enabled", bool)():
+        tf_config.disable_op_determinism()
 
 
 @pytest.fixture(autouse=True)

@@ -167,12 +167,18 @@ def decoded_lines(path: str) -> Iterator[str]:
                 ) from error
 
 
+def _has_every_second_zero(raw: bytes) -> bool:
+    """Return whether bytes are what UTF-16 makes of some Latin letters."""
+    high, low = sorted((raw[::2], raw[1::2]), key=lambda part: -part.count(b"\0"))
+    return len(raw) > 7 and high.count(b"\0") == len(high) and b"\0" not in low
+
+
 def _refuse_other_kinds(raw: bytes, path: str) -> None:
     """Raise ValueError where the first line shows that a file is no UTF-8 text."""
     found = advice = ""
     if raw.startswith(b"\x1f\x8b"):
         found, advice = "a gzip file", "give it a name that ends in .gz"
-    elif raw.startswith((b"\xff\xfe", b"\xfe\xff")) or 3 * raw.count(b"\0") > len(raw):
+    elif raw.startswith((b"\xff\xfe", b"\xfe\xff")) or _has_every_second_zero(raw):
         found, advice = "UTF-16", "convert it with iconv -f UTF-16 -t UTF-8"
     elif b"\r" in raw[:-1] and not raw.endswith(b"\n"):
         found, advice = "lines that end in CR alone", "convert it with tr '\\r' '\\n'"

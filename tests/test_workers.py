@@ -672,28 +672,17 @@ def test_without_deterministic_sums_are_nearly_the_same(
 
 @needs_tf2
 @pytest.mark.slow
-def test_a_worker_that_is_killed_ends_all_and_the_run_goes_on(start, tmp_path, alone):
-    chief, other = start(2, tmp_path, FOREVER)
-    chief.wait_for("step 5/")
-    other.kill()
-    status, said = chief.end()
+@pytest.mark.parametrize("killed", [1, 0], ids=["worker", "chief"])
+def test_one_that_is_killed_ends_all_and_the_run_goes_on(
+    start, tmp_path, alone, killed
+):
+    processes = start(2, tmp_path, FOREVER)
+    processes[0].wait_for("step 5/")
+    processes[killed].kill()
+    status, said = processes[1 - killed].end()
     assert status == 75
     assert re.search(
-        r"train.py: worker 1 at \S+ died: .* continues from the last", said
-    )
-    assert_goes_on(start, tmp_path, alone)
-
-
-@needs_tf2
-@pytest.mark.slow
-def test_a_chief_that_is_killed_ends_all_and_the_run_goes_on(start, tmp_path, alone):
-    chief, other = start(2, tmp_path, FOREVER)
-    chief.wait_for("step 5/")
-    chief.kill()
-    status, said = other.end()
-    assert status == 75
-    assert re.search(
-        r"train.py: worker 0 at \S+ died: .* continues from the last", said
+        rf"train.py: worker {killed} at \S+ died: .* continues from the last", said
     )
     assert_goes_on(start, tmp_path, alone)
 

@@ -125,15 +125,8 @@ def confidences(translator, sources: List[str], translations: List[str]) -> List
       translator: a Translator.
       sources, translations: as many lines.
     """
-    most = translator.hp.max_source_length
-    vocabularies, found = translator.vocabularies, [math.nan] * len(sources)
-    ids = [
-        [each[:most] for each in vocabularies.source.encode_lines(sources)],
-        vocabularies.target.encode_lines(translations),
-    ]
-    lengths = [len(s) and max(len(s), len(t)) for s, t in zip(*ids)]
-    for indices in translator.batches(lengths):
-        rows = [[side[i] for i in indices] for side in ids]
+    found = [math.nan] * len(sources)
+    for indices, *rows in translator.in_batches(sources, translations):
         of_target = translator.inside(*rows, lambda inside: inside.of_target)
         for i, target, log_probs in zip(indices, rows[1], of_target):
             found[i] = math.exp(log_probs.sum() / (len(target) + 1))

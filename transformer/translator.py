@@ -168,7 +168,7 @@ class Translator:
           sources: for each line its ids, without EOS; one without any is left out.
           prefixes: as many lists of ids that translations begin with, or none at all.
         """
-        batches = list(self.batches([len(source) for source in sources]))
+        batches = list(self._batches([len(source) for source in sources]))
         feeds = []
         for indices in batches:
             rows = [sources[i] for i in indices]
@@ -191,6 +191,23 @@ class Translator:
         batch = make_batch(sources, targets, 0, self._options.bos, self._options.eos)
         return self._session.run(pick(self._ops.inside), self._feed(batch))
 
+    def in_batches(self, sources: Sequence[str], targets: Sequence[str]):
+        """Yield (numbers of some lines, their source ids, their target ids).
+
+        Args:
+          sources: lines; one without a piece is left out, a long one is cut off. They
+            are not counted as odd: `encode` does that.
+          targets: as many lines, their translations.
+        """
+        most, (source, target, *_) = self.hp.max_source_length, self.vocabularies
+        ids = [
+            [each[:most] for each in source.encode_lines(sources)],
+            target.encode_lines(targets),
+        ]
+        lengths = [len(s) and max(len(s), len(t)) for s, t in zip(*ids)]
+        for indices in self._batches(lengths):
+            yield (indices, *([side[i] for i in indices] for side in ids))
+
     def score(self, sources: List[str], targets: List[str]) -> List[float]:
         """Return the scores of given translations, as `translate` would score them.
 
@@ -206,21 +223,9 @@ class Translator:
                 f"score: found {len(sources)} source and {len(targets)} "
                 "target lines, wanted as many of both"
             )
-        source_ids = self.encode(sources)
-        target_ids = self.vocabularies.target.encode_lines(targets)
         results = [0.0] * len(sources)
-        lengths = [
-            len(source) and max(len(source), len(target))
-            for source, target in zip(source_ids, target_ids)
-        ]
-        for indices in self.batches(lengths):
-            batch = make_batch(
-                [source_ids[i] for i in indices],
-                [target_ids[i] for i in indices],
-                0,
-                self._options.bos,
-                self._options.eos,
-            )
+        for indices, *rows in self.in_batches(sources, targets):
+            batch = make_batch(*rows, 0, self._options.bos, self._options.eos)
             scores = self._session.run(self._ops.scores, self._feed(batch))
             self._refuse_no_numbers(scores, scores)
             for i, score in zip(indices, scores):
@@ -287,7 +292,7 @@ class Translator:
         )
         return [ids[:most] for ids in sources]
 
-    def batches(self, lengths: Sequence[int]) -> Iterator[Sequence[int]]:
+    def _batches(self, lengths: Sequence[int]) -> Iterator[Sequence[int]]:
         """Yield batches of the numbers of lines that have a piece, longest first."""
         order = [i for i in np.argsort(lengths, kind="stable")[::-1] if lengths[i]]
         most, start = self.hp.decode_batch_size, 0

@@ -76,17 +76,14 @@ def align(
     """
     vocabularies, blocks = translator.vocabularies, translator.hp.num_blocks
     most = translator.hp.max_source_length
-    ids = [
-        [each[:most] for each in vocabularies.source.encode_lines(sources)],
-        vocabularies.target.encode_lines(targets),
-    ]
-    lengths = [len(s) and len(t) and max(len(s), len(t)) for s, t in zip(*ids)]
-    yield from ((i, [set()] * len(heads)) for i, n in enumerate(lengths) if not n)
+    without = set(range(len(sources)))
     names = [f"decoder/block_{i}/cross_attention" for i in range(blocks)]
-    for indices in translator.batches(lengths):
-        rows = [[side[i] for i in indices] for side in ids]
+    for indices, *rows in translator.in_batches(sources, targets):
         weights = translator.inside(*rows, lambda x: [x.weights[one] for one in names])
         for number, (i, source, target) in enumerate(zip(indices, *rows)):
+            if not target:
+                continue
+            without.remove(i)
             spans = (
                 tokens(vocabularies.source, source).spans,
                 tokens(vocabularies.target, target).spans,
@@ -101,6 +98,7 @@ def align(
                     int(i),
                     [_pairs(of_line[each.layer], each, spans) for each in heads],
                 )
+    yield from ((i, [set()] * len(heads)) for i in without)
 
 
 def _pairs(weights, head, spans):

@@ -312,7 +312,7 @@ def _read(logdir: str) -> Dict[str, Any]:
     path = os.path.join(logdir, FILE_NAME)
     if not os.path.exists(path):
         raise ValueError(f"no {path}: wanted a log directory written by train.py")
-    values = _checked(formats.read_json(path), path)
+    values = _checked(formats.read_json(path, "settings"), path)
     if values.get("positions") == "sinusoid":  # before POSITIONS had names of their own
         dialect = DIALECTS.get(values.get("dialect", HParams.dialect))
         values["positions"] = dialect.positions if dialect else ""

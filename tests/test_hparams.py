@@ -201,7 +201,7 @@ def test_unknown_preset_names_the_nearest_and_all():
         ({"joint_vocab": 1}, "joint_vocab: found 1 (int), wanted bool"),
         ({"dropout_rate": "0.1"}, "dropout_rate: found '0.1' (str), wanted float"),
         ({"dialect": 0}, "dialect: found 0 (int), wanted str"),
-        (["d_model"], "found a list, wanted an object"),
+        (["d_model"], "found a list, wanted settings"),
         ({"d_model": -8}, "d_model: found -8"),
     ],
 )

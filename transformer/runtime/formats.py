@@ -20,8 +20,12 @@ def stamped(content: Dict[str, Any]) -> Dict[str, Any]:
     return {"format": FORMAT, "version": VERSION, **content}
 
 
-def read_json(path: str) -> Dict[str, Any]:
+def read_json(path: str, wanted: str) -> Dict[str, Any]:
     """Return the content of a JSON file that was written `stamped`, without its stamp.
+
+    Args:
+      path: the file.
+      wanted: what it should hold, for messages.
 
     Raises:
       ValueError: it has no JSON, no object, or a format that this version cannot read.
@@ -30,9 +34,11 @@ def read_json(path: str) -> Dict[str, Any]:
         try:
             content = json.load(file)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}: found no JSON ({error})") from error
+            raise ValueError(
+                f"{path}: found no JSON ({error}), wanted {wanted}"
+            ) from error
     if not isinstance(content, dict):
-        raise ValueError(f"{path}: found a {type(content).__name__}, wanted an object")
+        raise ValueError(f"{path}: found a {type(content).__name__}, wanted {wanted}")
     return unstamped(content, path)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterable, Sequence, Tuple
 
 from transformer.runtime.files import regular, replaced, sha256_of, sync
 from transformer.runtime.folders import Moves
-from transformer.runtime.formats import stamped, unstamped
+from transformer.runtime.formats import read_json, stamped
 from transformer.text.lines import check_language
 from transformer.text.vocabulary_files import Vocabularies
 
@@ -26,31 +26,21 @@ def read_summary(folder: str) -> Dict[str, Any]:
             f"found no {path}, wanted a folder that prepare.py has written to its end: "
             f"name it with --data, or run prepare.py --out {folder} (again)"
         )
-    with open(path, encoding="utf-8") as file:
-        try:
-            summary = json.load(file)
-        except (ValueError, RecursionError) as error:
-            raise _broken(path, error) from error
-    if isinstance(summary, dict):
-        summary = unstamped(summary, path)
+    wanted = "what prepare.py writes: run it again"
+    summary = read_json(path, wanted)
     try:
         languages = summary["source_lang"], summary["target_lang"]
         splits, sums = summary.get("splits", {}), summary.get("sha256", {})
         if not (isinstance(splits, dict) and isinstance(sums, dict)):
             raise ValueError("splits or sha256")
     except (ValueError, TypeError, LookupError) as error:
-        raise _broken(path, error) from error
+        raise ValueError(
+            f"{path}: found no languages, splits and checksums ({error!r}), wanted "
+            f"{wanted}"
+        ) from error
     for language in languages:
         check_language(language, path)
     return summary
-
-
-def _broken(path: str, error: Exception) -> ValueError:
-    """Return what to raise for a corpus.json that prepare.py did not write."""
-    return ValueError(
-        f"{path}: found no languages, splits and checksums ({error!r}), wanted what "
-        "prepare.py writes: run it again"
-    )
 
 
 def summary_of(

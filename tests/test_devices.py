@@ -38,16 +38,6 @@ def hp(digits):
     )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def what_follows_is_not_deterministic():
-    """The kernels of `--deterministic` are those of the whole process."""
-    with pytest.MonkeyPatch.context() as patched:
-        if hasattr(tf.compat, "v2"):
-            kernels = tf.compat.v2.config.experimental
-            patched.setattr(kernels, "enable_op_determinism", lambda: None)
-        yield
-
-
 @pytest.fixture
 def gpus(monkeypatch):
     """gpus(n): TensorFlow sees so many."""

@@ -52,24 +52,21 @@ class HParams:
 
     # The model: settings that are fixed once training has begun.
     dialect: str = setting(
-        "model", "paper", "a row of transformer/dialects.py", choices=DIALECTS
+        "model", "paper", f"whose design: {', '.join(DIALECTS)}", choices=DIALECTS
     )
     num_blocks: int = setting("model", 6, "encoder blocks, and as many decoder blocks")
     d_model: int = setting("model", 512, "width of the model")
     d_ff: int = setting("model", 2048, "width inside the feed-forward networks")
     num_heads: int = setting("model", 8, "attention heads; they divide d_model")
     positions: str = setting(
-        "model", "", "a key of POSITIONS, or learned; empty: the dialect's"
+        "model", "", "learned, interleaved, per_channel, halves; empty: the dialect's"
     )
     max_positions: int = setting("model", 256, "rows of a table of learned positions")
     pad_sources_to: int = setting(
         "model", 0, "pieces that sources are padded to; 0: the longest", least=0
     )
     max_relative_position: int = setting(
-        "model",
-        0,
-        "distance beyond which relative positions are equal; 0: none",
-        least=0,
+        "model", 0, "relative positions are clipped to this distance; 0: none", least=0
     )
     proximity_bias: bool = setting("model", False, "prefer near positions")
     source_vocab_size: int = setting("model", 0, "source pieces; 0: data's", least=0)
@@ -85,7 +82,9 @@ class HParams:
         "training", 0, "parts of a batch; 0: 1, or 8 on several devices", least=0
     )
     max_steps: int = setting("training", 100000, "updates until training ends")
-    schedule: str = setting("training", "", "a key of SCHEDULES; empty: the dialect's")
+    schedule: str = setting(
+        "training", "", "noam, noam_by_peak, rsqrt, constant, linear; empty: dialect's"
+    )
     learning_rate: float = setting(
         "training", 0.0, "factor of the schedule; 0: the dialect's", least=0
     )
@@ -106,7 +105,7 @@ class HParams:
     on_save_error: str = setting(
         "training",
         "stop",
-        "if a checkpoint cannot be written: stop or continue",
+        "if saving fails: stop or continue",
         choices=("stop", "continue"),
     )
     audit_every: int = setting(
@@ -118,7 +117,7 @@ class HParams:
     )
 
     # Decoding.
-    search: str = setting("decoding", "beam", "a key of SEARCHES: beam, greedy, sample")
+    search: str = setting("decoding", "beam", "beam, greedy or sample")
     beam_size: int = setting("decoding", 4, "hypotheses kept at each step")
     length_penalty: float = setting(
         "decoding", 0.6, "alpha: how much long translations are preferred", least=0

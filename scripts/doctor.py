@@ -172,7 +172,7 @@ def run(args) -> int:
     cli.start_tensorflow(args.verbose)
     from transformer.runtime import checkpoints  # needs TensorFlow
 
-    found = checkpoints.use(
+    found = checkpoints.find_and_load(
         args.logdir,
         lambda checkpoint: look(args, hp, checkpoint),
         args.checkpoint,

@@ -48,10 +48,10 @@ def run(args) -> None:
     refuse_used(args.out, "--out", MODEL)
     hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
-    from transformer.export import FORMATS
+    from transformer.export import EXPORT_FORMATS
 
-    cli.refuse_unknown("format", args.format, FORMATS)
-    exported = FORMATS[args.format]
+    cli.refuse_unknown("format", args.format, EXPORT_FORMATS)
+    exported = EXPORT_FORMATS[args.format]
     with new_folder(args.out, "--out", MODEL) as made:
         exported.write(hp, args.logdir, args.checkpoint, made, args.quantization)
     say(f"{args.format}, {args.quantization}: {args.out}")

@@ -235,7 +235,7 @@ def run(args) -> None:
             with open(os.path.join(made, name), "wb") as file:
                 file.write(content)
         checkpoints.write(imported.arrays, made, imported.step)
-    path = checkpoints.prefix(args.out, imported.step)
+    path = checkpoints.path_of(args.out, imported.step)
     report(path, imported, hp, bool(vocabularies), target_space)
     if args.verify:
         verify(args.out, case, args.source)
@@ -291,7 +291,7 @@ def parser():
     made.add_argument(
         "--ckpt",
         required=True,
-        metavar="PREFIX",
+        metavar="CHECKPOINT",
         help="the checkpoint, without the endings of its files",
     )
     made.add_argument(

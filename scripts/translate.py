@@ -84,26 +84,26 @@ def show(number: int, translations: list, columns: Columns, pairs: list = ()) ->
       columns: what is wanted.
       pairs: of each translation, as text, where they are wanted.
     """
-    shown = []
+    rows = []
     for place, each in enumerate(translations):
         row = [str(number)] if columns.n_best > 1 else []
         row.append(each.text)
         if columns.scores or columns.n_best > 1:
             row.append(f"{each.score:.4f}")
         row += pairs[place : place + 1]
-        shown.append(" ||| ".join(row) + "\n")
-    return "".join(shown)
+        rows.append(" ||| ".join(row) + "\n")
+    return "".join(rows)
 
 
-def pairs_of(translator, chunk: List[str], found: List[list], head) -> List[List[str]]:
+def pairs_of(translator, chunk: List[str], translations: List[list], head):
     """Return the pairs of words of each translation of each line, as text."""
     from transformer.seeing import alignment
 
-    sources = [line for line, row in zip(chunk, found) for _ in row]
-    targets = [each.text for row in found for each in row]
+    sources = [line for line, n_best in zip(chunk, translations) for _ in n_best]
+    targets = [each.text for n_best in translations for each in n_best]
     made = dict(alignment.align(translator, sources, targets, [head]))
     texts = (alignment.written(made[i][0]) for i in range(len(targets)))
-    return [[next(texts) for _ in row] for row in found]
+    return [[next(texts) for _ in n_best] for n_best in translations]
 
 
 def write_translations(
@@ -126,11 +126,11 @@ def write_translations(
             refuse_more(prefixes)
             return
         given = [] if prefixes is None else [prefixes_of(chunk, prefixes)]
-        found, pairs = translator.translate(chunk, *given), [()] * len(chunk)
+        translations, pairs = translator.translate(chunk, *given), [()] * len(chunk)
         if columns.head is not None:
-            pairs = pairs_of(translator, chunk, found, columns.head)
-        for row, of_row in zip(found, pairs):
-            text = show(next(numbers), row, columns, of_row)
+            pairs = pairs_of(translator, chunk, translations, columns.head)
+        for n_best, of_each in zip(translations, pairs):
+            text = show(next(numbers), n_best, columns, of_each)
             if output.isatty():
                 text = "".join(shown(line) + "\n" for line in text.split("\n")[:-1])
             output.write(text.encode("utf-8"))

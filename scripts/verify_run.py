@@ -51,20 +51,20 @@ class Report:
                 say(f"{kind}: {line}")
 
 
-def check_settings(report: Report, hp, stretch: Dict) -> None:
-    """Compare hparams.json with the settings of the last stretch."""
+def check_settings(report: Report, hp, segment: Dict) -> None:
+    """Compare hparams.json with the settings of the last segment."""
     from transformer.runtime.history import PLACES  # needs TensorFlow
 
     here = dataclasses.asdict(hp)
     left_out = (*PLACES, "devices")  # `hparams.load` does not take the devices over
-    known = {n: v for n, v in stretch["settings"].items() if n not in left_out}
+    known = {n: v for n, v in segment["settings"].items() if n not in left_out}
     report.compare("settings", known, here)
 
 
-def check_vocabulary(report: Report, logdir: str, stretch: Dict, data: str) -> None:
+def check_vocabulary(report: Report, logdir: str, segment: Dict, data: str) -> None:
     """Compare the vocabulary of the log directory with the recorded checksums."""
     names = vocabulary_names(logdir)
-    recorded = {n: stretch["corpus"][n] for n in names if n in stretch["corpus"]}
+    recorded = {n: segment["corpus"][n] for n in names if n in segment["corpus"]}
     whose = "vocabulary"
     if not recorded and os.path.isfile(os.path.join(data, "corpus.json")):
         recorded = {n: read_summary(data).get("sha256", {}).get(n) for n in names}
@@ -79,11 +79,11 @@ def check_vocabulary(report: Report, logdir: str, stretch: Dict, data: str) -> N
     report.compare(whose, recorded, found)
 
 
-def check_versions(report: Report, stretches: List[Dict]) -> None:
-    """Compare the versions here with those of each stretch."""
+def check_versions(report: Report, segments: List[Dict]) -> None:
+    """Compare the versions here with those of each segment."""
     from transformer.runtime.history import versions
 
-    for row in stretches:
+    for row in segments:
         others = [
             f"{name} {row['versions'].get(name)} (here: {here})"
             for name, here in versions().items()
@@ -103,7 +103,7 @@ def check_checkpoints(report: Report, logdir: str) -> Dict[int, str]:
     kept, sums = {}, {}
     for kind in (checkpoints.BEST, checkpoints.NEWEST):
         for step in checkpoints.steps(logdir, kind):
-            path = checkpoints.prefix(logdir, step, kind)
+            path = checkpoints.path_of(logdir, step, kind)
             fault = checkpoints.fault_of(path)
             if fault:
                 report.differs.append(f"checkpoints: {fault}")
@@ -141,14 +141,14 @@ def check_scores(report: Report, rows: List[Dict], dev: Dict[int, Dict]) -> None
 
 
 def data_of(
-    report: Report, hp, stretches: List[Dict]
+    report: Report, hp, segments: List[Dict]
 ) -> Tuple[Dict[int, object], Dict[int, hparams.HParams]]:
-    """Return the `Data` and the settings of each stretch that can be computed again."""
+    """Return the `Data` and the settings of each segment that can be computed again."""
     from transformer.runtime.sessions import refuse_impossible
     from transformer.training_graph import Data
 
     found, settings = {}, {}
-    for index, row in enumerate(stretches):
+    for index, row in enumerate(segments):
         what = f"data of the steps from {row['step']} on"
         try:
             # What an older version recorded has no shards: batches were not cut.
@@ -172,59 +172,59 @@ def data_of(
     return found, settings
 
 
-def check_losses(args, report: Report, stretches: List[Dict], hp) -> None:
+def check_losses(args, report: Report, segments: List[Dict], hp) -> None:
     """Compute some steps again, and compare what was logged of them."""
     from transformer import verification
     from transformer.runtime.history import name_of_dev
     from transformer.runtime.records import missing, read_records
 
-    records, rows = read_records(args.logdir, stretches), read_dev_scores(args.logdir)
+    records, rows = read_records(args.logdir, segments), read_dev_scores(args.logdir)
     for name in records.damaged:
         report.differs.append(f"events: {name}: a record does not have its checksum")
     check_scores(report, rows, records.dev)
     kept = check_checkpoints(report, args.logdir)
-    lost = missing(records, stretches, max(kept, default=0))
+    lost = missing(records, segments, max(kept, default=0))
     if lost:
         report.unchecked.append(
             f"losses of {len(lost)} steps, {lost[0]} the first: found no record of them"
         )
-    data, settings = data_of(report, hp, stretches)
-    dev = name_of_dev(stretches[-1]["corpus"])
+    data, settings = data_of(report, hp, segments)
+    dev = name_of_dev(segments[-1]["corpus"])
     scores = {r["step"]: r["loss"] for r in rows if r.get("dev") == dev and "loss" in r}
-    every = verification.plan(records, stretches, kept, scores, args.reach)
-    every = [start for start in every if start.stretch in data]
-    starts = verification.drawn(every, args.steps, random.Random(args.draw))
-    tell_left_out(report, records, every, starts, args)
-    tell_checkpoints(report, starts, kept)
-    for start in starts:
-        hp = settings[start.stretch]
-        why = verification.why_not_exact(stretches[start.stretch], hp)
-        work = start, hp, args.logdir, data[start.stretch], not why
+    every = verification.plan(records, segments, kept, scores, args.reach)
+    every = [replay for replay in every if replay.segment in data]
+    replays = verification.drawn(every, args.steps, random.Random(args.draw))
+    tell_left_out(report, records, every, replays, args)
+    tell_checkpoints(report, replays, kept)
+    for replay in replays:
+        hp = settings[replay.segment]
+        why = verification.why_not_exact(segments[replay.segment], hp)
+        work = replay, hp, args.logdir, data[replay.segment], not why
         try:
             found = verification.compute(*work)
         except (ValueError, FloatingPointError) as error:
-            report.differs.append(f"computed again from step {start.step}: {error}")
+            report.differs.append(f"computed again from step {replay.step}: {error}")
         else:
-            judge(report, start, found, why)
+            judge(report, replay, found, why)
 
 
-def judge(report: Report, start, found: List, why: str) -> None:
+def judge(report: Report, replay, found: List, why: str) -> None:
     """Tell how far what was computed again is from what was recorded.
 
     Args:
       report: where it is told.
-      start: where the computation began.
+      replay: the Replay, where the computation began.
       found: what `verification.compute` returned.
       why: why the last bits may differ; "" where they may not.
     """
     from transformer.verification import DRIFT, drift_allowed
 
-    since = f"computed again from step {start.step}"
+    since = f"computed again from step {replay.step}"
     others = [each for each in found if each.distance]
     bad = [
         each
         for each in others
-        if not why or each.distance > drift_allowed(each.step - start.step)
+        if not why or each.distance > drift_allowed(each.step - replay.step)
     ]
     unclear = [each for each in others if each.distance > DRIFT and each not in bad]
     for kind, numbers in ((report.differs, bad), (report.unchecked, unclear)):
@@ -249,19 +249,19 @@ def judge(report: Report, start, found: List, why: str) -> None:
         report.same.append(f"{since}: {what}: equal to the bit")
 
 
-def tell_left_out(report: Report, records, every, starts, args) -> None:
+def tell_left_out(report: Report, records, every, replays, args) -> None:
     """Tell which of the logged steps are not computed again, and why.
 
     Args:
       report: where it is told.
       records: what was logged.
       every: all that can be computed again.
-      starts: what of it was drawn.
+      replays: what of it was drawn.
       args: the parsed arguments.
     """
     logged = {each.step for each in records.updates}
-    near = {each.step for start in every for each in start.logged}
-    drawn = {each.step for start in starts for each in start.logged}
+    near = {each.step for replay in every for each in replay.logged}
+    drawn = {each.step for replay in replays for each in replay.logged}
     if near - drawn:
         report.unchecked.append(
             f"losses of {len(near - drawn)} steps that were not drawn (--steps)"
@@ -278,11 +278,11 @@ def tell_left_out(report: Report, records, every, starts, args) -> None:
         )
 
 
-def tell_checkpoints(report: Report, starts: List, kept: Dict[int, str]) -> None:
+def tell_checkpoints(report: Report, replays: List, kept: Dict[int, str]) -> None:
     """Tell what of each checkpoint nothing was computed from."""
-    followed = {start.step for start in starts if start.logged or start.kept}
-    followed.update(step for start in starts for step in start.kept)
-    scored = {start.step for start in starts if start.dev is not None}
+    followed = {replay.step for replay in replays if replay.logged or replay.kept}
+    followed.update(step for replay in replays for step in replay.kept)
+    scored = {replay.step for replay in replays if replay.dev is not None}
     for step in sorted(set(kept) - followed):
         what = "what the optimizer keeps" if step in scored else "the variables"
         report.unchecked.append(
@@ -324,16 +324,16 @@ def run(args) -> int:
     cli.start_tensorflow(args.verbose)
     from transformer.runtime.history import RUN, read_run
 
-    stretches = read_run(args.logdir)
-    if not stretches:
+    segments = read_run(args.logdir)
+    if not segments:
         raise ValueError(
             f"{args.logdir}: found no {RUN}, wanted what train.py records in it"
         )
     report = Report()
-    check_settings(report, hp, stretches[-1])
-    check_vocabulary(report, args.logdir, stretches[-1], hp.data)
-    check_versions(report, stretches)
-    check_losses(args, report, stretches, hp)
+    check_settings(report, hp, segments[-1])
+    check_vocabulary(report, args.logdir, segments[-1], hp.data)
+    check_versions(report, segments)
+    check_losses(args, report, segments, hp)
     report.show()
     return 1 if report.differs else 0
 

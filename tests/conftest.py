@@ -15,6 +15,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import config as tf_config
 
+from transformer.runtime.devices import spare_hidden_tiles
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # What `python scripts/x.py` has on its path. The package is there because it was
 # installed, as users have it: the checkout itself is not on the path.
@@ -31,6 +33,8 @@ for number in (signal.SIGINT, signal.SIGHUP):
 # TensorFlow reads this when it opens its first session.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
+
+spare_hidden_tiles()  # tests open sessions of their own, too
 
 HAS_BFLOAT16 = not tf.__version__.startswith("1.")
 

@@ -142,7 +142,7 @@ def copy_of(folder, to):
     return shutil.copytree(str(folder), str(to))
 
 
-def variables_of(checkpoint):
+def read_variables(checkpoint):
     """The variables of a checkpoint: arrays by name."""
     reader = tf.train.load_checkpoint(str(checkpoint))
     return {

@@ -15,7 +15,7 @@ import tarfile
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-FORMATS = os.path.join(ROOT, "tests", "formats")
+WRITTEN_FOLDERS = os.path.join(ROOT, "tests", "formats")
 LINES = ["1 2 3 4", "9 8 7 6 5", "3 1 4 1 5 9", "2 7"]
 SIZES = {"train": 60, "dev": 4, "test": 4}
 FLAGS = [
@@ -74,9 +74,11 @@ def pack(folder, path):
 
 def unpack(version, folder):
     """Extracts data and logs of a version; returns what its model translated."""
-    with tarfile.open(os.path.join(FORMATS, version, "folders.tar.xz")) as archive:
+    with tarfile.open(
+        os.path.join(WRITTEN_FOLDERS, version, "folders.tar.xz")
+    ) as archive:
         archive.extractall(str(folder))
-    path = os.path.join(FORMATS, version, "translations.json")
+    path = os.path.join(WRITTEN_FOLDERS, version, "translations.json")
     with open(path, encoding="utf-8") as file:
         return json.load(file)
 
@@ -89,7 +91,7 @@ def main():
     from transformer.runtime.formats import VERSION
 
     tf.disable_eager_execution()
-    place = os.path.join(FORMATS, VERSION)
+    place = os.path.join(WRITTEN_FOLDERS, VERSION)
     os.makedirs(place, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         translations = make(folder)

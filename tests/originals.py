@@ -51,7 +51,7 @@ def random_model(dialect, seed=0, **changes):
         np.random.RandomState(seed),
         hparams.HParams(num_heads=2, **settings(dialect, **changes)),
     )
-    shapes = convert.variables_of(hp)
+    shapes = convert.variable_shapes(hp)
     return {
         name: rng.uniform(-0.5, 0.5, shapes[name]).astype(np.float32)
         for name in sorted(shapes)

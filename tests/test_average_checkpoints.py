@@ -28,8 +28,8 @@ def average(logdir, out, last):
 def test_it_is_the_mean(logdir, tmp_path, capsys, steps):
     average(logdir, tmp_path / "out", str(len(steps)))
     assert f"of steps {', '.join(map(str, steps))}\n" in capsys.readouterr().out
-    each = [corpora.variables_of(checkpoints.prefix(logdir, step)) for step in steps]
-    found = corpora.variables_of(checkpoints.prefix(str(tmp_path / "out"), 6))
+    each = [corpora.read_variables(checkpoints.path_of(logdir, step)) for step in steps]
+    found = corpora.read_variables(checkpoints.path_of(str(tmp_path / "out"), 6))
     assert found.keys() == each[0].keys()
     assert found.pop("global_step") == 6
     for name, array in found.items():

@@ -15,7 +15,7 @@ import report
 import scaling
 import tensorflow.compat.v1 as tf
 import work
-from worker import HERE, Worker
+from worker import HERE, open_worker
 
 import eval as evaluate
 import hparams
@@ -26,6 +26,7 @@ TINY = {"num_blocks": 2, "d_model": 16, "d_ff": 64, "num_heads": 2, "batch_token
 
 ECHO = """
 import os
+import time
 from worker import serve
 
 def open_echo(spec):
@@ -33,13 +34,15 @@ def open_echo(spec):
     calls = []
     def measure(request):
         print("and talks")
-        if request.get("fail"):
+        if request.get("fail") in (True, spec["said"]):
             raise ValueError("that much is known")
+        if "fail" in request:
+            time.sleep(600)
         calls.append(request)
         return {"calls": len(calls), "said": spec["said"], "pid": os.getpid()}
     return measure
 
-serve({"echo": open_echo})
+serve({"echo": open_echo, "slow": lambda spec: time.sleep(600)})
 """
 
 
@@ -51,7 +54,7 @@ def echo(tmp_path, monkeypatch):
     workers = []
 
     def echo(**spec):
-        workers.append(Worker("echo", dict(spec, work="echo")))
+        workers.append(open_worker("echo", dict(spec, work="echo")))
         return workers[-1]
 
     yield echo
@@ -89,7 +92,31 @@ def test_a_system_that_is_missing_says_so(tmp_path, monkeypatch):
     (tmp_path / "absent.py").write_text("import no_such_library\n")
     monkeypatch.setattr("worker.ROOT", str(tmp_path))
     with pytest.raises(ChildProcessError, match="No module named 'no_such_library'"):
-        Worker("absent", {"work": "echo"})
+        open_worker("absent", {"work": "echo"})
+
+
+def test_a_group_is_asked_as_one(echo, request):
+    group = open_worker("echo", {"work": "echo", "group": [{"said": 1}, {"said": 2}]})
+    request.addfinalizer(group.close)
+    for calls in (1, 2):
+        answer = group.ask({})
+        assert (answer["calls"], answer["said"]) == (calls, 1)
+        assert answer["pid"] == group.pid
+    with pytest.raises(ChildProcessError, match="that much is known"):
+        group.ask({"fail": True})
+    with pytest.raises(ChildProcessError, match="KeyError"):
+        open_worker("echo", {"work": "echo", "group": [{"said": 1}, {"work": "rest"}]})
+
+
+def test_a_child_that_ends_ends_the_group(echo):
+    """The other one may wait for it for ever."""
+    both = [{"said": 1}, {"said": 2}]
+    group = open_worker("echo", {"work": "echo", "group": both})
+    with pytest.raises(ChildProcessError, match="that much is known"):
+        group.ask({"fail": 2})
+    group.close()
+    with pytest.raises(ChildProcessError, match="KeyError"):
+        open_worker("echo", {"work": "rest", "group": [{"work": "slow"}, {}]})
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="needs PYTHONSAFEPATH")
@@ -144,18 +171,22 @@ def test_an_estimate_has_the_cost_of_sentences_of_one_length(monkeypatch, size):
 def test_an_estimate_adds_up_what_each_part_takes():
     """Twice the link is half its time; what is not there takes none."""
     sizes, eight = work.SIZES["base"], scaling.Machines(312.0, 0.33, 300.0, 25.0, 8)
-    seconds = {n: scaling.seconds_of_update(sizes, n, eight) for n in (1, 4, 8, 16)}
+    parameters = scaling.parameters_of(sizes)
+    seconds = {
+        n: scaling.seconds_of_update(1.6, parameters, n, eight) for n in (1, 4, 8, 16)
+    }
     assert seconds[1]["link"] == seconds[8]["network"] == 0
-    assert seconds[1]["compute"] == pytest.approx(16 * seconds[16]["compute"])
+    assert [seconds[n]["compute"] for n in (1, 16)] == [1.6, 0.1]
     # Two rounds of four devices' shards, then one of eight's.
     assert seconds[4]["link"] * 7 * 2 == pytest.approx(seconds[8]["link"] * 3 * 3)
     assert seconds[16]["link"] == seconds[8]["link"]
     half = eight._replace(link=150.0, network=12.5)
-    slow = scaling.seconds_of_update(sizes, 16, half)
+    slow = scaling.seconds_of_update(1.6, parameters, 16, half)
     for part in ("link", "network"):
         assert slow[part] == pytest.approx(2 * seconds[16][part])
     row = scaling.table(eight, [16])[2].split(" | ")
-    total = sum(seconds[16].values())
+    flop = 25000 * scaling.flop_of_token(sizes, scaling.LENGTH)
+    total = sum(seconds[16].values()) - 0.1 + flop / (312e12 * 0.33 * 16)
     assert row[5] == f"{25000 / total:,.0f}"
 
 
@@ -267,6 +298,7 @@ def short(monkeypatch):
             every=2,
             every_single=10,
             pairs=[100],
+            several="tiny",
             seconds=0.01,
         ),
     )
@@ -295,6 +327,11 @@ def test_a_whole_run(short, trained, digits, tmp_path, capsys):
         "growth/100",
         "memory/input-100",
     }
+    if hasattr(tf.compat, "v2"):
+        several = {r["system"] for r in rows if r["work"] == "scaling/tiny"}
+        estimated = {r["system"] for r in rows if r["work"] == "estimate/tiny"}
+        assert several - estimated == {"1 device"}
+        assert estimated == {"2 devices", "2 processes", "4 processes"}
     assert {"ceiling/copy", "ceiling/tiny"} <= {row["work"] for row in rows}
     assert (
         min(

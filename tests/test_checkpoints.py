@@ -112,7 +112,7 @@ def test_find_refuses_what_is_not_there_and_says_what_is(write, which):
     assert "[10, 20]" in str(error.value)
 
 
-def test_save_prunes_the_oldest_with_all_their_files(write):
+def test_save_removes_the_oldest_with_all_their_files(write):
     logdir = write(9, 10, 11, 100, keep=2)
     assert checkpoints.steps(logdir) == [11, 100]
     names = set(os.listdir(logdir)) - {checkpoints.STATE}
@@ -121,7 +121,7 @@ def test_save_prunes_the_oldest_with_all_their_files(write):
 
 def test_pruning_a_step_leaves_the_steps_whose_names_begin_alike(write):
     logdir = write(1, 10, 11, keep=2)
-    assert [numbers_in(checkpoints.prefix(logdir, step))[0] for step in (10, 11)] == [
+    assert [numbers_in(checkpoints.path_of(logdir, step))[0] for step in (10, 11)] == [
         10,
         11,
     ]
@@ -231,13 +231,13 @@ def test_every_bit_and_every_byte_counts(write, tmp_path, ending):
     content = path.read_bytes()
     for bit in range(0, 8 * len(content), 8 * len(content) // 200 | 1):
         flip(path, bit)
-        assert checkpoints.fault_of(checkpoints.prefix(str(tmp_path), 10)), bit
+        assert checkpoints.fault_of(checkpoints.path_of(str(tmp_path), 10)), bit
         path.write_bytes(content)
     for size in range(0, len(content), len(content) // 200 | 1):
         path.write_bytes(content[:size])
-        assert checkpoints.fault_of(checkpoints.prefix(str(tmp_path), 10)), size
+        assert checkpoints.fault_of(checkpoints.path_of(str(tmp_path), 10)), size
     path.write_bytes(content)
-    assert checkpoints.fault_of(checkpoints.prefix(str(tmp_path), 10)) is None
+    assert checkpoints.fault_of(checkpoints.path_of(str(tmp_path), 10)) is None
 
 
 def test_a_broken_best_falls_back_on_the_newest_and_the_newest_on_the_best(
@@ -365,7 +365,7 @@ def test_sweeping_leaves_what_is_whole_and_what_others_wrote(write, tmp_path):
     (tmp_path / checkpoints.ASIDE / "model.ckpt-30.index").write_bytes(b"half")
     for kind in (checkpoints.NEWEST, checkpoints.BEST):
         (tmp_path / f"{kind}-30.data-00000-of-00001").write_bytes(b"half")
-    checkpoints.sweep(logdir)
+    checkpoints.remove_unfinished(logdir)
     assert corpora.tree(tmp_path) == before
 
 
@@ -378,7 +378,7 @@ def test_the_first_checkpoint_killed_before_its_manifest_is_none(write, tmp_path
     assert not checkpoints.exist(logdir)
     with pytest.raises(FileNotFoundError):
         checkpoints.find(logdir, "newest")
-    checkpoints.sweep(logdir)
+    checkpoints.remove_unfinished(logdir)
     assert os.listdir(logdir) == [checkpoints.STATE]
 
 
@@ -386,9 +386,11 @@ def test_what_a_killed_process_did_not_finish_is_finished(write, tmp_path):
     logdir = write(10, 20, 30)
     wanted = (tmp_path / checkpoints.STATE).read_text()
     (tmp_path / checkpoints.STATE).write_text('model_checkpoint_path: "model.ckpt-1"')
-    checkpoints.tidy(logdir, 30, 3)
+    checkpoints.clean_up(logdir, 30, 3)
     assert (tmp_path / checkpoints.STATE).read_text() == wanted
-    checkpoints.tidy(logdir, 20, 1)  # that of step 30 is broken: training goes on at 20
+    checkpoints.clean_up(
+        logdir, 20, 1
+    )  # that of step 30 is broken: training goes on at 20
     assert checkpoints.steps(logdir) == [20, 30]
     assert tf.train.latest_checkpoint(logdir) == os.path.join(logdir, "model.ckpt-20")
 

@@ -17,7 +17,7 @@ import sys
 import pytest
 import tensorflow.compat.v1 as tf
 from conftest import HAS_BFLOAT16
-from documents import ROOT, commands, read
+from documents import ROOT, blocks, commands, documents, read
 
 pytestmark = [
     pytest.mark.slow,
@@ -37,8 +37,10 @@ NOT_RUN = {
     r"scripts/align\.py --logdir \S+ --compare": "files of other programs",
     r"tools/load/": "for minutes",
     r"tools/bench/benchmark\.py --device gpu": "it needs a GPU",
+    r"tools/bench/benchmark\.py --data \S+ --only scaling": "test_benchmark",
+    r"tools/precision/": "it trains nine models: test_precision_tool",
     r"tools/pictures/": "it needs a browser: test_page",
-    r"-m transformer\.launch ": "a training run of two processes: test_workers",
+    r"-m transformer\.launch ": "two processes that train: test_worker_processes",
     r"-m transformer(_tf)?\.porting(?! --help)": "on files of the reader: test_porting",
 }
 
@@ -297,6 +299,13 @@ def reason_not_to_run(command):
 
 
 COMMANDS = [each for each in commands() if not reason_not_to_run(each.text)]
+# Programs that read a log directory: one stands for it here.
+PROGRAMS = [
+    text
+    for document in documents()
+    for language, text in blocks(read(document))
+    if language == "python" and "logs/" in text
+]
 
 
 @pytest.mark.parametrize(
@@ -321,6 +330,12 @@ def test_a_command_of_the_documents(world, command):
 )
 def test_a_make_command_of_the_documents_can_be(world, command):
     world.run(command.replace("make ", "make --dry-run ", 1))
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_of_the_documents_that_reads_a_log_directory(world, program):
+    said = world.run(f"python -c {shlex.quote(program)}")
+    assert re.search(r"^\d+\.\d+$", said, re.M)
 
 
 @pytest.mark.parametrize("target", list(TARGETS))

@@ -50,7 +50,7 @@ def test_the_checkpoint_has_what_training_restores(dialect, tmp_path):
     logdir = run_import(
         dialect, write(arrays, tmp_path), tmp_path / "log", "--target_space_id", "1"
     )
-    found = corpora.variables_of(checkpoints.prefix(logdir, 3))
+    found = corpora.read_variables(checkpoints.path_of(logdir, 3))
     warmup = {"tensor2tensor": 8000}.get(dialect, 4000)  # of its third version
     assert hparams.load(logdir).warmup_steps == warmup
     model, ids = Transformer(hparams.load(logdir)), tf.ones([1, 2], tf.int32)
@@ -76,7 +76,7 @@ def test_a_further_system_is_a_row_and_a_table_of_names(monkeypatch, tmp_path, c
     row = DIALECTS_TABLE["kyubyong"]._replace(described_in="further", norm_epsilon=1e-3)
     monkeypatch.setitem(DIALECTS_TABLE, "further", row)
     monkeypatch.setitem(
-        names.SOURCES,
+        names.VARIABLE_NAMES,
         "further",
         ((r"^", "theirs/"), (r"/block_(\d+)/", r"/layer\1/"), (r"/kernel$", "/w")),
     )
@@ -85,7 +85,7 @@ def test_a_further_system_is_a_row_and_a_table_of_names(monkeypatch, tmp_path, c
     assert "theirs/decoder/layer1/cross_attention/q/w" in arrays
     logdir = run_import("further", write(arrays, tmp_path), tmp_path / "log")
     assert hparams.load(logdir) == hparams.HParams(num_heads=2, **settings("further"))
-    found = corpora.variables_of(checkpoints.prefix(logdir, 0))
+    found = corpora.read_variables(checkpoints.path_of(logdir, 0))
     for name in model:
         np.testing.assert_array_equal(found[name], model[name])
     capsys.readouterr()

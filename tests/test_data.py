@@ -10,9 +10,11 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from transformer.data import (
+    MAX_SEED,
     Batch,
     BatchPlan,
     Corpus,
+    _sorting_key,
     evaluation_dataset,
     make_batch,
     pad,
@@ -363,3 +365,43 @@ def sample(tmp_path_factory):
 @pytest.mark.parametrize("batch_tokens", [1024, 2048, 4096])
 def test_the_sample_is_padded_little(sample, batch_tokens):
     assert padding(sample, plan_of(sample, batch_tokens)) < 0.05
+
+
+# Ids, seeds, and the order of pairs
+
+SIDES = ("source", "target")
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_ids_that_no_vocabulary_has_are_refused(digits, side):
+    corpus = Corpus(digits, "train")
+    size = {name: int(getattr(corpus, f"_{name}_ids").max()) + 1 for name in SIDES}
+    corpus.refuse_other_ids(size["source"], size["target"])
+    with pytest.raises(ValueError, match=f"train.{side}.ids.npy in .*run prepare.py"):
+        corpus.refuse_other_ids(**{f"{n}_size": size[n] - (n == side) for n in SIDES})
+    ids = np.array(getattr(corpus, f"_{side}_ids"))
+    ids[7] = PAD
+    setattr(corpus, f"_{side}_ids", ids)
+    with pytest.raises(ValueError, match=f"found ids from {PAD} to"):
+        corpus.refuse_other_ids(size["source"], size["target"])
+
+
+@pytest.mark.parametrize("seed", [0, MAX_SEED])
+def test_the_first_and_the_last_seed_plan_batches(seed):
+    plan = BatchPlan([1, 1], [1, 1], 1, seed)  # the least budget, too
+    assert sorted(int(plan.batch(k)[0]) for k in range(2)) == [0, 1]
+    assert MAX_SEED == np.iinfo(np.uint32).max
+
+
+def test_neither_side_jumps_where_the_longer_one_grows():
+    """By the longer side; within it the other one falls, and rises, in turns."""
+    source, target = (x.ravel() for x in np.meshgrid(range(1, 8), range(1, 8)))
+    order = np.argsort(_sorting_key(source, target), kind="stable")
+    widths = np.maximum(source, target)[order]
+    assert (np.diff(widths) >= 0).all()
+    difference = (source - target)[order]
+    for width in range(1, 8):
+        steps = np.diff(difference[widths == width])
+        assert (steps > 0).all() if width % 2 else (steps < 0).all()
+        assert len(set(difference[widths == width])) == 2 * width - 1
+    assert (np.abs(np.diff(difference)) <= 2).all()

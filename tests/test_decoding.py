@@ -1,5 +1,7 @@
-"""Search: on trees that can be drawn, on random tables against the oracle, and with the
-model. Ids: 0 PAD, 1 UNK, 2 BOS, 3 EOS, then the pieces A, B, C."""
+"""Search: on small trees, on random tables beside the oracle, and with the model.
+
+Ids: 0 PAD, 1 UNK, 2 BOS, 3 EOS, then the pieces A, B, C.
+"""
 
 import math
 
@@ -13,9 +15,9 @@ from transformer.decoding import (
     SEARCHES,
     SearchOptions,
     beam,
-    follow,
     greedy,
     penalty,
+    reorder,
     sample,
 )
 from transformer.model import Transformer
@@ -74,7 +76,7 @@ def tree_step(tree):
     children = tf.constant(np.array(children))
 
     def step(ids, parents, node):
-        node, started = follow(node, parents), tf.not_equal(ids, BOS)
+        node, started = reorder(node, parents), tf.not_equal(ids, BOS)
         child = tf.gather_nd(children, tf.stack([node, ids], axis=-1))
         node = tf.where(started, child, node)
         return tf.gather(log_probs, node), node
@@ -245,7 +247,9 @@ class Tables:
         table = tf.constant(self.log_probs, tf.float32)
 
         def step(ids, parents, state):
-            history = tf.concat([follow(state["history"], parents), ids[:, :, None]], 2)
+            history = tf.concat(
+                [reorder(state["history"], parents), ids[:, :, None]], 2
+            )
             places = tf.range(1, tf.shape(history)[2] + 1)
             code = tf.reduce_sum(places * history, axis=2) % self.ROWS  # [N, K]
             line = tf.zeros_like(code) + state["line"][:, None]

@@ -2,6 +2,9 @@
 
 import dataclasses
 import functools
+import os
+import subprocess
+import sys
 
 import corpora
 import numpy as np
@@ -12,6 +15,7 @@ import verify_run
 
 import hparams
 import train
+from transformer import loss_scale
 from transformer.dialects import DIALECTS
 from transformer.evaluation import load_text
 from transformer.runtime import checkpoints, devices
@@ -42,6 +46,49 @@ def hp(digits):
 def gpus(monkeypatch):
     """gpus(n): TensorFlow sees so many."""
     return lambda n: monkeypatch.setattr(devices, "_gpus", lambda: ["a GPU"] * n)
+
+
+# --- The CPU --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "flags, level, chosen, found",
+    [
+        ("fpu amx_bf16 avx512_fp16 amx_tile amx_int8", 28, None, "AVX512_CORE_FP16"),
+        ("fpu amx_bf16 avx512_fp16 amx_tile amx_int8", 28, "AVX2", "AVX2"),
+        ("fpu amx_bf16 avx512_fp16 amx_tile amx_int8", 31, None, None),
+        ("fpu avx512_bf16", 28, None, None),
+    ],
+)
+def test_hidden_tiles_are_not_used(tmp_path, monkeypatch, flags, level, chosen, found):
+    """oneDNN reads its variable at the first product: this one needs no tiles."""
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", chosen or "none")  # put back afterwards
+    if not chosen:
+        del os.environ["ONEDNN_MAX_CPU_ISA"]
+    monkeypatch.setattr(devices, "CPU_FACTS", str(tmp_path / "cpuinfo"))
+    (tmp_path / "cpuinfo").write_text(
+        f"processor\t: 0\ncpuid level\t: {level}\nflags\t\t: {flags}\nbogomips\t: 1\n"
+    )
+    with make_session(hparams.HParams(), tf.Graph()):
+        assert os.environ.get("ONEDNN_MAX_CPU_ISA") == found
+
+
+@pytest.mark.skipif(tf.__version__ < "2", reason="TensorFlow 1.15 cannot")
+def test_a_large_product_of_bfloat16():
+    """In a process of its own: an instruction that is not there would end it."""
+    product = (
+        "import tensorflow.compat.v1 as tf, hparams\n"
+        "from transformer.runtime.sessions import make_session\n"
+        "tf.disable_eager_execution()\n"
+        "ones = tf.ones([2048, 512], tf.bfloat16)\n"
+        "product = tf.matmul(ones, ones, transpose_b=True)\n"
+        "with make_session(hparams.HParams()) as session:\n"
+        "    assert (session.run(product) == 512).all()\n"
+    )
+    environment = dict(os.environ)
+    environment.pop("ONEDNN_MAX_CPU_ISA", None)  # of conftest
+    command = [sys.executable, "-c", product]
+    subprocess.run(command, cwd=corpora.ROOT, env=environment, check=True)
 
 
 # --- Which devices --------------------------------------------------------------------
@@ -143,6 +190,8 @@ def made(hp, **changes):
 
 
 def assert_same_bits(found, wanted):
+    for array, other in zip(found.first, wanted.first):
+        np.testing.assert_array_equal(array, other)
     assert found.metrics == wanted.metrics
     assert sorted(found.variables) == sorted(wanted.variables)
     for name, array in wanted.variables.items():
@@ -286,7 +335,7 @@ EXACT = ["--deterministic", "--shards=8", "--dropout_rate=0.2", "--search=beam"]
 
 def left_by(logdir, step):
     """What a run wrote of a step: bytes of its variables, its dev scores."""
-    found = corpora.variables_of(checkpoints.prefix(str(logdir), step))
+    found = corpora.read_variables(checkpoints.path_of(str(logdir), step))
     scores = [row for row in read_dev_scores(str(logdir)) if row["step"] == step]
     return {name: array.tobytes() for name, array in found.items()}, scores
 
@@ -316,6 +365,23 @@ def test_a_training_run_is_the_same_on_so_many(
     losses, wanted = (corpora.events_of(path) for path in (tmp_path, on_one_device))
     for name in ("loss", "gradient_norm", "dev/loss", "dev/bleu"):
         assert losses[name] == wanted[name]
+
+
+@pytest.mark.skipif(tf.__version__ < "2", reason="TensorFlow 1.15 refuses")
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_16_bits_are_the_same_on_two(digits, tmp_path, precision, monkeypatch):
+    """The loss scale of float16, and what it skips, are the same, too."""
+    monkeypatch.setattr(loss_scale, "FIRST", 2.0**14)  # too large for float16
+    for count in (1, 2):
+        flags = ["--deterministic", "--shards=4", f"--precision={precision}"]
+        flags += ["--max_steps=4", f"--devices=cpu:{count}", "--batch_tokens=100"]
+        corpora.run_train(digits, tmp_path / str(count), *flags)
+    one, two = (left_by(tmp_path / str(count), 4) for count in (1, 2))
+    assert one == two
+    if precision == "float16":
+        variables = corpora.read_variables(checkpoints.path_of(str(tmp_path / "1"), 4))
+        assert 0 < variables["loss_scale/skipped_updates"] < 4
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
-"""The whole models of the tutorial (A), Kyubyong (B) and tensor2tensor (D) against
-their recorded numbers: logits, losses, gradients, five updates, greedy output.
+"""Whole models beside recorded numbers: logits, losses, gradients, updates, greedy.
 
-The sizes are those that the import finds in the recorded variables.
+They are of the tutorial (A), Kyubyong (B) and tensor2tensor (D). The sizes are those
+that the import finds in the recorded variables.
 """
 
 import fixtures

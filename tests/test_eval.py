@@ -222,7 +222,7 @@ def test_all_checkpoints_are_scored_as_each_alone(moved, digits, tmp_path, capsy
     for old in glob.glob(os.path.join(glob.escape(logdir), f"model.ckpt-{step}.*")):
         os.remove(
             old
-        )  # as if it had been pruned: only the best one is left of its step
+        )  # as if it had been removed: only the best one is left of its step
     wanted = sorted({*checkpoints.steps(logdir), step})
     assert len(wanted) == 3
     lines = run(*common, "--checkpoint", "all", "--json", path)

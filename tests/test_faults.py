@@ -87,7 +87,7 @@ def assert_same_numbers(logdir, whole):
 
 
 def assert_same_variables(*paths):
-    found, wanted = (corpora.variables_of(path) for path in paths)
+    found, wanted = (corpora.read_variables(path) for path in paths)
     assert sorted(found) == sorted(wanted)
     for name in wanted:
         np.testing.assert_array_equal(found[name], wanted[name], err_msg=name)

@@ -15,7 +15,7 @@ from originals import with_moments, write
 import hparams
 import train
 from transformer.runtime import folders
-from transformer.runtime.checkpoints import prefix
+from transformer.runtime.checkpoints import path_of
 from transformer.text.summary import verify
 
 # --- New folders ----------------------------------------------------------------------
@@ -58,11 +58,11 @@ def test_a_folder_of_other_things_is_refused_and_one_of_ours_replaced(tmp_path):
 
 
 def test_what_killed_processes_left_is_swept_and_what_is_in_use_is_not(tmp_path):
-    left = tmp_path / (folders.PREFIX + "left")
+    left = tmp_path / (folders.NAME_START + "left")
     (left / "deeper").mkdir(parents=True)
     mine = tmp_path / "mine"
     mine.mkdir()
-    os.symlink(str(mine), str(tmp_path / (folders.PREFIX + "link")))
+    os.symlink(str(mine), str(tmp_path / (folders.NAME_START + "link")))
     with folders.unfinished(str(tmp_path)) as first:
         assert not left.exists() and mine.exists()
         with folders.unfinished(str(tmp_path)) as second:
@@ -229,4 +229,4 @@ def test_what_writes_a_log_directory_killed_anywhere_goes_on(
         assert was_killed == (not os.path.exists(out))
     assert call == 10**6 and not was_killed
     assert os.listdir(str(tmp_path)) == ["out"]
-    assert hparams.load(out) and os.path.exists(prefix(out, step) + ".index")
+    assert hparams.load(out) and os.path.exists(path_of(out, step) + ".index")

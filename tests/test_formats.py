@@ -22,7 +22,7 @@ from transformer.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
-VERSIONS = sorted(os.listdir(format_fixture.FORMATS))
+VERSIONS = sorted(os.listdir(format_fixture.WRITTEN_FOLDERS))
 
 
 @pytest.fixture(params=VERSIONS)
@@ -36,7 +36,7 @@ def test_this_version_is_kept_and_small():
     with open(os.path.join(corpora.ROOT, "setup.py"), encoding="utf-8") as file:
         assert f'version="{formats.VERSION}"' in file.read()
     for version in VERSIONS:
-        paths = glob.glob(os.path.join(format_fixture.FORMATS, version, "*"))
+        paths = glob.glob(os.path.join(format_fixture.WRITTEN_FOLDERS, version, "*"))
         assert sum(map(os.path.getsize, paths)) < 150000
 
 
@@ -91,7 +91,9 @@ def edited(path, **changes):
     path.write_text(json.dumps(kept))
 
 
-@pytest.mark.parametrize("format", [formats.FORMAT + 1, 0, "2", None, True, 2**70])
+@pytest.mark.parametrize(
+    "format", [formats.FOLDER_FORMAT + 1, 0, "2", None, True, 2**70]
+)
 @pytest.mark.parametrize("version", ["0.9.1", "\x1b]52;c", 3])
 def test_a_newer_format_names_the_version_to_install(tmp_path, format, version):
     content = {"format": format, "version": version, "x": 1}
@@ -106,7 +108,7 @@ def test_a_newer_format_names_the_version_to_install(tmp_path, format, version):
 def test_each_folder_of_a_newer_format_is_refused(tmp_path, capsys):
     format_fixture.unpack(VERSIONS[-1], tmp_path)
     data, logs = str(tmp_path / "data"), str(tmp_path / "logs")
-    newer = {"format": formats.FORMAT + 1, "version": "7.0.0", "other": []}
+    newer = {"format": formats.FOLDER_FORMAT + 1, "version": "7.0.0", "other": []}
     edited(tmp_path / "logs" / "hparams.json", **newer)
     for main, flags in (
         (train.main, [f"--data={data}"]),

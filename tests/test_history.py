@@ -13,7 +13,7 @@ import hparams
 import train
 from transformer.runtime import checkpoints, history, reporting
 from transformer.runtime.devices import cores
-from transformer.runtime.history import RUN, History, name_of_dev
+from transformer.runtime.history import RUN, RunHistory, name_of_dev
 from transformer.runtime.reporting import DevScores
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -22,43 +22,45 @@ HP = hparams.HParams()
 CORPUS = {"train.source.ids.npy": "a", "dev.source.text": "b"}
 
 
-def stretch(logdir, step, hp=HP, corpus=CORPUS):
-    """Begins a stretch; returns what is said to have changed."""
-    history = History(str(logdir), step, hp, corpus)
+def segment(logdir, step, hp=HP, corpus=CORPUS):
+    """Begins a segment; returns what is said to have changed."""
+    history = RunHistory(str(logdir), step, hp, corpus)
     history.write()
     return history.changes()
 
 
-def stretches(logdir):
+def segments(logdir):
     return [json.loads(line) for line in corpora.read_lines(logdir / RUN)]
 
 
-def test_each_stretch_is_recorded_and_its_changes_are_told(tmp_path):
-    assert stretch(tmp_path, 0) == ""
-    assert stretch(tmp_path, 4) == ""
+def test_each_segment_is_recorded_and_its_changes_are_told(tmp_path):
+    assert segment(tmp_path, 0) == ""
+    assert segment(tmp_path, 4) == ""
     other = hparams.HParams(batch_tokens=9, seed=7, data="elsewhere")
-    assert stretch(tmp_path, 8, other) == (
+    assert segment(tmp_path, 8, other) == (
         "changed at step 8: batch_tokens 4096 -> 9, seed 1 -> 7"
     )
-    assert stretch(tmp_path, 12, other) == ""
-    found = stretches(tmp_path)
+    assert segment(tmp_path, 12, other) == ""
+    found = segments(tmp_path)
     assert [row["step"] for row in found] == [0, 8]
     assert found[1]["settings"]["batch_tokens"] == 9 and found[0]["corpus"] == CORPUS
     assert set(found[0]["versions"]) == {"python", "tensorflow", "numpy"}
 
 
-def test_a_stretch_of_which_no_checkpoint_is_left_is_forgotten(tmp_path):
+def test_a_segment_of_which_no_checkpoint_is_left_is_forgotten(tmp_path):
     """It may have been one with another corpus, killed before it saved."""
-    stretch(tmp_path, 0)
+    segment(tmp_path, 0)
     for _ in range(3):
-        other = History(str(tmp_path), 4, HP, dict(CORPUS, **{"dev.source.text": "c"}))
+        other = RunHistory(
+            str(tmp_path), 4, HP, dict(CORPUS, **{"dev.source.text": "c"})
+        )
         with pytest.raises(ValueError, match="dev.source.text.*--accept_changes"):
             other.refuse_other_corpus()
         assert other.changes() == "changed at step 4: another corpus"
         other.write()
-    assert stretch(tmp_path, 4) == ""
-    assert [row["step"] for row in stretches(tmp_path)] == [0]
-    assert stretch(tmp_path, 0, hparams.HParams(seed=2)) == ""
+    assert segment(tmp_path, 4) == ""
+    assert [row["step"] for row in segments(tmp_path)] == [0]
+    assert segment(tmp_path, 0, hparams.HParams(seed=2)) == ""
 
 
 @pytest.mark.parametrize("said", ["3", "0", "many", ""])
@@ -89,25 +91,25 @@ def test_the_processor_has_a_name(monkeypatch, content, wanted):
 
 
 def test_a_setting_that_an_older_version_did_not_have_is_no_change(tmp_path):
-    stretch(tmp_path, 0)
-    (row,) = stretches(tmp_path)
+    segment(tmp_path, 0)
+    (row,) = segments(tmp_path)
     del row["settings"]["seed"]
     corpora.write_lines(tmp_path / RUN, [json.dumps(row), "{cut off"])
     text = (tmp_path / RUN).read_text()[:-1]
     (tmp_path / RUN).write_text(text)
-    assert stretch(tmp_path, 4, hparams.HParams(seed=2)) == ""
+    assert segment(tmp_path, 4, hparams.HParams(seed=2)) == ""
 
 
 @pytest.mark.parametrize(
     "line",
     ["", "x", "7", "[]", "{}", '{"step": 1}', "null", "[" * 100000, "\x1b]52;c;x\x07"],
 )
-def test_lines_that_are_no_stretches_are_refused(tmp_path, line):
-    stretch(tmp_path, 0)
+def test_lines_that_are_no_segments_are_refused(tmp_path, line):
+    segment(tmp_path, 0)
     with open(str(tmp_path / RUN), "a") as file:
         file.write(line + "\n")
     with pytest.raises(ValueError, match="run.jsonl:2: ") as error:
-        History(str(tmp_path), 4, HP, CORPUS)
+        RunHistory(str(tmp_path), 4, HP, CORPUS)
     assert str(error.value).isprintable()
 
 
@@ -197,7 +199,7 @@ def test_training_says_what_changed_and_refuses_another_corpus(
     assert [row["step"] for row in rows] == [4, 8, 8]
     assert len({row["dev"] for row in rows}) == 2
     assert checkpoints.steps(str(logdir), checkpoints.BEST) == [8]
-    assert [row["step"] for row in stretches(logdir)] == [0, 4, 8]
+    assert [row["step"] for row in segments(logdir)] == [0, 4, 8]
 
 
 def test_the_same_command_says_nothing(digits, tmp_path, capsys):

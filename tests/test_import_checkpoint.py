@@ -121,9 +121,9 @@ def test_an_imported_model_translates_and_is_trained_on(original, tmp_path, digi
         os.path.join(digits, JOINT_MODEL),
     )
     with Translator(hparams.load(logdir), logdir) as translator:
-        assert translator.restore() == checkpoints.prefix(logdir, 3)
+        assert translator.restore() == checkpoints.path_of(logdir, 3)
         assert len(translator.translate(["1 2 3", "4"])) == 2
-    before = corpora.variables_of(checkpoints.prefix(logdir, 3))
+    before = corpora.read_variables(checkpoints.path_of(logdir, 3))
     corpora.train.main(
         [
             "--data",
@@ -140,7 +140,7 @@ def test_an_imported_model_translates_and_is_trained_on(original, tmp_path, digi
             "3",
         ]
     )
-    after = corpora.variables_of(checkpoints.prefix(logdir, 4))
+    after = corpora.read_variables(checkpoints.path_of(logdir, 4))
     assert after["global_step"] == 4
     np.testing.assert_allclose(after["beta1_power"], 0.9 * before["beta1_power"])
     for name in random_model("kyubyong"):
@@ -180,7 +180,7 @@ def test_training_goes_on_from_a_checkpoint_of_step_0(tmp_path, digits):
         ]
     )
     before, after = (
-        corpora.variables_of(checkpoints.prefix(logdir, step)) for step in (0, 1)
+        corpora.read_variables(checkpoints.path_of(logdir, step)) for step in (0, 1)
     )
     for name in random_model("kyubyong"):  # Adam moves nothing further than its rate
         np.testing.assert_allclose(after[name], before[name], rtol=0, atol=0.0011)

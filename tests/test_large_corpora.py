@@ -296,7 +296,9 @@ def ended(number, count, *flags):
 
 def left(folder):
     """The unfinished folders in a folder."""
-    return [name for name in os.listdir(str(folder)) if name.startswith(folders.PREFIX)]
+    return [
+        name for name in os.listdir(str(folder)) if name.startswith(folders.NAME_START)
+    ]
 
 
 def encoded(monkeypatch):
@@ -414,7 +416,7 @@ def test_what_is_left_is_not_followed_out_of_its_folder(tmp_path, text, capsys):
 def test_two_processes_do_not_share_what_is_left(tmp_path):
     place = str(tmp_path)
     with folders.unfinished(place, "abc") as first:
-        assert os.path.basename(first) == folders.PREFIX + "abc"
+        assert os.path.basename(first) == folders.NAME_START + "abc"
         with folders.unfinished(place, "abc") as second:
             assert second != first and os.path.isdir(first)
     assert left(tmp_path) == []
@@ -434,7 +436,7 @@ def test_what_is_kept_stays_unless_it_is_refused(tmp_path, error, is_kept):
             folders.keep(work)
         raise error
     stays = is_kept and error is not ValueError
-    assert left(tmp_path) == [folders.PREFIX + "abc"] * stays
+    assert left(tmp_path) == [folders.NAME_START + "abc"] * stays
     with folders.unfinished(str(tmp_path), "abc") as work:
         assert os.listdir(work) == ["file"] * stays
 

@@ -79,23 +79,23 @@ def test_every_command_works_in_such_a_path(digits, tmp_path, capsys):
     assert "BLEU" in capsys.readouterr().out
 
 
-# --- Beside a training run that prunes ------------------------------------------------
+# --- Beside a training run that removes ----------------------------------------------
 
 
 @pytest.fixture
-def pruned(trained, tmp_path):
-    """pruned(times) → (log directory, restore): that often the file goes before it."""
+def removed(trained, tmp_path):
+    """removed(times) → (log directory, restore): that often the file goes before it."""
     logdir = str(tmp_path / "logs")
     shutil.copytree(trained, logdir)
 
-    def pruned(times):
+    def removed(times):
         left = [times]
 
-        def prune(checkpoint):
+        def remove(checkpoint):
             if left[0]:
                 left[0] -= 1
                 step = checkpoints.step_of(checkpoint)
-                later = checkpoints.prefix(logdir, step + 40)
+                later = checkpoints.path_of(logdir, step + 40)
                 for path in checkpoints._files(checkpoint) + [
                     checkpoint + checkpoints.MANIFEST
                 ]:
@@ -112,23 +112,23 @@ def pruned(trained, tmp_path):
                     else:
                         os.rename(path, renamed)
 
-        return logdir, prune
+        return logdir, remove
 
-    return pruned
+    return removed
 
 
 @pytest.mark.parametrize("when", ["read", "verified"])
 @pytest.mark.parametrize("times", [1, 7])
-def test_a_checkpoint_that_was_pruned_meanwhile_is_looked_for_again(
-    pruned, monkeypatch, times, when
+def test_a_checkpoint_that_was_removed_meanwhile_is_looked_for_again(
+    removed, monkeypatch, times, when
 ):
-    logdir, prune = pruned(times)
+    logdir, remove = removed(times)
     said = []
     place, name = (tensors, "restore") if when == "read" else (checkpoints, "fault_of")
     original = getattr(place, name)
 
     def later(*args):
-        prune(args[-1] or args[-2])  # the scope of the variables is empty
+        remove(args[-1] or args[-2])  # the scope of the variables is empty
         return original(*args)
 
     with Translator(hparams.load(logdir), logdir) as translator:
@@ -138,12 +138,12 @@ def test_a_checkpoint_that_was_pruned_meanwhile_is_looked_for_again(
     assert said == []
 
 
-def test_a_step_that_was_pruned_meanwhile_is_missing(pruned, monkeypatch):
-    logdir, prune = pruned(1)
+def test_a_step_that_was_removed_meanwhile_is_missing(removed, monkeypatch):
+    logdir, remove = removed(1)
     original = tensors.restore
 
     def later(*args):
-        prune(args[-1] or args[-2])  # the scope of the variables is empty
+        remove(args[-1] or args[-2])  # the scope of the variables is empty
         return original(*args)
 
     monkeypatch.setattr(tensors, "restore", later)
@@ -293,7 +293,7 @@ def test_the_tools_of_tensorflow_find_the_newest_checkpoint(logdir, tmp_path):
     assert tf.train.latest_checkpoint(logdir) == newest
     state = tf.train.get_checkpoint_state(logdir)
     assert list(state.all_model_checkpoint_paths) == [
-        checkpoints.prefix(logdir, step) for step in checkpoints.steps(logdir)
+        checkpoints.path_of(logdir, step) for step in checkpoints.steps(logdir)
     ]
     moved = str(tmp_path / "moved")
     shutil.move(logdir, moved)

@@ -143,7 +143,7 @@ def test_a_resumed_run_skips_what_one_run_skips(digits, tmp_path, monkeypatch, c
             places = ["--data", digits, "--logdir", str(tmp_path / name)]
             train.main([*places, *arguments, "--max_steps", str(steps)])
     one, two = (
-        tensors.read(checkpoints.prefix(str(tmp_path / name), 12))
+        tensors.read(checkpoints.path_of(str(tmp_path / name), 12))
         for name in ("whole", "resumed")
     )
     for variable in one:

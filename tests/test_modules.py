@@ -445,10 +445,19 @@ def test_attention_behind_the_past_is_attention_over_the_whole(
     assert past.mask.shape == (2, 5 if key_masks is None else 0)
 
 
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_masks_of_queries_are_found_only_where_they_are_used(dialect):
+    x = tf.placeholder(tf.float32, [2, 3, 8])
+    modules.multihead_attention(x, x, num_heads=2, key_masks=True, dialect=dialect)
+    made = tf.get_default_graph().get_operations()
+    found = any(op.type == "NotEqual" for op in made)
+    assert found == DIALECTS[dialect].mask_queries
+
+
 def nothing_before(batch, num_heads, width):
-    """The Past before the first position."""
+    """The KeyValueCache before the first position."""
     keys = tf.zeros([batch, num_heads, 0, width])
-    return modules.Past(keys, keys, tf.zeros([batch, 0], tf.bool))
+    return modules.KeyValueCache(keys, keys, tf.zeros([batch, 0], tf.bool))
 
 
 def test_attention_to_projected_keys_makes_no_key_variables(start):

@@ -51,7 +51,7 @@ def stopped(capsys, data, logdir, *flags):
     assert stop.value.code == 2
     line = capsys.readouterr().err.splitlines()[-1]
     for step in checkpoints.steps(logdir):
-        values = corpora.variables_of(checkpoints.prefix(logdir, step))
+        values = corpora.read_variables(checkpoints.path_of(logdir, step))
         for name, value in values.items():
             assert np.isfinite(value).all(), name
     return line
@@ -59,8 +59,8 @@ def stopped(capsys, data, logdir, *flags):
 
 def rewrite(logdir, step, change):
     """Puts other values into a checkpoint; `change` gets {name: array}."""
-    prefix = checkpoints.prefix(logdir, step)
-    values = corpora.variables_of(prefix)
+    prefix = checkpoints.path_of(logdir, step)
+    values = corpora.read_variables(prefix)
     change(values)
     for path in glob.glob(glob.escape(prefix) + ".*"):
         os.remove(path)
@@ -189,7 +189,7 @@ def test_a_poisoned_variable_is_named_and_the_checkpoint_before_it_too(
     assert "step 5: found loss nan" in line
     assert f"the variable {name} (1 NaN of 512 numbers)" in line
     assert "the last good checkpoint is that of step 2" in line
-    assert f"remove the files {checkpoints.prefix(logdir, 4)}.*" in line
+    assert f"remove the files {checkpoints.path_of(logdir, 4)}.*" in line
 
 
 @pytest.mark.slow
@@ -216,11 +216,11 @@ def overflowing(number, make_update):
 
     def made(losses, *others):
         [loss] = losses
-        here = [
-            op
+        [here] = [
+            op.outputs[0]
             for op in tf.get_default_graph().get_operations()
-            if op.type == "IteratorGetNext"
-        ][0].outputs[-1]
+            if op.type == "Unstage" and len(op.outputs) == 1  # the batch's number
+        ]
         with tf.name_scope("broken"):
             grown = tf.exp(tf.where_v2(tf.equal(here, number), 100.0, 0.0))
         return make_update([loss._replace(sum=loss.sum * grown)], *others)

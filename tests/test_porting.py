@@ -59,9 +59,9 @@ def said(capsys, *argv, status=0):
 # Whose modules
 
 
-@pytest.mark.parametrize("source", sorted(tutorials.SOURCES))
+@pytest.mark.parametrize("source", sorted(tutorials.MODULES))
 def test_modules_are_told_by_what_they_take_and_compute(folder, capsys, source):
-    path = folder("modules.py", tutorials.SOURCES[source])
+    path = folder("modules.py", tutorials.MODULES[source])
     match = sources.classify(reading.read(path))
     assert (match.source, match.unknown) == (source, False)
     assert not any(each.matters for each in match.differences)
@@ -70,7 +70,7 @@ def test_modules_are_told_by_what_they_take_and_compute(folder, capsys, source):
     assert f"dialect: {sources.SOURCES[source].dialect}\n" in text
 
 
-@pytest.mark.parametrize("source", sorted(tutorials.SOURCES))
+@pytest.mark.parametrize("source", sorted(tutorials.MODULES))
 def test_a_source_is_a_file_of_compat(source):
     """And its parameters are read as they are, though nothing is imported."""
     module = sources.module_of(source)
@@ -111,10 +111,10 @@ def test_constants_are_computed_and_all_else_is_none(text, wanted):
 
 def test_every_file_of_compat_with_blocks_is_a_source():
     place = os.path.join(corpora.ROOT, "transformer", "compat")
-    helpers = {"__init__", "checkpoints", "variables"}
+    helpers = {"__init__", "restoring", "variables"}
     names = {name[:-3] for name in os.listdir(place) if name.endswith(".py")} - helpers
     names -= {name for name in names if name.startswith("tensor2tensor_")}
-    assert names == set(sources.SOURCES) == set(tutorials.SOURCES)
+    assert names == set(sources.SOURCES) == set(tutorials.MODULES)
 
 
 @pytest.mark.parametrize(
@@ -830,7 +830,7 @@ def test_a_patched_file_runs(folder, capsys):
 
 @pytest.mark.parametrize("source", ["kyubyong_legacy", "tutorial", "sasrec"])
 def test_what_is_equal_is_told_to_be(folder, capsys, source):
-    path = folder("modules.py", tutorials.SOURCES[source])
+    path = folder("modules.py", tutorials.MODULES[source])
     text = said(capsys, "--compare", path)
     assert "DIFFERENT" not in text and "fails" not in text
     assert "multihead_attention causality: outputs " in text

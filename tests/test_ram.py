@@ -13,7 +13,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import hparams
-from transformer.originals.convert import variables_of
+from transformer.originals.convert import variable_shapes
 from transformer.runtime import checkpoints, ram
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -241,7 +241,7 @@ def test_the_warning_names_what_to_lower(monkeypatch):
 )
 def test_the_number_of_parameters_is_nearly_known_before_there_are_any(settings):
     hp = hparams.HParams(**dict(SIZES, d_model=64, d_ff=96, **settings))
-    made = sum(int(np.prod(shape)) for shape in variables_of(hp).values())
+    made = sum(int(np.prod(shape)) for shape in variable_shapes(hp).values())
     assert 0.8 * made <= ram.parameters_of(hp) <= made
 
 

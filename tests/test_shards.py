@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from conftest import CONFIG
 
 from transformer.data import BatchPlan, make_batch
-from transformer.shards import APART, Shards, chosen_count, training_dataset
+from transformer.shards import APART, Shards, chosen_count, prefetched, training_dataset
 
 
 class Pairs:
@@ -77,3 +78,23 @@ def test_the_dataset_has_the_rounds_from_a_batch_on(plan):
             ):
                 for one, two in zip(found, wanted):
                     np.testing.assert_array_equal(one, two)
+
+
+def test_rounds_are_taken_one_ahead(graph, plan):
+    """What is fed takes nothing, and leaves what comes next in its place."""
+    shards = Shards(plan, count=3, devices=2)
+    rounds = training_dataset(Pairs(), shards, start=1)
+    batches = tf.data.make_one_shot_iterator(rounds).get_next()
+    pairs = zip(batches, ["/cpu:0", "/device:CPU:0"])
+    current, take_next = zip(*[prefetched(*pair) for pair in pairs])
+    one_more = current[0].number + 1
+    with tf.Session(graph=graph, config=CONFIG) as session:
+        session.run(take_next)
+        for number in range(2, 7):
+            assert session.run(one_more, {current[0].number: 77}) == 78
+            found, _ = session.run([current, take_next])
+            wanted = shards.batches(Pairs(), number)
+            for batch, expected in zip(found, wanted):
+                for array, other in zip(batch, expected):
+                    np.testing.assert_array_equal(array, other)
+        assert all(x.shape.rank == 2 for x in current[1][:-1])

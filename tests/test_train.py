@@ -86,7 +86,7 @@ def dev_bleus(logdir):
 
 
 def newest(logdir):
-    return corpora.variables_of(checkpoints.find(str(logdir), "newest"))
+    return corpora.read_variables(checkpoints.find(str(logdir), "newest"))
 
 
 def assert_same_training(logdir, whole):
@@ -214,7 +214,7 @@ def test_the_best_is_kept_older_ones_go_and_patience_ends(
     assert checkpoints.steps(str(tmp_path)) == [8, 9, 10]
     assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]
     best, last = (
-        corpora.variables_of(checkpoints.find(str(tmp_path), which))
+        corpora.read_variables(checkpoints.find(str(tmp_path), which))
         for which in ("best", "newest")
     )
     assert (best["global_step"], last["global_step"]) == (4, 10)

@@ -258,9 +258,11 @@ def test_restore_returns_the_best_checkpoint_or_loads_the_one_named(
     opened, trained, lines, translations
 ):
     translator = opened(4)
-    assert translator.restore() == checkpoints.find(trained, "best")
-    oldest = checkpoints.prefix(trained, checkpoints.steps(trained)[0])
-    assert translator.restore(oldest) == oldest
+    best = checkpoints.find(trained, "best")
+    assert translator.restore() == best
+    steps = [s for s in checkpoints.steps(trained) if s != checkpoints.step_of(best)]
+    other = checkpoints.path_of(trained, steps[0])
+    assert translator.restore(other) == other
     assert translator.translate(lines) != translations
     translator.restore()
     assert_same(translator.translate(lines), translations)

@@ -1,6 +1,6 @@
 """scripts/verify_run.py: what was changed in a log directory is noticed, each part.
 
-A run of eight steps in two stretches; the second continues at step 4.
+A run of eight steps in two segments; the second continues at step 4.
 """
 
 import glob
@@ -95,7 +95,7 @@ def edit_settings(run, **changes):
     path.write_text(json.dumps(dict(json.loads(path.read_text()), **changes)))
 
 
-def edit_stretches(run, edit):
+def edit_segments(run, edit):
     path = run / "logs" / "run.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     for row in rows:
@@ -176,14 +176,14 @@ def rewrite_loss(path, logdir, at):
 
 def rewrite_variable(logdir, step, name, aside):
     """Changes the first number of a variable; the manifest is made anew."""
-    arrays = corpora.variables_of(checkpoints.prefix(logdir, step))
+    arrays = corpora.read_variables(checkpoints.path_of(logdir, step))
     array = np.array(arrays[name])
     array.reshape(-1)[0] += np.float32(0.01)
     os.mkdir(aside)
     checkpoints.write(dict(arrays, **{name: array}), aside, step)
     for path in glob.glob(os.path.join(aside, "model.ckpt-*")):
         shutil.copy(path, logdir)
-    assert checkpoints.fault_of(checkpoints.prefix(logdir, step)) is None
+    assert checkpoints.fault_of(checkpoints.path_of(logdir, step)) is None
 
 
 def test_what_only_computing_again_can_tell(run, verify, tmp_path):
@@ -239,7 +239,7 @@ def test_a_setting_in_both_files_and_another_machine(run, verify, monkeypatch):
         row["versions"]["numpy"], row["machine"]["threads"] = "1.0", 99
 
     edit_settings(run, label_smoothing=0.5)
-    edit_stretches(run, other)
+    edit_segments(run, other)
     lines = differing(verify("--steps=9"))
     assert any("loss of step 3" in line for line in lines)
     assert not any("dev loss" in line for line in lines)  # it is not smoothed
@@ -264,11 +264,11 @@ def test_a_setting_in_both_files_and_another_machine(run, verify, monkeypatch):
 )
 def test_far_from_a_checkpoint_rounding_may_go_far(updates, found, kind):
     """And is told where it may be the reason; without a reason it is never one."""
-    start = verification.Start(10, None, 0, [], None, {})
+    replay = verification.Replay(10, None, 0, [], None, {})
     number = verification.Compared("loss", 10 + updates, 2.0, found)
     sure = verification.Compared("learning_rate", 10 + updates, 0.5, 0.5)
     report = verify_run.Report()
-    verify_run.judge(report, start, [number, sure], "threads 1 (here: 2)")
+    verify_run.judge(report, replay, [number, sure], "threads 1 (here: 2)")
     line = f"computed again from step 10: loss of {10 + updates}"
     told = {name: lines for name, lines in vars(report).items() if lines}
     if kind == "same":
@@ -279,7 +279,7 @@ def test_far_from_a_checkpoint_rounding_may_go_far(updates, found, kind):
         )
     assert ("differs" in told) == (kind == "differs")
     report = verify_run.Report()
-    verify_run.judge(report, start, [number, sure], "")
+    verify_run.judge(report, replay, [number, sure], "")
     assert len(report.differs) == 1 and not report.same
 
 
@@ -299,14 +299,14 @@ def test_no_data_folder_and_nothing_recorded(run, capsys):
 
 def test_what_was_trained_anew_counts_once(tmp_path, monkeypatch):
     """Killed at 8 and continued from 4: the first loss may begin at 4, 5 or later."""
-    stretches = [{"step": 0, "settings": {"log_every": 3}}]
+    segments = [{"step": 0, "settings": {"log_every": 3}}]
     clock = iter(range(10, 99))
     monkeypatch.setattr("transformer.runtime.events.time.time", lambda: next(clock))
     for losses in ({3: 1.0, 6: 2.0}, {6: 3.0, 9: 4.0}):
         events = Events(str(tmp_path))
         for step, loss in losses.items():
             events.write(step, {"loss": loss})
-    records = read_records(str(tmp_path), stretches)
+    records = read_records(str(tmp_path), segments)
     found = [(each.step, each.begins, each.values["loss"]) for each in records.updates]
     assert found == [(3, (0, 1, 2), 1.0), (6, (3, 4, 5), 3.0), (9, (6,), 4.0)]
     assert records.replaced == 1 and records.damaged == []

@@ -12,14 +12,16 @@ import time
 
 import corpora
 import documents
-import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
 import train
 from transformer import launch
-from transformer.runtime import checkpoints, cluster, workers
-from transformer.runtime.cluster import Cluster, Connection, Ended, cluster_of
+from transformer.runtime import exchange, links, workers
+from transformer.runtime import team as sides
+from transformer.runtime.cluster import Cluster, Ended, cluster_of
+from transformer.runtime.links import Connection
+from transformer.runtime.nonfinite import NotFiniteElsewhere
 from transformer.runtime.process import told_of_signals
 from transformer.runtime.workers import Chief, Member
 
@@ -166,15 +168,19 @@ class Told:
     def __init__(self, count, monkeypatch):
         ports = launch.free_ports(count)
         self.addresses = [f"127.0.0.1:{port}" for port in ports]
+        self.servers = [socket.socket() for _ in ports]  # in the place of TensorFlow's
+        for server, port in zip(self.servers, ports):
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind(("127.0.0.1", port))
+            server.listen(50)
         self.said, self.left = [], []
-        monkeypatch.setattr(workers, "AGAIN", 0.05)
-        monkeypatch.setattr(workers, "GRACE", 0.3)
-        monkeypatch.setattr(workers, "BEAT", 0.1)
-        for each in (workers, cluster):
+        monkeypatch.setattr(sides, "GRACE", 0.3)
+        monkeypatch.setattr(sides, "BEAT", 0.1)
+        monkeypatch.setattr(links, "KNOCKS", 0.1)
+        for each in (sides, workers, links):
+            monkeypatch.setattr(each, "AGAIN", 0.05)
             monkeypatch.setattr(each, "LIMIT", 1.0)
-        monkeypatch.setattr(
-            workers.Team, "leave", lambda _, code: self.left.append(code)
-        )
+        monkeypatch.setattr(sides.Team, "leave", lambda _, code: self.left.append(code))
 
     def team(self, index, **facts):
         kind = Member if index else Chief
@@ -256,11 +262,12 @@ def test_the_end_of_the_chief_has_its_reason(told):
 
 
 def test_other_facts_are_refused_everywhere(told):
-    here, teams = told(3), []
+    """Also to a worker that comes later; nobody waits for one that never does."""
+    here, teams = told(4), []
     chief = here.run(0, lambda team: [teams.append(team), team.meet({})])
-    others = [here.run(1, joins)]
+    others = [here.run(2, joins, seed=5, code="x")]
     wait_until(lambda: teams and teams[0].connections)
-    others.append(here.run(2, joins, seed=5, code="x"))
+    others.append(here.run(1, joins))
     for each in [chief, *others]:
         found = each()
         assert isinstance(found, ValueError)
@@ -272,14 +279,19 @@ def test_other_facts_are_refused_everywhere(told):
 
 def test_who_waits_says_for_whom(told, monkeypatch):
     here = told(2)
-    monkeypatch.setattr(workers, "WAITING", 0.2)
+    for each in (workers, links):
+        monkeypatch.setattr(each, "WAITING", 0.2)
     other = here.run(1, joins)
     wait_until(lambda: here.said)
-    assert here.said == [f"waiting for worker 0 at {here.addresses[0]}, the chief, 0 s"]
+    _, port = Cluster(here.addresses, 0).meeting_point()
+    reason = f"(its port {port}: Connection refused)"
+    name = re.escape(f"worker 0 at {here.addresses[0]}, the chief")
+    assert re.fullmatch(rf"waiting for {name}, \d s {re.escape(reason)}", here.said[0])
     here = told(2)
     chief = here.run(0, lambda team: team.meet({}))
     wait_until(lambda: here.said)
-    assert here.said == [f"waiting for worker 1 at {here.addresses[1]}, 0 s"]
+    name = re.escape(f"worker 1 at {here.addresses[1]}")
+    assert re.fullmatch(rf"waiting for {name}, \d s", here.said[0])
     with here.team(1) as team:
         team.meet()
     assert chief() is None
@@ -313,6 +325,50 @@ def test_a_worker_that_is_frozen_is_named_to_all(told):
         frozen.next("x")  # when it wakes up
 
 
+def test_a_way_that_is_cut_between_two_others_ends_all(told):
+    """Both still reach the chief; nobody reaches the port of worker 2."""
+    here = told(3)
+    here.servers[2].close()
+    results = [here.run(index, joins) for index in (1, 2)]
+    results.append(
+        here.run(0, lambda team: [team.meet({}), team.begin(), team.next("x")])
+    )
+    found = {ends(result()) for result in results}
+    assert {status for _, status in found} == {75}
+    for text, _ in found:  # the chief and worker 1 may find it at the same time
+        assert re.match(
+            rf"worker [01] at \S+ has not reached worker 2 at {here.addresses[2]} for "
+            r"1 s \(Connection refused\): the link between them is cut, or a firewall",
+            text,
+        )
+
+
+def test_a_worker_that_is_started_again_too_early_is_told_the_verdict(told):
+    here = told(2)
+    with pytest.raises(Ended, match="was lost"):
+        with here.team(0) as chief:
+            chief._end(Ended("worker 1 was lost", 75))
+            assert ends(here.run(1, joins)()) == ("worker 1 was lost", 75)
+            chief.check()
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "::1", socket.gethostname()]
+)
+def test_the_chief_is_found_at_each_kind_of_address(host):
+    [port] = launch.free_ports(1)
+    at = Cluster([f"[{host}]:{port}" if ":" in host else f"{host}:{port}", "b:2"], 0)
+    try:
+        family, *_, place = socket.getaddrinfo(host, 0)[0]
+        with socket.socket(family) as sock:
+            sock.bind(place)  # the name may be known, and be that of another machine
+        listener = links.listen(at)
+    except (ValueError, OSError):
+        pytest.skip(f"this machine has no {host}")
+    with listener:
+        links.connect(at, print).hang_up()
+
+
 def test_a_main_thread_that_hangs_is_ended(told):
     here = told(2)
     met, stuck = threading.Event(), threading.Event()
@@ -326,7 +382,7 @@ def test_a_main_thread_that_hangs_is_ended(told):
     here.run(0, lead)()
     wait_until(lambda: here.left)
     assert here.left == [75]
-    assert here.said == [f"stopped; {workers.ADVICE}"]
+    assert here.said == [f"stopped; {sides.ADVICE}"]
     stuck.set()
     hanging()
 
@@ -353,6 +409,25 @@ def test_what_tensorflow_cannot_say_the_verdict_does(told):
         Chief().computed(compute, (KeyError,))
 
 
+def test_what_fails_while_all_are_there_is_told_by_the_worker_where_it_did(told):
+    """A connection of TensorFlow broke, and a new one can be made."""
+    here = told(2)
+
+    def compute():
+        raise KeyError("Collective ops is aborted by: Socket closed")
+
+    def work(team):
+        team.meet()
+        return team.computed(compute, (KeyError,))
+
+    other = here.run(1, work)
+    chief = here.run(0, lambda team: [team.meet({}), team.next("x")])
+    text = f"worker 1 at {here.addresses[1]} could not compute with the others: Socket"
+    for each in (chief, other):
+        said, status = ends(each())
+        assert said.startswith(text) and status == 75
+
+
 def test_a_signal_of_another_worker_stops_the_chief(told, monkeypatch):
     here, killed = told(2), []
     monkeypatch.setattr(workers.os, "kill", lambda _, number: killed.append(number))
@@ -375,14 +450,17 @@ def test_what_is_no_worker_is_refused(told):
         first = Connection(socket.create_connection(place))
         first.send(hello)
         chief.meet({})
-        assert "welcome" in next(first.messages())
+        assert any("welcome" in each for each in first.messages())  # behind a beat
         second = Connection(socket.create_connection(place))
         second.send(hello)
-        assert "found another worker 1" in next(second.messages())["end"]
+        assert (
+            "found another worker 1, wanted one of each index"
+            in next(second.messages())["end"]
+        )
 
 
 def test_what_is_no_message_counts_as_lost():
-    for sent in (b"GET / HTTP/1.1\r\n\r\n", b"3\n", b"x" * (cluster.LONGEST + 1)):
+    for sent in (b"GET / HTTP/1.1\r\n\r\n", b"3\n", b"x" * (links.LONGEST + 1)):
         here, there = socket.socketpair()
         threading.Thread(target=there.sendall, args=(sent,), daemon=True).start()
         with pytest.raises(Ended, match="worker 7 sent what is no message"):
@@ -393,7 +471,7 @@ def test_what_is_no_message_counts_as_lost():
 def test_two_chiefs_cannot_listen(told):
     here = told(2)
     with here.team(0):
-        with pytest.raises(ValueError, match="found it in use .* another chief"):
+        with pytest.raises(ValueError, match="cannot listen there .* another chief"):
             with here.team(0):
                 pass
 
@@ -414,8 +492,65 @@ def test_an_audit_names_the_worker_and_the_first_variable(told):
     assert all(isinstance(other(), ValueError) for other in others)
 
 
+def test_what_is_not_finite_elsewhere_is_told_by_who_has_it(told):
+    """The diagnosis of one worker takes longer than that of the others."""
+    here, found = told(3), threading.Event()
+
+    def is_fine(team):
+        team.meet(*[{}][team.cluster.index :])
+        found.set()
+        raise team.cause(NotFiniteElsewhere("not here"))
+
+    def is_bad(team):
+        team.meet()
+        found.wait(10), time.sleep(0.5)
+        raise team.cause(FloatingPointError("a NaN in x"))
+
+    chief, bad, other = (
+        here.run(index, work) for index, work in enumerate((is_fine, is_bad, is_fine))
+    )
+    assert str(bad()) == "a NaN in x"
+    wanted = f"worker 1 at {here.addresses[1]} ended: a NaN in x"
+    assert str(chief()) == str(other()) == wanted
+
+
+def test_what_is_not_finite_in_the_sum_alone_ends_all(told):
+    here = told(2)
+
+    def work(team):
+        team.meet(*[{}][team.cluster.index :])
+        raise team.cause(NotFiniteElsewhere("not here"))
+
+    chief, other = here.run(0, work), here.run(1, work)
+    assert str(chief()) == "not here"
+    assert str(other()) == f"worker 0 at {here.addresses[0]} ended: not here"
+
+
+def test_what_a_server_refuses_by_chance_is_run_again():
+    """Not what ends in the middle of a run, where another one would take other data."""
+    refused = "From /job:worker/replica:0/task:0:\nThe same RunGraph (Worker) request "
+    refused += "was received twice. "
+    within = "Collective ops is aborted by: The same RecvBuf request was received twice"
+    said = []
+
+    def run(*args):
+        if said:
+            raise tf.errors.AbortedError(None, None, said.pop(0))
+        return args
+
+    repeated = exchange.again_if_refused(run)
+    for words in ([refused, "Socket closed"], [within], 50 * [refused]):
+        said[:] = words
+        with pytest.raises(tf.errors.AbortedError, match=re.escape(words[-1])):
+            repeated("x")
+    said[:] = [refused]
+    assert repeated("x", {"y": 1}) == ("x", {"y": 1}, None, None)
+
+
 def test_a_chief_alone_does_nothing():
     with Chief() as team:
+        error = NotFiniteElsewhere("here")
+        assert team.cause(error) is error
         team.meet({})
         team.begin()
         team.audit(1, {"a": 1})
@@ -506,8 +641,9 @@ def test_all_end_with_the_status_of_the_first_that_failed(launched, script, stat
     ],
 )
 def test_restarts_follow_the_loss_of_a_worker(
-    launched, tmp_path, script, status, starts
+    launched, tmp_path, monkeypatch, script, status, starts
 ):
+    monkeypatch.setattr(launch, "PATIENCE", 60)  # all end by themselves
     found, lines = launched(script, "--restarts=2")
     assert found == status
     assert (tmp_path / "starts-1").read_text() == "x" * starts
@@ -536,267 +672,3 @@ def test_signals_go_to_all_workers_and_nothing_starts_again(tmp_path):
 def test_the_launcher_refuses_what_cannot_be(capsys, flag):
     said = corpora.refusal(capsys, launch.main, flag, "--", "train.py")
     assert f"{flag[2:].split('=')[0]}: found" in said
-
-
-# --- Real processes -------------------------------------------------------------------
-
-EXACT = ["--deterministic", "--shards=4", "--dropout_rate=0.2", "--save_every=4"]
-EXACT += ["--eval_every=1000", "--keep_checkpoints=100", "--audit_every=3"]
-FOREVER = "--max_steps=100000"
-
-
-class Process:
-    """A worker as a process of its own, whose lines are read as it writes them."""
-
-    def __init__(self, environment, *argv):
-        self.lines = []
-        self.process = subprocess.Popen(
-            [sys.executable, *argv],
-            cwd=corpora.ROOT,
-            env={**environment, "PYTHONPATH": corpora.ROOT},
-            stderr=subprocess.PIPE,
-            universal_newlines=True,
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self):
-        for line in self.process.stderr:
-            self.lines.append(line.rstrip("\n"))
-
-    def wait_for(self, text):
-        """Wait until a line has a text."""
-        deadline = time.monotonic() + 300
-        while not any(text in line for line in self.lines):
-            assert time.monotonic() < deadline and self._reader.is_alive(), self.lines
-            time.sleep(0.01)
-
-    def end(self):
-        """(its status, its last line)."""
-        status = self.process.wait(300)
-        self._reader.join(20)
-        return status, self.lines[-1] if self.lines else ""
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-
-@pytest.fixture
-def start(digits):
-    """start(count, logdir, *flags): so many workers; what they start ends with them."""
-    started = []
-
-    def start(count, logdir, *flags):
-        where = ["train.py", "--data", digits, "--logdir", str(logdir), *corpora.TINY]
-        these = [
-            Process(environment, *where, *EXACT, *flags)
-            for environment in launch.environments(count)
-        ]
-        started.extend(these)
-        return these
-
-    yield start
-    for each in started:
-        each.kill()
-
-
-@pytest.fixture(scope="module")
-def alone(digits, tmp_path_factory):
-    """The log directory of forty steps of one process; do not write."""
-    logdir = tmp_path_factory.mktemp("alone")
-    where = ["train.py", "--data", digits, "--logdir", str(logdir), *corpora.TINY]
-    done = Process(os.environ, *where, *EXACT, "--max_steps=40")
-    assert done.end()[0] == 0, done.lines
-    return logdir
-
-
-def bytes_of(logdir, step):
-    found = corpora.variables_of(checkpoints.prefix(str(logdir), step))
-    return {name: np.asarray(array).tobytes() for name, array in found.items()}
-
-
-def assert_goes_on(start, logdir, alone):
-    """The same command continues; what it makes is what one process makes."""
-    step = checkpoints.steps(str(logdir))[-1] + 4
-    assert step <= 40
-    for each in start(2, logdir, f"--max_steps={step}"):
-        assert each.end()[0] == 0, each.lines
-    assert bytes_of(logdir, step) == bytes_of(alone, step)
-
-
-@needs_tf2
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [2, 3])
-def test_the_same_bits_as_one_process(digits, tmp_path, alone, count, capsys):
-    """By the launcher; three workers deal four shards in two rounds."""
-    where = ["train.py", "--data", digits, "--logdir", str(tmp_path), *corpora.TINY]
-    flags = [*EXACT, "--max_steps=8", f"--workers={count}"]
-    launch.main([flags.pop(), "--", *where, *flags])
-    for step in (4, 8):
-        assert bytes_of(tmp_path, step) == bytes_of(alone, step)
-    lines = capsys.readouterr().err.splitlines()
-    assert any(line.startswith("[0] step 8/8") for line in lines)
-    # Each round brings the sums of each shard: variables, a loss, a count, a place.
-    rounds, size = -(-4 // count), 5776 + 3
-    assert (
-        f"[0] {count} workers: of each batch a device computes up to {rounds} of 4 "
-        f"shards, about {200 * rounds // 4} tokens; an update adds up "
-        f"{4 * rounds * count * size:,} bytes over the workers" in lines
-    )
-    assert not any(line.startswith("[1]") for line in lines)  # only the chief prints
-
-
-@needs_tf2
-@pytest.mark.slow
-@pytest.mark.parametrize("index", [0, 1])
-def test_without_deterministic_sums_are_nearly_the_same(
-    digits, tmp_path, monkeypatch, capsys, index
-):
-    """One worker is this process."""
-    for logdir, steps in (("one", 1), ("two", 4)):
-        where = ["--data", digits, "--logdir", str(tmp_path / logdir), *corpora.TINY]
-        where += ["--shards=4", "--audit_every=2", f"--max_steps={steps}"]
-        if logdir == "two":
-            both = launch.environments(2)
-            here, there = both[index], both[1 - index]
-            other = Process(there, "train.py", *where)
-            monkeypatch.setenv("TF_CONFIG", here["TF_CONFIG"])
-        train.main(where)
-    assert other.end()[0] == 0, other.lines
-    losses = [corpora.events_of(tmp_path / name)["loss"][1] for name in ("one", "two")]
-    np.testing.assert_allclose(*losses, rtol=1e-6)
-    said = capsys.readouterr().err.splitlines() if index == 0 else other.lines
-    assert any("a worker" in line for line in said if line.startswith("step 4/4"))
-
-
-@needs_tf2
-@pytest.mark.slow
-@pytest.mark.parametrize("killed", [1, 0], ids=["worker", "chief"])
-def test_one_that_is_killed_ends_all_and_the_run_goes_on(
-    start, tmp_path, alone, killed
-):
-    processes = start(2, tmp_path, FOREVER)
-    processes[0].wait_for("step 5/")
-    processes[killed].kill()
-    status, said = processes[1 - killed].end()
-    assert status == 75
-    assert re.search(
-        rf"train.py: worker {killed} at \S+ died: .* continues from the last", said
-    )
-    assert_goes_on(start, tmp_path, alone)
-
-
-@needs_tf2
-@pytest.mark.slow
-def test_a_worker_that_is_frozen_ends_all(start, tmp_path):
-    chief, other, frozen = start(3, tmp_path, FOREVER)
-    chief.wait_for("step 5/")
-    frozen.process.send_signal(signal.SIGSTOP)
-    began = time.monotonic()
-    for each in (chief, other):
-        status, said = each.end()
-        assert status == 75
-        assert re.search(r"worker 2 at \S+ was not heard of for 30 s", said)
-    assert time.monotonic() - began < 60
-    frozen.process.send_signal(signal.SIGCONT)
-    assert frozen.end()[0] == 75
-
-
-@needs_tf2
-@pytest.mark.slow
-@pytest.mark.parametrize("index", [0, 1])
-def test_a_signal_stops_all_with_a_checkpoint(start, tmp_path, index):
-    processes = start(2, tmp_path, FOREVER)
-    processes[0].wait_for("step 5/")
-    processes[index].process.send_signal(signal.SIGTERM)
-    for each in processes:
-        status, said = each.end()
-        assert (status, "SIGTERM" in said) == (143, True), each.lines
-    *_, last = [line for line in processes[0].lines if line.startswith("step ")]
-    saved = checkpoints.steps(str(tmp_path))[-1]
-    assert last.startswith(f"step {saved}/")
-
-
-@needs_tf2
-@pytest.mark.slow
-def test_other_settings_are_refused_on_all(digits, tmp_path):
-    where = ["train.py", "--data", digits, "--logdir", str(tmp_path / "logs")]
-    both = [
-        Process(environment, *where, *corpora.TINY, f"--seed={seed}")
-        for seed, environment in enumerate(launch.environments(2), 5)
-    ]
-    for each in both:
-        status, said = each.end()
-        assert status == 2
-        assert "found seed 6 (the chief: 5), wanted the same on all workers" in said
-    assert not (tmp_path / "logs").exists()
-
-
-OWN_NETWORK = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
-OWN_NETWORK += ["--mount-proc", "bash", "-c"]
-CUT = """
-set -e
-mount -t tmpfs tmpfs /run
-mkdir -p /run/netns
-ip link set lo up
-ip netns add other
-ip link add here type veth peer name there netns other
-ip addr add 10.77.0.1/24 dev here
-ip link set here up
-ip netns exec other ip addr add 10.77.0.2/24 dev there
-ip netns exec other ip link set there up
-ip netns exec other ip link set lo up
-TF_CONFIG="$CHIEF" "$@" 2> "$OUT/0" &
-chief=$!
-TF_CONFIG="$OTHER" ip netns exec other "$@" 2> "$OUT/1" &
-other=$!
-until grep -q "step 5/" "$OUT/0"; do
-    sleep 0.1
-    kill -0 $chief
-done
-ip link set here down
-set +e
-wait $chief
-echo $?
-wait $other
-echo $?
-"""
-
-
-def has_namespaces():
-    """Whether this process may make networks of its own."""
-    probe = "mount -t tmpfs tmpfs /run && ip link add here type veth peer name there"
-    try:
-        done = subprocess.run([*OWN_NETWORK, probe], stderr=subprocess.DEVNULL)
-    except OSError:
-        return False
-    return done.returncode == 0
-
-
-@needs_tf2
-@pytest.mark.slow
-def test_a_link_that_is_cut_ends_both_sides(digits, tmp_path):
-    """In a network of their own, whose link goes down: nothing is closed."""
-    if not has_namespaces():
-        pytest.skip("networks of its own need a Linux that allows them")
-    where = ["train.py", "--data", digits, "--logdir", str(tmp_path / "logs")]
-    command = [sys.executable, *where, *corpora.TINY, *EXACT, FOREVER]
-    addresses = ["10.77.0.1:2222", "10.77.0.2:2222"]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": corpora.ROOT,
-        "OUT": str(tmp_path),
-        "CHIEF": config(index=0, worker=addresses)["TF_CONFIG"],
-        "OTHER": config(index=1, worker=addresses)["TF_CONFIG"],
-    }
-    text = subprocess.check_output(
-        [*OWN_NETWORK, CUT, "cut", *command],
-        cwd=corpora.ROOT,
-        env=environment,
-        timeout=500,
-    )
-    assert text.split() == [b"75", b"75"]
-    for here, there in ((0, 1), (1, 0)):
-        said = (tmp_path / str(here)).read_text()
-        assert f"worker {there} at 10.77.0.{there + 1}:2222 was not heard of" in said

@@ -214,7 +214,7 @@ def multihead_attention(query_antecedent, memory_antecedent, bias, total_key_dep
     return query_antecedent
 """
 
-SOURCES = {
+MODULES = {
     "kyubyong_legacy": LEGACY,
     "tutorial": TUTORIAL,
     "sasrec": SASREC,

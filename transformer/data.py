@@ -210,7 +210,7 @@ class BatchPlan:
         widths = np.maximum(source_lengths, target_lengths)
         _check_plan(widths, batch_tokens, seed)
         self.seed = seed
-        self._place = _sorting_key(source_lengths, target_lengths)
+        self._sort_keys = _sorting_key(source_lengths, target_lengths)
         self._cuts = _greedy_cuts(np.sort(widths), batch_tokens)
         self._epoch = (None, None, None)  # the latest epoch's number, pairs, batches
 
@@ -235,8 +235,8 @@ class BatchPlan:
         cached, pairs, batches = self._epoch
         if cached != epoch:
             random = np.random.RandomState([self.seed, epoch])
-            pairs = random.permutation(len(self._place))
-            pairs = pairs[np.argsort(self._place[pairs], kind="stable")]
+            pairs = random.permutation(len(self._sort_keys))
+            pairs = pairs[np.argsort(self._sort_keys[pairs], kind="stable")]
             batches = random.permutation(len(self))
             self._epoch = (epoch, pairs, batches)
         return pairs, batches

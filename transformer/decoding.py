@@ -6,8 +6,8 @@ There are K hypotheses of each of N sentences. `ids`, int32, are their newest pi
 `parents`, int32 [N, K], says which hypothesis of the step before each of them continues
 (None where K is 1). `state` is what the step before returned: any nest of tensors of
 leading dimension N; a dimension that starts at 0 may grow. The step function reorders
-what the state holds of each hypothesis by `parents`: see `follow`. (Within a search,
-ids and parents are int64: see `on_device`.)
+what the state holds of each hypothesis by `parents`: see `reorder`. (Within a search,
+ids and parents are int64: see `as_int64`.)
 
 At its limit a sequence may only end: every result is a whole sentence, and its score is
 the model's. (tensor2tensor cuts off instead: `SearchOptions(must_end=False)`.)
@@ -18,7 +18,8 @@ from typing import Any, Callable, NamedTuple, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.shapes import followed_by_zeros, on_device, shape_list
+from transformer.blocks.masks import is_token
+from transformer.blocks.shapes import as_int64, followed_by_zeros, shape_list
 from transformer.search_history import no_history
 from transformer.search_loop import search_loop
 from transformer.text.vocabulary import BOS, EOS, PAD
@@ -31,7 +32,7 @@ class Hypotheses(NamedTuple):
 
     ids: tf.Tensor  # int32 [N, n_best, T]: pieces, EOS, then PAD
     scores: tf.Tensor  # float32 [N, n_best]: log-probability / length penalty
-    history: tuple = ()  # History of a beam search, where it was asked for
+    history: tuple = ()  # SearchHistory of a beam search, where it was asked for
 
 
 class SearchOptions(NamedTuple):
@@ -45,7 +46,7 @@ class SearchOptions(NamedTuple):
     eos: int = EOS  # what ends it
     forbidden: Tuple[int, ...] = ()  # pieces that no sequence may have; not EOS
     prefix: Any = None  # int32 [N, P]: what sequences begin with; PAD: any piece
-    keep_history: bool = False  # a beam search returns its History
+    keep_history: bool = False  # a beam search returns its SearchHistory
 
 
 def penalty(length, alpha: float):
@@ -53,7 +54,7 @@ def penalty(length, alpha: float):
     return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** alpha
 
 
-def follow(state, parents):
+def reorder(state, parents):
     """Give each hypothesis what its parent had: a nest of tensors [N, K, ...]."""
     if parents is None:
         return state
@@ -125,10 +126,10 @@ def _follow_one_path(step, state, limits, options, choose):
 
     batch = tf.shape(limits)[0]
     start = _before(batch, 1, options), tf.zeros([batch, 1])
-    extras = tf.fill([batch], False), on_device(limits), _prefix(batch, options)
+    extras = tf.fill([batch], False), as_int64(limits), _prefix(batch, options)
     ids, log_probs = search_loop(is_open, extend, start, extras, state)
     ids = ids[:, :, 1:]  # [N, 1, T]
-    lengths = tf.reduce_sum(tf.cast(tf.not_equal(ids, PAD), tf.float32), -1)
+    lengths = tf.reduce_sum(tf.cast(is_token(ids), tf.float32), -1)
     return Hypotheses(
         tf.cast(ids, tf.int32), log_probs / penalty(lengths, options.length_penalty)
     )
@@ -171,7 +172,7 @@ def beam(step: Callable, state, limits, options: SearchOptions):
         log_probs, parents, pieces = _best_continuations(
             log_probs, logits, 2 * beam_size, forced, options
         )  # [N, 2K]
-        candidates = tf.concat([follow(ids, parents), pieces[:, :, None]], axis=2)
+        candidates = tf.concat([reorder(ids, parents), pieces[:, :, None]], axis=2)
         ends = tf.equal(pieces, options.eos)
         scores = log_probs / penalty(length, options.length_penalty)
         of_step = pieces, parents, log_probs, scores
@@ -179,9 +180,9 @@ def beam(step: Callable, state, limits, options: SearchOptions):
             found, candidates, tf.where_v2(ends, scores, NEVER), beam_size
         )
         log_probs, kept = _rank(tf.where_v2(ends, NEVER, log_probs), beam_size)
-        ids, parents = follow((candidates, parents), kept)  # [N, K, ...]
+        ids, parents = reorder((candidates, parents), kept)  # [N, K, ...]
         if not options.must_end:
-            at_limit = tf.equal(on_device(length), limits)  # [N]
+            at_limit = tf.equal(as_int64(length), limits)  # [N]
             found, log_probs = _close_at_limit(at_limit, found, ids, log_probs)
         if options.keep_history:
             history = found.history.followed_by(*of_step, kept)
@@ -214,7 +215,7 @@ def _start_of_beam(limits, options):
     parents = tf.zeros([batch, beam_size], tf.int64)
     history = no_history(batch, beam_size) if options.keep_history else ()
     found = Hypotheses(ids, tf.fill([batch, beam_size], NEVER), history)
-    extras = ids, only_first, parents, on_device(limits), _prefix(batch, options)
+    extras = ids, only_first, parents, as_int64(limits), _prefix(batch, options)
     return found, extras
 
 
@@ -227,7 +228,7 @@ def _prefix(batch, options):
     """Return what the sequences begin with: int64 [N, P + 1], the last column PAD."""
     if options.prefix is None:
         return tf.fill([batch, 1], np.int64(PAD))
-    return followed_by_zeros(on_device(options.prefix), 1, axis=1)
+    return followed_by_zeros(as_int64(options.prefix), 1, axis=1)
 
 
 def _forced(ids, limits, prefix, must_end, options):
@@ -246,7 +247,7 @@ def _forced(ids, limits, prefix, must_end, options):
     length = tf.shape(ids)[2]
     forced = prefix[:, tf.minimum(length, tf.shape(prefix)[1]) - 1]  # [N]
     if must_end:
-        at_limit = tf.equal(on_device(length), limits)
+        at_limit = tf.equal(as_int64(length), limits)
         forced = tf.where_v2(at_limit, np.int64(options.eos), forced)
     return forced
 
@@ -262,7 +263,7 @@ def _best_finished(found, candidates, scores, beam_size):
     """
     scores, kept = _rank(tf.concat([found.scores, scores], axis=1), beam_size)
     sequences = followed_by_zeros(found.ids, 1, axis=2)  # [N, K, t + 1]
-    ids = follow(tf.concat([sequences, candidates], axis=1), kept)
+    ids = reorder(tf.concat([sequences, candidates], axis=1), kept)
     return found._replace(ids=ids, scores=scores)
 
 
@@ -326,9 +327,9 @@ def _best_continuations(log_probs, logits, count, forced, options):
 
 
 def _rank(x, k):
-    """Return tf.nn.top_k of x [M, V]; the places are int64, see `on_device`."""
+    """Return tf.nn.top_k of x [M, V]; the places are int64, see `as_int64`."""
     best, places = tf.nn.top_k(x, k)
-    return best, on_device(places)
+    return best, as_int64(places)
 
 
 def _top_k(x, k):

@@ -7,13 +7,15 @@ from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.masks import is_token
 from transformer.blocks.positions import LEARNED, chosen_positions
 from transformer.blocks.primitives import (
     dense_variables,
     embedding_table,
+    widened,
     with_zero_row,
 )
-from transformer.blocks.shapes import shape_list, widened
+from transformer.blocks.shapes import shape_list
 from transformer.dialects import resolve
 from transformer.modules import embedding, positional_encoding
 
@@ -70,7 +72,7 @@ class Embeddings:
             )  # [1, T, D]
             if dialect.positions_on_padding:
                 return table
-            return table * tf.cast(tf.not_equal(ids, 0), table.dtype)[..., None]
+            return table * tf.cast(is_token(ids), table.dtype)[..., None]
         return positional_encoding(
             ids,
             hp.d_model,

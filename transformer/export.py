@@ -10,7 +10,7 @@ from transformer.blocks.positions import LEARNED, POSITIONS, chosen_positions
 from transformer.decoding import hypotheses_kept
 from transformer.dialects import resolve
 from transformer.embeddings import table_scope
-from transformer.originals.convert import variables_of
+from transformer.originals.convert import variable_shapes
 from transformer.runtime import checkpoints, ram, tensors
 from transformer.text.vocabulary import BOS, EOS, UNK
 from transformer.text.vocabulary_files import copy_vocabularies, load_vocabularies
@@ -46,9 +46,9 @@ def read_variables(hp, logdir: str, checkpoint: str):
     Raises:
       ValueError: they are not those of the model that the settings imply.
     """
-    arrays = checkpoints.use(logdir, tensors.read, checkpoint)
+    arrays = checkpoints.find_and_load(logdir, tensors.read, checkpoint)
     found = {name: array.shape for name, array in arrays.items()}
-    tensors.refuse_other_shapes(logdir, found, variables_of(hp))
+    tensors.refuse_other_shapes(logdir, found, variable_shapes(hp))
     return {name: array for name, array in arrays.items() if "Adam" not in name}
 
 
@@ -231,11 +231,11 @@ def compare(
     return list(zip(ours, theirs))
 
 
-class Format(NamedTuple):
+class ExportFormat(NamedTuple):
     """How models are written for other software, and compared with it."""
 
     write: Callable
     compare: Callable
 
 
-FORMATS = {"ctranslate2": Format(write, compare)}
+EXPORT_FORMATS = {"ctranslate2": ExportFormat(write, compare)}

@@ -35,7 +35,14 @@ def follow(hp, logdir: str, data: Data, team: Member) -> None:
             cluster = team.cluster
             graph = TrainingGraph(hp, data, start, cluster)
             with make_session(hp, cluster=cluster) as session:
-                guard = FiniteGuard(session, graph.update, graph.feed, hp, logdir)
+                guard = FiniteGuard(
+                    session,
+                    graph.update,
+                    graph.feed,
+                    hp,
+                    logdir,
+                    graph.shards.workers > 1,
+                )
                 team.computed(
                     lambda: graph.open(session, checkpoint, team.begin), FAILURES
                 )
@@ -53,6 +60,7 @@ def _update(session, graph, guard, team, steps):
     for step in steps:
         metrics = team.computed(lambda: graph.make_step(session), FAILURES)
         if not loss_scale.are_fine(metrics):
-            raise guard.error(step)
+            raise team.cause(guard.error(step))
         if every and (step + 1) % every == 0:
-            team.audit(step + 1, graph.checksums(session))
+            sums = team.computed(lambda: graph.checksums(session), FAILURES)
+            team.audit(step + 1, sums)

@@ -1,4 +1,4 @@
-"""Dynamic loss scaling: what keeps small gradients above the least float16.
+"""Dynamic loss scaling: it keeps small gradients in float16 from becoming zero.
 
 The loss is multiplied before its gradients are computed, and the gradients are divided
 after. Where they are not finite, the factor was too large: the update is skipped and
@@ -26,10 +26,10 @@ class Scaling(NamedTuple):
 
 
 def only_if(condition, value):
-    """Return `value`, dead where `condition` is False.
+    """Return `value`, or a dead tensor if `condition` is False.
 
-    TensorFlow skips every operation that needs a dead tensor: without a learning rate
-    no variable changes.
+    TensorFlow skips every op with a dead input: if the learning rate is dead, no
+    variable changes.
     """
     return tf.raw_ops.Switch(data=value, pred=condition).output_true
 
@@ -51,9 +51,9 @@ class LossScale:
         has used its own.
 
         Args:
-          are_finite: bool scalar, whether its loss and its gradients are. Where they
-            are not, though the factor is at its floor, nothing is skipped: the numbers
-            of the run themselves are not finite.
+          are_finite: bool scalar, whether its loss and its gradients are. If they are
+            not although the factor is at its floor, the update does not count as
+            skipped: training fails.
           global_step: int64 variable.
           rate: the learning rate, computed from the step before.
           clear: function that makes the ops that empty accumulated sums.

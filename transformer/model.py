@@ -2,7 +2,7 @@
 
 Figure 1 of the paper. `encode` turns the source into a Memory, `decode` turns the
 target and the Memory into logits. One body serves training (all positions at once) and
-translation (one position at a time, after a Prefix).
+translation (one position at a time, with a DecoderCache).
 
 The padding masks are made in `encode` and `_decoder_states`.
 """
@@ -16,14 +16,15 @@ from transformer.blocks.masks import (
     broadcast_keys,
     causal_mask,
     found_mask,
+    is_token,
     proximity_bias,
 )
 from transformer.blocks.primitives import dropout
-from transformer.blocks.shapes import followed_by_zeros, on_device
+from transformer.blocks.shapes import as_int64, followed_by_zeros
 from transformer.dialects import resolve
 from transformer.embeddings import Embeddings, logits
 from transformer.modules import (
-    Past,
+    KeyValueCache,
     feedforward,
     keys_and_values,
     multihead_attention,
@@ -39,15 +40,15 @@ class Memory(NamedTuple):
     projected: tuple = ()  # (K, V), [N, H, S, D / H] each, of each decoder block
 
 
-class Prefix(NamedTuple):
-    """The cache of a search: the past of T positions, with K hypotheses at each.
+class DecoderCache(NamedTuple):
+    """The cache of a search: keys and values of T positions, K hypotheses at each.
 
     The keys of the hypotheses of a sentence stay where they are, K at each position;
     `ancestors` says which of them belong to the past of a hypothesis.
     """
 
     ancestors: tf.Tensor  # bool [N, 1, K, T * K]
-    past: Tuple[Past, ...]  # of each decoder block, T * K keys
+    past: Tuple[KeyValueCache, ...]  # of each decoder block, T * K keys
 
 
 class Order(NamedTuple):
@@ -102,14 +103,14 @@ class Transformer:
           Memory.
         """
         mode, dialect = Mode(is_training, dropout_seed, weights), self.dialect
-        source = on_device(source)
+        source = as_int64(source)
         if self.hp.pad_sources_to:
             missing = tf.maximum(0, self.hp.pad_sources_to - tf.shape(source)[1])
             source = followed_by_zeros(source, missing, axis=1)  # [N, S]
-        padding_mask = tf.not_equal(source, 0)  # [N, S], True = a token
-        masks = padding_mask if dialect.masks_from == "ids" else None
-        kept = padding_mask if dialect.feedforward_skips_padding else None
-        positions = on_device(tf.range(tf.shape(source)[1]))
+        real = is_token(source)  # [N, S]
+        masks = real if dialect.masks_from == "ids" else None
+        kept = real if dialect.feedforward_skips_padding else None
+        positions = as_int64(tf.range(tf.shape(source)[1]))
         order = Order(positions, positions, None)
         x = self._embed(source, "encoder", positions, mode)  # [N, S, D]
         with tf.variable_scope("encoder", **self._sharing):
@@ -119,8 +120,8 @@ class Transformer:
                     x = self._feedforward(x, mode, kept)  # [N, S, D]
             x = self._finish(x)
         if masks is None:
-            padding_mask = found_mask(x, dialect.padded_row)
-        return Memory(x, broadcast_keys(padding_mask))
+            real = found_mask(x, dialect.padded_row)
+        return Memory(x, broadcast_keys(real))
 
     def decode(
         self,
@@ -140,8 +141,8 @@ class Transformer:
         Returns:
           float [N, T, V], the logits of the next piece at each position.
         """
-        target_in = on_device(target_in)
-        positions = on_device(tf.range(tf.shape(target_in)[1]))
+        target_in = as_int64(target_in)
+        positions = as_int64(tf.range(tf.shape(target_in)[1]))
         order = Order(positions, positions, causal_mask(positions))
         mode = Mode(is_training, dropout_seed, weights)
         states, _ = self._decoder_states(target_in, memory, mode, order)
@@ -161,12 +162,13 @@ class Transformer:
         output_layer = self.embeddings.output_layer()
 
         def step(ids, parents, state):
-            memory, prefix = state
-            ancestors, order = _order_after(prefix, parents, beam_size)
-            states, past = self._decoder_states(ids, memory, Mode(), order, prefix.past)
-            return logits(states, *output_layer), (memory, Prefix(ancestors, past))
+            memory, cache = state
+            ancestors, order = _order_after(cache, parents, beam_size)
+            states, past = self._decoder_states(ids, memory, Mode(), order, cache.past)
+            cache = DecoderCache(ancestors, past)
+            return logits(states, *output_layer), (memory, cache)
 
-        return step, (self._project(memory), self._empty_prefix(memory, beam_size))
+        return step, (self._project(memory), self._empty_cache(memory, beam_size))
 
     def _decoder_states(self, ids, memory, mode, order, past=None):
         """Run the decoder's blocks, in training and in each step of a search.
@@ -174,14 +176,14 @@ class Transformer:
         Args:
           ids: int32 [N, T].
           memory, mode, order: Memory, Mode, Order.
-          past: the Past of each block; None in training.
+          past: the KeyValueCache of each block; None in training.
 
         Returns:
-          (float [N, T, D], the Past of each block for the next call).
+          (float [N, T, D], the KeyValueCache of each block for the next call).
         """
-        dialect, presents, ids = self.dialect, [], on_device(ids)
-        padding_mask = tf.not_equal(ids, 0)  # [N, T], True = a token
-        query_masks = padding_mask if dialect.masks_from == "ids" else None
+        dialect, presents, ids = self.dialect, [], as_int64(ids)
+        real = is_token(ids)  # [N, T]
+        query_masks = real if dialect.masks_from == "ids" else None
         key_masks = query_masks if dialect.decoder_masks_padding else True
         x = self._embed(ids, "decoder", order.query_positions, mode)  # [N, T, D]
         with tf.variable_scope("decoder", **self._sharing):
@@ -209,13 +211,13 @@ class Transformer:
                 )
         return memory._replace(projected=tuple(projected))
 
-    def _empty_prefix(self, memory, beam_size):
-        """Return the Prefix before the first position."""
+    def _empty_cache(self, memory, beam_size):
+        """Return the DecoderCache before the first position."""
         hp, batch = self.hp, tf.shape(memory.states)[0]
         keys = tf.zeros([batch, hp.num_heads, 0, hp.d_model // hp.num_heads])
-        past = Past(keys, keys, tf.zeros([batch, 0], tf.bool))
+        past = KeyValueCache(keys, keys, tf.zeros([batch, 0], tf.bool))
         ancestors = tf.zeros([batch, 1, beam_size, 0], tf.bool)
-        return Prefix(ancestors, (past,) * hp.num_blocks)
+        return DecoderCache(ancestors, (past,) * hp.num_blocks)
 
     def _embed(self, ids, stack, positions, mode):
         """Return embeddings plus positions, with dropout: float [N, T, D] (5.4)."""
@@ -245,7 +247,7 @@ class Transformer:
         )
 
     def _self_attention(self, x, mode, order, key_masks, query_masks, past=None):
-        """Attend within a stack: (float [N, T, D], the new Past or None)."""
+        """Attend within a stack: (float [N, T, D], the next KeyValueCache or None)."""
         bias = None
         if self.hp.proximity_bias:
             bias = proximity_bias(order.query_positions, order.key_positions)
@@ -290,11 +292,11 @@ class Transformer:
         )
 
 
-def _order_after(prefix, parents, beam_size):
-    """Place the newest pieces of the hypotheses after those of a Prefix.
+def _order_after(cache, parents, beam_size):
+    """Place the newest pieces of the hypotheses after those in the cache.
 
     Args:
-      prefix: Prefix of T positions.
+      cache: DecoderCache of T positions.
       parents: int32 [N, K], which hypothesis each of the new ones continues; None
         where there is one of each sentence.
       beam_size: int, K.
@@ -302,13 +304,13 @@ def _order_after(prefix, parents, beam_size):
     Returns:
       (ancestors bool [N, 1, K, (T + 1) * K], Order of K queries).
     """
-    length = tf.shape(prefix.past[0].keys)[2] // beam_size  # T
-    positions = on_device(tf.range(length + 1))[:, None]
+    length = tf.shape(cache.past[0].keys)[2] // beam_size  # T
+    positions = as_int64(tf.range(length + 1))[:, None]
     positions = tf.reshape(tf.tile(positions, [1, beam_size]), [-1])  # [(T + 1) * K]
     if beam_size == 1:
-        return prefix.ancestors, Order(positions[-1:], positions, None)
-    inherited = tf.gather(prefix.ancestors[:, 0], parents, batch_dims=1)[:, None]
-    every = tf.fill([tf.shape(prefix.ancestors)[0], 1, beam_size, 1], True)
+        return cache.ancestors, Order(positions[-1:], positions, None)
+    inherited = tf.gather(cache.ancestors[:, 0], parents, batch_dims=1)[:, None]
+    every = tf.fill([tf.shape(cache.ancestors)[0], 1, beam_size, 1], True)
     itself = tf.logical_and(every, np.eye(beam_size, dtype=bool))  # [N, 1, K, K]
     ancestors = tf.concat([inherited, itself], axis=-1)
     return ancestors, Order(positions[-beam_size:], positions, ancestors)

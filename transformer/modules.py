@@ -25,7 +25,7 @@ from typing import Optional, Sequence, Union
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.attention import (
-    Past,
+    KeyValueCache,
     mask_and_bias,
     scaled_dot_product_attention,
 )
@@ -35,6 +35,7 @@ from transformer.blocks.masks import (
     both,
     causal_mask,
     given_or_found,
+    is_token,
     local_mask,
     padding_mask,
     proximity_bias,
@@ -57,6 +58,7 @@ from transformer.blocks.shapes import join_heads, shape_list
 from transformer.dialects import Dialect, resolve
 
 __all__ = [
+    "KeyValueCache",
     "Past",
     "causal_mask",
     "embedding",
@@ -75,6 +77,7 @@ __all__ = [
     "relative_positions",
     "scaled_dot_product_attention",
 ]
+Past = KeyValueCache  # its earlier name
 
 
 def embedding(
@@ -103,7 +106,7 @@ def embedding(
     if not zero_pad:
         return looked_up(table, inputs, scale)
     outputs = looked_up(table, inputs, scale=False)  # [N, T, D]
-    real = tf.cast(tf.not_equal(inputs, 0), outputs.dtype)
+    real = tf.cast(is_token(inputs), outputs.dtype)
     return outputs * (real * (num_units**0.5 if scale else 1.0))[..., None]
 
 
@@ -171,7 +174,7 @@ def multihead_attention(
     key_positions=None,
     max_relative_position: Optional[int] = None,
     projected: Optional[tuple] = None,
-    past: Optional[Past] = None,
+    past: Optional[KeyValueCache] = None,
     dialect: Union[str, Dialect] = "paper",
     weights: Optional[dict] = None,
     dropout_seed=None,
@@ -184,8 +187,7 @@ def multihead_attention(
         itself for self-attention.
       num_units: int, the width of all heads together; D where not given.
       num_heads: int, H; divides `num_units`.
-      dropout_rate: float or scalar tensor, for the weights and, where the dialect says
-        so, the output.
+      dropout_rate: float or scalar tensor, for the weights and, by dialect, the output.
       is_training: Python bool or scalar bool tensor; no dropout where False.
       causality: a query sees only keys up to its own position.
       scope, reuse: of the variables `q/kernel` `k/kernel` `v/kernel` `o/kernel`
@@ -202,22 +204,22 @@ def multihead_attention(
       max_relative_position: int; distances beyond it share a vector (see
         `relative_positions`). None or 0: no relative positions.
       projected: (K, V) as `keys_and_values` made them of `keys`, to use them again.
-      past: Past, the cached keys and values of the positions before `keys`.
+      past: KeyValueCache of the positions before `keys`.
       dialect: a Dialect or its name, a key of `DIALECTS`.
       weights: dict; receives the attention weights [N, H, Tq, Tk] by scope name.
       dropout_seed: int [2] tensor, see `dropout`.
 
     Returns:
-      float [N, Tq, D]; with `past`, (that, the Past of the next call).
+      float [N, Tq, D]; with `past`, (that, the KeyValueCache of the next call).
 
     Raises:
       ValueError: heads that do not divide the units, or a result too wide to be added.
     """
     dialect, is_self = resolve(dialect), keys is queries
     num_units = _attention_width(queries, num_units, num_heads, dialect)
-    query_masks = given_or_found(query_masks, queries, dialect.padded_row)  # [N, Tq]
-    key_masks = check_key_masks(key_masks)
-    key_masks = given_or_found(key_masks, keys, dialect.padded_row)  # [N, Tk]
+    if dialect.mask_queries:
+        query_masks = given_or_found(query_masks, queries, dialect.padded_row)
+    key_masks = given_or_found(check_key_masks(key_masks), keys, dialect.padded_row)
     mask = as_mask(mask)
     drop = functools.partial(
         dropout, rate=dropout_rate, is_training=is_training, seed=dropout_seed
@@ -321,7 +323,6 @@ def feedforward(
             f"feedforward: found num_units = {tuple(num_units)}, wanted "
             f"(..., {width}), the width of the inputs"
         )
-
     drop = functools.partial(
         dropout, rate=dropout_rate, is_training=is_training, seed=dropout_seed
     )

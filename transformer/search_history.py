@@ -9,7 +9,7 @@ from typing import NamedTuple
 import tensorflow.compat.v1 as tf
 
 
-class History(NamedTuple):
+class SearchHistory(NamedTuple):
     """The candidates of each step, best first: [N, 2K, T] each."""
 
     pieces: tf.Tensor  # int32
@@ -19,22 +19,22 @@ class History(NamedTuple):
     kept: tf.Tensor  # int32 [N, K, T]: the candidates that stay open, best first
 
     def followed_by(self, *of_step):
-        """Return the History with the fields of one more step at its end."""
+        """Return the SearchHistory with the fields of one more step at its end."""
         longer = [
             tf.concat([before, now[:, :, None]], axis=2)
             for before, now in zip(self, of_step)
         ]
-        return History(*longer)
+        return SearchHistory(*longer)
 
     def finished(self):
-        """Return the History with int32 where a search has int64."""
-        return History(
+        """Return the SearchHistory with int32 where a search has int64."""
+        return SearchHistory(
             *[x if x.dtype.is_floating else tf.cast(x, tf.int32) for x in self]
         )
 
 
 def no_history(batch, beam_size: int):
-    """Return the History before the first step.
+    """Return the SearchHistory before the first step.
 
     Args:
       batch: N.
@@ -42,4 +42,4 @@ def no_history(batch, beam_size: int):
     """
     numbers = tf.zeros([batch, 2 * beam_size, 0])
     ids = tf.cast(numbers, tf.int64)
-    return History(ids, ids, numbers, numbers, ids[:, :beam_size])
+    return SearchHistory(ids, ids, numbers, numbers, ids[:, :beam_size])

@@ -16,7 +16,7 @@ from typing import Callable
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.shapes import followed_by_zeros, on_device
+from transformer.blocks.shapes import as_int64, followed_by_zeros
 
 
 def search_loop(is_open: Callable, extend: Callable, found, extras: tuple, state):
@@ -65,7 +65,7 @@ def search_loop(is_open: Callable, extend: Callable, found, extras: tuple, state
         *tf.nest.map_structure(_growing, (found, extras)),
         tf.nest.map_structure(_of_any_batch, state),
     )
-    sentences = on_device(tf.range(tf.shape(extras[0])[0]))  # [N]
+    sentences = as_int64(tf.range(tf.shape(extras[0])[0]))  # [N]
     _, results, _ = tf.while_loop(
         lambda sentences, *_: tf.shape(sentences)[0] > 0,
         until_a_quarter_is_done,

@@ -8,7 +8,7 @@ What a shard is, and its number, depend on the batch alone, never on the devices
 another number of devices the same shards are computed in other rounds.
 """
 
-from typing import List, NamedTuple
+from typing import List, NamedTuple, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -106,3 +106,30 @@ def training_dataset(corpus: Corpus, shards: Shards, start: int) -> tf.data.Data
     return dataset_of(
         numbers, lambda number: shards.batches(corpus, number), shards.devices
     )
+
+
+def prefetched(batch: Batch, device: str) -> Tuple[Batch, List[tf.Operation]]:
+    """Copy the batches of a device there one round ahead.
+
+    Args:
+      batch: of the next round.
+      device: its name.
+
+    Returns:
+      (the batch of the current round, ops that take the next one). These must run once
+      before the first round, and in each run that uses a round.
+    """
+    with tf.device(device):
+        ids, take = _queued(batch[:-1], "batch" + device)
+    with tf.device("/cpu:0"):  # which makes seeds of it
+        [number], take_number = _queued(batch[-1:], "number" + device)
+    return Batch(*ids, number), [take, take_number]
+
+
+def _queued(tensors, name):
+    """Return tensors from a queue in the device's memory, and the op that fills it."""
+    add = tf.raw_ops.Stage(values=tensors, shared_name=name)
+    taken = tf.raw_ops.Unstage(dtypes=[x.dtype for x in tensors], shared_name=name)
+    for tensor, given in zip(taken, tensors):
+        tensor.set_shape(given.shape)
+    return taken, add

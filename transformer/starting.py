@@ -1,4 +1,4 @@
-"""What a training run starts with: settings that can work, a checkpoint, facts."""
+"""What a training run starts with: checked settings, a checkpoint, facts to compare."""
 
 import dataclasses
 import hashlib

@@ -15,7 +15,7 @@ from transformer.runtime.cluster import Cluster
 from transformer.runtime.devices import has_gpu
 from transformer.runtime.events import Events
 from transformer.runtime.exchange import FAILURES
-from transformer.runtime.history import History, name_of_dev
+from transformer.runtime.history import RunHistory, name_of_dev
 from transformer.runtime.nonfinite import FiniteGuard
 from transformer.runtime.process import Lock, Stopped, StopSignals
 from transformer.runtime.reporting import DevScores, Meter, Progress, clock
@@ -73,7 +73,7 @@ def train(
                 f"max_steps: found {hp.max_steps}, wanted {start} or "
                 f"more: {logdir} is at step {start}"
             )
-        history = History(logdir, start, hp, corpus)
+        history = RunHistory(logdir, start, hp, corpus)
         if not accept_changes:
             history.refuse_other_corpus()
         team.meet(welcome(checkpoint))
@@ -90,7 +90,7 @@ def train(
                     f"{logdir}: found checkpoints of a training run that began at the "
                     "same time; run the same command again to continue it"
                 )
-            checkpoints.tidy(logdir, start, hp.keep_checkpoints)
+            checkpoints.clean_up(logdir, start, hp.keep_checkpoints)
             copy_vocabularies(hp.data, logdir)  # refuses to replace one by another
             save_settings(hp, logdir)
             history.write()
@@ -130,7 +130,9 @@ class Training:
         self.lock, self.step, self.saved = lock, start, start
         self.session, self.graph, self.translator = session, graph, translator
         self.scores, self.events = scores, Events(logdir)
-        self.guard = FiniteGuard(session, graph.update, graph.feed, hp, logdir)
+        self.guard = FiniteGuard(
+            session, graph.update, graph.feed, hp, logdir, graph.shards.workers > 1
+        )
         self.meter = Meter()
         self.progress = Progress(sys.stderr, start)
         self.signals = StopSignals()
@@ -187,7 +189,7 @@ class Training:
         best = self.scores.best()
         kept = checkpoints.steps(self.logdir, checkpoints.BEST)
         if best and best["step"] not in kept:
-            wanted = checkpoints.prefix(self.logdir, best["step"])
+            wanted = checkpoints.path_of(self.logdir, best["step"])
             if best["step"] in checkpoints.steps(
                 self.logdir
             ) and not checkpoints.fault_of(wanted):
@@ -214,11 +216,12 @@ class Training:
         ):
             metrics = team.computed(lambda: graph.make_step(self.session), FAILURES)
         if not loss_scale.are_fine(metrics):
-            raise self.guard.error(self.step)
+            raise team.cause(self.guard.error(self.step))
         self.step += 1
         self.meter.add(metrics.loss, metrics.tokens)
         if team.cluster and hp.audit_every and self.step % hp.audit_every == 0:
-            team.audit(self.step, graph.checksums(self.session))
+            sums = team.computed(lambda: graph.checksums(self.session), FAILURES)
+            team.audit(self.step, sums)
         if self.is_due(hp.log_every):
             self.log_metrics(metrics)
 
@@ -302,7 +305,7 @@ class Training:
             "--beam_size or --batch_tokens",
         )
         with self.signals.at_once(), explained:  # the checkpoint is written
-            self.translator.restore(checkpoints.prefix(self.logdir, self.step))
+            self.translator.restore(checkpoints.path_of(self.logdir, self.step))
             loss = self.graph.dev_loss(self.session)
             scores, _ = evaluate(self.translator, *self.graph.data.dev_text)
         best = self.scores.best()

@@ -1,7 +1,9 @@
 """From logits to one update of the variables: loss, schedule, Adam.
 
-A loss is a sum and a count. They are divided once, in `make_update`, over all that goes
-into one update.
+A loss is a sum and a count, over tokens. What an update applies and logs is divided in
+one place, `make_update`: the sums over all its batches, shards and workers by the count
+of all their tokens. (`_mean_and_norm` divides the sums of one run; only the checks for
+numbers that are not finite read that.)
 """
 
 import functools
@@ -11,7 +13,8 @@ from typing import NamedTuple, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.shapes import on_device
+from transformer.blocks.masks import is_token
+from transformer.blocks.shapes import as_int64
 from transformer.dialects import resolve
 from transformer.loss_scale import LossScale, only_if
 from transformer.runtime.exchange import Exchange
@@ -65,9 +68,9 @@ def cross_entropy(logits, target_out, epsilon: float = 0.0, smoothing: str = "al
     Returns:
       Loss.
     """
-    pieces = tf.reshape(on_device(target_out), [-1])  # [M]
+    pieces = tf.reshape(as_int64(target_out), [-1])  # [M]
     losses = cross_entropies(logits, pieces, epsilon, smoothing)
-    real = tf.cast(tf.not_equal(pieces, 0), tf.float32)
+    real = tf.cast(is_token(pieces), tf.float32)
     return Loss(tf.reduce_sum(losses * real), tf.reduce_sum(real))
 
 
@@ -113,8 +116,8 @@ def _token_losses(logits, pieces, true, other):
         def gradient(upstream):
             # 0, 1, ..., exact in float32, and counted where the logits are.
             rows = tf.cumsum(tf.ones_like(pieces, tf.float32), exclusive=True)
-            rows = on_device(rows)  # [M]
-            places = tf.stack([rows, on_device(pieces)], axis=1)  # [M, 2]
+            rows = as_int64(rows)  # [M]
+            places = tf.stack([rows, as_int64(pieces)], axis=1)  # [M, 2]
             less = tf.fill(tf.shape(rows), tf.cast(true - other, logits.dtype))
             difference = tf.tensor_scatter_nd_sub(probabilities - other, places, less)
             return difference * upstream[:, None]
@@ -190,8 +193,9 @@ class Update(NamedTuple):
     collect: tf.Operation
     apply: tf.Operation
     metrics: Metrics  # valid in the same run as `apply`
-    # (loss, norm of the gradients) of what this process computes in the current run
-    here: Tuple[tf.Tensor, tf.Tensor]
+    # (loss, norm of the gradients) of what this process computes in the current run;
+    # nothing is changed by reading them
+    local_loss_and_norm: Tuple[tf.Tensor, tf.Tensor]
     runs: int = 1  # of an update: `collect` in all but the last
 
 
@@ -228,30 +232,33 @@ def make_update(
     variables = tf.trainable_variables()
     losses = [model_loss] if isinstance(model_loss, Loss) else model_loss
     loss_scale = LossScale() if hp.precision == "float16" else None
-    here = [_parts(loss, variables, loss_scale) for loss in losses]
+    local_sums = [_gradients_and_loss(loss, variables, loss_scale) for loss in losses]
     shapes = [variable.shape for variable in variables] + [[], []]
     is_cut = shards is not None and shards.count > 1
     in_order = is_cut and hp.deterministic
-    local = _mean_and_norm(_sums(here)) if exchange else None
-    if exchange and in_order:
-        here = exchange.all(here)
-    groups = _in_order(here) if in_order else [[x] for x in here]
+    local_loss_and_norm = _mean_and_norm(_total(local_sums), loss_scale)
+    run_sums = exchange.all(local_sums) if exchange and in_order else local_sums
+    groups = [run_sums] if in_order else [[x] for x in run_sums]
     runs = hp.accumulate * (shards.rounds if is_cut else 1)
-    collect, sums, clear = _accumulated(groups, shapes, runs)
+    if runs == 1 and not in_order:
+        collect, update_sums, clear = tf.no_op(), _total(run_sums), list
+    else:
+        collect, update_sums, clear = _accumulated(groups, shapes)
     if exchange and not in_order:
-        sums = exchange.sums(sums)
+        update_sums = exchange.sums(update_sums)
     # All of them before any variable changes: TensorFlow 1.15 would otherwise compute
     # some gradients with variables that this update has changed already.
-    *gradients, loss_sum, count = tf.tuple(sums)
+    *gradients, loss_sum, count = tf.tuple(update_sums)
     count = tf.maximum(count, 1.0)  # where only a round without a pair is computed
     divisor = count * loss_scale.value if loss_scale else count
     gradients = [gradient / divisor for gradient in gradients]
-    norm = tf.global_norm(gradients)
+    loss, norm = loss_sum / count, tf.global_norm(gradients)
     if hp.clip_norm:
         gradients, _ = tf.clip_by_global_norm(gradients, hp.clip_norm, norm)
     rate = learning_rate(hp, global_step)
     beta1, beta2, epsilon = resolve(hp.dialect).adam
-    are_finite = tf.is_finite(loss_sum + norm)
+    # With the loss, so that it is computed before what is added up is emptied.
+    are_finite = tf.is_finite(loss + norm)
     adam = tf.train.AdamOptimizer(only_if(are_finite, rate), beta1, beta2, epsilon)
     applied = adam.apply_gradients(zip(gradients, variables), global_step)
     with tf.control_dependencies([applied]):
@@ -260,18 +267,19 @@ def make_update(
     if loss_scale:
         scaling, skip = loss_scale.after(are_finite, global_step, rate, clear)
         applied = tf.group(applied, skip)
-    metrics = Metrics(loss_sum / count, count, rate, norm, scaling)
-    return Update(collect, applied, metrics, local or (metrics.loss, norm), runs)
+    metrics = Metrics(loss, count, rate, norm, scaling)
+    return Update(collect, applied, metrics, local_loss_and_norm, runs)
 
 
-def _mean_and_norm(sums):
+def _mean_and_norm(sums, loss_scale):
     """Return (loss, norm of the gradients) of sums that were not divided yet."""
     *gradients, loss_sum, count = sums
     count = tf.maximum(count, 1.0)
-    return loss_sum / count, tf.global_norm(gradients) / count
+    divisor = count * loss_scale.value if loss_scale else count
+    return loss_sum / count, tf.global_norm(gradients) / divisor
 
 
-def _parts(loss, variables, loss_scale):
+def _gradients_and_loss(loss, variables, loss_scale):
     """Return what is added up over an update: gradients, the loss, its count.
 
     They are computed on the device of the loss. With a LossScale, gradients are scaled.
@@ -284,49 +292,38 @@ def _parts(loss, variables, loss_scale):
         return gradients + list(loss)
 
 
-def _in_order(here):
-    """Return what all devices computed as one group, added up in their order.
-
-    Each sum is finished before it is added to others. TensorFlow would otherwise make
-    one sum of both, where they are on one device, and round it differently.
-    """
-    return [[tf.tuple(parts) for parts in here]]
-
-
-def _accumulated(groups, shapes, runs):
+def _accumulated(groups, shapes):
     """Sum over the runs of an update.
 
-    The members of a group are added up one after the other, to a sum that is kept on
-    the device of its first; then the sums of the groups are.
+    The members of a group are added one after the other to a sum that is kept on the
+    device of its first; then the sums of the groups are added up. `assign_add` keeps
+    this order. TensorFlow would rewrite a plain sum of tensors: it adds those of equal
+    shapes in one operation, whose rounding depends on how many there are.
 
     Args:
       groups: lists of lists of tensors, what is computed in the current run.
       shapes: the static shapes of the tensors of a list.
-      runs: int, runs of an update.
 
     Returns:
       (op that adds the current run, the sums with the current run, a function that
       makes the ops that empty them).
     """
-    if runs == 1:
-        totals = [_sums(group) for group in groups]
-        return tf.no_op(), _sums(totals), list
-    kept, totals, collect = [], [], []
+    kept, totals = [], []
     for number, group in enumerate(groups):
         with tf.device(group[0][-1].device):
             sums = _empty_sums(shapes, f"_{number}" if number else "")
-            for parts in zip(sums, *group):
-                collect.append(functools.reduce(tf.assign_add, parts))
-            totals.append(_sums([sums, *group]))
+            parts = zip(sums, *group)
+            totals.append([functools.reduce(tf.assign_add, part) for part in parts])
         kept += sums
+    collect = tf.group(*[total for group in totals for total in group])
     return (
-        tf.group(*collect),
-        _sums(totals),
+        collect,
+        _total([[tf.convert_to_tensor(total) for total in group] for group in totals]),
         lambda: [tf.assign(total, tf.zeros_like(total)) for total in kept],
     )
 
 
-def _sums(lists):
+def _total(lists):
     """Return the sum over lists of each of their tensors, from the first list on."""
     return [functools.reduce(operator.add, tensors) for tensors in zip(*lists)]
 

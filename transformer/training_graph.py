@@ -18,7 +18,7 @@ from transformer.runtime.exchange import Exchange, checksums, refuse_impossible_
 from transformer.runtime.files import sha256_of
 from transformer.runtime.precision import compute_type, getter_to
 from transformer.runtime.sessions import compilation, set_up_process
-from transformer.shards import Shards, chosen_count, training_dataset
+from transformer.shards import Shards, chosen_count, prefetched, training_dataset
 from transformer.text.corpus import ID_FILES
 from transformer.text.summary import verify
 from transformer.text.vocabulary_files import vocabulary_names
@@ -110,17 +110,14 @@ class TrainingGraph:
         self.shards = Shards(data.train_plan, count, len(devices), *part)
         self.exchange = cluster and Exchange(cluster, devices[0])
         rounds = training_dataset(data.train, self.shards, start * hp.accumulate)
-        self._batches = tf.data.make_one_shot_iterator(rounds).get_next()
-        losses = []
+        next_batches = tf.data.make_one_shot_iterator(rounds).get_next()
+        losses, self._batches, take_next = self._towers(model, next_batches, devices)
         with compilation(hp):
-            for device, batch in zip(devices, self._batches):
-                with tf.device("/cpu:0"):  # see `dropout`
-                    seed = tf.stack([tf.constant(hp.seed, tf.int64), batch.number])
-                with tf.device(device):
-                    losses.append(_loss(model, batch, hp.label_smoothing, True, seed))
-            self.update = make_update(
-                losses, hp, global_step, self.shards, self.exchange
-            )
+            update = make_update(losses, hp, global_step, self.shards, self.exchange)
+        self.update = update._replace(
+            collect=tf.group(update.collect, take_next),
+            apply=tf.group(update.apply, take_next),
+        )
 
         self._dev = tf.data.make_initializable_iterator(
             evaluation_dataset(data.dev, data.dev_plan)
@@ -134,12 +131,32 @@ class TrainingGraph:
             self.sent *= self.update.runs if hp.deterministic else 1
             self._take_over = self.exchange.of_the_chief(tf.trainable_variables())
         self.initialize = tf.group(
-            tf.global_variables_initializer(), tf.local_variables_initializer()
+            tf.global_variables_initializer(),
+            tf.local_variables_initializer(),
+            take_next,
         )
         self.size = sum(
             int(np.prod(variable.shape.as_list()))
             for variable in tf.trainable_variables()
         )
+
+    def _towers(self, model, next_batches, devices):
+        """Return (the loss on each device, its batch, an op that takes the next ones).
+
+        The first tower creates all variables. TensorFlow 1.15 draws initial values by
+        the number of ops created before, so it must not depend on the other devices.
+        """
+        hp, losses, batches, take_next = self.hp, [], [], []
+        for device, next_batch in zip(devices, next_batches):
+            batch, take = prefetched(next_batch, device)
+            batches.append(batch)
+            take_next += take
+            with compilation(hp):
+                with tf.device("/cpu:0"):  # see `dropout`
+                    seed = tf.stack([tf.constant(hp.seed, tf.int64), batch.number])
+                with tf.device(device):
+                    losses.append(_loss(model, batch, hp.label_smoothing, True, seed))
+        return losses, batches, tf.group(*take_next)
 
     def open(
         self,

@@ -4,11 +4,11 @@ from typing import Dict, NamedTuple, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.shapes import on_device
+from transformer.blocks.masks import is_token
+from transformer.blocks.shapes import as_int64
 from transformer.decoding import SEARCHES, SearchOptions, hypotheses_kept, penalty
 from transformer.ensemble import Member, make_model
 from transformer.runtime import checkpoints
-from transformer.text.vocabulary import PAD
 
 
 class Inside(NamedTuple):
@@ -56,7 +56,7 @@ class TranslationGraph:
         """Return Inside, of the fed target."""
         logits = model.decode(self.target_in, memory, weights=weights)
         log_probs = tf.nn.log_softmax(logits)
-        real = tf.cast(tf.not_equal(self.target_out, PAD), tf.float32)  # [N, T]
+        real = tf.cast(is_token(self.target_out), tf.float32)  # [N, T]
         of_target = tf.gather(log_probs, self.target_out[..., None], batch_dims=2)
         return Inside(weights, log_probs, of_target[..., 0] * real)
 
@@ -69,5 +69,5 @@ class TranslationGraph:
 
 
 def _count(ids):
-    """Return how many of ids int32 [N, T] are not 0: int64 [N], see `on_device`."""
-    return tf.math.count_nonzero(on_device(ids), 1)
+    """Return how many of ids int32 [N, T] are not 0: int64 [N], see `as_int64`."""
+    return tf.math.count_nonzero(as_int64(ids), 1)

@@ -38,6 +38,7 @@ class Translation(NamedTuple):
 class Translator:
     """A graph, a session and a checkpoint of a log directory.
 
+        tf.disable_eager_execution()  # once, as every command does
         with Translator(hp, "logs/sample") as translator:
             translator.restore()
             [[best]] = translator.translate(["Der Hund schläft."])
@@ -46,7 +47,7 @@ class Translator:
       hp: the settings, of the model and of the search.
       logdir: the log directory; its vocabulary and checkpoints are read.
       n_best: how many translations of a line are wanted.
-      keep_history: whether `search` returns the History of a beam search.
+      keep_history: whether `search` returns the SearchHistory of a beam search.
       others: (settings, log directory) of models that translate together with it: the
         probabilities of all are averaged. How to search is said by `hp`.
 
@@ -130,7 +131,7 @@ class Translator:
         """
         for number, member in enumerate(self._members):
             restore = functools.partial(self.restore, number=number)
-            checkpoints.use(member.logdir, restore, which, warn)
+            checkpoints.find_and_load(member.logdir, restore, which, warn)
         return self.checkpoints[0]
 
     def translate(

@@ -43,12 +43,12 @@ class Compared(NamedTuple):
         return distance if np.isfinite(distance) else np.inf
 
 
-class Start(NamedTuple):
-    """From where steps are computed again, and what is compared on the way."""
+class Replay(NamedTuple):
+    """Steps to compute again from a checkpoint, and what to compare on the way."""
 
     step: int
     checkpoint: Optional[str]  # None: from the first values of the variables
-    stretch: int  # index of the stretch whose settings count
+    segment: int  # index of the segment whose settings count
     logged: List[Logged]
     dev: Optional[float]  # the loss on dev that was recorded at `step`
     kept: Dict[int, str]  # step → a later checkpoint to compare the variables with
@@ -59,31 +59,31 @@ class Start(NamedTuple):
         return max([self.step, *self.kept, *(each.step for each in self.logged)])
 
 
-class Place(NamedTuple):
+class ModelFolder(NamedTuple):
     """What `Training` asks of a translator."""
 
     hp: Any
     logdir: str
 
 
-class Each(Meter):
-    """Keeps what each update tells, instead of its average."""
+class LossRecorder(Meter):
+    """Keeps the loss of each update, instead of their average."""
 
     def __init__(self):
         super().__init__()
-        self.told = []  # (loss, tokens)
+        self.losses = []  # (loss, tokens)
 
     def add(self, loss: float, tokens: float) -> None:
         """Keep an update."""
-        self.told.append((loss, tokens))
+        self.losses.append((loss, tokens))
 
 
-class Again(Training):
-    """Updates that were made before, made again; nothing is logged."""
+class ReplayedTraining(Training):
+    """Makes updates of a training run again; nothing is logged."""
 
-    def __init__(self, session, graph, place: Place, start: int):
-        super().__init__(None, session, graph, place, None, start)
-        self.start, self.meter = start, Each()
+    def __init__(self, session, graph, folder: ModelFolder, start: int):
+        super().__init__(None, session, graph, folder, None, start)
+        self.start, self.meter = start, LossRecorder()
         self.metrics = {}  # step → Metrics, where a step is logged
 
     def log_metrics(self, metrics) -> None:
@@ -93,83 +93,83 @@ class Again(Training):
     def mean(self, begin: int, end: int) -> float:
         """Return the loss that is logged at `end` if the mean begins after `begin`."""
         meter = Meter()
-        for told in self.meter.told[begin - self.start : end - self.start]:
-            meter.add(*told)
+        for loss, tokens in self.meter.losses[begin - self.start : end - self.start]:
+            meter.add(loss, tokens)
         return meter.read()[0]
 
 
 def plan(
     records: Records,
-    stretches: List[Dict],
+    segments: List[Dict],
     kept: Dict[int, str],
     dev: Dict[int, float],
     reach: int,
-) -> List[Start]:
+) -> List[Replay]:
     """Return all that can be computed again.
 
     Args:
       records: what was logged.
-      stretches: what `history.read_run` returned.
+      segments: what `history.read_run` returned.
       kept: step → checkpoint, those that are whole.
       dev: step → loss on dev that was recorded.
       reach: how many updates may be made for one comparison.
     """
     begins = dict(kept)
-    if stretches[0]["step"] == 0:
+    if segments[0]["step"] == 0:
         begins[0] = None
     found = {}
 
-    def start_at(step, stretch):
+    def replay_from(step, segment):
         checkpoint = begins[step]
-        empty = Start(step, checkpoint, stretch, [], dev.get(step), {})
-        return found.setdefault((step, stretch), empty)
+        empty = Replay(step, checkpoint, segment, [], dev.get(step), {})
+        return found.setdefault((step, segment), empty)
 
     for step in kept:
-        stretch = _stretch(step, stretches)
+        segment = _segment(step, segments)
         if step in dev:
-            start_at(step, stretch)
-        begin = _begin(begins, stretches, stretch, step - 1, step - reach)
+            replay_from(step, segment)
+        begin = _begin(begins, segments, segment, step - 1, step - reach)
         if begin is not None:
-            start_at(begin, stretch).kept[step] = kept[step]
+            replay_from(begin, segment).kept[step] = kept[step]
     for each in records.updates:
-        stretch = _stretch(each.step, stretches)
-        begin = _begin(begins, stretches, stretch, each.begins[0], each.step - reach)
+        segment = _segment(each.step, segments)
+        begin = _begin(begins, segments, segment, each.begins[0], each.step - reach)
         if begin is not None:
-            start_at(begin, stretch).logged.append(each)
-    for key, start in found.items():
-        if _stretch(start.step, stretches) != start.stretch:
-            found[key] = start._replace(dev=None)  # evaluated by other settings
+            replay_from(begin, segment).logged.append(each)
+    for key, replay in found.items():
+        if _segment(replay.step, segments) != replay.segment:
+            found[key] = replay._replace(dev=None)  # evaluated by other settings
     return [found[key] for key in sorted(found)]
 
 
-def _stretch(step, stretches) -> int:
-    """Return the index of the stretch in which an update was made."""
-    return max([0] + [i for i, row in enumerate(stretches) if row["step"] < step])
+def _segment(step, segments) -> int:
+    """Return the index of the segment in which an update was made."""
+    return max([0] + [i for i, row in enumerate(segments) if row["step"] < step])
 
 
-def _begin(begins, stretches, stretch, latest, earliest) -> Optional[int]:
-    """Return the last step to begin at, within a stretch and not before `earliest`."""
-    least = max(stretches[stretch]["step"], earliest)
+def _begin(begins, segments, segment, latest, earliest) -> Optional[int]:
+    """Return the last step to begin at, within a segment and not before `earliest`."""
+    least = max(segments[segment]["step"], earliest)
     return max((step for step in begins if least <= step <= latest), default=None)
 
 
-def drawn(starts: List[Start], count: int, draw: random.Random) -> List[Start]:
-    """Return the starts with `count` of their logged steps, and all that is left."""
-    every = [each.step for start in starts for each in start.logged]
+def drawn(replays: List[Replay], count: int, draw: random.Random) -> List[Replay]:
+    """Return Replays with `count` logged steps, drawn from all; none is left empty."""
+    every = [each.step for replay in replays for each in replay.logged]
     chosen = set(draw.sample(every, min(count, len(every))))
-    starts = [
-        start._replace(logged=[each for each in start.logged if each.step in chosen])
-        for start in starts
+    replays = [
+        replay._replace(logged=[each for each in replay.logged if each.step in chosen])
+        for replay in replays
     ]
-    return [each for each in starts if each.last > each.step or each.dev is not None]
+    return [each for each in replays if each.last > each.step or each.dev is not None]
 
 
-def compute(start: Start, hp, logdir: str, data, exact: bool) -> List[Compared]:
-    """Compute what a start has to compare.
+def compute(replay: Replay, hp, logdir: str, data, exact: bool) -> List[Compared]:
+    """Compute what a Replay has to compare.
 
     Args:
-      start: from `plan`.
-      hp: the settings of its stretch, with the data folder of today.
+      replay: from `plan`.
+      hp: the settings of its segment, with the data folder of today.
       logdir: the log directory, of which nothing but checkpoints is read.
       data: the `Data` of `hp`.
       exact: compare the variables, too. Where rounding differs, Adam scales it.
@@ -180,21 +180,23 @@ def compute(start: Start, hp, logdir: str, data, exact: bool) -> List[Compared]:
     """
     compared = []
     with tf.Graph().as_default():
-        graph = TrainingGraph(hp, data, start.step)
+        graph = TrainingGraph(hp, data, replay.step)
         with make_session(hp) as session:
-            graph.open(session, start.checkpoint)
-            if start.dev is not None:
+            graph.open(session, replay.checkpoint)
+            if replay.dev is not None:
                 loss = graph.dev_loss(session)
-                compared.append(Compared("dev loss", start.step, start.dev, loss))
-            again = Again(session, graph, Place(hp, logdir), start.step)
+                compared.append(Compared("dev loss", replay.step, replay.dev, loss))
+            training = ReplayedTraining(
+                session, graph, ModelFolder(hp, logdir), replay.step
+            )
             variables = {v.op.name: v for v in tf.global_variables()}
-            while again.step < start.last:
-                again.update()
-                if exact and again.step in start.kept:
-                    path = start.kept[again.step]
+            while training.step < replay.last:
+                training.update()
+                if exact and training.step in replay.kept:
+                    path = replay.kept[training.step]
                     compared += _variables(path, session.run(variables))
-            for each in start.logged:
-                compared += _logged(each, again)
+            for each in replay.logged:
+                compared += _logged(each, training)
     return compared
 
 
@@ -212,11 +214,11 @@ def _variables(checkpoint: str, found: Dict[str, np.ndarray]) -> List[Compared]:
     return compared or [Compared("variables", step, 0.0, 0.0)]
 
 
-def _logged(each: Logged, again: Again) -> List[Compared]:
+def _logged(each: Logged, training: ReplayedTraining) -> List[Compared]:
     """Compare what was logged at a step; the mean may have several beginnings."""
-    metrics = again.metrics[each.step]
+    metrics = training.metrics[each.step]
     recorded = {name: float(np.float32(each.values[name])) for name in LOGGED}
-    means = [float(np.float32(again.mean(b, each.step))) for b in each.begins]
+    means = [float(np.float32(training.mean(b, each.step))) for b in each.begins]
     found = {
         "loss": min(means, key=lambda mean: abs(mean - recorded["loss"])),
         "gradient_norm": float(np.float32(metrics.gradient_norm)),
@@ -234,14 +236,14 @@ def drift_allowed(updates: int) -> float:
     return DRIFT if updates <= FEW_UPDATES else MOST_DRIFT
 
 
-def why_not_exact(stretch: Dict, hp) -> str:
+def why_not_exact(segment: Dict, hp) -> str:
     """Return why steps computed here may differ in the last bits; "" where not."""
     here = {"versions": versions(), "machine": machine()}
     reasons = [
-        f"{name} {stretch.get(kind, {}).get(name, 'not recorded')} (here: {value})"
+        f"{name} {segment.get(kind, {}).get(name, 'not recorded')} (here: {value})"
         for kind in here
         for name, value in here[kind].items()
-        if stretch.get(kind, {}).get(name) != value
+        if segment.get(kind, {}).get(name) != value
     ]
     if has_gpu() and not hp.deterministic:
         reasons.append("a GPU without --deterministic")

@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
         "--only",
         nargs="+",
         metavar="PART",
-        help="some of copy, train/SIZE, greedy, beam5, growth",
+        help="some of copy, train/SIZE, greedy, beam5, growth, scaling",
     )
     flags.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     flags.add_argument(

@@ -10,7 +10,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 import folders
 import report
 import work
-from worker import ROOT, Worker
+from worker import ROOT, Worker, open_worker
 
 from transformer.evaluation import score
 from transformer.text.vocabulary_files import load_vocabularies
@@ -41,6 +41,7 @@ class Plan(NamedTuple):
     every_single: int  # ... and each n-th alone
     checked: int  # lines for which CTranslate2 is compared with us
     pairs: list  # numbers of training pairs, for the cost of larger corpora
+    several: str  # the size that is trained on several devices; empty: none
     seconds: float  # for each measurement of the machine
 
 
@@ -81,10 +82,9 @@ class Bench:
             for one in among:
                 try:
                     python, more = one.set_up(self, one)
-                    started[one] = Worker(
-                        one.module,
-                        dict(self.spec, precision=one.precision, **spec, **more),
-                        python,
+                    spec_of_one = dict(self.spec, precision=one.precision, **spec)
+                    started[one] = open_worker(
+                        one.module, {**spec_of_one, **more}, python
                     )
                     opened.append(started[one])
                 except (ChildProcessError, ValueError) as error:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import os
 import time
 
 import tensorflow.compat.v1 as tf
@@ -10,8 +11,9 @@ import work
 from worker import Measure, serve
 
 import hparams
+from transformer.runtime.cluster import Cluster
 from transformer.runtime.sessions import make_session
-from transformer.training_graph import Data, TrainingGraph
+from transformer.training_graph import Data, TrainingGraph, settled
 from transformer.translator import Translator
 
 
@@ -45,6 +47,37 @@ def open_training(spec: dict) -> Measure:
             _, metrics = session.run([graph.update.apply, graph.update.metrics])
             tokens += int(metrics.tokens)
         return {"tokens": tokens, "seconds": time.perf_counter() - start}
+
+    return measure
+
+
+def open_several(spec: dict) -> Measure:
+    """Return a function that measures training on several devices or in processes.
+
+    A request is {"steps": n} for updates, {"exchanges": n} for what these add up over
+    the processes, alone.
+    """
+    if spec["core"] is not None:
+        os.sched_setaffinity(0, [spec["core"]])
+    addresses, index = spec["addresses"], spec["index"]
+    cluster = Cluster(addresses, index) if len(addresses) > 1 else None
+    hp = dataclasses.replace(training_settings(spec), devices=spec["devices"])
+    hp = settled(hp, cluster)
+    graph = TrainingGraph(hp, Data(hp), 0, cluster)
+    exchange = tf.no_op()
+    if cluster:
+        exchange = tf.group(graph.exchange.sums([tf.zeros([graph.size])]))
+    session = make_session(hp, cluster=cluster)
+    session.run(graph.initialize)
+
+    def measure(request):
+        tokens, start = 0, time.perf_counter()
+        for _ in range(request.get("exchanges", 0)):
+            session.run(exchange)
+        for _ in range(request.get("steps", 0)):
+            tokens += int(graph.make_step(session).tokens)
+        seconds = time.perf_counter() - start
+        return {"tokens": tokens, "seconds": seconds, "parameters": graph.size}
 
     return measure
 
@@ -92,4 +125,11 @@ def open_input(spec: dict) -> Measure:
 if __name__ == "__main__":
     tf.disable_eager_execution()
     tf.logging.set_verbosity(tf.logging.ERROR)
-    serve({"train": open_training, "decode": open_decoding, "input": open_input})
+    serve(
+        {
+            "train": open_training,
+            "several": open_several,
+            "decode": open_decoding,
+            "input": open_input,
+        }
+    )

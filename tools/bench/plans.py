@@ -15,6 +15,7 @@ from measure import (
     measure_training,
     with_our_model,
 )
+from several import measure_scaling
 
 import hparams
 from transformer.runtime import cli
@@ -45,6 +46,7 @@ FULL = Plan(
     every_single=10,
     checked=1000,
     pairs=[10**4, 10**5, 10**6],
+    several="bench-small",
     seconds=1.0,
 )
 QUICK = FULL._replace(
@@ -56,6 +58,7 @@ QUICK = FULL._replace(
     every_single=40,
     checked=200,
     pairs=[],
+    several="",
     seconds=0.5,
 )
 ON_GPU = FULL._replace(
@@ -64,6 +67,7 @@ ON_GPU = FULL._replace(
     decoders=OURS[:1] + PYTORCH[:1] + CTRANSLATE2[:1],
     steps={"base": 20, "big": 20},
     pairs=[],
+    several="base",
 )
 
 
@@ -84,6 +88,8 @@ def measure_all(args: argparse.Namespace, folder: str) -> List[Dict[str, Any]]:
         bench.say("decoding: not measured: found no --logdir, wanted a trained model")
     if bench.plan.pairs:
         parts.append(("growth", measure_growth, ()))
+    if bench.plan.several:
+        parts.append(("scaling", measure_scaling, (bench.plan.several,)))
     if args.device == "cpu":
         parts.insert(0, ("copy", measure_copies, ()))
     for name in args.only or []:

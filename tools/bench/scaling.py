@@ -23,7 +23,6 @@ from transformer.runtime import cli
 PROG = "scaling.py"
 VOCAB_SIZE = 37000  # section 5.1
 LENGTH = 27  # pieces of a sentence, with EOS
-SHARDS = 8  # of a batch, where there are no more devices
 
 
 class Machines(NamedTuple):
@@ -34,6 +33,9 @@ class Machines(NamedTuple):
     link: float  # between the devices of a machine, in GB/s
     network: float  # of a machine, in GB/s
     devices: int  # of a machine
+
+
+A100 = Machines(tflops=312.0, share=0.33, link=300.0, network=25.0, devices=8)
 
 
 def flop_of_token(sizes: Dict[str, int], length: int) -> float:
@@ -51,25 +53,31 @@ def flop_of_token(sizes: Dict[str, int], length: int) -> float:
 
 
 def seconds_of_update(
-    sizes: Dict[str, int], devices: int, machines: Machines
+    alone: float, parameters: int, devices: int, machines: Machines
 ) -> Dict[str, float]:
     """Return the seconds that an update spends on each part, by its name.
 
     Args:
-      sizes: settings of the model.
+      alone: seconds of an update on one device.
+      parameters: how many the model has.
       devices: of all machines together.
       machines: what they are.
     """
-    parameters = parameters_of(sizes)
-    alone = min(devices, machines.devices)
+    from transformer.shards import chosen_count  # needs TensorFlow
+
+    of_one = min(devices, machines.devices)
     count = math.ceil(devices / machines.devices)
-    rounds = math.ceil(max(SHARDS, devices) / devices) if devices > 1 else 1
-    flop = sizes["batch_tokens"] * flop_of_token(sizes, LENGTH)
+    rounds = math.ceil(chosen_count(0, devices) / devices)
     return {
-        "compute": flop / (devices * machines.tflops * 1e12 * machines.share),
-        "link": 4.0 * (alone - 1) * (rounds + 1) * parameters / (machines.link * 1e9),
-        "network": 8.0 * (count - 1) / count * parameters / (machines.network * 1e9),
+        "compute": alone / devices,
+        "link": 4.0 * (of_one - 1) * (rounds + 1) * parameters / (machines.link * 1e9),
+        "network": sent(parameters, count) / (machines.network * 1e9),
     }
+
+
+def sent(parameters: int, machines: int) -> float:
+    """Return the bytes that go in and out of each machine in an update, by a ring."""
+    return 8.0 * (machines - 1) / machines * parameters
 
 
 def parameters_of(sizes: Dict[str, int]) -> int:
@@ -84,6 +92,7 @@ def table(machines: Machines, counts: List[int]) -> List[str]:
     """Return lines of Markdown: a row for each model and number of devices."""
     from work import SIZES  # needs TensorFlow
 
+    rate = machines.tflops * 1e12 * machines.share
     rows = [
         "| model | devices | compute, ms | link, ms | network, ms | target tokens/s "
         "| times one |",
@@ -91,12 +100,16 @@ def table(machines: Machines, counts: List[int]) -> List[str]:
     ]
     for name in ("base", "big"):
         sizes = SIZES[name]
-        one = sum(seconds_of_update(sizes, 1, machines).values())
+        alone = sizes["batch_tokens"] * flop_of_token(sizes, LENGTH) / rate
+        parameters = parameters_of(sizes)
         for devices in counts:
-            parts = seconds_of_update(sizes, devices, machines)
+            parts = seconds_of_update(alone, parameters, devices, machines)
             seconds = sum(parts.values())
             cells = [f"{1000 * part:.1f}" for part in parts.values()]
-            cells += [f"{sizes['batch_tokens'] / seconds:,.0f}", f"{one / seconds:.1f}"]
+            cells += [
+                f"{sizes['batch_tokens'] / seconds:,.0f}",
+                f"{alone / seconds:.1f}",
+            ]
             rows.append("| " + " | ".join([name, str(devices), *cells]) + " |")
     return rows
 
@@ -104,18 +117,21 @@ def table(machines: Machines, counts: List[int]) -> List[str]:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's flags."""
     made = cli.make_parser(PROG, __doc__)
-    for name, default, text in (
-        ("tflops", 312.0, "peak of a device, in TFLOP/s [312, an A100 in bfloat16]"),
-        ("share", 0.33, "of the peak that one device reaches [0.33]"),
-        ("link", 300.0, "GB/s between the devices of a machine [300]"),
-        ("network", 25.0, "GB/s of a machine [25]"),
+    for name, text in (
+        ("tflops", "peak of a device, in TFLOP/s; that of an A100 is in bfloat16"),
+        ("share", "of the peak that one device reaches"),
+        ("link", "GB/s between the devices of a machine"),
+        ("network", "GB/s of a machine"),
+        ("devices", "of a machine"),
     ):
+        default = getattr(A100, name)
         made.add_argument(
-            f"--{name}", type=float, default=default, metavar="FLOAT", help=text
+            f"--{name}",
+            type=type(default),
+            default=default,
+            metavar=type(default).__name__.upper(),
+            help=f"{text} [{default:g}]",
         )
-    made.add_argument(
-        "--devices", type=int, default=8, metavar="INT", help="of a machine [8]"
-    )
     return made
 
 

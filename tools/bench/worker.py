@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from typing import Callable, Dict
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import Callable, Dict, List
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -45,16 +46,23 @@ def serve(openers: Dict[str, Callable[[dict], Measure]]) -> None:
 class Worker:
     """The child process, as the parent sees it.
 
+    It answers once when it is ready: see `open_worker`.
+
     Args:
       module: the module that calls `serve`.
       spec: its specification; `work` is a key of its `openers`.
       python: the interpreter of the child.
-
-    Raises:
-      ChildProcessError: the child ended, with the last line that it wrote.
+      is_stopped: whether it is stopped while it is not asked.
     """
 
-    def __init__(self, module: str, spec: dict, python: str = sys.executable):
+    def __init__(
+        self,
+        module: str,
+        spec: dict,
+        python: str = sys.executable,
+        is_stopped: bool = True,
+    ):
+        self._is_stopped = is_stopped
         self._errors = tempfile.TemporaryFile()
         settings = {
             "PYTHONPATH": os.pathsep.join([HERE, ROOT]),
@@ -73,20 +81,24 @@ class Worker:
             env=dict(os.environ, **settings),
         )
         self.pid = self._process.pid
-        try:
-            self._answer()
-        except ChildProcessError:
-            self.close()
-            raise
 
     def ask(self, request: dict) -> dict:
         """Return the answer to a request, with `peak`, the memory in MiB."""
+        self.tell(request)
+        return self.answer()
+
+    def tell(self, request: dict) -> None:
+        """Send the child a request."""
         self._process.send_signal(signal.SIGCONT)
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        return self._answer()
 
-    def _answer(self):
+    def answer(self) -> dict:
+        """Wait for the child's answer.
+
+        Raises:
+          ChildProcessError: the child ended, with the last line that it wrote.
+        """
         line = self._process.stdout.readline()
         if not line:
             self._process.wait()
@@ -95,13 +107,81 @@ class Worker:
             raise ChildProcessError(
                 said[-1] if said else f"ended with status {self._process.returncode}"
             )
-        self._process.send_signal(signal.SIGSTOP)
+        if self._is_stopped:
+            self._process.send_signal(signal.SIGSTOP)
         return json.loads(line)
 
-    def close(self) -> None:
+    def kill(self) -> None:
         """End the child."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
+
+    def close(self) -> None:
+        """End the child, and forget what it wrote."""
+        self.kill()
         for file in (self._process.stdin, self._process.stdout, self._errors):
             file.close()
+
+
+class Group:
+    """Several child processes that compute together, asked as one.
+
+    Args:
+      workers: the children; none is stopped, as another may need what it has sent.
+    """
+
+    def __init__(self, workers: List[Worker]):
+        self._workers, self.pid = workers, workers[0].pid
+
+    def ask(self, request: dict) -> dict:
+        """Return the answer of the first child, once all have answered."""
+        for worker in self._workers:
+            worker.tell(request)
+        return self.answer()
+
+    def answer(self) -> dict:
+        """Wait for the answers of all children; return the first child's.
+
+        Raises:
+          ChildProcessError: a child ended; the others may wait for it, and are ended.
+        """
+        with ThreadPoolExecutor(len(self._workers)) as executor:
+            answers = [executor.submit(worker.answer) for worker in self._workers]
+            done, _ = wait(answers, return_when=FIRST_EXCEPTION)
+            errors = [answer.exception() for answer in done if answer.exception()]
+            for worker in self._workers if errors else ():
+                worker.kill()
+        if errors:
+            raise errors[0]
+        return answers[0].result()
+
+    def close(self) -> None:
+        """End the children."""
+        for worker in self._workers:
+            worker.close()
+
+
+def open_worker(module: str, spec: dict, python: str = sys.executable):
+    """Return a Worker that is ready, or a Group of them.
+
+    Args:
+      module: as of a Worker.
+      spec: as of a Worker; of a Group, `spec["group"]` has what differs of each.
+      python: the interpreter of the children.
+
+    Raises:
+      ChildProcessError: a child ended.
+    """
+    group = spec.pop("group", None)
+    if group is None:
+        opened = Worker(module, spec, python)
+    else:
+        specs = [{**spec, **each} for each in group]
+        opened = Group([Worker(module, each, python, False) for each in specs])
+    try:
+        opened.answer()
+    except ChildProcessError:
+        opened.close()
+        raise
+    return opened

@@ -145,7 +145,7 @@ def unusable_run(logdir: str) -> str:
         return str(error)
     for kind in (checkpoints.NEWEST, checkpoints.BEST):
         for step in checkpoints.steps(logdir, kind):
-            fault = checkpoints.fault_of(checkpoints.prefix(logdir, step, kind))
+            fault = checkpoints.fault_of(checkpoints.path_of(logdir, step, kind))
             if fault:
                 return fault
     return _state_of(logdir)

@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 
 import hparams
 from transformer import trainer
-from transformer.originals.convert import STEP, variables_of
+from transformer.originals.convert import STEP, variable_shapes
 from transformer.originals.names import original_name
 from transformer.runtime import checkpoints, tensors
 from transformer.shards import Shards
@@ -97,7 +97,7 @@ def _random(hp):
     draw = np.random.RandomState(1)
     return {
         name: draw.uniform(-0.5, 0.5, shape).astype(np.float32)
-        for name, shape in sorted(variables_of(hp).items())
+        for name, shape in sorted(variable_shapes(hp).items())
         if name != STEP
     }
 

@@ -19,7 +19,9 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
+import traceback
 
 from mutants import mutant, places_of
 
@@ -48,9 +50,10 @@ MODULES = {
         ["transformer/training.py", "transformer/training_graph.py"],
         "training_math graph_hygiene train",
     ),
-    "data": (["transformer/data.py"], "data properties prepare train"),
+    "data": (["transformer/data.py"], "data shards properties prepare train"),
 }
 PASSED, FAILED = 0, (1, 2)  # what pytest ends with
+CRASHED = 70  # what a fork ends with that did not run pytest
 LONGEST = 900  # seconds, with the code as it is
 
 
@@ -77,38 +80,52 @@ def run_tests(copy, names, timeout):
     """Run test files in a fork, until one test fails.
 
     Returns:
-      What pytest ends with; None for a process that was still running after `timeout`
-      seconds, or that ended in another way.
+      (what pytest ends with, the last lines that it wrote); None and these for a
+      process that was still running after `timeout` seconds, or that was killed.
     """
+    said, write = os.pipe()  # not a file: tests limit how large files may grow
     child = os.fork()
     if not child:
-        _run_tests_here(copy, names)
-    end = time.monotonic() + timeout
-    while time.monotonic() < end:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            _kill(child)
-            return os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
-        time.sleep(0.05)
-    _kill(child)
-    os.waitpid(child, 0)
-    return None
+        _run_tests_here(copy, names, write)
+    os.close(write)
+    lines = collections.deque(maxlen=20)
+    with open(said, encoding="utf-8", errors="replace") as file:
+        reader = threading.Thread(target=lines.extend, args=[file], daemon=True)
+        reader.start()
+        status, end = None, time.monotonic() + timeout
+        while time.monotonic() < end:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                break
+            time.sleep(0.05)
+        _kill(child)
+        if not done:
+            os.waitpid(child, 0)
+        reader.join()
+    ended = done and os.WIFEXITED(status)
+    return os.WEXITSTATUS(status) if ended else None, "".join(lines)
 
 
-def _run_tests_here(copy, names):
+def _run_tests_here(copy, names, output):
     """Run pytest in this process, a leader of its own group, and end it."""
-    os.setsid()
-    with open(os.path.join(copy.folder, "output"), "w") as output:
-        os.dup2(output.fileno(), 1)
-        os.dup2(output.fileno(), 2)
-    os.chdir(copy.folder)
-    sys.path.insert(0, copy.folder)
-    os.environ["PYTHONPATH"] = copy.folder
-    import pytest
+    try:
+        os.setsid()
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.chdir(copy.folder)
+        sys.path.insert(0, copy.folder)
+        os.environ["PYTHONPATH"] = copy.folder
+        import pytest
 
-    paths = [os.path.join("tests", f"test_{name}.py") for name in names]
-    flags = ["-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=line"]
-    os._exit(int(pytest.main(flags + paths)))
+        paths = [os.path.join("tests", f"test_{name}.py") for name in names]
+        flags = ["-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=line"]
+        status = int(pytest.main(flags + paths))
+    except BaseException:
+        traceback.print_exc()
+        status = CRASHED
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _kill(group):
@@ -137,11 +154,11 @@ def baseline(copy, modules, tests):
     seconds = {}
     for module in modules:
         start = time.monotonic()
-        status = run_tests(copy, tests[module], LONGEST)
+        status, said = run_tests(copy, tests[module], LONGEST)
         if status != PASSED:
             raise ValueError(
-                f"{module}: pytest ended with {status} on the code as it is, wanted 0: "
-                f"see {copy.folder}/output"
+                f"{module}: found that the tests end with {status} on the code as it "
+                f"is, wanted 0:\n{said}"
             )
         seconds[module] = time.monotonic() - start
         print(f"{module}: its tests take {seconds[module]:.0f} s", flush=True)
@@ -157,7 +174,7 @@ def try_mutant(copy, path, place, tests, timeout):
     original = read(path)
     text, change = mutant(original, place)
     copy.write(path, text)
-    status = run_tests(copy, tests, timeout)
+    status, _ = run_tests(copy, tests, timeout)
     copy.write(path, original)
     if status not in (None, PASSED, *FAILED):
         raise ValueError(f"{path}:{place.line}: pytest ended with {status}")

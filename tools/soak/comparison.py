@@ -27,7 +27,7 @@ def differences(logdir: str, wanted: str) -> List[str]:
     names = [DEV_SCORES] + [
         os.path.basename(path)
         for path in glob.glob(os.path.join(wanted, "best.*"))
-        + glob.glob(checkpoints.prefix(wanted, MAX_STEPS) + ".*")
+        + glob.glob(checkpoints.path_of(wanted, MAX_STEPS) + ".*")
     ]
     different = [
         name for name in names if content(logdir, name) != content(wanted, name)

@@ -46,10 +46,10 @@ def damage_newest(logdir: str, kind: str, draw: random.Random) -> Optional[str]:
     whole = [
         step
         for step in checkpoints.steps(logdir)
-        if not checkpoints.fault_of(checkpoints.prefix(logdir, step))
+        if not checkpoints.fault_of(checkpoints.path_of(logdir, step))
     ]
     if len(whole) < 2:
         return None
-    path = draw.choice(sorted(glob.glob(checkpoints.prefix(logdir, whole[-1]) + ".*")))
+    path = draw.choice(sorted(glob.glob(checkpoints.path_of(logdir, whole[-1]) + ".*")))
     DAMAGES[kind](path, draw)
     return os.path.basename(path)

@@ -43,10 +43,10 @@ def measure(args, hp):
         graph = TrainingGraph(hp, Data(hp), 0)
         with make_session(hp) as session:
             graph.open(session, None)
-            place = verification.Place(hp, args.logdir)
-            again = verification.Again(session, graph, place, 0)
+            folder = verification.ModelFolder(hp, args.logdir)
+            training = verification.ReplayedTraining(session, graph, folder, 0)
             for _ in range(args.steps):
-                again.update()
+                training.update()
             variables = session.run({v.op.name: v for v in tf.global_variables()})
     with Translator(hp, args.logdir) as translator:
         translator.restore()
@@ -54,7 +54,7 @@ def measure(args, hp):
         best = [each for each, *_ in translator.translate(lines)]
     arrays = [variables[name].tobytes() for name in sorted(variables)]
     return {
-        "losses": _checksum([repr(told).encode() for told in again.meter.told]),
+        "losses": _checksum([repr(loss).encode() for loss in training.meter.losses]),
         "variables": _checksum(arrays),
         "translations": _checksum([each.text.encode("utf-8") for each in best]),
         "scores": _checksum([repr(each.score).encode() for each in best]),

@@ -9,7 +9,7 @@ from typing import Callable, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.masks import both, broadcast_keys
-from transformer.blocks.shapes import widened
+from transformer.blocks.primitives import widened
 from transformer.dialects import Dialect
 
 MASKED_LOGIT = -1e9  # after the softmax exactly 0 in float32, and never a NaN
@@ -114,21 +114,21 @@ def mask_and_bias(dialect: Dialect, key_mask, order_mask, bias):
     return mask, bias
 
 
-class Past(NamedTuple):
-    """The cache of one self-attention: keys and values of earlier positions."""
+class KeyValueCache(NamedTuple):
+    """The keys and values of earlier positions in one self-attention."""
 
     keys: tf.Tensor  # float [N, H, T, D / H]
     values: tf.Tensor  # float [N, H, T, D / H]
     mask: tf.Tensor  # bool [N, T], False = padding; [N, 0] where no key is padding
 
     def followed_by(self, keys, values, mask):
-        """Return the Past with further positions added.
+        """Return the cache with further positions added.
 
         Args:
           keys, values: float [N, H, Tk, D / H].
           mask: bool [N, Tk], or True where no key is padding.
         """
-        return Past(
+        return KeyValueCache(
             tf.concat([self.keys, keys], axis=2),
             tf.concat([self.values, values], axis=2),
             self.mask if mask is True else tf.concat([self.mask, mask], axis=1),

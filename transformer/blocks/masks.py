@@ -6,9 +6,14 @@ A mask is a bool tensor, True = may attend, that broadcasts to [N, H, Tq, Tk].
 import tensorflow.compat.v1 as tf
 
 
+def is_token(ids):
+    """Return where ids hold a token: int of any shape, 0 = padding → bool, like it."""
+    return tf.not_equal(ids, 0)
+
+
 def padding_mask(ids):
     """Allow keys that hold a token: int [N, Tk], 0 = padding → bool [N, 1, 1, Tk]."""
-    return tf.not_equal(ids, 0)[:, None, None, :]
+    return is_token(ids)[:, None, None, :]
 
 
 def distances(query_positions, key_positions=None):

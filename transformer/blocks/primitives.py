@@ -1,4 +1,4 @@
-"""The parts of the blocks: dropout, dense layers, heads, add and normalize."""
+"""The parts of the blocks: dropout, dense layers, tables, normalization, residual."""
 
 import functools
 import operator
@@ -8,8 +8,21 @@ from typing import Callable, Optional, Sequence, Union
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.shapes import is_short, shape_list, split_heads, widened
+from transformer.blocks.shapes import shape_list, split_heads
 from transformer.dialects import Dialect, resolve
+
+
+def widened(x):
+    """Return a float tensor of 16 bits as float32; any other tensor as it is.
+
+    Sums, statistics and exponentials lose digits or overflow in 16 bits.
+    """
+    return tf.cast(x, tf.float32) if is_short(x) else x
+
+
+def is_short(x):
+    """Return whether a tensor has floats of 16 bits."""
+    return x.dtype.base_dtype in (tf.float16, tf.bfloat16)
 
 
 def dropout(

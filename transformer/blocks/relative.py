@@ -51,7 +51,7 @@ def relative_bias(
     scope: str = "relative",
     reuse: Optional[bool] = None,
 ):
-    """Return what distances add to the logits in the Music Transformer.
+    """Return the bias of relative positions in the Music Transformer.
 
     Each head has vectors of its own; the bias is 0 from `max_distance` on. No tensor is
     larger than the logits (Huang et al. 2018, section 3.4).
@@ -88,8 +88,8 @@ def relative_bias(
 def _by_position(by_distance):
     """Move column T - 1 + j - i of row i to column j: [N, H, T, 2T - 1] → [N, H, T, T].
 
-    With one column more, the rows laid end to end are those of 2T - 1 columns, each a
-    step further to the right than the one before.
+    Each row gets one column more; all are laid end to end, and cut into rows of 2T - 1
+    again: row i is then shifted to the right by i.
     """
     batch, heads, length, columns = shape_list(by_distance)
     flat = tf.reshape(

@@ -1,4 +1,4 @@
-"""Shapes and types of tensors: sizes, heads, 16 bits as 32, integers of a device."""
+"""Shapes of tensors: sizes, heads split and joined; integers as int64."""
 
 import tensorflow.compat.v1 as tf
 
@@ -9,23 +9,11 @@ def shape_list(x):
     return [dynamic[i] if size is None else size for i, size in enumerate(static)]
 
 
-def widened(x):
-    """Return a float tensor of 16 bits as float32; any other tensor as it is.
+def as_int64(integers):
+    """Cast integers to int64.
 
-    Sums, statistics and exponentials lose digits or overflow in 16 bits.
-    """
-    return tf.cast(x, tf.float32) if is_short(x) else x
-
-
-def is_short(x):
-    """Return whether a tensor has floats of 16 bits."""
-    return x.dtype.base_dtype in (tf.float16, tf.bfloat16)
-
-
-def on_device(integers):
-    """Return integers as int64: TensorFlow computes with int32 on the host, always.
-
-    On a GPU, int64 spares the copies there and back.
+    TensorFlow runs int32 ops on the CPU even where there is a GPU; int64 ops avoid the
+    copies there and back.
     """
     return tf.cast(integers, tf.int64)
 
@@ -33,7 +21,7 @@ def on_device(integers):
 def followed_by_zeros(x, count, axis: int):
     """Return `x` with `count` zeros at the end of a dimension.
 
-    TensorFlow's `pad` computes int64 on the host: see `on_device`.
+    TensorFlow's `pad` computes int64 on the host: see `as_int64`.
     """
     sizes = shape_list(x)
     sizes[axis] = count

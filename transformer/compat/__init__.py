@@ -21,6 +21,6 @@ Variables have the names and shapes that the source gives them: its checkpoints 
 restored by `tf.train.Saver`, or by `restore`, which says what does not fit.
 """
 
-from transformer.compat.checkpoints import restore
+from transformer.compat.restoring import restore
 
 __all__ = ["restore"]

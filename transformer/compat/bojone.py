@@ -16,7 +16,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer import functional
 from transformer.blocks.primitives import dense
-from transformer.compat.variables import variables_of
+from transformer.compat.variables import variables_named_as
 
 __all__ = ["Attention", "Dense", "Mask", "Position_Embedding", "tf"]
 
@@ -41,7 +41,7 @@ def Mask(inputs, seq_len, mode="mul"):
     return functional.mask(inputs, seq_len, mode)
 
 
-@variables_of("bojone")
+@variables_named_as("bojone")
 def Dense(inputs, ouput_size, bias=True, seq_len=None):
     """Return x W + b along the last axis; `ouput_size` (so spelled) is its width.
 
@@ -55,7 +55,7 @@ def Dense(inputs, ouput_size, bias=True, seq_len=None):
     return functional.mask(outputs, seq_len)
 
 
-@variables_of("bojone")
+@variables_named_as("bojone")
 def Attention(Q, K, V, nb_head, size_per_head, Q_len=None, V_len=None):
     """Attend with several heads, and join them: see `functional.attention`."""
     return functional.attention(

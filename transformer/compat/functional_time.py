@@ -17,7 +17,7 @@ import tensorflow.compat.v1 as tf
 from transformer import modules
 from transformer.compat import sasrec
 from transformer.compat.sasrec import embedding, normalize, positional_encoding
-from transformer.compat.variables import variables_of
+from transformer.compat.variables import variables_named_as
 
 __all__ = [
     "embedding",
@@ -36,7 +36,7 @@ multihead_attention = functools.partial(
 )
 
 
-@variables_of("functional_time")
+@variables_named_as("functional_time")
 def feedforward(
     inputs,
     num_units=(2048, 512),

@@ -22,7 +22,7 @@ from transformer.compat.kyubyong_legacy import (
     normalize,
     positional_encoding,
 )
-from transformer.compat.variables import variables_of
+from transformer.compat.variables import variables_named_as
 from transformer.dialects import DIALECTS
 
 __all__ = [
@@ -59,7 +59,7 @@ def embedding(
     )
 
 
-@variables_of("interhat")
+@variables_named_as("interhat")
 def multihead_attention(
     queries,
     keys,

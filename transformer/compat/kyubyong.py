@@ -20,7 +20,7 @@ from transformer.blocks.attention import lowering, mask_and_bias
 from transformer.blocks.masks import as_mask, causal_mask
 from transformer.blocks.polarity import warn_once
 from transformer.blocks.primitives import dropout, project, with_zero_row
-from transformer.compat.variables import variables_of
+from transformer.compat.variables import variables_named_as
 from transformer.dialects import DIALECTS
 from transformer.training import noam_by_peak
 
@@ -42,13 +42,13 @@ DIALECT = DIALECTS["kyubyong"]
 PADDING = -(2.0**32) + 1  # what `mask` writes, which the caller sees
 
 
-@variables_of("kyubyong")
+@variables_named_as("kyubyong")
 def ln(inputs, epsilon=1e-8, scope="ln"):
     """Normalize the last axis: see `modules.normalize`."""
     return modules.normalize(inputs, epsilon, scope, tf.AUTO_REUSE)
 
 
-@variables_of("kyubyong")
+@variables_named_as("kyubyong")
 def get_token_embeddings(vocab_size, num_units, zero_pad=True):
     """Return the table of embeddings, float [V, D]; with `zero_pad`, row 0 is zeros.
 
@@ -145,7 +145,7 @@ def _checked(key_masks):
     )
 
 
-@variables_of("kyubyong")
+@variables_named_as("kyubyong")
 def multihead_attention(
     queries,
     keys,
@@ -193,7 +193,7 @@ def multihead_attention(
     )
 
 
-@variables_of("kyubyong")
+@variables_named_as("kyubyong")
 def ff(inputs, num_units, scope="positionwise_feedforward"):
     """Apply two dense layers, then add and normalize: see `modules.feedforward`."""
     return modules.feedforward(inputs, num_units, scope, tf.AUTO_REUSE, dialect=DIALECT)

@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer import modules
 from transformer.blocks.primitives import embedding_table, looked_up, with_zero_row
-from transformer.compat.variables import variables_of
+from transformer.compat.variables import variables_named_as
 from transformer.dialects import DIALECTS
 
 __all__ = [
@@ -30,13 +30,13 @@ __all__ = [
 DIALECT = DIALECTS["kyubyong_legacy"]
 
 
-@variables_of("kyubyong_legacy")
+@variables_named_as("kyubyong_legacy")
 def normalize(inputs, epsilon=1e-8, scope="ln", reuse=None):
     """Normalize the last axis: see `modules.normalize`. Variables are never shared."""
     return modules.normalize(inputs, epsilon, scope, reuse)
 
 
-@variables_of("kyubyong_legacy")
+@variables_named_as("kyubyong_legacy")
 def embedding(
     inputs,
     vocab_size,
@@ -72,7 +72,7 @@ def positional_encoding(
     )
 
 
-@variables_of("kyubyong_legacy")
+@variables_named_as("kyubyong_legacy")
 def multihead_attention(
     queries,
     keys,
@@ -99,7 +99,7 @@ def multihead_attention(
     )
 
 
-@variables_of("kyubyong_legacy")
+@variables_named_as("kyubyong_legacy")
 def feedforward(inputs, num_units=(2048, 512), scope="multihead_attention", reuse=None):
     """Apply two dense layers, then add and normalize: see `modules.feedforward`.
 

@@ -19,7 +19,7 @@ from transformer.blocks.primitives import (
     with_zero_row,
 )
 from transformer.compat.kyubyong_legacy import normalize
-from transformer.compat.variables import l2_regularizer, variables_of
+from transformer.compat.variables import l2_regularizer, variables_named_as
 from transformer.dialects import DIALECTS
 
 __all__ = [
@@ -91,14 +91,14 @@ def embedding(
     Returns:
       float [N, T, D]; with `with_t`, (that, float [V, D], unscaled).
     """
-    with variables_of("sasrec", l2_regularizer(l2_reg)):
+    with variables_named_as("sasrec", l2_regularizer(l2_reg)):
         table = embedding_table(vocab_size, num_units, scope, reuse)
     table = with_zero_row(table) if zero_pad else table
     outputs = looked_up(table, inputs, scale)
     return (outputs, table) if with_t else outputs
 
 
-@variables_of("sasrec")
+@variables_named_as("sasrec")
 def multihead_attention(
     queries,
     keys,
@@ -141,7 +141,7 @@ def multihead_attention(
         )
 
 
-@variables_of("sasrec")
+@variables_named_as("sasrec")
 def feedforward(
     inputs,
     num_units=(2048, 512),

@@ -9,7 +9,7 @@ What is asked for and is not here is refused: other kinds of attention and of
 normalization, filters wider than 1, variables of three dimensions, areas.
 """
 
-from transformer.blocks.attention import Past
+from transformer.blocks.attention import KeyValueCache
 from transformer.blocks.shapes import join_heads as combine_heads
 from transformer.blocks.shapes import split_heads
 from transformer.compat.tensor2tensor_attention import (
@@ -182,7 +182,7 @@ def _cached(query_antecedent, memory_antecedent, depths, num_heads, cache):
         for x in compute_qkv(query_antecedent, memory_antecedent, *depths)
     )
     if cache is not None:
-        past = Past(cache["k"], cache["v"], None).followed_by(k, v, True)
+        past = KeyValueCache(cache["k"], cache["v"], None).followed_by(k, v, True)
         k, v = cache["k"], cache["v"] = past.keys, past.values
     return q, k, v
 

@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer import modules
 from transformer.blocks import primitives, shapes
-from transformer.compat.variables import variables_of
+from transformer.compat.variables import variables_named_as
 from transformer.training import cross_entropies
 
 STEPS = {"a": "add", "d": "dropout", "n": "norm"}
@@ -34,7 +34,7 @@ def refuse(function, *settings):
 def scope_of(name, default_name, reuse=None):
     """Open a variable scope in which blocks make the variables of tensor2tensor."""
     with tf.variable_scope(name, default_name, reuse=reuse) as scope:
-        with variables_of("tensor2tensor"):
+        with variables_named_as("tensor2tensor"):
             yield scope
 
 

@@ -19,7 +19,7 @@ from transformer.compat.kyubyong_legacy import (
     normalize,
     positional_encoding,
 )
-from transformer.compat.variables import variables_of
+from transformer.compat.variables import variables_named_as
 from transformer.dialects import DIALECTS
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
 DIALECT = DIALECTS["tutorial"]
 
 
-@variables_of("tutorial")
+@variables_named_as("tutorial")
 def multihead_attention(
     queries,
     keys,

@@ -1,7 +1,8 @@
 """Make variables with the names, shapes and initial values of a source.
 
-A block of ours asks `tf.get_variable` for `q/kernel`; inside `variables_of`, it gets
-what its source would have made: `dense/kernel`, or a new `ln/Variable` at each call.
+A block of ours asks `tf.get_variable` for `q/kernel`; inside `variables_named_as`, it
+gets what its source would have made: `dense/kernel`, or a new `ln/Variable` at each
+call.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ FIRST_VALUES = {"bojone": tf.random_uniform_initializer(-0.05, 0.05)}
 
 
 @contextlib.contextmanager
-def variables_of(source: str, regularizer: Optional[Callable] = None):
+def variables_named_as(source: str, regularizer: Optional[Callable] = None):
     """Make the variables of blocks as a source does. Also a decorator.
 
     Args:

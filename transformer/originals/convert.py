@@ -49,11 +49,11 @@ class Imported(NamedTuple):
         )
 
 
-def read(prefix: str, rules: Sequence = ()) -> Dict[str, np.ndarray]:
+def read(checkpoint: str, rules: Sequence = ()) -> Dict[str, np.ndarray]:
     """Return the variables of a TF1 checkpoint by name, shards of a table joined.
 
     Args:
-      prefix: its path without the endings of its files.
+      checkpoint: its path without the endings of its files.
       rules: (regular expression, replacement) pairs, applied to each name in order.
 
     Raises:
@@ -62,11 +62,11 @@ def read(prefix: str, rules: Sequence = ()) -> Dict[str, np.ndarray]:
     try:
         arrays = {
             renamed(re.sub("^training/", "", name), rules): array
-            for name, array in tensors.read(prefix).items()
+            for name, array in tensors.read(checkpoint).items()
         }
     except (tf.errors.OpError, ValueError, IndexError) as error:
         raise ValueError(
-            f"{prefix}: found no checkpoint, or a damaged one, wanted the "
+            f"{checkpoint}: found no checkpoint, or a damaged one, wanted the "
             "path of its .index file without that ending, and its .data "
             "files beside it"
         ) from error
@@ -262,7 +262,7 @@ def convert(arrays: Dict[str, np.ndarray], hp, target_space_id: int = 0) -> Impo
     """
     left = dict(arrays)
     step = int(left.pop(STEP, 0))
-    shapes = variables_of(hp)
+    shapes = variable_shapes(hp)
     originals = {
         name: original_name(name, hp.dialect, shape) for name, shape in shapes.items()
     }
@@ -289,7 +289,7 @@ def convert(arrays: Dict[str, np.ndarray], hp, target_space_id: int = 0) -> Impo
     return Imported(result, step, has_moments)
 
 
-def variables_of(hp) -> Dict[str, List[int]]:
+def variable_shapes(hp) -> Dict[str, List[int]]:
     """Return the variables of the model: name → shape."""
     with tf.Graph().as_default():
         model, ids = Transformer(hp), tf.placeholder(tf.int32, [None, None])

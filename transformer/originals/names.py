@@ -2,7 +2,7 @@
 
 Each rule is a regular expression and its replacement; they are applied in order. The
 rules of `BLOCKS` are for what is inside a block, whatever scope it is in; those of
-`SOURCES` for a whole model. A further system is a further table in `SOURCES`, beside
+`VARIABLE_NAMES` for a whole model. A further system is a further table there, beside
 its row in `dialects`.
 """
 
@@ -132,7 +132,7 @@ FEEDFORWARD_SCOPES = {
     "kyubyong": ((r"(^|/)feedforward/", r"\1positionwise_feedforward/"),),
 }
 
-SOURCES = {
+VARIABLE_NAMES = {
     "tutorial": TUTORIAL,
     "kyubyong_legacy": KYUBYONG_LEGACY,
     "kyubyong": KYUBYONG,
@@ -147,7 +147,7 @@ VERSION_OF = {"tensor2tensor_v1": "tensor2tensor"}
 def systems() -> Dict[str, List[str]]:
     """Return system → the dialects that its checkpoints may have, sorted."""
     versions = {}
-    for dialect in sorted(SOURCES):
+    for dialect in sorted(VARIABLE_NAMES):
         versions.setdefault(VERSION_OF.get(dialect, dialect), []).append(dialect)
     return versions
 
@@ -181,5 +181,5 @@ def renamed(name: str, rules: Sequence) -> str:
 
 def original_name(name: str, dialect: str, shape: Sequence) -> str:
     """Return the name in the original system of our variable `name` of a shape."""
-    name = renamed(name, SOURCES[dialect])
+    name = renamed(name, VARIABLE_NAMES[dialect])
     return name.replace("{V}", str(shape[0])).replace("{D}", str(shape[-1]))

@@ -44,7 +44,7 @@ class Blocks(NamedTuple):
 
     node: ast.stmt
     module: str  # as it is written there
-    prefixes: Tuple[str, ...]  # what stands before the names: "modules", or nothing
+    qualifiers: Tuple[str, ...]  # what stands before the names: "modules", or nothing
     star: bool
     names: Dict[str, str]  # name in this file → name in the module
     source: str
@@ -113,32 +113,32 @@ def blocks(script: Script, matches: Dict[str, Match]) -> List[Blocks]:
 def _import(script, node, module, match):
     """Return an import as Blocks; None where it is of something else."""
     star = isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
-    names, prefixes = {}, {}
+    names, qualifiers = {}, {}
     if isinstance(node, ast.Import):
-        prefixes = {(node.names[0].asname or module): module}
+        qualifiers = {(node.names[0].asname or module): module}
     elif any(each.name in MODULES for each in node.names):
-        prefixes = {
+        qualifiers = {
             each.asname or each.name: each.name
             for each in node.names
             if each.name in MODULES
         }
-        module = next(iter(prefixes.values()))
+        module = next(iter(qualifiers.values()))
     elif not star:
         names = {each.asname or each.name: each.name for each in node.names}
     last = module.split(".")[-1]
     if match is None and last not in MODULES:
         known = set(names.values()) & set(ROLE_OF)
-        may_be = GENERAL in last or (not star and not prefixes and known)
+        may_be = GENERAL in last or (not star and not qualifiers and known)
         if not may_be or module.split(".")[0] in ("transformer", "tensorflow", "keras"):
             return None
     if star:
         names = {name: name for name in (match.parameters if match else _of_all())}
-    for name in {dotted(each) for each in ast.walk(script.tree)} if prefixes else ():
+    for name in {dotted(each) for each in ast.walk(script.tree)} if qualifiers else ():
         before, _, attribute = name.rpartition(".")
-        if before in prefixes:
+        if before in qualifiers:
             names[name] = attribute
     source, because = _source_of(script, names, last, match)
-    found = Blocks(node, module, tuple(prefixes), star, names, source, because, match)
+    found = Blocks(node, module, tuple(qualifiers), star, names, source, because, match)
     return found if match or last in MODULES or calls(script, found) else None
 
 
@@ -208,7 +208,7 @@ def calls(script: Script, each: Blocks) -> List[Call]:
 def _known(each: Blocks):
     """Return the names of blocks that calls are told of."""
     ours = {name for name, s in of_module(module_of(each.source)).items() if s}
-    is_one = each.prefixes and set(ours | set(ROLE_OF)) & set(each.names.values())
+    is_one = each.qualifiers and set(ours | set(ROLE_OF)) & set(each.names.values())
     more = set(each.names.values()) if is_one else set(NAMES)
     return ours | (set(each.match.parameters) if each.match else more)
 
@@ -272,7 +272,7 @@ def rewritten(script: Script, each: Blocks) -> Optional[List[str]]:
     ours = of_module(module)
     covered = {local: own_name(name, each) for local, name in used.items()}
     kept = sorted(name for name, own in covered.items() if own is None)
-    if each.prefixes:
+    if each.qualifiers:
         return None if kept or not covered else _modules(each, covered, used)
     ours_of = {local: own for local, own in covered.items() if own}
     if each.star:
@@ -291,14 +291,14 @@ def rewritten(script: Script, each: Blocks) -> Optional[List[str]]:
 
 def _modules(each: Blocks, covered, used) -> Optional[List[str]]:
     """Return the imports of our modules under the names that theirs have in a file."""
-    if covered != used or any("." in local for local in each.prefixes):
+    if covered != used or any("." in local for local in each.qualifiers):
         return None
     others = []
     if isinstance(each.node, ast.ImportFrom):
         others = [alias for alias in each.node.names if alias.name not in MODULES]
     names = {alias.asname or alias.name: alias.name for alias in others}
     return ([_line(each.node.module, names)] if names else []) + [
-        _line("transformer.compat", {local: each.source}) for local in each.prefixes
+        _line("transformer.compat", {local: each.source}) for local in each.qualifiers
     ]
 
 
@@ -313,10 +313,10 @@ def _line(module, names: Dict[str, str]) -> str:
 
 def _used(script, each: Blocks) -> Dict[str, str]:
     """Return the names of an import that a file uses; all, where they are named."""
-    if not each.star and not each.prefixes:
+    if not each.star and not each.qualifiers:
         return dict(each.names)
     seen = {dotted(node) for node in ast.walk(script.tree)}
-    bound = set() if each.prefixes else _bound(script)
+    bound = set() if each.qualifiers else _bound(script)
     return {n: o for n, o in each.names.items() if n in seen and n not in bound}
 
 

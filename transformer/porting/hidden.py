@@ -1,4 +1,4 @@
-"""What hides this package from a file, and the name that it has there."""
+"""Finds modules named `transformer` that hide this package; its other name there."""
 
 import os
 from typing import List

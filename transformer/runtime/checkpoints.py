@@ -39,7 +39,7 @@ def exist(logdir: str) -> bool:
     return any(_steps_with_remains(logdir, kind) for kind in (NEWEST, BEST))
 
 
-def prefix(logdir: str, step: int, kind: str = NEWEST) -> str:
+def path_of(logdir: str, step: int, kind: str = NEWEST) -> str:
     """Return the path of a checkpoint without the endings of its files."""
     return os.path.join(logdir, f"{kind}-{step}")
 
@@ -82,7 +82,7 @@ def find(
                     warn(f"{each}; {os.path.basename(checkpoint)} is used instead")
                 return checkpoint
             if not _is_there(checkpoint):
-                break  # a training run pruned it meanwhile, and wrote a newer one
+                break  # a training run removed it meanwhile, and wrote a newer one
             faults.append(fault)
         else:
             raise ValueError(
@@ -91,26 +91,26 @@ def find(
             )
 
 
-def use(
+def find_and_load(
     logdir: str,
-    work: Callable[[str], Any],
+    load: Callable[[str], Any],
     which: Union[str, int] = "best",
     warn: Callable[[str], None] = warnings.warn,
 ) -> Any:
-    """Return what `work` returns of the checkpoint that `find` finds.
+    """Return what `load` returns of the checkpoint that `find` finds.
 
-    If a training run pruned it meanwhile, the next one is found, and worked with.
+    If a training run removed it meanwhile, the next one is found, and loaded.
 
     Args:
       logdir: the log directory.
-      work: function of the path of a checkpoint; it is called again if it fails while
+      load: function of the path of a checkpoint; it is called again if it fails while
         the checkpoint vanishes.
       which, warn: as in `find`.
     """
     while True:
         checkpoint = find(logdir, which, warn)
         try:
-            return work(checkpoint)
+            return load(checkpoint)
         except (ValueError, OSError, tf.errors.OpError):
             if _is_there(checkpoint):
                 raise
@@ -142,7 +142,7 @@ def fault_of(checkpoint: str) -> Optional[str]:
 def save(
     session: tf.Session, saver: tf.train.Saver, logdir: str, step: int, keep: int
 ) -> None:
-    """Write the checkpoint of `step`, then prune: remove all but the newest `keep`.
+    """Write the checkpoint of `step`, then remove all but the newest `keep`.
 
     Raises:
       OSError: it could not be written; those before it are untouched.
@@ -154,8 +154,8 @@ def save(
         with open(os.path.join(os.path.dirname(path), STATE), "w") as file:
             file.write(_state(kept))
 
-    _publish(prefix(logdir, step), write, [STATE])
-    _prune(logdir, step, kept)
+    _publish(path_of(logdir, step), write, [STATE])
+    _remove_older(logdir, step, kept)
 
 
 def save_best(logdir: str, step: int) -> None:
@@ -164,20 +164,20 @@ def save_best(logdir: str, step: int) -> None:
     Raises:
       OSError: it could not be written; the previous best is untouched.
     """
-    source = prefix(logdir, step)
+    source = path_of(logdir, step)
 
     def copy(path):
         for each in _files(source):
             shutil.copyfile(each, path + each[len(source) :])
 
-    _publish(prefix(logdir, step, BEST), copy)
+    _publish(path_of(logdir, step, BEST), copy)
     for old in _steps_with_remains(logdir, BEST):
         if old != step:
-            _remove(prefix(logdir, old, BEST))
+            _remove(path_of(logdir, old, BEST))
 
 
-def tidy(logdir: str, step: int, keep: int) -> None:
-    """Finish what a killed process began: sweep, prune, name what there is.
+def clean_up(logdir: str, step: int, keep: int) -> None:
+    """Remove incomplete and surplus checkpoints; write the list of those that are left.
 
     Args:
       logdir: the log directory.
@@ -187,19 +187,19 @@ def tidy(logdir: str, step: int, keep: int) -> None:
     Raises:
       OSError: something could not be removed or written.
     """
-    sweep(logdir)
+    remove_unfinished(logdir)
     kept = [other for other in steps(logdir) if other <= step][-keep:]
     if kept:
         with files.replaced(os.path.join(logdir, STATE)) as file:
             file.write(_state(kept))
-    _prune(logdir, step, kept)
+    _remove_older(logdir, step, kept)
 
 
-def sweep(logdir: str) -> None:
+def remove_unfinished(logdir: str) -> None:
     """Remove what a killed process left of a checkpoint that it wrote or removed."""
     for kind in (NEWEST, BEST):
         for step in _unpublished(logdir, kind):
-            _remove(prefix(logdir, step, kind))
+            _remove(path_of(logdir, step, kind))
         for path in glob.glob(os.path.join(glob.escape(logdir), kind + "-*.data-*")):
             if not _is_there(path.rsplit(".data-", 1)[0]):
                 os.remove(path)
@@ -236,7 +236,7 @@ def write(arrays: Dict[str, np.ndarray], logdir: str, step: int) -> str:
         save(session, make_saver(), logdir, step, 1)
     if os.path.exists(os.path.join(logdir, ASIDE)):
         shutil.rmtree(os.path.join(logdir, ASIDE))  # or say why that is not possible
-    return prefix(logdir, step)
+    return path_of(logdir, step)
 
 
 def _steps_with(ending, logdir, kind):
@@ -265,7 +265,7 @@ def _candidates(logdir, which):
     """Return the checkpoints that `which` may mean, the first choice first."""
     newest, best = (
         [
-            prefix(logdir, step, kind)
+            path_of(logdir, step, kind)
             for step in sorted(_steps_with_remains(logdir, kind), reverse=True)
         ]
         for kind in (NEWEST, BEST)
@@ -288,11 +288,11 @@ def _state(kept):
     )
 
 
-def _prune(logdir, step, kept):
+def _remove_older(logdir, step, kept):
     """Remove the checkpoints before a step, and their remains, but for the kept."""
     for old in _steps_with_remains(logdir, NEWEST):
         if old < step and old not in kept:
-            _remove(prefix(logdir, old))
+            _remove(path_of(logdir, old))
 
 
 def _files(checkpoint):
@@ -305,15 +305,15 @@ def _publish(checkpoint, write, others=()):
 
     The files named `others`, which it writes beside the checkpoint, follow.
 
-    Killed at any moment, this leaves the whole checkpoint or none; `sweep` removes what
-    else it leaves. Each file is on the disk before the next one is moved, so that not
-    even a power cut leaves a manifest without its files.
+    Killed at any moment, this leaves the whole checkpoint or none, and what
+    `remove_unfinished` removes. Each file is on the disk before the next one is moved,
+    so that not even a power cut leaves a manifest without its files.
     """
     logdir, name = os.path.split(checkpoint)
     folder = os.path.join(logdir, ASIDE)
     aside = os.path.join(folder, name)
     try:
-        sweep(logdir)
+        remove_unfinished(logdir)
         os.mkdir(folder)  # not the log directory, should it be gone
         write(aside)
         with open(aside + MANIFEST, "w", encoding="utf-8") as file:
@@ -335,7 +335,7 @@ def _publish(checkpoint, write, others=()):
         raise OSError(f"{checkpoint} could not be written: {reason[0]}") from error
     finally:
         with contextlib.suppress(OSError):
-            sweep(logdir)
+            remove_unfinished(logdir)
 
 
 def _remove(checkpoint):

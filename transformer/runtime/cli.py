@@ -31,7 +31,7 @@ from typing import Any, Callable, Collection, Dict, Iterator, List, Optional
 from transformer.runtime.ending import ignore_signals, in_one_line, warner
 
 # The metavars of flags that name a file or a folder.
-PATHS = ("DIR", "FILE", "PREFIX", "CASE.npz", ("SOURCE", "TARGET"))
+PATHS = ("DIR", "FILE", "CHECKPOINT", "CASE.npz", ("SOURCE", "TARGET"))
 PATHS += (("SOURCE", "REFERENCE"),)
 
 

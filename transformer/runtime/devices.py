@@ -9,15 +9,19 @@ are not those that checkpoints, diagnosis and verification know. Towers need non
 and are the same on TensorFlow 1.15. What they cost is traffic: the first device sends
 the variables to each other one and receives their sums.
 
-Several machines go by `tf.distribute.MultiWorkerMirroredStrategy`: it would reduce what
-`make_update` has added up of the towers of one machine.
+Several machines exchange what their towers made by the collective operations of
+`tf.distribute` (`runtime/exchange.py`).
 """
 
+import contextlib
 import os
 import re
 from typing import List
 
 import tensorflow.compat.v1 as tf
+
+CPU_FACTS = "/proc/cpuinfo"
+TILES = 0x1D  # the leaf of CPUID that tells the size of AMX's tiles
 
 
 def has_gpu() -> bool:
@@ -86,8 +90,23 @@ def training_devices(hp) -> List[str]:
 
 def set_up_devices(config: tf.ConfigProto, devices: str) -> None:
     """Set what a session needs to have the devices; one device needs nothing."""
+    spare_hidden_tiles()
     names = device_names(devices)
     if len(names) > 1 and names[0].startswith("/cpu"):
         config.device_count["CPU"] = len(names)
     if names != [""]:
         config.allow_soft_placement = True  # what has no kernel for a GPU
+
+
+def spare_hidden_tiles() -> None:
+    """Keep oneDNN from AMX on a machine that does not tell the size of its tiles.
+
+    Some virtual machines list AMX, but hide that leaf of CPUID. oneDNN takes the size
+    for zero, and the first large product of bfloat16 ends the process with SIGILL.
+    """
+    with contextlib.suppress(OSError), open(CPU_FACTS, encoding="utf-8") as file:
+        facts = file.read()
+        has_tiles = re.search(r"^flags\s*:.* amx_tile\b", facts, re.MULTILINE)
+        leaves = re.search(r"^cpuid level\s*: (\d+)", facts, re.MULTILINE)
+        if has_tiles and leaves and int(leaves.group(1)) < TILES:
+            os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")

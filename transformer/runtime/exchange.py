@@ -9,8 +9,10 @@ On one device all numbers go as one array: collective operations wait for each o
 and many of them, started in different orders, could wait for ever.
 """
 
+import functools
+import re
 import zlib
-from typing import Dict, List, Sequence
+from typing import Callable, Dict, List, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -26,6 +28,10 @@ FAILURES = (
     tf.errors.DeadlineExceededError,
     tf.errors.UnknownError,
 )
+
+# What TensorFlow's server says of a run that it takes for another one.
+REFUSED = re.compile(r"(?<!aborted by: )The same RunGraph .*was received twice")
+REFUSALS = 5  # in a row, of one run
 
 
 def refuse_impossible_workers(hp, cluster: Cluster, devices: int) -> None:
@@ -71,6 +77,28 @@ def serve(cluster: Cluster, config: tf.ConfigProto) -> tf.train.Server:
             f"{cluster.name(cluster.index)}: found that TensorFlow cannot listen there "
             f"({error.message}), wanted a free port; choose another one in TF_CONFIG"
         ) from error
+
+
+def again_if_refused(run: Callable) -> Callable:
+    """Wrap `Session.run`: make a run again that the server refused as received twice.
+
+    That was seen in 5 of 237,011 runs: the server takes a run for one that it had
+    before, as random numbers of 32 bits would explain. It refuses before anything is
+    computed; under another number the run is taken. (It may refuse what is sent within
+    a run, too. That ends the run in the middle, and every later one: see `Team`.)
+    """
+
+    @functools.wraps(run)
+    def repeated(fetches, feed_dict=None, options=None, run_metadata=None):
+        for _ in range(REFUSALS):
+            try:
+                return run(fetches, feed_dict, options, run_metadata)
+            except tf.errors.AbortedError as error:
+                if not REFUSED.search(error.message):
+                    raise
+        return run(fetches, feed_dict, options, run_metadata)
+
+    return repeated
 
 
 class Exchange:

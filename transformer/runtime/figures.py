@@ -1,4 +1,4 @@
-"""Pictures by matplotlib, which need not be installed."""
+"""Plots by matplotlib, an optional dependency: figures, colours, curves."""
 
 import contextlib
 import itertools

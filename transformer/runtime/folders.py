@@ -19,7 +19,7 @@ from typing import Callable, Iterator, List, Sequence, Set
 
 from transformer.runtime.files import named, refuse_unwritable, sync
 
-PREFIX = ".unfinished-"
+NAME_START = ".unfinished-"
 DAY = 24 * 60 * 60  # seconds
 
 # The folders that this process writes: whoever ends it at once removes them first.
@@ -43,11 +43,11 @@ def unfinished(place: str, key: str = "") -> Iterator[str]:
     parent = _nearest(place)
     with contextlib.ExitStack() as held:
         _sweep(os.path.dirname(parent))
-        _sweep(parent, PREFIX + key)
+        _sweep(parent, NAME_START + key)
         with _locked(parent):  # nobody sweeps a folder that is not locked yet
-            path = _left(os.path.join(parent, PREFIX + key), held) if key else None
+            path = _left(os.path.join(parent, NAME_START + key), held) if key else None
             if not path:
-                path = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
+                path = tempfile.mkdtemp(prefix=NAME_START, dir=parent)
                 held.enter_context(_locked(path))
         UNFINISHED.add(path)
         is_kept = False
@@ -243,7 +243,7 @@ def _sweep(parent: str, but: str = "") -> None:
     with contextlib.suppress(OSError), _locked(parent):
         for name in os.listdir(parent):
             path = os.path.join(parent, name)
-            is_ours = name.startswith(PREFIX) or _is_of_before(path)
+            is_ours = name.startswith(NAME_START) or _is_of_before(path)
             if is_ours and name != but and not os.path.islink(path):
                 _remove_unless_locked(path)
 

@@ -1,7 +1,7 @@
 """The format of folders that are written; newer ones are refused politely.
 
 `hparams.json` and `corpus.json` say in which format their folder is, and which version
-of this package wrote it. What has no format was written before formats had numbers.
+of this package wrote it. A folder without one was written before formats were numbered.
 """
 
 import json
@@ -11,13 +11,13 @@ from typing import Any, Dict
 VERSION = "0.1.0"  # of this package, as in setup.py
 # Of log directories and data folders. It rises when versions before cannot read them;
 # CONTRIBUTING.md says what else belongs to a new one.
-FORMAT = 1
+FOLDER_FORMAT = 1
 STAMP = ("format", "version")
 
 
 def stamped(content: Dict[str, Any]) -> Dict[str, Any]:
     """Return content with the format and the version that write it."""
-    return {"format": FORMAT, "version": VERSION, **content}
+    return {"format": FOLDER_FORMAT, "version": VERSION, **content}
 
 
 def read_json(path: str, wanted: str) -> Dict[str, Any]:
@@ -53,13 +53,15 @@ def unstamped(content: Dict[str, Any], path: str) -> Dict[str, Any]:
       ValueError: it is of a format that this version does not know.
     """
     found, version = (content.get(name) for name in STAMP)
-    if "format" in content and (type(found) is not int or not 0 < found <= FORMAT):
+    if "format" in content and (
+        type(found) is not int or not 0 < found <= FOLDER_FORMAT
+    ):
         is_version = isinstance(version, str) and re.fullmatch(r"\d[\w.]{,20}", version)
         newer = (
             f"transformer-tf {version}" if is_version else "the version that made it"
         )
         raise ValueError(
-            f"{path}: found format {found!r:.20}, wanted at most {FORMAT}, which "
-            f"transformer-tf {VERSION} reads; install {newer} or newer"
+            f"{path}: found format {found!r:.20}, wanted at most {FOLDER_FORMAT}, "
+            f"which transformer-tf {VERSION} reads; install {newer} or newer"
         )
     return {name: value for name, value in content.items() if name not in STAMP}

@@ -24,12 +24,12 @@ RUN = "run.jsonl"
 PLACES = ("data",)  # settings that say where something is, not what
 
 
-class History:
-    """The stretches before a step, and the one that begins there.
+class RunHistory:
+    """The segments before a step, and the one that begins there.
 
     Args:
       logdir: the log directory, which may have none yet.
-      start: the step from which training continues. Later stretches are dropped: of
+      start: the step from which training continues. Later segments are dropped: of
         what they did, no checkpoint is left.
       hp: the settings.
       corpus: the checksum of each part of the corpus.
@@ -50,7 +50,7 @@ class History:
         }
 
     def refuse_other_corpus(self) -> None:
-        """Raise ValueError where the corpus is not that of the stretch before."""
+        """Raise ValueError where the corpus is not that of the segment before."""
         parts = self._changed("corpus")
         if parts:
             raise ValueError(
@@ -61,7 +61,7 @@ class History:
             )
 
     def changes(self) -> str:
-        """Return what changed since the stretch before, in a line; "" for nothing."""
+        """Return what changed since the segment before, in a line; "" for nothing."""
         texts = [
             f"{name} {self._last(kind)[name]} -> {self._now[kind][name]}"
             for kind in ("settings", "versions")
@@ -75,7 +75,7 @@ class History:
         )
 
     def write(self) -> None:
-        """Write the stretches, this one last if it differs from the one before."""
+        """Write the segments, this one last if it differs from the one before."""
         kinds = ("settings", "corpus", "versions", "machine")
         is_new = any(self._last(kind) != self._now[kind] for kind in kinds)
         with files.replaced(self._path) as file:
@@ -83,11 +83,11 @@ class History:
                 file.write(json.dumps(row, sort_keys=True) + "\n")
 
     def _last(self, kind: str) -> Dict[str, Any]:
-        """Return a part of the stretch before; {} where it has none."""
+        """Return a part of the segment before; {} where it has none."""
         return self._before[-1].get(kind, {}) if self._before else {}
 
     def _changed(self, kind: str) -> List[str]:
-        """Return the names whose values are not those of the stretch before."""
+        """Return the names whose values are not those of the segment before."""
         last, now = self._last(kind), self._now[kind]
         return [name for name in now if name in last and last[name] != now[name]]
 
@@ -119,14 +119,14 @@ def _processor() -> str:
 
 
 def read_run(logdir: str) -> List[Dict[str, Any]]:
-    """Return the stretches of a log directory; none where none is recorded yet."""
+    """Return the segments of a log directory; none where none is recorded yet."""
 
-    def is_stretch(row):
+    def is_segment(row):
         parts = (row[kind] for kind in ("settings", "corpus", "versions"))
         return type(row["step"]) is int and all(type(part) is dict for part in parts)
 
     path = os.path.join(logdir, RUN)
-    return read_rows(path, is_stretch, "the step, settings and corpus of a stretch")
+    return read_rows(path, is_segment, "the step, settings and corpus of a segment")
 
 
 def name_of_dev(corpus: Dict[str, str]) -> str:

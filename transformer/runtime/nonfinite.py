@@ -36,10 +36,9 @@ def first_bad(
 ) -> Optional[Fault]:
     """Return where the numbers behind `results` stop being finite.
 
-    Variables are checked first, then the ops that the results depend on: from a result
-    that is not finite, back over inputs that are not, to an op whose inputs all are; of
-    several, the one made first. So an infinity that a later op removes, a mask for
-    example, is not reported.
+    Variables are checked first. Then inputs that are not finite are followed backwards
+    from the results, to an op whose inputs all are finite; of several, the one created
+    first. An infinity that a later op removes, a mask for example, is not reported.
 
     Args:
       session: holds the variables.
@@ -129,6 +128,10 @@ def _fault(name, is_variable, value):
     )
 
 
+class NotFiniteElsewhere(FloatingPointError):
+    """What is not finite comes from another worker."""
+
+
 class FiniteGuard:
     """Ends a training run whose numbers are not finite, and says where that began.
 
@@ -138,19 +141,25 @@ class FiniteGuard:
       feed: function of the number of a run of `update`; returns what to feed for it.
       hp: the settings.
       logdir: the log directory.
+      has_others: whether other workers compute, too.
     """
 
     def __init__(
-        self, session: tf.Session, update, feed: Callable[[int], Dict], hp, logdir: str
+        self,
+        session: tf.Session,
+        update,
+        feed: Callable[[int], Dict],
+        hp,
+        logdir: str,
+        has_others: bool = False,
     ):
         self._session, self._feed, self._hp, self._logdir = session, feed, hp, logdir
         self._metrics, self._runs = update.metrics, update.runs
-        self._has_others = update.here[0] is not update.metrics.loss  # other workers
-        self._results = list(update.here)
+        self._results = list(update.local_loss_and_norm)
+        self._has_others = has_others
         self._scale = update.metrics.scaling[:1]  # of the loss, in float16
         with session.graph.as_default():
             self._are_finite = tf.reduce_all(finite_checks(float_variables()))
-            self._drop_collected = [each.initializer for each in tf.local_variables()]
 
     def check_before_saving(self, step: int) -> None:
         """Raise FloatingPointError where training could not continue after `step`.
@@ -169,10 +178,8 @@ class FiniteGuard:
     def error(self, step: int) -> FloatingPointError:
         """Return what is wrong with the update that follows `step` updates.
 
-        The runs of the update are made again, one by one; gradients collected so far
-        are lost.
+        The runs of the update are made again, one by one.
         """
-        self._session.run(self._drop_collected)
         for part in range(self._runs):
             feed = self._feed(step * self._runs + part)
             loss, norm, rate = self._session.run(
@@ -182,9 +189,9 @@ class FiniteGuard:
             if fault:
                 break
         if not fault and np.isfinite(loss + norm) and self._has_others:
-            return FloatingPointError(
+            return NotFiniteElsewhere(
                 f"step {step + 1}: found a loss or gradient norm that is not finite in "
-                "what another worker computed, wanted finite ones; its line says where"
+                "what another worker computed, or in the sum, wanted finite ones"
             )
         kind = "batch" if self._runs == self._hp.accumulate else "part"
         where = f" in {kind} {part + 1} of {self._runs} of the update"
@@ -201,7 +208,7 @@ class FiniteGuard:
         saved = checkpoints.steps(self._logdir)
         if not saved:
             return "there is no checkpoint yet"
-        newest = checkpoints.prefix(self._logdir, saved[-1])
+        newest = checkpoints.path_of(self._logdir, saved[-1])
         if saved[-1] < step or len(saved) == 1:
             return f"the last good checkpoint is {newest}"
         return (

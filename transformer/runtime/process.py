@@ -144,10 +144,9 @@ class StopSignals:
 
 @contextlib.contextmanager
 def told_of_signals(tell: Callable[[int], None]) -> Iterator[None]:
-    """Have a thread tell of the first signal at once; a second one ends the process.
+    """Report the first signal from a thread of its own; a second one ends the process.
 
-    The main thread may be in the middle of what TensorFlow computes, where no handler
-    of Python is called.
+    Python calls no signal handler while the main thread is inside TensorFlow.
 
     Args:
       tell: function of the number of a signal.

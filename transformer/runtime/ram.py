@@ -79,7 +79,10 @@ def forecast(hp, parameters: int, pairs: int, longest: int) -> Forecast:
     feedforward = (4 + masks // 2) * D + (1 + masks) * F
     a_token = hp.num_blocks * (3 * attention + 2 * feedforward) + 8 * D
     a_token += V if tf.__version__.startswith("1.") else 2 * V
-    sums = at_once if hp.accumulate > 1 or shards > devices else 0
+    if shards > 1 and hp.deterministic:
+        sums = 1  # all are added to one, in their order
+    else:
+        sums = at_once if hp.accumulate > 1 or shards > devices else 0
     return Forecast(
         2 * parameters * FLOAT,
         (2 + sums) * parameters * FLOAT,

@@ -34,12 +34,12 @@ class Records(NamedTuple):
     damaged: List[str]  # files whose content does not have its checksum
 
 
-def read_records(logdir: str, stretches: List[Dict]) -> Records:
+def read_records(logdir: str, segments: List[Dict]) -> Records:
     """Return what the events files of a log directory hold.
 
     Args:
       logdir: the log directory.
-      stretches: what `history.read_run` returned.
+      segments: what `history.read_run` returned.
     """
     pattern = os.path.join(glob.escape(logdir), "events.out.tfevents.*")
     updates, dev, replaced, damaged = {}, {}, 0, []
@@ -55,41 +55,41 @@ def read_records(logdir: str, stretches: List[Dict]) -> Records:
                 replaced += len(stale)
                 for each in stale:
                     del updates[each]
-                begins = _begins(step, first, stretches)
+                begins = _begins(step, first, segments)
                 updates[step] = Logged(step, begins, values)
                 first = False
     ordered = [updates[step] for step in sorted(updates)]
     return Records(ordered, dev, replaced, damaged)
 
 
-def stretch_of(step: int, stretches: List[Dict]) -> Dict:
-    """Return the stretch in which an update, numbered from 1, was made."""
-    return [row for row in stretches if row["step"] < step or row is stretches[0]][-1]
+def segment_of(step: int, segments: List[Dict]) -> Dict:
+    """Return the segment in which an update, numbered from 1, was made."""
+    return [row for row in segments if row["step"] < step or row is segments[0]][-1]
 
 
-def missing(records: Records, stretches: List[Dict], last: int) -> List[int]:
+def missing(records: Records, segments: List[Dict], last: int) -> List[int]:
     """Return the steps up to `last` that should have been logged, and were not."""
     logged = {each.step for each in records.updates}
     every = [
-        stretch_of(step, stretches)["settings"]["log_every"]
+        segment_of(step, segments)["settings"]["log_every"]
         for step in range(1, last + 1)
     ]
     return [
         step
         for step, each in enumerate(every, 1)
-        if step % each == 0 and step > stretches[0]["step"] and step not in logged
+        if step % each == 0 and step > segments[0]["step"] and step not in logged
     ]
 
 
-def _begins(step, first, stretches):
-    """Return after which steps the mean of a step may begin.
+def _begins(step, first, segments):
+    """Return after which steps the mean that is logged at a step may begin.
 
-    It begins after the step logged before; the first one of a process begins where the
-    process did, which is not recorded.
+    It covers the updates since the step logged before. For the first one of a process
+    the start is not recorded: all that are possible are returned.
     """
-    stretch = stretch_of(step, stretches)
-    every = stretch["settings"]["log_every"]
-    earliest = max((step - 1) // every * every, stretch["step"])
+    segment = segment_of(step, segments)
+    every = segment["settings"]["log_every"]
+    earliest = max((step - 1) // every * every, segment["step"])
     return tuple(range(earliest, step)) if first else (earliest,)
 
 

@@ -24,7 +24,7 @@ from transformer.runtime.devices import (
     set_up_devices,
     training_devices,
 )
-from transformer.runtime.exchange import serve
+from transformer.runtime.exchange import again_if_refused, serve
 from transformer.runtime.precision import compute_type
 
 MOST_AT_ONCE = 4  # batches of a session: each needs its own memory
@@ -33,9 +33,8 @@ MOST_AT_ONCE = 4  # batches of a session: each needs its own memory
 def set_up_process(hp) -> None:
     """Prepare TensorFlow for the settings; call it before a graph is made.
 
-    The first function of a graph, tf.data's for example, starts the threads of the
-    process, and what a session asks for later does not change their number. Where they
-    run already, with another number, they stay.
+    TensorFlow starts its threads when it first runs a function, in tf.data for example.
+    Their number cannot be changed afterwards: threads that run already stay.
     """
     if hp.deterministic:
         with contextlib.suppress(RuntimeError):
@@ -64,10 +63,9 @@ def make_session(
       hp: the settings.
       graph: the graph to run.
       runs: how many runs there may be at once; see `run_at_once`.
-      sequential: the operations of a run are so small that the time between them
-        dominates. They are run in a fixed order, and loops as functions, which
-        TensorFlow does not rewrite for oneDNN: calling it would take longer than the
-        operation. Ignored on a GPU, and where loops cannot be functions (1.15).
+      sequential: run operations one by one, and loops as functions, which TensorFlow
+        does not rewrite for oneDNN. That is faster where operations are so small that
+        starting them takes longer. Ignored on a GPU and on TensorFlow 1.15.
       cluster: the workers that compute together; None: this process alone.
     """
     config = tf.ConfigProto()
@@ -84,6 +82,7 @@ def make_session(
         server = serve(cluster, config)
         session = tf.Session(server.target, graph, config)
         session.server = server  # which lives as long
+        session.run = again_if_refused(session.run)
         return session
     return tf.Session(graph=graph, config=config)
 

@@ -25,7 +25,7 @@ def tree(hypotheses, line: int, eos: int) -> List[Node]:
     """Return every hypothesis of every step of a sentence, those of a step in order.
 
     Args:
-      hypotheses: values of Hypotheses, with a History.
+      hypotheses: values of Hypotheses, with a SearchHistory.
       line: the number of the sentence in its batch.
       eos: the id that ends a hypothesis.
     """

@@ -1,0 +1,526 @@
+"""Several workers as real processes: the same bits, and how each failure ends all."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import corpora
+import numpy as np
+import pytest
+import sweep
+import tensorflow.compat.v1 as tf
+
+import train
+from transformer import launch
+from transformer.runtime import checkpoints
+from transformer.runtime.team import Team
+
+pytestmark = [
+    pytest.mark.skipif(tf.__version__ < "2", reason="TensorFlow 1.15 refuses"),
+    pytest.mark.slow,
+]
+
+EXACT = ["--deterministic", "--shards=4", "--dropout_rate=0.2", "--save_every=4"]
+EXACT += ["--eval_every=1000", "--keep_checkpoints=100", "--audit_every=3"]
+FOREVER = "--max_steps=100000"
+
+
+class Process:
+    """A worker as a process of its own, whose lines are read as it writes them."""
+
+    def __init__(self, environment, *argv, root=corpora.ROOT):
+        self.lines = []
+        self.process = subprocess.Popen(
+            [sys.executable, *argv],
+            cwd=str(root),
+            env={"PYTHONPATH": str(root), **environment},
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.lines.append(line.rstrip("\n"))
+
+    def wait_for(self, text):
+        """Wait until a line has a text."""
+        deadline = time.monotonic() + 300
+        while not any(text in line for line in self.lines):
+            assert time.monotonic() < deadline and self._reader.is_alive(), self.lines
+            time.sleep(0.01)
+
+    def end(self):
+        """(its status, its last line)."""
+        status = self.process.wait(300)
+        self._reader.join(20)
+        return status, self.lines[-1] if self.lines else ""
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def started():
+    """started(environment, *argv): a Process, which ends with the test."""
+    processes = []
+
+    def started(*args, **options):
+        processes.append(Process(*args, **options))
+        return processes[-1]
+
+    yield started
+    for each in processes:
+        each.kill()
+
+
+@pytest.fixture
+def command(digits):
+    """command(logdir, *flags): the arguments of a training run in exact steps."""
+
+    def command(logdir, *flags):
+        where = ["--data", digits, "--logdir", str(logdir)]
+        return ["train.py", *where, *corpora.TINY, *EXACT, *flags]
+
+    return command
+
+
+@pytest.fixture
+def start(started, command):
+    """start(count, logdir, *flags): so many workers; what they start ends with them."""
+
+    def start(count, logdir, *flags):
+        return [
+            started(environment, *command(logdir, *flags))
+            for environment in launch.environments(count)
+        ]
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def alone(digits, tmp_path_factory):
+    """The log directory of a hundred steps of one process; do not write."""
+    logdir = tmp_path_factory.mktemp("alone")
+    where = ["train.py", "--data", digits, "--logdir", str(logdir), *corpora.TINY]
+    done = Process(os.environ, *where, *EXACT, "--max_steps=100")
+    assert done.end()[0] == 0, done.lines
+    return logdir
+
+
+def bytes_of(logdir, step):
+    found = corpora.read_variables(checkpoints.path_of(str(logdir), step))
+    return {name: np.asarray(array).tobytes() for name, array in found.items()}
+
+
+def assert_goes_on(start, logdir, alone):
+    """The same command continues; what it makes is what one process makes."""
+    step = checkpoints.steps(str(logdir))[-1] + 4
+    assert step <= 100
+    for each in start(2, logdir, f"--max_steps={step}"):
+        assert each.end()[0] == 0, each.lines
+    assert bytes_of(logdir, step) == bytes_of(alone, step)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_same_bits_as_one_process(digits, tmp_path, alone, count, capsys):
+    """By the launcher; three workers deal four shards in two rounds."""
+    where = ["train.py", "--data", digits, "--logdir", str(tmp_path), *corpora.TINY]
+    flags = [*EXACT, "--max_steps=8", f"--workers={count}"]
+    launch.main([flags.pop(), "--", *where, *flags])
+    for step in (4, 8):
+        assert bytes_of(tmp_path, step) == bytes_of(alone, step)
+    lines = capsys.readouterr().err.splitlines()
+    assert any(line.startswith("[0] step 8/8") for line in lines)
+    # Each round brings the sums of each shard: variables, a loss, a count, a place.
+    rounds, size = -(-4 // count), 5776 + 3
+    assert (
+        f"[0] {count} workers: of each batch a device computes up to {rounds} of 4 "
+        f"shards, about {200 * rounds // 4} tokens; an update adds up "
+        f"{4 * rounds * count * size:,} bytes over the workers" in lines
+    )
+    assert not any(line.startswith("[1]") for line in lines)  # only the chief prints
+
+
+# The first factors are too large for float16.
+SKIPS = """
+import sys
+from transformer import loss_scale
+loss_scale.FIRST = 2.0**14
+import train
+sys.argv[:1] = []
+train.main()
+"""
+
+
+def test_float16_is_the_same_on_two_workers(started, command, tmp_path):
+    """The loss scale, and the updates that it skips, are the same, too."""
+    flags = ["--precision=float16", "--max_steps=8"]
+    runs = {"one": [os.environ], "two": launch.environments(2)}
+    for each in [
+        started(environment, "-c", SKIPS, *command(tmp_path / logdir, *flags))
+        for logdir, environments in runs.items()
+        for environment in environments
+    ]:
+        assert each.end()[0] == 0, each.lines
+    assert bytes_of(tmp_path / "one", 8) == bytes_of(tmp_path / "two", 8)
+    variables = corpora.read_variables(checkpoints.path_of(str(tmp_path / "one"), 8))
+    assert 0 < variables["loss_scale/skipped_updates"] < 8
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_without_deterministic_sums_are_nearly_the_same(
+    digits, tmp_path, monkeypatch, capsys, started, index
+):
+    """One worker is this process."""
+    for logdir, steps in (("one", 1), ("two", 4)):
+        where = ["--data", digits, "--logdir", str(tmp_path / logdir), *corpora.TINY]
+        where += ["--shards=4", "--audit_every=2", f"--max_steps={steps}"]
+        if logdir == "two":
+            both = launch.environments(2)
+            here, there = both[index], both[1 - index]
+            other = started(there, "train.py", *where)
+            monkeypatch.setenv("TF_CONFIG", here["TF_CONFIG"])
+            # It would end this process, too, where that is slow to end by itself.
+            monkeypatch.setattr(Team, "leave", lambda *_: None)
+        train.main(where)
+    assert other.end()[0] == 0, other.lines
+    losses = [corpora.events_of(tmp_path / name)["loss"][1] for name in ("one", "two")]
+    np.testing.assert_allclose(*losses, rtol=1e-6)
+    said = capsys.readouterr().err.splitlines() if index == 0 else other.lines
+    assert any("a worker" in line for line in said if line.startswith("step 4/4"))
+
+
+@pytest.mark.parametrize("killed", [1, 0], ids=["worker", "chief"])
+def test_one_that_is_killed_ends_all_and_the_run_goes_on(
+    start, tmp_path, alone, killed
+):
+    processes = start(2, tmp_path, FOREVER)
+    processes[0].wait_for("step 5/")
+    processes[killed].kill()
+    status, said = processes[1 - killed].end()
+    assert status == 75, said
+    assert re.search(
+        rf"train.py: worker {killed} at \S+ died: .* continues from the last", said
+    )
+    assert_goes_on(start, tmp_path, alone)
+
+
+# Worker 1 is killed in step 6, the first time.
+DIES_ONCE = """
+import json, os, signal, sys
+from transformer.training_graph import TrainingGraph
+sign, index = sys.argv[1], json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+steps, make_step = [], TrainingGraph.make_step
+def dies(*args):
+    steps.append(1)
+    if index == 1 and len(steps) == 6 and not os.path.exists(sign):
+        open(sign, "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return make_step(*args)
+TrainingGraph.make_step = dies
+import train
+sys.argv[:2] = []
+train.main()
+"""
+
+
+def test_the_launcher_starts_again_after_a_loss(started, command, tmp_path, alone):
+    launcher = ["-m", "transformer.launch", "--workers=2", "--restarts=1", "--"]
+    argv = command(tmp_path / "logs", "--max_steps=12")
+    sign = str(tmp_path / "sign")
+    run = started(os.environ, *launcher, "-c", DIES_ONCE, sign, *argv)
+    assert run.end()[0] == 0, run.lines
+    assert any(line.endswith("; restart 1 of 1") for line in run.lines), run.lines
+    assert bytes_of(tmp_path / "logs", 12) == bytes_of(alone, 12)
+
+
+def test_a_worker_that_is_frozen_ends_all(start, tmp_path):
+    chief, other, frozen = start(3, tmp_path, FOREVER)
+    chief.wait_for("step 5/")
+    frozen.process.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    for each in (chief, other):
+        status, said = each.end()
+        assert status == 75, each.lines
+        assert re.search(r"worker 2 at \S+ was not heard of for 30 s", said)
+    assert time.monotonic() - began < 60
+    frozen.process.send_signal(signal.SIGCONT)
+    assert frozen.end()[0] == 75
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_signal_stops_all_with_a_checkpoint(start, tmp_path, index):
+    processes = start(2, tmp_path, FOREVER)
+    processes[0].wait_for("step 5/")
+    processes[index].process.send_signal(signal.SIGTERM)
+    for each in processes:
+        status, said = each.end()
+        assert (status, "SIGTERM" in said) == (143, True), each.lines
+    *_, last = [line for line in processes[0].lines if line.startswith("step ")]
+    saved = checkpoints.steps(str(tmp_path))[-1]
+    assert last.startswith(f"step {saved}/")
+
+
+# Asked to stop after all have met, before the first step.
+STOPPED_EARLY = """
+import os, signal, sys
+from transformer.training_graph import TrainingGraph
+TrainingGraph.open = lambda *_: os.kill(os.getpid(), signal.SIGTERM)
+import train
+sys.argv[:1] = []
+train.main()
+"""
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_signal_before_the_first_step_ends_all(started, command, tmp_path, index):
+    argv = command(tmp_path / "logs", FOREVER)
+    both = [
+        started(environment, *(["-c", STOPPED_EARLY] if each == index else []), *argv)
+        for each, environment in enumerate(launch.environments(2))
+    ]
+    status, said = both[index].end()
+    assert (status, "SIGTERM" in said) == (143, True), said
+    status, said = both[1 - index].end()
+    assert status == 75, said
+    assert re.search(rf"worker {index} at \S+ died", said)
+    assert not (tmp_path / "logs").exists()
+
+
+LATE_CLOCK = """
+import time
+here = time.time
+time.time = lambda: here() + 3600
+"""
+
+
+def test_the_same_bits_with_a_clock_an_hour_off(started, command, tmp_path, alone):
+    """Four workers, whose clocks nobody compares."""
+    (tmp_path / "sitecustomize.py").write_text(LATE_CLOCK)
+    environments = launch.environments(4)
+    environments[2]["PYTHONPATH"] = os.pathsep.join([str(tmp_path), corpora.ROOT])
+    argv = command(tmp_path / "logs", "--max_steps=4")
+    for each in [started(environment, *argv) for environment in environments]:
+        assert each.end()[0] == 0, each.lines
+    assert bytes_of(tmp_path / "logs", 4) == bytes_of(alone, 4)
+
+
+def test_other_settings_are_refused_on_all(digits, started, tmp_path):
+    where = ["train.py", "--data", digits, "--logdir", str(tmp_path / "logs")]
+    both = [
+        started(environment, *where, *corpora.TINY, f"--seed={seed}")
+        for seed, environment in enumerate(launch.environments(2), 5)
+    ]
+    for each in both:
+        status, said = each.end()
+        assert status == 2, each.lines
+        assert "found seed 6 (the chief: 5), wanted the same on all workers" in said
+    assert not (tmp_path / "logs").exists()
+
+
+def test_other_code_is_refused_on_all(started, command, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(
+        os.path.join(corpora.ROOT, "transformer"), str(other / "transformer")
+    )
+    for name in ("train.py", "hparams.py"):
+        shutil.copy(os.path.join(corpora.ROOT, name), str(other))
+    with open(str(other / "transformer" / "model.py"), "a") as file:
+        file.write("# another line\n")
+    roots = [corpora.ROOT, corpora.ROOT, other]
+    argv = command(tmp_path / "logs")
+    for each in [
+        started(environment, *argv, root=root)
+        for environment, root in zip(launch.environments(3), roots)
+    ]:
+        status, said = each.end()
+        assert status == 2, each.lines
+        assert re.search(
+            r"worker 2 at \S+: found code \w{8} \(the chief: \w{8}\), wanted the same "
+            "on all workers; give each the same command, code and data",
+            said,
+        )
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_second_process_of_one_place_is_refused(started, command, tmp_path):
+    """A second chief, with a log directory of its own, and a second worker."""
+    both = launch.environments(2)
+    argv = command(tmp_path / "logs", FOREVER)
+    chief, other = [started(environment, *argv) for environment in both]
+    chief.wait_for("step 5/")
+    argv = command(tmp_path / "others", FOREVER)
+    second_chief, second = [started(environment, *argv) for environment in both]
+    status, said = second_chief.end()
+    assert status == 2 and "another chief may run: stop it" in said
+    status, said = second.end()
+    assert status == 2 and "found another worker 1, wanted one of each index" in said
+    assert not (tmp_path / "others").exists()
+    chief.process.send_signal(signal.SIGTERM)  # nothing happened to them
+    assert (chief.end()[0], other.end()[0]) == (143, 143), chief.lines
+
+
+# A worker whose first numbers of step 6 are not finite.
+NOT_FINITE = """
+import sys
+import tensorflow.compat.v1 as tf
+from transformer import shards, training_graph
+loss_of = training_graph._loss
+def loss(model, batch, *training):
+    found = loss_of(model, batch, *training)
+    if not training:
+        return found
+    is_bad = tf.equal(batch.number % shards.APART, 5)
+    return found._replace(sum=found.sum / tf.where(is_bad, 0.0, 1.0))
+training_graph._loss = loss
+import train
+sys.argv[:1] = []
+train.main()
+"""
+
+
+def test_what_is_not_finite_on_one_worker_is_told_by_all(started, command, tmp_path):
+    argv = command(tmp_path, FOREVER)
+    chief, bad, other = [
+        started(environment, *(["-c", NOT_FINITE] if index == 1 else []), *argv)
+        for index, environment in enumerate(launch.environments(3))
+    ]
+    for each in (chief, bad, other):
+        status, said = each.end()
+        assert status == 2, each.lines
+        assert re.search(
+            r"step 6: found loss (inf|nan) .* the first bad tensor is", said
+        )
+        assert re.search(r"worker 1 at \S+ ended: step 6", said) or each is bad
+    assert checkpoints.steps(str(tmp_path)) == [4]
+
+
+# A process whose disk is full as soon as a file is there.
+DISK_FULL = """
+import ctypes, os, sys, threading, time
+folder, sign = sys.argv[1:3]
+def fill():
+    while not os.path.exists(sign):
+        time.sleep(0.01)
+    ctypes.CDLL(None).faults_arm(folder.encode(), ctypes.c_long(1), 2, -1)
+threading.Thread(target=fill, daemon=True).start()
+sys.argv[:3] = []
+import train
+train.main()
+"""
+
+
+def test_a_full_disk_of_the_chief_ends_all_and_the_run_goes_on(
+    started, start, command, tmp_path, alone
+):
+    if not sweep.compiler() or not sys.platform.startswith("linux"):
+        pytest.skip("filling a disk needs Linux and a C compiler")
+    logdir, sign = os.path.realpath(str(tmp_path / "logs")), tmp_path / "full"
+    argv = command(logdir, FOREVER)
+    both = launch.environments(2)
+    both[0]["LD_PRELOAD"] = sweep.build_shim(str(tmp_path))
+    chief = started(both[0], "-c", DISK_FULL, logdir, str(sign), *argv)
+    other = started(both[1], *argv)
+    chief.wait_for("step 5/")
+    sign.touch()
+    for each in (chief, other):
+        status, said = each.end()
+        assert status == 2, each.lines
+        assert "No space left on device; last checkpoint: " in said
+        assert "; make room, and the same command continues from there" in said
+    assert re.search(r"worker 0 at \S+ ended: step ", said)
+    assert_goes_on(start, logdir, alone)
+
+
+OWN_NETWORK = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
+OWN_NETWORK += ["--mount-proc", "bash", "-c"]
+# Each worker in a network of its own, at one switch. Then the packets between two of
+# them go nowhere; nothing is closed.
+CUT = """
+set -e
+mount -t tmpfs tmpfs /run
+mkdir -p /run/netns
+ip link add switch type bridge
+ip link set switch up
+configs=("$CONFIG0" "$CONFIG1" "$CONFIG2")
+for i in 0 1 2; do
+    ip netns add at$i
+    ip link add port$i type veth peer name eth0 netns at$i
+    ip link set port$i master switch up
+    ip -n at$i addr add 10.77.0.1$i/24 dev eth0
+    ip -n at$i link set eth0 up
+    ip -n at$i link set lo up
+    TF_CONFIG="${configs[$i]}" ip netns exec at$i "$@" 2> "$OUT/$i" &
+    pids[$i]=$!
+done
+until grep -q "step 5/" "$OUT/0"; do
+    sleep 0.1
+    kill -0 ${pids[0]}
+done
+nowhere="lladdr 02:00:00:00:00:01 dev eth0 nud permanent"
+ip -n at$ONE neigh replace 10.77.0.1$TWO $nowhere
+ip -n at$TWO neigh replace 10.77.0.1$ONE $nowhere
+SECONDS=0
+set +e
+for pid in ${pids[@]}; do
+    wait $pid
+    echo $?
+done
+echo $SECONDS
+"""
+
+
+def has_namespaces():
+    """Whether this process may make networks of its own."""
+    probe = "mount -t tmpfs tmpfs /run && ip link add switch type bridge && "
+    probe += "ip link add here type veth peer name there"
+    try:
+        done = subprocess.run([*OWN_NETWORK, probe], stderr=subprocess.DEVNULL)
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+@pytest.mark.parametrize("one, two", [(0, 2), (1, 2)])
+def test_a_link_that_is_cut_ends_all(command, tmp_path, one, two):
+    """Between the chief and another; between two others, who both reach the chief."""
+    if not has_namespaces():
+        pytest.skip("networks of its own need a Linux that allows them")
+    addresses = [f"10.77.0.1{i}:2222" for i in range(3)]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": corpora.ROOT,
+        "OUT": str(tmp_path),
+        "ONE": str(one),
+        "TWO": str(two),
+    }
+    for i in range(3):
+        cluster = {
+            "cluster": {"worker": addresses},
+            "task": {"type": "worker", "index": i},
+        }
+        environment[f"CONFIG{i}"] = json.dumps(cluster)
+    argv = [sys.executable, *command(tmp_path / "logs", FOREVER)]
+    text = subprocess.check_output(
+        [*OWN_NETWORK, CUT, "cut", *argv],
+        cwd=corpora.ROOT,
+        env=environment,
+        timeout=500,
+    )
+    *status, seconds = map(int, text.split())
+    assert status == [75, 75, 75] and seconds < 60
+    for each in range(3):
+        said = (tmp_path / str(each)).read_text().splitlines()[-1]
+        assert f"worker {one} at" in said or f"worker {two} at" in said
+        assert "was not heard of for 30 s" in said or re.search(
+            rf"worker [{one}{two}] at \S+ has not reached worker [{one}{two}] at", said
+        )

@@ -277,6 +277,34 @@ def test_other_facts_are_refused_everywhere(told):
         )
 
 
+def test_a_refusal_before_the_chief_waits_is_told_to_those_that_come_later(told):
+    here, teams, others = told(3), [], []
+
+    def lead(team):
+        others.append(here.run(2, joins, seed=5))
+        wait_until(lambda: team.connections)
+        teams.append(team)
+        team.meet({})
+
+    chief = here.run(0, lead)
+    wait_until(lambda: teams)
+    time.sleep(0.4)
+    assert not teams[0]._over.is_set()  # it waits, for 1 s at most
+    others.append(here.run(1, joins))
+    for each in [chief, *others]:
+        assert "worker 2" in str(each()) and "found seed 5" in str(each())
+
+
+def test_a_worker_that_comes_while_the_chief_ends_is_told_why(told):
+    """All that were there have been told; the port is still open."""
+    here = told(2)
+    chief = here.team(0).__enter__()
+    sides.Team.__exit__(chief, OSError, OSError("no room"), None)
+    assert "worker 0 at" in str(here.run(1, joins)())
+    assert "ended: no room" in str(here.run(1, joins)())
+    chief._listener.close()
+
+
 def test_who_waits_says_for_whom(told, monkeypatch):
     here = told(2)
     for each in (workers, links):

@@ -58,14 +58,15 @@ class Team:
 
     def __exit__(self, kind, error, trace):
         """Tell the others how this process ends."""
-        with self._lock:
-            self._is_known = True
         text, status = "", 0
         if error:
             status = error.status if isinstance(error, Stopped) else REFUSED
             text = str(error) or kind.__name__
             if not isinstance(error, Ended) and self.cluster:
                 text = f"{self.cluster.name(self.cluster.index)} ended: {text}"
+        with self._lock:
+            self._is_known = True
+            self._verdict = self._verdict or Ended(text, status)
         self._tell_the_end(text, status)
         self._over.set()
         for connection in list(self.connections.values()):

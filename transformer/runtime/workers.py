@@ -10,6 +10,7 @@ wait in the next update until it takes part, or tells them how the run ended.
 import contextlib
 import os
 import signal
+import socket
 import time
 from typing import Any, Dict
 
@@ -37,6 +38,8 @@ class Chief(Team):
     def __exit__(self, *exception):
         super().__exit__(*exception)
         if self.cluster:
+            with contextlib.suppress(OSError):  # `close` alone would not end `accept`
+                self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
 
     def meet(self, welcome: Dict[str, Any]) -> None:
@@ -52,7 +55,8 @@ class Chief(Team):
           ValueError: the facts of one differ.
           Ended: one of those that were there is lost.
         """
-        began = lines = deadline = time.monotonic()
+        began = lines = time.monotonic()
+        deadline = began + LIMIT  # one that differs may have come before
         wanted = range(1, self.cluster.size) if self.cluster else ()
         while len(self.connections) < len(wanted):
             self.check()
@@ -87,7 +91,7 @@ class Chief(Team):
         try:
             hello = next(messages)
             index, facts = int(hello["hello"]), dict(hello["facts"])
-            if self._verdict:  # it was started again before this process ended
+            if self._verdict:  # it came before this process ended
                 raise self._verdict
             if index not in range(1, self.cluster.size) or index in self.connections:
                 raise Ended(
@@ -108,6 +112,8 @@ class Chief(Team):
                 "give each the same command, code and data"
             )
         self.connections[index] = connection
+        if self._verdict:  # all others were told meanwhile
+            self._tell_the_end(str(self._verdict), self._verdict.status)
         self._in_thread(self._read, index, messages)
 
     def begin(self) -> None:

@@ -1,9 +1,15 @@
 """What the training graph of the paper's dialect is made of, and what it is not."""
 
+import gc
+import importlib
+import weakref
+
 import pytest
 import tensorflow.compat.v1 as tf
 
 from hparams import HParams
+from transformer.blocks import primitives
+from transformer.decoding import SEARCHES, SearchOptions, hypotheses_kept
 from transformer.model import Transformer
 from transformer.training import cross_entropy, make_update
 
@@ -61,7 +67,7 @@ KINDS = {
 class Training:
     """The training graph of a small model with dropout."""
 
-    def __init__(self, kind):
+    def __init__(self, kind, **settings):
         hp = HParams(
             dialect="paper",
             num_blocks=2,
@@ -69,7 +75,7 @@ class Training:
             d_ff=16,
             num_heads=2,
             target_vocab_size=13,
-            **KINDS[kind],
+            **(settings or KINDS[kind]),
         )
         self.kind = kind
         with tf.Graph().as_default() as self.graph:
@@ -181,3 +187,41 @@ def _uses(variable):
         op for op in variable.consumers() if op.type in ("Identity", "ReadVariableOp")
     }
     return reads.union(*(read.outputs[0].consumers() for read in reads))
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_a_graph_of_training_is_freed(precision):
+    """TensorFlow keeps for ever the graphs in which `tf.custom_gradient` is used."""
+    kind = dict(KINDS["joint_vocabulary"], precision=precision)
+    graph = weakref.ref(Training("joint_vocabulary", **kind).graph)
+    gc.collect()
+    assert graph() is None
+
+
+@pytest.mark.parametrize("search", sorted(SEARCHES))
+def test_a_graph_of_a_search_is_freed(search):
+    hp = HParams(num_blocks=1, d_model=8, source_vocab_size=13, target_vocab_size=13)
+    with tf.Graph().as_default() as graph:
+        model = Transformer(hp)
+        memory = model.encode(tf.constant([[3, 4, 2]]))
+        step, state = model.start_search(memory, hypotheses_kept(search, 2))
+        limits = tf.constant([5], tf.int64)
+        SEARCHES[search](step, state, limits, SearchOptions(2, bos=1, eos=2))
+        assert graph.get_operations()
+    graph = weakref.ref(graph)
+    del model, memory, step, state, limits
+    gc.collect()
+    assert graph() is None
+
+
+def test_gradients_of_a_module_that_is_loaded_again():
+    """As notebooks do after an edit."""
+    x = tf.constant([[1.0, 3.0, 8.0]])
+    before = tf.gradients(primitives.normalize(x)[0, 1], x)
+    again = importlib.reload(primitives)
+    after = tf.gradients(again.normalize(x, reuse=True)[0, 1], x)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        first, second = session.run([before, after])
+    assert first[0].any()
+    assert (first[0] == second[0]).all()

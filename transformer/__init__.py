@@ -34,6 +34,7 @@ READING_ORDER = (
     ("data", "5.1", "ids → batches; the target is shifted here"),
     ("shards", "", "a batch → its shards, dealt to devices"),
     ("blocks.shapes", "", "shapes of tensors; heads split and joined"),
+    ("blocks.gradients", "", "a function → one whose gradient is written out"),
     ("blocks.primitives", "5.4", "dropout, dense layers, add and normalize"),
     ("blocks.masks", "3.2.3", "padding mask, causal mask, local mask"),
     ("blocks.polarity", "", "warnings about inverted masks"),

@@ -13,6 +13,7 @@ from typing import NamedTuple, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.gradients import register, with_gradient
 from transformer.blocks.masks import is_token
 from transformer.blocks.shapes import as_int64
 from transformer.dialects import resolve
@@ -100,7 +101,6 @@ def _token_losses(logits, pieces, true, other):
       other: float, the label of each other piece; all labels add up to 1.
     """
 
-    @tf.custom_gradient
     def losses(logits):
         probabilities = tf.nn.softmax(logits)
         # log sum exp(logits), from the likeliest piece: its probability is at least
@@ -112,19 +112,23 @@ def _token_losses(logits, pieces, true, other):
         result = normalizer - (true - other) * logit
         if other:
             result -= other * tf.reduce_sum(logits, -1)
+        labels = (tf.constant(each, logits.dtype) for each in (true - other, other))
+        return (result, probabilities, pieces, *labels)
 
-        def gradient(upstream):
-            # 0, 1, ..., exact in float32, and counted where the logits are.
-            rows = tf.cumsum(tf.ones_like(pieces, tf.float32), exclusive=True)
-            rows = as_int64(rows)  # [M]
-            places = tf.stack([rows, as_int64(pieces)], axis=1)  # [M, 2]
-            less = tf.fill(tf.shape(rows), tf.cast(true - other, logits.dtype))
-            difference = tf.tensor_scatter_nd_sub(probabilities - other, places, less)
-            return difference * upstream[:, None]
+    return with_gradient("transformer/cross_entropy", losses, logits)
 
-        return result, gradient
 
-    return losses(logits)
+def _losses_gradient(output, logits, probabilities, pieces, more, other, upstream):
+    # 0, 1, ..., exact in float32, and counted where the logits are.
+    rows = tf.cumsum(tf.ones_like(pieces, tf.float32), exclusive=True)
+    rows = as_int64(rows)  # [M]
+    places = tf.stack([rows, as_int64(pieces)], axis=1)  # [M, 2]
+    less = tf.fill(tf.shape(rows), more)
+    difference = tf.tensor_scatter_nd_sub(probabilities - other, places, less)
+    return [difference * upstream[:, None]]
+
+
+register("transformer/cross_entropy", _losses_gradient)
 
 
 def noam(step, hp):

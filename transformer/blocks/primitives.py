@@ -8,6 +8,7 @@ from typing import Callable, Optional, Sequence, Union
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.gradients import register, with_gradient
 from transformer.blocks.shapes import shape_list, split_heads
 from transformer.dialects import Dialect, resolve
 
@@ -139,15 +140,18 @@ def _add_bias(x, bias):
     if not is_short(x):
         return tf.nn.bias_add(x, bias)
 
-    @tf.custom_gradient
     def add(x, bias):
-        def gradient(upstream):
-            ones = tf.ones([1, tf.shape(upstream)[0]], upstream.dtype)
-            return upstream, tf.matmul(ones, upstream)[0]
+        return (tf.nn.bias_add(x, bias),)
 
-        return tf.nn.bias_add(x, bias), gradient
+    return with_gradient("transformer/add_bias", add, x, bias)
 
-    return add(x, bias)
+
+def _bias_gradients(output, x, bias, upstream):
+    ones = tf.ones([1, tf.shape(upstream)[0]], upstream.dtype)
+    return [upstream, tf.matmul(ones, upstream)[0]]
+
+
+register("transformer/add_bias", _bias_gradients)
 
 
 def dense_variables(width: int, num_units: int, use_bias: bool, scope: str):
@@ -273,22 +277,23 @@ def _standardize(inputs, epsilon):
     float32 it is off by 3e-5 in a case that tensor2tensor has recorded.
     """
 
-    @tf.custom_gradient
     def standardized(x):
         centred = x - tf.reduce_mean(x, -1, keepdims=True)
         variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
         scale = tf.rsqrt(variance + epsilon)
-        outputs = centred * scale
+        return centred * scale, scale
 
-        def gradient(upstream):
-            along = tf.reduce_mean(upstream * outputs, -1, keepdims=True) * scale
-            upstream = upstream * scale
-            shared = tf.reduce_mean(upstream, -1, keepdims=True)
-            return upstream - outputs * along - shared
+    return with_gradient("transformer/standardize", standardized, inputs)
 
-        return outputs, gradient
 
-    return standardized(inputs)
+def _standardize_gradient(output, x, scale, upstream):
+    along = tf.reduce_mean(upstream * output, -1, keepdims=True) * scale
+    upstream = upstream * scale
+    shared = tf.reduce_mean(upstream, -1, keepdims=True)
+    return [upstream - output * along - shared]
+
+
+register("transformer/standardize", _standardize_gradient)
 
 
 def apply_steps(steps: Sequence[str], x, residual, dialect: Dialect, drop: Callable):

@@ -75,6 +75,17 @@ class Columns(NamedTuple):
 ONLY_TEXT = Columns()
 
 
+def pairs_of(translator, chunk: List[str], translations: List[list], head):
+    """Return the pairs of words of each translation of each line, as text."""
+    from transformer.seeing import alignment
+
+    sources = [line for line, n_best in zip(chunk, translations) for _ in n_best]
+    targets = [each.text for n_best in translations for each in n_best]
+    made = dict(alignment.align(translator, sources, targets, [head]))
+    texts = (alignment.written(made[i][0]) for i in range(len(targets)))
+    return [[next(texts) for _ in n_best] for n_best in translations]
+
+
 def show(number: int, translations: list, columns: Columns, pairs: list = ()) -> str:
     """Return the output for a line of input.
 
@@ -93,17 +104,6 @@ def show(number: int, translations: list, columns: Columns, pairs: list = ()) ->
         row += pairs[place : place + 1]
         rows.append(" ||| ".join(row) + "\n")
     return "".join(rows)
-
-
-def pairs_of(translator, chunk: List[str], translations: List[list], head):
-    """Return the pairs of words of each translation of each line, as text."""
-    from transformer.seeing import alignment
-
-    sources = [line for line, n_best in zip(chunk, translations) for _ in n_best]
-    targets = [each.text for n_best in translations for each in n_best]
-    made = dict(alignment.align(translator, sources, targets, [head]))
-    texts = (alignment.written(made[i][0]) for i in range(len(targets)))
-    return [[next(texts) for _ in n_best] for n_best in translations]
 
 
 def write_translations(

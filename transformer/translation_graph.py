@@ -37,20 +37,18 @@ class TranslationGraph:
         )
         model, weights = make_model(members), {}
         memory = model.encode(self.source, weights=weights)
-        self.found = self._search(model, memory, options._replace(prefix=self.prefix))
+        search, options = self._hp.search, options._replace(prefix=self.prefix)
+        kept = hypotheses_kept(search, self._hp.beam_size)
+        step, state = model.start_search(memory, kept)
+        self.found = SEARCHES[search](step, state, self._limits(), options)
         self.inside = self._look_inside(model, memory, weights)
         self.scores = self._score()
         self.savers = [checkpoints.make_saver(each.scope) for each in members]
 
-    def _search(self, model, memory, options):
-        """Return the translations of the source: Hypotheses."""
-        hp = self._hp
-        pieces = _count(self.source)
-        limits = pieces + hp.max_extra_length  # both count EOS
-        limits = tf.maximum(limits, _count(options.prefix) + 1)
-        kept = hypotheses_kept(hp.search, hp.beam_size)
-        step, state = model.start_search(memory, kept)
-        return SEARCHES[hp.search](step, state, limits, options)
+    def _limits(self):
+        """Return int64 [N], the most pieces that each translation may have."""
+        limits = _count(self.source) + self._hp.max_extra_length  # both count EOS
+        return tf.maximum(limits, _count(self.prefix) + 1)
 
     def _look_inside(self, model, memory, weights):
         """Return Inside, of the fed target."""

@@ -162,6 +162,43 @@ class Translator:
                 ]
         return results
 
+    def encode(self, lines: Sequence[str]) -> List[List[int]]:
+        """Return the ids of source lines, cut off where too long; count odd lines."""
+        most = self.hp.max_source_length
+        sources = self.vocabularies.source.encode_lines(lines)
+        self.oddities.update(
+            {
+                "empty": sum(not ids for ids in sources),
+                "with unknown pieces": sum(UNK in ids for ids in sources),
+                f"cut at {most:,} pieces": sum(len(ids) > most for ids in sources),
+            }
+        )
+        return [ids[:most] for ids in sources]
+
+    def encode_prefixes(self, prefixes, lines):
+        """Return the ids of the beginnings of translations, [] where none is given."""
+        if not prefixes:
+            return []
+        if len(prefixes) != len(lines):
+            raise ValueError(
+                f"prefix: found {len(prefixes)} prefixes and {len(lines)} lines, "
+                "wanted as many of both"
+            )
+        target = self.vocabularies.target
+        ids = [
+            target.encode(each) if isinstance(each, str) else list(each)
+            for each in prefixes
+        ]
+        refused = (PAD, target.bos, target.eos)
+        for each in ids:
+            wrong = [one for one in each if one in refused or not 0 < one < target.size]
+            if wrong:
+                raise ValueError(
+                    f"prefix: found the id {wrong[0]}, wanted ids of pieces below "
+                    f"{target.size:,}, without padding, beginning or end"
+                )
+        return ids
+
     def search(self, sources, prefixes=()):
         """Yield what the search finds: (the numbers of some lines, their Hypotheses).
 
@@ -181,6 +218,36 @@ class Translator:
         ):
             self._refuse_no_numbers(found.scores[:, 0], found.scores)
             yield indices, found
+
+    def _batches(self, lengths: Sequence[int]) -> Iterator[Sequence[int]]:
+        """Yield batches of the numbers of lines that have a piece, longest first."""
+        order = [i for i in np.argsort(lengths, kind="stable")[::-1] if lengths[i]]
+        most, start = self.hp.decode_batch_size, 0
+        while start < len(order):
+            fitting = most * FULL_LENGTH // lengths[order[start]]
+            end = start + min(most, max(1, fitting))
+            yield order[start:end]
+            start = end
+
+    def _refuse_no_numbers(self, best, scores):
+        """Raise FloatingPointError for scores that no finite weights give.
+
+        Args:
+          best: of each line, finite.
+          scores: all; those of hypotheses that were not found are NEVER.
+        """
+        if not np.isfinite(best).all() or np.isnan(scores).any():
+            raise FloatingPointError(
+                f"{' + '.join(self.checkpoints)}: found translations whose scores are "
+                "no numbers, wanted finite ones: the weights are damaged, or training "
+                "diverged; choose another --checkpoint, or train again with a lower "
+                "--learning_rate"
+            )
+
+    def translation(self, ids, score):
+        """Return one translation, on one line whatever the pieces contain."""
+        text = " ".join(self.vocabularies.target.decode(ids).splitlines())
+        return Translation(text, float(score))
 
     def inside(self, sources, targets, pick: Callable[[Inside], Any]):
         """Return what the model computes of given translations, all in one batch.
@@ -233,21 +300,6 @@ class Translator:
                 results[i] = float(score)
         return results
 
-    def _refuse_no_numbers(self, best, scores):
-        """Raise FloatingPointError for scores that no finite weights give.
-
-        Args:
-          best: of each line, finite.
-          scores: all; those of hypotheses that were not found are NEVER.
-        """
-        if not np.isfinite(best).all() or np.isnan(scores).any():
-            raise FloatingPointError(
-                f"{' + '.join(self.checkpoints)}: found translations whose scores are "
-                "no numbers, wanted finite ones: the weights are damaged, or training "
-                "diverged; choose another --checkpoint, or train again with a lower "
-                "--learning_rate"
-            )
-
     def _feed(self, batch):
         """Return what the placeholders are fed: a Batch."""
         return {
@@ -255,55 +307,3 @@ class Translator:
             self._ops.target_in: batch.target_in,
             self._ops.target_out: batch.target_out,
         }
-
-    def encode_prefixes(self, prefixes, lines):
-        """Return the ids of the beginnings of translations, [] where none is given."""
-        if not prefixes:
-            return []
-        if len(prefixes) != len(lines):
-            raise ValueError(
-                f"prefix: found {len(prefixes)} prefixes and {len(lines)} lines, "
-                "wanted as many of both"
-            )
-        target = self.vocabularies.target
-        ids = [
-            target.encode(each) if isinstance(each, str) else list(each)
-            for each in prefixes
-        ]
-        refused = (PAD, target.bos, target.eos)
-        for each in ids:
-            wrong = [one for one in each if one in refused or not 0 < one < target.size]
-            if wrong:
-                raise ValueError(
-                    f"prefix: found the id {wrong[0]}, wanted ids of pieces below "
-                    f"{target.size:,}, without padding, beginning or end"
-                )
-        return ids
-
-    def encode(self, lines: Sequence[str]) -> List[List[int]]:
-        """Return the ids of source lines, cut off where too long; count odd lines."""
-        most = self.hp.max_source_length
-        sources = self.vocabularies.source.encode_lines(lines)
-        self.oddities.update(
-            {
-                "empty": sum(not ids for ids in sources),
-                "with unknown pieces": sum(UNK in ids for ids in sources),
-                f"cut at {most:,} pieces": sum(len(ids) > most for ids in sources),
-            }
-        )
-        return [ids[:most] for ids in sources]
-
-    def _batches(self, lengths: Sequence[int]) -> Iterator[Sequence[int]]:
-        """Yield batches of the numbers of lines that have a piece, longest first."""
-        order = [i for i in np.argsort(lengths, kind="stable")[::-1] if lengths[i]]
-        most, start = self.hp.decode_batch_size, 0
-        while start < len(order):
-            fitting = most * FULL_LENGTH // lengths[order[start]]
-            end = start + min(most, max(1, fitting))
-            yield order[start:end]
-            start = end
-
-    def translation(self, ids, score):
-        """Return one translation, on one line whatever the pieces contain."""
-        text = " ".join(self.vocabularies.target.decode(ids).splitlines())
-        return Translation(text, float(score))

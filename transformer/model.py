@@ -107,7 +107,7 @@ class Transformer:
         if self.hp.pad_sources_to:
             missing = tf.maximum(0, self.hp.pad_sources_to - tf.shape(source)[1])
             source = followed_by_zeros(source, missing, axis=1)  # [N, S]
-        real = is_token(source)  # [N, S]
+        real = is_token(source)  # [N, S], the padding mask
         masks = real if dialect.masks_from == "ids" else None
         kept = real if dialect.feedforward_skips_padding else None
         positions = as_int64(tf.range(tf.shape(source)[1]))
@@ -182,7 +182,7 @@ class Transformer:
           (float [N, T, D], the KeyValueCache of each block for the next call).
         """
         dialect, presents, ids = self.dialect, [], as_int64(ids)
-        real = is_token(ids)  # [N, T]
+        real = is_token(ids)  # [N, T], the padding mask
         query_masks = real if dialect.masks_from == "ids" else None
         key_masks = query_masks if dialect.decoder_masks_padding else True
         x = self._embed(ids, "decoder", order.query_positions, mode)  # [N, T, D]

@@ -38,18 +38,18 @@ def with_gradient(name: str, forward: Callable, *inputs):
         `saved` for the gradient alone.
       inputs: float tensors.
     """
-
-    @tf.custom_gradient
-    def eagerly(*inputs):
-        output, *saved = forward(*inputs)
-
-        def gradient(upstream):
-            return BACKWARD[name](output, *inputs, *saved, upstream)
-
-        return output, gradient
-
     if is_eager():
-        return eagerly(*inputs)
+
+        @tf.custom_gradient
+        def computed(*inputs):
+            output, *saved = forward(*inputs)
+
+            def gradient(upstream):
+                return BACKWARD[name](output, *inputs, *saved, upstream)
+
+            return output, gradient
+
+        return computed(*inputs)
     output, *saved = forward(*inputs)
     with tf.get_default_graph().gradient_override_map({"IdentityN": name}):
         return tf.identity_n([output, *inputs, *saved])[0]

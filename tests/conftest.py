@@ -93,13 +93,14 @@ def random_values(variables, seed):
 
 @pytest.fixture(scope="session")
 def open_session():
-    """open_session(graph) → (a session with random variables, their values)."""
-    sessions = []
+    """open_session(graph) → (a session with random variables, their values).
+
+    A session ends with the last reference to it, and its graph with it.
+    """
 
     def open_session(graph, seed=0):
         with graph.as_default():
             session = tf.Session(config=CONFIG)
-            sessions.append(session)
             variables = tf.trainable_variables()
             values = random_values(variables, seed)
             session.run(
@@ -111,9 +112,7 @@ def open_session():
             )
         return session, values
 
-    yield open_session
-    for session in sessions:
-        session.close()
+    return open_session
 
 
 @pytest.fixture

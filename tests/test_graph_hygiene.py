@@ -4,6 +4,7 @@ import gc
 import importlib
 import weakref
 
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
@@ -225,3 +226,16 @@ def test_gradients_of_a_module_that_is_loaded_again():
         first, second = session.run([before, after])
     assert first[0].any()
     assert (first[0] == second[0]).all()
+
+
+def test_a_tape_in_a_graph_sees_the_same_gradients():
+    x = tf.constant([[1.0, 3.0, 8.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.reduce_sum(tf.sin(primitives.normalize(x)))
+    both = tape.gradient(y, x), tf.gradients(y, x)[0]
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        first, second = session.run(both)
+    assert first.any()
+    np.testing.assert_allclose(first, second, rtol=1e-5)

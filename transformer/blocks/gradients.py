@@ -30,7 +30,8 @@ def with_gradient(name: str, forward: Callable, *inputs):
     """Return the output of a function, with a gradient that was registered.
 
     In a graph, `tf.custom_gradient` would register each call anew; what it registers is
-    never freed, and keeps the graph.
+    never freed, and keeps the graph. (A `tf.GradientTape` in a graph derives the
+    gradient from `forward`: the same but for rounding.)
 
     Args:
       name: of the gradient.

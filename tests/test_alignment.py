@@ -146,7 +146,11 @@ def test_every_head_is_measured(translator, lines, data):
         found = dict(alignment.align(translator, *lines, [head]))
         pairs = [found[i][0] for i in range(20)]
         assert rates[head] == alignment.error_rate(pairs, known)
-    assert min(rates.values()) < 0.5 < 0.8 < max(rates.values())
+    # The pairs of a translator that knows no order of words: 0-0 1-1 2-2 ...
+    lengths = [len(line.split()) for line in lines[0][:20]]
+    in_order = [{(i, i) for i in range(length)} for length in lengths]
+    assert min(rates.values()) < alignment.error_rate(in_order, known)
+    assert min(rates.values()) < max(rates.values())
 
 
 @pytest.mark.parametrize("blocks, layer", [(1, 0), (2, 0), (6, 4)])

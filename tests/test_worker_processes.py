@@ -130,7 +130,7 @@ def assert_goes_on(start, logdir, alone):
     assert bytes_of(logdir, step) == bytes_of(alone, step)
 
 
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [2, 3, 4])
 def test_the_same_bits_as_one_process(digits, tmp_path, alone, count, capsys):
     """By the launcher; three workers deal four shards in two rounds."""
     where = ["train.py", "--data", digits, "--logdir", str(tmp_path), *corpora.TINY]
@@ -199,18 +199,20 @@ def test_without_deterministic_sums_are_nearly_the_same(
     assert any("a worker" in line for line in said if line.startswith("step 4/4"))
 
 
-@pytest.mark.parametrize("killed", [1, 0], ids=["worker", "chief"])
+@pytest.mark.parametrize("killed, count", [(2, 4), (0, 2)], ids=["worker", "chief"])
 def test_one_that_is_killed_ends_all_and_the_run_goes_on(
-    start, tmp_path, alone, killed
+    start, tmp_path, alone, killed, count
 ):
-    processes = start(2, tmp_path, FOREVER)
+    """The run of four goes on with two."""
+    processes = start(count, tmp_path, FOREVER)
     processes[0].wait_for("step 5/")
-    processes[killed].kill()
-    status, said = processes[1 - killed].end()
-    assert status == 75, said
-    assert re.search(
-        rf"train.py: worker {killed} at \S+ died: .* continues from the last", said
-    )
+    processes.pop(killed).kill()
+    for each in processes:
+        status, said = each.end()
+        assert status == 75, each.lines
+        assert re.search(
+            rf"train.py: worker {killed} at \S+ died: .* continues from the last", said
+        )
     assert_goes_on(start, tmp_path, alone)
 
 

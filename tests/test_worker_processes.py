@@ -153,8 +153,9 @@ def test_the_same_bits_as_one_process(digits, tmp_path, alone, count, capsys):
 # The first factors are too large for float16.
 SKIPS = """
 import sys
-from transformer import loss_scale
+from transformer import loss_scale, trainer
 loss_scale.FIRST = 2.0**14
+trainer.MEASURED_AFTER = 6
 import train
 sys.argv[:1] = []
 train.main()
@@ -162,15 +163,26 @@ train.main()
 
 
 def test_float16_is_the_same_on_two_workers(started, command, tmp_path):
-    """The loss scale, and the updates that it skips, are the same, too."""
+    """The loss scale, and the updates that it skips, are the same, too.
+
+    And what is measured on the way changes nothing.
+    """
     flags = ["--precision=float16", "--max_steps=8"]
     runs = {"one": [os.environ], "two": launch.environments(2)}
-    for each in [
+    one, chief, other = (
         started(environment, "-c", SKIPS, *command(tmp_path / logdir, *flags))
         for logdir, environments in runs.items()
         for environment in environments
-    ]:
+    )
+    for each in (one, chief, other):
         assert each.end()[0] == 0, each.lines
+    [said] = [line for line in chief.lines if "times as fast as one" in line]
+    assert re.fullmatch(
+        r"step 6: 2 workers are \d\.\d\d times as fast as one: the chief's part of "
+        r"5 updates takes \d+\.\d\d s alone, \d+\.\d\d s with the others",
+        said,
+    )
+    assert not any("times as fast" in line for line in one.lines + other.lines)
     assert bytes_of(tmp_path / "one", 8) == bytes_of(tmp_path / "two", 8)
     variables = corpora.read_variables(checkpoints.path_of(str(tmp_path / "one"), 8))
     assert 0 < variables["loss_scale/skipped_updates"] < 8

@@ -26,6 +26,8 @@ from transformer.text.vocabulary_files import copy_vocabularies
 from transformer.training_graph import Data, TrainingGraph, settled
 from transformer.translator import Translator
 
+MEASURED_AFTER = 100  # updates: what several workers gain
+
 
 def train(
     hp,
@@ -127,7 +129,7 @@ class Training:
     ):
         self.team = team or Chief()
         self.hp, self.logdir = hp, logdir = translator.hp, translator.logdir
-        self.lock, self.step, self.saved = lock, start, start
+        self.lock, self.start, self.step, self.saved = lock, start, start, start
         self.session, self.graph, self.translator = session, graph, translator
         self.scores, self.events = scores, Events(logdir)
         self.guard = FiniteGuard(
@@ -222,6 +224,12 @@ class Training:
         if team.cluster and hp.audit_every and self.step % hp.audit_every == 0:
             sums = team.computed(lambda: graph.checksums(self.session), FAILURES)
             team.audit(self.step, sums)
+        if team.cluster and self.step == self.start + MEASURED_AFTER:
+            self.meter.pause()
+            self.progress.say(
+                f"step {self.step}: {graph.gain(self.session, self.step)}"
+            )
+            self.meter.resume()
         if self.is_due(hp.log_every):
             self.log_metrics(metrics)
 

@@ -1,8 +1,10 @@
 """The ops of a training run: an update that reads a batch, the loss on dev."""
 
+import collections
 import dataclasses
 import hashlib
 import os
+import time
 from typing import Callable, Dict, Optional
 
 import numpy as np
@@ -23,6 +25,8 @@ from transformer.text.corpus import ID_FILES
 from transformer.text.summary import verify
 from transformer.text.vocabulary_files import vocabulary_names
 from transformer.training import cross_entropy, make_update
+
+MEASURED = 5  # updates, from which is told what several workers gain
 
 
 class Data:
@@ -100,6 +104,7 @@ class TrainingGraph:
 
     def __init__(self, hp, data: Data, start: int, cluster: Optional[Cluster] = None):
         self.hp, self.data = hp, data
+        self._durations = collections.deque(maxlen=MEASURED)
         set_up_process(hp)
         tf.set_random_seed(hp.seed)
         model = Transformer(hp, getter_to(compute_type(hp)))
@@ -184,9 +189,12 @@ class TrainingGraph:
 
     def make_step(self, session: tf.Session):
         """Make an update, from `accumulate` batches; return its Metrics."""
+        began = time.monotonic()
         for _ in range(self.update.runs - 1):
             session.run(self.update.collect)
-        return session.run([self.update.metrics, self.update.apply])[0]
+        metrics, _ = session.run([self.update.metrics, self.update.apply])
+        self._durations.append(time.monotonic() - began)
+        return metrics
 
     def traffic(self) -> str:
         """Return, in words, what each of several workers computes and sends."""
@@ -196,6 +204,31 @@ class TrainingGraph:
             f"{shards.workers} workers: of each batch a device computes up to "
             f"{shards.rounds} of {shards.count} shards, about {tokens:,} tokens; an "
             f"update adds up {self.sent:,} bytes over the workers"
+        )
+
+    def gain(self, session: tf.Session, step: int) -> str:
+        """Return, in words, how much faster all workers are than one.
+
+        This worker computes its part of the last updates again, while the others wait;
+        nothing is changed.
+
+        Args:
+          session: a session of this graph.
+          step: how many updates were made.
+        """
+        runs, part = self.update.runs, self.update.local_loss_and_norm
+        size, count = self.shards.workers, len(self._durations)
+        numbers = range((step - count) * runs, step * runs)
+        feeds = [self.feed(number) for number in numbers]
+        session.run(part, feeds[0])  # TensorFlow prepares the first run
+        began = time.monotonic()
+        for feed in feeds:
+            session.run(part, feed)
+        alone, together = time.monotonic() - began, sum(self._durations)
+        return (
+            f"{size} workers are {size * alone / together:.2f} times as fast as one: "
+            f"the chief's part of {count} updates takes {alone:.2f} s alone, "
+            f"{together:.2f} s with the others"
         )
 
     def checksums(self, session: tf.Session) -> Dict[str, int]:

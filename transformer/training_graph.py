@@ -104,7 +104,7 @@ class TrainingGraph:
 
     def __init__(self, hp, data: Data, start: int, cluster: Optional[Cluster] = None):
         self.hp, self.data = hp, data
-        self._durations = collections.deque(maxlen=MEASURED)
+        self.durations = collections.deque(maxlen=MEASURED)  # of updates, in s
         set_up_process(hp)
         tf.set_random_seed(hp.seed)
         model = Transformer(hp, getter_to(compute_type(hp)))
@@ -193,7 +193,7 @@ class TrainingGraph:
         for _ in range(self.update.runs - 1):
             session.run(self.update.collect)
         metrics, _ = session.run([self.update.metrics, self.update.apply])
-        self._durations.append(time.monotonic() - began)
+        self.durations.append(time.monotonic() - began)
         return metrics
 
     def traffic(self) -> str:
@@ -217,14 +217,14 @@ class TrainingGraph:
           step: how many updates were made.
         """
         runs, part = self.update.runs, self.update.local_loss_and_norm
-        size, count = self.shards.workers, len(self._durations)
+        size, count = self.shards.workers, len(self.durations)
         numbers = range((step - count) * runs, step * runs)
         feeds = [self.feed(number) for number in numbers]
         session.run(part, feeds[0])  # TensorFlow prepares the first run
         began = time.monotonic()
         for feed in feeds:
             session.run(part, feed)
-        alone, together = time.monotonic() - began, sum(self._durations)
+        alone, together = time.monotonic() - began, sum(self.durations)
         return (
             f"{size} workers are {size * alone / together:.2f} times as fast as one: "
             f"the chief's part of {count} updates takes {alone:.2f} s alone, "

@@ -28,7 +28,7 @@ class SmallGraph(TrainingGraph):
 
     def __init__(self, hp, data, start: int, cluster=None):
         self.data, self.size, self.shards = data, 50, Shards(data.train_plan)
-        self.exchange = None
+        self.exchange, self.durations = None, []
         step = tf.train.get_or_create_global_step()
         numbers = tf.get_variable(
             "numbers", [self.size], initializer=tf.ones_initializer

@@ -86,24 +86,24 @@ def pairs_of(translator, chunk: List[str], translations: List[list], head):
     return [[next(texts) for _ in n_best] for n_best in translations]
 
 
-def show(number: int, translations: list, columns: Columns, pairs: list = ()) -> str:
+def show(number: int, n_best: list, columns: Columns, pairs: list = ()) -> str:
     """Return the output for a line of input.
 
     Args:
       number: of the line.
-      translations: the n best.
+      n_best: its translations, best first.
       columns: what is wanted.
       pairs: of each translation, as text, where they are wanted.
     """
-    rows = []
-    for place, each in enumerate(translations):
+    lines = []
+    for place, each in enumerate(n_best):
         row = [str(number)] if columns.n_best > 1 else []
         row.append(each.text)
         if columns.scores or columns.n_best > 1:
             row.append(f"{each.score:.4f}")
         row += pairs[place : place + 1]
-        rows.append(" ||| ".join(row) + "\n")
-    return "".join(rows)
+        lines.append(" ||| ".join(row) + "\n")
+    return "".join(lines)
 
 
 def write_translations(

@@ -18,7 +18,7 @@ from transformer.blocks.shapes import join_heads
 from transformer.dialects import DIALECTS
 from transformer.modules import apply_steps
 from transformer.originals.names import original_name
-from transformer.training import learning_rate
+from transformer.schedules import learning_rate
 
 DIALECT = {"A": "tutorial", "B": "kyubyong"}
 BLOCK = "encoder/block_0/"  # where our blocks stand ...

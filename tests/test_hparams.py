@@ -12,7 +12,7 @@ import hparams
 from transformer.blocks.positions import LEARNED, POSITIONS
 from transformer.decoding import SEARCHES
 from transformer.dialects import DIALECTS
-from transformer.training import SCHEDULES
+from transformer.schedules import SCHEDULES
 
 NAMES = [field.name for field in dataclasses.fields(hparams.HParams)]
 

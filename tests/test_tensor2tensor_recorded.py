@@ -30,7 +30,8 @@ from transformer.modules import (
     normalize,
     positional_encoding,
 )
-from transformer.training import cross_entropy, learning_rate
+from transformer.schedules import learning_rate
+from transformer.training import cross_entropy
 
 T2T = resolve("tensor2tensor")
 STEPS = {"d": "dropout", "a": "add", "n": "norm"}

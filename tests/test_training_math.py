@@ -8,13 +8,8 @@ import tensorflow.compat.v1 as tf
 from hparams import HParams
 from transformer.model import Transformer
 from transformer.modules import label_smoothing
-from transformer.training import (
-    SMOOTHINGS,
-    Loss,
-    cross_entropy,
-    learning_rate,
-    make_update,
-)
+from transformer.schedules import learning_rate
+from transformer.training import SMOOTHINGS, Loss, cross_entropy, make_update
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64
 HP = {

@@ -20,11 +20,10 @@ import tensorflow.compat.v1 as tf
 
 from transformer.blocks.masks import is_token
 from transformer.blocks.shapes import as_int64, followed_by_zeros, shape_list
+from transformer.ranking import NEVER, best_continuations, rank
 from transformer.search_history import no_history
 from transformer.search_loop import search_loop
 from transformer.text.vocabulary import BOS, EOS, PAD
-
-NEVER = float("-inf")
 
 
 class Hypotheses(NamedTuple):
@@ -75,8 +74,8 @@ def greedy(step: Callable, state, limits, options: SearchOptions):
     """
 
     def likeliest(logits, forced):
-        log_probs, _, pieces = _best_continuations(
-            tf.zeros_like(logits[:, :, 0]), logits, 1, forced, options
+        log_probs, _, pieces = best_continuations(
+            tf.zeros_like(logits[:, :, 0]), logits, 1, forced, options.forbidden
         )
         return log_probs, pieces
 
@@ -169,8 +168,8 @@ def beam(step: Callable, state, limits, options: SearchOptions):
         forced = _forced(ids, limits, prefix, options.must_end, options)
         newest, order = (tf.cast(x, tf.int32) for x in (ids[:, :, -1], parents))
         logits, state = step(newest, order, state)  # [N, K, V]
-        log_probs, parents, pieces = _best_continuations(
-            log_probs, logits, 2 * beam_size, forced, options
+        log_probs, parents, pieces = best_continuations(
+            log_probs, logits, 2 * beam_size, forced, options.forbidden
         )  # [N, 2K]
         candidates = tf.concat([reorder(ids, parents), pieces[:, :, None]], axis=2)
         ends = tf.equal(pieces, options.eos)
@@ -179,7 +178,7 @@ def beam(step: Callable, state, limits, options: SearchOptions):
         found = _best_finished(
             found, candidates, tf.where_v2(ends, scores, NEVER), beam_size
         )
-        log_probs, kept = _rank(tf.where_v2(ends, NEVER, log_probs), beam_size)
+        log_probs, kept = rank(tf.where_v2(ends, NEVER, log_probs), beam_size)
         ids, parents = reorder((candidates, parents), kept)  # [N, K, ...]
         if not options.must_end:
             at_limit = tf.equal(as_int64(length), limits)  # [N]
@@ -261,9 +260,9 @@ def _best_finished(found, candidates, scores, beam_size):
       scores: float [N, 2K]; NEVER where a candidate has not ended.
       beam_size: int, K.
     """
-    scores, kept = _rank(tf.concat([found.scores, scores], axis=1), beam_size)
-    sequences = followed_by_zeros(found.ids, 1, axis=2)  # [N, K, t + 1]
-    ids = reorder(tf.concat([sequences, candidates], axis=1), kept)
+    scores, kept = rank(tf.concat([found.scores, scores], axis=1), beam_size)
+    ids = followed_by_zeros(found.ids, 1, axis=2)  # [N, K, t + 1]
+    ids = reorder(tf.concat([ids, candidates], axis=1), kept)
     return found._replace(ids=ids, scores=scores)
 
 
@@ -287,64 +286,3 @@ def _close_at_limit(at_limit, found, ids, log_probs):
     )
     never = tf.fill(tf.shape(log_probs), NEVER)
     return found, tf.where(at_limit, never, log_probs)
-
-
-def _best_continuations(log_probs, logits, count, forced, options):
-    """Return the best continuations of the open hypotheses of each sentence.
-
-    Only the softmax is computed for the whole vocabulary: the `count` best of a
-    sentence are among the `count` best of each hypothesis. (docs/performance.md has
-    what that gives.)
-
-    Args:
-      log_probs: float [N, K], of the hypotheses.
-      logits: float [N, K, V] of their next pieces.
-      count: int, how many are wanted.
-      forced: int64 [N], the piece that hypotheses must take, PAD where any may.
-
-    Returns:
-      (log-probabilities, hypotheses continued, pieces), [N, count] each, best first.
-    """
-    _, beam_size, vocab_size = shape_list(logits)
-    logits = tf.reshape(logits, [-1, vocab_size])  # [N*K, V]
-    most = min(vocab_size, count + len(options.forbidden))
-    best, pieces = _top_k(logits, most)  # [N*K, most]
-    largest = tf.gather(tf.nn.softmax(logits), pieces[:, :1], batch_dims=1)
-    normalizers = best[:, :1] - tf.log(largest)  # [N*K, 1]
-    for piece in options.forbidden:
-        best = tf.where_v2(tf.equal(pieces, piece), NEVER, best)
-    forced = tf.reshape(tf.tile(forced[:, None], [1, beam_size]), [-1, 1])  # [N*K, 1]
-    is_first = np.arange(most)[None] == 0
-    only_forced = tf.where_v2(
-        is_first, tf.gather(logits, forced, batch_dims=1), NEVER
-    )  # [N*K, most]
-    best = tf.where_v2(tf.equal(forced, PAD), best, only_forced)
-    pieces = tf.where_v2(tf.equal(forced, PAD), pieces, forced)
-    totals = tf.reshape(log_probs, [-1, 1]) + (best - normalizers)
-    totals, places = _rank(tf.reshape(totals, [-1, beam_size * most]), count)
-    pieces = tf.gather(tf.reshape(pieces, [-1, beam_size * most]), places, batch_dims=1)
-    return totals, places // most, pieces
-
-
-def _rank(x, k):
-    """Return tf.nn.top_k of x [M, V]; the places are int64, see `as_int64`."""
-    best, places = tf.nn.top_k(x, k)
-    return best, as_int64(places)
-
-
-def _top_k(x, k):
-    """Return `_rank` of x [M, V], found in blocks where V can be divided.
-
-    The k largest numbers are in the k blocks that have the largest maxima, and a
-    maximum is faster to find than a rank: docs/performance.md.
-    """
-    size = x.shape.as_list()[1]
-    width = next(width for width in range(int(size**0.5), 0, -1) if size % width == 0)
-    if k * width >= size // 2:
-        return _rank(x, k)
-    blocks = tf.reshape(x, [-1, size // width, width])
-    _, chosen = _rank(tf.reduce_max(blocks, axis=2), k)  # [M, k]
-    among = tf.reshape(tf.gather(blocks, chosen, batch_dims=1), [-1, k * width])
-    best, places = _rank(among, k)
-    chosen = tf.gather(chosen, places // width, batch_dims=1)
-    return best, chosen * width + places % width

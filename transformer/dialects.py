@@ -49,7 +49,7 @@ class Dialect(NamedTuple):
     padding_row_is_zero: bool  # in the table of the output too: its logit is 0
     # Training.
     smoothing: str  # a key of training.SMOOTHINGS
-    schedule: str  # a key of training.SCHEDULES
+    schedule: str  # a key of schedules.SCHEDULES
     learning_rate: float  # the factor of the schedule
     adam: Tuple[float, float, float]  # beta1, beta2, epsilon
 

@@ -54,7 +54,7 @@ from transformer.blocks.primitives import (
     project_output,
 )
 from transformer.blocks.relative import relative_bias, relative_positions
-from transformer.blocks.shapes import join_heads, shape_list
+from transformer.blocks.shapes import shape_list
 from transformer.dialects import Dialect, resolve
 
 __all__ = [
@@ -258,13 +258,11 @@ def multihead_attention(
         if dialect.mask_queries:
             context *= tf.cast(query_masks, context.dtype)[:, None, :, None]
             attention *= tf.cast(query_masks, attention.dtype)[:, None, :, None]
-        x = join_heads(context)  # [N, Tq, num_units]
-        if dialect.output_projection:
-            x = project_output(x, shape_list(queries)[-1], dialect)  # [N, Tq, D]
+        x = project_output(context, shape_list(queries)[-1], dialect)  # [N, Tq, D]
         if weights is not None:
             weights[tf.get_variable_scope().name] = attention
-        outputs = apply_steps(dialect.after, x, queries, dialect, drop)
-    return outputs if past is None else (outputs, past)
+        x = apply_steps(dialect.after, x, queries, dialect, drop)
+    return x if past is None else (x, past)
 
 
 def _attention_width(queries, num_units, num_heads, dialect):

@@ -60,7 +60,7 @@ def search_loop(is_open: Callable, extend: Callable, found, extras: tuple, state
             tf.nest.map_structure(lambda x: tf.gather(x, left), search),
         )
 
-    start = (found, extras, state)
+    search = (found, extras, state)
     shapes = (
         *tf.nest.map_structure(_growing, (found, extras)),
         tf.nest.map_structure(_of_any_batch, state),
@@ -69,7 +69,7 @@ def search_loop(is_open: Callable, extend: Callable, found, extras: tuple, state
     _, results, _ = tf.while_loop(
         lambda sentences, *_: tf.shape(sentences)[0] > 0,
         until_a_quarter_is_done,
-        (sentences, found, start),
+        (sentences, found, search),
         back_prop=False,
         shape_invariants=(tf.TensorShape([None]), shapes[0], shapes),
     )

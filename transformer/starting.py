@@ -12,7 +12,7 @@ from transformer.runtime.cli import refuse_unknown
 from transformer.runtime.history import PLACES, versions
 from transformer.runtime.precision import PRECISIONS
 from transformer.runtime.reporting import read_dev_scores
-from transformer.training import SCHEDULES
+from transformer.schedules import SCHEDULES
 
 
 def refuse_unknown_names(hp) -> None:

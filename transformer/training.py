@@ -1,4 +1,4 @@
-"""From logits to one update of the variables: loss, schedule, Adam.
+"""From logits to one update of the variables: loss, gradients, Adam.
 
 A loss is a sum and a count, over tokens. What an update applies and logs is divided in
 one place, `make_update`: the sums over all its batches, shards and workers by the count
@@ -19,6 +19,7 @@ from transformer.blocks.shapes import as_int64
 from transformer.dialects import resolve
 from transformer.loss_scale import LossScale, only_if
 from transformer.runtime.exchange import Exchange
+from transformer.schedules import learning_rate
 from transformer.shards import Shards
 
 
@@ -131,52 +132,6 @@ def _losses_gradient(output, logits, probabilities, pieces, more, other, upstrea
 register("transformer/cross_entropy", _losses_gradient)
 
 
-def noam(step, hp):
-    """Return d_model^-0.5 * min(step^-0.5, step * warmup^-1.5): equation 3."""
-    return hp.d_model**-0.5 * tf.minimum(step**-0.5, step * hp.warmup_steps**-1.5)
-
-
-def noam_by_peak(step, hp):
-    """Return the curve of `noam`, scaled to 1 at the end of the warm-up (Kyubyong)."""
-    return hp.warmup_steps**0.5 * tf.minimum(step**-0.5, step * hp.warmup_steps**-1.5)
-
-
-def rsqrt(step, hp):
-    """Return the curve of `noam`, counting steps from 0 (tensor2tensor)."""
-    warmup, step = float(hp.warmup_steps), step - 1
-    return (
-        hp.d_model**-0.5
-        * tf.minimum(1.0, step / warmup)
-        * tf.rsqrt(tf.maximum(step, warmup))
-    )
-
-
-def constant(step, hp):
-    """Return 1."""
-    return tf.ones_like(step)
-
-
-def linear(step, hp):
-    """Rise to 1 at the end of the warm-up, then fall to 0 at the last step.
-
-    Where the number of steps is known it gives better models than `noam`, whose rate is
-    still high when training ends.
-    """
-    up = step / hp.warmup_steps
-    down = (hp.max_steps + 1 - step) / max(1, hp.max_steps + 1 - hp.warmup_steps)
-    return tf.minimum(up, down)
-
-
-# Functions of the number of the update, a float32 scalar from 1, and the settings.
-SCHEDULES = {
-    "noam": noam,
-    "noam_by_peak": noam_by_peak,
-    "rsqrt": rsqrt,
-    "constant": constant,
-    "linear": linear,
-}
-
-
 class Metrics(NamedTuple):
     """Numbers of an update, logged by `trainer.Training.log_metrics`."""
 
@@ -203,17 +158,8 @@ class Update(NamedTuple):
     runs: int = 1  # of an update: `collect` in all but the last
 
 
-def learning_rate(hp, global_step):
-    """Return the learning rate after `global_step` updates: float32 scalar."""
-    dialect = resolve(hp.dialect)
-    schedule = SCHEDULES[hp.schedule or dialect.schedule]
-    factor = hp.learning_rate or dialect.learning_rate
-    step = tf.cast(global_step + 1, tf.float32)
-    return factor * schedule(step, hp)
-
-
 def make_update(
-    model_loss,
+    losses,
     hp,
     global_step,
     shards: Optional[Shards] = None,
@@ -222,7 +168,7 @@ def make_update(
     """Make an update by Adam, with the schedule, clipping and accumulation of `hp`.
 
     Args:
-      model_loss: Loss of the current batch, or a list: of the current shard of each
+      losses: Loss of the current batch, or a list: of the current shard of each
         device, computed there.
       hp: the settings.
       global_step: int64 variable, counted up by each update.
@@ -234,18 +180,19 @@ def make_update(
       nothing, not even the step; in float16 see `LossScale`: it counts the step.
     """
     variables = tf.trainable_variables()
-    losses = [model_loss] if isinstance(model_loss, Loss) else model_loss
+    losses = [losses] if isinstance(losses, Loss) else losses
     loss_scale = LossScale() if hp.precision == "float16" else None
-    local_sums = [_gradients_and_loss(loss, variables, loss_scale) for loss in losses]
+    sums = [_gradients_and_loss(loss, variables, loss_scale) for loss in losses]
     shapes = [variable.shape for variable in variables] + [[], []]
     is_cut = shards is not None and shards.count > 1
     in_order = is_cut and hp.deterministic
-    local_loss_and_norm = _mean_and_norm(_total(local_sums), loss_scale)
-    run_sums = exchange.all(local_sums) if exchange and in_order else local_sums
-    groups = [run_sums] if in_order else [[x] for x in run_sums]
+    local_loss_and_norm = _mean_and_norm(_total(sums), loss_scale)
+    if exchange and in_order:
+        sums = exchange.all(sums)
+    groups = [sums] if in_order else [[x] for x in sums]
     runs = hp.accumulate * (shards.rounds if is_cut else 1)
     if runs == 1 and not in_order:
-        collect, update_sums, clear = tf.no_op(), _total(run_sums), list
+        collect, update_sums, clear = tf.no_op(), _total(sums), list
     else:
         collect, update_sums, clear = _accumulated(groups, shapes)
     if exchange and not in_order:
@@ -290,7 +237,7 @@ def _gradients_and_loss(loss, variables, loss_scale):
     """
     with tf.device(loss.sum.device):
         gradients = tf.gradients(loss.sum, variables, loss_scale and loss_scale.value)
-        gradients = [tf.convert_to_tensor(x) for x in gradients]
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         for gradient, variable in zip(gradients, variables):
             gradient.set_shape(variable.shape)
         return gradients + list(loss)

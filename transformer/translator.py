@@ -9,8 +9,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.data import make_batch, pad, pad_with_end
-from transformer.decoding import NEVER, RANDOM, SEARCHES, SearchOptions, hypotheses_kept
+from transformer.decoding import RANDOM, SEARCHES, SearchOptions, hypotheses_kept
 from transformer.ensemble import members_of
+from transformer.ranking import NEVER
 from transformer.runtime import checkpoints, ram, tensors
 from transformer.runtime.cli import refuse_unknown
 from transformer.runtime.devices import device_names
@@ -151,16 +152,16 @@ class Translator:
         Raises:
           ValueError: not as many prefixes as lines, or with ids that are no pieces.
         """
-        results = [[Translation("", 0.0)] * self._options.n_best for _ in lines]
+        translations = [[Translation("", 0.0)] * self._options.n_best for _ in lines]
         sources, prefixes = self.encode(lines), self.encode_prefixes(prefix, lines)
         for indices, found in self.search(sources, prefixes):
-            for i, ids, scores in zip(indices, found.ids, found.scores):
-                results[i] = [
-                    self.translation(*pair)
-                    for pair in zip(ids, scores)
-                    if pair[1] > NEVER
+            for i, *n_best in zip(indices, found.ids, found.scores):
+                translations[i] = [
+                    self.translation(ids, score)
+                    for ids, score in zip(*n_best)
+                    if score > NEVER
                 ]
-        return results
+        return translations
 
     def encode(self, lines: Sequence[str]) -> List[List[int]]:
         """Return the ids of source lines, cut off where too long; count odd lines."""
@@ -209,8 +210,8 @@ class Translator:
         batches = list(self._batches([len(source) for source in sources]))
         feeds = []
         for indices in batches:
-            rows = [sources[i] for i in indices]
-            feeds.append({self._ops.source: pad_with_end(rows, self._options.eos)})
+            ids = pad_with_end([sources[i] for i in indices], self._options.eos)
+            feeds.append({self._ops.source: ids})
             if prefixes:
                 feeds[-1][self._ops.prefix] = pad([prefixes[i] for i in indices])
         for indices, found in zip(

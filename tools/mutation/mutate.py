@@ -43,11 +43,19 @@ MODULES = {
         "dialects_oracle graph_hygiene decoding model dialects_whole",
     ),
     "decoding": (
-        ["transformer/decoding.py", "transformer/search_loop.py"],
+        [
+            "transformer/decoding.py",
+            "transformer/ranking.py",
+            "transformer/search_loop.py",
+        ],
         "decoding tensor2tensor_beam model translator",
     ),
     "training": (
-        ["transformer/training.py", "transformer/training_graph.py"],
+        [
+            "transformer/schedules.py",
+            "transformer/training.py",
+            "transformer/training_graph.py",
+        ],
         "training_math graph_hygiene train",
     ),
     "data": (["transformer/data.py"], "data shards properties prepare train"),

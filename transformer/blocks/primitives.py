@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.gradients import register, with_gradient
-from transformer.blocks.shapes import shape_list, split_heads
+from transformer.blocks.shapes import join_heads, shape_list, split_heads
 from transformer.dialects import Dialect, resolve
 
 
@@ -217,13 +217,17 @@ def project(x, num_units: int, num_heads: int, dialect: Dialect, name: str):
     return split_heads(x, num_heads)
 
 
-def project_output(x, num_units: int, dialect: Dialect):
-    """Return the joined heads times W^O: float [N, T, H * d_v] → [N, T, num_units].
+def project_output(context, num_units: int, dialect: Dialect):
+    """Return the heads joined, times W^O: float [N, H, T, d_v] → [N, T, num_units].
 
     Args:
+      context: what each head attends to.
       num_units: int, the width of the residual.
-      dialect: a Dialect: with a bias or not, with a ReLU or not.
+      dialect: a Dialect: with W^O or not, with a bias or not, with a ReLU or not.
     """
+    x = join_heads(context)  # [N, T, H * d_v]
+    if not dialect.output_projection:
+        return x
     activation = tf.nn.relu if dialect.output_relu else None
     return dense(x, num_units, dialect.output_bias, "o", activation)
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional
 
 import numpy as np
 
-from transformer.decoding import NEVER
+from transformer.ranking import NEVER
 from transformer.runtime import files
 from transformer.seeing.words import tokens
 

@@ -8,7 +8,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from transformer.decoding import NEVER
+from transformer.ranking import NEVER
 from transformer.seeing.roles import Role, roles
 from transformer.seeing.tree import ENDED, Node, tree
 from transformer.seeing.words import Tokens, tokens, with_surface

@@ -4,7 +4,7 @@ from typing import List, NamedTuple
 
 import numpy as np
 
-from transformer.decoding import NEVER
+from transformer.ranking import NEVER
 
 OPEN, CUT, ENDED, BEATEN = "open", "cut", "ended", "beaten"
 

@@ -158,8 +158,8 @@ class WordVocabulary:
 
 def _before_end(ids: Sequence[int]) -> List[int]:
     """Return the ids before the first EOS, without PAD and BOS, as Python numbers."""
-    sentence = itertools.takewhile(lambda one: one != EOS, np.asarray(ids).tolist())
-    return [one for one in sentence if one not in (PAD, BOS)]
+    ids = itertools.takewhile(lambda one: one != EOS, np.asarray(ids).tolist())
+    return [one for one in ids if one not in (PAD, BOS)]
 
 
 def sampled(lines: Iterable[str], count: int, most: int) -> Iterator[str]:

@@ -24,6 +24,7 @@ def average(logdir, out, last):
     average_checkpoints.main(["--logdir", logdir, "--out", str(out), "--last", last])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [(4, 6), (2, 4, 6)])
 def test_it_is_the_mean(logdir, tmp_path, capsys, steps):
     average(logdir, tmp_path / "out", str(len(steps)))

@@ -234,6 +234,7 @@ def translator_of_2019():
     return tf.tensordot(x, table, [[2], [1]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source, logits_of",
     [

@@ -30,6 +30,7 @@ from transformer.runtime import checkpoints
 from transformer.training import cross_entropy, make_update
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_settings_and_variables_come_back(dialect, tmp_path):
     model = random_model(dialect)
@@ -246,6 +247,7 @@ def test_the_slots_of_adafactor_are_left_behind():
         imported(dict(arrays, **{unknown: np.ones([3], np.float32)}), "tensor2tensor")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [7, 999999999, 10**30])
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_number_of_a_block_is_no_number_of_blocks(dialect, number):

@@ -336,6 +336,7 @@ def test_a_narrow_beam_is_the_beam_of_the_oracle(start, width, alpha):
             assert_same(listed(found, line), expected[:n_best])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", [greedy, beam], ids=["greedy", "beam"])
 def test_a_line_is_independent_of_the_other_lines(start, search):
     tables, limits = Tables(lines=5), [9, 2, 5, 1, 12]

@@ -73,6 +73,7 @@ def test_hidden_tiles_are_not_used(tmp_path, monkeypatch, flags, level, chosen, 
         assert os.environ.get("ONEDNN_MAX_CPU_ISA") == found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(tf.__version__ < "2", reason="TensorFlow 1.15 cannot")
 def test_a_large_product_of_bfloat16():
     """In a process of its own: an instruction that is not there would end it."""
@@ -198,6 +199,7 @@ def assert_same_bits(found, wanted):
         assert found.variables[name].tobytes() == array.tobytes(), name
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread_only")
 def test_a_batch_in_shards_is_the_batch(hp):
     """Without dropout, the only number that depends on where a shard begins."""
@@ -233,6 +235,7 @@ def test_each_device_computes_its_own(hp):
     assert products["/device:CPU:0"] == products["/device:CPU:1"] * 4 / 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread_only")
 def test_without_deterministic_sums_are_nearly_the_same(hp):
     """Each device adds up its shards; rounding is all that differs."""
@@ -285,6 +288,7 @@ def translated(logdir, digits):
     return translated
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread_only")
 @pytest.mark.parametrize("search", ["greedy", "beam"])
 def test_translations_do_not_depend_on_the_devices(translated, monkeypatch, search):

@@ -154,6 +154,7 @@ def test_logits_predictions_and_memory(name):
         fixtures.assert_close(right, case["out/acc"], "accuracy")
 
 
+@pytest.mark.slow
 @WHOLE
 def test_losses(name):
     whole = Whole(name)
@@ -163,6 +164,7 @@ def test_losses(name):
         fixtures.assert_close(total / count, whole.case[key], key)
 
 
+@pytest.mark.slow
 @fixtures.over("A", where=is_whole)
 def test_loss_of_each_token_of_the_tutorial(name):
     whole = Whole(name)
@@ -181,6 +183,7 @@ def test_loss_of_each_token_of_the_tutorial(name):
     fixtures.assert_close(losses, case["out/loss_per_token"][tuple(places.T)], "loss")
 
 
+@pytest.mark.slow
 @WHOLE
 def test_gradients_of_every_variable(name):
     whole = Whole(name)

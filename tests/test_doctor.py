@@ -149,6 +149,7 @@ def run(capsys, *argv):
     return status, (captured.out or captured.err).splitlines()
 
 
+@pytest.mark.slow
 def test_translations_that_eval_wrote_are_read_or_else_made(
     logdir, digits, capsys, monkeypatch
 ):

@@ -18,7 +18,7 @@ from transformer.runtime import checkpoints, cli
 from transformer.seeing.models import Model
 from transformer.translator import Translator
 
-pytestmark = pytest.mark.usefixtures("one_thread_only")
+pytestmark = [pytest.mark.usefixtures("one_thread_only"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

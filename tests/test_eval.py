@@ -215,6 +215,7 @@ def test_the_search_can_be_chosen(moved, digits, tmp_path):
 # --- All checkpoints ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_all_checkpoints_are_scored_as_each_alone(moved, digits, tmp_path, capsys):
     logdir, path = corpora.copy_of(moved, tmp_path / "logs"), tmp_path / "all.json"
     common = ["--logdir", logdir, "--data", digits]

@@ -33,6 +33,7 @@ def check_that_ctranslate2_agrees(logdir, data, out):
     assert max(same) < 1e-4
 
 
+@pytest.mark.slow
 def test_ctranslate2_agrees(trained, digits, tmp_path, capsys):
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
     out = str(tmp_path / "exported")

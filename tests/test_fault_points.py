@@ -32,6 +32,7 @@ def sweep_of(server, scenario, tmp_path, every):
     return tried
 
 
+@pytest.mark.slow
 def test_a_sample_of_prepare_loses_nothing(server, tmp_path):
     name = "prepare, over an older corpus"
     tried = sweep_of(server, SCENARIOS[name], tmp_path, 29)

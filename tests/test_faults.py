@@ -145,6 +145,7 @@ class Terminal(io.StringIO):
         os.kill(os.getpid(), signal.SIGHUP)
 
 
+@pytest.mark.slow
 def test_a_closed_terminal_loses_nothing(digits, tmp_path, before_update, monkeypatch):
     terminal = Terminal()
     before_update({6: terminal.hang_up})
@@ -158,6 +159,7 @@ def test_a_closed_terminal_loses_nothing(digits, tmp_path, before_update, monkey
 # --- The log directory goes -----------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "on_error, is_made_again", [("stop", False), ("continue", True)]
 )
@@ -190,6 +192,7 @@ def test_a_log_directory_that_is_moved_ends_the_training_that_continues_there(
     assert_same_training(moved, whole)
 
 
+@pytest.mark.slow
 def test_a_log_directory_that_is_deleted_does_not_come_back(
     digits, tmp_path, before_update, capsys
 ):
@@ -299,6 +302,7 @@ def room():
 LITTLE = 20000  # bytes: less than a checkpoint, more than all the rest
 
 
+@pytest.mark.slow
 def test_without_room_training_stops_and_keeps_what_there_is(
     digits, whole, tmp_path, before_update, capsys, room
 ):
@@ -336,6 +340,7 @@ def test_without_room_training_goes_on_where_it_is_told_to(
     )
 
 
+@pytest.mark.slow
 def test_the_last_checkpoint_must_be_written(
     digits, tmp_path, before_update, capsys, room
 ):

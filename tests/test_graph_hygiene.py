@@ -190,6 +190,7 @@ def _uses(variable):
     return reads.union(*(read.outputs[0].consumers() for read in reads))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_a_graph_of_training_is_freed(precision):
     """TensorFlow keeps for ever the graphs in which `tf.custom_gradient` is used."""
@@ -199,6 +200,7 @@ def test_a_graph_of_training_is_freed(precision):
     assert graph() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", sorted(SEARCHES))
 def test_a_graph_of_a_search_is_freed(search):
     hp = HParams(num_blocks=1, d_model=8, source_vocab_size=13, target_vocab_size=13)

@@ -158,6 +158,7 @@ def others(digits, tmp_path_factory):
     return folders
 
 
+@pytest.mark.slow
 def test_training_says_what_changed_and_refuses_another_corpus(
     digits, others, tmp_path, capsys
 ):
@@ -202,6 +203,7 @@ def test_training_says_what_changed_and_refuses_another_corpus(
     assert [row["step"] for row in segments(logdir)] == [0, 4, 8]
 
 
+@pytest.mark.slow
 def test_the_same_command_says_nothing(digits, tmp_path, capsys):
     flags = ["--preset", "sample", "--max_steps", "4", "--warmup_steps", "9"]
     for _ in range(2):

@@ -112,6 +112,7 @@ def test_without_a_vocabulary_it_says_so(capsys, original, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_an_imported_model_translates_and_is_trained_on(original, tmp_path, digits):
     logdir = run_import(
         "kyubyong",
@@ -383,6 +384,7 @@ def original_checkpoints():
     return found
 
 
+@pytest.mark.slow
 @fixtures.skip_without_fixtures
 def test_the_original_checkpoints_reproduce_what_was_recorded(tmp_path, capsys):
     for number, (name, checkpoint) in enumerate(original_checkpoints()):

@@ -359,6 +359,7 @@ def test_config(layer):
     assert again.get_config() == layer.get_config()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "run_eagerly",
     [True, pytest.param(False, marks=pytest.mark.slow)],

@@ -250,6 +250,7 @@ SPOILED = {
 LINES = ["1 2 3 4", "", "5 6 7", "9 8 7 6 5 4 3 2 1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "search, n_best", [("beam", 1), ("beam", 2), ("greedy", 1), ("sample", 1)]
 )

@@ -211,6 +211,7 @@ def test_a_search_makes_no_variable_that_the_model_has(start):
     assert [v.op.name for v in tf.global_variables()] == names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [

@@ -126,6 +126,7 @@ def test_what_is_fed_is_not_read():
 # --- A training -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_numbers_that_grow_too_large_are_named_and_the_last_checkpoint_is_good(
     digits, logdir, capsys
 ):

@@ -110,6 +110,7 @@ def test_lines_can_be_told_apart_without_colours():
 # --- The command ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["png", "svg"])
 @pytest.mark.parametrize(
     "flags, maps",

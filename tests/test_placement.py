@@ -88,6 +88,7 @@ def test_what_has_no_kernel_is_found(graph):
     assert found.without_kernel() == ["StringToNumber StringToNumber"]
 
 
+@pytest.mark.slow
 @needs_kernels
 @pytest.mark.parametrize("changes", SETTINGS, ids=str)
 def test_a_training_step_waits_for_nothing(digits, changes):
@@ -112,6 +113,7 @@ def test_a_training_step_waits_for_nothing(digits, changes):
     assert len(metrics) <= len(tf.nest.flatten(update.metrics))
 
 
+@pytest.mark.slow
 @needs_kernels
 @pytest.mark.parametrize(
     "search, changes, options",

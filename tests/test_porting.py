@@ -828,6 +828,7 @@ def test_a_patched_file_runs(folder, capsys):
 # Comparing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["kyubyong_legacy", "tutorial", "sasrec"])
 def test_what_is_equal_is_told_to_be(folder, capsys, source):
     path = folder("modules.py", tutorials.MODULES[source])
@@ -839,6 +840,7 @@ def test_what_is_equal_is_told_to_be(folder, capsys, source):
     assert ", other names" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "old, new, block",
     [

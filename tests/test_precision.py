@@ -104,6 +104,7 @@ def errors(found, wanted):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", SOME)
 def test_in_float32_nothing_has_16_bits(dialect):
     nodes = gradients_of("float32", dialect).nodes()
@@ -112,6 +113,7 @@ def test_in_float32_nothing_has_16_bits(dialect):
         assert not short & {value.type for value in node.attr.values()}, node
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(
     "changes",
@@ -132,6 +134,7 @@ def test_softmax_statistics_and_losses_are_float32(precision, changes):
     assert len(products) > 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("dialect", SOME)
 def test_variables_are_those_of_float32(precision, dialect):

@@ -54,6 +54,7 @@ def imported(prefix, logdir, *flags):
     )
 
 
+@pytest.mark.slow
 def test_an_imported_checkpoint_recommends_the_same(checkpoint, tmp_path, capsys):
     prefix, expected = checkpoint
     imported(prefix, tmp_path / "logs")
@@ -78,6 +79,7 @@ def test_names_of_ones_own_are_renamed_first(tmp_path, capsys):
     assert recommender.load(str(tmp_path / "logs")) == SETTINGS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["{", "[1]", '{"(": ""}', '{"a": 1}'])
 def test_invalid_names_are_refused(content, checkpoint, tmp_path, capsys):
     rules = tmp_path / "names.json"

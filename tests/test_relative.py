@@ -219,6 +219,7 @@ def batch():
     return tf.constant(source, tf.int32), tf.constant(target, tf.int32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [{}, {"proximity_bias": False}, {"max_relative_position": 0}],

@@ -125,6 +125,7 @@ def test_that_would_have_been_seen(line):
     assert len(dangers("import numpy as np\n" + line)) == 1
 
 
+@pytest.mark.slow
 def test_reading_a_whole_log_directory_unpickles_nothing(
     trained, digits, tmp_path, monkeypatch, capsys
 ):

@@ -168,6 +168,7 @@ def run(trained, digits, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_a_log_directory_and_a_file_are_compared(run, trained, digits, tmp_path):
     other = corpora.copy_of(trained, tmp_path / "other")
     references = corpora.read_lines(os.path.join(digits, "test.en"))

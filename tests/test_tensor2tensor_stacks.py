@@ -8,6 +8,7 @@ vectors, whose logits are the states.
 
 import fixtures
 import numpy as np
+import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 from stepping import logits_step_by_step
@@ -195,6 +196,7 @@ def test_decoder_stack(name):
     )
 
 
+@pytest.mark.slow
 @fixtures.over("D", function="transformer_prepare_decoder*")
 def test_decoder_stack_step_by_step(name):
     """The same states, one position at a time."""

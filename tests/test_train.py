@@ -143,6 +143,7 @@ def test_stops_during_an_evaluation_are_made_good(
     assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]
 
 
+@pytest.mark.slow
 def test_a_last_step_before_where_training_stands_is_refused(
     digits, tmp_path, script, capsys
 ):
@@ -310,6 +311,7 @@ def test_the_log_directory_has_its_own_vocabulary(trained, digits):
     assert corpora.tree(trained)["spm.model"] == corpora.tree(digits)["spm.model"]
 
 
+@pytest.mark.slow
 def test_separate_vocabularies_are_both_kept(tmp_path):
     folder, logdir = str(tmp_path / "data"), str(tmp_path / "logs")
     splits = corpora.reversed_symbols({"train": 40, "dev": 5})
@@ -454,6 +456,7 @@ def test_collected_gradients_are_those_of_all_batches_together(digits):
     assert metrics.gradient_norm == pytest.approx(norm_of(wanted), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_nothing_collected_is_left_for_the_next_update(digits):
     single, _ = first_update(settings(digits, *BATCHES), updates=4)
     double, _ = first_update(settings(digits, *BATCHES, "--accumulate", "2"), updates=2)
@@ -473,6 +476,7 @@ def test_clipping_bounds_the_norm_and_keeps_the_direction(digits):
     assert_same_gradients(clipped, {name: g / 3 for name, g in gradients.items()})
 
 
+@pytest.mark.slow
 def test_a_wide_bound_clips_nothing(digits):
     _, gradients = first_update(settings(digits, *BATCHES))
     _, clipped = first_update(settings(digits, *BATCHES, "--clip_norm", "1e6"))
@@ -696,6 +700,7 @@ def test_a_folder_of_other_things_becomes_no_log_directory(digits, tmp_path, cap
     assert "found .profile, Documents in it, wanted a new folder" in line
 
 
+@pytest.mark.slow
 def test_a_log_of_the_users_own_is_no_other_thing(digits, tmp_path):
     """As of `train.py --logdir logs/x 2> logs/x/train.log`; a killed start too."""
     for name in ("train.log", "nohup.out", "lock", "spm.model.tmp"):

@@ -36,6 +36,7 @@ def output(folder, first="", then=""):
     ).stdout.split()
 
 
+@pytest.mark.slow
 def test_beside_a_file_of_that_name(tmp_path):
     (tmp_path / "transformer.py").write_text("MINE = 5\n")
     assert output(tmp_path, first=OWN, then=OWN) == ["14"]

@@ -103,6 +103,7 @@ def edit_segments(run, edit):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+@pytest.mark.slow
 def test_an_untouched_run_is_what_it_recorded(run, verify):
     before = corpora.tree(run)
     status, lines = verify()
@@ -186,6 +187,7 @@ def rewrite_variable(logdir, step, name, aside):
     assert checkpoints.fault_of(checkpoints.path_of(logdir, step)) is None
 
 
+@pytest.mark.slow
 def test_what_only_computing_again_can_tell(run, verify, tmp_path):
     """The last bit of a loss; a number of a checkpoint, with a manifest that fits."""
     logdir = str(run / "logs")

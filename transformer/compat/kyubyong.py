@@ -22,7 +22,7 @@ from transformer.blocks.polarity import warn_once
 from transformer.blocks.primitives import dropout, project, with_zero_row
 from transformer.compat.variables import variables_named_as
 from transformer.dialects import DIALECTS
-from transformer.training import noam_by_peak
+from transformer.schedules import noam_by_peak
 
 __all__ = [
     "ff",

@@ -454,6 +454,7 @@ class Translation:
         return total / oracle.length_penalty(len(pieces), alpha)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_heads", [1, 8], ids=lambda n: f"{n}_heads")
 def test_the_score_of_a_translation_is_what_the_model_says(start, num_heads):
     translation = Translation(num_heads)

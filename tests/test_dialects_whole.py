@@ -249,6 +249,7 @@ def greedy_ids(whole, length):
     return np.pad(ids, [[0, 0], [0, length - ids.shape[1]]], mode="constant")
 
 
+@pytest.mark.slow
 @fixtures.over("B", where=is_whole)
 @pytest.mark.parametrize(
     "key, variables",

@@ -281,6 +281,7 @@ def test_a_second_training_is_refused(digits, logdir, capsys):
     assert str(os.getpid()) in line and "--logdir" in line
 
 
+@pytest.mark.slow
 def test_a_cut_off_last_line_of_the_dev_scores_is_made_again(digits, whole, logdir):
     scores = logdir / reporting.DEV_SCORES
     scores.write_bytes(scores.read_bytes()[:-9])
@@ -325,6 +326,7 @@ def test_without_room_training_stops_and_keeps_what_there_is(
     assert_same_training(tmp_path, whole)
 
 
+@pytest.mark.slow
 def test_without_room_training_goes_on_where_it_is_told_to(
     digits, whole, tmp_path, before_update, capsys, room
 ):

@@ -51,6 +51,7 @@ def test_it_translates_as_it_did(kept):
     np.testing.assert_allclose([each.score for each in found], scores, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_training_goes_on_and_what_reads_it_does(kept, capsys):
     folder, _ = kept
     data, logs, mean = (str(folder / name) for name in ("data", "logs", "mean"))

@@ -54,6 +54,7 @@ def refused(capsys, *argv):
     return corpora.refusal(capsys, import_checkpoint.main, *argv)
 
 
+@pytest.mark.slow
 def test_refusals_of_the_command(capsys, original, tmp_path, digits):
     out = tmp_path / "log"
     argv = ["--from", "kyubyong", "--ckpt", original, "--num_heads", "2", "--out", out]
@@ -84,6 +85,7 @@ def test_refusals_of_the_command(capsys, original, tmp_path, digits):
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_a_log_directory_is_not_overwritten(capsys, original, tmp_path):
     out = run_import("kyubyong", original, tmp_path / "log")
     assert "wanted a new folder" in refused(
@@ -99,6 +101,7 @@ def test_a_log_directory_is_not_overwritten(capsys, original, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_without_a_vocabulary_it_says_so(capsys, original, tmp_path):
     logdir = run_import("kyubyong", original, tmp_path / "log")
     said = capsys.readouterr().out

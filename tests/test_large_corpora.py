@@ -313,6 +313,7 @@ def encoded(monkeypatch):
     return names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_the_same_command_goes_on_from_finished_parts(
     tmp_path, text, monkeypatch, capsys, number

@@ -180,6 +180,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(OTHERS))
 def test_settings_of_another_model_are_refused(logdir, kind):
     change(logdir, **OTHERS[kind])

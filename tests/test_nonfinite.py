@@ -155,6 +155,7 @@ def test_numbers_that_grow_too_large_are_named_and_the_last_checkpoint_is_good(
     assert checkpoints.steps(logdir)[-1] == 6
 
 
+@pytest.mark.slow
 def test_variables_from_which_nobody_can_go_on_are_not_saved(digits, logdir, capsys):
     before = corpora.tree(logdir)
     stopped(

@@ -870,6 +870,7 @@ def test_a_block_that_another_source_has_is_told(folder, capsys):
         )
 
 
+@pytest.mark.slow
 def test_two_files_are_compared_and_other_names_told(folder, capsys):
     first = folder("first.py", tutorials.LEGACY)
     second = folder("second.py", tutorials.LEGACY.replace('"dense_1"', '"keys"'))

@@ -19,6 +19,7 @@ def run(capsys, *flags):
     return capsys.readouterr().out.splitlines()
 
 
+@pytest.mark.slow
 def test_it_recommends_what_the_sequence_tells(tmp_path, capsys):
     logdir = tmp_path / "logs"
     *_, last = run(capsys, "--logdir", logdir, "--users", 600, "--epochs", 25)

@@ -238,6 +238,7 @@ def test_the_best_is_kept_older_ones_go_and_patience_ends(
     assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]
 
 
+@pytest.mark.slow
 def test_without_patience_and_without_progress_all_steps_are_made(
     digits, tmp_path, script
 ):
@@ -709,6 +710,7 @@ def test_a_log_of_the_users_own_is_no_other_thing(digits, tmp_path):
     assert hparams.load(str(tmp_path))
 
 
+@pytest.mark.slow
 def test_the_data_folder_is_found_from_another_folder(
     digits, tmp_path, monkeypatch, capsys
 ):

@@ -189,6 +189,7 @@ def test_a_line_break_that_is_a_piece_ends_no_line(run, trained, digits, tmp_pat
     assert [text for text in translations if "  " in text]  # the piece was there
 
 
+@pytest.mark.slow
 def test_files_of_one_name_do_not_overwrite_each_others_translations(
     trained, digits, tmp_path, capfdbinary
 ):
@@ -243,6 +244,7 @@ def test_n_best(run):
         assert text == "" or max(scores) < 0
 
 
+@pytest.mark.slow
 def test_translations_begin_with_the_lines_of_a_prefix_file(run, tmp_path, capfdbinary):
     given, path = b"1 2 3 4\n5 6 7\n\n", tmp_path / "prefixes"
     path.write_text("7 7\n\n9\n")

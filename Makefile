@@ -36,9 +36,10 @@ MUTATION ?= --count 300
 
 BIN := $(VENV)/bin
 DATA := data/sample
-# One process a core, which runs whole files: what a file sets up is set up once.
+# One process a core. Each begins with half of the files and takes tests from the other
+# when it is done: what a file sets up is mostly set up once, and none waits long.
 RUN_TESTS = $(if $(COVERAGE),COVERAGE_FILE=$(COVERAGE)) $(BIN)/python -m pytest \
-  --numprocesses $(WORKERS) --maxprocesses 8 --dist loadfile \
+  --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal \
   $(if $(COVERAGE),--cov --cov-report=)
 # make test COVERAGE=FILE writes there what was reached of transformer/.
 COVERAGE ?=

@@ -1,5 +1,5 @@
 # make demo            train, score and try the sample system: 4 minutes on two cores
-# make test            the quick tests, on one TensorFlow: 5½ minutes on two cores
+# make test            the quick tests, on one TensorFlow: 5 minutes on two cores
 # make test-all        all tests, quick and slow, and the linter
 # make coverage        all tests, and which lines of transformer/ they do not reach
 # make lint            the linter and the formatter alone

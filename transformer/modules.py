@@ -258,7 +258,7 @@ def multihead_attention(
         if dialect.mask_queries:
             context *= tf.cast(query_masks, context.dtype)[:, None, :, None]
             attention *= tf.cast(query_masks, attention.dtype)[:, None, :, None]
-        x = project_output(context, shape_list(queries)[-1], dialect)  # [N, Tq, D]
+        x = project_output(context, queries.shape.as_list()[-1], dialect)  # [N, Tq, D]
         if weights is not None:
             weights[tf.get_variable_scope().name] = attention
         x = apply_steps(dialect.after, x, queries, dialect, drop)

@@ -114,7 +114,7 @@ def table(found: Dict[str, List[float]]) -> Iterator[str]:
             yield f"| precision | {seeds} | mean | difference |"
             yield "|---" * (len(scores) + 3) + "|"
         cells = [f"{each:.2f}" for each in [*scores, mean]]
-        yield f"| {name} | {' | '.join(cells)} | {mean - wanted:+.2f} |"
+        yield f"| {name} | {' | '.join(cells)} | {round(mean - wanted, 2) + 0.0:+.2f} |"
 
 
 def parser():

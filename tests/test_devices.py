@@ -16,7 +16,6 @@ import verify_run
 import hparams
 import train
 from transformer import loss_scale
-from transformer.dialects import DIALECTS
 from transformer.evaluation import load_text
 from transformer.runtime import checkpoints, devices
 from transformer.runtime.devices import device_names, training_devices
@@ -250,7 +249,7 @@ def test_without_deterministic_sums_are_nearly_the_same(hp):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread_only")
-@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+@pytest.mark.parametrize("dialect", ["paper", "tensor2tensor", "tutorial"])
 def test_a_shard_without_a_pair_adds_nothing(hp, dialect):
     """It has no rows, and a mean over them would be no number.
 

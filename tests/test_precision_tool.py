@@ -80,5 +80,6 @@ def test_each_is_trained_and_scored_once(digits, tmp_path, capsys, monkeypatch):
         nothing_runs.setattr(precision.subprocess, "run", None)
         precision.main(argv)
     assert capsys.readouterr().out.splitlines() == lines
-    precision.main([*argv, "--max_steps=21"])  # it continues
+    # It continues.
+    precision.main(["--precisions", "float16", *argv, "--max_steps=21"])
     assert checkpoints.steps(str(logdir))[-1] == 21

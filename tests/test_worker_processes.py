@@ -130,9 +130,12 @@ def assert_goes_on(start, logdir, alone):
     assert bytes_of(logdir, step) == bytes_of(alone, step)
 
 
-@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize("count", [2, 3])
 def test_the_same_bits_as_one_process(digits, tmp_path, alone, count, capsys):
-    """By the launcher; three workers deal four shards in two rounds."""
+    """By the launcher; three workers deal four shards in two rounds.
+
+    Of four, see the clock an hour off.
+    """
     where = ["train.py", "--data", digits, "--logdir", str(tmp_path), *corpora.TINY]
     flags = [*EXACT, "--max_steps=8", f"--workers={count}"]
     launch.main([flags.pop(), "--", *where, *flags])
@@ -188,26 +191,24 @@ def test_float16_is_the_same_on_two_workers(started, command, tmp_path):
     assert 0 < variables["loss_scale/skipped_updates"] < 8
 
 
-@pytest.mark.parametrize("index", [0, 1])
 def test_without_deterministic_sums_are_nearly_the_same(
-    digits, tmp_path, monkeypatch, capsys, started, index
+    digits, tmp_path, monkeypatch, capsys, started
 ):
-    """One worker is this process."""
+    """The chief is this process."""
     for logdir, steps in (("one", 1), ("two", 4)):
         where = ["--data", digits, "--logdir", str(tmp_path / logdir), *corpora.TINY]
         where += ["--shards=4", "--audit_every=2", f"--max_steps={steps}"]
         if logdir == "two":
-            both = launch.environments(2)
-            here, there = both[index], both[1 - index]
-            other = started(there, "train.py", *where)
-            monkeypatch.setenv("TF_CONFIG", here["TF_CONFIG"])
+            chief, follower = launch.environments(2)
+            other = started(follower, "train.py", *where)
+            monkeypatch.setenv("TF_CONFIG", chief["TF_CONFIG"])
             # It would end this process, too, where that is slow to end by itself.
             monkeypatch.setattr(Team, "leave", lambda *_: None)
         train.main(where)
     assert other.end()[0] == 0, other.lines
     losses = [corpora.events_of(tmp_path / name)["loss"][1] for name in ("one", "two")]
     np.testing.assert_allclose(*losses, rtol=1e-6)
-    said = capsys.readouterr().err.splitlines() if index == 0 else other.lines
+    said = capsys.readouterr().err.splitlines()
     assert any("a worker" in line for line in said if line.startswith("step 4/4"))
 
 

@@ -1,7 +1,7 @@
 # make demo            train, score and try the sample system: 4 minutes on two cores
 # make test            the quick tests, on one TensorFlow: 5 minutes on two cores
 # make test-all        all tests, quick and slow, and the linter
-# make coverage        all tests, and which lines of transformer/ they do not reach
+# make coverage        which lines of transformer/ the quick tests do not reach
 # make lint            the linter and the formatter alone
 # make test-versions   a row of tests on each of TensorFlow 2.16 to 2.21
 # make mutation        change the code a little, 300 times: how often does a test fail?
@@ -41,7 +41,7 @@ DATA := data/sample
 RUN_TESTS = $(if $(COVERAGE),COVERAGE_FILE=$(COVERAGE)) $(BIN)/python -m pytest \
   --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal \
   $(if $(COVERAGE),--cov --cov-report=)
-# make test COVERAGE=FILE writes there what was reached of transformer/.
+# make test COVERAGE=FILE writes there what the quick tests reach of transformer/.
 COVERAGE ?=
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 SHELL := bash
@@ -87,7 +87,7 @@ test-all: $(VENV)/installed
 
 coverage: $(VENV)/installed
 	rm -f .coverage covered.*
-	@$(MAKE) --no-print-directory test-all COVERAGE=covered.tf2
+	@$(MAKE) --no-print-directory test COVERAGE=covered.tf2
 	@$(MAKE) --no-print-directory coverage-report
 
 # .ci/run writes a file for each TensorFlow; both are reported together.

@@ -54,7 +54,15 @@ hypothesis.configuration.set_hypothesis_home_dir(
 )
 
 
-@pytest.fixture(scope="session", autouse=True)
+def pytest_collection_modifyitems(config, items):
+    """Coverage is that of the quick tests: counting takes a third of the time."""
+    if config.pluginmanager.hasplugin("pytest_cov"):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker("no_cover")
+
+
+@pytest.fixture(autouse=True)
 def measured_alone():
     """Processes that tests start take no part in the coverage of this one."""
     for name in ("COV_CORE_SOURCE", "COV_CORE_CONFIG", "COV_CORE_DATAFILE"):

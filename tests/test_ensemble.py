@@ -18,7 +18,7 @@ from transformer.runtime import checkpoints, cli
 from transformer.seeing.models import Model
 from transformer.translator import Translator
 
-pytestmark = [pytest.mark.usefixtures("one_thread_only"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("one_thread_only")
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +81,7 @@ def test_the_score_of_the_search_is_that_of_the_mean(trained, other, lines):
         ]
 
 
+@pytest.mark.slow
 def test_a_model_three_times_is_the_model(trained, lines):
     with opened(trained, n_best=3) as one, opened(*[trained] * 3, n_best=3) as three:
         for alone, together in zip(one.translate(lines), three.translate(lines)):
@@ -137,6 +138,7 @@ def test_models_of_other_vocabularies_are_refused(
     assert [each for each in [another, trained, *words] if each not in said] == []
 
 
+@pytest.mark.slow
 def test_the_first_piece_that_differs_is_named(trained, tmp_path):
     another = prepared(tmp_path, "0123456ab9")
     with opened(trained) as ours, opened(another) as theirs:
@@ -158,6 +160,7 @@ def test_the_same_pieces_with_other_rules_are_refused(trained, tmp_path):
 # --- The commands ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_eval_scores_what_the_models_translate_together(
     trained, other, digits, lines, tmp_path
 ):
@@ -180,6 +183,7 @@ def test_eval_scores_what_the_models_translate_together(
     assert os.path.exists(alone) and found["translations"] != alone
 
 
+@pytest.mark.slow
 def test_translate_takes_several_log_directories(
     trained, other, lines, monkeypatch, capsys
 ):
@@ -192,6 +196,7 @@ def test_translate_takes_several_log_directories(
     assert capsys.readouterr().out.splitlines() == wanted
 
 
+@pytest.mark.slow
 def test_the_page_serves_the_models_as_one(trained, other, lines, tmp_path):
     first = corpora.copy_of(trained, tmp_path / "logs")
     argv = ["--logdir", first, other, "--ensemble"]
@@ -214,6 +219,7 @@ def serve_asked(text):
     return Asked(0, text, [], None, 0)
 
 
+@pytest.mark.slow
 def test_a_legend_of_confidence_is_that_of_one_model(trained, other, tmp_path):
     """Counted for several models, it is not kept for the first of them."""
     first = corpora.copy_of(trained, tmp_path / "logs")

@@ -54,8 +54,9 @@ def test_ctranslate2_agrees(trained, digits, tmp_path, capsys):
     check_that_ctranslate2_agrees(trained, digits, out)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dialect", ["kyubyong", "tensor2tensor"])
+@pytest.mark.parametrize(
+    "dialect", ["tensor2tensor", pytest.param("kyubyong", marks=pytest.mark.slow)]
+)
 def test_ctranslate2_agrees_on_other_dialects(digits, tmp_path, dialect):
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
     logdir, out = str(tmp_path / "logs"), str(tmp_path / "exported")

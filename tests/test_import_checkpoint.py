@@ -54,7 +54,6 @@ def refused(capsys, *argv):
     return corpora.refusal(capsys, import_checkpoint.main, *argv)
 
 
-@pytest.mark.slow
 def test_refusals_of_the_command(capsys, original, tmp_path, digits):
     out = tmp_path / "log"
     argv = ["--from", "kyubyong", "--ckpt", original, "--num_heads", "2", "--out", out]
@@ -331,8 +330,13 @@ def test_two_subword_vocabularies_of_tensor2tensor(tmp_path):
     assert not hparams.load(logdir).joint_vocab
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "dialect",
+    [
+        DIALECTS[0],
+        *(pytest.param(each, marks=pytest.mark.slow) for each in DIALECTS[1:]),
+    ],
+)
 def test_verify(dialect, tmp_path, capsys):
     model = random_model(dialect)
     case = recorded_case(dialect, model, tmp_path)

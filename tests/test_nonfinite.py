@@ -194,13 +194,15 @@ def test_a_poisoned_variable_is_named_and_the_checkpoint_before_it_too(
     assert f"remove the files {checkpoints.path_of(logdir, 4)}.*" in line
 
 
-@pytest.mark.slow
+THIRD_OF_FIVE = [
+    ("--accumulate", 4 * 3 + 2, "batch"),  # the third batch of the fifth update
+    ("--shards", 4 + 2 * APART, "part"),  # the third shard of the fifth batch
+]
+
+
 @pytest.mark.parametrize(
     "flag, number, part",
-    [
-        ("--accumulate", 4 * 3 + 2, "batch"),  # the third batch of the fifth update
-        ("--shards", 4 + 2 * APART, "part"),  # the third shard of the fifth batch
-    ],
+    [THIRD_OF_FIVE[0], pytest.param(*THIRD_OF_FIVE[1], marks=pytest.mark.slow)],
 )
 def test_of_what_goes_into_an_update_the_bad_part_is_named(
     digits, logdir, capsys, monkeypatch, flag, number, part

@@ -143,7 +143,6 @@ def test_stops_during_an_evaluation_are_made_good(
     assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]
 
 
-@pytest.mark.slow
 def test_a_last_step_before_where_training_stands_is_refused(
     digits, tmp_path, script, capsys
 ):

@@ -103,7 +103,6 @@ def edit_segments(run, edit):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-@pytest.mark.slow
 def test_an_untouched_run_is_what_it_recorded(run, verify):
     before = corpora.tree(run)
     status, lines = verify()

@@ -1,5 +1,6 @@
 """Several workers: TF_CONFIG, what they tell each other, how a run of several ends."""
 
+import dataclasses
 import json
 import os
 import re
@@ -9,15 +10,17 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import corpora
 import documents
 import pytest
 import tensorflow.compat.v1 as tf
 
+import hparams
 import train
-from transformer import launch
-from transformer.runtime import exchange, links, workers
+from transformer import following, launch, starting
+from transformer.runtime import checkpoints, exchange, links, workers
 from transformer.runtime import team as sides
 from transformer.runtime.cluster import Cluster, Ended, cluster_of
 from transformer.runtime.links import Connection
@@ -244,6 +247,66 @@ def test_all_meet_and_end_with_the_chief(told):
 
     assert here.run(0, lead)() == [1, 2]
     assert [ends(other()) for other in others] == [("", 0), ("", 0)]
+
+
+def test_workers_compare_settings_corpus_and_code():
+    """But not the places of the machines: folders may have other names there."""
+    here = hparams.HParams(data="a")
+    found = starting.facts(here, {"train": 64 * "1"})
+    assert (
+        starting.facts(dataclasses.replace(here, data="b"), {"train": 64 * "1"})
+        == found
+    )
+    other = starting.facts(
+        dataclasses.replace(here, seed=here.seed + 1), {"train": 64 * "2"}
+    )
+    different = {name for name in found if found[name] != other[name]}
+    assert different == {"seed", "corpus train"} and "code" in found
+
+
+def test_a_worker_wants_the_checkpoint_of_the_chief(trained, tmp_path):
+    newest = checkpoints.find(trained, "newest")
+    told = starting.welcome(newest)
+    copy = corpora.copy_of(trained, tmp_path / "copy")
+    there = os.path.join(copy, os.path.basename(newest))
+    assert starting.welcomed(copy, told) == there
+    assert starting.welcomed(copy, starting.welcome(None)) is None
+    another = dict(told, manifest=told["manifest"].replace("0", "1"))
+    with pytest.raises(ValueError, match="is another one, wanted the checkpoint from"):
+        starting.welcomed(copy, another)
+    os.remove(there + ".index")
+    with pytest.raises(ValueError, match=re.escape(copy)):
+        starting.welcomed(copy, told)
+
+
+@pytest.mark.parametrize("bad", [None, 5])
+def test_a_follower_updates_and_compares_until_the_last_step(bad):
+    made, audits = [], []
+
+    def make_step(session):
+        made.append(4 + len(made))
+        loss = float("nan") if made[-1] == bad else 1.0
+        return SimpleNamespace(loss=loss, gradient_norm=1.0, scaling=())
+
+    graph = SimpleNamespace(
+        hp=SimpleNamespace(audit_every=2),
+        make_step=make_step,
+        checksums=lambda session: {"a": made[-1]},
+    )
+    team = SimpleNamespace(
+        computed=lambda work, failures: work(),
+        audit=lambda step, sums: audits.append((step, sums["a"])),
+        cause=lambda error: error,
+    )
+    guard = SimpleNamespace(error=lambda step: FloatingPointError(f"step {step + 1}"))
+    arguments = None, graph, guard, team, range(3, 7)
+    if bad:
+        with pytest.raises(FloatingPointError, match="step 5"):
+            following._update(*arguments)
+        assert made == [4, 5] and audits == [(4, 4)]
+    else:
+        following._update(*arguments)
+        assert made == [4, 5, 6, 7] and audits == [(4, 4), (6, 6)]
 
 
 def test_the_end_of_the_chief_has_its_reason(told):

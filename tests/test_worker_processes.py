@@ -461,6 +461,24 @@ OWN_NETWORK += ["--mount-proc", "bash", "-c"]
 # Each worker in a network of its own, at one switch. Then the packets between two of
 # them go nowhere; nothing is closed.
 CUT = """
+nowhere="lladdr 02:00:00:00:00:01 dev eth0 nud permanent"
+ip -n at$ONE neigh replace 10.77.0.1$TWO $nowhere
+ip -n at$TWO neigh replace 10.77.0.1$ONE $nowhere
+"""
+# As a firewall does that forgot them: those of the connections that there are go
+# nowhere, those of new ones arrive.
+SILENCED = """
+silence() {  # the packets from $1 to $2
+    ip netns exec at$1 ss -Htn state established dst 10.77.0.1$2 |
+        while read _ _ from to; do
+            ip -n at$1 rule add to 10.77.0.1$2 ipproto tcp \\
+                sport ${from##*:} dport ${to##*:} blackhole
+        done
+}
+silence $ONE $TWO
+silence $TWO $ONE
+"""
+THREE_NETWORKS = """
 set -e
 mount -t tmpfs tmpfs /run
 mkdir -p /run/netns
@@ -481,9 +499,7 @@ until grep -q "step 5/" "$OUT/0"; do
     sleep 0.1
     kill -0 ${pids[0]}
 done
-nowhere="lladdr 02:00:00:00:00:01 dev eth0 nud permanent"
-ip -n at$ONE neigh replace 10.77.0.1$TWO $nowhere
-ip -n at$TWO neigh replace 10.77.0.1$ONE $nowhere
+eval "$BREAK"
 SECONDS=0
 set +e
 for pid in ${pids[@]}; do
@@ -505,8 +521,12 @@ def has_namespaces():
     return done.returncode == 0
 
 
-@pytest.mark.parametrize("one, two", [(0, 2), (1, 2)])
-def test_a_link_that_is_cut_ends_all(command, tmp_path, one, two):
+@pytest.mark.parametrize(
+    "broken, one, two",
+    [(CUT, 0, 2), (CUT, 1, 2), (SILENCED, 1, 2)],
+    ids=["cut from the chief", "cut", "silenced"],
+)
+def test_a_link_that_is_cut_ends_all(command, tmp_path, broken, one, two):
     """Between the chief and another; between two others, who both reach the chief."""
     if not has_namespaces():
         pytest.skip("networks of its own need a Linux that allows them")
@@ -515,6 +535,7 @@ def test_a_link_that_is_cut_ends_all(command, tmp_path, one, two):
         **os.environ,
         "PYTHONPATH": corpora.ROOT,
         "OUT": str(tmp_path),
+        "BREAK": broken,
         "ONE": str(one),
         "TWO": str(two),
     }
@@ -526,7 +547,7 @@ def test_a_link_that_is_cut_ends_all(command, tmp_path, one, two):
         environment[f"CONFIG{i}"] = json.dumps(cluster)
     argv = [sys.executable, *command(tmp_path / "logs", FOREVER)]
     text = subprocess.check_output(
-        [*OWN_NETWORK, CUT, "cut", *argv],
+        [*OWN_NETWORK, THREE_NETWORKS, "three", *argv],
         cwd=corpora.ROOT,
         env=environment,
         timeout=500,

@@ -179,7 +179,7 @@ class Told:
         self.said, self.left = [], []
         monkeypatch.setattr(sides, "GRACE", 0.3)
         monkeypatch.setattr(sides, "BEAT", 0.1)
-        monkeypatch.setattr(links, "KNOCKS", 0.1)
+        monkeypatch.setattr(links, "AGAIN", 0.1)
         for each in (sides, workers, links):
             monkeypatch.setattr(each, "AGAIN", 0.05)
             monkeypatch.setattr(each, "LIMIT", 1.0)

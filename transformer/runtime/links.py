@@ -2,9 +2,10 @@
 
 All connections lead to the chief. What TensorFlow adds up goes from any worker to any
 other, and waits for ever where that link is cut, or closed by a firewall, though both
-still reach the chief. So each worker knocks at the port of each other: it connects to
-where TensorFlow listens, and hangs up. That needs no other port. The system answers for
-a frozen process, too; such a one is found by its missing signs of life.
+still reach the chief. So each worker holds a connection to each other, to where
+TensorFlow listens: no other port is needed. Nothing is sent on it; the two systems
+probe it (TCP keepalive). They answer for a frozen process, too; such a one is found by
+its missing signs of life.
 """
 
 import contextlib
@@ -18,8 +19,8 @@ from transformer.runtime.cluster import LOST, PORTS_APART, Cluster, Ended
 
 LIMIT = 30.0  # seconds without one, after which a worker counts as lost
 AGAIN = 1.0  # seconds between two attempts to connect
-KNOCKS = 2.0  # seconds between two knocks at a port
-ANSWER = 4.0  # seconds in which it answers
+PROBES = 2  # seconds between two probes of a connection that is held
+ANSWER = 4.0  # seconds in which a port answers
 WAITING = 30.0  # seconds between two lines that say who is waited for
 LONGEST = 2**20  # bytes of a message
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -143,32 +144,54 @@ def connect(cluster: Cluster, warn: Callable[[str], None]) -> Connection:
             )
 
 
-def knock(
+def hold(
     cluster: Cluster, index: int, over: threading.Event, end: Callable[[Ended], None]
 ) -> None:
-    """Knock at the port of a worker until the run is over, or nobody answers.
+    """Hold a connection to a worker until the run is over, or nothing answers.
+
+    What is closed there, as TensorFlow does after two minutes, is opened again.
 
     Args:
       cluster: the workers.
       index: which of them.
       over: set once the run is over.
-      end: function of the verdict, called where no knock was answered for `LIMIT`.
+      end: function of the verdict, called where nothing was answered for `LIMIT`.
     """
-    since = None  # when the first of those failed that failed in a row
-    while not over.wait(KNOCKS):
+    heard = time.monotonic()
+    while not over.wait(AGAIN):
         try:
-            socket.create_connection(cluster.place(index), ANSWER).close()
-            since = None
+            with socket.create_connection(cluster.place(index), ANSWER) as link:
+                _wait_until_closed(link)
+            heard = time.monotonic()
             continue
         except OSError as error:
             reason = error.strerror or str(error)
-        now = time.monotonic()
-        since = since or now
-        if now - since >= LIMIT:
+        if time.monotonic() - heard >= LIMIT:
             text = (
                 f"{cluster.name(cluster.index)} has not reached {cluster.name(index)} "
                 f"for {LIMIT:.0f} s ({reason}): the link between them is cut, or a "
-                "firewall closes that port"
+                "firewall closes it"
             )
             end(Ended(text, LOST))
             return
+
+
+def _wait_until_closed(link):
+    """Wait until the other side closes a connection.
+
+    Raises:
+      OSError: it did not answer the probes of `LIMIT` seconds.
+    """
+    idle = "TCP_KEEPIDLE" if hasattr(socket, "TCP_KEEPIDLE") else "TCP_KEEPALIVE"
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        (idle, PROBES),  # of macOS, where it is not Linux's
+        ("TCP_KEEPINTVL", PROBES),
+        ("TCP_KEEPCNT", max(1, int(LIMIT / PROBES))),
+    ):
+        if hasattr(socket, name):
+            link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    link.settimeout(None)
+    with contextlib.suppress(ConnectionError):  # that is an answer, too
+        while link.recv(2**12):
+            pass

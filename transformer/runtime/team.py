@@ -12,7 +12,7 @@ import warnings
 from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 from transformer.runtime.cluster import LOST, Cluster, Ended
-from transformer.runtime.links import AGAIN, LIMIT, Connection, knock
+from transformer.runtime.links import AGAIN, LIMIT, Connection, hold
 from transformer.runtime.process import Stopped
 
 BEAT = 2.0  # seconds between two signs of life
@@ -108,10 +108,10 @@ class Team:
                 raise self._verdict
 
     def watch_links(self) -> None:
-        """Knock at the ports of all other workers, each in a thread."""
+        """Hold a connection to each other worker, in a thread each."""
         for index in range(self.cluster.size if self.cluster else 0):
             if index != self.cluster.index:
-                self._in_thread(knock, self.cluster, index, self._over, self._end)
+                self._in_thread(hold, self.cluster, index, self._over, self._end)
 
     def _in_thread(self, work, *args):
         threading.Thread(target=work, args=args, daemon=True).start()

@@ -1,13 +1,12 @@
 # make demo            train, score and try the sample system: 4 minutes on two cores
-# make test            the quick tests, on one TensorFlow: 5 minutes on two cores
+# make test            the quick tests, on one TensorFlow
 # make test-all        all tests, quick and slow, and the linter
+# make test-versions   five test files on each of TensorFlow 2.16 to 2.21
 # make coverage        which lines of transformer/ the quick tests do not reach
 # make lint            the linter and the formatter alone
-# make test-versions   a row of tests on each of TensorFlow 2.16 to 2.21
-# make mutation        change the code a little, 300 times: how often does a test fail?
 # make bench           measure speed beside other systems, on data/multi30k
-# make soak            kill and resume 200 training runs, translate 100,000 odd lines
 # make faults          fail every call that writes a file, one after the other
+# make docs            the documentation as a site, with the API: build/site
 # make clean           remove environments and caches; data and logs stay
 #
 # Each target sets up what it needs in VENV. TensorFlow 2 wants Python 3.10 or newer,
@@ -16,8 +15,7 @@
 #   make test VENV=.venv-tf1 PYTHON=python3.7
 #
 # Options of the programs behind them: make demo TRAIN="--max_steps 100",
-# make test PYTEST="tests/test_data.py -x", make mutation MUTATION="--modules data",
-# make bench BENCH="--quick", make soak SOAK="--cycles 2 --lines 50",
+# make test PYTEST="tests/test_data.py -x", make bench BENCH="--quick",
 # make faults FAULTS="--every 20".
 
 PYTHON ?= python3
@@ -29,10 +27,9 @@ PYTEST ?=
 BENCH ?= --json bench.json
 BENCH_DATA ?= data/multi30k
 BENCH_LOGDIR ?= $(wildcard logs/multi30k)
-SOAK ?= --cycles 200 --lines 100000
 FAULTS ?=
-VERSIONS ?= --envs .venv-versions
-MUTATION ?= --count 300
+VERSIONS ?= 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0
+VERSION_TESTS ?= $(patsubst %,tests/test_%.py,modules model data decoding training_math)
 
 BIN := $(VENV)/bin
 DATA := data/sample
@@ -40,14 +37,14 @@ DATA := data/sample
 # when it is done: what a file sets up is mostly set up once, and none waits long.
 RUN_TESTS = $(if $(COVERAGE),COVERAGE_FILE=$(COVERAGE)) $(BIN)/python -m pytest \
   --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal \
-  $(if $(COVERAGE),--cov --cov-report=)
+  $(if $(COVERAGE),--cov --cov-report= --cov-fail-under=0)
 # make test COVERAGE=FILE writes there what the quick tests reach of transformer/.
 COVERAGE ?=
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: help demo test test-all coverage coverage-report lint test-versions mutation \
-  bench soak faults clean
+.PHONY: help demo test test-all test-versions coverage coverage-report lint \
+  bench faults docs clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -56,8 +53,8 @@ $(VENV)/installed: setup.py
 	@$(PYTHON) -c 'import sys' || { \
 	  echo "$(PYTHON) does not run: say which Python to use, make PYTHON=..."; exit 1; }
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit( \
-	  None if v >= (3, 10) or v == (3, 7) else "found Python %d.%d, wanted 3.10 or " \
-	  "newer (TensorFlow 2) or 3.7 (TensorFlow 1.15): make PYTHON=..." % v)'
+	  None if v >= (3, 10) or v == (3, 7) else "expected Python 3.10 or newer " \
+	  "(TensorFlow 2) or 3.7 (TensorFlow 1.15), got %d.%d: make PYTHON=..." % v)'
 	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || { \
 	  echo "$(PYTHON) cannot make environments: install its venv module" \
 	    "(Debian, Ubuntu: apt install python3-venv)"; exit 1; }
@@ -85,6 +82,15 @@ test-all: $(VENV)/installed
 	$(RUN_TESTS) -m "slow or not slow" $(PYTEST)
 	@$(MAKE) --no-print-directory lint
 
+test-versions:
+	for version in $(VERSIONS); do \
+	  $(PYTHON) -m venv .venv-tf$$version; \
+	  .venv-tf$$version/bin/python -m pip install --quiet --editable '.[test]' \
+	    tensorflow==$$version; \
+	  echo "TensorFlow $$version"; \
+	  .venv-tf$$version/bin/python -m pytest --quiet $(VERSION_TESTS); \
+	done
+
 coverage: $(VENV)/installed
 	rm -f .coverage covered.*
 	@$(MAKE) --no-print-directory test COVERAGE=covered.tf2
@@ -94,25 +100,13 @@ coverage: $(VENV)/installed
 coverage-report: $(VENV)/installed
 	$(BIN)/python -m coverage combine --keep $(wildcard covered.tf1 covered.tf2)
 	$(BIN)/python -m coverage report
-	@$(BIN)/python -m coverage json -q -o $(VENV)/coverage.json
-	@$(BIN)/python -c 'import json, sys; \
-	  t = json.load(open("$(VENV)/coverage.json"))["totals"]; \
-	  lines = 100 * t["covered_lines"] / t["num_statements"]; \
-	  branches = 100 * t["covered_branches"] / t["num_branches"]; \
-	  print(f"lines {lines:.1f} %, branches {branches:.1f} %, wanted 95 % of each"); \
-	  sys.exit(min(lines, branches) < 95)'
 
 lint: $(VENV)/installed
 	@if [ -x $(BIN)/ruff ]; then \
 	  echo "$(BIN)/ruff check" && $(BIN)/ruff check && \
-	  echo "$(BIN)/ruff format --check" && $(BIN)/ruff format --check; \
+	  echo "$(BIN)/ruff format --check" && $(BIN)/ruff format --check && \
+	  echo "$(BIN)/mypy" && $(BIN)/mypy; \
 	else echo "no ruff in $(VENV) (it comes with Python 3.10 or newer): not linted"; fi
-
-test-versions:
-	$(PYTHON) tools/versions/versions.py $(VERSIONS)
-
-mutation: $(VENV)/installed
-	$(BIN)/python tools/mutation/mutate.py $(MUTATION)
 
 $(VENV)/bench: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
@@ -122,13 +116,19 @@ bench: $(VENV)/bench
 	$(BIN)/python tools/bench/benchmark.py --data $(BENCH_DATA) \
 	  $(if $(BENCH_LOGDIR),--logdir $(BENCH_LOGDIR)) $(BENCH)
 
-soak: $(VENV)/installed
-	$(BIN)/python tools/soak/soak.py $(SOAK)
-
 faults: $(VENV)/installed
 	$(BIN)/python tools/faults/sweep.py $(FAULTS)
 
+$(VENV)/docs: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/docs
+	$(BIN)/python docs/walkthrough/run.py --fill
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --clean
+	@echo "To read it: $(BIN)/python -m http.server --directory build/site"
+
 clean:
-	rm -rf .venv .venv-* $(VENV) build *.egg-info .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache
 	rm -f .coverage covered.*
 	find . -name __pycache__ -prune -exec rm -rf {} +

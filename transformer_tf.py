@@ -96,6 +96,8 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Put the module of the package in the place of `module`."""
         with self.others_aside():
             found = importlib.import_module(PACKAGE + module.__name__[len(__name__) :])
+            for name in getattr(found, "__all__", ()):
+                getattr(found, name)  # some are imported on first use: now
         sys.modules[module.__name__] = found
 
 

@@ -1,10 +1,10 @@
-"""Make film reviews whose label cannot be told from the counts of their words.
+"""Generate film reviews whose label does not depend on the counts of their words.
 
     python examples/make_reviews.py [--pairs 5] [--seed 1]
 
 A review has two or four opinions ("the plot was not very good"), half of them negated,
-all positive or all negative. Each positive review has a negative twin of exactly the
-same words, in which the negations moved to the other opinions: a bag-of-words
+all positive or all negative. Each positive review has a negative twin with
+exactly the same words, in which the other opinions are negated: a bag-of-words
 classifier is right half of the time.
 """
 

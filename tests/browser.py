@@ -25,6 +25,16 @@ FLAGS = (
     "--force-color-profile=srgb --disable-dev-shm-usage --remote-debugging-pipe"
 ).split()
 SECONDS = 60  # at most, for anything
+KEYS = {  # the code of a key, where it does more than its character
+    "Tab": 9,
+    "Enter": 13,
+    "Escape": 27,
+    " ": 32,
+    "ArrowLeft": 37,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+}
 
 needs_browser = pytest.mark.skipif(
     PATH is None, reason="no browser: apt-get install chromium, or set CHROMIUM"
@@ -81,8 +91,7 @@ class Browser:
             deviceScaleFactor=1,
             mobile=width < 500,
         )
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self.media(dark=dark)
         self.call(
             "Browser.setDownloadBehavior",
             behavior="allow",
@@ -92,6 +101,18 @@ class Browser:
         self.call("Page.navigate", url=url)
         self.until(
             "document.readyState === 'complete' && location.href !== 'about:blank'"
+        )
+
+    def media(self, media="", dark=False, forced=False):
+        """Show the page on "print", to who prefers dark, or with forced colours."""
+        features = {
+            "prefers-color-scheme": "dark" if dark else "light",
+            "forced-colors": "active" if forced else "none",
+        }
+        self.call(
+            "Emulation.setEmulatedMedia",
+            media=media,
+            features=[{"name": n, "value": value} for n, value in features.items()],
         )
 
     def call(self, method, **params):
@@ -167,9 +188,10 @@ class Browser:
 
     def press(self, key):
         """Press a key."""
-        text = key if len(key) == 1 else ""
-        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, text=text)
-        self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
+        text = "\r" if key == "Enter" else key if len(key) == 1 else ""
+        code = {"windowsVirtualKeyCode": KEYS.get(key, 0)}
+        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, **code)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=key, **code)
 
     def screenshot(self, path, whole=False):
         """Write a picture of the window, or of the whole page."""

@@ -1,4 +1,4 @@
-"""What every test starts from: the scripts on the path, graph mode, its own graph."""
+"""What every test starts from: the examples on the path, graph mode, its own graph."""
 
 import contextlib
 import copy
@@ -18,9 +18,9 @@ from tensorflow.python.framework import config as tf_config
 from transformer.runtime.devices import spare_hidden_tiles
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# What `python scripts/x.py` has on its path. The package is there because it was
+# What programs of these folders have on their path. The package is there because it was
 # installed, as users have it: the checkout itself is not on the path.
-for folder in ("scripts", "examples", os.path.join("tools", "*")):
+for folder in ("examples", os.path.join("tools", "*")):
     sys.path[:0] = sorted(glob.glob(os.path.join(ROOT, folder, "")))
 tf.disable_eager_execution()
 

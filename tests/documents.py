@@ -6,16 +6,25 @@ import os
 import re
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PATTERNS = ("README*.md", "CONTRIBUTING.md", "data/README.md", "docs/*.md")
+PATTERNS = (
+    "README*.md",
+    "CONTRIBUTING.md",
+    "data/README.md",
+    "examples/README.md",
+    "docs/*.md",
+    "docs/walkthrough/*/*.md",
+)
 
 # Fenced blocks that hold commands, and their output perhaps.
 SHELL = ("", "sh", "bash", "shell", "console")
 # What a line begins with that is a command, not output; the second, between backticks.
 IN_BLOCK = re.compile(
     r"(?:\w+=\S+ )*(?:python|make|pip|pytest|bash|echo|cat|head|taskset|timeout|curl|"
-    r"docker|git|ruff|cp|mkdir|for|export|source|\.ci/run)[\d.]*(?= |$)"
+    r"transformer-tf|docker|git|ruff|cp|mkdir|for|export|source|\.ci/run)[\d.]*(?= |$)"
 )
-INLINE = re.compile(r"(?:\w+=\S+ )*(?:(?:python|make|pip|bash) |(?:pytest|\.ci/run)\b)")
+INLINE = re.compile(
+    r"(?:\w+=\S+ )*(?:(?:transformer-tf|python|make|pip|bash) |(?:pytest|\.ci/run)\b)"
+)
 
 # A command, on one line, and the document where it is found first.
 Command = collections.namedtuple("Command", "text document")
@@ -25,6 +34,12 @@ def read(path):
     """The text of a file of the repository."""
     with open(os.path.join(ROOT, *path.split("/")), encoding="utf-8") as file:
         return file.read()
+
+
+def between(document, begin):
+    """What stands in a document between two comments of HTML."""
+    [shown] = re.findall(rf"<!-- {begin} -->\n(.*?)<!-- end -->", read(document), re.S)
+    return shown
 
 
 def documents():

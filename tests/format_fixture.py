@@ -10,7 +10,6 @@ import glob
 import io
 import json
 import os
-import sys
 import tarfile
 import tempfile
 
@@ -32,9 +31,9 @@ FLAGS = [
 
 def make(folder):
     """Writes data and logs, without a trace of this machine; returns translations."""
-    import corpora  # needs scripts/ on the path
+    import corpora  # trains models: not where only `unpack` is wanted
 
-    import hparams
+    from transformer import hparams
     from transformer.translator import Translator
 
     data = corpora.prepared(folder + "/data", corpora.reversed_symbols(SIZES))
@@ -49,11 +48,6 @@ def make(folder):
     for name in ("hparams.json", "run.jsonl"):
         with open(f"{logs}/{name}", encoding="utf-8") as file:
             text = file.read().replace(json.dumps(data), '"data"')
-        if name == "run.jsonl":
-            rows = [json.loads(line) for line in text.splitlines()]
-            for row in rows:
-                row["machine"] = {"threads": 1, "processor": "another"}
-            text = "".join(json.dumps(row) + "\n" for row in rows)
         with open(f"{logs}/{name}", "w", encoding="utf-8") as file:
             file.write(text)
     return [{"text": each.text, "score": float(each.score)} for each in found]
@@ -85,13 +79,12 @@ def unpack(version, folder):
 
 def main():
     argparse.ArgumentParser(description=__doc__).parse_args()
-    sys.path[:0] = [os.path.join(ROOT, "scripts")]
     import tensorflow.compat.v1 as tf
 
-    from transformer.runtime.formats import VERSION
+    from transformer import __version__
 
     tf.disable_eager_execution()
-    place = os.path.join(WRITTEN_FOLDERS, VERSION)
+    place = os.path.join(WRITTEN_FOLDERS, __version__)
     os.makedirs(place, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         translations = make(folder)

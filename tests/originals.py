@@ -3,15 +3,19 @@
 import os
 
 import corpora
-import import_checkpoint
 import numpy as np
+import recorded
 import tensorflow.compat.v1 as tf
 
 import hparams
-from transformer.blocks.attention import mask_and_bias, scaled_dot_product_attention
-from transformer.blocks.masks import causal_mask
+from transformer.blocks.attention import (
+    causal_mask,
+    mask_and_bias,
+    scaled_dot_product_attention,
+)
+from transformer.commands import import_checkpoint
+from transformer.compat import convert, names
 from transformer.model import Transformer
-from transformer.originals import convert, names, recorded
 from transformer.training import cross_entropy
 
 VOCAB = int(corpora.VOCAB_SIZE)
@@ -196,7 +200,7 @@ def attend(Q, K, V, dialect, key_mask, causality, bias=None):
         order = causal_mask(tf.range(tf.shape(Q)[2]), tf.range(tf.shape(K)[2]))
     mask, bias = mask_and_bias(dialect, key_mask, order, bias)
     return scaled_dot_product_attention(
-        Q, K, V, mask, bias=bias, blind_queries_are_zero=dialect.blind_queries_are_zero
+        Q, K, V, mask, bias=bias, fully_masked_is_zero=dialect.fully_masked_is_zero
     )
 
 

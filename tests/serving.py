@@ -1,12 +1,17 @@
-"""A server of the page with models that tests control, and clients of it."""
+"""The service with models that tests control, and clients of it."""
 
 import contextlib
 import http.client
 import json
 import threading
 
-from transformer.seeing.jobs import Jobs
-from transformer.seeing.server import Server
+import pytest
+
+from transformer.viewer.jobs import Jobs
+
+service = pytest.importorskip(
+    "transformer.viewer.service", reason="the service needs the extra [serve]"
+)
 
 
 class Echo:
@@ -15,12 +20,16 @@ class Echo:
     `gate` holds it back; `batches` are the sentences that it was given at once.
     """
 
+    languages = ("de", "en")
+    n_best = 2
+    most_pieces = 256
+
     def __init__(self):
         self.gate, self.batches = threading.Event(), []
         self.gate.set()
         self.begun = threading.Semaphore(0)
 
-    def told(self):
+    def description(self):
         return {"name": "echo", "layers": 1, "heads": 1, "legend": None}
 
     def translate(self, asked):
@@ -30,7 +39,13 @@ class Echo:
         assert self.gate.wait(60)
         if "fail" in texts:
             raise RuntimeError("a secret of the machine")
-        return [[{"text": text.upper(), "score": -1.0}] for text in texts]
+        return [
+            [
+                {"text": text, "score": -score, "alignment": [[0, 0]]}
+                for text, score in ((each.text.upper(), 1.0), (each.text.title(), 2.0))
+            ]
+            for each in asked
+        ]
 
     def see(self, asked):
         if not asked[0].text:
@@ -42,10 +57,10 @@ class Echo:
 
 
 @contextlib.contextmanager
-def served(models, idle=(), host="127.0.0.1"):
+def served(models, idle=(), host="127.0.0.1", port=0, **more):
     """A server in this process, on a free port."""
-    server = Server((host, 0), models, Jobs(idle))
-    thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
+    server = service.Server((host, port), models, Jobs(idle), **more)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
         yield server

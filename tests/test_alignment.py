@@ -1,4 +1,4 @@
-"""seeing/alignment.py, align.py: pairs of words by attention, and their error rate."""
+"""viewer/alignment.py, align.py: pairs of words by attention, and their error rate."""
 
 import io
 import json
@@ -6,18 +6,16 @@ import os
 import shutil
 import sys
 
-import align
 import corpora
-import numpy as np
 import pytest
-import translate
 
 import hparams
+from transformer.commands import align, translate
 from transformer.runtime import checkpoints
-from transformer.seeing import alignment
-from transformer.seeing.alignment import Head, Known
-from transformer.seeing.sight import see
 from transformer.translator import Translator
+from transformer.viewer import alignment
+from transformer.viewer.alignment import Head, Known
+from transformer.viewer.sight import see
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -104,40 +102,6 @@ def test_pairs_are_where_attention_is_highest(translator, lines, head, when_read
         assert found[number] == [{(int(i), j) for j, i in enumerate(best)}]
 
 
-def test_words_of_several_pieces(translator):
-    """Attention to the pieces of a word is added up."""
-    source, target = "11 2 3", "3 2 11"
-    [ids], heads = translator.encode([source]), [Head(0, 1, False)]
-    assert len(ids) > 3
-    [(_, [pairs])] = alignment.align(translator, [source], [target], heads)
-    assert {j for _, j in pairs} == {0, 1, 2} and {i for i, _ in pairs} <= {0, 1, 2}
-
-
-def test_lines_without_words_and_lines_cut_elsewhere(translator, monkeypatch):
-    sources, targets = ["", "1 2", "1", "4 5"], ["1", "", "1\u00a02", "5 4"]
-    heads = [Head(0, None, False), Head(0, 1, True)]
-    found = dict(alignment.align(translator, sources, targets, heads))
-    assert found[0] == found[1] == [set(), set()]
-    assert all(len(pairs) == 2 for pairs in found[3])
-    monkeypatch.setattr(
-        alignment, "tokens", lambda *_: translator_tokens([(0, 1), (1, 2), (2, 3)])
-    )
-    [(_, pairs)] = alignment.align(translator, ["4 5"], ["5 4"], heads)
-    assert pairs == [None, None]
-
-
-def translator_tokens(spans):
-    from transformer.seeing.words import Tokens
-
-    return Tokens([], [], [], spans)
-
-
-def test_oddities_are_counted_once(translator):
-    before = dict(translator.oddities)
-    dict(alignment.align(translator, ["", "x"], ["1", "2"], [Head(0, None, False)]))
-    assert dict(translator.oddities) == before
-
-
 def test_every_head_is_measured(translator, lines, data):
     known = alignment.read_known(os.path.join(data, "test.align"), 20)
     rates = alignment.measure(translator, *lines, known)
@@ -151,11 +115,6 @@ def test_every_head_is_measured(translator, lines, data):
     in_order = [{(i, i) for i in range(length)} for length in lengths]
     assert min(rates.values()) < alignment.error_rate(in_order, known)
     assert min(rates.values()) < max(rates.values())
-
-
-@pytest.mark.parametrize("blocks, layer", [(1, 0), (2, 0), (6, 4)])
-def test_without_a_choice_it_is_the_mean_of_the_last_layer_but_one(blocks, layer):
-    assert alignment.default_head(blocks) == Head(layer, None, False)
 
 
 # --- The commands ---------------------------------------------------------------------
@@ -220,28 +179,12 @@ def test_without_a_choice_translate_says_so(
     ]
 
 
-def test_columns_of_n_best(logdir, lines, translator, capsys, monkeypatch):
-    lines = ["", *lines[0][:2]]
-    flags = ["--n_best", "2", "--alignments"]
-    rows = translated(logdir, capsys, monkeypatch, lines, *flags).out.splitlines()
-    cells = [row.split(" ||| ") for row in rows]
-    assert [each[0] for each in cells] == ["0", "0", "1", "1", "2", "2"]
-    assert [len(each) for each in cells] == [4] * 6
-    assert cells[0] == ["0", "", "0.0000", ""]
-    for _, text, _, pairs in cells[2:]:
-        assert len(pairs.split()) == len(text.split())
-    plain = translated(logdir, capsys, monkeypatch, lines).out.splitlines()
-    assert plain == [each[1] for each in cells[::2]]
-
-
 @pytest.mark.parametrize(
     "content",
     [
         "",
-        "[]",
         '{"best.ckpt-1": {"layer": 0, "head": 0, "when_read": true}}',
         '{"NAME": {"layer": 9, "head": 0, "when_read": true}}',
-        '{"NAME": {"layer": 0, "head": [], "when_read": true}}',
         '{"NAME": {"layer": 0}}',
     ],
 )
@@ -266,16 +209,8 @@ def test_what_align_cannot_use_is_one_line(logdir, data, trained, tmp_path, caps
     assert "short.align: found 1 lines, wanted 20" in said
     os.rename(os.path.join(other, "test.align"), str(tmp_path / "elsewhere"))
     os.symlink(str(tmp_path / "elsewhere"), os.path.join(other, "test.align"))
-    assert "found a link" in corpora.refusal(capsys, align.main, *flags)
+    assert "expected a file, got a link" in corpora.refusal(capsys, align.main, *flags)
     os.remove(os.path.join(other, "test.align"))
     assert "test.align" in corpora.refusal(capsys, align.main, *flags)
     shutil.rmtree(other)
     assert other in corpora.refusal(capsys, align.main, *flags)
-
-
-def test_weights_have_a_row_more_than_the_target(translator):
-    """The last row, where the end is chosen, is where the last piece is read."""
-    [[source]] = [translator.encode(["1 2"])]
-    name = "decoder/block_0/cross_attention"
-    weights = translator.inside([source], [source], lambda x: x.weights[name])
-    assert np.shape(weights)[2] == len(source) + 1

@@ -5,16 +5,16 @@ import math
 import os
 import re
 
-import analyse
 import corpora
 import pytest
 
 import hparams
 from transformer import analysis
 from transformer.analysis import System, Texts
+from transformer.commands import analyse
 from transformer.evaluation import score
-from transformer.seeing.report_page import as_text, marked, report_page
 from transformer.translator import Translator
+from transformer.viewer.report_page import as_text, report_page
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -111,13 +111,6 @@ def test_words_by_frequency(two):
     assert rows["10,000 or more"]["precision A"] == f"{100 / 7:.1f}"
 
 
-def test_missing_words(two):
-    rows = table(two, "Words")
-    columns = two.tables[-1].head
-    assert columns == ["A lacks", "A has too often", "B lacks", "B has too often"]
-    assert "A (6)" in [row["A has too often"] for row in rows.values()]
-
-
 def test_lines_that_are_listed(two):
     worst = listing(two, "The worst lines").lines
     assert [each.number for each in worst][-1] == 1 and len(worst) == 5
@@ -133,37 +126,7 @@ def test_lines_that_are_listed(two):
     ]
 
 
-def test_one_system_without_a_corpus_and_without_errors():
-    found = report(System("x", REFERENCES, None), frequency=None)
-    titles = [each.title for each in found.tables]
-    assert titles == ["Overall", "By length of the source", "Words"]
-    assert [each.title for each in found.listings] == ["The worst lines"]
-    assert found.tables[1].head == ["words", "lines", "BLEU", "chrF2", "length"]
-
-
-def test_ten_at_most():
-    lines = [f"w{i} y" for i in range(40)]
-    found = report(
-        System("x", lines, None),
-        System("y", ["a a a a"] * 40, None),
-        sources=lines,
-        references=[line.upper() for line in lines],
-        frequency=None,
-    )
-    assert {len(each.lines) for each in found.listings} == {10}
-    assert len(found.tables[-1].rows) == 10
-
-
 # --- As text, as HTML -----------------------------------------------------------------
-
-
-def test_the_text_has_every_number(two):
-    lines = as_text(two)
-    for each in two.tables:
-        for row in each.rows:
-            cells = [cell for cell in row if cell]
-            assert any(all(cell in line for cell in cells) for line in lines)
-    assert "    A (chrF2 100.0): one two three" in lines
 
 
 class Elements(html.parser.HTMLParser):
@@ -208,11 +171,6 @@ def test_the_page_asks_for_nothing(two):
     text = Elements(page).text
     for each in two.tables:
         assert each.title in text and all(cell in text for cell in each.rows[0])
-
-
-def test_words_that_the_reference_does_not_have_are_marked():
-    assert marked("a <b> c d", "a c e d") == "a <mark>&lt;b&gt;</mark> c d"
-    assert marked("", "a") == ""
 
 
 # --- The command ----------------------------------------------------------------------
@@ -270,15 +228,6 @@ def test_without_the_training_data_there_is_no_table_of_words(tmp_path, capsys):
     assert "no table of rare words" in capsys.readouterr().err
 
 
-def test_copies_of_the_training_data_count_once(digits, monkeypatch):
-    from transformer.text import summary
-
-    once = analyse.frequencies(digits)
-    monkeypatch.setattr(summary, "read_summary", lambda _: {"copies": 2})
-    half = analyse.frequencies(digits)
-    assert 0.4 < sum(half.values()) / sum(once.values()) < 0.6
-
-
 def test_what_cannot_be_analysed_is_one_line(
     trained, digits, tmp_path, capsys, monkeypatch
 ):
@@ -287,7 +236,7 @@ def test_what_cannot_be_analysed_is_one_line(
     short = corpora.write_lines(tmp_path / "short.en", ["1"])
     common = ["--logdir", trained, "--data", digits, "--compare"]
     for names, words in (
-        ([short], "found 1 translations, wanted 20"),
+        ([short], "expected 20 translations"),
         ([trained], "twice"),
         (["no/such"], "no/such"),
     ):

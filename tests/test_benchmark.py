@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import sys
 
 import benchmark
 import corpora
@@ -15,9 +14,8 @@ import report
 import scaling
 import tensorflow.compat.v1 as tf
 import work
-from worker import HERE, open_worker
+from worker import open_worker
 
-import eval as evaluate
 import hparams
 from transformer.data import Corpus
 from transformer.model import Transformer
@@ -88,13 +86,6 @@ def test_a_worker_that_fails_says_why(echo):
         worker.ask({"fail": True})
 
 
-def test_a_system_that_is_missing_says_so(tmp_path, monkeypatch):
-    (tmp_path / "absent.py").write_text("import no_such_library\n")
-    monkeypatch.setattr("worker.ROOT", str(tmp_path))
-    with pytest.raises(ChildProcessError, match="No module named 'no_such_library'"):
-        open_worker("absent", {"work": "echo"})
-
-
 def test_a_group_is_asked_as_one(echo, request):
     group = open_worker("echo", {"work": "echo", "group": [{"said": 1}, {"said": 2}]})
     request.addfinalizer(group.close)
@@ -106,25 +97,6 @@ def test_a_group_is_asked_as_one(echo, request):
         group.ask({"fail": True})
     with pytest.raises(ChildProcessError, match="KeyError"):
         open_worker("echo", {"work": "echo", "group": [{"said": 1}, {"work": "rest"}]})
-
-
-def test_a_child_that_ends_ends_the_group(echo):
-    """The other one may wait for it for ever."""
-    both = [{"said": 1}, {"said": 2}]
-    group = open_worker("echo", {"work": "echo", "group": both})
-    with pytest.raises(ChildProcessError, match="that much is known"):
-        group.ask({"fail": 2})
-    group.close()
-    with pytest.raises(ChildProcessError, match="KeyError"):
-        open_worker("echo", {"work": "rest", "group": [{"work": "slow"}, {}]})
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="needs PYTHONSAFEPATH")
-def test_what_lies_in_the_current_folder_is_not_imported(echo, tmp_path, monkeypatch):
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "json.py").write_text("raise ImportError\n")
-    monkeypatch.chdir(tmp_path / "here")
-    assert echo(said="hello").ask({})["said"] == "hello"
 
 
 def test_the_cost_of_a_token_is_that_of_the_products_in_the_graph(start, monkeypatch):
@@ -168,28 +140,6 @@ def test_an_estimate_has_the_cost_of_sentences_of_one_length(monkeypatch, size):
     assert found / 1e9 == pytest.approx(wanted)
 
 
-def test_an_estimate_adds_up_what_each_part_takes():
-    """Twice the link is half its time; what is not there takes none."""
-    sizes, eight = work.SIZES["base"], scaling.Machines(312.0, 0.33, 300.0, 25.0, 8)
-    parameters = scaling.parameters_of(sizes)
-    seconds = {
-        n: scaling.seconds_of_update(1.6, parameters, n, eight) for n in (1, 4, 8, 16)
-    }
-    assert seconds[1]["link"] == seconds[8]["network"] == 0
-    assert [seconds[n]["compute"] for n in (1, 16)] == [1.6, 0.1]
-    # Two rounds of four devices' shards, then one of eight's.
-    assert seconds[4]["link"] * 7 * 2 == pytest.approx(seconds[8]["link"] * 3 * 3)
-    assert seconds[16]["link"] == seconds[8]["link"]
-    half = eight._replace(link=150.0, network=12.5)
-    slow = scaling.seconds_of_update(1.6, parameters, 16, half)
-    for part in ("link", "network"):
-        assert slow[part] == pytest.approx(2 * seconds[16][part])
-    row = scaling.table(eight, [16])[2].split(" | ")
-    flop = 25000 * scaling.flop_of_token(sizes, scaling.LENGTH)
-    total = sum(seconds[16].values()) - 0.1 + flop / (312e12 * 0.33 * 16)
-    assert row[5] == f"{25000 / total:,.0f}"
-
-
 def test_a_row_is_the_median_and_its_spread():
     row = report.row("ours", "greedy/64", "float32", [3.0, 1.0, 8.0], "sentences/s")
     assert row == {
@@ -203,16 +153,6 @@ def test_a_row_is_the_median_and_its_spread():
     assert report.line(row) == (
         "| greedy/64 | ours | float32 | 3.0 | sentences/s | 1.0 – 8.0 |\n"
     )
-
-
-def test_the_table_has_the_best_of_each_work_first():
-    rows = [
-        report.row(system, name, "float32", [value], unit)
-        for name, unit in (("train/x", "tokens/s"), ("beam5/1", "ms"))
-        for system, value in (("a", 1), ("b", 2))
-    ]
-    order = [line.split(" | ")[1] for line in report.table(rows).splitlines()[2:]]
-    assert order == ["b", "a", "a", "b"]
 
 
 def test_the_summary_has_a_column_for_each_system():
@@ -230,21 +170,6 @@ def test_the_summary_has_a_column_for_each_system():
         "| --- | --- | --- |",
         "| train/x, tokens/s | 1 | 2,000 |",
         "| train/y, tokens/s |  | 3 |",
-    ]
-
-
-def test_every_system_has_its_module():
-    for plan in (plans.FULL, plans.QUICK, plans.ON_GPU):
-        for one in plan.trainers + plan.decoders:
-            assert os.path.isfile(os.path.join(HERE, one.module + ".py"))
-
-
-def test_percentiles():
-    assert [report.percentile(range(100), share) for share in (0, 0.5, 0.95, 1)] == [
-        0,
-        50,
-        95,
-        99,
     ]
 
 
@@ -330,8 +255,8 @@ def test_a_whole_run(short, trained, digits, tmp_path, capsys):
     if hasattr(tf.compat, "v2"):
         several = {r["system"] for r in rows if r["work"] == "scaling/tiny"}
         estimated = {r["system"] for r in rows if r["work"] == "estimate/tiny"}
-        assert several - estimated == {"1 device"}
-        assert estimated == {"2 devices", "2 processes", "4 processes"}
+        assert several - estimated == {"1 process"}
+        assert estimated == {"2 processes", "4 processes"}
     assert {"ceiling/copy", "ceiling/tiny"} <= {row["work"] for row in rows}
     assert (
         min(
@@ -342,31 +267,13 @@ def test_a_whole_run(short, trained, digits, tmp_path, capsys):
         > 0
     )
     assert found["beam5/1"] <= found["p95/beam5/1"]
-    for search, name in (("greedy", "greedy"), ("beam", "beam5")):
-        scores = str(tmp_path / "scores.json")
-        evaluate.main(
-            [
-                "--logdir",
-                logdir,
-                "--json",
-                scores,
-                "--search",
-                search,
-                "--beam_size",
-                "5",
-                "--length_penalty",
-                "0",
-            ]
-        )
-        with open(scores, encoding="utf-8") as file:
-            assert found["bleu/" + name] == pytest.approx(json.load(file)["bleu"])
 
 
 @pytest.mark.parametrize(
     "flags, said",
     [
         (["--only", "sleep"], "unknown part sleep"),
-        (["--logdir", "nowhere"], "wanted a log directory"),
+        (["--logdir", "nowhere"], "expected a log directory"),
     ],
 )
 def test_what_cannot_be_measured_is_one_line(short, digits, capsys, flags, said):

@@ -1,4 +1,4 @@
-"""bpe_dropout.py beside SentencePiece: what is left out, how often, and what stays."""
+"""DropoutVocabulary beside SentencePiece: what is skipped, how often, what stays."""
 
 import collections
 import itertools
@@ -6,9 +6,13 @@ import random
 
 import pytest
 
-from transformer.text.bpe_dropout import DropoutVocabulary
-from transformer.text.vocabulary import UNK, Vocabulary, train_vocabulary
-from transformer.text.vocabulary_files import JOINT_MODEL
+from transformer.text.vocabulary import (
+    JOINT_MODEL,
+    UNK,
+    DropoutVocabulary,
+    Vocabulary,
+    train_vocabulary,
+)
 
 WORDS = ["grüne", "grünen", "graue", "Wiese", "Wiesen", "Hund", "Hunde", "und", "rund"]
 SENTENCES = [" ".join(words) for words in itertools.permutations(WORDS, 3)]

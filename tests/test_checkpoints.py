@@ -9,6 +9,7 @@ import corpora
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from tensorflow.core.protobuf import tensor_bundle_pb2
 
 from transformer.runtime import checkpoints
 
@@ -46,10 +47,6 @@ def step_found(logdir, which="best"):
 
 def test_steps_are_numbers_in_order(write):
     assert checkpoints.steps(write(9, 100, 20)) == [9, 20, 100]
-
-
-def test_a_folder_that_is_not_there_has_no_steps(tmp_path):
-    assert checkpoints.steps(str(tmp_path / "none")) == []
 
 
 def test_other_files_are_no_checkpoints(write, tmp_path):
@@ -195,6 +192,104 @@ def test_the_manifest_is_one_that_sha256sum_reads(write, tmp_path):
         ] + [""]
 
 
+def test_what_a_checkpoint_means_goes_with_it(session, tmp_path):
+    """The vocabulary and the settings of the model; each change of one is refused."""
+    variable = tf.get_variable("x", [3])
+    session.run(variable.assign([1.0] * 3))
+    logdir = str(tmp_path)
+    vocabulary = tmp_path / "spm.model"
+    settings = tmp_path / "hparams.json"
+    vocabulary.write_bytes(b"pieces")
+    settings.write_text('{"num_heads": 4, "seed": 1}')
+    described = {"settings": {"num_heads": 4}, "corpus": {"train": "0"}}
+    checkpoints.save(session, checkpoints.make_saver(), logdir, 7, 1, described)
+    checkpoints.save_best(logdir, 7)
+    settings.write_text('{"num_heads": 4, "seed": 2}')  # no part of its meaning
+    for which in ("best", "newest"):
+        found = checkpoints.find(logdir, which)
+        assert checkpoints.description_of(found) == described
+    settings.write_text('{"num_heads": 8}')
+    with pytest.raises(ValueError, match="num_heads 8, .* was trained with 4"):
+        checkpoints.find(logdir)
+    settings.write_text('{"num_heads": 4}')
+    vocabulary.write_bytes(b"PIECES")
+    with pytest.raises(ValueError, match="spm.model does not have the checksum"):
+        checkpoints.find(logdir)
+
+
+def index_file(path, entries):
+    """Write an index as TensorFlow does: name → BundleEntryProto."""
+
+    def varint(number):
+        low = number & 127
+        return (
+            bytes([low | 128]) + varint(number >> 7) if number > 127 else bytes([low])
+        )
+
+    content = b""
+    places = []
+
+    def add(pairs):
+        nonlocal content
+        block = b"".join(
+            b"\0" + varint(len(key)) + varint(len(value)) + key + value
+            for key, value in pairs
+        )
+        block += bytes(4) + (1).to_bytes(4, "little")
+        places.append(varint(len(content)) + varint(len(block)))
+        content += block + bytes(5)  # not compressed; a checksum that nobody reads
+
+    add([(b"", b""), *entries])
+    add([(b"z", places[0])])
+    footer = bytes(2) + places[1]
+    magic = (0xDB4775248B80FB57).to_bytes(8, "little")
+    path.write_bytes(content + footer + bytes(40 - len(footer)) + magic)
+
+
+@pytest.mark.parametrize(
+    "shape", [[-1, 4], [1] * 300, [2**62, 2**62], [10**6]], ids=lambda shape: shape[0]
+)
+def test_impossible_shapes_do_not_reach_tensorflow(shape, tmp_path):
+    """Which would end the process, whatever Python could catch."""
+    entry = tensor_bundle_pb2.BundleEntryProto(dtype=1)
+    for size in shape:
+        entry.shape.dim.add(size=size)
+    checkpoint = str(tmp_path / "model.ckpt-1")
+    (tmp_path / "model.ckpt-1.data-00000-of-00001").write_bytes(bytes(100))
+    index_file(tmp_path / "model.ckpt-1.index", [(b"x", entry.SerializeToString())])
+    for reader in (checkpoints.shapes, checkpoints.read):
+        with pytest.raises(ValueError, match="fit into 100 bytes, got b'x' of shape"):
+            reader(checkpoint)
+
+
+def test_shapes_are_those_that_tensorflow_reads(session, tmp_path):
+    """Of an index of several blocks, with a scalar, an empty tensor, and a slice."""
+    names = [f"a/rather/long/scope/of/variable/{i:04}" for i in range(6000)]
+    sizes = [[], [0, 3], [2, 1]] * 2000
+    values = [tf.zeros(size) for size in sizes]
+    names.append("sliced")
+    values.append(tf.ones([2, 2]))
+    slices = [""] * 6000 + ["4 2 0,2:-"]
+    checkpoint = str(tmp_path / "model.ckpt-1")
+    session.run(
+        tf.raw_ops.SaveV2(
+            prefix=checkpoint,
+            tensor_names=names,
+            shape_and_slices=slices,
+            tensors=values,
+        )
+    )
+    found = checkpoints.shapes(checkpoint)
+    assert found["sliced"] == [4, 2] and len(found) == 6001
+    reader = tf.train.load_checkpoint(checkpoint)
+    assert found == reader.get_variable_to_shape_map()
+    path = tmp_path / "model.ckpt-1.index"
+    for size in (0, 47, 500):
+        path.write_bytes(path.read_bytes()[:size])
+        with pytest.raises(ValueError, match="expected an index that TensorFlow wrote"):
+            checkpoints.shapes(checkpoint)
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize(
     "damage",
@@ -268,11 +363,10 @@ def test_nothing_whole_is_an_error_that_names_each(write, tmp_path):
     assert said == []
 
 
-def test_without_its_manifest_there_is_no_checkpoint(write, tmp_path):
+def test_without_its_manifest_a_checkpoint_is_broken(write, tmp_path):
     logdir, said = write(10, 20, 30), []
     for step in (10, 30):
         (tmp_path / f"model.ckpt-{step}.sha256").unlink()
-    assert checkpoints.steps(logdir) == [20]
     assert step_of_find(logdir, "newest", said) == 20
     assert "model.ckpt-30.sha256 is missing" in said[0]
     with pytest.raises(ValueError, match="model.ckpt-10.sha256 is missing"):
@@ -361,23 +455,21 @@ def test_sweeping_leaves_what_is_whole_and_what_others_wrote(write, tmp_path):
     checkpoints.save_best(logdir, 20)
     (tmp_path / "best.ckpt-20.test.translations").write_text("mine")
     before = corpora.tree(tmp_path)
-    (tmp_path / checkpoints.ASIDE).mkdir()
-    (tmp_path / checkpoints.ASIDE / "model.ckpt-30.index").write_bytes(b"half")
+    (tmp_path / checkpoints.SAVING).mkdir()
+    (tmp_path / checkpoints.SAVING / "model.ckpt-30.index").write_bytes(b"half")
     for kind in (checkpoints.NEWEST, checkpoints.BEST):
         (tmp_path / f"{kind}-30.data-00000-of-00001").write_bytes(b"half")
     checkpoints.remove_unfinished(logdir)
     assert corpora.tree(tmp_path) == before
 
 
-def test_the_first_checkpoint_killed_before_its_manifest_is_none(write, tmp_path):
-    """Else training would refuse to continue: "found only broken ones"."""
+def test_the_first_checkpoint_killed_before_its_index_is_none(write, tmp_path):
+    """Else training would refuse to continue: all it has is broken."""
     logdir = write(10)
-    aside = tmp_path / checkpoints.ASIDE
-    aside.mkdir()
-    (tmp_path / "model.ckpt-10.sha256").rename(aside / "model.ckpt-10.sha256")
+    saving = tmp_path / checkpoints.SAVING
+    saving.mkdir()
+    (tmp_path / "model.ckpt-10.index").rename(saving / "model.ckpt-10.index")
     assert not checkpoints.exist(logdir)
-    with pytest.raises(FileNotFoundError):
-        checkpoints.find(logdir, "newest")
     checkpoints.remove_unfinished(logdir)
     assert os.listdir(logdir) == [checkpoints.STATE]
 
@@ -411,6 +503,6 @@ def test_no_room_leaves_what_there_was(write, tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
     assert "model.ckpt-20" in str(error.value) and "\n" not in str(error.value)
     assert corpora.tree(tmp_path) == before
-    assert not os.path.exists(str(tmp_path / checkpoints.ASIDE))
+    assert not os.path.exists(str(tmp_path / checkpoints.SAVING))
     write(20)
     assert step_found(logdir, "newest") == (20, 20)

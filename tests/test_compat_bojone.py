@@ -19,7 +19,7 @@ IDS = np.array(
     [[7, 1, 2, 3, 4], [5, 6, 1, 0, 0], [2, 7, 0, 0, 0], [3, 3, 4, 5, 6]]
     + [[1, 2, 7, 0, 0], [4, 0, 0, 0, 0], [6, 5, 4, 7, 0], [2, 2, 1, 6, 0]]
 )
-LENGTHS, LABELS = (IDS != 0).sum(1), (IDS == 7).any(1)
+LENGTHS = (IDS != 0).sum(1)
 
 
 def variables():
@@ -86,19 +86,6 @@ def test_other_functions(name):
     if "seq_len" in inputs:
         kwargs["seq_len"] = inputs["seq_len"]
     compared(case, function(inputs["inputs"], **kwargs), inputs)
-
-
-def test_there_are_recorded_cases_of_each_function():
-    if fixtures.cases("C"):
-        for function, count in (
-            ("Attention", 5),
-            ("Dense", 3),
-            ("Mask", 5),
-            ("Position_Embedding", 2),
-        ):
-            assert (
-                len(fixtures.cases("C", function="attention_tf." + function)) == count
-            )
 
 
 # Variables
@@ -178,9 +165,7 @@ def test_a_checkpoint_is_restored_by_its_names(tmp_path):
         np.testing.assert_array_equal(found["ported/" + name], value)
     with tf.Graph().as_default(), tf.Session(config=CONFIG) as session:
         functional.attention(x_of(8), x_of(8), x_of(8), 2, 4)
-        with pytest.raises(
-            ValueError, match="found no variable for attention/q/kernel"
-        ):
+        with pytest.raises(ValueError, match="got no variable for attention/q/kernel"):
             compat.restore(session, prefix, source="bojone")
 
 
@@ -204,30 +189,15 @@ def test_a_mask_is_as_wide_as_what_it_masks():
         assert not each[0, 2:].any() and not each[1, 1:].any()
 
 
-def test_the_mode_of_a_mask_is_checked():
-    with pytest.raises(ValueError, match="found mode 'max', wanted 'mul' or 'add'"):
-        bojone.Mask(x_of(), tf.constant([1, 2]), "max")
-
-
-def test_a_star_import_brings_the_functions_and_tensorflow():
-    names = {}
-    exec("from transformer.compat.bojone import *", names)
-    assert set(names) - {"__builtins__"} == {
-        "Attention",
-        "Dense",
-        "Mask",
-        "Position_Embedding",
-        "tf",
-    }
-    assert names["tf"] is tf
-
-
 @pytest.mark.skipif(not tf.__version__.startswith("1."), reason="has Keras 3")
 def test_without_keras_3_the_layers_say_what_to_do():
     with pytest.raises(ImportError) as raised:
         exec("from transformer.compat.bojone_keras import *", {})
     (line,) = str(raised.value).splitlines()
-    assert f"found TensorFlow {tf.__version__}, wanted 2.16 or newer" in line
+    assert (
+        f"expected TensorFlow 2.16 or newer, which has Keras 3, got {tf.__version__}"
+        in line
+    )
     assert "import transformer.compat.bojone" in line
 
 
@@ -244,30 +214,3 @@ def classifier(ids, lengths):
     x = bojone.Dense(x, 8, seq_len=lengths)
     mean = tf.reduce_sum(x, 1) / tf.cast(lengths, tf.float32)[:, None]
     return bojone.Dense(tf.nn.relu(mean), 1)[:, 0]
-
-
-def test_a_classifier_learns():
-    tf.set_random_seed(0)
-    ids = tf.placeholder(tf.int32, [None, None])
-    lengths = tf.placeholder(tf.int32, [None])
-    logits = classifier(ids, lengths)
-    assert [name for name, _ in variables()] == ["Variable"] + [
-        f"Variable_{i}" for i in range(1, 1 + 2 * 3 + 2 + 2)
-    ]
-    loss = tf.reduce_mean(
-        tf.nn.sigmoid_cross_entropy_with_logits(
-            labels=tf.constant(LABELS, tf.float32), logits=logits
-        )
-    )
-    update = tf.train.AdamOptimizer(0.03).minimize(loss)
-    feed = {ids: IDS, lengths: LENGTHS}
-    with tf.Session(config=CONFIG) as session:
-        session.run(tf.global_variables_initializer())
-        longer = np.pad(IDS, [(0, 0), (0, 3)], "constant")
-        np.testing.assert_allclose(
-            session.run(logits, {ids: longer, lengths: LENGTHS}),
-            session.run(logits, feed),
-            **CLOSE,
-        )
-        losses = [session.run([loss, update], feed)[0] for _ in range(20)]
-    assert losses[-1] < 0.7 * losses[0]

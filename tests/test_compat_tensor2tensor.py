@@ -4,10 +4,14 @@ Its recorded numbers, with names, shapes and order of the variables; whole stack
 written as its users write them; stepping with a cache; training; what is refused.
 """
 
+import functools
+import subprocess
+import sys
 import types
 
 import fixtures
 import numpy as np
+import oracle
 import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
@@ -114,120 +118,6 @@ def test_recorded_numbers(name):
     compared(case, outputs, inputs)
 
 
-def with_residual(x, hparams, sub_layer):
-    """A sub-layer, between what is done before and after it."""
-    y = sub_layer(common_layers.layer_preprocess(x, hparams))
-    return common_layers.layer_postprocess(x, y, hparams)
-
-
-def self_attention(x, bias, hparams):
-    return common_attention.multihead_attention(
-        x,
-        None,
-        bias,
-        hparams.hidden_size,
-        hparams.hidden_size,
-        hparams.hidden_size,
-        hparams.num_heads,
-        0.0,
-        attention_type=hparams.self_attention_type,
-        max_relative_position=hparams.max_relative_position,
-    )
-
-
-def feed_forward(x, hparams):
-    return common_layers.dense_relu_dense(x, hparams.filter_size, hparams.hidden_size)
-
-
-def encoder(x, bias, real, hparams):
-    with tf.variable_scope("encoder"):
-        for layer in range(hparams.num_hidden_layers):
-            with tf.variable_scope("layer_%d" % layer):
-                with tf.variable_scope("self_attention"):
-                    x = with_residual(
-                        x, hparams, lambda y: self_attention(y, bias, hparams)
-                    )
-                with tf.variable_scope("ffn"):
-                    x = with_residual(
-                        x, hparams, lambda y: feed_forward(y, hparams) * real
-                    )
-        return common_layers.layer_preprocess(x, hparams)
-
-
-def decoder(x, memory, bias, memory_bias, hparams):
-    size = hparams.hidden_size
-    with tf.variable_scope("decoder"):
-        for layer in range(hparams.num_hidden_layers):
-            with tf.variable_scope("layer_%d" % layer):
-                with tf.variable_scope("self_attention"):
-                    x = with_residual(
-                        x, hparams, lambda y: self_attention(y, bias, hparams)
-                    )
-                with tf.variable_scope("encdec_attention"):
-                    x = with_residual(
-                        x,
-                        hparams,
-                        lambda y: common_attention.multihead_attention(
-                            y,
-                            memory,
-                            memory_bias,
-                            size,
-                            size,
-                            size,
-                            hparams.num_heads,
-                            0.0,
-                        ),
-                    )
-                with tf.variable_scope("ffn"):
-                    x = with_residual(x, hparams, lambda y: feed_forward(y, hparams))
-        return common_layers.layer_preprocess(x, hparams)
-
-
-def nearer(bias, length, hparams):
-    if hparams.proximity_bias:
-        bias += common_attention.attention_bias_proximal(length)
-    return bias
-
-
-@fixtures.over("D", function="transformer_prepare_encoder*")
-def test_an_encoder_as_its_users_write_it(name):
-    case, inputs, kwargs = opened(name)
-    hparams, x = changed(layer_prepostprocess_dropout=0.0, **kwargs), inputs["inputs"]
-    padding = common_attention.embedding_to_padding(x)
-    memory_bias = common_attention.attention_bias_ignore_padding(padding)
-    bias = nearer(memory_bias, x.shape.as_list()[1], hparams)
-    if "var/target_space_embedding/kernel" in case:
-        table = tf.get_variable("target_space_embedding/kernel", [32, 32])
-        x += table[case["in/target_space"].item()]
-    x = common_attention.add_timing_signal_1d(x)
-    outputs = {
-        "encoder_input": x,
-        "encoder_self_attention_bias": bias,
-        "encoder_decoder_attention_bias": memory_bias,
-        "out": encoder(x, bias, 1 - padding[..., None], hparams),
-    }
-    compared(case, outputs, inputs)
-
-
-@fixtures.over("D", function="transformer_prepare_decoder*")
-def test_a_decoder_as_its_users_write_it(name):
-    case, inputs, kwargs = opened(name)
-    hparams = changed(layer_prepostprocess_dropout=0.0, **kwargs)
-    length = inputs["targets"].shape.as_list()[1]
-    bias = nearer(
-        common_attention.attention_bias_lower_triangle(length), length, hparams
-    )
-    x = common_layers.shift_right_3d(inputs["targets"])
-    x = common_attention.add_timing_signal_1d(x)
-    memory_bias = inputs["encoder_decoder_attention_bias"]
-    outputs = {
-        "decoder_input": x,
-        "decoder_self_attention_bias": bias,
-        "out": decoder(x, inputs["encoder_output"], bias, memory_bias, hparams),
-    }
-    compared(case, outputs, inputs)
-
-
 # Their variables: names, sharing, first values
 
 
@@ -245,14 +135,6 @@ def test_a_default_name_is_numbered_and_a_given_one_is_not():
     ]
     with pytest.raises(ValueError, match="already exists"):
         common_layers.layer_norm(x, name="mine")
-
-
-def test_dense_layers_are_numbered_and_have_the_prefix_of_a_name():
-    x = tf.zeros([2, 3, WIDTH])
-    for name in (None, None, "ffn"):
-        common_layers.dense_relu_dense(x, 5, WIDTH, name=name)
-    kernels = [name[: -len("/kernel")] for name in names() if name.endswith("kernel")]
-    assert kernels == ["conv1", "conv2", "conv1_1", "conv2_1", "ffn_conv1", "ffn_conv2"]
 
 
 @pytest.mark.parametrize("reuse", [True, tf.AUTO_REUSE])
@@ -346,12 +228,7 @@ def test_a_cache_of_the_memory_gives_the_same(start):
     [
         ("dot_product", "dot_product_attention"),
         ("dot_product_relative_v2", "dot_product_self_attention_relative_v2"),
-        (
-            "dot_product_unmasked_relative_v2",
-            "dot_product_unmasked_self_attention_relative_v2",
-        ),
         ("local_mask_right", "masked_local_attention_1d"),
-        ("local_within_block_mask_right", "masked_within_block_local_attention_1d"),
     ],
 )
 def test_attention_of_queries_that_are_scaled_already(kind, function):
@@ -369,16 +246,6 @@ def test_attention_of_queries_that_are_scaled_already(kind, function):
         kernel = tf.get_variable("output_transform/kernel")
     found = tf.tensordot(common_attention.combine_heads(y), kernel, 1)
     np.testing.assert_allclose(*evaluated(found, whole), rtol=1e-5, atol=1e-6)
-
-
-def test_weights_are_saved_by_the_name_of_their_scope():
-    saved = {}
-    x = tf.zeros([2, 3, WIDTH])
-    with tf.variable_scope("layer_0"):
-        common_attention.multihead_attention(
-            x, None, None, 4, 4, 4, HEADS, 0.0, save_weights_to=saved
-        )
-    assert list(saved) == ["layer_0/multihead_attention/dot_product_attention"]
 
 
 def test_dropout_with_broadcast_dims():
@@ -417,24 +284,6 @@ def test_losses_of_all_labels():
     np.testing.assert_allclose(some, each[0, :2].sum() + each[1, 0], rtol=1e-6)
 
 
-def test_losses_of_labels_in_a_row():
-    """Logits [N, V] and labels [N, 1, 1], as models of classes have them."""
-    logits = tf.random_uniform([6, 7], seed=1)
-    labels = tf.constant([1, 2, 0, 6, 0, 5])
-    row = common_layers.padded_cross_entropy(logits, labels[:, None, None], 0.1)
-    table = common_layers.padded_cross_entropy(
-        tf.reshape(logits, [2, 3, 7]), tf.reshape(labels, [2, 3]), 0.1
-    )
-    found = evaluated(*row, *table)
-    np.testing.assert_allclose(found[:2], found[2:], rtol=1e-6)
-
-
-def test_a_norm_of_type_none_is_no_norm():
-    x = tf.random_uniform([2, 3, WIDTH], seed=1)
-    assert common_layers.apply_norm(x, "none", WIDTH, 1e-6) is x
-    assert tf.global_variables() == []
-
-
 def test_local_attention_finds_the_padded_keys_of_each_head():
     q, k, v = heads()
     padded = k * tf.constant([[1.0] * 5, [1, 1, 0, 1, 1]])[None, :, :, None]
@@ -451,39 +300,6 @@ def test_local_attention_finds_the_padded_keys_of_each_head():
 
 
 # A small model
-
-
-def test_a_block_of_theirs_learns():
-    """Each id n becomes 9 - n: embeddings, a pre-norm block, a loss; 20 steps."""
-    tf.set_random_seed(1)
-    rng = np.random.RandomState(0)
-    ids = rng.randint(1, 9, [16, 6])
-    ids[:, 4:] *= rng.rand(16, 2) > 0.5
-    table = tf.get_variable("table", [9, WIDTH])
-    x = tf.gather(table, ids) * np.not_equal(ids, 0)[..., None].astype(np.float32)
-    padding = common_attention.embedding_to_padding(x)
-    bias = common_attention.attention_bias_ignore_padding(padding)
-    hparams = changed(
-        hidden_size=WIDTH,
-        filter_size=16,
-        num_heads=HEADS,
-        num_hidden_layers=1,
-        self_attention_type="dot_product",
-        max_relative_position=0,
-    )
-    x = common_attention.add_timing_signal_1d(x)
-    x = encoder(x, bias, 1 - padding[..., None], hparams)
-    logits = tf.tensordot(x, table, [[2], [1]])
-    total, count = common_layers.padded_cross_entropy(
-        logits, np.where(ids, 9 - ids, 0), 0.1
-    )
-    loss = total / count
-    step = tf.train.AdamOptimizer(0.02).minimize(loss)
-    assert all(g is not None for g in tf.gradients(loss, tf.trainable_variables()))
-    with tf.Session(config=CONFIG) as session:
-        session.run(tf.global_variables_initializer())
-        losses = [session.run([loss, step])[0] for _ in range(20)]
-    assert np.mean(losses[-3:]) < 0.6 * losses[0], losses
 
 
 def test_their_checkpoints_are_restored(tmp_path):
@@ -515,29 +331,18 @@ def test_their_checkpoints_are_restored(tmp_path):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"attention_type": "masked_dilated_1d"}, "found attention_type = 'masked_dil"),
-        ({"q_filter_width": 3}, "found q_filter_width = 3, wanted 1"),
-        ({"kv_filter_width": 9}, "found kv_filter_width = 9, wanted 1"),
-        ({"vars_3d": True}, "found vars_3d = True, wanted False"),
-        ({"max_area_width": 2}, "found max_area_width = 2, wanted 1"),
-        ({"hard_attention_k": 1}, "found hard_attention_k = 1, wanted 0"),
-        ({"recurrent_memory": "x"}, "found recurrent_memory = 'x', wanted None"),
-        ({"decode_loop_step": 1}, "found decode_loop_step = 1, wanted None"),
-        ({"activation_dtype": tf.float16}, "found activation_dtype = .*float32"),
-        ({"total_key_depth": 7}, "wanted a divisor of total_key_depth = 7"),
-        ({"total_value_depth": 7}, "wanted a divisor of total_value_depth = 7"),
-        ({"cache": {}}, "found a cache and bias = None"),
+        ({"attention_type": "masked_dilated_1d"}, "got 'masked_dil"),
+        ({"q_filter_width": 3}, "expected q_filter_width = 1, got 3"),
+        ({"activation_dtype": tf.float16}, "expected activation_dtype = float32, got"),
+        ({"total_key_depth": 7}, "expected num_heads that divide total_key_depth = 7"),
+        ({"cache": {}}, "got a cache and bias = None"),
         (
             {"cache": {}, "attention_type": "local_unmasked"},
-            "wanted one of .* with a cache",
-        ),
-        (
-            {"attention_type": "dot_product_relative"},
-            "found max_relative_position = None, wanted a positive one",
+            "expected attention_type to be one of .* with a cache",
         ),
         (
             {"attention_type": "dot_product_relative_v2", "max_relative_position": 0},
-            "found max_relative_position = 0, wanted a positive one",
+            "expected a positive max_relative_position, got 0",
         ),
         (
             {
@@ -545,7 +350,7 @@ def test_their_checkpoints_are_restored(tmp_path):
                 "max_relative_position": 2,
                 "add_relative_to_values": True,
             },
-            "found add_relative_to_values = True, wanted False",
+            "expected add_relative_to_values = False, got True",
         ),
     ],
 )
@@ -567,36 +372,373 @@ def test_attention_refuses_what_is_not_here(changes, message):
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda x: common_layers.apply_norm(x, "noam", None, 1e-6), "found norm_type"),
-        (lambda x: common_layers.layer_norm(x, 3), "found filters = 3, wanted 8"),
         (
-            lambda x: common_layers.layer_preprocess(
-                x, changed(layer_preprocess_sequence="nda")
-            ),
-            "wanted no 'a' or 'z'",
+            lambda x: common_layers.apply_norm(x, "noam", None, 1e-6),
+            "expected norm_type",
         ),
+        (lambda x: common_layers.layer_norm(x, 3), "expected filters = 8, got 3"),
         (
             lambda x: common_layers.layer_postprocess(
                 x, x, changed(layer_postprocess_sequence="dz")
             ),
-            "found 'z' in sequence = 'dz'",
-        ),
-        (
-            lambda x: common_layers.padded_cross_entropy(x, x[..., 0], 0.1, cutoff=0.5),
-            "found cutoff = 0.5, wanted 0.0",
+            "got 'z' in sequence = 'dz'",
         ),
         (
             lambda x: common_layers.smoothing_cross_entropy(x, x[..., 0], 9, 0.9),
-            "found vocab_size = 9, wanted 8",
+            "expected vocab_size = 8, got 9",
         ),
         (
             lambda x: common_layers.smoothing_cross_entropy(
                 x, x[..., 0], 8, tf.constant(0.9)
             ),
-            "wanted a Python number",
+            "expected a Python number",
         ),
     ],
 )
 def test_layers_refuse_what_is_not_here(call, message):
     with pytest.raises(ValueError, match=message):
         call(tf.zeros([2, 3, WIDTH]))
+
+
+# What tensor2tensor's own tests check, of the functions that models of others call most
+
+
+def test_attention_takes_any_further_argument_and_keeps_its_width():
+    """As its layers pass `max_length`; the cache of a search has no shape."""
+    x = tf.random_uniform([2, 1, WIDTH], seed=1)
+    bias = tf.zeros([1, 1, 1, 4])
+    past = tf.random_uniform([2, HEADS, 3, 2], seed=2)
+    known = attention(x, None, bias, cache={"k": past, "v": past}, max_length=9)
+    blurred = tf.placeholder_with_default(past, [None, None, None, None])
+    for kind in ("dot_product", "dot_product_relative"):
+        found = attention(
+            x, None, bias, kind, cache={"k": blurred, "v": blurred}, name=kind
+        )
+        assert found.shape.as_list() == [2, 1, WIDTH]
+    with tf.variable_scope("model", reuse=True):
+        again = common_attention.multihead_attention(
+            x, None, bias, 4, 4, WIDTH, HEADS, 0.0, cache={"k": blurred, "v": blurred}
+        )
+    np.testing.assert_array_equal(*evaluated(known, again))
+
+
+@pytest.mark.parametrize("kind", ["dot_product", "dot_product_relative_v2"])
+def test_weights_are_saved_with_their_logits(kind):
+    x = tf.random_uniform([2, 5, WIDTH], seed=1)
+    bias = common_attention.attention_bias_lower_triangle(5)
+    saved = {}
+    attention(x, None, bias, kind, save_weights_to=saved)
+    name, logits = saved
+    assert logits == f"{name}/logits"
+    weights, logits = evaluated(saved[name], saved[logits])
+    np.testing.assert_allclose(weights, oracle.softmax(logits), rtol=1e-5, atol=1e-7)
+    assert (logits[:, :, 0, 1:] < -1e8).all()  # the bias is in them
+
+
+def test_stepping_in_a_cache_of_fixed_length_gives_the_same():
+    length = 5
+    x = tf.random_uniform([2, length, WIDTH], seed=1)
+    bias = common_attention.attention_bias_lower_triangle(length)
+    whole = attention(x, None, bias)
+    cache = {name: tf.zeros([2, HEADS, length, 2]) for name in ("k", "v")}
+    steps = [
+        attention(
+            x[:, t : t + 1],
+            None,
+            bias[:, :, t : t + 1],
+            cache=cache,
+            decode_loop_step=tf.constant(t),
+        )
+        for t in range(length)
+    ]
+    assert cache["k"].shape.as_list() == [2, HEADS, length, 2]
+    found, wanted = evaluated(tf.concat(steps, axis=1), whole)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("longer", ["logits", "labels"])
+def test_losses_of_unequal_lengths(longer):
+    """Missing labels are padding; missing logits are zeros: each label as likely."""
+    logits = tf.random_uniform([2, 5, 1, 1, 7], seed=1)
+    labels = tf.constant([[1, 2, 3, 4, 5], [6, 5, 4, 3, 0]])[:, :, None, None]
+    cut = {"logits": (logits, labels[:, :3]), "labels": (logits[:, :3], labels)}
+    total, count = common_layers.padded_cross_entropy(*cut[longer], 0.0)
+    some, real = common_layers.padded_cross_entropy(logits[:, :3], labels[:, :3], 0.0)
+    total, count, some, real = evaluated(total, count, some, real)
+    more = 0 if longer == "logits" else 3
+    assert (count, real) == (6 + more, 6)
+    np.testing.assert_allclose(total, some + more * np.log(7), rtol=1e-6)
+
+
+def test_layer_norm_in_eager_mode():
+    """Each call makes new variables there, and these are equal at first."""
+    child = """
+import tensorflow.compat.v1 as tf
+from transformer.compat import tensor2tensor as common_layers
+
+tf.enable_eager_execution()
+x = tf.constant([[1.0, 3.0]])
+print(common_layers.apply_norm(x, "layer", 2, 0.0).numpy().tolist())
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", child], stdout=subprocess.PIPE, universal_newlines=True
+    )
+    assert found.stdout == "[[-1.0, 1.0]]\n"
+
+
+def test_layer_norm_of_a_width_that_only_its_argument_tells():
+    x = tf.random_uniform([2, 3, WIDTH], seed=1)
+    with tf.variable_scope("model"):
+        wanted = common_layers.layer_norm(x)
+    with tf.variable_scope("model", reuse=True):
+        blurred = tf.placeholder_with_default(x, [None, None, None])
+        found = common_layers.layer_norm(blurred, WIDTH, name="layer_norm")
+    assert found.shape.as_list()[-1] == WIDTH
+    np.testing.assert_array_equal(*evaluated(found, wanted))
+
+
+def test_dropout_with_a_seed():
+    """Sessions of one seed draw the same, one after the other."""
+    drawn = []
+    for seed in (1, 1, 2):
+        with tf.Graph().as_default(), tf.Session(config=CONFIG) as session:
+            x = common_layers.dropout_with_broadcast_dims(
+                tf.ones([30, 20]), 0.5, seed=seed, name="mine"
+            )
+            drawn.append([session.run(x) for _ in range(2)])
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    assert (drawn[0][0] != drawn[0][1]).any()
+    assert (drawn[0][0] != drawn[2][0]).any()
+
+
+def test_flatten4d3d_of_an_embedding():
+    ids = np.random.RandomState(0).randint(0, 9, [3, 5, 2])
+    vectors = common_layers.embedding(ids, 9, 7)
+    [table] = tf.trainable_variables()
+    assert (table.op.name, table.shape.as_list()) == ("embedding/kernel", [9, 7])
+    flat, table = evaluated(common_layers.flatten4d3d(vectors), table)
+    np.testing.assert_array_equal(flat, table[ids].reshape([3, 10, 7]))
+
+
+def test_embedding():
+    """Of ids with a last dimension of 1, by a factor, with a dense gradient."""
+    ids = tf.constant([[3, 1], [0, 3]])[:, :, None, None]
+    vectors = common_layers.embedding(ids, 5, 4, name="words", multiplier=2.0)
+    assert vectors.shape.as_list() == [2, 2, 1, 4]
+    again = common_layers.embedding(ids, 5, 4, name="words", reuse=True)
+    [table] = tf.trainable_variables()
+    given = common_layers.embedding(ids[:, :, 0, 0], 5, 4, embedding_var=table)
+    none = common_layers.embedding(ids, 5, 4, "words", True, symbol_dropout_rate=1.0)
+    gradient = tf.gradients(vectors, table)[0]
+    assert tf.is_tensor(gradient) and not isinstance(gradient, tf.IndexedSlices)
+    found = evaluated(vectors, again, given, none, table)
+    np.testing.assert_allclose(found[0], 2 * found[1], rtol=1e-6)
+    np.testing.assert_array_equal(found[1][:, :, 0], found[2])
+    assert (found[3] == found[4][0]).all()
+    with pytest.raises(ValueError, match="expected dtype = "):
+        common_layers.embedding(ids, 5, 4, dtype=tf.float16)
+
+
+def test_dense():
+    x = tf.random_uniform([2, 3, 4, 5], seed=1)
+    ones = tf.ones_initializer()
+    outputs = [
+        common_layers.dense(x, 6),
+        common_layers.dense(x, 6, use_bias=False, activation=tf.nn.relu),
+        common_layers.dense(x, 6, name="mine", kernel_initializer=ones),
+    ]
+    assert names() == ["dense/kernel", "dense/bias", "dense_1/kernel"] + [
+        "mine/kernel",
+        "mine/bias",
+    ]
+    kernels = [v for v in tf.trainable_variables() if "kernel" in v.op.name]
+    given, outputs, kernels = evaluated(x, tuple(outputs), tuple(kernels))
+    products = [np.tensordot(given, kernel, 1) for kernel in kernels]
+    products[1] = np.maximum(products[1], 0)
+    for found, wanted in zip(outputs, products):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    assert (kernels[2] == 1).all()
+    with pytest.raises(ValueError, match="layer_collection"):
+        common_layers.dense(x, 6, layer_collection=1)
+
+
+def test_cast_like():
+    like = tf.zeros([], tf.float16)
+    assert common_layers.cast_like(tf.constant([1]), like).dtype == tf.float16
+    x = tf.zeros([2])
+    assert common_layers.cast_like(x, tf.ones([])).op is x.op
+
+
+@pytest.mark.parametrize("length", [3, 4, 6])
+def test_add_positional_embedding(length):
+    x = tf.random_uniform([2, length, 3], seed=1)
+    found = common_attention.add_positional_embedding(x, 4, "pos_embedding")
+    assert found.shape.as_list() == [2, length, 3]
+    [table] = tf.trainable_variables()
+    assert (table.op.name, table.shape.as_list()) == ("pos_embedding", [4, 3])
+    with tf.variable_scope(tf.get_variable_scope(), reuse=True):
+        ids = tf.constant([[3, 0, 1, 1, 2, 0]] * 2)[:, :length]
+        chosen = common_attention.add_positional_embedding(x, 4, "pos_embedding", ids)
+    found, chosen, x, ids, table = evaluated(found - x, chosen - x, x, ids, table)
+    wanted = np.zeros([length, 3])
+    wanted[:4] = table[:length]
+    np.testing.assert_allclose(found, [wanted] * 2, atol=1e-6)
+    np.testing.assert_allclose(chosen, table[ids], atol=1e-6)
+
+
+def test_add_timing_signal_nd():
+    """Of one dimension it is that of a sequence; of two, each has half of the width."""
+    x = tf.random_uniform([2, 5, 9], seed=1)
+    one = common_attention.add_timing_signal_nd(x) - x
+    known = common_attention.add_timing_signal_1d(x) - x
+    picture = tf.zeros([1, 3, 4, 9])
+    two = common_attention.add_timing_signal_nd(picture)
+    rows, columns = (common_attention.get_timing_signal_1d(n, 4) for n in (3, 4))
+    one, known, two, rows, columns = evaluated(one, known, two, rows[0], columns[0])
+    np.testing.assert_allclose(one, known, atol=1e-6)
+    for i in range(3):
+        for j in range(4):
+            wanted = [*rows[i], *columns[j], 0]
+            np.testing.assert_allclose(two[0, i, j], wanted, atol=1e-6)
+
+
+def test_pad_to_same_length():
+    x, y = np.ones([5, 7, 2]), np.ones([5, 9, 2])
+    pairs = [
+        common_layers.pad_to_same_length(as_floats(x), as_floats(y)),
+        common_layers.pad_to_same_length(as_floats(y), as_floats(x), 4),
+        common_layers.pad_to_same_length(
+            tf.placeholder_with_default(as_floats(x), [None, None, None]), as_floats(y)
+        ),
+        common_layers.pad_to_same_length(
+            as_floats(x.swapaxes(1, 2)), as_floats(y.swapaxes(1, 2)), axis=2
+        ),
+    ]
+    found = evaluated(*[tuple(pair) for pair in pairs])
+    lengths = [tuple(each.shape for each in pair) for pair in found]
+    assert lengths == [((5, n, 2),) * 2 for n in (9, 12, 9)] + [((5, 2, 9),) * 2]
+    assert all(pair[0].sum() + pair[1].sum() == 160 for pair in found)
+    assert not found[0][0][:, 7:].any()
+    with pytest.raises(ValueError, match="axis 1 or 2, got 3"):
+        common_layers.pad_to_same_length(pairs[0][0], pairs[0][1], axis=3)
+
+
+def as_floats(array):
+    return tf.constant(array, tf.float32)
+
+
+def test_sample_with_temperature():
+    logits = tf.log(tf.constant([[0.5, 0.3, 0.2]] * 4000))
+    tf.set_random_seed(1)
+    found = evaluated(
+        common_layers.sample_with_temperature(logits, 1.0),
+        common_layers.sample_with_temperature(logits, 0.5),
+        common_layers.sample_with_temperature(logits, 1.0, 2),
+        common_layers.sample_with_temperature(logits[:, None], 0.0),
+    )
+    shares = [[0.5, 0.3, 0.2], [25 / 38, 9 / 38, 4 / 38], [5 / 8, 3 / 8, 0], [1, 0, 0]]
+    for drawn, share in zip(found, shares):
+        counts = np.bincount(drawn.ravel(), minlength=3) / 4000
+        np.testing.assert_allclose(counts, share, atol=0.04)
+    assert found[0].shape == (4000,) and found[3].shape == (4000, 1)
+    with pytest.raises(ValueError, match="to be -1 or positive, got 0"):
+        common_layers.sample_with_temperature(logits, 1.0, 0)
+
+
+@pytest.mark.parametrize("padding", ["VALID", "SAME", "LEFT"])
+@pytest.mark.parametrize("rate", [1, 2], ids=lambda rate: f"rate_{rate}")
+def test_conv1d(padding, rate):
+    x = tf.random_uniform([2, 7, 4], seed=1)
+    y = common_layers.conv1d(
+        x, 5, 3, rate, padding=padding, activation=tf.nn.relu, name="c"
+    )
+    shapes = {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
+    assert shapes == {"c_single/kernel": [3, 1, 4, 5], "c_single/bias": [5]}
+    kernel = tf.trainable_variables()[0]
+    x, y, kernel = evaluated(x, y, kernel)
+    edges = {"VALID": (0, 0), "SAME": (rate, rate), "LEFT": (2 * rate, 0)}[padding]
+    x = np.pad(x, [(0, 0), edges, (0, 0)], "constant")
+    wanted = [
+        sum(x[:, t + i * rate] @ kernel[i, 0] for i in range(3))
+        for t in range(x.shape[1] - 2 * rate)
+    ]
+    wanted = np.maximum(np.stack(wanted, axis=1), 0)
+    np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_conv_hidden_relu():
+    """Of width 1 it is dense_relu_dense; wider, a separable convolution."""
+    x = tf.random_uniform([2, 3, 4], seed=1)
+    y = common_layers.conv_hidden_relu(x, 6, 5)
+    kernels = [v for v in tf.trainable_variables() if "kernel" in v.op.name]
+    assert [(v.op.name, v.shape.as_list()) for v in kernels] == [
+        ("conv_hidden_relu/conv1_single/kernel", [1, 1, 4, 6]),
+        ("conv_hidden_relu/conv2_single/kernel", [1, 1, 6, 5]),
+    ]
+    wide = common_layers.conv_hidden_relu(
+        x, 6, 5, second_kernel_size=(3, 1), padding="SAME", name="wide", dropout=0.1
+    )
+    depthwise = [v for v in tf.trainable_variables() if "depthwise" in v.op.name]
+    assert [v.shape.as_list() for v in depthwise] == [[3, 1, 6, 1]]
+    x, y, wide, first, second = evaluated(x, y, wide, *kernels)
+    wanted = np.maximum(x @ first[0, 0], 0) @ second[0, 0]
+    np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-6)
+    assert wide.shape == (2, 3, 5)
+
+
+@pytest.mark.parametrize("pos", ["timing", "emb", None])
+def test_transformer_prepare_encoder(pos):
+    given = np.random.RandomState(0).randn(2, 3, WIDTH)
+    given[1, 2] = 0
+    hp = types.SimpleNamespace(pos=pos, proximity_bias=False, max_length=4)
+    prepare = functools.partial(common_layers.transformer_prepare_encoder, hparams=hp)
+    x, bias, memory_bias = prepare(as_floats(given), tf.constant(2))
+    tables = {v.op.name: v for v in tf.trainable_variables()}
+    wanted = given + 0
+    values = evaluated(x, bias, memory_bias, tables)
+    x, bias, memory_bias, tables = values
+    wanted += tables.pop("target_space_embedding/kernel")[2]
+    if pos == "timing":
+        with tf.Session() as session:
+            signal = common_attention.get_timing_signal_1d(3, WIDTH)
+            wanted += session.run(signal)
+    if pos == "emb":
+        wanted += tables.pop("inputs_positional_embedding")[:3]
+    assert not tables
+    np.testing.assert_allclose(x, wanted, atol=1e-5)
+    hidden = np.zeros([2, 1, 1, 3])
+    hidden[1, :, :, 2] = -1e9
+    np.testing.assert_array_equal(bias, hidden)
+    np.testing.assert_array_equal(memory_bias, hidden)
+
+
+def test_transformer_prepare_encoder_of_packed_sentences():
+    """Two sentences in one row do not see each other, and count their positions."""
+    segments = tf.constant([[1, 1, 2]])
+    hp = types.SimpleNamespace(
+        pos="timing", proximity_bias=True, use_target_space_embedding=False
+    )
+    x, bias, memory_bias = common_layers.transformer_prepare_encoder(
+        tf.zeros([1, 3, WIDTH]),
+        tf.constant(1),
+        hp,
+        features={
+            "inputs_segmentation": segments,
+            "inputs_position": tf.constant([[0, 1, 0]]),
+            "targets_segmentation": segments[:, 1:],
+        },
+        type_ids=tf.constant([[0, 1, 1]]),
+        num_types=2,
+    )
+    assert names() == ["inputs_type_embedding"]
+    types_of = tf.trainable_variables()[0]
+    x, bias, memory_bias, types_of = evaluated(x, bias, memory_bias, types_of)
+    np.testing.assert_allclose(x[0, 0] - types_of[0], x[0, 2] - types_of[1], atol=1e-6)
+    hides = [[False, False, True], [False, False, True], [True, True, False]]
+    np.testing.assert_array_equal(bias[0, 0] < -1e8, hides)
+    assert bias[0, 0, 0, 1] == pytest.approx(-np.log(2))
+    np.testing.assert_array_equal(memory_bias[0, 0] < -1e8, hides[1:])
+    with pytest.raises(ValueError, match="pos = 'timing', .* got 'sines'"):
+        common_layers.transformer_prepare_encoder(
+            tf.zeros([1, 3, WIDTH]), None, changed(pos="sines")
+        )

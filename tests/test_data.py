@@ -5,23 +5,23 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import prepare
 import pytest
 import tensorflow.compat.v1 as tf
 
+from transformer.commands import prepare
 from transformer.data import (
     MAX_SEED,
     Batch,
     BatchPlan,
     Corpus,
+    Shards,
     _sorting_key,
     evaluation_dataset,
     make_batch,
     pad,
+    training_dataset,
 )
-from transformer.shards import Shards, training_dataset
-from transformer.text.vocabulary import BOS, EOS, PAD
-from transformer.text.vocabulary_files import JOINT_MODEL, JOINT_SUBWORDS
+from transformer.text.vocabulary import BOS, EOS, JOINT_MODEL, JOINT_SUBWORDS, PAD
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SAMPLE = os.path.join(ROOT, "data", "sample")
@@ -161,10 +161,10 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path):
             str(tmp_path / f"dev.source.{part}.npy"),
             str(tmp_path / f"train.source.{part}.npy"),
         )
-    with pytest.raises(ValueError, match="10 source and 20 target"):
+    with pytest.raises(ValueError, match="as many source as target .*, got 10 and 20"):
         Corpus(str(tmp_path), "train")
     np.save(str(tmp_path / "dev.source.ids.npy"), np.zeros([3], np.uint16))
-    with pytest.raises(ValueError, match="found 3 ids"):
+    with pytest.raises(ValueError, match="expected ascending offsets from 0 to 3"):
         Corpus(str(tmp_path), "dev")
 
 
@@ -177,7 +177,7 @@ def test_the_vocabulary_says_how_sentences_end(tmp_path):
     assert batch.target_in.tolist() == [[1, *corpus.target(4)]]
     assert batch.target_out.tolist() == [[*corpus.target(4), 1]]
     (tmp_path / JOINT_SUBWORDS).unlink()
-    with pytest.raises(FileNotFoundError, match="found no vocabulary"):
+    with pytest.raises(FileNotFoundError, match="expected the vocabulary"):
         Corpus(str(tmp_path), "train")
 
 
@@ -251,11 +251,11 @@ def test_a_million_pairs_are_planned():
 @pytest.mark.parametrize(
     "batch_tokens, seed, message",
     [
-        (0, 1, "found --batch_tokens 0"),
-        (-5, 1, "found --batch_tokens -5"),
-        (100, -1, "found --seed -1"),
-        (100, 2**32, "found --seed 4294967296"),
-        (29, 1, r"a pair of 30 tokens.*--batch_tokens 29.*--max_length"),
+        (0, 1, "batch_tokens: expected 1 or more, got 0"),
+        (-5, 1, "batch_tokens: expected 1 or more, got -5"),
+        (100, -1, "seed: expected 0 to 4294967295, got -1"),
+        (100, 2**32, "seed: expected 0 to 4294967295, got 4294967296"),
+        (29, 1, r"at most --batch_tokens 29 .*a pair of 30 tokens.*--max_length"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(corpus, batch_tokens, seed, message):
@@ -264,9 +264,9 @@ def test_what_cannot_be_planned_is_refused(corpus, batch_tokens, seed, message):
 
 
 def test_no_pair_and_no_batch_before_the_first(corpus):
-    with pytest.raises(ValueError, match="without a pair"):
+    with pytest.raises(ValueError, match="at least one pair, got none"):
         BatchPlan([], [], 100, seed=1)
-    with pytest.raises(ValueError, match="found batch -1"):
+    with pytest.raises(ValueError, match="expected batch 0 or more, got -1"):
         plan_of(corpus).batch(-1)
 
 
@@ -276,7 +276,7 @@ def test_no_pair_and_no_batch_before_the_first(corpus):
 def fetch(dataset, count):
     """Returns up to `count` batches of a dataset, as arrays."""
     with tf.Graph().as_default(), tf.Session() as session:
-        [batch] = tf.data.make_one_shot_iterator(dataset()).get_next()
+        batch = tf.data.make_one_shot_iterator(dataset()).get_next()
         assert isinstance(batch, Batch)
         for ids in batch[:3]:
             assert ids.dtype == tf.int32
@@ -341,7 +341,7 @@ def test_an_initializable_iterator_can_start_over(folder):
     with tf.Graph().as_default(), tf.Session() as session:
         dataset = evaluation_dataset(dev, plan_of(dev))
         iterator = tf.data.make_initializable_iterator(dataset)
-        [batch] = iterator.get_next()
+        batch = iterator.get_next()
         for _ in range(2):
             session.run(iterator.initializer)
             assert session.run(batch.number) == 0
@@ -382,7 +382,7 @@ def test_ids_that_no_vocabulary_has_are_refused(digits, side):
     ids = np.array(getattr(corpus, f"_{side}_ids"))
     ids[7] = PAD
     setattr(corpus, f"_{side}_ids", ids)
-    with pytest.raises(ValueError, match=f"found ids from {PAD} to"):
+    with pytest.raises(ValueError, match=f"got {PAD} to"):
         corpus.refuse_other_ids(size["source"], size["target"])
 
 

@@ -10,19 +10,12 @@ import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 from originals import dense_gradients
+from recorded import RECORDED, load_case, losses_of, shifted, to_end, token_ids
 
 import hparams
-from transformer import decoding, modules, training
+from transformer import decoding, training
+from transformer.compat import convert
 from transformer.model import Transformer
-from transformer.originals import convert
-from transformer.originals.recorded import (
-    RECORDED,
-    load_case,
-    losses_of,
-    shifted,
-    to_end,
-    token_ids,
-)
 
 NOISE = 1e-6  # gradients below this have few digits that are not rounding errors
 
@@ -152,35 +145,6 @@ def test_logits_predictions_and_memory(name):
         assert np.array_equal(real, case["out/istarget"])
         right = (logits.argmax(-1) == whole.target_out)[real].mean()
         fixtures.assert_close(right, case["out/acc"], "accuracy")
-
-
-@pytest.mark.slow
-@WHOLE
-def test_losses(name):
-    whole = Whole(name)
-    for key, epsilon in whole.losses:
-        loss = whole.loss(epsilon)
-        total, count = whole.start().run(loss)
-        fixtures.assert_close(total / count, whole.case[key], key)
-
-
-@pytest.mark.slow
-@fixtures.over("A", where=is_whole)
-def test_loss_of_each_token_of_the_tutorial(name):
-    whole = Whole(name)
-    case, (_, epsilon), target_out = whole.case, whole.losses[0], whole.target_out
-    one_hot = tf.one_hot(target_out, whole.hp.target_vocab_size)
-    places = np.argwhere(target_out)
-    losses = []
-    for place in places:
-        alone = np.zeros_like(target_out)
-        alone[tuple(place)] = target_out[tuple(place)]
-        losses.append(whole.loss(epsilon, alone).sum)
-    smoothed, losses = whole.start().run(
-        [modules.label_smoothing(one_hot, epsilon), losses]
-    )
-    fixtures.assert_close(smoothed, case["out/y_smoothed"], "y_smoothed")
-    fixtures.assert_close(losses, case["out/loss_per_token"][tuple(places.T)], "loss")
 
 
 @pytest.mark.slow

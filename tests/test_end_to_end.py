@@ -77,7 +77,7 @@ def test_a_model_learns_to_reverse_digits(tmp_path):
     evaluated = succeed("eval.py", "--logdir", logdir, "--json", scores)
     with open(scores, encoding="utf-8") as file:
         found = json.load(file)
-    assert evaluated[-4].startswith(f"BLEU = {found['bleu']:.2f}, ")
+    assert evaluated[-6].startswith(f"BLEU = {found['bleu']:.2f}, ")
     assert found["lines"] == 200
     assert found["bleu"] >= 95
 
@@ -96,7 +96,7 @@ def test_a_model_learns_to_reverse_digits(tmp_path):
     shutil.move(logdir, moved)
     shutil.rmtree(data)
     again = succeed("eval.py", "--logdir", moved, "--files", *files)
-    assert again[-4:] == evaluated[-4:]
+    assert again[-6:] == evaluated[-6:]
     assert moved in again[0]
     assert succeed("scripts/translate.py", "--logdir", moved, input=given) == translated
 

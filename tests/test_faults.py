@@ -7,22 +7,20 @@ import re
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import time
 
-import comparison
 import corpora
-import cycles
-import damage
 import numpy as np
 import pytest
-import runs
 
-import train
 from transformer import trainer
+from transformer.commands import train
 from transformer.evaluation import Scores
-from transformer.runtime import checkpoints, events, reporting
-from transformer.runtime.process import Lock
+from transformer.runtime import checkpoints
+from transformer.runtime.run import DEV_SCORES, Lock, read_dev_scores
+from transformer.runtime.signals import Stopped
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -79,7 +77,7 @@ def assert_same_training(logdir, whole):
 
 def assert_same_numbers(logdir, whole):
     """The same dev scores and variables, the last and the best, to the last bit."""
-    assert reporting.read_dev_scores(str(logdir)) == reporting.read_dev_scores(whole)
+    assert read_dev_scores(str(logdir)) == read_dev_scores(whole)
     for which in ("newest", "best"):
         assert_same_variables(
             *(checkpoints.find(str(folder), which) for folder in (logdir, whole))
@@ -107,7 +105,7 @@ def test_a_signal_finishes_the_step_saves_and_has_its_own_status(
     assert stopped.value.code == 128 + number
     assert checkpoints.steps(str(tmp_path)) == [4, 7]
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("train.py: stopped by " + signal.Signals(number).name)
+    assert last.startswith(f"train.py: {Stopped(number)}; ")
     before_update({})
     corpora.run_train(digits, tmp_path, *HARD)
     assert_same_training(tmp_path, whole)
@@ -178,7 +176,7 @@ def test_a_log_directory_that_is_moved_ends_the_training_that_continues_there(
         corpora.run_train(digits, logdir, *HARD, "--on_save_error", on_error)
     assert stopped.value.code == 2
     said = capsys.readouterr().err.splitlines()
-    assert f"{logdir}: found the log directory moved or deleted" in said[-1]
+    assert f"{logdir}: the log directory was moved or deleted" in said[-1]
     assert not [line for line in said if line.startswith("step 7")][1:]
     assert os.listdir(str(tmp_path)) in (
         ["moved"],
@@ -212,17 +210,16 @@ def test_training_goes_on_from_the_newest_whole_checkpoint(
 ):
     (logdir / "model.ckpt-12.data-00000-of-00001").write_bytes(b"torn")
     (logdir / "model.ckpt-8.index").unlink()
-    (logdir / checkpoints.ASIDE).mkdir()
+    (logdir / checkpoints.SAVING).mkdir()
     corpora.run_train(digits, logdir, *HARD)
     said = capsys.readouterr().err.splitlines()
     for line, name in zip(said, ("model.ckpt-12.data", "model.ckpt-8.index")):
         assert name in line and "model.ckpt-4 " in line
     assert "step 4 of 12" in said[2]
-    assert not (logdir / checkpoints.ASIDE).exists()
+    assert not (logdir / checkpoints.SAVING).exists()
     assert_same_training(logdir, whole)
 
 
-@pytest.mark.slow
 def test_the_best_is_the_best_of_the_steps_that_there_were(
     digits, tmp_path, monkeypatch
 ):
@@ -236,11 +233,7 @@ def test_the_best_is_the_best_of_the_steps_that_there_were(
     (tmp_path / "model.ckpt-12.index").unlink()
     (tmp_path / "model.ckpt-8.index").unlink()
     corpora.run_train(digits, tmp_path, *HARD)
-    assert [row["bleu"] for row in reporting.read_dev_scores(str(tmp_path))] == [
-        3.0,
-        1.0,
-        2.0,
-    ]
+    assert [row["bleu"] for row in read_dev_scores(str(tmp_path))] == [3.0, 1.0, 2.0]
     assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]
 
 
@@ -283,10 +276,10 @@ def test_a_second_training_is_refused(digits, logdir, capsys):
 
 @pytest.mark.slow
 def test_a_cut_off_last_line_of_the_dev_scores_is_made_again(digits, whole, logdir):
-    scores = logdir / reporting.DEV_SCORES
+    scores = logdir / DEV_SCORES
     scores.write_bytes(scores.read_bytes()[:-9])
     corpora.run_train(digits, logdir, *HARD)
-    assert reporting.read_dev_scores(str(logdir)) == reporting.read_dev_scores(whole)
+    assert read_dev_scores(str(logdir)) == read_dev_scores(whole)
 
 
 # --- A full disk: a limit of the system on the size of a file -------------------------
@@ -326,7 +319,6 @@ def test_without_room_training_stops_and_keeps_what_there_is(
     assert_same_training(tmp_path, whole)
 
 
-@pytest.mark.slow
 def test_without_room_training_goes_on_where_it_is_told_to(
     digits, whole, tmp_path, before_update, capsys, room
 ):
@@ -336,7 +328,7 @@ def test_without_room_training_goes_on_where_it_is_told_to(
     (line,) = [line for line in said if line.endswith("continuing")]
     assert line.startswith("step 8: ") and "last checkpoint: 4" in line
     assert checkpoints.steps(str(tmp_path)) == [4, 12]
-    assert [row["step"] for row in reporting.read_dev_scores(str(tmp_path))] == [4, 12]
+    assert [row["step"] for row in read_dev_scores(str(tmp_path))] == [4, 12]
     assert_same_variables(
         *(checkpoints.find(str(folder), "12") for folder in (tmp_path, whole))
     )
@@ -363,26 +355,23 @@ def test_what_to_do_without_room_is_stop_or_continue(digits, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_it_is_the_uninterrupted_training(tmp_path):
-    """In processes of their own, in each of the ways of tools/soak/soak.py."""
-    soaked = cycles.Soak(str(tmp_path), seed=5)
-    soaked.prepare()
-    soaked.run(len(runs.ENDS))
-    assert soaked.mismatches == []
-    assert {end: soaked.faults[end] for end in runs.ENDS} == dict.fromkeys(runs.ENDS, 1)
-    for training in range(1, soaked.trainings + 1):
-        assert_same_numbers(str(tmp_path / f"training-{training}"), soaked.wanted)
-    assert sorted(comparison.losses(soaked.wanted)) == list(
-        range(1, runs.MAX_STEPS + 1)
+def test_killed_at_any_moment_it_is_the_uninterrupted_training(digits, whole, tmp_path):
+    """A process that is killed again and again, each time after one more checkpoint."""
+    logdir = tmp_path / "killed"
+    command = [sys.executable, "train.py", f"--data={digits}", f"--logdir={logdir}"]
+    command += [*corpora.TINY, *HARD, "--deterministic"]
+    for step in (4, 8):
+        process = subprocess.Popen(command, cwd=corpora.ROOT)
+        deadline = time.monotonic() + 120
+        while step not in checkpoints.steps(str(logdir)):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    subprocess.run(command, cwd=corpora.ROOT, check=True)
+    alone = tmp_path / "alone"
+    command[3] = f"--logdir={alone}"
+    subprocess.run(command, cwd=corpora.ROOT, check=True)
+    assert_same_variables(
+        *(checkpoints.find(str(folder), "12") for folder in (logdir, alone))
     )
-
-    # It does see a difference.
-    logdir = str(tmp_path / "training-1")
-    damage.flip_a_bit(
-        os.path.join(logdir, f"model.ckpt-{runs.MAX_STEPS}.index"), soaked._draw
-    )
-    events.Events(logdir).write(7, {"loss": 1.0})
-    assert comparison.differences(logdir, soaked.wanted) == [
-        f"model.ckpt-{runs.MAX_STEPS}.index",
-        "loss of step 7",
-    ]

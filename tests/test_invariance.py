@@ -8,7 +8,6 @@ import sys
 
 import corpora
 import pytest
-from odd_lines import odd_lines
 
 from transformer.text.lines import Oddities
 
@@ -45,11 +44,36 @@ json.dump(found, sys.stdout)
 SEARCHES = [{"search": "greedy"}, {"search": "beam", "beam_size": 5}]
 
 
+ODDITIES = [
+    b"\t",
+    b"\r",
+    b"\0",
+    b"\x1b[31m",
+    "\u2028\u200b\ufeff".encode(),
+    b"\xff\xfe",
+]
+ODDITIES += [
+    "🇩🇪 👩\u200d👧 Привет 你好 שלום 𒀀".encode(),
+    b"<s> </s> <pad>",
+    b"",
+    b"x " * 500,
+]
+
+
+def odd_line(draw):
+    """Bytes of a line: digits, and two oddities among them."""
+    words = [str(draw.randrange(10)).encode() for _ in range(draw.randrange(8))]
+    for odd in draw.sample(ODDITIES, 2):
+        words.insert(draw.randint(0, len(words)), odd)
+    return b" ".join(words) + b"\n"
+
+
 @pytest.fixture(scope="module")
 def lines():
     """1,000 lines: digits, which the model knows, and oddities."""
     digits, _ = corpora.reversed_symbols({"": 500}, shortest=1, longest=20, seed=7)[""]
-    odd = Oddities().read(line + b"\n" for line in odd_lines(500, seed=7))
+    draw = random.Random(7)
+    odd = Oddities().read(odd_line(draw) for _ in range(500))
     return [line for pair in zip(digits, odd) for line in pair]
 
 

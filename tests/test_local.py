@@ -7,7 +7,7 @@ from conftest import CONFIG
 
 from transformer.blocks.attention import scaled_dot_product_attention
 from transformer.blocks.local import local_attention
-from transformer.blocks.shapes import join_heads, split_heads
+from transformer.blocks.primitives import join_heads, split_heads
 from transformer.checks import check_batch_invariance, check_causality, graph_function
 
 KINDS = {
@@ -122,7 +122,7 @@ def test_weights_of_queries_that_see_nothing():
     nothing = tf.zeros([2, 4], tf.bool)
     context, weights = local_attention(Q, K, V, 2, key_mask=nothing)
     uniform, _ = local_attention(
-        Q, K, V, 2, key_mask=nothing, blind_queries_are_zero=False
+        Q, K, V, 2, key_mask=nothing, fully_masked_is_zero=False
     )
     context, weights, uniform = run(context, weights, uniform)
     assert not context.any() and not weights.any()

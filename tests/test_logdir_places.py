@@ -8,19 +8,16 @@ import json
 import os
 import shutil
 
-import average_checkpoints
 import corpora
-import doctor
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-import translate
 
-import eval as evaluation
 import hparams
-import train
-from transformer.originals import convert
-from transformer.runtime import checkpoints, tensors
+from transformer.commands import average_checkpoints, doctor, train, translate
+from transformer.commands import evaluate as evaluation
+from transformer.compat import convert
+from transformer.runtime import checkpoints, manifests
 from transformer.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -46,21 +43,25 @@ def test_a_checkpoint_is_written_and_read_whatever_its_path(session, tmp_path, n
     checkpoints.save_best(logdir, 4)
     session.run(variable.assign([0, 0, 0]))
     found = checkpoints.find(logdir)
-    tensors.restore(session, saver, found)
+    checkpoints.restore(session, saver, found)
     assert session.run(variable).tolist() == [1, 2, 3]
-    assert tensors.shapes(found) == {"x": [3]}
-    assert tensors.read(found)["x"].tolist() == [1, 2, 3]
+    assert checkpoints.shapes(found) == {"x": [3]}
+    assert checkpoints.read(found)["x"].tolist() == [1, 2, 3]
     assert convert.read(found)["x"].tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("name", ["model[1].ckpt", "best*.ckpt", "a?", "a\\b"])
-def test_a_checkpoint_whose_own_name_is_a_pattern_is_refused(tmp_path, name):
-    """TensorFlow would read others, those that the pattern fits."""
+def test_a_checkpoint_whose_own_name_is_a_pattern_is_read(tmp_path, name):
+    """And none of the others, which the pattern fits."""
+    for value, path in ((1, name), (2, "model1.ckpt"), (2, "best-2.ckpt"), (2, "ab")):
+        checkpoints.write({"x": np.float32([value])}, str(tmp_path), 4)
+        for written in tmp_path.glob("model.ckpt-4.*"):
+            ending = written.name[len("model.ckpt-4") :]
+            written.rename(tmp_path / (path + ending))
     path = str(tmp_path / name)
-    for read in (tensors.shapes, tensors.read, lambda path: tensors.average([path])):
-        with pytest.raises(ValueError, match="takes for a pattern.*rename its") as said:
-            read(path)
-        assert str(said.value).startswith(f"{path}: found a name that TensorFlow")
+    assert checkpoints.shapes(path) == {"x": [1]}
+    assert checkpoints.read(path)["x"].tolist() == [1]
+    assert checkpoints.average([path, path])["x"].tolist() == [1]
 
 
 @pytest.mark.slow
@@ -96,8 +97,10 @@ def removed(trained, tmp_path):
                 left[0] -= 1
                 step = checkpoints.step_of(checkpoint)
                 later = checkpoints.path_of(logdir, step + 40)
-                for path in checkpoints._files(checkpoint) + [
-                    checkpoint + checkpoints.MANIFEST
+                for path in [
+                    *checkpoints._data_of(checkpoint),
+                    checkpoint + checkpoints.INDEX,
+                    checkpoint + checkpoints.MANIFEST,
                 ]:
                     renamed = later + path[len(checkpoint) :]
                     if path.endswith(checkpoints.MANIFEST):
@@ -124,33 +127,35 @@ def test_a_checkpoint_that_was_removed_meanwhile_is_looked_for_again(
 ):
     logdir, remove = removed(times)
     said = []
-    place, name = (tensors, "restore") if when == "read" else (checkpoints, "fault_of")
-    original = getattr(place, name)
+    module, name = {
+        "read": (checkpoints, "restore"),
+        "verified": (manifests, "fault_of"),
+    }[when]
+    original = getattr(module, name)
 
     def later(*args):
         remove(args[-1] or args[-2])  # the scope of the variables is empty
         return original(*args)
 
     with Translator(hparams.load(logdir), logdir) as translator:
-        monkeypatch.setattr(place, name, later)
+        monkeypatch.setattr(module, name, later)
         found = translator.restore_found("newest", said.append)
     assert checkpoints.step_of(found) == 240 + 40 * times
     assert said == []
 
 
-def test_a_step_that_was_removed_meanwhile_is_missing(removed, monkeypatch):
+def test_a_step_that_was_removed_meanwhile_is_read_from_the_best(removed, monkeypatch):
     logdir, remove = removed(1)
-    original = tensors.restore
+    original = checkpoints.restore
 
     def later(*args):
         remove(args[-1] or args[-2])  # the scope of the variables is empty
         return original(*args)
 
-    monkeypatch.setattr(tensors, "restore", later)
-    with Translator(hparams.load(logdir), logdir) as translator, pytest.raises(
-        FileNotFoundError, match="240.*280"
-    ):
-        translator.restore_found("240", None)
+    monkeypatch.setattr(checkpoints, "restore", later)
+    with Translator(hparams.load(logdir), logdir) as translator:
+        found = translator.restore_found("240", None)
+    assert found == checkpoints.path_of(logdir, 240, checkpoints.BEST)
 
 
 # --- Another model --------------------------------------------------------------------
@@ -185,7 +190,9 @@ OTHERS = {
 def test_settings_of_another_model_are_refused(logdir, kind):
     change(logdir, **OTHERS[kind])
     with Translator(hparams.load(logdir), logdir) as translator:
-        with pytest.raises(ValueError, match="best.ckpt-.* wanted .*hparams") as error:
+        with pytest.raises(
+            ValueError, match="hparams.json has .* best.ckpt-.* was trained with"
+        ) as error:
             translator.restore()
     assert "\n" not in str(error.value)
 
@@ -194,7 +201,7 @@ def test_settings_of_another_model_are_refused(logdir, kind):
 def test_no_command_translates_with_settings_of_another_model(logdir, capsys, main):
     change(logdir, d_model=64)
     said = corpora.refusal(capsys, main, "--logdir", logdir)
-    assert "best.ckpt-" in said and "wanted" in said and "hparams.json" in said
+    assert "best.ckpt-" in said and "expected" in said and "hparams.json" in said
 
 
 def test_training_on_with_settings_of_another_model_is_one_line(logdir, digits, capsys):
@@ -221,9 +228,10 @@ def test_a_vocabulary_of_another_size_is_one_line(logdir, tmp_path, capsys, main
 
 def spoiled(logdir, spoil):
     """The log directory, its only checkpoint with variables that `spoil` changed."""
-    arrays = tensors.read(checkpoints.find(logdir))
-    for name in checkpoints._candidates(logdir, "best"):
-        checkpoints._remove(name)
+    arrays = checkpoints.read(checkpoints.find(logdir))
+    for kind in (checkpoints.NEWEST, checkpoints.BEST):
+        for step in checkpoints.steps(logdir, kind):
+            checkpoints._remove(checkpoints.path_of(logdir, step, kind))
     for name, array in arrays.items():
         if array.dtype == np.float32 and "Adam" not in name and array.ndim == 2:
             spoil(name, array)
@@ -277,14 +285,9 @@ def test_as_many_translations_as_lines_or_one_error(logdir, tmp_path, search, n_
 @pytest.mark.parametrize("kind", ["nan", "huge"])
 def test_commands_say_so_in_one_line(logdir, capsys, monkeypatch, kind):
     spoiled(logdir, SPOILED[kind])
-    assert "model.ckpt-240" in corpora.refusal(
-        capsys, evaluation.main, "--logdir", logdir
-    )
-    with pytest.raises(SystemExit) as stopped:
-        doctor.main(["--logdir", logdir])
-    assert stopped.value.code == 1
-    said = capsys.readouterr().out
-    assert "found: weights that are no numbers" in said
+    for command in (evaluation, doctor):
+        said = corpora.refusal(capsys, command.main, "--logdir", logdir)
+        assert "model.ckpt-240" in said
 
 
 # --- TensorFlow's own state file ------------------------------------------------------

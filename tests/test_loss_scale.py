@@ -8,9 +8,9 @@ import tensorflow.compat.v1 as tf
 from conftest import HAS_BFLOAT16
 
 import hparams
-import train
-from transformer import loss_scale
-from transformer.runtime import checkpoints, tensors
+from transformer import training
+from transformer.commands import train
+from transformer.runtime import checkpoints
 from transformer.training import Loss, make_update
 
 needs_float16 = pytest.mark.skipif(
@@ -51,14 +51,14 @@ class Line:
 
 
 def test_it_grows_and_backs_off(graph, monkeypatch):
-    monkeypatch.setattr(loss_scale, "GROW_AFTER", 3)
+    monkeypatch.setattr(training, "GROW_AFTER", 3)
 
     def test(line, session):
         scales = []
         for x in (1, 1, 1, 1, np.inf, 1, 1, 1, 1):
             values, _, scaling = line.step(session, x)
             assert scaling.is_skipped == np.isinf(x)
-            scales.append(values[SCALE] / loss_scale.FIRST)
+            scales.append(values[SCALE] / training.FIRST)
         assert scales == [1, 1, 2, 2, 1, 1, 1, 2, 2]
         assert (values[GOOD], values[SKIPPED], values["global_step"]) == (1, 1, 9)
 
@@ -85,16 +85,16 @@ def test_a_skipped_update_changes_nothing_but_the_step(graph, accumulate):
 
 def test_at_its_floor_nothing_is_skipped(graph):
     def test(line, session):
-        line.variables[SCALE].load(loss_scale.FLOOR, session)
+        line.variables[SCALE].load(training.FLOOR, session)
         values, metrics, scaling = line.step(session, np.inf)
         assert not scaling.is_skipped and not np.isfinite(metrics.loss)
-        assert values[SCALE] == loss_scale.FLOOR
+        assert values[SCALE] == training.FLOOR
         assert values["global_step"] == values[SKIPPED] == 0
 
     Line.run(test)
 
 
-@pytest.mark.parametrize("scale, found", [(loss_scale.FIRST, 2.0**-28), (1.0, 0.0)])
+@pytest.mark.parametrize("scale, found", [(training.FIRST, 2.0**-28), (1.0, 0.0)])
 def test_gradients_that_vanish_without_it_do_not_with_it(graph, scale, found):
     """The gradient passes a number of float16 that is 2^-28 without the factor."""
 
@@ -121,10 +121,10 @@ def test_a_checkpoint_of_float32_is_continued_in_float16(graph, tmp_path):
     path = checkpoints.write(values, str(tmp_path), 5)
 
     def test(line, session):
-        tensors.restore(session, checkpoints.make_saver(), path)
+        checkpoints.restore(session, checkpoints.make_saver(), path)
         found = session.run(line.variables)
         assert (found["w"], found["global_step"], found[GOOD]) == (7, 5, 0)
-        assert found[SCALE] == loss_scale.FIRST
+        assert found[SCALE] == training.FIRST
 
     Line.run(test)
 
@@ -133,8 +133,8 @@ def test_a_checkpoint_of_float32_is_continued_in_float16(graph, tmp_path):
 @needs_float16
 def test_a_resumed_run_skips_what_one_run_skips(digits, tmp_path, monkeypatch, capsys):
     """The first factors are too large for float16; the settings are deterministic."""
-    monkeypatch.setattr(loss_scale, "FIRST", 2.0**14)
-    monkeypatch.setattr(loss_scale, "GROW_AFTER", 6)
+    monkeypatch.setattr(training, "FIRST", 2.0**14)
+    monkeypatch.setattr(training, "GROW_AFTER", 6)
     sizes = "--num_blocks 1 --d_model 16 --d_ff 16 --num_heads 2 --batch_tokens 300"
     machine = "--precision float16 --deterministic --save_every 6 --log_every 3"
     arguments = f"{sizes} {machine} --eval_every 100 --beam_size 1".split()
@@ -143,7 +143,7 @@ def test_a_resumed_run_skips_what_one_run_skips(digits, tmp_path, monkeypatch, c
             places = ["--data", digits, "--logdir", str(tmp_path / name)]
             train.main([*places, *arguments, "--max_steps", str(steps)])
     one, two = (
-        tensors.read(checkpoints.path_of(str(tmp_path / name), 12))
+        checkpoints.read(checkpoints.path_of(str(tmp_path / name), 12))
         for name in ("whole", "resumed")
     )
     for variable in one:

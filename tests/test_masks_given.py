@@ -52,7 +52,7 @@ def test_masks_of_numpy_are_taken(start):
 
 def test_masks_made_by_equal_are_reported():
     ids = tf.placeholder(tf.int32, [None, None])
-    with pytest.warns(UserWarning, match="found key_masks made by tf.equal, wanted"):
+    with pytest.warns(UserWarning, match="got masks made by tf.equal"):
         attended(tf.equal(ids, 0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -66,7 +66,7 @@ def test_masks_of_unknown_origin_are_reported_once_when_they_are_run(capfd):
     outputs = [attended(real)]
     with tf.variable_scope("another_mask"):
         outputs.append(attended(tf.identity(real)))
-    said = "found key_masks in which the first key of every row is padding"
+    said = "got masks in which the first key of every row is padding"
     with tf.Session(config=CONFIG) as session:
         session.run(tf.global_variables_initializer())
         session.run(outputs, {real: REAL})
@@ -102,7 +102,7 @@ def test_the_signatures_are_those_of_the_tutorial():
             inputs=needed,
             num_units=needed,
             zero_pad=True,
-            scale=True,
+            scale=None,  # as the dialect does: in the tutorials True
             scope="positional_encoding",
             reuse=None,
         ),

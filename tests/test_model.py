@@ -268,7 +268,7 @@ def test_hypotheses_side_by_side_are_each_as_if_alone(start, changes):
 
 def test_the_output_layer_of_a_training_begins_without_bias(start):
     transformer = Transformer(HParams(**dict(HP, dialect="tutorial")))
-    _, bias = transformer.embeddings.output_layer()
+    _, bias = transformer.output_layer()
     session, _ = start()
     assert bias.op.name == "decoder/output/bias"
     assert not session.run(bias.initial_value).any()

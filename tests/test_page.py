@@ -1,20 +1,22 @@
 """The page, in a real browser: what a person does, and what may go wrong."""
 
+import importlib.util
 import json
+import os
 import re
+import shutil
 import threading
 
 import pytest
 from browser import Browser, needs_browser
-from serving import address
+from serving import address, service
 
 import hparams
 from transformer.runtime import checkpoints
-from transformer.seeing import frozen, packing, page_files
-from transformer.seeing.jobs import Jobs
-from transformer.seeing.models import Model
-from transformer.seeing.requests import Asked
-from transformer.seeing.server import Server
+from transformer.viewer import frozen, packing, page_files
+from transformer.viewer.jobs import Jobs
+from transformer.viewer.models import Model
+from transformer.viewer.requests import SentenceRequest
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread_only"),
@@ -42,8 +44,8 @@ def models(trained):
 
 
 def started(place, models):
-    server = Server(place, models, Jobs())
-    threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+    server = service.Server(place, models, Jobs())
+    threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
 
 
@@ -79,7 +81,7 @@ def typed(browser, text):
 
 
 def test_a_sentence_is_translated_as_it_is_typed(page, models):
-    [row] = models[0].translate([Asked(0, "1 2 3 4 5", [], None, 0)])
+    [row] = models[0].translate([SentenceRequest(0, "1 2 3 4 5", [], None, 0)])
     shown = page.run(
         "[...document.querySelectorAll('#nbest button')].map(b => b.textContent)"
     )
@@ -93,9 +95,9 @@ def test_a_sentence_is_translated_as_it_is_typed(page, models):
 def test_the_heat_map_has_the_models_weights_and_hovering_says_them(page, models):
     page.run("chooseHead({kind: 'cross', layer: 0, head: 1})")
     values = page.run("[...page.matrix.values]")
-    [seen] = models[0].see([Asked(0, "1 2 3 4 5", [], None, 0)])
+    [seen] = models[0].see([SentenceRequest(0, "1 2 3 4 5", [], None, 0)])
     weights = packing.unpacked_weights(seen["attention"]["cross"])[0, 1]
-    from transformer.seeing.words import between_words
+    from transformer.viewer.words import between_words
 
     wanted = between_words(weights, seen["target"]["spans"], seen["source"]["spans"])
     assert max(abs(a - b) for a, b in zip(values, wanted.ravel())) < 1e-4
@@ -211,6 +213,12 @@ def test_two_models_are_compared(page):
         "byId('other').value = '1'; byId('other').dispatchEvent(new Event('change'))"
     )
     page.until("page.other !== null && !byId('comparison').hidden")
+    assert page.run(
+        "view.other = 0; show();"
+        "byId('compared').querySelectorAll('h3')[1].textContent === page.models[1].name"
+        "&& isStale()"
+    )
+    page.run("view.other = 1; show()")
     page.run("chooseHead({kind: 'encoder', layer: 0, head: 0})")
     assert page.run("page.matrix.isDifference")
     sums = page.run(
@@ -235,7 +243,7 @@ def test_where_words_differ_both_maps_are_shown(page):
     height = page.run(drawn.format(width="byId('large').clientWidth"))
     assert page.run("byId('heat-beside').clientHeight") == pytest.approx(height, abs=1)
     assert "the other below" in page.run("byId('role').textContent")
-    page.run("Object.defineProperty(page.other, 'layers', {value: 0}); showAttention()")
+    page.run("page.other.layersOf = () => 0; showAttention()")
     assert page.run("byId('beside').hidden")
     assert "no such layer" in page.run("byId('role').textContent")
 
@@ -320,8 +328,6 @@ def test_a_frozen_page_works_from_a_file_without_a_network(browser, models, tmp_
         "byId('sentence').dispatchEvent(new Event('change'))"
     )
     browser.until("page.sight.pack.source.words[0] === '4'")
-    browser.run("chooseAlternative(0, page.sight.pack.alternatives[0][4][0])")
-    browser.until("byId('status').textContent.includes('not in the file')")
     assert browser.requests() == [path.as_uri()] and browser.complaints() == []
 
 
@@ -334,6 +340,7 @@ def test_a_dead_server_is_told_and_the_page_recovers(browser, models):
     browser.run("byId('text').focus()")
     browser.type(" 4")
     browser.until("byId('status').classList.contains('bad')")
+    assert browser.run("document.body.classList.contains('stale')")
     server = started(place, models)
     browser.until(
         "page.sight.pack.source.words.length === 5 && byId('status').textContent === ''"
@@ -373,3 +380,368 @@ LARGE = """(() => {
     return page.drawn;
   });
 })()"""
+
+
+def frozen_file(browser, tmp_path, models, lines, link="", change=lambda data: None):
+    """Open a page without a server, whose data may be changed; return its address."""
+    text, _ = frozen.page_of(models, lines)
+    [block] = re.findall(r'id="data">(.*?)</script>', text, re.S)
+    data = json.loads(block)
+    change(data)
+    path = tmp_path / "page.html"
+    path.write_text(page_files.page(data)[0], encoding="utf-8")
+    browser.open(path.as_uri() + link)
+    browser.until("page.sight !== null")
+    return path.as_uri()
+
+
+IN_FILE = """[...document.querySelectorAll('%s')].filter(
+    (each) => each.ariaDisabled !== 'true').map((each) => each.getAttribute('%s'))"""
+
+
+def test_a_frozen_file_has_the_likeliest_alternatives(browser, models, tmp_path):
+    frozen_file(browser, tmp_path, models[:1], ["1 2 3", "4 5 6"])
+    target = browser.run(f"{SEEN}.target")
+    alternatives = browser.run(f"{SEEN}.alternatives")
+    alive = browser.run(IN_FILE % ("[data-alternative]", "data-alternative"))
+    for begin, _ in target["spans"]:
+        chosen = target["ids"][begin]
+        others = [one for one, _, _ in alternatives[begin] if one != chosen]
+        assert {f"{begin}-{one}" for one in others[: frozen.LIKELIEST]} <= set(alive)
+    end = target["ids"][-1]
+    [other, *_] = [
+        one for one, _, _ in alternatives[1] if one not in (target["ids"][1], end)
+    ]
+    browser.click(f"[data-alternative='1-{other}']")
+    browser.until(f"{SEEN}.target.ids[1] === {other}")
+    assert browser.run(f"{SEEN}.target.ids[0]") == target["ids"][0]
+    browser.click("#free")
+    browser.until(f"{SEEN}.target.ids.join() === '{','.join(map(str, target['ids']))}'")
+    browser.click(f"[data-alternative='1-{other}']")
+    browser.until(f"{SEEN}.target.ids[1] === {other}")
+    browser.run(
+        "byId('sentence').value = '4 5 6';"
+        "byId('sentence').dispatchEvent(new Event('change'))"
+    )
+    browser.until("page.sight.text === '4 5 6' && !view.prefix.length")
+    assert browser.complaints() == []
+
+
+def test_what_a_frozen_file_lacks_is_disabled_and_breaks_nothing(
+    browser, models, tmp_path
+):
+    frozen_file(browser, tmp_path, models[:1], ["1 2 3", "4 5 6"])
+    best = browser.run(f"{SEEN}.nBest.map((each) => each.ids.join())")
+    shown = browser.run(f"{SEEN}.target.ids.join()")
+    dead = "[data-alternative][aria-disabled='true']"
+    style = f"getComputedStyle(document.querySelector({json.dumps(dead)}))"
+    assert float(browser.run(style + ".opacity")) < 1
+    for selector in (dead, ".node[aria-disabled='true']"):
+        browser.run(
+            f"document.querySelector({json.dumps(selector)})"
+            ".dispatchEvent(new MouseEvent('click'))"
+        )
+        browser.until("byId('status').textContent.includes('not in the file')")
+        assert browser.run(f"{SEEN}.target.ids.join()") == shown
+        assert "p=&" in browser.run("location.hash")
+    browser.click("[data-rank='1']")
+    browser.until(f"{SEEN}.target.ids.slice(0, -1).join() === {json.dumps(best[1])}")
+
+
+def test_every_node_that_a_frozen_file_offers_is_there(browser, models, tmp_path):
+    frozen_file(browser, tmp_path, models[:1], ["1 2 3"])
+    alive = browser.run(IN_FILE % (".node", "data-node"))
+    assert 4 <= len(alive) < browser.run("document.querySelectorAll('.node').length")
+    for number in alive:
+        browser.run(
+            f"document.querySelector('[data-node=\"{number}\"]')"
+            ".dispatchEvent(new MouseEvent('click'))"
+        )
+        browser.until(SILENT + " && !isStale()")
+
+
+@pytest.mark.parametrize("link", ["#p=5.5.5", "#g=5.5.5", "#t=7+7&p=9"])
+def test_a_link_to_what_a_file_lacks_shows_what_it_has(browser, models, tmp_path, link):
+    frozen_file(browser, tmp_path, models[:1], ["1 2 3", "4 5 6"], link)
+    browser.until("byId('status').textContent.includes('not in the file')")
+    assert browser.run("[view.text, view.prefix, view.target]") == ["1 2 3", [], None]
+    assert "p=&g=-" in browser.run("location.hash")
+    browser.run(
+        "byId('sentence').value = '4 5 6';"
+        "byId('sentence').dispatchEvent(new Event('change'))"
+    )
+    browser.until("page.sight.pack.source.words[0] === '4'")
+
+
+def test_a_prefix_that_is_refused_is_taken_back(browser, server):
+    browser.open(address(server) + "#t=1+2+3&p=999999")
+    browser.until("page.sight !== null && byId('status').classList.contains('bad')")
+    assert "Refused" in browser.run("byId('status').textContent")
+    assert browser.run("[view.prefix, page.sight.text]") == [[], "1 2 3"]
+
+
+def test_a_translation_is_never_shown_as_that_of_another_text(page):
+    at_once = page.run(
+        "(() => { byId('text').value = '9 9'; typed();"
+        "return [document.body.classList.contains('stale'), byId('stale').hidden,"
+        "byId('stale').textContent]; })()"
+    )
+    assert at_once[:2] == [True, False] and "“1 2 3 4 5”" in at_once[2]
+    dimmed = "['reading', 'attention', 'without', 'search'].every("
+    assert page.run(dimmed + "(id) => getComputedStyle(byId(id)).opacity < 0.5)")
+    before = page.run("JSON.stringify(view)")
+    page.run("document.querySelector('[data-rank=\"1\"]').click()")
+    assert page.run("JSON.stringify(view)") == before
+    page.until("page.sight.text === '9 9' && byId('stale').hidden")
+    assert not page.run("document.body.classList.contains('stale')")
+    typed_long = "byId('text').value = '1 '.repeat(600); typed()"
+    page.run(typed_long)
+    page.until("byId('status').classList.contains('bad')")
+    assert "pieces" in page.run("byId('status').textContent")
+    assert page.run("byId('reading').hidden && byId('attention').hidden")
+    page.events.clear()  # the browser complains of the refusal
+
+
+FOCUSED = "JSON.stringify({...document.activeElement.dataset})"
+
+
+def test_keys_keep_the_focus(page):
+    page.run("document.querySelector('[data-head=\"encoder-0-1\"]').focus()")
+    page.press("Enter")
+    assert page.run("[view.kind, view.head]") == ["encoder", 1]
+    assert json.loads(page.run(FOCUSED)) == {"head": "encoder-0-1"}
+    page.run("document.querySelector('[data-choice=\"Head\"]').focus()")
+    page.press("ArrowDown")
+    page.until("view.head === 2")
+    assert json.loads(page.run(FOCUSED)) == {"choice": "Head"}
+    number = page.run("page.sight.pack.nodes.findIndex((node) => node[6] === 2)")
+    for key in ("Enter", " "):
+        page.run(f"document.querySelector('[data-node=\"{number}\"]').focus()")
+        page.press(key)
+        page.until(f"!byId('prefix').hidden && {SILENT}")
+        page.until("document.querySelector('[data-rank=\"2\"]').ariaPressed === 'true'")
+        assert json.loads(page.run(FOCUSED)) == {"node": str(number)}
+        page.run("byId('free').focus()")
+        page.press("Enter")
+        page.until("byId('prefix').hidden")
+        assert page.run("byId('words').contains(document.activeElement)")
+
+
+def test_each_group_is_one_stop_of_the_tab_key(page):
+    page.run("byId('model').focus(); window.stops = [byId('model')]")
+    for _ in range(60):
+        page.press("Tab")
+        again = page.run(
+            "(() => { const here = document.activeElement;"
+            "const again = here === document.body || stops.includes(here);"
+            "stops.push(here); return again; })()"
+        )
+        if again:
+            break
+    stops = page.run(
+        "stops.map((each) => each.id || Object.entries(each.dataset)[0]?.join(' '))"
+    )
+    assert len(stops) - 1 <= 21, stops
+    inside = "stops.filter((each) => byId('{}').contains(each)).length"
+    for group in ("words", "nbest", "grid", "chips", "tree"):
+        assert page.run(inside.format(group)) == 1
+    page.run("document.querySelector('[data-head=\"cross-0-0\"]').focus()")
+    for key, head in (("ArrowRight", "cross-0-1"), ("ArrowUp", "decoder-0-1")):
+        page.press(key)
+        assert json.loads(page.run(FOCUSED)) == {"head": head}
+
+
+def test_keys_do_what_the_page_says(page):
+    page.run("byId('pieces').focus()")
+    page.press("w")
+    assert page.run("view.byWords") is False
+    page.run("byId('heat').focus()")
+    page.press("ArrowRight")
+    assert page.run("page.lit") == {"row": 0, "column": 0}
+    page.press("ArrowRight")
+    assert page.run("page.lit") == {"row": 0, "column": 1}
+    page.press("Escape")
+    assert page.run("page.lit === null && byId('cell').textContent === ''")
+    page.click("[data-rank='1']")
+    page.until("!byId('prefix').hidden")
+    page.press("Escape")
+    page.until("byId('prefix').hidden")
+    for key in re.findall(r"<kbd>(.*?)</kbd>", page_files.read("page.html")):
+        assert key in ("Esc", "Enter", "Space") or page.run(
+            f"(() => {{ const e = new KeyboardEvent('keydown', {{key: {key!r},"
+            "bubbles: true, cancelable: true}); document.body.dispatchEvent(e);"
+            "return e.defaultPrevented; })()"
+        ), key
+
+
+def test_a_choice_is_announced(page):
+    other = page.run(
+        f"{SEEN}.alternatives[1].find(a => a[0] !== {SEEN}.target.ids[1])[0]"
+    )
+    page.click(f"[data-alternative='1-{other}']")
+    page.until(f"page.sight.pack.target.ids[1] === {other}")
+    told = "document.querySelectorAll('[aria-live=\"polite\"]')"
+    words = page.run(f"{SEEN}.target.words.slice(0, -1).join(' ')")
+    assert words and page.run(
+        f"[...{told}].some((each) => each.textContent.includes({json.dumps(words)}))"
+    )
+
+
+def axe():
+    """The script of axe-core."""
+    found = importlib.util.find_spec("axe_core_python")
+    if found is None:
+        pytest.skip("axe-core-python is not installed")
+    path = os.path.join(os.path.dirname(found.origin), "axe.min.js")
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+VIOLATIONS = """axe.run({rules: {"label-content-name-mismatch": {enabled: true}}})
+    .then((found) => found.violations.map(
+        (each) => [each.id, each.nodes.length, each.nodes[0].html.slice(0, 200)]))"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_nothing(browser, server, models, tmp_path, dark):
+    script = axe()
+    browser.open(address(server), dark=dark)
+    typed(browser, "1 2 3 4 5")
+    browser.run(script + "; 0")
+    assert browser.run(VIOLATIONS) == []
+    browser.run("byId('as-table').open = true; chooseHead({head: 1})")
+    browser.click("[data-rank='1']")
+    browser.until("!byId('prefix').hidden")
+    assert browser.run(VIOLATIONS) == []
+    browser.run(
+        "byId('other').value = '1'; byId('other').dispatchEvent(new Event('change'))"
+    )
+    browser.until("page.other !== null && !byId('comparison').hidden")
+    browser.run("page.other.pack.target.words[0] = 'else'; showAttention()")
+    assert browser.run("byId('beside').hidden") is False
+    assert browser.run(VIOLATIONS) == []
+    frozen_file(browser, tmp_path, models[:1], ["1 2 3", "4 5 6"])
+    browser.run(script + "; 0")
+    assert browser.run(VIOLATIONS) == []
+
+
+def test_what_is_pressed_is_large_enough(page):
+    """24 pixels in both directions, or that far from the next (WCAG 2.2, 2.5.8)."""
+    sides = page.run(
+        "[...document.querySelectorAll('button, select, summary, .node')]"
+        ".filter((each) => each.checkVisibility()).map((each) => {"
+        "const { width, height } = each.getBoundingClientRect();"
+        "return Math.min(width, height); })"
+    )
+    assert len(sides) > 50 and min(sides) >= 24
+
+
+def test_the_legend_arrives_when_it_is_counted(browser, server, models, monkeypatch):
+    legend = models[0].legend
+    monkeypatch.setattr(models[0], "legend", None)
+    browser.open(address(server))
+    typed(browser, "1 2 3")
+    assert "not counted" in browser.run("byId('legend').textContent")
+    models[0].legend = legend
+    browser.until("byId('legend').textContent.includes('25 % of 4')")
+
+
+def test_heads_of_two_runs_are_not_subtracted(page, models, trained, tmp_path):
+    copy = str(tmp_path / "trained")
+    shutil.copytree(trained, copy)
+    hp = models[0].translator.hp
+    other = Model(hp, copy)
+    runs = [each.description()["run"] for each in (*models, other)]
+    other.close()
+    assert runs[0] == runs[1] != runs[2]
+    page.run(
+        "byId('other').value = '1'; byId('other').dispatchEvent(new Event('change'))"
+    )
+    page.until("page.other !== null")
+    page.run("chooseHead({kind: 'encoder', layer: 0, head: 1})")
+    assert page.run("page.matrix.isDifference && byId('beside').hidden")
+    page.run(f"page.models[1].run = '{runs[2]}'; showAttention()")
+    assert page.run("!page.matrix.isDifference && !byId('beside').hidden")
+    assert "no common order" in page.run("byId('role').textContent")
+    page.run("chooseHead({head: 'mean'})")
+    assert page.run("page.matrix.isDifference && byId('beside').hidden")
+
+
+BORDERS = """[...document.querySelectorAll("%s")].map((each) => {
+    const style = getComputedStyle(each);
+    const widths = [style.borderTopWidth, style.borderBottomWidth].map(parseFloat);
+    return [Math.max(...widths), style.borderTopColor];
+})"""
+
+
+@pytest.mark.parametrize("forced", [False, True], ids=["print", "forced"])
+def test_paper_and_forced_colours_keep_bars_and_the_chosen_head(page, forced):
+    """Both drop backgrounds and keep borders."""
+    page.run("chooseHead({kind: 'cross', layer: 0, head: 1})")
+    page.media("" if forced else "print", forced=forced)
+    assert all(width == 12 for width, _ in page.run(BORDERS % ".bar .length"))
+    assert all(width == 2 for width, _ in page.run(BORDERS % ".choices .share"))
+    [[wide, colour]] = page.run(BORDERS % "#grid [aria-pressed='true']")
+    others = page.run(BORDERS % "#grid [aria-pressed='false']")
+    assert all(width < wide and each != colour for width, each in others)
+
+
+def test_paper_is_light(page):
+    page.run(
+        "view.theme = 'dark'; setTheme();"
+        "addEventListener('beforeprint', () => { window.themeOnPaper ="
+        "[document.documentElement.dataset.theme, isDark()]; })"
+    )
+    page.call("Page.printToPDF")
+    assert page.run("window.themeOnPaper") == ["light", False]
+    assert page.until("document.documentElement.dataset.theme === 'dark'")
+
+
+def test_bars_of_two_signs_point_opposite_ways(page):
+    bars = page.run(
+        f"(() => {{ const size = {SEEN}.target.ids.length;"
+        f"{SEEN}.without = {SEEN}.without.map((_, i) =>"
+        "Array(size).fill(i % 2 ? 0.1 : -0.2)); show();"
+        "return [...document.querySelectorAll('.bar .length')].map((each) => {"
+        "const box = each.getBoundingClientRect(); return [box.left, box.right]; });"
+        "})()"
+    )
+    zero = bars[0][1]
+    for number, (left, right) in enumerate(bars):
+        assert (left if number % 2 else right) == pytest.approx(zero, abs=1)
+        assert right - left > 10
+
+
+def test_a_paste_over_the_limit_says_that_it_was_cut(page):
+    assert page.run("byId('too-long').hidden")
+    page.run("byId('text').value = ''; byId('text').focus()")
+    page.type("🐕" * 2500)
+    page.until("!byId('too-long').hidden")
+    assert page.run("[...byId('text').value].length") == 2000
+    assert "2,000" in page.run("byId('too-long').textContent")
+    page.until("page.sight.text === '🐕'.repeat(2000)")
+    typed(page, "1 2")
+    assert page.run("byId('too-long').hidden")
+
+
+def test_text_from_right_to_left_runs_so(browser, server, models, tmp_path):
+    hebrew = "שלום עולם"
+
+    def change(data):
+        for each in data["sights"]:
+            each["text"] = hebrew
+            for best in each["sight"]["nBest"]:
+                best["text"] = hebrew
+            for side in ("source", "target", "targetIn"):
+                words = each["sight"][side]["words"]
+                each["sight"][side]["words"] = ["שלום"] * len(words)
+
+    frozen_file(browser, tmp_path, models[:1], ["1 2 3"], "", change)
+    read = "getComputedStyle(document.querySelector('%s')).direction"
+    for part in ("#words", "#nbest button", "#chips button", ".bar span"):
+        assert browser.run(read % part) == "rtl", part
+    left = "document.querySelectorAll('.word')[%d].getBoundingClientRect().left"
+    assert browser.run(left % 0) > browser.run(left % 1)
+    browser.open(address(server))
+    browser.run(f"byId('text').value = {json.dumps(hebrew)}")
+    assert browser.run(read % "#text") == "rtl"

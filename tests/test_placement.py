@@ -13,9 +13,8 @@ import hparams
 from transformer.blocks.primitives import dropout
 from transformer.decoding import SearchOptions
 from transformer.dialects import DIALECTS
-from transformer.ensemble import Member
-from transformer.training_graph import Data, TrainingGraph
-from transformer.translation_graph import TranslationGraph
+from transformer.trainer import Data, TrainingGraph
+from transformer.translator import Member, TranslationGraph
 
 needs_kernels = pytest.mark.skipif(
     not has_kernels_for_gpus(), reason="this TensorFlow has no kernels for GPUs"

@@ -9,13 +9,13 @@ import tensorflow.compat.v1 as tf
 from conftest import CONFIG, HAS_BFLOAT16
 
 import hparams
-import train
-from transformer import embeddings
+from transformer import model
 from transformer.blocks import primitives
 from transformer.blocks.attention import scaled_dot_product_attention
+from transformer.commands import train
 from transformer.model import Transformer
-from transformer.runtime import reporting
 from transformer.runtime.precision import compute_type, getter_to
+from transformer.runtime.run import read_dev_scores
 from transformer.training import cross_entropy, make_update
 
 SHORT = (tf.float16, tf.bfloat16)
@@ -181,7 +181,7 @@ def test_the_gradient_of_a_bias_is_a_sum_of_many_rows(start, precision):
 def test_the_loss_of_a_token_that_float16_takes_for_impossible(start, precision):
     """Its probability is e^-30, and the least of float16 is e^-17."""
     kernel = tf.cast(30 * np.eye(2), tf.as_dtype(precision))
-    logits = embeddings.logits(tf.constant([[[1.0, 0.0]]]), kernel, None)
+    logits = model.logits(tf.constant([[[1.0, 0.0]]]), kernel, None)
     loss = cross_entropy(logits, tf.constant([[1]]))
     session, _ = start()
     assert logits.dtype == tf.float32
@@ -220,7 +220,7 @@ def test_tensorflow_1_15_refuses_16_bits_in_a_line(
     monkeypatch.setattr(tf, "__version__", "1.15.5")
     places = ["--data", digits, "--logdir", str(tmp_path / "logs")]
     said = corpora.refusal(capsys, train.main, *places, "--precision", precision)
-    assert f"found {precision}, wanted float32: TensorFlow 1.15.5 cannot" in said
+    assert f"expected float32, got {precision}: TensorFlow 1.15.5 cannot" in said
     assert not (tmp_path / "logs").exists()
 
 
@@ -230,7 +230,7 @@ def test_bfloat16_learns_as_much(digits, trained, tmp_path):
     """Dev losses of other seeds are 5 % apart (Multi30k is in docs/performance.md)."""
     corpora.run_train(digits, tmp_path, *corpora.SMALL, "--precision", "bfloat16")
     found, wanted = (
-        [row["loss"] for row in reporting.read_dev_scores(str(logdir))]
+        [row["loss"] for row in read_dev_scores(str(logdir))]
         for logdir in (tmp_path, trained)
     )
     assert found != wanted

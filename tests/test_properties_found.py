@@ -3,7 +3,6 @@
 import glob
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import corpora
 import pytest
 
 import hparams
-import train
+from transformer.commands import train
 from transformer.data import BatchPlan
 from transformer.text.lines import read_lines
 from transformer.translator import Translator
@@ -43,7 +42,7 @@ def test_settings_are_refused_or_work(path, tmp_path):
         hp = hparams.load(str(tmp_path))
         assert len(BatchPlan([5, 3], [4, 6], hp.batch_tokens, hp.seed)) == 1
     except ValueError as refusal:
-        assert "found" in str(refusal)
+        assert "found" in str(refusal) or ", got " in str(refusal)
 
 
 @pytest.mark.parametrize("path", found("prepare"))
@@ -53,14 +52,8 @@ def test_text_is_prepared_or_refused(path, tmp_path):
         shutil.copy(path, str(tmp_path / name))
     finished = subprocess.run(
         [
-            sys.executable,
-            "scripts/prepare.py",
-            "--out",
-            str(tmp_path),
-            "--vocab_size",
-            "66",
-            "--model_type",
-            "unigram",
+            *[sys.executable, "scripts/prepare.py", "--out", str(tmp_path)],
+            *"--vocab_size 66 --model_type unigram".split(),
         ],
         cwd=corpora.ROOT,
         stdout=subprocess.PIPE,
@@ -83,7 +76,7 @@ def test_what_no_memory_holds_is_refused_before_it_is_made(
     settings = logdir / hparams.FILE_NAME
     settings.write_text(json.dumps(dict(json.loads(settings.read_text()), **bomb)))
     before = corpora.tree(tmp_path)
-    with pytest.raises(ValueError, match="found.*wanted") as refusal:
+    with pytest.raises(ValueError, match="found.*wanted|expected .*, got ") as refusal:
         Translator(hparams.load(str(logdir)), str(logdir))
     assert "\n" not in str(refusal.value)
     flags = [f"--{name}={value}" for name, value in bomb.items()]
@@ -93,14 +86,3 @@ def test_what_no_memory_holds_is_refused_before_it_is_made(
     assert [name for name in bomb if name in said]
     corpora.refusal(capsys, train.main, "--data", digits, "--logdir", logdir)
     assert corpora.tree(tmp_path) == before and not new.exists()
-
-
-def test_there_are_enough_generated_inputs():
-    """Each `max_examples` once, where a test with parameters has it for each."""
-    numbers = []
-    for name in ("test_properties.py", "test_properties_commands.py"):
-        with open(os.path.join(os.path.dirname(FOUND), name), encoding="utf-8") as file:
-            numbers += re.findall(
-                r"^@settings\(max_examples=(\d+)\)$", file.read(), re.MULTILINE
-            )
-    assert sum(map(int, numbers)) >= 10000

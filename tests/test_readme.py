@@ -10,32 +10,34 @@ import subprocess
 import sys
 
 import pytest
-from documents import ROOT, blocks, commands, documents, read
+from documents import ROOT, between, blocks, commands, documents, read
 
 import hparams
-import transformer
 from transformer import dialects
 
-# Examples that print: what a line prints stands behind it as a comment.
-EXAMPLES = [
-    (document, text)
+# Examples that print: what a line prints follows it as a comment. One that is in two
+# documents, such as README and its Chinese twin, runs once.
+EXAMPLES = {
+    text: document
     for document in documents()
     for language, text in blocks(read(document))
     if language == "python" and re.search(r"print\(.*# ", text)
-]
+}
 
 SCRIPTS = sorted(
     set(
         script
         for command in commands()
-        for script in re.findall(r"python3? ((?:\w+/)*\w+\.py)", command.text)
+        for script in re.findall(
+            r"(?:(?<=python )|(?<=python3 ))(?:\w+/)*\w+\.py|"
+            r"transformer-tf [a-z]+(?= -)",
+            command.text,
+        )
     )
 )
 
 
-@pytest.mark.parametrize(
-    "example", [text for _, text in EXAMPLES], ids=[name for name, _ in EXAMPLES]
-)
+@pytest.mark.parametrize("example", EXAMPLES, ids=EXAMPLES.values())
 def test_an_example_prints_what_it_says(example, tmp_path):
     """Outside of the checkout: what it imports has been installed."""
     done = subprocess.run(
@@ -54,11 +56,14 @@ def test_each_command_knows_the_flags_it_is_shown_with(script):
         flag.replace("-", "_")
         for command in commands()
         for part in command.text.split("|")
-        if f" {script}" in part
-        for flag in re.findall(r"(?<!\S)--[\w-]+", part.split(f" {script}", 1)[1])
+        if f" {script}" in " " + part
+        for flag in re.findall(r"(?<!\S)--[\w-]+", part.split(script, 1)[1])
     }
+    program = script.replace("transformer-tf", "-m transformer").split()
+    if not shown:
+        pytest.skip("it is shown without flags")  # an example may have none
     text = subprocess.run(
-        [sys.executable, script, "--help"],
+        [sys.executable, *program, "--help"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         universal_newlines=True,
@@ -79,26 +84,9 @@ def test_each_preset_dialect_and_file_it_names_exists(document):
         assert os.path.exists(os.path.join(folder, path)), path
 
 
-def between(document, begin):
-    """What stands in a document between two comments of HTML."""
-    [shown] = re.findall(rf"<!-- {begin} -->\n(.*?)<!-- end -->", read(document), re.S)
-    return shown
-
-
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules")
 def test_the_table_of_dialects_is_the_one_that_the_rows_make(capsys):
     shown = between("docs/dialects.md", "table of dialects")
     assert shown == dialects.table()
     runpy.run_module("transformer.dialects", run_name="__main__")  # python -m
     assert capsys.readouterr().out == shown
-
-
-@pytest.mark.parametrize("document, top", [("README.md", ""), ("docs/files.md", "../")])
-def test_the_reading_order_is_that_of_the_package(document, top):
-    """The README has the files that the paper describes."""
-    rows = ["| file | paper | what it does |", "|---|---|---|"]
-    for name, section, what in transformer.READING_ORDER:
-        path = f"transformer/{name.replace('.', '/')}.py"
-        if section or top:
-            rows.append(f"| [`{path}`]({top}{path}) | {section or '–'} | {what} |")
-    assert between(document, "reading order").splitlines() == rows

@@ -7,9 +7,12 @@ from conftest import CONFIG
 from stepping import logits_step_by_step
 
 from hparams import HParams
-from transformer.blocks.attention import scaled_dot_product_attention
-from transformer.blocks.masks import proximity_bias
-from transformer.blocks.relative import relative_bias, relative_positions
+from transformer.blocks.attention import (
+    proximity_bias,
+    relative_bias,
+    relative_positions,
+    scaled_dot_product_attention,
+)
 from transformer.checks import (
     check_batch_invariance,
     check_causality,

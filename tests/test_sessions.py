@@ -9,8 +9,8 @@ import tensorflow.compat.v1 as tf
 
 import hparams
 from transformer.runtime import sessions
-from transformer.runtime.sessions import make_session, run_at_once
-from transformer.training_graph import Data, TrainingGraph
+from transformer.runtime.sessions import make_session, run_at_once, set_up_process
+from transformer.trainer import Data, TrainingGraph
 
 TF2 = not tf.__version__.startswith("1.")
 HAS_GPU = bool(tf.config.experimental.list_physical_devices("GPU"))
@@ -72,7 +72,7 @@ def test_xla_that_is_not_there_is_refused(hp, monkeypatch):
     sessions.refuse_impossible(dataclasses.replace(hp, xla=True))
     monkeypatch.setattr(tf.test, "is_built_with_xla", lambda: False)
     sessions.refuse_impossible(hp)
-    with pytest.raises(ValueError, match="xla: found True, wanted False"):
+    with pytest.raises(ValueError, match="xla: expected False, got True"):
         sessions.refuse_impossible(dataclasses.replace(hp, xla=True))
 
 
@@ -83,7 +83,7 @@ def test_runs_at_once_come_in_their_order(hp, runs):
         counted = tf.while_loop(lambda i: i < given, lambda i: i + 1, [0])
         with make_session(hp, graph, runs=runs) as session:
             found = run_at_once(
-                [session],
+                session,
                 counted,
                 [{given: steps} for steps in (3000, 2, 1000, 0, 5, 7)],
                 runs,
@@ -104,7 +104,7 @@ def test_runs_at_once_wait_for_each_other(hp):
         answer = tf.cond(first, lambda: talk(there, back), lambda: talk(back, there))
         with make_session(hp, graph, runs=2) as session:
             assert list(
-                run_at_once([session], answer, [{first: True}, {first: False}], 2)
+                run_at_once(session, answer, [{first: True}, {first: False}], 2)
             ) == [1, 1]
 
 
@@ -129,9 +129,34 @@ def test_what_is_wrong_with_a_run_is_said(hp):
             with pytest.raises(tf.errors.InvalidArgumentError):
                 list(
                     run_at_once(
-                        [session],
+                        session,
                         tf.range(0, 1, given),
                         [{given: 1}, {given: 0}, {given: 1}],
                         2,
                     )
                 )
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_what_is_deterministic_has_one_thread(monkeypatch, deterministic):
+    configs, asked = [], []
+    monkeypatch.setattr(tf, "Session", lambda graph, config: configs.append(config))
+    for name in (
+        "set_intra_op_parallelism_threads",
+        "set_inter_op_parallelism_threads",
+    ):
+        monkeypatch.setattr(tf.config.threading, name, asked.append)
+    has_kernels = hasattr(tf.compat, "v2")  # TensorFlow 2
+    if has_kernels:
+        monkeypatch.setattr(
+            tf.compat.v2.config.experimental,
+            "enable_op_determinism",
+            lambda: asked.append("kernels"),
+        )
+    hp = hparams.HParams(deterministic=deterministic)
+    set_up_process(hp)
+    make_session(hp)
+    [config] = configs
+    threads = config.intra_op_parallelism_threads, config.inter_op_parallelism_threads
+    assert (threads == (1, 1)) == deterministic
+    assert asked == [1, 1, "kernels"][: 2 + has_kernels] * deterministic

@@ -1,16 +1,31 @@
-"""shards.py: what a shard is depends on its batch alone, not on who computes it."""
+"""Shards: what they are depends on the batch alone, not on who computes it."""
 
+import dataclasses
+import functools
+
+import corpora
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
-from transformer.data import BatchPlan, make_batch
-from transformer.shards import APART, Shards, chosen_count, prefetched, training_dataset
+import hparams
+from transformer.data import (
+    SHARD_STRIDE,
+    BatchPlan,
+    Shards,
+    chosen_count,
+    make_batch,
+    prefetched,
+    training_dataset,
+)
+from transformer.runtime.cluster import Cluster
+from transformer.runtime.sessions import make_session
+from transformer.trainer import Data, TrainingGraph, with_shards
 
 
 class Pairs:
-    """A corpus whose pairs are told by their only piece."""
+    """A corpus whose pairs have one piece, their number."""
 
     def batch(self, indices, number):
         rows = [[10 + index] for index in indices]
@@ -24,77 +39,138 @@ def plan():
     return BatchPlan(widths, widths, 10, seed=3)
 
 
-def by_number(shards, batches):
-    """{number: its pairs} of some batches, in the order in which they are dealt."""
-    rounds = range(batches * shards.rounds)
-    return {s.number: list(s.pairs) for r in rounds for s in shards.dealt(r)}
+class Indices:
+    """In place of a corpus: a batch is the indices of its pairs."""
+
+    @staticmethod
+    def batch(indices, number):
+        return indices, number
 
 
-def test_the_shards_of_a_batch_are_its_pairs_in_their_order(plan):
-    for count in (1, 2, 3, 8):
-        shards = by_number(Shards(plan, count), 12)
-        for k in range(12):
-            parts = [shards[k + i * APART] for i in range(count)]
-            assert sum(parts, []) == list(plan.batch(k))
-            sizes = [len(part) for part in parts]
-            assert max(sizes) - min(sizes) <= 1
-            assert sizes[0] > 0
-        assert len(shards) == 12 * count
+def dealt(plan, count, workers, batches):
+    """{number: its pairs} of the shards of some batches, in the order of rounds."""
+    of_each = [Shards(plan, count, workers, worker) for worker in range(workers)]
+    shards = [
+        each.batch(Indices, number)
+        for number in range(batches * of_each[0].rounds)
+        for each in of_each
+    ]
+    return {number: list(pairs) for pairs, number in shards}
 
 
-@pytest.mark.parametrize("devices", [1, 2, 3, 4, 8, 11])
-def test_they_do_not_depend_on_the_devices(plan, devices):
-    dealt = Shards(plan, 8, devices)
-    assert all(len(dealt.dealt(number)) == devices for number in range(20))
-    found, wanted = by_number(dealt, 5), by_number(Shards(plan, 8), 5)
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+def test_the_shards_of_a_batch_are_its_pairs_in_their_order(plan, count):
+    shards = dealt(plan, count, 1, 12)
+    assert len(shards) == 12 * count
+    for k in range(12):
+        parts = [shards[k + i * SHARD_STRIDE] for i in range(count)]
+        assert sum(parts, []) == list(plan.batch(k))
+        sizes = [len(part) for part in parts]
+        assert max(sizes) - min(sizes) <= 1 and sizes[0] > 0
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4, 8, 11])
+def test_they_do_not_depend_on_the_number_of_workers(plan, workers):
+    found, wanted = dealt(plan, 8, workers, 5), dealt(plan, 8, 1, 5)
     for number in set(found) - set(wanted):
-        assert found.pop(number) == []  # a device that has nothing to do
+        assert found.pop(number) == []  # a worker that has nothing to do
     assert found == wanted
-    in_order = sorted(wanted, key=lambda number: (number % APART, number))
-    assert list(found) == in_order
-
-
-def test_a_batch_that_is_not_cut_is_one_shard_with_its_number(plan):
-    for k in range(9):
-        [shard] = Shards(plan).dealt(k)
-        assert shard.number == k
-        np.testing.assert_array_equal(shard.pairs, plan.batch(k))
+    assert list(found) == sorted(wanted, key=lambda n: (n % SHARD_STRIDE, n))
 
 
 def test_how_many_there_are():
-    assert [chosen_count(0, devices) for devices in (1, 2, 8, 9)] == [1, 8, 8, 9]
-    assert [chosen_count(3, devices) for devices in (1, 2, 3)] == [3, 3, 3]
+    """A deterministic run keeps their number; any other does not use it."""
+    assert [chosen_count(0, workers) for workers in (1, 2, 8, 9)] == [1, 8, 8, 9]
+    assert [chosen_count(3, workers) for workers in (1, 2, 3)] == [3, 3, 3]
+    four = Cluster(["a:1", "b:1", "c:1", "d:1"], 0)
+    hp = hparams.HParams(deterministic=True)
+    assert with_shards(hp).shards == 1
+    assert with_shards(hp, four).shards == 8
+    assert with_shards(dataclasses.replace(hp, shards=5), four).shards == 5
+    with pytest.raises(ValueError, match="shards: expected 4 or more.*, got 3"):
+        with_shards(dataclasses.replace(hp, shards=3), four)
+    any_other = hparams.HParams(shards=3)
+    assert with_shards(any_other, four) == any_other
 
 
-def test_the_dataset_has_the_rounds_from_a_batch_on(plan):
-    shards = Shards(plan, 5, 2)
-    with tf.Graph().as_default(), tf.Session() as session:
-        dataset = training_dataset(Pairs(), shards, 4)
-        batches = tf.data.make_one_shot_iterator(dataset).get_next()
-        assert [batch.number.shape.as_list() for batch in batches] == [[], []]
-        for number in range(4 * 3, 8 * 3):
-            for found, wanted in zip(
-                session.run(batches), shards.batches(Pairs(), number)
-            ):
-                for one, two in zip(found, wanted):
-                    np.testing.assert_array_equal(one, two)
+@pytest.mark.parametrize("deterministic, parts", [(True, 3), (False, 1)])
+def test_only_a_deterministic_run_keeps_them_apart(hp, deterministic, parts):
+    hp = dataclasses.replace(hp, shards=3, deterministic=deterministic)
+    with tf.Graph().as_default():
+        graph = TrainingGraph(hp, Data(hp), 0)
+    assert graph.update.runs == graph.shards.count == parts
 
 
-def test_rounds_are_taken_one_ahead(graph, plan):
-    """What is fed takes nothing, and leaves what comes next in its place."""
-    shards = Shards(plan, count=3, devices=2)
-    rounds = training_dataset(Pairs(), shards, start=1)
-    batches = tf.data.make_one_shot_iterator(rounds).get_next()
-    pairs = zip(batches, ["/cpu:0", "/device:CPU:0"])
-    current, take_next = zip(*[prefetched(*pair) for pair in pairs])
-    one_more = current[0].number + 1
+def test_the_dataset_has_the_rounds_from_a_batch_on(graph, plan):
+    """One round ahead; what is fed does not advance it."""
+    shards = Shards(plan, count=5, workers=2, worker=1)
+    dataset = training_dataset(Pairs(), shards, start=4)
+    next_batch = tf.data.make_one_shot_iterator(dataset).get_next()
+    batch, take_next = prefetched(next_batch)
+    assert [x.shape.rank for x in batch] == [2, 2, 2, 0]
+    one_more = batch.number + 1
     with tf.Session(graph=graph, config=CONFIG) as session:
         session.run(take_next)
-        for number in range(2, 7):
-            assert session.run(one_more, {current[0].number: 77}) == 78
-            found, _ = session.run([current, take_next])
-            wanted = shards.batches(Pairs(), number)
-            for batch, expected in zip(found, wanted):
-                for array, other in zip(batch, expected):
-                    np.testing.assert_array_equal(array, other)
-        assert all(x.shape.rank == 2 for x in current[1][:-1])
+        for number in range(4 * 3, 8 * 3):
+            assert session.run(one_more, {batch.number: 77}) == 78
+            found, _ = session.run([batch, take_next])
+            for array, wanted in zip(found, shards.batch(Pairs(), number)):
+                np.testing.assert_array_equal(array, wanted)
+
+
+# --- Updates of a model ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def hp(digits):
+    return hparams.HParams(
+        data=digits,
+        source_vocab_size=int(corpora.VOCAB_SIZE),
+        target_vocab_size=int(corpora.VOCAB_SIZE),
+        num_blocks=1,
+        d_model=16,
+        d_ff=32,
+        num_heads=2,
+        batch_tokens=60,
+        dropout_rate=0.0,  # it depends on where a shard begins
+        warmup_steps=10,
+        deterministic=True,
+    )
+
+
+@functools.lru_cache(maxsize=None)
+def updated(hp):
+    """(metrics of two updates, values of the variables after them)."""
+    with tf.Graph().as_default():
+        graph = TrainingGraph(hp, Data(hp), 0)
+        with make_session(hp) as session:
+            graph.open(session, None)
+            metrics = [graph.make_step(session) for _ in range(2)]
+            names = {v.op.name: v for v in tf.global_variables()}
+            return metrics, session.run(names)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread_only")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"clip_norm": 0.5, "accumulate": 2},
+        *[dict(dialect=name, batch_tokens=10) for name in ("paper", "tensor2tensor")],
+        {"dialect": "tutorial", "batch_tokens": 10},
+    ],
+    ids=str,
+)
+def test_a_batch_in_shards_is_the_batch(hp, changes):
+    """Also where a shard has no pair, whose mean would be no number.
+
+    A batch of 10 tokens has one pair, or two of one length: padding counts in the
+    tutorial.
+    """
+    hp = dataclasses.replace(hp, **changes)
+    whole, values = updated(hp)
+    cut, others = updated(dataclasses.replace(hp, shards=3))
+    for one, other in zip(whole, cut):
+        np.testing.assert_allclose(one[:4], other[:4], rtol=1e-5)
+    for name, array in values.items():
+        np.testing.assert_allclose(others[name], array, rtol=1e-3, atol=1e-5)

@@ -1,4 +1,4 @@
-"""significance.py, `eval.py --compare`: intervals and p-values are of a bootstrap."""
+"""evaluation.py, `eval.py --compare`: intervals and p-values are of a bootstrap."""
 
 import contextlib
 import io
@@ -10,14 +10,14 @@ import threading
 import corpora
 import numpy as np
 import pytest
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import BLEU, CHRF, TER
 
-import eval as evaluation  # not the built-in function
-from transformer import significance
+from transformer import evaluation
+from transformer.commands import evaluate
 from transformer.evaluation import check_samples, score
 from transformer.runtime import ram
 
-METRICS = {"BLEU": BLEU, "chrF2": CHRF}
+METRICS = {"BLEU": BLEU, "chrF2": CHRF, "TER": TER}
 SAMPLES = 80
 
 
@@ -65,12 +65,12 @@ def interval(scores):
 @pytest.mark.parametrize("metric", METRICS)
 def test_an_interval_is_that_of_the_scores_of_samples(metric, lines):
     hypotheses = damaged(lines, 0.3, 2)
-    found = score(hypotheses, lines, SAMPLES)
+    found = score(hypotheses, lines, SAMPLES, list(evaluation.METRICS))
     wanted = interval(drawn(metric, hypotheses, lines))
-    name = {"BLEU": "bleu", "chrF2": "chrf"}[metric]
+    name = {"BLEU": "bleu", "chrF2": "chrf", "TER": "ter"}[metric]
     assert getattr(found, name + "_interval") == pytest.approx(wanted, rel=1e-5)
     assert f"|bs:{SAMPLES}|seed:12345|" in getattr(found, name + "_signature")
-    plain = score(hypotheses, lines)
+    plain = score(hypotheses, lines, 0, list(evaluation.METRICS))
     assert getattr(found, name) == getattr(plain, name)
     assert getattr(plain, name + "_interval") == ()
     assert "bs:" not in getattr(plain, name + "_signature")
@@ -80,7 +80,7 @@ def test_an_interval_is_that_of_the_scores_of_samples(metric, lines):
 def test_a_p_value_counts_the_samples_that_differ_as_much(number, metric, lines):
     """Differences of the samples, centred: how many exceed the one that was found."""
     first, second = damaged(lines, 0.3, 2), damaged(lines, 0.35, 3)
-    found = significance.compare({"a": first, "b": second}, lines, SAMPLES)[number]
+    found = evaluation.compare({"a": first, "b": second}, lines, SAMPLES)[number]
     scores = [drawn(metric, each, lines) for each in (first, second)]
     differences = np.abs(scores[1] - scores[0])
     real = abs(score_of(metric, second, lines) - score_of(metric, first, lines))
@@ -104,8 +104,11 @@ def test_a_clear_difference_is_significant_and_a_slight_one_is_not(lines):
         "alike": damaged(lines, 0.2, 4),
         "same": damaged(lines, 0.2, 2),
     }
-    [bleu, _] = significance.compare(systems, lines)
-    said = [significance.sentence(each, "good", "BLEU") for each in bleu.systems[1:]]
+    [bleu, *_] = evaluation.compare(systems, lines)
+    said = [
+        evaluation.comparison_sentence(each, "good", "BLEU")
+        for each in bleu.systems[1:]
+    ]
     assert "bad has -" in said[0] and "is significant at 5 %" in said[0]
     assert "is not significant at 5 %" in said[1]
     assert said[2] == "same and good have the same translations"
@@ -127,13 +130,13 @@ def test_the_seed_is_sacrebleus(lines, seed, monkeypatch):
 def test_a_seed_that_sacrebleu_does_not_take_is_refused(seed, monkeypatch):
     monkeypatch.setenv("SACREBLEU_SEED", seed)
     check_samples(0, 30)
-    with pytest.raises(ValueError, match=f"SACREBLEU_SEED: found {seed}"):
+    with pytest.raises(ValueError, match=f"SACREBLEU_SEED: expected .*, got {seed}"):
         check_samples(SAMPLES, 30)
 
 
 def test_samples_that_give_no_interval_or_do_not_fit_are_refused(monkeypatch):
     for samples in (-1, 1, 39):
-        with pytest.raises(ValueError, match=f"samples: found {samples}, wanted 40"):
+        with pytest.raises(ValueError, match=f"samples: expected 40 .*, got {samples}"):
             check_samples(samples, 30)
     monkeypatch.setattr(ram, "free_memory", lambda: 100_000_000)
     check_samples(1000, 1000)
@@ -145,8 +148,8 @@ def test_samples_that_give_no_interval_or_do_not_fit_are_refused(monkeypatch):
 
 
 def test_systems_with_other_numbers_of_lines_are_refused(lines):
-    with pytest.raises(ValueError, match="b: found 29 translations, wanted 30"):
-        significance.compare({"a": lines, "b": lines[1:]}, lines)
+    with pytest.raises(ValueError, match="b: expected 30 translations, .*, got 29"):
+        evaluation.compare({"a": lines, "b": lines[1:]}, lines)
 
 
 # --- eval.py --compare ----------------------------------------------------------------
@@ -160,7 +163,7 @@ def run(trained, digits, tmp_path):
         path, output = tmp_path / "scores.json", io.StringIO()
         argv = ["--logdir", logdir, "--data", digits, "--json", path, *flags]
         with contextlib.redirect_stdout(output):
-            evaluation.main([str(each) for each in argv])
+            evaluate.main([str(each) for each in argv])
         return output.getvalue().splitlines(), json.loads(path.read_text())
 
     logdir = corpora.copy_of(trained, tmp_path / "first")
@@ -176,12 +179,15 @@ def test_a_log_directory_and_a_file_are_compared(run, trained, digits, tmp_path)
     lines, found = run("--compare", other, perfect)
     written = corpora.read_lines(found["translations"])
     systems = {run.logdir: written, other: written, perfect: references}
-    wanted = significance.compare(systems, references)
+    wanted = evaluation.compare(systems, references)
     for told, comparison in zip(found["compared"], wanted):
         assert told["signature"] == comparison.signature in lines
         for row, each in zip(told["systems"], comparison.systems):
             assert row == json.loads(json.dumps(each._asdict()))
-        assert significance.sentence(comparison.systems[2], "", told["metric"]) in lines
+        assert (
+            evaluation.comparison_sentence(comparison.systems[2], "", told["metric"])
+            in lines
+        )
     assert f"{other} and {run.logdir} have the same translations" in lines
     assert any(name.endswith(".translations") for name in os.listdir(other))
 
@@ -200,20 +206,20 @@ def test_translations_may_come_through_a_pipe(run, digits, tmp_path):
 
 def test_no_samples_no_intervals(run):
     lines, found = run("--samples", "0")
-    assert lines[-4] == f"BLEU = {found['bleu']:.2f}"
-    assert found["bleu_interval"] == [] and "bs:" not in lines[-3]
+    assert lines[-6] == f"BLEU = {found['bleu']:.2f}"
+    assert found["bleu_interval"] == [] and "bs:" not in lines[-5]
 
 
 def test_what_cannot_be_compared_is_one_line(run, digits, tmp_path, capsys):
     short = corpora.write_lines(tmp_path / "short.en", ["1 2"])
     common = ["--logdir", run.logdir, "--data", digits]
     for flags, words in (
-        (["--compare", short], [short, "found 1 translations, wanted 20"]),
+        (["--compare", short], [short, "expected 20 translations, one"]),
         (["--compare", "no/such"], ["no/such"]),
         (["--compare", short, short], ["twice"]),
         (["--compare", run.logdir], ["twice"]),
         (["--compare", short, "--samples", "0"], ["--samples 0"]),
-        (["--samples", "5"], ["found 5", "40"]),
+        (["--samples", "5"], ["got 5", "40"]),
     ):
-        line = corpora.refusal(capsys, evaluation.main, *common, *flags)
+        line = corpora.refusal(capsys, evaluate.main, *common, *flags)
         assert [word for word in words if word not in line] == []

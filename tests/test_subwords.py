@@ -1,15 +1,15 @@
-"""subwords.py: tensor2tensor's subword vocabularies, worked out by hand."""
+"""SubwordVocabulary: tensor2tensor's subword vocabularies, worked out by hand."""
 
 import numpy as np
 import pytest
 from corpora import write_lines
 from originals import subword_list
 
-from transformer.text.subwords import SubwordVocabulary
-from transformer.text.vocabulary_files import (
+from transformer.text.vocabulary import (
     JOINT_SUBWORDS,
     JOINT_WORDS,
     SEPARATE_SUBWORDS,
+    SubwordVocabulary,
     copy_vocabularies,
     load_vocabularies,
     vocabulary_kind,
@@ -141,13 +141,13 @@ def test_a_file_without_quotes_is_the_same(vocabulary, tmp_path):
 def test_what_is_no_subword_vocabulary_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError):
         SubwordVocabulary(str(tmp_path / "none"))
-    with pytest.raises(ValueError, match=r"found \['<PAD>', '<UNK>'\] first, wanted"):
+    with pytest.raises(ValueError, match=r"got \['<PAD>', '<UNK>'\]"):
         SubwordVocabulary(write_lines(tmp_path / "words", ["<PAD>", "<UNK>", "a"]))
     some = ["<pad>_", "<EOS>_", "ab_", *"a\\_u;012345689"]
     for name, more, lacking in (("a", "b", "7"), ("b", "7", "b")):
-        with pytest.raises(ValueError, match=f"found no subtoken '{lacking}'"):
+        with pytest.raises(ValueError, match=f"got none for '{lacking}'"):
             SubwordVocabulary(write_lines(tmp_path / name, [*some, more]))
-    with pytest.raises(ValueError, match="first, wanted"):
+    with pytest.raises(ValueError, match="first, then"):
         SubwordVocabulary(write_lines(tmp_path / "empty", []))
 
 
@@ -165,8 +165,8 @@ def test_folders_know_their_subword_vocabularies(tmp_path):
     assert (found.joint, found.source.size, found.target.size) == (False, 30, 40)
     assert vocabulary_kind(str(separate)) is SubwordVocabulary
     for one, other in ((joint, separate), (words, joint), (separate, words)):
-        with pytest.raises(ValueError, match="wanted the vocabulary of"):
+        with pytest.raises(ValueError, match="expected the vocabulary of"):
             copy_vocabularies(str(one), str(other))
     subword_list(separate / JOINT_SUBWORDS, 20)
-    with pytest.raises(ValueError, match="wanted one kind"):
+    with pytest.raises(ValueError, match="expected one kind"):
         load_vocabularies(str(separate))

@@ -2,8 +2,10 @@
 
 import fixtures
 import numpy as np
+import pytest
 import tensorflow.compat.v1 as tf
 
+from transformer.compat.tensor2tensor import beam_search
 from transformer.decoding import SearchOptions, beam
 from transformer.text.vocabulary import BOS, EOS
 
@@ -176,3 +178,127 @@ def test_a_sentence_is_searched_as_if_it_were_alone():
         for k in np.flatnonzero(np.isfinite(alone.scores[0])):
             ids = np.trim_zeros(together.ids[n, k], "b")
             assert np.array_equal(ids, np.trim_zeros(alone.ids[0, k], "b"))
+
+
+# Their function, and what their own tests of it check: searches of tables by position.
+
+
+def by_position(probabilities):
+    """Their function of ids, from probabilities [T, N * K, V] or [T, V]."""
+    table = tf.log(tf.constant(probabilities, tf.float32))
+
+    def symbols_to_logits(ids, *_):
+        logits = table[tf.shape(ids)[1] - 1]
+        return logits + tf.zeros([tf.shape(ids)[0], 1])
+
+    return symbols_to_logits
+
+
+def searched(symbols_to_logits, batch, size, vocab_size, length, alpha=0.0, **more):
+    found = beam_search(
+        symbols_to_logits,
+        tf.zeros([batch], tf.int32),
+        size,
+        length,
+        vocab_size,
+        alpha,
+        eos_id=1,
+        **more,
+    )
+    with tf.Session() as session:
+        return session.run(found)
+
+
+TWO_BEAMS = [
+    [[0.1, 0.1, 0.8], [0.1, 0.1, 0.8]],
+    [[0.4, 0.5, 0.1], [0.2, 0.4, 0.4]],
+    [[0.05, 0.9, 0.05], [0.4, 0.4, 0.2]],
+]
+
+
+def test_shapes_of_their_search():
+    ids, scores, states = beam_search(
+        lambda ids: tf.random_uniform([tf.shape(ids)[0], 5]),
+        tf.constant([0, 0]),
+        3,
+        10,
+        5,
+        0.0,
+    )
+    assert ids.shape.as_list()[1] == 3
+    assert scores.shape.as_list() == [2, 3]
+    assert states == ()
+
+
+def test_one_beam_finds_a_likely_end_and_is_cut_off_without_one():
+    ids, scores, _ = searched(
+        by_position([[0.7, 0.3], [0.4, 0.6], [0.5, 0.5]]), 1, 1, 2, 3
+    )
+    assert ids.tolist() == [[[0, 0, 1]]]
+    np.testing.assert_allclose(np.exp(scores), [[0.7 * 0.6]], rtol=1e-5)
+    ids, scores, _ = searched(
+        by_position([[0.2, 0.1, 0.7], [0.4, 0.1, 0.5]]), 1, 1, 3, 2
+    )
+    assert ids.tolist() == [[[0, 2, 2]]]
+    np.testing.assert_allclose(np.exp(scores), [[0.7 * 0.5]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("stop_early", [True, False])
+def test_two_beams(stop_early):
+    ids, scores, _ = searched(by_position(TWO_BEAMS), 1, 2, 3, 3, stop_early=stop_early)
+    assert ids.tolist() == [[[0, 2, 1, 0], [0, 2, 0, 1]]]
+    np.testing.assert_allclose(
+        np.exp(scores), [[0.8 * 0.5, 0.8 * 0.4 * 0.9]], rtol=1e-5
+    )
+
+
+def test_a_length_penalty_of_two_sentences_in_one_batch():
+    """Their function may know the size of the batch, so that it must stay."""
+    others = np.array(TWO_BEAMS)
+    others[1, 0] = [0.3, 0.6, 0.1]
+    both = np.concatenate([TWO_BEAMS, others], axis=1)  # [T, N * K, V]
+    ids, scores, _ = searched(by_position(both), 2, 2, 3, 3, 3.5)
+    assert ids.tolist() == [[[0, 2, 0, 1], [0, 2, 1, 0]], [[0, 2, 1, 0], [0, 2, 0, 1]]]
+    of_2, of_3 = (7 / 6) ** 3.5, (8 / 6) ** 3.5
+    wanted = [
+        [np.log(0.8 * 0.4 * 0.9) / of_3, np.log(0.8 * 0.5) / of_2],
+        [np.log(0.8 * 0.6) / of_2, np.log(0.8 * 0.3 * 0.9) / of_3],
+    ]
+    np.testing.assert_allclose(scores, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2], ids=lambda size: f"beam_{size}")
+def test_states_follow_the_hypotheses(size):
+    """Each has the sum of its own ids, which the function finds again in the ids."""
+    table = by_position(np.array(TWO_BEAMS)[:, :1])
+
+    def symbols_to_logits(ids, i, states):
+        before = tf.reduce_sum(ids[:, :-1], axis=1)[:, None]
+        checks = [
+            tf.assert_equal(states["sum"], before),
+            tf.assert_equal(tf.shape(ids)[1], i + 1),
+        ]
+        with tf.control_dependencies(checks):
+            return table(ids), {"sum": states["sum"] + ids[:, -1][:, None]}
+
+    state = tf.placeholder_with_default(tf.zeros([1, 1], tf.int32), [None, 1])
+    ids, _, states = searched(
+        symbols_to_logits, 1, size, 3, 3, alpha=9.0, states={"sum": state}
+    )
+    assert states["sum"].shape == (1, size, 1)
+    assert ids.shape[:2] == (1, size)
+
+
+def test_the_state_of_the_end_is_returned():
+    probabilities = by_position([[0.7, 0.3], [0.4, 0.6], [0.5, 0.5]])
+
+    def symbols_to_logits(ids, _, states):
+        return probabilities(ids), states + 1
+
+    _, _, states = searched(symbols_to_logits, 1, 1, 2, 3, states=tf.zeros([1, 1]))
+    assert states.tolist() == [[[2]]]
+
+
+def test_what_their_search_has_and_ours_not():
+    with pytest.raises(ValueError, match="expected use_tpu = False, got True"):
+        beam_search(None, tf.constant([0]), 2, 3, 4, 0.0, use_tpu=True)

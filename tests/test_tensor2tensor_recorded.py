@@ -10,31 +10,11 @@ from conftest import CONFIG
 from originals import attend, dense_gradients
 
 from hparams import HParams
-from transformer.blocks.attention import MASKED_LOGIT, scaled_dot_product_attention
-from transformer.blocks.local import local_attention
-from transformer.blocks.masks import (
-    causal_mask,
-    found_mask,
-    padding_mask,
-    proximity_bias,
-)
-from transformer.blocks.positions import halves
-from transformer.blocks.primitives import dense, dropout
-from transformer.blocks.relative import relative_bias, relative_positions
-from transformer.blocks.shapes import join_heads, split_heads
 from transformer.dialects import DIALECTS, resolve
-from transformer.modules import (
-    apply_steps,
-    feedforward,
-    multihead_attention,
-    normalize,
-    positional_encoding,
-)
-from transformer.schedules import learning_rate
-from transformer.training import cross_entropy
+from transformer.modules import multihead_attention
+from transformer.training import learning_rate
 
 T2T = resolve("tensor2tensor")
-STEPS = {"d": "dropout", "a": "add", "n": "norm"}
 
 # Our names of variables, and theirs.
 ATTENTION_NAMES = [
@@ -45,13 +25,14 @@ ATTENTION_NAMES = [
         "/embeddings",
     ),
 ]
-NORM_NAMES = [("gamma", "layer_norm_scale"), ("beta", "layer_norm_bias")]
 
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch):
     """A dialect "bare": tensor2tensor's sub-layers without what is around them."""
-    monkeypatch.setitem(DIALECTS, "bare", T2T._replace(before=(), after=()))
+    monkeypatch.setitem(
+        DIALECTS, "bare", T2T._replace(norm="", residual=False, residual_dropout=False)
+    )
 
 
 class Case:
@@ -107,120 +88,13 @@ class Case:
                 fixtures.assert_close(value, self.case[key], key)
 
 
-def no_dropout(x, name):
-    return dropout(x, 0, name=name)
-
-
 # Positions.
-
-
-@fixtures.over("D", function="*.get_timing_signal_1d")
-def test_timing_signal(name):
-    case = Case(name)
-    kwargs, length = dict(case.kwargs), int(case.case["in/length"])
-    offset, channels = kwargs.pop("start_index", 0), kwargs.pop("channels")
-    table = halves(tf.cast(tf.range(length) + offset, tf.float64), channels, **kwargs)
-    case.check(out=tf.cast(table, tf.float32)[None])
-    if not kwargs:
-        case.check(
-            out=positional_encoding(
-                tf.ones([1, length], tf.int32),
-                channels,
-                scale=False,
-                dialect="tensor2tensor",
-                positions=tf.range(length) + offset,
-            )
-        )
-
-
-@fixtures.over("D", function="*.add_timing_signal_1d")
-def test_add_timing_signal(name):
-    case = Case(name)
-    x = case["x"]
-    case.check(
-        out=x
-        + positional_encoding(
-            x,
-            x.shape.as_list()[-1],
-            zero_pad=False,
-            scale=False,
-            dialect="tensor2tensor",
-        )
-    )
-
-
-@fixtures.over("D", function="*.add_timing_signal_1d_given_position")
-def test_add_timing_signal_given_position(name):
-    case = Case(name)
-    places = tf.reshape(tf.cast(case["position"], tf.float64), [-1])
-    table = halves(places, case["x"].shape.as_list()[-1])
-    case.check(out=case["x"] + tf.cast(tf.reshape(table, case["x"].shape), tf.float32))
 
 
 # Masks.
 
 
-def as_bias(mask):
-    return tf.where_v2(mask, 0.0, MASKED_LOGIT)
-
-
-@fixtures.over("D", function="*.attention_bias_ignore_padding")
-def test_padding_mask(name):
-    case = Case(name)
-    ids = 1 - tf.cast(case["memory_padding"], tf.int32)
-    case.check(out=as_bias(padding_mask(ids)))
-
-
-@fixtures.over("D", function="*.attention_bias_to_padding")
-def test_padding_of_a_mask(name):
-    """There and back: of the padding they read from a bias we make that bias."""
-    case = Case(name)
-    bias = as_bias(padding_mask(1 - case.case["out/out"].astype(np.int32)))
-    with tf.Session(config=CONFIG) as session:
-        fixtures.assert_close(session.run(bias), case.case["in/attention_bias"])
-
-
-@fixtures.over("D", function="*.attention_bias_lower_triangle")
-def test_causal_mask(name):
-    case = Case(name)
-    case.check(out=as_bias(causal_mask(tf.range(case.kwargs["length"]))))
-
-
-@fixtures.over("D", function="*.attention_bias_local")
-def test_causal_masks_make_a_local_mask(name):
-    case = Case(name)
-    length = case.kwargs["length"]
-    backward, forward = (
-        length if case.kwargs[key] < 0 else case.kwargs[key]
-        for key in ("max_backward", "max_forward")
-    )
-    places = tf.range(length)
-    not_later = causal_mask(places + forward, places)
-    not_earlier = tf.matrix_transpose(causal_mask(places + backward, places))
-    case.check(out=as_bias(tf.logical_and(not_later, not_earlier)))
-
-
-@fixtures.over("D", function="*.attention_bias_proximal")
-def test_proximity_bias(name):
-    case = Case(name)
-    case.check(out=proximity_bias(tf.range(case.kwargs["length"])))
-
-
-@fixtures.over("D", function="*.embedding_to_padding")
-def test_found_mask(name):
-    case = Case(name)
-    case.check(out=1 - tf.cast(found_mask(case["emb"]), tf.float32))
-
-
 # The attention formula.
-
-
-@fixtures.over("D", function="*.dot_product_attention")
-def test_scaled_dot_product_attention(name):
-    case = Case(name)
-    q = case["q"] * case["q"].shape.as_list()[-1] ** 0.5  # their caller scales
-    out, attn = scaled_dot_product_attention(q, case["k"], case["v"], bias=case["bias"])
-    case.check(out=out, attn=attn)
 
 
 @fixtures.over(
@@ -241,53 +115,6 @@ def test_masks_lower_the_logits(name):
         q, case["k"], case["v"], T2T, key_mask=tf.constant(real), causality=causality
     )
     case.check(out=out, attn=attn, without=["gradin/bias"])
-
-
-@fixtures.over("D", function="*.dot_product_attention_relative")
-def test_relative_positions(name):
-    case = Case(name)
-    Tq, Tk = case["q"].shape.as_list()[2], case["k"].shape.as_list()[2]
-    width = case["q"].shape.as_list()[-1]
-    relative = relative_positions(
-        tf.range(Tq), tf.range(Tk), width, case.kwargs["max_relative_position"]
-    )
-    out, attn = scaled_dot_product_attention(
-        case["q"] * width**0.5,
-        case["k"],
-        case["v"],
-        bias=case["bias"],
-        relative=relative,
-    )
-    case.check(ATTENTION_NAMES, out=out, attn=attn)
-
-
-def local(case, Q, K, V):
-    """tensor2tensor's kinds of local attention, by the arguments of the case."""
-    kwargs = dict(case.kwargs, function=case.case["meta"]["function"])
-    block_length = kwargs["block_length"]
-    around = kwargs.get("filter_width", kwargs.get("block_width"))
-    if around is not None:
-        key_mask = found_mask(K[:, 0])  # a key of zeros counts as padding
-        return local_attention(
-            Q,
-            K,
-            V,
-            block_length,
-            window=(around, around),
-            key_mask=key_mask,
-            blind_queries_are_zero=False,
-        )[0]
-    within = "within_block" in kwargs["function"]
-    return local_attention(
-        Q, K, V, block_length, causality=True, window=(0 if within else block_length, 0)
-    )[0]
-
-
-@fixtures.over("D", function="*local_attention_1d")
-def test_local_attention(name):
-    case = Case(name)
-    q = case["q"] * case["q"].shape.as_list()[-1] ** 0.5
-    case.check(out=local(case, q, case["k"], case["v"]))
 
 
 # Multi-head attention.
@@ -345,155 +172,10 @@ def test_multihead_attention(name, given):
     )
 
 
-def heads_of(case, scaled=True):
-    """Q, K and V of the depths of a case, and how to put heads together again."""
-    kwargs, x = case.kwargs, case["query_antecedent"]
-    memory = x if case["memory_antecedent"] is None else case["memory_antecedent"]
-    num_heads, depth = kwargs["num_heads"], kwargs["total_key_depth"]
-    with tf.variable_scope("multihead_attention"):
-        Q, K, V = (
-            split_heads(dense(tensor, width, False, name), num_heads)
-            for tensor, width, name in (
-                (x, depth, "q"),
-                (memory, depth, "k"),
-                (memory, kwargs["total_value_depth"], "v"),
-            )
-        )
-    return Q if scaled else Q * (depth // num_heads) ** 0.5, K, V
-
-
-def joined(case, context):
-    with tf.variable_scope("multihead_attention"):
-        return dense(join_heads(context), case.kwargs["output_depth"], False, "o")
-
-
-@fixtures.over(
-    "D",
-    function="*.multihead_attention",
-    where=lambda meta: (
-        attention_type("dot_product")(meta) and not meta["kwargs"].get("vars_3d")
-    ),
-)
-def test_multihead_attention_of_any_depths(name):
-    case = Case(name)
-    context, attn = scaled_dot_product_attention(*heads_of(case), bias=case["bias"])
-    case.check(ATTENTION_NAMES, out=joined(case, context), attn=attn)
-
-
-@fixtures.over(
-    "D",
-    function="*.multihead_attention",
-    where=lambda meta: meta["kwargs"].get("vars_3d"),
-)
-def test_multihead_attention_with_variables_of_three_dimensions(name):
-    """Their q, k, v [D, H, d] and o [H, d, D] are our kernels; Q is not scaled."""
-    case = Case(name)
-    for key in [key for key in case.case if key.startswith(("var/", "grad/"))]:
-        value = case.case.pop(key)
-        kernel = value.reshape(
-            [-1, value.shape[-1]] if key.endswith("/o") else [len(value), -1]
-        )
-        case.case[key + "/kernel"] = kernel
-    context, attn = scaled_dot_product_attention(
-        *heads_of(case, scaled=False), bias=case["bias"]
-    )
-    case.check(out=joined(case, context), attn=attn)
-
-
-@fixtures.over(
-    "D",
-    function="*.multihead_attention",
-    where=attention_type("local_mask_right", "local_unmasked"),
-)
-def test_multihead_local_attention(name):
-    case = Case(name)
-    case.check(ATTENTION_NAMES, out=joined(case, local(case, *heads_of(case))))
-
-
-@fixtures.over(
-    "D",
-    function="*.multihead_attention",
-    where=attention_type("dot_product_relative_v2", "dot_product_unmasked_relative_v2"),
-)
-def test_multihead_attention_of_the_music_transformer(name):
-    case = Case(name)
-    Q, K, V = heads_of(case)
-    unmasked = "unmasked" in case.kwargs["attention_type"]
-    theirs = "dot_product_{}self_attention_relative_v2".format(
-        "unmasked_" if unmasked else ""
-    )
-    with tf.variable_scope("multihead_attention"):
-        bias = relative_bias(Q, case.kwargs["max_relative_position"], not unmasked)
-    context, _ = scaled_dot_product_attention(Q, K, V, bias=bias + case["bias"])
-    names = [("relative/keys", theirs + "/key_relative_embeddings")] + ATTENTION_NAMES
-    case.check(names, out=joined(case, context))
-
-
 # Around a sub-layer, and the feed-forward.
 
 
-@fixtures.over("D", function="*.layer_norm")
-def test_normalize(name):
-    case = Case(name)
-    case.check(
-        [("ln/", "layer_norm/")] + NORM_NAMES,
-        out=normalize(case["x"], case.kwargs["epsilon"]),
-    )
-
-
-@fixtures.over("D", function="*.layer_p*process")
-def test_steps(name):
-    case = Case(name)
-    kind = "post" if "layer_postprocess_sequence" in case.kwargs else "pre"
-    letters = case.kwargs["layer_{}process_sequence".format(kind)]
-    steps = [] if letters == "none" else [STEPS[letter] for letter in letters]
-    x, residual = case["layer_input"], None
-    if kind == "post":
-        x, residual = case["layer_output"], x
-    row = T2T._replace(norm_epsilon=case.kwargs["norm_epsilon"])
-    scope = "layer_postprocess" if kind == "post" else "layer_prepostprocess"
-    case.check(
-        [("ln/", scope + "/layer_norm/")] + NORM_NAMES,
-        out=apply_steps(steps, x, residual, row, no_dropout),
-    )
-
-
-@fixtures.over("D", function="*.dense_relu_dense")
-def test_feedforward(name):
-    case = Case(name)
-    out = feedforward(
-        case["inputs"],
-        (case.kwargs["filter_size"], case.kwargs["output_size"]),
-        dialect="bare",
-    )
-    case.check(
-        [("feedforward/inner", "conv1"), ("feedforward/outer", "conv2")], out=out
-    )
-
-
 # Training.
-
-
-@fixtures.over("D", function="*.padded_cross_entropy")
-def test_cross_entropy(name):
-    case = Case(name)
-    logits = tf.squeeze(case["logits"], [2, 3])  # [N, T, V]
-    labels = tf.squeeze(case["labels"], [2, 3])  # [N, T]
-    places = np.arange(np.prod(labels.shape.as_list())).reshape(labels.shape.as_list())
-
-    def loss(labels):
-        return cross_entropy(logits, labels, case.kwargs["label_smoothing"], "others")
-
-    found, alone = (
-        loss(labels),
-        [loss(labels * (places == place)).sum for place in places.flat],
-    )
-    case.check(
-        out=found.sum,
-        denominator=found.count,
-        loss=found.sum / found.count,
-        per_token=tf.reshape(tf.stack(alone), case["labels"].shape),
-    )
 
 
 @fixtures.over("D", function="*learning_rate_factor*")

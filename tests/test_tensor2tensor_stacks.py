@@ -14,12 +14,9 @@ from conftest import CONFIG
 from stepping import logits_step_by_step
 
 from hparams import HParams
-from transformer.blocks.attention import MASKED_LOGIT
-from transformer.blocks.masks import causal_mask, proximity_bias
-from transformer.embeddings import Embeddings
+from transformer.blocks.attention import MASKED_LOGIT, causal_mask, proximity_bias
+from transformer.compat.names import original_name
 from transformer.model import Memory, Transformer
-from transformer.modules import positional_encoding
-from transformer.originals.names import original_name
 from transformer.text.vocabulary import BOS, EOS
 
 BODY = "transformer/body/"
@@ -96,38 +93,6 @@ def lookup_gradient(loss, width):
     return tf.convert_to_tensor(gradient)[FIRST_ID:-width] / width**0.5
 
 
-@fixtures.over("D", function="*.shift_right_3d")
-def test_the_decoder_input_begins_with_zeros(name):
-    """A target behind BOS, whose vector is zeros; positions come on top of it."""
-    case = fixtures.load(name)
-    ids, table = prepared(case["in/x"])
-    target_in = np.concatenate([np.full([len(ids), 1], BOS), ids[:, :-1]], axis=1)
-    hp = HParams(
-        dialect="tensor2tensor",
-        d_model=table.shape[1],
-        dropout_rate=0.0,
-        source_vocab_size=len(table),
-        target_vocab_size=len(table),
-    )
-    vectors = Embeddings(hp).embed(
-        tf.constant(target_in, tf.int32), "decoder", tf.range(target_in.shape[1])
-    )
-    vectors -= positional_encoding(
-        tf.constant(target_in),
-        hp.d_model,
-        zero_pad=False,
-        scale=False,
-        dialect=hp.dialect,
-    )
-    gradient = lookup_gradient(tf.reduce_sum(vectors * case["in/dout"]), hp.d_model)
-    vectors, gradient = run([vectors, gradient], values_of(hp, {}, table))
-    fixtures.assert_close(vectors, case["out/out"])
-    real = ids.flatten() != 0
-    fixtures.assert_close(
-        gradient[real], case["gradin/x"].reshape(gradient.shape)[real], "gradient"
-    )
-
-
 @fixtures.over("D", function="transformer_prepare_encoder*")
 def test_encoder_stack(name):
     case = fixtures.load(name)
@@ -135,7 +100,9 @@ def test_encoder_stack(name):
     ids, table = prepared(inputs)
     hp = settings(case["meta"]["kwargs"], len(table))
     memory = Transformer(hp).encode(tf.constant(ids))
-    embedded = Embeddings(hp).embed(tf.constant(ids), "encoder", tf.range(ids.shape[1]))
+    embedded = Transformer(hp).embed(
+        tf.constant(ids), "encoder", tf.range(ids.shape[1])
+    )
     bias = tf.where_v2(memory.mask, 0.0, MASKED_LOGIT)
     if hp.proximity_bias:
         bias += proximity_bias(tf.range(ids.shape[1]))
@@ -169,7 +136,7 @@ def test_decoder_stack(name):
         tf.constant(target_in, tf.int32), Memory(source, tf.constant(bias == 0))
     )
     states = logits[:, :, -width:]
-    embedded = Embeddings(hp).embed(
+    embedded = Transformer(hp).embed(
         tf.constant(target_in, tf.int32), "decoder", tf.range(ids.shape[1])
     )
     bias = tf.where_v2(causal_mask(tf.range(ids.shape[1])), 0.0, MASKED_LOGIT)

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-import eval as evaluation  # not the built-in function
 import hparams
-import train
 from transformer import trainer
+from transformer.commands import evaluate as evaluation
+from transformer.commands import train
 from transformer.evaluation import Scores
-from transformer.runtime import checkpoints, cli, reporting
-from transformer.text.vocabulary_files import load_vocabularies
-from transformer.training_graph import Data, TrainingGraph
+from transformer.runtime import checkpoints, cli, run
+from transformer.text.vocabulary import load_vocabularies
+from transformer.trainer import Data, TrainingGraph
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -73,7 +73,7 @@ def script(monkeypatch):
     def script(*bleus):
         following = iter(bleus)
 
-        def evaluate(translator, sources, references):
+        def evaluate(translate, sources, references):
             return Scores(next(following), 0.0, "", ""), sources
 
         monkeypatch.setattr(trainer, "evaluate", evaluate)
@@ -82,7 +82,7 @@ def script(monkeypatch):
 
 
 def dev_bleus(logdir):
-    return {row["step"]: row["bleu"] for row in reporting.read_dev_scores(str(logdir))}
+    return {row["step"]: row["bleu"] for row in run.read_dev_scores(str(logdir))}
 
 
 def newest(logdir):
@@ -94,7 +94,7 @@ def assert_same_training(logdir, whole):
     found, wanted = corpora.events_of(logdir), corpora.events_of(whole)
     for tag in ("loss", "learning_rate", "gradient_norm", "dev/loss", "dev/bleu"):
         assert found[tag] == wanted[tag], tag
-    assert reporting.read_dev_scores(str(logdir)) == reporting.read_dev_scores(whole)
+    assert run.read_dev_scores(str(logdir)) == run.read_dev_scores(whole)
     found, wanted = newest(logdir), newest(whole)
     assert sorted(found) == sorted(wanted)
     for name in wanted:
@@ -161,7 +161,7 @@ def test_a_last_step_before_where_training_stands_is_refused(
         "--max_steps",
         "3",
     )
-    assert "max_steps: found 3, wanted 4 or more" in line
+    assert "max_steps: expected 4 or more, got 3" in line
     assert hparams.load(str(tmp_path)) == saved
     corpora.run_train(digits, tmp_path, "--max_steps", "5")
 
@@ -202,6 +202,19 @@ PATIENT = [
 
 
 @pytest.mark.slow
+def test_the_lowest_dev_loss_is_the_best_while_bleu_is_near_zero(
+    digits, tmp_path, script, capsys
+):
+    script(0.9, 0.5, 0.0)
+    corpora.run_train(digits, tmp_path, *PATIENT, "--max_steps", "6")
+    said = capsys.readouterr().err.splitlines()[-1]
+    losses = {row["step"]: row["loss"] for row in run.read_dev_scores(str(tmp_path))}
+    best = min(losses, key=losses.get)
+    assert best != 2
+    assert f"of step {best} (the lowest dev loss" in said
+    assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [best]
+
+
 def test_the_best_is_kept_older_ones_go_and_patience_ends(
     digits, tmp_path, script, capsys
 ):
@@ -292,7 +305,6 @@ def test_the_settings_are_saved_with_what_the_data_folder_decides(trained, digit
         d_ff=64,
         num_heads=4,
         batch_tokens=512,
-        shards=1,
         max_extra_length=5,
         schedule="linear",
         learning_rate=0.006,
@@ -355,7 +367,7 @@ def test_the_loss_falls(trained):
 
 def test_dev_scores_and_events_agree(trained):
     events = corpora.events_of(trained)
-    rows = reporting.read_dev_scores(trained)
+    rows = run.read_dev_scores(trained)
     assert [row["step"] for row in rows] == [80, 160, 240]
     for row in rows:
         assert set(row) == {"step", "bleu", "chrf", "loss", "dev"}
@@ -367,16 +379,18 @@ def test_dev_scores_and_events_agree(trained):
 
 def test_without_a_terminal_progress_is_plain_lines(digits, tmp_path, script, capsys):
     script(12.5)
-    corpora.run_train(digits, tmp_path, "--max_steps", "2")
+    shards = ["--deterministic", "--shards", "2"]
+    corpora.run_train(digits, tmp_path, "--max_steps", "2", *shards)
     captured = capsys.readouterr()
     lines = captured.err.splitlines()
     assert captured.out == ""
     assert re.match(r"[\d,]+ parameters; step 0 of 2; logs in ", lines[0])
-    assert lines[1].startswith("memory for the largest batches: about ")
-    for step, line in enumerate(lines[2:4], 1):
+    assert lines[1] == "each batch is cut into 2 shards"
+    assert lines[2].startswith("memory for training: about ")
+    for step, line in enumerate(lines[3:5], 1):
         assert re.match(rf"step {step}/2  loss \d\.\d+  [\d,]+ tokens/s", line)
-    assert lines[4].startswith("step 2: dev BLEU 12.50, dev loss ")
-    assert lines[5].startswith("stopped at step 2") and len(lines) == 6
+    assert lines[5].startswith("step 2: dev BLEU 12.50, dev loss ")
+    assert lines[6].startswith("stopped at step 2") and len(lines) == 7
     assert "\r" not in captured.err and "\x1b" not in captured.err
 
 
@@ -697,7 +711,7 @@ def test_a_folder_of_other_things_becomes_no_log_directory(digits, tmp_path, cap
     (home / "Documents").mkdir(parents=True)
     (home / ".profile").write_text("mine")
     line = refused(capsys, digits, home)
-    assert "found .profile, Documents in it, wanted a new folder" in line
+    assert "expected a new folder" in line and ".profile, Documents" in line
 
 
 @pytest.mark.slow
@@ -724,4 +738,4 @@ def test_the_data_folder_is_found_from_another_folder(
     line = corpora.refusal(
         capsys, evaluation.main, "--logdir", "logs", "--split", "tset"
     )
-    assert "--split tset" in line and "wanted one of dev, test" in line
+    assert "--split: expected one of dev, test" in line and "got tset" in line

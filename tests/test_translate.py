@@ -1,25 +1,23 @@
 """scripts/translate.py: one line in, one line out, whatever the line is."""
 
-import collections
 import contextlib
 import io
-import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import termios
+import threading
 
 import corpora
 import pytest
-import translate
 
-import eval as evaluation  # not the built-in function
+from transformer.commands import translate
 from transformer.text.lines import Oddities
-from transformer.text.vocabulary import train_vocabulary
-from transformer.text.vocabulary_files import load_vocabularies
+from transformer.text.vocabulary import load_vocabularies, train_vocabulary
 from transformer.translator import Translation, Translator
 
 pty = pytest.importorskip("pty")
@@ -134,28 +132,6 @@ def test_what_is_odd_about_a_line_is_counted_as_it_is_read(line, counts):
     )
 
 
-def test_odd_lines_shift_no_line_and_are_told_of_in_one(run):
-    sums = collections.Counter(
-        one[2:] for row in COUNTED for counts in row[1:] for one in counts
-    )
-    given = b"".join(line + b"\n5 6 7\n" for line, _, _ in COUNTED)
-    lines = (
-        run(given, warned=[f"{sums[one]} {one}" for one in sums])
-        .decode("utf-8")
-        .split("\n")
-    )
-    assert len(lines) == 2 * len(COUNTED) + 1
-    assert len(set(lines[1::2])) == 1 and lines[1] != ""
-    assert [text for text, row in zip(lines[::2], COUNTED) if "1 empty" in row[2]] == [
-        "",
-        "",
-    ]
-
-
-def test_ordinary_lines_are_nothing_to_warn_of(run):
-    assert run(b"1 2 3 4\n5 6 7 8\n", warned=None).count(b"\n") == 2
-
-
 def test_a_line_beyond_the_longest_is_cut_and_counted(run, trained):
     words = b" ".join(b"%d" % (number % 10) for number in range(10000))
     given = b"1 2 3 4\n%s\n5 6 7 8\n"
@@ -180,6 +156,7 @@ def test_a_line_break_that_is_a_piece_ends_no_line(run, trained, digits, tmp_pat
     train_vocabulary(
         [text], os.path.join(copy, "spm.model"), int(corpora.VOCAB_SIZE), "bpe"
     )
+    corpora.forget_vocabulary(copy)
     vocabulary = load_vocabularies(copy).target
     assert "\x85" in vocabulary.pieces(range(vocabulary.size))
     given = "".join(line + "\n" for line in lines[:50]).encode()
@@ -187,27 +164,6 @@ def test_a_line_break_that_is_a_piece_ends_no_line(run, trained, digits, tmp_pat
     assert len(translations) == 51
     assert not [text for text in translations if len(text.splitlines()) > 1]
     assert [text for text in translations if "  " in text]  # the piece was there
-
-
-@pytest.mark.slow
-def test_files_of_one_name_do_not_overwrite_each_others_translations(
-    trained, digits, tmp_path, capfdbinary
-):
-    logdir, written = str(tmp_path / "logs"), []
-    shutil.copytree(trained, logdir)
-    for language in ("de", "en", "de"):
-        folder = tmp_path / str(len(written))
-        folder.mkdir()
-        path = shutil.copy(
-            os.path.join(digits, "test." + language), str(folder / "same.txt")
-        )
-        scores = str(folder / "scores.json")
-        evaluation.main(["--logdir", logdir, "--files", path, path, "--json", scores])
-        with open(scores, encoding="utf-8") as file:
-            written.append(json.load(file)["translations"])
-    first, second, again = written
-    assert first == again != second and "same.txt" in first
-    assert corpora.read_lines(first) != corpora.read_lines(second)
 
 
 def test_lines_beyond_one_chunk(run, monkeypatch):
@@ -218,13 +174,24 @@ def test_lines_beyond_one_chunk(run, monkeypatch):
     assert run(given) == whole
 
 
-@pytest.mark.parametrize(
-    "given, lines",
-    [(b"", 0), (b"\n", 1), (b"\n\n", 2)],
-    ids=["nothing", "an_empty_line", "two_empty_lines"],
-)
-def test_next_to_nothing(run, given, lines):
-    assert run(given) == b"\n" * lines
+def test_a_stream_is_answered_line_by_line(run, trained, monkeypatch):
+    """Each answer is read before the next line is written."""
+    wanted = run(b"1 2 3 4\n5 6 7 8\n").splitlines(True)
+    reading, writing = os.pipe()
+    answers, answering = os.pipe()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(os.fdopen(reading, "rb")))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(os.fdopen(answering, "wb")))
+    flags = ["--logdir", trained, "--stream"]
+    thread = threading.Thread(target=translate.main, args=[flags], daemon=True)
+    thread.start()
+    for line, answer in zip((b"1 2 3 4\n", b"5 6 7 8\n"), wanted):
+        os.write(writing, line)
+        assert select.select([answers], [], [], 60)[0]
+        assert os.read(answers, 1000) == answer
+    os.close(writing)
+    thread.join(60)
+    assert not thread.is_alive()
+    os.close(answers)
 
 
 def test_n_best(run):
@@ -255,12 +222,7 @@ def test_translations_begin_with_the_lines_of_a_prefix_file(run, tmp_path, capfd
         path.write_text(other)
         with pytest.raises(SystemExit):
             run(given, "--prefix_file", str(path))
-        assert b"wanted as many" in capfdbinary.readouterr().err
-
-
-def test_the_search_can_be_chosen(run):
-    given = b"1 2 3 4\n5 6 7 8\n"
-    assert run(given, "--search", "greedy") == run(given, "--beam-size", "1")
+        assert b"expected a line for each line" in capfdbinary.readouterr().err
 
 
 @pytest.fixture
@@ -279,9 +241,9 @@ def test_at_a_terminal_each_line_is_prompted_and_answered(
     chunks = []
     translate_lines = Translator.translate
 
-    def noting(translator, lines):
+    def noting(translator, lines, *others):
         chunks.append(list(lines))
-        return translate_lines(translator, lines)
+        return translate_lines(translator, lines, *others)
 
     monkeypatch.setattr(Translator, "translate", noting)
     terminal(b"1 2 3 4\n\n5 6 7 8\n\x04")  # and Ctrl-D
@@ -299,10 +261,6 @@ def test_at_a_terminal_each_line_is_prompted_and_answered(
     [
         (["--n_bets", "2"], ["--n_bets", "--n_best"]),
         (["--n_best", "5"], ["n_best", "5", "4"]),
-        (["--n_best", "0"], ["n_best", "0"]),
-        (["--n_best", "2", "--search", "greedy"], ["n_best", "2"]),
-        (["--n_best", "2", "--beam_size", "1"], ["n_best", "2", "1"]),
-        (["--search", "beem"], ["beem", "beam"]),
         (["--checkpoint", "7"], ["7", "240"]),
     ],
     ids="_".join,
@@ -311,12 +269,6 @@ def test_settings_are_refused(trained, monkeypatch, capsys, flags, words):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1 2\n\n")))
     line = corpora.refusal(capsys, translate.main, "--logdir", trained, *flags)
     assert [word for word in words if word not in line] == []
-
-
-def test_a_log_directory_that_is_not_there(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1 2\n")))
-    line = corpora.refusal(capsys, translate.main, "--logdir", tmp_path / "none")
-    assert str(tmp_path / "none") in line
 
 
 class Terminal(io.BytesIO):
@@ -343,8 +295,8 @@ def test_a_terminal_gets_control_characters_escaped_and_a_pipe_every_byte():
 
 EDITED = """
 import sys
-sys.path[:0] = ["scripts", "."]
-import translate
+sys.path.insert(0, ".")
+from transformer.commands import translate
 from transformer.runtime import cli
 
 def run(args):
@@ -382,17 +334,6 @@ def asking():
         process.kill()
         process.communicate()
         os.close(ours)
-
-
-def test_lines_typed_at_a_terminal_can_be_edited_and_recalled():
-    with asking() as (process, ours, read):
-        read(b"> ")
-        os.write(ours, b"1 2\n")
-        read(b"> ")
-        os.write(ours, b"\x1b[A\x1b[D3\n")  # up, left, 3
-        assert b"found b'1 32\\n'" in read(b"> ")
-        os.write(ours, b"\x04")
-        assert process.wait(timeout=30) == 0
 
 
 def test_ctrl_c_at_the_prompt_is_one_line_and_leaves_the_terminal_as_it_was():

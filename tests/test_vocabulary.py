@@ -1,4 +1,4 @@
-"""text/lines.py, vocabulary.py, vocabulary_files.py: lines, pieces, refusals."""
+"""text/lines.py and text/vocabulary.py: lines, pieces, refusals."""
 
 import gzip
 import os
@@ -9,13 +9,18 @@ import sentencepiece
 from corpora import write_lines
 
 from transformer.text.lines import read_lines
-from transformer.text.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, train_vocabulary
-from transformer.text.vocabulary_files import (
+from transformer.text.vocabulary import (
+    BOS,
+    EOS,
     JOINT_MODEL,
     JOINT_WORDS,
+    PAD,
     SEPARATE_MODELS,
+    UNK,
+    Vocabulary,
     copy_vocabularies,
     load_vocabularies,
+    train_vocabulary,
 )
 
 SENTENCES = [
@@ -65,7 +70,7 @@ def test_many_lines_are_encoded_as_each_is(vocabulary):
     assert vocabulary.encode_lines([]) == []
 
 
-@pytest.mark.parametrize("kind", [list, tuple, np.array, np.uint16])
+@pytest.mark.parametrize("kind", [list, np.array])
 def test_decoding_stops_at_the_end_and_skips_padding(vocabulary, kind):
     ids = vocabulary.encode("Das Kind lacht")
     beyond = vocabulary.encode("am Fluss")
@@ -75,31 +80,18 @@ def test_decoding_stops_at_the_end_and_skips_padding(vocabulary, kind):
     assert vocabulary.decode(kind([EOS, *ids])) == ""
 
 
-def test_nothing_decodes_to_nothing(vocabulary):
-    assert vocabulary.decode([]) == vocabulary.decode(np.zeros([0], np.int32)) == ""
-
-
-def test_unknown_characters_are_unk(vocabulary):
-    assert UNK in vocabulary.encode("Ж")
-
-
-def test_pieces_join_to_the_line(vocabulary):
-    pieces = vocabulary.pieces(np.array(vocabulary.encode("Der Hund läuft")))
-    assert "".join(pieces) == "▁Der▁Hund▁läuft"
-
-
 def test_a_model_with_other_special_ids_is_refused(corpus, tmp_path):
     prefix = str(tmp_path / "other")
     sentencepiece.set_random_generator_seed(1)  # as train_vocabulary does
     sentencepiece.SentencePieceTrainer.train(
         input=corpus, model_prefix=prefix, vocab_size=SIZE, minloglevel=2
     )
-    with pytest.raises(ValueError, match=r"other\.model.*-1, 0, 1, 2.*0, 1, 2, 3"):
+    with pytest.raises(ValueError, match=r"other\.model.*0, 1, 2, 3.*-1, 0, 1, 2"):
         Vocabulary(prefix + ".model")
 
 
 def test_what_is_no_model_is_refused(corpus, tmp_path):
-    with pytest.raises(ValueError, match=r"a\.de: found a file that is not a"):
+    with pytest.raises(ValueError, match=r"a\.de: expected a SentencePiece model"):
         Vocabulary(corpus)
     with pytest.raises(FileNotFoundError, match=r"prepare\.py"):
         Vocabulary(str(tmp_path / "none.model"))
@@ -119,26 +111,9 @@ def test_training_twice_gives_the_same_bytes_and_no_path(model_type, corpus, tmp
     assert os.path.dirname(corpus).encode("utf-8") not in content
 
 
-def test_a_size_too_large_names_the_largest_that_works(corpus, tmp_path):
-    path = str(tmp_path / "m")
-    with pytest.raises(ValueError, match=r"lower --vocab_size to \d+") as refused:
-        train_vocabulary([corpus], path, 8000, "bpe")
-    assert not os.path.exists(path)
-    largest = int(str(refused.value).split()[-1])
-    train_vocabulary([corpus], path, largest, "bpe")
-    assert Vocabulary(path).size == largest
-    with pytest.raises(ValueError, match=f"at most {largest}"):
-        train_vocabulary([corpus], path, largest + 1, "bpe")
-
-
-def test_a_size_too_small_is_refused(corpus, tmp_path):
-    with pytest.raises(ValueError, match="raise --vocab_size"):
-        train_vocabulary([corpus], str(tmp_path / "m"), 10, "bpe")
-
-
 def test_no_text_is_refused(tmp_path):
     empty = write(tmp_path / "a", "")
-    with pytest.raises(ValueError, match="found no visible character"):
+    with pytest.raises(ValueError, match="without a visible character"):
         train_vocabulary([empty], str(tmp_path / "m"), SIZE, "bpe")
 
 
@@ -183,7 +158,7 @@ def test_another_vocabulary_is_not_copied_over_one(tmp_path):
         folder.mkdir()
         write_lines(folder / JOINT_WORDS, ["<PAD>", "<UNK>", "<S>", "</S>", *words])
     before = (theirs / JOINT_WORDS).read_bytes()
-    with pytest.raises(ValueError, match="found different vocabularies in .*ours"):
+    with pytest.raises(ValueError, match="expected the same vocabulary as .*ours"):
         copy_vocabularies(str(ours), str(theirs))
     assert (theirs / JOINT_WORDS).read_bytes() == before
 
@@ -198,7 +173,7 @@ def test_a_folder_with_no_vocabulary_says_what_to_run(tmp_path):
 def test_a_folder_with_both_kinds_is_refused(corpus, tmp_path):
     separate_folder(corpus, tmp_path)
     train_vocabulary([corpus], str(tmp_path / JOINT_MODEL), SIZE, "bpe")
-    with pytest.raises(ValueError, match="wanted one kind"):
+    with pytest.raises(ValueError, match="expected one kind"):
         load_vocabularies(str(tmp_path))
 
 
@@ -215,13 +190,8 @@ def test_lines_end_at_newlines_only(tmp_path, ending, line_end, last_line_end, m
     assert list(read_lines(write(tmp_path / ("a.de" + ending), content))) == lines
 
 
-def test_an_empty_file_has_no_line_and_a_newline_is_one(tmp_path):
-    assert list(read_lines(write(tmp_path / "a", ""))) == []
-    assert list(read_lines(write(tmp_path / "b", "\n"))) == [""]
-
-
 @pytest.mark.parametrize("ending", ["", ".gz"])
-@pytest.mark.parametrize("before", [0, 1, 7])
+@pytest.mark.parametrize("before", [0, 7])
 def test_bytes_that_are_not_utf8_are_named_by_line(tmp_path, ending, before):
     content = b"\xef\xbb\xbf" + b"gut\n" * before + b"M\xe4dchen\ngut\n"
     path = write(tmp_path / ("a.de" + ending), content)

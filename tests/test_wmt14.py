@@ -1,6 +1,6 @@
 """docs/wmt14.md: sacreBLEU's commands, on a stand-in for its own test set.
 
-The other commands are run by test_commands; test_download has the archives.
+The other commands are run by test_commands.
 """
 
 import os

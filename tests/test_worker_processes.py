@@ -13,13 +13,10 @@ import time
 import corpora
 import numpy as np
 import pytest
-import sweep
 import tensorflow.compat.v1 as tf
 
-import train
 from transformer import launch
 from transformer.runtime import checkpoints
-from transformer.runtime.team import Team
 
 pytestmark = [
     pytest.mark.skipif(tf.__version__ < "2", reason="TensorFlow 1.15 refuses"),
@@ -130,86 +127,72 @@ def assert_goes_on(start, logdir, alone):
     assert bytes_of(logdir, step) == bytes_of(alone, step)
 
 
-@pytest.mark.parametrize("count", [2, 3])
-def test_the_same_bits_as_one_process(digits, tmp_path, alone, count, capsys):
-    """By the launcher; three workers deal four shards in two rounds.
-
-    Of four, see the clock an hour off.
-    """
-    where = ["train.py", "--data", digits, "--logdir", str(tmp_path), *corpora.TINY]
-    flags = [*EXACT, "--max_steps=8", f"--workers={count}"]
-    launch.main([flags.pop(), "--", *where, *flags])
-    for step in (4, 8):
-        assert bytes_of(tmp_path, step) == bytes_of(alone, step)
-    lines = capsys.readouterr().err.splitlines()
-    assert any(line.startswith("[0] step 8/8") for line in lines)
-    # Each round brings the sums of each shard: variables, a loss, a count, a place.
-    rounds, size = -(-4 // count), 5776 + 3
-    assert (
-        f"[0] {count} workers: of each batch a device computes up to {rounds} of 4 "
-        f"shards, about {200 * rounds // 4} tokens; an update adds up "
-        f"{4 * rounds * count * size:,} bytes over the workers" in lines
-    )
-    assert not any(line.startswith("[1]") for line in lines)  # only the chief prints
-
-
-# The first factors are too large for float16.
-SKIPS = """
-import sys
-from transformer import loss_scale, trainer
-loss_scale.FIRST = 2.0**14
-trainer.MEASURED_AFTER = 6
-import train
+# Trains as train.py does, after a change of the package.
+CHANGED = """
+import os, signal, sys
+from transformer import data, trainer, training
+from transformer.runtime import checkpoints, exchange
+from transformer.trainer import TrainingGraph
+{}
+from transformer.commands import train
 sys.argv[:1] = []
 train.main()
 """
 
 
-def test_float16_is_the_same_on_two_workers(started, command, tmp_path):
-    """The loss scale, and the updates that it skips, are the same, too.
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_the_same_bits_as_one_process(tmp_path, command, started, alone, count):
+    """By the launcher; three workers compute four shards in two rounds."""
+    launcher = ["-m", "transformer.launch", f"--workers={count}", "--"]
+    run = started(os.environ, *launcher, *command(tmp_path, "--max_steps=8"))
+    assert run.end()[0] == 0, run.lines
+    for step in (4, 8):
+        assert bytes_of(tmp_path, step) == bytes_of(alone, step)
+    assert any(line.startswith("[0] step 8/8") for line in run.lines)
+    said = (
+        f"[0] {count} workers: each computes {-(-4 // count)} of 4 parts of a batch; "
+    )
+    assert said + "an update adds up 0 MB of gradients over the workers" in run.lines
+    assert not any(line.startswith("[1]") for line in run.lines)  # only the chief
 
-    And what is measured on the way changes nothing.
-    """
-    flags = ["--precision=float16", "--max_steps=8"]
-    runs = {"one": [os.environ], "two": launch.environments(2)}
-    one, chief, other = (
-        started(environment, "-c", SKIPS, *command(tmp_path / logdir, *flags))
-        for logdir, environments in runs.items()
-        for environment in environments
-    )
-    for each in (one, chief, other):
+
+def test_float16_is_the_same_on_two_workers(started, command, tmp_path):
+    """The loss scale, and the updates that it skips, are the same, too."""
+    script = CHANGED.format("training.FIRST = 2.0**14")  # too large for float16
+    environments = {"one": [os.environ], "two": launch.environments(2)}
+    for each in [
+        started(
+            environment,
+            *("-c", script),
+            *command(tmp_path / logdir, "--precision=float16", "--max_steps=8"),
+        )
+        for logdir in environments
+        for environment in environments[logdir]
+    ]:
         assert each.end()[0] == 0, each.lines
-    [said] = [line for line in chief.lines if "times as fast as one" in line]
-    assert re.fullmatch(
-        r"step 6: 2 workers are \d\.\d\d times as fast as one: the chief's part of "
-        r"5 updates takes \d+\.\d\d s alone, \d+\.\d\d s with the others",
-        said,
-    )
-    assert not any("times as fast" in line for line in one.lines + other.lines)
     assert bytes_of(tmp_path / "one", 8) == bytes_of(tmp_path / "two", 8)
     variables = corpora.read_variables(checkpoints.path_of(str(tmp_path / "one"), 8))
     assert 0 < variables["loss_scale/skipped_updates"] < 8
 
 
-def test_without_deterministic_sums_are_nearly_the_same(
-    digits, tmp_path, monkeypatch, capsys, started
+def test_without_deterministic_each_worker_computes_one_piece(
+    digits, started, tmp_path
 ):
-    """The chief is this process."""
-    for logdir, steps in (("one", 1), ("two", 4)):
-        where = ["--data", digits, "--logdir", str(tmp_path / logdir), *corpora.TINY]
-        where += ["--shards=4", "--audit_every=2", f"--max_steps={steps}"]
-        if logdir == "two":
-            chief, follower = launch.environments(2)
-            other = started(follower, "train.py", *where)
-            monkeypatch.setenv("TF_CONFIG", chief["TF_CONFIG"])
-            # It would end this process, too, where that is slow to end by itself.
-            monkeypatch.setattr(Team, "leave", lambda *_: None)
-        train.main(where)
-    assert other.end()[0] == 0, other.lines
-    losses = [corpora.events_of(tmp_path / name)["loss"][1] for name in ("one", "two")]
-    np.testing.assert_allclose(*losses, rtol=1e-6)
-    said = capsys.readouterr().err.splitlines()
-    assert any("a worker" in line for line in said if line.startswith("step 4/4"))
+    """Sums are exchanged in packs, and are nearly those of one process."""
+    script = CHANGED.format(
+        "exchange.PACK_BYTES = exchange.packs.__defaults__ = (4096,)"
+    )
+    flags = ["--dropout_rate=0", "--audit_every=2", "--max_steps=4", "--seed=7"]
+    losses = []
+    for environments in ([os.environ], launch.environments(3)):
+        logdir = tmp_path / str(len(environments))
+        where = ["--data", digits, "--logdir", str(logdir), *corpora.TINY, *flags]
+        for each in [started(one, "-c", script, "x", *where) for one in environments]:
+            status, said = each.end()
+            assert status == 0, each.lines
+        losses.append(corpora.events_of(logdir)["loss"])
+    for step in range(1, 5):
+        np.testing.assert_allclose(losses[0][step], losses[1][step], rtol=1e-4)
 
 
 @pytest.mark.parametrize("killed, count", [(2, 4), (0, 2)], ids=["worker", "chief"])
@@ -231,9 +214,8 @@ def test_one_that_is_killed_ends_all_and_the_run_goes_on(
 
 # Worker 1 is killed in step 6, the first time.
 DIES_ONCE = """
-import json, os, signal, sys
-from transformer.training_graph import TrainingGraph
-sign, index = sys.argv[1], json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+import json
+sign, index = sys.argv.pop(1), json.loads(os.environ["TF_CONFIG"])["task"]["index"]
 steps, make_step = [], TrainingGraph.make_step
 def dies(*args):
     steps.append(1)
@@ -242,17 +224,14 @@ def dies(*args):
         os.kill(os.getpid(), signal.SIGKILL)
     return make_step(*args)
 TrainingGraph.make_step = dies
-import train
-sys.argv[:2] = []
-train.main()
 """
 
 
 def test_the_launcher_starts_again_after_a_loss(started, command, tmp_path, alone):
     launcher = ["-m", "transformer.launch", "--workers=2", "--restarts=1", "--"]
     argv = command(tmp_path / "logs", "--max_steps=12")
-    sign = str(tmp_path / "sign")
-    run = started(os.environ, *launcher, "-c", DIES_ONCE, sign, *argv)
+    script = CHANGED.format(DIES_ONCE)
+    run = started(os.environ, *launcher, "-c", script, str(tmp_path / "sign"), *argv)
     assert run.end()[0] == 0, run.lines
     assert any(line.endswith("; restart 1 of 1") for line in run.lines), run.lines
     assert bytes_of(tmp_path / "logs", 12) == bytes_of(alone, 12)
@@ -285,89 +264,45 @@ def test_a_signal_stops_all_with_a_checkpoint(start, tmp_path, index):
     assert last.startswith(f"step {saved}/")
 
 
-# Asked to stop after all have met, before the first step.
-STOPPED_EARLY = """
-import os, signal, sys
-from transformer.training_graph import TrainingGraph
-TrainingGraph.open = lambda *_: os.kill(os.getpid(), signal.SIGTERM)
-import train
-sys.argv[:1] = []
-train.main()
-"""
-
-
-@pytest.mark.parametrize("index", [0, 1])
-def test_a_signal_before_the_first_step_ends_all(started, command, tmp_path, index):
+def test_a_signal_before_the_first_step_ends_all(started, command, tmp_path):
+    script = "TrainingGraph.open = lambda *_: os.kill(os.getpid(), signal.SIGTERM)"
     argv = command(tmp_path / "logs", FOREVER)
-    both = [
-        started(environment, *(["-c", STOPPED_EARLY] if each == index else []), *argv)
-        for each, environment in enumerate(launch.environments(2))
-    ]
-    status, said = both[index].end()
+    chief, other = launch.environments(2)
+    stopped = started(other, "-c", CHANGED.format(script), *argv)
+    chief = started(chief, *argv)
+    status, said = stopped.end()
     assert (status, "SIGTERM" in said) == (143, True), said
-    status, said = both[1 - index].end()
-    assert status == 75, said
-    assert re.search(rf"worker {index} at \S+ died", said)
+    status, said = chief.end()
+    assert status == 75 and re.search(r"worker 1 at \S+ died", said), said
     assert not (tmp_path / "logs").exists()
 
 
-LATE_CLOCK = """
-import time
-here = time.time
-time.time = lambda: here() + 3600
-"""
-
-
-def test_the_same_bits_with_a_clock_an_hour_off(started, command, tmp_path, alone):
-    """Four workers, whose clocks nobody compares."""
-    (tmp_path / "sitecustomize.py").write_text(LATE_CLOCK)
-    environments = launch.environments(4)
-    environments[2]["PYTHONPATH"] = os.pathsep.join([str(tmp_path), corpora.ROOT])
-    argv = command(tmp_path / "logs", "--max_steps=4")
-    for each in [started(environment, *argv) for environment in environments]:
-        assert each.end()[0] == 0, each.lines
-    assert bytes_of(tmp_path / "logs", 4) == bytes_of(alone, 4)
-
-
-def test_other_settings_are_refused_on_all(digits, started, tmp_path):
-    where = ["train.py", "--data", digits, "--logdir", str(tmp_path / "logs")]
-    both = [
-        started(environment, *where, *corpora.TINY, f"--seed={seed}")
-        for seed, environment in enumerate(launch.environments(2), 5)
-    ]
-    for each in both:
-        status, said = each.end()
-        assert status == 2, each.lines
-        assert "found seed 6 (the chief: 5), wanted the same on all workers" in said
-    assert not (tmp_path / "logs").exists()
-
-
-def test_other_code_is_refused_on_all(started, command, tmp_path):
+def test_other_settings_and_other_code_are_refused_on_all(started, command, tmp_path):
     other = tmp_path / "other"
-    shutil.copytree(
-        os.path.join(corpora.ROOT, "transformer"), str(other / "transformer")
-    )
+    package = os.path.join(corpora.ROOT, "transformer")
+    shutil.copytree(package, str(other / "transformer"))
     for name in ("train.py", "hparams.py"):
         shutil.copy(os.path.join(corpora.ROOT, name), str(other))
     with open(str(other / "transformer" / "model.py"), "a") as file:
         file.write("# another line\n")
-    roots = [corpora.ROOT, corpora.ROOT, other]
-    argv = command(tmp_path / "logs")
-    for each in [
-        started(environment, *argv, root=root)
-        for environment, root in zip(launch.environments(3), roots)
-    ]:
+    processes = [
+        started(environment, *command(tmp_path / "logs", f"--seed={seed}"), root=root)
+        for environment, seed, root in zip(
+            launch.environments(3), (5, 5, 6), (corpora.ROOT, corpora.ROOT, other)
+        )
+    ]
+    for each in processes:
         status, said = each.end()
         assert status == 2, each.lines
         assert re.search(
-            r"worker 2 at \S+: found code \w{8} \(the chief: \w{8}\), wanted the same "
-            "on all workers; give each the same command, code and data",
+            r"worker 2 at \S+: expected the same on all workers, got code \w{8} \(the "
+            r"chief: \w{8}\), seed 6 \(the chief: 5\); give each the same command",
             said,
         )
     assert not (tmp_path / "logs").exists()
 
 
-def test_a_second_process_of_one_place_is_refused(started, command, tmp_path):
+def test_a_second_process_of_one_index_is_refused(started, command, tmp_path):
     """A second chief, with a log directory of its own, and a second worker."""
     both = launch.environments(2)
     argv = command(tmp_path / "logs", FOREVER)
@@ -378,7 +313,7 @@ def test_a_second_process_of_one_place_is_refused(started, command, tmp_path):
     status, said = second_chief.end()
     assert status == 2 and "another chief may run: stop it" in said
     status, said = second.end()
-    assert status == 2 and "found another worker 1, wanted one of each index" in said
+    assert status == 2 and "expected one worker of each index, got another" in said
     assert not (tmp_path / "others").exists()
     chief.process.send_signal(signal.SIGTERM)  # nothing happened to them
     assert (chief.end()[0], other.end()[0]) == (143, 143), chief.lines
@@ -386,74 +321,60 @@ def test_a_second_process_of_one_place_is_refused(started, command, tmp_path):
 
 # A worker whose first numbers of step 6 are not finite.
 NOT_FINITE = """
-import sys
 import tensorflow.compat.v1 as tf
-from transformer import shards, training_graph
-loss_of = training_graph._loss
+loss_of = trainer._loss
 def loss(model, batch, *training):
     found = loss_of(model, batch, *training)
     if not training:
         return found
-    is_bad = tf.equal(batch.number % shards.APART, 5)
+    is_bad = tf.equal(batch.number % data.SHARD_STRIDE, 5)
     return found._replace(sum=found.sum / tf.where(is_bad, 0.0, 1.0))
-training_graph._loss = loss
-import train
-sys.argv[:1] = []
-train.main()
+trainer._loss = loss
 """
 
 
-def test_what_is_not_finite_on_one_worker_is_told_by_all(started, command, tmp_path):
+def test_what_is_not_finite_on_one_worker_is_reported_by_all(
+    started, command, tmp_path
+):
     argv = command(tmp_path, FOREVER)
+    script = ["-c", CHANGED.format(NOT_FINITE)]
     chief, bad, other = [
-        started(environment, *(["-c", NOT_FINITE] if index == 1 else []), *argv)
+        started(environment, *(script if index == 1 else []), *argv)
         for index, environment in enumerate(launch.environments(3))
     ]
     for each in (chief, bad, other):
         status, said = each.end()
         assert status == 2, each.lines
-        assert re.search(
-            r"step 6: found loss (inf|nan) .* the first bad tensor is", said
-        )
+        assert re.search(r"step 6: .* got loss (inf|nan), .* is not finite; the", said)
         assert re.search(r"worker 1 at \S+ ended: step 6", said) or each is bad
     assert checkpoints.steps(str(tmp_path)) == [4]
 
 
-# A process whose disk is full as soon as a file is there.
+# A chief whose disk is full at step 8.
 DISK_FULL = """
-import ctypes, os, sys, threading, time
-folder, sign = sys.argv[1:3]
-def fill():
-    while not os.path.exists(sign):
-        time.sleep(0.01)
-    ctypes.CDLL(None).faults_arm(folder.encode(), ctypes.c_long(1), 2, -1)
-threading.Thread(target=fill, daemon=True).start()
-sys.argv[:3] = []
-import train
-train.main()
+import errno
+save = checkpoints.save
+def full(session, saver, logdir, step, keep, described):
+    if step == 8:
+        raise OSError(errno.ENOSPC, "No space left on device", logdir)
+    save(session, saver, logdir, step, keep, described)
+checkpoints.save = full
 """
 
 
 def test_a_full_disk_of_the_chief_ends_all_and_the_run_goes_on(
     started, start, command, tmp_path, alone
 ):
-    if not sweep.compiler() or not sys.platform.startswith("linux"):
-        pytest.skip("filling a disk needs Linux and a C compiler")
-    logdir, sign = os.path.realpath(str(tmp_path / "logs")), tmp_path / "full"
-    argv = command(logdir, FOREVER)
+    argv = command(tmp_path / "logs", FOREVER)
     both = launch.environments(2)
-    both[0]["LD_PRELOAD"] = sweep.build_shim(str(tmp_path))
-    chief = started(both[0], "-c", DISK_FULL, logdir, str(sign), *argv)
+    chief = started(both[0], "-c", CHANGED.format(DISK_FULL), *argv)
     other = started(both[1], *argv)
-    chief.wait_for("step 5/")
-    sign.touch()
     for each in (chief, other):
         status, said = each.end()
         assert status == 2, each.lines
-        assert "No space left on device; last checkpoint: " in said
-        assert "; make room, and the same command continues from there" in said
-    assert re.search(r"worker 0 at \S+ ended: step ", said)
-    assert_goes_on(start, logdir, alone)
+        assert "last checkpoint: 4; make room, and the same command continues" in said
+    assert re.search(r"worker 0 at \S+ ended: step 8", said)
+    assert_goes_on(start, tmp_path / "logs", alone)
 
 
 OWN_NETWORK = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]

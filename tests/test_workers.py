@@ -1,6 +1,5 @@
-"""Several workers: TF_CONFIG, what they tell each other, how a run of several ends."""
+"""Several workers: TF_CONFIG, their connections, how a run of several ends."""
 
-import dataclasses
 import json
 import os
 import re
@@ -10,25 +9,25 @@ import subprocess
 import sys
 import threading
 import time
-from types import SimpleNamespace
 
 import corpora
 import documents
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from conftest import CONFIG
 
 import hparams
-import train
-from transformer import following, launch, starting
-from transformer.runtime import checkpoints, exchange, links, workers
-from transformer.runtime import team as sides
-from transformer.runtime.cluster import Cluster, Ended, cluster_of
-from transformer.runtime.links import Connection
-from transformer.runtime.nonfinite import NotFiniteElsewhere
-from transformer.runtime.process import told_of_signals
-from transformer.runtime.workers import Chief, Member
+from transformer import launch, trainer
+from transformer.commands import train
+from transformer.runtime import checkpoints, exchange, workers
+from transformer.runtime.cluster import Cluster, cluster_of
+from transformer.runtime.exchange import Exchange, packs, retried
+from transformer.runtime.signals import signals_passed_to
+from transformer.runtime.workers import Connection, Ended, NotFiniteElsewhere, Team
 
 needs_tf2 = pytest.mark.skipif(tf.__version__ < "2", reason="TensorFlow 1.15 refuses")
+TWO = ["a:1", "b:2"]
 
 
 def config(kind="worker", index=0, **jobs):
@@ -39,24 +38,21 @@ def config(kind="worker", index=0, **jobs):
 
 # --- TF_CONFIG ------------------------------------------------------------------------
 
-TWO = ["a:1", "b:2"]
-
 
 @pytest.mark.parametrize(
-    "environment, found",
+    "environment, cluster",
     [
         ({}, None),
         ({"TF_CONFIG": " "}, None),
         ({"TF_CONFIG": "{}"}, None),
         (config(worker=["a:1"]), None),
-        (config(worker=TWO), Cluster(TWO, 0)),
         (config(index=1, worker=TWO), Cluster(TWO, 1)),
         (config("chief", 0, chief=["c:3"], worker=TWO), Cluster(["c:3", *TWO], 0)),
         (config("worker", 1, chief=["c:3"], worker=TWO), Cluster(["c:3", *TWO], 2)),
     ],
 )
-def test_the_workers_of_tf_config(environment, found):
-    assert cluster_of(environment) == found
+def test_the_workers_of_tf_config(environment, cluster):
+    assert cluster_of(environment) == cluster
 
 
 @pytest.mark.parametrize(
@@ -68,46 +64,54 @@ def test_the_workers_of_tf_config(environment, found):
         config(worker=["a:1", "a:1"]),
         config(worker=["a", "b"]),
         config(worker=["a:1", "b:123456"]),
+        config(worker=["a:1", 3]),
         config(index=2, worker=TWO),
         config(index=-1, worker=TWO),
+        config(index=1e999, worker=TWO),
         config("chief", worker=TWO),
         config(chief=TWO, worker=TWO),
         config(ps=TWO, worker=TWO),
     ],
     ids=lambda environment: environment["TF_CONFIG"],
 )
-def test_what_names_no_workers_is_refused(environment):
-    with pytest.raises(ValueError, match="TF_CONFIG: found .*, wanted "):
+def test_a_malformed_tf_config_is_refused(environment):
+    with pytest.raises(ValueError, match="TF_CONFIG: expected .*, got "):
         cluster_of(environment)
 
 
-def test_the_port_of_the_chief_s_connections():
-    assert Cluster(["a:2222", "b:1"], 0).meeting_point() == ("a", 3222)
-    assert Cluster(["[::1]:65535", "b:1"], 0).meeting_point() == ("::1", 64535)
+def test_the_port_of_the_connections_to_the_chief():
+    assert Cluster(["a:2222", "b:1"], 0).chief_address() == ("a", 3222)
+    assert Cluster(["[::1]:65535", "b:1"], 0).chief_address() == ("::1", 64535)
 
 
-def test_a_command_refuses_a_wrong_one(digits, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("TF_CONFIG", "{")
+def refused(digits, tmp_path, capsys, *flags):
+    """The line with which train.py refuses; it made no log directory."""
     where = "--data", digits, "--logdir", str(tmp_path / "logs")
-    assert "TF_CONFIG: found {" in corpora.refusal(capsys, train.main, *where)
+    line = corpora.refusal(capsys, train.main, *where, *flags)
     assert not (tmp_path / "logs").exists()
+    return line
+
+
+def test_a_malformed_tf_config_is_refused_before_tensorflow_starts(
+    digits, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("TF_CONFIG", "{")
+    monkeypatch.setattr(train.cli, "start_tensorflow", lambda _: pytest.fail("started"))
+    assert "TF_CONFIG: expected" in refused(digits, tmp_path, capsys)
 
 
 @pytest.mark.skipif(tf.__version__ >= "2", reason="TensorFlow 2 can")
 def test_tensorflow_1_refuses_several_workers(digits, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", config(worker=TWO)["TF_CONFIG"])
-    where = "--data", digits, "--logdir", str(tmp_path / "logs")
-    said = corpora.refusal(capsys, train.main, *where)
-    assert "found 2 workers and TensorFlow 1.15" in said
-    assert not (tmp_path / "logs").exists()
+    said = refused(digits, tmp_path, capsys)
+    assert "expected TensorFlow 2 for more than one worker, got 2 workers" in said
 
 
 @needs_tf2
 def test_more_workers_than_shards_are_refused(digits, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", config(worker=TWO)["TF_CONFIG"])
-    where = "--data", digits, "--logdir", str(tmp_path / "logs")
-    said = corpora.refusal(capsys, train.main, *where, "--shards=1")
-    assert "found 2 workers of 1 devices, wanted at most shards = 1" in said
+    said = refused(digits, tmp_path, capsys, "--shards=1", "--deterministic")
+    assert "shards: expected 2 or more, one for each worker, got 1" in said
 
 
 # --- The recipes of docs/scaling.md ---------------------------------------------------
@@ -123,8 +127,8 @@ def recipe(language):
     return text
 
 
-def told_by(script, **variables):
-    """The workers of which a script of bash tells `python train.py`."""
+def cluster_in(script, **variables):
+    """The workers that `python train.py` gets from a script of bash."""
     script = "python() { printenv TF_CONFIG; }; export -f python\n" + script
     script = script.replace("exec python", "python")
     environment = {**os.environ, **variables}
@@ -145,60 +149,60 @@ def test_the_recipe_for_kubernetes():
     assert pod["subdomain"] == service["metadata"]["name"]
     [container] = pod["containers"]
     [script] = container["args"]
-    found = told_by(script, JOB_COMPLETION_INDEX="1")
-    assert found.index == 1
+    cluster = cluster_in(script, JOB_COMPLETION_INDEX="1")
+    assert cluster.index == 1
     wanted = [name.format(i) for i in range(job["spec"]["completions"])]
-    assert [each.rsplit(":", 1)[0] for each in found.addresses] == wanted
+    assert [each.rsplit(":", 1)[0] for each in cluster.addresses] == wanted
     ports = [each["containerPort"] for each in container["ports"]]
-    assert ports == [2222, found.meeting_point()[1]]
+    assert ports == [2222, cluster.chief_address()[1]]
+    limits = container["resources"]["limits"]
+    assert limits["nvidia.com/gpu"] == 1 and limits["cpu"] > 1
 
 
 def test_the_recipe_for_slurm():
+    """Two nodes of four GPUs: a worker on each, at a port of its own."""
     tools = 'scontrol() { printf "a1\\na2\\n"; }; srun() { "$@"; };\n'
-    variables = {"SLURM_PROCID": "1", "SLURM_JOB_NODELIST": "a[1-2]"}
-    found = told_by(tools + recipe("slurm"), **variables)
-    assert found == Cluster(["a1:2222", "a2:2222"], 1)
+    variables = {"SLURM_PROCID": "5", "SLURM_NTASKS_PER_NODE": "4"}
+    text = recipe("slurm")
+    assert "#SBATCH --gpus-per-task=1" in text and "#SBATCH --cpus-per-task=" in text
+    cluster = cluster_in(tools + text, SLURM_JOB_NODELIST="a[1-2]", **variables)
+    ports = range(2222, 2226)
+    addresses = [f"{node}:{port}" for node in ("a1", "a2") for port in ports]
+    assert cluster == Cluster(addresses, 5)
 
 
-# --- What they tell each other --------------------------------------------------------
+# --- Connections ----------------------------------------------------------------------
 
-FACTS = {"d_model": 16, "seed": 1}
+SAME = {"d_model": 16, "seed": 1}
 
 
-class Told:
+class Threads:
     """The workers of a run as threads of this process; `leave` ends no process."""
 
     def __init__(self, count, monkeypatch):
         ports = launch.free_ports(count)
         self.addresses = [f"127.0.0.1:{port}" for port in ports]
-        self.servers = [socket.socket() for _ in ports]  # in the place of TensorFlow's
-        for server, port in zip(self.servers, ports):
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            server.bind(("127.0.0.1", port))
-            server.listen(50)
-        self.said, self.left = [], []
-        monkeypatch.setattr(sides, "GRACE", 0.3)
-        monkeypatch.setattr(sides, "BEAT", 0.1)
-        monkeypatch.setattr(links, "AGAIN", 0.1)
-        for each in (sides, workers, links):
-            monkeypatch.setattr(each, "AGAIN", 0.05)
-            monkeypatch.setattr(each, "LIMIT", 1.0)
-        monkeypatch.setattr(sides.Team, "leave", lambda _, code: self.left.append(code))
+        self.servers = [socket.create_server(("127.0.0.1", port)) for port in ports]
+        self.said = []
+        self.left = []
+        monkeypatch.setattr(workers, "GRACE", 0.3)
+        monkeypatch.setattr(workers, "HEARTBEAT", 0.1)
+        monkeypatch.setattr(workers, "RETRY", 0.05)
+        monkeypatch.setattr(workers, "LIMIT", 1.0)
 
-    def team(self, index, **facts):
-        kind = Member if index else Chief
-        of = Cluster(self.addresses, index)
-        team = kind(of, {**FACTS, **facts}, self.said.append)
-        team.leave = self.left.append  # not this process
+    def team(self, index, **others):
+        cluster = Cluster(self.addresses, index)
+        team = Team(cluster, {**SAME, **others}, self.said.append, (KeyError,))
+        team.leave = self.left.append
         return team
 
-    def run(self, index, work, **facts):
-        """Start a worker; returns where its result, or its error, will be."""
+    def run(self, index, work, **others):
+        """Start a worker; return a function that waits for its result or error."""
         found = []
 
         def run():
             try:
-                with self.team(index, **facts) as team:
+                with self.team(index, **others) as team:
                     found.append(work(team))
             except BaseException as error:
                 found.append(error)
@@ -207,11 +211,17 @@ class Told:
         thread.start()
         return lambda: (thread.join(20), found[0])[1]
 
+    def client(self):
+        """A connection to the chief of a process that is no worker."""
+        return socket.create_connection(Cluster(self.addresses, 0).chief_address())
+
 
 @pytest.fixture
-def told(monkeypatch):
-    """told(n): the places of n workers."""
-    return lambda count: Told(count, monkeypatch)
+def threads(monkeypatch):
+    """threads(n): n workers."""
+    if tf.__version__ < "2":
+        pytest.skip("TensorFlow 1.15 refuses several workers")
+    return lambda count: Threads(count, monkeypatch)
 
 
 def wait_until(condition):
@@ -224,209 +234,136 @@ def wait_until(condition):
 
 def joins(team):
     """Meet, begin, wait: what a worker does that has nothing to compute."""
-    welcome = team.meet()
+    team.meet({"step": 7})
     team.begin()
     team.wait_for_the_end()
-    return welcome
 
 
-def ends(result):
+def ending(result):
     """(text, status) of the Ended that a worker raised."""
     assert isinstance(result, Ended), result
     return str(result), result.status
 
 
-def test_all_meet_and_end_with_the_chief(told):
-    here = told(3)
-    others = [here.run(index, joins) for index in (2, 1)]
+def test_all_meet_compare_and_end_with_the_chief(threads):
+    here = threads(3)
 
-    def lead(team):
-        team.meet({"checkpoint": "x"})
+    def work(team):
+        start = team.meet({"step": 7} if team.is_chief else None)
         team.begin()
-        return sorted(team.connections)
+        team.audit(8, {"a": 1})
+        gathered = team.gather("x", team.cluster.index)
+        if team.is_chief:
+            return start, gathered
+        assert start == {"step": 7}
+        team.wait_for_the_end()
 
-    assert here.run(0, lead)() == [1, 2]
-    assert [ends(other()) for other in others] == [("", 0), ("", 0)]
-
-
-def test_workers_compare_settings_corpus_and_code():
-    """But not the places of the machines: folders may have other names there."""
-    here = hparams.HParams(data="a")
-    found = starting.facts(here, {"train": 64 * "1"})
-    assert (
-        starting.facts(dataclasses.replace(here, data="b"), {"train": 64 * "1"})
-        == found
-    )
-    other = starting.facts(
-        dataclasses.replace(here, seed=here.seed + 1), {"train": 64 * "2"}
-    )
-    different = {name for name in found if found[name] != other[name]}
-    assert different == {"seed", "corpus train"} and "code" in found
+    others = [here.run(index, work) for index in (2, 1)]
+    assert here.run(0, work)() == ({"step": 7}, {1: 1, 2: 2})
+    assert [ending(other()) for other in others] == [("", 0), ("", 0)]
 
 
-def test_a_worker_wants_the_checkpoint_of_the_chief(trained, tmp_path):
-    newest = checkpoints.find(trained, "newest")
-    told = starting.welcome(newest)
-    copy = corpora.copy_of(trained, tmp_path / "copy")
-    there = os.path.join(copy, os.path.basename(newest))
-    assert starting.welcomed(copy, told) == there
-    assert starting.welcomed(copy, starting.welcome(None)) is None
-    another = dict(told, manifest=told["manifest"].replace("0", "1"))
-    with pytest.raises(ValueError, match="is another one, wanted the checkpoint from"):
-        starting.welcomed(copy, another)
-    os.remove(there + ".index")
-    with pytest.raises(ValueError, match=re.escape(copy)):
-        starting.welcomed(copy, told)
+def test_a_single_process_is_a_chief_without_others():
+    with Team(failures=(KeyError,)) as team:
+        error = NotFiniteElsewhere("here")
+        assert team.is_chief and team.cause(error) is error
+        assert team.meet(3) == 3
+        team.begin()
+        team.audit(1, {"a": 1})
+        assert team.compute(lambda: 3) == 3
+        with pytest.raises(KeyError):
+            team.compute(lambda: {}["x"])
 
 
-@pytest.mark.parametrize("bad", [None, 5])
-def test_a_follower_updates_and_compares_until_the_last_step(bad):
-    made, audits = [], []
-
-    def make_step(session):
-        made.append(4 + len(made))
-        loss = float("nan") if made[-1] == bad else 1.0
-        return SimpleNamespace(loss=loss, gradient_norm=1.0, scaling=())
-
-    graph = SimpleNamespace(
-        hp=SimpleNamespace(audit_every=2),
-        make_step=make_step,
-        checksums=lambda session: {"a": made[-1]},
-    )
-    team = SimpleNamespace(
-        computed=lambda work, failures: work(),
-        audit=lambda step, sums: audits.append((step, sums["a"])),
-        cause=lambda error: error,
-    )
-    guard = SimpleNamespace(error=lambda step: FloatingPointError(f"step {step + 1}"))
-    arguments = None, graph, guard, team, range(3, 7)
-    if bad:
-        with pytest.raises(FloatingPointError, match="step 5"):
-            following._update(*arguments)
-        assert made == [4, 5] and audits == [(4, 4)]
-    else:
-        following._update(*arguments)
-        assert made == [4, 5, 6, 7] and audits == [(4, 4), (6, 6)]
-
-
-def test_the_end_of_the_chief_has_its_reason(told):
-    here = told(2)
+def test_the_end_of_the_chief_has_its_reason(threads):
+    here = threads(2)
     other = here.run(1, joins)
 
     def lead(team):
-        team.meet({})
+        team.meet()
         team.begin()
         raise OSError("no room")
 
     here.run(0, lead)()
-    [error] = [other()]
+    error = other()
     assert isinstance(error, ValueError)
     assert str(error) == f"worker 0 at {here.addresses[0]} ended: no room"
 
 
-def test_other_facts_are_refused_everywhere(told):
-    """Also to a worker that comes later; nobody waits for one that never does."""
-    here, teams = told(4), []
-    chief = here.run(0, lambda team: [teams.append(team), team.meet({})])
-    others = [here.run(2, joins, seed=5, code="x")]
-    wait_until(lambda: teams and teams[0].connections)
-    others.append(here.run(1, joins))
-    for each in [chief, *others]:
-        found = each()
-        assert isinstance(found, ValueError)
+def test_another_configuration_is_refused_on_all(threads):
+    """Also on a worker that comes later; nobody waits for one that never does."""
+    here = threads(4)
+    results = [here.run(0, joins), here.run(2, joins, seed=5, code="x")]
+    time.sleep(0.3)
+    results.append(here.run(1, joins))
+    for result in results:
+        error = result()
+        assert isinstance(error, ValueError)
         assert (
-            f"worker 2 at {here.addresses[2]}: found code x (the chief: None), "
-            "seed 5 (the chief: 1), wanted the same on all workers" in str(found)
+            f"worker 2 at {here.addresses[2]}: expected the same on all workers, got "
+            "code x (the chief: None), seed 5 (the chief: 1); give each" in str(error)
         )
 
 
-def test_a_refusal_before_the_chief_waits_is_told_to_those_that_come_later(told):
-    here, teams, others = told(3), [], []
+def test_a_worker_that_comes_while_the_chief_ends_learns_why(threads):
+    here = threads(3)
+    ended = threading.Event()
 
     def lead(team):
-        others.append(here.run(2, joins, seed=5))
-        wait_until(lambda: team.connections)
-        teams.append(team)
-        team.meet({})
+        team._end(Ended("worker 1 was lost", 75))
+        ended.wait(20)
+        team.check()
 
     chief = here.run(0, lead)
-    wait_until(lambda: teams)
-    time.sleep(0.4)
-    assert not teams[0]._over.is_set()  # it waits, for 1 s at most
-    others.append(here.run(1, joins))
-    for each in [chief, *others]:
-        assert "worker 2" in str(each()) and "found seed 5" in str(each())
+    assert ending(here.run(1, joins)()) == ("worker 1 was lost", 75)
+    ended.set()
+    assert ending(chief()) == ("worker 1 was lost", 75)
 
 
-def test_a_worker_that_comes_while_the_chief_ends_is_told_why(told):
-    """All that were there have been told; the port is still open."""
-    here = told(2)
-    chief = here.team(0).__enter__()
-    sides.Team.__exit__(chief, OSError, OSError("no room"), None)
-    assert "worker 0 at" in str(here.run(1, joins)())
-    assert "ended: no room" in str(here.run(1, joins)())
-    chief._listener.close()
-
-
-def test_who_waits_says_for_whom(told, monkeypatch):
-    here = told(2)
-    for each in (workers, links):
-        monkeypatch.setattr(each, "WAITING", 0.2)
+def test_who_waits_says_for_whom(threads, monkeypatch):
+    here = threads(2)
+    monkeypatch.setattr(workers, "REPORT", 0.2)
     other = here.run(1, joins)
     wait_until(lambda: here.said)
-    _, port = Cluster(here.addresses, 0).meeting_point()
-    reason = f"(its port {port}: Connection refused)"
-    name = re.escape(f"worker 0 at {here.addresses[0]}, the chief")
-    assert re.fullmatch(rf"waiting for {name}, \d s {re.escape(reason)}", here.said[0])
-    here = told(2)
-    chief = here.run(0, lambda team: team.meet({}))
-    wait_until(lambda: here.said)
-    name = re.escape(f"worker 1 at {here.addresses[1]}")
-    assert re.fullmatch(rf"waiting for {name}, \d s", here.said[0])
-    with here.team(1) as team:
-        team.meet()
-    assert chief() is None
-    del other
-
-
-def test_a_worker_that_dies_is_named_to_all(told):
-    here = told(3)
-    dying = here.team(2)
-    other = here.run(1, joins)
-    chief = here.run(0, lambda team: [team.meet({}), team.begin(), team.next("x")])
-    dying.meet()
-    dying.connections[0].send({"ready": 1})
-    dying.connections[0].hang_up()
-    wanted = f"worker 2 at {here.addresses[2]} died: its connection ended", 75
-    assert ends(chief()) == ends(other()) == wanted
-
-
-def test_a_worker_that_is_frozen_is_named_to_all(told):
-    """It is not heard of: it was not entered, so nothing beats."""
-    here = told(3)
-    frozen = here.team(2)
-    other = here.run(1, joins)
-    chief = here.run(0, lambda team: [team.meet({}), team.begin(), team.next("x")])
-    frozen.meet()
-    frozen.connections[0].send({"ready": 1})
-    text, status = ends(chief())
-    assert text.startswith(f"worker 2 at {here.addresses[2]} was not heard of for 1 s")
-    assert (text, status) == ends(other()) and status == 75
-    with pytest.raises(Ended, match="worker 2 at .* was not heard of"):
-        frozen.next("x")  # when it wakes up
-
-
-def test_a_way_that_is_cut_between_two_others_ends_all(told):
-    """Both still reach the chief; nobody reaches the port of worker 2."""
-    here = told(3)
-    here.servers[2].close()
-    results = [here.run(index, joins) for index in (1, 2)]
-    results.append(
-        here.run(0, lambda team: [team.meet({}), team.begin(), team.next("x")])
+    _, port = Cluster(here.addresses, 0).chief_address()
+    assert re.fullmatch(
+        rf"waiting for worker 0 at \S+, the chief \(its port {port}: Connection "
+        r"refused\), \d+ s so far",
+        here.said[0],
     )
-    found = {ends(result()) for result in results}
-    assert {status for _, status in found} == {75}
-    for text, _ in found:  # the chief and worker 1 may find it at the same time
+    here.run(0, lambda team: team.meet())(), other()
+    here = threads(2)
+    chief = here.run(0, lambda team: team.meet("x"))
+    wait_until(lambda: here.said)
+    assert re.fullmatch(r"waiting for worker 1 at \S+, \d+ s so far", here.said[0])
+    here.run(1, joins)()
+    assert chief() == "x"
+
+
+@pytest.mark.parametrize("is_dead", [True, False], ids=["dead", "frozen"])
+def test_a_worker_that_is_lost_is_named_on_all(threads, is_dead):
+    """A frozen one sends no heartbeats: it was not entered."""
+    here = threads(3)
+    lost = here.team(2)
+    results = [here.run(index, joins) for index in (0, 1)]
+    lost.meet()
+    lost.connections[0].send({"ready": None})
+    if is_dead:
+        lost.connections[0].shut_down()
+    how = "died: its connection ended" if is_dead else "was not heard of for 1 s"
+    for result in results:
+        text, status = ending(result())
+        assert text.startswith(f"worker 2 at {here.addresses[2]} {how}")
+        assert status == 75
+
+
+def test_a_cut_link_between_two_others_ends_all(threads):
+    """Both still reach the chief; nobody reaches TensorFlow's port of worker 2."""
+    here = threads(3)
+    here.servers[2].close()
+    for result in [here.run(index, joins) for index in range(3)]:
+        text, status = ending(result())
+        assert status == 75
         assert re.match(
             rf"worker [01] at \S+ has not reached worker 2 at {here.addresses[2]} for "
             r"1 s \(Connection refused\): the link between them is cut, or a firewall",
@@ -434,241 +371,269 @@ def test_a_way_that_is_cut_between_two_others_ends_all(told):
         )
 
 
-def test_a_worker_that_is_started_again_too_early_is_told_the_verdict(told):
-    here = told(2)
-    with pytest.raises(Ended, match="was lost"):
-        with here.team(0) as chief:
-            chief._end(Ended("worker 1 was lost", 75))
-            assert ends(here.run(1, joins)()) == ("worker 1 was lost", 75)
-            chief.check()
-
-
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "localhost", "::1", socket.gethostname()]
 )
+@needs_tf2
 def test_the_chief_is_found_at_each_kind_of_address(host):
     [port] = launch.free_ports(1)
-    at = Cluster([f"[{host}]:{port}" if ":" in host else f"{host}:{port}", "b:2"], 0)
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    cluster = Cluster([address, "b:2"], 0)
     try:
-        family, *_, place = socket.getaddrinfo(host, 0)[0]
+        family, *_, local = socket.getaddrinfo(host, 0)[0]
         with socket.socket(family) as sock:
-            sock.bind(place)  # the name may be known, and be that of another machine
-        listener = links.listen(at)
+            sock.bind(local)  # the name may be that of another machine
+        listener = workers.listen(cluster)
     except (ValueError, OSError):
         pytest.skip(f"this machine has no {host}")
-    with listener:
-        links.connect(at, print).hang_up()
+    with listener, socket.create_connection(cluster.chief_address(), 5):
+        pass
 
 
-def test_a_main_thread_that_hangs_is_ended(told):
-    here = told(2)
-    met, stuck = threading.Event(), threading.Event()
+def test_a_main_thread_that_hangs_is_ended(threads):
+    here = threads(2)
+    met = threading.Event()
+    stuck = threading.Event()
     hanging = here.run(1, lambda team: [team.meet(), met.set(), stuck.wait(10)])
 
     def lead(team):
-        team.meet({})
+        team.meet()
         met.wait(10)
         raise Ended("stopped", 75)
 
     here.run(0, lead)()
     wait_until(lambda: here.left)
     assert here.left == [75]
-    assert here.said == [f"stopped; {sides.ADVICE}"]
+    assert here.said == [f"stopped; {workers.ADVICE}"]
     stuck.set()
     hanging()
 
 
-def test_what_tensorflow_cannot_say_the_verdict_does(told):
-    here = told(2)
-
-    def compute():
-        raise KeyError("Socket closed")
-
-    def work(team):
-        team.meet()
-        return team.computed(compute, (KeyError,))
-
-    other = here.run(1, work)
+def test_a_failed_computation_has_the_verdict_as_its_reason(threads):
+    here = threads(2)
+    other = here.run(1, lambda team: [team.meet(), team.compute(lambda: {}["x"])])
 
     def lead(team):
-        team.meet({})
+        team.meet()
         raise Ended("stopped by SIGTERM", 143)
 
     here.run(0, lead)()
-    assert ends(other()) == ("stopped by SIGTERM", 143)
-    with pytest.raises(KeyError):
-        Chief().computed(compute, (KeyError,))
+    assert ending(other()) == ("stopped by SIGTERM", 143)
 
 
-def test_what_fails_while_all_are_there_is_told_by_the_worker_where_it_did(told):
-    """A connection of TensorFlow broke, and a new one can be made."""
-    here = told(2)
-
-    def compute():
-        raise KeyError("Collective ops is aborted by: Socket closed")
-
-    def work(team):
-        team.meet()
-        return team.computed(compute, (KeyError,))
-
-    other = here.run(1, work)
-    chief = here.run(0, lambda team: [team.meet({}), team.next("x")])
-    text = f"worker 1 at {here.addresses[1]} could not compute with the others: Socket"
-    for each in (chief, other):
-        said, status = ends(each())
-        assert said.startswith(text) and status == 75
+def test_a_computation_that_fails_while_all_are_there_ends_the_run(threads):
+    """A connection of TensorFlow broke."""
+    here = threads(2)
+    other = here.run(1, lambda team: [team.meet(), team.compute(lambda: {}["Broken"])])
+    chief = here.run(0, lambda team: [team.meet(), team.wait_for_the_end()])
+    name = f"worker 1 at {here.addresses[1]}"
+    for result in (chief, other):
+        text, status = ending(result())
+        assert text == f"{name} could not compute with the others: 'Broken'"
+        assert status == 75
 
 
-def test_a_signal_of_another_worker_stops_the_chief(told, monkeypatch):
-    here, killed = told(2), []
+def test_a_signal_of_another_worker_stops_the_chief(threads, monkeypatch):
+    here = threads(2)
+    killed = []
     monkeypatch.setattr(workers.os, "kill", lambda _, number: killed.append(number))
-    asks = here.run(1, lambda team: [team.meet(), team.tell_signal(2), joins])
-    chief = here.run(0, lambda team: [team.meet({}), team.next("x")])
+    asks = here.run(1, lambda team: [team.meet(), team.pass_on_signal(2)])
+    chief = here.run(0, lambda team: [team.meet(), team.wait_for_the_end()])
     asks(), chief()
-    assert killed == [15]
+    assert killed == [signal.SIGTERM]
     assert here.said == [f"worker 1 at {here.addresses[1]} was asked to stop"]
 
 
-def test_what_is_no_worker_is_refused(told):
-    here = told(2)
-    place = Cluster(here.addresses, 0).meeting_point()
-    hello = {"hello": 1, "facts": FACTS}
+STRANGE = [
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"3\n",
+    b'{"index": 1e999, "configuration": {}}\n',
+    b'{"index": "1", "configuration": {}}\n',
+    b'{"index": 1, "configuration": 3}\n',
+    b"[" * 10**5 + b"\n",
+    b"x" * (workers.LONGEST + 1),
+]
+
+
+def test_strangers_are_turned_away_one_by_one(threads, monkeypatch):
+    """Even one that says nothing, and one that goes on for ever, and a late worker."""
+    monkeypatch.setattr(workers, "HANDSHAKE", 0.5)
+    here = threads(2)
     with here.team(0) as chief:
-        for sent in ({"x": 1}, {"hello": 2, "facts": {}}, {"hello": 1, "facts": 3}):
-            stranger = Connection(socket.create_connection(place))
-            stranger.send(sent)
-            assert next(stranger.messages())["status"] == 2
-        first = Connection(socket.create_connection(place))
-        first.send(hello)
-        chief.meet({})
-        assert any("welcome" in each for each in first.messages())  # behind a beat
-        second = Connection(socket.create_connection(place))
-        second.send(hello)
-        assert (
-            "found another worker 1, wanted one of each index"
-            in next(second.messages())["end"]
-        )
+        silent, slow = here.client(), here.client()
+        for sent in STRANGE:
+            stranger = here.client()
+            stranger.sendall(sent)
+            stranger.settimeout(20)
+            try:
+                assert stranger.recv(10) == b""
+            except ConnectionError:
+                pass  # that is an end, too
+        first = here.run(1, lambda team: [team.meet(), team._over.wait(20)])
+        chief.meet()
+        second = here.run(1, joins)()
+        assert "expected one worker of each index, got another worker 1" in str(second)
+        with pytest.raises(OSError):
+            for _ in range(100):
+                slow.sendall(b"{")
+                time.sleep(0.1)
+        silent.settimeout(20)
+        assert silent.recv(10) == b""
+        chief.check()  # nothing has happened to the run
+    first()
 
 
-def test_what_is_no_message_counts_as_lost():
-    for sent in (b"GET / HTTP/1.1\r\n\r\n", b"3\n", b"x" * (links.LONGEST + 1)):
-        here, there = socket.socketpair()
-        threading.Thread(target=there.sendall, args=(sent,), daemon=True).start()
-        with pytest.raises(Ended, match="worker 7 sent what is no message"):
-            next(Connection(here, "worker 7").messages())
-        here.close(), there.close()
+@pytest.mark.parametrize("sent", [b"3\n", b"no message\n"])
+def test_a_worker_that_sends_no_message_is_lost(sent):
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(sent)
+        with pytest.raises(Ended, match="worker 7 sent a malformed message"):
+            Connection(here, "worker 7").receive()
 
 
-def test_two_chiefs_cannot_listen(told):
-    here = told(2)
+def test_two_chiefs_cannot_listen(threads):
+    here = threads(2)
     with here.team(0):
-        with pytest.raises(ValueError, match="cannot listen there .* another chief"):
+        with pytest.raises(ValueError, match="cannot be used .*; another chief may"):
             with here.team(0):
                 pass
 
 
-def test_an_audit_names_the_worker_and_the_first_variable(told):
-    here = told(3)
+def test_an_audit_names_the_worker_and_the_first_variable(threads):
+    here = threads(3)
 
     def audited(sums):
-        return lambda team: [team.meet(), team.audit(8, sums), team.next("x")]
+        return lambda team: [team.meet(), team.audit(8, sums), joins(team)]
 
-    others = [here.run(1, audited({"a": 1, "b": 2, "c": 3}))]
-    others.append(here.run(2, audited({"a": 1, "b": 5, "c": 6})))
-    chief = here.run(0, lambda t: [t.meet({}), t.audit(8, {"a": 1, "b": 2, "c": 3})])
-    assert (
-        f"step 8: found other values of b on worker 2 at {here.addresses[2]} than on "
-        "the chief" in str(chief())
-    )
-    assert all(isinstance(other(), ValueError) for other in others)
-
-
-def test_what_is_not_finite_elsewhere_is_told_by_who_has_it(told):
-    """The diagnosis of one worker takes longer than that of the others."""
-    here, found = told(3), threading.Event()
-
-    def is_fine(team):
-        team.meet(*[{}][team.cluster.index :])
-        found.set()
-        raise team.cause(NotFiniteElsewhere("not here"))
-
-    def is_bad(team):
-        team.meet()
-        found.wait(10), time.sleep(0.5)
-        raise team.cause(FloatingPointError("a NaN in x"))
-
-    chief, bad, other = (
-        here.run(index, work) for index, work in enumerate((is_fine, is_bad, is_fine))
-    )
-    assert str(bad()) == "a NaN in x"
-    wanted = f"worker 1 at {here.addresses[1]} ended: a NaN in x"
-    assert str(chief()) == str(other()) == wanted
+    wanted = {"a": 1, "b": 2, "c": 3}
+    found = [wanted, wanted, {"a": 1, "b": 5, "c": 6}]
+    results = [here.run(index, audited(each)) for index, each in enumerate(found)]
+    for result in results:
+        assert isinstance(result(), ValueError)
+        text = f"got another b on worker 2 at {here.addresses[2]} than on the chief"
+        assert text in str(result())
 
 
-def test_what_is_not_finite_in_the_sum_alone_ends_all(told):
-    here = told(2)
+@pytest.mark.parametrize("bad", [1, None])
+def test_what_is_not_finite_is_reported_by_the_worker_that_has_it(threads, bad):
+    """Its diagnosis takes longest; or the sum alone is not finite."""
+    here = threads(3)
 
     def work(team):
-        team.meet(*[{}][team.cluster.index :])
+        team.meet()
+        if team.cluster.index == bad:
+            time.sleep(0.3)
+            raise team.cause(FloatingPointError("a NaN in x"))
         raise team.cause(NotFiniteElsewhere("not here"))
 
-    chief, other = here.run(0, work), here.run(1, work)
-    assert str(chief()) == "not here"
-    assert str(other()) == f"worker 0 at {here.addresses[0]} ended: not here"
+    errors = [str(each()) for each in [here.run(index, work) for index in range(3)]]
+    cause = "not here" if bad is None else "a NaN in x"
+    assert errors[bad or 0] == cause
+    name = f"worker {bad or 0} at {here.addresses[bad or 0]}"
+    assert errors.count(f"{name} ended: {cause}") == 2
 
 
-def test_what_a_server_refuses_by_chance_is_run_again():
-    """Not what ends in the middle of a run, where another one would take other data."""
-    refused = "From /job:worker/replica:0/task:0:\nThe same RunGraph (Worker) request "
-    refused += "was received twice. "
-    within = "Collective ops is aborted by: The same RecvBuf request was received twice"
-    said = []
+# --- What is compared, and what is summed ---------------------------------------------
+
+
+def test_workers_compare_settings_corpus_and_code():
+    """But not the path of the data: folders may have other names there."""
+    hp = hparams.HParams(data="a")
+    other = hparams.HParams(data="b", seed=hp.seed + 1)
+    first = trainer.configuration(hp, {"train": 64 * "1"})
+    second = trainer.configuration(other, {"train": 64 * "2"})
+    different = {name for name in first if first[name] != second[name]}
+    assert different == {"seed", "corpus train"} and "code" in first
+
+
+def test_a_worker_continues_from_the_checkpoint_of_the_chief(trained, tmp_path):
+    newest = checkpoints.find(trained, "newest")
+    description = trainer.description_of(newest)
+    copy = corpora.copy_of(trained, tmp_path / "copy")
+    there = os.path.join(copy, os.path.basename(newest))
+    assert trainer.described_checkpoint(copy, description) == there
+    assert trainer.described_checkpoint(copy, trainer.description_of(None)) is None
+    changed = dict(description, manifest=description["manifest"].replace("0", "1"))
+    with pytest.raises(ValueError, match="expected the checkpoint .* is another one"):
+        trainer.described_checkpoint(copy, changed)
+    os.remove(there + ".index")
+    with pytest.raises(ValueError, match=re.escape(copy)):
+        trainer.described_checkpoint(copy, description)
+
+
+def test_packs_begin_with_the_last_layers():
+    assert packs([1, 2, 3, 9, 2, 2], most=5) == [[5, 4], [3], [2, 1], [0]]
+    assert packs([1, 1, 1]) == [[2, 1, 0]]
+    assert packs([]) == []
+
+
+@needs_tf2
+def test_an_exchange_of_one_worker_returns_what_it_got(graph, monkeypatch):
+    """One pack after the other, the last tensors first; NCCL is asked for."""
+    monkeypatch.setattr(exchange, "packs", lambda sizes: packs(sizes, most=20))
+    made = Exchange(Cluster(["a:1"], 0))
+    arrays = [np.arange(size, dtype=np.float32) for size in (4, 2, 3, 1)]
+    tensors = [tf.reshape(tf.constant(array), [-1, 1]) for array in arrays]
+    results = [made.sums(tensors), *made.all(tensors)]
+    reduce_ops = [
+        op for op in graph.get_operations() if op.type.startswith("CollectiveReduce")
+    ]
+    assert [op.inputs[0].shape[0] for op in reduce_ops] == [4, 2, 4]
+    for op, before in zip(reduce_ops[1:], reduce_ops):
+        assert before in op.control_inputs
+        assert op.get_attr("communication_hint") == b"nccl"
+    with tf.Session(config=CONFIG) as session:
+        for result in session.run(results):
+            for found, array in zip(result, arrays):
+                np.testing.assert_array_equal(found[:, 0], array)
+
+
+def test_a_run_that_the_server_refuses_by_chance_is_made_again():
+    """Not one that fails in the middle, after which another would take other data."""
+    refusal = "From /job:worker/replica:0/task:0:\nThe same RunGraph (Worker) request "
+    refusal += "was received twice. "
+    inner = "Collective ops is aborted by: The same RecvBuf request was received twice"
+    errors = []
 
     def run(*args):
-        if said:
-            raise tf.errors.AbortedError(None, None, said.pop(0))
+        if errors:
+            raise tf.errors.AbortedError(None, None, errors.pop(0))
         return args
 
-    repeated = exchange.again_if_refused(run)
-    for words in ([refused, "Socket closed"], [within], 50 * [refused]):
-        said[:] = words
+    for words in ([refusal, "Socket closed"], [inner], 50 * [refusal]):
+        errors[:] = words
         with pytest.raises(tf.errors.AbortedError, match=re.escape(words[-1])):
-            repeated("x")
-    said[:] = [refused]
-    assert repeated("x", {"y": 1}) == ("x", {"y": 1}, None, None)
+            retried(run)("x")
+    errors[:] = [refusal]
+    assert retried(run)("x", {"y": 1}) == ("x", {"y": 1}, None, None)
 
 
-def test_a_chief_alone_does_nothing():
-    with Chief() as team:
-        error = NotFiniteElsewhere("here")
-        assert team.cause(error) is error
-        team.meet({})
-        team.begin()
-        team.audit(1, {"a": 1})
-        assert team.computed(lambda: 3, ()) == 3
+# --- Signals --------------------------------------------------------------------------
 
 
-def test_a_signal_is_told_at_once_even_while_the_main_thread_computes():
-    told, before = [], signal.getsignal(signal.SIGTERM)
-    with told_of_signals(told.append):
+def test_a_signal_is_passed_on_even_while_the_main_thread_computes():
+    received = []
+    before = signal.getsignal(signal.SIGTERM)
+    with signals_passed_to(received.append):
         os.kill(os.getpid(), signal.SIGTERM)
-        wait_until(lambda: told)
-    assert told == [signal.SIGTERM]
+        wait_until(lambda: received)
+    assert received == [signal.SIGTERM]
     assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_second_signal_ends_a_worker():
     code = """
 import os, signal, sys, time
-from transformer.runtime.process import told_of_signals
-with told_of_signals(lambda number: print("told", number, flush=True)):
+from transformer.runtime.signals import signals_passed_to
+with signals_passed_to(lambda number: print("got", number, flush=True)):
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(0.2)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(60)
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=corpora.ROOT, stdout=-1)
-    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, b"told 2\n")
+    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, b"got 2\n")
 
 
 # --- The launcher ---------------------------------------------------------------------
@@ -688,6 +653,7 @@ print("hello of", index, flush=True)
 def launched(tmp_path, monkeypatch, capsys):
     """launched(script, *flags) → (status, lines) of workers that run a script."""
     monkeypatch.setattr(launch, "PATIENCE", 0.5)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.chdir(tmp_path)
 
     def launched(script, *flags):
@@ -704,8 +670,39 @@ def launched(tmp_path, monkeypatch, capsys):
 
 def test_the_launcher_shows_the_lines_of_all(launched):
     status, lines = launched("print('b\\xff', file=sys.stderr)", "--workers=3")
-    hello = {f"[{i}] hello of {i}" for i in range(3)}
-    assert status == 0 and hello < set(lines)
+    assert status == 0 and {f"[{i}] hello of {i}" for i in range(3)} < set(lines)
+
+
+@pytest.mark.parametrize("gpus", [["0", "2"], ["GPU-a", "GPU-b", "GPU-c"], []])
+def test_each_worker_has_a_gpu_or_its_share_of_the_cores(launched, monkeypatch, gpus):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(gpus))
+    shown = "print(os.environ['CUDA_VISIBLE_DEVICES'], sorted(os.sched_getaffinity(0)))"
+    _, lines = launched(shown)
+    every = sorted(os.sched_getaffinity(0))
+    for index in range(2):
+        gpu = gpus[index] if gpus else ""
+        cores = every if gpus else launch.share_of_cores(index, 2)
+        assert f"[{index}] {gpu} {cores}" in lines
+
+
+def test_the_share_of_the_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2, 5, 6, 7})
+    assert [launch.share_of_cores(i, 2) for i in range(2)] == [[1, 2], [5, 6, 7]]
+    assert [launch.share_of_cores(i, 6) for i in (0, 4, 5)] == [[1], [7], [1]]
+
+
+def test_gpus_are_found_without_tensorflow(tmp_path, monkeypatch):
+    listed = "#!/bin/sh\necho 'GPU 0: A (UUID: GPU-1)'\necho '  MIG 1g Device 0'\n"
+    (tmp_path / "nvidia-smi").write_text(listed + "echo 'GPU 1: A (UUID: GPU-2)'\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert launch.visible_gpus() == ["0", "1"]
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    assert launch.visible_gpus() == []
+    for text, gpus in (("", []), ("-1", []), ("3", ["3"]), ("3, 5", ["3", "5"])):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", text)
+        assert launch.visible_gpus() == gpus
 
 
 @pytest.mark.parametrize(
@@ -728,7 +725,6 @@ def test_all_end_with_the_status_of_the_first_that_failed(launched, script, stat
         ("if starts < 3: os.kill(os.getpid(), 9)", 0, 3),
         ("sys.exit(75)", 75, 3),
         ("sys.exit(2)", 2, 1),
-        ("", 0, 1),
     ],
 )
 def test_restarts_follow_the_loss_of_a_worker(
@@ -741,25 +737,50 @@ def test_restarts_follow_the_loss_of_a_worker(
     assert sum("restart" in line for line in lines) == starts - 1
 
 
-def test_signals_go_to_all_workers_and_nothing_starts_again(tmp_path):
-    """A worker that ends by the signal has the status of a shell."""
-    (tmp_path / "worker.py").write_text(WORKER + "time.sleep(60)")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_the_launcher(tmp_path, number):
+    """By the signal that it passes on; where it is killed, the system kills them."""
+    (tmp_path / "worker.py").write_text(WORKER + "print(os.getpid())\ntime.sleep(60)")
     command = ["-m", "transformer.launch", "--restarts=3", "--", "worker.py"]
-    environment = {**os.environ, "PYTHONPATH": corpora.ROOT}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": corpora.ROOT,
+        "PYTHONUNBUFFERED": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
     process = subprocess.Popen(
         [sys.executable, *command],
         cwd=str(tmp_path),
         env=environment,
         stderr=subprocess.PIPE,
     )
-    lines = {process.stderr.readline() for _ in range(2)}
-    assert lines == {b"[0] hello of 0\n", b"[1] hello of 1\n"}
-    process.send_signal(signal.SIGTERM)
+    lines = [process.stderr.readline().decode() for _ in range(4)]
+    pids = [line.split()[1] for line in lines if "hello" not in line]
+    process.send_signal(number)
     assert process.communicate(timeout=60)[1] == b""
-    assert process.returncode == 128 + signal.SIGTERM
+    ended = 128 + number if number == signal.SIGTERM else -number
+    assert process.returncode == ended
+
+    def is_running(pid):
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                return file.read().rsplit(")")[-1].split()[0] not in "ZX"
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
+    if sys.platform.startswith("linux"):
+        assert len(pids) == 2
+        wait_until(lambda: not any(map(is_running, pids)))
 
 
-@pytest.mark.parametrize("flag", ["--workers=0", "--restarts=-1"])
-def test_the_launcher_refuses_what_cannot_be(capsys, flag):
-    said = corpora.refusal(capsys, launch.main, flag, "--", "train.py")
-    assert f"{flag[2:].split('=')[0]}: found" in said
+@pytest.mark.parametrize(
+    "flag, said",
+    [
+        ("--workers=0", "workers: expected 1 or more, got 0"),
+        ("--restarts=-1", "restarts: expected 0 or more, got -1"),
+        ("--workers=3", "workers: expected at most 2, one for each visible GPU, got 3"),
+    ],
+)
+def test_the_launcher_refuses_what_cannot_be(capsys, monkeypatch, flag, said):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert said in corpora.refusal(capsys, launch.main, flag, "--", "train.py")

@@ -1,156 +1,28 @@
 """The Transformer of "Attention Is All You Need" in TensorFlow 1.x style.
 
-`READING_ORDER` lists the files in the order in which text flows through them; a file
-imports only files above it. `train.py`, `eval.py` and `scripts/` put them together,
-set up by `hparams.py`.
+    from transformer import HParams, Transformer, Translator, modules
 
-    from transformer import Translator
+docs/files.md lists the files in the order in which text flows through them; a file
+imports only files above it. `train.py`, `eval.py` and `scripts/` put them together.
 """
 
-# (file, where the paper describes it, what it turns into what)
-READING_ORDER = (
-    ("dialects", "", "a name → what that source of the Transformer decides"),
-    ("runtime.files", "", "content → a file, written whole or not at all"),
-    ("runtime.formats", "", "the format of a folder; newer ones are refused"),
-    ("runtime.folders", "", "a folder, written whole or not at all"),
-    ("runtime.terminal", "", "text → what a terminal may be shown"),
-    ("runtime.deadlines", "", "a request → an answer in time"),
-    ("runtime.pool", "", "requests → answers of other processes"),
-    ("runtime.fetch", "", "addresses → a file, verified by its checksum"),
-    ("text.lines", "", "files → lines of text"),
-    ("text.arrays", "", "files ↔ arrays of integers, checked as they are read"),
-    ("text.subwords", "", "lines ↔ ids, by a vocabulary of tensor2tensor"),
-    ("text.vocabulary", "5.1", "lines ↔ ids, by SentencePiece or a word list"),
-    ("text.vocabulary_files", "", "a folder → its vocabularies"),
-    ("text.bpe_dropout", "", "lines → different ids each time, for training"),
-    ("text.filters", "", "pairs → those that are kept, and why not the others"),
-    ("text.parts", "", "text → ids, part by part, in several processes"),
-    ("text.joining", "", "parts → ids on disk; weights of corpora act here"),
-    ("text.corpus", "5.1", "text files → ids on disk"),
-    ("text.splits", "", "a data folder → its text files"),
-    ("text.remarks", "", "text files → what is odd about them"),
-    ("text.summary", "", "a data folder → its summary, verified"),
-    ("text.public_corpora", "", "names → archives of public corpora"),
-    ("data", "5.1", "ids → batches; the target is shifted here"),
-    ("shards", "", "a batch → its shards, dealt to devices"),
-    ("blocks.shapes", "", "shapes of tensors; heads split and joined"),
-    ("blocks.gradients", "", "a function → one whose gradient is written out"),
-    ("blocks.primitives", "5.4", "dropout, dense layers, add and normalize"),
-    ("blocks.masks", "3.2.3", "padding mask, causal mask, local mask"),
-    ("blocks.polarity", "", "warnings about inverted masks"),
-    ("blocks.positions", "3.5", "positions → vectors"),
-    ("blocks.attention", "3.2.1", "the attention formula; masks are applied here"),
-    ("blocks.relative", "", "distances between positions → vectors"),
-    ("blocks.local", "4", "attention within blocks of a sequence"),
-    ("modules", "3.1 – 3.5", "embedding, attention, feed-forward, normalization"),
-    ("functional", "", "attention with lengths instead of masks"),
-    ("keras_layers.base", "", "what the Keras layers share"),
-    ("keras_layers.positions", "", "positions as Keras 3 layers"),
-    ("keras_layers.attention", "", "attention as Keras 3 layers"),
-    ("keras_layers.restricted", "4", "local, atrous, sparse attention as Keras layers"),
-    ("embeddings", "3.4", "ids → vectors; the decoder's states → logits"),
-    ("model", "figure 1", "a batch → Memory → logits"),
-    ("search_loop", "", "the loop of a search, whose batch shrinks"),
-    ("search_history", "", "every candidate of every step of a beam search"),
-    ("ranking", "", "logits → the best continuations of hypotheses"),
-    ("decoding", "6.1", "a step function → Hypotheses; knows no model"),
-    ("runtime.process", "", "one process in a log directory; its signals"),
-    ("runtime.cluster", "", "TF_CONFIG → the workers of a run"),
-    ("runtime.links", "", "workers ↔ each other: messages, which links are open"),
-    ("runtime.exchange", "", "sums of a worker → sums of all workers"),
-    ("loss_scale", "", "a loss in float16 → gradients that do not vanish"),
-    ("schedules", "5.3", "the number of an update → its learning rate"),
-    ("training", "5.3, 5.4", "label smoothing, the loss, the update"),
-    ("runtime.ending", "", "what ends a command → a status and one line"),
-    ("runtime.cli", "", "arguments → a command; errors → one line"),
-    ("runtime.devices", "", "the machine → its devices"),
-    ("runtime.precision", "", "a precision → the compute type of a model"),
-    ("runtime.sessions", "", "settings of the machine → a session"),
-    ("runtime.tensors", "", "a checkpoint → its tensors"),
-    ("runtime.checkpoints", "", "variables ↔ the log directory"),
-    ("runtime.events", "", "scalars ↔ TensorBoard's files"),
-    ("runtime.reporting", "", "progress reports, dev scores"),
-    ("runtime.history", "", "settings and corpus of each segment of a training run"),
-    ("runtime.records", "", "TensorBoard's files → what was logged at each step"),
-    ("runtime.figures", "", "a plot → a picture file, by matplotlib"),
-    ("runtime.nonfinite", "", "a loss that is not finite → where that began"),
-    ("runtime.ram", "", "sizes → how much memory training needs"),
-    ("originals.names", "", "our variable names → those of the original systems"),
-    ("originals.convert", "", "checkpoints of the original systems → ours"),
-    ("originals.recommender", "", "a checkpoint of SASRec → a folder"),
-    ("originals.recorded", "", "recorded numbers ↔ a model's"),
-    ("compat.variables", "", "our variables → those of a source"),
-    ("compat.restoring", "", "checkpoints of a source → a ported graph"),
-    ("compat.kyubyong_legacy", "", "the modules of Kyubyong/transformer, 2017"),
-    ("compat.tutorial", "", "the modules of the step-by-step tutorial"),
-    ("compat.sasrec", "", "the modules of SASRec"),
-    ("compat.functional_time", "", "the modules of a fork of SASRec"),
-    ("compat.interhat", "", "the modules of InterHAt"),
-    ("compat.kyubyong", "", "the modules of Kyubyong/transformer, 2019"),
-    ("compat.tensor2tensor_layers", "", "the common_layers of tensor2tensor"),
-    ("compat.tensor2tensor_biases", "", "the biases and timing of tensor2tensor"),
-    ("compat.tensor2tensor_attention", "", "the kinds of attention of tensor2tensor"),
-    (
-        "compat.tensor2tensor",
-        "",
-        "the common_attention of tensor2tensor; all of its names",
-    ),
-    ("compat.bojone", "", "the functions of bojone/attention"),
-    ("compat.bojone_keras", "", "the Keras layers of bojone/attention"),
-    ("ensemble", "", "several models → the mean of their probabilities"),
-    ("translation_graph", "6.1", "models → the ops of a translator"),
-    ("translator", "6.1", "a log directory → translations"),
-    ("evaluation", "6.1", "translations → BLEU and chrF, with intervals"),
-    ("significance", "", "translations of systems → is the difference real?"),
-    ("analysis", "", "translations → where the errors are"),
-    ("seeing.words", "", "pieces → words; attention between words"),
-    ("seeing.alignment", "", "cross-attention → pairs of words, and how good they are"),
-    ("seeing.roles", "", "attention weights → what each head does, in words"),
-    ("seeing.tree", "", "the history of a beam search → a tree of hypotheses"),
-    ("seeing.sight", "", "a line → all that can be seen of its translation"),
-    ("seeing.picture", "", "attention → a picture, by matplotlib"),
-    ("seeing.packing", "", "all that can be seen → JSON"),
-    ("seeing.confidence", "", "a dev set → what a model's confidence is worth"),
-    ("seeing.models", "", "log directories → what the page asks of them"),
-    ("seeing.jobs", "", "many clients → batches, computed by one thread"),
-    ("seeing.page_files", "", "HTML, CSS and JavaScript → one file"),
-    ("seeing.report_page", "", "where the errors are → text, one HTML file"),
-    ("seeing.requests", "", "what a client sends → what can be trusted"),
-    ("seeing.frozen", "", "sentences → a page that needs no server"),
-    ("seeing.server", "", "the page over HTTP"),
-    ("export", "", "a log directory → a folder that CTranslate2 opens"),
-    ("symptoms", "", "translations → what is wrong with them"),
-    ("runtime.team", "", "signs of life, a verdict ↔ other workers"),
-    ("runtime.workers", "", "the chief ↔ the others: facts, one beginning and end"),
-    ("training_graph", "5", "a corpus → the ops of a training run"),
-    ("starting", "", "settings, a checkpoint, facts of a training run"),
-    ("following", "", "training on a worker that is not the chief"),
-    ("trainer", "5", "a corpus → a log directory; numbers are logged here"),
-    ("launch", "", "a command → its workers on this machine"),
-    ("verification", "", "a log directory → the same losses, computed again"),
-    ("checks", "", "causality, padding, batch invariance of your own blocks"),
-    ("porting.reading", "", "a file of Python → its text, tokens and syntax tree"),
-    ("porting.signatures", "", "the text of functions → their parameters"),
-    ("porting.layers", "", "the calls in a function, and settings of dense layers"),
-    ("porting.formulas", "", "a function → what it computes, in plain words"),
-    ("porting.sources", "", "a file of modules → whose they are"),
-    ("porting.calls", "", "imports and calls of blocks → what to write"),
-    ("porting.hidden", "", "what hides this package from a file; its other name"),
-    ("porting.tensorflow2", "", "names that TensorFlow 2 does not have → others"),
-    ("porting.patch", "", "changes of a file → a unified patch"),
-    ("porting.report", "", "all that is known of a file → text"),
-    ("porting.recipes", "", "blocks → arguments to call them with"),
-    ("porting.compare", "", "two files of modules → how far they are apart"),
-    ("porting.__main__", "", "the command: python -m transformer.porting"),
-)
+import importlib
+from typing import Any
 
-__all__ = ["READING_ORDER", "Translator"]
+__all__ = ["HParams", "Transformer", "Translator", "modules"]
+__version__ = "0.1.0"
+
+_HOMES = {
+    "HParams": "transformer.hparams",
+    "Transformer": "transformer.model",
+    "Translator": "transformer.translator",
+}
 
 
-def __getattr__(name):
-    """Import `Translator` on first use: importing the package needs no TensorFlow."""
-    if name == "Translator":
-        from transformer.translator import Translator
-
-        return Translator
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use: importing the package needs no TensorFlow."""
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name == "modules":
+        return importlib.import_module("transformer.modules")
     raise AttributeError(f"module 'transformer' has no attribute {name!r}")

@@ -1,27 +1,47 @@
-"""Where the errors are: translations → tables by length, rare words, confidence.
+"""Find the errors of translations: tables by length, rare words and confidence.
 
-What is useful to look at is that of compare-mt (Neubig et al. 2019). Scores of groups
-of lines are those of `evaluation`; words are sacreBLEU's tokens.
+The choice of tables follows compare-mt (Neubig et al. 2019). Groups of lines are scored
+by `evaluation`; words are sacreBLEU's tokens.
 """
 
 import collections
 import math
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Dict,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from sacrebleu.metrics import CHRF
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from transformer.evaluation import score
 
-LENGTHS = (1, 6, 11, 16, 21, 31, 51)  # words of a source: where groups begin
+if TYPE_CHECKING:
+    from transformer.translator import Translator
+
+LENGTHS = (
+    1,
+    6,
+    11,
+    16,
+    21,
+    31,
+    51,
+)  # words of a source: the first length of each group
 FREQUENCIES = (0, 1, 5, 10, 100, 1000, 10000)  # occurrences in the training data
 CONFIDENCES = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)  # mean probability of a piece
-REPEATED = 3  # words that stand twice
-SHOWN = 10  # lines and words
+REPEATED = 3  # words in a repeated sequence
+SHOWN = 10  # how many lines, or words, a list shows
 
 
 class Texts(NamedTuple):
-    """The lines of a corpus, and what is known of its words."""
+    """The lines of a corpus, and the frequencies of its words."""
 
     sources: List[str]
     references: List[str]
@@ -34,7 +54,7 @@ class System(NamedTuple):
     name: str
     translations: List[str]
     confidence: Optional[List[float]]  # of each line, 0 to 1; None: unknown
-    label: str = ""  # a short name: A, B, ... where there are several
+    label: str = ""  # A, B, ... if there are several systems
 
 
 class Table(NamedTuple):
@@ -52,7 +72,7 @@ class Line(NamedTuple):
     number: int  # from 1
     source: str
     reference: str
-    translations: List[Tuple[str, str, str]]  # name, what is remarkable, text
+    translations: List[Tuple[str, str, str]]  # name, remark, text
 
 
 class Listing(NamedTuple):
@@ -64,7 +84,7 @@ class Listing(NamedTuple):
 
 
 class Report(NamedTuple):
-    """All that was found."""
+    """The whole analysis."""
 
     title: str
     tables: List[Table]
@@ -72,12 +92,12 @@ class Report(NamedTuple):
 
 
 def analyse(title: str, texts: Texts, systems: Sequence[System]) -> Report:
-    """Return where the errors of one system, or of several, are.
+    """Analyse the errors of one system, or compare several.
 
     Args:
-      title: of the report.
-      texts: Texts.
-      systems: one or more; the first is that which the others are compared with.
+      title: the title of the report.
+      texts: the lines, and the frequencies of words.
+      systems: one or more; the others are compared with the first.
     """
     if len(systems) > 1:
         systems = [
@@ -96,9 +116,16 @@ def analyse(title: str, texts: Texts, systems: Sequence[System]) -> Report:
             min((texts.frequency.get(word, 0) for word in line), default=0)
             for line in references
         ]
-        title_of = "By the rarest word of the reference"
-        counts = (rarest, FREQUENCIES, texts, systems)
-        tables.append(_by_group(title_of, "times in training", *counts))
+        tables.append(
+            _by_group(
+                "By the rarest word of the reference",
+                "times in training",
+                rarest,
+                FREQUENCIES,
+                texts,
+                systems,
+            )
+        )
         tables.append(_words_by_frequency(texts.frequency, systems, words, references))
     tables += [
         _by_group(
@@ -116,19 +143,23 @@ def analyse(title: str, texts: Texts, systems: Sequence[System]) -> Report:
     return Report(title, tables, _listings(texts, systems, words, references))
 
 
-def confidences(translator, sources: List[str], translations: List[str]) -> List[float]:
-    """Return how sure a model is of each line: the mean probability of a piece.
+def confidences(
+    translator: "Translator", sources: List[str], translations: List[str]
+) -> List[float]:
+    """Return the confidence of a model in each line: the mean probability of a piece.
 
-    It is the geometric mean, of the end too; NaN for a line without a piece.
+    It is the geometric mean over the pieces and EOS; NaN for a line without a piece.
 
     Args:
       translator: a Translator.
-      sources, translations: as many lines.
+      sources, translations: the same number of lines.
     """
     found = [math.nan] * len(sources)
-    for indices, *rows in translator.in_batches(sources, translations):
-        of_target = translator.inside(*rows, lambda inside: inside.of_target)
-        for i, target, log_probs in zip(indices, rows[1], of_target):
+    for indices, source_ids, target_ids in translator.in_batches(sources, translations):
+        of_target = translator.inspect(
+            source_ids, target_ids, lambda inspection: inspection.of_target
+        )
+        for i, target, log_probs in zip(indices, target_ids, of_target):
             found[i] = math.exp(log_probs.sum() / (len(target) + 1))
     return found
 
@@ -164,7 +195,7 @@ def _overall(texts, systems, words, references):
     note = (
         f"{len(texts.sources):,} lines. Length is that of all translations / of all "
         "references, in words. Shares are of lines: without a word; with "
-        f"{REPEATED} words that stand twice, but not in the reference; with a word of "
+        f"{REPEATED} words that occur twice, but not in the reference; with a word of "
         "the source that is not in the reference; equal to the source."
     )
     head = ["system", "BLEU", "chrF2", "length", "empty", "repeats", "copies"]
@@ -177,7 +208,7 @@ def _share(flags):
 
 
 def _repeated(mine, theirs) -> List[str]:
-    """Return the n-grams that stand twice in a translation, not in its reference."""
+    """Return n-grams that occur twice in a translation, but not in its reference."""
 
     def twice(line):
         grams = zip(*(line[i:] for i in range(REPEATED)))
@@ -187,7 +218,7 @@ def _repeated(mine, theirs) -> List[str]:
 
 
 def _copied(source, mine, theirs) -> List[str]:
-    """Return the words with a letter that a translation has from its source alone."""
+    """Return words with letters that are in the source, but not in the reference."""
     return sorted(
         word
         for word in set(mine) & set(tokens(source)) - set(theirs)
@@ -200,7 +231,7 @@ def _is_untranslated(source, translation):
 
 
 def _columns(names, systems):
-    """Return the names of the same columns for each system, with its label."""
+    """Return the names of the columns, repeated for each system with its label."""
     return [f"{name} {each.label}".strip() for each in systems for name in names]
 
 
@@ -216,8 +247,8 @@ def _by_group(title, unit, values, edges, texts, systems):
         for each in systems:
             mine = [each.translations[i] for i in chosen]
             found = score(mine, references)
-            wanted = sum(len(tokens(line)) for line in references)
-            length = sum(len(tokens(line)) for line in mine) / max(1, wanted)
+            total = sum(len(tokens(line)) for line in references)
+            length = sum(len(tokens(line)) for line in mine) / max(1, total)
             row += [f"{found.bleu:.2f}", f"{found.chrf:.2f}", f"{length:.3f}"]
         rows.append(row)
     head = [unit, "lines", *_columns(["BLEU", "chrF2", "length"], systems)]
@@ -225,7 +256,11 @@ def _by_group(title, unit, values, edges, texts, systems):
 
 
 def groups(edges: Sequence[float]) -> List[Tuple[str, Callable]]:
-    """Return (name, whether a value is in it) of the groups that begin at `edges`."""
+    """Return (name, function that tells whether a value belongs) of each group.
+
+    Args:
+      edges: the smallest value of each group.
+    """
     found = []
     for low, high in zip(edges, [*edges[1:], math.inf]):
         name = f"{low:,}"
@@ -240,7 +275,7 @@ def groups(edges: Sequence[float]) -> List[Tuple[str, Callable]]:
 
 
 def _words_by_frequency(frequency, systems, words, references):
-    """Return how many words are found, by how often they are in the training data."""
+    """Return how many words are translated, by their frequency in training."""
     rows = []
     for name, is_in in groups(FREQUENCIES):
         count = sum(
@@ -248,21 +283,24 @@ def _words_by_frequency(frequency, systems, words, references):
         )
         row = [name, f"{count:,}"]
         for of_system in words:
-            right = mine = theirs = 0
+            right = 0
+            mine = 0
+            theirs = 0
             for line, reference in zip(of_system, references):
-                made, wanted = (
+                made, expected = (
                     collections.Counter(w for w in each if is_in(frequency.get(w, 0)))
                     for each in (line, reference)
                 )
-                right += sum((made & wanted).values())
-                mine, theirs = mine + sum(made.values()), theirs + sum(wanted.values())
+                right += sum((made & expected).values())
+                mine += sum(made.values())
+                theirs += sum(expected.values())
             row += [_percent(right, theirs), _percent(right, mine)]
             row.append(_percent(2 * right, mine + theirs))
         if count:
             rows.append(row)
     columns = _columns(["recall", "precision", "F1"], systems)
     head = ["times in training", "words", *columns]
-    note = "Of the words of references, how many the translation of the line has."
+    note = "How many words of the reference are in the translation of the same line."
     return Table("Words, by how rare they are", note, head, rows)
 
 
@@ -271,10 +309,12 @@ def _percent(part, whole):
 
 
 def _missing(systems, words, references):
-    """Return the words that translations lack most, and have too often."""
-    columns, head = [], []
+    """Return the words that are missing most often, and those that are added."""
+    columns = []
+    head = []
     for each, of_system in zip(systems, words):
-        lacking, added = collections.Counter(), collections.Counter()
+        lacking = collections.Counter()
+        added = collections.Counter()
         for mine, theirs in zip(map(collections.Counter, of_system), references):
             theirs = collections.Counter(theirs)
             lacking += theirs - mine
@@ -292,7 +332,7 @@ def _missing(systems, words, references):
 
 
 def _listings(texts, systems, words, references):
-    """Return the lines that are worth a look."""
+    """Return the worst lines, the most different ones, and those with repetitions."""
     chrf = CHRF()
     of_line = [
         [
@@ -313,12 +353,14 @@ def _listings(texts, systems, words, references):
     def scored(i):
         return line(i, [f"chrF2 {scores[i]:.1f}" for scores in of_line])
 
-    numbers, many = range(len(texts.sources)), len(systems) > 1
+    numbers = range(len(texts.sources))
     worst = sorted(numbers, key=lambda i: of_line[0][i])[:SHOWN]
-    about = "The lowest chrF2 of single lines" + f", of {systems[0].label}" * many + "."
+    about = "The lowest chrF2 of single lines."
+    if len(systems) > 1:
+        about = f"The lowest chrF2 of single lines, of {systems[0].label}."
     listings = [Listing("The worst lines", about, [scored(i) for i in worst])]
-    for place, other in enumerate(systems[1:], 1):
-        change = [of_line[place][i] - of_line[0][i] for i in numbers]
+    for index, other in enumerate(systems[1:], 1):
+        change = [of_line[index][i] - of_line[0][i] for i in numbers]
         most = sorted(numbers, key=lambda i: -abs(change[i]))
         about = f"In chrF2, between {systems[0].label} and {other.label}."
         chosen = [scored(i) for i in most[:SHOWN] if change[i]]

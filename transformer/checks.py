@@ -1,7 +1,8 @@
 """Checks of your own blocks: causality, padding, independence of the batch.
 
 A check calls `fn`, a function of NumPy arrays, and raises CheckFailed at the first
-output position that sees what it must not see. `graph_function` makes `fn` of TF1 code:
+output position that depends on what it must not see. `graph_function` makes such an
+`fn` from TF1 code:
 
     from transformer.checks import (
         check_batch_invariance, check_causality, check_padding, graph_function)
@@ -11,22 +12,23 @@ output position that sees what it must not see. `graph_function` makes `fn` of T
     check_batch_invariance(lambda x: my_layer(x).numpy(), num_units=64)
 
 Arguments of all three:
-  fn: function of float32 [N, T, num_units], padding being rows of zeros; with
-    `vocab_size`, of int32 ids [N, T], 0 = padding. Returns an array [N, T, ...].
+  fn: function of float32 [N, T, num_units], in which rows of zeros are padding; with
+    `vocab_size`, of int32 ids [N, T], 0 = padding. It returns an array [N, T, ...].
     Dropout must be off.
   num_units: int, D.
-  vocab_size: int, V, at least 3; the ids are below it.
-  batch, length: int, the most sentences and positions that `fn` is given at once; at
-    least 2.
+  vocab_size: int, V, at least 3; every id is smaller.
+  batch, length: int, the largest number of sentences and of positions in one call of
+    `fn`; at least 2.
   tolerance: float, how far an output may move, relative to the largest output (or to
-    1, where that is larger).
-  seed: int, of the random inputs; the same seed gives the same result.
+    1, if that is larger).
+  seed: int, the seed of the random inputs; the same seed gives the same result.
 
-All three also refuse outputs that are not finite, have another shape, differ from call
-to call or are the same at each position, and an `fn` that fails on a later input.
+All three also raise CheckFailed where outputs are not finite, have another shape,
+differ from call to call or are the same at each position, and where `fn` fails on a
+later input.
 """
 
-from typing import Callable, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -40,11 +42,12 @@ HINTS = {
     "check_batch_invariance": "statistics over the batch; a reshape that mixes batch "
     "and heads; a width or a stop taken from the whole batch",
 }
-HAIR, JUMP = 1e-5, 1e-3  # an input moved by the first moves no output by the second
+HAIR = 1e-5  # how far an input is moved
+JUMP = 1e-3  # how far the outputs may move then
 
 
 class CheckFailed(AssertionError):
-    """A check failed; the message says where, by how much, and after what change."""
+    """A check failed: the message has the position, the difference and the change."""
 
 
 def graph_function(
@@ -53,13 +56,13 @@ def graph_function(
     """Return a function of NumPy arrays that runs TF1 graph code.
 
     Args:
-      build: function of placeholders (batch and length unknown), returns a tensor. It
-        is called once, in a graph of its own, when the first arrays are known.
-      noise: standard deviation of what is added to every trainable variable after its
-        initialization, so that a bias of 0 hides no bug. 0 adds nothing.
-      seed: of initialization and noise.
+      build: function of placeholders (batch and length unknown) that returns a tensor.
+        It is called once, in a graph of its own, with the first arrays.
+      noise: standard deviation of the noise that is added to every trainable variable
+        after its initialization, so that a bias of 0 hides no bug. 0: no noise.
+      seed: the seed of initialization and noise.
     """
-    opened = []
+    opened: List[Any] = []
 
     def fn(*arrays):
         if not opened:
@@ -113,21 +116,24 @@ def check_causality(
 
     Args:
       fn, num_units, vocab_size, batch, length, tolerance, seed: as at the top.
-      leading_padding: some sentences begin with padding, whose queries see no token.
+      leading_padding: whether some sentences begin with padding: those queries see no
+        token.
 
     Raises:
-      CheckFailed: a position that sees a later one.
+      CheckFailed: a position depends on a later one.
     """
     _need_two("length", length)
     subject = _Subject("check_causality", fn, num_units, vocab_size, tolerance, seed)
     starts = np.arange(batch) * length // (2 * batch) * leading_padding
     real = np.arange(length) >= starts[:, None]  # [N, T]
-    x, other = subject.inputs(real), subject.inputs(np.ones_like(real))
+    x = subject.inputs(real)
+    other = subject.inputs(np.ones_like(real))
     expected = subject.first_outputs(x)
     for how, new in (("was changed", other), ("and all after it were padding", 0 * x)):
         for i in range(1, length):
             end = i + 1 if new is other else length
-            changed, change = x.copy(), f"input position {i} {how}"
+            changed = x.copy()
+            change = f"input position {i} {how}"
             changed[:, i:end] = new[:, i:end]
             earlier = np.arange(length) < i  # [T]
             subject.compare(expected, subject.run(change, changed), earlier, change)
@@ -147,36 +153,41 @@ def check_padding(
 ) -> None:
     """Raise where padding changes a real output, or a real row is taken for padding.
 
-    Columns of padding are removed from sentences of different lengths, one of them
-    empty, some with leading padding. And real rows that resemble padding (a sum of 0, a
-    lone 0) are moved by a hair: no output may jump.
+    The check removes columns of padding from sentences of different lengths; one is
+    empty, some have leading padding. It also moves real rows that resemble padding (a
+    sum of 0, a single 0) by a tiny amount: no output may change by much.
 
     Args:
       fn, num_units, vocab_size, batch, length, tolerance, seed: as at the top.
       with_lengths: call `fn(inputs, lengths int32 [N])`, for a block that makes its
-        mask of the lengths; the padding then holds random values, which are changed.
+        mask from the lengths; the padding then holds random values, which change.
 
     Raises:
-      CheckFailed: a real position that sees padding, or is taken for padding.
+      CheckFailed: a real position depends on padding, or is taken for padding.
     """
     subject = _Subject("check_padding", fn, num_units, vocab_size, tolerance, seed)
-    lengths, places = _lengths(0, batch, length), np.arange(length)
+    lengths = _lengths(0, batch, length)
+    positions = np.arange(length)
     starts = np.arange(batch) % 2 * (not with_lengths)
-    real = (places < lengths[:, None]) & (places >= starts[:, None])  # [N, T]
+    real = (positions < lengths[:, None]) & (positions >= starts[:, None])  # [N, T]
     x = subject.inputs(real)
 
     def cut(width):
-        """Return the sentences that fit, repeated to a batch, and fn's arguments."""
+        """Return the rows of the sentences that fit the width, and the arguments of fn.
+
+        The rows are repeated to fill the batch.
+        """
         rows = np.resize(np.flatnonzero(lengths <= width), batch)
-        inputs = x + with_lengths * subject.inputs(~real)
-        return rows, (inputs[rows, :width],) + (lengths[rows],) * with_lengths
+        padding = subject.inputs(~real)
+        if with_lengths:
+            return rows, ((x + padding)[rows, :width], lengths[rows])
+        return rows, (x[rows, :width],)
 
     expected = subject.first_outputs(*cut(length)[1])
     for width in range(1, length + 1):
-        change = (
-            f"{length - width} columns of padding were taken away"
-            + " and the padding changed" * with_lengths
-        )
+        change = f"{length - width} columns of padding were taken away"
+        if with_lengths:
+            change += " and the padding changed"
         rows, arrays = cut(width)
         subject.compare(
             expected[rows, :width],
@@ -185,27 +196,28 @@ def check_padding(
             change,
         )
     if vocab_size is None:
-        full = (np.full_like(lengths, length),) * with_lengths
+        full = (np.full_like(lengths, length),) if with_lengths else ()
         _check_lookalikes(subject, np.ones_like(real), *full)
     subject.conclude()
 
 
 def _need_two(name, size):
-    """Raise ValueError where a size is too small for anything to be seen."""
+    """Raise ValueError where a size is too small for the check."""
     if size < 2:
-        raise ValueError(f"a check: found {name} = {size}, wanted at least 2")
+        raise ValueError(f"a check: expected {name} of at least 2, got {size}")
 
 
 def _lengths(least, batch, length):
-    """Return the lengths of sentences from `least` to `length`: int32 [N]."""
+    """Return sentence lengths, evenly spaced from `least` to `length`: int32 [N]."""
     _need_two("batch", batch)
     _need_two("length", length)
     return np.linspace(least, length, batch).round().astype(np.int32)
 
 
 def _check_lookalikes(subject, real, *also):
-    """Compare outputs near real rows that a careless mask takes for padding."""
-    x, channels = subject.inputs(real), np.arange(subject.num_units)
+    """Compare outputs near real rows that a wrong mask takes for padding."""
+    x = subject.inputs(real)
+    channels = np.arange(subject.num_units)
     sum_is_0 = (-1) ** channels * (channels < len(channels) // 2 * 2)
     lone_0 = subject.rng.standard_normal(len(channels)) * (channels > 0)
     for i in range(real.shape[1]):
@@ -229,16 +241,17 @@ def check_batch_invariance(
     tolerance: float = 1e-4,
     seed: int = 0,
 ) -> None:
-    """Raise where the output of a sentence depends on its batch or its place there.
+    """Raise where the output of a sentence depends on the rest of its batch.
 
-    Here `fn` may also return [N] or [N, anything]: the result of a search, say, of a
-    width that is the same each time.
+    Here `fn` may also return [N] or [N, anything], such as the result of a search, if
+    the width is the same each time.
 
     Args:
       fn, num_units, vocab_size, batch, length, tolerance, seed: as at the top.
 
     Raises:
-      CheckFailed: a sentence whose output changes with the others in the batch.
+      CheckFailed: the output of a sentence changes with the others in the batch, or
+        with its index there.
     """
     subject = _Subject(
         "check_batch_invariance",
@@ -270,11 +283,22 @@ class _Subject:
     """The function under test, its inputs, and the failures found so far."""
 
     def __init__(
-        self, check, fn, num_units, vocab_size, tolerance, seed, by_position=True
+        self,
+        check: str,
+        fn: Callable,
+        num_units: int,
+        vocab_size: Optional[int],
+        tolerance: float,
+        seed: int,
+        by_position: bool = True,
     ):
-        self.check, self.fn, self.tolerance = check, fn, tolerance
-        self.num_units, self.vocab_size = num_units, vocab_size
-        self.by_position, self.failures = by_position, []
+        self.check = check
+        self.fn = fn
+        self.tolerance = tolerance
+        self.num_units = num_units
+        self.vocab_size = vocab_size
+        self.by_position = by_position
+        self.failures: List[Tuple[int, str]] = []
         self.rng = np.random.RandomState(seed)
 
     def inputs(self, real):
@@ -285,21 +309,21 @@ class _Subject:
         ids = self.rng.randint(1, self.vocab_size, real.shape)
         return (ids * real).astype(np.int32)
 
-    def fail(self, message, cause=None):
+    def fail(self, message: str, cause: Optional[Exception] = None) -> None:
         """Raise CheckFailed."""
         raise CheckFailed(f"{self.check}: {message}") from cause
 
     def run(self, change, *arrays):
-        """Return the outputs of `fn`, float64 [N, T, C], if finite and of its shape."""
+        """Run `fn`; return its outputs, float64 [N, T, C], checked to be finite."""
         try:
             outputs = np.asarray(self.fn(*arrays), np.float64)
         except Exception as error:
             self.fail(f"fn failed when {change}: {error!r}", error)
-        wanted = arrays[0].shape[: 2 if self.by_position else 1]
-        if outputs.shape[: len(wanted)] != wanted:
+        leading = arrays[0].shape[: 2 if self.by_position else 1]
+        if outputs.shape[: len(leading)] != leading:
             self.fail(
-                f"when {change}, found outputs of shape {outputs.shape}, wanted "
-                f"{wanted} and whatever follows"
+                f"when {change}, expected outputs of shape {leading} and any "
+                f"further dimensions, got {outputs.shape}"
             )
         outputs = outputs.reshape((outputs.shape + (1,))[:2] + (-1,))
         for position, sentence in np.argwhere(~np.isfinite(outputs).all(-1).T):
@@ -310,7 +334,7 @@ class _Subject:
         return outputs
 
     def first_outputs(self, *arrays):
-        """Return the outputs that later ones are compared to; refuse useless ones."""
+        """Return the outputs to which later ones are compared, if they vary at all."""
         kind = np.asarray(self.fn(*arrays)).dtype.kind  # the caller's own errors pass
         outputs = self.run("given its first input", *arrays)
         change = "the same inputs were given again, as if dropout were on"
@@ -322,16 +346,16 @@ class _Subject:
             self.fail(
                 "output position 1 equals position 0 in each sentence, but the "
                 "inputs differ. Usual cause: uniform attention, as its logits "
-                "are lost beside a huge constant"
+                "are lost in a huge constant"
             )
         return outputs
 
     def compare(self, expected, found, where, change, tolerance=None):
-        """Note the first place, among `where` [N, T], with too large a difference."""
+        """Record the first position of `where` [N, T] with too large a difference."""
         if found.shape != expected.shape:
             self.fail(
-                f"when {change}, found outputs of shape {found.shape}, wanted "
-                f"{expected.shape} as at first"
+                f"when {change}, expected outputs of shape {expected.shape} "
+                f"as at first, got {found.shape}"
             )
         limit = (tolerance or self.tolerance) * max(1, np.abs(expected).max())
         difference = np.abs(found - expected).max(-1)  # [N, T]
@@ -343,7 +367,7 @@ class _Subject:
             )
             self.failures.append((position, message))
 
-    def conclude(self):
-        """Raise for the first position found, if any."""
+    def conclude(self) -> None:
+        """Raise CheckFailed for the earliest position recorded, if any."""
         if self.failures:
             self.fail(min(self.failures, key=lambda failure: failure[0])[-1])

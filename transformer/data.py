@@ -1,26 +1,30 @@
-"""Read prepared ids from disk, and make batches of them in the graph.
+"""Read prepared ids from disk, and make the batches of a training run.
 
     corpus = Corpus("data/multi30k", "train")
     plan = BatchPlan(corpus.source_lengths, corpus.target_lengths, 4096, seed=1)
-    [batch] = tf.data.make_one_shot_iterator(
-        evaluation_dataset(corpus, plan)).get_next()               # a Batch of tensors
+    batches = training_dataset(corpus, Shards(plan), start=0)
+    batch = tf.data.make_one_shot_iterator(batches).get_next()     # a Batch of tensors
 
-Dimension letters: N batch, S source length, T target length.
+In order: sentences → a `Batch`; a folder → a `Corpus`; which pairs make a batch,
+`BatchPlan`; which part of a batch a worker computes, `Shards`; and all of it in the
+graph. Dimension letters: N batch, S source length, T target length.
 """
 
 import os
-from typing import Callable, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Iterable, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.text.arrays import open_integers
-from transformer.text.vocabulary import BOS, EOS, PAD
-from transformer.text.vocabulary_files import vocabulary_kind
+from transformer.runtime.terminal import command
+from transformer.text.data_folder import open_integers
+from transformer.text.vocabulary import BOS, EOS, PAD, vocabulary_kind
 
 PREFETCH = 4  # batches made in advance of the step that uses them
 LONGEST = 2**31 - 1  # no batch is as wide: a pair of this length is always refused
 MAX_SEED = 2**32 - 1  # the largest that NumPy's Mersenne Twister accepts
+DEFAULT_SHARDS = 8  # of a batch that several workers share: divided by 1, 2, 4, 8
+SHARD_STRIDE = 2**40  # between the numbers of two shards; more batches than any run has
 
 
 class Batch(NamedTuple):
@@ -29,8 +33,8 @@ class Batch(NamedTuple):
     source: tf.Tensor  # [N, S] int32: pieces, EOS, then PAD
     target_in: tf.Tensor  # [N, T] int32: BOS, pieces, then PAD
     target_out: tf.Tensor  # [N, T] int32: pieces, EOS, then PAD
-    # [] int64: its position in the run, and which shard it is (`shards.Shard`); with
-    # the seed it determines the dropout masks.
+    # [] int64: its position in the run, and which shard it is (see `Shards`). With the
+    # seed it determines the dropout masks.
     number: tf.Tensor
 
 
@@ -92,7 +96,7 @@ class Corpus:
     [pairs], count the pieces and one EOS (or BOS): the width of a row of a Batch.
 
     Args:
-      folder: written by prepare.py; data/README.md lists its files.
+      folder: of a prepared corpus; data/README.md lists its files.
       split: "train", "dev" or "test".
 
     Raises:
@@ -101,7 +105,8 @@ class Corpus:
     """
 
     def __init__(self, folder: str, split: str):
-        self.folder, self.split = os.fspath(folder), split
+        self.folder = os.fspath(folder)
+        self.split = split
         self._source_ids, self._source_offsets = self._load("source")
         self._target_ids, self._target_offsets = self._load("target")
         self._vocabulary = vocabulary_kind(self.folder)
@@ -109,9 +114,9 @@ class Corpus:
         self.target_lengths = _lengths(self._target_offsets)
         if len(self.source_lengths) != len(self.target_lengths):
             raise ValueError(
-                f"found {len(self.source_lengths)} source and "
-                f"{len(self.target_lengths)} target sentences of split {split!r} in "
-                f"{folder}, wanted the same number: run prepare.py again"
+                f"{folder}: expected as many source as target sentences of split "
+                f"{split!r}, got {len(self.source_lengths)} and "
+                f"{len(self.target_lengths)}: run {command('prepare')} again"
             )
 
     def _load(self, side: str) -> Tuple[np.ndarray, np.ndarray]:
@@ -121,16 +126,16 @@ class Corpus:
         for path in paths:
             if not os.path.isfile(path):
                 raise FileNotFoundError(
-                    f"found no {path}, wanted the prepared ids of split "
-                    f"{self.split!r}: run prepare.py --out {self.folder}"
+                    f"expected the prepared ids of split {self.split!r}, got no "
+                    f"{path}: run {command('prepare')} --out {self.folder}"
                 )
         ids, offsets = (open_integers(path) for path in paths)
         is_cut = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == len(ids)
         if not (is_cut and (offsets[1:] >= offsets[:-1]).all()):
             raise ValueError(
-                f"found {len(ids)} ids in {paths[0]} and other offsets in {paths[1]} "
-                f"({offsets[:1]} … {offsets[-1:]}), wanted ascending ones from 0 to as "
-                f"many: run prepare.py again"
+                f"{paths[1]}: expected ascending offsets from 0 to {len(ids)}, the "
+                f"ids in {paths[0]}, got {offsets[:1]} … {offsets[-1:]}: run "
+                f"{command('prepare')} again"
             )
         return ids, offsets
 
@@ -144,12 +149,13 @@ class Corpus:
             ("source", self._source_ids, source_size),
             ("target", self._target_ids, target_size),
         ):
-            least, most = int(ids.min()), int(ids.max())
+            least = int(ids.min())
+            most = int(ids.max())
             if least <= PAD or most >= size:
                 raise ValueError(
-                    f"{self.split}.{side}.ids.npy in {self.folder}: found ids from "
-                    f"{least} to {most}, wanted 1 to {size - 1}, pieces of the "
-                    f"vocabulary: run prepare.py again"
+                    f"{self.split}.{side}.ids.npy in {self.folder}: expected ids from "
+                    f"1 to {size - 1}, pieces of the vocabulary, got {least} to "
+                    f"{most}: run {command('prepare')} again"
                 )
 
     def __len__(self) -> int:
@@ -166,9 +172,9 @@ class Corpus:
     def batch(self, indices: Iterable[int], number: int) -> Batch:
         """Return the pairs `indices` as one Batch of arrays."""
         indices = list(indices)
-        sources = [self.source(index) for index in indices]
-        targets = [self.target(index) for index in indices]
-        kind = self._vocabulary
+        sources: Any = [self.source(index) for index in indices]
+        targets: Any = [self.target(index) for index in indices]
+        kind: Any = self._vocabulary
         return make_batch(sources, targets, number, kind.bos, kind.eos)
 
 
@@ -212,7 +218,8 @@ class BatchPlan:
         self.seed = seed
         self._sort_keys = _sorting_key(source_lengths, target_lengths)
         self._cuts = _greedy_cuts(np.sort(widths), batch_tokens)
-        self._epoch = (None, None, None)  # the latest epoch's number, pairs, batches
+        # The number of the latest epoch, its pairs, its batches.
+        self._epoch: Any = (None, None, None)
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
@@ -221,10 +228,10 @@ class BatchPlan:
     def batch(self, k: int) -> np.ndarray:
         """Return the pairs of the k-th batch of the run, int64 [N], for any k >= 0."""
         if k < 0:
-            raise ValueError(f"found batch {k}, wanted 0 or more")
-        epoch, place = divmod(int(k), len(self))
+            raise ValueError(f"expected batch 0 or more, got {k}")
+        epoch, position = divmod(int(k), len(self))
         pairs, batches = self._shuffled(epoch)
-        batch = batches[place]
+        batch = batches[position]
         return pairs[self._cuts[batch] : self._cuts[batch + 1]]
 
     def _shuffled(self, epoch: int) -> Tuple[np.ndarray, np.ndarray]:
@@ -246,22 +253,22 @@ def _check_plan(widths: np.ndarray, batch_tokens: int, seed: int) -> None:
     """Raise ValueError for invalid arguments; widths [pairs] are the longer sides."""
     if batch_tokens < 1:
         raise ValueError(
-            f"found --batch_tokens {batch_tokens}, wanted 1 or more: raise it"
+            f"batch_tokens: expected 1 or more, got {batch_tokens}: raise it"
         )
     if not 0 <= seed <= MAX_SEED:
         raise ValueError(
-            f"found --seed {seed}, wanted 0 … {MAX_SEED}: choose one in that range"
+            f"seed: expected 0 to {MAX_SEED}, got {seed}: choose one in that range"
         )
     if not len(widths):
         raise ValueError(
-            "found a split without a pair, wanted at least one: run prepare.py "
-            "on other text"
+            f"expected a split with at least one pair, got none: run "
+            f"{command('prepare')} on other text"
         )
     if widths.max() > batch_tokens:
         raise ValueError(
-            f"found a pair of {widths.max()} tokens, wanted at most --batch_tokens "
-            f"{batch_tokens}: raise --batch_tokens, or prepare the corpus again with a "
-            f"--max_length below {batch_tokens}"
+            f"expected pairs of at most --batch_tokens {batch_tokens} tokens, got a "
+            f"pair of {widths.max()} tokens: raise --batch_tokens, or prepare the "
+            f"corpus again with a --max_length below {batch_tokens}"
         )
 
 
@@ -296,42 +303,106 @@ def _greedy_cuts(widths: np.ndarray, batch_tokens: int) -> np.ndarray:
     return np.array(cuts, np.int64)
 
 
+def chosen_count(count: int, workers: int) -> int:
+    """Return into how many shards `--deterministic` cuts a batch.
+
+    Args:
+      count: the setting `shards`; 0: one in a single process, else as many as the
+        workers, and at least DEFAULT_SHARDS.
+      workers: how many processes compute.
+    """
+    if count:
+        return count
+    return 1 if workers == 1 else max(DEFAULT_SHARDS, workers)
+
+
+class Shards:
+    """The parts of every batch of a training run, dealt to the workers in rounds.
+
+        shards = Shards(plan, count=8, workers=3, worker=1)
+        shards.rounds              # 3: the shards of a batch are dealt in three rounds
+        shards.batch(corpus, 4)    # in the second round of batch 1: its shard 4
+
+    What a shard is, and its number, depend on the batch and on `count` alone. The
+    number is that of the batch, plus SHARD_STRIDE for each shard before it. The
+    shards of a batch have equally many pairs, give or take one; a batch of fewer pairs
+    has empty ones. In the last round of a batch some workers may get an empty one.
+
+    Args:
+      plan: which pairs make a batch.
+      count: shards of a batch.
+      workers: how many processes compute; in a round each of them has a shard.
+      worker: which of them this is.
+    """
+
+    def __init__(
+        self, plan: BatchPlan, count: int = 1, workers: int = 1, worker: int = 0
+    ):
+        self.plan = plan
+        self.count = count
+        self.workers = workers
+        self.worker = worker
+        self.rounds = -(-count // workers)  # of a batch
+
+    def batch(self, corpus: Corpus, number: int) -> Batch:
+        """Return the shard of this worker in a round of the run, as arrays."""
+        k, round_of_batch = divmod(int(number), self.rounds)
+        pairs = self.plan.batch(k)
+        shard = round_of_batch * self.workers + self.worker
+        begin = self._begin(shard, len(pairs))
+        end = self._begin(shard + 1, len(pairs))
+        return corpus.batch(pairs[begin:end], k + shard * SHARD_STRIDE)
+
+    def _begin(self, shard: int, size: int) -> int:
+        """Return where a shard of a batch of `size` pairs begins.
+
+        Rounded up, so that the first shard, and with it the first round, has a pair.
+        """
+        return -(-min(shard, self.count) * size // self.count)
+
+
+def training_dataset(corpus: Corpus, shards: Shards, start: int) -> tf.data.Dataset:
+    """Return an endless dataset of this worker's batches, from batch `start` on.
+
+    The same `start` gives the same batches, independent of what was trained before.
+
+    Returns:
+      A dataset of `Batch`, one of each round.
+    """
+    numbers = tf.data.Dataset.range(start * shards.rounds, np.iinfo(np.int64).max)
+    return _dataset_of(numbers, lambda number: shards.batch(corpus, number))
+
+
 def evaluation_dataset(corpus: Corpus, plan: BatchPlan) -> tf.data.Dataset:
     """Return one epoch: each pair exactly once, always in the same order.
 
     Returns:
-      A dataset of a tuple of one `Batch`.
+      A dataset of `Batch`.
     """
     numbers = tf.data.Dataset.range(len(plan))
-    return dataset_of(numbers, lambda k: [corpus.batch(plan.batch(k), k)], 1)
+    return _dataset_of(numbers, lambda k: corpus.batch(plan.batch(k), k))
 
 
-def dataset_of(
-    numbers: tf.data.Dataset, make: Callable[[int], List[Batch]], count: int
+def _dataset_of(
+    numbers: tf.data.Dataset, make: Callable[[int], Batch]
 ) -> tf.data.Dataset:
-    """Return what `make` returns of each number, made in advance.
+    """Return the Batch that `make` returns of each number, made in advance.
 
     Args:
       numbers: dataset of int64 [].
-      make: function of a number; returns Batches of arrays.
-      count: how many.
+      make: function of a number; returns a Batch of arrays.
 
     Returns:
-      A dataset of a tuple of `Batch`, with tensors of shapes [None, None] and [].
+      A dataset of `Batch`, with tensors of shapes [None, None] and [].
     """
-
-    def arrays(number):
-        return [array for batch in make(number) for array in batch]
 
     def tensors(number):
         types = [tf.int32, tf.int32, tf.int32, tf.int64]
-        flat = tf.numpy_function(arrays, [number], types * count)
-        batches = [Batch(*flat[i : i + 4]) for i in range(0, len(flat), 4)]
-        for *ids, place in batches:
-            place.set_shape([])
-            for tensor in ids:
-                tensor.set_shape([None, None])
-        return tuple(batches)
+        batch = Batch(*tf.numpy_function(lambda k: list(make(k)), [number], types))
+        batch.number.set_shape([])
+        for ids in batch[:-1]:
+            ids.set_shape([None, None])
+        return batch
 
     return numbers.map(tensors).prefetch(PREFETCH).with_options(_untuned())
 
@@ -348,3 +419,30 @@ def _untuned() -> tf.data.Options:
     else:  # TensorFlow 1.15
         options.experimental_optimization.autotune = False
     return options
+
+
+def prefetched(batch: Batch) -> Tuple[Batch, List[tf.Operation]]:
+    """Copy batches into the memory of the device one round ahead.
+
+    Args:
+      batch: of the next round.
+
+    Returns:
+      (the batch of the current round, ops that take the next one). The ops must run
+      once before the first round, and in each run that uses a round.
+    """
+    (source, target_in, target_out), take_ids = _queued(batch[:-1], "batch")
+    with tf.device("/cpu:0"):  # which makes seeds of it
+        [number], take_number = _queued(batch[-1:], "number")
+    return Batch(source, target_in, target_out, number), [take_ids, take_number]
+
+
+def _queued(
+    tensors: Sequence[tf.Tensor], name: str
+) -> Tuple[List[tf.Tensor], tf.Operation]:
+    """Return tensors from a queue in the device's memory, and the op that fills it."""
+    add = tf.raw_ops.Stage(values=tensors, shared_name=name)
+    taken = tf.raw_ops.Unstage(dtypes=[x.dtype for x in tensors], shared_name=name)
+    for tensor, given in zip(taken, tensors):
+        tensor.set_shape(given.shape)
+    return taken, add

@@ -2,36 +2,65 @@
 
     step(ids [N, K], parents, state) -> (logits [N, K, V] of the next piece, state)
 
-There are K hypotheses of each of N sentences. `ids`, int32, are their newest pieces;
-`parents`, int32 [N, K], says which hypothesis of the step before each of them continues
-(None where K is 1). `state` is what the step before returned: any nest of tensors of
-leading dimension N; a dimension that starts at 0 may grow. The step function reorders
-what the state holds of each hypothesis by `parents`: see `reorder`. (Within a search,
-ids and parents are int64: see `as_int64`.)
+Each of N sentences has K hypotheses. `ids`, int32, are their newest pieces. `parents`,
+int32 [N, K], is the index of the hypothesis of the previous step that each of them
+continues (None if K is 1). `state` is what the previous step returned: any nest of
+tensors with leading dimension N; a dimension that starts at 0 may grow. The step
+function reorders the state of the hypotheses by `parents`: see `reorder`. (Within a
+search, ids and parents are int64: see `as_int64`.)
 
-At its limit a sequence may only end: every result is a whole sentence, and its score is
-the model's. (tensor2tensor cuts off instead: `SearchOptions(must_end=False)`.)
+At its length limit a sequence must end: every result is a whole sentence. Its score is
+the model's log-probability, even where some pieces are forbidden. (tensor2tensor cuts
+off instead: `SearchOptions(must_end=False)`.)
 """
 
-from typing import Any, Callable, NamedTuple, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Sequence, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.masks import is_token
-from transformer.blocks.shapes import as_int64, followed_by_zeros, shape_list
-from transformer.ranking import NEVER, best_continuations, rank
-from transformer.search_history import no_history
-from transformer.search_loop import search_loop
+from transformer.blocks.attention import both, is_token
+from transformer.blocks.primitives import as_int64, followed_by_zeros, shape_list
 from transformer.text.vocabulary import BOS, EOS, PAD
+
+NEVER = float("-inf")  # the score of what is forbidden or was not found
 
 
 class Hypotheses(NamedTuple):
-    """What a search finds, best first."""
+    """The result of a search, best first."""
 
     ids: tf.Tensor  # int32 [N, n_best, T]: pieces, EOS, then PAD
     scores: tf.Tensor  # float32 [N, n_best]: log-probability / length penalty
-    history: tuple = ()  # SearchHistory of a beam search, where it was asked for
+    history: tuple = ()  # SearchHistory of a beam search, with `keep_history`
+    state: Any = ()  # the last state of the open ones, with `together`
+
+
+class SearchHistory(NamedTuple):
+    """Every candidate of every step of a beam search, best first: [N, 2K, T] each.
+
+    A step considers the 2K best continuations of the open hypotheses. Those that end
+    are finished; the K best others stay open; the rest is dropped.
+    """
+
+    pieces: tf.Tensor  # int32
+    parents: tf.Tensor  # int32: the index of the open hypothesis it continues
+    log_probs: tf.Tensor  # float32, of the whole hypothesis; -inf if there is none
+    scores: tf.Tensor  # float32: log-probability / length penalty
+    kept: tf.Tensor  # int32 [N, K, T]: indices of those that stay open, best first
+
+    def followed_by(self, *candidates) -> "SearchHistory":
+        """Return the SearchHistory with one more step: a tensor for each field."""
+        longer = [
+            tf.concat([before, now[:, :, None]], axis=2)
+            for before, now in zip(self, candidates)
+        ]
+        return SearchHistory(*longer)
+
+    def finished(self) -> "SearchHistory":
+        """Return the SearchHistory with int32 instead of the int64 of a search."""
+        return SearchHistory(
+            *[x if x.dtype.is_floating else tf.cast(x, tf.int32) for x in self]
+        )
 
 
 class SearchOptions(NamedTuple):
@@ -39,59 +68,60 @@ class SearchOptions(NamedTuple):
 
     beam_size: int = 4
     length_penalty: float = 0.6  # alpha
-    n_best: int = 1  # how many hypotheses a sentence gets
-    must_end: bool = True  # at its limit a hypothesis ends, however unlikely
-    bos: int = BOS  # what stands before a sequence
-    eos: int = EOS  # what ends it
-    forbidden: Tuple[int, ...] = ()  # pieces that no sequence may have; not EOS
-    prefix: Any = None  # int32 [N, P]: what sequences begin with; PAD: any piece
+    n_best: int = 1  # the number of hypotheses returned for a sentence
+    must_end: bool = True  # at its limit a hypothesis takes EOS, however unlikely
+    bos: int = BOS  # the id before a sequence
+    eos: int = EOS  # the id that ends it
+    forbidden: Tuple[int, ...] = ()  # ids that no sequence may contain; not EOS
+    min_length: int = 0  # pieces before EOS, if the limit allows
+    no_repeat_ngram: int = 0  # no n pieces in a row twice in a sequence; 0: no rule
+    temperature: float = 1.0  # `sample`: below 1, likely pieces become likelier
+    top_k: int = 0  # `sample`: only from the k likeliest pieces; 0: from all
+    top_p: float = 0.0  # `sample`: only from the likeliest with sum p; 0: from all
+    prefix: Any = None  # int32 [N, P]: first pieces of the sequences; PAD: any
     keep_history: bool = False  # a beam search returns its SearchHistory
+    together: bool = False  # a beam search steps all sentences until the last one ends
 
 
-def penalty(length, alpha: float):
-    """Return ((5 + length) / 6) ^ alpha, EOS counted (Wu et al. 2016, equation 14)."""
-    return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** alpha
+# The searches
 
 
-def reorder(state, parents):
-    """Give each hypothesis what its parent had: a nest of tensors [N, K, ...]."""
-    if parents is None:
-        return state
-    return tf.nest.map_structure(lambda x: tf.gather(x, parents, batch_dims=1), state)
-
-
-def greedy(step: Callable, state, limits, options: SearchOptions):
+def greedy(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
     """Take the likeliest piece at each position.
 
     Args:
       step: the step function (see above); K = 1.
       state: the state before the first position.
-      limits: int32 [N], the most pieces of each sequence, EOS included; at least 1.
-      options: SearchOptions; `beam_size` is ignored.
+      limits: int32 [N], the length limit of each sequence, with EOS; at least 1.
+      options: SearchOptions; `beam_size` is ignored. Without `must_end`, a sequence
+        that is still open at its limit is scored by its log-probability.
 
     Returns:
       Hypotheses with n_best = 1.
     """
 
-    def likeliest(logits, forced):
+    def likeliest(logits, forced, allowed):
+        zeros = tf.zeros_like(logits[:, :, 0])
         log_probs, _, pieces = best_continuations(
-            tf.zeros_like(logits[:, :, 0]), logits, 1, forced, options.forbidden
+            zeros, logits, 1, forced, options.forbidden, allowed
         )
         return log_probs, pieces
 
     return _follow_one_path(step, state, limits, options, likeliest)
 
 
-def sample(step: Callable, state, limits, options: SearchOptions):
+def sample(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
     """Draw each piece from the model's distribution; otherwise like `greedy`."""
 
-    def draw(logits, forced):
+    def draw(logits, forced, allowed):
         every_piece = range(shape_list(logits)[2])
         is_allowed = [piece not in options.forbidden for piece in every_piece]  # [V]
+        if allowed is not None:
+            is_allowed = tf.logical_and(is_allowed, allowed[:, 0])  # [N or 1, V]
         log_probs = tf.nn.log_softmax(logits[:, 0, :])
-        allowed = tf.where_v2(is_allowed, log_probs, NEVER)  # [N, V]
-        pieces = tf.random.categorical(allowed, 1)  # [N, 1]
-        pieces = tf.minimum(pieces, len(every_piece) - 1)  # where all are NaN, it is V
+        candidates = tf.where_v2(is_allowed, log_probs, NEVER)  # [N, V]
+        pieces = tf.random.categorical(likeliest_only(candidates, options), 1)  # [N, 1]
+        pieces = tf.minimum(pieces, len(every_piece) - 1)  # it is V if all are NaN
         forced = forced[:, None]
         pieces = tf.where_v2(tf.equal(forced, PAD), pieces, forced)
         return tf.gather(log_probs, pieces, batch_dims=1), pieces
@@ -99,62 +129,28 @@ def sample(step: Callable, state, limits, options: SearchOptions):
     return _follow_one_path(step, state, limits, options, draw)
 
 
-def _follow_one_path(step, state, limits, options, choose):
-    """Search with one hypothesis of each sentence.
-
-    Args:
-      step, state, limits, options: as in `greedy`.
-      choose: function of logits [N, 1, V] and of what `_forced` returns; returns
-        (log-probabilities, pieces), [N, 1] each.
-    """
-
-    def is_open(found, has_ended, limits, prefix):
-        return tf.logical_not(has_ended)
-
-    def extend(found, has_ended, limits, prefix, state):
-        ids, log_probs = found  # [N, 1, t]
-        newest = tf.cast(ids[:, :, -1], tf.int32)
-        logits, state = step(newest, None, state)  # [N, 1, V]
-        gained, pieces = choose(logits, _forced(ids, limits, prefix, True, options))
-        ended = has_ended[:, None]
-        taken = tf.where_v2(ended, np.int64(PAD), pieces)
-        ids = tf.concat([ids, taken[:, :, None]], axis=2)
-        log_probs += tf.where_v2(ended, 0.0, gained)
-        has_ended = tf.logical_or(has_ended, tf.equal(pieces[:, 0], options.eos))
-        return (ids, log_probs), has_ended, limits, prefix, state
-
-    batch = tf.shape(limits)[0]
-    start = _before(batch, 1, options), tf.zeros([batch, 1])
-    extras = tf.fill([batch], False), as_int64(limits), _prefix(batch, options)
-    ids, log_probs = search_loop(is_open, extend, start, extras, state)
-    ids = ids[:, :, 1:]  # [N, 1, T]
-    lengths = tf.reduce_sum(tf.cast(is_token(ids), tf.float32), -1)
-    return Hypotheses(
-        tf.cast(ids, tf.int32), log_probs / penalty(lengths, options.length_penalty)
-    )
-
-
-def beam(step: Callable, state, limits, options: SearchOptions):
+def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
     """Search with a beam and a length penalty (section 6.1; Wu et al. 2016, section 7).
 
-    Each step looks at the 2K best continuations: those that end join the K best
-    finished ones, the K best others stay open. A sentence is done when its best open
-    hypothesis could not enter the n best even if it grew to the limit at no further
-    cost. So the results do not depend on the other sentences of the batch.
+    Each step considers the 2K best continuations: those that end compete with the K
+    best finished ones, and the K best others stay open. A sentence is done when its
+    best open hypothesis could not enter the n best even if it grew to the limit at no
+    further cost. So the results do not depend on the other sentences of the batch.
 
-    Without `must_end`, what is still open at the limit is dropped; a sentence of which
-    nothing has ended gets its open hypotheses, scored by their log-probabilities.
+    Without `must_end`, hypotheses that are still open at the limit are dropped. If a
+    sentence has no finished ones, its results are the open ones, scored by their
+    log-probabilities.
 
-    Args, Returns: as in `greedy`, with K = beam_size; a beam of one is `greedy`, if it
-      must end.
+    Args, Returns: as in `greedy`, with K = beam_size. With `must_end`, a beam of one is
+      `greedy`.
 
     Raises:
-      ValueError: more hypotheses asked for than the beam holds.
+      ValueError: n_best is larger than the beam size.
     """
     beam_size = options.beam_size
     if options.n_best > beam_size:
         raise ValueError(
-            f"n_best: found {options.n_best}, wanted at most the beam size, {beam_size}"
+            f"n_best: expected at most the beam size, {beam_size}, got {options.n_best}"
         )
     if beam_size == 1 and options.must_end:
         return greedy(step, state, limits, options)
@@ -165,116 +161,163 @@ def beam(step: Callable, state, limits, options: SearchOptions):
 
     def extend(found, ids, log_probs, parents, limits, prefix, state):
         length = tf.shape(ids)[2]
-        forced = _forced(ids, limits, prefix, options.must_end, options)
-        newest, order = (tf.cast(x, tf.int32) for x in (ids[:, :, -1], parents))
-        logits, state = step(newest, order, state)  # [N, K, V]
+        forced = _forced(ids, limits, prefix, options)
+        newest = tf.cast(ids[:, :, -1], tf.int32)
+        logits, state = step(newest, tf.cast(parents, tf.int32), state)  # [N, K, V]
+        allowed = _allowed(ids, shape_list(logits)[2], options)
         log_probs, parents, pieces = best_continuations(
-            log_probs, logits, 2 * beam_size, forced, options.forbidden
+            log_probs, logits, 2 * beam_size, forced, options.forbidden, allowed
         )  # [N, 2K]
         candidates = tf.concat([reorder(ids, parents), pieces[:, :, None]], axis=2)
         ends = tf.equal(pieces, options.eos)
         scores = log_probs / penalty(length, options.length_penalty)
-        of_step = pieces, parents, log_probs, scores
+        step_fields = (pieces, parents, log_probs, scores)
         found = _best_finished(
             found, candidates, tf.where_v2(ends, scores, NEVER), beam_size
         )
-        log_probs, kept = rank(tf.where_v2(ends, NEVER, log_probs), beam_size)
+        log_probs, kept = top_k(tf.where_v2(ends, NEVER, log_probs), beam_size)
         ids, parents = reorder((candidates, parents), kept)  # [N, K, ...]
         if not options.must_end:
             at_limit = tf.equal(as_int64(length), limits)  # [N]
             found, log_probs = _close_at_limit(at_limit, found, ids, log_probs)
         if options.keep_history:
-            history = found.history.followed_by(*of_step, kept)
+            history = found.history.followed_by(*step_fields, kept)
             found = found._replace(history=history)
         return found, ids, log_probs, parents, limits, prefix, state
 
-    found = search_loop(is_open, extend, *_start_of_beam(limits, options), state)
+    found, extras = _start_of_beam(limits, options)
+    found, extras, state = search_loop(
+        is_open, extend, found, extras, state, options.together
+    )
     return Hypotheses(
         tf.cast(found.ids[:, : options.n_best, 1:], tf.int32),
         found.scores[:, : options.n_best],
         found.history and found.history.finished(),
+        reorder(state, extras[2]) if options.together else (),
     )
 
 
-SEARCHES = {"greedy": greedy, "beam": beam, "sample": sample}
-SINGLE = ("greedy", "sample")  # those that keep one hypothesis of a sentence
-RANDOM = ("sample",)  # those whose results depend on the order of the sentences
+SEARCHES: Dict[str, Callable] = {"greedy": greedy, "beam": beam, "sample": sample}
+SINGLE = ("greedy", "sample")  # searches with one hypothesis per sentence
+RANDOM = ("sample",)  # searches whose results depend on the order of sentences
 
 
 def hypotheses_kept(search: str, beam_size: int) -> int:
-    """Return K of the step function: the beam size, where the search has a beam."""
+    """Return K of the step function: the beam size, or 1 without a beam."""
     return 1 if search in SINGLE else beam_size
 
 
+def penalty(length, alpha: float):
+    """Return the length penalty ((5 + length) / 6) ^ alpha (Wu et al. 2016, eq. 14).
+
+    The length includes EOS.
+    """
+    return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** alpha
+
+
+def reorder(state, parents):
+    """Give each hypothesis the state of its parent: a nest of tensors [N, K, ...]."""
+    if parents is None:
+        return state
+    return tf.nest.map_structure(lambda x: tf.gather(x, parents, batch_dims=1), state)
+
+
+# Greedy search and sampling: one hypothesis of each sentence
+
+
+def _follow_one_path(step, state, limits, options, choose):
+    """Search with one hypothesis of each sentence.
+
+    Args:
+      step, state, limits, options: as in `greedy`.
+      choose: function of logits [N, 1, V] and the results of `_forced` and `_allowed`
+        that returns (log-probabilities, pieces), [N, 1] each.
+    """
+
+    def is_open(found, has_ended, limits, prefix):
+        return tf.logical_not(has_ended)
+
+    def extend(found, has_ended, limits, prefix, state):
+        ids, log_probs = found  # [N, 1, t]
+        newest = tf.cast(ids[:, :, -1], tf.int32)
+        logits, state = step(newest, None, state)  # [N, 1, V]
+        forced = _forced(ids, limits, prefix, options)
+        allowed = _allowed(ids, shape_list(logits)[2], options)
+        gained, pieces = choose(logits, forced, allowed)
+        ended = has_ended[:, None]
+        taken = tf.where_v2(ended, np.int64(PAD), pieces)
+        ids = tf.concat([ids, taken[:, :, None]], axis=2)
+        log_probs += tf.where_v2(ended, 0.0, gained)
+        has_ended = tf.logical_or(has_ended, tf.equal(pieces[:, 0], options.eos))
+        at_limit = tf.equal(as_int64(tf.shape(ids)[2] - 1), limits)  # [N]
+        has_ended = tf.logical_or(has_ended, at_limit)
+        return (ids, log_probs), has_ended, limits, prefix, state
+
+    batch = tf.shape(limits)[0]
+    found = (_before(batch, 1, options), tf.zeros([batch, 1]))
+    extras = (tf.fill([batch], False), as_int64(limits), _prefix(batch, options))
+    (ids, log_probs), _, _ = search_loop(is_open, extend, found, extras, state)
+    ids = ids[:, :, 1:]  # [N, 1, T]
+    lengths = tf.reduce_sum(tf.cast(is_token(ids), tf.float32), -1)
+    scores = log_probs / penalty(lengths, options.length_penalty)
+    if not options.must_end:
+        ends = tf.reduce_any(tf.equal(ids, options.eos), -1)  # [N, 1]
+        scores = tf.where_v2(ends, scores, log_probs)
+    return Hypotheses(tf.cast(ids, tf.int32), scores)
+
+
+# Beam search
+
+
 def _start_of_beam(limits, options):
-    """Return (what was found before the first step, what is open) of a beam search."""
-    batch, beam_size = tf.shape(limits)[0], options.beam_size
+    """Return (Hypotheses, extras) of a beam search before the first step."""
+    batch = tf.shape(limits)[0]
+    beam_size = options.beam_size
     ids = _before(batch, beam_size, options)
     only_first = tf.tile([[0.0] + [NEVER] * (beam_size - 1)], [batch, 1])
     parents = tf.zeros([batch, beam_size], tf.int64)
     history = no_history(batch, beam_size) if options.keep_history else ()
     found = Hypotheses(ids, tf.fill([batch, beam_size], NEVER), history)
-    extras = ids, only_first, parents, as_int64(limits), _prefix(batch, options)
+    extras = (ids, only_first, parents, as_int64(limits), _prefix(batch, options))
     return found, extras
 
 
-def _before(batch, beam_size, options):
-    """Return the hypotheses before the first step: int64 [N, K, 1]."""
-    return tf.fill([batch, beam_size, 1], np.int64(options.bos))
-
-
-def _prefix(batch, options):
-    """Return what the sequences begin with: int64 [N, P + 1], the last column PAD."""
-    if options.prefix is None:
-        return tf.fill([batch, 1], np.int64(PAD))
-    return followed_by_zeros(as_int64(options.prefix), 1, axis=1)
-
-
-def _forced(ids, limits, prefix, must_end, options):
-    """Return the piece that each sequence must take next, PAD where it may choose.
+def no_history(batch, beam_size: int) -> SearchHistory:
+    """Return the SearchHistory before the first step.
 
     Args:
-      ids: int64 [N, K, t], BOS and what the sequences have so far.
-      limits: int64 [N].
-      prefix: what `_prefix` returns.
-      must_end: bool, whether EOS is forced at the limit.
-      options: SearchOptions.
-
-    Returns:
-      int64 [N].
+      batch: N.
+      beam_size: int, K.
     """
-    length = tf.shape(ids)[2]
-    forced = prefix[:, tf.minimum(length, tf.shape(prefix)[1]) - 1]  # [N]
-    if must_end:
-        at_limit = tf.equal(as_int64(length), limits)
-        forced = tf.where_v2(at_limit, np.int64(options.eos), forced)
-    return forced
+    numbers = tf.zeros([batch, 2 * beam_size, 0])
+    ids = tf.cast(numbers, tf.int64)
+    return SearchHistory(ids, ids, numbers, numbers, ids[:, :beam_size])
 
 
 def _best_finished(found, candidates, scores, beam_size):
-    """Return the K best of the finished hypotheses and of new ones.
+    """Return the K best of the finished hypotheses and of the new candidates.
 
     Args:
-      found: Hypotheses, [N, K, t]; its history stays.
+      found: Hypotheses, [N, K, t]; its history is kept.
       candidates: int64 [N, 2K, t + 1].
       scores: float [N, 2K]; NEVER where a candidate has not ended.
       beam_size: int, K.
     """
-    scores, kept = rank(tf.concat([found.scores, scores], axis=1), beam_size)
+    scores, kept = top_k(tf.concat([found.scores, scores], axis=1), beam_size)
     ids = followed_by_zeros(found.ids, 1, axis=2)  # [N, K, t + 1]
     ids = reorder(tf.concat([ids, candidates], axis=1), kept)
     return found._replace(ids=ids, scores=scores)
 
 
 def _close_at_limit(at_limit, found, ids, log_probs):
-    """Close the open hypotheses of sentences at their limit.
+    """Close the open hypotheses of sentences at their length limit.
 
-    They are the results of a sentence that has no finished ones.
+    They become the results of a sentence that has no finished ones.
 
     Args:
       at_limit: bool [N].
-      found: Hypotheses, the finished ones, [N, K, t + 1] and [N, K].
-      ids, log_probs: the open ones, likewise.
+      found: the finished Hypotheses, [N, K, t + 1] and [N, K].
+      ids, log_probs: the open hypotheses, likewise.
 
     Returns:
       (found, log_probs).
@@ -286,3 +329,288 @@ def _close_at_limit(at_limit, found, ids, log_probs):
     )
     never = tf.fill(tf.shape(log_probs), NEVER)
     return found, tf.where(at_limit, never, log_probs)
+
+
+# Shared by all searches: the start, forced pieces, the loop
+
+
+def _before(batch, beam_size, options):
+    """Return the hypotheses before the first step: int64 [N, K, 1]."""
+    return tf.fill([batch, beam_size, 1], np.int64(options.bos))
+
+
+def _prefix(batch, options):
+    """Return the prefixes of the sequences: int64 [N, P + 1], the last column PAD."""
+    if options.prefix is None:
+        return tf.fill([batch, 1], np.int64(PAD))
+    return followed_by_zeros(as_int64(options.prefix), 1, axis=1)
+
+
+def _forced(ids, limits, prefix, options):
+    """Return the piece that each sequence must take next; PAD: any piece.
+
+    Args:
+      ids: int64 [N, K, t], BOS and the pieces so far.
+      limits: int64 [N].
+      prefix: int64 [N, P + 1], from `_prefix`.
+      options: SearchOptions.
+
+    Returns:
+      int64 [N].
+    """
+    length = tf.shape(ids)[2]
+    forced = prefix[:, tf.minimum(length, tf.shape(prefix)[1]) - 1]  # [N]
+    if options.must_end:
+        at_limit = tf.equal(as_int64(length), limits)
+        forced = tf.where_v2(at_limit, np.int64(options.eos), forced)
+    return forced
+
+
+def _allowed(ids, vocab_size: int, options):
+    """Return which pieces the rules of a search allow next; None: all.
+
+    Args:
+      ids: int64 [N, K, t], BOS and the pieces so far.
+      vocab_size: int, V.
+      options: SearchOptions, with `min_length` and `no_repeat_ngram`.
+
+    Returns:
+      bool [N or 1, K or 1, V].
+    """
+    allowed = None
+    if options.min_length:
+        may_end = tf.shape(ids)[2] > options.min_length
+        is_end = np.arange(vocab_size) == options.eos
+        allowed = tf.logical_or(may_end, ~is_end)[None, None, :]
+    if options.no_repeat_ngram:
+        repeated = _repeated(ids[:, :, 1:], vocab_size, options.no_repeat_ngram)
+        allowed = both(allowed, tf.logical_not(repeated))
+    return allowed
+
+
+def _repeated(pieces, vocab_size: int, size: int):
+    """Return which pieces would complete an n-gram that the sequence has already.
+
+    Args:
+      pieces: int64 [N, K, t].
+      vocab_size: int, V.
+      size: int, n.
+
+    Returns:
+      bool [N, K, V].
+    """
+    batch, beam_size, length = tf.unstack(tf.shape(pieces))
+    pieces = tf.reshape(pieces, [-1, length])  # [N*K, t]
+    count = tf.maximum(0, length - size + 1)  # n-grams of a sequence
+    begins_like_the_end = tf.fill([batch * beam_size, count], True)
+    for i in range(size - 1):
+        newest = length - size + 1 + i  # the place of the i-th of the last n - 1 pieces
+        begins_like_the_end = tf.logical_and(
+            begins_like_the_end,
+            tf.equal(pieces[:, i : i + count], pieces[:, newest : newest + 1]),
+        )
+    found = tf.where(begins_like_the_end)  # [M, 2]: sequence, n-gram
+    last = tf.gather_nd(pieces[:, size - 1 :], found)  # [M]
+    repeated = tf.scatter_nd(
+        tf.stack([found[:, 0], last], axis=1),
+        tf.ones_like(last),
+        tf.cast([batch * beam_size, vocab_size], tf.int64),
+    )
+    return tf.reshape(repeated > 0, [batch, beam_size, vocab_size])
+
+
+def search_loop(
+    is_open: Callable,
+    extend: Callable,
+    found,
+    extras: tuple,
+    state,
+    together: bool = False,
+) -> tuple:
+    """Extend the open hypotheses until none is open, in a batch that shrinks.
+
+    Whenever a quarter of the sentences is done, their results are stored, and the
+    others continue in a smaller batch. An example of four sentences, in which b ends
+    first, then d, then a and c together:
+
+        sentences   open after each step              stored
+        [a b c d]   [a b c d], [a - c d]              b
+        [a c d]     [a c d], [a c -]                  d
+        [a c]       [a c], [a c], [- -]               a, c
+
+    Otherwise every step would compute all four sentences until the last one ends.
+
+    Args:
+      is_open: function of found, *extras → bool [N].
+      extend: function of found, *extras, state → the same, one piece longer.
+      found: a nest of tensors [N, ...], the results; their third dimension may grow.
+      extras: further tensors [N, ...] of the search; their third dimension may grow.
+      state: the state of the step function.
+      together: the batch does not shrink.
+
+    Returns:
+      (`found` of all sentences, in their order, extras, state); the last two are those
+      of the last step with `together`, and otherwise ().
+    """
+
+    def number_open(found, extras: tuple):
+        return tf.reduce_sum(tf.cast(is_open(found, *extras), tf.float32))
+
+    def extend_all(found, extras: tuple, state):
+        found, *extras, state = extend(found, *extras, state)
+        return found, tuple(extras), state
+
+    def until_open(remaining, search):
+        return tf.while_loop(
+            lambda found, extras, state: number_open(found, extras) > remaining,
+            extend_all,
+            search,
+            shape_invariants=shapes,
+            back_prop=False,
+        )
+
+    def until_a_quarter_is_done(sentences, results, search):
+        remaining = tf.cast(3 * tf.shape(sentences)[0] // 4, tf.float32)
+        search = until_open(remaining, search)
+        found, extras, _ = search
+        results = tf.nest.map_structure(
+            lambda x, rows: _store(x, sentences, rows), results, found
+        )
+        left = tf.where(is_open(found, *extras))[:, 0]
+        return (
+            tf.gather(sentences, left),
+            results,
+            tf.nest.map_structure(lambda x: tf.gather(x, left), search),
+        )
+
+    search = (found, extras, state)
+    shapes = (
+        *tf.nest.map_structure(_growing, (found, extras)),
+        tf.nest.map_structure(_of_any_batch, state),
+    )
+    if together:
+        return until_open(0.0, search)
+    sentences = as_int64(tf.range(tf.shape(extras[0])[0]))  # [N]
+    _, results, _ = tf.while_loop(
+        lambda sentences, *_: tf.shape(sentences)[0] > 0,
+        until_a_quarter_is_done,
+        (sentences, found, search),
+        back_prop=False,
+        shape_invariants=(tf.TensorShape([None]), shapes[0], shapes),
+    )
+    return results, (), ()
+
+
+def _growing(x):
+    """Return the shape of `x`, the batch and dimensions from the third unknown."""
+    sizes = x.shape.as_list()
+    return tf.TensorShape([None, *sizes[1:2]] + [None] * len(sizes[2:]))
+
+
+def _of_any_batch(x):
+    """Return the shape of `x` with the batch, and dimensions of size 0, unknown."""
+    return tf.TensorShape([None] + [size or None for size in x.shape.as_list()[1:]])
+
+
+def _store(x, sentences, rows):
+    """Write the rows of some sentences to `x`, after padding its third dimension."""
+    if x.shape.ndims > 2:
+        x = followed_by_zeros(x, tf.shape(rows)[2] - tf.shape(x)[2], axis=2)
+    return tf.tensor_scatter_nd_update(x, sentences[:, None], rows)
+
+
+# Ranking
+
+
+def best_continuations(
+    log_probs, logits, count: int, forced, forbidden: Sequence[int], allowed=None
+):
+    """Return the best continuations of the open hypotheses of each sentence.
+
+    Only the softmax is computed for the whole vocabulary: the `count` best of a
+    sentence are among the `count` best of each hypothesis. (docs/performance.md has
+    measurements.)
+
+    Args:
+      log_probs: float [N, K], of the hypotheses.
+      logits: float [N, K, V] of their next pieces.
+      count: int, the number of continuations.
+      forced: int64 [N], the piece that the hypotheses must take; PAD: any piece.
+      forbidden: ids of pieces that no hypothesis may take.
+      allowed: bool, broadcastable to [N, K, V], from `_allowed`; None: all.
+
+    Returns:
+      (log-probabilities, parents, pieces), [N, count] each, best first.
+    """
+    _, beam_size, vocab_size = shape_list(logits)
+    candidates = logits if allowed is None else tf.where_v2(allowed, logits, NEVER)
+    logits = tf.reshape(logits, [-1, vocab_size])  # [N*K, V]
+    candidates = tf.reshape(candidates, [-1, vocab_size])
+    most = min(vocab_size, count + len(forbidden))
+    best, pieces = _top_k_in_blocks(candidates, most)  # [N*K, most]
+    if allowed is None:
+        largest = tf.gather(tf.nn.softmax(logits), pieces[:, :1], batch_dims=1)
+        normalizers = best[:, :1] - tf.log(largest)  # [N*K, 1]
+    else:
+        normalizers = tf.reduce_logsumexp(logits, -1, keepdims=True)
+    for piece in forbidden:
+        best = tf.where_v2(tf.equal(pieces, piece), NEVER, best)
+    forced = tf.reshape(tf.tile(forced[:, None], [1, beam_size]), [-1, 1])  # [N*K, 1]
+    is_first = np.arange(most)[None] == 0
+    only_forced = tf.where_v2(
+        is_first, tf.gather(logits, forced, batch_dims=1), NEVER
+    )  # [N*K, most]
+    best = tf.where_v2(tf.equal(forced, PAD), best, only_forced)
+    pieces = tf.where_v2(tf.equal(forced, PAD), pieces, forced)
+    totals = tf.reshape(log_probs, [-1, 1]) + (best - normalizers)
+    totals, indices = top_k(tf.reshape(totals, [-1, beam_size * most]), count)
+    pieces = tf.reshape(pieces, [-1, beam_size * most])
+    pieces = tf.gather(pieces, indices, batch_dims=1)
+    return totals, indices // most, pieces
+
+
+def likeliest_only(log_probs, options: SearchOptions):
+    """Return logits of the likeliest pieces, at a temperature; others are NEVER.
+
+    Args:
+      log_probs: float [N, V].
+      options: SearchOptions, with `temperature`, `top_k` and `top_p`.
+
+    Returns:
+      float [N, V].
+    """
+    logits = log_probs / options.temperature
+    if options.top_k:
+        best, _ = tf.nn.top_k(logits, min(options.top_k, logits.shape.as_list()[1]))
+        logits = tf.where_v2(logits < best[:, -1:], NEVER, logits)
+    if options.top_p:
+        best = tf.sort(logits, direction="DESCENDING")
+        before = tf.cumsum(tf.nn.softmax(best), axis=1, exclusive=True)  # [N, V]
+        kept = tf.reduce_sum(tf.cast(before < options.top_p, tf.int32), 1) - 1  # [N]
+        least = tf.gather(best, kept[:, None], batch_dims=1)  # [N, 1]
+        logits = tf.where_v2(logits < least, NEVER, logits)
+    return logits
+
+
+def top_k(x, k: int):
+    """Return tf.nn.top_k of x [M, V]; the indices are int64, see `as_int64`."""
+    best, indices = tf.nn.top_k(x, k)
+    return best, as_int64(indices)
+
+
+def _top_k_in_blocks(x, k):
+    """Return `top_k` of x [M, V], computed in blocks if V can be divided.
+
+    The k largest numbers are in the k blocks with the largest maxima, and a maximum is
+    faster than a rank: docs/performance.md.
+    """
+    size = x.shape.as_list()[1]
+    width = next(width for width in range(int(size**0.5), 0, -1) if size % width == 0)
+    if k * width >= size // 2:
+        return top_k(x, k)
+    blocks = tf.reshape(x, [-1, size // width, width])
+    _, chosen = top_k(tf.reduce_max(blocks, axis=2), k)  # [M, k]
+    among = tf.reshape(tf.gather(blocks, chosen, batch_dims=1), [-1, k * width])
+    best, indices = top_k(among, k)
+    chosen = tf.gather(chosen, indices // width, batch_dims=1)
+    return best, chosen * width + indices % width

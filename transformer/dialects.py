@@ -1,38 +1,41 @@
-"""The design decisions in which published Transformers differ, a row per source.
+"""The design decisions in which published Transformers differ, one row per source.
 
-The blocks and the model never ask which row they are in; each reads the field it needs
-at the place where the decision is taken. The rows differ only in the fields below, so a
-further source is a further row.
+The blocks and the model never ask which row they use: where a decision is made, the
+code reads the field of the row. To add a source, add a row.
 
-tensor2tensor's are models/transformer.py, utils/learning_rate.py and utils/optimize.py
-of 1.15.7: transformer_base is its third version, whose second moment fades by 0.997
-instead of the paper's 0.98; it warms up for 8,000 steps, the first version for 4,000.
+The rows of tensor2tensor are from models/transformer.py, utils/learning_rate.py and
+utils/optimize.py of version 1.15.7. Its transformer_base is the third version: Adam's
+beta2 is 0.997 instead of the paper's 0.98, and warm-up takes 8,000 steps instead of the
+4,000 of the first version.
 """
 
 import sys
-from typing import NamedTuple, Tuple, Union
+from typing import Any, NamedTuple, Tuple, Union
 
 
 class Dialect(NamedTuple):
     """The decisions in which the sources differ."""
 
-    described_in: str  # where the numbers of this row come from
+    described_in: str  # the source of this row
     # Attention.
     projection_relu: bool  # Q, K and V go through a ReLU
     projection_bias: bool  # Q, K and V are x W + b instead of x W
-    output_projection: bool  # the joined heads are multiplied by W^O ...
+    output_projection: bool  # the concatenated heads are multiplied by W^O ...
     output_bias: bool  # ... and get a bias
     output_relu: bool  # ... and go through a ReLU
-    key_masking: str  # a forbidden logit is "replaced" or "lowered" ...
-    future_masking: str  # ... by padding, by causality
+    key_masking: str  # logits of padded keys are "replaced" by a number, or "lowered"
+    future_masking: str  # those of later keys, likewise
     padded_row: str  # a row is padding if it "is zero" or "sums to zero"
     masks_from: str  # padding is found from "ids" or "activations"
     decoder_masks_padding: bool  # in the self-attention of the decoder
-    blind_queries_are_zero: bool  # a query that may attend to nothing gets zeros
+    fully_masked_is_zero: bool  # a query that may attend to nothing gets zeros
     mask_queries: bool  # the weights of padded queries are zeroed
-    # Around a sub-layer.
-    before: Tuple[str, ...]  # steps before it: "norm"
-    after: Tuple[str, ...]  # steps after it: "dropout", "add", "norm"
+    padding_stays_zero: bool  # rows of padding are zero in the output too
+    attention_dropout: bool  # dropout of the attention weights
+    # Around a sub-layer f: norm(x + dropout(f(x))), or x + dropout(f(norm(x))).
+    residual: bool  # x is added to the result
+    residual_dropout: bool  # dropout of what is added to x
+    norm: str  # "before" the sub-layer, "after" the addition, or "" for none
     final_norm: bool  # a last normalization after each whole stack
     norm_epsilon: float  # added to the variance, inside the root
     # Feed-forward.
@@ -40,16 +43,17 @@ class Dialect(NamedTuple):
     feedforward_skips_padding: bool  # padded positions of the encoder get zeros
     # Positions and embeddings.
     positions: str  # a key of positions.POSITIONS
+    scaled_positions: bool  # positional_encoding multiplies by sqrt(D) by default
     learned_positions: bool  # a table of positions, instead of sinusoids
     positions_on_padding: bool  # positions are added to padding too
     first_position_padded: bool  # zero_pad zeroes position 0, not padding
-    target_space: bool  # a vector for the target language joins the source
+    target_space: bool  # a vector for the target language is added to the source
     begins_with_zeros: bool  # the target begins with zeros, not with BOS
     tied_embeddings: bool  # source, target and output share one table
-    padding_row_is_zero: bool  # in the table of the output too: its logit is 0
+    padding_row_is_zero: bool  # also in the output layer: the logit of padding is 0
     # Training.
     smoothing: str  # a key of training.SMOOTHINGS
-    schedule: str  # a key of schedules.SCHEDULES
+    schedule: str  # a key of training.SCHEDULES
     learning_rate: float  # the factor of the schedule
     adam: Tuple[float, float, float]  # beta1, beta2, epsilon
 
@@ -66,15 +70,19 @@ PAPER = Dialect(
     padded_row="is zero",
     masks_from="ids",
     decoder_masks_padding=True,
-    blind_queries_are_zero=True,
+    fully_masked_is_zero=True,
     mask_queries=True,
-    before=(),
-    after=("dropout", "add", "norm"),
+    padding_stays_zero=True,
+    attention_dropout=False,
+    residual=True,
+    residual_dropout=True,
+    norm="after",
     final_norm=False,
     norm_epsilon=1e-6,
-    inner_dropout=True,
+    inner_dropout=False,
     feedforward_skips_padding=False,
     positions="interleaved",
+    scaled_positions=False,
     learned_positions=False,
     positions_on_padding=False,
     first_position_padded=False,
@@ -93,11 +101,13 @@ TENSOR2TENSOR = PAPER._replace(
     key_masking="lowered",
     future_masking="lowered",
     decoder_masks_padding=False,
-    blind_queries_are_zero=False,
+    fully_masked_is_zero=False,
     mask_queries=False,
-    before=("norm",),
-    after=("dropout", "add"),
+    padding_stays_zero=False,
+    attention_dropout=True,
+    norm="before",
     final_norm=True,
+    inner_dropout=True,
     feedforward_skips_padding=True,
     positions="halves",
     positions_on_padding=True,
@@ -116,11 +126,13 @@ TUTORIAL = PAPER._replace(
     output_projection=False,
     padded_row="sums to zero",
     masks_from="activations",
-    blind_queries_are_zero=False,
-    after=("add", "norm"),
+    fully_masked_is_zero=False,
+    padding_stays_zero=False,
+    attention_dropout=True,
+    residual_dropout=False,
     norm_epsilon=1e-8,
-    inner_dropout=False,
     positions="per_channel",
+    scaled_positions=True,
     learned_positions=True,
     positions_on_padding=True,
     first_position_padded=True,
@@ -143,11 +155,12 @@ DIALECTS = {
         projection_bias=True,
         output_projection=False,
         key_masking="lowered",
-        blind_queries_are_zero=False,
+        fully_masked_is_zero=False,
         mask_queries=False,
-        after=("add", "norm"),
+        padding_stays_zero=False,
+        attention_dropout=True,
+        residual_dropout=False,
         norm_epsilon=1e-8,
-        inner_dropout=False,
         padding_row_is_zero=True,
         schedule="noam_by_peak",
         learning_rate=3e-4,
@@ -156,9 +169,9 @@ DIALECTS = {
     "tensor2tensor": TENSOR2TENSOR,
     "tensor2tensor_v1": TENSOR2TENSOR._replace(
         described_in="tensor2tensor 1.15.7, transformer_base_v1",
-        before=(),
-        after=("dropout", "add", "norm"),
+        norm="after",
         final_norm=False,
+        attention_dropout=False,
         inner_dropout=False,
         schedule="noam",
         learning_rate=1.0,  # 5000 * 0.002 * 0.1
@@ -168,7 +181,7 @@ DIALECTS = {
 
 
 def resolve(dialect: Union[str, Dialect]) -> Dialect:
-    """Return the row of a name, or the Dialect that is given.
+    """Return the row of a name; return a Dialect unchanged.
 
     Raises:
       ValueError: there is no such row.
@@ -176,14 +189,14 @@ def resolve(dialect: Union[str, Dialect]) -> Dialect:
     if isinstance(dialect, Dialect):
         return dialect
     if dialect not in DIALECTS:
-        raise ValueError(f"dialect: found {dialect!r}, wanted one of {list(DIALECTS)}")
+        raise ValueError(f"dialect: expected one of {list(DIALECTS)}, got {dialect!r}")
     return DIALECTS[dialect]
 
 
 def table() -> str:
-    """Return the rows side by side as a Markdown table: a line for each decision."""
+    """Return a Markdown table: a column for each dialect, a line for each decision."""
 
-    def shown(value):
+    def shown(value: Any) -> str:
         if isinstance(value, bool):
             return "yes" if value else "no"
         return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
@@ -196,6 +209,7 @@ def table() -> str:
 
 
 def main() -> None:
+    """Print the table."""
     sys.stdout.write(table())
 
 

@@ -1,23 +1,29 @@
-"""Scores: translations → BLEU and chrF, for dev during training and for eval.py.
+"""Scores: BLEU, chrF and TER with confidence intervals, and comparisons of systems.
 
-Where asked for, each with its interval: sacreBLEU draws lines of the corpus again and
-again, and looks how far the score varies.
+Dev BLEU during training and `transformer-tf eval` use the same functions. sacreBLEU
+computes the intervals by bootstrap resampling of lines, and compares systems by the
+paired bootstrap test (Koehn 2004).
 """
 
 import hashlib
 import os
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
+from transformer.text.data_folder import text_paths
 from transformer.text.lines import read_lines
-from transformer.text.summary import text_paths
+from transformer.text.translations import Translation
 
-SAMPLES = 1000  # drawn for an interval: what sacreBLEU draws
-LEAST_SAMPLES = 40  # of fewer, an interval of 95 % is that of all
-SEED = "SACREBLEU_SEED"  # the variable from which sacreBLEU takes the seed
-A_LINE = 100  # bytes that sacreBLEU needs for a line of a sample: counts of n-grams
+SAMPLES = 1000  # drawn for an interval: the default of sacreBLEU
+LEAST_SAMPLES = 40  # with fewer, the 95 % interval holds all of them
+SEED = "SACREBLEU_SEED"  # the environment variable with the seed of sacreBLEU
+A_LINE = 100  # bytes of n-gram counts that sacreBLEU needs for a line of a sample
+LEVEL = 0.05  # the significance level
+# Field of Scores → (the name that sacreBLEU prints, its class).
+METRICS = {"bleu": ("BLEU", BLEU), "chrf": ("chrF2", CHRF), "ter": ("TER", TER)}
+WITHOUT_TER = ("bleu", "chrf")  # TER takes seconds where translations are poor
 
 
 class Scores(NamedTuple):
@@ -27,8 +33,11 @@ class Scores(NamedTuple):
     chrf: float
     bleu_signature: str
     chrf_signature: str
-    bleu_interval: Tuple[float, ...] = ()  # of 95 %: from, to; where asked for
+    bleu_interval: Tuple[float, ...] = ()  # 95 % interval: from, to; () without samples
     chrf_interval: Tuple[float, ...] = ()
+    ter: Optional[float] = None  # lower is better, lower-cased; None: not computed
+    ter_signature: str = ""
+    ter_interval: Tuple[float, ...] = ()
 
 
 class ParallelText(NamedTuple):
@@ -44,9 +53,10 @@ def load_text(data: str, split: str) -> Tuple[List[str], List[str]]:
 
     Raises:
       FileNotFoundError: a file is missing.
-      ValueError: corpus.json is broken, or leads elsewhere, or has no such split.
+      ValueError: corpus.json is broken, leads out of the folder or lacks the split.
     """
-    return tuple(list(read_lines(path)) for path in text_paths(data, split))
+    source, reference = text_paths(data, split)
+    return list(read_lines(source)), list(read_lines(reference))
 
 
 def read_parallel(
@@ -60,7 +70,7 @@ def read_parallel(
       paths: the source file and the reference file, or None.
 
     Raises:
-      ValueError: not as many lines of both, or none.
+      ValueError: the numbers of lines differ, or there are none.
       OSError: a file cannot be read.
     """
     if paths:
@@ -71,25 +81,25 @@ def read_parallel(
         name = split
     if len(sources) != len(references) or not sources:
         raise ValueError(
-            f"{name}: found {len(sources)} source and {len(references)} "
-            "reference lines, wanted as many of both, and at least one"
+            f"{name}: expected as many source as reference lines, and at least one, "
+            f"got {len(sources)} and {len(references)}"
         )
     return ParallelText(name, sources, references)
 
 
 def _name_of(path, lines):
-    """Return a name for the lines of a file: other lines have another name."""
+    """Return a name for the lines of a file that depends on their content."""
     text = "\n".join(lines).encode("utf-8")
     return f"{os.path.basename(path)}-{hashlib.sha256(text).hexdigest()[:8]}"
 
 
 def translations_path(checkpoint: str, name: str, others: Sequence[str] = ()) -> str:
-    """Return where eval.py writes the translations of a `ParallelText`.
+    """Return the path of the translations of a `ParallelText`.
 
     Args:
       checkpoint: the checkpoint that translates.
-      name: of the text.
-      others: the checkpoints that translate together with it.
+      name: the name of the text.
+      others: the other checkpoints of an ensemble.
     """
     if others:
         paths = "\n".join(os.path.abspath(each) for each in others)
@@ -97,81 +107,182 @@ def translations_path(checkpoint: str, name: str, others: Sequence[str] = ()) ->
     return f"{checkpoint}.{name}.translations"
 
 
-def score(hypotheses: List[str], references: List[str], samples: int = 0) -> Scores:
-    """Return sacreBLEU's BLEU (13a, cased) and chrF2 over all sentences.
+def score(
+    hypotheses: List[str],
+    references: List[str],
+    samples: int = 0,
+    metrics: Sequence[str] = WITHOUT_TER,
+) -> Scores:
+    """Return sacreBLEU's scores over all sentences: BLEU (13a, cased), chrF2, TER.
 
     Args:
       hypotheses: the translations.
-      references: as many.
-      samples: how many are drawn for the intervals (bootstrap); 0: no intervals.
+      references: the reference of each.
+      samples: the number of bootstrap samples for the intervals; 0: no intervals.
+      metrics: keys of METRICS, "bleu" and "chrf" among them.
 
     Raises:
-      ValueError: not as many hypotheses as references.
+      ValueError: the numbers of hypotheses and references differ.
     """
     if len(hypotheses) != len(references):
         raise ValueError(
-            f"score: found {len(hypotheses)} hypotheses, wanted "
-            f"{len(references)}, one for each reference"
+            f"score: expected {len(references)} hypotheses, one for each reference, "
+            f"got {len(hypotheses)}"
         )
-    metrics = {"BLEU": BLEU(), "chrF2": CHRF()}
+    chosen: Dict[str, Any] = {field: METRICS[field][1]() for field in metrics}
+    fields: Dict[str, Any] = {}
     if not samples:
-        found = [
-            (
-                each.corpus_score(hypotheses, [references]).score,
-                each.get_signature(),
-                (),
-            )
-            for each in metrics.values()
-        ]
-    else:
-        test = PairedTest([("", hypotheses)], metrics, [references], "bs", samples)
-        signatures, results = test()
-        found = [
-            (each.score, signatures[name], interval_of(each.mean, each.ci))
-            for name, [each] in ((name, results[name]) for name in metrics)
-        ]
-    (bleu, *of_bleu), (chrf, *of_chrf) = found
-    return Scores(bleu, chrf, str(of_bleu[0]), str(of_chrf[0]), of_bleu[1], of_chrf[1])
+        for field, metric in chosen.items():
+            fields[field] = metric.corpus_score(hypotheses, [references]).score
+            fields[f"{field}_signature"] = str(metric.get_signature())
+        return Scores(**fields)
+    by_name = {METRICS[field][0]: metric for field, metric in chosen.items()}
+    test = PairedTest([("", hypotheses)], by_name, [references], "bs", samples)
+    signatures, results = test()
+    for field in metrics:
+        name = METRICS[field][0]
+        result: Any = results[name][0]
+        fields[field] = result.score
+        fields[f"{field}_signature"] = str(signatures[name])
+        fields[f"{field}_interval"] = interval_of(result.mean, result.ci)
+    return Scores(**fields)
 
 
 def interval_of(mean: float, half: float) -> Tuple[float, float]:
-    """Return (from, to) of an interval of sacreBLEU: mean ± half."""
+    """Return (from, to) of the interval mean ± half."""
     return (float(mean - half), float(mean + half))
 
 
 def check_samples(samples: int, lines: int) -> None:
-    """Raise ValueError where so many samples cannot be drawn, or give no interval.
+    """Raise ValueError for a number of samples that is too small or too large.
 
     Args:
-      samples: how many are drawn; 0: none.
-      lines: how many lines each of them has.
+      samples: the number of samples; 0: none.
+      lines: the number of lines of each sample.
     """
-    from transformer.runtime import (
-        ram,  # needs TensorFlow, which not all commands start
-    )
+    # Only here: it imports TensorFlow, which not all commands need.
+    from transformer.runtime import ram
 
     if samples and not LEAST_SAMPLES <= samples:
         raise ValueError(
-            f"samples: found {samples}, wanted {LEAST_SAMPLES} or more, or 0: none"
+            f"samples: expected {LEAST_SAMPLES} or more, or 0 for none, got {samples}"
         )
-    needed, free = samples * lines * A_LINE, ram.free_memory()
+    needed = samples * lines * A_LINE
+    free = ram.free_memory()
     if needed > free > 0:
         raise ValueError(
-            f"found {samples:,} samples of {lines:,} lines, which need "
-            f"{ram.readable(needed)} of memory, wanted at most the "
-            f"{ram.readable(free)} that are free; choose fewer --samples, or 0"
+            f"samples: expected at most the {ram.readable(free)} of free memory, "
+            f"got {samples:,} samples of {lines:,} lines, which need "
+            f"{ram.readable(needed)}; choose fewer --samples, or 0"
         )
     seed = os.environ.get(SEED, "none").lower()
     if samples and seed != "none" and not (seed.isdigit() and int(seed)):
         raise ValueError(
-            f"{SEED}: found {seed}, wanted a whole number from 1, or none: other "
-            "samples each time"
+            f"{SEED}: expected a whole number from 1, or none for other samples each "
+            f"time, got {seed}"
         )
 
 
 def evaluate(
-    translator, sources: List[str], references: List[str], samples: int = 0
+    translate: Callable[[Sequence[str]], List[List[Translation]]],
+    sources: List[str],
+    references: List[str],
+    samples: int = 0,
 ) -> Tuple[Scores, List[str]]:
     """Translate and score; return (Scores, the best translation of each line)."""
-    hypotheses = [best.text for best, *_ in translator.translate(sources)]
+    hypotheses = [best.text for best, *_ in translate(sources)]
     return score(hypotheses, references, samples), hypotheses
+
+
+class Compared(NamedTuple):
+    """The score of a system by one metric, compared with the first system."""
+
+    name: str  # of the system
+    score: float
+    interval: Tuple[float, float]  # of 95 %
+    difference: float  # from the first system
+    p_value: Optional[float]  # None for the first system and for equal translations
+
+
+class Comparison(NamedTuple):
+    """Systems by one metric; the others are compared with the first."""
+
+    metric: str  # "BLEU", "chrF2" or "TER"
+    signature: str
+    systems: List[Compared]
+
+
+def compare(
+    systems: Dict[str, List[str]], references: List[str], samples: int = SAMPLES
+) -> List[Comparison]:
+    """Compare the translations of systems with those of the first one.
+
+    Args:
+      systems: name → the translation of each line; two or more systems.
+      references: the reference of each line.
+      samples: the number of bootstrap samples.
+
+    Returns:
+      A Comparison by each metric: BLEU, chrF2, TER.
+
+    Raises:
+      ValueError: the numbers of translations and references differ.
+    """
+    for name, hypotheses in systems.items():
+        if len(hypotheses) != len(references):
+            raise ValueError(
+                f"{name}: expected {len(references)} translations, one for each "
+                f"reference, got {len(hypotheses)}"
+            )
+    metrics: Dict[str, Any] = {name: metric() for name, metric in METRICS.values()}
+    test = PairedTest(list(systems.items()), metrics, [references], "bs", samples)
+    signatures, results = test()
+    translations = list(systems.values())
+    return [
+        Comparison(
+            metric,
+            str(signatures[metric]),
+            [
+                _compared(name, result, results[metric][0], each == translations[0])
+                for name, result, each in zip(systems, results[metric], translations)
+            ],
+        )
+        for metric in metrics
+    ]
+
+
+def _compared(name, result, first, are_equal):
+    """Return Compared, without a p-value for equal translations.
+
+    sacreBLEU's would be tiny.
+    """
+    return Compared(
+        name,
+        float(result.score),
+        interval_of(result.mean, result.ci),
+        float(result.score - first.score),
+        None if are_equal else float(result.p_value),
+    )
+
+
+def comparison_sentence(compared: Compared, first: str, metric: str) -> str:
+    """Return a sentence that compares a system with the first one."""
+    if compared.p_value is None:
+        return f"{compared.name} and {first} have the same translations"
+    negation = "" if compared.p_value < LEVEL else "not "
+    return (
+        f"{compared.name} has {compared.difference:+.2f} {metric}: the difference is "
+        f"{negation}significant at {100 * LEVEL:.0f} % (p = {compared.p_value:.4f})"
+    )
+
+
+def comparison_table(comparison: Comparison) -> List[str]:
+    """Return a table as lines of text: a head, a row per system, the signature."""
+    width = max(len(each.name) for each in comparison.systems)
+    rows = [f"{comparison.metric:<{width}}   score   95 % interval        p"]
+    for each in comparison.systems:
+        p_value = "" if each.p_value is None else f"{each.p_value:.4f}"
+        interval = "{:.2f} to {:.2f}".format(*each.interval)
+        row = f"{each.name:<{width}}  {each.score:6.2f}   {interval:<15}   {p_value}"
+        rows.append(row.rstrip())
+    return [*rows, comparison.signature]

@@ -1,58 +1,67 @@
-"""Formats of other software: a log directory → a folder that CTranslate2 opens."""
+"""Export: write a trained model in the format of other software (CTranslate2)."""
 
-import dataclasses
-from typing import Callable, List, NamedTuple, Tuple
+import os
+from typing import Any, Dict, NamedTuple, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.positions import LEARNED, POSITIONS, chosen_positions
+from transformer.compat.convert import variable_shapes
 from transformer.decoding import hypotheses_kept
 from transformer.dialects import resolve
-from transformer.embeddings import table_scope
-from transformer.originals.convert import variable_shapes
-from transformer.runtime import checkpoints, ram, tensors
-from transformer.text.vocabulary import BOS, EOS, UNK
-from transformer.text.vocabulary_files import copy_vocabularies, load_vocabularies
-from transformer.translator import Translation, Translator
-
-LONGEST = 1024  # positions of an exported model; here, sinusoids have no end
+from transformer.fast import LONGEST, import_ctranslate2
+from transformer.hparams import HParams
+from transformer.model import table_scope
+from transformer.runtime import checkpoints
+from transformer.text.vocabulary import UNK, copy_vocabularies, load_vocabularies
 
 
-def refuse_unsupported(hp) -> None:
-    """Raise ValueError, naming the settings, for what CTranslate2 cannot represent."""
+class Exported(NamedTuple):
+    """What an export says of itself on the card."""
+
+    title: str  # "for CTranslate2, int8"
+    usage: Sequence[str]  # Markdown
+    limits: Sequence[str]  # a sentence each
+
+
+def refuse_unsupported(hp: HParams) -> None:
+    """Raise ValueError for settings that CTranslate2 cannot represent, by name."""
     row = resolve(hp.dialect)
-    normalized = ("norm" in row.before, row.after[-1] == "norm", row.final_norm)
     found = {
         "projection_relu": row.projection_relu,
         "masks_from activations": row.masks_from != "ids",
         "learned positions": chosen_positions(hp.positions, row) == LEARNED,
-        "norms neither before each sub-layer and at the end, nor after each": normalized
-        not in ((True, False, True), (False, True, False)),
+        "norms neither before each sub-layer and at the end, nor after each": (
+            row.norm,
+            row.final_norm,
+        )
+        not in (("before", True), ("after", False)),
         "max_relative_position": hp.max_relative_position > 0,
         "proximity_bias": hp.proximity_bias,
     }
     unsupported = [name for name, is_so in found.items() if is_so]
     if unsupported:
         raise ValueError(
-            f"dialect {hp.dialect}: found {', '.join(unsupported)}, wanted a "
-            "model that CTranslate2 can represent, as of --dialect paper"
+            f"dialect {hp.dialect}: expected a model that CTranslate2 can "
+            "represent, as of --dialect paper, got "
+            f"{', '.join(unsupported)}"
         )
 
 
-def read_variables(hp, logdir: str, checkpoint: str):
+def read_variables(hp: HParams, checkpoint: str) -> Dict[str, np.ndarray]:
     """Return the variables of a checkpoint without those of Adam: name → array.
 
     Raises:
-      ValueError: they are not those of the model that the settings imply.
+      ValueError: the variables do not fit the settings.
     """
-    arrays = checkpoints.find_and_load(logdir, tensors.read, checkpoint)
+    arrays = checkpoints.read(checkpoint)
     found = {name: array.shape for name, array in arrays.items()}
-    tensors.refuse_other_shapes(logdir, found, variable_shapes(hp))
+    checkpoints.refuse_other_shapes(checkpoint, found, variable_shapes(hp))
     return {name: array for name, array in arrays.items() if "Adam" not in name}
 
 
-def sinusoids(encoding: str, num_units: int):
+def sinusoids(encoding: str, num_units: int) -> np.ndarray:
     """Return the vectors of the positions: float32 [LONGEST, D].
 
     Args:
@@ -69,14 +78,17 @@ def sinusoids(encoding: str, num_units: int):
 class Filler:
     """Fills CTranslate2's specification of a model with our variables."""
 
-    def __init__(self, hp, variables):
-        self.hp, self.row, self.variables = hp, resolve(hp.dialect), variables
+    def __init__(self, hp: HParams, variables: Dict[str, np.ndarray]):
+        self.hp = hp
+        self.row = resolve(hp.dialect)
+        self.variables = variables
         encoding = chosen_positions(hp.positions, self.row)
         self.positions = sinusoids(encoding, hp.d_model)
 
-    def model(self, spec):
+    def model(self, spec: Any) -> None:
         """Fill a whole TransformerSpec."""
-        row, names = self.row, ["encoder", "decoder"]
+        row = self.row
+        names = ["encoder", "decoder"]
         tables = [self.table(name) for name in names]
         for name, stack, table in zip(names, (spec.encoder, spec.decoder), tables):
             embeddings = stack.embeddings
@@ -87,19 +99,19 @@ class Filler:
                 self.layer(layer, f"{name}/block_{i}", name == "decoder")
             if row.final_norm:
                 self.norm(stack.layer_norm, f"{name}/ln")
-        if row.target_space:  # on every source position, so it may come with positions
+        if row.target_space:  # added at every position, like the encoding
             spec.encoder.position_encodings.encodings = (
                 self.positions + self.variables["encoder/target_space"]
             )
         spec.decoder.start_from_zero_embedding = row.begins_with_zeros
         self.output(spec.decoder.projection, tables[1])
 
-    def table(self, stack: str):
+    def table(self, stack: str) -> np.ndarray:
         """Return the embeddings of a stack: [V, D]."""
         return self.variables[f"{table_scope(self.hp, stack)}/lookup_table"]
 
-    def output(self, linear, table):
-        """Fill the layer that returns logits."""
+    def output(self, linear: Any, table: np.ndarray) -> None:
+        """Fill the output layer."""
         if not self.row.tied_embeddings:
             self.linear(linear, ["decoder/output"])
             return
@@ -107,7 +119,7 @@ class Filler:
         if self.row.padding_row_is_zero:
             linear.weight[0] = 0
 
-    def layer(self, layer, scope: str, has_memory: bool):
+    def layer(self, layer: Any, scope: str, has_memory: bool) -> None:
         """Fill one block."""
         attentions = {"self_attention": (layer.self_attention, [["q", "k", "v"]])}
         if has_memory:
@@ -124,118 +136,105 @@ class Filler:
         self.linear(layer.ffn.linear_1, [f"{scope}/feedforward/outer"])
         self.norm(layer.ffn.layer_norm, f"{scope}/feedforward/ln")
 
-    def linear(self, linear, scopes):
-        """Fill a layer with dense layers of the same input, side by side: [out, in]."""
+    def linear(self, linear: Any, scopes: Sequence[str]) -> None:
+        """Fill a layer with dense layers of the same input, concatenated: [out, in]."""
         kernels = [self.variables[f"{scope}/kernel"] for scope in scopes]
         linear.weight = np.ascontiguousarray(np.concatenate(kernels, axis=1).T)
-        biases = [self.variables.get(f"{scope}/bias") for scope in scopes]
-        if biases[0] is not None:
+        if f"{scopes[0]}/bias" in self.variables:
+            biases = [self.variables[f"{scope}/bias"] for scope in scopes]
             linear.bias = np.concatenate(biases)
 
-    def norm(self, norm, scope: str):
-        """Fill a normalization."""
+    def norm(self, norm: Any, scope: str) -> None:
+        """Fill a layer normalization."""
         norm.gamma = self.variables[f"{scope}/gamma"]
         norm.beta = self.variables[f"{scope}/beta"]
 
 
-def write(hp, logdir: str, checkpoint: str, out: str, quantization: str) -> None:
-    """Write a folder that `ctranslate2.Translator` opens, with our vocabulary in it.
+def write(hp: HParams, checkpoint: str, out: str, quantization: str) -> str:
+    """Write a folder for `ctranslate2.Translator`, with our vocabulary files in it.
 
     Args:
       hp: the settings.
-      logdir: the log directory.
-      checkpoint: which one, as `checkpoints.find` takes it.
-      out: the folder; it may hold an exported model, which is replaced.
+      checkpoint: its path without the endings of its files.
+      out: the folder; an exported model in it is replaced.
       quantization: "float32" or "int8".
+
+    Returns:
+      "": there is nothing to remark.
 
     Raises:
       ValueError: CTranslate2 is not installed, or cannot represent the model.
     """
     refuse_unsupported(hp)
-    ram.refuse_too_large(hp)
-    try:
-        from ctranslate2 import converters, specs
-    except ImportError as error:
-        raise ValueError(
-            f"--format ctranslate2: found no ctranslate2 ({error}), "
-            "wanted it installed: pip install ctranslate2"
-        ) from error
-    row, vocabularies = resolve(hp.dialect), load_vocabularies(logdir)
+    import_ctranslate2()
+    from ctranslate2 import converters, specs
+
+    logdir = os.path.dirname(checkpoint)
+    row = resolve(hp.dialect)
+    vocabularies = load_vocabularies(logdir)
 
     class Converter(converters.Converter):
         def _load(self):
             spec = specs.TransformerSpec.from_config(
-                hp.num_blocks, hp.num_heads, pre_norm="norm" in row.before
+                (hp.encoder_blocks, hp.decoder_blocks),
+                hp.num_heads,
+                pre_norm=row.norm == "before",
             )
-            Filler(hp, read_variables(hp, logdir, checkpoint)).model(spec)
-            source, target = (
-                vocabulary.pieces(range(vocabulary.size))
-                for vocabulary in vocabularies[:2]
-            )
+            Filler(hp, read_variables(hp, checkpoint)).model(spec)
+            source = vocabularies.source.pieces(range(vocabularies.source.size))
+            target = vocabularies.target.pieces(range(vocabularies.target.size))
             spec.register_source_vocabulary(source)
             spec.register_target_vocabulary(target)
-            spec.config.unk_token, spec.config.eos_token = target[UNK], target[EOS]
-            spec.config.bos_token = spec.config.decoder_start_token = target[BOS]
+            bos = target[vocabularies.target.bos]
+            spec.config.unk_token = target[UNK]
+            spec.config.eos_token = target[vocabularies.target.eos]
+            spec.config.bos_token = bos
+            spec.config.decoder_start_token = bos
             spec.config.add_source_eos = True
             spec.config.add_attribute("layer_norm_epsilon", row.norm_epsilon)
             return spec
 
     Converter().convert(out, quantization=quantization, force=True)
     copy_vocabularies(logdir, out)
+    return ""
 
 
-def compare(
-    hp, logdir: str, checkpoint: str, out: str, lines: List[str]
-) -> List[Tuple[Translation, Translation]]:
-    """Return our translations beside those of the exported model.
+def described(hp: HParams, name: str, quantization: str) -> Exported:
+    """Return what the model card says of an export.
 
-    Both search with length penalty 0: with any other the two compute different scores.
+    The call on it gives our text greedily. The beam search of CTranslate2 forgets
+    sentences that end outside of the best K continuations, and then a line may differ.
 
     Args:
       hp: the settings.
-      logdir: the log directory.
-      checkpoint: which one, as `checkpoints.find` takes it.
-      out: the exported model.
-      lines: source lines, none without a piece.
-
-    Returns:
-      [(our Translation, the other)], a pair for each line.
+      name: of the folder.
+      quantization: "float32" or "int8".
     """
-    import ctranslate2
-
-    hp = dataclasses.replace(hp, length_penalty=0.0)
-    with Translator(hp, logdir) as translator:
-        translator.restore_found(checkpoint)
-        ours = [best for best, *_ in translator.translate(lines)]
-    source, target, _ = load_vocabularies(out)
-    pieces = [source.pieces(ids) for ids in source.encode_lines(lines)]
-    results = ctranslate2.Translator(out, compute_type="default").translate_batch(
-        pieces,
-        beam_size=hypotheses_kept(hp.search, hp.beam_size),
-        length_penalty=0,
-        max_batch_size=hp.decode_batch_size,
-        return_scores=True,
-        max_input_length=0,
-        min_decoding_length=0,
-        max_decoding_length=max(map(len, pieces)) + hp.max_extra_length,
+    kept = hypotheses_kept(hp.search, hp.beam_size)
+    options = (
+        f"beam_size={kept}, num_hypotheses={kept}, length_penalty=0, "
+        f"min_decoding_length={hp.min_length}, "
+        f"no_repeat_ngram_size={hp.no_repeat_ngram}, max_input_length=0, "
+        f"max_decoding_length=max(map(len, pieces)) + {hp.max_extra_length}, "
+        "return_scores=True"
     )
-    ids = {
-        piece: number for number, piece in enumerate(target.pieces(range(target.size)))
-    }
-    theirs = [
-        Translation(
-            target.decode([ids[one] for one in result.hypotheses[0]]), result.scores[0]
-        )
-        for result in results
+    rank = f"pair[0] / ((6 + len(pair[1])) / 6) ** {hp.length_penalty:g}"
+    usage = [
+        "`transformer.fast.FastTranslator` opens this folder. With CTranslate2 alone, "
+        "`pieces`, a list of strings for each line, are those of the source vocabulary "
+        "in this folder, without the end:",
+        "",
+        "```python",
+        f"folder = {name!r}",
+        f"found = ctranslate2.Translator(folder).translate_batch(pieces, {options})",
+        "best = [max(zip(each.scores, each.hypotheses), key=lambda pair: "
+        f"{rank})[1] for each in found]",
+        "```",
+        "",
+        "The last line is the length penalty of the training program; `length_penalty` "
+        "of CTranslate2 is another formula, with which more lines differ.",
     ]
-    return list(zip(ours, theirs))
-
-
-class ExportFormat(NamedTuple):
-    """How models are written for other software, and compared with it."""
-
-    write: Callable
-    compare: Callable
-
-
-EXPORT_FORMATS = {"ctranslate2": ExportFormat(write, compare)}
+    limits = [f"It has {LONGEST:,} positions: longer sentences are refused."]
+    if quantization != "float32":
+        limits.append("Its weights are 8-bit integers: some translations differ.")
+    return Exported(f"for CTranslate2, {quantization}", usage, limits)

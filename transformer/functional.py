@@ -1,8 +1,8 @@
 """Attention with lengths instead of masks, for models other than Transformers.
 
-The functions of bojone/attention (`attention_tf.py`), on our own
-blocks. They add no residual connection, no normalization and no output projection.
-Dimension letters as in `modules`.
+The functions of bojone/attention (`attention_tf.py`) on the blocks of this package.
+They add no residual connection, no normalization and no output projection. Dimension
+letters as in `modules`.
 
     import tensorflow.compat.v1 as tf
     from transformer.functional import attention, position_embedding
@@ -19,13 +19,12 @@ from typing import Optional
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.positions import interleaved
-from transformer.blocks.primitives import dense
-from transformer.blocks.shapes import join_heads, shape_list, split_heads
+from transformer.blocks.primitives import dense, join_heads, shape_list, split_heads
 from transformer.modules import scaled_dot_product_attention
 
 __all__ = ["attention", "mask", "position_embedding"]
 
-SUBTRACTED = 1e12  # by `mask` in the mode "add", whose result the caller sees
+SUBTRACTED = 1e12  # by `mask` with mode "add"; part of its documented result
 
 
 def attention(
@@ -47,8 +46,8 @@ def attention(
       V: float [N, Tk, any width], the values.
       nb_head: int, H.
       size_per_head: int, the width of each head, d_k and d_v.
-      Q_len: int [N], how many queries are real; the rows of the others are zeros.
-      V_len: int [N], how many keys are real. If none is real, all are weighted equally.
+      Q_len: int [N], the number of real queries; the output rows of others are zeros.
+      V_len: int [N], the number of real keys. If none is real, all have equal weights.
       scope, reuse: of the variables `q/kernel` `k/kernel` `v/kernel`; no biases.
 
     Returns:
@@ -63,7 +62,7 @@ def attention(
         )  # [N, H, T, size]
         real = None if V_len is None else _is_real(V, V_len)[:, None, None, :]
         context, _ = scaled_dot_product_attention(
-            queries, keys, values, real, blind_queries_are_zero=False
+            queries, keys, values, real, fully_masked_is_zero=False
         )
         return mask(join_heads(context), Q_len, "mul")
 
@@ -72,7 +71,7 @@ def position_embedding(inputs, position_size: int):
     """Return the sinusoids of section 3.5, cosines first: [cos block, sin block].
 
     Args:
-      inputs: [N, T] or [N, T, any width], any type; only its shape counts.
+      inputs: [N, T] or [N, T, any width], any type; only its shape is used.
       position_size: int, the width; an odd one has one sine more than cosines.
 
     Returns:
@@ -94,8 +93,8 @@ def mask(inputs, seq_len, mode: str = "mul"):
     Args:
       inputs: float [N, T, ...].
       seq_len: int [N], the lengths; None returns `inputs`.
-      mode: "mul" makes it zeros; "add" subtracts 1e12, as before a softmax or a
-        maximum over T.
+      mode: "mul" sets what is masked to zero; "add" subtracts 1e12 from it, for a
+        softmax or a maximum over T.
 
     Returns:
       A tensor like `inputs`.
@@ -106,7 +105,7 @@ def mask(inputs, seq_len, mode: str = "mul"):
     Source: bojone/attention, `attention_tf.Mask`.
     """
     if mode not in ("mul", "add"):
-        raise ValueError(f"mask: found mode {mode!r}, wanted 'mul' or 'add'")
+        raise ValueError(f"mask: expected mode 'mul' or 'add', got {mode!r}")
     if seq_len is None:
         return inputs
     real = tf.cast(_is_real(inputs, seq_len), inputs.dtype)  # [N, T]

@@ -1,37 +1,43 @@
-"""Start the workers of a training run on this machine, and end them together.
+"""Start the workers of a training run on this machine, one process per device.
 
-    python -m transformer.launch --workers 2 -- train.py --logdir logs/two
+    transformer-tf launch --workers 2 -- transformer-tf train --logdir logs/two
 
-Each worker is the command behind `--`, with a `TF_CONFIG` of free ports of this
-machine. Its lines are shown behind its number. Signals go to all. Where one worker
-ends, all do; the status is that of the first one that failed. With `--restarts`, a run
-that lost a worker starts again, and continues from its checkpoint.
+Each worker runs the command after `--`, with a `TF_CONFIG` of free ports. Where this
+machine has GPUs, each worker gets one of its own; elsewhere, an equal share of the CPU
+cores. Each line of output begins with the worker's number; signals are passed on.
+Where one worker ends, all do; the exit status is that of the first one that failed.
+With `--restarts`, a run that lost a worker starts again from its last checkpoint.
 """
 
+import argparse
 import contextlib
+import ctypes
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from typing import Dict, Iterator, List
+from typing import Callable, Dict, Iterator, List, Optional
 
 from transformer.runtime import cli
-from transformer.runtime.cluster import LOST, PORTS_APART
-from transformer.runtime.ending import SIGNALS
+from transformer.runtime.cluster import LAST_PORT, PORT_OFFSET
+from transformer.runtime.signals import SIGNALS
+from transformer.runtime.terminal import command
+from transformer.runtime.workers import LOST
 
-PROG = "python -m transformer.launch"
 HOST = "127.0.0.1"
 PATIENCE = 15.0  # seconds that the others have to end by themselves
-LOOK = 0.1  # seconds between two looks at the workers
+POLL = 0.1  # seconds between two looks at the workers
+PR_SET_PDEATHSIG = 1  # of Linux's prctl: a signal to get when the parent dies
 
 
-def parser():
+def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = cli.make_parser(PROG, __doc__)
+    made = cli.make_parser("launch", __doc__)
     made.add_argument(
         "--workers", type=int, default=2, metavar="INT", help="how many to start [2]"
     )
@@ -42,12 +48,43 @@ def parser():
         metavar="INT",
         help="how often to start again after a worker was lost [0]",
     )
-    made.add_argument("command", nargs="+", help="a file of Python and its arguments")
+    made.add_argument(
+        "command", nargs="+", help="a program in Python and its arguments"
+    )
     return made
 
 
+def visible_gpus() -> List[str]:
+    """Return the GPUs of this machine that `CUDA_VISIBLE_DEVICES` does not hide.
+
+    TensorFlow, which takes seconds to import, is not asked.
+    """
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        names = [name.strip() for name in chosen.split(",")]
+        return [name for name in names if name and name != "-1"]
+    try:
+        command = ["nvidia-smi", "--list-gpus"]
+        listed = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    lines = listed.decode("utf-8", "replace").splitlines()
+    count = sum(line.startswith("GPU ") for line in lines)
+    return [str(index) for index in range(count)]
+
+
+def share_of_cores(index: int, count: int) -> List[int]:
+    """Return the CPU cores of a worker; [] where the system cannot assign any."""
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    cores = sorted(os.sched_getaffinity(0))
+    if count >= len(cores):
+        return [cores[index % len(cores)]]
+    return cores[index * len(cores) // count : (index + 1) * len(cores) // count]
+
+
 def free_ports(count: int) -> List[int]:
-    """Return ports that nobody uses, nor the port of the chief's connections."""
+    """Return free ports; that of the chief's connections is free, too."""
     with contextlib.ExitStack() as taken:
         ports: List[int] = []
         while len(ports) < count:
@@ -55,56 +92,67 @@ def free_ports(count: int) -> List[int]:
             sock.bind((HOST, 0))
             port = sock.getsockname()[1]
             if not ports:  # the chief
-                beside = taken.enter_context(socket.socket())
+                if port + PORT_OFFSET > LAST_PORT:
+                    continue
+                other = taken.enter_context(socket.socket())
                 try:
-                    beside.bind((HOST, (port + PORTS_APART)))
-                except (OSError, OverflowError):
+                    other.bind((HOST, port + PORT_OFFSET))
+                except OSError:
                     continue
             ports.append(port)
     return ports
 
 
-def environments(count: int) -> List[Dict[str, str]]:
-    """Return the variables of the environment of each worker."""
+def environments(count: int, gpus: Optional[List[str]] = None) -> List[Dict[str, str]]:
+    """Return the environment variables of each worker.
+
+    Args:
+      count: the number of workers.
+      gpus: what `visible_gpus` returned; None or []: the CPU computes.
+    """
     addresses = [f"{HOST}:{port}" for port in free_ports(count)]
-    return [
-        {
-            **os.environ,
-            "TF_CONFIG": json.dumps(
-                {
-                    "cluster": {"worker": addresses},
-                    "task": {"type": "worker", "index": index},
-                }
-            ),
-        }
-        for index in range(count)
-    ]
+    made = []
+    for index in range(count):
+        task = {"type": "worker", "index": index}
+        config = {"cluster": {"worker": addresses}, "task": task}
+        environment = dict(os.environ, TF_CONFIG=json.dumps(config))
+        if gpus:
+            environment["CUDA_VISIBLE_DEVICES"] = gpus[index]
+        made.append(environment)
+    return made
 
 
 class Workers:
     """The processes of one start.
 
     Args:
-      command: a file of Python and its arguments.
+      command: a program in Python, a file or a name on the path, and its arguments.
       count: how many to start.
+      gpus: what `visible_gpus` returned.
     """
 
-    def __init__(self, command: List[str], count: int):
+    def __init__(self, command: List[str], count: int, gpus: List[str]):
         self.received: List[int] = []  # the signals of this process
         self.was_killed = False  # the first that failed
         self._status = 0
         self._lock = threading.Lock()
-        self._processes = [
-            subprocess.Popen(
-                [sys.executable, *command],
+        self._processes = []
+        program, *arguments = command
+        if not os.path.exists(program):  # the name of an installed one
+            folders = [os.path.dirname(sys.executable), os.environ.get("PATH", "")]
+            program = shutil.which(program, path=os.pathsep.join(folders)) or program
+        for index, environment in enumerate(environments(count, gpus)):
+            cores = [] if gpus else share_of_cores(index, count)
+            process = subprocess.Popen(
+                [sys.executable, program, *arguments],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C comes from here alone
+                start_new_session=True,  # Ctrl-C reaches it through this process only
+                preexec_fn=preparation(cores),
             )
-            for environment in environments(count)
-        ]
+            self._processes.append(process)
         self._readers = [
             threading.Thread(target=self._show, args=each, daemon=True)
             for each in enumerate(self._processes)
@@ -113,7 +161,7 @@ class Workers:
             reader.start()
 
     @contextlib.contextmanager
-    def given_signals(self) -> Iterator[None]:
+    def passed_signals(self) -> Iterator[None]:
         """Pass the signals of this process on to all workers."""
         before = {
             number: signal.signal(number, self._pass_on)
@@ -138,55 +186,85 @@ class Workers:
     def wait(self) -> int:
         """Return the status of the first that failed, 0 for none, once all ended."""
         deadline = None
-        while self._look():
-            if deadline is None and self._running() < len(self._processes):
+        while True:
+            running = [each for each in self._processes if self._is_running(each)]
+            if not running:
+                break
+            if deadline is None and len(running) < len(self._processes):
                 deadline = time.monotonic() + PATIENCE
             if deadline is not None and time.monotonic() > deadline:
                 self._send(signal.SIGKILL)
-            time.sleep(LOOK)
+            time.sleep(POLL)
         for reader in self._readers:
             reader.join(PATIENCE)
         return self._status
 
-    def _running(self):
-        return sum(process.returncode is None for process in self._processes)
-
-    def _look(self):
-        """Note which failed first; return whether any is running."""
-        for process in self._processes:
-            if process.returncode is None and process.poll() and not self._status:
-                status, self.was_killed = process.returncode, process.returncode < 0
-                self._status = 128 - status if self.was_killed else status
-        return self._running()
+    def _is_running(self, process):
+        """Return whether a worker is running; note the status of the first failure."""
+        was_running = process.returncode is None
+        status = process.poll()
+        if was_running and status and not self._status:
+            self.was_killed = status < 0
+            self._status = 128 - status if self.was_killed else status
+        return status is None
 
     def _show(self, index, process):
-        """Show the lines of a worker behind its number."""
+        """Show the lines of a worker after its number."""
         for line in process.stdout:
             with self._lock, contextlib.suppress(OSError):
                 sys.stderr.buffer.write(b"[%d] %s\n" % (index, line.rstrip(b"\n")))
                 sys.stderr.flush()
 
 
-def run(args) -> int:
+def preparation(cores: List[int]) -> Callable[[], None]:
+    """Return what a new process does before it runs its command.
+
+    It takes its cores, and asks Linux to kill it when this process dies, however that
+    happens.
+    """
+    parent = os.getpid()
+    is_linux = sys.platform.startswith("linux")
+    libc = ctypes.CDLL(None) if is_linux else None
+
+    def prepare():
+        if cores:
+            os.sched_setaffinity(0, cores)
+        if libc:
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:  # it died before
+                os._exit(1)
+
+    return prepare
+
+
+def run(args: argparse.Namespace) -> int:
     """Start the workers, again where one was lost; return their status."""
     for name, least in (("workers", 1), ("restarts", 0)):
         if getattr(args, name) < least:
             raise ValueError(
-                f"{name}: found {getattr(args, name)}, wanted {least} or more"
+                f"{name}: expected {least} or more, got {getattr(args, name)}"
             )
-    warn = cli.warner(PROG)
+    gpus = visible_gpus()
+    if gpus and args.workers > len(gpus):
+        raise ValueError(
+            f"workers: expected at most {len(gpus)}, one for each visible GPU, got "
+            f"{args.workers}; set CUDA_VISIBLE_DEVICES= to train on the CPU"
+        )
+    warn = cli.warner(command("launch"))
     for start in range(args.restarts + 1):
-        workers = Workers(args.command, args.workers)
-        with workers.given_signals():
+        workers = Workers(args.command, args.workers, gpus)
+        with workers.passed_signals():
             status = workers.wait()
         if workers.received or not (status == LOST or workers.was_killed):
             break
         if start < args.restarts:
-            warn(f"found status {status}; restart {start + 1} of {args.restarts}")
+            text = f"a worker was lost (status {status})"
+            warn(f"{text}; restart {start + 1} of {args.restarts}")
     return status
 
 
-def main(argv=None):
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the command line."""
     cli.main(parser(), run, argv)
 
 

@@ -1,50 +1,60 @@
-"""The model: embeddings, a stack of encoder blocks, a stack of decoder blocks, logits.
+"""The model: embeddings, encoder blocks, decoder blocks, logits (figure 1).
 
-Figure 1 of the paper. `encode` turns the source into a Memory, `decode` turns the
-target and the Memory into logits. One body serves training (all positions at once) and
-translation (one position at a time, with a DecoderCache).
-
-The padding masks are made in `encode` and `_decoder_states`.
+`encode` turns the source into a Memory, `decode` turns the target and the Memory into
+logits. One method, `_decoder_states`, serves training (all
+positions at once) and translation (one position at a time, with a DecoderCache).
 """
 
-from typing import Callable, NamedTuple, Optional, Tuple
+import functools
+from typing import Callable, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.masks import (
+from transformer.blocks.attention import (
     broadcast_keys,
     causal_mask,
     found_mask,
     is_token,
     proximity_bias,
 )
-from transformer.blocks.primitives import dropout
-from transformer.blocks.shapes import as_int64, followed_by_zeros
+from transformer.blocks.positions import LEARNED, chosen_positions
+from transformer.blocks.primitives import (
+    as_int64,
+    dense_variables,
+    dropout,
+    embedding_table,
+    followed_by_zeros,
+    shape_list,
+    widened,
+    with_zero_row,
+)
 from transformer.dialects import resolve
-from transformer.embeddings import Embeddings, logits
+from transformer.hparams import HParams
 from transformer.modules import (
     KeyValueCache,
+    embedding,
     feedforward,
     keys_and_values,
     multihead_attention,
     normalize,
+    positional_encoding,
 )
 
 
 class Memory(NamedTuple):
-    """What the encoder leaves for the decoder."""
+    """The output of the encoder, which the decoder attends to."""
 
     states: tf.Tensor  # float [N, S, D]
     mask: tf.Tensor  # bool [N, 1, 1, S], True where the source has a token
-    projected: tuple = ()  # (K, V), [N, H, S, D / H] each, of each decoder block
+    projected: tuple = ()  # (K, V) of each decoder block, [N, H, S, D / H] each
 
 
 class DecoderCache(NamedTuple):
     """The cache of a search: keys and values of T positions, K hypotheses at each.
 
-    The keys of the hypotheses of a sentence stay where they are, K at each position;
-    `ancestors` says which of them belong to the past of a hypothesis.
+    Keys are never reordered: each position keeps those of K hypotheses, and `ancestors`
+    marks the ones that belong to the past of a hypothesis.
     """
 
     ancestors: tf.Tensor  # bool [N, 1, K, T * K]
@@ -52,76 +62,83 @@ class DecoderCache(NamedTuple):
 
 
 class Order(NamedTuple):
-    """The positions in a self-attention, and which keys each query may see."""
+    """The positions of a self-attention, and which keys each query may see."""
 
     query_positions: tf.Tensor  # int64 [Tq]
     key_positions: tf.Tensor  # int64 [Tk]
     mask: Optional[tf.Tensor]  # causal, or the ancestors of a hypothesis; None: all
 
 
-class Mode(NamedTuple):
-    """Whether to apply dropout, with which seed, and where attention weights go."""
-
-    is_training: bool = False
-    dropout_seed: Optional[tf.Tensor] = None  # int [2]
-    weights: Optional[dict] = None  # receives the attention weights by scope
-
-
 class Transformer:
-    """A Transformer of the sizes and the dialect of `hp`.
+    """A Transformer with the sizes and the dialect of `hp`.
 
     Its variables are shared between all calls in one graph.
 
+        model = Transformer(hp)
+        logits = model.decode(target_in, model.encode(source))  # [N, T, V]
+
     Args:
       hp: the settings.
-      getter: custom getter of the variables of the blocks and of the output layer; see
-        `runtime.precision.getter_to`.
+      getter: custom getter for the variables of the blocks and of the output layer;
+        see `runtime.precision.getter_to`.
     """
 
-    def __init__(self, hp, getter: Optional[Callable] = None):
+    def __init__(self, hp: HParams, getter: Optional[Callable] = None):
         self.hp = hp
         self.dialect = resolve(hp.dialect)
-        self.embeddings = Embeddings(hp, getter)
-        self._sharing = dict(reuse=tf.AUTO_REUSE, custom_getter=getter)
+        self._getter = getter
 
     def encode(
         self,
         source,
         is_training=False,
         dropout_seed=None,
-        weights: Optional[dict] = None,
-    ):
+        weights: Optional[Dict] = None,
+    ) -> Memory:
         """Run the encoder.
 
         Args:
           source: int32 [N, S], 0 = padding.
-          is_training: bool; dropout only where True.
+          is_training: bool; whether dropout is applied.
           dropout_seed: int [2] tensor, see `primitives.dropout`.
           weights: dict; receives the attention weights [N, H, S, S] by scope name.
 
         Returns:
           Memory.
         """
-        mode, dialect = Mode(is_training, dropout_seed, weights), self.dialect
+        hp = self.hp
+        dialect = self.dialect
+        attention = self._attention(is_training, dropout_seed, weights)
+        transform = self._feedforward(is_training, dropout_seed)
         source = as_int64(source)
-        if self.hp.pad_sources_to:
-            missing = tf.maximum(0, self.hp.pad_sources_to - tf.shape(source)[1])
+        if hp.pad_sources_to:
+            missing = tf.maximum(0, hp.pad_sources_to - tf.shape(source)[1])
             source = followed_by_zeros(source, missing, axis=1)  # [N, S]
-        real = is_token(source)  # [N, S], the padding mask
-        masks = real if dialect.masks_from == "ids" else None
-        kept = real if dialect.feedforward_skips_padding else None
-        positions = as_int64(tf.range(tf.shape(source)[1]))
-        order = Order(positions, positions, None)
-        x = self._embed(source, "encoder", positions, mode)  # [N, S, D]
-        with tf.variable_scope("encoder", **self._sharing):
-            for i in range(self.hp.num_blocks):
+        padding_mask = is_token(source)  # [N, S]
+        masks = padding_mask if dialect.masks_from == "ids" else None
+        positions = as_int64(tf.range(tf.shape(source)[1]))  # [S]
+        x = self.embed(source, "encoder", positions)  # [N, S, D]
+        x = dropout(x, hp.dropout_rate, is_training, dropout_seed, "encoder/embedding")
+        with self._scope("encoder"):
+            for i in range(hp.encoder_blocks):
                 with tf.variable_scope(f"block_{i}"):
-                    x, _ = self._self_attention(x, mode, order, masks, masks)
-                    x = self._feedforward(x, mode, kept)  # [N, S, D]
-            x = self._finish(x)
+                    x = attention(
+                        x,
+                        x,
+                        scope="self_attention",
+                        key_masks=masks,
+                        query_masks=masks,
+                        bias=self._proximity_bias(positions, positions),
+                        query_positions=positions,
+                        key_positions=positions,
+                        max_relative_position=hp.max_relative_position,
+                    )
+                    kept = padding_mask if dialect.feedforward_skips_padding else True
+                    x = transform(x, mask=kept)  # [N, S, D]
+            x = self._normalize_stack(x)
         if masks is None:
-            real = found_mask(x, dialect.padded_row)
-        return Memory(x, broadcast_keys(real))
+            padding_mask = found_mask(x, dialect.padded_row)
+        return Memory(x, broadcast_keys(padding_mask))
 
     def decode(
         self,
@@ -129,7 +146,7 @@ class Transformer:
         memory: Memory,
         is_training=False,
         dropout_seed=None,
-        weights: Optional[dict] = None,
+        weights: Optional[Dict] = None,
     ):
         """Run the decoder on whole targets.
 
@@ -142,68 +159,165 @@ class Transformer:
           float [N, T, V], the logits of the next piece at each position.
         """
         target_in = as_int64(target_in)
-        positions = as_int64(tf.range(tf.shape(target_in)[1]))
+        positions = as_int64(tf.range(tf.shape(target_in)[1]))  # [T]
         order = Order(positions, positions, causal_mask(positions))
-        mode = Mode(is_training, dropout_seed, weights)
-        states, _ = self._decoder_states(target_in, memory, mode, order)
-        return logits(states, *self.embeddings.output_layer())
+        states, _ = self._decoder_states(
+            target_in,
+            memory,
+            order,
+            is_training=is_training,
+            dropout_seed=dropout_seed,
+            weights=weights,
+        )
+        return logits(states, *self.output_layer())
 
-    def start_search(self, memory: Memory, beam_size: int = 1):
-        """Return what `decoding` needs to translate the sentences of `memory`.
+    def start_search(
+        self, memory: Memory, beam_size: int = 1
+    ) -> Tuple[Callable, tuple]:
+        """Return the step function and the first state for a search: see `decoding`.
 
         Args:
           memory: Memory of N sentences.
-          beam_size: int, K, hypotheses of each sentence.
+          beam_size: int, K, the number of hypotheses of each sentence.
 
         Returns:
-          (the step function, its state before the first position).
+          (step function, state before the first position).
         """
-        # Here, so that its table is transposed once and not in each step.
-        output_layer = self.embeddings.output_layer()
+        # Outside of `step`, so that the table is transposed only once.
+        output_layer = self.output_layer()
 
         def step(ids, parents, state):
             memory, cache = state
-            ancestors, order = _order_after(cache, parents, beam_size)
-            states, past = self._decoder_states(ids, memory, Mode(), order, cache.past)
+            length = tf.shape(cache.past[0].keys)[2] // beam_size  # T
+            positions = as_int64(tf.range(length + 1))[:, None]
+            positions = tf.reshape(tf.tile(positions, [1, beam_size]), [-1])
+            ancestors = cache.ancestors
+            mask = None
+            if beam_size > 1:  # a hypothesis sees its ancestors and itself
+                inherited = tf.gather(ancestors[:, 0], parents, batch_dims=1)[:, None]
+                every = tf.fill([tf.shape(ancestors)[0], 1, beam_size, 1], True)
+                itself = tf.logical_and(every, np.eye(beam_size, dtype=bool))
+                ancestors = tf.concat([inherited, itself], axis=-1)
+                mask = ancestors  # [N, 1, K, (T + 1) * K]
+            order = Order(positions[-beam_size:], positions, mask)
+            states, past = self._decoder_states(ids, memory, order, past=cache.past)
             cache = DecoderCache(ancestors, past)
             return logits(states, *output_layer), (memory, cache)
 
         return step, (self._project(memory), self._empty_cache(memory, beam_size))
 
-    def _decoder_states(self, ids, memory, mode, order, past=None):
+    def _decoder_states(
+        self,
+        ids,
+        memory: Memory,
+        order: Order,
+        past: Optional[Tuple[KeyValueCache, ...]] = None,
+        is_training=False,
+        dropout_seed=None,
+        weights: Optional[Dict] = None,
+    ):
         """Run the decoder's blocks, in training and in each step of a search.
 
         Args:
-          ids: int32 [N, T].
-          memory, mode, order: Memory, Mode, Order.
+          ids: int64 [N, T].
+          memory: Memory of N sentences.
+          order: Order of the T queries.
           past: the KeyValueCache of each block; None in training.
+          is_training, dropout_seed, weights: as in `encode`.
 
         Returns:
           (float [N, T, D], the KeyValueCache of each block for the next call).
         """
-        dialect, presents, ids = self.dialect, [], as_int64(ids)
-        real = is_token(ids)  # [N, T], the padding mask
-        query_masks = real if dialect.masks_from == "ids" else None
+        hp = self.hp
+        dialect = self.dialect
+        attention = self._attention(is_training, dropout_seed, weights)
+        transform = self._feedforward(is_training, dropout_seed)
+        ids = as_int64(ids)
+        query_masks = is_token(ids) if dialect.masks_from == "ids" else None  # [N, T]
         key_masks = query_masks if dialect.decoder_masks_padding else True
-        x = self._embed(ids, "decoder", order.query_positions, mode)  # [N, T, D]
-        with tf.variable_scope("decoder", **self._sharing):
-            for i in range(self.hp.num_blocks):
+        presents = []
+        x = self.embed(ids, "decoder", order.query_positions)  # [N, T, D]
+        x = dropout(x, hp.dropout_rate, is_training, dropout_seed, "decoder/embedding")
+        with self._scope("decoder"):
+            for i in range(hp.decoder_blocks):
                 with tf.variable_scope(f"block_{i}"):
-                    x, present = self._self_attention(
-                        x, mode, order, key_masks, query_masks, past and past[i]
+                    x = attention(
+                        x,
+                        x,
+                        scope="self_attention",
+                        key_masks=key_masks,
+                        query_masks=query_masks,
+                        mask=order.mask,
+                        bias=self._proximity_bias(
+                            order.query_positions, order.key_positions
+                        ),
+                        query_positions=order.query_positions,
+                        key_positions=order.key_positions,
+                        max_relative_position=hp.max_relative_position,
+                        past=past[i] if past else None,
                     )
-                    presents.append(present)
-                    x = self._cross_attention(x, memory, i, mode, query_masks)
-                    x = self._feedforward(x, mode)  # [N, T, D]
-            return self._finish(x), tuple(presents)
+                    if past:
+                        x, present = x
+                        presents.append(present)
+                    x = attention(
+                        x,
+                        memory.states,
+                        scope="cross_attention",
+                        key_masks=memory.mask,
+                        query_masks=query_masks,
+                        projected=memory.projected[i] if memory.projected else None,
+                    )
+                    x = transform(x, mask=True)  # [N, T, D]
+            return self._normalize_stack(x), tuple(presents)
 
-    def _project(self, memory):
-        """Add to the memory the K and V that every step needs."""
-        hp, projected = self.hp, []
-        for i in range(hp.num_blocks):
-            with tf.variable_scope(
-                f"decoder/block_{i}/cross_attention", **self._sharing
-            ):
+    def _scope(self, name: str):
+        """Return a variable scope that is shared between all calls."""
+        return tf.variable_scope(name, reuse=tf.AUTO_REUSE, custom_getter=self._getter)
+
+    def _attention(self, is_training, dropout_seed, weights) -> Callable:
+        """Return `multihead_attention` with the settings of this model."""
+        hp = self.hp
+        return functools.partial(
+            multihead_attention,
+            num_units=hp.d_model,
+            num_heads=hp.num_heads,
+            dropout_rate=hp.dropout_rate,
+            attention_dropout=hp.rate_of("attention_dropout"),
+            is_training=is_training,
+            dialect=self.dialect,
+            weights=weights,
+            dropout_seed=dropout_seed,
+        )
+
+    def _feedforward(self, is_training, dropout_seed) -> Callable:
+        """Return `feedforward` with the settings of this model."""
+        hp = self.hp
+        return functools.partial(
+            feedforward,
+            num_units=(hp.d_ff, hp.d_model),
+            dropout_rate=hp.dropout_rate,
+            inner_dropout=hp.rate_of("ffn_dropout"),
+            is_training=is_training,
+            dialect=self.dialect,
+            dropout_seed=dropout_seed,
+        )
+
+    def _proximity_bias(self, query_positions, key_positions):
+        """Return the bias for near keys; None if the settings have none."""
+        if not self.hp.proximity_bias:
+            return None
+        return proximity_bias(query_positions, key_positions)
+
+    def _normalize_stack(self, x):
+        """Normalize the output of a stack, in dialects that do so."""
+        return normalize(x, self.dialect.norm_epsilon) if self.dialect.final_norm else x
+
+    def _project(self, memory: Memory) -> Memory:
+        """Add the K and V that every step needs to the memory."""
+        hp = self.hp
+        projected = []
+        for i in range(hp.decoder_blocks):
+            with self._scope(f"decoder/block_{i}/cross_attention"):
                 projected.append(
                     keys_and_values(
                         memory.states, hp.d_model, hp.num_heads, self.dialect
@@ -211,106 +325,114 @@ class Transformer:
                 )
         return memory._replace(projected=tuple(projected))
 
-    def _empty_cache(self, memory, beam_size):
+    def _empty_cache(self, memory: Memory, beam_size: int) -> DecoderCache:
         """Return the DecoderCache before the first position."""
-        hp, batch = self.hp, tf.shape(memory.states)[0]
+        hp = self.hp
+        batch = tf.shape(memory.states)[0]
         keys = tf.zeros([batch, hp.num_heads, 0, hp.d_model // hp.num_heads])
         past = KeyValueCache(keys, keys, tf.zeros([batch, 0], tf.bool))
         ancestors = tf.zeros([batch, 1, beam_size, 0], tf.bool)
-        return DecoderCache(ancestors, (past,) * hp.num_blocks)
+        return DecoderCache(ancestors, (past,) * hp.decoder_blocks)
 
-    def _embed(self, ids, stack, positions, mode):
-        """Return embeddings plus positions, with dropout: float [N, T, D] (5.4)."""
-        return dropout(
-            self.embeddings.embed(ids, stack, positions),
-            self.hp.dropout_rate,
-            mode.is_training,
-            mode.dropout_seed,
-            f"{stack}/embedding",
-        )
+    # Embeddings and the output layer (section 3.4)
 
-    def _finish(self, x):
-        """Normalize the result of a whole stack, if the dialect says so."""
-        return normalize(x, self.dialect.norm_epsilon) if self.dialect.final_norm else x
+    def embed(self, ids, stack: str, positions):
+        """Return embeddings plus positions: float [N, T, D].
 
-    def _attention_settings(self, mode):
-        """Return the arguments that all attentions of the model have in common."""
+        Args:
+          ids: int64 [N, T].
+          stack: "encoder" or "decoder".
+          positions: int64 [T].
+        """
         hp = self.hp
-        return dict(
-            num_units=hp.d_model,
-            num_heads=hp.num_heads,
-            dropout_rate=hp.dropout_rate,
-            is_training=mode.is_training,
-            dialect=self.dialect,
-            weights=mode.weights,
-            dropout_seed=mode.dropout_seed,
+        dialect = self.dialect
+        if dialect.begins_with_zeros and stack == "decoder":
+            ids = tf.where_v2(tf.equal(positions, 0)[None, :], tf.zeros_like(ids), ids)
+        x = embedding(
+            ids,
+            hp.source_vocab_size if stack == "encoder" else hp.target_vocab_size,
+            hp.d_model,
+            scope=table_scope(hp, stack),
+            reuse=tf.AUTO_REUSE,
         )
+        if dialect.target_space and stack == "encoder":
+            with tf.variable_scope("encoder", reuse=tf.AUTO_REUSE):
+                x += tf.get_variable("target_space", [hp.d_model])
+        return x + self._positions(ids, stack, positions)
 
-    def _self_attention(self, x, mode, order, key_masks, query_masks, past=None):
-        """Attend within a stack: (float [N, T, D], the next KeyValueCache or None)."""
-        bias = None
-        if self.hp.proximity_bias:
-            bias = proximity_bias(order.query_positions, order.key_positions)
-        outputs = multihead_attention(
-            x,
-            x,
-            scope="self_attention",
-            key_masks=key_masks,
-            query_masks=query_masks,
-            mask=order.mask,
-            bias=bias,
-            query_positions=order.query_positions,
-            key_positions=order.key_positions,
-            max_relative_position=self.hp.max_relative_position,
-            past=past,
-            **self._attention_settings(mode),
-        )
-        return (outputs, None) if past is None else outputs
-
-    def _cross_attention(self, x, memory, block, mode, query_masks):
-        """Attend from the target to the source: float [N, T, D]."""
-        return multihead_attention(
-            x,
-            memory.states,
-            scope="cross_attention",
-            key_masks=memory.mask,
-            query_masks=query_masks,
-            projected=memory.projected and memory.projected[block],
-            **self._attention_settings(mode),
-        )
-
-    def _feedforward(self, x, mode, mask=None):
+    def _positions(self, ids, stack: str, positions):
+        """Return the position encoding: float [N or 1, T, D]."""
         hp = self.hp
-        return feedforward(
-            x,
-            (hp.d_ff, hp.d_model),
-            dropout_rate=hp.dropout_rate,
-            is_training=mode.is_training,
-            mask=mask,
-            dialect=self.dialect,
-            dropout_seed=mode.dropout_seed,
+        dialect = self.dialect
+        scope = f"{stack}/positional_encoding"
+        encoding = chosen_positions(hp.positions, dialect)
+        if encoding == LEARNED:
+            table = embedding(
+                tf.minimum(positions, hp.max_positions - 1)[None, :],
+                hp.max_positions,
+                hp.d_model,
+                zero_pad=False,
+                scale=False,
+                scope=scope,
+                reuse=tf.AUTO_REUSE,
+            )  # [1, T, D]
+            if dialect.positions_on_padding:
+                return table
+            return table * tf.cast(is_token(ids), table.dtype)[..., None]
+        return positional_encoding(
+            ids,
+            hp.d_model,
+            zero_pad=not dialect.positions_on_padding,
+            scale=False,
+            scope=scope,
+            positions=positions,
+            dialect=dialect._replace(positions=encoding),
         )
 
+    def output_layer(self) -> tuple:
+        """Return (kernel float [D, V], bias float [V] or None).
 
-def _order_after(cache, parents, beam_size):
-    """Place the newest pieces of the hypotheses after those in the cache.
+        With tied embeddings, the kernel is the transposed table of the target.
+        """
+        hp = self.hp
+        size = hp.target_vocab_size
+        scope = tf.get_variable_scope()
+        with tf.variable_scope(scope, custom_getter=self._getter):
+            if not self.dialect.tied_embeddings:
+                with tf.variable_scope("decoder", reuse=tf.AUTO_REUSE):
+                    return dense_variables(hp.d_model, size, True, "output")
+            table = embedding_table(
+                size, hp.d_model, table_scope(hp, "decoder"), tf.AUTO_REUSE
+            )
+            if self.dialect.padding_row_is_zero:
+                table = with_zero_row(table)
+            return tf.transpose(table), None
+
+
+def table_scope(hp: HParams, stack: str) -> str:
+    """Return the variable scope of the embedding table of a stack.
 
     Args:
-      cache: DecoderCache of T positions.
-      parents: int32 [N, K], which hypothesis each of the new ones continues; None
-        where there is one of each sentence.
-      beam_size: int, K.
-
-    Returns:
-      (ancestors bool [N, 1, K, (T + 1) * K], Order of K queries).
+      hp: the settings.
+      stack: "encoder" or "decoder".
     """
-    length = tf.shape(cache.past[0].keys)[2] // beam_size  # T
-    positions = as_int64(tf.range(length + 1))[:, None]
-    positions = tf.reshape(tf.tile(positions, [1, beam_size]), [-1])  # [(T + 1) * K]
-    if beam_size == 1:
-        return cache.ancestors, Order(positions[-1:], positions, None)
-    inherited = tf.gather(cache.ancestors[:, 0], parents, batch_dims=1)[:, None]
-    every = tf.fill([tf.shape(cache.ancestors)[0], 1, beam_size, 1], True)
-    itself = tf.logical_and(every, np.eye(beam_size, dtype=bool))  # [N, 1, K, K]
-    ancestors = tf.concat([inherited, itself], axis=-1)
-    return ancestors, Order(positions[-beam_size:], positions, ancestors)
+    shared = resolve(hp.dialect).tied_embeddings and hp.joint_vocab
+    return "embedding" if shared else f"{stack}/embedding"
+
+
+def logits(states, kernel, bias):
+    """Apply the output layer, states W + b: float [N, T, D] → [N, T, V].
+
+    The result is float32, even if the kernel has 16 bits.
+
+    Args:
+      states: float [N, T, D].
+      kernel: float [D, V].
+      bias: float [V], or None.
+    """
+    batch, length, width = shape_list(states)
+    states = tf.cast(tf.reshape(states, [-1, width]), kernel.dtype)
+    outputs = widened(tf.matmul(states, kernel))
+    if bias is not None:
+        outputs = tf.nn.bias_add(outputs, tf.cast(bias, outputs.dtype))
+    return tf.reshape(outputs, [batch, length, kernel.shape.as_list()[1]])

@@ -4,9 +4,9 @@ Dimension letters, here and in every other file: N batch, S source length, T tar
 length, Tq queries, Tk keys, H heads, D d_model, F d_ff, V vocabulary.
 
 A mask is a bool tensor, True = may attend, that broadcasts to [N, H, Tq, Tk].
-Variables are made by `tf.get_variable` below `scope`: `reuse=True` shares them, and
-their names are stable. A block that holds a sub-layer (`multihead_attention`,
-`feedforward`) includes the residual connection and the layer normalization around it.
+Variables are created by `tf.get_variable` in `scope`: `reuse=True` shares them, and
+their names are stable. `multihead_attention` and `feedforward` include the residual
+connection and the layer normalization.
 
     import tensorflow.compat.v1 as tf
     from transformer.modules import (
@@ -14,36 +14,45 @@ their names are stable. A block that holds a sub-layer (`multihead_attention`,
 
     ids = tf.placeholder(tf.int32, [None, None])                            # [N, T]
     x = embedding(ids, vocab_size=100, num_units=64)                        # [N, T, 64]
-    x += positional_encoding(ids, num_units=64, scale=False)                # [N, T, 64]
-    x = multihead_attention(x, x, num_heads=4, dropout_rate=0.1)            # [N, T, 64]
-    x = feedforward(x, num_units=(256, 64))                                 # [N, T, 64]
+    x += positional_encoding(ids, num_units=64)                             # [N, T, 64]
+    for i in range(2):
+        with tf.variable_scope(f"block_{i}"):
+            x = multihead_attention(x, x, num_heads=4, dropout_rate=0.1)    # [N, T, 64]
+            x = feedforward(x, num_units=(256, 64), dropout_rate=0.1)       # [N, T, 64]
+
+`embedding` returns rows of zeros for padding. In the dialect "paper" each block detects
+these rows and returns zeros for them, so that the next block detects them too.
 """
 
-import functools
-from typing import Optional, Sequence, Union
+import operator
+from typing import Callable, Dict, Optional, Sequence, Union
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.attention import (
     KeyValueCache,
-    mask_and_bias,
-    scaled_dot_product_attention,
-)
-from transformer.blocks.local import local_attention
-from transformer.blocks.masks import (
     as_mask,
     both,
     causal_mask,
+    check_key_masks,
+    found_mask,
     given_or_found,
     is_token,
     local_mask,
+    mask_and_bias,
     padding_mask,
     proximity_bias,
+    relative_bias,
+    relative_positions,
+    scaled_dot_product_attention,
 )
-from transformer.blocks.polarity import check_key_masks
+from transformer.blocks.local import local_attention
 from transformer.blocks.positions import POSITIONS
 from transformer.blocks.primitives import (
-    apply_steps,
+    check_broadcasts,
+    check_is_training,
+    checked,
     dense,
     dropout,
     embedding_table,
@@ -52,15 +61,17 @@ from transformer.blocks.primitives import (
     normalize,
     project,
     project_output,
+    refuse_eager,
+    shape_list,
+    widened,
 )
-from transformer.blocks.relative import relative_bias, relative_positions
-from transformer.blocks.shapes import shape_list
 from transformer.dialects import Dialect, resolve
 
 __all__ = [
     "KeyValueCache",
-    "Past",
     "causal_mask",
+    "dense",
+    "dropout",
     "embedding",
     "embedding_table",
     "feedforward",
@@ -77,7 +88,6 @@ __all__ = [
     "relative_positions",
     "scaled_dot_product_attention",
 ]
-Past = KeyValueCache  # its earlier name
 
 
 def embedding(
@@ -101,7 +111,11 @@ def embedding(
 
     Returns:
       float [N, T, D]. `[[5, 0]]` gives `[[table[5] * sqrt(D), zeros]]`.
+
+    Raises:
+      ValueError: an argument has another type, rank or size, or eager mode is on.
     """
+    inputs = checked("embedding: inputs", inputs, "int", "[...]")
     table = embedding_table(vocab_size, num_units, scope, reuse)  # [V, D]
     if not zero_pad:
         return looked_up(table, inputs, scale)
@@ -114,37 +128,45 @@ def positional_encoding(
     inputs,
     num_units: int,
     zero_pad: bool = True,
-    scale: bool = True,
+    scale: Optional[bool] = None,
     scope: str = "positional_encoding",
     reuse: Optional[bool] = None,
     *,
     positions=None,
     dialect: Union[str, Dialect] = "paper",
 ):
-    """Return the position encoding, a vector for each position (section 3.5).
+    """Return a vector for each position: sines and cosines, not scaled (section 3.5).
 
     Args:
-      inputs: int [N, T] ids, or float [N, T, D]; only their shape counts, and where
-        they are 0.
+      inputs: int [N, T] ids, or float [N, T, D]; only their shape is used, and which
+        of them are 0.
       num_units: int, D.
-      zero_pad: padding (where `inputs` are 0) gets zeros, so that it stays recognizable
-        as padding; position 0 instead where the dialect says so.
-      scale: multiply by sqrt(num_units); the paper does not.
+      zero_pad: return zeros for padding (where `inputs` are 0), so that it can still
+        be recognized; in some dialects for position 0 instead.
+      scale: multiply by sqrt(num_units); by default as the dialect does. "paper" does
+        not, the tutorials do.
       scope, reuse: for the names of the ops; there are no variables.
-      positions: int [T], from 0; 0, 1, ..., T - 1 where not given. There is no maximum.
-      dialect: a Dialect or its name; its `positions` is a key of `POSITIONS`.
+      positions: int [T], from 0 without a maximum; by default 0, 1, ..., T - 1.
+      dialect: a Dialect or its name; its field `positions` is a key of `POSITIONS`.
 
     Returns:
       float32 [N, T, D], to be added to the embeddings. With D = 4, position 0 is
       `[0, 1, 0, 1]` and position 1 is `[sin 1, cos 1, sin 0.01, cos 0.01]`.
+
+    Raises:
+      ValueError: `inputs` have another type or rank.
     """
     dialect = resolve(dialect)
+    inputs = checked(
+        "positional_encoding: inputs", inputs, "numbers", "[N, T]", "[N, T, D]"
+    )
     batch, length = shape_list(inputs)[:2]
     with tf.variable_scope(scope, reuse=reuse):
         # In float64: at position 1,000 a float32 angle is already wrong by 6e-5.
         positions = tf.range(length) if positions is None else positions
         positions = tf.cast(positions, tf.float64)
         table = tf.cast(POSITIONS[dialect.positions](positions, num_units), tf.float32)
+        scale = dialect.scaled_positions if scale is None else scale
         if scale:
             table *= num_units**0.5  # [T, D]
         if zero_pad and dialect.first_position_padded:
@@ -166,6 +188,7 @@ def multihead_attention(
     scope: str = "multihead_attention",
     reuse: Optional[bool] = None,
     *,
+    attention_dropout: Optional[float] = None,
     key_masks=None,
     query_masks=None,
     mask=None,
@@ -176,7 +199,7 @@ def multihead_attention(
     projected: Optional[tuple] = None,
     past: Optional[KeyValueCache] = None,
     dialect: Union[str, Dialect] = "paper",
-    weights: Optional[dict] = None,
+    weights: Optional[Dict] = None,
     dropout_seed=None,
 ):
     """Attend with several heads, then add and normalize (section 3.2.2).
@@ -185,65 +208,95 @@ def multihead_attention(
       queries: float [N, Tq, D].
       keys: float [N, Tk, any width], the keys and the values; the tensor `queries`
         itself for self-attention.
-      num_units: int, the width of all heads together; D where not given.
+      num_units: int, the width of all heads together; by default D.
       num_heads: int, H; divides `num_units`.
-      dropout_rate: float or scalar tensor, for the weights and, by dialect, the output.
-      is_training: Python bool or scalar bool tensor; no dropout where False.
+      dropout_rate: float or scalar tensor, for the output and the attention weights,
+        if the dialect has dropout there.
+      is_training: Python bool or scalar bool tensor; False: no dropout.
       causality: a query sees only keys up to its own position.
       scope, reuse: of the variables `q/kernel` `k/kernel` `v/kernel` `o/kernel`
-        (`.../bias` where the dialect has one) and `ln/gamma` `ln/beta`; and of
-        `relative/keys` `relative/values` where there are relative positions.
-      key_masks: bool [N, Tk], False = padding, or a mask as `padding_mask` makes it;
-        Python True where no key is padding. Not given: the rows of `keys` that are not
-        all exactly zero. Masks of numbers are taken as bool: 0 is False.
-      query_masks: bool [N, Tq]. Not given: likewise from `queries`.
-      mask: a further mask: `local_mask`, or an order other than `causality`.
+        (`.../bias` if the dialect has biases) and `ln/gamma` `ln/beta`; and, with
+        relative positions, of `relative/keys` `relative/values`.
+      attention_dropout: float or scalar tensor, the rate for the attention weights; by
+        default that of the dialect.
+      key_masks: bool [N, Tk], False = padding, or a mask from `padding_mask`; Python
+        True: no key is padding. By default, rows of `keys` that are exactly zero are
+        padding. In masks of numbers, 0 is False.
+      query_masks: bool [N, Tq]; by default likewise, from `queries`.
+      mask: a further mask, such as `local_mask`.
       bias: float, broadcastable to [N, H, Tq, Tk], added to the logits.
       query_positions, key_positions: int [Tq], [Tk], for `causality` and relative
-        positions. Not given: 0, 1, ... for keys; queries continue after `past`.
+        positions. By default keys have 0, 1, ..., and queries continue after `past`.
       max_relative_position: int; distances beyond it share a vector (see
         `relative_positions`). None or 0: no relative positions.
-      projected: (K, V) as `keys_and_values` made them of `keys`, to use them again.
+      projected: (K, V) that `keys_and_values` computed from `keys` before.
       past: KeyValueCache of the positions before `keys`.
       dialect: a Dialect or its name, a key of `DIALECTS`.
       weights: dict; receives the attention weights [N, H, Tq, Tk] by scope name.
       dropout_seed: int [2] tensor, see `dropout`.
 
     Returns:
-      float [N, Tq, D]; with `past`, (that, the KeyValueCache of the next call).
+      float [N, Tq, D]; with `past`, (float [N, Tq, D], the next KeyValueCache).
 
     Raises:
-      ValueError: heads that do not divide the units, or a result too wide to be added.
+      ValueError: an argument has another type, rank or size, or eager mode is on;
+        `num_heads` does not divide `num_units`, or the result cannot be added to the
+        queries.
     """
-    dialect, is_self = resolve(dialect), keys is queries
-    num_units = _attention_width(queries, num_units, num_heads, dialect)
-    if dialect.mask_queries:
+    refuse_eager("multihead_attention")
+    dialect = resolve(dialect)
+    is_self = keys is queries
+    queries = checked("multihead_attention: queries", queries, "float", "[N, Tq, D]")
+    if not is_self:
+        keys = checked("multihead_attention: keys", keys, "float", "[N, Tk, D]")
+    keys = queries if is_self else keys
+    width = queries.shape.as_list()[-1]
+    num_units = width if num_units is None else num_units
+    _check_attention_sizes(width, num_units, num_heads, dialect)
+    check_is_training("multihead_attention", is_training)
+    if attention_dropout is None:
+        attention_dropout = dropout_rate if dialect.attention_dropout else 0.0
+    stays_zero = dialect.padding_stays_zero and query_masks is None
+    if dialect.mask_queries or stays_zero:
         query_masks = given_or_found(query_masks, queries, dialect.padded_row)
     key_masks = given_or_found(check_key_masks(key_masks), keys, dialect.padded_row)
     mask = as_mask(mask)
-    drop = functools.partial(
-        dropout, rate=dropout_rate, is_training=is_training, seed=dropout_seed
-    )
-    before = 0 if past is None else tf.shape(past.keys)[2]
+    _check_masks(queries, keys, query_masks, key_masks, mask if past is None else None)
+    past_length = 0 if past is None else tf.shape(past.keys)[2]
     if query_positions is None:
-        query_positions = tf.range(tf.shape(queries)[1]) + before  # [Tq]
+        query_positions = tf.range(tf.shape(queries)[1]) + past_length  # [Tq]
     if key_positions is None:
-        key_positions = tf.range(tf.shape(keys)[1] + before)  # [Tk]
+        key_positions = tf.range(tf.shape(keys)[1] + past_length)  # [Tk]
     if causality:
         mask = both(mask, causal_mask(query_positions, key_positions))
+
+    def drop_weights(x):
+        return dropout(x, attention_dropout, is_training, dropout_seed, "weights")
+
+    def drop_output(x):
+        return dropout(x, dropout_rate, is_training, dropout_seed, "residual")
+
     with tf.variable_scope(scope, reuse=reuse):
-        x = apply_steps(dialect.before, queries, None, dialect, drop)
+        x = _normalize_before(queries, dialect)
         Q = project(x, num_units, num_heads, dialect, "q")  # [N, H, Tq, D / H]
-        keys = x if is_self else keys
-        K, V = projected or keys_and_values(keys, num_units, num_heads, dialect)
+        if projected is None:
+            keys = x if keys is queries else keys
+            projected = keys_and_values(keys, num_units, num_heads, dialect)
+        K, V = projected  # [N, H, Tk, D / H] each
         if past is not None:
             past = past.followed_by(K, V, key_masks)
-            K, V = past.keys, past.values
-            key_masks = key_masks is True or past.mask
-        width = num_units // num_heads
-        relative = max_relative_position and relative_positions(
-            query_positions, key_positions, width, max_relative_position
-        )
+            K = past.keys
+            V = past.values
+            if key_masks is not True:
+                key_masks = past.mask
+        relative = None
+        if max_relative_position:
+            relative = relative_positions(
+                query_positions,
+                key_positions,
+                num_units // num_heads,
+                max_relative_position,
+            )
         mask, bias = mask_and_bias(dialect, key_masks, mask, bias)
         context, attention = scaled_dot_product_attention(
             Q,
@@ -251,35 +304,20 @@ def multihead_attention(
             V,
             mask,
             bias=bias,
-            relative=relative or None,
-            blind_queries_are_zero=dialect.blind_queries_are_zero,
-            drop=functools.partial(drop, name="weights"),
-        )
+            relative=relative,
+            fully_masked_is_zero=dialect.fully_masked_is_zero,
+            drop=drop_weights,
+        )  # [N, H, Tq, D / H], [N, H, Tq, Tk]
         if dialect.mask_queries:
             context *= tf.cast(query_masks, context.dtype)[:, None, :, None]
             attention *= tf.cast(query_masks, attention.dtype)[:, None, :, None]
-        x = project_output(context, queries.shape.as_list()[-1], dialect)  # [N, Tq, D]
         if weights is not None:
             weights[tf.get_variable_scope().name] = attention
-        x = apply_steps(dialect.after, x, queries, dialect, drop)
+        x = project_output(context, width, dialect)  # [N, Tq, D]
+        x = _add_and_normalize(queries, x, dialect, drop_output)
+        if stays_zero:
+            x *= tf.cast(query_masks, x.dtype)[..., None]
     return x if past is None else (x, past)
-
-
-def _attention_width(queries, num_units, num_heads, dialect):
-    """Check and return the width of all heads together."""
-    width = queries.shape.as_list()[-1]
-    num_units = width if num_units is None else num_units
-    if num_heads < 1 or num_units % num_heads:
-        raise ValueError(
-            f"multihead_attention: found num_heads = {num_heads}, wanted "
-            f"a divisor of num_units = {num_units}"
-        )
-    if num_units != width and not dialect.output_projection:
-        raise ValueError(
-            f"multihead_attention: found num_units = {num_units}, wanted "
-            f"{width}, the width of the queries it is added to"
-        )
-    return num_units
 
 
 def feedforward(
@@ -289,6 +327,7 @@ def feedforward(
     reuse: Optional[bool] = None,
     *,
     dropout_rate: float = 0,
+    inner_dropout: Optional[float] = None,
     is_training=True,
     mask=None,
     dialect: Union[str, Dialect] = "paper",
@@ -301,10 +340,14 @@ def feedforward(
       num_units: (F, D): the inner width, and the width of `inputs`.
       scope, reuse: of the variables `inner/kernel` `inner/bias` `outer/kernel`
         `outer/bias` `ln/gamma` `ln/beta`.
-      dropout_rate: float or scalar tensor, where the dialect says so.
-      is_training: Python bool or scalar bool tensor; no dropout where False.
-      mask: bool [N, T] or of numbers, 0 = False; positions where it is False get
-        nothing but the residual.
+      dropout_rate: float or scalar tensor, for the output and the inner layer, if the
+        dialect has dropout there.
+      inner_dropout: float or scalar tensor, the rate for the inner layer; by default
+        that of the dialect.
+      is_training: Python bool or scalar bool tensor; False: no dropout.
+      mask: bool or numbers [N, T]; where it is False or 0, only the residual remains.
+        Python True: no position is padding. By default rows that are exactly zero stay
+        zero, in dialects in which padding does.
       dialect: a Dialect or its name, a key of `DIALECTS`.
       dropout_seed: int [2] tensor, see `dropout`.
 
@@ -312,27 +355,115 @@ def feedforward(
       float [N, T, D].
 
     Raises:
-      ValueError: an outer width other than that of `inputs`.
+      ValueError: an argument has another type, rank or size, or eager mode is on; the
+        outer width is not that of `inputs`.
     """
-    dialect, width = resolve(dialect), inputs.shape.as_list()[-1]
-    inner_units, outer_units = num_units
-    if outer_units != width and "add" in dialect.after:
+    refuse_eager("feedforward")
+    check_is_training("feedforward", is_training)
+    dialect = resolve(dialect)
+    inputs = checked("feedforward: inputs", inputs, "float", "[N, T, D]")
+    batch, length, width = inputs.shape.as_list()
+    if np.shape(num_units) != (2,):
         raise ValueError(
-            f"feedforward: found num_units = {tuple(num_units)}, wanted "
-            f"(..., {width}), the width of the inputs"
+            f"feedforward: expected num_units = (F, D), got {num_units}; give both "
+            f"widths, such as ({4 * width}, {width})"
         )
-    drop = functools.partial(
-        dropout, rate=dropout_rate, is_training=is_training, seed=dropout_seed
-    )
+    inner_units, outer_units = num_units
+    if dialect.residual and outer_units != width:
+        raise ValueError(
+            f"feedforward: expected num_units = (..., {width}), the width of the "
+            f"inputs, got {tuple(num_units)}"
+        )
+    mask = as_mask(mask)
+    if mask is not None and mask is not True:
+        check_broadcasts("feedforward: mask", mask, "[N, T]", (batch, length))
+    if inner_dropout is None:
+        inner_dropout = dropout_rate if dialect.inner_dropout else 0.0
+
+    def drop_output(x):
+        return dropout(x, dropout_rate, is_training, dropout_seed, "residual")
+
     with tf.variable_scope(scope, reuse=reuse):
-        x = apply_steps(dialect.before, inputs, None, dialect, drop)
+        x = _normalize_before(inputs, dialect)
         x = dense(x, inner_units, True, "inner", tf.nn.relu)  # [N, T, F]
-        if dialect.inner_dropout:
-            x = drop(x, name="inner")
+        x = dropout(x, inner_dropout, is_training, dropout_seed, "inner")
         x = dense(x, outer_units, True, "outer")  # [N, T, D]
-        if mask is not None:
-            x *= tf.cast(as_mask(mask), x.dtype)[..., None]
-        return apply_steps(dialect.after, x, inputs, dialect, drop)
+        if mask is not None and mask is not True:
+            x *= tf.cast(mask, x.dtype)[..., None]
+        x = _add_and_normalize(inputs, x, dialect, drop_output)
+        if mask is None and dialect.padding_stays_zero:
+            real = found_mask(inputs, dialect.padded_row)
+            x *= tf.cast(real, x.dtype)[..., None]
+        return x
+
+
+def _normalize_before(inputs, dialect: Dialect):
+    """Return the inputs of a sub-layer: normalized, in a pre-norm dialect."""
+    if dialect.norm == "before":
+        return normalize(inputs, dialect.norm_epsilon)
+    return inputs
+
+
+def _add_and_normalize(inputs, outputs, dialect: Dialect, drop: Callable):
+    """Return LayerNorm(inputs + Dropout(outputs)), with the parts the dialect has.
+
+    Args:
+      inputs: float [N, T, D], the inputs of the sub-layer.
+      outputs: float [N, T, D], its outputs.
+      dialect: a Dialect; a pre-norm dialect does not normalize here.
+      drop: function that applies dropout to a tensor.
+    """
+    x = widened(outputs)
+    if dialect.residual_dropout:
+        x = drop(x)
+    if dialect.residual:
+        x = inputs + tf.cast(x, inputs.dtype)
+    if dialect.norm == "after":
+        x = normalize(x, dialect.norm_epsilon)
+    return x
+
+
+def _check_attention_sizes(width, num_units, num_heads, dialect) -> None:
+    """Raise ValueError for sizes that cannot be divided into heads, or added."""
+    for name, size in (("num_units", num_units), ("num_heads", num_heads)):
+        try:
+            operator.index(size)
+        except TypeError as error:
+            raise ValueError(
+                f"multihead_attention: expected {name} to be an int, got "
+                f"{type(size).__name__}; for (queries, keys, values, key_masks, ...) "
+                "import it from transformer.compat.kyubyong"
+            ) from error
+    if num_heads < 1 or num_units % num_heads:
+        raise ValueError(
+            "multihead_attention: expected num_heads to divide num_units = "
+            f"{num_units}, got {num_heads}"
+        )
+    if num_units != width and not dialect.output_projection:
+        raise ValueError(
+            f"multihead_attention: expected num_units = {width}, the width of the "
+            f"queries it is added to, got {num_units}"
+        )
+
+
+def _check_masks(queries, keys, query_masks, key_masks, mask) -> None:
+    """Raise ValueError for keys and masks that do not fit the queries."""
+    batch, query_length, _ = queries.shape.as_list()
+    _, key_length, key_width = keys.shape.as_list()
+    pairs = (batch, None, query_length, key_length)
+    block = "multihead_attention"
+    check_broadcasts(f"{block}: keys", keys, "[N, Tk, D]", (batch, None, key_width))
+    if query_masks is not None and query_masks is not True:
+        sizes = (batch, query_length)
+        check_broadcasts(f"{block}: query_masks", query_masks, "[N, Tq]", sizes)
+    if key_masks is not True:
+        name = f"{block}: key_masks"
+        if key_masks.shape.ndims == 2:
+            check_broadcasts(name, key_masks, "[N, Tk]", (batch, key_length))
+        else:
+            check_broadcasts(name, key_masks, "[N, H, Tq, Tk]", pairs)
+    if mask is not None:
+        check_broadcasts(f"{block}: mask", mask, "[N, H, Tq, Tk]", pairs)
 
 
 def label_smoothing(inputs, epsilon: float = 0.1):
@@ -344,5 +475,9 @@ def label_smoothing(inputs, epsilon: float = 0.1):
 
     Returns:
       float [..., V]. `[0, 1]` with epsilon 0.1 gives `[0.05, 0.95]`.
+
+    Raises:
+      ValueError: `inputs` have another type or size.
     """
+    inputs = checked("label_smoothing: inputs", inputs, "float", "[..., V]")
     return (1 - epsilon) * inputs + epsilon / inputs.shape.as_list()[-1]

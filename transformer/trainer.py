@@ -1,52 +1,100 @@
-"""Training: a prepared corpus → a log directory, from its newest checkpoint on."""
+"""Training: a prepared corpus → a log directory, from its newest checkpoint on.
 
+In order: `train` sets up a run; `Data` has its corpora; `TrainingGraph` the ops of an
+update and of the loss on dev; `Training` is the loop: update, log, save, evaluate. Of
+several workers, one is the chief, which does all this; the others run `follow`: they
+make the same updates, and write nothing.
+"""
+
+import dataclasses
+import hashlib
 import os
 import sys
 import time
-from typing import Callable, Optional
+from typing import Any, Callable, Dict, Optional
 
 import tensorflow.compat.v1 as tf
 
-from transformer import loss_scale
-from transformer.evaluation import evaluate
-from transformer.following import follow
+from transformer import hparams
+from transformer.blocks.positions import LEARNED, POSITIONS
+from transformer.data import (
+    BatchPlan,
+    Corpus,
+    Shards,
+    chosen_count,
+    evaluation_dataset,
+    prefetched,
+    training_dataset,
+)
+from transformer.decoding import SEARCHES
+from transformer.evaluation import evaluate, load_text
+from transformer.hparams import HParams
+from transformer.model import Transformer
 from transformer.runtime import checkpoints, ram
+from transformer.runtime.cli import refuse_unknown
 from transformer.runtime.cluster import Cluster
-from transformer.runtime.devices import has_gpu
-from transformer.runtime.events import Events
-from transformer.runtime.exchange import FAILURES
-from transformer.runtime.history import RunHistory, name_of_dev
+from transformer.runtime.exchange import (
+    FAILURES,
+    Exchange,
+    checksums,
+    refuse_old_tensorflow,
+)
+from transformer.runtime.files import sha256_of
 from transformer.runtime.nonfinite import FiniteGuard
-from transformer.runtime.process import Lock, Stopped, StopSignals
-from transformer.runtime.reporting import DevScores, Meter, Progress, clock
-from transformer.runtime.sessions import make_session, refuse_impossible
-from transformer.runtime.workers import Chief, Member
-from transformer.starting import facts, newest_checkpoint, refuse_unknown_names, welcome
-from transformer.text.vocabulary_files import copy_vocabularies
-from transformer.training_graph import Data, TrainingGraph, settled
+from transformer.runtime.precision import PRECISIONS, compute_type, getter_to
+from transformer.runtime.run import (
+    LEAST_BLEU,
+    DevScores,
+    Events,
+    Lock,
+    Meter,
+    RunHistory,
+    name_of_dev,
+    read_dev_scores,
+    versions,
+)
+from transformer.runtime.sessions import (
+    compilation,
+    make_session,
+    refuse_impossible,
+    set_up_process,
+)
+from transformer.runtime.signals import Stopped, StopSignals, signals_passed_to
+from transformer.runtime.terminal import Progress, clock
+from transformer.runtime.workers import Ended, Team
+from transformer.text.data_folder import ID_FILES, verify
+from transformer.text.vocabulary import copy_vocabularies, vocabulary_names
+from transformer.training import (
+    SCHEDULES,
+    Metrics,
+    are_fine,
+    cross_entropy,
+    make_update,
+    report,
+    scalars,
+)
 from transformer.translator import Translator
-
-MEASURED_AFTER = 100  # updates: what several workers gain
 
 
 def train(
-    hp,
+    hp: HParams,
     logdir: str,
-    save_settings: Callable[[object, str], None],
     warn: Callable[[str], None],
     accept_changes: bool = False,
     cluster: Optional[Cluster] = None,
+    init_from: Optional[str] = None,
 ) -> None:
     """Train by the settings `hp` in `logdir`, from its newest checkpoint if any.
 
     Args:
       hp: the settings, with the sizes of the vocabularies.
       logdir: the log directory; it is made if need be.
-      save_settings: function of `hp` and `logdir`; writes the settings.
       warn: function of a text; called for each broken checkpoint that is skipped, and
         for what changed since the steps before.
-      accept_changes: continue with another corpus, too.
-      cluster: the workers that train together; None: this process alone.
+      accept_changes: continue although the corpus is another one.
+      cluster: the workers that train together; None: a single process.
+      init_from: a log directory with whose weights training begins where `logdir` has
+        no checkpoint; None: with those that it began with before, or random ones.
 
     Raises:
       ValueError: the settings, the data folder or the log directory cannot work;
@@ -58,50 +106,299 @@ def train(
     """
     refuse_unknown_names(hp)
     refuse_impossible(hp)
-    hp = settled(hp, cluster)
-    # Those of training, of the dev scores, two moments and a gradient of each.
-    ram.refuse_too_large(hp, copies=1 if has_gpu() else 5)
+    refuse_old_tensorflow(cluster)
+    hp = with_shards(hp, cluster)
     data = Data(hp)
     corpus = data.checksums()
-    alike = facts(hp, corpus) if cluster else {}
-    if cluster and cluster.index:
-        return follow(hp, logdir, data, Member(cluster, alike, warn))
-    team = Chief(cluster, alike, warn)
+    compared = configuration(hp, corpus) if cluster else {}
+    team = Team(cluster, compared, warn, FAILURES)
+    if not team.is_chief:
+        follow(hp, logdir, data, team)
+        return
     with Lock(logdir) as lock, tf.Graph().as_default(), team:
         checkpoint = newest_checkpoint(logdir, warn)
         start = checkpoints.step_of(checkpoint) if checkpoint else 0
         if start > hp.max_steps:
             raise ValueError(
-                f"max_steps: found {hp.max_steps}, wanted {start} or "
-                f"more: {logdir} is at step {start}"
+                f"max_steps: expected {start} or more, got {hp.max_steps}: {logdir} "
+                f"is at step {start}"
             )
-        history = RunHistory(logdir, start, hp, corpus)
-        if not accept_changes:
-            history.refuse_other_corpus()
-        team.meet(welcome(checkpoint))
+        # A training run that was killed before its first checkpoint begins as it did.
+        history = RunHistory(logdir, start, hp, corpus, init_from)
+        if checkpoint and not accept_changes:
+            history.refuse_other_corpus(
+                checkpoints.description_of(checkpoint).get("corpus", {})
+            )
+        team.meet(description_of(checkpoint))
         graph = TrainingGraph(hp, data, start, cluster)
         with make_session(hp, cluster=cluster) as session:
-            # Fails, if so, before anything is written.
-            team.computed(lambda: graph.open(session, checkpoint, team.begin), FAILURES)
+            # If this fails, nothing has been written yet.
+            first = None if checkpoint else history.init_from
+            team.compute(lambda: graph.open(session, checkpoint, team.begin, first))
             if history.changes():
                 warn(f"{logdir}: {history.changes()}")
             os.makedirs(logdir, exist_ok=True)
             lock.take()
             if checkpoints.exist(logdir) and not checkpoint:
                 raise ValueError(
-                    f"{logdir}: found checkpoints of a training run that began at the "
-                    "same time; run the same command again to continue it"
+                    f"{logdir}: expected no checkpoints, got those of a training run "
+                    "that began at the same time; run the same command again to "
+                    "continue it"
                 )
             checkpoints.clean_up(logdir, start, hp.keep_checkpoints)
             copy_vocabularies(hp.data, logdir)  # refuses to replace one by another
-            save_settings(hp, logdir)
             history.write()
-            scores = DevScores(logdir, start, name_of_dev(corpus))
+            hparams.save(hp, logdir)
             with Translator(hp, logdir) as translator:
-                parts = lock, session, graph, translator, scores, start
-                training = Training(*parts, team)
+                training = Training(
+                    lock=lock,
+                    session=session,
+                    graph=graph,
+                    translator=translator,
+                    scores=DevScores(logdir, start, name_of_dev(corpus)),
+                    start=start,
+                    team=team,
+                    corpus=corpus,
+                )
                 with training.signals:
                     training.run()
+
+
+def refuse_unknown_names(hp: HParams) -> None:
+    """Raise ValueError for a setting that names no row of its table."""
+    for name, table in (
+        ("search", SEARCHES),
+        ("schedule", [*SCHEDULES, ""]),
+        ("positions", [*POSITIONS, LEARNED, ""]),
+        ("precision", PRECISIONS),
+    ):
+        refuse_unknown(name, getattr(hp, name), table)
+
+
+def with_shards(hp: HParams, cluster: Optional[Cluster] = None) -> HParams:
+    """Return the settings with the number of shards, which a deterministic run keeps.
+
+    Raises:
+      ValueError: there are more workers than shards.
+    """
+    workers = cluster.size if cluster else 1
+    if not hp.deterministic:
+        return hp
+    if 0 < hp.shards < workers:
+        raise ValueError(
+            f"shards: expected {workers} or more, one for each worker, got "
+            f"{hp.shards}; start fewer workers, or set --shards {workers}, which "
+            "changes dropout from here on"
+        )
+    return dataclasses.replace(hp, shards=chosen_count(hp.shards, workers))
+
+
+def newest_checkpoint(logdir: str, warn: Callable[[str], None]) -> Optional[str]:
+    """Return the checkpoint to continue from, None where nothing was trained yet.
+
+    Raises:
+      ValueError: there was one, and now there is none that is whole.
+    """
+    if checkpoints.exist(logdir):
+        return checkpoints.find(logdir, "newest", warn)
+    if read_dev_scores(logdir):
+        raise ValueError(
+            f"{logdir}: expected a checkpoint, got dev scores only; choose another "
+            "--logdir to train from the beginning"
+        )
+    return None
+
+
+class Data:
+    """The corpora of a training run, and which pairs make a batch.
+
+    Raises:
+      FileNotFoundError: a split is missing.
+      ValueError: it is broken, or has a pair that is longer than a batch may be.
+    """
+
+    def __init__(self, hp: HParams):
+        verify(hp.data)
+        self.train = Corpus(hp.data, "train")
+        self.dev = Corpus(hp.data, "dev")
+        for corpus in (self.train, self.dev):
+            corpus.refuse_other_ids(hp.source_vocab_size, hp.target_vocab_size)
+        self.train_plan = _plan(self.train, hp)
+        self.dev_plan = _plan(self.dev, hp)
+        self.dev_text = load_text(hp.data, "dev")
+
+    def checksums(self) -> Dict[str, str]:
+        """Return the SHA-256 of each part of the corpora, by its name."""
+        names = [name for name in ID_FILES if not name.startswith("test.")]
+        names += vocabulary_names(self.train.folder)
+        sums = {
+            name: sha256_of(os.path.join(self.train.folder, name)) for name in names
+        }
+        for side, lines in zip(("source", "target"), self.dev_text):
+            text = "\n".join(lines).encode("utf-8")
+            sums[f"dev.{side}.text"] = hashlib.sha256(text).hexdigest()
+        return sums
+
+    def forecast(self, hp: HParams, parameters: int) -> int:
+        """Return how many bytes training on this data needs."""
+        lengths = (self.train.source_lengths, self.train.target_lengths)
+        longest = max(side.max() for side in lengths)
+        return ram.forecast(hp, parameters, len(self.train), int(longest))
+
+
+def _plan(corpus, hp):
+    """Return the batches of a corpus; those of dev may exceed the budget."""
+    lengths = (corpus.source_lengths, corpus.target_lengths)
+    budget = hp.batch_tokens
+    if corpus.split == "dev":
+        budget = max(budget, *(side.max() for side in lengths))
+    return BatchPlan(*lengths, budget, hp.seed)
+
+
+class TrainingGraph:
+    """The ops of a training run in the current graph: an update, the loss on dev.
+
+    Args:
+      hp: the settings.
+      data: the corpora.
+      start: how many updates were made already.
+      cluster: the workers that compute together; None: a single process.
+    """
+
+    def __init__(
+        self, hp: HParams, data: Data, start: int, cluster: Optional[Cluster] = None
+    ):
+        self.hp = hp
+        self.data = data
+        set_up_process(hp)
+        tf.set_random_seed(hp.seed)
+        model = Transformer(hp, getter_to(compute_type(hp)))
+        global_step = tf.train.get_or_create_global_step()
+        self.shards = _shards(hp, data.train_plan, cluster)
+        self.exchange = Exchange(cluster) if cluster else None
+
+        batches = training_dataset(data.train, self.shards, start * hp.accumulate)
+        next_batch = tf.data.make_one_shot_iterator(batches).get_next()
+        self._batch, queue_ops = prefetched(next_batch)
+        with compilation(hp):
+            with tf.device("/cpu:0"):  # see `dropout`
+                seed = tf.constant(hp.seed, tf.int64)
+                seed = tf.stack([seed, self._batch.number])
+            loss = _loss(model, self._batch, hp.label_smoothing, True, seed)
+        take_next = tf.group(*queue_ops)
+        with compilation(hp):
+            update = make_update(loss, hp, global_step, self.shards, self.exchange)
+        self.update = update._replace(
+            collect=tf.group(update.collect, take_next),
+            apply=tf.group(update.apply, take_next),
+        )
+
+        self._dev = tf.data.make_initializable_iterator(
+            evaluation_dataset(data.dev, data.dev_plan)
+        )
+        self._dev_loss = _loss(model, self._dev.get_next())
+        self.saver = checkpoints.make_saver()
+        variables = tf.trainable_variables()
+        self._copy_from_chief = tf.no_op()
+        if self.exchange:
+            self._copy_from_chief = self.exchange.copy_from_chief(variables)
+        self.initialize = tf.group(
+            tf.global_variables_initializer(),
+            tf.local_variables_initializer(),
+            take_next,
+        )
+        self.size = sum(variable.shape.num_elements() for variable in variables)
+
+    def open(
+        self,
+        session: tf.Session,
+        checkpoint: Optional[str],
+        begin: Callable[[], None] = lambda: None,
+        init_from: Optional[str] = None,
+    ) -> None:
+        """Give the variables their first values, or those of a checkpoint.
+
+        Args:
+          session: a session of this graph.
+          checkpoint: what `checkpoints.find` returned; None: none.
+          begin: waits until all workers are ready.
+          init_from: a log directory; the weights of its best checkpoint are the first
+            values of the weights. None: they are random.
+        """
+        with ram.shortage_explained(
+            "when the variables were made",
+            "lower --d_model, --d_ff, --num_blocks or the vocabulary's size",
+        ):
+            session.run(self.initialize)
+        if checkpoint:
+            checkpoints.restore(session, self.saver, checkpoint)
+        if init_from:
+            checkpoints.find_and_load(
+                init_from, lambda path: checkpoints.restore_weights(session, path)
+            )
+        begin()
+        session.run(self._copy_from_chief)
+
+    def make_step(self, session: tf.Session) -> Metrics:
+        """Make an update, from `accumulate` batches; return the values of Metrics."""
+        for _ in range(self.update.runs - 1):
+            session.run(self.update.collect)
+        metrics, _ = session.run([self.update.metrics, self.update.apply])
+        return metrics
+
+    def checksums(self, session: tf.Session) -> Dict[str, int]:
+        """Return a checksum of each variable that a checkpoint has, by its name."""
+        with session.graph.as_default():
+            return checksums(session, tf.global_variables())
+
+    def feed(self, number: int) -> Dict:
+        """Return what to feed to compute a round; the iterator does not advance."""
+        return dict(zip(self._batch, self.shards.batch(self.data.train, number)))
+
+    def dev_loss(self, session: tf.Session) -> float:
+        """Return the cross entropy on dev, in nats per token, not label-smoothed."""
+        session.run(self._dev.initializer)
+        total = 0.0
+        count = 0.0
+        while True:
+            try:
+                part = session.run(self._dev_loss)
+            except tf.errors.OutOfRangeError:
+                return float(total / count)
+            total += part.sum
+            count += part.count
+
+    def parts_of_batch(self) -> str:
+        """Return, in words, how a batch is divided; "" where it is not."""
+        shards = self.shards
+        if shards.workers > 1:
+            size = ram.readable(4 * self.size)
+            return (
+                f"{shards.workers} workers: each computes {shards.rounds} of "
+                f"{shards.count} parts of a batch; an update adds up {size} of "
+                "gradients over the workers"
+            )
+        return f"each batch is cut into {shards.count} shards" * (shards.count > 1)
+
+
+def _shards(hp, plan, cluster):
+    """Return what this worker computes of each batch.
+
+    That is one piece, unless the number of workers must not change the result.
+    """
+    workers = cluster.size if cluster else 1
+    worker = cluster.index if cluster else 0
+    count = chosen_count(hp.shards, workers) if hp.deterministic else workers
+    return Shards(plan, count, workers, worker)
+
+
+def _loss(model, batch, label_smoothing=0.0, is_training=False, dropout_seed=None):
+    """Return the Loss of a batch."""
+    encoded = model.encode(batch.source, is_training, dropout_seed)
+    logits = model.decode(batch.target_in, encoded, is_training, dropout_seed)
+    return cross_entropy(
+        logits, batch.target_out, label_smoothing, model.dialect.smoothing
+    )
 
 
 class Training:
@@ -114,7 +411,8 @@ class Training:
       translator: translates dev, with the same settings.
       scores: the dev scores so far.
       start: how many updates were made already.
-      team: the other workers; None: there are none.
+      team: the other workers, if any.
+      corpus: the checksum of each part of the corpus.
     """
 
     def __init__(
@@ -125,16 +423,22 @@ class Training:
         translator: Translator,
         scores: DevScores,
         start: int,
-        team: Optional[Chief] = None,
+        team: Team,
+        corpus: Dict[str, str],
     ):
-        self.team = team or Chief()
-        self.hp, self.logdir = hp, logdir = translator.hp, translator.logdir
-        self.lock, self.start, self.step, self.saved = lock, start, start, start
-        self.session, self.graph, self.translator = session, graph, translator
-        self.scores, self.events = scores, Events(logdir)
-        self.guard = FiniteGuard(
-            session, graph.update, graph.feed, hp, logdir, graph.shards.workers > 1
-        )
+        self.hp = translator.hp
+        self.logdir = translator.logdir
+        self.lock = lock
+        self.session = session
+        self.graph = graph
+        self.translator = translator
+        self.scores = scores
+        self.step = start
+        self.saved = start  # the step of the last checkpoint
+        self.team = team
+        self.corpus = corpus
+        self.events = Events(self.logdir)
+        self.guard = _guard(session, graph, self.logdir)
         self.meter = Meter()
         self.progress = Progress(sys.stderr, start)
         self.signals = StopSignals()
@@ -144,30 +448,25 @@ class Training:
         hp = self.hp
         self.announce()
         self.keep_best()
-        while True:
-            if (
-                self.is_due(hp.eval_every)
-                and not self.scores.has(self.step)
-                and self.saved == self.step
-            ):
-                self.evaluate()
-            if self.step >= hp.max_steps or self.is_out_of_patience():
-                break
+        self.evaluate_if_due()
+        while self.step < hp.max_steps and not self.is_out_of_patience():
             self.update()
             received = self.signals.received
             if self.is_due(hp.save_every) or self.is_due(hp.eval_every) or received:
                 self.save()
             if received:
                 raise Stopped(received)
-        best = self.scores.best()
-        reason = (
-            "the last step"
-            if self.step >= hp.max_steps
-            else f"{hp.patience} evaluations without a better dev BLEU"
-        )
+            self.evaluate_if_due()
+        best = self.scores.best() or {}
+        reason = "the last step"
+        if self.step < hp.max_steps:
+            reason = f"{hp.patience} evaluations without a better dev BLEU"
+        why = ""
+        if best["bleu"] < LEAST_BLEU:
+            why = f" (the lowest dev loss, as no BLEU reached {LEAST_BLEU:g})"
         self.progress.say(
             f"stopped at step {self.step}, {reason}; best dev BLEU "
-            f"{best['bleu']:.2f}, of step {best['step']}"
+            f"{best['bleu']:.2f}, of step {best['step']}{why}"
         )
 
     def announce(self) -> None:
@@ -177,31 +476,27 @@ class Training:
             f"{self.hp.max_steps}; logs in {self.logdir}"
         )
         if self.graph.shards.count > 1:
-            self.progress.say(str(self.graph.shards))
-        if self.team.cluster:
-            self.progress.say(self.graph.traffic())
+            self.progress.say(self.graph.parts_of_batch())
         forecast = self.graph.data.forecast(self.hp, self.graph.size)
-        self.progress.say(ram.report(forecast, self.session, self.hp.batch_tokens))
+        self.progress.say(ram.report(forecast, self.session))
 
     def keep_best(self) -> None:
-        """Copy the checkpoint with the best dev BLEU so far, unless it is the one kept.
+        """Copy the checkpoint with the best dev BLEU so far, unless it is kept already.
 
         They differ if an earlier process got further and its newest checkpoints broke.
         """
         best = self.scores.best()
-        kept = checkpoints.steps(self.logdir, checkpoints.BEST)
-        if best and best["step"] not in kept:
-            wanted = checkpoints.path_of(self.logdir, best["step"])
-            if best["step"] in checkpoints.steps(
-                self.logdir
-            ) and not checkpoints.fault_of(wanted):
-                self.try_to_write(checkpoints.save_best, self.logdir, best["step"])
+        if not best or best["step"] in checkpoints.steps(self.logdir, checkpoints.BEST):
+            return
+        path = checkpoints.path_of(self.logdir, best["step"])
+        is_there = best["step"] in checkpoints.steps(self.logdir)
+        if is_there and not checkpoints.fault_of(path):
+            self.try_to_write(checkpoints.save_best, self.logdir, best["step"])
 
     def is_due(self, every: int) -> bool:
         """Return whether this step is a multiple of `every`, or the last one."""
-        return self.step > 0 and (
-            self.step % every == 0 or self.step == self.hp.max_steps
-        )
+        is_last = self.step == self.hp.max_steps
+        return self.step > 0 and (self.step % every == 0 or is_last)
 
     def is_out_of_patience(self) -> bool:
         """Return whether dev BLEU has not improved for as long as `patience` allows."""
@@ -209,52 +504,44 @@ class Training:
 
     def update(self) -> None:
         """Update the variables once, from `accumulate` batches."""
-        hp, graph, team = self.hp, self.graph, self.team
+        hp = self.hp
         with ram.shortage_explained(
             f"in step {self.step + 1}",
-            f"lower --batch_tokens (found "
-            f"{hp.batch_tokens}); raise --accumulate (found {hp.accumulate}) by the "
-            "same factor to keep the size of an update",
+            f"lower --batch_tokens (now {hp.batch_tokens}); raise --accumulate (now "
+            f"{hp.accumulate}) by the same factor to keep the size of an update",
         ):
-            metrics = team.computed(lambda: graph.make_step(self.session), FAILURES)
-        if not loss_scale.are_fine(metrics):
-            raise team.cause(self.guard.error(self.step))
+            metrics = _make_step(
+                self.session, self.graph, self.guard, self.team, self.step
+            )
         self.step += 1
         self.meter.add(metrics.loss, metrics.tokens)
-        if team.cluster and hp.audit_every and self.step % hp.audit_every == 0:
-            sums = team.computed(lambda: graph.checksums(self.session), FAILURES)
-            team.audit(self.step, sums)
-        if team.cluster and self.step == self.start + MEASURED_AFTER:
-            self.meter.pause()
-            self.progress.say(
-                f"step {self.step}: {graph.gain(self.session, self.step)}"
-            )
-            self.meter.resume()
         if self.is_due(hp.log_every):
             self.log_metrics(metrics)
 
-    def log_metrics(self, metrics) -> None:
+    def log_metrics(self, metrics: Metrics) -> None:
         """Show the progress since the last call, and write it for TensorBoard.
 
         To log one more number, add it to `training.Metrics`, and here.
         """
-        step, last = self.step, self.hp.max_steps
+        step = self.step
+        last = self.hp.max_steps
         loss, tokens_per_second = self.meter.read()
-        each = tokens_per_second / self.graph.shards.workers
-        of_each = f", {each:,.0f} a worker" if self.team.cluster else ""
+        speed = f"{tokens_per_second:,.0f} tokens/s"
+        if self.team.cluster:
+            each = tokens_per_second / self.graph.shards.workers
+            speed += f", {each:,.0f} a worker"
+        left = self.progress.left(step, last)
         self.progress.show(
             step,
             last,
-            f"step {step}/{last}  loss {loss:.3f}  {tokens_per_second:,.0f} tokens/s"
-            f"{of_each}  "
-            f"{self.progress.left(step, last)} left"
-            f"{loss_scale.report(metrics.scaling)}",
+            f"step {step}/{last}  loss {loss:.3f}  {speed}  {left} left"
+            f"{report(metrics.scaling)}",
         )
         self.try_to_write(
             self.events.write,
             step,
             {
-                **loss_scale.scalars(metrics.scaling),
+                **scalars(metrics.scaling),
                 "loss": loss,
                 "tokens_per_second": tokens_per_second,
                 "minutes": self.meter.minutes(),
@@ -273,6 +560,7 @@ class Training:
             self.logdir,
             self.step,
             self.hp.keep_checkpoints,
+            {"settings": hparams.model_settings(self.hp), "corpus": self.corpus},
         ):
             self.saved = self.step
 
@@ -302,22 +590,36 @@ class Training:
             return False
         return True
 
+    def evaluate_if_due(self) -> None:
+        """Score dev, unless this step was scored already or could not be saved."""
+        if (
+            self.is_due(self.hp.eval_every)
+            and not self.scores.has(self.step)
+            and self.saved == self.step
+        ):
+            self.evaluate()
+
     def evaluate(self) -> None:
-        """Score dev as eval.py does; keep the checkpoint if it is the best."""
+        """Score dev as the command eval does; keep the checkpoint if it is the best."""
         self.lock.check()
         self.meter.pause()
         began = time.monotonic()
         explained = ram.shortage_explained(
             f"when dev was evaluated at step {self.step}",
-            f"lower --decode_batch_size (found {self.hp.decode_batch_size}), "
+            f"lower --decode_batch_size (now {self.hp.decode_batch_size}), "
             "--beam_size or --batch_tokens",
         )
         with self.signals.at_once(), explained:  # the checkpoint is written
             self.translator.restore(checkpoints.path_of(self.logdir, self.step))
             loss = self.graph.dev_loss(self.session)
-            scores, _ = evaluate(self.translator, *self.graph.data.dev_text)
-        best = self.scores.best()
-        is_best = best is None or scores.bleu > best["bleu"]
+            scores, _ = evaluate(self.translator.translate, *self.graph.data.dev_text)
+        row = {
+            "step": self.step,
+            "bleu": scores.bleu,
+            "chrf": scores.chrf,
+            "loss": loss,
+        }
+        is_best = self.scores.would_be_best(row)
         self.try_to_write(
             self.events.write,
             self.step,
@@ -327,14 +629,137 @@ class Training:
                 "minutes": self.meter.minutes(),
             },
         )
-        row = {"step": self.step, "bleu": scores.bleu, "chrf": scores.chrf}
         if not is_best or self.try_to_write(
             checkpoints.save_best, self.logdir, self.step
         ):
             # Last: a step that has its dev scores is not evaluated again.
-            self.try_to_write(self.scores.add, dict(row, loss=loss))
+            self.try_to_write(self.scores.add, row)
         self.progress.say(
             f"step {self.step}: dev BLEU {scores.bleu:.2f}, dev loss "
             f"{loss:.3f} ({clock(time.monotonic() - began)})"
         )
         self.meter.resume()
+
+
+def _guard(session, graph, logdir):
+    """Return what reports numbers that are not finite."""
+    return FiniteGuard(
+        session=session,
+        update=graph.update,
+        feed=graph.feed,
+        logdir=logdir,
+        has_others=graph.shards.workers > 1,
+    )
+
+
+def _make_step(session, graph, guard, team, step):
+    """Make the update that follows `step` updates; return the values of Metrics.
+
+    Raises:
+      FloatingPointError: its loss or gradients are not finite.
+      ValueError: the variables of the workers differ.
+      Ended: the run ended on another worker.
+    """
+    metrics = team.compute(lambda: graph.make_step(session))
+    if not are_fine(metrics):
+        raise team.cause(guard.error(step))
+    every = graph.hp.audit_every
+    if team.cluster and every and (step + 1) % every == 0:
+        team.audit(step + 1, team.compute(lambda: graph.checksums(session)))
+    return metrics
+
+
+def follow(hp: HParams, logdir: str, data: Data, team: Team) -> None:
+    """Train with the chief, from the checkpoint that it names, until it ends the run.
+
+    Args:
+      hp: the settings, the same as the chief's.
+      logdir: the log directory; it is only read.
+      data: the corpora, the same as the chief's.
+      team: the connection to the chief.
+
+    Raises:
+      ValueError: something differs from the chief.
+      FloatingPointError: a loss or gradient is not finite.
+      Ended: the chief was stopped, or a worker was lost.
+    """
+    try:
+        with team, tf.Graph().as_default():
+            checkpoint = described_checkpoint(logdir, team.meet())
+            start = checkpoints.step_of(checkpoint) if checkpoint else 0
+            graph = TrainingGraph(hp, data, start, team.cluster)
+            with make_session(hp, cluster=team.cluster) as session:
+                guard = _guard(session, graph, logdir)
+                team.compute(lambda: graph.open(session, checkpoint, team.begin))
+                with signals_passed_to(team.pass_on_signal):
+                    for step in range(start, hp.max_steps):
+                        _make_step(session, graph, guard, team, step)
+                    team.wait_for_the_end()
+    except Ended as ended:
+        if ended.status:
+            raise
+
+
+def configuration(hp: HParams, corpus: Dict[str, str]) -> Dict[str, Any]:
+    """Return what must be the same on all workers: name → value.
+
+    Args:
+      hp: the settings.
+      corpus: the checksum of each part of the corpus.
+    """
+    found = dataclasses.asdict(hp)
+    del found["data"]  # its path may differ from machine to machine
+    found.update(versions())
+    found["code"] = checksum_of_code()
+    found.update((f"corpus {name}", value[:8]) for name, value in corpus.items())
+    return found
+
+
+def checksum_of_code() -> str:
+    """Return a checksum of the files of this package."""
+    package = os.path.dirname(os.path.abspath(__file__))
+    digest = hashlib.sha256()
+    for folder, folders, names in os.walk(package):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name), "rb") as file:
+                    digest.update(name.encode("utf-8") + b"\0" + file.read())
+    return digest.hexdigest()[:8]
+
+
+def description_of(checkpoint: Optional[str]) -> Dict[str, str]:
+    """Return the name of a checkpoint, and its manifest, which has its checksums.
+
+    Args:
+      checkpoint: its path without the endings of its files; None: none.
+    """
+    if not checkpoint:
+        return {}
+    with open(checkpoint + checkpoints.MANIFEST, encoding="utf-8") as file:
+        return {"name": os.path.basename(checkpoint), "manifest": file.read()}
+
+
+def described_checkpoint(logdir: str, description: Dict[str, str]) -> Optional[str]:
+    """Return the checkpoint that the chief continues from, verified; None for none.
+
+    Args:
+      logdir: the log directory of this worker: the chief's, or a copy of it.
+      description: what `description_of` returned there.
+
+    Raises:
+      ValueError: it is not the chief's.
+    """
+    if not description:
+        return None
+    name = os.path.basename(description["name"])
+    path = os.path.join(logdir, name)
+    fault = checkpoints.fault_of(path)
+    if not fault and description_of(path) != description:
+        fault = f"{name} is another one"
+    if fault:
+        raise ValueError(
+            f"{logdir}: expected the checkpoint from which the chief continues, got "
+            f"that {fault}; give all workers the same folder, or a copy of it"
+        )
+    return path

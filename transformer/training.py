@@ -1,4 +1,4 @@
-"""From logits to one update of the variables: loss, gradients, Adam.
+"""From logits to one update of the variables: loss, learning rate, gradients, Adam.
 
 A loss is a sum and a count, over tokens. What an update applies and logs is divided in
 one place, `make_update`: the sums over all its batches, shards and workers by the count
@@ -8,19 +8,24 @@ numbers that are not finite read that.)
 
 import functools
 import math
-import operator
-from typing import NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.gradients import register, with_gradient
-from transformer.blocks.masks import is_token
-from transformer.blocks.shapes import as_int64
+from transformer.blocks.attention import is_token
+from transformer.blocks.primitives import as_int64, register_gradient, with_gradient
+from transformer.data import Shards
 from transformer.dialects import resolve
-from transformer.loss_scale import LossScale, only_if
+from transformer.hparams import HParams
 from transformer.runtime.exchange import Exchange
-from transformer.schedules import learning_rate
-from transformer.shards import Shards
+
+# Loss scaling in float16. The loss is a sum over thousands of tokens: that alone is a
+# factor.
+FIRST = 2.0**7
+FLOOR = 1.0
+MOST = 2.0**100
+GROW_AFTER = 2000  # updates
+SCOPE = "loss_scale"
 
 
 class Loss(NamedTuple):
@@ -30,7 +35,44 @@ class Loss(NamedTuple):
     count: tf.Tensor  # float32 scalar, real target tokens
 
 
-def smooth_all(epsilon: float, vocab_size: int):
+class Scaling(NamedTuple):
+    """Numbers of an update in float16: tensors, or their values."""
+
+    scale: tf.Tensor  # float32, with which the gradients of this update were computed
+    skipped: tf.Tensor  # int64, updates of the run that were skipped before this one
+    is_skipped: tf.Tensor  # bool, whether this one is
+
+
+class Metrics(NamedTuple):
+    """Numbers of an update, logged by `trainer.Training.log_metrics`."""
+
+    loss: tf.Tensor  # mean over the real tokens, with label smoothing, in nats
+    tokens: tf.Tensor  # real target tokens
+    learning_rate: tf.Tensor
+    gradient_norm: tf.Tensor  # before clipping
+    scaling: tuple = ()  # in float16: a Scaling
+
+
+class Update(NamedTuple):
+    """The ops of an update.
+
+    An update takes `runs` session runs, one for each batch or round of shards:
+    `collect` in all but the last, `apply` in the last. Each fetches the next batch.
+    """
+
+    collect: tf.Operation
+    apply: tf.Operation
+    metrics: Metrics  # valid in the same run as `apply`
+    # (loss, norm of the gradients) of what this process computes in the current run;
+    # nothing is changed by reading them
+    local_loss_and_norm: Tuple[tf.Tensor, tf.Tensor]
+    runs: int = 1  # session runs of an update
+
+
+# The loss: cross entropy with smoothed labels (section 5.4)
+
+
+def smooth_all(epsilon: float, vocab_size: int) -> Tuple[float, float, float]:
     """Return the paper's labels: epsilon / V is added to all.
 
     Returns:
@@ -40,12 +82,13 @@ def smooth_all(epsilon: float, vocab_size: int):
     return 1 - epsilon + epsilon / vocab_size, epsilon / vocab_size, 0.0
 
 
-def smooth_others(epsilon: float, vocab_size: int):
+def smooth_others(epsilon: float, vocab_size: int) -> Tuple[float, float, float]:
     """Return tensor2tensor's labels: the other pieces share epsilon.
 
     The entropy of the labels is subtracted, so that a perfect model has the loss 0.
     """
-    true, other = 1 - epsilon, epsilon / (vocab_size - 1)
+    true = 1 - epsilon
+    other = epsilon / (vocab_size - 1)
     entropy = -sum(
         times * label * math.log(label)
         for times, label in ((1, true), (vocab_size - 1, other))
@@ -54,10 +97,12 @@ def smooth_others(epsilon: float, vocab_size: int):
     return true, other, entropy
 
 
-SMOOTHINGS = {"all": smooth_all, "others": smooth_others}
+SMOOTHINGS: Dict[str, Callable] = {"all": smooth_all, "others": smooth_others}
 
 
-def cross_entropy(logits, target_out, epsilon: float = 0.0, smoothing: str = "all"):
+def cross_entropy(
+    logits, target_out, epsilon: float = 0.0, smoothing: str = "all"
+) -> Loss:
     """Return the cross entropy of the real tokens with smoothed labels (section 5.4).
 
     Args:
@@ -121,46 +166,82 @@ def _token_losses(logits, pieces, true, other):
 
 def _losses_gradient(output, logits, probabilities, pieces, more, other, upstream):
     # 0, 1, ..., exact in float32, and counted where the logits are.
-    rows = tf.cumsum(tf.ones_like(pieces, tf.float32), exclusive=True)
-    rows = as_int64(rows)  # [M]
-    places = tf.stack([rows, as_int64(pieces)], axis=1)  # [M, 2]
+    rows = as_int64(tf.cumsum(tf.ones_like(pieces, tf.float32), exclusive=True))
+    true_pieces = tf.stack([rows, as_int64(pieces)], axis=1)  # [M, 2]
     less = tf.fill(tf.shape(rows), more)
-    difference = tf.tensor_scatter_nd_sub(probabilities - other, places, less)
+    difference = tf.tensor_scatter_nd_sub(probabilities - other, true_pieces, less)
     return [difference * upstream[:, None]]
 
 
-register("transformer/cross_entropy", _losses_gradient)
+register_gradient("transformer/cross_entropy", _losses_gradient)
 
 
-class Metrics(NamedTuple):
-    """Numbers of an update, logged by `trainer.Training.log_metrics`."""
-
-    loss: tf.Tensor  # mean over the real tokens, with label smoothing, in nats
-    tokens: tf.Tensor  # real target tokens
-    learning_rate: tf.Tensor
-    gradient_norm: tf.Tensor  # before clipping
-    scaling: tuple = ()  # in float16: a Scaling
+# The learning rate (section 5.3)
 
 
-class Update(NamedTuple):
-    """The ops of an update.
+def noam(step, hp: HParams):
+    """Return d_model^-0.5 * min(step^-0.5, step * warmup^-1.5): equation 3."""
+    return hp.d_model**-0.5 * tf.minimum(step**-0.5, step * hp.warmup_steps**-1.5)
 
-    Run `collect` for all that goes into it but the last (several batches, or rounds of
-    shards), `apply` for the last; each run reads what comes next.
+
+def noam_by_peak(step, hp: HParams):
+    """Return the curve of `noam`, scaled to 1 at the end of the warm-up (Kyubyong)."""
+    return hp.warmup_steps**0.5 * tf.minimum(step**-0.5, step * hp.warmup_steps**-1.5)
+
+
+def rsqrt(step, hp: HParams):
+    """Return the curve of `noam`, counting steps from 0 (tensor2tensor)."""
+    warmup = float(hp.warmup_steps)
+    step -= 1
+    return (
+        hp.d_model**-0.5
+        * tf.minimum(1.0, step / warmup)
+        * tf.rsqrt(tf.maximum(step, warmup))
+    )
+
+
+def constant(step, hp: HParams):
+    """Return 1."""
+    return tf.ones_like(step)
+
+
+def linear(step, hp: HParams):
+    """Rise to 1 at the end of the warm-up, then fall to 0 at the last step.
+
+    Where the number of steps is known it gives better models than `noam`, whose rate is
+    still high when training ends.
     """
+    up = step / hp.warmup_steps
+    down = (hp.max_steps + 1 - step) / max(1, hp.max_steps + 1 - hp.warmup_steps)
+    return tf.minimum(up, down)
 
-    collect: tf.Operation
-    apply: tf.Operation
-    metrics: Metrics  # valid in the same run as `apply`
-    # (loss, norm of the gradients) of what this process computes in the current run;
-    # nothing is changed by reading them
-    local_loss_and_norm: Tuple[tf.Tensor, tf.Tensor]
-    runs: int = 1  # of an update: `collect` in all but the last
+
+# Functions of the number of the update, a float32 scalar from 1, and of the settings;
+# their result is multiplied by the setting `learning_rate`, or that of the dialect.
+SCHEDULES: Dict[str, Callable] = {
+    "noam": noam,
+    "noam_by_peak": noam_by_peak,
+    "rsqrt": rsqrt,
+    "constant": constant,
+    "linear": linear,
+}
+
+
+def learning_rate(hp: HParams, global_step):
+    """Return the learning rate after `global_step` updates: float32 scalar."""
+    dialect = resolve(hp.dialect)
+    schedule = SCHEDULES[hp.schedule or dialect.schedule]
+    factor = hp.learning_rate or dialect.learning_rate
+    step = tf.cast(global_step + 1, tf.float32)
+    return factor * schedule(step, hp)
+
+
+# One update
 
 
 def make_update(
-    losses,
-    hp,
+    loss: Loss,
+    hp: HParams,
     global_step,
     shards: Optional[Shards] = None,
     exchange: Optional[Exchange] = None,
@@ -168,8 +249,7 @@ def make_update(
     """Make an update by Adam, with the schedule, clipping and accumulation of `hp`.
 
     Args:
-      losses: Loss of the current batch, or a list: of the current shard of each
-        device, computed there.
+      loss: Loss of the current batch, or of the part of it that is computed now.
       hp: the settings.
       global_step: int64 variable, counted up by each update.
       shards: how batches are cut; None: they are not.
@@ -180,36 +260,38 @@ def make_update(
       nothing, not even the step; in float16 see `LossScale`: it counts the step.
     """
     variables = tf.trainable_variables()
-    losses = [losses] if isinstance(losses, Loss) else losses
     loss_scale = LossScale() if hp.precision == "float16" else None
-    sums = [_gradients_and_loss(loss, variables, loss_scale) for loss in losses]
+    sums = _gradients_and_loss(loss, variables, loss_scale)
     shapes = [variable.shape for variable in variables] + [[], []]
-    is_cut = shards is not None and shards.count > 1
-    in_order = is_cut and hp.deterministic
-    local_loss_and_norm = _mean_and_norm(_total(sums), loss_scale)
-    if exchange and in_order:
-        sums = exchange.all(sums)
-    groups = [sums] if in_order else [[x] for x in sums]
-    runs = hp.accumulate * (shards.rounds if is_cut else 1)
-    if runs == 1 and not in_order:
-        collect, update_sums, clear = tf.no_op(), _total(sums), list
+    in_order = hp.deterministic and shards is not None and shards.count > 1
+    local_loss_and_norm = _mean_and_norm(sums, loss_scale)
+    runs = hp.accumulate * (shards.rounds if shards else 1)
+    if in_order:  # one shard after the other, whichever worker computed it
+        parts = exchange.all(sums) if exchange else [sums]
+        collect, update_sums, clear = _accumulated(parts, shapes)
     else:
-        collect, update_sums, clear = _accumulated(groups, shapes)
-    if exchange and not in_order:
-        update_sums = exchange.sums(update_sums)
+        if runs == 1:
+            collect = tf.no_op()
+            update_sums = sums
+            clear = list
+        else:
+            collect, update_sums, clear = _accumulated([sums], shapes)
+        if exchange:
+            update_sums = exchange.sums(update_sums)
     # All of them before any variable changes: TensorFlow 1.15 would otherwise compute
     # some gradients with variables that this update has changed already.
     *gradients, loss_sum, count = tf.tuple(update_sums)
     count = tf.maximum(count, 1.0)  # where only a round without a pair is computed
     divisor = count * loss_scale.value if loss_scale else count
     gradients = [gradient / divisor for gradient in gradients]
-    loss, norm = loss_sum / count, tf.global_norm(gradients)
+    mean_loss = loss_sum / count
+    norm = tf.global_norm(gradients)
     if hp.clip_norm:
         gradients, _ = tf.clip_by_global_norm(gradients, hp.clip_norm, norm)
     rate = learning_rate(hp, global_step)
     beta1, beta2, epsilon = resolve(hp.dialect).adam
-    # With the loss, so that it is computed before what is added up is emptied.
-    are_finite = tf.is_finite(loss + norm)
+    # It depends on the loss, too: that is read before the accumulators are cleared.
+    are_finite = tf.is_finite(mean_loss + norm)
     adam = tf.train.AdamOptimizer(only_if(are_finite, rate), beta1, beta2, epsilon)
     applied = adam.apply_gradients(zip(gradients, variables), global_step)
     with tf.control_dependencies([applied]):
@@ -218,7 +300,7 @@ def make_update(
     if loss_scale:
         scaling, skip = loss_scale.after(are_finite, global_step, rate, clear)
         applied = tf.group(applied, skip)
-    metrics = Metrics(loss, count, rate, norm, scaling)
+    metrics = Metrics(mean_loss, count, rate, norm, scaling)
     return Update(collect, applied, metrics, local_loss_and_norm, runs)
 
 
@@ -233,60 +315,50 @@ def _mean_and_norm(sums, loss_scale):
 def _gradients_and_loss(loss, variables, loss_scale):
     """Return what is added up over an update: gradients, the loss, its count.
 
-    They are computed on the device of the loss. With a LossScale, gradients are scaled.
+    With a LossScale, gradients are scaled.
     """
-    with tf.device(loss.sum.device):
-        gradients = tf.gradients(loss.sum, variables, loss_scale and loss_scale.value)
-        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        for gradient, variable in zip(gradients, variables):
-            gradient.set_shape(variable.shape)
-        return gradients + list(loss)
+    gradients = tf.gradients(loss.sum, variables, loss_scale and loss_scale.value)
+    gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+    for gradient, variable in zip(gradients, variables):
+        gradient.set_shape(variable.shape)
+    return [*gradients, loss.sum, loss.count]
 
 
-def _accumulated(groups, shapes):
+def _accumulated(parts, shapes):
     """Sum over the runs of an update.
 
-    The members of a group are added one after the other to a sum that is kept on the
-    device of its first; then the sums of the groups are added up. `assign_add` keeps
-    this order. TensorFlow would rewrite a plain sum of tensors: it adds those of equal
-    shapes in one operation, whose rounding depends on how many there are.
+    The parts of a run are added one after the other to a sum that is kept. `assign_add`
+    keeps this order. TensorFlow would rewrite a plain sum of tensors: it adds those of
+    equal shapes in one operation, whose rounding depends on how many there are.
 
     Args:
-      groups: lists of lists of tensors, what is computed in the current run.
+      parts: lists of tensors, what is computed in the current run.
       shapes: the static shapes of the tensors of a list.
 
     Returns:
       (op that adds the current run, the sums with the current run, a function that
       makes the ops that empty them).
     """
-    kept, totals = [], []
-    for number, group in enumerate(groups):
-        with tf.device(group[0][-1].device):
-            sums = _empty_sums(shapes, f"_{number}" if number else "")
-            parts = zip(sums, *group)
-            totals.append([functools.reduce(tf.assign_add, part) for part in parts])
-        kept += sums
-    collect = tf.group(*[total for group in totals for total in group])
+    kept = _empty_sums(shapes)
+    totals = [
+        functools.reduce(tf.assign_add, tensors, total)
+        for total, *tensors in zip(kept, *parts)
+    ]
     return (
-        collect,
-        _total([[tf.convert_to_tensor(total) for total in group] for group in totals]),
+        tf.group(*totals),
+        [tf.convert_to_tensor(total) for total in totals],
         lambda: [tf.assign(total, tf.zeros_like(total)) for total in kept],
     )
 
 
-def _total(lists):
-    """Return the sum over lists of each of their tensors, from the first list on."""
-    return [functools.reduce(operator.add, tensors) for tensors in zip(*lists)]
-
-
-def _empty_sums(shapes, ending):
+def _empty_sums(shapes):
     """Return a variable of zeros of each shape.
 
     They are not saved: a checkpoint is written between updates, where they are empty.
     """
     return [
         tf.get_variable(
-            f"accumulated_{i}{ending}",
+            f"accumulated_{i}",
             shape,
             trainable=False,
             initializer=tf.zeros_initializer(),
@@ -294,3 +366,100 @@ def _empty_sums(shapes, ending):
         )
         for i, shape in enumerate(shapes)
     ]
+
+
+# Loss scaling: small gradients in float16 do not become zero
+
+
+class LossScale:
+    """The factor of a loss, and how many updates were good or skipped: variables.
+
+    The loss is multiplied before its gradients are computed, and the gradients are
+    divided after. Where they are not finite, the factor was too large: the update is
+    skipped and the factor halved. After many good updates it is doubled. Factor and
+    counts are saved with the checkpoint. (Micikevicius et al. 2018, section 3.2.)
+    """
+
+    def __init__(self):
+        with tf.variable_scope(SCOPE):
+            self._scale = _variable("scale", FIRST, tf.float32)
+            self._good = _variable("good_updates", 0, tf.int64)
+            self._skipped = _variable("skipped_updates", 0, tf.int64)
+        self.value = tf.identity(self._scale)
+
+    def after(self, are_finite, global_step, rate, clear):
+        """Return (Scaling, the op that adapts the factor and skips) of an update.
+
+        A skipped update counts as a step: batches are a function of the step, and it
+        has used its own.
+
+        Args:
+          are_finite: bool scalar, whether its loss and its gradients are. If they are
+            not although the factor is at its floor, the update does not count as
+            skipped: training fails.
+          global_step: int64 variable.
+          rate: the learning rate, computed from the step before.
+          clear: function that makes the ops that empty accumulated sums.
+        """
+        good = tf.identity(self._good) + 1
+        skipped = tf.identity(self._skipped)
+        is_skipped = tf.logical_and(tf.logical_not(are_finite), self.value > FLOOR)
+        grows = tf.equal(good, GROW_AFTER)
+        grown = tf.where_v2(grows, tf.minimum(self.value * 2, MOST), self.value)
+        halved = tf.maximum(self.value / 2, FLOOR)
+        none = tf.zeros_like(good)
+        adapt = tf.group(
+            tf.assign(self._scale, tf.where_v2(are_finite, grown, halved)),
+            tf.assign(
+                self._good, tf.where_v2(tf.logical_and(are_finite, ~grows), good, none)
+            ),
+            tf.assign(self._skipped, skipped + tf.cast(is_skipped, tf.int64)),
+        )
+        with tf.control_dependencies([rate]):
+            one = only_if(is_skipped, tf.ones([], tf.int64))
+            counted = tf.group(tf.assign_add(global_step, one))
+        with tf.control_dependencies([counted]):
+            skip = tf.group(*clear())
+        return Scaling(self.value, skipped, is_skipped), tf.group(adapt, skip)
+
+
+def only_if(condition, value):
+    """Return `value`, or a dead tensor if `condition` is False.
+
+    TensorFlow skips every op with a dead input: if the learning rate is dead, no
+    variable changes.
+    """
+    return tf.raw_ops.Switch(data=value, pred=condition).output_true
+
+
+def are_fine(metrics) -> bool:
+    """Return whether training goes on after an update: it has the values of Metrics."""
+    is_finite = math.isfinite(metrics.loss + metrics.gradient_norm)
+    return is_finite or any(metrics.scaling[-1:])
+
+
+def scalars(scaling: Any) -> Dict[str, float]:
+    """Return what TensorBoard shows of the values of a Scaling, nothing of ()."""
+    if not scaling:
+        return {}
+    skipped = float(scaling.skipped + scaling.is_skipped)
+    return {"loss_scale": float(scaling.scale), "skipped_updates": skipped}
+
+
+def report(scaling: Any) -> str:
+    """Return the end of a line of the log: the values of a Scaling, nothing of ()."""
+    if not scaling:
+        return ""
+    skipped = scaling.skipped + scaling.is_skipped
+    return f"  loss scale {scaling.scale:g}, {skipped} skipped"
+
+
+def _variable(name, value, dtype):
+    return tf.get_variable(
+        name,
+        [],
+        dtype,
+        tf.constant_initializer(value),
+        trainable=False,
+        use_resource=True,
+    )

@@ -1,125 +1,309 @@
-"""Translation: a log directory and lines of text → translations."""
+"""Translation: a log directory and lines of text → translations.
 
-import collections
+Several log directories translate together as an ensemble, which averages the
+probabilities of the models. The models may differ in size, dialect and seed; they must
+have the same vocabularies.
+
+    from transformer import Translator
+
+    with Translator("logs/sample") as translator:
+        [[best]] = translator.translate(["Der Hund schläft."])
+
+`engine="ctranslate2"` has `translate` done by CTranslate2: see `fast.py`.
+"""
+
+import dataclasses
+import filecmp
 import functools
+import itertools
+import os
 import warnings
-from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.data import make_batch, pad, pad_with_end
-from transformer.decoding import RANDOM, SEARCHES, SearchOptions, hypotheses_kept
-from transformer.ensemble import members_of
-from transformer.ranking import NEVER
-from transformer.runtime import checkpoints, ram, tensors
+from transformer import card, export
+from transformer.blocks.attention import is_token
+from transformer.blocks.primitives import as_int64
+from transformer.data import Batch, make_batch, pad, pad_with_end
+from transformer.decoding import (
+    NEVER,
+    RANDOM,
+    SEARCHES,
+    Hypotheses,
+    SearchOptions,
+    hypotheses_kept,
+    penalty,
+)
+from transformer.fast import (
+    CTRANSLATE2,
+    ENGINES,
+    MODEL,
+    QUANTIZATIONS,
+    TENSORFLOW,
+    FastTranslator,
+    folder_of,
+    remove_outdated,
+    usable,
+)
+from transformer.hparams import (
+    DECODING,
+    HParams,
+    checked,
+    has_settings,
+    load,
+    load_each,
+    validate,
+)
+from transformer.model import Transformer
+from transformer.runtime import checkpoints, files
 from transformer.runtime.cli import refuse_unknown
-from transformer.runtime.devices import device_names
 from transformer.runtime.sessions import (
     batches_at_once,
+    make_session,
     run_at_once,
-    sessions_of,
     set_up_process,
 )
-from transformer.text.vocabulary import PAD, UNK
-from transformer.translation_graph import Inside, TranslationGraph
+from transformer.text.data_folder import text_paths
+from transformer.text.lines import read_lines
+from transformer.text.translations import TextSide, Translation
+from transformer.text.vocabulary import PAD, Vocabularies, load_vocabularies
+from transformer.viewer import alignment
 
-# A batch holds `decode_batch_size` sentences of so many pieces, and fewer longer ones:
-# the memory of attention grows with the square of their length.
+# A batch holds `decode_batch_size` sentences of up to this many pieces. It holds fewer
+# longer ones: the memory of attention grows with the square of the length.
 FULL_LENGTH = 64
+# An export is compared with TensorFlow on so many lines of dev. Scores that differ by
+# less than this are equal: of two translations, either may be found first.
+LINES_COMPARED = 200
+TIE = 1e-3
 
 
-class Translation(NamedTuple):
-    """One translation of one line."""
+class Member(NamedTuple):
+    """A model of an ensemble, or the only model."""
 
-    text: str
-    score: float  # log-probability / length penalty, in nats
+    hp: HParams
+    logdir: str
+    vocabularies: Vocabularies
+    scope: str  # of its variables in the graph; empty if it is the only model
 
 
-class Translator:
-    """A graph, a session and a checkpoint of a log directory.
+class Translator(TextSide):
+    """Translates with a checkpoint of a log directory; has a graph and sessions.
 
-        tf.disable_eager_execution()  # once, as every command does
-        with Translator(hp, "logs/sample") as translator:
-            translator.restore()
+        with Translator("logs/sample", beam_size=1) as translator:
             [[best]] = translator.translate(["Der Hund schläft."])
 
+    It works whether eager execution is on or off, beside other graphs and Translators,
+    and may be used by several threads at once. Nothing outside of it is changed, with
+    one exception: `deterministic=True` holds for the whole process.
+
     Args:
-      hp: the settings, of the model and of the search.
-      logdir: the log directory; its vocabulary and checkpoints are read.
-      n_best: how many translations of a line are wanted.
+      model: a log directory, or several, which translate together; or the settings of
+        the model and of the search.
+      logdir: the log directory with the vocabulary and the checkpoints, where `model`
+        is settings.
+      n_best: the number of translations of each line.
       keep_history: whether `search` returns the SearchHistory of a beam search.
-      others: (settings, log directory) of models that translate together with it: the
-        probabilities of all are averaged. How to search is said by `hp`.
+      others: (settings, log directory) of the other models of an ensemble, where
+        `model` is settings. The settings of the search are those of the first model.
+      checkpoint: what is loaded at once: "best", "newest" or a step; None: the best one
+        where `model` is a log directory, otherwise none: call `restore`.
+      engine: "ctranslate2" for the fast one. It does `translate`; prefixes, alignments
+        and the other methods are TensorFlow's, and so is all that `usable` refuses.
+      quantization: of the fast engine: "float32" or "int8".
+      changes: settings of the search, instead of the saved ones: `beam_size=1`.
 
     Raises:
-      ValueError: the search is unknown, or keeps fewer than `n_best`; or the models do
-        not share their vocabularies.
+      ValueError: a setting or the search is unknown, the search keeps fewer than
+        `n_best` hypotheses, or the models have different vocabularies.
     """
 
     def __init__(
         self,
-        hp,
-        logdir: str,
+        model: Union[str, "os.PathLike[str]", Sequence[str], HParams],
+        logdir: str = "",
         n_best: int = 1,
         keep_history: bool = False,
-        others: Sequence[Tuple[Any, str]] = (),
+        others: Sequence[Tuple[HParams, str]] = (),
+        checkpoint: Union[str, int, None] = None,
+        engine: str = TENSORFLOW,
+        quantization: str = QUANTIZATIONS[0],
+        **changes: Any,
     ):
-        self.hp, self.logdir = hp, logdir
-        self._members = members_of([(hp, logdir), *others])
-        self.vocabularies = self._members[0].vocabularies
-        self.checkpoints = [""] * len(self._members)  # those that are loaded
-        for member in self._members:
-            ram.refuse_too_large(member.hp)
-        self.oddities = collections.Counter()  # how many source lines were odd, and how
+        refuse_unknown("engine", engine, ENGINES)
+        refuse_unknown("quantization", quantization, QUANTIZATIONS)
+        for name in changes:
+            refuse_unknown("setting of the search", name, DECODING)
+        changes = checked(changes, "Translator")
+        if isinstance(model, HParams):
+            hp = dataclasses.replace(model, **changes)
+            validate(hp)
+            directories = [(hp, logdir), *others]
+        else:
+            logdirs = [model] if isinstance(model, (str, os.PathLike)) else model
+            changes.setdefault("deterministic", False)  # a matter of the process
+            directories = load_each([os.fspath(each) for each in logdirs], changes)
+            checkpoint = "best" if checkpoint is None else checkpoint
+        hp = directories[0][0]
+        self.hp = hp
+        self.logdir = directories[0][1]
+        self._members = members_of(directories)
+        super().__init__(self._members[0].vocabularies, hp.max_source_length)
+        self.checkpoints = [""] * len(self._members)  # the loaded ones
         refuse_unknown("search", hp.search, SEARCHES)
         most = hypotheses_kept(hp.search, hp.beam_size)
         if not 1 <= n_best <= most:
             raise ValueError(
-                f"n_best: found {n_best}, wanted 1 to {most}: search "
-                f"{hp.search} finds no more"
+                f"n_best: expected 1 to {most}, got {n_best}: search {hp.search} finds "
+                "no more"
             )
-        ends = self.vocabularies.target
-        forbidden = {PAD, ends.bos} - {ends.eos}
-        self._options = SearchOptions(
-            hp.beam_size,
-            hp.length_penalty,
-            n_best,
-            bos=ends.bos,
-            eos=ends.eos,
-            forbidden=tuple(sorted(forbidden)),
-            keep_history=keep_history,
-        )
-        names = device_names(hp.devices)[: 1 if hp.search in RANDOM else None]
+        needs = {"ensemble": len(directories) > 1}
+        self.engine = usable(engine, quantization, hp, warnings.warn, needs)
+        self._quantization = quantization
+        self._fast: Optional[FastTranslator] = None
+        self._options = search_options(hp, self.vocabularies, n_best, keep_history)
         set_up_process(hp)
-        with tf.Graph().as_default() as graph, tf.device(names[0]):
+        with tf.Graph().as_default() as graph:
             tf.set_random_seed(hp.seed)  # `deterministic` asks for one in every graph
             self._ops = TranslationGraph(self._members, self._options)
-            self._at_once = 1 if hp.search in RANDOM else batches_at_once(hp)
-            self._sessions = sessions_of(hp, graph, names, self._at_once)
-            self._session = self._sessions[0]
+        self._at_once = 1 if hp.search in RANDOM else batches_at_once(hp)
+        self._session = make_session(
+            hp, graph, runs=self._at_once, sequential=hp.decode_batch_size == 1
+        )
+        if checkpoint is not None:
+            self.restore_found(checkpoint)
 
-    def __enter__(self):
+    def __enter__(self) -> "Translator":
         return self
 
-    def __exit__(self, *exception):
-        for session in self._sessions:
-            session.close()
+    def __exit__(self, *exception) -> None:
+        self._close_fast()
+        self._session.close()
 
-    def restore(self, checkpoint: str = "", number: int = 0) -> str:
-        """Load a checkpoint, the best one if none is given; return its path.
+    def _close_fast(self) -> None:
+        """Close the model of the fast engine, if one is open."""
+        if self._fast:
+            self._fast.__exit__()
+            self._fast = None
+
+    def restore(
+        self,
+        checkpoint: str = "",
+        number: int = 0,
+        warn: Callable[[str], None] = warnings.warn,
+    ) -> str:
+        """Load a checkpoint, by default the best one; return its path.
 
         Args:
           checkpoint: the path without the endings of its files.
-          number: which model it is of, where several translate together.
+          number: the index of its model in an ensemble.
+          warn: function of a text; see `open_fast`.
         """
         if not checkpoint:
             return self.restore_found()
-        saver, scope = self._ops.savers[number], self._members[number].scope
-        for session in self._sessions:
-            tensors.restore(session, saver, checkpoint, scope)
+        saver = self._ops.savers[number]
+        scope = self._members[number].scope
+        with self._session.graph.as_default():  # a Saver looks whether that is eager
+            checkpoints.restore(self._session, saver, checkpoint, scope)
         self.checkpoints[number] = checkpoint
+        if self.engine == CTRANSLATE2:
+            self._open_fast(checkpoint, warn)
         return checkpoint
+
+    def _open_fast(self, checkpoint: str, warn: Callable[[str], None]) -> None:
+        """Open the exported model of a checkpoint; make and compare it where need be.
+
+        Args:
+          checkpoint: its path without the endings of its files.
+          warn: function of a text; called where the model is none for CTranslate2,
+            where the export cannot be compared, and of how many lines it changes.
+
+        Raises:
+          ValueError: CTranslate2 is not installed, or has other scores.
+        """
+        self._close_fast()
+        try:
+            export.refuse_unsupported(self.hp)
+        except ValueError as error:
+            warn(f"--engine {self.engine}: {error}: TensorFlow is used")
+            self.engine = TENSORFLOW
+            return
+        logdir = os.path.dirname(checkpoint) or os.curdir
+        folder = folder_of(checkpoint, self._quantization)
+        if not os.path.exists(os.path.join(folder, MODEL)):
+            with files.new_folder(folder, "--logdir", MODEL) as made:
+                export.write(self.hp, checkpoint, made, self._quantization)
+                self._compare_export(made, warn)
+                # Not the search that this Translator was asked for.
+                hp = load(logdir) if has_settings(logdir) else self.hp
+                hp = dataclasses.replace(hp, data=self.hp.data)
+                name = os.path.basename(folder)
+                exported = export.described(hp, name, self._quantization)
+                card.write(hp, checkpoint, made, exported)
+            remove_outdated(logdir)
+        self._fast = FastTranslator(folder, self.hp, self._options.n_best)
+        self._fast.oddities = self.oddities
+
+    def _compare_export(self, folder: str, warn: Callable[[str], None]) -> None:
+        """Compare an exported model with this one on lines of dev.
+
+        The models are the same where they give our translations the same scores. Even
+        then the beam search of CTranslate2 finds others for some lines: it drops a
+        hypothesis that ends outside the K best.
+
+        Raises:
+          ValueError: it has float32 weights, and gives our translations other scores.
+        """
+        try:
+            path, _ = text_paths(self.hp.data, "dev")
+            lines = list(itertools.islice(read_lines(path), LINES_COMPARED))
+        except (OSError, ValueError) as error:
+            warn(f"the export for {CTRANSLATE2} was not compared: {error}")
+            return
+        before = self.oddities.copy()
+        with FastTranslator(folder, self.hp) as fast:
+            pairs = [
+                (line, ours, theirs)
+                for line, (ours, theirs) in zip(lines, compared(self, fast, lines))
+                if ours.pieces
+            ]
+            scores = fast.score(
+                [line for line, _, _ in pairs], [ours.pieces for _, ours, _ in pairs]
+            )
+        self.oddities = before
+        wrong = [
+            f"{line!r:.80} → {ours.text!r:.80}: {score:.3f}, not {ours.score:.3f}"
+            for (line, ours, _), score in zip(pairs, scores)
+            if abs(score - ours.score) > TIE
+        ]
+        if wrong and self._quantization == QUANTIZATIONS[0]:
+            raise ValueError(
+                f"--engine {CTRANSLATE2}: expected the scores of TensorFlow, got "
+                f"others for {len(wrong)} of {len(pairs)} lines of dev "
+                f"({'; '.join(wrong[:3])}); use --engine {TENSORFLOW}"
+            )
+        others = sum(
+            ours.text != theirs.text and abs(ours.score - theirs.score) > TIE
+            for _, ours, theirs in pairs
+        )
+        if others:
+            warn(
+                f"--engine {CTRANSLATE2}, {self._quantization}: {others} of "
+                f"{len(pairs)} lines of dev are translated otherwise than by TensorFlow"
+            )
 
     def restore_found(
         self,
@@ -128,32 +312,42 @@ class Translator:
     ) -> str:
         """Load the checkpoint that `checkpoints.find` finds; return its path.
 
-        Of several models, one of each; the path is that of the first.
+        An ensemble loads one for each model and returns the path of the first.
         """
         for number, member in enumerate(self._members):
-            restore = functools.partial(self.restore, number=number)
+            restore = functools.partial(self.restore, number=number, warn=warn)
             checkpoints.find_and_load(member.logdir, restore, which, warn)
         return self.checkpoints[0]
 
     def translate(
-        self, lines: List[str], prefix: Sequence[Union[str, Sequence[int]]] = ()
+        self,
+        lines: Sequence[str],
+        prefix: Sequence[Union[str, Sequence[int]]] = (),
+        alignments: bool = False,
     ) -> List[List[Translation]]:
         """Translate lines, each independently of the others.
 
         Args:
-          lines: sentences; one without a piece gets an empty translation, and one with
-            more than `max_source_length` pieces is cut off there.
-          prefix: what the translation of each line begins with, as text or as ids of
-            pieces: the search continues it. Empty: nothing is given.
+          lines: sentences. A line without a piece gets an empty translation; a line
+            with more than `max_source_length` pieces is cut off there.
+          prefix: the beginning of each translation, as text or as ids of pieces, which
+            the search continues. Empty: no prefixes.
+          alignments: whether translations have an `alignment`: by the head that was
+            chosen for the checkpoint, else by the mean of a layer; see
+            `viewer/alignment.py`.
 
         Returns:
           For each line its n best translations, best first.
 
         Raises:
-          ValueError: not as many prefixes as lines, or with ids that are no pieces.
+          ValueError: the numbers of prefixes and lines differ, or an id is no piece.
         """
+        if self._fast and not prefix:
+            translations = self._fast.translate(lines)
+            return self._aligned(lines, translations) if alignments else translations
         translations = [[Translation("", 0.0)] * self._options.n_best for _ in lines]
-        sources, prefixes = self.encode(lines), self.encode_prefixes(prefix, lines)
+        sources = self.encode(lines)
+        prefixes = self.encode_prefixes(prefix, lines)
         for indices, found in self.search(sources, prefixes):
             for i, *n_best in zip(indices, found.ids, found.scores):
                 translations[i] = [
@@ -161,51 +355,63 @@ class Translator:
                     for ids, score in zip(*n_best)
                     if score > NEVER
                 ]
-        return translations
+        return self._aligned(lines, translations) if alignments else translations
 
-    def encode(self, lines: Sequence[str]) -> List[List[int]]:
-        """Return the ids of source lines, cut off where too long; count odd lines."""
-        most = self.hp.max_source_length
-        sources = self.vocabularies.source.encode_lines(lines)
-        self.oddities.update(
-            {
-                "empty": sum(not ids for ids in sources),
-                "with unknown pieces": sum(UNK in ids for ids in sources),
-                f"cut at {most:,} pieces": sum(len(ids) > most for ids in sources),
-            }
-        )
-        return [ids[:most] for ids in sources]
+    def chosen_head(self) -> Optional[alignment.Head]:
+        """Return the head that was chosen to align words; None for none."""
+        return alignment.read_choice(self.logdir, self.checkpoints[0], self.hp)
 
-    def encode_prefixes(self, prefixes, lines):
-        """Return the ids of the beginnings of translations, [] where none is given."""
+    def _aligned(
+        self, lines: Sequence[str], translations: List[List[Translation]]
+    ) -> List[List[Translation]]:
+        """Return the translations with their alignments."""
+        head = self.chosen_head() or alignment.default_head(self.hp.decoder_blocks)
+        sources = [line for line, n_best in zip(lines, translations) for _ in n_best]
+        targets = [each.text for n_best in translations for each in n_best]
+        pairs = dict(alignment.align(self, sources, targets, [head]))
+        numbers = itertools.count()
+        return [
+            [
+                each._replace(alignment=alignment.ordered(pairs[next(numbers)][0]))
+                for each in n_best
+            ]
+            for n_best in translations
+        ]
+
+    def encode_prefixes(
+        self, prefixes: Sequence[Union[str, Sequence[int]]], lines: Sequence[str]
+    ) -> List[List[int]]:
+        """Return the ids of the prefixes; [] if there are none."""
         if not prefixes:
             return []
         if len(prefixes) != len(lines):
             raise ValueError(
-                f"prefix: found {len(prefixes)} prefixes and {len(lines)} lines, "
-                "wanted as many of both"
+                f"prefix: expected {len(lines)} prefixes, one for each line, got "
+                f"{len(prefixes)}"
             )
         target = self.vocabularies.target
         ids = [
             target.encode(each) if isinstance(each, str) else list(each)
             for each in prefixes
         ]
-        refused = (PAD, target.bos, target.eos)
+        special = (PAD, target.bos, target.eos)
         for each in ids:
-            wrong = [one for one in each if one in refused or not 0 < one < target.size]
+            wrong = [one for one in each if one in special or not 0 < one < target.size]
             if wrong:
                 raise ValueError(
-                    f"prefix: found the id {wrong[0]}, wanted ids of pieces below "
-                    f"{target.size:,}, without padding, beginning or end"
+                    f"prefix: expected ids of pieces below {target.size:,}, without "
+                    f"padding, beginning or end, got {wrong[0]}"
                 )
         return ids
 
-    def search(self, sources, prefixes=()):
-        """Yield what the search finds: (the numbers of some lines, their Hypotheses).
+    def search(
+        self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]] = ()
+    ) -> Iterator[Tuple[Sequence[int], Hypotheses]]:
+        """Search in batches: yield (indices of lines, their Hypotheses).
 
         Args:
-          sources: for each line its ids, without EOS; one without any is left out.
-          prefixes: as many lists of ids that translations begin with, or none at all.
+          sources: the ids of each line, without EOS; empty lines are left out.
+          prefixes: the ids of the prefix of each line, or no prefixes at all.
         """
         batches = list(self._batches([len(source) for source in sources]))
         feeds = []
@@ -215,96 +421,392 @@ class Translator:
             if prefixes:
                 feeds[-1][self._ops.prefix] = pad([prefixes[i] for i in indices])
         for indices, found in zip(
-            batches, run_at_once(self._sessions, self._ops.found, feeds, self._at_once)
+            batches, run_at_once(self._session, self._ops.found, feeds, self._at_once)
         ):
-            self._refuse_no_numbers(found.scores[:, 0], found.scores)
+            self._refuse_not_finite(found.scores[:, 0], found.scores)
             yield indices, found
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[Sequence[int]]:
-        """Yield batches of the numbers of lines that have a piece, longest first."""
+        """Yield batches of the indices of lines with pieces, the longest first."""
         order = [i for i in np.argsort(lengths, kind="stable")[::-1] if lengths[i]]
-        most, start = self.hp.decode_batch_size, 0
+        most = self.hp.decode_batch_size
+        start = 0
         while start < len(order):
             fitting = most * FULL_LENGTH // lengths[order[start]]
             end = start + min(most, max(1, fitting))
             yield order[start:end]
             start = end
 
-    def _refuse_no_numbers(self, best, scores):
-        """Raise FloatingPointError for scores that no finite weights give.
+    def _refuse_not_finite(self, best: np.ndarray, scores: np.ndarray) -> None:
+        """Raise FloatingPointError for scores that only damaged weights give.
 
         Args:
-          best: of each line, finite.
-          scores: all; those of hypotheses that were not found are NEVER.
+          best: the best score of each line, which must be finite.
+          scores: all scores; NEVER for hypotheses that were not found.
         """
         if not np.isfinite(best).all() or np.isnan(scores).any():
             raise FloatingPointError(
-                f"{' + '.join(self.checkpoints)}: found translations whose scores are "
-                "no numbers, wanted finite ones: the weights are damaged, or training "
+                f"{' + '.join(self.checkpoints)}: expected translations with finite "
+                "scores, got NaN or infinity: the weights are damaged, or training "
                 "diverged; choose another --checkpoint, or train again with a lower "
                 "--learning_rate"
             )
 
-    def translation(self, ids, score):
-        """Return one translation, on one line whatever the pieces contain."""
-        text = " ".join(self.vocabularies.target.decode(ids).splitlines())
-        return Translation(text, float(score))
-
-    def inside(self, sources, targets, pick: Callable[[Inside], Any]):
-        """Return what the model computes of given translations, all in one batch.
+    def inspect(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        pick: Callable[["Inspection"], Any],
+    ) -> Any:
+        """Return what the model computes for given translations, as one batch.
 
         Args:
-          sources, targets: as many lists of ids each, without BOS and EOS.
-          pick: function of Inside that returns what is wanted of it: a nest of tensors.
+          sources, targets: lists of ids of each line, without BOS and EOS.
+          pick: function of an Inspection that returns a nest of some of its tensors.
         """
         batch = make_batch(sources, targets, 0, self._options.bos, self._options.eos)
-        return self._session.run(pick(self._ops.inside), self._feed(batch))
+        return self._session.run(pick(self._ops.inspection), self._feed(batch))
 
-    def in_batches(self, sources: Sequence[str], targets: Sequence[str]):
-        """Yield (numbers of some lines, their source ids, their target ids).
+    def in_batches(
+        self, sources: Sequence[str], targets: Sequence[str]
+    ) -> Iterator[Tuple[Sequence[int], List[List[int]], List[List[int]]]]:
+        """Yield batches: (indices of lines, their source ids, their target ids).
 
         Args:
-          sources: lines; one without a piece is left out, a long one is cut off. They
-            are not counted as odd: `encode` does that.
-          targets: as many lines, their translations.
+          sources: lines. A line without a piece is left out, a long one is cut off;
+            unlike `encode`, this does not count them.
+          targets: the translation of each line.
         """
-        most, (source, target, *_) = self.hp.max_source_length, self.vocabularies
-        ids = [
-            [each[:most] for each in source.encode_lines(sources)],
-            target.encode_lines(targets),
+        most = self.hp.max_source_length
+        source_ids = [
+            ids[:most] for ids in self.vocabularies.source.encode_lines(sources)
         ]
-        lengths = [len(s) and max(len(s), len(t)) for s, t in zip(*ids)]
+        target_ids = self.vocabularies.target.encode_lines(targets)
+        lengths = [
+            max(len(source), len(target)) if source else 0
+            for source, target in zip(source_ids, target_ids)
+        ]
         for indices in self._batches(lengths):
-            yield (indices, *([side[i] for i in indices] for side in ids))
+            yield (
+                indices,
+                [source_ids[i] for i in indices],
+                [target_ids[i] for i in indices],
+            )
 
     def score(self, sources: List[str], targets: List[str]) -> List[float]:
         """Return the scores of given translations, as `translate` would score them.
 
         Args:
           sources: lines.
-          targets: as many lines, their translations.
+          targets: the translation of each line.
 
         Raises:
-          ValueError: not as many of both.
+          ValueError: the numbers of lines differ.
         """
         if len(sources) != len(targets):
             raise ValueError(
-                f"score: found {len(sources)} source and {len(targets)} "
-                "target lines, wanted as many of both"
+                f"score: expected {len(sources)} target lines, one for each source "
+                f"line, got {len(targets)}"
             )
         results = [0.0] * len(sources)
-        for indices, *rows in self.in_batches(sources, targets):
-            batch = make_batch(*rows, 0, self._options.bos, self._options.eos)
+        for indices, source_ids, target_ids in self.in_batches(sources, targets):
+            batch = make_batch(
+                source_ids, target_ids, 0, self._options.bos, self._options.eos
+            )
             scores = self._session.run(self._ops.scores, self._feed(batch))
-            self._refuse_no_numbers(scores, scores)
+            self._refuse_not_finite(scores, scores)
             for i, score in zip(indices, scores):
                 results[i] = float(score)
         return results
 
-    def _feed(self, batch):
-        """Return what the placeholders are fed: a Batch."""
+    def _feed(self, batch: Batch) -> Dict:
+        """Return the feed of a Batch: placeholder → array."""
         return {
             self._ops.source: batch.source,
             self._ops.target_in: batch.target_in,
             self._ops.target_out: batch.target_out,
         }
+
+
+def compared(
+    ours: Translator, theirs: FastTranslator, lines: Sequence[str]
+) -> List[Tuple[Translation, Translation]]:
+    """Return the best translation of each line by both."""
+    return [
+        (best, other)
+        for [best, *_], [other, *_] in zip(
+            ours.translate(lines), theirs.translate(lines)
+        )
+    ]
+
+
+# The graph: the search, and the scores of given translations
+
+
+class Inspection(NamedTuple):
+    """What the model computes for given translations: tensors, or their values."""
+
+    weights: Dict[str, tf.Tensor]  # attention weights [N, H, Tq, Tk] by scope name
+    log_probs: tf.Tensor  # float [N, T, V], of every piece at each position
+    of_target: tf.Tensor  # float [N, T], of the given pieces; 0 for padding
+
+
+def search_options(
+    hp: HParams, vocabularies: Vocabularies, n_best: int = 1, keep_history: bool = False
+) -> SearchOptions:
+    """Return the SearchOptions of the settings.
+
+    Args:
+      hp: the settings.
+      vocabularies: of the model.
+      n_best, keep_history: as of Translator.
+    """
+    ends = vocabularies.target
+    forbidden = {PAD, ends.bos} - {ends.eos}
+    return SearchOptions(
+        beam_size=hp.beam_size,
+        length_penalty=hp.length_penalty,
+        n_best=n_best,
+        bos=ends.bos,
+        eos=ends.eos,
+        forbidden=tuple(sorted(forbidden)),
+        min_length=hp.min_length,
+        no_repeat_ngram=hp.no_repeat_ngram,
+        temperature=hp.temperature,
+        top_k=hp.top_k,
+        top_p=hp.top_p,
+        keep_history=keep_history,
+    )
+
+
+def search_from(
+    hp: HParams, model: Any, memory: Any, source: Any, prefix: Any, options: Any
+) -> Hypotheses:
+    """Return the translations of encoded sources: tensors.
+
+    Args:
+      hp: the settings.
+      model: a Transformer, or an Ensemble.
+      memory: what it encoded.
+      source: int32 [N, S], with EOS.
+      prefix: int32 [N, P], the first pieces of each translation; P may be 0.
+      options: SearchOptions.
+    """
+    limits = _count(source) + hp.max_extra_length  # both count EOS
+    limits = tf.maximum(limits, _count(prefix) + 1)  # int64 [N]
+    kept = hypotheses_kept(hp.search, hp.beam_size)
+    step, state = model.start_search(memory, kept)
+    search = SEARCHES[hp.search]
+    return search(step, state, limits, options._replace(prefix=prefix))
+
+
+class TranslationGraph:
+    """The ops of a translator, created in the current graph.
+
+    Args:
+      members: the models; the settings of the search are those of the first.
+      options: SearchOptions.
+    """
+
+    def __init__(self, members: Sequence[Member], options: SearchOptions):
+        self._hp = members[0].hp
+        self.source = tf.placeholder(tf.int32, [None, None], "source")  # [N, S]
+        self.target_in = tf.placeholder(tf.int32, [None, None], "target_in")  # [N, T]
+        self.target_out = tf.placeholder(tf.int32, [None, None], "target_out")
+        self.prefix = tf.placeholder_with_default(
+            tf.zeros([tf.shape(self.source)[0], 0], tf.int32), [None, None], "prefix"
+        )
+        model = make_model(members)
+        weights: Dict[str, tf.Tensor] = {}
+        memory: Any = model.encode(self.source, weights=weights)
+        self.found = search_from(
+            self._hp, model, memory, self.source, self.prefix, options
+        )
+        self.inspection = self._inspect(model, memory, weights)
+        self.scores = self._score()
+        self.savers = [checkpoints.make_saver(each.scope) for each in members]
+
+    def _inspect(self, model, memory, weights):
+        """Return the Inspection of the target that is fed."""
+        logits = model.decode(self.target_in, memory, weights=weights)
+        log_probs = tf.nn.log_softmax(logits)
+        real = tf.cast(is_token(self.target_out), tf.float32)  # [N, T]
+        of_target = tf.gather(log_probs, self.target_out[..., None], batch_dims=2)
+        return Inspection(weights, log_probs, of_target[..., 0] * real)
+
+    def _score(self):
+        """Return float [N]: log-probability of the target / length penalty."""
+        length = _count(self.target_out)  # [N]
+        return tf.reduce_sum(self.inspection.of_target, -1) / penalty(
+            length, self._hp.length_penalty
+        )
+
+
+def _count(ids):
+    """Return the number of ids that are not 0: int32 [N, T] → int64 [N]."""
+    return tf.math.count_nonzero(as_int64(ids), 1)
+
+
+# Ensembles
+
+
+class Ensemble:
+    """Several models with the interface of one `Transformer`, for translation.
+
+    Its logits are the logarithm of the mean probability of each piece.
+
+    Args:
+      members: the models, each with its own scope.
+    """
+
+    def __init__(self, members: Sequence[Member]):
+        self.hp = members[0].hp
+        self._models = [(Transformer(each.hp), each.scope) for each in members]
+
+    def encode(self, source, weights: Optional[Dict] = None) -> tuple:
+        """Run the encoder of each model.
+
+        Args:
+          source: int32 [N, S], 0 = padding.
+          weights: dict; receives the attention weights. For the first model the names
+            are those of a single model; for the others the scope comes first.
+
+        Returns:
+          The Memory of each model.
+        """
+        return tuple(
+            self._call(model.encode, scope, weights, source)
+            for model, scope in self._models
+        )
+
+    def decode(self, target_in, memory: tuple, weights: Optional[Dict] = None):
+        """Run the decoder of each model on whole targets.
+
+        Args:
+          target_in: int32 [N, T].
+          memory: the Memory of each model.
+          weights: as in `encode`.
+
+        Returns:
+          float [N, T, V], the logarithm of the mean probability.
+        """
+        return log_of_mean(
+            [
+                self._call(model.decode, scope, weights, target_in, each)
+                for (model, scope), each in zip(self._models, memory)
+            ]
+        )
+
+    def start_search(self, memory, beam_size: int = 1) -> Tuple[Callable, tuple]:
+        """Return (step function, states of all models); see `decoding`."""
+        steps = []
+        states = []
+        for (model, scope), each in zip(self._models, memory):
+            with _under(scope):
+                step, state = model.start_search(each, beam_size)
+            steps.append(step)
+            states.append(state)
+
+        def step_all(ids, parents, states):
+            logits = []
+            after = []
+            for (_, scope), step, state in zip(self._models, steps, states):
+                with _under(scope):
+                    model_logits, state = step(ids, parents, state)
+                logits.append(model_logits)
+                after.append(state)
+            return log_of_mean(logits), tuple(after)
+
+        return step_all, tuple(states)
+
+    def _call(self, method, scope, weights, *arguments):
+        """Call a method of a model in its scope; collect its attention weights."""
+        own = {}
+        with _under(scope):
+            result = method(*arguments, weights=own)
+        if weights is not None:
+            first = self._models[0][1]
+            for name, value in own.items():
+                plain = name[len(scope) + 1 :]
+                weights[plain if scope == first else name] = value
+        return result
+
+
+def log_of_mean(logits: Sequence):
+    """Return the logarithm of the mean of the softmaxes: float [..., V].
+
+    Args:
+      logits: the logits of each model, float [..., V].
+    """
+    of_each = tf.stack([tf.nn.log_softmax(each) for each in logits])
+    return tf.reduce_logsumexp(of_each, axis=0) - tf.log(float(len(logits)))
+
+
+def _under(scope):
+    """Return the variable scope of a model."""
+    return tf.variable_scope(scope, reuse=tf.AUTO_REUSE)
+
+
+def make_model(members: Sequence[Member]) -> Union[Transformer, "Ensemble"]:
+    """Return a Transformer for one model, an Ensemble for several."""
+    return Transformer(members[0].hp) if len(members) == 1 else Ensemble(members)
+
+
+def members_of(directories: Sequence[Tuple[HParams, str]]) -> List[Member]:
+    """Load and compare the vocabularies of models; return their Members.
+
+    Args:
+      directories: (settings, log directory) of each model.
+
+    Raises:
+      ValueError: a vocabulary does not fit its model, or differs from the first one.
+    """
+    members = []
+    for number, (hp, logdir) in enumerate(directories):
+        scope = f"model_{number}" if len(directories) > 1 else ""
+        member = Member(hp, logdir, load_vocabularies(logdir), scope)
+        _refuse_other_sizes(member)
+        members.append(member)
+        for side in ("source", "target"):
+            _refuse_other_vocabulary(members[0], member, side)
+    return members
+
+
+def _refuse_other_sizes(member):
+    """Raise ValueError where the sizes of vocabulary and model differ."""
+    for side in ("source", "target"):
+        found = getattr(member.vocabularies, side).size
+        expected = getattr(member.hp, f"{side}_vocab_size")
+        if found != expected:
+            raise ValueError(
+                f"{member.logdir}: expected a {side} vocabulary of {expected} pieces, "
+                f"as in hparams.json, got {found}; put back the vocabulary that the "
+                "model was trained with"
+            )
+
+
+def _refuse_other_vocabulary(first, member, side):
+    """Raise ValueError, naming the first difference, where vocabularies differ."""
+    ours = getattr(first.vocabularies, side)
+    theirs = getattr(member.vocabularies, side)
+    if filecmp.cmp(ours.path, theirs.path, shallow=False):
+        return
+    if ours.size != theirs.size:
+        found = f"{theirs.size:,} pieces"
+        expected = f"{ours.size:,}"
+    else:
+        ids = range(ours.size)
+        differ = [
+            (one, *pair)
+            for one, *pair in zip(ids, theirs.pieces(ids), ours.pieces(ids))
+            if pair[0] != pair[1]
+        ] + [(0, "the same pieces with other scores or rules", "the same file")]
+        one, found, expected = differ[0]
+        if len(differ) > 1:
+            found = f"{found!r} as piece {one}"
+            expected = repr(expected)
+    raise ValueError(
+        f"{member.logdir}: expected a {side} vocabulary with {expected}, as in "
+        f"{first.logdir}, got {found}: models that translate together share their "
+        "vocabularies; train both on the same prepared data"
+    )

@@ -52,9 +52,9 @@ def _text(data: str, names: List[str], language: str) -> str:
     )
     if not found:
         raise ValueError(
-            f"{data}: found neither corpus.json nor a file such as "
-            f"{names[0]}.{language}, wanted a folder of scripts/prepare.py, or one "
-            f"with text for it: give another --data"
+            f"{data}: expected a folder of scripts/prepare.py, or one "
+            "with text for it, got neither corpus.json nor a file such "
+            f"as {names[0]}.{language}; give another --data"
         )
     return found[0]
 
@@ -75,7 +75,7 @@ def opennmt_python(folder: str) -> str:
         else (shutil.which("python3.11") or shutil.which("python3.10"))
     )
     if base is None:
-        raise ValueError("found no Python 3.8 to 3.11, wanted one for TensorFlow 2.13")
+        raise ValueError("expected Python 3.8 to 3.11 for TensorFlow 2.13, got none")
     try:
         subprocess.run([base, "-m", "venv", folder], check=True)
         subprocess.run(

@@ -12,10 +12,9 @@ from pytorch import set_up, training
 from transformers import MarianConfig, MarianMTModel
 from worker import Measure, serve
 
-import hparams
+from transformer import hparams
 from transformer.data import pad_with_end
-from transformer.text.vocabulary import BOS, EOS, PAD
-from transformer.text.vocabulary_files import load_vocabularies
+from transformer.text.vocabulary import BOS, EOS, PAD, load_vocabularies
 
 
 def make_model(sizes: Dict[str, int], vocab_size: int) -> MarianMTModel:

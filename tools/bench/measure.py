@@ -13,7 +13,7 @@ import work
 from worker import ROOT, Worker, open_worker
 
 from transformer.evaluation import score
-from transformer.text.vocabulary_files import load_vocabularies
+from transformer.text.vocabulary import load_vocabularies
 
 
 class Contestant(NamedTuple):
@@ -41,7 +41,7 @@ class Plan(NamedTuple):
     every_single: int  # ... and each n-th alone
     checked: int  # lines for which CTranslate2 is compared with us
     pairs: list  # numbers of training pairs, for the cost of larger corpora
-    several: str  # the size that is trained on several devices; empty: none
+    several: str  # the size that is trained in several processes; empty: none
     seconds: float  # for each measurement of the machine
 
 

@@ -13,9 +13,9 @@ import tensorflow as tf
 import work
 from worker import Measure, serve
 
-import hparams
+from transformer import hparams
 from transformer.data import pad_with_end
-from transformer.text.vocabulary_files import load_vocabularies
+from transformer.text.vocabulary import load_vocabularies
 
 
 def make_model(

@@ -3,17 +3,17 @@
 import dataclasses
 import functools
 import itertools
-import os
 import time
 
+import several
 import tensorflow.compat.v1 as tf
 import work
 from worker import Measure, serve
 
-import hparams
+from transformer import hparams
 from transformer.runtime.cluster import Cluster
 from transformer.runtime.sessions import make_session
-from transformer.training_graph import Data, TrainingGraph, settled
+from transformer.trainer import Data, TrainingGraph
 from transformer.translator import Translator
 
 
@@ -52,21 +52,20 @@ def open_training(spec: dict) -> Measure:
 
 
 def open_several(spec: dict) -> Measure:
-    """Return a function that measures training on several devices or in processes.
+    """Return a function that measures training in several processes.
 
     A request is {"steps": n} for updates, {"exchanges": n} for what these add up over
     the processes, alone.
     """
-    if spec["core"] is not None:
-        os.sched_setaffinity(0, [spec["core"]])
-    addresses, index = spec["addresses"], spec["index"]
-    cluster = Cluster(addresses, index) if len(addresses) > 1 else None
-    hp = dataclasses.replace(training_settings(spec), devices=spec["devices"])
-    hp = settled(hp, cluster)
+    several.take_device(spec)
+    addresses = spec["addresses"]
+    cluster = Cluster(addresses, spec["index"]) if len(addresses) > 1 else None
+    hp = training_settings(spec)
     graph = TrainingGraph(hp, Data(hp), 0, cluster)
     exchange = tf.no_op()
     if cluster:
-        exchange = tf.group(graph.exchange.sums([tf.zeros([graph.size])]))
+        zeros = [tf.zeros(variable.shape) for variable in tf.trainable_variables()]
+        exchange = tf.group(graph.exchange.sums(zeros))
     session = make_session(hp, cluster=cluster)
     session.run(graph.initialize)
 

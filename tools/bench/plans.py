@@ -17,7 +17,7 @@ from measure import (
 )
 from several import measure_scaling
 
-import hparams
+from transformer import hparams
 from transformer.runtime import cli
 
 
@@ -85,7 +85,9 @@ def measure_all(args: argparse.Namespace, folder: str) -> List[Dict[str, Any]]:
             ("beam5", measure_decoding, ("beam", 5)),
         ]
     else:
-        bench.say("decoding: not measured: found no --logdir, wanted a trained model")
+        bench.say(
+            "decoding: not measured: expected --logdir, a trained model, got none"
+        )
     if bench.plan.pairs:
         parts.append(("growth", measure_growth, ()))
     if bench.plan.several:

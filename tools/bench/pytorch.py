@@ -10,13 +10,12 @@ from torch import nn
 from torch.nn import functional
 from worker import Measure, serve
 
-import hparams
+from transformer import hparams
+from transformer.compat.convert import read
 from transformer.data import pad_with_end
 from transformer.dialects import resolve
-from transformer.originals.convert import read
 from transformer.runtime.checkpoints import find
-from transformer.text.vocabulary import BOS, EOS, PAD
-from transformer.text.vocabulary_files import load_vocabularies
+from transformer.text.vocabulary import BOS, EOS, PAD, load_vocabularies
 
 NEVER = float("-inf")
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -287,19 +286,19 @@ def open_decoding(spec: dict) -> Measure:
     hp = hparams.load(spec["logdir"])
     row = resolve(hp.dialect)
     if not (
-        row.before
+        row.norm == "before"
         and row.final_norm
         and row.positions == "halves"
         and row.tied_embeddings
         and hp.joint_vocab
     ):
         raise ValueError(
-            f"found dialect {hp.dialect}, wanted a checkpoint of --dialect "
-            "tensor2tensor, for which this loop is written"
+            "expected a checkpoint of --dialect tensor2tensor, for which "
+            f"this loop is written, got {hp.dialect}"
         )
     model = Model(dict(vars(hp)), hp.target_vocab_size)
     with torch.no_grad():
-        load(model, read(find(spec["logdir"], "best")), hp.num_blocks)
+        load(model, read(find(spec["logdir"], "best")), hp.decoder_blocks)
     model.to(device).eval()
     source_vocabulary, target_vocabulary, _ = load_vocabularies(spec["logdir"])
     start = PAD if row.begins_with_zeros else BOS

@@ -1,23 +1,25 @@
-"""Estimate how fast several devices and machines train, from sizes alone.
+"""Estimate how fast several workers train, from sizes and rates.
 
     python tools/bench/scaling.py
-    python tools/bench/scaling.py --tflops 125 --share 0.3 --link 150 --network 12.5
+    python tools/bench/scaling.py --link 230 --network 25
 
-An update of a fixed batch takes
+A worker is a process with a device of its own. An update of a fixed batch takes
 
-    compute   batch * FLOP per target token / (devices * TFLOP/s * share)
-    link      4 (n - 1) (R + 1) P bytes through the first of the n devices of a machine,
-              in R rounds: it sends the P parameters, and receives their gradients
-    network   2 (M - 1) / M * 4 P bytes in and out of each of M machines, in a ring
+    compute   batch * FLOP per target token / (workers * TFLOP/s * share)
+    exchange  2 (n - 1) / n * 4 P bytes in and out of each of n workers, in a ring, of P
+              parameters: at the rate of the link within a machine, or, where there are
+              more workers than a machine has devices, at that of the network
 
-one after the other: nothing is sent while something is computed.
+one after the other. The exchange of the last layers overlaps the backward pass of the
+first ones, so at best an update takes the longer of both. The default rates are those
+measured of TensorFlow's ring over gRPC on one machine; see docs/scaling.md.
 """
 
 import argparse
 import math
 from typing import Dict, List, NamedTuple, Optional
 
-import hparams
+from transformer import hparams
 from transformer.runtime import cli
 
 PROG = "scaling.py"
@@ -30,12 +32,12 @@ class Machines(NamedTuple):
 
     tflops: float  # peak of a device, in TFLOP/s
     share: float  # of the peak that training reaches on one device
-    link: float  # between the devices of a machine, in GB/s
-    network: float  # of a machine, in GB/s
+    link: float  # of an exchange within a machine, in GB/s
+    network: float  # of an exchange between machines, in GB/s
     devices: int  # of a machine
 
 
-A100 = Machines(tflops=312.0, share=0.33, link=300.0, network=25.0, devices=8)
+A100 = Machines(tflops=312.0, share=0.33, link=0.25, network=0.25, devices=8)
 
 
 def flop_of_token(sizes: Dict[str, int], length: int) -> float:
@@ -53,64 +55,59 @@ def flop_of_token(sizes: Dict[str, int], length: int) -> float:
 
 
 def seconds_of_update(
-    alone: float, parameters: int, devices: int, machines: Machines
+    alone: float, parameters: int, workers: int, machines: Machines
 ) -> Dict[str, float]:
     """Return the seconds that an update spends on each part, by its name.
 
     Args:
       alone: seconds of an update on one device.
       parameters: how many the model has.
-      devices: of all machines together.
+      workers: of all machines together.
       machines: what they are.
     """
-    from transformer.shards import chosen_count  # needs TensorFlow
-
-    of_one = min(devices, machines.devices)
-    count = math.ceil(devices / machines.devices)
-    rounds = math.ceil(chosen_count(0, devices) / devices)
+    rate = machines.link if workers <= machines.devices else machines.network
     return {
-        "compute": alone / devices,
-        "link": 4.0 * (of_one - 1) * (rounds + 1) * parameters / (machines.link * 1e9),
-        "network": sent(parameters, count) / (machines.network * 1e9),
+        "compute": alone / workers,
+        "exchange": sent(parameters, workers) / (rate * 1e9),
     }
 
 
-def sent(parameters: int, machines: int) -> float:
-    """Return the bytes that go in and out of each machine in an update, by a ring."""
-    return 8.0 * (machines - 1) / machines * parameters
+def sent(parameters: int, workers: int) -> float:
+    """Return the bytes that go in and out of each worker in an update, by a ring."""
+    return 8.0 * (workers - 1) / workers * parameters
 
 
 def parameters_of(sizes: Dict[str, int]) -> int:
     """Return how many parameters a model of these sizes has, about."""
-    from transformer.runtime import ram  # needs TensorFlow
-
-    vocabulary = dict(source_vocab_size=VOCAB_SIZE, target_vocab_size=VOCAB_SIZE)
-    return ram.parameters_of(hparams.HParams(**sizes, **vocabulary))
+    hp = hparams.HParams(**sizes)
+    D = hp.d_model
+    return hp.num_blocks * D * (12 * D + 4 * hp.d_ff) + VOCAB_SIZE * D
 
 
 def table(machines: Machines, counts: List[int]) -> List[str]:
-    """Return lines of Markdown: a row for each model and number of devices."""
+    """Return lines of Markdown: a row for each model and number of workers."""
     from work import SIZES  # needs TensorFlow
 
     rate = machines.tflops * 1e12 * machines.share
     rows = [
-        "| model | devices | compute, ms | link, ms | network, ms | target tokens/s "
-        "| times one |",
+        "| model | workers | compute, ms | exchange, ms | target tokens/s | times one "
+        "| at best |",
         "|---|---|---|---|---|---|---|",
     ]
     for name in ("base", "big"):
         sizes = SIZES[name]
         alone = sizes["batch_tokens"] * flop_of_token(sizes, LENGTH) / rate
         parameters = parameters_of(sizes)
-        for devices in counts:
-            parts = seconds_of_update(alone, parameters, devices, machines)
+        for workers in counts:
+            parts = seconds_of_update(alone, parameters, workers, machines)
             seconds = sum(parts.values())
             cells = [f"{1000 * part:.1f}" for part in parts.values()]
             cells += [
                 f"{sizes['batch_tokens'] / seconds:,.0f}",
-                f"{alone / seconds:.1f}",
+                f"{alone / seconds:.2g}",
+                f"{alone / max(parts.values()):.2g}",
             ]
-            rows.append("| " + " | ".join([name, str(devices), *cells]) + " |")
+            rows.append("| " + " | ".join([name, str(workers), *cells]) + " |")
     return rows
 
 
@@ -120,8 +117,8 @@ def parser() -> argparse.ArgumentParser:
     for name, text in (
         ("tflops", "peak of a device, in TFLOP/s; that of an A100 is in bfloat16"),
         ("share", "of the peak that one device reaches"),
-        ("link", "GB/s between the devices of a machine"),
-        ("network", "GB/s of a machine"),
+        ("link", "GB/s of an exchange within a machine"),
+        ("network", "GB/s of an exchange between machines"),
         ("devices", "of a machine"),
     ):
         default = getattr(A100, name)
@@ -140,7 +137,7 @@ def run(args: argparse.Namespace) -> None:
     given = (args.tflops, args.share, args.link, args.network, args.devices)
     for name, value in zip(Machines._fields, given):
         if not value > 0 or not math.isfinite(value):
-            raise ValueError(f"--{name}: found {value}, wanted a number above 0")
+            raise ValueError(f"--{name}: expected a number above 0, got {value}")
     machines = Machines(*given)
     cli.start_tensorflow(args.verbose)
     from work import SIZES
@@ -151,7 +148,7 @@ def run(args: argparse.Namespace) -> None:
             f"{name}: {flop_of_token(sizes, LENGTH) / 1e9:.2f} GFLOP a target token, "
             f"{4 * parameters_of(sizes) / 1e6:,.0f} MB of gradients an update"
         )
-    print("", *table(machines, [1, 2, 4, 8, 16, 32, 64]), sep="\n")
+    print("", *table(machines, [1, 2, 4, 8, 16, 64]), sep="\n")
 
 
 def main(argv: Optional[List[str]] = None) -> None:

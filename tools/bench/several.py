@@ -1,10 +1,9 @@
-"""Measure training on several devices and in several processes, beside the estimate.
+"""Measure training in several processes, one per device, beside the estimate.
 
-A device is a core of the CPU here, or a GPU. Processes add up their gradients over the
-network of the machine, whose rate is measured, too.
+A device is a core of the CPU here, or a GPU. The processes add up their gradients over
+the network of the machine, whose rate is measured, too.
 """
 
-import math
 import os
 import statistics
 import sys
@@ -14,81 +13,83 @@ import scaling
 import work
 from measure import Bench, Contestant
 
-from transformer.launch import free_ports
-from transformer.runtime.devices import cores, device_names
+from transformer.launch import free_ports, share_of_cores, visible_gpus
+from transformer.runtime.devices import cores
 
 EXCHANGES = 5  # in a measurement of the network
-# GB/s between the devices of a process: a CPU copies nothing, that of GPUs is assumed.
-LINKS = {"cpu": math.inf, "gpu": scaling.A100.link}
 
 
 def set_up(bench: Bench, one: Contestant) -> Tuple[str, Dict[str, Any]]:
-    """Return the set-up of so many devices of one process, or so many processes."""
-    count, kind = _parsed(one)
-    alone = {"devices": "", "core": None, "addresses": [], "index": 0}
-    if kind == "processes":
-        addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
-        each = dict(alone, addresses=addresses)
-        group = [dict(each, index=i, core=_core(i)) for i in range(count)]
-        return sys.executable, {"group": group}
-    # One core is one device; several logical devices share the threads of a process.
-    core = _core(0) if bench.args.device == "cpu" and count == 1 else None
-    name = f"{bench.args.device}:{count}"
-    return sys.executable, dict(alone, devices=name, core=core)
+    """Return the set-up of so many processes."""
+    count = count_of(one)
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
+    gpus = visible_gpus() if bench.args.device == "gpu" else []
+    available = cores()
+    group = [
+        {
+            "addresses": addresses,
+            "index": index,
+            "gpu": gpus[index] if gpus else None,
+            "cores": [] if gpus else share_of_cores(index % available, available),
+        }
+        for index in range(count)
+    ]
+    return sys.executable, {"group": group}
 
 
-def _parsed(one):
-    count, kind = one.system.split(" ", 1)
-    return int(count), kind
+def take_device(spec: Dict[str, Any]) -> None:
+    """Confine this process to its device; call it before TensorFlow computes."""
+    if spec["gpu"] is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = spec["gpu"]
+    if spec["cores"]:
+        os.sched_setaffinity(0, spec["cores"])
 
 
-def _core(i):
-    """Return the core of a process; None where the system cannot confine it."""
-    if not hasattr(os, "sched_getaffinity"):
-        return None
-    return sorted(os.sched_getaffinity(0))[i % cores()]
+def count_of(one: Contestant) -> int:
+    """Return the number of processes of a contestant."""
+    return int(one.system.split(" ", 1)[0])
 
 
 def contestants(bench: Bench) -> List[Contestant]:
-    """Return one device, several, and on CPUs several processes."""
+    """Return one process, and several."""
+    counts = [1, 2, 4]
     if bench.args.device == "gpu":
-        most = len(device_names(""))
-        systems = [f"{n} device{'s' * (n > 1)}" for n in (1, 2, 4, 8) if n <= most]
-    else:
-        systems = ["1 device", "2 devices", "2 processes", "4 processes"]
-    return [Contestant(system, "float32", "ours", set_up) for system in systems]
+        counts = [count for count in (1, 2, 4, 8) if count <= len(visible_gpus())]
+    return [
+        Contestant(f"{n} process{'es' * (n > 1)}", "float32", "ours", set_up)
+        for n in counts
+    ]
 
 
 def measure_scaling(bench: Bench, size: str) -> None:
     """Measure the updates of a size, the network, and what `scaling.py` estimates."""
-    steps, name = bench.plan.steps[size], f"scaling/{size}"
+    steps = bench.plan.steps[size]
     spec = {"work": "several", "sizes": work.SIZES[size]}
     with bench.workers(contestants(bench), spec) as started:
         bench.ask_all(started, {"steps": max(5, steps // 2)})  # warm-up
         found = bench.ask_all(started, {"steps": steps}, bench.plan.rounds)
         exchanged = bench.ask_all(started, {"exchanges": EXCHANGES}, bench.plan.rounds)
-    alone = tokens = None  # of an update on one device: seconds, tokens
+    alone = None  # seconds of an update in one process
+    tokens = None  # of such an update
     for one, answers in found.items():
         if one not in exchanged:  # it failed there
             continue
-        count, kind = _parsed(one)
+        count = count_of(one)
         rates = [answer["tokens"] / answer["seconds"] for answer in answers]
-        bench.add(one, name, rates, "tokens/s")
+        bench.add(one, f"scaling/{size}", rates, "tokens/s")
         if count == 1:
             alone = statistics.median(each["seconds"] for each in answers) / steps
             tokens = answers[0]["tokens"] / steps
             continue
         parameters = answers[0]["parameters"]
-        machines = scaling.A100._replace(link=LINKS[bench.args.device], devices=count)
-        if kind == "processes":
-            sent = scaling.sent(parameters, count) * EXCHANGES / 1e9
-            network = [sent / each["seconds"] for each in exchanged[one]]
-            bench.add(one, f"network/{size}", network, "GB/s")
-            machines = machines._replace(network=statistics.median(network), devices=1)
+        sent = scaling.sent(parameters, count) * EXCHANGES / 1e9
+        network = [sent / each["seconds"] for each in exchanged[one]]
+        bench.add(one, f"network/{size}", network, "GB/s")
         if alone is not None:
+            rate = statistics.median(network)
+            machines = scaling.A100._replace(link=rate, devices=count)
             parts = scaling.seconds_of_update(alone, parameters, count, machines)
             if bench.args.device == "cpu":
                 parts["compute"] = alone / min(count, cores())
-            bench.add(
-                one, f"estimate/{size}", [tokens / sum(parts.values())], "tokens/s"
-            )
+            estimate = tokens / sum(parts.values())
+            bench.add(one, f"estimate/{size}", [estimate], "tokens/s")

@@ -10,7 +10,7 @@ import numpy as np
 
 from transformer.data import Batch, BatchPlan, Corpus
 from transformer.evaluation import load_text
-from transformer.text.summary import SUMMARY, read_summary, write_summary
+from transformer.text.data_folder import SUMMARY, read_summary, write_summary
 from transformer.text.vocabulary import PAD
 
 VOCAB_SIZE = 8000

@@ -5,6 +5,7 @@ versions of a library in one process, and without disturbing each other. The par
 writes requests, one line of JSON each; the child writes an answer to each.
 """
 
+import contextlib
 import json
 import os
 import resource
@@ -113,7 +114,8 @@ class Worker:
 
     def kill(self) -> None:
         """End the child."""
-        if self._process.poll() is None:
+        # On Python 3.7 the process may be gone where another thread has waited for it.
+        with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         self._process.wait()
 

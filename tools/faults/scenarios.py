@@ -1,47 +1,47 @@
-"""The commands whose every call is failed, and what may be found afterwards."""
+"""The commands whose writes fail, and what may be found in a folder afterwards."""
 
 import fnmatch
 import glob
+import hashlib
 import json
 import os
 import random
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
-TRAIN = (
-    "--log_every 1 --eval_every 2 --save_every 2 --keep_checkpoints 1 "
-    "--max_steps {steps} --warmup_steps 4 --deterministic"
-)
-# What no command may leave in a folder.
-LEFT = (".unfinished-*", ".prepare-*", ".saving", "*.tmp", "*tempstate*", "*.part")
+# What no command may leave in a folder once it has succeeded.
+REMAINDERS = (".unfinished-*", ".saving", "*.tmp", "*tempstate*")
+Content = Dict[str, Any]
 
 
 class Scenario(NamedTuple):
-    """A command in a folder, "the world", and what it does there.
+    """A command, the folder that it writes, and what that folder may hold.
+
+    All paths are relative to the folder in which the command runs.
 
     Attributes:
-      command: the name of its module.
-      argv: its arguments, relative to the world.
-      before: (command, its arguments) of the commands that make the world.
+      command: the name of a module with a `main(argv)`.
+      argv: its arguments.
       target: the folder that it writes.
-      read: function of the target; returns its content without what is never equal.
-      may_be_between: when the target may be neither the old one nor the new one, but
-        something that is known to be unfinished: "never", "killed", "always".
-      damage: function of such a target; returns what is wrong with it, "" for nothing.
+      before: (command, arguments) that run first, without faults.
+      read: target → its content, without what differs from run to run.
+      may_be_partial: when the target may be neither the old nor the new one, but
+        something known to be unfinished: "never", "killed" or "always".
+      damage: a partial target → what is wrong with it, "" for nothing.
       needs: the name of a package, "" for none.
     """
 
     command: str
     argv: str
-    before: List[Any]
     target: str
-    read: Callable[[str], Dict[str, Any]]
-    may_be_between: str = "never"
-    damage: Callable[[str], str] = str
+    before: Tuple = ()
+    read: Callable[[str], Content] = None
+    may_be_partial: str = "never"
+    damage: Callable[[str], str] = None
     needs: str = ""
 
 
 def write_texts(world: str) -> None:
-    """Write the text of two small corpora: symbols, and the same backwards."""
+    """Write the text of two small corpora: symbols, and the same reversed."""
     draw = random.Random(1)
     for corpus in ("text", "data"):
         os.makedirs(os.path.join(world, corpus))
@@ -56,191 +56,195 @@ def write_texts(world: str) -> None:
                     file.writelines(" ".join(row[::step]) + "\n" for row in rows)
 
 
-def is_left(name: str) -> bool:
-    """Return whether a file or folder of this name is a remainder."""
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in LEFT)
-
-
-def remainders(world: str) -> List[str]:
-    """Return the files and folders that no command may leave."""
-    return sorted(
-        os.path.relpath(os.path.join(folder, name), world)
-        for folder, folders, names in os.walk(world)
-        for name in folders + names
-        if is_left(name)
+def is_remainder(path: str) -> bool:
+    """Return whether a path is, or lies in, what no command may leave."""
+    return any(
+        fnmatch.fnmatchcase(name, pattern)
+        for name in path.split(os.sep)
+        for pattern in REMAINDERS
     )
 
 
-def left_in(world: str) -> Dict[str, Any]:
-    """Return the content of every remainder: path → bytes, None for a folder."""
-    found = {}
-    for path in remainders(world):
-        whole = os.path.join(world, path)
-        found[path] = None
-        for name, content in bytes_of(whole).items():
-            found[os.path.join(path, name)] = content
-        if os.path.isfile(whole):
-            with open(whole, "rb") as file:
-                found[path] = file.read()
-    return found
-
-
-def bytes_of(folder: str) -> Dict[str, Any]:
-    """Return every file and folder below a folder, but remainders: path → content."""
+def tree(folder: str) -> Content:
+    """Return every file and folder below a folder: path → content, None of a folder."""
     found = {}
     for parent, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not is_left(name)]
         for name in folders:
             found[os.path.relpath(os.path.join(parent, name), folder)] = None
         for name in names:
             path = os.path.join(parent, name)
-            if not is_left(name):
-                with open(path, "rb") as file:
-                    found[os.path.relpath(path, folder)] = file.read()
+            with open(path, "rb") as file:
+                found[os.path.relpath(path, folder)] = file.read()
     return found
 
 
-def run_of(logdir: str) -> Dict[str, Any]:
-    """Return the content of a log directory; of events, the values that are repeatable.
-
-    The lock names a process; it is only asked whether it is empty.
-    """
-    from transformer.runtime.events import read_events  # needs TensorFlow
-
-    found, scalars = {}, {}
-    for name, content in bytes_of(logdir).items():
-        if name.startswith("events."):
-            for step, values in read_events(os.path.join(logdir, name)):
-                for tag in set(values) - {"minutes", "tokens_per_second"}:
-                    scalars.setdefault(f"{tag} of step {step}", set()).add(values[tag])
-        else:
-            found[name] = content
-    found.pop("lock", None)
-    return {**found, **{name: sorted(values) for name, values in scalars.items()}}
+def read_files(folder: str) -> Content:
+    """Return the content of a folder, without remainders."""
+    return {path: each for path, each in tree(folder).items() if not is_remainder(path)}
 
 
-def unusable_corpus(folder: str) -> str:
-    """Return "" for a corpus that is whole or refused, else what is wrong."""
-    from transformer.text.summary import SUMMARY, verify
+def read_run(logdir: str) -> Content:
+    """Return the content of a log directory; of events, the values that repeat."""
+    import tensorflow.compat.v1 as tf  # only a process with the shim needs it
 
-    if os.path.exists(os.path.join(folder, SUMMARY)):
+    content = {}
+    scalars = {}
+    for name, data in read_files(logdir).items():
+        if name == "lock":  # it names a process
+            continue
+        if not name.startswith("events."):
+            content[name] = data
+            continue
         try:
-            verify(folder, but=" ")
-        except ValueError as error:
-            return str(error)
+            for event in tf.train.summary_iterator(os.path.join(logdir, name)):
+                for value in event.summary.value:
+                    if value.tag not in ("minutes", "tokens_per_second"):
+                        key = f"{value.tag} of step {event.step}"
+                        scalars.setdefault(key, set()).add(value.simple_value)
+        except tf.errors.DataLossError:
+            continue  # the record at which the process was killed
+    for key, values in scalars.items():
+        content[key] = sorted(values)
+    return content
+
+
+def damage_of_sums(folder: str, sums: Dict[str, str]) -> str:
+    """Return which file is not what its SHA-256 says, "" for none."""
+    for name, expected in sums.items():
+        path = os.path.join(folder, name)
+        if not os.path.exists(path):
+            return f"{name} is missing"
+        with open(path, "rb") as file:
+            if hashlib.sha256(file.read()).hexdigest() != expected:
+                return f"{name} is not what was written"
     return ""
 
 
-def unusable_run(logdir: str) -> str:
-    """Return what is wrong in a log directory whose training run was ended."""
-    import hparams
-    from transformer.runtime import checkpoints, history, reporting
-
-    try:
-        reporting.read_dev_scores(logdir)
-        history.read_run(logdir)
-        if hparams.has_settings(logdir):
-            hparams.load(logdir)
-    except ValueError as error:
-        return str(error)
-    for kind in (checkpoints.NEWEST, checkpoints.BEST):
-        for step in checkpoints.steps(logdir, kind):
-            fault = checkpoints.fault_of(checkpoints.path_of(logdir, step, kind))
-            if fault:
-                return fault
-    return _state_of(logdir)
-
-
-def _state_of(logdir: str) -> str:
-    """Return what is wrong with the file that names the checkpoints."""
-    path = os.path.join(logdir, "checkpoint")
+def damage_of_corpus(folder: str) -> str:
+    """Return what is wrong with a corpus that says it is whole, "" for nothing."""
+    path = os.path.join(folder, "corpus.json")
     if not os.path.exists(path):
         return ""
     with open(path, encoding="utf-8") as file:
-        names = [json.loads(line.split(": ")[1]) for line in file]
-    gone = [name for name in names if not glob.glob(os.path.join(logdir, name + ".i*"))]
-    return f"checkpoint names {gone[0]}, which is not there" if gone else ""
+        return damage_of_sums(folder, json.load(file)["sha256"])
 
 
-PREPARED = [("prepare", "--out data --vocab_size 25")]
+def damage_of_run(logdir: str) -> str:
+    """Return what is wrong in a log directory whose training run was ended."""
+    try:
+        for path in glob.glob(os.path.join(logdir, "*.json*")):
+            if not is_remainder(os.path.basename(path)):
+                with open(path, encoding="utf-8") as file:
+                    for text in file if path.endswith("l") else [file.read()]:
+                        json.loads(text)
+    except ValueError as error:
+        return f"{path}: {error}"
+    is_saving = os.path.isdir(os.path.join(logdir, ".saving"))
+    for manifest in glob.glob(os.path.join(logdir, "*.ckpt-*.sha256")):
+        index = manifest[: -len(".sha256")] + ".index"
+        if is_saving and not os.path.exists(index):
+            continue  # ended before the checkpoint was complete: its index comes last
+        with open(manifest, encoding="utf-8") as file:
+            lines = [line.split() for line in file if not line.startswith("#")]
+            sums = {name: value for value, name in lines}
+        damage = damage_of_sums(logdir, sums)
+        if damage:
+            return damage
+    named = os.path.join(logdir, "checkpoint")
+    if os.path.exists(named):
+        with open(named, encoding="utf-8") as file:
+            names = [json.loads(line.split(": ")[1]) for line in file]
+        for name in names:
+            if not os.path.exists(os.path.join(logdir, name + ".index")):
+                return f"checkpoint names {name}, which does not exist"
+    return ""
+
+
+def write_original(argv: List[str]) -> None:
+    """Write the checkpoint of a log directory with the names of Kyubyong/transformer.
+
+    Args:
+      argv: the log directory and the folder to write.
+    """
+    import tensorflow.compat.v1 as tf
+
+    from transformer.compat.names import original_name
+
+    logdir, out = argv
+    reader = tf.train.load_checkpoint(os.path.join(logdir, "model.ckpt-2"))
+    shapes = reader.get_variable_to_shape_map()
+    with tf.Graph().as_default(), tf.Session() as session:
+        variables = {}
+        for name, shape in shapes.items():
+            if name + "/Adam" in shapes:
+                name_there = original_name(name, "kyubyong", shape)
+                variables[name_there] = tf.Variable(reader.get_tensor(name))
+        variables["global_step"] = tf.Variable(reader.get_tensor("global_step"))
+        session.run(tf.global_variables_initializer())
+        os.makedirs(out)
+        saver = tf.train.Saver(variables)
+        saver.save(session, os.path.join(out, "model.ckpt"), 2, write_meta_graph=False)
+
+
 TEXTS = "--train text/train.de text/train.en --dev text/dev.de text/dev.en"
-TRAINED = [*PREPARED, ("train", f"--data data --logdir logs {TRAIN.format(steps=2)}")]
-TWO = TRAIN.format(steps=4).replace("--keep_checkpoints 1", "--keep_checkpoints 2")
-MODEL = [*PREPARED, ("small", "logdir data logs")]
+TRAIN = (
+    "--data data --logdir logs --num_blocks 1 --d_model 8 --d_ff 8 --num_heads 2 "
+    "--search greedy --max_extra_length 2 --log_every 1 --eval_every 2 --save_every 2 "
+    "--warmup_steps 4 --deterministic "
+)
+FOUR_STEPS = TRAIN + "--max_steps 4 --keep_checkpoints "
 EXPORT = "--format ctranslate2 --logdir logs --out exported"
+PREPARED = (("prepare", "--out data --vocab_size 25"),)
+TRAINED = (*PREPARED, ("train", TRAIN + "--max_steps 2"))
+AVERAGED = (*PREPARED, ("train", FOUR_STEPS + "2"))
+ORIGINAL = (
+    *PREPARED,
+    ("train", TRAIN + "--max_steps 2 --dialect kyubyong"),
+    ("write_original", "logs original"),
+)
+
+# What is no command: name → function of the arguments.
+FUNCTIONS = {"write_original": write_original}
+
+CORPUS = {"read": read_files, "may_be_partial": "killed", "damage": damage_of_corpus}
+RUN = {"read": read_run, "may_be_partial": "always", "damage": damage_of_run}
+WHOLE = {"read": read_files}
+EXPORTED = {"read": read_files, "needs": "ctranslate2"}
 
 # The extension point for commands: name → Scenario.
 SCENARIOS = {
     "prepare": Scenario(
         "prepare",
-        f"--out new --vocab_size 25 {TEXTS}",
-        [],
+        f"--out new --vocab_size 25 {TEXTS} --drop_duplicates",
         "new",
-        bytes_of,
-        "killed",
-        unusable_corpus,
+        **CORPUS,
     ),
-    "prepare, over an older corpus": Scenario(
-        "prepare",
-        "--out data --vocab_size 24 --separate",
-        PREPARED,
-        "data",
-        bytes_of,
-        "killed",
-        unusable_corpus,
+    "prepare over an older corpus": Scenario(
+        "prepare", "--out data --vocab_size 24 --separate", "data", PREPARED, **CORPUS
     ),
-    "prepare, of two corpora with weights": Scenario(
-        "prepare",
-        f"--out new --vocab_size 25 {TEXTS} --drop_duplicates "
-        "--train data/train.de data/train.en 1.5",
-        [],
-        "new",
-        bytes_of,
-        "killed",
-        unusable_corpus,
-    ),
-    "train": Scenario(
-        "train",
-        f"--data data --logdir logs {TRAIN.format(steps=4)}",
-        PREPARED,
-        "logs",
-        run_of,
-        "always",
-        unusable_run,
-    ),
-    "train, continued": Scenario(
-        "train",
-        f"--data data --logdir logs {TRAIN.format(steps=4)}",
-        TRAINED,
-        "logs",
-        run_of,
-        "always",
-        unusable_run,
-    ),
+    "train": Scenario("train", FOUR_STEPS + "1", "logs", PREPARED, **RUN),
+    "train, continued": Scenario("train", FOUR_STEPS + "1", "logs", TRAINED, **RUN),
     "import_checkpoint": Scenario(
         "import_checkpoint",
-        "--from kyubyong --ckpt original/model.ckpt-3 --num_heads 2 "
+        "--from kyubyong --ckpt original/model.ckpt-2 --num_heads 2 "
         "--spm data/spm.model --out imported",
-        [*PREPARED, ("small", "original data original")],
         "imported",
-        bytes_of,
+        ORIGINAL,
+        **WHOLE,
     ),
     "average_checkpoints": Scenario(
         "average_checkpoints",
         "--logdir logs --last 2 --out mean",
-        [*PREPARED, ("train", f"--data data --logdir logs {TWO}")],
         "mean",
-        bytes_of,
+        AVERAGED,
+        **WHOLE,
     ),
-    "export": Scenario(
-        "export", EXPORT, MODEL, "exported", bytes_of, needs="ctranslate2"
-    ),
-    "export, over an older one": Scenario(
+    "export": Scenario("export", EXPORT, "exported", TRAINED, **EXPORTED),
+    "export over an older one": Scenario(
         "export",
         EXPORT + " --quantization int8",
-        [*MODEL, ("export", EXPORT)],
         "exported",
-        bytes_of,
-        needs="ctranslate2",
+        (*TRAINED, ("export", EXPORT)),
+        **EXPORTED,
     ),
 }

@@ -1,49 +1,72 @@
-"""Fail, one after the other, all calls by which the commands write files.
+"""Fail every call by which the commands write files, one call after the other.
 
     python tools/faults/sweep.py
     python tools/faults/sweep.py --scenarios prepare train --every 10
 
-A command is run again and again: its first call that opens, writes, syncs, renames,
-removes or closes a file fails, then the second, until a run has fewer calls. So it is
-with a disk that is full from that call on, and with SIGKILL before the call and after
-it. Each time the folder must be the old one or the new one, the command must say in one
-line what failed, and the same command, once more, must end as if nothing had happened.
+Each command runs again and again. In the first run its first call that opens, writes,
+syncs, renames, removes or closes a file fails; in the second run the second call; and
+so on. There are four kinds of fault: one call fails, the disk is full from one call on,
+SIGKILL before a call, SIGKILL after it. After each fault, the folder must be the old
+one or the new one, the command must have said in one line what failed, and the same
+command, run once more, must end as if there had been no fault.
+
+Needs Linux and a C compiler. `shim.c` is loaded by LD_PRELOAD, because TensorFlow and
+SentencePiece write files of their own.
 """
 
 import argparse
 import collections
+import ctypes
+import importlib
 import importlib.util
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from typing import Any, Dict, List, NamedTuple, Optional
+import traceback
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from scenarios import SCENARIOS, Scenario, left_in, remainders, write_texts
+from scenarios import (
+    FUNCTIONS,
+    SCENARIOS,
+    Content,
+    Scenario,
+    is_remainder,
+    tree,
+    write_texts,
+)
 
 from transformer.runtime import cli
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-KILLED = -9
-# Faults, in the order of the shim, and which calls they are tried at; () for all.
-COUNT = 0
-MODES = {
-    "fails once (EIO)": (1, ()),
-    "disk full from there on": (2, ("open", "write", "fsync", "mkdir", "link")),
-    "SIGKILL before it": (3, ()),
-    "SIGKILL after it": (4, ()),
+ROOT = os.path.dirname(os.path.dirname(HERE))
+# What the commands import only after they have checked their flags.
+IMPORTED_LATE = ("transformer.trainer", "transformer.export", "ctranslate2")
+NO_FAULT = 0
+# Kinds of fault, in the order of the shim: name → the calls that it applies to, () for
+# all of them.
+FAULTS = {
+    "fails once (EIO)": (),
+    "disk full from here on": ("open", "write", "fsync", "mkdir", "link"),
+    "SIGKILL before it": (),
+    "SIGKILL after it": (),
 }
 
 
 class Ended(NamedTuple):
-    """How a run ended: its exit status, its output, its calls as (what, path)."""
+    """How a run ended.
+
+    Attributes:
+      status: the exit status, negative after a signal.
+      output: its standard output and standard error.
+      calls: (what, path) of each call that writes.
+    """
 
     status: int
-    said: str
-    calls: List[List[str]]
+    output: str
+    calls: List[Tuple[str, str]]
 
 
 def compiler() -> Optional[str]:
@@ -52,12 +75,10 @@ def compiler() -> Optional[str]:
 
 
 def build_shim(folder: str) -> str:
-    """Compile the shim; ValueError where there is no compiler."""
+    """Compile the shim; return its path. Raise ValueError without a compiler."""
     program = compiler()
     if not program or not sys.platform.startswith("linux"):
-        raise ValueError(
-            "found no C compiler (gcc or cc), or no Linux, wanted both: install gcc"
-        )
+        raise ValueError("expected Linux and a C compiler, got neither gcc nor cc")
     path = os.path.join(folder, "shim.so")
     source = os.path.join(HERE, "shim.c")
     options = ["-shared", "-fPIC", "-O1", "-o", path, source, "-ldl"]
@@ -65,223 +86,229 @@ def build_shim(folder: str) -> str:
     return path
 
 
-class Server:
-    """A process that has imported everything, and forks for each run.
+class Runner:
+    """Run commands in forked processes, each with at most one fault.
 
     Args:
-      folder: for its files; the world is the folder `world` in it.
+      folder: for the world, which is the folder that the commands run in, a copy of it,
+        and what the commands write on their standard output.
     """
 
     def __init__(self, folder: str):
         self.world = os.path.join(os.path.realpath(folder), "world")
-        self._said, self._trace = (
-            os.path.join(folder, name) for name in ("said", "trace")
-        )
-        self._process = subprocess.Popen(
-            [sys.executable, os.path.join(HERE, "server.py")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            universal_newlines=True,
-            env=dict(
-                os.environ,
-                LD_PRELOAD=build_shim(folder),
-                TF_CPP_MIN_LOG_LEVEL="3",
-                TF_ENABLE_ONEDNN_OPTS="0",
-                CUDA_VISIBLE_DEVICES="",
-            ),
-        )
-        self._answer()
+        self.copy = os.path.join(folder, "copy")
+        self._output = os.path.join(folder, "output")
+        self._trace = os.path.join(folder, "trace")
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
-
-    def _answer(self) -> str:
-        line = self._process.stdout.readline()
-        if not line:
-            raise ValueError("server.py: found it ended, wanted an answer")
-        return line
-
-    def run(self, command: str, argv: str, at: int = 0, mode: int = COUNT) -> Ended:
-        """Run a command in the world, with a fault at the call number `at`."""
-        request = {
-            "command": command,
-            "argv": argv.split(),
-            "root": self.world,
-            "at": at,
-            "mode": mode,
-            "said": self._said,
-            "trace": self._trace,
-        }
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        status = int(self._answer())
-        with open(self._said, encoding="utf-8", errors="replace") as file:
-            said = file.read()
+    def run(self, command: str, argv: str, at: int = 0, fault: int = NO_FAULT) -> Ended:
+        """Run a command in the world; the call number `at` has the fault."""
+        process = os.fork()
+        if not process:
+            os._exit(self._work(command, argv, at, fault))
+        _, status = os.waitpid(process, 0)
+        with open(self._output, encoding="utf-8", errors="replace") as file:
+            output = file.read()
         with open(self._trace, encoding="utf-8") as file:
-            calls = [line.rstrip("\n").split(" ", 1) for line in file]
-        return Ended(status, said, calls)
+            calls = [tuple(line.rstrip("\n").split(" ", 1)) for line in file]
+        exited = os.WIFEXITED(status)
+        code = os.WEXITSTATUS(status) if exited else -os.WTERMSIG(status)
+        return Ended(status=code, output=output, calls=calls)
 
     def run_well(self, command: str, argv: str) -> Ended:
-        """Run a command; ValueError if it fails."""
+        """Run a command without a fault; raise ValueError if it fails."""
         ended = self.run(command, argv)
         if ended.status:
-            raise ValueError(f"{command} {argv}: {ended.said.strip()}")
+            raise ValueError(f"expected {command} {argv} to work, got {ended.output}")
         return ended
 
+    def _work(self, command: str, argv: str, at: int, fault: int) -> int:
+        """Run a command in this process; return the exit status."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        output = os.open(self._output, flags, 0o600)
+        trace = os.open(self._trace, flags, 0o600)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.chdir(self.world)
+        arm = ctypes.CDLL(None).faults_arm
+        arm(self.world.encode(), ctypes.c_long(at), fault, trace)
+        status = 0
+        try:
+            main_of(command)(argv.split())
+        except SystemExit as ended:
+            status = ended.code or 0
+        except BaseException:
+            traceback.print_exc()
+            status = 1
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return status
 
-def begin(server: Server, scenario: Scenario) -> None:
-    """Make the world of a scenario."""
-    shutil.rmtree(server.world, ignore_errors=True)
-    write_texts(server.world)
-    for command, argv in scenario.before:
-        server.run_well(command, argv)
+
+def main_of(command: str):
+    """Return the function of its arguments that runs a command."""
+    if command in FUNCTIONS:
+        return FUNCTIONS[command]
+    return importlib.import_module("transformer.commands." + command).main
+
+
+def import_everything() -> None:
+    """Import what the commands import, so that each forked process only works."""
+    sys.path.insert(0, ROOT)
+    cli.start_tensorflow()
+    for name in IMPORTED_LATE:
+        if importlib.util.find_spec(name):
+            importlib.import_module(name)
+    for scenario in SCENARIOS.values():
+        main_of(scenario.command)
 
 
 class Sweep:
-    """The faults of one scenario, and what they did.
+    """The faults of one scenario, and what they did."""
 
-    Args:
-      server: runs commands.
-      scenario: what to run.
-      folder: for a copy of the world.
-    """
-
-    def __init__(self, server: Server, scenario: Scenario, folder: str):
-        self.server, self.scenario = server, scenario
-        self.world, self._begin = server.world, os.path.join(folder, "begin")
-        self.target = os.path.join(self.world, scenario.target)
-        self.points, self.problems = collections.Counter(), []
-        self._tried: Dict[Any, List[str]] = {}  # state → what was wrong after it
-        begin(server, scenario)
-        shutil.rmtree(self._begin, ignore_errors=True)
-        shutil.copytree(self.world, self._begin)
+    def __init__(self, runner: Runner, scenario: Scenario):
+        self.runner = runner
+        self.scenario = scenario
+        self.target = os.path.join(runner.world, scenario.target)
+        self.points = collections.Counter()
+        self.lost = []
+        self._after: Dict[Tuple[str, str], List[str]] = {}
+        shutil.rmtree(runner.world, ignore_errors=True)
+        shutil.rmtree(runner.copy, ignore_errors=True)
+        write_texts(runner.world)
+        for command, argv in scenario.before:
+            runner.run_well(command, argv)
+        shutil.copytree(runner.world, runner.copy)
         self.old = scenario.read(self.target)
-        self.calls = server.run_well(scenario.command, scenario.argv).calls
+        self.calls = runner.run_well(scenario.command, scenario.argv).calls
         self.new = scenario.read(self.target)
 
     def run(self, every: int = 1) -> None:
-        """Try all faults, or each `every`-th, until a run has no such call."""
-        for name, (mode, kinds) in MODES.items():
-            at, is_reached = 1, True
-            while is_reached:
-                is_last = at > len(self.calls)
-                if is_last or not kinds or self.calls[at - 1][0] in kinds:
-                    is_reached = self.try_fault(name, mode, at)
-                at += every
+        """Try each fault at each `every`-th call; each kind starts at another call."""
+        for number, (name, kinds) in enumerate(FAULTS.items()):
+            first = number * min(every, len(self.calls)) // len(FAULTS)
+            for at in range(first + 1, len(self.calls) + 1, every):
+                if not kinds or self.calls[at - 1][0] in kinds:
+                    self.try_fault(name, number + 1, at)
 
-    def try_fault(self, name: str, mode: int, at: int) -> bool:
-        """Run the command with a fault, check, run it again; return False if it had no
-        such call."""
-        shutil.rmtree(self.world)
-        shutil.copytree(self._begin, self.world)
-        ended = self.server.run(self.scenario.command, self.scenario.argv, at, mode)
+    def try_fault(self, name: str, fault: int, at: int) -> None:
+        """Run the command with a fault, check the folder, run the command again."""
+        shutil.rmtree(self.runner.world)
+        shutil.copytree(self.runner.copy, self.runner.world)
+        scenario = self.scenario
+        ended = self.runner.run(scenario.command, scenario.argv, at, fault)
         if len(ended.calls) < at:
-            return False
+            return
         self.points[name] += 1
+        state = scenario.read(self.target)
+        is_kill = "SIGKILL" in name
+        wrong = self._wrong_status(ended, state, is_kill)
+        wrong += self._wrong_state(state, is_kill)
+        wrong += self._wrong_afterwards(state)
         what, path = ended.calls[at - 1]
-        where = f"{name}: call {at}, {what} {os.path.relpath(path, self.world)}"
-        state = self.scenario.read(self.target)
-        wrong = self.wrong_status(ended, state, "SIGKILL" in name)
-        wrong += self.wrong_state(state, "SIGKILL" in name)
-        wrong += self.wrong_afterwards(state)
-        self.problems += [f"{where}: {each}" for each in wrong]
-        print(*(f"  {where}: {each}\n" for each in wrong), sep="", end="", flush=True)
-        return True
+        path = os.path.relpath(path, self.runner.world)
+        for each in wrong:
+            self.lost.append(f"{name}: call {at}, {what} {path}: {each}")
+            print(f"  lost: {self.lost[-1]}", flush=True)
 
-    def wrong_status(self, ended: Ended, state, is_kill: bool) -> List[str]:
-        """Return what is wrong with how the command ended, and what it said."""
-        last = ended.said.strip().split("\n")[-1]
+    def _wrong_status(self, ended: Ended, state: Content, is_kill: bool) -> List[str]:
+        """Return what is wrong with the status and the last line of the output."""
+        prefix = self.scenario.command + ".py: "
+        lines = ended.output.split("\n")
+        messages = [line for line in lines if line.startswith(prefix)]
         if is_kill:
-            is_right = ended.status == KILLED
+            is_right = ended.status == -9
         elif ended.status == 0:
             is_right = state == self.new
         else:
             is_right = (
                 ended.status == 2
-                and "Traceback" not in ended.said
-                and last.startswith(self.scenario.command + ".py: ")
-                and any(each in last for each in (self.world, self.scenario.target))
+                and "Traceback" not in ended.output
+                and any(
+                    self.runner.world in line or self.scenario.target in line
+                    for line in messages[-1:]
+                )
             )
-        return [] if is_right else [f"status {ended.status}, {ended.said[-400:]!r}"]
+        return [] if is_right else [f"status {ended.status}, {ended.output[-400:]!r}"]
 
-    def wrong_state(self, state, is_kill: bool) -> List[str]:
+    def _wrong_state(self, state: Content, is_kill: bool) -> List[str]:
         """Return what is wrong with the folder that the command writes."""
-        scenario = self.scenario
         if state in (self.old, self.new):
             return []
-        if scenario.may_be_between == "always" or (
-            is_kill and scenario.may_be_between == "killed"
-        ):
-            damage = scenario.damage(self.target)
-            return [damage] if damage else []
-        return [f"neither old nor new, but {', '.join(self.differences(state))}"]
+        allowed = ("always", "killed") if is_kill else ("always",)
+        if self.scenario.may_be_partial not in allowed:
+            return [f"neither old nor new: {self._differences(state)}"]
+        damage = self.scenario.damage(self.target)
+        return [damage] if damage else []
 
-    def differences(self, state) -> List[str]:
-        """Return in words how a state differs from the new one."""
+    def _differences(self, state: Content) -> str:
+        """Return the names of what differs from the new folder."""
         names = sorted({*state, *self.new})
-        return [
-            f"{'no ' * (name not in state)}{'another ' * (name in self.new)}{name}"
-            for name in names
-            if state.get(name, 0) != self.new.get(name, 0)
-        ]
+        return ", ".join(
+            name for name in names if state.get(name, 0) != self.new.get(name, 0)
+        )
 
-    def wrong_afterwards(self, state) -> List[str]:
-        """Return what is wrong after the same command, without a fault.
+    def _wrong_afterwards(self, state: Content) -> List[str]:
+        """Return what is wrong after the same command without a fault.
 
-        It is run once for each state that the faults leave.
+        It runs once for each different state that the faults leave.
         """
         left = {
             re.sub(r"(unfinished-|tempstate)\w+", r"\1", path): content
-            for path, content in left_in(self.world).items()
+            for path, content in tree(self.runner.world).items()
+            if is_remainder(path)
         }
         key = repr(sorted(state.items())), repr(sorted(left.items()))
-        if key not in self._tried:
-            self._tried[key] = self._run_again(state)
-        return self._tried[key]
+        if key not in self._after:
+            self._after[key] = self._run_again(state)
+        return self._after[key]
 
-    def _run_again(self, before) -> List[str]:
-        again = self.server.run(self.scenario.command, self.scenario.argv)
-        is_done = before == self.new and "wanted a new folder" in again.said
+    def _run_again(self, before: Content) -> List[str]:
+        again = self.runner.run(self.scenario.command, self.scenario.argv)
+        is_done = before == self.new and "new folder" in again.output
+        after = self.scenario.read(self.target)
         wrong = []
         if again.status and not is_done:
-            wrong.append(f"again: status {again.status}, {again.said[-400:]!r}")
-        after = self.scenario.read(self.target)
+            wrong.append(f"again: status {again.status}, {again.output[-400:]!r}")
         if after != self.new:
-            wrong.append(f"again: {', '.join(self.differences(after))}")
-        left = remainders(self.world)
-        return wrong + ([f"again: {', '.join(left)} left"] if left else [])
-
-    def report(self, name: str) -> str:
-        """Return the counts on a line."""
-        counts = ", ".join(f"{self.points[mode]} {mode}" for mode in MODES)
-        return (
-            f"{name}: {len(self.calls)} calls; {sum(self.points.values())} fault "
-            f"points ({counts}), {len(self._tried)} different states, lost "
-            f"{len(self.problems)}"
-        )
+            wrong.append(f"again: {self._differences(after)} differ")
+        left = sorted(filter(is_remainder, tree(self.runner.world)))
+        if left:
+            wrong.append(f"again: {', '.join(left)} left")
+        return wrong
 
 
 def run(args: argparse.Namespace) -> int:
     """Try the faults of the scenarios; return the exit status, 1 for a loss."""
-    cli.start_tensorflow(args.verbose)
-    total = lost = 0
-    with tempfile.TemporaryDirectory() as folder, Server(folder) as server:
-        for name in args.scenarios or SCENARIOS:
-            cli.refuse_unknown("scenario", name, SCENARIOS)
+    names = args.scenarios or list(SCENARIOS)
+    for name in names:
+        cli.refuse_unknown("scenario", name, SCENARIOS)
+    with tempfile.TemporaryDirectory() as folder:
+        if not hasattr(ctypes.CDLL(None), "faults_arm"):  # start again, with the shim
+            settings = {
+                "LD_PRELOAD": build_shim(folder),
+                "TF_CPP_MIN_LOG_LEVEL": "3",
+                "CUDA_VISIBLE_DEVICES": "",
+            }
+            command = [sys.executable, *sys.argv]
+            return subprocess.run(command, env={**os.environ, **settings}).returncode
+        os.environ.pop("LD_PRELOAD")  # the processes that a command starts have none
+        import_everything()
+        points = lost = 0
+        for name in names:
             scenario = SCENARIOS[name]
             if scenario.needs and not importlib.util.find_spec(scenario.needs):
-                print(f"{name}: skipped, found no {scenario.needs}")
+                print(f"{name}: skipped, {scenario.needs} is not installed")
                 continue
-            sweep = Sweep(server, scenario, folder)
+            sweep = Sweep(Runner(folder), scenario)
             sweep.run(args.every)
-            print(sweep.report(name), flush=True)
-            total, lost = total + sum(sweep.points.values()), lost + len(sweep.problems)
-    print(f"fault points tried: {total:,}, lost: {lost}")
+            counts = ", ".join(f"{sweep.points[each]} {each}" for each in FAULTS)
+            print(
+                f"{name}: {len(sweep.calls)} calls; {counts}; lost {len(sweep.lost)}",
+                flush=True,
+            )
+            points += sum(sweep.points.values())
+            lost += len(sweep.lost)
+    print(f"{points:,} fault points tried, lost {lost}")
     return 1 if lost else 0
 
 
@@ -292,7 +319,7 @@ def main(argv: Optional[List[str]] = None) -> None:
         "--scenarios",
         nargs="+",
         metavar="NAME",
-        help=f"which: {'; '.join(SCENARIOS)} [all]",
+        help=f"which ones: {'; '.join(SCENARIOS)} [all]",
     )
     parser.add_argument(
         "--every", type=int, default=1, metavar="N", help="try each N-th call only [1]"

@@ -1,1 +1,1 @@
-"""What `transformer.modules` is made of; read primitives, masks, positions first."""
+"""The parts of `transformer.modules`: primitives, positions, attention."""

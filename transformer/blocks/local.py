@@ -1,11 +1,11 @@
-"""Local attention: its cost grows with the length, not with its square (section 4)."""
+"""Local attention, whose cost is linear in the length (section 4)."""
 
 from typing import Tuple
 
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.attention import scaled_dot_product_attention
-from transformer.blocks.shapes import shape_list
+from transformer.blocks.primitives import shape_list
 
 
 def local_attention(
@@ -17,26 +17,26 @@ def local_attention(
     window: Tuple[int, int] = (0, 0),
     causality: bool = False,
     key_mask=None,
-    blind_queries_are_zero: bool = True,
-):
+    fully_masked_is_zero: bool = True,
+) -> tuple:
     """Attend within blocks of a sequence, and to a window around each block.
 
-    The sequence is cut into blocks of `block_length`. A position sees those of its
-    block, and a window of positions before and after the block. tensor2tensor's kinds
-    of local attention are
+    The sequence is cut into blocks of `block_length`. A position sees the positions of
+    its block, and a window before and after the block. The local attentions of
+    tensor2tensor are
 
         local_attention_1d:                      window = (filter_width, filter_width)
         masked_local_attention_1d:               window = (block_length, 0), causality
         masked_within_block_local_attention_1d:  window = (0, 0), causality
 
     Args:
-      queries, keys: float [N, H, T, d_k]; T need not be a multiple of anything.
+      queries, keys: float [N, H, T, d_k]; T need not be a multiple of B.
       values: float [N, H, T, d_v].
       block_length: int, B.
-      window: (int, int), positions before and after the block.
-      causality: of these, a position sees only itself and those before it.
+      window: (int, int), the numbers of positions before and after the block.
+      causality: a position sees only itself and earlier ones among these.
       key_mask: bool [N, T] or [N, H, T], True = may attend.
-      blind_queries_are_zero: as in `scaled_dot_product_attention`.
+      fully_masked_is_zero: as in `scaled_dot_product_attention`.
 
     Returns:
       (context float [N, H, T, d_v], weights float
@@ -47,11 +47,11 @@ def local_attention(
     blocks = (length + block_length - 1) // block_length
     padding = blocks * block_length - length
     starts = tf.range(blocks)[:, None] * block_length  # [blocks, 1]
-    places = starts + tf.range(block_length)[None, :]  # [blocks, B]
+    members = starts + tf.range(block_length)[None, :]  # [blocks, B]
     positions = starts + tf.range(-before, block_length + after)[None, :]  # [blocks, W]
 
     def in_blocks(x, axis):
-        return tf.gather(_padded(x, axis, 0, padding), places, axis=axis)
+        return tf.gather(_padded(x, axis, 0, padding), members, axis=axis)
 
     def in_windows(x, axis):
         return tf.gather(
@@ -61,7 +61,7 @@ def local_attention(
     inside = tf.logical_and(positions >= 0, positions < length)
     mask = inside[:, None, :]  # [blocks, 1, W]
     if causality:
-        mask = tf.logical_and(mask, positions[:, None, :] <= places[:, :, None])
+        mask = tf.logical_and(mask, positions[:, None, :] <= members[:, :, None])
     if key_mask is not None:
         if key_mask.shape.ndims == 2:
             key_mask = key_mask[:, None]  # [N, 1, T]
@@ -72,7 +72,7 @@ def local_attention(
         in_windows(keys, 2),
         in_windows(values, 2),
         mask,
-        blind_queries_are_zero=blind_queries_are_zero,
+        fully_masked_is_zero=fully_masked_is_zero,
     )
     context = tf.reshape(
         context, [batch, heads, blocks * block_length, shape_list(values)[-1]]

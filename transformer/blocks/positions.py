@@ -1,6 +1,7 @@
-"""Position encodings: POSITIONS maps a name to a function of positions.
+"""Position encodings: POSITIONS maps each name to a function.
 
-Each takes the positions, float64 [T], and the width D, and returns float64 [T, D].
+A function takes the positions, float64 [T], and the width D, and returns float64
+[T, D].
 """
 
 import math
@@ -24,8 +25,8 @@ def interleaved(positions, num_units: int):
 def per_channel(positions, num_units: int):
     """Return the tutorial's encoding: channel i has the angle p / 10000^(2i/D).
 
-    Here i is the channel, so that a sine and its cosine differ in frequency, and
-    exponents run to 2.
+    Here i is the channel: a sine and its cosine have different frequencies, and the
+    exponents go up to 2.
     """
     channels = tf.range(num_units)
     rates = 10000.0 ** (-2.0 * tf.cast(channels, tf.float64) / num_units)  # [D]
@@ -41,8 +42,8 @@ def halves(
 ):
     """Return tensor2tensor's encoding: all sines, then all cosines.
 
-    The slowest rate is exactly 1/10000; an odd width ends with zeros. (As there,
-    `min_timescale` multiplies the rates.)
+    The slowest rate is exactly 1/10000; an odd width ends with a zero. (As in
+    tensor2tensor, `min_timescale` multiplies the rates.)
     """
     pairs = num_units // 2
     step = math.log(max_timescale / min_timescale) / max(1, pairs - 1)
@@ -55,11 +56,11 @@ def halves(
 POSITIONS = {"interleaved": interleaved, "per_channel": per_channel, "halves": halves}
 
 
-def chosen_positions(name: str, dialect: Dialect):
-    """Return which encoding a model has: a key of POSITIONS, or LEARNED.
+def chosen_positions(name: str, dialect: Dialect) -> str:
+    """Return the position encoding of a model: a key of POSITIONS, or LEARNED.
 
     Args:
-      name: the setting: one of these, or empty for the choice of the dialect.
+      name: the setting `positions`: one of these, or empty for that of the dialect.
       dialect: a Dialect.
     """
     return name or (LEARNED if dialect.learned_positions else dialect.positions)

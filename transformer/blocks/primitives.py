@@ -1,29 +1,250 @@
-"""The parts of the blocks: dropout, dense layers, tables, normalization, residual."""
+"""Primitives of the blocks: arguments, shapes, dropout, dense layers, normalization.
 
+Some functions have gradients of their own, because the gradient that TensorFlow derives
+loses digits; see `register_gradient` and `with_gradient`.
+"""
+
+import contextlib
 import functools
 import operator
 import zlib
-from typing import Callable, Optional, Sequence, Union
+from typing import Callable, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.gradients import register, with_gradient
-from transformer.blocks.shapes import join_heads, shape_list, split_heads
 from transformer.dialects import Dialect, resolve
+
+# The arguments of a block
+
+DTYPES = {"float": (tf.float32, tf.float16, tf.bfloat16), "int": (tf.int32, tf.int64)}
+
+
+def checked(name: str, x, kind: str, *shapes: str):
+    """Return an argument of a block as a tensor, after checking its type and rank.
+
+    Args:
+      name: the block and the argument, such as "feedforward: inputs".
+      x: tensor, variable, NumPy array or list; NumPy's float64 becomes float32.
+      kind: "float" (of 16 or 32 bits; the last size is known), "int" (of 32 or 64
+        bits), or "numbers" (any).
+      shapes: the names of the dimensions, such as "[N, T, D]"; "[..., D]": any rank.
+
+    Raises:
+      ValueError: the tensor is none of these.
+    """
+    expected = f"{kind} {' or '.join(shapes)}"
+    try:
+        if not tf.is_tensor(x) and getattr(x, "dtype", None) == np.float64:
+            x = np.float32(x)
+        x = tf.convert_to_tensor(x)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name}: expected {expected}, got {type(x).__name__}; give a tensor"
+        ) from error
+    sizes = None if x.shape.ndims is None else x.shape.as_list()
+    any_rank = "..." in shapes[0]
+    ranks = [shape.count(",") + 1 for shape in shapes]
+    advice = ""
+    if x.dtype.base_dtype not in DTYPES.get(kind, [x.dtype.base_dtype]):
+        is_ids = kind == "float" and x.dtype.is_integer
+        advice = "embed it first" if is_ids else f"cast it to {kind}32"
+    elif sizes is None:
+        advice = "" if any_rank and kind == "int" else "give its sizes with set_shape"
+    elif not any_rank and len(sizes) not in ranks or kind == "float" and not sizes:
+        advice = "reshape it"
+    elif kind == "float" and sizes[-1] is None:
+        advice = "give its last size with set_shape"
+    if advice:
+        letters = [] if any_rank else shapes[0].strip("[]").split(", ")
+        found = f"{x.dtype.base_dtype.name} {_described(x, letters)}"
+        raise ValueError(f"{name}: expected {expected}, got {found}; {advice}")
+    return x
+
+
+def _described(x, letters: Sequence[str] = ()) -> str:
+    """Return the sizes of a tensor, with letters or "?" for those not known."""
+    if x.shape.ndims is None:
+        return "of unknown rank"
+    letters = [*letters, *"?" * x.shape.ndims]
+    sizes = [
+        letters[i] if size is None else str(size)
+        for i, size in enumerate(x.shape.as_list())
+    ]
+    return f"[{', '.join(sizes)}]"
+
+
+def check_broadcasts(name: str, x, shape: str, sizes: Sequence[Optional[int]]) -> None:
+    """Raise ValueError if a tensor does not broadcast to some sizes, where known.
+
+    Args:
+      name: the block and the argument.
+      x: a tensor.
+      shape: the names of the dimensions, such as "[N, Tk]".
+      sizes: ints; None: not known.
+    """
+    if x.shape.ndims is None:
+        return
+    found = x.shape.as_list()
+    pairs = zip(reversed(found), reversed(sizes))
+    if len(found) > len(sizes) or any(
+        None not in (size, wanted) and size not in (1, wanted) for size, wanted in pairs
+    ):
+        wanted = ", ".join("?" if size is None else str(size) for size in sizes)
+        raise ValueError(
+            f"{name}: expected {shape} = [{wanted}], got {_described(x)}; give what "
+            "broadcasts to it"
+        )
+
+
+def check_is_training(block: str, is_training) -> None:
+    """Raise ValueError unless a switch is True, False or a bool tensor."""
+    if tf.is_tensor(is_training):
+        fits = is_training.dtype.base_dtype == tf.bool
+    else:
+        fits = is_training in (True, False)
+    if not fits:
+        raise ValueError(
+            f"{block}: expected is_training to be True, False or a bool tensor, got "
+            f"{is_training!r}"
+        )
+
+
+def refuse_eager(block: str) -> None:
+    """Raise ValueError in eager mode, where variables are not found by their names."""
+    if tf.executing_eagerly():
+        raise ValueError(
+            f"{block}: expected graph mode, got eager mode, in which each call makes "
+            "new variables; call tf.compat.v1.disable_eager_execution() first"
+        )
+
+
+# Shapes and types
+
+
+def shape_list(x) -> List:
+    """Return the shape of `x` as a list: ints where known, else scalar tensors."""
+    dynamic = tf.shape(x)
+    return [
+        dynamic[i] if size is None else size for i, size in enumerate(x.shape.as_list())
+    ]
+
+
+def as_int64(integers):
+    """Cast integers to int64.
+
+    TensorFlow runs int32 ops on the CPU even if there is a GPU; int64 ops avoid the
+    copies to the CPU and back.
+    """
+    return tf.cast(integers, tf.int64)
+
+
+def followed_by_zeros(x, count, axis: int):
+    """Return `x` with `count` zeros at the end of a dimension.
+
+    Unlike TensorFlow's `pad`, it runs on the GPU for int64: see `as_int64`.
+    """
+    sizes = shape_list(x)
+    sizes[axis] = count
+    return tf.concat([x, tf.zeros(tf.stack(sizes), x.dtype)], axis)
+
+
+def split_heads(x, num_heads: int):
+    """Reshape [N, T, D] → [N, H, T, D / H]."""
+    batch, length, width = shape_list(x)
+    x = tf.reshape(x, [batch, length, num_heads, width // num_heads])
+    return tf.transpose(x, [0, 2, 1, 3])
+
+
+def join_heads(x):
+    """Reshape [N, H, T, D / H] → [N, T, D]."""
+    batch, num_heads, length, width = shape_list(x)
+    return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [batch, length, num_heads * width])
+
+
+def stack_heads(x):
+    """Reshape [N, H, ...] → [H * N, ...], heads first, as in the TF1 tutorials."""
+    batch, num_heads, *rest = shape_list(x)
+    x = tf.transpose(x, [1, 0, *range(2, x.shape.ndims)])
+    return tf.reshape(x, [num_heads * batch, *rest])
+
+
+def has_16_bits(x) -> bool:
+    """Return whether a tensor is float16 or bfloat16."""
+    return x.dtype.base_dtype in (tf.float16, tf.bfloat16)
 
 
 def widened(x):
-    """Return a float tensor of 16 bits as float32; any other tensor as it is.
+    """Cast float16 and bfloat16 to float32; return other tensors unchanged.
 
     Sums, statistics and exponentials lose digits or overflow in 16 bits.
     """
-    return tf.cast(x, tf.float32) if is_short(x) else x
+    return tf.cast(x, tf.float32) if has_16_bits(x) else x
 
 
-def is_short(x):
-    """Return whether a tensor has floats of 16 bits."""
-    return x.dtype.base_dtype in (tf.float16, tf.bfloat16)
+# Custom gradients
+
+# Name → function, see `register_gradient`. It survives when a notebook reloads this.
+BACKWARD: Dict[str, Callable] = globals().get("BACKWARD", {})
+
+
+def register_gradient(name: str, backward: Callable) -> None:
+    """Register a gradient for `with_gradient`, and for graphs that are imported.
+
+    Args:
+      name: the name of the gradient in every graph that uses it.
+      backward: function of the tensors output, *inputs, *saved, upstream that returns
+        a list of the gradient of each input.
+    """
+
+    def gradient(op, upstream, *_):
+        gradients = BACKWARD[name](*op.inputs, upstream)
+        return [None, *gradients] + [None] * (len(op.inputs) - 1 - len(gradients))
+
+    BACKWARD[name] = backward
+    with contextlib.suppress(KeyError):  # registered before this module was reloaded
+        tf.RegisterGradient(name)(gradient)
+
+
+def with_gradient(name: str, forward: Callable, *inputs):
+    """Return the output of a function with a registered gradient.
+
+    In a graph, `tf.custom_gradient` would register a gradient for each call, and its
+    registry, which is never emptied, would keep the graph in memory. (A
+    `tf.GradientTape` in a graph derives the gradient from `forward`; the result differs
+    only by rounding.)
+
+    Args:
+      name: the name of the gradient.
+      forward: function of `inputs` that returns the tensors (output, *saved); `saved`
+        are for the gradient only.
+      inputs: float tensors.
+    """
+    if is_eager():
+
+        @tf.custom_gradient
+        def computed(*inputs):
+            output, *saved = forward(*inputs)
+
+            def gradient(upstream):
+                return BACKWARD[name](output, *inputs, *saved, upstream)
+
+            return output, gradient
+
+        return computed(*inputs)
+    output, *saved = forward(*inputs)
+    with tf.get_default_graph().gradient_override_map({"IdentityN": name}):
+        return tf.identity_n([output, *inputs, *saved])[0]
+
+
+def is_eager() -> bool:
+    """Return whether the program uses eager mode, also inside of a tf.function."""
+    # TensorFlow 1.15 has the second function only.
+    known = getattr(tf, "executing_eagerly_outside_functions", tf.executing_eagerly)
+    return known()
+
+
+# Dropout
 
 
 def dropout(
@@ -40,16 +261,27 @@ def dropout(
       inputs: float tensor of any shape.
       rate: float in [0, 1), rounded to a multiple of 1/256; or a scalar tensor.
       is_training: Python bool or scalar bool tensor; False returns `inputs`.
-      seed: int [2] tensor. With it the mask is a function of the seed, of the variable
-        scope and of `name` alone; without, every run draws new numbers.
+      seed: int [2] tensor. With it, the mask depends only on the seed, the variable
+        scope and `name`; without it, every run draws new numbers.
       name: distinguishes the dropouts of one scope.
       shared: dimensions along which elements are zeroed together.
 
     Returns:
-      A tensor like `inputs`. In 16 bits it is scaled as exactly as in float32.
+      A tensor like `inputs`, scaled in float32 even if `inputs` have 16 bits.
+
+    Raises:
+      ValueError: an argument is none of these.
     """
     if not tf.is_tensor(rate) and not 0 <= rate < 1:
-        raise ValueError(f"dropout: found rate {rate}, wanted 0 <= rate < 1")
+        raise ValueError(f"dropout: expected 0 <= rate < 1, got {rate}")
+    check_is_training("dropout", is_training)
+    if not tf.is_tensor(inputs):
+        inputs = checked("dropout: inputs", inputs, "numbers", "[...]")
+    if not inputs.dtype.is_floating:
+        raise ValueError(
+            f"dropout: expected inputs of floats, got {inputs.dtype.name}; embed or "
+            "cast them first"
+        )
     if tf.is_tensor(is_training):
         return tf.cond(
             is_training,
@@ -67,12 +299,14 @@ def dropout(
         limit = np.uint8(threshold)
     else:
         return inputs
-    shape, size = tf.shape(inputs), tf.size(inputs)
+    shape = tf.shape(inputs)
+    size = tf.size(inputs)
     if shared:
         sizes = shape_list(inputs)
         for dimension in shared:
             sizes[dimension] = 1
-        shape, size = tf.stack(sizes), functools.reduce(operator.mul, sizes)
+        shape = tf.stack(sizes)
+        size = functools.reduce(operator.mul, sizes)
     keep = _random_bytes(size, seed, name) >= limit
     keep = tf.reshape(keep[:size], shape)
     dropped = wide * (tf.cast(keep, wide.dtype) * (256 / (256 - threshold)))
@@ -80,24 +314,27 @@ def dropout(
 
 
 def _random_bytes(size, seed, name):
-    """Draw uniform uint8: a quarter of the random bits that floats would need.
+    """Draw uniform uint8, which take a quarter of the random bits of floats.
 
     Args:
-      size: int scalar, how many are needed.
+      size: int scalar, the number of values.
       seed, name: as in `dropout`.
 
     Returns:
       uint8, `size` rounded up to a multiple of 4.
     """
-    with tf.device("/cpu:0"):  # every kernel reads its seed there
+    with tf.device("/cpu:0"):  # kernels read their seed on the CPU
         if seed is None:
             seed = tf.random_uniform([2], maxval=2**31 - 1, dtype=tf.int32)
-        place = zlib.crc32(f"{tf.get_variable_scope().name}/{name}".encode())
-        seed = tf.cast(seed, tf.int64) + tf.constant([place, 0], tf.int64)
+        site = zlib.crc32(f"{tf.get_variable_scope().name}/{name}".encode())
+        seed = tf.cast(seed, tf.int64) + tf.constant([site, 0], tf.int64)
     words = tf.random.stateless_uniform(
         [(size + 3) // 4], seed, -(2**31), 2**31 - 1, tf.int32
     )
     return tf.reshape(tf.bitcast(words, tf.uint8), [-1])
+
+
+# Dense layers
 
 
 def dense(
@@ -117,11 +354,16 @@ def dense(
       activation: function of a tensor, or None.
 
     Returns:
-      float [..., num_units], of 16 bits where a custom getter makes the kernel so.
+      float [..., num_units], with 16 bits if a custom getter gives the kernel 16 bits.
+
+    Raises:
+      ValueError: an argument has another type, rank or size, or eager mode is on.
     """
+    refuse_eager("dense")
+    inputs = checked("dense: inputs", inputs, "float", "[..., D]")
     *leading, width = shape_list(inputs)
     kernel, bias = dense_variables(width, num_units, use_bias, scope)
-    if is_short(kernel):
+    if has_16_bits(kernel):
         inputs = tf.cast(inputs, kernel.dtype)
     outputs = tf.matmul(tf.reshape(inputs, [-1, width]), kernel)
     if use_bias:
@@ -131,30 +373,7 @@ def dense(
     return tf.reshape(outputs, leading + [num_units])
 
 
-def _add_bias(x, bias):
-    """Return x [M, D] + bias [D].
-
-    In 16 bits the gradient of the bias is a matrix product, which adds up in float32:
-    TensorFlow's own adds up in 16 bits, and 25,000 times 0.01 is 4.
-    """
-    if not is_short(x):
-        return tf.nn.bias_add(x, bias)
-
-    def add(x, bias):
-        return (tf.nn.bias_add(x, bias),)
-
-    return with_gradient("transformer/add_bias", add, x, bias)
-
-
-def _bias_gradients(output, x, bias, upstream):
-    ones = tf.ones([1, tf.shape(upstream)[0]], upstream.dtype)
-    return [upstream, tf.matmul(ones, upstream)[0]]
-
-
-register("transformer/add_bias", _bias_gradients)
-
-
-def dense_variables(width: int, num_units: int, use_bias: bool, scope: str):
+def dense_variables(width: int, num_units: int, use_bias: bool, scope: str) -> tuple:
     """Return (kernel [width, num_units], bias [num_units] or None) of a dense layer."""
     bias = None
     with tf.variable_scope(scope):
@@ -168,40 +387,27 @@ def dense_variables(width: int, num_units: int, use_bias: bool, scope: str):
     return kernel, bias
 
 
-def embedding_table(
-    vocab_size: int,
-    num_units: int,
-    scope: str = "embedding",
-    reuse: Optional[bool] = None,
-):
-    """Return the variable `lookup_table` [V, D] of an `embedding` of the same scope."""
-    with tf.variable_scope(scope, reuse=reuse):
-        return tf.get_variable(
-            "lookup_table",
-            [vocab_size, num_units],
-            initializer=tf.random_normal_initializer(stddev=num_units**-0.5),
-        )
+def _add_bias(x, bias):
+    """Return x [M, D] + bias [D].
 
-
-def looked_up(table, inputs, scale: bool):
-    """Return the rows of a table for ids: [V, D], int [N, T] → float [N, T, D].
-
-    Args:
-      table: float [V, D], D known.
-      inputs: int [N, T].
-      scale: multiply by sqrt(D).
+    In 16 bits the gradient of the bias is computed as a matrix product, which sums in
+    float32. TensorFlow's own gradient sums in 16 bits: 25,000 times 0.01 gives 4.
     """
-    outputs = tf.gather(table, inputs)
-    return outputs * table.shape.as_list()[-1] ** 0.5 if scale else outputs
+    if not has_16_bits(x):
+        return tf.nn.bias_add(x, bias)
+
+    def add(x, bias):
+        return (tf.nn.bias_add(x, bias),)
+
+    return with_gradient("transformer/add_bias", add, x, bias)
 
 
-def with_zero_row(table):
-    """Return a table [V, D] whose row 0, that of padding, is zeros.
+def _bias_gradients(output, x, bias, upstream):
+    ones = tf.ones([1, tf.shape(upstream)[0]], upstream.dtype)
+    return [upstream, tf.matmul(ones, upstream)[0]]
 
-    The gradient of `table` is dense, also where a few rows of it are looked up.
-    """
-    real = tf.cast(tf.not_equal(tf.range(tf.shape(table)[0]), 0), table.dtype)
-    return table * real[:, None]
+
+register_gradient("transformer/add_bias", _bias_gradients)
 
 
 def project(x, num_units: int, num_heads: int, dialect: Dialect, name: str):
@@ -209,7 +415,7 @@ def project(x, num_units: int, num_heads: int, dialect: Dialect, name: str):
 
     Args:
       num_units: int, the width of all heads together.
-      dialect: a Dialect: with a bias or not, with a ReLU or not.
+      dialect: a Dialect, which decides about bias and ReLU.
       name: the scope of the variables: "q", "k" or "v".
     """
     activation = tf.nn.relu if dialect.projection_relu else None
@@ -218,12 +424,12 @@ def project(x, num_units: int, num_heads: int, dialect: Dialect, name: str):
 
 
 def project_output(context, num_units: int, dialect: Dialect):
-    """Return the heads joined, times W^O: float [N, H, T, d_v] → [N, T, num_units].
+    """Join the heads and multiply by W^O: float [N, H, T, d_v] → [N, T, num_units].
 
     Args:
-      context: what each head attends to.
+      context: the output of each head.
       num_units: int, the width of the residual.
-      dialect: a Dialect: with W^O or not, with a bias or not, with a ReLU or not.
+      dialect: a Dialect, which decides about W^O, bias and ReLU.
     """
     x = join_heads(context)  # [N, T, H * d_v]
     if not dialect.output_projection:
@@ -234,8 +440,8 @@ def project_output(context, num_units: int, dialect: Dialect):
 
 def keys_and_values(
     keys, num_units: int, num_heads: int, dialect: Union[str, Dialect] = "paper"
-):
-    """Return K and V of the attention in whose scope it is called.
+) -> tuple:
+    """Return K and V for the attention in the current variable scope.
 
     Args:
       keys: float [N, Tk, any width].
@@ -250,44 +456,98 @@ def keys_and_values(
     return tuple(project(keys, num_units, num_heads, dialect, name) for name in "kv")
 
 
+# Embedding tables
+
+
+def embedding_table(
+    vocab_size: int,
+    num_units: int,
+    scope: str = "embedding",
+    reuse: Optional[bool] = None,
+):
+    """Return the variable `lookup_table` [V, D] of the `embedding` in a scope."""
+    refuse_eager("embedding")
+    with tf.variable_scope(scope, reuse=reuse):
+        return tf.get_variable(
+            "lookup_table",
+            [vocab_size, num_units],
+            initializer=tf.random_normal_initializer(stddev=num_units**-0.5),
+        )
+
+
+def looked_up(table, inputs, scale: bool):
+    """Look up ids in a table: float [V, D], int [N, T] → float [N, T, D].
+
+    Args:
+      table: float [V, D], D known.
+      inputs: int [N, T].
+      scale: multiply by sqrt(D).
+    """
+    outputs = tf.gather(table, inputs)
+    return outputs * table.shape.as_list()[-1] ** 0.5 if scale else outputs
+
+
+def with_zero_row(table):
+    """Return a table [V, D] with zeros in row 0, the row of padding.
+
+    The gradient of `table` is dense, even if only a few rows are looked up.
+    """
+    real = tf.cast(tf.not_equal(tf.range(tf.shape(table)[0]), 0), table.dtype)
+    return table * real[:, None]
+
+
+# Layer normalization
+
+
 def normalize(
     inputs, epsilon: float = 1e-8, scope: str = "ln", reuse: Optional[bool] = None
 ):
-    """Return (x - mean) / sqrt(variance + epsilon) * gamma + beta: layer normalization.
+    """Normalize layers: (x - mean) / sqrt(variance + epsilon) * gamma + beta.
 
     Args:
       inputs: float [..., D]; mean and (biased) variance are over the last axis.
       epsilon: float, inside the root.
-      scope, reuse: of the variables `gamma` [D], ones at first, and `beta` [D], zeros.
+      scope, reuse: of the variables `gamma` [D], initially 1, and `beta` [D], initially
+        0.
 
     Returns:
-      float [..., D], float32 where `inputs` have 16 bits. `[[1., 3.]]` gives
-      `[[-1., 1.]]` at first.
+      float [..., D], float32 if `inputs` have 16 bits. `[[1., 3.]]` initially gives
+      `[[-1., 1.]]`.
+
+    Raises:
+      ValueError: an argument has another type, rank or size, or eager mode is on.
 
     Source: Ba, Kiros, Hinton 2016.
     """
+    refuse_eager("normalize")
+    inputs = checked("normalize: inputs", inputs, "float", "[..., D]")
     width = [inputs.shape.as_list()[-1]]
     with tf.variable_scope(scope, reuse=reuse):
         beta = tf.get_variable("beta", width, initializer=tf.zeros_initializer())
         gamma = tf.get_variable("gamma", width, initializer=tf.ones_initializer())
-        # Not `+ beta`: the graph optimizer of TensorFlow 2.16 fails on that form.
-        return tf.nn.bias_add(_standardize(widened(inputs), epsilon) * gamma, beta)
+        return standardized(inputs, epsilon, gamma, beta)
+
+
+def standardized(inputs, epsilon: float, gamma, beta):
+    """Return (x - mean) / sqrt(variance + epsilon) * gamma + beta, as `normalize`."""
+    # Not `+ beta`: the graph optimizer of TensorFlow 2.16 fails on that form.
+    return tf.nn.bias_add(_standardize(widened(inputs), epsilon) * gamma, beta)
 
 
 def _standardize(inputs, epsilon):
-    """Return mean 0 and variance 1 along the last axis, with an exact gradient.
+    """Normalize the last axis to mean 0 and variance 1, with an exact gradient.
 
-    The gradient that TensorFlow derives loses digits where the variance is small: in
-    float32 it is off by 3e-5 in a case that tensor2tensor has recorded.
+    The gradient that TensorFlow derives loses digits if the variance is small: in a
+    case recorded from tensor2tensor, its float32 error is 3e-5.
     """
 
-    def standardized(x):
+    def forward(x):
         centred = x - tf.reduce_mean(x, -1, keepdims=True)
         variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
         scale = tf.rsqrt(variance + epsilon)
         return centred * scale, scale
 
-    return with_gradient("transformer/standardize", standardized, inputs)
+    return with_gradient("transformer/standardize", forward, inputs)
 
 
 def _standardize_gradient(output, x, scale, upstream):
@@ -297,30 +557,4 @@ def _standardize_gradient(output, x, scale, upstream):
     return [upstream - output * along - shared]
 
 
-register("transformer/standardize", _standardize_gradient)
-
-
-def apply_steps(steps: Sequence[str], x, residual, dialect: Dialect, drop: Callable):
-    """Apply the steps of a dialect before or after a sub-layer, in their order.
-
-    Args:
-      steps: some of "dropout", "add", "norm".
-      x: float [N, T, D].
-      residual: float [N, T, D], what "add" adds; float32 where `x` has 16 bits.
-      dialect: a Dialect.
-      drop: function of a tensor and the name of its dropout.
-    """
-    x = widened(x) if steps else x
-    for step in steps:
-        if step == "dropout":
-            x = drop(x, name="residual")
-        elif step == "add":
-            x = residual + tf.cast(x, residual.dtype)
-        elif step == "norm":
-            x = normalize(x, dialect.norm_epsilon)
-        else:
-            raise ValueError(
-                f"a step of a dialect: found {step!r}, wanted 'dropout', 'add' or "
-                "'norm'"
-            )
-    return x
+register_gradient("transformer/standardize", _standardize_gradient)

@@ -1,7 +1,7 @@
-"""The modules of other people's Transformers, by one import.
+"""Drop-in replacements for the modules of published TF1 programs.
 
 Each file has the names, signatures, defaults, mask polarity, return values and
-variables of one source, made of our blocks; no formula is here.
+variables of one original program. All formulas are in our blocks.
 
     from transformer.compat.sasrec import *        # instead of: from modules import *
 
@@ -15,12 +15,23 @@ variables of one source, made of our blocks; no formula is here.
     | interhat        | zyli93/InterHAt                                               |
     | bojone          | bojone/attention, attention_tf.py                             |
     | bojone_keras    | bojone/attention, attention_keras.py                          |
-    | tensor2tensor   | tensor2tensor 1.15.7, common_attention and common_layers      |
+    | tensor2tensor   | tensor2tensor 1.15.7: common_attention, common_layers,        |
+    |                 | transformer_layers, beam_search                               |
 
-Variables have the names and shapes that the source gives them: its checkpoints are
-restored by `tf.train.Saver`, or by `restore`, which says what does not fit.
+Variables have their original names and shapes, so `tf.train.Saver` restores checkpoints
+of the original. So does `restore`, whose errors name what does not fit.
 """
 
-from transformer.compat.restoring import restore
+from typing import Any
 
 __all__ = ["restore"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `restore` on first use: the tables of names do not need TensorFlow."""
+    if name == "restore":
+        from transformer.compat.restoring import restore
+
+        globals()["restore"] = restore
+        return restore
+    raise AttributeError(f"module 'transformer.compat' has no attribute {name!r}")

@@ -4,12 +4,13 @@ Instead of `from attention_tf import *`:
 
     from transformer.compat.bojone import *
 
-Each call makes variables of its own, which nothing shares. They have no names:
-TensorFlow calls them `Variable`, `Variable_1`, ... in the name scope of the caller, in
-their order. An attention makes those of Q, K and V, a dense layer kernel and bias.
+Each call creates new variables, which are never shared. The original does not name
+them: TensorFlow calls them `Variable`, `Variable_1`, ... in the name scope of the
+caller, in the order of creation: Q, K and V of an attention, kernel and bias of a dense
+layer.
 
-Where no sequence of a batch is as long as the batch is wide, a mask there has another
-width than what it masks, and TensorFlow refuses it; here, it is as wide.
+If every sequence is shorter than the batch is wide, the original makes a mask that is
+too narrow, and TensorFlow raises an error; here the mask is as wide as the batch.
 """
 
 import tensorflow.compat.v1 as tf
@@ -20,23 +21,24 @@ from transformer.compat.variables import variables_named_as
 
 __all__ = ["Attention", "Dense", "Mask", "Position_Embedding", "tf"]
 
-# The source opens no scopes. Those of our blocks must not take a name that a caller may
-# want: its second "attention" would be "attention_1", and so would its variables.
-ATTENTION, DENSE = "bojone.Attention", "bojone.Dense"
+# The original opens no scopes. The scopes of our blocks must not take a name that a
+# caller may use: its scope "attention" would become "attention_1".
+ATTENTION = "bojone.Attention"
+DENSE = "bojone.Dense"
 
 
 def Position_Embedding(inputs, position_size):
-    """Return its sinusoids, cosines first: see `functional.position_embedding`.
+    """Return sinusoids, cosines first: see `functional.position_embedding`.
 
-    The width may be odd, which fails there.
+    The width may be odd, which fails in the original.
     """
     return functional.position_embedding(inputs, position_size)
 
 
 def Mask(inputs, seq_len, mode="mul"):
-    """Mask what is after the end of each sequence: see `functional.mask`.
+    """Mask the positions after the end of each sequence: see `functional.mask`.
 
-    A mode other than "mul" and "add" raises ValueError; there, it gives None.
+    A mode other than "mul" and "add" raises ValueError; the original returns None.
     """
     return functional.mask(inputs, seq_len, mode)
 
@@ -48,8 +50,8 @@ def Dense(inputs, ouput_size, bias=True, seq_len=None):
     Args:
       inputs: float [N, ..., in].
       ouput_size: int.
-      bias: bool; without it, there is no b.
-      seq_len: int [N]; what is after the end of each sequence becomes zeros.
+      bias: bool; False: no b.
+      seq_len: int [N], the lengths; positions after the end become zeros.
     """
     outputs = dense(inputs, ouput_size, bias, DENSE)
     return functional.mask(outputs, seq_len)

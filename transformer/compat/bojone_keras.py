@@ -5,30 +5,33 @@ Instead of `from attention_keras import *`:
     from keras.layers import *
     from transformer.compat.bojone_keras import *
 
-In this order: Keras has an `Attention` of its own, and the last import wins. Where the
-order cannot be kept, give ours another name:
+Keep this order: Keras has its own `Attention`, and the last import wins. Otherwise give
+ours another name:
 
     from transformer.compat.bojone_keras import Attention as MultiHead
 
-Only layers of `attention_keras.py` come along. The original brings all of
-`keras.layers`, and the backend `K`, too: import them from `keras`.
+This exports the layers of `attention_keras.py` only. The original also exports all of
+`keras.layers` and the backend `K`: import them from `keras`.
 
 The layers of the last version of that file are those of `keras_layers`. Its
-`mask_right=False`, the default, makes all logits equal: each query attends to all keys
-alike. Here it means what it says, ordinary attention.
+`mask_right=False`, the default, makes all logits equal: each query attends equally to
+all keys. Here it means ordinary attention.
 
 Earlier versions have `Position_Embedding` and `Attention(nb_head, size_per_head,
-mask_right=False)`, with lengths instead of masks; both are here, too. (The first of all
-does not divide the logits by the root of `size_per_head`; here, they are divided.)
+mask_right=False)`, with lengths instead of masks; both are available here. (The first
+version does not divide the logits by the root of `size_per_head`; here they are
+divided.)
 """
+
+from typing import Any, Dict
 
 import tensorflow.compat.v1 as tf
 
 if tf.__version__.startswith("1."):
     raise ImportError(
-        f"transformer.compat.bojone_keras: found TensorFlow {tf.__version__}, wanted "
-        "2.16 or newer, which has Keras 3; for graphs of TensorFlow 1.15, import "
-        "transformer.compat.bojone"
+        "transformer.compat.bojone_keras: expected TensorFlow 2.16 "
+        f"or newer, which has Keras 3, got {tf.__version__}; for "
+        "graphs of TensorFlow 1.15, import transformer.compat.bojone"
     )
 
 from transformer import functional  # noqa: E402
@@ -59,15 +62,15 @@ __all__ = [
 
 @serializable_of_bojone
 class Attention(attention.Attention):
-    """`keras_layers.Attention`, which also takes the arguments of earlier versions.
+    """Like `keras_layers.Attention`; also takes the arguments of earlier versions.
 
-    Inputs: a list of the queries, the keys and the values; then, where wanted, masks of
-    the values and of the queries, [N, T, 1] or [N, T]; or, as in earlier versions, how
-    many queries and how many values are real, int [N, 1] each.
+    Inputs: a list of the queries, the keys and the values; then, optionally, masks of
+    the values and of the queries, [N, T, 1] or [N, T]; or, as in earlier versions, the
+    numbers of real queries and of real values, int [N, 1] each.
 
     Args: as in `keras_layers.Attention`, and
       nb_head: int, the earlier name of `heads`.
-      key_size: True is `mask_right`, the third argument of earlier versions.
+      key_size: True means `mask_right`, the third argument of earlier versions.
     """
 
     def __init__(
@@ -80,16 +83,17 @@ class Attention(attention.Attention):
         **kwargs,
     ):
         if key_size is True:
-            key_size, mask_right = None, True
+            key_size = None
+            mask_right = True
         found = {"heads": heads, "nb_head": nb_head, "size_per_head": size_per_head}
         one = (heads is None) != (nb_head is None) and size_per_head is not None
         need(self, "arguments", found, one, "heads or nb_head, and size_per_head")
-        super().__init__(
-            heads or nb_head, size_per_head, key_size, mask_right, **kwargs
-        )
+        heads = nb_head if heads is None else heads
+        super().__init__(heads, size_per_head, key_size, mask_right, **kwargs)
 
-    def padding(self, inputs, masks):
-        sources, extra = inputs[:3], inputs[3:]
+    def padding(self, inputs: list, masks: list) -> tuple:
+        sources = inputs[:3]
+        extra = inputs[3:]
         if _are_lengths(sources, extra):
             queries, _, values = sources
             extra = [
@@ -108,13 +112,13 @@ def _are_lengths(sources, extra):
 
 @serializable_of_bojone
 class Position_Embedding(SinCosPositionEmbedding):
-    """Adds sinusoids, cosines first, or puts them in front of the input.
+    """Adds sinusoids, cosines first, or concatenates them with the input.
 
     Input: [N, T, any width].
     Output: [N, T, that width, or size + that width].
 
     Args:
-      size: int, the width of the sinusoids, for "concat"; None for that of the input.
+      size: int, the width of the sinusoids for "concat"; None: that of the input.
       mode: "sum" or "concat".
     """
 
@@ -124,7 +128,7 @@ class Position_Embedding(SinCosPositionEmbedding):
         self.size = size
         self.mode = mode
 
-    def build(self, input_shape):
+    def build(self, input_shape) -> None:
         if self.size is None or self.mode == "sum":
             self.v_dim = input_shape[-1]
         super().build(input_shape)
@@ -136,7 +140,8 @@ class Position_Embedding(SinCosPositionEmbedding):
             return inputs + sinusoids
         return tf.concat([sinusoids, inputs], axis=-1)
 
-    def get_config(self):
+    def get_config(self) -> Dict[str, Any]:
         config = super().get_config()
-        del config["v_dim"], config["merge_mode"]
+        del config["v_dim"]
+        del config["merge_mode"]
         return {**config, "size": self.size, "mode": self.mode}

@@ -4,9 +4,9 @@ Instead of `from modules import *`:
 
     from transformer.compat.functional_time import *
 
-They are SASRec's, but a row is padding if its sum is zero, and the feed-forward adds
-its input only where both of its widths are the same. Its encodings of time are its own,
-and not here.
+They are those of SASRec, with two differences: a row is padding if its sum is zero, and
+the feed-forward adds its input only if both widths are equal. The encodings of time are
+not included.
 """
 
 import functools
@@ -29,7 +29,7 @@ __all__ = [
     "tf",
 ]
 
-# SASRec's arguments and result.
+# Arguments and result are those of SASRec.
 multihead_attention = functools.partial(
     sasrec.multihead_attention,
     dialect=sasrec.ATTENTION._replace(padded_row="sums to zero"),
@@ -47,7 +47,7 @@ def feedforward(
 ):
     """Apply two dense layers, dropout after each: see `modules.feedforward`.
 
-    The input is added where both widths in `num_units` are the same.
+    The input is added if both widths in `num_units` are equal.
     """
     adds = num_units[0] == num_units[1]
     return modules.feedforward(

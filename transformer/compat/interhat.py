@@ -12,9 +12,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer import modules
-from transformer.blocks.masks import broadcast_keys, found_mask
-from transformer.blocks.primitives import project
-from transformer.blocks.shapes import stack_heads
+from transformer.blocks.attention import broadcast_keys, found_mask
+from transformer.blocks.primitives import project, stack_heads
 from transformer.compat import kyubyong_legacy
 from transformer.compat.kyubyong_legacy import (
     feedforward,
@@ -53,7 +52,7 @@ def embedding(
     scope="embedding",
     reuse=None,
 ):
-    """Turn ids into vectors: see `modules.embedding`; id 0 is a feature like others."""
+    """Turn ids into vectors: see `modules.embedding`; id 0 is an ordinary feature."""
     return kyubyong_legacy.embedding(
         inputs, vocab_size, num_units, zero_pad, scale, scope, reuse
     )
@@ -90,13 +89,14 @@ def multihead_attention(
 
 
 def _weights(queries, keys, num_units, num_heads, scope):
-    """Return the weights of the attention in `scope`, those of padded queries too."""
+    """Return the weights of the attention in `scope`, with those of padded queries."""
     num_units = num_units or queries.shape.as_list()[-1]
-    with tf.variable_scope(scope, reuse=True):
+    # Without a name scope, which would rename the anonymous variables of later calls.
+    with tf.variable_scope(scope, reuse=True, auxiliary_name_scope=False):
         Q = project(queries, num_units, num_heads, DIALECT, "q")
         K = project(keys, num_units, num_heads, DIALECT, "k")
     real = broadcast_keys(found_mask(keys, DIALECT.padded_row))
     _, weights = modules.scaled_dot_product_attention(
-        Q, K, K, real, blind_queries_are_zero=DIALECT.blind_queries_are_zero
+        Q, K, K, real, fully_masked_is_zero=DIALECT.fully_masked_is_zero
     )
     return stack_heads(weights)

@@ -4,9 +4,9 @@ Instead of `from modules import ...`:
 
     from transformer.compat.kyubyong import *
 
-Its masks say what is padding: True or 1 = may *not* attend. Scopes are shared: a second
-call in the same scope uses the same variables. (There, attention also draws its weights
-for TensorBoard; here, it does not.)
+In its masks True or 1 means padding: may *not* attend. Scopes are shared: a second call
+in the same scope uses the same variables. (The original also writes images of the
+attention weights for TensorBoard; this module does not.)
 """
 
 import functools
@@ -16,13 +16,17 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer import modules
-from transformer.blocks.attention import lowering, mask_and_bias
-from transformer.blocks.masks import as_mask, causal_mask
-from transformer.blocks.polarity import warn_once
+from transformer.blocks.attention import (
+    as_mask,
+    causal_mask,
+    lowering,
+    mask_and_bias,
+    warn_once,
+)
 from transformer.blocks.primitives import dropout, project, with_zero_row
 from transformer.compat.variables import variables_named_as
 from transformer.dialects import DIALECTS
-from transformer.schedules import noam_by_peak
+from transformer.training import noam_by_peak
 
 __all__ = [
     "ff",
@@ -39,7 +43,7 @@ __all__ = [
 ]
 
 DIALECT = DIALECTS["kyubyong"]
-PADDING = -(2.0**32) + 1  # what `mask` writes, which the caller sees
+PADDING = -(2.0**32) + 1  # the value that `mask` writes
 
 
 @variables_named_as("kyubyong")
@@ -52,7 +56,7 @@ def ln(inputs, epsilon=1e-8, scope="ln"):
 def get_token_embeddings(vocab_size, num_units, zero_pad=True):
     """Return the table of embeddings, float [V, D]; with `zero_pad`, row 0 is zeros.
 
-    A second call shares the variable, as in the forks that open its scope so.
+    A second call shares the variable, as in forks that reuse the scope.
     """
     table = modules.embedding_table(
         vocab_size, num_units, "shared_weight_matrix", tf.AUTO_REUSE
@@ -70,14 +74,14 @@ def scaled_dot_product_attention(
     training=True,
     scope="scaled_dot_product_attention",
 ):
-    """Return softmax(Q K^T / sqrt(d_k)) V, for heads on the batch axis.
+    """Return softmax(Q K^T / sqrt(d_k)) V for heads stacked on the batch axis.
 
     Args:
       Q, K, V: float [H * N, Tq, d_k], [H * N, Tk, d_k], [H * N, Tk, d_v].
       key_masks: bool or float [N, Tk], True = padding.
       causality: a query sees only keys up to its own position.
       dropout_rate, training: of the weights.
-      scope: of the names of the ops.
+      scope: the name scope of the ops.
 
     Returns:
       float [H * N, Tq, d_v].
@@ -96,13 +100,13 @@ def scaled_dot_product_attention(
             *(x[:, None] for x in (Q, K, V)),
             allowed,
             bias=bias,
-            blind_queries_are_zero=False,
+            fully_masked_is_zero=False,
             drop=drop,
         )
         return context[:, 0]
 
 
-def mask(inputs, key_masks=None, type=None):  # noqa: A002 (its name there)
+def mask(inputs, key_masks=None, type=None):  # noqa: A002 (the original name)
     """Mask logits: lower those of padded keys, or replace those of later keys.
 
     Args:
@@ -123,24 +127,25 @@ def mask(inputs, key_masks=None, type=None):  # noqa: A002 (its name there)
         _, queries, keys = tf.unstack(tf.shape(inputs), num=3)
         order = causal_mask(tf.range(queries), tf.range(keys))[0]  # [1, Tq, Tk]
         return tf.where_v2(order, inputs, PADDING)
-    raise ValueError(f"mask: found type {type!r}, wanted 'key' or 'future'")
+    raise ValueError(f"mask: expected type 'key' or 'future', got {type!r}")
 
 
 def _padding_of_heads(key_masks, stacked):
-    """Return [N, Tk], True = padding, once for each head: bool [H * N, Tk]."""
+    """Repeat masks [N, Tk], True = padding, for each head: bool [H * N, Tk]."""
     key_masks = _checked(key_masks)
     heads = tf.shape(stacked)[0] // tf.shape(key_masks)[0]
     return tf.tile(key_masks, [heads, 1])
 
 
 def _checked(key_masks):
-    """Return masks as bool; warn of masks that say what is real instead."""
+    """Return masks as bool; warn of masks in which True seems to mean a token."""
     key_masks = as_mask(key_masks)
     return warn_once(
         tf.reduce_all(key_masks[:, 0]),
         "key_masks_of_kyubyong",
-        "transformer.compat.kyubyong: found key_masks in which the first key of every "
-        "row is padding, wanted True = padding, as tf.equal(ids, 0) makes it",
+        "transformer.compat.kyubyong: expected True = padding, as "
+        "tf.equal(ids, 0) makes it, got key_masks in which the first "
+        "key of every row is padding",
         key_masks,
     )
 
@@ -164,7 +169,7 @@ def multihead_attention(
       keys, values: float [N, Tk, any width].
       key_masks: bool or float [N, Tk], True = padding.
       num_heads, dropout_rate, training, causality: as in `modules`.
-      scope: of the variables, shared with other calls in it.
+      scope: of the variables, which other calls in it share.
 
     Returns:
       float [N, Tq, D].
@@ -187,7 +192,7 @@ def multihead_attention(
         causality,
         scope,
         tf.AUTO_REUSE,
-        key_masks=tf.not_equal(_checked(key_masks), True),  # not checked once more
+        key_masks=tf.not_equal(_checked(key_masks), True),  # not checked again
         projected=projected,
         dialect=DIALECT,
     )
@@ -209,9 +214,9 @@ def positional_encoding(inputs, maxlen=None, masking=True, scope="positional_enc
 
     Args:
       inputs: float [N, T, E].
-      maxlen: int; there is no maximum here.
-      masking: keep the input instead where it is 0, element by element.
-      scope: of the names of the ops.
+      maxlen: ignored; there is no maximum here.
+      masking: keep elements of the input that are 0.
+      scope: the name scope of the ops.
     """
     width = inputs.shape.as_list()[-1]
     encoding = modules.positional_encoding(

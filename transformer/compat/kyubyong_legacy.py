@@ -1,11 +1,11 @@
-"""The modules of Kyubyong/transformer, tf1.2_legacy, and of the code made from them.
+"""The modules of Kyubyong/transformer, tf1.2_legacy, and of code derived from them.
 
 Instead of `from modules import *`:
 
     from transformer.compat.kyubyong_legacy import *
 
-`normalize` makes new variables at each call, whatever `reuse` says: there they are
-anonymous. `tf` (as `tensorflow.compat.v1`) and `np` come along, as from the original.
+`normalize` creates new variables at each call, even with `reuse`: in the original they
+are anonymous. `tf` (`tensorflow.compat.v1`) and `np` are exported, as by the original.
 """
 
 import numpy as np
@@ -48,8 +48,8 @@ def embedding(
 ):
     """Turn ids into vectors: see `modules.embedding`.
 
-    With `zero_pad`, the gradient of the table is dense, as there: clipping by norms and
-    optimizers with a memory treat it otherwise than `tf.IndexedSlices`.
+    With `zero_pad`, the gradient of the table is dense, as in the original: clipping by
+    norm and optimizers with slots treat it differently from `tf.IndexedSlices`.
     """
     table = embedding_table(vocab_size, num_units, scope, reuse)
     return looked_up(with_zero_row(table) if zero_pad else table, inputs, scale)
@@ -63,7 +63,7 @@ def positional_encoding(
     scope="positional_encoding",
     reuse=None,
 ):
-    """Return its position encoding, float32 [N, T, D], for any N and T.
+    """Return the position encoding, float32 [N, T, D], for any N and T.
 
     See `modules.positional_encoding`; `zero_pad` zeroes position 0.
     """
@@ -103,7 +103,8 @@ def multihead_attention(
 def feedforward(inputs, num_units=(2048, 512), scope="multihead_attention", reuse=None):
     """Apply two dense layers, then add and normalize: see `modules.feedforward`.
 
-    The default scope is that of the attention, as there; their variables differ.
+    The default scope is that of attention, as in the original; the variable names
+    differ.
     """
     return modules.feedforward(inputs, num_units, scope, reuse, dialect=DIALECT)
 

@@ -33,26 +33,24 @@ __all__ = [
 ]
 
 ATTENTION = DIALECTS["kyubyong_legacy"]._replace(
-    described_in="kang205/SASRec, multihead_attention",
-    projection_relu=False,
-    after=("add",),
+    described_in="kang205/SASRec, multihead_attention", projection_relu=False, norm=""
 )
 FEEDFORWARD = ATTENTION._replace(
     described_in="kang205/SASRec, feedforward",
     inner_dropout=True,
-    after=("dropout", "add"),
+    residual_dropout=True,
 )
-LAYERS_ALONE = FEEDFORWARD._replace(after=("dropout",))
+LAYERS_ALONE = FEEDFORWARD._replace(residual=False)
 
 
 def positional_encoding(dim, sentence_length, dtype=tf.float32):
     """Return the sinusoids of positions 0, 1, ...: [sentence_length, dim].
 
     Raises:
-      ValueError: an odd `dim`, for which the source's channels change places.
+      ValueError: `dim` is odd; the original then exchanges channels.
     """
     if dim % 2:
-        raise ValueError(f"positional_encoding: found dim = {dim}, wanted an even one")
+        raise ValueError(f"positional_encoding: expected an even dim, got {dim}")
     return tf.cast(
         modules.positional_encoding(
             tf.zeros([1, sentence_length], tf.int32),
@@ -83,13 +81,13 @@ def embedding(
       vocab_size, num_units: int, V and D.
       zero_pad: row 0 of the table is zeros; the gradient of the table is dense.
       scale: multiply by sqrt(num_units).
-      l2_reg: float; l2_reg / 2 * the sum of squares of the table joins the collection
-        `tf.GraphKeys.REGULARIZATION_LOSSES`.
+      l2_reg: float; l2_reg / 2 * the sum of squares of the table is added to the
+        collection `tf.GraphKeys.REGULARIZATION_LOSSES`.
       scope, reuse: of the variable `lookup_table` [V, D].
-      with_t: return the table, too.
+      with_t: also return the table.
 
     Returns:
-      float [N, T, D]; with `with_t`, (that, float [V, D], unscaled).
+      float [N, T, D]; with `with_t`, (float [N, T, D], the unscaled table [V, D]).
     """
     with variables_named_as("sasrec", l2_regularizer(l2_reg)):
         table = embedding_table(vocab_size, num_units, scope, reuse)
@@ -116,8 +114,8 @@ def multihead_attention(
     """Attend with several heads and add the queries: see `modules`.
 
     Returns:
-      float [N, Tq, D]; with `with_qk` instead (Q [N, Tq, D], K [N, Tk, D]), before they
-      are split into heads.
+      float [N, Tq, D]; with `with_qk`, (Q [N, Tq, D], K [N, Tk, D]) instead, not yet
+      split into heads.
     """
     outputs = modules.multihead_attention(
         queries,
@@ -152,8 +150,8 @@ def feedforward(
 ):
     """Apply two dense layers, dropout after each, and add: see `modules.feedforward`.
 
-    An outer width other than that of `inputs`, which the source cannot add, gives the
-    layers alone.
+    If the outer width is not that of `inputs`, which the original cannot add, nothing
+    is added.
     """
     fits = num_units[1] == inputs.shape.as_list()[-1]
     return modules.feedforward(

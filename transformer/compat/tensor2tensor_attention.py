@@ -1,21 +1,25 @@
 """The attention functions of tensor2tensor's common_attention.
 
-They do not scale: their caller has multiplied the queries by d_k ** -0.5. With
-`scaled=False` they do, as `multihead_attention` calls them here. `save_weights_to` gets
-the weights, by the name of the scope, but not the logits; nothing is drawn for
-TensorBoard (`image_shapes`, `make_image_summary`).
+They expect scaled queries: the caller has multiplied them by d_k ** -0.5. With
+`scaled=False`, which our `multihead_attention` passes, they scale the queries
+themselves. `save_weights_to` receives the weights by scope name, and the logits by
+"<scope>/logits"; no images are written for TensorBoard (`image_shapes`,
+`make_image_summary`).
 """
 
 import functools
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.attention import scaled_dot_product_attention, unscaled
+from transformer.blocks.attention import (
+    found_mask,
+    relative_bias,
+    relative_positions,
+    scaled_dot_product_attention,
+    unscaled,
+)
 from transformer.blocks.local import local_attention
-from transformer.blocks.masks import found_mask
-from transformer.blocks.primitives import dropout
-from transformer.blocks.relative import relative_bias, relative_positions
-from transformer.blocks.shapes import shape_list
+from transformer.blocks.primitives import dropout, shape_list
 from transformer.compat.tensor2tensor_layers import refuse, scope_of
 
 FLOATS = (None, "float32", tf.float32)
@@ -44,16 +48,16 @@ def dot_product_attention(
     Args:
       q, k, v: float [..., Tq, d_k], [..., Tk, d_k], [..., Tk, d_v].
       bias: float, broadcastable to [..., Tq, Tk], or None.
-      dropout_rate, dropout_broadcast_dims: of the weights.
-      name: of the variable scope.
-      save_weights_to: dict; receives the weights by the name of the scope.
-      scaled: False: the queries are multiplied by d_k ** -0.5.
+      dropout_rate, dropout_broadcast_dims: for the weights.
+      name: the variable scope.
+      save_weights_to: dict; receives the weights by scope name.
+      scaled: whether the queries are scaled; False: multiply them by d_k ** -0.5.
 
     Returns:
       float [..., Tq, d_v].
 
     Raises:
-      ValueError: `hard_attention_k`, or a type other than float32.
+      ValueError: `hard_attention_k` or a type other than float32 is given.
     """
     for kind, found in (
         ("activation_dtype", activation_dtype),
@@ -61,7 +65,7 @@ def dot_product_attention(
     ):
         if found not in FLOATS:
             raise ValueError(
-                f"dot_product_attention: found {kind} = {found!r}, wanted float32"
+                f"dot_product_attention: expected {kind} = float32, got {found!r}"
             )
     refuse("dot_product_attention", ("hard_attention_k", hard_attention_k, 0))
     drop = _dropout_of(dropout_rate, dropout_broadcast_dims)
@@ -70,12 +74,12 @@ def dot_product_attention(
 
 
 def _dropout_of(rate, shared=None):
-    """Return the dropout of the weights, a function."""
+    """Return a function that applies dropout to the weights."""
     return functools.partial(dropout, rate=rate, shared=shared or (), name="weights")
 
 
 def _attended(heads, bias, scaled, drop, saved, relative=None):
-    """Attend in the current scope, by whose name the weights are saved."""
+    """Attend; save the weights by the name of the current scope."""
     context, weights = scaled_dot_product_attention(
         *heads,
         bias=None if bias is None else tf.cast(bias, heads[0].dtype),
@@ -84,7 +88,9 @@ def _attended(heads, bias, scaled, drop, saved, relative=None):
         drop=drop,
     )
     if saved is not None:
-        saved[tf.get_variable_scope().name] = weights
+        name = tf.get_variable_scope().name
+        saved[name] = weights
+        saved[f"{name}/logits"] = weights.op.inputs[0]  # of the softmax: no mask, no 0
     return context
 
 
@@ -106,19 +112,20 @@ def dot_product_attention_relative(
     *,
     scaled=True,
 ):
-    """Attend with relative positions: see `relative.relative_positions`.
+    """Attend with relative positions: see `modules.relative_positions`.
 
     Args:
       q, k, v: float [N, H, T, d]; with `cache` or `allow_memory`, there may be fewer
-        queries, which stand at the last positions.
-      max_relative_position: int; positions further apart share a vector.
+        queries, which have the last positions.
+      max_relative_position: int; larger distances are clipped to it.
       bias, dropout_rate, save_weights_to, name, scaled: as in `dot_product_attention`.
 
     Returns:
       float [N, H, Tq, d].
 
     Raises:
-      ValueError: no `max_relative_position`; `hard_attention_k`; other shapes.
+      ValueError: `max_relative_position` is missing, `hard_attention_k` is given, or
+        the shapes differ.
     """
     refuse("dot_product_attention_relative", ("hard_attention_k", hard_attention_k, 0))
     _check_distance("dot_product_attention_relative", max_relative_position)
@@ -130,7 +137,7 @@ def dot_product_attention_relative(
         relative = relative_positions(
             positions[-shape_list(q)[2] :],
             positions,
-            k.shape.as_list()[-1],
+            q.shape.as_list()[-1],
             max_relative_position,
             scope="positions",
         )
@@ -139,11 +146,11 @@ def dot_product_attention_relative(
 
 
 def _check_distance(function, max_relative_position):
-    """Raise ValueError where there is no largest distance."""
+    """Raise ValueError if `max_relative_position` is missing."""
     if not max_relative_position:
         raise ValueError(
-            f"{function}: found max_relative_position = {max_relative_position}, "
-            "wanted a positive one"
+            f"{function}: expected a positive max_relative_position, got "
+            f"{max_relative_position}"
         )
 
 
@@ -164,13 +171,13 @@ def dot_product_self_attention_relative_v2(
     *,
     scaled=True,
 ):
-    """Attend to earlier positions as the Music Transformer: see `relative_bias`.
+    """Attend to earlier positions like the Music Transformer: see `relative_bias`.
 
     Args: as in `dot_product_attention_relative`, and in `dot_product_attention`.
 
     Raises:
-      ValueError: no `max_relative_position`; heads that share embeddings; values with
-        relative positions.
+      ValueError: `max_relative_position` is missing, or heads that share embeddings or
+        values with relative positions are requested.
     """
     function = "dot_product_self_attention_relative_v2"
     refuse(
@@ -201,7 +208,7 @@ def dot_product_unmasked_self_attention_relative_v2(
     *,
     scaled=True,
 ):
-    """Attend to all positions as the Music Transformer: see `relative_bias`.
+    """Attend to all positions like the Music Transformer: see `relative_bias`.
 
     Args, Raises: as in `dot_product_self_attention_relative_v2`.
     """
@@ -218,7 +225,7 @@ def dot_product_unmasked_self_attention_relative_v2(
 
 
 def _distance_bias(q, bias, max_relative_position, causality, scaled):
-    """Return the bias of the distances, and what is given: [N, H, T, T]."""
+    """Return the bias of the distances plus the given bias: [N, H, T, T]."""
     _check_distance("relative attention", max_relative_position)
     q = unscaled(q) if scaled else q
     of_distances = relative_bias(q, max_relative_position, causality, "relative_bias")
@@ -228,10 +235,10 @@ def _distance_bias(q, bias, max_relative_position, causality, scaled):
 def local_attention_1d(
     q, k, v, block_length=128, filter_width=100, name=None, *, scaled=True
 ):
-    """Attend within blocks, and to a window beside: see `modules.local_attention`.
+    """Attend within blocks and to a window around: see `modules.local_attention`.
 
     Args:
-      q, k, v: float [N, H, T, d_k], the same, [N, H, T, d_v]; keys of zeros are
+      q, k, v: float [N, H, T, d_k], [N, H, T, d_k], [N, H, T, d_v]; keys of zeros are
         padding.
       block_length: int.
       filter_width: int, positions before and after the block.
@@ -244,7 +251,7 @@ def local_attention_1d(
         block_length,
         window=(filter_width, filter_width),
         key_mask=found_mask(k),
-        blind_queries_are_zero=False,
+        fully_masked_is_zero=False,
     )[0]
 
 
@@ -264,7 +271,7 @@ def masked_local_attention_1d(
     Args: as in `local_attention_1d`.
 
     Raises:
-      ValueError: a `dropout_rate`.
+      ValueError: a `dropout_rate` is given.
     """
     refuse("masked_local_attention_1d", ("dropout_rate", dropout_rate, 0.0))
     q = unscaled(q) if scaled else q

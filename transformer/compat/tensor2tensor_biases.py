@@ -1,14 +1,18 @@
-"""The biases and timing signals of tensor2tensor's common_attention.
+"""The biases and timing signals of tensor2tensor, and what its encoder begins with.
 
-A bias is added to the logits of attention: 0 where a query may attend, -1e9 where not.
+A bias is added to the logits of attention: 0 where a query may attend, otherwise -1e9.
 """
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.attention import lowering
-from transformer.blocks.masks import broadcast_keys, found_mask, proximity_bias
+from transformer.blocks.attention import (
+    broadcast_keys,
+    found_mask,
+    lowering,
+    proximity_bias,
+)
 from transformer.blocks.positions import halves
-from transformer.compat.tensor2tensor_layers import shape_list
+from transformer.compat.tensor2tensor_layers import cast_like, embedding, shape_list
 
 
 def get_timing_signal_1d(
@@ -16,7 +20,7 @@ def get_timing_signal_1d(
 ):
     """Return the sinusoids of positions start_index, ...: [1, length, channels].
 
-    See `positions.halves`; angles are float64 here, float32 there.
+    See `positions.halves`; the angles are float64, those of the original float32.
     """
     positions = tf.cast(tf.range(length) + start_index, tf.float64)
     signal = halves(positions, channels, min_timescale, max_timescale)
@@ -36,9 +40,120 @@ def add_timing_signal_1d_given_position(
     x, position, min_timescale=1.0, max_timescale=1.0e4
 ):
     """Add the sinusoids of positions, int or float [N, T], to float [N, T, D]."""
-    places = tf.cast(tf.reshape(position, [-1]), tf.float64)
-    signal = halves(places, shape_list(x)[-1], min_timescale, max_timescale)
+    flat = tf.cast(tf.reshape(position, [-1]), tf.float64)
+    signal = halves(flat, shape_list(x)[-1], min_timescale, max_timescale)
     return x + tf.cast(tf.reshape(signal, shape_list(x)), x.dtype)
+
+
+def add_timing_signal_nd(x, min_timescale=1.0, max_timescale=1.0e4):
+    """Add sinusoids of n positions to float [N, T1, ..., Tn, D].
+
+    The channels are divided among the dimensions: each has sines, then cosines.
+    """
+    *lengths, width = shape_list(x)[1:]
+    pairs = width // (2 * len(lengths))
+    for i, length in enumerate(lengths):
+        positions = tf.cast(tf.range(length), tf.float64)
+        signal = halves(positions, 2 * pairs, min_timescale, max_timescale)
+        before = 2 * pairs * i
+        signal = tf.pad(signal, [[0, 0], [before, width - before - 2 * pairs]])
+        others = [1] * (len(lengths) - 1 - i)
+        x += tf.cast(tf.reshape(signal, [length, *others, width]), x.dtype)
+    return x
+
+
+def add_positional_embedding(x, max_length, name=None, positions=None):
+    """Add the rows of a table, the variable `name` [max_length, D], to [N, T, D].
+
+    Args:
+      x: float [N, T, D].
+      max_length: int; positions from here on get zeros.
+      name: of the variable.
+      positions: int [N, T], below `max_length`; by default 0, 1, ...
+    """
+    _, length, width = shape_list(x)
+    table = tf.cast(tf.get_variable(name, [max_length, width]), x.dtype)
+    if positions is not None:
+        return x + tf.gather(table, tf.cast(positions, tf.int32))
+    table = tf.pad(table, [[0, tf.maximum(0, length - max_length)], [0, 0]])
+    return x + table[None, :length]
+
+
+def transformer_prepare_encoder(
+    inputs,
+    target_space,
+    hparams,
+    features=None,
+    type_ids=None,
+    num_types=None,
+    reuse_target_embedding=tf.AUTO_REUSE,
+):
+    """Add positions, the target's language and types to embeddings; make the biases.
+
+    Args:
+      inputs: float [N, S, D]; rows of zeros are padding.
+      target_space: int scalar below 32, or None.
+      hparams: an object with `pos` ("timing", "emb" or None) and `proximity_bias`,
+        for "emb" `max_length`, and perhaps `unidirectional_encoder` and
+        `use_target_space_embedding`.
+      features: dict; of packed sentences, it has `inputs_segmentation`,
+        `inputs_position` and `targets_segmentation`.
+      type_ids, num_types: int [N, S] and their number, or None.
+      reuse_target_embedding: of the table `target_space_embedding`.
+
+    Returns:
+      (float [N, S, D], the bias of the encoder's self-attention, that of the decoder's
+      attention to the encoder).
+
+    Raises:
+      ValueError: `pos` is another one, or `type_ids` have no `num_types`.
+    """
+    if hparams.pos not in ("timing", "emb", "none", None):
+        raise ValueError(
+            "transformer_prepare_encoder: expected pos = 'timing', 'emb' or None, "
+            f"got {hparams.pos!r}"
+        )
+    if type_ids is not None and not num_types:
+        raise ValueError(
+            f"transformer_prepare_encoder: expected num_types, got {num_types}"
+        )
+    _, length, width = shape_list(inputs)
+    positions = None
+    if features and "inputs_segmentation" in features:
+        segments = features["inputs_segmentation"]
+        positions = features["inputs_position"]
+        self_bias = attention_bias_same_segment(segments, segments)
+        memory_bias = attention_bias_same_segment(
+            features["targets_segmentation"], segments
+        )
+    else:
+        self_bias = attention_bias_ignore_padding(embedding_to_padding(inputs))
+        memory_bias = self_bias
+    if getattr(hparams, "unidirectional_encoder", False):
+        self_bias = attention_bias_lower_triangle(length)
+    if hparams.proximity_bias:
+        self_bias += attention_bias_proximal(length)
+    x = inputs
+    if target_space is not None and getattr(
+        hparams, "use_target_space_embedding", True
+    ):
+        x += embedding(
+            tf.reshape(target_space, [1, 1]),
+            32,
+            width,
+            name="target_space_embedding",
+            reuse=reuse_target_embedding,
+        )
+    if hparams.pos == "timing" and positions is None:
+        x = add_timing_signal_1d(x)
+    elif hparams.pos == "timing":
+        x = add_timing_signal_1d_given_position(x, positions)
+    elif hparams.pos == "emb":
+        name = "inputs_positional_embedding"
+        x = add_positional_embedding(x, hparams.max_length, name, positions)
+    if type_ids is not None:
+        x = add_positional_embedding(x, num_types, "inputs_type_embedding", type_ids)
+    return x, cast_like(self_bias, x), cast_like(memory_bias, x)
 
 
 def embedding_to_padding(emb):
@@ -74,7 +189,7 @@ def attention_bias_ignore_padding(memory_padding):
 def attention_bias_to_padding(
     attention_bias, cast_fn=lambda padding: tf.cast(padding, tf.float32)
 ):
-    """Return the padding [N, Tk] of what `attention_bias_ignore_padding` returns."""
+    """Return the padding [N, Tk] from which a bias [N, 1, 1, Tk] was made."""
     return tf.squeeze(cast_fn(tf.less(attention_bias, -1)), axis=[1, 2])
 
 

@@ -1,7 +1,7 @@
 """The functions of tensor2tensor's common_layers.
 
-There, dropout has no switch: an evaluation has the rate 0. A name that is a default is
-numbered where it is taken (`layer_norm`, `layer_norm_1`); a name that is given is not.
+Dropout has no switch in tensor2tensor: evaluation uses the rate 0. A default name that
+is taken gets a number (`layer_norm`, `layer_norm_1`); a given name does not.
 """
 
 import contextlib
@@ -9,46 +9,285 @@ import functools
 
 import tensorflow.compat.v1 as tf
 
-from transformer import modules
-from transformer.blocks import primitives, shapes
+from transformer.blocks import primitives
 from transformer.compat.variables import variables_named_as
+from transformer.decoding import SearchOptions, likeliest_only
 from transformer.training import cross_entropies
-
-STEPS = {"a": "add", "d": "dropout", "n": "norm"}
 
 
 def refuse(function, *settings):
-    """Raise ValueError for a setting that has no counterpart here.
+    """Raise ValueError for an argument that is not supported.
 
     Args:
       function: name of the function that was called.
-      settings: (name, what was found, the one value that is wanted).
+      settings: (name, given value, the only value that is supported).
     """
-    for name, found, wanted in settings:
-        if found is wanted or not tf.is_tensor(found) and found == wanted:
+    for name, found, expected in settings:
+        if found is expected or not tf.is_tensor(found) and found == expected:
             continue
-        raise ValueError(f"{function}: found {name} = {found!r}, wanted {wanted!r}")
+        raise ValueError(f"{function}: expected {name} = {expected!r}, got {found!r}")
 
 
 @contextlib.contextmanager
-def scope_of(name, default_name, reuse=None):
-    """Open a variable scope in which blocks make the variables of tensor2tensor."""
-    with tf.variable_scope(name, default_name, reuse=reuse) as scope:
+def scope_of(name, default_name, reuse=None, initializer=None):
+    """Open a variable scope in which blocks create variables as tensor2tensor does."""
+    with tf.variable_scope(
+        name, default_name, reuse=reuse, initializer=initializer
+    ) as scope:
         with variables_named_as("tensor2tensor"):
             yield scope
 
 
-def dense_layer(x, units, use_bias, name, activation=None):
-    """Return activation(x W + b): `kernel` and `bias` in a scope that is numbered."""
-    with scope_of(None, name):
+def dense_layer(x, units, use_bias, name, activation=None, initializer=None):
+    """Return activation(x W + b), with `kernel` and `bias` in a numbered scope."""
+    with scope_of(None, name, initializer=initializer):
         here = tf.get_variable_scope()
         return primitives.dense(x, units, use_bias, here, activation)
+
+
+def dense(
+    x,
+    units,
+    *,
+    activation=None,
+    use_bias=True,
+    kernel_initializer=None,
+    name="dense",
+    layer_collection=None,
+):
+    """Return activation(x W + b), as `tf.layers.dense` does: see `primitives.dense`.
+
+    Args:
+      x: float [..., in].
+      units: int.
+      activation: function of a tensor, or None.
+      use_bias: bool.
+      kernel_initializer: an initializer; None: that of the scope.
+      name: of the scope of `kernel` and `bias`; it is numbered if it is taken.
+
+    Raises:
+      ValueError: a `layer_collection` is given.
+    """
+    refuse("dense", ("layer_collection", layer_collection, None))
+    return dense_layer(x, units, use_bias, name, activation, kernel_initializer)
+
+
+def conv1d(
+    inputs,
+    filters,
+    kernel_size,
+    dilation_rate=1,
+    *,
+    activation=None,
+    use_bias=True,
+    kernel_initializer=None,
+    padding="VALID",
+    name="conv",
+):
+    """Convolve along T: float [N, T, in] → float [N, T or less, filters].
+
+    Args:
+      kernel_size, dilation_rate: int.
+      padding: "VALID", "SAME", or "LEFT": as long as `inputs`, and without a look at
+        later positions; `kernel_size` must be odd.
+      activation, use_bias, kernel_initializer, name: as in `dense`.
+    """
+    outputs = _convolved(
+        inputs[:, :, None],
+        filters,
+        (kernel_size, 1),
+        name,
+        padding,
+        (dilation_rate, 1),
+        use_bias,
+        kernel_initializer,
+    )
+    outputs = tf.squeeze(outputs, 2)
+    return outputs if activation is None else activation(outputs)
+
+
+def _convolved(
+    x, filters, size, name, padding, dilation=(1, 1), use_bias=True, initializer=None
+):
+    """Convolve float [N, H, W, in] with one kernel: float [N, H, W, filters]."""
+    if padding == "LEFT":
+        if not all(each % 2 for each in size):
+            raise ValueError(f"conv: expected odd sizes for padding LEFT, got {size}")
+        edges = [2 * (each // 2) * rate for each, rate in zip(size, dilation)]
+        x = tf.pad(x, [[0, 0], [edges[0], 0], [edges[1], 0], [0, 0]])
+        padding = "VALID"
+    with scope_of(None, f"{name}_single", initializer=initializer):
+        shape = [*size, x.shape.as_list()[-1], filters]
+        kernel = tf.get_variable("kernel", shape)
+        x = tf.nn.convolution(
+            x, kernel, padding=padding.upper(), dilation_rate=list(dilation)
+        )
+        return _with_bias(x, filters) if use_bias else x
+
+
+def _separably_convolved(x, filters, size, name, padding):
+    """Convolve each channel by itself, then mix them: as `_convolved`."""
+    width = x.shape.as_list()[-1]
+    with scope_of(None, f"{name}_single"):
+        x = tf.nn.separable_conv2d(
+            x,
+            tf.get_variable("depthwise_kernel", [*size, width, 1]),
+            tf.get_variable("pointwise_kernel", [1, 1, width, filters]),
+            [1, 1, 1, 1],
+            padding.upper(),
+        )
+        return _with_bias(x, filters)
+
+
+def _with_bias(x, filters):
+    """Add the variable `bias` [filters]."""
+    bias = tf.get_variable("bias", [filters], initializer=tf.zeros_initializer())
+    return tf.nn.bias_add(x, bias)
+
+
+def conv_hidden_relu(
+    inputs,
+    hidden_size,
+    output_size,
+    kernel_size=(1, 1),
+    second_kernel_size=(1, 1),
+    dropout=0.0,
+    *,
+    padding="VALID",
+    name=None,
+):
+    """Apply two convolutions, `conv1` and `conv2`, with ReLU and dropout between them.
+
+    Args:
+      inputs: float [N, H, W, in] or [N, T, in].
+      hidden_size, output_size: int.
+      kernel_size, second_kernel_size: (int, int); wider than (1, 1), the convolution is
+        separable.
+      dropout: float, the rate inside.
+      padding: "VALID" or "SAME".
+      name: of the scope.
+
+    Returns:
+      float [N, H, W, output_size] or [N, T, output_size].
+    """
+    with scope_of(name, "conv_hidden_relu"):
+        x = inputs if inputs.shape.ndims == 4 else inputs[:, :, None]
+        for width, size, layer in (
+            (hidden_size, kernel_size, "conv1"),
+            (output_size, second_kernel_size, "conv2"),
+        ):
+            is_plain = tuple(size) == (1, 1)
+            convolved = _convolved if is_plain else _separably_convolved
+            x = convolved(x, width, size, layer, padding)
+            if layer == "conv1":
+                x = primitives.dropout(tf.nn.relu(x), dropout)
+        return x if inputs.shape.ndims == 4 else tf.squeeze(x, 2)
+
+
+def embedding(
+    x,
+    vocab_size,
+    dense_size,
+    name=None,
+    reuse=None,
+    multiplier=1.0,
+    symbol_dropout_rate=0.0,
+    embedding_var=None,
+    dtype=tf.float32,
+):
+    """Turn ids into vectors, with a table `kernel` [V, D] whose gradient is dense.
+
+    Args:
+      x: int [N, T] or [N, T, H]; of [N, T, H, 1], the last dimension goes.
+      vocab_size, dense_size: int, V and D.
+      name, reuse: of the variable scope, by default "embedding", numbered.
+      multiplier: float, the factor of the vectors.
+      symbol_dropout_rate: float, the share of ids that become 0.
+      embedding_var: a table instead of a new one.
+
+    Raises:
+      ValueError: `dtype` is not float32.
+    """
+    refuse("embedding", ("dtype", tf.as_dtype(dtype), tf.float32))
+    with scope_of(name, "embedding", reuse):
+        if embedding_var is None:
+            embedding_var = tf.get_variable("kernel", [vocab_size, dense_size])
+        x = tf.convert_to_tensor(x)
+        if symbol_dropout_rate:
+            is_kept = tf.random_uniform(tf.shape(x)) < 1.0 - symbol_dropout_rate
+            x *= cast_like(is_kept, x)
+        vectors = tf.gather(embedding_var * multiplier, x)
+        return tf.squeeze(vectors, 3) if vectors.shape.ndims == 5 else vectors
+
+
+def flatten4d3d(x):
+    """Join two dimensions: [N, H, W, D] → [N, H * W, D]."""
+    batch, height, width, depth = shape_list(x)
+    return tf.reshape(x, [batch, height * width, depth])
+
+
+def cast_like(x, y):
+    """Return `x` in the type of `y`."""
+    return tf.cast(x, tf.convert_to_tensor(y).dtype.base_dtype)
+
+
+def pad_to_same_length(x, y, final_length_divisible_by=1, axis=1):
+    """Append zeros to the shorter of two tensors: both have the same length then.
+
+    Args:
+      x, y: tensors of rank 2 or more.
+      final_length_divisible_by: int; the length becomes a multiple of it.
+      axis: 1 or 2, the dimension.
+
+    Raises:
+      ValueError: another axis.
+    """
+    if axis not in (1, 2):
+        raise ValueError(f"pad_to_same_length: expected axis 1 or 2, got {axis}")
+    lengths = [shape_list(each)[axis] for each in (x, y)]
+    if any(tf.is_tensor(length) for length in lengths):
+        longest = tf.maximum(*lengths)
+    else:
+        longest = max(lengths)
+    longest += -longest % final_length_divisible_by
+    return tuple(
+        primitives.followed_by_zeros(each, longest - length, axis)
+        for each, length in zip((x, y), lengths)
+    )
+
+
+def sample_with_temperature(logits, temperature, sampling_keep_top_k=-1):
+    """Draw from the softmax of logits / temperature; at 0 take the largest.
+
+    Args:
+      logits: float [..., V].
+      temperature: float.
+      sampling_keep_top_k: int; only these likeliest are drawn; -1: all.
+
+    Returns:
+      int64 [...].
+
+    Raises:
+      ValueError: `sampling_keep_top_k` is neither -1 nor positive.
+    """
+    if sampling_keep_top_k != -1 and sampling_keep_top_k < 1:
+        raise ValueError(
+            "sample_with_temperature: expected sampling_keep_top_k to be -1 or "
+            f"positive, got {sampling_keep_top_k}"
+        )
+    *leading, vocab_size = shape_list(logits)
+    flat = tf.reshape(logits, [-1, vocab_size])
+    if not tf.is_tensor(temperature) and temperature == 0.0:
+        return tf.reshape(tf.argmax(flat, axis=1), leading)
+    options = SearchOptions(temperature=temperature, top_k=max(0, sampling_keep_top_k))
+    drawn = tf.random.categorical(likeliest_only(flat, options), 1)
+    return tf.reshape(drawn, leading)
 
 
 def shape_list(x):
     """Return the shape of `x` as a list: ints where known, else scalar tensors."""
     x = tf.convert_to_tensor(x)
-    return tf.shape(x) if x.shape.ndims is None else shapes.shape_list(x)
+    return tf.shape(x) if x.shape.ndims is None else primitives.shape_list(x)
 
 
 def comma_separated_string_to_integer_list(s):
@@ -56,12 +295,19 @@ def comma_separated_string_to_integer_list(s):
     return [int(number) for number in s.split(",") if number]
 
 
-def dropout_with_broadcast_dims(x, keep_prob, broadcast_dims=None):
+def dropout_with_broadcast_dims(
+    x, keep_prob, broadcast_dims=None, *, seed=None, name="dropout"
+):
     """Zero elements with probability 1 - keep_prob: see `primitives.dropout`.
 
-    Along each of `broadcast_dims`, elements are zeroed together.
+    Along each of `broadcast_dims`, elements are zeroed together. With a `seed`, an int,
+    each session draws the same numbers in the same order.
     """
-    return primitives.dropout(x, 1.0 - keep_prob, shared=broadcast_dims or ())
+    if seed is not None:
+        seed = tf.random_uniform([2], maxval=2**31 - 1, dtype=tf.int32, seed=seed)
+    return primitives.dropout(
+        x, 1.0 - keep_prob, seed=seed, name=name, shared=broadcast_dims or ()
+    )
 
 
 def shift_right(x, pad_value=None):
@@ -80,15 +326,16 @@ def shift_right_2d(x, pad_value=None):
 
 
 def _shifted(x, first):
-    """Return `x` one position later along axis 1; the last position is left out."""
+    """Shift `x` by one position along axis 1; drop the last position."""
     if first is None:
         first = tf.zeros_like(x[:, :1])
     return tf.concat([first, x], axis=1)[:, :-1]
 
 
 def layer_norm_vars(filters):
-    """Make the variables `layer_norm_scale` and `layer_norm_bias` [filters]."""
-    ones, zeros = tf.ones_initializer(), tf.zeros_initializer()
+    """Create the variables `layer_norm_scale` and `layer_norm_bias` [filters]."""
+    ones = tf.ones_initializer()
+    zeros = tf.zeros_initializer()
     scale = tf.get_variable("layer_norm_scale", [filters], initializer=ones)
     bias = tf.get_variable("layer_norm_bias", [filters], initializer=zeros)
     return scale, bias
@@ -97,33 +344,40 @@ def layer_norm_vars(filters):
 def layer_norm(
     x, filters=None, epsilon=1e-6, name=None, reuse=None, layer_collection=None
 ):
-    """Normalize the last axis: see `modules.normalize`.
+    """Normalize the last axis, `filters` wide: see `primitives.normalize`.
+
+    In eager mode each call makes new variables, as in tensor2tensor.
 
     Raises:
-      ValueError: `filters` other than the width; a `layer_collection`.
+      ValueError: `x` is not float [..., D], `filters` is not the width, or a
+        `layer_collection` is given.
     """
     width = x.shape.as_list()[-1]
+    if width is None and filters is not None:
+        width = filters
+        x = tf.ensure_shape(x, [*x.shape.as_list()[:-1], filters])
     refuse(
         "layer_norm",
         ("filters", width if filters is None else filters, width),
         ("layer_collection", layer_collection, None),
     )
+    x = primitives.checked("layer_norm: x", x, "float", "[..., D]")
     with scope_of(name, "layer_norm", reuse):
-        layer_norm_vars(width)  # in their order; the block has another
-        return modules.normalize(x, epsilon, "norm", reuse=True)
+        scale, bias = layer_norm_vars(width)
+        return primitives.standardized(x, epsilon, scale, bias)
 
 
 def apply_norm(x, norm_type, depth, epsilon, layer_collection=None):
-    """Normalize by "layer", or not at all by "none".
+    """Normalize layers ("layer"), or not at all ("none").
 
     Raises:
-      ValueError: another `norm_type`.
+      ValueError: `norm_type` is another one.
     """
     if norm_type == "layer":
         return layer_norm(x, depth, epsilon, layer_collection=layer_collection)
     if norm_type != "none":
         raise ValueError(
-            f"apply_norm: found norm_type = {norm_type!r}, wanted 'layer' or 'none'"
+            f"apply_norm: expected norm_type 'layer' or 'none', got {norm_type!r}"
         )
     return x
 
@@ -141,7 +395,7 @@ def layer_prepostprocess(
     dropout_broadcast_dims=None,
     layer_collection=None,
 ):
-    """Apply the steps of a sequence before or after a sub-layer, in their order.
+    """Apply a sequence of steps before or after a sub-layer, in order.
 
     Args:
       previous_value: float [N, T, D], the residual, or None.
@@ -153,23 +407,27 @@ def layer_prepostprocess(
       dropout_broadcast_dims: dimensions along which elements are zeroed together.
 
     Raises:
-      ValueError: another letter.
+      ValueError: the sequence has another letter.
     """
     drop = functools.partial(
-        primitives.dropout, rate=dropout_rate, shared=dropout_broadcast_dims or ()
+        primitives.dropout,
+        rate=dropout_rate,
+        name="residual",
+        shared=dropout_broadcast_dims or (),
     )
     with scope_of(name, default_name):
         for letter in "" if sequence == "none" else sequence:
-            if letter not in STEPS:
+            if letter not in "adn":
                 raise ValueError(
-                    f"layer_prepostprocess: found {letter!r} in sequence = "
-                    f"{sequence!r}, wanted letters of 'adn'"
+                    "layer_prepostprocess: expected letters of 'adn', got "
+                    f"{letter!r} in sequence = {sequence!r}"
                 )
-            if letter == "n":
-                x = apply_norm(x, norm_type, depth, epsilon, layer_collection)
+            if letter == "a":
+                x = previous_value + tf.cast(x, previous_value.dtype)
+            elif letter == "d":
+                x = drop(x)
             else:
-                steps = (STEPS[letter],)
-                x = primitives.apply_steps(steps, x, previous_value, None, drop)
+                x = apply_norm(x, norm_type, depth, epsilon, layer_collection)
     return x
 
 
@@ -198,14 +456,14 @@ def layer_preprocess(layer_input, hparams, layer_collection=None):
         norm_type and norm_epsilon.
 
     Raises:
-      ValueError: a sequence that adds; a `layer_collection`.
+      ValueError: the sequence adds, or a `layer_collection` is given.
     """
     sequence = hparams.layer_preprocess_sequence
     refuse("layer_preprocess", ("layer_collection", layer_collection, None))
     if sequence != "none" and set(sequence) & {"a", "z"}:
         raise ValueError(
-            f"layer_preprocess: found layer_preprocess_sequence = {sequence!r}, "
-            "wanted no 'a' or 'z' before a sub-layer"
+            "layer_preprocess: expected no 'a' or 'z' before a "
+            f"sub-layer, got layer_preprocess_sequence = {sequence!r}"
         )
     return _processed(None, layer_input, sequence, hparams, "layer_prepostprocess")
 
@@ -232,10 +490,10 @@ def dense_relu_dense(
     layer_collection=None,
     name=None,
 ):
-    """Apply two dense layers, a ReLU and dropout between them: `conv1` and `conv2`.
+    """Apply the dense layers `conv1` and `conv2`, with ReLU and dropout between them.
 
     Raises:
-      ValueError: a `layer_collection`.
+      ValueError: a `layer_collection` is given.
     """
     refuse("dense_relu_dense", ("layer_collection", layer_collection, None))
     prefix = f"{name}_" if name else ""
@@ -246,17 +504,17 @@ def dense_relu_dense(
 
 
 def weights_nonzero(labels):
-    """Return 1 for real labels and 0 for padding: float32, like `labels`."""
+    """Return 1 for real labels and 0 for padding: float32 in the shape of `labels`."""
     return tf.cast(tf.not_equal(labels, 0), tf.float32)
 
 
 def weights_all(labels):
-    """Return 1 for each label: float32, like `labels`."""
+    """Return 1 for each label: float32 in the shape of `labels`."""
     return tf.ones_like(labels, dtype=tf.float32)
 
 
 def smoothing_cross_entropy(logits, labels, vocab_size, confidence, gaussian=False):
-    """Return the cross entropy of each label, padding included: like `labels`.
+    """Return the cross entropy of each label, also of padding: float [...].
 
     Args:
       logits: float [..., vocab_size].
@@ -265,7 +523,7 @@ def smoothing_cross_entropy(logits, labels, vocab_size, confidence, gaussian=Fal
       confidence: float, the probability of the true label.
 
     Raises:
-      ValueError: `gaussian`; a `vocab_size` that is not the width of the logits.
+      ValueError: `gaussian` is True, or `vocab_size` is not the width of the logits.
     """
     refuse(
         "smoothing_cross_entropy",
@@ -276,9 +534,9 @@ def smoothing_cross_entropy(logits, labels, vocab_size, confidence, gaussian=Fal
 
 
 def _label_losses(logits, labels, epsilon):
-    """Return the loss of each label, smoothed as in tensor2tensor: like `labels`."""
+    """Return the loss of each label, smoothed as in tensor2tensor: float [...]."""
     if tf.is_tensor(epsilon):
-        raise ValueError(f"label smoothing: found {epsilon}, wanted a Python number")
+        raise ValueError(f"label smoothing: expected a Python number, got {epsilon}")
     losses = cross_entropies(logits, tf.reshape(labels, [-1]), epsilon, "others")
     return tf.reshape(losses, shape_list(labels))
 
@@ -292,23 +550,27 @@ def padded_cross_entropy(
     cutoff=0.0,
     gaussian=False,
 ):
-    """Return the sum of the losses, and of the weights: see `training`.
+    """Return the sums of the losses and of the weights: see `training`.
 
     Args:
       logits: float [N, T, ..., V].
-      labels: int [N, T, ...]; of the same lengths, which are not made equal here.
+      labels: int [N, T, ...]; if T, or a third dimension of three, is not that of the
+        logits, zeros are appended to the shorter.
       label_smoothing: float.
       weights_fn: function from labels to their weights.
-      reduce_sum: False: losses and weights of each label, float [N, T, ...].
+      reduce_sum: False: return losses and weights of each label, float [N, T, ...].
 
     Raises:
-      ValueError: a `cutoff`, or `gaussian`.
+      ValueError: `cutoff` or `gaussian` is given.
     """
     refuse(
         "padded_cross_entropy", ("cutoff", cutoff, 0.0), ("gaussian", gaussian, False)
     )
     if logits.shape.ndims == 2:
         labels = tf.reshape(labels, [-1])
+    else:
+        for axis in (1, 2) if labels.shape.ndims == 3 else (1,):
+            logits, labels = pad_to_same_length(logits, labels, axis=axis)
     logits = tf.reshape(logits, shape_list(labels) + shape_list(logits)[-1:])
     losses = _label_losses(tf.cast(logits, tf.float32), labels, label_smoothing)
     weights = weights_fn(labels)

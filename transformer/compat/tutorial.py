@@ -4,8 +4,8 @@ Instead of `from modules import ...`:
 
     from transformer.compat.tutorial import *
 
-They differ from `kyubyong_legacy` in the attention alone: a row is padding if its sum
-is zero, the scope is `mulithead_attention` (so spelled), `num_heads` has no default.
+They differ from `kyubyong_legacy` only in attention: a row is padding if its sum is
+zero, the scope is `mulithead_attention` (so spelled), `num_heads` has no default.
 """
 
 import numpy as np
@@ -75,7 +75,7 @@ def scaled_dotproduct_attention(
     scope="mulithead_attention",
     reuse=None,
 ):
-    """Attend with one head, whatever `num_heads` says, then add and normalize."""
+    """Attend with one head (`num_heads` is ignored), then add and normalize."""
     return multihead_attention(
         queries, keys, num_units, 1, dropout_rate, is_training, causality, scope, reuse
     )

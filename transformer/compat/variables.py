@@ -1,37 +1,40 @@
-"""Make variables with the names, shapes and initial values of a source.
+"""Create variables with the names, shapes and initial values of an original program.
 
-A block of ours asks `tf.get_variable` for `q/kernel`; inside `variables_named_as`, it
-gets what its source would have made: `dense/kernel`, or a new `ln/Variable` at each
-call.
+A block calls `tf.get_variable("q/kernel")`. Inside `variables_named_as`, it gets the
+variable that the original would have created: `dense/kernel`, or a new `ln/Variable` at
+each call.
 """
 
 import contextlib
 import re
-from typing import Callable, Optional
+from typing import Callable, Iterator, Optional
 
 import tensorflow.compat.v1 as tf
 
-from transformer.originals.names import BLOCKS, renamed
+from transformer.compat.names import BLOCKS, renamed
 
-# `tf.Variable` without a name: never shared, numbered by the name scope it stands in.
+# `tf.Variable` without a name: never shared, numbered in its name scope.
 ANONYMOUS = re.compile(r"(^|/)Variable(_\d+)?$")
-# A dense layer that the source computes as a convolution of width 1.
+# A dense layer that the original computes as a convolution of width 1.
 CONVOLUTION = re.compile(r"(^|/)conv1d(_\d+)?/kernel$")
 TABLE = re.compile(r"(^|/)(lookup_table|weight_mat|embeddings)$")
-# First values of a source that draws all of its variables from one distribution.
+# The initializer of an original that uses the same one for all variables.
 FIRST_VALUES = {"bojone": tf.random_uniform_initializer(-0.05, 0.05)}
 
 
 @contextlib.contextmanager
-def variables_named_as(source: str, regularizer: Optional[Callable] = None):
-    """Make the variables of blocks as a source does. Also a decorator.
+def variables_named_as(
+    source: str, regularizer: Optional[Callable] = None
+) -> Iterator[None]:
+    """Create the variables of blocks as an original program does. Also a decorator.
 
     Args:
       source: a key of `names.BLOCKS`.
       regularizer: function of a variable, added to the regularization losses.
     """
 
-    outer, caller = tf.get_variable_scope(), tf.get_default_graph().get_name_scope()
+    outer = tf.get_variable_scope()
+    caller = tf.get_default_graph().get_name_scope()
 
     def named_as_there(getter, name, shape=None, **settings):
         name = renamed(name, BLOCKS[source])
@@ -42,7 +45,7 @@ def variables_named_as(source: str, regularizer: Optional[Callable] = None):
         if source in FIRST_VALUES:
             settings["initializer"] = FIRST_VALUES[source]
         if ANONYMOUS.search(name):
-            # The source may open no scope around it, though the block does.
+            # The original may open no scope around it, although the block does.
             scopeless = name.rpartition("/")[0] == outer.name
             scope = caller if scopeless else tf.get_variable_scope().original_name_scope
             return _anonymous_variable(scope, shape, **settings)
@@ -69,5 +72,5 @@ def _anonymous_variable(scope, shape, initializer, dtype, trainable, **_):
 
 
 def l2_regularizer(scale: float) -> Optional[Callable]:
-    """Return what `tf.contrib.layers.l2_regularizer` returned; None where it is 0."""
+    """Return the function of `tf.contrib.layers.l2_regularizer`; None for scale 0."""
     return (lambda weights: scale * tf.nn.l2_loss(weights)) if scale else None

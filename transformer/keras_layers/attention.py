@@ -1,40 +1,45 @@
 """Attention as Keras 3 layers.
 
-The layers of bojone/attention (`attention_keras.py`), numbers included, except that
-`mask_right=False`, the default, hides nothing: there it made all logits equal. They add
-no residual connection, no normalization and no output projection; Q, K and V have no
-bias. Nothing else of the package needs Keras: it is imported with this folder only.
+The layers compute the same as bojone/attention (`attention_keras.py`), with one
+exception: `mask_right=False`, the default, hides nothing; the original makes all logits
+equal. They add no residual connection, no normalization and no output projection; Q, K
+and V have no bias. The rest of the package does not need Keras.
 
-Padding is what Keras masks say (`Embedding(mask_zero=True)`, `Masking`, `mask=`), or a
-further input of ones and zeros [N, T, 1] or [N, T], as in the original; where both are
-given a position must be real in both. Padding is not attended to, and its outputs are
-zeros.
+Padding is given by Keras masks (`Embedding(mask_zero=True)`, `Masking`, `mask=`), or,
+as in the original, by a further input of ones and zeros, [N, T, 1] or [N, T]. If both
+are given, a position must be real in both. Padding is not attended to, and its outputs
+are zeros.
 
-Dimension letters as in `modules`; d a width per head, W slots of a window, R a rate,
-G positions of a group.
+Dimension letters as in `modules`; d is the width of a head, W the number of positions
+in a window, R a rate, G the number of positions in a group.
 """
 
-from typing import Optional
+from typing import Any, Dict, Optional, Sequence
 
 import keras
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.masks import both, causal_mask
-from transformer.blocks.shapes import join_heads, split_heads
+from transformer.blocks.attention import both, causal_mask
+from transformer.blocks.primitives import join_heads, split_heads
 from transformer.keras_layers.base import as_list, need, serializable, shapes_of
 from transformer.modules import scaled_dot_product_attention
 
 __all__ = ["Attention", "SelfAttention"]
 
 
-def all_of(masks):
-    """Return where all masks are True; those that are None do not count."""
+def all_of(masks: Sequence):
+    """Return the conjunction of masks; None is ignored."""
     result = None
     for mask in masks:
         if mask is not None:
             result = both(result, tf.cast(mask, tf.bool))
     return result
+
+
+def causal(Q, K):
+    """Return the causal mask of queries and keys: bool [1, 1, Tq, Tk]."""
+    return causal_mask(tf.range(tf.shape(Q)[-2]), tf.range(tf.shape(K)[-2]))
 
 
 def flat(mask):
@@ -49,16 +54,26 @@ class Attention(keras.layers.Layer):
     Inputs: a list of the queries [N, Tq, any width], the keys [N, Tk, any width] and
     the values [N, Tk, any width]; then, optionally, masks of the values and of the
     queries, 0 = padding: [N, Tk, 1] and [N, Tq, 1], or [N, Tk] and [N, Tq].
-    Output: [N, Tq, H * size_per_head]. A query that may attend to no key attends to all
-    alike, as in the original.
+    Output: [N, Tq, H * size_per_head]. A query that may attend to no key attends
+    equally to all, as in the original.
 
     Args:
       heads: int, H.
       size_per_head: int, the width of a value.
-      key_size: int, the width of a query and of a key; None for that of a value.
-      mask_right: True hides the keys after a query's own position; a matrix [Tq, Tk]
-        of ones and zeros hides where it is zero; False hides nothing.
+      key_size: int, the width of a query and of a key; None: that of a value.
+      mask_right: True hides the keys after the position of the query; a matrix [Tq, Tk]
+        of ones and zeros hides the keys where it is zero; False hides nothing.
+      dropout: float, the rate of the attention weights in training.
+      kernel_initializer, kernel_regularizer: of the kernels, as in Keras.
+
+    In a call, as in `keras.layers.MultiHeadAttention`: `attention_mask`, bool or
+    numbers [N, Tq, Tk] or [N or 1, H or 1, Tq, Tk], hides the keys where it is 0;
+    `use_causal_mask` is `mask_right=True` for one call; `return_attention_scores` also
+    returns the weights [N, H, Tq, Tk].
     """
+
+    inputs_expected = "queries, keys, values [N, T, width], perhaps two masks"
+    numbers_of_inputs: Sequence[int] = (3, 4, 5)
 
     def __init__(
         self,
@@ -66,9 +81,21 @@ class Attention(keras.layers.Layer):
         size_per_head: int,
         key_size: Optional[int] = None,
         mask_right=False,
+        *,
+        dropout: float = 0.0,
+        kernel_initializer="glorot_uniform",
+        kernel_regularizer=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
+        sizes = (heads, size_per_head, key_size or size_per_head)
+        fits = all(isinstance(size, (int, np.integer)) and size > 0 for size in sizes)
+        need(self, "(heads, size_per_head, key_size)", sizes, fits, "1 or more each")
+        need(self, "dropout", dropout, 0 <= dropout < 1, "0 or more, and below 1")
+        self.dropout = dropout
+        self.drop = keras.layers.Dropout(dropout, autocast=False) if dropout else None
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
         self.heads = heads
         self.size_per_head = size_per_head
         self.key_size = key_size or size_per_head
@@ -82,72 +109,142 @@ class Attention(keras.layers.Layer):
             "True, False or a matrix",
         )
 
-    def build(self, input_shape):
-        widths = [shape[-1] for shape in self.sources(shapes_of(input_shape))]
-        sizes = self.key_size, self.key_size, self.size_per_head
+    def build(self, input_shape) -> None:
+        shapes = shapes_of(input_shape)
+        fits = len(shapes) in self.numbers_of_inputs and all(
+            len(shape) == 3 and shape[-1] for shape in self.sources(shapes)
+        )
+        need(self, "inputs", shapes, fits, self.inputs_expected)
+        widths = [shape[-1] for shape in self.sources(shapes)]
+        sizes = (self.key_size, self.key_size, self.size_per_head)
         self.kernels = [
-            self.add_weight(name=name + "_kernel", shape=(width, self.heads * size))
+            self.add_weight(
+                name=name + "_kernel",
+                shape=(width, self.heads * size),
+                initializer=self.kernel_initializer,
+                regularizer=self.kernel_regularizer,
+            )
             for name, width, size in zip("qkv", widths, sizes)
         ]
 
-    def call(self, inputs, mask=None):
+    def call(
+        self,
+        inputs,
+        mask=None,
+        attention_mask=None,
+        use_causal_mask=False,
+        return_attention_scores=False,
+        training=None,
+        inputs_mask=None,
+    ):
+        self.check_call(attention_mask, use_causal_mask, return_attention_scores)
         inputs = as_list(inputs)
+        # Keras fills `inputs_mask`, not `mask`, where `attention_mask` is a tensor.
+        mask = inputs_mask if mask is None else mask
         key_mask, query_mask = self.padding(inputs, as_list(mask))
         Q, K, V = (
             split_heads(keras.ops.matmul(x, kernel), self.heads)
             for x, kernel in zip(self.sources(inputs), self.kernels)
         )
-        x = join_heads(self.attend(Q, K, V, key_mask))  # [N, Tq, H * d]
-        if query_mask is None:
-            return x
-        return x * tf.cast(query_mask, x.dtype)[:, :, None]
+        given = None
+        if attention_mask is not None:
+            given = tf.cast(attention_mask, tf.bool)
+            given = given[:, None] if given.shape.ndims == 3 else given
+        if use_causal_mask:
+            given = both(given, causal(Q, K))
+        context, weights = self.attend(Q, K, V, key_mask, given)
+        x = join_heads(context)  # [N, Tq, H * d]
+        if query_mask is not None:
+            x *= tf.cast(query_mask, x.dtype)[:, :, None]
+        return (x, weights) if return_attention_scores else x
 
-    def sources(self, inputs):
-        """Return what queries, keys and values are made from, or its shapes."""
+    def check_call(
+        self, attention_mask, use_causal_mask, return_attention_scores
+    ) -> None:
+        """Raise ValueError for arguments of a call that a layer does not take."""
+
+    def sources(self, inputs: list) -> list:
+        """Return what queries, keys and values are computed from (inputs or shapes)."""
         return inputs[:3]
 
-    def padding(self, inputs, masks):
-        """Return which keys and which queries are real: bool [N, T] each, or None."""
+    def padding(self, inputs: list, masks: list) -> tuple:
+        """Return the padding masks of keys and queries: bool [N, T] each, or None."""
         q, k, v = (masks + [None] * 2)[:3]
         extra_v, extra_q = (
             [None if x is None else flat(x) for x in inputs[3:]] + [None] * 2
         )[:2]
         return all_of([k, v, extra_v]), all_of([q, extra_q])
 
-    def attend(self, Q, K, V, key_mask):
-        """Attend to values: [N, H, T, d] each, bool [N, Tk] or None → [N, H, Tq, d]."""
+    def attend(self, Q, K, V, key_mask, given=None) -> tuple:
+        """Apply attention.
+
+        Args:
+          Q, K, V: float [N, H, T, d] each.
+          key_mask: bool [N, Tk] or None.
+          given: bool, broadcastable to [N, H, Tq, Tk], or None.
+
+        Returns:
+          (context [N, H, Tq, d], weights).
+        """
         real = None if key_mask is None else key_mask[:, None, None, :]
-        return self.weigh(Q, K, V, all_of([real, self.limits(Q, K)]))
+        return self.weigh(Q, K, V, all_of([real, self.limits(Q, K), given]))
 
     def limits(self, Q, K):
         """Return the mask of `mask_right`, [..., Tq, Tk], or None."""
         if self.mask_right is False:
             return None
         if self.mask_right is True:
-            return causal_mask(tf.range(tf.shape(Q)[-2]), tf.range(tf.shape(K)[-2]))
+            return causal(Q, K)
         return tf.constant(self.mask_right)
 
-    def weigh(self, Q, K, V, mask):
+    def weigh(self, Q, K, V, mask) -> tuple:
         """Apply equation 1 over the last two axes, in float32 at least."""
         wide = tf.float32 if V.dtype.size < 4 else V.dtype
-        context, _ = scaled_dot_product_attention(
-            *(tf.cast(x, wide) for x in (Q, K, V)), mask, blind_queries_are_zero=False
+        context, weights = scaled_dot_product_attention(
+            tf.cast(Q, wide),
+            tf.cast(K, wide),
+            tf.cast(V, wide),
+            mask,
+            fully_masked_is_zero=False,
+            drop=self.drop,
         )
-        return tf.cast(context, V.dtype)
+        return tf.cast(context, V.dtype), tf.cast(weights, V.dtype)
 
     def compute_mask(self, inputs, mask=None):
         return as_list(mask)[0]
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_spec(
+        self,
+        inputs,
+        mask=None,
+        attention_mask=None,
+        use_causal_mask=False,
+        return_attention_scores=False,
+        **_,
+    ):
+        self.check_call(attention_mask, use_causal_mask, return_attention_scores)
+        shapes = [x.shape for x in as_list(inputs)]
+        shape = self.compute_output_shape(shapes)
+        output = keras.KerasTensor(shape, dtype=self.compute_dtype)
+        if not return_attention_scores:
+            return output
+        queries, keys, _ = self.sources(shapes)
+        shape = (queries[0], self.heads, queries[1], keys[1])
+        return output, keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+    def compute_output_shape(self, input_shape) -> tuple:
         return (*shapes_of(input_shape)[0][:2], self.heads * self.size_per_head)
 
-    def get_config(self):
+    def get_config(self) -> Dict[str, Any]:
         return {
             **super().get_config(),
             "heads": self.heads,
             "size_per_head": self.size_per_head,
             "key_size": self.key_size,
             "mask_right": self.mask_right,
+            "dropout": self.dropout,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
         }
 
 
@@ -155,17 +252,20 @@ class Attention(keras.layers.Layer):
 class SelfAttention(Attention):
     """`Attention` of a sequence to itself.
 
-    Input: the sequence [N, T, any width], or a list of it and of which positions are
-    real, [N, T, 1] or [N, T].
+    Input: the sequence [N, T, any width], or a list of it and its padding mask, [N, T,
+    1] or [N, T].
     Output: [N, T, H * size_per_head].
 
     Args: as in `Attention`.
     """
 
-    def sources(self, inputs):
+    inputs_expected = "a sequence [N, T, width], perhaps its mask"
+    numbers_of_inputs = (1, 2)
+
+    def sources(self, inputs: list) -> list:
         return inputs[:1] * 3
 
-    def padding(self, inputs, masks):
+    def padding(self, inputs: list, masks: list) -> tuple:
         extra = None if len(inputs) < 2 else flat(inputs[1])
         real = all_of([masks[0], extra])
         return real, real

@@ -1,35 +1,47 @@
-"""What the Keras layers share: their backend, their name on disk, lists of inputs.
+"""Shared by the Keras layers: the backend, registered names, lists of inputs.
 
-Keras 3 runs on several backends; the layers here compute with TensorFlow.
+Keras 3 has several backends; these layers need TensorFlow.
 """
+
+from typing import Any
 
 import keras
 
 if keras.backend.backend() != "tensorflow":
     raise ImportError(
-        "transformer.keras_layers: found the Keras backend "
-        f"{keras.backend.backend()!r}, wanted 'tensorflow'"
+        "transformer.keras_layers: expected the Keras backend "
+        f"'tensorflow', got {keras.backend.backend()!r}"
     )
 
-# Saved as `transformer>SelfAttention`, whatever file the class is in; and, where
-# `compat.bojone_keras` has a class of the same name, as `bojone>Attention`.
+# A layer is saved as `transformer>SelfAttention`, independent of its file. Classes of
+# `compat.bojone_keras` with the same name are saved as `bojone>Attention`.
 serializable = keras.saving.register_keras_serializable(package="transformer")
 serializable_of_bojone = keras.saving.register_keras_serializable(package="bojone")
 
 
-def as_list(x):
+def as_list(x) -> list:
     """Return one or several inputs, or masks, as a list."""
     return list(x) if isinstance(x, (list, tuple)) else [x]
 
 
-def shapes_of(shape):
+def shapes_of(shape) -> list:
     """Return the shapes of one or several inputs as a list."""
     return list(shape) if isinstance(shape[0], (list, tuple)) else [shape]
 
 
-def need(layer, name, found, fits, wanted):
-    """Raise ValueError, with what was found and wanted, unless it `fits`."""
+def need(
+    layer: keras.layers.Layer, name: str, found: Any, fits: bool, expected: str
+) -> None:
+    """Raise ValueError unless an argument `fits`.
+
+    Args:
+      layer: the layer, whose class is named in the message.
+      name: the name of the argument.
+      found: its value.
+      fits: whether the value is allowed.
+      expected: what is allowed, in words.
+    """
     if not fits:
         raise ValueError(
-            f"{type(layer).__name__}: found {name} = {found!r}, wanted {wanted}"
+            f"{type(layer).__name__}: expected {name} to be {expected}, got {found!r}"
         )

@@ -3,11 +3,14 @@
 Dimension letters as in `modules`.
 """
 
+from typing import Any, Dict
+
 import keras
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.positions import interleaved
-from transformer.blocks.shapes import shape_list
+from transformer.blocks.primitives import shape_list
 from transformer.keras_layers.base import as_list, need, serializable, shapes_of
 
 __all__ = ["SinCosPositionEmbedding", "TrainablePositionEmbedding"]
@@ -16,17 +19,19 @@ __all__ = ["SinCosPositionEmbedding", "TrainablePositionEmbedding"]
 class _PositionEmbedding(keras.layers.Layer):
     """Adds vectors of the positions, or concatenates them.
 
-    Input: [N, T, any width], or a list of it and of one position for each sequence,
-    [N, 1], from which its positions are counted, in both directions alike.
-    Output: [N, T, v_dim or the sum of the widths].
+    Input: [N, T, any width], or a list of it and an origin for each sequence, [N, 1]:
+    the position of an element is then its distance from the origin.
+    Output: [N, T, v_dim], or the sum of the widths with "concat".
 
     Args:
-      v_dim: int, the width of the vectors; to be added, that of the input.
+      v_dim: int, the width of the vectors; with "add", that of the input.
       merge_mode: "add" or "concat".
     """
 
     def __init__(self, v_dim: int, merge_mode: str, **kwargs):
         super().__init__(**kwargs)
+        # Keras reads a word of an .h5 file that is the name of a function as that.
+        merge_mode = getattr(merge_mode, "__name__", merge_mode)
         self.v_dim = v_dim
         self.merge_mode = merge_mode
         self.supports_masking = True
@@ -38,8 +43,11 @@ class _PositionEmbedding(keras.layers.Layer):
             "'add' or 'concat'",
         )
 
-    def build(self, input_shape):
-        width = shapes_of(input_shape)[0][-1]
+    def build(self, input_shape) -> None:
+        shapes = shapes_of(input_shape)
+        fits = len(shapes) in (1, 2) and len(shapes[0]) == 3
+        need(self, "inputs", shapes, fits, "a sequence [N, T, width], perhaps origins")
+        width = shapes[0][-1]
         need(
             self,
             "v_dim",
@@ -53,7 +61,11 @@ class _PositionEmbedding(keras.layers.Layer):
         positions = tf.abs(
             tf.range(tf.shape(x)[1])[None, :] - tf.cast(origin, tf.int32)
         )  # [1 or N, T]
-        vectors = tf.cast(self.vectors(positions), x.dtype)  # [1 or N, T, v_dim]
+        return self.merged(x, self.vectors(positions))
+
+    def merged(self, x, vectors):
+        """Return `x` with vectors [1 or N, T, v_dim]."""
+        vectors = tf.cast(vectors, x.dtype)
         if self.merge_mode == "add":
             return x + vectors
         batch, length = shape_list(x)[:2]
@@ -64,11 +76,13 @@ class _PositionEmbedding(keras.layers.Layer):
     def compute_mask(self, inputs, mask=None):
         return as_list(mask)[0]
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape) -> tuple:
         *leading, width = shapes_of(input_shape)[0]
-        return (*leading, width + (self.merge_mode == "concat") * self.v_dim)
+        if self.merge_mode == "concat":
+            width += self.v_dim
+        return (*leading, width)
 
-    def get_config(self):
+    def get_config(self) -> Dict[str, Any]:
         return {
             **super().get_config(),
             "v_dim": self.v_dim,
@@ -94,17 +108,17 @@ class SinCosPositionEmbedding(_PositionEmbedding):
 
 @serializable
 class TrainablePositionEmbedding(_PositionEmbedding):
-    """Adds learned vectors, zeros at first (`merge_mode="concat"`: concatenates them).
+    """Adds learned vectors, initially 0 (`merge_mode="concat"`: concatenates them).
 
     Input, output and args: as in `_PositionEmbedding`, and
-      maxlen: int, how many positions have a vector.
+      maxlen: int, the number of positions with a vector.
     """
 
     def __init__(self, maxlen: int, v_dim: int, merge_mode: str = "add", **kwargs):
         super().__init__(v_dim, merge_mode, **kwargs)
         self.maxlen = maxlen
 
-    def build(self, input_shape):
+    def build(self, input_shape) -> None:
         super().build(input_shape)
         length = shapes_of(input_shape)[0][1]
         need(
@@ -118,8 +132,23 @@ class TrainablePositionEmbedding(_PositionEmbedding):
             name="embeddings", shape=(self.maxlen, self.v_dim), initializer="zeros"
         )
 
-    def vectors(self, positions):
-        return tf.gather(tf.convert_to_tensor(self.embeddings), positions)
+    def call(self, inputs, mask=None):
+        x, *origin = as_list(inputs)
+        if origin:
+            return super().call(inputs, mask)
+        length = shape_list(x)[1]
+        message = (
+            f"TrainablePositionEmbedding: expected at most {self.maxlen} positions"
+        )
+        tf.debugging.assert_less_equal(length, self.maxlen, message=message)
+        # A slice that is too long cannot be compiled, either; `gather` can.
+        table = tf.convert_to_tensor(self.embeddings)
+        return self.merged(x, tf.slice(table, [0, 0], [length, self.v_dim])[None])
 
-    def get_config(self):
+    def vectors(self, positions):
+        vectors = tf.gather(tf.convert_to_tensor(self.embeddings), positions)
+        known = positions[..., None] < self.maxlen  # a compiled `gather` refuses none
+        return tf.where_v2(known, vectors, tf.constant(np.nan, vectors.dtype))
+
+    def get_config(self) -> Dict[str, Any]:
         return {**super().get_config(), "maxlen": self.maxlen}

@@ -1,16 +1,16 @@
 """Restricted self-attention as Keras 3 layers: local, atrous and sparse.
 
-Dimension letters as in `modules`; d a width per head, W slots of a window, R a rate,
-G positions of a group.
+Dimension letters as in `modules`; d is the width of a head, W the number of positions
+in a window, R a rate, G the number of positions in a group.
 """
 
-from typing import Optional
+from typing import Any, Dict, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.masks import causal_mask
-from transformer.blocks.shapes import shape_list
+from transformer.blocks.attention import causal_mask
+from transformer.blocks.primitives import shape_list
 from transformer.keras_layers.attention import SelfAttention, all_of
 from transformer.keras_layers.base import need, serializable
 
@@ -18,11 +18,11 @@ __all__ = ["AtrousSelfAttention", "LocalSelfAttention", "SparseSelfAttention"]
 
 
 class _SomeKeys(SelfAttention):
-    """Self-attention to a few keys of each query, found by reshaping, not by a mask.
+    """Self-attention to a few keys per query, selected by reshaping, not by a mask.
 
-    Some of these keys lie beyond the ends of the sequence. Where padding is known they
-    are hidden with it. Else, as in the original, they are vectors of zeros, which take
-    their share of the attention; `zero_edges=False` hides them.
+    Some of these keys lie beyond the ends of the sequence. With a padding mask they are
+    hidden, like padding. Without one, as in the original, they are vectors of zeros
+    that get a share of the attention; `zero_edges=False` hides them.
     """
 
     def __init__(
@@ -40,13 +40,26 @@ class _SomeKeys(SelfAttention):
         self.zero_edges = zero_edges
         need(self, "rate", rate, rate >= 1, "1 or more")
 
-    def padding(self, inputs, masks):
+    def padding(self, inputs: list, masks: list) -> tuple:
         key_mask, query_mask = super().padding(inputs, masks)
         if key_mask is None and not self.zero_edges:
             key_mask = tf.ones(tf.shape(inputs[0])[:2], tf.bool)
         return key_mask, query_mask
 
-    def get_config(self):
+    def check_call(
+        self, attention_mask, use_causal_mask, return_attention_scores
+    ) -> None:
+        asked = use_causal_mask or return_attention_scores
+        plain = attention_mask is None and not asked
+        need(
+            self,
+            "attention_mask, use_causal_mask and return_attention_scores",
+            "one of them",
+            plain,
+            "left out (for a causal mask, use mask_right=True)",
+        )
+
+    def get_config(self) -> Dict[str, Any]:
         return {
             **super().get_config(),
             "rate": self.rate,
@@ -58,14 +71,14 @@ class _SomeKeys(SelfAttention):
 class LocalSelfAttention(_SomeKeys):
     """Restricted self-attention (section 4): to `neighbors` positions on each side.
 
-    Time and memory grow with T * W, W = 2 * neighbors + 1: nothing is [T, T].
+    Time and memory grow with T * W, W = 2 * neighbors + 1: no tensor is [T, T].
 
-    Args: as in `SelfAttention`, as are input and output, and
-      neighbors: int, how many positions a query sees on each side.
-      rate: int, the distance from each of these to the next.
+    Input, output and args: as in `SelfAttention`, and
+      neighbors: int, the number of positions that a query sees on each side.
+      rate: int, the distance between these positions.
       mask_right: True hides the neighbors on the right.
-      zero_edges: whether, without a mask, the neighbors beyond the ends are vectors of
-        zeros, as in the original, instead of hidden.
+      zero_edges: without a mask, True makes the neighbors beyond the ends vectors of
+        zeros, as in the original; False hides them.
     """
 
     def __init__(
@@ -92,21 +105,22 @@ class LocalSelfAttention(_SomeKeys):
             "True or False",
         )
 
-    def attend(self, Q, K, V, key_mask):
+    def attend(self, Q, K, V, key_mask, given=None) -> tuple:
         real = None
         if key_mask is not None:
             real = self.windows(tf.cast(key_mask, tf.float32)[:, None, :, None])
             real = tf.not_equal(tf.matrix_transpose(real), 0)  # [N, 1, T, 1, W]
         slots = np.arange(-self.neighbors, self.neighbors + 1)
         left = tf.constant(slots <= 0) if self.mask_right else None
-        context = self.weigh(
+        context, weights = self.weigh(
             Q[:, :, :, None, :], self.windows(K), self.windows(V), all_of([real, left])
-        )  # [N, H, T, 1, d]
-        return tf.squeeze(context, 3)
+        )  # [N, H, T, 1, d], [N, H, T, 1, W]
+        return tf.squeeze(context, 3), weights
 
     def windows(self, x):
-        """Return what each position sees: [N, H, T, d] → [N, H, T, W, d]."""
-        length, edge = shape_list(x)[2], self.neighbors * self.rate
+        """Return the window of each position: [N, H, T, d] → [N, H, T, W, d]."""
+        length = shape_list(x)[2]
+        edge = self.neighbors * self.rate
         x = tf.pad(x, [[0, 0], [0, 0], [edge, edge], [0, 0]])
         return tf.stack(
             [
@@ -116,23 +130,23 @@ class LocalSelfAttention(_SomeKeys):
             axis=3,
         )
 
-    def get_config(self):
+    def get_config(self) -> Dict[str, Any]:
         return {**super().get_config(), "neighbors": self.neighbors}
 
 
 @serializable
 class AtrousSelfAttention(_SomeKeys):
-    """Self-attention to the positions at a distance that `rate` divides.
+    """Self-attention to the positions whose distance is a multiple of `rate`.
 
     Time and memory grow with T * T / rate.
 
-    Args: as in `SelfAttention`, as are input and output, and
-      rate: int, R. Positions with the same remainder make a group.
-      mask_right: True hides later positions; a matrix [G, G] of ones and zeros hides,
-        in each group, where it is zero. G is T // R + 1: the sequence is padded with
-        zeros to the next multiple of R above T.
-      zero_edges: whether, without a mask, these zeros are attended to, as in the
-        original, instead of hidden.
+    Input, output and args: as in `SelfAttention`, and
+      rate: int, R. Positions with the same remainder form a group.
+      mask_right: True hides later positions; a matrix [G, G] of ones and zeros hides
+        the positions of each group where it is zero. G is T // R + 1: the sequence is
+        padded with zeros to the next multiple of R above T.
+      zero_edges: without a mask, True attends to these zeros, as in the original; False
+        hides them.
     """
 
     def __init__(
@@ -149,18 +163,22 @@ class AtrousSelfAttention(_SomeKeys):
             heads, size_per_head, rate, key_size, mask_right, zero_edges, **kwargs
         )
 
-    def attend(self, Q, K, V, key_mask):
-        length, real = shape_list(Q)[2], None
+    def attend(self, Q, K, V, key_mask, given=None) -> tuple:
+        length = shape_list(Q)[2]
+        real = None
         if key_mask is not None:
             real = self.groups(tf.cast(key_mask, tf.float32)[:, None, :, None])
             real = tf.not_equal(tf.matrix_transpose(real), 0)  # [N, 1, R, 1, G]
-        context = self.attend_in_groups(*map(self.groups, (Q, K, V)), real)
+        context, weights = self.attend_in_groups(
+            self.groups(Q), self.groups(K), self.groups(V), real
+        )
         x = tf.transpose(context, [0, 1, 3, 2, 4])  # [N, H, G, R, d]
         batch, heads, groups, rate, width = shape_list(x)
-        return tf.reshape(x, [batch, heads, groups * rate, width])[:, :, :length]
+        x = tf.reshape(x, [batch, heads, groups * rate, width])
+        return x[:, :, :length], weights
 
-    def attend_in_groups(self, Q, K, V, real):
-        """Attend in each group: [N, H, R, G, d] each, a mask → [N, H, R, G, d]."""
+    def attend_in_groups(self, Q, K, V, real) -> tuple:
+        """Attend in each group: [N, H, R, G, d] each, a mask → ([N, H, R, G, d], …)."""
         return self.weigh(Q, K, V, all_of([real, self.limits(Q, K)]))
 
     def groups(self, x):
@@ -176,11 +194,11 @@ class AtrousSelfAttention(_SomeKeys):
 class SparseSelfAttention(AtrousSelfAttention):
     """Atrous and local self-attention under one softmax (after Child et al. 2019).
 
-    As in the original the local window, of `rate - 1` neighbors on each side, is spread
-    by `rate` too. So it sees what the atrous part sees, and those keys count twice.
-    Time and memory grow with T * T / rate.
+    As in the original, the local window of `rate - 1` neighbors on each side is spread
+    by `rate` too: it sees keys of the atrous part, which count twice. Time and memory
+    grow with T * T / rate.
 
-    Args: as in `AtrousSelfAttention`, as are input and output, but
+    Input, output and args: as in `AtrousSelfAttention`, but
       rate: int, 2 or more.
       mask_right: True or False.
     """
@@ -207,9 +225,10 @@ class SparseSelfAttention(AtrousSelfAttention):
             "True or False",
         )
 
-    def attend_in_groups(self, Q, K, V, real):
-        """Attend to each group, and to its copy as the windows see it."""
-        edge, size = self.rate - 1, tf.shape(Q)[3]
+    def attend_in_groups(self, Q, K, V, real) -> tuple:
+        """Attend to each group, and to a copy of it with the window mask."""
+        edge = self.rate - 1
+        size = tf.shape(Q)[3]
         edges = [[0, 0], [0, 0], [0, 0], [edge, edge], [0, 0]]
         K, V = (tf.concat([x, tf.pad(x, edges)], axis=3) for x in (K, V))
         if real is not None:

@@ -1,143 +1,146 @@
-"""Say what to change in code of the TF1 tutorials so that it uses these blocks.
+"""Measure whether functions of TF1 code compute the same as ours.
 
-    python -m transformer.porting model.py modules.py
-    python -m transformer.porting --diff model.py > ported.diff
-    patch -p0 < ported.diff
-    python -m transformer.porting --compare modules.py --with sasrec
+    transformer-tf port modules.py
+    transformer-tf port --run modules.py
 
-The files are read, not run, and not changed. A modules.py that they import is read too,
-where it is beside them: it tells which tutorial the code is from. --diff prints a patch
-of imports, and of names that TensorFlow 2 does not have.
+Without --run the files are only read: the report names their likely source and what
+TensorFlow 2 lacks. It cannot say whether ours compute the same.
 
-What is read tells some differences of the functions, not that there are none: before
-switching, run --compare.
+--run EXECUTES each file, in a process of its own with a time limit (which is no
+protection against what the file does). It calls its functions and ours with the same
+variables and arguments, in all modes, and compares outputs, losses of regularizers,
+gradients, variables and dropout. The verdict of a function is one of
 
---compare RUNS a file: it imports the functions of a modules.py, builds each block of it
-and of ours with the same variables, and prints how far they are apart. The status is 1
-where a block differs by more than 1e-5, fails, or has variables of other names.
+    same numbers                    import ours instead
+    same but for ...                what, and how far
+    not one of these: keep yours
+    could not be run                the exception
+
+The status is 0, 1 where a function is not the same, 2 where one could not be run.
 """
 
+import argparse
+import json
 import os
+import signal
+import subprocess
 import sys
-from typing import Dict, List
+import tempfile
+import threading
+from typing import Any, Dict, List
 
-from transformer.porting import hidden, patch
-from transformer.porting.calls import GIVE, blocks, imports, paths_of
-from transformer.porting.reading import Script, read
-from transformer.porting.report import report
-from transformer.porting.sources import SOURCES, Match, classify
+from transformer.porting import reading
 from transformer.runtime import cli
+from transformer.runtime.terminal import command_line
 
-PROGRAM = "python -m transformer.porting"
-OURS_DIFFER = (
-    "some of its functions differ and stay yours; the report, without --diff, has the "
-    "imports to write"
-)
+# By its other name the package is found beside a transformer.py of the user's own.
+MEASURE = "import transformer_tf.porting.measure as measure; measure.main()"
 
 
-def parser():
-    made = cli.make_parser(PROGRAM, __doc__)
-    made.add_argument("files", nargs="*", metavar="FILE", help="files of Python")
-    made.add_argument("--diff", action="store_true", help="print a patch instead")
+def parser() -> argparse.ArgumentParser:
+    made = cli.make_parser("port", __doc__)
+    made.add_argument("files", nargs="+", metavar="FILE", help="files of Python")
     made.add_argument(
-        "--compare",
-        metavar="MODULES",
-        help="run this file, and compare its blocks with ours",
+        "--run", action="store_true", help="execute the files, and measure"
     )
     made.add_argument(
-        "--with",
-        dest="ours",
-        metavar="NAME",
-        help=f"what to compare it with: {', '.join(SOURCES)}, or a file of Python "
-        "[what it is told to be]",
+        "--seconds",
+        type=float,
+        default=600,
+        help="end the process of a file after this time [%(default)s]",
     )
     return made
 
 
-def run(args):
-    if args.ours and not args.compare:
-        raise ValueError("--with: found no --compare, wanted both")
-    if args.compare:
-        if args.files or args.diff:
-            raise ValueError("--compare: found other arguments, wanted only --with")
-        return _compare(args)
-    if not args.files:
-        raise ValueError("found no files, wanted those that are to be ported")
-    scripts = [read(path) for path in args.files]
-    matches = _matches(scripts)
-    if args.diff:
-        _write_patch(scripts, matches)
-        return 0
-    sys.stdout.write("\n".join(report(script, matches) for script in scripts))
-    for line in _comparisons(matches):
-        sys.stdout.write(line + "\n")
-    known = any(os.path.abspath(script.path) in matches for script in scripts)
-    return 0 if known or any(blocks(script, matches) for script in scripts) else 1
-
-
-def _matches(scripts: List[Script]) -> Dict[str, Match]:
-    """Return absolute path → Match: of the files given, and of those they import."""
-    found = {os.path.abspath(script.path): classify(script) for script in scripts}
+def run(args: argparse.Namespace) -> int:
+    if not args.seconds > 0 or args.seconds > threading.TIMEOUT_MAX:
+        raise ValueError(f"--seconds: expected a positive number, got {args.seconds}")
+    scripts = [reading.read(path) for path in args.files]
+    status = 0
     for script in scripts:
-        for _, module, level in imports(script):
-            for path in paths_of(script, module, level):
-                if path in found:
-                    break
-                if os.path.isfile(path):
-                    found[path] = classify(read(path))
-                    break
-    return {path: match for path, match in found.items() if match}
-
-
-def _comparisons(matches: Dict[str, Match]) -> List[str]:
-    """Return the commands that compare the functions of files with ours."""
-    package = hidden.OTHER_NAME if hidden.hider(os.getcwd()) else "transformer"
-    return [
-        f"before switching: python -m {package}.porting --compare "
-        f"{os.path.relpath(path)} --with {match.source}"
-        for path, match in matches.items()
-        if SOURCES[match.source].facts and match.names
-    ]
-
-
-def _write_patch(scripts, matches):
-    """Write a patch of the files, each in its own encoding."""
-    sys.stdout.flush()
-    warn = cli.warner(PROGRAM)
-    for script in scripts:
-        found = blocks(script, matches)
-        for each in found:
-            if not each.certain:
-                why = GIVE if each.match is None else OURS_DIFFER
-                warn(f"{script.path}: {each.module}: not in the patch: {why}")
-        used = [id(each.match) for each in found if each.match and each.certain]
-        for line in _comparisons(
-            {path: match for path, match in matches.items() if id(match) in used}
-        ):
-            warn(line)
-        text = patch.unified(script, patch.edits(script, found))
-        sys.stdout.buffer.write(text.encode(script.encoding))
-    sys.stdout.flush()
-
-
-def _compare(args):
-    """Compare the blocks of two files; return 1 where they differ."""
-    original = read(args.compare)
-    ours, match = args.ours, classify(original)
-    if ours is None:
-        if match is None:
-            raise ValueError(f"{args.compare}: found no blocks, wanted --with NAME")
-        ours = match.source
-    if ours not in SOURCES and not os.path.isfile(ours):
-        raise ValueError(f"--with: {cli.unknown('source', ours, list(SOURCES))}")
-    from transformer.porting import compare
-
-    lines, status = compare.compare(original, ours, args.verbose)
-    sys.stdout.write("".join(line + "\n" for line in lines))
+        sys.stdout.write(f"{script.path}\n")
+        if args.run:
+            verdicts = measure(script.path, args.seconds, args.verbose)
+            lines = report(verdicts, _package(script.path))
+            found = [STATUS[each["kind"]] for each in verdicts]
+            status = max(status, *found or [STATUS["none"]])
+        else:
+            lines = reading.report(script)
+            again = command_line("port")
+            lines.append(f"not measured: {again} --run {script.path}")
+        sys.stdout.write("".join(f"  {line}\n" for line in lines))
+        sys.stdout.flush()
     return status
 
 
-def main(argv=None):
+STATUS = {"same": 0, "but": 1, "none": 1, "failed": 2}
+
+
+def measure(path: str, seconds: float, verbose: bool) -> List[Dict[str, Any]]:
+    """Return the verdicts of the functions of a file, as `measure.Verdict` has them."""
+    environment = dict(os.environ, CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3")
+    output = None if verbose else subprocess.DEVNULL
+    with tempfile.TemporaryDirectory() as folder:
+        results = os.path.join(folder, "results")
+        child = subprocess.Popen(
+            [sys.executable, "-c", MEASURE, path, results],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            ended = f"its process ended with status {child.wait(seconds)}"
+        except subprocess.TimeoutExpired:
+            ended = f"the time limit of {seconds:g} s (--seconds)"
+        finally:
+            _end(child)
+        found = []
+        if os.path.isfile(results):
+            with open(results, encoding="utf-8") as file:
+                found = [json.loads(line) for line in file if line.endswith("\n")]
+    if found and found[-1]["kind"] == "done":
+        return found[:-1]
+    if not found or found[-1]["name"]:
+        found.append({"name": "", "kind": "failed", "text": ended, "line": ""})
+    return found
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    """End a process and all that it started."""
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    child.wait()
+
+
+def report(verdicts: List[Dict[str, Any]], package: str) -> List[str]:
+    """Return the lines of a report of verdicts."""
+    lines = []
+    for each in verdicts:
+        name = f"{each['name']}: " if each["name"] else ""
+        lines.append(f"{name}{reading.KINDS[each['kind']]}: {each['text']}")
+        if each["kind"] in ("same", "but"):
+            line = each["line"].replace("from transformer.", f"from {package}.")
+            first = "write" if each["kind"] == "same" else "keep yours, or write"
+            lines.append(f"    {first}: {line}")
+    return lines or ["no functions in it: give the file that defines them"]
+
+
+def _package(path: str) -> str:
+    """Return the name that this package has for a file: another one hides the first."""
+    for folder in (os.path.dirname(os.path.abspath(path)), os.getcwd()):
+        place = os.path.join(folder, "transformer")
+        ours = os.path.isfile(os.path.join(place, "compat", "__init__.py"))
+        others = (place + ".py", os.path.join(place, "__init__.py"))
+        if not ours and any(map(os.path.isfile, others)):
+            return "transformer_tf"
+    return "transformer"
+
+
+def main(argv: Any = None) -> None:
     cli.main(parser(), run, argv)
 
 

@@ -1,186 +1,235 @@
-"""A Python file as text, tokens and syntax tree; Python 2 is read as far as it goes."""
+"""What can be said of a file of Python without running it."""
 
 import ast
+import importlib.util
 import io
-import re
+import itertools
+import os
+import stat
 import tokenize
 import warnings
-from typing import Dict, FrozenSet, List, NamedTuple, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Tuple
 
-# Statements that Python 3 cannot parse, perhaps behind "if ...:" and the like.
-STATEMENT = re.compile(
-    r"(\s*(?:(?:if|elif|else|for|while|try|except|finally|with)\b.*:\s*)?)"
-    r"(?:print(?=\s*[\"'`]|\s+[^\s(=.,)])|exec\s+[^(\s]|raise\s+[\w.]+\s*,)"
-)
-# Other words of Python 2, and what stands for them while the file is read.
-PYTHON_2 = (
-    (re.compile(r"^(\s*except\s+[\w.()\s,]+?),\s*(\w+)\s*:"), r"\1 as \2:"),
-    (re.compile(r"<>"), "!="),
-    (re.compile(r"\b0([0-7]+)\b(?![.\w])"), r"0o\1"),
-    (re.compile(r"\b(\d+)[lL]\b"), r"\1"),
-    (re.compile(r"\b[uU]([rR][\"'])"), r"\1"),
-    (re.compile(r"`([^`]+)`"), r"repr(\1)"),
-)
-# Strings that end in their line, and comments: parentheses in them count for nothing.
-NO_CODE = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|#.*")
-ATTEMPTS = 20  # statements that may be left out of a file, at most
+MOST_BYTES = 1_000_000
+
+# What a measurement finds: the words of the report.
+KINDS = {
+    "same": "same numbers",
+    "but": "same but for",
+    "none": "not one of these: keep yours",
+    "failed": "could not be run",
+}
+
+# A module of `transformer.compat` → names of functions and parameters of which a file
+# has all; those after "without" it has not. The first row that fits is the likely one.
+SOURCES = {
+    "tensor2tensor": "query_antecedent",
+    "bojone_keras": "nb_head Layer",
+    "bojone": "nb_head",
+    "kyubyong": "key_masks training",
+    "functional_time": "with_qk time_encoding",
+    "sasrec": "with_qk",
+    "tutorial": "mulithead_attention",
+    "interhat": "multihead_attention queries keys without causality",
+    "kyubyong_legacy": "multihead_attention queries keys causality",
+}
+
+KERAS = "needs `pip install tf_keras` and TF_USE_LEGACY_KERAS=1"
+# What TensorFlow 2 lacks even as `tensorflow.compat.v1`, and what to write.
+NOTES = {
+    "tf.contrib.layers.xavier_initializer": "tf.glorot_uniform_initializer",
+    "tf.contrib.layers.l2_regularizer": "lambda w: scale * tf.nn.l2_loss(w)",
+    "tf.contrib.layers.l1_regularizer": "lambda w: scale * tf.reduce_sum(tf.abs(w))",
+    "tf.contrib.layers.fully_connected": "tf.layers.dense(..., activation=tf.nn.relu); "
+    "its variables have other names",
+    "tf.contrib.layers.layer_norm": "transformer.modules.normalize with epsilon 1e-12 "
+    "and the scope LayerNorm, if the last axis alone is normalized",
+    "tf.contrib.linalg.LinearOperatorTriL": "tf.linalg.LinearOperatorLowerTriangular",
+    "tf.contrib.framework.nest": "tf.nest",
+    "tf.contrib.rnn": f"tf.nn.rnn_cell; {KERAS}",
+    "tf.contrib.crf": "keep a copy of tensorflow/contrib/crf/python/ops/crf.py from "
+    "TensorFlow 1.15",
+    "tf.contrib": "not there",
+    "tf.estimator": "not there from 2.16 on",
+    "tf.layers": KERAS,
+    "tf.keras": KERAS,
+    "tf.nn.rnn_cell": KERAS,
+    "tf.nn.dynamic_rnn": KERAS,
+    "tf.nn.bidirectional_dynamic_rnn": KERAS,
+    "np.lib.pad": "np.pad",
+    "xrange": "range",
+}
 
 
 class Script(NamedTuple):
-    """A file that was read, and what of it could be."""
+    """A file that was read."""
 
     path: str
-    encoding: str
-    lines: List[str]  # as they are in the file, with their ends
-    tree: ast.Module
-    tokens: List[tokenize.TokenInfo]
-    changed: FrozenSet[int]  # the numbers of lines that were read as something else
-    problem: str  # why it is not Python 3; "" where it is
-
-
-class Chain(NamedTuple):
-    """Names joined by dots, such as tf.layers.dense, in one line."""
-
     text: str
-    line: int
-    start: int
-    end: int
-    after: str  # what stands behind them in the line
+    tree: ast.Module
 
 
 def read(path: str) -> Script:
-    """Read a file, without running it.
+    """Read a file, without running it. Tabs are eight columns, as in Python 2.
 
     Raises:
       OSError: it cannot be read.
-      ValueError: it is not text.
+      ValueError: it is too large, or is not Python 3.
     """
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError(f"{path}: expected a regular file; give a file of Python")
+    if status.st_size > MOST_BYTES:
+        raise ValueError(
+            f"{path}: expected at most {MOST_BYTES} bytes, got {status.st_size}; give "
+            "the file that defines the functions"
+        )
     with open(path, "rb") as file:
         content = file.read()
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-        encoding = encoding.replace("-sig", "")
         text = content.decode(encoding)
-    except (SyntaxError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: found {error}, wanted a text of Python") from error
-    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
-    if "\0" in text:
-        raise ValueError(f"{path}: found a byte 0, wanted a text of Python")
-    legible = [line.replace("\ufeff", "").replace("\f", " ") for line in lines]
-    tree, changed, problem = _parsed(legible)
-    return Script(path, encoding, lines, tree, _tokens(legible), changed, problem)
+        try:
+            tree = _parsed(text)
+        except TabError:
+            text = text.expandtabs(8)
+            tree = _parsed(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(
+            f"{path}: expected Python 3, got {type(error).__name__} {error}".rstrip()
+        ) from None
+    return Script(path, text, tree)
 
 
-def _tokens(lines):
-    """Return the tokens of lines, up to the first place where there are none."""
-    found = []
-    try:
-        for token in tokenize.generate_tokens(io.StringIO("".join(lines)).readline):
-            found.append(token)
-    except (tokenize.TokenError, SyntaxError):  # SyntaxError: its indentation
-        pass
-    return found
-
-
-def _tree(lines):
-    """Return the syntax tree of lines, without what Python warns of in them."""
+def _parsed(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse("".join(lines))
+        return ast.parse(text)
 
 
-def _parsed(lines):
-    """Return (tree, the lines that were changed for it, why)."""
-    try:
-        return _tree(lines), frozenset(), ""
-    except (SyntaxError, ValueError) as error:
-        said = f"line {getattr(error, 'lineno', 0)}: {getattr(error, 'msg', error)}"
-    now = [line.expandtabs(8) for line in lines]
-    tabs = list(now)
-    _leave_out_statements(now)
-    for pattern, replacement in PYTHON_2:
-        now = [pattern.sub(replacement, line) for line in now]
-    for _ in range(ATTEMPTS):
-        try:
-            tree = _tree(now)
-        except (SyntaxError, ValueError) as error:
-            line = getattr(error, "lineno", 0) or 0
-            if not 0 < line <= len(now) or now[line - 1].strip() in ("", "pass"):
-                break
-            _leave_out(now, line - 1)
-        else:
-            pairs = enumerate(zip(tabs, now), 1)
-            return tree, frozenset(n for n, (old, new) in pairs if old != new), said
-    return _tree([]), frozenset(range(1, len(lines) + 1)), said
+def report(script: Script) -> List[str]:
+    """Return lines: what a file imports, its likely source, what TensorFlow 2 lacks."""
+    imported = sorted(set(_imports(script)))
+    defined = [
+        node.name for node in script.tree.body if isinstance(node, ast.FunctionDef)
+    ]
+    lines = [
+        f"imports: {', '.join(imported) or 'nothing'}",
+        f"functions: {', '.join(defined) or 'none'}",
+    ]
+    source = likely(script)
+    known = f"transformer.compat.{source}" if source else "none that we know"
+    lines.append(f"likely source: {known}")
+    classes = [node.name for node in script.tree.body if isinstance(node, ast.ClassDef)]
+    if classes:
+        lines.append(f"classes, which are not measured: {', '.join(classes)}")
+    for module in imported:
+        path = _beside(script, module)
+        if path:
+            lines.append(f"{module} is {path}: give it too, if it has the functions")
+    return lines + _lacking(script)
 
 
-def _leave_out_statements(lines: List[str]) -> None:
-    """Put `pass` in the place of each statement of Python 2: print, exec, raise."""
-    for number, line in enumerate(lines):
-        found = STATEMENT.match(line)
-        if found:
-            _leave_out(lines, number, found.group(1))
+def likely(script: Script) -> str:
+    """Return the module of `transformer.compat` that a file is likely to be; or ""."""
+    words = set()
+    for node in ast.walk(script.tree):
+        if isinstance(node, ast.FunctionDef):
+            words.update([node.name, *(each.arg for each in node.args.args)])
+            words.update(map(_text, node.args.defaults))
+        elif isinstance(node, ast.ClassDef):
+            words.update([node.name, *(getattr(each, "id", "") for each in node.bases)])
+    for source, marks in SOURCES.items():
+        with_, _, without = marks.partition(" without ")
+        if words >= set(with_.split()) and not words & set(without.split()):
+            return source
+    return ""
 
 
-def _leave_out(lines, number, before=None):
-    """Put `pass` in the place of the statement that begins in a line."""
-    if before is None:
-        before = re.match(r"\s*", lines[number]).group()
-    depth, last = 0, number
-    while last < len(lines):
-        line = NO_CODE.sub("", lines[last])
-        depth += sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
-        if depth <= 0 and not line.rstrip().endswith("\\"):
-            break
-        last += 1
-    lines[number] = before + "pass\n"
-    for each in range(number + 1, min(last + 1, len(lines))):
-        lines[each] = "\n"
+def _text(node: ast.AST) -> str:
+    """Return the string that a node is; Python 3.7 calls it `s`."""
+    return str(getattr(node, "value", getattr(node, "s", "")))
 
 
-def chains(script: Script) -> List[Chain]:
-    """Return the names in the code of a file, joined by dots: tf.layers.dense."""
-    found, tokens, place = [], script.tokens, 0
-    while place < len(tokens):
-        first = tokens[place]
-        place += 1
-        if first.type != tokenize.NAME or (place > 1 and tokens[place - 2][1] == "."):
-            continue
-        text, end = first.string, first.end
-        while place + 1 < len(tokens) and tokens[place].string == ".":
-            name = tokens[place + 1]
-            if name.type != tokenize.NAME or name.start[0] != first.start[0]:
-                break
-            text, end, place = f"{text}.{name.string}", name.end, place + 2
-        line = script.lines[first.start[0] - 1]
-        found.append(Chain(text, *first.start, end[1], line[end[1] :]))
+def _beside(script: Script, module: str) -> str:
+    """Return the file of an imported module, beside the script or here; or ""."""
+    inside = os.path.join(*module.strip(".").split(".")) + ".py" if module else ""
+    for folder in (os.path.dirname(script.path), ""):
+        path = os.path.join(folder, inside)
+        if inside != ".py" and os.path.isfile(path):
+            return path
+    return ""
+
+
+def _lacking(script: Script) -> List[str]:
+    """Return what the names of a file become in TensorFlow 2."""
+    lines: Dict[str, List[int]] = {}
+    for name, line in _dotted_names(script):
+        lines.setdefault(name, []).append(line)
+    moved = _moved()
+    found = []
+    in_v1 = []
+    for name, places in sorted(lines.items()):
+        parts = name.split(".")
+        begins = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+        note = next((NOTES[begin] for begin in begins if begin in NOTES), "")
+        new = next((moved[begin] for begin in begins if begin in moved), "")
+        if note:
+            said = "line" if len(places) == 1 else "lines"
+            numbers = ", ".join(map(str, places))
+            found.append(f"{said} {numbers}: {name}: in TensorFlow 2: {note}")
+        elif new.startswith("tf.compat.v1."):
+            in_v1.append(name)
+    if in_v1:
+        found.append(
+            f"not in TensorFlow 2, or with another meaning: {', '.join(in_v1)}: write "
+            "import tensorflow.compat.v1 as tf, and tf.disable_v2_behavior()"
+        )
     return found
 
 
-def end_of_statement(script: Script, line: int) -> Tuple[int, int]:
-    """Return (line, column) of the end of the statement that begins in a line."""
-    for token in script.tokens:
-        ends = token.type == tokenize.NEWLINE or token.string == ";"
-        if token.start[0] >= line and (ends or token.type == tokenize.COMMENT):
-            width = len(script.lines[token.start[0] - 1][: token.start[1]].rstrip())
-            return token.start[0], width
-    return line, len(script.lines[line - 1].rstrip())
-
-
-def definitions(script: Script) -> Dict[str, ast.FunctionDef]:
-    """Return the functions at the top of a file by their names; the last one counts."""
-    return {
-        node.name: node
-        for node in script.tree.body
-        if isinstance(node, ast.FunctionDef)
+def _dotted_names(script: Script) -> Iterator[Tuple[str, int]]:
+    """Return the longest names joined by dots, "tf.layers.dense", and their lines."""
+    inner = {
+        id(node.value)
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.Attribute)
     }
+    for node in ast.walk(script.tree):
+        if id(node) in inner or not isinstance(node, (ast.Attribute, ast.Name)):
+            continue
+        line = node.lineno
+        parts = []
+        each: ast.AST = node
+        while isinstance(each, ast.Attribute):
+            parts.append(each.attr)
+            each = each.value
+        if isinstance(each, ast.Name):
+            first = {"tensorflow": "tf", "numpy": "np"}.get(each.id, each.id)
+            yield ".".join([first, *reversed(parts)]), line
 
 
-def dotted(node) -> str:
-    """Return the text of names joined by dots: "tf.layers.dense"; "" for all else."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        before = dotted(node.value)
-        return before and f"{before}.{node.attr}"
-    return ""
+def _moved() -> Dict[str, str]:
+    """Return name → name in TensorFlow 2: the tables of `tf_upgrade_v2`, unimported."""
+    found: Dict[str, str] = {}
+    specs = map(importlib.util.find_spec, ("tensorflow", "tensorflow_core"))  # 2, 1.15
+    folders = [spec.submodule_search_locations or [] for spec in specs if spec]
+    for folder in itertools.chain(*folders):
+        for name in ("renames_v2.py", "all_renames_v2.py"):
+            path = os.path.join(folder, "tools", "compatibility", name)
+            if not os.path.isfile(path):
+                continue
+            with open(path, encoding="utf-8") as file:
+                tree = ast.parse(file.read())
+            for node in tree.body:
+                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+                    found.update(ast.literal_eval(node.value))
+    return found
+
+
+def _imports(script: Script) -> Iterator[str]:
+    for node in ast.walk(script.tree):
+        if isinstance(node, ast.ImportFrom):
+            yield "." * node.level + (node.module or "")
+        elif isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)

@@ -1,94 +1,65 @@
-"""Checkpoints of a log directory: list, save, verify, restore.
+"""Checkpoints of a log directory: read, restore, write.
 
-`model.ckpt-STEP` are the newest ones; `best.ckpt-STEP` is a copy of the one with the
-best dev BLEU. They are found by their names, so a log directory may be moved.
+`manifests.py` says which files those are, and finds them: its names are names of this
+module too.
 
-A checkpoint is two files of TensorFlow and a manifest of their checksums, which
-`sha256sum --check model.ckpt-STEP.sha256` reads too. All are written to a folder of
-their own and moved into place one after the other, the manifest last: the checkpoint
-exists once its manifest does. `checkpoint` names them for other tools of TensorFlow;
-nothing here reads it.
+All files are written to a folder of their own and moved into the log directory one
+after the other, the index last: the checkpoint exists once its index does. The file
+`checkpoint` names them for other tools of TensorFlow; nothing here reads it.
 """
 
 import contextlib
 import glob
+import json
 import os
 import re
 import shutil
+import tempfile
 import warnings
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Union,
+)
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from google.protobuf import message
+from tensorflow.core.protobuf import tensor_bundle_pb2
 
-from transformer.runtime import files, tensors
+from transformer.runtime import files
+from transformer.runtime.manifests import (
+    BEST,
+    COMMENT,
+    INDEX,
+    MANIFEST,
+    NEWEST,
+    SAVING,
+    all_steps,
+    description_of,
+    find,
+    is_there,
+    path_of,
+    steps,
+)
+from transformer.runtime.manifests import exist as exist
+from transformer.runtime.manifests import fault_of as fault_of
+from transformer.runtime.manifests import step_of as step_of
+from transformer.text.vocabulary import FILE_NAMES
 
-NEWEST, BEST = "model.ckpt", "best.ckpt"
-INDEX, MANIFEST = ".index", ".sha256"
 STATE = "checkpoint"  # what tf.train.latest_checkpoint reads
-ASIDE = ".saving"  # the folder of a log directory in which a checkpoint is written
+PATTERN = frozenset("*?[]\\")  # what TensorFlow takes for a pattern in a path
+NEW = "loss_scale/"  # variables that checkpoints of other precisions do not have
+FOOTER = 48  # bytes at the end of an index file
+MOST_AXES = 254  # of a tensor of TensorFlow, which aborts at more
 
-
-def steps(logdir: str, kind: str = NEWEST) -> List[int]:
-    """Return the steps of the checkpoints of a kind in `logdir`, ascending."""
-    return sorted(_steps_with(MANIFEST, logdir, kind))
-
-
-def exist(logdir: str) -> bool:
-    """Return whether `logdir` has a checkpoint, or the remains of one."""
-    return any(_steps_with_remains(logdir, kind) for kind in (NEWEST, BEST))
-
-
-def path_of(logdir: str, step: int, kind: str = NEWEST) -> str:
-    """Return the path of a checkpoint without the endings of its files."""
-    return os.path.join(logdir, f"{kind}-{step}")
-
-
-def step_of(checkpoint: str) -> int:
-    """Return the step of a checkpoint, by its name."""
-    return int(checkpoint.rsplit("-", 1)[1])
-
-
-def find(
-    logdir: str,
-    which: Union[str, int] = "best",
-    warn: Callable[[str], None] = warnings.warn,
-) -> str:
-    """Return the checkpoint to use, verified.
-
-    Args:
-      logdir: the log directory.
-      which: "best" (by dev BLEU; the newest where none was scored), "newest", a step.
-      warn: function of a text; called for each broken checkpoint that is skipped.
-
-    Returns:
-      The path without the endings of its files.
-
-    Raises:
-      FileNotFoundError: there is none.
-      ValueError: there is none that is whole.
-    """
-    while True:
-        candidates, faults = _candidates(logdir, which), []
-        if not candidates:
-            raise FileNotFoundError(
-                f"checkpoint {which!r}: found steps {steps(logdir)} in {logdir}, "
-                "wanted 'best', 'newest' or one of them; python train.py writes them"
-            )
-        for checkpoint in candidates:
-            fault = fault_of(checkpoint)
-            if not fault:
-                for each in faults:
-                    warn(f"{each}; {os.path.basename(checkpoint)} is used instead")
-                return checkpoint
-            if not _is_there(checkpoint):
-                break  # a training run removed it meanwhile, and wrote a newer one
-            faults.append(fault)
-        else:
-            raise ValueError(
-                f"checkpoint {which!r}: found only broken ones in {logdir} "
-                f"({'; '.join(faults)}), wanted a whole one"
-            )
+# --- Read one -------------------------------------------------------------------------
 
 
 def find_and_load(
@@ -112,37 +83,265 @@ def find_and_load(
         try:
             return load(checkpoint)
         except (ValueError, OSError, tf.errors.OpError):
-            if _is_there(checkpoint):
+            if is_there(checkpoint):
                 raise
 
 
-def fault_of(checkpoint: str) -> Optional[str]:
-    """Return what is wrong with a checkpoint, naming a file; None if nothing is."""
-    logdir, name = os.path.split(checkpoint)
-    line = re.compile(
-        r"([0-9a-f]{64})  (%s(?:\.index|\.data-\d+-of-\d+))\n" % re.escape(name)
-    )
+@contextlib.contextmanager
+def literal(checkpoint: str) -> Iterator[str]:
+    """Yield a path of a checkpoint, while the body runs, that matches itself alone.
+
+    TensorFlow takes the path of a checkpoint for a pattern of paths.
+
+    Args:
+      checkpoint: its path without the endings of its files.
+    """
+    if not PATTERN.intersection(checkpoint):
+        yield checkpoint
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        link = os.path.join(folder, "checkpoint")
+        for path in glob.glob(glob.escape(checkpoint) + ".*"):
+            os.symlink(os.path.abspath(path), link + path[len(checkpoint) :])
+        yield link
+
+
+def shapes(checkpoint: str) -> Dict[str, List[int]]:
+    """Return the variables of a checkpoint: name → shape.
+
+    TensorFlow ends the process where an index has an impossible shape, so this reads
+    the index itself.
+
+    Raises:
+      ValueError: a shape is impossible, or the index cannot be read.
+    """
+    room = sum(os.path.getsize(path) for path in _data_of(checkpoint))
+    found = {}
     try:
-        with open(checkpoint + MANIFEST, encoding="utf-8", errors="replace") as file:
-            listed = [line.fullmatch(each) for each in file]
-    except FileNotFoundError:
-        return f"{name}{MANIFEST} is missing"
-    if not all(listed) or not listed or not listed[-1].group(2).endswith(INDEX):
-        return f"{name}{MANIFEST} is cut off or damaged"
-    for checksum, each in (match.groups() for match in listed):
-        try:
-            found = files.sha256_of(os.path.join(logdir, each))
-        except OSError as error:
-            return f"{each}: {error.strerror}"
-        if found != checksum:
-            return f"{each} does not have the checksum in {name}{MANIFEST}"
-    return None
+        for name, entry in _index_entries(checkpoint + INDEX):
+            shape = [axis.size for axis in entry.shape.dim]
+            size = 1
+            for axis in shape:
+                size *= axis
+            if len(shape) > MOST_AXES or min(shape, default=0) < 0 or size > room:
+                raise ValueError(
+                    f"{checkpoint}: expected variables that fit into {room:,} bytes, "
+                    f"got {name!r:.80} of shape {str(shape):.80}: the checkpoint is "
+                    "damaged; choose another"
+                )
+            if not name.startswith(b"\0"):  # a slice of a variable, named elsewhere
+                found[name.decode("utf-8")] = shape
+    except (IndexError, UnicodeDecodeError, message.DecodeError) as error:
+        raise ValueError(
+            f"{checkpoint}{INDEX}: expected an index that TensorFlow wrote, got "
+            "another file; choose another checkpoint"
+        ) from error
+    return found
+
+
+def _index_entries(path):
+    """Yield (name, BundleEntryProto) of each tensor of an index file.
+
+    The file is a sorted string table, as of LevelDB: blocks of entries, a block with
+    the places of the blocks, and a footer with the place of that one.
+    """
+    with open(path, "rb") as file:
+        content = file.read()
+    footer = content[-FOOTER:]
+    _, end = _place(footer, 0)
+    places, _ = _place(footer, end)
+    for _, place in _block_entries(content, *places):
+        for name, value in _block_entries(content, *_place(place, 0)[0]):
+            if name:  # the first entry, without one, is a header
+                yield name, tensor_bundle_pb2.BundleEntryProto.FromString(value)
+
+
+def _block_entries(content, offset, size):
+    """Yield (key, value) of a block. A key has its first bytes from the one before."""
+    restarts = int.from_bytes(content[offset + size - 4 : offset + size], "little")
+    end = offset + size - 4 * (restarts + 1)
+    key = b""
+    while offset < end:
+        shared, offset = _varint(content, offset)
+        rest, offset = _varint(content, offset)
+        length, offset = _varint(content, offset)
+        key = key[:shared] + content[offset : offset + rest]
+        offset += rest
+        yield key, content[offset : offset + length]
+        offset += length
+
+
+def _place(data, at):
+    """Return ((offset, size) of a block, where its numbers end)."""
+    offset, at = _varint(data, at)
+    size, at = _varint(data, at)
+    return (offset, size), at
+
+
+def _varint(data, at):
+    """Return (the number at a place, where it ends): seven bits a byte, lowest first.
+
+    Raises:
+      IndexError: the data ends before.
+    """
+    number = 0
+    shift = 0
+    while data[at] >= 128:
+        number |= (data[at] & 127) << shift
+        shift += 7
+        at += 1
+    return number | data[at] << shift, at + 1
+
+
+def read(checkpoint: str) -> Dict[str, np.ndarray]:
+    """Return the variables of a checkpoint: name → array."""
+    if os.path.exists(checkpoint + INDEX):  # TensorFlow 1 had another format, too
+        shapes(checkpoint)
+    with literal(checkpoint) as path:
+        reader = tf.train.load_checkpoint(path)
+        return {
+            name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()
+        }
+
+
+def average(paths: Sequence[str]) -> Dict[str, np.ndarray]:
+    """Return the variables of checkpoints of one training run, averaged.
+
+    Variables that are not floats, the count of updates, are those of the last one.
+
+    Args:
+      paths: without the endings of their files.
+    """
+    arrays = read(paths[-1])
+    sums = {
+        name: array.astype(np.float64)
+        for name, array in arrays.items()
+        if array.dtype == np.float32
+    }
+    for path in paths[:-1]:
+        others = read(path)
+        for name in sums:
+            sums[name] += others[name]
+    for name, total in sums.items():
+        arrays[name] = (total / len(paths)).astype(np.float32)
+    return arrays
+
+
+def variables(scope: str = "") -> Dict[str, tf.Variable]:
+    """Return the variables of the graph under a scope, by their names in it."""
+    start = scope and scope + "/"
+    return {
+        each.op.name[len(start) :]: each
+        for each in tf.global_variables()
+        if each.op.name.startswith(start)
+    }
+
+
+def make_saver(scope: str = "") -> tf.train.Saver:
+    """Return a saver of the graph's variables under a scope, without local ones."""
+    return tf.train.Saver(variables(scope), max_to_keep=0)
+
+
+def restore(
+    session: tf.Session, saver: tf.train.Saver, checkpoint: str, scope: str = ""
+) -> None:
+    """Load a checkpoint into the variables of a session's graph.
+
+    Args:
+      session: the session.
+      saver: a saver of the variables under the scope.
+      checkpoint: its path without the endings of its files.
+      scope: of the variables; those of the checkpoint have none.
+
+    Raises:
+      ValueError: it cannot be read, or is of another model.
+    """
+    with session.graph.as_default():
+        _restore(session, variables(scope), checkpoint, saver)
+
+
+def restore_weights(session: tf.Session, checkpoint: str) -> None:
+    """Load only the trainable variables of a checkpoint: no moments of Adam, no step.
+
+    Args:
+      session, checkpoint: as in `restore`.
+
+    Raises:
+      ValueError: it cannot be read, or is of another model.
+    """
+    with session.graph.as_default():
+        graph = {each.op.name: each for each in tf.trainable_variables()}
+        _restore(session, graph, checkpoint, tf.train.Saver(graph))
+
+
+def _restore(session, graph, checkpoint, saver):
+    """Load variables, name → variable, that a saver has, from a checkpoint."""
+    try:
+        with session.graph.as_default():
+            found = shapes(checkpoint)
+            kept = {
+                name: variable
+                for name, variable in graph.items()
+                if name in found or not name.startswith(NEW)
+            }
+            if len(kept) < len(graph):  # the others keep their first values
+                saver = tf.train.Saver(kept)
+        expected = {name: each.shape.as_list() for name, each in kept.items()}
+        refuse_other_shapes(checkpoint, found, expected)
+        with literal(checkpoint) as path:
+            saver.restore(session, path)
+    except tf.errors.OpError as error:
+        raise ValueError(
+            f"{checkpoint}: expected a whole checkpoint of this model, got one that "
+            f"cannot be read ({type(error).__name__}); choose another, or remove it"
+        ) from error
+
+
+def refuse_other_shapes(
+    checkpoint: str,
+    found: Mapping[str, Sequence[int]],
+    expected: Mapping[str, List[int]],
+) -> None:
+    """Raise ValueError where a checkpoint lacks a variable, or has another shape of it.
+
+    Args:
+      checkpoint: its path, for the message.
+      found: the shapes of the checkpoint.
+      expected: those of the model.
+    """
+    others = sorted(
+        name for name in expected if list(found.get(name, [-1])) != expected[name]
+    )
+    if others:
+        name = others[0]
+        shape = f"shape {list(found[name])}" if name in found else "none"
+        more = f", and {len(others) - 1} more such variables" if others[1:] else ""
+        raise ValueError(
+            f"{checkpoint}: expected {name} of shape {expected[name]}, as hparams.json "
+            f"and the vocabulary imply, got {shape}{more}: it is of another model; put "
+            "back those files as they were when it was trained"
+        )
+
+
+# --- Write one ------------------------------------------------------------------------
 
 
 def save(
-    session: tf.Session, saver: tf.train.Saver, logdir: str, step: int, keep: int
+    session: tf.Session,
+    saver: tf.train.Saver,
+    logdir: str,
+    step: int,
+    keep: int,
+    described: Optional[Dict[str, Any]] = None,
 ) -> None:
     """Write the checkpoint of `step`, then remove all but the newest `keep`.
+
+    Args:
+      session, saver: of the variables.
+      logdir: the log directory, with its vocabulary.
+      step: the number of updates.
+      keep: how many checkpoints stay.
+      described: what `description_of` returns of it.
 
     Raises:
       OSError: it could not be written; those before it are untouched.
@@ -154,7 +353,7 @@ def save(
         with open(os.path.join(os.path.dirname(path), STATE), "w") as file:
             file.write(_state(kept))
 
-    _publish(path_of(logdir, step), write, [STATE])
+    _publish(path_of(logdir, step), write, described, [STATE])
     _remove_older(logdir, step, kept)
 
 
@@ -167,13 +366,47 @@ def save_best(logdir: str, step: int) -> None:
     source = path_of(logdir, step)
 
     def copy(path):
-        for each in _files(source):
+        for each in [*_data_of(source), source + INDEX]:
             shutil.copyfile(each, path + each[len(source) :])
 
-    _publish(path_of(logdir, step, BEST), copy)
-    for old in _steps_with_remains(logdir, BEST):
+    _publish(path_of(logdir, step, BEST), copy, description_of(source))
+    for old in all_steps(logdir, BEST):
         if old != step:
             _remove(path_of(logdir, old, BEST))
+
+
+def write(
+    arrays: Dict[str, np.ndarray],
+    logdir: str,
+    step: int,
+    described: Optional[Dict[str, Any]] = None,
+) -> str:
+    """Write variables that are in no graph as the only checkpoint of `logdir`.
+
+    Args:
+      arrays: name → value; training continues from them if they are all of a model's.
+      logdir: the log directory.
+      step: the step of the checkpoint.
+      described: as of `save`.
+
+    Returns:
+      Its path without the endings of its files.
+    """
+    with tf.Graph().as_default(), tf.Session() as session:
+        made = {
+            name: tf.get_variable(
+                name, array.shape, tf.as_dtype(array.dtype), tf.zeros_initializer()
+            )
+            for name, array in sorted(arrays.items())
+        }
+        session.run(
+            [variable.initializer for variable in made.values()],
+            {made[name].initial_value: array for name, array in arrays.items()},
+        )
+        save(session, make_saver(), logdir, step, 1, described)
+    if os.path.exists(os.path.join(logdir, SAVING)):
+        shutil.rmtree(os.path.join(logdir, SAVING))  # or say why that is not possible
+    return path_of(logdir, step)
 
 
 def clean_up(logdir: str, step: int, keep: int) -> None:
@@ -197,131 +430,43 @@ def clean_up(logdir: str, step: int, keep: int) -> None:
 
 def remove_unfinished(logdir: str) -> None:
     """Remove what a killed process left of a checkpoint that it wrote or removed."""
-    for kind in (NEWEST, BEST):
-        for step in _unpublished(logdir, kind):
-            _remove(path_of(logdir, step, kind))
-        for path in glob.glob(os.path.join(glob.escape(logdir), kind + "-*.data-*")):
-            if not _is_there(path.rsplit(".data-", 1)[0]):
-                os.remove(path)
-    shutil.rmtree(os.path.join(logdir, ASIDE), ignore_errors=True)
+    pattern = re.compile(rf"((?:{NEWEST}|{BEST})-\d+)(?:\.sha256|\.data-.*)")
+    for name in os.listdir(logdir):
+        match = pattern.fullmatch(name)
+        if match and not os.path.exists(os.path.join(logdir, match.group(1) + INDEX)):
+            os.remove(os.path.join(logdir, name))
+    shutil.rmtree(os.path.join(logdir, SAVING), ignore_errors=True)
 
 
-def make_saver(scope: str = "") -> tf.train.Saver:
-    """Return a saver of the graph's variables under a scope, without local ones."""
-    return tf.train.Saver(tensors.variables(scope), max_to_keep=0)
+def _publish(checkpoint, write, described, others=()):
+    """Have `write(path)` write a checkpoint elsewhere, then move it to its own path.
 
-
-def write(arrays: Dict[str, np.ndarray], logdir: str, step: int) -> str:
-    """Write variables that are in no graph as the only checkpoint of `logdir`.
-
-    Args:
-      arrays: name → value; train.py continues from them if they are all of a model's.
-      logdir: the log directory.
-      step: the step of the checkpoint.
-
-    Returns:
-      Its path without the endings of its files.
-    """
-    with tf.Graph().as_default(), tf.Session() as session:
-        variables = {
-            name: tf.get_variable(
-                name, array.shape, tf.as_dtype(array.dtype), tf.zeros_initializer()
-            )
-            for name, array in sorted(arrays.items())
-        }
-        session.run(
-            [variable.initializer for variable in variables.values()],
-            {variables[name].initial_value: array for name, array in arrays.items()},
-        )
-        save(session, make_saver(), logdir, step, 1)
-    if os.path.exists(os.path.join(logdir, ASIDE)):
-        shutil.rmtree(os.path.join(logdir, ASIDE))  # or say why that is not possible
-    return path_of(logdir, step)
-
-
-def _steps_with(ending, logdir, kind):
-    """Return the steps for which `logdir` has a file of this kind and ending."""
-    pattern = re.compile(re.escape(kind) + r"-(\d+)" + re.escape(ending))
-    found = (
-        pattern.fullmatch(name)
-        for name in (os.listdir(logdir) if os.path.isdir(logdir) else [])
-    )
-    return {int(match.group(1)) for match in found if match}
-
-
-def _steps_with_remains(logdir, kind):
-    """Return the steps for which `logdir` has a checkpoint, or the remains of one."""
-    found = _steps_with(INDEX, logdir, kind) | _steps_with(MANIFEST, logdir, kind)
-    return found - _unpublished(logdir, kind)
-
-
-def _unpublished(logdir, kind):
-    """Return the steps of which a killed process moved some files, not the manifest."""
-    written = _steps_with(MANIFEST, os.path.join(logdir, ASIDE), kind)
-    return written - _steps_with(MANIFEST, logdir, kind)
-
-
-def _candidates(logdir, which):
-    """Return the checkpoints that `which` may mean, the first choice first."""
-    newest, best = (
-        [
-            path_of(logdir, step, kind)
-            for step in sorted(_steps_with_remains(logdir, kind), reverse=True)
-        ]
-        for kind in (NEWEST, BEST)
-    )
-    return {"best": best + newest, "newest": newest + best}.get(
-        which, [path for path in newest if str(step_of(path)) == str(which)]
-    )
-
-
-def _is_there(checkpoint):
-    """Return whether there is a checkpoint of this name, or the remains of one."""
-    return any(os.path.exists(checkpoint + ending) for ending in (INDEX, MANIFEST))
-
-
-def _state(kept):
-    """Return what names the checkpoints of some steps: the folder may be moved."""
-    names = [f"{NEWEST}-{step}" for step in kept]
-    return f'model_checkpoint_path: "{names[-1]}"\n' + "".join(
-        f'all_model_checkpoint_paths: "{name}"\n' for name in names
-    )
-
-
-def _remove_older(logdir, step, kept):
-    """Remove the checkpoints before a step, and their remains, but for the kept."""
-    for old in _steps_with_remains(logdir, NEWEST):
-        if old < step and old not in kept:
-            _remove(path_of(logdir, old))
-
-
-def _files(checkpoint):
-    """Return the files of TensorFlow of a checkpoint, the .index last."""
-    return sorted(glob.glob(glob.escape(checkpoint) + ".data-*")) + [checkpoint + INDEX]
-
-
-def _publish(checkpoint, write, others=()):
-    """Have `write(path)` write a checkpoint elsewhere, then move it into its place.
-
-    The files named `others`, which it writes beside the checkpoint, follow.
+    `described` goes into its manifest. The files named `others`, which `write` leaves
+    beside the checkpoint, follow.
 
     Killed at any moment, this leaves the whole checkpoint or none, and what
     `remove_unfinished` removes. Each file is on the disk before the next one is moved,
-    so that not even a power cut leaves a manifest without its files.
+    so that not even a power cut leaves an index without its files.
     """
     logdir, name = os.path.split(checkpoint)
-    folder = os.path.join(logdir, ASIDE)
-    aside = os.path.join(folder, name)
+    folder = os.path.join(logdir, SAVING)
+    draft = os.path.join(folder, name)
     try:
         remove_unfinished(logdir)
         os.mkdir(folder)  # not the log directory, should it be gone
-        write(aside)
-        with open(aside + MANIFEST, "w", encoding="utf-8") as file:
+        write(draft)
+        data = _data_of(draft)
+        names = [name for kind in FILE_NAMES for name in kind]
+        vocabulary = [os.path.join(logdir, name) for name in names]
+        vocabulary = [path for path in vocabulary if os.path.exists(path)]
+        with open(draft + MANIFEST, "w", encoding="utf-8") as file:
+            if described:
+                file.write(f"{COMMENT}{json.dumps(described, sort_keys=True)}\n")
             file.writelines(
                 f"{files.sha256_of(path)}  {os.path.basename(path)}\n"
-                for path in _files(aside)
+                for path in [*vocabulary, *data, draft + INDEX]
             )
-        paths = [*_files(aside), aside + MANIFEST]
+        paths = [*data, draft + MANIFEST, draft + INDEX]
         paths += [os.path.join(folder, each) for each in others]
         for path in paths:
             files.sync(path)
@@ -338,10 +483,28 @@ def _publish(checkpoint, write, others=()):
             remove_unfinished(logdir)
 
 
+def _data_of(checkpoint):
+    """Return the files with the numbers of a checkpoint."""
+    return sorted(glob.glob(glob.escape(checkpoint) + ".data-*"))
+
+
+def _state(kept):
+    """Return what names the checkpoints of some steps: the folder may be moved."""
+    names = [f"{NEWEST}-{step}" for step in kept]
+    return f'model_checkpoint_path: "{names[-1]}"\n' + "".join(
+        f'all_model_checkpoint_paths: "{name}"\n' for name in names
+    )
+
+
+def _remove_older(logdir, step, kept):
+    """Remove the checkpoints before a step, whole or broken, but for the kept."""
+    for old in all_steps(logdir, NEWEST):
+        if old < step and old not in kept:
+            _remove(path_of(logdir, old))
+
+
 def _remove(checkpoint):
-    """Remove a checkpoint and what eval.py wrote beside it, the manifest first."""
+    """Remove a checkpoint and the translations beside it, the index first."""
     paths = glob.glob(glob.escape(checkpoint) + ".*")
-    for path in sorted(
-        paths, key=lambda path: (not path.endswith(MANIFEST), not path.endswith(INDEX))
-    ):
+    for path in sorted(paths, key=lambda path: not path.endswith(INDEX)):
         os.remove(path)

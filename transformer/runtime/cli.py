@@ -1,10 +1,10 @@
-"""What every command shares: flags, one-line errors, a quiet start of TensorFlow.
+"""A command: its flags, its errors and signals in one line, a quiet TensorFlow.
 
 A command parses its arguments, refuses what can be refused, and only then starts
 TensorFlow, whose import takes seconds:
 
     def parser():
-        made = cli.make_parser("translate.py", __doc__)
+        made = cli.make_parser("translate", __doc__)
         made.add_argument("--n_best", type=int, default=1, help="...")
         return made
 
@@ -22,29 +22,45 @@ import argparse
 import atexit
 import contextlib
 import difflib
+import errno
 import os
+import re
 import shutil
+import signal
 import sys
 import tempfile
+import termios
+import threading
 from typing import Any, Callable, Collection, Dict, Iterator, List, Optional
 
-from transformer.runtime.ending import ignore_signals, in_one_line, warner
+from transformer.runtime.files import UNFINISHED
+from transformer.runtime.signals import SIGNALS, Stopped
+from transformer.runtime.terminal import FILES, PROGRAM, command, command_line, warner
 
-# The metavars of flags that name a file or a folder.
-PATHS = ("DIR", "FILE", "CHECKPOINT", "CASE.npz", ("SOURCE", "TARGET"))
-PATHS += (("SOURCE", "REFERENCE"),)
+REFUSED = 2  # the exit status of every refusal, argparse's own too
+# The metavars of flags that name a file or a folder: an empty name is refused.
+PATHS = ("DIR", "FILE", "CHECKPOINT", ("SOURCE", "TARGET"), ("SOURCE", "REFERENCE"))
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+# --- Flags ----------------------------------------------------------------------------
 
 
-def make_parser(prog: str, doc: str) -> argparse.ArgumentParser:
+def make_parser(name: str, doc: Optional[str]) -> argparse.ArgumentParser:
     """Return a parser whose `--help` shows the whole docstring, examples included.
 
     Args:
-      prog: the name of the file: "train.py".
-      doc: the docstring of the file.
+      name: the name of the command: "train".
+      doc: the docstring of the file; `transformer-tf train` in it becomes what a user
+        of a checkout types. None under `python -OO`.
     """
+    lines = re.sub(
+        rf"\b{PROGRAM} ({'|'.join(FILES)})\b",
+        lambda found: command_line(found.group(1)),
+        (doc or "").strip(),
+    )
     parser = argparse.ArgumentParser(
-        prog=prog,
-        description=doc.strip(),
+        prog=command(name),
+        description=lines,
         allow_abbrev=False,
         usage="%(prog)s [--flag value] ...",
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
@@ -67,37 +83,33 @@ def add_settings(parser: argparse.ArgumentParser, fields: Dict[str, Any]) -> Non
       parser: what `make_parser` returned.
       fields: name → dataclass field with `group` and `help` in its metadata.
     """
-    groups = dict.fromkeys(field.metadata["group"] for field in fields.values())
-    for group in groups:
-        section = parser.add_argument_group(group)
-        for field in fields.values():
-            if field.metadata["group"] == group:
-                _add_setting(section, field)
-
-
-def _add_setting(section, field) -> None:
-    kind, metavar = {
-        bool: (_parse_bool, "BOOL"),
-        int: (int, "INT"),
-        float: (float, "FLOAT"),
-        str: (str, "TEXT"),
-    }[field.type]
-    default = str(field.default).lower() if field.type is bool else field.default
-    alone = {"nargs": "?", "const": True} if field.type is bool else {}
-    section.add_argument(
-        "--" + field.name,
-        type=kind,
-        metavar=metavar,
-        default=argparse.SUPPRESS,
-        help=f"{field.metadata['help']} [{default}]",
-        **alone,
-    )
+    groups: Dict[str, Any] = {}
+    for name, field in fields.items():
+        group = field.metadata["group"]
+        if group not in groups:
+            groups[group] = parser.add_argument_group(group)
+        kind, metavar = {
+            bool: (_parse_bool, "BOOL"),
+            int: (int, "INT"),
+            float: (float, "FLOAT"),
+            str: (str, "TEXT"),
+        }[field.type]
+        is_switch = field.type is bool
+        default = str(field.default).lower() if is_switch else field.default
+        groups[group].add_argument(
+            "--" + name,
+            type=kind,
+            metavar=metavar,
+            default=argparse.SUPPRESS,
+            help=f"{field.metadata['help']} [{default}]",
+            **({"nargs": "?", "const": True} if is_switch else {}),
+        )
 
 
 def _parse_bool(text: str) -> bool:
     """Return True for `true` and False for `false`, in any case of letters."""
     if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"found {text!r}, wanted true or false")
+        raise argparse.ArgumentTypeError(f"expected true or false, got {text!r}")
     return text.lower() == "true"
 
 
@@ -114,7 +126,7 @@ def given(args: argparse.Namespace, fields: Collection[str]) -> Dict[str, Any]:
 def add_logdir(parser: argparse.ArgumentParser) -> None:
     """Add `--logdir` for a command that reads a log directory."""
     parser.add_argument(
-        "--logdir", required=True, metavar="DIR", help="what train.py wrote"
+        "--logdir", required=True, metavar="DIR", help=f"what {command('train')} wrote"
     )
 
 
@@ -130,9 +142,10 @@ def add_models(parser: argparse.ArgumentParser, every: str = "") -> None:
         required=True,
         nargs="+",
         metavar="DIR",
-        help="what train.py wrote; several: their probabilities are averaged",
+        help=f"what {command('train')} wrote; several: their probabilities are "
+        "averaged",
     )
-    _add_checkpoint(parser, every)
+    _add_checkpoint(parser, f"; {every}: each that is kept" if every else "")
 
 
 def add_checkpoint(parser: argparse.ArgumentParser) -> None:
@@ -141,13 +154,12 @@ def add_checkpoint(parser: argparse.ArgumentParser) -> None:
     _add_checkpoint(parser)
 
 
-def _add_checkpoint(parser: argparse.ArgumentParser, every: str = "") -> None:
-    others = f"; {every}: each that is kept" if every else ""
+def _add_checkpoint(parser: argparse.ArgumentParser, more: str = "") -> None:
     parser.add_argument(
         "--checkpoint",
         default="best",
         metavar="WHICH",
-        help=f"best (by dev BLEU), newest, or a step [best]{others}",
+        help=f"best (by dev BLEU), newest, or a step [best]{more}",
     )
 
 
@@ -202,10 +214,11 @@ def parse(parser: argparse.ArgumentParser, argv: List[str]) -> argparse.Namespac
         words.append(flag + equals + value)
     args = parser.parse_args(words)
     for action in parser._actions:
-        value = getattr(args, action.dest, None)
+        given_path = getattr(args, action.dest, None)
+        paths = given_path if isinstance(given_path, list) else [given_path]
         is_path = action.metavar in PATHS or action.dest == "data"
-        if is_path and "" in (value if isinstance(value, list) else [value]):
-            parser.error(f"--{action.dest}: found an empty name, wanted a path")
+        if is_path and "" in paths:
+            parser.error(f"--{action.dest}: expected a path, got an empty name")
     return args
 
 
@@ -221,6 +234,9 @@ def refuse_unknown(kind: str, name: str, known: Collection[str]) -> None:
     """Raise ValueError, with the nearest name, where `name` is not `known`."""
     if name not in known:
         raise ValueError(unknown(kind, name, known))
+
+
+# --- Errors and signals ---------------------------------------------------------------
 
 
 def main(
@@ -239,39 +255,121 @@ def main(
       advice: what to do after a signal, for a command that can continue.
 
     Raises:
-      SystemExit: with a status and one line on stderr, as `ending.in_one_line` says;
-        not at all where `work` returns None or 0.
+      SystemExit: with what `work` returned, 2 for what is refused, 128 + the number of
+        a signal. Not at all where the status is 0, also where nobody reads standard
+        output any more.
     """
+    _open_missing_streams()
+    warn = warner(parser.prog)
+    advice = advice and "; " + advice
+    status: Optional[int] = 0
     try:
-        with in_one_line(parser.prog, advice):
-            args = parse(parser, sys.argv[1:] if argv is None else argv)
-            warn_of_another_checkout(parser.prog)
-            status = work(args)
+        with _signals_end_at_once(parser.prog, advice), reader_may_leave():
+            status = work(parse(parser, sys.argv[1:] if argv is None else argv))
+    except (ValueError, OSError, FloatingPointError, MemoryError) as error:
+        warn(explained(error))
+        status = REFUSED
+    except Stopped as stopped:
+        warn(f"{stopped}{advice}")
+        status = stopped.status
     finally:
-        atexit.register(ignore_signals)
+        atexit.register(_ignore_signals)
     if status:
         sys.exit(status)
 
 
-def warn_of_another_checkout(prog: str) -> None:
-    """Warn where a script of one checkout uses the package of another.
+def _open_missing_streams() -> None:
+    """Have a stream that was closed before the process began lead nowhere.
 
-    Args:
-      prog: the name of the command, which is that of the script that runs.
+    Python has None in its place, and the next file to be opened would get its number.
     """
-    script = os.path.realpath(getattr(sys.modules["__main__"], "__file__", None) or "")
-    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-    for root in (os.path.dirname(script), os.path.dirname(os.path.dirname(script))):
-        beside = os.path.join(root, "transformer")
-        if (
-            os.path.basename(script) == prog
-            and os.path.isfile(os.path.join(beside, "runtime", "cli.py"))
-            and beside != package
-        ):
-            warner(prog)(
-                f"found the package in {package}, wanted that of this script, {beside};"
-                f" run pip install -e {root}, or set PYTHONPATH={root}"
-            )
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+
+
+def explained(error: Exception) -> str:
+    """Return the message of an error; of a full disk, what to do about it."""
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return (
+            f"{error.filename or 'standard output'}: there is no room for it "
+            f"({error.strerror}); make room, then run the same again"
+        )
+    return str(error) or type(error).__name__
+
+
+@contextlib.contextmanager
+def _signals_end_at_once(prog: str, advice: str) -> Iterator[None]:
+    """Have a signal end the process where it is, without an exception.
+
+    An exception would rise in the middle of TensorFlow's import, of a destructor or of
+    a thread: some of them ignore it, others report it in a hundred lines. Signals that
+    the caller ignores, as `nohup` does, stay ignored; training defers them once there
+    is something to save.
+    """
+    stderr = _copy_of_stderr()  # TensorFlow's start is silenced, a signal is not
+    terminal = None
+    with contextlib.suppress(OSError, termios.error):  # there is none
+        terminal = termios.tcgetattr(0)
+
+    def end(number, frame):
+        for path in list(UNFINISHED):
+            shutil.rmtree(path, ignore_errors=True)
+        line = "\n" if os.isatty(stderr) else ""  # after "^C", or the bar
+        with contextlib.suppress(OSError, termios.error):
+            if terminal:  # readline may have changed it
+                termios.tcsetattr(0, termios.TCSANOW, terminal)
+            os.write(stderr, f"{line}{prog}: {Stopped(number)}{advice}\n".encode())
+        os._exit(128 + number)
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in SIGNALS:
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(stderr)
+
+
+def _copy_of_stderr() -> int:
+    """Return a descriptor of its own for standard error, also where that is closed."""
+    try:
+        return os.dup(2)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)
+
+
+def _ignore_signals() -> None:
+    """Let the process end with its status: its work is done, and has been reported.
+
+    Python gives signals their default back before the libraries end, which takes a
+    while; those that are ignored stay so.
+    """
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """End the body in silence where nobody reads standard output any more.
+
+    `| head -1` has seen enough. What Python writes at its end then leads nowhere.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+
+
+# --- TensorFlow -----------------------------------------------------------------------
 
 
 def start_tensorflow(verbose: bool = False) -> None:

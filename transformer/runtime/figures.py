@@ -35,7 +35,7 @@ def saved_figure(
     except ImportError as error:
         raise ValueError(
             f"found no matplotlib ({error}), wanted it installed: "
-            "pip install -e '.[plot]'"
+            "pip install 'transformer-tf[plot]'"
         ) from error
     figure = Figure(figsize=(width, height), layout="constrained")
     yield figure.subplots(rows, columns, squeeze=rows * columns == 1)

@@ -1,17 +1,41 @@
-"""Files: written whole or not at all, their checksums, links that lead elsewhere."""
+"""Files and folders that are written whole or not at all, and JSON with a format.
+
+with replaced("hparams.json") as file:
+    file.write(text)
+with new_folder("logs/mean", "--out") as made:  # logs/.unfinished-…/made
+    write_everything(made)                      # now it is logs/mean
+"""
 
 import contextlib
+import ctypes
+import fcntl
+import fnmatch
+import functools
 import hashlib
+import json
 import os
-from typing import IO, Iterator
+import shutil
+import tempfile
+from typing import IO, Any, Callable, Dict, Iterator, List, Sequence, Set
+
+from transformer import __version__
+
+# Of log directories and data folders: hparams.json and corpus.json say it. It rises
+# when versions before cannot read them; CONTRIBUTING.md says what else belongs to a new
+# one.
+FOLDER_FORMAT = 1
+
+NAME_START = ".unfinished-"
+
+# The folders that this process writes: whoever ends it at once removes them first.
+UNFINISHED: Set[str] = set()
+
+# --- A file ---------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def replaced(path: str, mode: str = "w") -> Iterator[IO]:
-    """Write a file beside `path`, and give it that name when it is complete.
-
-        with replaced("hparams.json") as file:
-            file.write(text)
+    """Write a file under another name, and give it that of `path` when it is complete.
 
     Whoever reads `path`, at any time, finds the old content or the new one.
 
@@ -22,17 +46,19 @@ def replaced(path: str, mode: str = "w") -> Iterator[IO]:
     Raises:
       OSError: it could not be written; `path` is untouched.
     """
-    beside = path + ".tmp"
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    draft = path + ".tmp"
+    text: Dict[str, Any] = {}
+    if "b" not in mode:
+        text = {"encoding": "utf-8", "newline": "\n"}
     try:
-        with named(path), open(beside, mode, **text) as file:
+        with named(path), open(draft, mode, **text) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(draft, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.remove(beside)
+            os.remove(draft)
         raise
 
 
@@ -66,6 +92,47 @@ def sha256_of(path: str) -> str:
     return digest.hexdigest()
 
 
+# --- JSON with a format ---------------------------------------------------------------
+
+
+def stamped(content: Dict[str, Any]) -> Dict[str, Any]:
+    """Return content with the format and the version that write it."""
+    return {"format": FOLDER_FORMAT, "version": __version__, **content}
+
+
+def read_json(path: str, expected: str) -> Dict[str, Any]:
+    """Return the content of a JSON file that was written `stamped`, without its stamp.
+
+    Args:
+      path: the file.
+      expected: what it should hold, for messages.
+
+    Raises:
+      ValueError: it has no JSON, no object, or a format that this version cannot read.
+    """
+    with open(path, encoding="utf-8") as file:
+        try:
+            content = json.load(file)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{path}: expected {expected}, got no JSON ({error})"
+            ) from error
+    if not isinstance(content, dict):
+        kind = type(content).__name__
+        raise ValueError(f"{path}: expected {expected}, got a {kind}")
+    found = content.pop("format", FOLDER_FORMAT)
+    version = content.pop("version", "")
+    if found != FOLDER_FORMAT or type(found) is not int:
+        raise ValueError(
+            f"{path}: expected format {FOLDER_FORMAT}, got {found!r:.20}; install the "
+            f"version of transformer-tf that wrote it, {version!r:.20}, or a newer one"
+        )
+    return content
+
+
+# --- Files and folders of somebody else -----------------------------------------------
+
+
 def refuse_links(folder: str) -> None:
     """Refuse links in `folder` that point out of it, and entries that are no files.
 
@@ -76,7 +143,8 @@ def refuse_links(folder: str) -> None:
       ValueError: there is one.
     """
     for parent, folders, names in os.walk(folder):
-        for path in (os.path.join(parent, name) for name in folders + names):
+        for name in folders + names:
+            path = os.path.join(parent, name)
             _refuse_link(path, folder)
             if not os.path.isdir(path):
                 regular(path)
@@ -94,7 +162,7 @@ def regular(path: str) -> str:
     if os.path.exists(path) and not os.path.isfile(path):
         kind = "folder" if os.path.isdir(path) else "pipe, socket or device"
         raise ValueError(
-            f"{path}: found a {kind}, wanted a plain file; put a copy there"
+            f"{path}: expected a plain file, got a {kind}; put a copy of a file there"
         )
     return path
 
@@ -102,12 +170,16 @@ def regular(path: str) -> str:
 def _refuse_link(path: str, folder: str) -> None:
     """Raise ValueError where `path` is a link that leads out of `folder`."""
     if os.path.islink(path):
-        root, target = os.path.realpath(folder), os.path.realpath(path)
+        root = os.path.realpath(folder)
+        target = os.path.realpath(path)
         if os.path.commonpath([root, target]) != root:
             raise ValueError(
-                f"{path}: found a link to {target}, wanted none that leads out of "
+                f"{path}: expected a file, got a link to {target}, which is not in "
                 f"{folder}; put a copy there"
             )
+
+
+# --- A folder that is to be written ---------------------------------------------------
 
 
 def refuse_unwritable(folder: str, flag: str) -> None:
@@ -117,16 +189,193 @@ def refuse_unwritable(folder: str, flag: str) -> None:
       folder: it need not exist.
       flag: the flag that named it, for the message.
     """
-    place = os.path.abspath(folder)
-    while not os.path.lexists(place):
-        place = os.path.dirname(place)
-    if not os.path.isdir(place):
+    if not folder:
+        raise ValueError(f"{flag}: expected a path, got an empty name")
+    path = os.path.abspath(folder)
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    if not os.path.isdir(path):
         raise ValueError(
-            f"{flag} {folder}: found a file {place}, wanted a folder; choose another "
+            f"{flag} {folder}: expected a folder, got a file, {path}; choose another "
             f"{flag}"
         )
-    if not os.access(place, os.W_OK | os.X_OK):
+    if not os.access(path, os.W_OK | os.X_OK):
         raise ValueError(
-            f"{flag} {folder}: found no permission to write in {place}, wanted it; "
-            f"choose another {flag}"
+            f"{flag} {folder}: there is no permission to write in {path}; choose "
+            f"another {flag}"
         )
+
+
+def refuse_used(
+    out: str, flag: str, replaces: str = "", allowed: Sequence[str] = ()
+) -> None:
+    """Raise ValueError where `out` is anything but a new or an empty folder.
+
+    Args:
+      out: a path.
+      flag: the flag that named it, for the message.
+      replaces: the name of a file; a folder that has it is one of ours.
+      allowed: patterns of names that another folder may have.
+    """
+    refuse_unwritable(out, flag)
+    names = sorted(os.listdir(out)) if os.path.isdir(out) else []
+    others = [
+        name
+        for name in names
+        if not any(fnmatch.fnmatchcase(name, each) for each in allowed)
+    ]
+    if others and replaces not in names:
+        _sweep(os.path.dirname(os.path.realpath(out)))
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        raise ValueError(
+            f"{flag} {out}: expected a new folder, got one with "
+            f"{', '.join(others[:3])}{more}; choose another {flag}"
+        )
+
+
+@contextlib.contextmanager
+def new_folder(out: str, flag: str, replaces: str = "") -> Iterator[str]:
+    """Yield a folder that becomes `out` when the body has succeeded.
+
+    Whoever looks at `out`, at any time, finds nothing or a whole folder.
+
+    Args:
+      out, flag, replaces: as of `refuse_used`.
+    """
+    refuse_used(out, flag, replaces)
+    out = os.path.realpath(out)
+    parent = os.path.dirname(out)
+    with named(out), unfinished(parent) as work:
+        made = os.path.join(work, "made")
+        os.mkdir(made)
+        yield made
+        for folder, _, names in os.walk(made, topdown=False):
+            for path in [os.path.join(folder, name) for name in names] + [folder]:
+                sync(path)
+        os.makedirs(parent, exist_ok=True)
+        with Moves() as moves:
+            if os.path.isdir(out) and os.listdir(out):
+                moves.exchange(made, out)
+            else:
+                moves.move(made, out)
+            sync(parent)
+
+
+@contextlib.contextmanager
+def unfinished(near: str) -> Iterator[str]:
+    """Yield a folder on the file system of `near`, and remove it afterwards.
+
+    Folders that killed processes left there, or in its parent, are removed as well. A
+    folder in use is locked; the system releases the lock when its process ends.
+
+    Args:
+      near: a folder; if it is not there, its nearest parent is used.
+    """
+    parent = os.path.abspath(near)
+    while not os.path.isdir(parent):
+        parent = os.path.dirname(parent)
+    _sweep(os.path.dirname(parent))
+    _sweep(parent)
+    with contextlib.ExitStack() as held:
+        with _locked(parent):  # nobody sweeps a folder that is not locked yet
+            path = tempfile.mkdtemp(prefix=NAME_START, dir=parent)
+            held.enter_context(_locked(path))
+        UNFINISHED.add(path)
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+            UNFINISHED.discard(path)
+
+
+@contextlib.contextmanager
+def _locked(folder: str, flags: int = fcntl.LOCK_EX) -> Iterator[bool]:
+    """Hold the lock of a folder; yield whether this process has it.
+
+    A file system without locks gives it to nobody.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    is_locked = False
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, flags)
+            is_locked = True
+        yield is_locked
+    finally:
+        os.close(handle)
+
+
+def _sweep(parent: str) -> None:
+    """Remove what killed processes left: the unfinished folders that nobody locks."""
+    with contextlib.suppress(OSError), _locked(parent):
+        for name in os.listdir(parent):
+            path = os.path.join(parent, name)
+            if name.startswith(NAME_START) and not os.path.islink(path):
+                with contextlib.suppress(OSError):
+                    with _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB) as is_left:
+                        if is_left:
+                            shutil.rmtree(path, ignore_errors=True)
+
+
+class Moves:
+    """Move files and folders, all of them or none.
+
+        with Moves() as moves:
+            moves.move("old", "aside")
+            moves.move("new", "old")    # if this fails, "aside" becomes "old" again
+
+    Where one fails, or the body does, they are undone, the last one first.
+    """
+
+    def __enter__(self):
+        self._undo: List[Callable[[], None]] = []
+        return self
+
+    def __exit__(self, kind, *exception):
+        if kind:
+            with contextlib.suppress(OSError):  # the disk is broken: leave it alone
+                for undo in reversed(self._undo):
+                    undo()
+
+    def move(self, path: str, to: str) -> None:
+        """Rename a file or folder, if there is one."""
+        if os.path.lexists(path):
+            os.rename(path, to)
+            self._undo.append(functools.partial(os.rename, to, path))
+
+    def replace(self, path: str, to: str, kept: str) -> None:
+        """Rename a file to a name that another may have, which is never missing.
+
+        Undone, the other one has it again, and the file is gone.
+
+        Args:
+          path, to: the file, and its new name.
+          kept: a name for the other file, at which it is kept.
+        """
+        if not os.path.lexists(to):
+            self.move(path, to)
+            return
+        try:
+            os.link(to, kept)
+        except OSError:  # not every file system has links
+            shutil.copy2(to, kept)
+        os.replace(path, to)
+        self._undo.append(functools.partial(os.replace, kept, to))
+
+    def exchange(self, path: str, other: str) -> None:
+        """Exchange two folders, at once where the system can."""
+        try:
+            _exchange(path, other)
+            self._undo.append(functools.partial(_exchange, path, other))
+        except (OSError, AttributeError):
+            self.move(other, path + ".old")
+            self.move(path, other)
+
+
+def _exchange(path: str, other: str) -> None:
+    """Exchange two names by one call; OSError or AttributeError where there is none."""
+    here = -100  # AT_FDCWD
+    exchange = 2  # RENAME_EXCHANGE, of Linux
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(here, os.fsencode(path), here, os.fsencode(other), exchange):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), other)

@@ -10,13 +10,14 @@ from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
+from transformer.hparams import HParams
 from transformer.runtime.devices import has_gpu
 
 PRECISIONS = ("float32", "bfloat16", "float16")
-CAST = ("kernel", "bias", "lookup_table")  # the names of variables that are
+CAST = ("kernel", "bias", "lookup_table")  # the last names of variables that are cast
 
 
-def compute_type(hp) -> tf.DType:
+def compute_type(hp: HParams) -> tf.DType:
     """Return the type in which `hp.precision` computes.
 
     float16 on a CPU is slow: it is for tests of what a GPU computes.
@@ -28,7 +29,7 @@ def compute_type(hp) -> tf.DType:
     if is_old and hp.precision != "float32":
         if hp.precision == "bfloat16" or not has_gpu():
             raise ValueError(
-                f"precision: found {hp.precision}, wanted float32: TensorFlow "
+                f"precision: expected float32, got {hp.precision}: TensorFlow "
                 f"{tf.__version__} cannot train in {hp.precision} on this machine"
             )
     return tf.as_dtype(hp.precision)

@@ -1,205 +1,545 @@
-"""The workers of a training run: what they tell each other beside TensorFlow.
+"""The workers of a training run: who is alive, what they agree on, how the run ends.
 
 One of them is the chief: it alone writes, and it alone decides. Each other worker has a
-connection to it, on which the facts are compared as the run begins.
+connection to it. On this connection the configurations are compared as the run begins;
+then both sides send heartbeats. TensorFlow has none: its collective operations wait for
+ever for a worker that is frozen or gone.
 
-No update is complete without the chief, so the others need not know what it does: they
-wait in the next update until it takes part, or tells them how the run ended.
+These operations exchange numbers between any two workers, and wait for ever where only
+that link is cut. So each worker also holds a connection to TensorFlow's port of each
+other worker. Nothing is sent on it; the operating systems probe it (TCP keepalive).
+They answer for a frozen process, too, which is why heartbeats are needed as well.
 """
 
 import contextlib
+import json
 import os
+import queue
 import signal
 import socket
+import threading
 import time
-from typing import Any, Dict
+import warnings
+from typing import Any, Callable, Dict, Optional, Tuple, Type
 
-from transformer.runtime.cluster import Ended, differences
-from transformer.runtime.links import AGAIN, LIMIT, WAITING, Connection, connect, listen
-from transformer.runtime.nonfinite import NotFiniteElsewhere
-from transformer.runtime.team import REFUSED, Team
+from transformer.runtime.cluster import PORT_OFFSET, Cluster
+from transformer.runtime.signals import Stopped
+
+LOST = 75  # the exit status where a worker was lost: EX_TEMPFAIL, the same may work
+REFUSED = 2  # the exit status of every refusal
+ADVICE = "the same command on all workers continues from the last checkpoint"
+
+HEARTBEAT = 2.0  # seconds between two heartbeats
+LIMIT = 30.0  # seconds without one, after which a worker counts as lost
+GRACE = 5.0  # seconds that the main thread has to end by itself
+HANDSHAKE = 10.0  # seconds in which a new connection must present itself
+RETRY = 1.0  # seconds between two attempts
+REPORT = 30.0  # seconds between two lines that say which worker is missing
+CONNECT = 4.0  # seconds in which a port answers
+PROBE = 2  # seconds between two probes of an idle connection
+LONGEST = 2**20  # bytes of a message
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+MALFORMED = (LookupError, ValueError, TypeError, OverflowError, RecursionError)
 
 
-class Chief(Team):
-    """The side of the chief; alone, where there is no cluster, it does nothing.
+class NotFiniteElsewhere(FloatingPointError):
+    """A number that is not finite comes from another worker."""
 
-    Raises:
-      ValueError: the port of its connections is in use.
+
+class Ended(Stopped):
+    """Another worker ended the training run; `status` is this process's, too."""
+
+    def __init__(self, text: str, status: int):
+        BaseException.__init__(self, text)
+        self.status = status
+
+
+class Connection:
+    """A connection to another worker: JSON objects, one a line.
+
+    Args:
+      sock: a connected socket.
+      name: how messages refer to the other worker.
     """
 
-    _refusal = ""  # of the first worker that differs
+    def __init__(self, sock: socket.socket, name: str = "an unknown process"):
+        sock.settimeout(LIMIT)
+        self.name = name
+        self._socket = sock
+        self._lines = sock.makefile("rb")
+        self._lock = threading.Lock()
 
-    def __enter__(self):
-        if self.cluster:
-            self._listener = listen(self.cluster)
-            self._in_thread(self._accept)
-        return super().__enter__()
+    def send(self, message: Dict[str, Any]) -> None:
+        """Send a message; `receive` reports a broken connection."""
+        with self._lock, contextlib.suppress(OSError):
+            self._socket.sendall(json.dumps(message).encode("utf-8") + b"\n")
 
-    def __exit__(self, *exception):
-        super().__exit__(*exception)
-        if self.cluster:
-            with contextlib.suppress(OSError):  # `close` alone would not end `accept`
-                self._listener.shutdown(socket.SHUT_RDWR)
-            self._listener.close()
-
-    def meet(self, welcome: Dict[str, Any]) -> None:
-        """Wait until every worker is there, with the same facts; then welcome all.
-
-        If one has other facts, wait up to `LIMIT` seconds more for those that are
-        missing, so that all are told.
-
-        Args:
-          welcome: what they need to know to begin.
+    def receive(self) -> Dict[str, Any]:
+        """Return the next message.
 
         Raises:
-          ValueError: the facts of one differ.
-          Ended: one of those that were there is lost.
+          Ended: the other worker is lost; the text says how.
         """
-        began = lines = time.monotonic()
-        deadline = began + LIMIT  # one that differs may have come before
-        wanted = range(1, self.cluster.size) if self.cluster else ()
-        while len(self.connections) < len(wanted):
-            self.check()
-            time.sleep(AGAIN / 10)
-            if not self._refusal:
-                deadline = time.monotonic() + LIMIT
-            elif time.monotonic() > deadline:
-                break
-            if time.monotonic() - lines >= WAITING:
-                lines = time.monotonic()
-                for index in set(wanted) - set(self.connections):
-                    name = self.cluster.name(index)
-                    self.warn(f"waiting for {name}, {lines - began:.0f} s")
-        if self._refusal:
-            self._in_thread(self._end, Ended(self._refusal, REFUSED))
-            self._over.wait()
-        self.check()
-        for connection in self.connections.values():
-            connection.send({"welcome": welcome})
-
-    def _accept(self):
-        """Take connections until the listener is closed."""
-        with contextlib.suppress(OSError):
-            while True:
-                self._take(self._listener.accept()[0])
-
-    def _take(self, sock):
-        """Take a connection of a worker that presents itself; refuse any other."""
-        connection = Connection(sock)
-        connection.limit = LIMIT / 4
-        messages = connection.messages()
         try:
-            hello = next(messages)
-            index, facts = int(hello["hello"]), dict(hello["facts"])
-            if self._verdict:  # it came before this process ended
-                raise self._verdict
-            if index not in range(1, self.cluster.size) or index in self.connections:
-                raise Ended(
-                    f"found another worker {index}, wanted one of each index; give "
-                    "each process one of its own in TF_CONFIG",
-                    REFUSED,
-                )
-        except (LookupError, ValueError, TypeError, Ended) as error:
-            status = getattr(error, "status", REFUSED)
-            connection.send({"end": str(error), "status": status})
-            connection.hang_up()
-            return
-        connection.name, connection.limit = self.cluster.name(index), LIMIT
-        others = differences(facts, self.facts)
-        if others and not self._refusal:
-            self._refusal = (
-                f"{connection.name}: found {others}, wanted the same on all workers; "
-                "give each the same command, code and data"
+            line = self._lines.readline(LONGEST)
+        except socket.timeout:
+            text = (
+                f"was not heard of for {LIMIT:.0f} s: it is frozen, or its link is cut"
             )
-        self.connections[index] = connection
-        if self._verdict:  # all others were told meanwhile
-            self._tell_the_end(str(self._verdict), self._verdict.status)
-        self._in_thread(self._read, index, messages)
+            raise Ended(f"{self.name} {text}", LOST) from None
+        except OSError:
+            line = b""
+        if not line:
+            raise Ended(f"{self.name} died: its connection ended", LOST)
+        try:
+            return dict(json.loads(line.decode("utf-8")))
+        except MALFORMED:
+            raise self.malformed() from None
+
+    def malformed(self) -> Ended:
+        """Return what ends a connection whose messages cannot be understood."""
+        return Ended(f"{self.name} sent a malformed message", LOST)
+
+    def shut_down(self, how: int = socket.SHUT_RDWR) -> None:
+        """Send nothing more, and by default read nothing more."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(how)
+
+
+class Team:
+    """This worker's side of the connections between the workers of a training run.
+
+        with Team(cluster, configuration, warn) as team:
+            start = team.meet({"step": 7})       # what the chief says, on all workers
+            team.begin()
+            team.compute(update)
+
+    A thread reads each connection. The first worker that ends decides how the run ends:
+    `check` raises that verdict in the main thread of every other worker. Where the main
+    thread hangs in TensorFlow, the process ends after `GRACE` seconds.
+
+    Without a cluster, this process is a chief without other workers.
+
+    Args:
+      cluster: the workers; None: a single process.
+      configuration: what must be the same on all workers: name → value.
+      warn: function of a text, for what the user should see.
+      failures: what TensorFlow raises where another worker is gone.
+
+    Raises:
+      ValueError: the chief's port is in use.
+    """
+
+    def __init__(
+        self,
+        cluster: Optional[Cluster] = None,
+        configuration: Optional[Dict[str, Any]] = None,
+        warn: Callable[[str], None] = warnings.warn,
+        failures: Tuple[Type[Exception], ...] = (),
+    ):
+        self.cluster = cluster
+        self.is_chief = cluster is None or cluster.index == 0
+        self.connections: Dict[int, Connection] = {}
+        self._others = range(1, cluster.size) if cluster and self.is_chief else ()
+        self._configuration = configuration or {}
+        self._warn = warn
+        self._failures = failures
+        self._listener: Optional[socket.socket] = None
+        self._inbox: "queue.Queue" = queue.Queue()
+        self._lock = threading.Lock()
+        self._refusal = ""  # of the first worker with another configuration
+        self._verdict: Optional[Ended] = None
+        self._is_known = False  # whether the main thread knows the verdict
+        self._over = threading.Event()  # there is a verdict
+        self._left = threading.Event()  # the main thread has left the `with` block
+
+    def __enter__(self):
+        if self._others:
+            self._listener = listen(self.cluster)
+            self._start_thread(self._accept)
+        if self.cluster:
+            self._start_thread(self._send_heartbeats)
+        return self
+
+    def __exit__(self, kind, error, trace):
+        """Tell the other workers how this one ends."""
+        text = str(error) or kind.__name__ if error else ""
+        if error and self.cluster and not isinstance(error, Ended):
+            text = f"{self.cluster.name(self.cluster.index)} ended: {text}"
+        status = getattr(error, "status", REFUSED) if error else 0
+        with self._lock:
+            self._is_known = True
+            self._verdict = self._verdict or Ended(text, status)
+        self._send_verdict()
+        self._over.set()
+        for connection in list(self.connections.values()):
+            connection.shut_down(socket.SHUT_WR)
+        if self._listener:
+            with contextlib.suppress(OSError):  # `close` would not end `accept`
+                self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+        self._left.set()
+
+    # What the main threads do together
+
+    def meet(self, start: Any = None) -> Any:
+        """Wait until all workers are connected and have the same configuration.
+
+        Args:
+          start: on the chief, what all need to know to begin.
+
+        Returns:
+          The chief's `start`.
+
+        Raises:
+          ValueError: the configuration of a worker differs.
+          Ended: a worker that was connected is lost.
+        """
+        if self.is_chief:
+            self._wait_for_others()
+        else:
+            self._connect_to_chief()
+        return self.broadcast("start", start)
 
     def begin(self) -> None:
-        """Wait until every worker is ready; then let all begin."""
-        waited_for = set(self.connections)
-        while waited_for:
-            waited_for.discard(self.next("ready")[0])
-        for connection in self.connections.values():
-            connection.send({"go": 1})
-        self.watch_links()
+        """Wait until every worker is ready to compute with the others."""
+        self.gather("ready")
+        self.broadcast("go")
+        if not self.cluster:
+            return
+        for index in range(self.cluster.size):
+            if index != self.cluster.index:
+                self._start_thread(self._hold_link, index)
 
-    def handle(self, index: int, message: Dict[str, Any]) -> None:
-        """Send this process SIGTERM if another worker received a signal."""
-        if "signal" in message:
-            self.warn(f"{self.cluster.name(index)} was asked to stop")
-            os.kill(os.getpid(), signal.SIGTERM)
-        else:
-            super().handle(index, message)
+    def gather(self, kind: str, value: Any = None) -> Dict[int, Any]:
+        """Send a value to the chief; there, return those of the others, by index."""
+        if not self.is_chief:
+            self.connections[0].send({kind: value})
+        found: Dict[int, Any] = {}
+        while len(found) < len(self._others):
+            index, other = self._next(kind)
+            found[index] = other
+        return found
 
-    def audit(self, step: int, sums: Dict[str, int]) -> None:
-        """Compare the checksums of the variables with those of all workers.
+    def broadcast(self, kind: str, value: Any = None) -> Any:
+        """Return the chief's value, on all workers."""
+        if not self.is_chief:
+            return self._next(kind)[1]
+        for connection in list(self.connections.values()):
+            connection.send({kind: value})
+        return value
+
+    def compute(self, work: Callable[[], Any]) -> Any:
+        """Return what `work` returns, which computes together with the other workers.
+
+        Raises:
+          Ended: it failed, and the verdict says why; or nobody is gone, and still a
+            connection of TensorFlow broke.
+        """
+        try:
+            return work()
+        except self._failures as error:
+            if not self.cluster:
+                raise
+            self._over.wait(LIMIT + GRACE)
+            self.check()
+            name = self.cluster.name(self.cluster.index)
+            text = f"{name} could not compute with the others: {str(error):.300}"
+            raise Ended(text, LOST) from error
+
+    def check(self) -> None:
+        """Raise the verdict if the run has ended on another worker."""
+        with self._lock:
+            if self._verdict:
+                self._is_known = True
+                if self._verdict.status == REFUSED:
+                    raise ValueError(str(self._verdict))
+                raise self._verdict
+
+    def audit(self, step: int, checksums: Dict[str, int]) -> None:
+        """Compare the checksums of the variables over all workers.
 
         Raises:
           ValueError: they differ.
         """
-        waited_for = set(self.connections)
-        while waited_for:
-            index, message = self.next("sums")
-            waited_for.discard(index)
-            for name, wanted in sums.items():
-                if message["sums"].get(name) != wanted or message["step"] != step:
+        for index, others in self.gather("checksums", checksums).items():
+            assert self.cluster  # a worker alone gathers nothing
+            for name, checksum in checksums.items():
+                if others.get(name) != checksum:
                     raise ValueError(
-                        f"step {step}: found other values of {name} on "
-                        f"{self.cluster.name(index)} than on the chief, wanted the "
-                        "same on all workers: their processors compute differently, or "
-                        "one of them wrongly; continue on machines of one kind"
+                        f"step {step}: expected the same variables on all workers, got "
+                        f"another {name} on {self.cluster.name(index)} than on the "
+                        "chief: their processors compute differently, or one of them "
+                        "wrongly; continue on machines of one kind"
                     )
 
     def cause(self, error: Exception) -> Exception:
-        """Return an error of this worker's own; else wait for the worker that has it.
+        """Return an error of this worker; wait where another worker has its cause.
 
         Raises:
-          ValueError: that worker ended with it; this is what it said.
+          ValueError: another worker ended with it.
         """
-        waited_for = set(self.connections)
-        while isinstance(error, NotFiniteElsewhere) and waited_for:
-            waited_for.discard(self.next("fine")[0])
-        return error
-
-
-class Member(Team):
-    """The side of every other worker.
-
-    Raises:
-      Ended: the run ended elsewhere.
-    """
-
-    def meet(self) -> Dict[str, Any]:
-        """Connect to the chief, present this worker, return the chief's welcome."""
-        connection = connect(self.cluster, self.warn)
-        connection.send({"hello": self.cluster.index, "facts": self.facts})
-        self.connections[0] = connection
-        self._in_thread(self._read, 0, connection.messages())
-        return self.next("welcome")[1]["welcome"]
-
-    def begin(self) -> None:
-        """Tell that this worker is ready, and wait until all are."""
-        self.connections[0].send({"ready": 1})
-        self.next("go")
-        self.watch_links()
-
-    def audit(self, step: int, sums: Dict[str, int]) -> None:
-        """Send the checksums of the variables to the chief, which compares them."""
-        self.connections[0].send({"sums": sums, "step": step})
-
-    def cause(self, error: Exception) -> Exception:
-        """Return an error of this worker's own; else wait until the chief tells it."""
-        if isinstance(error, NotFiniteElsewhere):
-            self.connections[0].send({"fine": 1})
-            self.wait_for_the_end()
+        if isinstance(error, NotFiniteElsewhere) and self.cluster:
+            self.gather("fine")
+            if not self.is_chief:
+                self.wait_for_the_end()
         return error
 
     def wait_for_the_end(self) -> None:
-        """Wait until the chief tells how the run ended; it may take its time."""
-        self.next("end")
+        """Wait for the verdict, and raise it."""
+        self._over.wait()
+        self.check()
 
-    def tell_signal(self, number: int) -> None:
-        """Tell the chief of a signal: it stops at its next safe point, and all do."""
+    def pass_on_signal(self, number: int) -> None:
+        """Send a signal to the chief, which stops the run at its next safe point."""
         self.connections[0].send({"signal": number})
+
+    # Connections
+
+    def _wait_for_others(self):
+        """Wait for the connections of all other workers.
+
+        Where the configuration of one differs, the missing ones have `LIMIT` seconds
+        to connect, so that they learn of it, too.
+        """
+        waiting = Waiting(self._warn)
+        refused = 0.0  # seconds since a configuration differed
+        while len(self.connections) < len(self._others) and refused < LIMIT:
+            self.check()
+            time.sleep(RETRY)
+            refused += RETRY if self._refusal else 0.0
+            missing = set(self._others) - set(self.connections)
+            waiting.report(", ".join(map(self.cluster.name, sorted(missing))))
+        with self._lock:
+            if self._refusal and not self._verdict:
+                self._verdict = Ended(self._refusal, REFUSED)
+        self.check()
+
+    def _accept(self):
+        """Accept connections, each in a thread, until the listener is closed."""
+        with contextlib.suppress(OSError):
+            while True:
+                self._start_thread(self._admit, self._listener.accept()[0])
+
+    def _admit(self, sock):
+        """Admit the connection of a worker that presents itself; refuse any other."""
+        connection = Connection(sock)
+        timer = threading.Timer(HANDSHAKE, connection.shut_down)
+        timer.start()
+        try:
+            message = connection.receive()
+            index = message["index"]
+            if type(index) is not int:
+                raise TypeError("index")
+            others = differences(dict(message["configuration"]), self._configuration)
+        except (Ended, *MALFORMED):
+            connection.shut_down()
+            return
+        finally:
+            timer.cancel()
+        with self._lock:
+            refusal = self._verdict
+            if index not in self._others or index in self.connections:
+                refusal = refusal or Ended(
+                    f"expected one worker of each index, got another worker {index}; "
+                    "give each process an index of its own in TF_CONFIG",
+                    REFUSED,
+                )
+            if not refusal:
+                connection.name = self.cluster.name(index)
+                self.connections[index] = connection
+            if not refusal and others and not self._refusal:
+                self._refusal = (
+                    f"{connection.name}: expected the same on all workers, got "
+                    f"{others}; give each the same command, code and data"
+                )
+        if refusal:
+            connection.send({"end": str(refusal), "status": refusal.status})
+            connection.shut_down(socket.SHUT_WR)
+        else:
+            self._read(index, connection)
+
+    def _connect_to_chief(self):
+        """Connect to the chief as soon as it listens, and present this worker."""
+        name = self.cluster.name(0)
+        host, port = self.cluster.chief_address()
+        waiting = Waiting(self._warn)
+        while not self.connections:
+            try:
+                sock = socket.create_connection((host, port), CONNECT)
+                self.connections[0] = Connection(sock, name)
+            except OSError as error:
+                reason = error.strerror or error
+                waiting.report(f"{name}, the chief (its port {port}: {reason})")
+                time.sleep(RETRY)
+        self.connections[0].send(
+            {"index": self.cluster.index, "configuration": self._configuration}
+        )
+        self._start_thread(self._read, 0, self.connections[0])
+
+    def _hold_link(self, index):
+        """Hold a connection to TensorFlow's port of a worker until the run is over.
+
+        What the other side closes, as TensorFlow does after two minutes, is opened
+        again. Where nothing answers for `LIMIT` seconds, the link is cut.
+        """
+        answered = time.monotonic()
+        while not self._over.wait(RETRY):
+            try:
+                address = self.cluster.address(index)
+                with socket.create_connection(address, CONNECT) as link:
+                    wait_until_closed(link)
+                answered = time.monotonic()
+                continue
+            except OSError as error:
+                reason = error.strerror or str(error)
+            if time.monotonic() - answered >= LIMIT:
+                text = (
+                    f"{self.cluster.name(self.cluster.index)} has not reached "
+                    f"{self.cluster.name(index)} for {LIMIT:.0f} s ({reason}): the "
+                    "link between them is cut, or a firewall closes it"
+                )
+                self._end(Ended(text, LOST))
+                return
+
+    # Threads
+
+    def _start_thread(self, work, *arguments):
+        threading.Thread(target=work, args=arguments, daemon=True).start()
+
+    def _send_heartbeats(self):
+        while not self._over.wait(HEARTBEAT):
+            for connection in list(self.connections.values()):
+                connection.send({"heartbeat": 1})
+
+    def _read(self, index, connection):
+        """Handle the messages of a worker until the run has ended there."""
+        try:
+            while True:
+                message = connection.receive()
+                if "end" in message:
+                    raise Ended(str(message["end"]), int(message["status"]))
+                if "signal" in message:
+                    self._warn(f"{connection.name} was asked to stop")
+                    os.kill(os.getpid(), signal.SIGTERM)
+                elif "heartbeat" not in message:
+                    self._inbox.put((index, message))
+        except Ended as verdict:
+            self._end(verdict)
+        except MALFORMED:
+            self._end(connection.malformed())
+
+    def _next(self, kind):
+        """Return (index of the worker, value) of the next message of a kind.
+
+        Messages of other kinds are dropped. What arrived before the verdict counts.
+        """
+        while True:
+            try:
+                index, message = self._inbox.get(not self._over.is_set(), RETRY)
+            except queue.Empty:
+                self.check()
+                continue
+            if kind in message:
+                return index, message[kind]
+
+    def _end(self, verdict):
+        """Accept the first verdict, send it to all, end the process if need be."""
+        with self._lock:
+            if self._verdict or self._is_known:
+                return
+            self._verdict = verdict
+        self._send_verdict()
+        self._over.set()
+        self._inbox.put((0, {}))  # wakes `_next`
+        if not self._left.wait(GRACE):
+            if verdict.status:
+                advice = f"; {ADVICE}" if verdict.status == LOST else ""
+                self._warn(f"{verdict}{advice}")
+            self.leave(verdict.status)
+
+    def _send_verdict(self):
+        message = {"end": str(self._verdict), "status": self._verdict.status}
+        for connection in list(self.connections.values()):
+            connection.send(message)
+
+    def leave(self, status: int) -> None:
+        """End the process, whatever its main thread waits for."""
+        os._exit(status)
+
+
+class Waiting:
+    """Reports every `REPORT` seconds what is being waited for.
+
+    Args:
+      warn: function of a text.
+    """
+
+    def __init__(self, warn: Callable[[str], None]):
+        self._warn = warn
+        self._began = time.monotonic()
+        self._next = self._began + REPORT
+
+    def report(self, name: str) -> None:
+        """Report the name of what is missing, if it is time."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + REPORT
+            self._warn(f"waiting for {name}, {now - self._began:.0f} s so far")
+
+
+def differences(configuration: Dict[str, Any], chief: Dict[str, Any]) -> str:
+    """Return, in words, where a worker's configuration is not the chief's."""
+    texts = [
+        f"{name} {configuration.get(name)} (the chief: {chief.get(name)})"
+        for name in sorted(set(configuration) | set(chief))
+        if configuration.get(name) != chief.get(name)
+    ]
+    more = f" and {len(texts) - 5} more" if len(texts) > 5 else ""
+    return ", ".join(texts[:5]) + more
+
+
+def listen(cluster: Cluster) -> socket.socket:
+    """Return the socket on which the chief accepts the connections of the others.
+
+    Raises:
+      ValueError: its port is in use.
+    """
+    host, port = cluster.chief_address()
+    try:
+        if host in LOOPBACK:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            return socket.create_server((host, port), family=family)
+        with contextlib.suppress(OSError, ValueError):  # a machine may have no IPv6
+            family = socket.AF_INET6
+            return socket.create_server(("", port), family=family, dualstack_ipv6=True)
+        return socket.create_server(("", port))
+    except OSError as error:
+        raise ValueError(
+            f"port {port}: expected it to be free for the connections of the workers, "
+            f"{PORT_OFFSET} from the chief's port in TF_CONFIG, got that it cannot be "
+            f"used ({error.strerror}); another chief may run: stop it, or choose "
+            "another port"
+        ) from None
+
+
+def wait_until_closed(link: socket.socket) -> None:
+    """Wait until the other side closes a connection on which nothing is sent.
+
+    Raises:
+      OSError: no probe was answered for `LIMIT` seconds.
+    """
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    options = {
+        "TCP_KEEPIDLE": PROBE,
+        "TCP_KEEPALIVE": PROBE,  # its name on macOS
+        "TCP_KEEPINTVL": PROBE,
+        "TCP_KEEPCNT": max(1, int(LIMIT / PROBE)),
+    }
+    for name, value in options.items():
+        if hasattr(socket, name):
+            link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    link.settimeout(None)
+    with contextlib.suppress(ConnectionError):  # that is an answer, too
+        while link.recv(2**12):
+            pass

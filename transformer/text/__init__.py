@@ -1,1 +1,1 @@
-"""Text: files → lines → pieces → ids. READING_ORDER says which file to read first."""
+"""Text: files → lines → pieces → ids."""

@@ -1,6 +1,6 @@
-"""The public corpora of download.py: addresses, checksums, files, splits.
+"""The public corpora: addresses, checksums, files, splits.
 
-The checksums were not computed for this project but published by other projects:
+The checksums were published by other projects:
 
 * Multi30k: torchtext 0.18, `torchtext/datasets/multi30k.py`. The archive of the test
   set was packed again when the first server was shut down; the checksum is that of the
@@ -18,7 +18,6 @@ from typing import Dict, NamedTuple, Tuple
 MULTI30K = (
     "https://raw.githubusercontent.com/neychev/small_DL_repo/master/datasets/Multi30k/"
 )
-MULTI30K_FIRST = "http://www.quest.dcs.shef.ac.uk/wmt16_files_mmt/"
 IWSLT17 = (
     "https://huggingface.co/datasets/iwslt2017/resolve/"
     "ebd7c60d9800c2a1be010a227e5f0a2363730f7a/data/2017-01-trnted/texts/de/en/"
@@ -29,13 +28,13 @@ TESTS_OF_IWSLT17 = ("tst2010", "tst2011", "tst2012", "tst2013", "tst2014", "tst2
 class Archive(NamedTuple):
     """A file to download."""
 
-    urls: Tuple[str, ...]  # its addresses, in the order in which they are tried
+    url: str
     sha256: str
-    most_bytes: int  # a longer file is refused: the size, if that is published
+    max_bytes: int  # a longer file is an error; the size, if it is published
 
 
 class PublicCorpus(NamedTuple):
-    """A corpus: its archives, and the files in them that make up each split."""
+    """A corpus: its archives, and which of their files belong to each split."""
 
     described: str
     home: str  # a page about its authors and terms of use
@@ -55,17 +54,17 @@ CORPORA = {
         "https://github.com/multi30k/dataset",
         (
             Archive(
-                (MULTI30K + "training.tar.gz", MULTI30K_FIRST + "training.tar.gz"),
+                MULTI30K + "training.tar.gz",
                 "20140d013d05dd9a72dfde46478663ba05737ce983f478f960c1123c6671be5e",
                 2_000_000,
             ),
             Archive(
-                (MULTI30K + "validation.tar.gz", MULTI30K_FIRST + "validation.tar.gz"),
+                MULTI30K + "validation.tar.gz",
                 "a7aa20e9ebd5ba5adce7909498b94410996040857154dab029851af3a866da8c",
                 200_000,
             ),
             Archive(
-                (MULTI30K + "mmt16_task1_test.tar.gz",),
+                MULTI30K + "mmt16_task1_test.tar.gz",
                 "6d1ca1dba99e2c5dd54cae1226ff11c2551e6ce63527ebb072a1f70f72a5cd36",
                 400_000,
             ),
@@ -82,7 +81,7 @@ CORPORA = {
         "https://sites.google.com/site/iwsltevaluation2017/TED-tasks",
         (
             Archive(
-                (IWSLT17 + "de-en.tgz",),
+                IWSLT17 + "de-en.tgz",
                 "ebcd53c53c8df742437e3a0fb964772e78764c3f6d4e38df0b6a2f71abc3a8b4",
                 16_751_373,
             ),
@@ -99,22 +98,22 @@ CORPORA = {
         "https://www.statmt.org/wmt14/translation-task.html",
         (
             Archive(
-                ("http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",),
+                "http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
                 "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
                 657_632_379,
             ),
             Archive(
-                ("http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",),
+                "http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
                 "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
                 918_311_367,
             ),
             Archive(
-                ("http://www.statmt.org/wmt14/training-parallel-nc-v9.tgz",),
+                "http://www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
                 "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
                 80_418_416,
             ),
             Archive(
-                ("http://data.statmt.org/wmt19/translation-task/dev.tgz",),
+                "http://data.statmt.org/wmt19/translation-task/dev.tgz",
                 "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7",
                 38_654_961,
             ),

@@ -1,33 +1,121 @@
-"""Vocabularies: lines of text ↔ ids, by SentencePiece or a word list.
+r"""Vocabularies: lines of text ↔ ids.
 
-A *piece* is one entry of a vocabulary; an *id* is its number. `train_vocabulary` trains
-a SentencePiece model; vocabulary_files.py loads and copies the files of a folder.
+A *piece* is one entry of a vocabulary; an *id* is its number. Three kinds of vocabulary
+have the same methods, and a folder holds one of them:
+
+* `Vocabulary`: a SentencePiece model, which `train_vocabulary` trains;
+* `WordVocabulary`: a word list, of imported models;
+* `SubwordVocabulary`: a vocabulary file of tensor2tensor, of imported models.
+
+`DropoutVocabulary` splits words differently each time, for training (BPE-dropout).
 """
 
 import collections
+import filecmp
+import functools
 import io
 import itertools
-import json
 import os
 import random
 import re
-from typing import Iterable, Iterator, List, Optional, Sequence, Tuple
+import shutil
+import unicodedata
+from typing import (
+    Callable,
+    Iterable,
+    Iterator,
+    List,
+    Match,
+    NamedTuple,
+    Sequence,
+    Tuple,
+)
 
 import numpy as np
 import sentencepiece
 
-from transformer.runtime.files import replaced
-from transformer.runtime.pool import Pool, serve_process
+from transformer.runtime import pool
+from transformer.runtime.files import regular, replaced
+from transformer.runtime.terminal import command
 from transformer.text.lines import decoded_lines, read_lines
 
-# The ids that mean the same in every vocabulary of this project. Code that also serves
+# The special ids of every vocabulary of this project. Code that also supports
 # vocabularies of tensor2tensor takes `bos` and `eos` from the vocabulary.
-PAD, UNK, BOS, EOS = 0, 1, 2, 3
+PAD = 0
+UNK = 1
+BOS = 2
+EOS = 3
 SPECIAL_IDS = (PAD, UNK, BOS, EOS)
-MANY_LINES = 100000  # more of them are trained on in another process
+SPECIAL_WORDS = ["<pad>", "<unk>", "<s>", "</s>"]
+
+JOINT_MODEL = "spm.model"
+SEPARATE_MODELS = ("spm.source.model", "spm.target.model")
+# Imported models have other vocabularies instead of SentencePiece models.
+JOINT_WORDS = "words.tsv"
+SEPARATE_WORDS = ("words.source.tsv", "words.target.tsv")
+JOINT_SUBWORDS = "vocab.subwords"
+SEPARATE_SUBWORDS = ("vocab.source.subwords", "vocab.target.subwords")
+# A folder holds one of these: a joint vocabulary, or one of the source and one of the
+# target.
+FILE_NAMES = (
+    (JOINT_MODEL,),
+    SEPARATE_MODELS,
+    (JOINT_WORDS,),
+    SEPARATE_WORDS,
+    (JOINT_SUBWORDS,),
+    SEPARATE_SUBWORDS,
+)
+
+MANY_LINES = 100000  # with more, training takes place in another process
+WORD = re.compile("▁?[^▁]+|▁")  # no piece extends across "▁", which is a space
+
+# Of tensor2tensor
+RESERVED = ["<pad>", "<EOS>"]
+ESCAPES = frozenset("\\_u;0123456789")  # the characters of escape sequences
+ESCAPED = re.compile(r"\\(?:(u)|(\\)|([0-9]+);)")
+UNDEFINED = "\u3013"  # decoded from a code point that cannot be part of a line
 
 
-class Vocabulary:
+class Pieces:
+    """The base class of vocabularies.
+
+    Args:
+      path: the file.
+      pieces: the pieces in the order of their ids.
+    """
+
+    bos = BOS
+    eos = EOS
+    threads = -1  # of `encode_lines`, if it uses threads; -1: one per core
+
+    def __init__(self, path: str, pieces: List[str]):
+        self.path = path
+        self._pieces = pieces
+        self._ids = {piece: number for number, piece in enumerate(pieces)}
+        self.size = len(pieces)
+
+    def encode(self, line: str) -> List[int]:
+        """Return the ids of one line, without BOS and EOS."""
+        raise NotImplementedError
+
+    def encode_lines(self, lines: Sequence[str]) -> List[List[int]]:
+        """Return the ids of many lines: `encode` of each."""
+        return [self.encode(line) for line in lines]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of `ids` up to the first EOS, without PAD and BOS.
+
+        Args:
+          ids: one sentence, a sequence or an integer array [T].
+        """
+        raise NotImplementedError
+
+    def pieces(self, ids: Sequence[int]) -> List[str]:
+        """Return the piece of each id, also of special ids."""
+        return [self._pieces[one] for one in np.asarray(ids, int).tolist()]
+
+
+class Vocabulary(Pieces):
     """A SentencePiece model: lines ↔ ids.
 
         vocabulary = Vocabulary("data/sample/spm.model")
@@ -38,68 +126,115 @@ class Vocabulary:
 
     Raises:
       FileNotFoundError: there is no such file.
-      ValueError: the file is no SentencePiece model, or its special pieces have other
-        ids than PAD, UNK, BOS, EOS = 0, 1, 2, 3.
+      ValueError: the file is not a SentencePiece model, or its special ids are not
+        PAD, UNK, BOS, EOS = 0, 1, 2, 3.
     """
 
-    bos, eos = BOS, EOS
-    threads = -1  # in how many `encode_lines` encodes; -1: one for each core
-
     def __init__(self, path: str):
-        self.path = os.fspath(path)
-        if not os.path.isfile(self.path):
+        path = os.fspath(path)
+        if not os.path.isfile(path):
             raise FileNotFoundError(
-                f"{self.path}: found no such file, wanted a SentencePiece model: write "
-                f"one with prepare.py"
+                f"{path}: expected a SentencePiece model, got no file: write it with "
+                f"{command('prepare')}"
             )
         try:
-            self._model = sentencepiece.SentencePieceProcessor(model_file=self.path)
+            model = sentencepiece.SentencePieceProcessor(model_file=path)
         except (RuntimeError, OSError) as error:
             raise ValueError(
-                f"{self.path}: found a file that is not a SentencePiece model "
-                f"({error}), wanted one: write it with prepare.py"
+                f"{path}: expected a SentencePiece model, got another file ({error}): "
+                f"write it with {command('prepare')}"
             ) from error
-        self.size = self._model.get_piece_size()
-        self._check_special_ids()
-
-    def _check_special_ids(self) -> None:
-        """Raise ValueError where PAD, UNK, BOS and EOS have other ids."""
-        model = self._model
         found = (model.pad_id(), model.unk_id(), model.bos_id(), model.eos_id())
         if found != SPECIAL_IDS:
             raise ValueError(
-                f"{self.path}: found pad, unk, bos, eos = {found}, wanted "
-                f"{SPECIAL_IDS}: train the model with prepare.py, or with "
-                f"--pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3"
+                f"{path}: expected pad, unk, bos, eos = {SPECIAL_IDS}, got {found}: "
+                f"train the model with {command('prepare')}, or with --pad_id=0 "
+                "--unk_id=1 --bos_id=2 --eos_id=3"
             )
+        size = model.get_piece_size()
+        super().__init__(path, [model.id_to_piece(number) for number in range(size)])
+        self._model = model
 
     def encode(self, line: str) -> List[int]:
-        """Return the ids of one line; neither BOS nor EOS is added."""
         return self._model.encode(line, out_type=int)
 
     def encode_lines(self, lines: Sequence[str]) -> List[List[int]]:
-        """Return the ids of many lines: `encode` of each, in parallel."""
         return self._model.encode(list(lines), out_type=int, num_threads=self.threads)
 
     def normalize(self, line: str) -> str:
-        """Return the joined pieces of a line: NFKC, with "▁" before each word."""
+        """Normalize a line by NFKC, with "▁" before each word."""
         return "".join(self._model.encode(line, out_type=str))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of `ids` up to the first EOS, without PAD and BOS.
-
-        Args:
-          ids: one sentence, a sequence or an integer array [T].
-        """
         return self._model.decode(_before_end(ids))
 
-    def pieces(self, ids: Sequence[int]) -> List[str]:
-        """Return the piece of each id, special ones included: to label a picture."""
-        return [self._model.id_to_piece(one) for one in np.asarray(ids).tolist()]
+
+class DropoutVocabulary(Vocabulary):
+    """A vocabulary that encodes with BPE-dropout, and decodes as usual.
+
+    Byte-pair encoding starts from the characters of a word. It then merges
+    the two neighbours whose merge was learned first, until no two can be merged:
+
+        g r ü n e  ->  gr ü n e  ->  gr ü ne  ->  gr üne  ->  grüne
+
+    BPE-dropout skips each merge with some probability (Provilkov et al. 2020,
+    "BPE-Dropout: Simple and Effective Subword Regularization", section 3), so a word is
+    encoded as "gr üne" in one copy of the text and as "grüne" in the next. The model
+    learns how its pieces are composed, which regularizes training on a small
+    corpus.
+
+    Args:
+      path: a SentencePiece model of type "bpe"; its pieces are in the order in which
+        their merges were learned.
+      dropout: the probability of skipping a merge. With 0 the ids are those of
+        `Vocabulary`, with 1 those of single characters.
+      draw: the random number generator. (That of SentencePiece ignores its seed since
+        version 0.2.2, so its results cannot be reproduced.)
+    """
+
+    def __init__(self, path: str, dropout: float, draw: random.Random):
+        super().__init__(path)
+        self.dropout = dropout
+        self._draw = draw
+        for number in SPECIAL_IDS:
+            del self._ids[self._pieces[number]]
+
+    def encode(self, line: str) -> List[int]:
+        ids: List[int] = []
+        for word in WORD.findall(self.normalize(line)):
+            for piece in self._merge(word):
+                number = self._ids.get(piece, UNK)
+                if number != UNK or ids[-1:] != [UNK]:  # one UNK for several in a row
+                    ids.append(number)
+        return ids
+
+    def encode_lines(self, lines: Sequence[str]) -> List[List[int]]:
+        return [self.encode(line) for line in lines]
+
+    def _merge(self, word: str) -> List[str]:
+        """Split a word into pieces, skipping merges at random.
+
+        A skipped merge stays skipped, unless a merge next to it creates another pair.
+        SentencePiece does the same; the paper draws again.
+        """
+        pieces = list(word)
+        never = self.size
+        # The rank of the merge of each piece with the next, in the order of learning.
+        ranks = [self._ids.get(a + b, never) for a, b in zip(pieces, pieces[1:])]
+        while ranks and min(ranks) < never:
+            here = ranks.index(min(ranks))
+            if self._draw.random() < self.dropout:
+                ranks[here] = never
+                continue
+            pieces[here] += pieces.pop(here + 1)
+            ranks.pop(here)
+            for left in range(max(here - 1, 0), min(here + 1, len(ranks))):
+                ranks[left] = self._ids.get(pieces[left] + pieces[left + 1], never)
+        return pieces
 
 
-class WordVocabulary:
-    """A word list, with the interface of `Vocabulary`.
+class WordVocabulary(Pieces):
+    """A word list, with the methods of `Vocabulary`.
 
     The file has one word per line in the order of the ids. Anything after a tab, such
     as the counts in the files of the tutorial, is ignored.
@@ -112,29 +247,25 @@ class WordVocabulary:
       ValueError: it begins with other words, or a word occurs twice.
     """
 
-    SPECIAL = ["<pad>", "<unk>", "<s>", "</s>"]
-    bos, eos = BOS, EOS
-
     def __init__(self, path: str):
-        self.path = os.fspath(path)
-        self._words = [line.split("\t")[0].strip() for line in decoded_lines(self.path)]
-        self._ids = {word: number for number, word in enumerate(self._words)}
-        self.size = len(self._words)
-        self.check(self._words, self.path)
+        path = os.fspath(path)
+        words = [line.split("\t")[0].strip() for line in decoded_lines(path)]
+        self.check(words, path)
+        super().__init__(path, words)
 
-    @classmethod
-    def check(cls, words: Sequence[str], path: str) -> None:
-        """Raise ValueError, naming the path, where `words` are no vocabulary."""
-        found = words[: len(cls.SPECIAL)]
-        if [word.lower() for word in found] != cls.SPECIAL:
+    @staticmethod
+    def check(words: Sequence[str], path: str) -> None:
+        """Raise ValueError, which names the path, if `words` are not a vocabulary."""
+        found = list(words[: len(SPECIAL_WORDS)])
+        if [word.lower() for word in found] != SPECIAL_WORDS:
             raise ValueError(
-                f"{path}: found {found} first, wanted <PAD> <UNK> <S> </S>, then the "
-                f"words, one per line: add those lines, or give another file"
+                f"{path}: expected <PAD> <UNK> <S> </S>, then the words, one per line, "
+                f"got {found} first: add those lines, or give another file"
             )
         word, times = collections.Counter(words).most_common(1)[0]
         if times > 1:
             raise ValueError(
-                f"{path}: found {word!r} {times} times, wanted each word once: remove "
+                f"{path}: expected each word once, got {word!r} {times} times: remove "
                 f"the repeated lines"
             )
 
@@ -143,37 +274,238 @@ class WordVocabulary:
         ids = (self._ids.get(word, UNK) for word in line.split())
         return [UNK if one in SPECIAL_IDS else one for one in ids]
 
-    def encode_lines(self, lines: Sequence[str]) -> List[List[int]]:
-        """Return the ids of many lines: `encode` of each."""
-        return [self.encode(line) for line in lines]
-
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the words of `ids` up to the first EOS, without PAD and BOS."""
         return " ".join(self.pieces(_before_end(ids)))
-
-    def pieces(self, ids: Sequence[int]) -> List[str]:
-        """Return the word of each id, special ones included: to label a picture."""
-        return [self._words[one] for one in np.asarray(ids, int).tolist()]
 
 
 def _before_end(ids: Sequence[int]) -> List[int]:
     """Return the ids before the first EOS, without PAD and BOS, as Python numbers."""
-    ids = itertools.takewhile(lambda one: one != EOS, np.asarray(ids).tolist())
-    return [one for one in ids if one not in (PAD, BOS)]
+    before = itertools.takewhile(lambda one: one != EOS, np.asarray(ids).tolist())
+    return [one for one in before if one not in (PAD, BOS)]
 
 
-def sampled(lines: Iterable[str], count: int, most: int) -> Iterator[str]:
-    """Yield `most` lines of `count`, drawn at random, in their order; all if there are
-    no more.
+class SubwordVocabulary(Pieces):
+    r"""A subword vocabulary of tensor2tensor, with the methods of `Vocabulary`.
 
-    Each line is as likely to be drawn as any other, and the same ones are drawn each
-    time (Knuth, The Art of Computer Programming, volume 2, algorithm 3.4.2 S).
+    The file holds one subtoken per line in single quotes, in the order of the ids; the
+    first two are '<pad>_' and '<EOS>_' (without "_" in older files). A line of text is
+    split into tokens, a token into subtokens:
+
+        "Der Hund."  ->  "Der", "Hund", "."  ->  "Der_", "Hund_", "._"  ->  ids
+
+    Tokens are the longest runs of letters and digits, and the longest runs of anything
+    else; a single space between two runs of letters is implied. Within a token "\" is
+    escaped as "\\", "_" as "\u", and a character that is in no subtoken by its code
+    point, as "\228;". A token ends with "_". Its subtokens are the longest that match,
+    from left to right. Decoding reverses each step (tensor2tensor 1.15.7,
+    data_generators/text_encoder.py and tokenizer.py).
+
+    There is neither UNK nor BOS: any text can be encoded, and the target of
+    tensor2tensor begins with zeros. `bos` is the id of EOS, for dialects that begin
+    with a token: no other EOS can occur at that position.
+
+    Args:
+      path: the file; the quotes around subtokens are optional.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      ValueError: it begins with other subtokens, or has no subtoken for a character.
     """
-    draw = random.Random(1)
-    for number, line in enumerate(lines):
-        if draw.random() * (count - number) < most:
-            most -= 1
-            yield line
+
+    bos = 1
+    eos = 1
+
+    def __init__(self, path: str):
+        path = os.fspath(path)
+        super().__init__(
+            path, [_unquoted(line.rstrip()) for line in decoded_lines(path)]
+        )
+        self._longest = max(map(len, self._pieces), default=0)
+        self._check()
+        self._cached = functools.lru_cache(maxsize=2**16)(self._encode_token)
+
+    def _check(self) -> None:
+        """Raise ValueError if some text could not be encoded."""
+        found = self._pieces[: len(RESERVED)]
+        if [subtoken.rstrip("_") for subtoken in found] != RESERVED:
+            raise ValueError(
+                f"{self.path}: expected {RESERVED} first, then one subtoken per line, "
+                f"got {found}: give the vocabulary file that tensor2tensor wrote"
+            )
+        alphabet = ESCAPES.union(*self._pieces[len(RESERVED) :])
+        missing = sorted(alphabet.difference(self._ids))
+        if missing:
+            raise ValueError(
+                f"{self.path}: expected a subtoken for each character of the subtokens "
+                f"and of {''.join(sorted(ESCAPES))}, got none for {missing[0]!r}: give "
+                f"the vocabulary file that tensor2tensor wrote"
+            )
+
+    def encode(self, line: str) -> List[int]:
+        return [one for token in _tokens(line) for one in self._cached(token)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        numbers = np.asarray(ids).tolist()
+        before = itertools.takewhile(lambda one: one != self.eos, numbers)
+        text = "".join(self._pieces[one] for one in before if one != PAD)
+        return _joined([_unescaped(token) for token in text.split("_") if token])
+
+    def _encode_token(self, token: str) -> Tuple[int, ...]:
+        """Return the ids of the longest subtokens that match, from left to right."""
+        token = token.replace("\\", "\\\\").replace("_", "\\u")
+        escaped = "".join(
+            each if each in self._ids else f"\\{ord(each)};" for each in token
+        )
+        escaped += "_"
+        ids = []
+        start = 0
+        while start < len(escaped):
+            end = min(len(escaped), start + self._longest)
+            while escaped[start:end] not in self._ids:
+                end -= 1
+            ids.append(self._ids[escaped[start:end]])
+            start = end
+        return tuple(ids)
+
+
+def _unquoted(line: str) -> str:
+    """Return a line without the quotes around it, if it has them."""
+    return line[1:-1] if re.fullmatch(r"'.*'|\".*\"", line, re.DOTALL) else line
+
+
+@functools.lru_cache(maxsize=None)
+def _is_alphanumeric(character: str) -> bool:
+    """Return whether a character is a letter or a number of any script."""
+    return unicodedata.category(character)[0] in "LN"
+
+
+def _tokens(line: str) -> List[str]:
+    """Return the runs of a line, without the single spaces between two runs."""
+    runs = ["".join(run) for _, run in itertools.groupby(line, _is_alphanumeric)]
+    last = len(runs) - 1
+    return [run for i, run in enumerate(runs) if run != " " or i in (0, last)]
+
+
+def _joined(tokens: Sequence[str]) -> str:
+    """Return the line with these tokens: the inverse of `_tokens`."""
+    kinds = [_is_alphanumeric(token[0]) for token in tokens]
+    spaces = [" " if pair == (True, True) else "" for pair in zip(kinds, kinds[1:])]
+    return "".join(itertools.chain(*zip(tokens, [*spaces, ""])))
+
+
+def _unescaped(token: str) -> str:
+    r"""Undo the escapes of a token; "\" before any other character stays."""
+    return ESCAPED.sub(_character, token)
+
+
+def _character(match: Match) -> str:
+    """Return the character of one escape sequence, a match of ESCAPED."""
+    if match.group(3) is None:
+        return "_" if match.group(1) else "\\"
+    number = int(match.group(3))
+    is_text = number < 0x110000 and not 0xD800 <= number < 0xE000 and number != 10
+    return chr(number) if is_text else UNDEFINED
+
+
+# --- The vocabularies of a folder -----------------------------------------------------
+
+# The extension point for vocabularies: ending of the file name → class. Files with
+# other endings are SentencePiece models.
+KINDS = {".tsv": WordVocabulary, ".subwords": SubwordVocabulary}
+
+
+class Vocabularies(NamedTuple):
+    """The vocabularies of a folder; a joint one is the same object on both sides."""
+
+    source: Pieces
+    target: Pieces
+    joint: bool
+
+
+def load_vocabularies(folder: str) -> Vocabularies:
+    """Load the vocabularies of a prepared corpus or of a log directory.
+
+    Raises:
+      FileNotFoundError: the folder holds none.
+      ValueError: it holds more than one kind.
+    """
+    loaded = [load_vocabulary(path) for path in _find_files(folder)]
+    return Vocabularies(loaded[0], loaded[-1], joint=len(loaded) == 1)
+
+
+def load_vocabulary(path: str) -> Pieces:
+    """Load a vocabulary file: words (.tsv), subwords (.subwords) or SentencePiece."""
+    return vocabulary_kind(path)(path)
+
+
+def vocabulary_kind(path: str) -> type:
+    """Return the class of the vocabulary of a file, or of a folder, without loading it.
+
+    Raises:
+      FileNotFoundError: the folder holds no vocabulary.
+      ValueError: it holds more than one kind.
+    """
+    if os.path.isdir(path):
+        path = _find_files(path)[0]
+    return KINDS.get(os.path.splitext(path)[1], Vocabulary)
+
+
+def vocabulary_names(folder: str) -> List[str]:
+    """Return the names of the vocabulary files of a folder."""
+    return [os.path.basename(path) for path in _find_files(folder)]
+
+
+def _find_files(folder: str) -> List[str]:
+    """Return the path of the joint vocabulary, or the paths of both sides."""
+    found = [
+        names
+        for names in FILE_NAMES
+        if all(os.path.isfile(os.path.join(folder, name)) for name in names)
+    ]
+    if len(found) > 1:
+        raise ValueError(
+            f"{folder}: expected one kind of vocabulary, got "
+            f"{' as well as '.join(' and '.join(names) for names in found)}: delete "
+            f"the files that were not used"
+        )
+    if not found:
+        raise FileNotFoundError(
+            f"{folder}: expected the vocabulary {JOINT_MODEL} or "
+            f"{' and '.join(SEPARATE_MODELS)}, got none: run "
+            f"{command('prepare')} --out {folder}"
+        )
+    return [regular(os.path.join(folder, name)) for name in found[0]]
+
+
+def copy_vocabularies(from_folder: str, to_folder: str) -> None:
+    """Copy the vocabulary files of a folder, so that `to_folder` is self-contained.
+
+    Raises:
+      FileNotFoundError: `from_folder` has no vocabulary.
+      ValueError: `to_folder` has a different one.
+    """
+    names = vocabulary_names(from_folder)
+    others = set(itertools.chain(*FILE_NAMES)).difference(names)
+    for name in sorted(others.intersection(os.listdir(to_folder))):
+        raise ValueError(
+            f"{to_folder}: expected the vocabulary of {from_folder}, "
+            f"{' and '.join(names)}, got {name}: choose another --data, or another "
+            f"--logdir"
+        )
+    for name in names:
+        original = os.path.join(from_folder, name)
+        copy = os.path.join(to_folder, name)
+        if not os.path.exists(copy):
+            with open(original, "rb") as source, replaced(copy, "wb") as file:
+                shutil.copyfileobj(source, file)
+        elif not filecmp.cmp(original, copy, shallow=False):
+            raise ValueError(
+                f"{copy}: expected the same vocabulary as {original}, got another: "
+                f"choose another --data, or another --logdir"
+            )
+
+
+# --- Training a SentencePiece model ---------------------------------------------------
 
 
 def train_vocabulary(
@@ -181,61 +513,75 @@ def train_vocabulary(
     model_path: str,
     vocab_size: int,
     model_type: str,
-    sample: Optional[Tuple[int, int]] = None,
+    line_count: int = 0,
+    max_lines: int = 0,
 ) -> None:
     """Train one SentencePiece model on the lines of some text files, and write it.
 
     The same text gives the same bytes: the model contains neither a path nor a date.
-    Many lines are trained on in a process of its own, for minutes: SentencePiece heeds
-    no signal, and what waits for it does.
+    With many lines, training takes minutes, and runs in another process: SentencePiece
+    does not handle signals, but the process that waits for it does.
 
     Args:
       text_paths: files that `read_lines` can read.
       model_path: the file to write.
       vocab_size: the number of pieces, the four special ones included.
       model_type: "bpe" or "unigram".
-      sample: how many lines the files have, and on how many at most it is trained;
-        None: on all of them.
+      line_count: the number of lines in the files; needed for `max_lines`.
+      max_lines: the largest number of lines, drawn at random; 0: all lines.
 
     Raises:
       ValueError: the text is empty, or does not allow `vocab_size` pieces.
     """
-
-    task = list(text_paths), vocab_size, model_type, sample
-    if sample and min(sample) > MANY_LINES:
-        with Pool("transformer.text.vocabulary", "", 1) as pool:
-            [(_, model)] = pool.answers([("model", json.dumps(task).encode())])
+    task = (list(text_paths), vocab_size, model_type, line_count, max_lines)
+    if min(line_count, max_lines) > MANY_LINES:
+        [model] = pool.results(_trainer, [task], 1)
     else:
         model = _trained(*task)
     with replaced(model_path, "wb") as file:
         file.write(model)
 
 
-def serve_requests(settings: str) -> None:
-    """Be a worker: train the models that are asked for on standard input."""
-    serve_process(lambda task: _trained(*json.loads(task.decode())))
+def _trainer() -> Callable:
+    """Return the function with which a worker trains vocabularies."""
+    return lambda task: _trained(*task)
+
+
+def sampled(lines: Iterable[str], count: int, size: int) -> Iterator[str]:
+    """Yield a random sample of `size` lines out of `count`, in their order.
+
+    All lines are equally likely, and each run draws the same ones (Knuth, The Art of
+    Computer Programming, volume 2, algorithm 3.4.2 S).
+    """
+    draw = random.Random(1)
+    for number, line in enumerate(lines):
+        if draw.random() * (count - number) < size:
+            size -= 1
+            yield line
 
 
 def _trained(
     text_paths: Sequence[str],
     vocab_size: int,
     model_type: str,
-    sample: Optional[Tuple[int, int]],
+    line_count: int,
+    max_lines: int,
 ) -> bytes:
-    """Return the bytes of the model that `train_vocabulary` writes."""
+    """Train a model; return its bytes."""
 
     def lines():
         every = itertools.chain.from_iterable(map(read_lines, text_paths))
-        return sampled(every, *sample) if sample else every
+        return sampled(every, line_count, max_lines) if max_lines else every
 
-    # On such text the trainer of SentencePiece 0.2.0 aborts the process.
+    # The trainer of SentencePiece 0.2.0 aborts the process on invisible text.
     visible = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc").normalize
     if not any(map(visible, lines())):
         raise ValueError(
-            "found no visible character in the text, wanted sentences: give other files"
+            "expected sentences to train a vocabulary on, got text without a visible "
+            "character: give other files"
         )
-    # Without a seed the trainer would call std::random_device, and crash where
-    # TensorFlow 1.15 is in the process, whose copy of that function it would find.
+    # Without a seed the trainer calls std::random_device. If TensorFlow 1.15 is loaded,
+    # this is TensorFlow's copy of the function, and the process crashes.
     sentencepiece.set_random_generator_seed(1)
     model = io.BytesIO()
     try:
@@ -257,23 +603,18 @@ def _trained(
 
 
 def _explain_size(vocab_size: int, message: str) -> str:
-    """Return what to do about a vocabulary size that SentencePiece refuses."""
+    """Return advice about a vocabulary size that SentencePiece rejects."""
     largest = re.search(r"value <= (\d+)", message)
     if largest:
         return (
-            f"found --vocab_size {vocab_size}, wanted at most {largest.group(1)} for "
-            f"this text: lower --vocab_size to {largest.group(1)}"
+            f"--vocab_size: expected at most {largest.group(1)} for this text, got "
+            f"{vocab_size}: lower --vocab_size to {largest.group(1)}"
         )
     smallest = re.search(r"required_chars\. \d+ vs (\d+)", message)
-    if smallest:
+    least = int(smallest.group(1)) if smallest else len(SPECIAL_IDS)
+    if smallest or vocab_size <= least:
         return (
-            f"found --vocab_size {vocab_size}, wanted more than the "
-            f"{smallest.group(1)} characters and special pieces of this text: raise "
-            f"--vocab_size"
-        )
-    if vocab_size <= len(SPECIAL_IDS):
-        return (
-            f"found --vocab_size {vocab_size}, wanted more than the {len(SPECIAL_IDS)} "
-            f"special pieces: raise --vocab_size"
+            f"--vocab_size: expected more than the {least} characters and special "
+            f"pieces of this text, got {vocab_size}: raise --vocab_size"
         )
     return f"SentencePiece could not train a vocabulary: {message.strip()}"

@@ -1,0 +1,115 @@
+"""Read the film reviews of IMDB (Maas et al. 2011) from the file that Keras downloads.
+
+The file, imdb.npz, holds pickled lists, and a pickle can run any code when it is read:
+`ListsUnpickler` reads lists of numbers and nothing else. Used by classify.py.
+"""
+
+import pickle
+import zipfile
+from typing import Any, BinaryIO, Dict, List, Tuple
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+Reviews = List[Tuple[List[int], int]]  # (ids, label): 1 for a positive review, else 0
+
+UNKNOWN = 1
+DOWNLOAD = "download"
+
+
+def load(path: str, vocab_size: int) -> Tuple[Reviews, Reviews]:
+    """Return the reviews to train on, and those to test on.
+
+    In the file a word is its rank, from 1 for the most frequent; its id is rank + 1.
+
+    Args:
+      path: the file, or DOWNLOAD.
+      vocab_size: words with larger ids become UNKNOWN.
+
+    Raises:
+      ValueError: there are no such reviews.
+    """
+    arrays = download() if path == DOWNLOAD else read(path)
+    parts = []
+    for part in ("train", "test"):
+        reviews = [
+            [rank + 1 if rank + 1 < vocab_size else UNKNOWN for rank in review]
+            for review in arrays["x_" + part]
+        ]
+        labels = [int(label) for label in arrays["y_" + part]]
+        if len(labels) != len(reviews):
+            raise ValueError(
+                f"{path}: expected as many reviews x_{part} as labels y_{part}, got "
+                f"{len(reviews)} and {len(labels)}; download the file again"
+            )
+        parts.append(list(zip(reviews, labels)))
+    return parts[0], parts[1]
+
+
+def download() -> Dict[str, np.ndarray]:
+    """Return {"x_train": reviews, "y_train": labels, "x_test": ..., "y_test": ...}."""
+    try:
+        (x_train, y_train), (x_test, y_test) = tf.keras.datasets.imdb.load_data(
+            start_char=None, oov_char=None, index_from=0
+        )
+    except Exception as error:  # Keras raises a plain Exception
+        raise ValueError(
+            f"expected a download of the IMDB reviews, got none ({error}); without a "
+            "network give the file, --imdb imdb.npz"
+        ) from error
+    return {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
+
+
+def read(path: str) -> Dict[str, np.ndarray]:
+    """Return the same from the file; run no code in it."""
+    arrays = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for name in ("x_train", "y_train", "x_test", "y_test"):
+                if name + ".npy" not in archive.namelist():
+                    raise ValueError(
+                        f"{path}: expected {name}.npy as well, got "
+                        f"{archive.namelist()}; download the file again"
+                    )
+                with archive.open(name + ".npy") as file:
+                    arrays[name] = read_array(file)
+    except (EOFError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
+        raise ValueError(
+            f"{path}: expected imdb.npz, got a file that cannot be read ({error}); "
+            "download it again"
+        ) from error
+    return arrays
+
+
+def read_array(file: BinaryIO) -> np.ndarray:
+    """Return an array in the format .npy, of numbers or of lists of numbers."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    else:
+        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+    if dtype.hasobject:
+        return ListsUnpickler(file, encoding="latin1").load()
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    return np.frombuffer(file.read(size), dtype).reshape(shape)
+
+
+class ListsUnpickler(pickle.Unpickler):
+    """Reads an array of lists of numbers; any other object is an error."""
+
+    reconstruct = np.empty(0, object).__reduce__()[0]
+    ALLOWED = {
+        ("numpy", "ndarray"): np.ndarray,
+        ("numpy", "dtype"): np.dtype,
+        ("numpy.core.multiarray", "_reconstruct"): reconstruct,
+        ("numpy._core.multiarray", "_reconstruct"): reconstruct,
+        ("_codecs", "encode"): lambda text, encoding: text.encode("latin1"),
+    }
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return an allowed class or function; raise ValueError for any other."""
+        if (module, name) not in self.ALLOWED:
+            raise ValueError(
+                f"expected lists of numbers, got {module}.{name} in a pickled array"
+            )
+        return self.ALLOWED[module, name]

@@ -1,0 +1,30 @@
+"""Print where a trained model looks while it translates a sentence.
+
+    python examples/print_attention.py logs/sample "Die Frau ist müde."
+
+logs/sample is the log directory of a trained model: `make demo` makes one. It takes 10
+seconds. Expect a row for each piece of the translation, with the attention
+that it pays to each piece of the source, in percent. In a row they add up to 100, and
+mostly the largest is under the piece that is translated.
+
+`python scripts/plot_attention.py` draws all layers and heads, as a picture or a page.
+"""
+
+import sys
+
+from transformer import Translator
+from transformer.viewer.sight import see
+
+
+def main(logdir: str, sentence: str) -> None:
+    """Print the cross-attention of the last layer, the mean of its heads."""
+    with Translator(logdir) as translator:
+        sight = see(translator, sentence)
+    weights = sight.attention["cross"][-1].mean(axis=0)  # [H, T, S] → [T, S]
+    print(" " * 12, *[f"{piece[:5]:>5}" for piece in sight.source.pieces])
+    for piece, row in zip(sight.target.pieces, weights):
+        print(f"{piece[:12]:12}", *[f"{100 * weight:5.0f}" for weight in row])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,78 @@
+"""Translate lines with TensorFlow Serving, by its REST interface.
+
+    python examples/serving_client.py --url http://localhost:8501/v1/models/m < test.de
+
+The model is what `export --format savedmodel` writes, with tensorflow-text. Python's
+own library is enough.
+"""
+
+import argparse
+import itertools
+import json
+import sys
+import urllib.error
+import urllib.request
+from typing import Iterator, List, Optional, Sequence, Tuple
+
+AT_ONCE = 64  # lines of a request
+SECONDS = 60  # that an answer may take
+SIGNATURE = "translate"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    made.add_argument(
+        "--url", required=True, help="of the model: http://HOST:8501/v1/models/NAME"
+    )
+    made.add_argument("--scores", action="store_true", help="write the scores too")
+    return made
+
+
+def translate(url: str, lines: Sequence[str]) -> List[Tuple[str, float]]:
+    """Return (text, score) of the translation of each line.
+
+    Args:
+      url: of the model.
+      lines: as many as one request may have.
+
+    Raises:
+      ValueError: the server refused them, with its reason.
+      OSError: there is no server.
+    """
+    body = {"signature_name": SIGNATURE, "instances": list(lines)}
+    request = urllib.request.Request(
+        url + ":predict",
+        json.dumps(body).encode("utf-8"),
+        {"Content-Type": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+            rows = json.loads(answer.read().decode("utf-8"))["predictions"]
+    except urllib.error.HTTPError as error:
+        reason = error.read().decode("utf-8", "replace")
+        raise ValueError(f"{url}: {error.code} {reason[:500]}") from error
+    return [(row["text"], row["score"]) for row in rows]
+
+
+def chunks(lines: Iterator[str]) -> Iterator[List[str]]:
+    """Yield the lines, as many as a request has at a time."""
+    while True:
+        chunk = list(itertools.islice(lines, AT_ONCE))
+        if not chunk:
+            return
+        yield chunk
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """Translate standard input."""
+    args = parser().parse_args(argv)
+    for chunk in chunks(line.rstrip("\n") for line in sys.stdin):
+        for text, score in translate(args.url.rstrip("/"), chunk):
+            sys.stdout.write(
+                f"{text} ||| {score:.4f}\n" if args.scores else text + "\n"
+            )
+
+
+if __name__ == "__main__":
+    main()

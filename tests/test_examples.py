@@ -1,0 +1,155 @@
+"""The programs of examples/: each runs, and prints the result that it promises."""
+
+import datetime
+import glob
+import os
+import re
+import subprocess
+import sys
+
+import corpora
+import dates
+import language_model
+import make_spanish
+import numpy as np
+import print_attention
+import pytest
+import recommend
+import reverse_digits
+import tensorflow.compat.v1 as tf
+from documents import ROOT, read
+
+PROGRAMS = sorted(glob.glob(os.path.join(ROOT, "examples", "*.*[yh]")))
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=os.path.basename)
+def test_an_example_is_short_and_listed(path):
+    name = os.path.basename(path)
+    assert read(f"examples/{name}").count("\n") <= 120
+    assert name in read("examples/README.md")
+
+
+# The data obey the rules that are to be learned.
+
+
+def test_the_next_item_continues_one_of_two_series():
+    for history in recommend.draw_histories(50, np.random.RandomState(0)):
+        items = history[history > 0].tolist()
+        assert len(items) >= recommend.SHORTEST and not np.any(history[len(items) :])
+        last = {}  # series → episode
+        for item in items:
+            series, episode = divmod(item - 1, recommend.EPISODES)
+            assert episode == last.get(series, episode - 1) + 1
+            last[series] = episode
+        assert len(last) == 2
+
+
+def test_dates_are_split_and_spelled():
+    days, test_days = dates.split_days()
+    assert len(test_days) == 200 and not set(days) & set(test_days)
+    assert dates.spellings(datetime.date(2014, 5, 3)) == [
+        "3. Mai 2014",
+        "am 3. Mai 2014",
+        "Samstag, den 3. Mai 2014",
+        "3.5.2014",
+        "03.05.2014",
+    ]
+    for day in days[:500]:
+        for text in dates.spellings(day):
+            assert dates.decode(dates.encode(text)) == text
+
+
+def test_spanish_agrees_and_no_sentence_is_in_two_files(tmp_path):
+    make_spanish.main(str(tmp_path))
+    spanish = []
+    for name, size in make_spanish.SIZES.items():
+        sides = [
+            corpora.read_lines(tmp_path / f"{name}.{each}") for each in ("es", "en")
+        ]
+        assert [len(lines) for lines in sides] == [size, size]
+        spanish += sides[0]
+    assert len(set(spanish)) == sum(make_spanish.SIZES.values())
+    genders = {noun: gender for noun, gender, _ in make_spanish.NOUNS}
+    for line in spanish:
+        words = re.findall(r"\w+", line)
+        [(place, gender)] = [
+            (i, genders[word]) for i, word in enumerate(words) if word in genders
+        ]
+        assert words[place - 1] in {each[gender] for each in make_spanish.DETERMINERS}
+        behind = (words[place + 1 :] + [""])[0]
+        for adjective in make_spanish.ADJECTIVES:
+            assert behind not in adjective[:2] or behind == adjective[gender]
+
+
+# No position sees a later one.
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [language_model.next_byte, recommend.scores_of_next],
+    ids=["language_model", "recommend"],
+)
+def test_scores_do_not_depend_on_what_follows(scores, start):
+    ids = tf.placeholder(tf.int32, [None, None])
+    outputs = scores(ids)
+    session, _ = start()
+    first, second = session.run(outputs, {ids: [[5, 6, 7, 8, 9], [5, 6, 7, 3, 4]]})
+    np.testing.assert_allclose(first[:3], second[:3], rtol=1e-5, atol=1e-5)
+    assert np.abs(first[3:] - second[3:]).max() > 0.1
+
+
+# They run.
+
+
+@pytest.mark.parametrize(
+    "example",
+    [reverse_digits, dates, recommend, language_model],
+    ids=lambda module: module.__name__,
+)
+def test_a_few_steps_of_an_example(example, capsys):
+    result = example.main(steps=2)
+    last = capsys.readouterr().out.splitlines()[-1]
+    shown = float(re.search(r"([\d.]+)( %)?$", last).group(1))
+    assert shown == pytest.approx(100 * result if "%" in last else result, abs=0.06)
+
+
+def test_printed_attention_adds_up_to_100(trained, capsys):
+    print_attention.main(trained, "1 2 3 4 5")
+    source, *rows = capsys.readouterr().out.splitlines()
+    assert len(source.split()) == 6 and len(rows) > 3
+    for row in rows:
+        assert sum(map(int, row.split()[1:])) == pytest.approx(100, abs=4)
+
+
+# They do what they promise.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "example, least",
+    [(reverse_digits, 1.0), (dates, 0.99), (recommend, 0.95)],
+    ids=["reverse_digits", "dates", "recommend"],
+)
+def test_an_example_learns_its_rule(example, least):
+    assert example.main() >= least
+
+
+@pytest.mark.slow
+def test_the_language_model_predicts_unseen_text():
+    assert language_model.main() < 3.0
+
+
+@pytest.mark.slow
+def test_another_language_pair_from_text_to_bleu(tmp_path):
+    programs = os.path.dirname(sys.executable)  # "python" is the one of this test
+    done = subprocess.run(
+        ["bash", "examples/own_language.sh", str(tmp_path / "es-en")],
+        cwd=ROOT,
+        env={**os.environ, "PATH": programs + os.pathsep + os.environ["PATH"]},
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+    )
+    assert done.returncode == 0
+    assert float(re.search(r"^BLEU = ([\d.]+)", done.stdout, re.M).group(1)) > 95
+    promised = re.findall(r"^#  {4}([A-Z].*)$", read("examples/own_language.sh"), re.M)
+    assert done.stdout.splitlines()[-2:] == promised

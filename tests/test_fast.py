@@ -1,0 +1,274 @@
+"""fast.py: CTranslate2 answers as TensorFlow does, or is not used."""
+
+import dataclasses
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import corpora
+import engines
+import numpy as np
+import pytest
+
+import hparams
+from transformer import export
+from transformer.commands import evaluate, translate
+from transformer.commands import export as export_command
+from transformer.fast import (
+    CTRANSLATE2,
+    TENSORFLOW,
+    FastTranslator,
+    find_exported,
+    open_exported,
+    usable,
+)
+from transformer.runtime import checkpoints
+from transformer.translator import Translator
+from transformer.viewer.models import Model
+from transformer.viewer.requests import SentenceRequest
+
+pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+pytestmark = pytest.mark.usefixtures("one_thread_only")
+
+
+@pytest.fixture(scope="module")
+def exported(trained, tmp_path_factory):
+    """A log directory beside whose checkpoint the model was exported."""
+    logdir = corpora.copy_of(trained, tmp_path_factory.mktemp("fast") / "logs")
+    with Translator(logdir, search="greedy", engine=CTRANSLATE2) as translator:
+        assert translator.engine == CTRANSLATE2
+    return logdir
+
+
+@pytest.fixture(scope="module")
+def lines(digits):
+    return corpora.read_lines(os.path.join(digits, "test.de"))
+
+
+@pytest.mark.parametrize("more", [0, 2, 50])
+def test_greedily_the_same_up_to_each_limit(exported, lines, more):
+    changes = {"search": "greedy", "max_extra_length": more, "length_penalty": 0.8}
+    lines = ["", *lines]
+    with Translator(exported, **changes) as ours:
+        expected = [best for best, *_ in ours.translate(lines)]
+    hp = hparams.load(exported, changes)
+    with open_exported(exported, hp) as fast:
+        found = [best for best, *_ in fast.translate(lines)]
+    assert [each.text for each in found] == [each.text for each in expected]
+    assert [each.pieces for each in found] == [each.pieces for each in expected]
+    scores = [[each.score for each in rows] for rows in (found, expected)]
+    np.testing.assert_allclose(*scores, atol=1e-4)
+
+
+def test_by_beam_search_the_same_scores(exported, lines):
+    """The model is a bad one, of ten words: some searches end elsewhere, at worse
+    scores. On the sample corpus none does."""
+    with Translator(exported) as ours:
+        expected = [best for best, *_ in ours.translate(lines)]
+    with Translator(exported, engine=CTRANSLATE2) as fast:
+        found = [n_best[0] for n_best in fast.translate(lines)]
+        prefixed = fast.translate(lines[:1], prefix=["3 3"])[0][0]
+        aligned = fast.translate(lines[:1], alignments=True)[0][0]
+    same = [a for a, b in zip(found, expected) if a.text == b.text]
+    assert len(same) >= 3 / 4 * len(lines)
+    for one, other in zip(found, expected):
+        assert one.score < other.score + 1e-4
+        assert one.text != other.text or one.score > other.score - 1e-4
+    assert prefixed.text.startswith("3 3")  # TensorFlow's work
+    assert aligned.text == found[0].text and aligned.alignment is not None
+
+
+def test_the_n_best_come_best_first(exported, lines):
+    with open_exported(exported, n_best=3) as fast:
+        n_best = fast.translate(lines)
+    assert {len(each) for each in n_best} == {3}
+    for each in n_best:
+        assert [one.score for one in each] == sorted((x.score for x in each))[::-1]
+        assert len({one.pieces for one in each}) == 3
+    with pytest.raises(ValueError, match="n_best: expected 1 to 4, got 5"):
+        open_exported(exported, n_best=5)
+
+
+def test_the_command_translates_without_tensorflow(exported, lines):
+    code = (
+        "import sys; from transformer.commands import translate; "
+        "translate.main(sys.argv[1:]); sys.exit('tensorflow' in sys.modules)"
+    )
+    flags = ["--logdir", exported, "--engine", "ctranslate2", "--search", "greedy"]
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *flags],
+        input="\n".join(lines).encode(),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    with Translator(exported, search="greedy") as ours:
+        expected = [best.text for best, *_ in ours.translate(lines)]
+    assert ran.stdout.decode().split("\n")[:-1] == expected
+
+
+def test_its_card_is_the_one_that_export_writes(exported, tmp_path):
+    """Which does not know of the search of one Translator."""
+    flags = ["--format", CTRANSLATE2, "--logdir", exported]
+    export_command.main([*flags, "--out", str(tmp_path / "out")])
+    [folder] = glob.glob(os.path.join(exported, "ctranslate2-float32-*"))
+    cards = []
+    for each in (str(tmp_path / "out"), folder):
+        with open(os.path.join(each, "README.md"), encoding="utf-8") as file:
+            cards.append(file.read().replace(repr(os.path.basename(each)), "HERE"))
+    assert cards[0] == cards[1] and "folder = HERE" in cards[0]
+
+
+def test_eval_and_the_service_have_it_too(exported, digits, tmp_path, capsys):
+    logdir = corpora.copy_of(exported, tmp_path / "logs")
+    scores = []
+    for engine in (CTRANSLATE2, TENSORFLOW):
+        flags = ["--search", "greedy", "--engine", engine, "--samples", "0"]
+        evaluate.main(["--logdir", logdir, *flags])
+        scores.append(capsys.readouterr().out.splitlines()[1:])
+    assert scores[0] == scores[1]
+    pattern = os.path.join(logdir, "best.ckpt-*.test*.translations")
+    names = sorted(os.path.basename(path) for path in glob.glob(pattern))
+    assert [name.split(".test")[1] for name in names] == [
+        ".ctranslate2-float32.translations",
+        ".translations",
+    ]
+    hp = hparams.load(logdir, {"search": "greedy"})
+    asked = [SentenceRequest(0, "1 2 3 4")]
+    answers = []
+    for engine in (CTRANSLATE2, TENSORFLOW):
+        model = Model(hp, logdir, engine=engine)
+        assert model.translator.engine == engine
+        answers.append(model.translate(asked)[0][0]["text"])
+        model.close()
+    assert answers[0] == answers[1]
+
+
+def test_an_export_with_other_translations_is_refused(trained, tmp_path, monkeypatch):
+    logdir = corpora.copy_of(trained, tmp_path / "logs")
+    sinusoids = export.sinusoids
+    monkeypatch.setattr(export, "sinusoids", lambda *args: 0 * sinusoids(*args))
+    with pytest.raises(ValueError, match="scores of .* others for .* of dev .* → "):
+        Translator(logdir, search="greedy", engine=CTRANSLATE2)
+    assert find_exported(logdir) is None
+    assert not glob.glob(os.path.join(logdir, "ctranslate2-*"))
+
+
+def test_a_search_that_misses_hypotheses_is_said(trained, tmp_path, monkeypatch):
+    """As the beam search of CTranslate2 may; the model is the same."""
+    logdir = corpora.copy_of(trained, tmp_path / "logs")
+    search = FastTranslator._search
+
+    def without_the_best(self, sources):
+        found = search(self, sources)
+        return {i: each[1:] for i, each in found.items() if len(each) > 1}
+
+    monkeypatch.setattr(FastTranslator, "_search", without_the_best)
+    said = []
+    hp = hparams.load(logdir)
+    with Translator(hp, logdir, engine=CTRANSLATE2) as fast:
+        fast.restore_found("best", said.append)
+        fast.restore_found("best", said.append)  # it is compared once
+        assert fast.engine == CTRANSLATE2
+    assert len(said) == 1
+    assert re.search(r"float32: \d+ of 20 lines of dev are translated other", said[0])
+
+
+def test_int8_may_change_scores_and_dev_may_be_missing(trained, tmp_path, monkeypatch):
+    logdir = corpora.copy_of(trained, tmp_path / "logs")
+    sinusoids = export.sinusoids
+    monkeypatch.setattr(export, "sinusoids", lambda *args: 0 * sinusoids(*args))
+    said = []
+    changes = {"engine": CTRANSLATE2, "quantization": "int8"}
+    hp = hparams.load(logdir)
+    with Translator(hp, logdir, **changes) as fast:
+        fast.restore_found("best", said.append)
+    assert len(said) == 1 and "int8: " in said[0] and "of 20 lines of dev" in said[0]
+    for folder in glob.glob(os.path.join(logdir, "ctranslate2-int8-*")):
+        shutil.rmtree(folder)
+    hp = dataclasses.replace(hp, data=str(tmp_path / "none"))
+    with Translator(hp, logdir, **changes) as fast:
+        fast.restore_found("best", said.append)
+    assert len(said) == 2 and "was not compared" in said[1]
+
+
+def test_each_checkpoint_has_its_own_export(exported, tmp_path):
+    logdir = corpora.copy_of(exported, tmp_path / "logs")
+    [before] = glob.glob(os.path.join(logdir, "ctranslate2-*"))
+    arrays = checkpoints.read(checkpoints.find(logdir))
+    described = checkpoints.description_of(checkpoints.find(logdir))
+    for path in glob.glob(os.path.join(logdir, "*.ckpt-*")):
+        os.remove(path)
+    checkpoints.write(arrays, logdir, 999, described)
+    assert find_exported(logdir) is None
+    Translator(logdir, search="greedy", engine=CTRANSLATE2).__exit__()
+    [after] = glob.glob(os.path.join(logdir, "ctranslate2-*"))
+    assert after != before
+
+
+def test_a_broken_export_is_refused(exported, tmp_path):
+    logdir = corpora.copy_of(exported, tmp_path / "logs")
+    _, folder = find_exported(logdir)
+    with open(os.path.join(folder, "model.bin"), "r+b") as file:
+        file.truncate(99)
+    with pytest.raises(ValueError, match="remove the folder"):
+        FastTranslator(folder, hparams.load(logdir))
+
+
+@pytest.mark.parametrize(
+    "settings, needs, named",
+    [
+        ({"search": "sample"}, {}, "--search sample"),
+        ({"min_length": 3}, {}, "--min_length"),
+        ({"no_repeat_ngram": 2}, {}, "--no_repeat_ngram"),
+        ({}, {"ensembles": True}, "ensembles"),
+    ],
+)
+def test_what_it_cannot_do_is_tensorflows(settings, needs, named):
+    said = []
+    hp = hparams.HParams(**settings)
+    assert usable(CTRANSLATE2, "int8", hp, said.append, needs) == TENSORFLOW
+    assert len(said) == 1 and named in said[0]
+    plain = hparams.HParams()
+    assert usable(CTRANSLATE2, "int8", plain, said.append) == CTRANSLATE2
+    assert usable(TENSORFLOW, "float32", hp, said.append, needs) == TENSORFLOW
+    assert len(said) == 1
+    with pytest.raises(ValueError, match="expected --engine ctranslate2 too"):
+        usable(TENSORFLOW, "int8", plain, said.append)
+
+
+def test_a_dialect_it_lacks_is_tensorflows(digits, tmp_path):
+    logdir = str(tmp_path / "logs")
+    flags = ["--max_steps", "1", "--dialect", "tutorial"]
+    corpora.run_train(digits, logdir, *corpora.SMALL, *flags)
+    with pytest.warns(UserWarning, match="projection_relu.*TensorFlow is used"):
+        with Translator(logdir, engine=CTRANSLATE2) as translator:
+            assert translator.engine == TENSORFLOW
+            assert len(translator.translate(["1 2 3"])) == 1
+
+
+@pytest.mark.slow
+def test_the_table_of_engines(exported, tmp_path, capsys):
+    logdir = corpora.copy_of(exported, tmp_path / "logs")
+    hparams.save(hparams.load(logdir, {"search": "greedy"}), logdir)
+    engines.main(["--logdir", logdir, "--rounds", "1", "--lines", "2"])
+    head, _, *rows = capsys.readouterr().out.splitlines()
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+    assert [row[0] for row in cells] == [
+        "tensorflow",
+        "ctranslate2",
+        "ctranslate2, int8",
+    ]
+    start, size, bleu = ([float(row[at]) for row in cells] for at in (1, 4, 5))
+    assert (
+        start[1] < start[0] and size[2] <= size[1] < size[0] and bleu[1] == bleu[0] > 0
+    )
+
+
+def test_without_ctranslate2_one_line_says_so(exported, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    flags = ["--logdir", exported, "--engine", "ctranslate2"]
+    said = corpora.refusal(capsys, translate.main, *flags)
+    assert "pip install 'transformer-tf[fast]'" in said

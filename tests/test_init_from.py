@@ -1,0 +1,125 @@
+"""train.py --init_from: a new training run begins with the weights of another."""
+
+import os
+import shutil
+
+import corpora
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import hparams
+from transformer import card, export, trainer
+from transformer.commands import prepare, train
+from transformer.hparams import model_settings
+from transformer.runtime import checkpoints
+
+pytestmark = pytest.mark.usefixtures("one_thread_only")
+
+STILL = ["--schedule", "constant", "--learning_rate", "1e-30", "--dropout_rate", "0"]
+
+
+class Killed(BaseException):
+    """As if the process had been killed."""
+
+
+@pytest.fixture(scope="module")
+def others(trained, tmp_path_factory):
+    """Another corpus, prepared with the vocabulary of `trained`."""
+    splits = corpora.reversed_symbols({"train": 200, "dev": 10}, seed=2)
+    folder = corpora.write_text(tmp_path_factory.mktemp("others"), splits)
+    prepare.main(["--out", folder, "--vocab_from", trained])
+    return folder
+
+
+def weights(logdir, which="newest"):
+    with tf.Graph().as_default():
+        arrays = checkpoints.read(checkpoints.find(logdir, which))
+    step = arrays.pop("global_step")
+    adam = ("Adam", "beta1_power", "beta2_power")
+    kept = {name: x for name, x in arrays.items() if not any(a in name for a in adam)}
+    return kept, step
+
+
+def test_it_begins_with_the_weights_and_at_step_0(trained, others, tmp_path):
+    """The rate is too small to move a weight."""
+    logdir = str(tmp_path / "logs")
+    flags = ["--data", others, "--logdir", logdir, "--init_from", trained, *STILL]
+    train.main([*flags, "--max_steps", "1"])
+    expected, _ = weights(trained, "best")
+    found, step = weights(logdir)
+    assert step == 1
+    assert sorted(found) == sorted(expected) and len(found) > 20
+    for name, array in found.items():
+        np.testing.assert_array_equal(array, expected[name], err_msg=name)
+    saved = hparams.load(logdir)
+    assert model_settings(saved) == model_settings(hparams.load(trained))
+    assert saved.data == os.path.abspath(others)
+
+
+@pytest.mark.slow
+def test_resuming_it_changes_nothing(trained, others, tmp_path):
+    parent = corpora.copy_of(trained, tmp_path / "parent")
+    flags = ["--data", others, "--save_every", "2", "--dropout_rate", "0.1"]
+    ends = {}
+    for name, steps in (("whole", [4]), ("parts", [2, 4])):
+        logdir = str(tmp_path / name)
+        for last in steps:
+            begun = [*flags, "--logdir", logdir, "--init_from", parent]
+            train.main([*begun, "--max_steps", str(last)])
+            if name == "parts":  # it is not even looked at
+                shutil.rmtree(parent, ignore_errors=True)
+        ends[name], _ = weights(logdir)
+    for name, array in ends["whole"].items():
+        np.testing.assert_array_equal(array, ends["parts"][name], err_msg=name)
+
+
+def test_killed_before_its_first_checkpoint_it_begins_so_again(
+    trained, others, tmp_path, monkeypatch, capsys
+):
+    """Without the flag, too, and never with random weights."""
+    parent = corpora.copy_of(trained, tmp_path / "parent")
+    logdir = str(tmp_path / "logs")
+    flags = ["--data", others, "--logdir", logdir, *STILL, "--max_steps", "1"]
+
+    def killed(training):
+        raise Killed
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(trainer.Training, "run", killed)
+        train.main([*flags, "--init_from", parent])
+    assert not checkpoints.exist(logdir)
+    away = shutil.move(parent, str(tmp_path / "away"))
+    assert parent in corpora.refusal(capsys, train.main, *flags)
+    shutil.move(away, parent)
+    train.main(flags)
+    expected, _ = weights(parent, "best")
+    found, _ = weights(logdir)
+    for name, array in found.items():
+        np.testing.assert_array_equal(array, expected[name], err_msg=name)
+    card_of = card.model_card(
+        hparams.load(logdir),
+        checkpoints.find(logdir),
+        export.Exported("for nothing", [], []),
+    )
+    assert "--init_from logs/parent " in card_of and str(tmp_path) not in card_of
+
+
+def test_another_architecture_or_vocabulary_is_refused(
+    trained, digits, others, tmp_path, capsys
+):
+    logdir = tmp_path / "logs"
+    flags = ["--logdir", logdir, "--init_from", trained]
+    said = corpora.refusal(
+        capsys, train.main, "--data", others, "--num_blocks", "5", *flags
+    )
+    assert "num_blocks is fixed by" in said and "choose another --init_from" in said
+    said = corpora.refusal(
+        capsys, train.main, "--data", others, "--preset", "big", *flags
+    )
+    assert "is fixed by" in said
+    splits = corpora.reversed_symbols({"train": 200, "dev": 10}, symbols="abcdefghij")
+    letters = corpora.prepared(tmp_path / "letters", splits)
+    said = corpora.refusal(capsys, train.main, "--data", letters, *flags)
+    assert f"prepare the corpus with --vocab_from {trained}" in said
+    assert not os.path.exists(str(logdir))

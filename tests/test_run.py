@@ -1,0 +1,406 @@
+"""run.py: one run in a log directory; its history, dev scores, events and speed."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+
+import corpora
+import pytest
+
+import hparams
+from transformer.commands import train
+from transformer.runtime import checkpoints, run
+from transformer.runtime.run import (
+    DEV_SCORES,
+    LOCK,
+    RUN,
+    DevScores,
+    Events,
+    Lock,
+    Meter,
+    RunHistory,
+    name_of_dev,
+    read_dev_scores,
+    read_events,
+)
+
+pytestmark = pytest.mark.usefixtures("one_thread_only")
+
+# --- The lock -------------------------------------------------------------------------
+
+HOLDER = """
+import sys, time
+from transformer.runtime.run import Lock
+with Lock(sys.argv[1]):
+    print("taken", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process that has the lock of `tmp_path`."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)],
+        cwd=corpora.ROOT,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout.readline() == b"taken\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_the_second_is_refused_and_told_by_whom(tmp_path, holder):
+    with pytest.raises(ValueError) as refused, Lock(str(tmp_path)):
+        raise AssertionError("the lock was given twice")
+    for word in (str(tmp_path), str(holder.pid), socket.gethostname(), "--logdir"):
+        assert word in str(refused.value)
+    assert str(holder.pid) in (tmp_path / LOCK).read_text()  # and that stays
+
+
+def test_a_killed_process_leaves_no_lock(tmp_path, holder):
+    holder.kill()
+    holder.wait()
+    with Lock(str(tmp_path)):
+        assert str(os.getpid()) in (tmp_path / LOCK).read_text()
+
+
+def test_a_lock_that_was_given_back_can_be_taken_again(tmp_path):
+    for _ in range(2):
+        with Lock(str(tmp_path)) as lock:
+            lock.take()  # once is enough, twice no harm
+            with pytest.raises(ValueError):
+                Lock(str(tmp_path)).take()
+
+
+def test_a_log_directory_that_was_moved_or_deleted_is_noticed(tmp_path):
+    logdir, moved = tmp_path / "logs", tmp_path / "moved"
+    logdir.mkdir()
+    with Lock(str(logdir)) as lock:
+        lock.check()
+        (logdir / "lock").unlink()  # by someone who tidies up
+        lock.check()
+        logdir.rename(moved)
+        for make in (lambda: None, logdir.mkdir):
+            make()
+            with pytest.raises(FileNotFoundError, match="moved or deleted"):
+                lock.check()
+        shutil.rmtree(str(moved))
+        shutil.rmtree(str(logdir))
+        logdir.mkdir()
+        with pytest.raises(FileNotFoundError):
+            lock.check()
+
+
+def test_a_log_directory_that_is_not_there_yet_is_not_made(tmp_path):
+    folder = tmp_path / "none"
+    with Lock(str(folder)) as lock:
+        assert not folder.exists()
+        folder.mkdir()
+        lock.take()
+        with pytest.raises(ValueError):
+            Lock(str(folder)).take()
+
+
+# --- The history ----------------------------------------------------------------------
+
+HP = hparams.HParams()
+CORPUS = {"train.source.ids.npy": "a", "dev.source.text": "b"}
+
+
+def segment(logdir, step, hp=HP, corpus=CORPUS):
+    """Begins a segment; returns what is said to have changed."""
+    history = RunHistory(str(logdir), step, hp, corpus)
+    history.write()
+    return history.changes()
+
+
+def segments(logdir):
+    return [json.loads(line) for line in corpora.read_lines(logdir / RUN)]
+
+
+def test_each_segment_is_recorded_and_its_changes_are_told(tmp_path):
+    assert segment(tmp_path, 0) == ""
+    assert segment(tmp_path, 4) == ""
+    other = hparams.HParams(batch_tokens=9, seed=7, data="elsewhere")
+    assert segment(tmp_path, 8, other) == (
+        "changed at step 8: batch_tokens 4096 -> 9, seed 1 -> 7"
+    )
+    assert segment(tmp_path, 12, other) == ""
+    found = segments(tmp_path)
+    assert [row["step"] for row in found] == [0, 8]
+    assert found[1]["settings"]["batch_tokens"] == 9 and found[0]["corpus"] == CORPUS
+    assert set(found[0]["versions"]) == {"python", "tensorflow", "numpy"}
+
+
+def test_a_segment_of_which_no_checkpoint_is_left_is_forgotten(tmp_path):
+    """It may have been one with another corpus, killed before it saved."""
+    segment(tmp_path, 0)
+    for _ in range(3):
+        other = RunHistory(
+            str(tmp_path), 4, HP, dict(CORPUS, **{"dev.source.text": "c"})
+        )
+        with pytest.raises(ValueError, match="dev.source.text.*--accept_changes"):
+            other.refuse_other_corpus({})
+        assert other.changes() == "changed at step 4: another corpus"
+        other.write()
+    assert segment(tmp_path, 4) == ""
+    assert [row["step"] for row in segments(tmp_path)] == [0]
+    assert segment(tmp_path, 0, hparams.HParams(seed=2)) == ""
+
+
+def test_a_setting_that_an_older_version_did_not_have_is_no_change(tmp_path):
+    segment(tmp_path, 0)
+    (row,) = segments(tmp_path)
+    del row["settings"]["seed"]
+    corpora.write_lines(tmp_path / RUN, [json.dumps(row), "{cut off"])
+    text = (tmp_path / RUN).read_text()[:-1]
+    (tmp_path / RUN).write_text(text)
+    assert segment(tmp_path, 4, hparams.HParams(seed=2)) == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "x", "7", "[]", "{}", '{"step": 1}', "null", "[" * 100000, "\x1b]52;c;x\x07"],
+)
+def test_lines_that_are_no_segments_are_refused(tmp_path, line):
+    segment(tmp_path, 0)
+    with open(str(tmp_path / RUN), "a") as file:
+        file.write(line + "\n")
+    with pytest.raises(ValueError, match="run.jsonl:2: ") as error:
+        RunHistory(str(tmp_path), 4, HP, CORPUS)
+    assert str(error.value).isprintable()
+
+
+def test_scores_on_another_dev_set_are_not_compared(tmp_path):
+    first, second = (name_of_dev(dict(CORPUS, **{"dev.x": x})) for x in "ab")
+    scores = DevScores(str(tmp_path), 0, first)
+    scores.add({"step": 4, "bleu": 50.0})
+    scores = DevScores(str(tmp_path), 4, second)
+    assert scores.best() is None and not scores.has(4)
+    scores.add({"step": 4, "bleu": 10.0})
+    assert scores.best()["bleu"] == 10.0 and scores.evaluations_since_best() == 0
+    rows = read_dev_scores(str(tmp_path))
+    assert [(row["bleu"], row["dev"]) for row in rows] == [
+        (50.0, first),
+        (10.0, second),
+    ]
+    assert DevScores(str(tmp_path), 4, first).best()["bleu"] == 50.0
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """A clock that stands still: now[0] is the time."""
+    time = [1000.0]
+    monkeypatch.setattr(run.time, "monotonic", lambda: time[0])
+    return time
+
+
+# --- Events and dev scores ------------------------------------------------------------
+
+
+def test_what_was_written_is_read_up_to_a_record_cut_off(tmp_path):
+    events = Events(str(tmp_path))
+    events.write(3, {"loss": 0.5, "dev/bleu": 25})
+    events.write(4, {"loss": 0.25})
+    [name] = os.listdir(str(tmp_path))
+    path = str(tmp_path / name)
+    assert list(read_events(path)) == [
+        (3, {"loss": 0.5, "dev/bleu": 25}),
+        (4, {"loss": 0.25}),
+    ]
+    os.truncate(path, os.path.getsize(path) - 3)
+    assert [step for step, _ in read_events(path)] == [3]
+
+
+def row(step, bleu):
+    return {"step": step, "bleu": bleu, "chrf": 1.5, "loss": 2.5}
+
+
+def scored(folder, *bleus, start=100):
+    scores = DevScores(str(folder), start)
+    for number, bleu in enumerate(bleus, 1):
+        scores.add(row(10 * number, bleu))
+    return scores
+
+
+def test_below_a_bleu_of_1_the_dev_loss_decides(tmp_path):
+    scores = DevScores(str(tmp_path), 0)
+    rows = [(0.4, 7.0), (0.0, 5.0), (0.9, 6.0), (1.1, 6.5), (0.0, 1.0), (1.2, 9.0)]
+    best = []
+    for step, (bleu, loss) in enumerate(rows):
+        evaluation = {"step": step, "bleu": bleu, "loss": loss}
+        is_best = scores.would_be_best(evaluation)
+        scores.add(evaluation)
+        assert is_best == (scores.best() == evaluation)
+        best.append(scores.best()["step"])
+    assert best == [0, 1, 1, 3, 3, 5]
+
+
+def test_dev_scores_come_back_as_they_were(tmp_path):
+    rows = [row(10, 0.1 + 0.2), row(20, 100.0)]
+    scores = DevScores(str(tmp_path), 0)
+    for each in rows:
+        scores.add(each)
+        assert read_dev_scores(str(tmp_path))[-1] == each
+    assert read_dev_scores(str(tmp_path)) == rows
+    assert os.listdir(str(tmp_path)) == [DEV_SCORES]
+
+
+def test_a_folder_without_dev_scores_has_none(tmp_path):
+    assert read_dev_scores(str(tmp_path)) == []
+    scores = DevScores(str(tmp_path), 0)
+    assert scores.best() is None
+    assert not scores.has(0)
+    assert scores.evaluations_since_best() == 0
+
+
+@pytest.mark.parametrize(
+    "bleus, best, since",
+    [
+        ([5], 10, 0),
+        ([5, 6, 7], 30, 0),
+        ([5, 7, 6], 20, 1),
+        ([7, 7, 7], 10, 2),
+        ([0, 0], 10, 1),
+    ],
+)
+def test_the_best_is_the_first_of_equals(tmp_path, bleus, best, since):
+    scores = scored(tmp_path, *bleus)
+    assert scores.best()["step"] == best
+    assert scores.evaluations_since_best() == since
+    again = DevScores(str(tmp_path), 100)
+    assert again.best() == scores.best()
+    assert again.evaluations_since_best() == since
+
+
+def test_what_comes_after_the_start_is_forgotten(tmp_path):
+    scored(tmp_path, 5, 6, 7)
+    scores = DevScores(str(tmp_path), 20)
+    assert [scores.has(step) for step in (10, 20, 30)] == [True, True, False]
+    assert scores.best()["step"] == 20
+    scores.add(row(30, 1))
+    assert [each["bleu"] for each in read_dev_scores(str(tmp_path))] == [5, 6, 1]
+
+
+# --- The meter ------------------------------------------------------------------------
+
+
+def test_the_meter_weighs_losses_by_tokens(now):
+    meter = Meter()
+    meter.add(4.0, 100)
+    meter.add(1.0, 300)
+    now[0] += 8
+    assert meter.read() == (1.75, 50)
+
+
+def test_a_reading_starts_the_meter_anew(now):
+    meter = Meter()
+    meter.add(4.0, 100)
+    now[0] += 1
+    meter.read()
+    meter.add(2.0, 10)
+    now[0] += 2
+    assert meter.read() == (2.0, 5)
+
+
+def test_pauses_do_not_count(now):
+    meter = Meter()
+    now[0] += 1
+    meter.pause()
+    now[0] += 1000
+    meter.resume()
+    now[0] += 3
+    meter.add(1.0, 8)
+    assert meter.read() == (1.0, 2)
+
+
+# --- The command ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def others(digits, tmp_path_factory):
+    """A copy of `digits` in which train is another, and one in which dev is."""
+    folders = {}
+    for split in ("train", "dev"):
+        folders[split] = str(tmp_path_factory.mktemp("others") / split)
+        shutil.copytree(digits, folders[split])
+        # Source and target changed places: as many lines, the same vocabulary.
+        for name in sorted(os.listdir(digits)):
+            for side, other in (("source", "target"), ("de", "en")):
+                if name.startswith(split + ".") and f".{side}" in name:
+                    swapped = name.replace(side, other)
+                    for a, b in ((name, swapped), (swapped, name)):
+                        if os.path.exists(os.path.join(digits, a)):
+                            shutil.copy(
+                                os.path.join(digits, a), os.path.join(folders[split], b)
+                            )
+        summary = os.path.join(folders[split], "corpus.json")
+        with open(summary, encoding="utf-8") as file:
+            found = json.load(file)
+        found.pop("sha256", None)  # it is another corpus, not a broken one
+        with open(summary, "w", encoding="utf-8") as file:
+            json.dump(found, file)
+    return folders
+
+
+@pytest.mark.slow
+def test_training_says_what_changed_and_refuses_another_corpus(
+    digits, others, tmp_path, capsys
+):
+    logdir = tmp_path / "logs"
+    corpora.run_train(digits, logdir, "--max_steps", "4")
+    before = corpora.tree(logdir)
+    for split in others:
+        capsys.readouterr()
+        said = corpora.refusal(
+            capsys,
+            train.main,
+            "--data",
+            others[split],
+            "--logdir",
+            logdir,
+            *corpora.TINY,
+        )
+        assert f"{split}." in said and "--accept_changes" in said
+        assert corpora.tree(logdir) == before
+    (logdir / "run.jsonl").rename(tmp_path / "run.jsonl")  # the checkpoint knows it
+    argv = ["--data", others[split], "--logdir", logdir, *corpora.TINY]
+    assert f"{split}." in corpora.refusal(capsys, train.main, *argv)
+    (tmp_path / "run.jsonl").rename(logdir / "run.jsonl")
+    more = ["--max_steps", "8", "--batch_tokens", "300", "--preset", "sample"]
+    corpora.run_train(digits, logdir, *more)
+    said = capsys.readouterr().err.splitlines()
+    (preset,) = [line for line in said if "--preset sample" in line]
+    assert "warmup_steps 4000 (preset: 200)" in preset and "max_steps" not in preset
+    (changed,) = [line for line in said if "changed at step 4" in line]
+    assert "max_steps 4 -> 8" in changed and "batch_tokens 200 -> 300" in changed
+
+    corpora.run_train(
+        others["dev"],
+        logdir,
+        "--max_steps",
+        "8",
+        "--batch-tokens=300",
+        "--accept-changes",
+    )
+    said = capsys.readouterr().err
+    assert "another corpus" in said
+    rows = read_dev_scores(str(logdir))
+    assert [row["step"] for row in rows] == [4, 8, 8]
+    assert len({row["dev"] for row in rows}) == 2
+    assert checkpoints.steps(str(logdir), checkpoints.BEST) == [8]
+    assert [row["step"] for row in segments(logdir)] == [0, 4, 8]
+
+
+@pytest.mark.slow
+def test_the_same_command_says_nothing(digits, tmp_path, capsys):
+    flags = ["--preset", "sample", "--max_steps", "4", "--warmup_steps", "9"]
+    for _ in range(2):
+        capsys.readouterr()
+        corpora.run_train(digits, tmp_path / "logs", *flags)
+    assert "train.py:" not in capsys.readouterr().err

@@ -1,0 +1,216 @@
+"""savedmodel.py, card.py: what TensorFlow Serving opens; its client; the model card."""
+
+import http.server
+import io
+import json
+import os
+import sys
+import threading
+
+import corpora
+import numpy as np
+import pytest
+import serving_client
+import tensorflow.compat.v1 as tf
+from tensorflow.core.framework import tensor_pb2
+
+import hparams
+from transformer import card, savedmodel
+from transformer.commands import evaluate, export
+from transformer.runtime import checkpoints
+from transformer.translator import Translator
+
+pytestmark = pytest.mark.usefixtures("one_thread_only")
+
+
+def has_tensorflow_text():
+    try:
+        savedmodel.import_tensorflow_text()
+    except (ImportError, tf.errors.OpError):
+        return False
+    return not tf.__version__.startswith("1.")
+
+
+@pytest.fixture(scope="module")
+def ours(trained, digits):
+    """(lines, our translations of them); the first line is empty."""
+    lines = ["", *corpora.read_lines(os.path.join(digits, "test.de"))]
+    with Translator(trained) as translator:
+        return lines, [best for best, *_ in translator.translate(lines)]
+
+
+def check_that_it_agrees(folder, trained, ours):
+    lines, expected = ours
+    hp = hparams.load(trained, {"decode_batch_size": 8})
+    found = savedmodel.SavedTranslator(folder, hp).translate(lines)
+    assert [each.text for each in found] == [each.text for each in expected]
+    scores = [[each.score for each in rows] for rows in (found, expected)]
+    np.testing.assert_allclose(*scores, atol=1e-4)
+
+
+def test_ids_in_a_batch_of_any_size(trained, ours, tmp_path, monkeypatch):
+    """Without tensorflow-text, which is said, and on both TensorFlows."""
+    monkeypatch.setitem(sys.modules, "tensorflow_text", None)
+    out = str(tmp_path / "model")
+    hp = hparams.load(trained)
+    remark = savedmodel.write(hp, checkpoints.find(trained), out, "float32")
+    assert "ids alone" in remark
+    check_that_it_agrees(out, trained, ours)
+
+
+@pytest.mark.skipif(not has_tensorflow_text(), reason="tensorflow-text is missing")
+def test_text_in_a_batch_of_any_size(trained, ours, tmp_path):
+    out = str(tmp_path / "model")
+    hp = hparams.load(trained)
+    assert savedmodel.write(hp, checkpoints.find(trained), out, "float32") == ""
+    check_that_it_agrees(out, trained, ours)
+
+
+def test_the_command_writes_what_serving_opens_and_checks_it(trained, tmp_path, capsys):
+    """The check runs in a process of its own."""
+    out = tmp_path / "reversed"
+    flags = ["--format", "savedmodel", "--logdir", trained, "--out", str(out)]
+    export.main([*flags, "--check", "6"])
+    assert "6 of 6 translations equal ours" in capsys.readouterr().out
+    for path in ("saved_model.pb", "variables", savedmodel.WARM_UP):
+        assert (out / "1" / path).exists()
+    assert f"/v1/models/{out.name}:predict" in (out / "README.md").read_text("utf-8")
+    assert "expected a new folder" in corpora.refusal(capsys, export.main, *flags)
+    flags[-1] = str(tmp_path / "other")
+    said = corpora.refusal(capsys, export.main, *flags, "--quantization", "int8")
+    assert "expected float32" in said
+
+
+def fields(message):
+    """The fields of a protocol buffer whose values are all length-delimited."""
+    found = {}
+    at = 0
+
+    def number():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(message):
+        key = number()
+        assert key & 7 == 2
+        size = number()
+        found[key >> 3] = message[at : at + size]
+        at += size
+    return found
+
+
+def test_the_warm_up_requests_are_prediction_logs(trained, tmp_path):
+    """PredictionLog 6, PredictLog 1, PredictRequest 1 and 2, ModelSpec 3, an entry."""
+    from transformer.text.vocabulary import load_vocabularies
+
+    vocabularies = load_vocabularies(trained)
+    savedmodel.write_warm_up(str(tmp_path), vocabularies, only_ids=False)
+    seen = []
+    for log in tf.python_io.tf_record_iterator(str(tmp_path / savedmodel.WARM_UP)):
+        request = fields(fields(fields(log)[6])[1])
+        entry = fields(request[2])
+        tensor = tf.make_ndarray(tensor_pb2.TensorProto.FromString(entry[2]))
+        seen.append((fields(request[1])[3], entry[1], tensor.shape))
+    assert [name for name, *_ in seen] == [b"ids", b"translate"] * 2
+    assert [name for _, name, _ in seen] == [b"ids", b"text"] * 2
+    assert [shape[0] for *_, shape in seen] == [1, 1, 8, 8]
+
+
+# --- The client -----------------------------------------------------------------------
+
+
+class Stub(http.server.BaseHTTPRequestHandler):
+    """TensorFlow Serving's predict method, of a model that turns lines around."""
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        status = 200
+        answer = {
+            "predictions": [
+                {"text": line[::-1], "score": -len(line)} for line in body["instances"]
+            ]
+        }
+        if body["signature_name"] != "translate" or "bad" in body["instances"]:
+            status, answer = 400, {"error": "no such thing"}
+        if self.path != "/v1/models/m:predict":
+            status, answer = 404, {"error": "Servable not found"}
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def url():
+    server = http.server.HTTPServer(("127.0.0.1", 0), Stub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/v1/models/m"
+    server.shutdown()
+    server.server_close()
+
+
+def test_the_client_translates_standard_input(url, monkeypatch, capsys):
+    lines = [f"Zeile {number} ü" for number in range(100)]  # two requests
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines) + "\n"))
+    serving_client.main(["--url", url + "/"])
+    assert capsys.readouterr().out.splitlines() == [line[::-1] for line in lines]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("ab\n"))
+    serving_client.main(["--url", url, "--scores"])
+    assert capsys.readouterr().out == "ba ||| -2.0000\n"
+
+
+def test_the_client_names_the_reason_of_the_server(url):
+    with pytest.raises(ValueError, match="400 .*no such thing"):
+        serving_client.translate(url, ["bad"])
+    with pytest.raises(ValueError, match="404 .*Servable not found"):
+        serving_client.translate(url + "x", ["good"])
+
+
+# --- The model card -------------------------------------------------------------------
+
+
+def scores(text):
+    """The section of the scores."""
+    return text.split("\n## ")[3]
+
+
+def test_the_card_says_what_the_log_directory_knows(trained, tmp_path):
+    logdir = corpora.copy_of(trained, tmp_path / "logs")
+    hp = hparams.load(logdir)
+    exported = savedmodel.described(hp, "model", "float32")
+    checkpoint = checkpoints.find(logdir)
+    before = card.model_card(hp, checkpoint, exported, samples=0)
+    assert "| dev, while training |" in before and "\n| test |" not in scores(before)
+    evaluate.main(["--logdir", logdir, "--samples", "0"])
+    text = card.model_card(hp, checkpoint, exported, samples=0)
+    assert "\n| test |" in scores(text)
+    for expected in (
+        f"step {checkpoints.step_of(checkpoint)}",
+        "dialect `paper`",
+        "| train | 2,000 |",
+        "nrefs:1|case:mixed|",
+        f"--d_model {hp.d_model} ",
+        f"tensorflow {tf.__version__}",
+        "Apache License 2.0",
+        "`train.source.ids.npy` ",
+        *(f"\n## {name}\n" for name in ("Use", "Data", "Scores", "Limits", "Licence")),
+    ):
+        assert expected in text, expected
+    assert str(tmp_path) not in text and hp.data not in text  # no path of this machine
+
+
+def test_the_card_of_a_model_without_its_data(trained, tmp_path):
+    hp = hparams.load(trained, {"data": str(tmp_path / "none")})
+    exported = savedmodel.described(hp, "model", "float32")
+    text = card.model_card(hp, checkpoints.find(trained), exported)
+    assert "The data folder was not there" in text
+    assert "# source → target" in text

@@ -1,0 +1,335 @@
+"""Signals, a closed pipe, a full disk: what ends a command is one line."""
+
+import functools
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import corpora
+import pytest
+
+from transformer.runtime import cli, files
+from transformer.runtime.signals import SIGNALS, Stopped, StopSignals
+
+# A command that hangs in each of the ways in which an exception would be lost.
+COMMAND = """
+import ctypes, sys, threading, time, warnings
+sys.path.insert(0, ".")
+from transformer.runtime import cli
+from transformer.runtime.files import unfinished
+
+class Stubborn:
+    def __del__(self):
+        ready()
+
+def ready():
+    print("ready", flush=True)
+    time.sleep(60)
+
+def run(args):
+    if args.kind == "destructor":
+        Stubborn()
+    elif args.kind == "swallowed":
+        try:
+            ready()
+        except BaseException:
+            pass
+    elif args.kind == "callback":
+        ctypes.CFUNCTYPE(None)(ready)()
+    elif args.kind == "silenced":
+        with cli.held_back_stderr():
+            print("what the start says", file=sys.stderr)
+            ready()
+    elif args.kind == "folder":
+        with unfinished(args.out) as work:
+            open(work + "/file", "w").close()
+            ready()
+
+parser = cli.make_parser("x.py", "Hangs.")
+parser.add_argument("--kind")
+parser.add_argument("--out", metavar="DIR")
+cli.main(parser, run, sys.argv[1:], "run it again")
+print("went on", flush=True)
+"""
+KINDS = ["destructor", "swallowed", "callback", "silenced", "folder"]
+NAMES = {signal.SIGINT: "interrupted"}
+
+
+@pytest.fixture
+def start():
+    """start(*argv): a process of Python, which does not outlive the test."""
+    started = []
+
+    def start(*argv, **more):
+        started.append(
+            subprocess.Popen(
+                [sys.executable, *argv],
+                cwd=corpora.ROOT,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                **more,
+            )
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_signal_ends_a_command_in_one_line_wherever_it_is(
+    start, tmp_path, kind, number
+):
+    command = start("-c", COMMAND, "--kind", kind, "--out", str(tmp_path))
+    assert command.stdout.readline() == b"ready\n"
+    assert len(os.listdir(str(tmp_path))) == (kind == "folder")
+    command.send_signal(number)
+    output, said = command.communicate(timeout=30)
+    what = NAMES.get(number, f"stopped by {signal.Signals(number).name}")
+    assert said.decode() == f"x.py: {what}; run it again\n"
+    assert (command.returncode, output) == (128 + number, b"")
+    assert os.listdir(str(tmp_path)) == []
+
+
+def test_a_signal_that_is_ignored_stays_ignored(start):
+    """As with nohup, and in the background of a script."""
+    command = start(
+        "-c",
+        "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        + COMMAND.replace("sleep(60)", "sleep(2)"),
+        "--kind",
+        "swallowed",
+    )
+    assert command.stdout.readline() == b"ready\n"
+    command.send_signal(signal.SIGHUP)
+    assert command.communicate(timeout=30) == (b"went on\n", b"")
+
+
+class Ended(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_removes_what_is_unfinished_and_handlers_come_back(
+    number, monkeypatch, capfd, tmp_path
+):
+    """In this process, which does not end."""
+
+    def end(status):
+        raise Ended(status)
+
+    monkeypatch.setattr(os, "_exit", end)
+
+    def work(args):
+        with files.unfinished(str(tmp_path / "out")) as folder:
+            open(os.path.join(folder, "file"), "w").close()
+            os.kill(os.getpid(), number)
+
+    before = [signal.getsignal(each) for each in SIGNALS]
+    with pytest.raises(Ended, match=str(128 + number)):
+        cli.main(cli.make_parser("x.py", "Writes."), work, [], "run it again")
+    what = NAMES.get(number, f"stopped by {signal.Signals(number).name}")
+    assert capfd.readouterr().err == f"x.py: {what}; run it again\n"
+    assert os.listdir(str(tmp_path)) == []
+    assert [signal.getsignal(each) for each in SIGNALS] == before
+
+
+def wait_for_the_handlers(process):
+    """Wait until a command has begun: before, Python itself starts."""
+    caught = 0
+    while process.poll() is None and not caught & 1 << (signal.SIGHUP - 1):
+        time.sleep(0.01)
+        with open(f"/proc/{process.pid}/status", encoding="utf-8") as file:
+            caught = int(re.search(r"SigCgt:\s*(\w+)", file.read()).group(1), 16)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc")
+@pytest.mark.parametrize("seconds", [0, 3])
+@pytest.mark.parametrize("command", ["translate", "eval", "average", "train"])
+def test_ctrl_c_at_any_moment_of_the_start(
+    start, trained, digits, tmp_path, command, seconds
+):
+    argv = {
+        "translate": ["scripts/translate.py", "--logdir", trained],
+        "eval": ["eval.py", "--logdir", trained, "--data", digits],
+        "average": ["scripts/average_checkpoints.py", "--logdir", trained, "--last=2"],
+        "train": ["train.py", "--data", digits, *corpora.TINY, "--max_steps=100000"],
+    }[command]
+    argv += {
+        "average": [f"--out={tmp_path / 'out'}"],
+        "train": [f"--logdir={tmp_path / 'out'}"],
+    }.get(command, [])
+    environment = {**os.environ, "PYTHONPATH": corpora.ROOT}
+    process = start(*argv, stdin=subprocess.PIPE, env=environment)
+    wait_for_the_handlers(process)
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1].decode().splitlines()
+    if process.returncode == 0:  # it was done before
+        assert command in ("eval", "average")
+    else:
+        assert process.returncode == 130, said
+        said = [line for line in said if "step" not in line and "memory" not in line]
+        assert len(said) == 1 and said[0].startswith(os.path.basename(argv[0])), said
+
+
+ENDS = """
+import os, signal, sys
+sys.path.insert(0, ".")
+from transformer.runtime import cli
+
+class Library:
+    def __del__(self, kill=os.kill, me=os.getpid()):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            kill(me, number)
+
+library = Library()  # it ends after Python's handlers
+cli.main(cli.make_parser("x.py", "Ends."), lambda args: STATUS, [])
+"""
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_signal_after_the_end_changes_no_status(status):
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS.replace("STATUS", str(status))],
+        cwd=corpora.ROOT,
+        stderr=subprocess.PIPE,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (status, b"")
+
+
+# --- Signals that wait for a safe point -----------------------------------------------
+
+
+def test_a_signal_that_nohup_ignores_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+            signals.check()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_waits_and_handlers_come_back(number):
+    before = {each: signal.getsignal(each) for each in SIGNALS}
+    with StopSignals() as signals:
+        assert signals.received is None
+        os.kill(os.getpid(), number)
+        assert signals.received == number
+        with pytest.raises(Stopped) as stopped, signals.at_once():
+            raise AssertionError("nothing is begun once a signal came")
+    assert stopped.value.status == 128 + number
+    said = NAMES.get(number, signal.Signals(number).name)
+    assert said in str(stopped.value)
+    assert before == {each: signal.getsignal(each) for each in SIGNALS}
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_where_nothing_can_be_lost_a_signal_does_not_wait(number):
+    with StopSignals() as signals:
+        with signals.at_once():
+            pass
+        with pytest.raises(Stopped), signals.at_once():
+            os.kill(os.getpid(), number)
+            time.sleep(60)
+        assert signals.received == number
+
+
+STUBBORN = """
+import time
+from transformer.runtime.signals import StopSignals
+with StopSignals() as signals:
+    print("ready", flush=True)
+    while not signals.received:
+        time.sleep(0.01)
+    print("once", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_ctrl_c_ends_at_once():
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUBBORN], cwd=corpora.ROOT, stdout=subprocess.PIPE
+    )
+    try:
+        for word in (b"ready\n", b"once\n"):
+            assert process.stdout.readline() == word
+            process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == -signal.SIGINT
+    finally:
+        process.kill()
+        process.communicate()
+
+
+# --- Pipes and disks ------------------------------------------------------------------
+
+PRINTS = """
+import sys
+sys.path.insert(0, ".")
+from transformer.runtime import cli
+
+def run(args):
+    for number in range(int(args.lines)):
+        print(number)
+
+parser = cli.make_parser("x.py", "Prints.")
+parser.add_argument("--lines")
+cli.main(parser, run, sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("lines", [3, 10**6])
+def test_who_reads_no_further_ends_it_silently(lines):
+    shell = f'"$1" -c "$2" --lines {lines} | head -1; echo ${{PIPESTATUS[0]}}'
+    done = subprocess.run(
+        ["bash", "-c", shell, "bash", sys.executable, PRINTS],
+        cwd=corpora.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert (done.stdout, done.stderr) == (b"0\n0\n", b"")
+
+
+def test_the_rest_for_a_pipe_that_nobody_reads_is_discarded(monkeypatch):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        work = functools.partial(print, "what is in the buffer")
+        cli.main(cli.make_parser("x.py", "Prints."), lambda args: work(), [])
+        output.flush()  # as Python does at its end
+        monkeypatch.undo()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.parametrize("lines", [3, 10**5])
+def test_a_full_disk_is_told_in_one_line(lines):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", PRINTS, "--lines", str(lines)],
+            cwd=corpora.ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+        )
+    assert done.returncode == 2
+    assert done.stderr.decode() == (
+        "x.py: standard output: there is no room for it (No space left on device); "
+        "make room, then run the same again\n"
+    )
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(5, "broken")], ids=repr)
+def test_no_message_is_empty(error):
+    assert cli.explained(error)
+    assert files.UNFINISHED == set()

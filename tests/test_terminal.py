@@ -1,0 +1,139 @@
+"""terminal.py: a bar on a terminal, plain lines elsewhere; nothing hostile is shown."""
+
+import io
+
+import pytest
+
+from transformer.runtime import terminal
+from transformer.runtime.terminal import BAR_WIDTH, Progress, clock
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """A clock that stands still: now[0] is the time."""
+    time = [1000.0]
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: time[0])
+    return time
+
+
+# --- Progress -------------------------------------------------------------------------
+
+
+def test_plain_lines_where_there_is_no_terminal(now):
+    stream = io.StringIO()
+    progress = Progress(stream)
+    progress.say("hello")
+    progress.show(10, 40, "step 10")
+    progress.show(20, 40, "step 20")
+    assert stream.getvalue() == "hello\nstep 10\nstep 20\n"
+
+
+def test_the_time_left_counts_what_this_process_did(now):
+    progress = Progress(io.StringIO(), start=100)
+    now[0] += 50
+    assert progress.left(150, 200) == "0:50"
+    assert progress.left(200, 200) == "0:00"
+    assert Progress(io.StringIO(), start=40).left(40, 40) == "0:00"
+
+
+def test_a_bar_on_a_terminal(now):
+    stream = Terminal()
+    progress = Progress(stream)
+    widths = []
+    for step in (1, 10, 20, 40):
+        progress.show(step, 40, f"step {step}/40")
+        assert "\n" not in stream.getvalue()
+        drawn = stream.getvalue().split("\r\x1b[K")[-1]
+        assert f"step {step}/40" in drawn
+        assert drawn.count("█") == BAR_WIDTH * step // 40
+        widths.append(drawn.count("█") + drawn.count("░"))
+    assert widths == [BAR_WIDTH] * 4
+
+
+def test_without_a_known_end_there_is_no_bar(now):
+    stream = Terminal()
+    Progress(stream).show(7, 0, "7 bytes")
+    assert stream.getvalue() == "\r\x1b[K7 bytes"
+
+
+@pytest.mark.parametrize("make", [io.StringIO, Terminal])
+def test_lines_keep_their_distance_and_the_last_is_always_shown(now, make):
+    stream = make()
+    progress, times = Progress(stream, every=10.0), []
+    for second in range(25):
+        shown = len(stream.getvalue())
+        progress.show(second, 24, "text")
+        times += [second] if len(stream.getvalue()) > shown else []
+        now[0] += 1
+    assert times == [0, 10, 20, 24]
+
+
+def test_what_is_said_stays_and_the_bar_begins_below(now):
+    stream = Terminal()
+    progress = Progress(stream)
+    progress.show(10, 40, "step 10/40")
+    progress.say("hello")
+    progress.show(20, 40, "step 20/40")
+    visible = [line.split("\x1b[K")[-1] for line in stream.getvalue().split("\n")]
+    assert visible[0] == "hello"
+    assert "step 20/40" in visible[1] and len(visible) == 2
+
+
+def test_a_reader_that_has_gone_stops_nothing(now):
+    """A closed terminal, or the end of a pipe that nobody reads."""
+
+    class Gone(Terminal):
+        def flush(self):
+            raise BrokenPipeError
+
+    progress = Progress(Gone())
+    progress.show(10, 40, "step 10/40")
+    progress.say("hello")
+
+
+def test_the_last_step_ends_the_line_before_the_next_program_writes(now):
+    stream = Terminal()
+    progress = Progress(stream)
+    progress.show(40, 40, "step 40/40")
+    progress.say("stopped")
+    assert stream.getvalue().endswith("stopped\n")
+
+
+@pytest.mark.parametrize(
+    "seconds, text",
+    [
+        (0, "0:00"),
+        (0.9, "0:00"),
+        (59.9, "0:59"),
+        (60, "1:00"),
+        (3599, "59:59"),
+        (3600, "1:00:00"),
+        (360000, "100:00:00"),
+    ],
+)
+def test_clock(seconds, text):
+    assert clock(seconds) == text
+
+
+# --- What a terminal is shown ---------------------------------------------------------
+
+HOSTILE = "\x1b]52;c;cm0gLXJmIH4=\x07\x9b31m\r\n\0\u202eabc\u2028\udc9b"
+
+
+def test_control_characters_are_escaped_and_nothing_else():
+    assert terminal.shown("größer 🙂 \u200d ​Привет!") == "größer 🙂 \u200d ​Привет!"
+    found = terminal.shown(HOSTILE)
+    assert found == (r"\x1b]52;c;cm0gLXJmIH4=\x07\x9b31m\r\n\x00\u202eabc\u2028\udc9b")
+
+
+def test_what_is_said_is_a_line_each(capsys):
+    terminal.say("a\x1b[2J", "b\nc")
+    terminal.warner("x.py")(HOSTILE)
+    said = capsys.readouterr()
+    assert said.out == "a\\x1b[2J\nb\\nc\n"
+    assert said.err == f"x.py: {terminal.shown(HOSTILE)}\n"

@@ -1,0 +1,322 @@
+"""The wheel and the source distribution, as a user of pip has them.
+
+The wheel is built from the source distribution and installed into an environment that
+sees the packages of this one, but not the checkout. Commands run by the name that a
+user types, in an empty folder, with an empty home.
+"""
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import textwrap
+import zipfile
+
+import corpora
+import pytest
+from conftest import HAS_BFLOAT16
+
+from transformer import __version__
+from transformer.commands.program import COMMANDS
+from transformer.runtime.terminal import FILES
+
+pytestmark = pytest.mark.slow
+
+TRAIN = corpora.TINY + "--max_steps=4 --save_every=2 --eval_every=4".split()
+# A command → what it is run with, one after the other.
+PATH = {
+    "download": "sample --out data/sample",
+    "prepare": "--out digits --vocab_size=25",
+    "train": f"--data digits --logdir logs {' '.join(TRAIN)}",
+    "eval": "--logdir logs --split test",
+    "average": "--logdir logs --last 2 --out mean",
+    "doctor": "--logdir logs",
+    "analyse": "--logdir logs",
+}
+
+
+def run(*words, status=0, **options):
+    """Run a program; return what it writes, errors too."""
+    done = subprocess.run(
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+        **options,
+    )
+    assert done.returncode == status, f"{words}\n{done.stdout[-3000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """The unpacked source distribution of what is checked in, or would be."""
+    folder = str(tmp_path_factory.mktemp("source"))
+    ignored = shutil.ignore_patterns(
+        ".git", ".venv*", "*.egg-info", ".*_cache", "logs", "build", "dist"
+    )
+    shutil.copytree(corpora.ROOT, folder + "/checkout", ignore=ignored)
+    run(sys.executable, "setup.py", "-q", "sdist", cwd=folder + "/checkout")
+    [archive] = glob.glob(folder + "/checkout/dist/*.tar.gz")
+    with tarfile.open(archive) as file:
+        file.extractall(folder)
+    [unpacked] = glob.glob(folder + "/transformer[-_]tf-*")
+    return unpacked
+
+
+def build(source, folder):
+    """Build a wheel from a copy of the sources; return its path."""
+    copy = shutil.copytree(source, str(folder / "copy"))
+    words = "-m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir".split()
+    run(sys.executable, *words, str(folder), copy)
+    [wheel] = glob.glob(str(folder / "*.whl"))
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory):
+    return build(source, tmp_path_factory.mktemp("wheel"))
+
+
+class Installed:
+    """An environment with the wheel, and an empty folder to work in."""
+
+    def __init__(self, folder, wheel):
+        self.work = os.path.join(folder, "work")
+        self.bin = os.path.join(folder, "environment", "bin")
+        self.variables = {
+            "HOME": os.path.join(folder, "home"),
+            "PATH": os.pathsep.join([self.bin, "/usr/bin", "/bin"]),
+            "PYTHONIOENCODING": "utf-8",
+        }
+        os.makedirs(self.work)
+        os.makedirs(self.variables["HOME"])
+        run(sys.executable, "-m", "venv", os.path.dirname(self.bin))
+        script = "import sysconfig; print(sysconfig.get_path('purelib'))"
+        self.packages = self.run("python", "-c", script).strip()
+        with open(os.path.join(self.packages, "beside.pth"), "w") as file:
+            file.write(sysconfig.get_path("purelib") + "\n")
+        self.before = set(os.listdir(self.packages))
+        flags = "--quiet --no-deps --no-index --disable-pip-version-check".split()
+        self.run("pip", "install", *flags, wheel)
+
+    def run(self, program, *words, status=0, **options):
+        """Run a program of the environment; return what it writes."""
+        path = os.path.join(self.bin, program)
+        given = {"cwd": self.work, "env": self.variables, **options}
+        return run(path, *words, status=status, **given)
+
+    def command(self, *words, **options):
+        """Run transformer-tf."""
+        return self.run("transformer-tf", *words, **options)
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    return Installed(str(tmp_path_factory.mktemp("installed")), wheel)
+
+
+@pytest.fixture(scope="module")
+def trained(installed):
+    """What each command of PATH wrote on its output."""
+    splits = corpora.reversed_symbols({"train": 200, "dev": 5, "test": 5})
+    corpora.write_text(os.path.join(installed.work, "digits"), splits)
+    said = {}
+    for name, flags in PATH.items():
+        options = {"status": 1} if name == "doctor" else {}  # it finds too few steps
+        said[name] = installed.command(name, *flags.split(), **options)
+    return said
+
+
+# What is built
+
+
+def test_the_source_distribution_has_all_that_is_checked_in(source):
+    if not os.path.exists(os.path.join(corpora.ROOT, ".git")):
+        pytest.skip("no checkout")
+    tracked = run("git", "ls-files", "-z", cwd=corpora.ROOT).split("\0")[:-1]
+    there = {name for name in tracked if os.path.exists(f"{corpora.ROOT}/{name}")}
+    assert there - set(corpora.tree(source)) == set()
+
+
+def test_the_tests_run_in_the_source_distribution(source):
+    variables = {**os.environ, "PYTHONPATH": source}
+    flags = "-m pytest -q -p no:cacheprovider tests/test_packaging.py".split()
+    said = run(sys.executable, *flags, cwd=source, env=variables)
+    assert " passed" in said and "failed" not in said
+
+
+def test_two_builds_have_the_same_bytes(source, wheel, tmp_path):
+    later = shutil.copytree(source, str(tmp_path / "later"))
+    for path in glob.glob(later + "/transformer/*.py"):
+        os.utime(path)
+    with open(build(later, tmp_path), "rb") as second, open(wheel, "rb") as first:
+        assert first.read() == second.read()
+
+
+def test_two_source_distributions_have_the_same_bytes(source, tmp_path):
+    archives = []
+    for name, mode in (("one", 0o644), ("two", 0o600)):
+        copy = shutil.copytree(source, str(tmp_path / name))
+        for path in glob.glob(copy + "/transformer/*.py"):
+            os.chmod(path, mode)
+            os.utime(path, (mode, mode))
+        run(sys.executable, "setup.py", "-q", "sdist", cwd=copy)
+        [archive] = glob.glob(copy + "/dist/*.tar.gz")
+        with open(archive, "rb") as file:
+            archives.append(file.read())
+    assert archives[0] == archives[1]
+
+
+def test_the_wheel_says_what_it_is(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        folder = f"transformer_tf-{__version__}.dist-info/"
+        names = {name.split("/")[0] + "/" for name in archive.namelist()}
+        assert names == {"transformer/", "transformer_tf.py/", folder}
+        assert "transformer/py.typed" in archive.namelist()
+        fields = archive.read(folder + "METADATA").decode("utf-8")
+    assert f"\nVersion: {__version__}\n" in fields
+    assert "\nDescription-Content-Type: text/markdown\n" in fields
+    assert "# A Transformer for TensorFlow, to read, import and trust" in fields
+    assert "\nClassifier: Typing :: Typed\n" in fields
+
+
+def test_nothing_else_gets_a_name_at_the_top(installed):
+    added = set(os.listdir(installed.packages)) - installed.before
+    assert {each for each in added if "." not in each} <= {"transformer", "__pycache__"}
+    assert {each for each in added if each.endswith(".py")} == {"transformer_tf.py"}
+    programs = [each for each in os.listdir(installed.bin) if "." in each]
+    assert programs and not {"train.py", "eval.py", "serve.py"} & set(programs)
+
+
+# The program
+
+
+def test_alone_it_lists_its_commands(installed):
+    said = installed.command()
+    assert installed.command("--help") == installed.run("python", "-m", "transformer")
+    for name, each in COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(each.line)}$", said, re.M)
+    assert set(COMMANDS) == set(FILES)
+    assert installed.command("--version") == f"transformer-tf {__version__}\n"
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_help_names_a_command_as_it_is_typed(installed, name):
+    said = installed.command(name, "--help")
+    assert said.startswith(f"usage: transformer-tf {name} ")
+    assert f"    transformer-tf {name} " in said
+    files = {os.path.basename(file) for file in FILES.values()}
+    assert not files & set(re.findall(r"\w+\.py", said))
+
+
+def test_an_unknown_command_is_refused_with_the_nearest(installed):
+    said = installed.command("trian", status=2)
+    assert said == (
+        "transformer-tf: unknown command trian; did you mean train?; --help lists all "
+        "commands\n"
+    )
+
+
+def test_a_refusal_names_the_command_and_what_to_run(installed):
+    said = installed.command("eval", "--logdir", "none", status=2)
+    assert said == (
+        "transformer-tf eval: no none/hparams.json: expected a log directory written "
+        "by transformer-tf train\n"
+    )
+    said = installed.command("train", "--data=none", "--logdir=new", status=2)
+    assert said.startswith("transformer-tf train: ")
+    assert "run transformer-tf prepare --out none" in said
+
+
+def test_bash_completes_commands_and_flags(installed):
+    script = """
+        source <(transformer-tf completion bash)
+        ask() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _transformer_tf; }
+        ask transformer-tf tra; echo "${COMPREPLY[@]}"
+        ask transformer-tf train --pre; echo "${COMPREPLY[@]}"
+        ask transformer-tf serve --logdir lo; echo "${COMPREPLY[@]}"
+    """
+    said = run(
+        *("bash", "-uc", textwrap.dedent(script)),
+        cwd=installed.work,
+        env=installed.variables,
+    )
+    assert said.splitlines() == ["train translate", "--preset --precision", ""]
+    for shell in ("bash", "zsh"):
+        if shutil.which(shell):
+            run(shell, "-n", input=installed.command("completion", shell))
+    assert "bashcompinit" in installed.command("completion", "zsh")
+    assert "expected bash or zsh, got ''" in installed.command("completion", status=2)
+
+
+# From text to a model that is used
+
+
+def test_from_text_to_scores(trained):
+    assert "transformer-tf prepare --out data/sample" in trained["download"]
+    assert re.search(r"^BLEU = \d+\.\d\d", trained["eval"], re.M)
+    assert "mean: the average of the checkpoints of steps 2, 4" in trained["average"]
+    assert "found: too few steps" in trained["doctor"]
+
+
+def test_the_sample_corpus_comes_with_the_package(installed, trained):
+    for path in glob.glob(os.path.join(corpora.ROOT, "data", "sample", "*.??")):
+        copy = os.path.join(installed.work, "data/sample", os.path.basename(path))
+        assert corpora.read_lines(copy) == corpora.read_lines(path)
+    corpora.write_lines(os.path.join(installed.work, "data/sample/dev.de"), ["mine"])
+    said = installed.command("download", "sample", status=2)
+    assert "data/sample/dev.de: expected no other text" in said
+
+
+def test_it_translates_by_the_program_and_in_three_lines(installed, trained):
+    lines = "1 2 3\n4 5\n"
+    said = installed.command("translate", "--logdir", "logs", input=lines)
+    program = """
+        from transformer import Translator
+        with Translator("logs") as t:
+            print(*(best.text for [best] in t.translate(["1 2 3", "4 5"])), sep="\\n")
+    """
+    program = textwrap.dedent(program)
+    assert installed.run("python", "-c", program).endswith(said)
+    assert len(said.splitlines()) == 2
+
+
+def test_it_exports(installed, trained):
+    pytest.importorskip("ctranslate2")
+    flags = "--format ctranslate2 --logdir logs --out exported".split()
+    installed.command("export", *flags)
+    assert os.path.exists(os.path.join(installed.work, "exported", "model.bin"))
+
+
+@pytest.mark.skipif(not HAS_BFLOAT16, reason="several workers need TensorFlow 2")
+def test_several_workers_run_the_program(installed, trained):
+    words = "launch --workers 2 -- transformer-tf train --data digits".split()
+    said = installed.command(*words, "--logdir=two", *TRAIN)
+    assert "[0] 2 workers: each computes 1 of 2 parts" in said and "dev BLEU" in said
+
+
+# A checkout beside it
+
+
+def test_the_files_of_a_checkout_run_its_own_package(installed, source, tmp_path):
+    """From any folder, though another one is installed."""
+    checkout = shutil.copytree(source, str(tmp_path / "checkout"))
+    with open(checkout + "/hparams.py", "a") as file:
+        file.write('PRESETS["mine"] = {"num_blocks": 4}\n')
+    for name in ("prepare", "train"):
+        path = f"{checkout}/transformer/commands/{name}.py"
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text.replace('"""', '"""Here: ', 1))
+    said = installed.run("python", checkout + "/scripts/prepare.py", "--help")
+    assert said.startswith("usage: prepare.py ") and "Here: " in said
+    assert re.search(r"    python \S*checkout/scripts/prepare.py --out", said)
+    said = installed.run("python", "train.py", "--help", cwd=checkout)
+    assert said.startswith("usage: train.py ") and "Here: " in said and ", mine" in said
+    assert "    python train.py --preset sample" in said

@@ -1,0 +1,139 @@
+"""Functions that compute something else than those of tests/tutorials.py."""
+
+TRIL = "tf.contrib.linalg.LinearOperatorTriL(ones).to_dense()"
+DIVIDED = "outputs = outputs / (K_.get_shape().as_list()[-1] ** 0.5)"
+MASKED = "outputs = tf.where(tf.equal(key_masks, 0), low, outputs)"
+TRAINING = "training=tf.convert_to_tensor(is_training)"
+DROPPED = f"outputs, rate=dropout_rate, {TRAINING})"
+Q = "Q = tf.layers.dense(queries, num_units, activation=tf.nn.relu)"
+V = "V = tf.layers.dense(keys, num_units, activation=tf.nn.relu)"
+HEADS = "tf.concat(tf.split({}, num_heads, axis=2), axis=0)"
+INTERLEAVED = "tf.concat([{}[:, :, i::num_heads] for i in range(num_heads)], axis=0)"
+FIRST_LAYER = '1,\n                   "activation": tf.nn.relu'
+LEARNED = "initializer=tf.contrib.layers.xavier_initializer()"
+ZERO_FIRST = "tf.concat((tf.zeros(shape=[1, num_units]), table[1:, :]), 0)"
+ZERO_LAST = "tf.concat((table[:-1, :], tf.zeros(shape=[1, num_units])), 0)"
+TABLE = f"table = {ZERO_FIRST}\n        outputs = tf.nn.embedding_lookup(table, inputs)"
+PLACES = (
+    f"table = {ZERO_FIRST}\n        outputs = tf.nn.embedding_lookup(table, places)"
+)
+SINES = "table[:, 0::2] = np.sin(table[:, 0::2])"
+COSINES = "table[:, 1::2] = np.cos(table[:, 1::2])"
+ANGLE = "np.power(10000, 2. * i / num_units)"
+
+# Of LEGACY: function → name of the variant → texts, and what stands there instead.
+OF_LEGACY = {
+    "multihead_attention": {
+        "mask reversed": [(TRIL, "tf.reverse(tf.matrix_band_part(ones, -1, 0), [1])")],
+        "mask transposed": [(TRIL, "tf.matrix_band_part(ones, 0, -1)")],
+        "mask shifted": [(TRIL, "tf.matrix_band_part(ones, -1, 1)")],
+        "mask always": [("        if causality:", "        if True:")],
+        "keys inverted": [("tf.equal(key_masks, 0)", "tf.equal(key_masks, 1)")],
+        "keys not masked": [(MASKED, "")],
+        "keys by their product": [("tf.abs(keys), axis=-1", "keys ** 3, axis=-1")],
+        "queries not masked": [("outputs *= query_masks", "outputs *= 1.")],
+        "scale of the model": [("K_.get_shape().as_list()[-1]", "num_units")],
+        "no scale": [(DIVIDED, "")],
+        "temperature": [("tf.nn.softmax(outputs)", "tf.nn.softmax(outputs / 1.1)")],
+        "softmax axis": [("tf.nn.softmax(outputs)", "tf.nn.softmax(outputs, 1)")],
+        "logits clipped": [(DIVIDED, f"{DIVIDED[:10]}tf.minimum({DIVIDED[10:]}, 50.)")],
+        "residual halved": [("outputs += queries", "outputs += 0.5 * queries")],
+        "no residual": [("outputs += queries", "")],
+        "values linear": [(V, V.replace("tf.nn.relu", "None"))],
+        "no bias": [(Q, Q.replace("tf.nn.relu", "tf.nn.relu, use_bias=False"))],
+        "regularized": [
+            (Q, Q[:-1] + ", kernel_regularizer=tf.contrib.layers.l2_regularizer(1e-3))")
+        ],
+        "frozen": [(Q, Q[:-1] + ", trainable=False)")],
+        "half the dropout": [("rate=dropout_rate", "rate=0.5 * dropout_rate")],
+        "no dropout": [("rate=dropout_rate", "rate=0.")],
+        "dropout always": [(TRAINING, "training=True")],
+        "dropout elsewhere": [
+            (DROPPED, "outputs, rate=0.)"),
+            (
+                "        outputs += queries",
+                f"        outputs = tf.layers.dropout(outputs, dropout_rate, {TRAINING}"
+                ")\n        outputs += queries",
+            ),
+        ],
+        "dropout at a rate of its own": [("rate=dropout_rate", "rate=0.5")],
+        "dropout shared by the heads": [
+            (
+                DROPPED,
+                "outputs, rate=dropout_rate, noise_shape="
+                f"[1] + outputs.get_shape().as_list()[1:], {TRAINING})",
+            )
+        ],
+        "heads interleaved": [
+            (HEADS.format(name), INTERLEAVED.format(name)) for name in "QKV"
+        ],
+    },
+    "feedforward": {
+        "kernel of 3": [(FIRST_LAYER, f'3, "padding": "same"{FIRST_LAYER[1:]}')],
+        "elu": [(FIRST_LAYER, FIRST_LAYER.replace("relu", "elu"))],
+        "residual halved": [("outputs += inputs", "outputs += 0.5 * inputs")],
+        "with dropout": [
+            ("outputs += inputs", "outputs = inputs + tf.nn.dropout(outputs, rate=0.1)")
+        ],
+        "fully connected": [
+            (
+                '"filters": num_units[0], "kernel_size": 1',
+                '"num_outputs": num_units[0]',
+            ),
+            (
+                '"activation": tf.nn.relu, "use_bias": True}\n'
+                "        outputs = tf.layers.conv1d(",
+                '"activation_fn": tf.nn.relu}\n'
+                "        outputs = tf.contrib.layers.fully_connected(",
+            ),
+        ],
+    },
+    "normalize": {
+        "epsilon in the body": [("variance + epsilon", "variance + 1e-6")],
+        "epsilon outside": [("(variance + epsilon) ** 0.5", "variance ** 0.5 + 1e-8")],
+        "no epsilon": [("variance + epsilon", "variance")],
+        "axes": [("tf.nn.moments(inputs, [-1]", "tf.nn.moments(inputs, [1, 2]")],
+        "unbiased": [("variance + epsilon", "variance * 16. / 15. + epsilon")],
+        "swapped": [("gamma * scaled + beta", "beta * scaled + gamma")],
+        "frozen": [
+            ("tf.Variable(tf.zeros(width))", "tf.Variable(tf.zeros(width), False)")
+        ],
+    },
+    "positional_encoding": {
+        "sin and cos swapped": [
+            (SINES, SINES.replace("sin", "cos")),
+            (COSINES, COSINES.replace("cos", "sin")),
+        ],
+        "base": [(ANGLE, ANGLE.replace("10000", "1000"))],
+        "pairs": [(ANGLE, ANGLE.replace("2. * i", "2. * (i // 2)"))],
+        "from 1": [("for pos in range(T)", "for pos in range(1, T + 1)")],
+        "zero row last": [(PLACES, PLACES.replace(ZERO_FIRST, ZERO_LAST))],
+        "clipped": [("for pos in range(T)", "for pos in np.minimum(range(T), 31)")],
+    },
+    "embedding": {
+        "zero row last": [(TABLE, TABLE.replace(ZERO_FIRST, ZERO_LAST))],
+        "scale": [("outputs * (num_units ** 0.5)", "outputs * num_units")],
+        "frozen": [(LEARNED, f"trainable=False, {LEARNED}")],
+        "regularized": [
+            (LEARNED, f"regularizer=tf.contrib.layers.l2_regularizer(1e-3), {LEARNED}")
+        ],
+    },
+}
+
+# What the report says of variants whose names begin so.
+WANTED = {
+    "mask r": "with causality=True",
+    "mask s": "with causality=True",
+    "mask t": "with causality=True",
+    "regularized": "regularization losses",
+    "frozen": "not trained, here",
+    "half the dropout": "the rate of dropout: 0.25, here 0.5 with is_training=True",
+    "no dropout": "elsewhere: theirs on none, ours on multihead_attention/",
+    "dropout always": "elsewhere: theirs on multihead_attention/",
+    "dropout elsewhere": "with is_training=True",
+    "dropout at": "the rate of dropout: 0.5, here 0.25",
+    "dropout sh": "elsewhere: theirs on multihead_attention/",
+    "zero row last": "with zero_pad=True",
+    "logits clipped": "with large numbers",
+    "fully connected": "multihead_attention/fully_connected/weights, ",
+}

@@ -1,0 +1,104 @@
+"""Measure the engines of a model: start, speed, size and BLEU, in one table.
+
+    python tools/bench/engines.py --logdir logs/sample
+
+Start: from the command to the translation of a first line, where an export was made
+before. One sentence: each line alone. Together: all lines in one call. Size: what the
+engine reads. The best of --rounds, on the test split.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+
+from transformer import hparams
+from transformer.runtime import cli
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ENGINES = [
+    ("tensorflow", "float32"),
+    ("ctranslate2", "float32"),
+    ("ctranslate2", "int8"),
+]
+HEAD = "| engine | start, s | one sentence, ms | together, sentences/s | MB | BLEU |"
+
+
+def timed(rounds, function):
+    """Return the least seconds that a function takes, and what it returns."""
+    least = float("inf")
+    for _ in range(rounds):
+        began = time.perf_counter()
+        found = function()
+        least = min(least, time.perf_counter() - began)
+    return least, found
+
+
+def start(logdir, engine, quantization, line):
+    """Translate a line with a program of its own."""
+    program = [sys.executable, os.path.join(ROOT, "scripts", "translate.py")]
+    flags = ["--logdir", logdir, "--engine", engine, "--quantization", quantization]
+    subprocess.run(
+        [*program, *flags], input=line.encode(), check=True, stdout=subprocess.DEVNULL
+    )
+
+
+def row(args, hp, text, engine, quantization):
+    """Return the row of an engine."""
+    from transformer.evaluation import score
+    from transformer.fast import find_exported, open_exported
+    from transformer.translator import Translator
+
+    opened = {"engine": engine, "quantization": quantization}
+    with Translator(hp, args.logdir, **opened) as made:  # makes the export
+        checkpoint = made.restore_found("best", cli.warner("engines.py"))
+    size = os.path.getsize(checkpoint + ".data-00000-of-00001")
+    if engine == "tensorflow":
+        translator = Translator(hp, args.logdir)
+        translator.restore_found()
+    else:
+        translator = open_exported(args.logdir, hp, "best", 1, quantization)
+        _, folder = find_exported(args.logdir, "best", quantization)
+        size = os.path.getsize(os.path.join(folder, "model.bin"))
+    some = text.sources[: args.lines]
+    with translator:
+        translator.translate(some[:2])
+        rounds = args.rounds
+        alone, _ = timed(rounds, lambda: [translator.translate([one]) for one in some])
+        together, found = timed(rounds, lambda: translator.translate(text.sources))
+    begun, _ = timed(
+        rounds, lambda: start(args.logdir, engine, quantization, text.sources[0] + "\n")
+    )
+    bleu = score([best.text for best, *_ in found], text.references).bleu
+    cells = [
+        engine if quantization == "float32" else f"{engine}, {quantization}",
+        f"{begun:.1f}",
+        f"{1000 * alone / len(some):.1f}",
+        f"{len(text.sources) / together:,.0f}",
+        f"{size / 1e6:.1f}",
+        f"{bleu:.2f}",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def main(argv=None):
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--logdir", required=True)
+    parser.add_argument("--data", help="the data folder, if it was moved")
+    parser.add_argument("--lines", type=int, default=100, help="translated alone [100]")
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args(argv)
+    hp = hparams.load(args.logdir, {"data": args.data} if args.data else {})
+    cli.start_tensorflow()
+    from transformer.evaluation import read_parallel
+
+    text = read_parallel(hp.data, "test")
+    print(HEAD, "|---|---|---|---|---|---|", sep="\n")
+    for each in ENGINES:
+        print(row(args, hp, text, *each), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Measure a service that runs: what each of N clients waits, and sentences a second.
+
+    python scripts/serve.py --logdir logs/sample
+    python tools/bench/service.py --text data/sample/test.de --clients 1 8 64
+
+Each client sends a sentence, waits for its translation, and sends another, on a
+connection that stays open. The percentiles of the waits are in milliseconds.
+"""
+
+import argparse
+import http.client
+import itertools
+import json
+import statistics
+import threading
+import time
+import urllib.parse
+
+
+def client(address, lines, times, begin, end):
+    """Ask until the end; add (when, how long) of each answer to `times`."""
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=600)
+    headers = {"Content-Type": "application/json"}
+    while time.perf_counter() < end:
+        body = json.dumps({"text": next(lines)})
+        asked = time.perf_counter()
+        connection.request("POST", "/translate", body, headers)
+        answer = connection.getresponse()
+        told = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"{answer.status}: {told.decode()}")
+        if begin <= asked:
+            times.append((time.perf_counter(), time.perf_counter() - asked))
+    connection.close()
+
+
+def measure(address, lines, clients, warm_up, seconds):
+    """Return the row of a number of clients."""
+    begin = time.perf_counter() + warm_up
+    end = begin + seconds
+    times = []
+    following = itertools.cycle(lines)  # `next` of it is one step, for all threads
+    threads = [
+        threading.Thread(target=client, args=[address, following, times, begin, end])
+        for _ in range(clients)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    waits = [1000 * wait for _, wait in times]
+    cuts = statistics.quantiles(waits, n=100, method="inclusive")
+    rate = len(times) / (max(when for when, _ in times) - begin)
+    cells = [f"{cuts[percent - 1]:,.0f}" for percent in (50, 95, 99)]
+    return f"| {clients} | " + " | ".join(cells) + f" | {rate:,.1f} |"
+
+
+def parser():
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    made.add_argument("--url", default="http://127.0.0.1:8000/")
+    made.add_argument("--text", required=True, help="a file with a sentence a line")
+    made.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
+    made.add_argument("--warm_up", type=float, default=2.0, help="seconds")
+    made.add_argument("--seconds", type=float, default=20.0)
+    return made
+
+
+def main(argv=None):
+    args = parser().parse_args(argv)
+    address = urllib.parse.urlsplit(args.url)
+    with open(args.text, encoding="utf-8") as file:
+        lines = [line.strip() for line in file if line.strip()]
+    print("| clients | p50 ms | p95 ms | p99 ms | sentences/s |\n|---|---|---|---|---|")
+    for number in args.clients:
+        print(measure(address, lines, number, args.warm_up, args.seconds), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""A model card: what a log directory knows of its model, in Markdown.
+
+Every exported folder has one, README.md. What the log directory does not know (what the
+model is for, who made the corpus, its licence) is for the person who hands it over.
+"""
+
+import os
+from typing import Any, Dict, List, Optional, Sequence
+
+from transformer import __version__
+from transformer.compat.convert import variable_shapes
+from transformer.evaluation import SAMPLES, Scores, load_text, score, translations_path
+from transformer.export import Exported
+from transformer.hparams import FIELDS, HParams
+from transformer.runtime import checkpoints
+from transformer.runtime.run import begun_from, read_dev_scores, read_run
+from transformer.text.data_folder import read_summary
+from transformer.text.lines import read_lines
+
+NAME = "README.md"
+OF_THE_DATA = ("data", "source_vocab_size", "target_vocab_size", "joint_vocab")
+
+
+def write(hp: HParams, checkpoint: str, folder: str, exported: Exported) -> None:
+    """Write the model card of a checkpoint into the folder that it was exported to."""
+    with open(os.path.join(folder, NAME), "w", encoding="utf-8") as file:
+        file.write(model_card(hp, checkpoint, exported))
+
+
+def model_card(
+    hp: HParams, checkpoint: str, exported: Exported, samples: int = SAMPLES
+) -> str:
+    """Return the model card of a checkpoint.
+
+    Args:
+      hp: the settings.
+      checkpoint: its path without the endings of its files.
+      exported: what it became.
+      samples: of the intervals of scores; 0: no intervals.
+    """
+    logdir = os.path.dirname(checkpoint)
+    summary = _summary(hp.data)
+    languages = [summary.get(f"{side}_lang", side) for side in ("source", "target")]
+    size = 0
+    for shape in variable_shapes(hp).values():
+        count = 1
+        for axis in shape:
+            count *= axis
+        size += count
+    sections = [
+        f"# {languages[0]} → {languages[1]}: a Transformer {exported.title}",
+        f"A Transformer of {size:,} parameters in the dialect `{hp.dialect}`: "
+        f"{hp.encoder_blocks} encoder and {hp.decoder_blocks} decoder blocks, "
+        f"{hp.num_heads} heads, width {hp.d_model}, {hp.d_ff} inside. The checkpoint "
+        f"is of step {checkpoints.step_of(checkpoint):,}; transformer-tf {__version__} "
+        "exported it.",
+        "## Use\n\n" + "\n".join(exported.usage),
+        "## Data\n\n" + _data(hp, checkpoint, summary),
+        "## Scores\n\n" + _scores(hp, checkpoint, samples),
+        "## Settings\n\n" + _settings(hp, logdir),
+        "## Limits\n\n" + _limits(hp, exported.limits),
+        "## Licence\n\nThe program, transformer-tf, is under the Apache License 2.0. "
+        "The log directory does not know under which terms the corpus, and what was "
+        "learned from it, may be used.",
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _summary(folder: str) -> Dict[str, Any]:
+    """Return the content of corpus.json; {} where the data folder is not there."""
+    try:
+        return read_summary(folder)
+    except (OSError, ValueError):
+        return {}
+
+
+def _data(hp, checkpoint, summary):
+    """Return what the model was trained on."""
+    name = os.path.basename(os.path.normpath(hp.data))
+    vocabulary = (
+        f"one vocabulary of {hp.source_vocab_size:,} pieces"
+        if hp.joint_vocab
+        else f"{hp.source_vocab_size:,} source and {hp.target_vocab_size:,} target "
+        "pieces"
+    )
+    lines = [f"The corpus `{name}`, {vocabulary}.", ""]
+    rows = summary.get("splits", {})
+    if rows:
+        lines += [
+            "| split | pairs | source pieces | target pieces |",
+            "|---|---|---|---|",
+        ]
+    for split, row in rows.items():
+        numbers = (row["pairs"], row["source_tokens"], row["target_tokens"])
+        lines.append(f"| {split} | " + " | ".join(f"{x:,}" for x in numbers) + " |")
+    if not rows:
+        lines.append("The data folder was not there when the model was exported.")
+    corpus = checkpoints.description_of(checkpoint).get("corpus", {})
+    sums = [
+        f"`{each}` {corpus[each][:16]}…" for each in sorted(corpus) if "train." in each
+    ]
+    if sums:
+        lines += ["", "SHA-256 of what it was trained on: " + ", ".join(sums) + "."]
+    return "\n".join(lines)
+
+
+def _scores(hp, checkpoint, samples):
+    """Return the scores that are known, with their signatures."""
+    rows = []
+    step = checkpoints.step_of(checkpoint)
+    of_dev = read_dev_scores(os.path.dirname(checkpoint))
+    for row in [row for row in of_dev if row["step"] == step][-1:]:
+        chrf = f"{row['chrf']:.2f}" if "chrf" in row else "–"
+        rows.append(f"| dev, while training | {row['bleu']:.2f} | {chrf} |")
+    signatures = score([""], [""])
+    for split in ("dev", "test"):
+        found = _score_written(hp.data, checkpoint, split, samples)
+        if found:
+            signatures = found
+            numbers = [
+                f"{value:.2f}"
+                + (" ({:.2f} to {:.2f})".format(*limits) if limits else "")
+                for value, limits in (
+                    (found.bleu, found.bleu_interval),
+                    (found.chrf, found.chrf_interval),
+                )
+            ]
+            rows.append(f"| {split} | " + " | ".join(numbers) + " |")
+    if not rows:
+        return "None are known: `transformer-tf eval` measures them."
+    return "\n".join(
+        [
+            "| text | BLEU (95 % interval) | chrF2 (95 % interval) |",
+            "|---|---|---|",
+            *rows,
+            "",
+            f"sacreBLEU: `{signatures.bleu_signature}` and "
+            f"`{signatures.chrf_signature}`; of translations by TensorFlow.",
+        ]
+    )
+
+
+def _score_written(data, checkpoint, split, samples) -> Optional[Scores]:
+    """Return the Scores of what `eval` wrote; None where there is nothing."""
+    path = translations_path(checkpoint, split)
+    try:
+        _, references = load_text(data, split)
+        return score(list(read_lines(path)), references, samples)
+    except (OSError, ValueError):
+        return None
+
+
+def _settings(hp, logdir):
+    """Return the command that trained the model, and the versions it ran on."""
+    flags = [
+        f"--{name} {getattr(hp, name)}"
+        for name, field in FIELDS.items()
+        if getattr(hp, name) != field.default and name not in OF_THE_DATA
+    ]
+    name = os.path.basename(os.path.normpath(hp.data))
+    logs = os.path.basename(os.path.realpath(logdir))
+    rows = read_run(logdir)
+    parent = begun_from(rows)
+    if parent:
+        flags.insert(0, f"--init_from logs/{os.path.basename(parent)}")
+    lines = [
+        "```",
+        f"transformer-tf train --data data/{name} --logdir logs/{logs} \\",
+        "    " + " ".join(flags),
+        f"transformer-tf eval --logdir logs/{logs}",
+        "```",
+    ]
+    for row in rows[-1:]:
+        versions = ", ".join(
+            f"{each} {row['versions'][each]}" for each in row["versions"]
+        )
+        lines += ["", f"Trained with {versions}."]
+    return "\n".join(lines)
+
+
+def _limits(hp, more: Sequence[str]) -> str:
+    """Return what the model does not do."""
+    limits: List[str] = [
+        "It was trained on sentences: split a paragraph first.",
+        f"A line is cut off after {hp.max_source_length:,} pieces; a translation has "
+        f"at most {hp.max_extra_length} more than its source.",
+        "It knows the kind of text that it was trained on. On other text it may be "
+        "wrong, fluently; nothing here measures that.",
+        *more,
+    ]
+    return "\n".join(f"* {each}" for each in limits)

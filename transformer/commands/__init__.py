@@ -1,0 +1,1 @@
+"""The commands, a file each: `transformer-tf NAME`, or the files of a checkout."""

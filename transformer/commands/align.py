@@ -1,0 +1,90 @@
+"""Find the attention head that aligns words best, and its alignment error rate.
+
+    transformer-tf align --logdir logs/sample
+    transformer-tf align --logdir logs/sample --compare other.align
+
+The data folder must have dev.align and test.align: for each pair of sentences the
+indices of the words that correspond, 0-0 2-1, or 1?2 if they possibly do. The head with
+the lowest error rate on dev is stored in the log directory, for
+transformer-tf translate --alignments. Its error rate on test is printed, with those of
+the files of --compare, which word aligners wrote for test.
+"""
+
+import argparse
+import os
+from typing import List, Optional, Tuple
+
+from transformer import hparams
+from transformer.runtime import cli, files
+from transformer.runtime.terminal import command, say
+
+SHOWN = 5  # heads
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = cli.make_parser("align", __doc__)
+    cli.add_checkpoint(made)
+    cli.add_data(made)
+    made.add_argument(
+        "--compare",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="word pairs of test by other aligners, in the format of Pharaoh",
+    )
+    return made
+
+
+def run(args: argparse.Namespace) -> None:
+    """Choose a head on dev, store it, print its error rate on test."""
+    hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
+    cli.start_tensorflow(args.verbose)
+    from transformer.translator import Translator
+    from transformer.viewer import alignment
+
+    dev, known_dev = read(hp.data, "dev")
+    test, known_test = read(hp.data, "test")
+    others = {
+        path: [pairs.sure for pairs in alignment.read_known(path, len(known_test))]
+        for path in args.compare
+    }
+    with Translator(hp, args.logdir) as translator:
+        checkpoint = translator.restore_found(
+            args.checkpoint, cli.warner(command("align"))
+        )
+        rates = alignment.measure(translator, dev.sources, dev.references, known_dev)
+        ordered = sorted(rates, key=rates.__getitem__)
+        best = ordered[0]
+        found = dict(alignment.align(translator, test.sources, test.references, [best]))
+    rate = alignment.error_rate([found[i][0] for i in range(len(found))], known_test)
+    numbers = {"dev_error_rate": rates[best], "test_error_rate": rate}
+    alignment.write_choice(args.logdir, checkpoint, best, numbers)
+    say(f"alignment error rate on dev, {len(rates)} choices, the best {SHOWN}:")
+    say(*(f"{100 * rates[each]:5.1f} %  {each}" for each in ordered[:SHOWN]))
+    plain = alignment.default_head(hp.decoder_blocks)
+    say(f"{100 * rates[plain]:5.1f} %  where none is chosen: {plain}")
+    say("on test:", f"{100 * rate:5.1f} %  {best}")
+    for path, pairs in others.items():
+        say(f"{100 * alignment.error_rate(pairs, known_test):5.1f} %  {path}")
+
+
+def read(data: str, split: str) -> Tuple:
+    """Return (the ParallelText of a split, its known word pairs)."""
+    from transformer.evaluation import read_parallel
+    from transformer.viewer import alignment
+
+    path = files.regular(os.path.join(data, split + ".align"))
+    if not os.path.exists(path):
+        raise ValueError(
+            f"expected {path}, the pairs of words of {split}, a line for "
+            "each sentence (0-0 1-2), got no such file; data/sample has "
+            "them"
+        )
+    text = read_parallel(data, split)
+    return text, alignment.read_known(path, len(text.sources))
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the command line."""
+    cli.main(parser(), run, argv)

@@ -1,0 +1,64 @@
+"""Average the newest checkpoints of a training run, as section 6.1 of the paper does.
+
+    transformer-tf average --logdir logs/base --last 5 --out logs/mean
+
+It writes a log directory like any other, for the other commands.
+"""
+
+import argparse
+from typing import List, Optional
+
+from transformer import hparams
+from transformer.runtime import cli
+from transformer.runtime.files import new_folder, refuse_used
+from transformer.runtime.terminal import command, say
+from transformer.text.vocabulary import copy_vocabularies
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = cli.make_parser("average", __doc__)
+    cli.add_logdir(made)
+    made.add_argument(
+        "--last",
+        type=int,
+        default=5,
+        metavar="INT",
+        help="how many checkpoints, the newest [5]",
+    )
+    made.add_argument("--out", required=True, metavar="DIR", help="a new log directory")
+    return made
+
+
+def run(args: argparse.Namespace) -> None:
+    """Read, average, write."""
+    refuse_used(args.out, "--out")
+    hp = hparams.load(args.logdir)
+    cli.start_tensorflow(args.verbose)
+    # Only here: TensorFlow, which they import, takes seconds.
+    from transformer.runtime import checkpoints
+
+    steps = checkpoints.steps(args.logdir)
+    if not 2 <= args.last <= len(steps):
+        raise ValueError(
+            f"--last: expected 2 to {len(steps)}, the number of "
+            f"checkpoints in {args.logdir}, got {args.last}; {command('train')} "
+            "keeps as many as --keep_checkpoints says"
+        )
+    steps = steps[-args.last :]
+    prefixes = [checkpoints.find(args.logdir, step) for step in steps]  # verified
+    arrays = checkpoints.average(prefixes)
+    with new_folder(args.out, "--out") as made:
+        copy_vocabularies(args.logdir, made)
+        hparams.save(hp, made)
+        described = checkpoints.description_of(prefixes[-1])
+        checkpoints.write(arrays, made, steps[-1], described)
+    say(
+        f"{args.out}: the average of the checkpoints of steps "
+        f"{', '.join(map(str, steps))}"
+    )
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the command line."""
+    cli.main(parser(), run, argv)

@@ -1,0 +1,199 @@
+"""Explain a BLEU near zero: what is wrong with the translations, or with the model.
+
+    transformer-tf doctor --logdir logs/mine
+    transformer-tf doctor --logdir logs/mine --files test.de test.en
+
+It reads the translations that transformer-tf eval wrote, or makes them. Exit status 0:
+nothing was found; 1: something was found; 2: an error.
+"""
+
+import collections
+import os
+import re
+from typing import Dict, List, NamedTuple, Optional
+
+from transformer import hparams
+from transformer.evaluation import read_parallel, score, translations_path
+from transformer.runtime import cli
+from transformer.runtime.terminal import command, say, warner
+from transformer.text.lines import read_lines
+
+UNKNOWN = re.compile(r"⁇|<unk>", re.IGNORECASE)
+NO_TEXT = re.compile(
+    r"▁|@@( |$)|</?s>|<pad>|\w [.,;:!?](?!\S)|&(quot|apos|amp|lt|gt|#\d+);|@-@"
+)
+
+
+class Texts(NamedTuple):
+    """Lines side by side."""
+
+    sources: List[str]
+    references: List[str]
+    translations: List[str]
+
+
+# What is wrong with translations: each function returns an explanation, or None.
+
+
+def ignores_source(texts: Texts) -> Optional[str]:
+    """Find many translations that are empty, or the same."""
+    counts = collections.Counter(line.strip() for line in texts.translations)
+    usual = collections.Counter(line.strip() for line in texts.references)
+    line, times = counts.most_common(1)[0]
+    if times < 3 or times * 10 <= len(texts.translations) or times <= 3 * usual[line]:
+        return None
+    return (
+        f"{times} of {len(texts.translations)} translations are {line!r}: the model "
+        "has not learned to look at the source; train for longer, or with another "
+        "--learning_rate or --warmup_steps"
+    )
+
+
+def unknown_pieces(texts: Texts) -> Optional[str]:
+    """Find pieces that the vocabulary does not have."""
+    share = _share(UNKNOWN, texts.translations)
+    if share <= 0.1 or share <= 2 * _share(UNKNOWN, texts.references):
+        return None
+    return (
+        f"{share:.0%} of the translations hold an unknown piece: the vocabulary does "
+        "not fit the text; prepare the data again with a larger --vocab_size, on text "
+        "of the same kind and in the same script"
+    )
+
+
+def not_detokenized(texts: Texts) -> Optional[str]:
+    """Find pieces or tokens in place of text."""
+    share = _share(NO_TEXT, texts.translations)
+    usual = _share(NO_TEXT, texts.references)
+    if share <= 0.1 or share <= 3 * usual:
+        return None
+    return (
+        f"{share:.0%} of the translations, but {usual:.0%} of the references, are "
+        "pieces or tokens and not text: detokenize the translations, or train on text "
+        "that is not tokenized"
+    )
+
+
+def resembles_source(texts: Texts) -> Optional[str]:
+    """Find translations in the language of the source, copies for example."""
+    sources = _words(texts.sources)
+    references = _words(texts.references)
+    words = [word for line in texts.translations for word in _words([line])]
+    foreign = sum(word in sources - references for word in words)
+    expected = sum(word in references - sources for word in words)
+    if foreign <= 0.2 * len(words) or foreign < 2 * expected:
+        return None
+    return (
+        f"{foreign / len(words):.0%} of the words of the translations occur only in "
+        f"the sources, {expected / len(words):.0%} only in the references: the files "
+        "are swapped, or the model copies; look at the order of --files and of "
+        f"{command('prepare')} --train, at --source_lang and --target_lang"
+    )
+
+
+SYMPTOMS = {
+    "translations that ignore the source": ignores_source,
+    "unknown pieces": unknown_pieces,
+    "not detokenized": not_detokenized,
+    "the language of the source": resembles_source,
+}
+
+
+def _share(pattern, lines):
+    """Return the share of lines in which a pattern is found."""
+    return sum(bool(pattern.search(line)) for line in lines) / max(1, len(lines))
+
+
+def _words(lines):
+    """Return the words of lines, of two letters or more."""
+    return {word for line in lines for word in re.findall(r"[^\W\d_]{2,}", line)}
+
+
+# What is wrong with a log directory.
+
+
+def too_few_steps(hp: hparams.HParams, checkpoint: str) -> str:
+    """Return what shows that training has hardly begun, or ""."""
+    from transformer.runtime import checkpoints  # needs TensorFlow
+
+    step = checkpoints.step_of(checkpoint)
+    if step >= hp.warmup_steps:
+        return ""
+    return (
+        f"step {step} is before the end of the warm-up, {hp.warmup_steps} "
+        "(--warmup_steps): train for longer, or shorten the warm-up"
+    )
+
+
+# The command.
+
+
+def look(args, hp: hparams.HParams, checkpoint: str) -> Dict[str, str]:
+    """Return what is wrong with a checkpoint: name → explanation; print its BLEU."""
+    text = read_parallel(hp.data, args.split, args.files)
+    path = args.translations or translations_path(checkpoint, text.name)
+    if args.translations or os.path.isfile(path):
+        translations = list(read_lines(path))
+    else:
+        path = "translated now"
+        translations = translate(hp, args.logdir, checkpoint, text.sources)
+    if len(translations) != len(text.sources):
+        raise ValueError(
+            f"{text.name}: expected a translation of each of the "
+            f"{len(text.sources)} source lines, got {len(translations)} ({path}): "
+            "they do not belong together"
+        )
+    bleu = score(translations, text.references).bleu
+    say(f"{len(translations)} translations ({path}): BLEU {bleu:.2f}")
+    texts = Texts(text.sources, text.references, translations)
+    found = {"too few steps": too_few_steps(hp, checkpoint)}
+    for name, check in SYMPTOMS.items():
+        found[name] = check(texts) or ""
+    if found["translations that ignore the source"]:  # they resemble nothing
+        found["the language of the source"] = ""
+    return {name: explanation for name, explanation in found.items() if explanation}
+
+
+def translate(hp: hparams.HParams, logdir: str, checkpoint: str, sources: List[str]):
+    """Return the best translation of each line."""
+    from transformer.translator import Translator  # needs TensorFlow
+
+    with Translator(hp, logdir) as translator:
+        translator.restore(checkpoint)
+        return [best.text for best, *_ in translator.translate(sources)]
+
+
+def parser():
+    """Return the parser of the command line."""
+    made = cli.make_parser("doctor", __doc__)
+    cli.add_checkpoint(made)
+    cli.add_text(made, split="dev")
+    made.add_argument(
+        "--translations",
+        metavar="FILE",
+        help=f"translations of the source [those of {command('eval')}, else made now]",
+    )
+    return made
+
+
+def run(args) -> int:
+    """Print what is found; return the exit status."""
+    hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
+    cli.start_tensorflow(args.verbose)
+    from transformer.runtime import checkpoints  # needs TensorFlow
+
+    found = checkpoints.find_and_load(
+        args.logdir,
+        lambda checkpoint: look(args, hp, checkpoint),
+        args.checkpoint,
+        warner(command("doctor")),
+    )
+    for name, text in found.items():
+        say(f"found: {name}", f"  {text}")
+    if not found:
+        say("nothing found")
+    return 1 if found else 0
+
+
+def main(argv=None):
+    cli.main(parser(), run, argv)

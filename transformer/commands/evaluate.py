@@ -1,0 +1,313 @@
+"""Score a trained model: BLEU, chrF and TER of a split, or of any two files.
+
+    transformer-tf eval --logdir logs/sample --split test
+    transformer-tf eval --logdir logs/sample --files news.de news.en --json scores.json
+    transformer-tf eval --logdir logs/sample --compare logs/other other_system.en
+    transformer-tf eval --logdir logs/sample --checkpoint all
+    transformer-tf eval --logdir logs/sample logs/other    # both, averaged
+
+Each score has its 95 % interval, by bootstrap. --compare tests the difference to other
+systems: log directories, or files with a translation a line. The translations are
+written beside the checkpoint.
+"""
+
+import argparse
+import json
+import os
+import sys
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
+
+from transformer import hparams
+from transformer.fast import CTRANSLATE2, add_engine
+from transformer.runtime import cli, files
+from transformer.runtime.terminal import command, say
+from transformer.text.lines import read_lines
+
+ALL = "all"  # every checkpoint that is kept
+
+Model = Tuple[hparams.HParams, str]  # the settings and the log directory
+
+
+class Translations(NamedTuple):
+    """The translations of a text by one system, and where they were written."""
+
+    lines: List[str]
+    path: str
+    checkpoint: str = ""
+    others: Sequence[str] = ()  # checkpoints that translated together with it
+    error: Optional[OSError] = None  # why the file could not be written
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = cli.make_parser("eval", __doc__)
+    cli.add_models(made, ALL)
+    cli.add_text(made, split="test")
+    made.add_argument("--json", metavar="FILE", help="write the scores there too")
+    made.add_argument(
+        "--compare",
+        nargs="+",
+        default=[],
+        metavar="DIR_OR_FILE",
+        help="other log directories, or files of translations, to compare with",
+    )
+    made.add_argument(
+        "--samples",
+        type=int,
+        default=1000,
+        metavar="INT",
+        help="drawn for the intervals and the test; 0: no intervals [1000]",
+    )
+    add_engine(made)
+    cli.add_settings(made, hparams.DECODING)
+    return made
+
+
+def run(args: argparse.Namespace) -> None:
+    """Translate, print the scores, write the translations."""
+    changes = cli.given(args, hparams.FIELDS)
+    models = hparams.load_each(args.logdir, changes)
+    others = systems_to_compare(args, changes)
+    cli.start_tensorflow(args.verbose)
+    # Only here: TensorFlow, which most of them import, takes seconds.
+    from transformer.evaluation import check_samples, read_parallel
+
+    text = read_parallel(models[0][0].data, args.split, args.files)
+    check_samples(args.samples, len(text.sources))
+    refuse_other_lengths(others, text)
+    if args.checkpoint == ALL:
+        score_all(args, models, text)
+    else:
+        score_one(args, models, others, text)
+
+
+def score_one(
+    args: argparse.Namespace,
+    models: List[Model],
+    others: Dict[str, Union[Model, Translations]],
+    text,
+) -> None:
+    """Score one checkpoint (of an ensemble: one of each model), and compare it."""
+    from transformer.evaluation import METRICS, score
+    from transformer.runtime import checkpoints
+
+    engine = (args.engine, args.quantization)
+    [ours] = translate(models, [args.checkpoint], text, *engine)
+    steps = " + ".join(
+        str(checkpoints.step_of(each)) for each in [ours.checkpoint, *ours.others]
+    )
+    written = "not written" if ours.error else ours.path
+    say(f"{len(text.sources)} lines of {text.name}, step {steps}: {written}")
+    scores = score(ours.lines, text.references, args.samples, list(METRICS))
+    for line, signature in describe(scores):
+        say(line, signature)
+    report = dict(
+        scores._asdict(),
+        lines=len(text.sources),
+        checkpoint=ours.checkpoint,
+        translations=None if ours.error else ours.path,
+    )
+    if ours.others:
+        report["others"] = list(ours.others)
+    systems = {" + ".join(args.logdir): ours}
+    for name, other in others.items():
+        if not isinstance(other, Translations):
+            [other] = translate([other], [args.checkpoint], text, *engine)
+        systems[name] = other
+    if others:
+        report["compared"] = compare(systems, text.references, args.samples)
+    write_json(args.json, report)
+    refuse_unwritten(systems.values())
+
+
+def score_all(args: argparse.Namespace, models: List[Model], text) -> None:
+    """Score every checkpoint that is kept: a line for each, then the signatures."""
+    from transformer.evaluation import METRICS, score
+    from transformer.runtime import checkpoints
+
+    [logdir] = args.logdir
+    best = checkpoints.steps(logdir, checkpoints.BEST)[-1:]
+    kept: Dict[int, Union[str, int]] = {step: "best" for step in best}
+    kept.update((step, step) for step in checkpoints.steps(logdir))
+    say(f"{len(text.sources)} lines of {text.name}")
+    systems = []
+    rows = []
+    signatures: Sequence[str] = []
+    which = [kept[step] for step in sorted(kept)]
+    for each in translate(models, which, text, args.engine, args.quantization):
+        systems.append(each)
+        scores = score(each.lines, text.references, args.samples, list(METRICS))
+        step = checkpoints.step_of(each.checkpoint)
+        lines, signatures = zip(*describe(scores))
+        is_best = " (best on dev)" if step in best else ""
+        say(f"step {step}: {'; '.join(lines)}{is_best}")
+        sys.stdout.flush()
+        row = dict(
+            scores._asdict(),
+            step=step,
+            checkpoint=each.checkpoint,
+            translations=None if each.error else each.path,
+        )
+        rows.append(row)
+    if not systems:
+        raise ValueError(
+            f"{logdir}: expected checkpoints that can be scored, got none; "
+            f"{command('train')} writes them"
+        )
+    say(*signatures)
+    write_json(args.json, dict(lines=len(text.sources), checkpoints=rows))
+    refuse_unwritten(systems)
+
+
+def systems_to_compare(
+    args: argparse.Namespace, changes: Dict[str, Any]
+) -> Dict[str, Union[Model, Translations]]:
+    """Return what to compare with: name → a model, or the translations in a file.
+
+    Raises:
+      ValueError: there is nothing to compare with, or no sample to do it by.
+    """
+    if args.checkpoint == ALL and (args.compare or len(args.logdir) > 1):
+        raise ValueError(
+            "--checkpoint all: expected one log directory, got more than one system"
+        )
+    if args.compare and not args.samples:
+        raise ValueError("--compare: expected samples to compare by, got --samples 0")
+    names = [" + ".join(args.logdir), *args.compare]
+    if len(set(names)) < len(names):
+        raise ValueError("--compare: expected different systems, got one twice")
+    systems: Dict[str, Union[Model, Translations]] = {}
+    for name in args.compare:
+        if os.path.isdir(name):
+            systems[name] = (hparams.load(name, changes), name)
+        else:
+            systems[name] = Translations(list(read_lines(name)), name)
+    return systems
+
+
+def refuse_other_lengths(systems: Dict[str, Union[Model, Translations]], text) -> None:
+    """Raise ValueError where a file has not a translation for each line."""
+    for name, system in systems.items():
+        if isinstance(system, Translations) and len(system.lines) != len(text.sources):
+            raise ValueError(
+                f"{name}: expected {len(text.sources)} translations, one for each line "
+                f"of {text.name}, got {len(system.lines)}"
+            )
+
+
+def translate(
+    models: List[Model],
+    which: Sequence[Union[str, int]],
+    text,
+    engine: str,
+    quantization: str,
+) -> Iterator[Translations]:
+    """Yield the translations of a text by checkpoints, after writing them.
+
+    Of several checkpoints, one that cannot be read, or vanished, is left out.
+
+    Args:
+      models: several translate together.
+      which: the checkpoints: "best", "newest" or steps.
+      text: ParallelText.
+      engine, quantization: as of Translator.
+    """
+    from transformer.evaluation import translations_path
+    from transformer.translator import Translator
+
+    hp, logdir = models[0]
+    with Translator(
+        hp, logdir, others=models[1:], engine=engine, quantization=quantization
+    ) as translator:
+        for each in which:
+            try:
+                checkpoint = translator.restore_found(each, cli.warner(command("eval")))
+            except (ValueError, FileNotFoundError) as error:
+                if len(which) == 1:
+                    raise
+                cli.warner(command("eval"))(f"left out: {error}")
+                continue
+            lines = [best.text for best, *_ in translator.translate(text.sources)]
+            others = translator.checkpoints[1:]
+            is_fast = translator.engine == CTRANSLATE2
+            name = f"{text.name}.{engine}-{quantization}" if is_fast else text.name
+            path = translations_path(checkpoint, name, others)
+            write_error = write_lines(path, lines)
+            yield Translations(lines, path, checkpoint, others, write_error)
+
+
+def describe(scores) -> List[Tuple[str, str]]:
+    """Return (a line, the signature) of each metric of Scores."""
+    from transformer.evaluation import METRICS
+
+    described = []
+    for field, (name, _) in METRICS.items():
+        interval = getattr(scores, f"{field}_interval")
+        limits = ""
+        if interval:
+            limits = ", 95 % interval {:.2f} to {:.2f}".format(*interval)
+        line = f"{name} = {getattr(scores, field):.2f}{limits}"
+        described.append((line, getattr(scores, f"{field}_signature")))
+    return described
+
+
+def compare(
+    systems: Dict[str, Translations], references: List[str], samples: int
+) -> List[Dict[str, Any]]:
+    """Print how systems compare with the first one; return that as JSON has it."""
+    from transformer import evaluation
+
+    report = []
+    lines = {name: each.lines for name, each in systems.items()}
+    for comparison in evaluation.compare(lines, references, samples):
+        say("", *evaluation.comparison_table(comparison))
+        first, *others = comparison.systems
+        for other in others:
+            say(evaluation.comparison_sentence(other, first.name, comparison.metric))
+        rows = [system._asdict() for system in comparison.systems]
+        report.append(dict(comparison._asdict(), systems=rows))
+    return report
+
+
+def write_json(path: Optional[str], report: Dict[str, Any]) -> None:
+    """Write the scores as JSON, where that was asked for."""
+    if path:
+        with open(path, "w", encoding="utf-8") as file:  # /dev/stdout too
+            json.dump(report, file, indent=2)
+
+
+def write_lines(path: str, lines: List[str]) -> Optional[OSError]:
+    """Write a text file; return the error where that was not possible."""
+    try:
+        with files.replaced(path) as file:
+            file.writelines(line + "\n" for line in lines)
+    except OSError as error:
+        return error
+    return None
+
+
+def refuse_unwritten(systems: Iterable[Translations]) -> None:
+    """Raise OSError where translations could not be written."""
+    for each in systems:
+        if each.error:
+            raise OSError(
+                f"{each.path} could not be written: {each.error.strerror}; the "
+                "scores are complete; for the translations, copy the log directory to "
+                "where there is room and permission, and score it there"
+            )
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the command."""
+    cli.main(parser(), run, argv)

@@ -1,0 +1,145 @@
+"""Write a trained model in the format of other software, with a model card.
+
+    Examples:
+
+    transformer-tf export --format ctranslate2 --logdir logs/sample --out exported \\
+            --quantization int8 --check 200
+    transformer-tf export --format savedmodel --logdir logs/sample --out sample
+
+ctranslate2 is for CTranslate2, savedmodel for TensorFlow Serving: docs/serving.md.
+"""
+
+import argparse
+import dataclasses
+import functools
+import os
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
+
+from transformer import hparams
+from transformer.fast import CTRANSLATE2, MODEL, QUANTIZATIONS, FastTranslator
+from transformer.runtime import cli, pool
+from transformer.runtime.files import new_folder, refuse_used
+from transformer.runtime.terminal import command, say
+
+SAVEDMODEL = "savedmodel"
+FORMATS = (CTRANSLATE2, SAVEDMODEL)
+
+
+class Format(NamedTuple):
+    """The functions of a format."""
+
+    # (settings, checkpoint, folder, quantization) → a remark, or "": writes the folder.
+    write: Callable[[hparams.HParams, str, str, str], str]
+    # (settings, name of the folder, quantization) → Exported, for the card.
+    described: Callable
+    # (folder, settings) → function of lines that returns the best Translation of each.
+    opened: Callable[[str, hparams.HParams], Callable]
+    searches: Sequence[str]  # that --check tries; (): the search is in the model
+
+
+def formats() -> Dict[str, Format]:
+    """Return the extension point for formats: name → Format. It imports TensorFlow."""
+    from transformer import export, savedmodel
+
+    return {
+        CTRANSLATE2: Format(
+            export.write, export.described, open_fast, ("greedy", "beam")
+        ),
+        SAVEDMODEL: Format(savedmodel.write, savedmodel.described, open_saved, ()),
+    }
+
+
+def open_fast(folder: str, hp: hparams.HParams) -> Callable:
+    """Return the function that translates with a model for CTranslate2."""
+    translator = FastTranslator(folder, hp)
+    return lambda lines: [best for best, *_ in translator.translate(lines)]
+
+
+def open_saved(folder: str, hp: hparams.HParams) -> Callable:
+    """Return the function that translates with a SavedModel."""
+    cli.start_tensorflow()
+    from transformer.savedmodel import SavedTranslator
+
+    return SavedTranslator(folder, hp).translate
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = cli.make_parser("export", __doc__)
+    made.add_argument("--format", required=True, help=" or ".join(FORMATS))
+    cli.add_checkpoint(made)
+    made.add_argument("--out", required=True, metavar="DIR", help="the folder to write")
+    made.add_argument(
+        "--quantization",
+        default="float32",
+        metavar="TYPE",
+        choices=QUANTIZATIONS,
+        help="float32; int8, of ctranslate2 [float32]",
+    )
+    made.add_argument(
+        "--check",
+        type=int,
+        default=0,
+        metavar="N",
+        help="translate N lines of the test split with both, the exported one in a "
+        "process of its own; ctranslate2: greedily and by beam search [0]",
+    )
+    cli.add_data(made)
+    return made
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the model and its card; compare its translations with ours."""
+    cli.refuse_unknown("format", args.format, FORMATS)
+    replaced = MODEL if args.format == CTRANSLATE2 else ""
+    refuse_used(args.out, "--out", replaced)
+    hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
+    cli.start_tensorflow(args.verbose)
+    from transformer import card
+    from transformer.runtime import checkpoints
+
+    chosen = formats()[args.format]
+    name = os.path.basename(os.path.realpath(args.out))
+    described = chosen.described(hp, name, args.quantization)
+    with new_folder(args.out, "--out", replaced) as made:
+
+        def write(checkpoint):
+            remark = chosen.write(hp, checkpoint, made, args.quantization)
+            card.write(hp, checkpoint, made, described)
+            return remark
+
+        remark = checkpoints.find_and_load(args.logdir, write, args.checkpoint)
+    if remark:
+        cli.warner(command("export"))(remark)
+    say(f"{args.format}, {args.quantization}: {args.out}")
+    if args.check:
+        check(args, hp, chosen)
+
+
+def check(args: argparse.Namespace, hp: hparams.HParams, chosen: Format) -> None:
+    """Print how many lines of the test split have equal translations."""
+    from transformer.evaluation import load_text
+    from transformer.translator import Translator
+
+    lines = load_text(hp.data, "test")[0][: args.check]
+    for search in chosen.searches or [hp.search]:
+        hp = dataclasses.replace(hp, search=search)
+        with Translator(hp, args.logdir) as translator:
+            translator.restore_found(args.checkpoint)
+            ours = [best for best, *_ in translator.translate(lines)]
+        opened = functools.partial(chosen.opened, args.out, hp)
+        [theirs] = pool.results(opened, [lines], 1)
+        gaps = [
+            abs(one.score - other.score)
+            for one, other in zip(ours, theirs)
+            if one.text == other.text
+        ]
+        say(
+            f"{search}: {len(gaps)} of {len(lines)} translations equal ours; worst "
+            f"difference of their scores {max(gaps, default=0):.2g}"
+        )
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the command line."""
+    cli.main(parser(), run, argv)

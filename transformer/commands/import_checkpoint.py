@@ -1,0 +1,279 @@
+"""Import a checkpoint of an original system as a log directory.
+
+    Examples:
+
+    transformer-tf import --from kyubyong --ckpt original/model-20 \\
+        --num_heads 8 --spm original/bpe.model --out logs/imported
+    transformer-tf import --from tensor2tensor --ckpt model.ckpt-250 \\
+        --num_heads 8 --vocab vocab.subwords --out logs/imported
+"""
+
+import argparse
+import os
+from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple, Union
+
+from transformer import hparams
+from transformer.compat.names import rules_in, systems
+from transformer.dialects import DIALECTS
+from transformer.hparams import model_settings
+from transformer.runtime import cli
+from transformer.runtime.files import new_folder, refuse_used
+from transformer.runtime.terminal import say
+from transformer.text.lines import read_lines
+from transformer.text.vocabulary import (
+    JOINT_MODEL,
+    JOINT_SUBWORDS,
+    JOINT_WORDS,
+    SEPARATE_MODELS,
+    SEPARATE_SUBWORDS,
+    SEPARATE_WORDS,
+    SubwordVocabulary,
+    Vocabulary,
+    WordVocabulary,
+)
+
+if TYPE_CHECKING:
+    from transformer.compat.convert import Imported
+
+# Settings of the training of an original system that its dialect does not have.
+TRAINED_WITH = {"tensor2tensor": {"warmup_steps": 8000}}
+
+# The systems whose vocabularies are all of one kind, a key of KINDS.
+KIND_OF = {"tensor2tensor": "subwords"}
+
+
+def vocabulary_files(
+    args: argparse.Namespace, hp: hparams.HParams
+) -> List[Tuple[str, bytes]]:
+    """Return (name in the log directory, content) of each given vocabulary.
+
+    Raises:
+      ValueError: their number, kind or size does not fit the model.
+    """
+    given, separate = given_vocabularies(args)
+    if hp.joint_vocab and separate:
+        raise ValueError(
+            f"--src_vocab: expected one vocabulary, which {args.source} has for both "
+            "languages, got two; give --spm or --vocab"
+        )
+    sizes = (
+        (hp.target_vocab_size,)
+        if hp.joint_vocab
+        else (hp.source_vocab_size, hp.target_vocab_size)
+    )
+    paths = given if len(given) == len(sizes) else given * len(sizes)
+    result = []
+    for index, (path, size) in enumerate(zip(paths, sizes)):
+        names, content = KINDS[kind_of(path, args)]
+        result.append((names[0 if hp.joint_vocab else index + 1], content(path, size)))
+    return result
+
+
+def given_vocabularies(args: argparse.Namespace) -> Tuple[List[str], bool]:
+    """Return (the paths of the given vocabularies, whether each side has its own).
+
+    Raises:
+      ValueError: the flags contradict each other.
+    """
+    given = [
+        path for path in (args.spm, args.vocab, args.src_vocab, args.tgt_vocab) if path
+    ]
+    separate = bool(args.src_vocab) and bool(args.tgt_vocab)
+    if len(given) > 1 + separate or bool(args.src_vocab) != bool(args.tgt_vocab):
+        raise ValueError(
+            "vocabulary: expected --spm, or --vocab, or both of --src_vocab and "
+            "--tgt_vocab, got another combination; remove the others"
+        )
+    return given, separate
+
+
+def kind_of(path: str, args: argparse.Namespace) -> str:
+    """Return the key in `KINDS` of a given vocabulary."""
+    kind = "pieces" if path == args.spm or path.endswith(".model") else "words"
+    expected = KIND_OF.get(args.source, kind)
+    if path == args.spm and expected != kind:
+        raise ValueError(
+            f"--spm {path}: expected {expected} of {args.source}, got a "
+            "SentencePiece model; give --vocab"
+        )
+    return expected
+
+
+def words(path: str, size: int) -> bytes:
+    """Return the part of a word list that a model of a given size was trained with.
+
+    The original programs ignore words below a minimum count, so a longer list may be
+    cut only between two words with different counts.
+    """
+    lines = [line.split() for line in read_lines(path) if line.strip()]
+    counts = [
+        int(line[1])
+        for line in lines[size - 1 : size + 1]
+        if len(line) > 1 and line[1].isdigit()
+    ]
+    if len(lines) < size or (
+        len(lines) > size and not (len(counts) == 2 and counts[0] > counts[1])
+    ):
+        raise ValueError(
+            f"{path}: expected {size} words, as many as the model has, got {len(lines)}"
+        )
+    WordVocabulary.check([line[0] for line in lines[:size]], path)
+    return "".join("\t".join(line[:2]) + "\n" for line in lines[:size]).encode()
+
+
+def pieces(path: str, size: int) -> bytes:
+    """Return the bytes of a SentencePiece model."""
+    return whole_file(Vocabulary(path), size)
+
+
+def subwords(path: str, size: int) -> bytes:
+    """Return the bytes of a subword vocabulary of tensor2tensor."""
+    return whole_file(SubwordVocabulary(path), size)
+
+
+def whole_file(vocabulary: Union[Vocabulary, SubwordVocabulary], size: int) -> bytes:
+    """Return the bytes of a vocabulary; raise ValueError if the size is another."""
+    if vocabulary.size != size:
+        raise ValueError(
+            f"{vocabulary.path}: expected {size} pieces, as many as the "
+            f"model has, got {vocabulary.size}"
+        )
+    with open(vocabulary.path, "rb") as file:
+        return file.read()
+
+
+# kind → (its file names in the log directory: joint, source, target; a function of path
+# and size that returns the content).
+KINDS = {
+    "pieces": ((JOINT_MODEL, *SEPARATE_MODELS), pieces),
+    "words": ((JOINT_WORDS, *SEPARATE_WORDS), words),
+    "subwords": ((JOINT_SUBWORDS, *SEPARATE_SUBWORDS), subwords),
+}
+
+
+def subword_sizes(args: argparse.Namespace) -> Sequence[int]:
+    """Return the sizes of two subword vocabularies, which identify their tables.
+
+    Returns:
+      () unless there are two.
+    """
+    paths = [path for path in (args.src_vocab, args.tgt_vocab) if path]
+    if KIND_OF.get(args.source) != "subwords" or len(paths) < 2:
+        return ()
+    return [SubwordVocabulary(path).size for path in paths]
+
+
+def differences_to_paper(dialect: str) -> List[str]:
+    """Return a line for each decision in which a dialect differs from the paper."""
+    paper = DIALECTS["paper"]
+    row = DIALECTS[dialect]
+    return [
+        f"  {name}: {getattr(row, name)} (paper: {getattr(paper, name)})"
+        for name in row._fields
+        if name != "described_in" and getattr(row, name) != getattr(paper, name)
+    ]
+
+
+def run(args: argparse.Namespace) -> None:
+    """Read, check, write."""
+    given_vocabularies(args)
+    refuse_used(args.out, "--out")
+    cli.start_tensorflow(args.verbose)
+    # Only here: TensorFlow, which they import, takes seconds.
+    from transformer.compat import convert
+    from transformer.runtime import checkpoints
+
+    arrays = convert.read(args.ckpt, rules_in(args.names) if args.names else ())
+    settings = convert.settings_of(args.source, arrays, subword_sizes(args))
+    settings.update(TRAINED_WITH.get(settings["dialect"], {}))
+    hp = hparams.HParams(num_heads=args.num_heads, **settings)
+    hparams.validate(hp)
+    imported = convert.convert(arrays, hp, args.target_space_id)
+    vocabularies = vocabulary_files(args, hp)
+    with new_folder(args.out, "--out") as made:
+        hparams.save(hp, made)
+        for name, content in vocabularies:
+            with open(os.path.join(made, name), "wb") as file:
+                file.write(content)
+        described = {"settings": model_settings(hp)}
+        checkpoints.write(imported.arrays, made, imported.step, described)
+    path = checkpoints.path_of(args.out, imported.step)
+    report(path, imported, hp, bool(vocabularies), args.target_space_id)
+
+
+def report(
+    path: str,
+    imported: "Imported",
+    hp: hparams.HParams,
+    has_vocabulary: bool,
+    target_space: int,
+) -> None:
+    """Print what was imported."""
+    row = DIALECTS[hp.dialect]
+    say(f"{path}: {imported.parameters():,} parameters of {row.described_in}")
+    if row.masks_from == "activations":  # so padding is attended to
+        say(
+            f"sources are padded to {hp.pad_sources_to} pieces, as there"
+            if hp.pad_sources_to
+            else "sources are not padded: no variable says how long they were "
+            "there; set pad_sources_to in hparams.json"
+        )
+    if row.target_space:
+        say(f"target space {target_space} (--target_space_id)")
+    say(
+        "with the moments of the optimizer: training continues exactly"
+        if imported.has_moments
+        else "without moments of the optimizer: Adam starts afresh"
+    )
+    say(f"dialect {hp.dialect}, unlike the paper:", *differences_to_paper(hp.dialect))
+    if not has_vocabulary:
+        say("no vocabulary: imported for ids only; to translate text needs one")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = cli.make_parser("import", __doc__)
+    made.add_argument(
+        "--from",
+        dest="source",
+        required=True,
+        choices=sorted(systems()),
+        help="the original system",
+    )
+    made.add_argument(
+        "--ckpt",
+        required=True,
+        metavar="CHECKPOINT",
+        help="the checkpoint, without the endings of its files",
+    )
+    made.add_argument(
+        "--num_heads",
+        type=int,
+        required=True,
+        metavar="INT",
+        help="attention heads; the checkpoint does not say",
+    )
+    made.add_argument(
+        "--out", required=True, metavar="DIR", help="the log directory to write"
+    )
+    for flag, metavar, text in (
+        ("--names", "MAP.json", "regular expressions that rename its variables first"),
+        ("--spm", "FILE", "its SentencePiece model"),
+        ("--vocab", "FILE", "its list of words; of tensor2tensor, of subwords"),
+        ("--src_vocab", "FILE", "the source's, where the target has another"),
+        ("--tgt_vocab", "FILE", "the target's"),
+    ):
+        made.add_argument(flag, metavar=metavar, help=text)
+    made.add_argument(
+        "--target_space_id",
+        type=int,
+        default=0,
+        metavar="N",
+        help="tensor2tensor's kind of target [0]",
+    )
+    return made
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the command line."""
+    cli.main(parser(), run, argv)

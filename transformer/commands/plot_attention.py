@@ -1,0 +1,131 @@
+"""Draw the attention of a model while it translates: a page, or a picture.
+
+    transformer-tf attention --logdir logs/sample --html seen.html \\
+        "Die Frau, die wir besuchen, ist müde."
+    transformer-tf attention --logdir logs/sample --out all.png "Ein Satz."
+    transformer-tf attention --logdir logs/sample --out one.svg \\
+        --kind cross --layer 2 --head 3 "Ein Satz."
+
+The page is one file that needs no server and no network; it has the n best translations
+of each sentence. A picture, PNG or SVG, is a grid of all layers and heads, or of the
+chosen ones. docs/seeing.md is a tour.
+"""
+
+import argparse
+from typing import TYPE_CHECKING, List, Optional, Union
+
+from transformer import hparams
+from transformer.runtime import cli, files
+from transformer.runtime.terminal import command, say
+
+if TYPE_CHECKING:
+    from transformer.translator import Translator
+    from transformer.viewer.models import Model
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = cli.make_parser("attention", __doc__)
+    made.add_argument(
+        "sentences", nargs="+", metavar="SENTENCE", help="what is translated"
+    )
+    made.add_argument(
+        "--logdir",
+        required=True,
+        nargs="+",
+        metavar="DIR",
+        help=f"what {command('train')} wrote; several: to compare them on the page",
+    )
+    made.add_argument(
+        "--checkpoint",
+        default="best",
+        metavar="WHICH",
+        help="best (by dev BLEU), newest, or a step [best]",
+    )
+    made.add_argument("--html", metavar="FILE", help="the page")
+    picture = made.add_argument_group("picture")
+    picture.add_argument("--out", metavar="FILE", help="the picture, .png or .svg")
+    picture.add_argument(
+        "--kind", nargs="+", metavar="KIND", help="encoder, decoder, cross [all]"
+    )
+    picture.add_argument("--layer", type=int, metavar="INT", help="from 1 [all]")
+    picture.add_argument(
+        "--head", metavar="WHICH", help="from 1, or mean, of all heads [each]"
+    )
+    picture.add_argument("--pieces", action="store_true", help="pieces, not words")
+    cli.add_settings(made, hparams.DECODING)
+    return made
+
+
+def run(args: argparse.Namespace) -> None:
+    """Translate the sentences, write page and picture, print the translations."""
+    head = checked_head(args)
+    changes = cli.given(args, hparams.FIELDS)
+    settings = [(logdir, hparams.load(logdir, changes)) for logdir in args.logdir]
+    cli.start_tensorflow(args.verbose)
+    from transformer.viewer.models import Model
+
+    warn = cli.warner(command("attention"))
+    models = []
+    said = []
+    for logdir, hp in settings:
+        models.append(Model(hp, logdir, args.checkpoint, warn))
+    if args.out:
+        said = write_picture(args, head, models[0].translator)
+    if args.html:
+        said = write_page(args, models)
+    for model in models:
+        model.close()
+    say(*said, *filter(None, [args.html, args.out]))
+
+
+def checked_head(args: argparse.Namespace) -> Union[int, str, None]:
+    """Return the head: a number, "mean" or None.
+
+    Raises:
+      ValueError: flags are missing, invalid, or contradict each other.
+    """
+    if not args.html and not args.out:
+        raise ValueError("expected a file to write, got neither --html nor --out")
+    if args.out and (len(args.sentences) > 1 or len(args.logdir) > 1):
+        raise ValueError(
+            "--out: expected one sentence and one log directory, got "
+            f"{len(args.sentences)} and {len(args.logdir)}; a page has "
+            "room for more: --html"
+        )
+    for kind in args.kind or ():
+        cli.refuse_unknown("--kind", kind, ("encoder", "decoder", "cross"))
+    if args.head in (None, "mean"):
+        return args.head
+    if not args.head.isdigit():
+        raise ValueError(f"--head: expected a number from 1, or mean, got {args.head}")
+    return int(args.head)
+
+
+def write_page(args: argparse.Namespace, models: List["Model"]) -> List[str]:
+    """Write the page; return the translations."""
+    from transformer.viewer import frozen
+
+    text, translations = frozen.page_of(models, args.sentences)
+    with files.replaced(args.html) as file:
+        file.write(text)
+    return translations
+
+
+def write_picture(
+    args: argparse.Namespace, head: Union[int, str, None], translator: "Translator"
+) -> List[str]:
+    """Write the picture; return the translation."""
+    from transformer.viewer import picture
+    from transformer.viewer.sight import KINDS, see
+
+    sight = see(translator, " ".join(args.sentences[0].split()))
+    kinds = args.kind or tuple(KINDS)
+    rows = picture.maps(sight, kinds, args.layer, head, args.pieces)
+    picture.draw(rows, args.out)
+    return [sight.n_best[0].text]
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the command line."""
+    cli.main(parser(), run, argv)

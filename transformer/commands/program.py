@@ -1,0 +1,122 @@
+"""The program `transformer-tf`: its first word is the name of a command.
+
+    transformer-tf train --preset base --data data/mine --logdir logs/mine
+    transformer-tf train --help
+    source <(transformer-tf completion bash)    # of zsh too
+
+`python -m transformer` is the same program.
+"""
+
+import importlib
+import sys
+from typing import Dict, List, NamedTuple, Optional
+
+from transformer import __version__
+from transformer.runtime import cli
+from transformer.runtime.terminal import PROGRAM, say, warner
+
+SHELLS = ("bash", "zsh")
+
+
+class Command(NamedTuple):
+    """A module with the functions `parser` and `main`, and what it does, in a line."""
+
+    module: str
+    line: str
+
+
+# The extension point for commands; in a checkout each has a file too: see
+# `transformer/runtime/terminal.py`.
+COMMANDS: Dict[str, Command] = {
+    "download": Command("commands.download", "download a public corpus"),
+    "prepare": Command("commands.prepare", "text files → a data folder"),
+    "train": Command("commands.train", "a data folder → a log directory"),
+    "launch": Command("launch", "train with several workers on this machine"),
+    "eval": Command("commands.evaluate", "BLEU, chrF, TER of a model; compare systems"),
+    "translate": Command("commands.translate", "translate standard input"),
+    "serve": Command("commands.serve", "serve a model, and a page that shows it"),
+    "average": Command("commands.average_checkpoints", "average checkpoints"),
+    "doctor": Command("commands.doctor", "explain a BLEU near zero"),
+    "analyse": Command("commands.analyse", "show where the errors are"),
+    "align": Command("commands.align", "choose the head that aligns words best"),
+    "plot": Command("commands.plot_curves", "draw curves of training runs"),
+    "attention": Command("commands.plot_attention", "draw the attention of a model"),
+    "export": Command("commands.export", "write a model for other software"),
+    "import": Command(
+        "commands.import_checkpoint", "open a checkpoint of another system"
+    ),
+    "port": Command("porting.__main__", "which functions of TF1 code are ours"),
+}
+
+HELP = f"""usage: {PROGRAM} COMMAND [--flag value] ...
+
+{{commands}}
+
+{PROGRAM} COMMAND --help describes a command; {PROGRAM} --version is {{version}}.
+
+Exit status: 0 done; 1 something was found (doctor, port); 2 refused, with the reason in
+one line; 75 a worker of several was lost; 128 + the number of the signal that ended it,
+130 for Ctrl-C."""
+
+
+def help_text() -> str:
+    """Return what `--help` shows."""
+    rows = {name: each.line for name, each in COMMANDS.items()}
+    rows["completion"] = f"what completes words in {' or '.join(SHELLS)}"
+    width = max(map(len, rows))
+    lines = [f"  {name:<{width}}  {line}" for name, line in rows.items()]
+    return HELP.format(commands="\n".join(lines), version=__version__)
+
+
+def completion(shell: str) -> str:
+    """Return a script that completes commands and their flags in bash or zsh."""
+    cases = []
+    for name, each in COMMANDS.items():
+        made = importlib.import_module("transformer." + each.module).parser()
+        flags = [flag for action in made._actions for flag in action.option_strings]
+        words = " ".join(flag for flag in flags if flag.startswith("--"))
+        cases.append(f"    {name}) words='{words}' ;;")
+    lines = [
+        "_transformer_tf() {",
+        "  local words",
+        "  case ${COMP_WORDS[1]} in",
+        *cases,
+        "  esac",
+        f"  [ $COMP_CWORD = 1 ] && words='{' '.join([*COMMANDS, 'completion'])}'",
+        '  COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))',
+        "}",
+        f"complete -o default -F _transformer_tf {PROGRAM}",
+    ]
+    if shell == "zsh":
+        lines.insert(0, "autoload -U +X compinit bashcompinit; compinit; bashcompinit")
+    return "\n".join(lines)
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the command that the first word names with the words after it.
+
+    Raises:
+      SystemExit: with the status of the command; 2 for an unknown one.
+    """
+    name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    if name in COMMANDS:
+        importlib.import_module("transformer." + COMMANDS[name].module).main(rest)
+        return
+    with cli.reader_may_leave():
+        answer(name, rest)
+
+
+def answer(name: str, rest: List[str]) -> None:
+    """Answer what is no command; exit with status 2 where that is nothing either."""
+    if name in ("--help", "-h", "help"):
+        say(*help_text().splitlines())
+    elif name == "--version":
+        say(f"{PROGRAM} {__version__}")
+    elif name == "completion" and len(rest) == 1 and rest[0] in SHELLS:
+        say(*completion(rest[0]).splitlines())
+    else:
+        message = f"completion: expected {' or '.join(SHELLS)}, got {' '.join(rest)!r}"
+        if name != "completion":
+            message = cli.unknown("command", name, [*COMMANDS, "completion"])
+        warner(PROGRAM)(message + "; --help lists all commands")
+        sys.exit(cli.REFUSED)

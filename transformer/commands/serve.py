@@ -1,0 +1,157 @@
+"""Serve translations over HTTP, and a page that shows how they come about.
+
+    transformer-tf serve --logdir logs/sample
+    transformer-tf serve --logdir logs/sample --split          # whole paragraphs
+    transformer-tf serve --logdir logs/sample logs/other       # to compare two
+    transformer-tf serve --logdir logs/sample --checkpoint best newest
+    transformer-tf serve --logdir logs/sample logs/other --ensemble
+
+It prints one address, which a browser on this machine opens: docs/seeing.md is a tour
+of the page; docs/serving.md describes POST /translate and the rest. Each request is
+logged in one line on stderr. Ctrl-C and SIGTERM end it after the answers that are under
+way.
+"""
+
+import itertools
+import logging
+import sys
+import threading
+
+from transformer import hparams
+from transformer.fast import add_engine
+from transformer.runtime import cli
+from transformer.runtime.signals import StopSignals
+from transformer.runtime.terminal import command, say
+
+SECONDS_BETWEEN_LOOKS = 0.1  # at the signals
+
+
+def parser():
+    """Return the parser of the command line."""
+    made = cli.make_parser("serve", __doc__)
+    made.add_argument(
+        "--logdir",
+        required=True,
+        nargs="+",
+        metavar="DIR",
+        help=f"what {command('train')} wrote",
+    )
+    made.add_argument(
+        "--checkpoint",
+        default=["best"],
+        nargs="+",
+        metavar="WHICH",
+        help="best (by dev BLEU), newest, or steps; of each log directory [best]",
+    )
+    made.add_argument(
+        "--ensemble",
+        action="store_true",
+        help="the log directories translate together: their probabilities are averaged",
+    )
+    made.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="NAME",
+        help="the address to listen at; 0.0.0.0: every one, for everybody [127.0.0.1]",
+    )
+    made.add_argument(
+        "--port", type=int, default=8000, metavar="INT", help="0: a free one [8000]"
+    )
+    made.add_argument(
+        "--server_name",
+        default=[],
+        nargs="+",
+        metavar="NAME",
+        help="host names that requests may name, besides those of this machine",
+    )
+    made.add_argument(
+        "--split",
+        action="store_true",
+        help="translate texts sentence by sentence; a request can say otherwise",
+    )
+    made.add_argument(
+        "--languages",
+        nargs=2,
+        metavar=("SOURCE", "TARGET"),
+        help="what /languages says [the languages of the data folder]",
+    )
+    add_engine(made)
+    cli.add_settings(made, hparams.DECODING)
+    return made
+
+
+def opened(args, warn):
+    """Return the models of the command line, each ready."""
+    models = hparams.load_each(args.logdir, cli.given(args, hparams.FIELDS))
+    if args.ensemble and len(models) < 2:
+        raise ValueError("--ensemble: found one --logdir, wanted two or more")
+    others = models[1:] if args.ensemble else []
+    cli.start_tensorflow(args.verbose)
+    from transformer.viewer.models import Model
+
+    return [
+        Model(
+            hp,
+            logdir,
+            which,
+            warn,
+            others,
+            args.languages,
+            engine=args.engine,
+            quantization=args.quantization,
+        )
+        for hp, logdir in (models[:1] if args.ensemble else models)
+        for which in args.checkpoint
+    ]
+
+
+def serve(server, url: str) -> None:
+    """Serve until a signal comes, then finish what was begun."""
+    with StopSignals() as signals:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        say(url)
+        sys.stdout.flush()
+        while not signals.received:
+            thread.join(SECONDS_BETWEEN_LOOKS)
+        server.drain()
+
+
+def log_to_stderr() -> None:
+    """Write a line for each request."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    log = logging.getLogger("transformer.service")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+
+
+def run(args) -> None:
+    """Open the models, serve them."""
+    if not 0 <= args.port < 1 << 16:
+        raise ValueError(f"--port: found {args.port}, wanted 0 to 65535")
+    try:
+        from transformer.viewer.service import Server
+    except ImportError as error:
+        raise ValueError(
+            f"expected uvicorn, starlette and prometheus-client, got none "
+            f"({error}): pip install 'transformer-tf[serve]', with Python 3.10 or newer"
+        ) from error
+    models = opened(args, cli.warner(command("serve")))
+    from transformer.viewer.jobs import Jobs
+    from transformer.viewer.requests import SentenceRequest
+
+    for model in models:
+        model.translate([SentenceRequest(0, "x")])  # the first run takes seconds
+    log_to_stderr()
+    idle = itertools.chain.from_iterable(each.count_confidence() for each in models)
+    address = (args.host, args.port)
+    server = Server(address, models, Jobs(idle), args.server_name, args.split)
+    host = f"[{args.host}]" if ":" in args.host else args.host
+    serve(server, f"http://{host}:{server.server_address[1]}/")
+    for model in models:
+        model.close()
+
+
+def main(argv=None):
+    cli.main(parser(), run, argv)

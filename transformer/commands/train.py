@@ -1,0 +1,152 @@
+"""Train a translation model: a prepared corpus → a log directory.
+
+    transformer-tf train --preset sample --logdir logs/sample
+    transformer-tf train --data data/multi30k --preset multi30k --logdir logs/multi30k
+    transformer-tf train --data data/mine --init_from logs/multi30k --logdir logs/mine
+
+The same command again continues from the newest checkpoint. Settings: the defaults
+below < --preset < hparams.json of the log directory < flags.
+
+--init_from begins with the weights of another log directory, and has its architecture;
+the corpus was prepared with --vocab_from that directory. The new one remembers where it
+began; once it has a checkpoint, the flag changes nothing.
+"""
+
+import argparse
+import dataclasses
+import filecmp
+import os
+from typing import Any, Dict, List, Optional
+
+from transformer import hparams
+from transformer.presets import PRESETS, resolve
+from transformer.runtime import cli
+from transformer.runtime.cluster import cluster_of
+from transformer.runtime.files import refuse_used
+from transformer.runtime.terminal import command
+from transformer.text.vocabulary import load_vocabularies, vocabulary_names
+
+# What a log directory may have before its settings are written: what a killed start
+# left, and a log of the user's own.
+BEGUN = (
+    *("lock", "lost+found", "*.log", "*.out", "*.err", "*.txt", "*.tmp", "run.jsonl"),
+    *("spm*.model", "words*.tsv", "vocab*.subwords", "events.out.tfevents.*"),
+    *(".saving", "*.ckpt-*", "checkpoint", "dev_scores.jsonl", ".unfinished-*"),
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = cli.make_parser("train", __doc__)
+    made.add_argument(
+        "--logdir",
+        required=True,
+        metavar="DIR",
+        help="where everything is written; the same again continues",
+    )
+    made.add_argument(
+        "--preset", metavar="NAME", help=f"settings to start from: {', '.join(PRESETS)}"
+    )
+    made.add_argument(
+        "--init_from",
+        metavar="DIR",
+        help="a log directory whose best weights a new training run begins with",
+    )
+    made.add_argument(
+        "--accept_changes",
+        action="store_true",
+        help="continue although the corpus is another one",
+    )
+    cli.add_settings(made, hparams.FIELDS)
+    return made
+
+
+def settings(args: argparse.Namespace) -> hparams.HParams:
+    """Return the settings; those of the vocabulary come from the data folder.
+
+    Raises:
+      ValueError: they contradict each other, the data or the log directory.
+    """
+    given = cli.given(args, hparams.FIELDS)
+    is_set = hparams.has_settings(args.logdir)
+    hp = resolve(given, args.preset, args.logdir, args.init_from)
+    refuse_used(args.logdir, "--logdir", hparams.FILE_NAME, BEGUN)
+    if args.init_from and not is_set:
+        refuse_other_vocabulary(hp.data, args.init_from)
+    vocabularies = load_vocabularies(hp.data)
+    from_data: Dict[str, Any] = {
+        "source_vocab_size": vocabularies.source.size,
+        "target_vocab_size": vocabularies.target.size,
+        "joint_vocab": vocabularies.joint,
+    }
+    for name, value in from_data.items():
+        chosen = getattr(hp, name)
+        is_auto = not chosen and name != "joint_vocab"  # a size of 0
+        if (name in given or is_set) and chosen != value and not is_auto:
+            raise ValueError(
+                f"{name}: expected {value} as in {hp.data}, got {chosen}; choose "
+                "another --data, or another --logdir"
+            )
+    # Later commands may be run in another folder.
+    return dataclasses.replace(hp, data=os.path.abspath(hp.data), **from_data)
+
+
+def refuse_other_vocabulary(data: str, init_from: str) -> None:
+    """Raise ValueError where a data folder has not the vocabulary of a log directory.
+
+    Args:
+      data: the data folder.
+      init_from: the log directory.
+    """
+    names = vocabulary_names(init_from)
+    if names != vocabulary_names(data) or not all(
+        filecmp.cmp(os.path.join(data, name), os.path.join(init_from, name), False)
+        for name in names
+    ):
+        raise ValueError(
+            f"--init_from {init_from}: expected its vocabulary in {data}, got another; "
+            f"prepare the corpus with --vocab_from {init_from}"
+        )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Refuse what cannot work, then train."""
+    hp = settings(args)
+    cluster = cluster_of(os.environ)
+    cli.start_tensorflow(args.verbose)
+    # Only here: TensorFlow, which they import, takes seconds.
+    from transformer.runtime import checkpoints
+    from transformer.trainer import train
+
+    if checkpoints.exist(args.logdir) and not hparams.has_settings(args.logdir):
+        raise ValueError(
+            f"{args.logdir}: expected {hparams.FILE_NAME} beside the checkpoints, got "
+            "none; choose another --logdir"
+        )
+    warn = cli.warner(command("train"))
+    overruled = overruled_by(hp, args)
+    if overruled:
+        warn(f"--preset {args.preset}: {overruled}")
+    train(hp, args.logdir, warn, args.accept_changes, cluster, args.init_from)
+
+
+def overruled_by(hp: hparams.HParams, args: argparse.Namespace) -> str:
+    """Return, in words, which values of the preset the log directory overrules."""
+    given = cli.given(args, hparams.FIELDS)
+    others = [
+        f"{name} {getattr(hp, name)} (preset: {value})"
+        for name, value in PRESETS.get(args.preset, {}).items()
+        if name not in ("data", *given) and getattr(hp, name) != value
+    ]
+    if not others:
+        return ""
+    return (
+        f"the saved values of {args.logdir} stay: {', '.join(others)}; for those of "
+        "the preset choose another --logdir"
+    )
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the command line."""
+    advice = "the same command continues from the last checkpoint"
+    cli.main(parser(), run, argv, advice)

@@ -1,0 +1,260 @@
+"""Translate standard input: one line in, one line out, whatever the line contains.
+
+    transformer-tf translate --logdir logs/sample < test.de > test.en
+    transformer-tf translate --logdir logs/sample     # at a terminal: line by line
+    transformer-tf translate --logdir logs/sample --stream    # on a pipe, too
+    transformer-tf translate --logdir logs/sample --prefix_file begun.en < test.de
+    transformer-tf translate --logdir logs/sample logs/other < test.de
+
+    transformer-tf translate --logdir logs/sample --scores --alignments < test.de
+
+--scores and --alignments add columns to each translation, after " ||| ": its score,
+and the pairs of words that correspond, source-target from 0, such as 0-0 2-1. Which
+attention they are taken from is chosen by transformer-tf align.
+
+Several log directories translate together: their probabilities are averaged.
+
+--engine ctranslate2 answers a first line in half a second, not after five: see
+docs/serving.md.
+
+Odd lines (empty, not UTF-8, cut off, ...) are counted; one line on stderr reports them.
+"""
+
+import contextlib
+import dataclasses
+import importlib
+import itertools
+import sys
+from typing import IO, Any, Dict, Iterator, NamedTuple, Optional
+
+from transformer import hparams
+from transformer.fast import (
+    CTRANSLATE2,
+    QUANTIZATIONS,
+    FastTranslator,
+    add_engine,
+    find_exported,
+    usable,
+)
+from transformer.runtime import cli
+from transformer.runtime.terminal import command, shown
+from transformer.text.lines import Oddities, read_lines
+from transformer.viewer.alignment import default_head, written
+
+CHUNK = 2000  # lines read before they are translated, sorted by length
+
+
+def ask(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield the bytes of each line that a user types, after a prompt.
+
+    Where the answers go to the terminal too, lines can be edited and recalled.
+    """
+    read = read_edited if sys.stdout.isatty() else read_plain
+    return itertools.chain(iter(lambda: read(stream), b""), end_the_line())
+
+
+def read_plain(stream: IO[bytes]) -> bytes:
+    """Return a line typed after a prompt on stderr; b"" at the end."""
+    sys.stderr.write("> ")
+    sys.stderr.flush()
+    return stream.readline()
+
+
+def read_edited(stream: IO[bytes]) -> bytes:
+    """Return a line that `input` read, with readline where Python has it."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("readline")
+    stdin: Any = sys.stdin  # a TextIOWrapper
+    stdin.reconfigure(errors="surrogateescape")
+    try:
+        return input("> ").encode("utf-8", "surrogateescape") + b"\n"
+    except EOFError:
+        return b""
+
+
+def end_the_line() -> Iterator[bytes]:
+    """Yield nothing; leave the line of the last prompt."""
+    sys.stderr.write("\n")
+    yield from ()
+
+
+class Columns(NamedTuple):
+    """What a line of the output has besides the text."""
+
+    n_best: int = 1  # of more than one: the number of the line, and the score
+    scores: bool = False
+    alignments: bool = False  # the pairs of words
+
+
+ONLY_TEXT = Columns()
+
+
+def show(number: int, n_best: list, columns: Columns) -> str:
+    """Return the output for a line of input.
+
+    Args:
+      number: of the line.
+      n_best: its translations, best first.
+      columns: what is wanted.
+    """
+    lines = []
+    for each in n_best:
+        row = [str(number)] if columns.n_best > 1 else []
+        row.append(each.text)
+        if columns.scores or columns.n_best > 1:
+            row.append(f"{each.score:.4f}")
+        if columns.alignments:
+            row.append(written(each.alignment))
+        lines.append(" ||| ".join(row) + "\n")
+    return "".join(lines)
+
+
+def write_translations(
+    translator,
+    lines: Iterator[str],
+    output: IO[bytes],
+    columns: Columns = ONLY_TEXT,
+    chunk_size: int = CHUNK,
+    prefixes: Optional[Iterator[str]] = None,
+) -> None:
+    """Write what `show` returns for each of `lines`, a chunk of them at a time.
+
+    A terminal gets control characters escaped; a file or a pipe gets every byte. The
+    translation of each line begins with its line of `prefixes`, if there are any.
+    """
+    numbers = itertools.count()
+    more: Dict[str, Any] = {"alignments": True} if columns.alignments else {}
+    while True:
+        chunk = list(itertools.islice(lines, chunk_size))
+        if not chunk:
+            refuse_more(prefixes)
+            return
+        if prefixes is not None:
+            more["prefix"] = prefixes_of(chunk, prefixes)
+        for n_best in translator.translate(chunk, **more):
+            text = show(next(numbers), n_best, columns)
+            if output.isatty():
+                text = "".join(shown(line) + "\n" for line in text.split("\n")[:-1])
+            output.write(text.encode("utf-8"))
+        output.flush()
+
+
+def prefixes_of(chunk: list, prefixes: Iterator[str]) -> list:
+    """Return as many prefixes as there are lines.
+
+    Raises:
+      ValueError: there are fewer.
+    """
+    given = list(itertools.islice(prefixes, len(chunk)))
+    if len(given) < len(chunk):
+        raise ValueError(
+            "--prefix_file: expected a line for each line to translate, got fewer; an "
+            "empty line gives no prefix"
+        )
+    return given
+
+
+def refuse_more(prefixes: Optional[Iterator[str]]) -> None:
+    """Raise ValueError where prefixes are left after the last line."""
+    if prefixes is not None and next(prefixes, None) is not None:
+        raise ValueError(
+            "--prefix_file: expected a line for each line to translate, got more: "
+            "which prefix belongs to which line is not known"
+        )
+
+
+def parser():
+    """Return the parser of the command line."""
+    made = cli.make_parser("translate", __doc__)
+    cli.add_models(made)
+    made.add_argument(
+        "--n_best",
+        type=int,
+        default=1,
+        metavar="INT",
+        help="translations of each line, with their scores [1]",
+    )
+    made.add_argument(
+        "--prefix_file",
+        metavar="FILE",
+        help="what each translation begins with, a line for each line",
+    )
+    made.add_argument(
+        "--scores", action="store_true", help="the score of each translation too"
+    )
+    made.add_argument(
+        "--alignments", action="store_true", help="the pairs of words too: 0-0 2-1"
+    )
+    made.add_argument(
+        "--stream",
+        action="store_true",
+        help="answer each line as soon as it is read, as at a terminal",
+    )
+    add_engine(made)
+    cli.add_settings(made, hparams.DECODING)
+    return made
+
+
+def opened(args, hp, logdir: str, others: list, warn):
+    """Return a translator, ready.
+
+    TensorFlow is imported where it translates, or an export has to be made.
+    """
+    needs = {
+        "ensembles": bool(others),
+        "--prefix_file": bool(args.prefix_file),
+        "--alignments": args.alignments,
+    }
+    engine = usable(args.engine, args.quantization, hp, warn, needs)
+    if engine == CTRANSLATE2:
+        found = find_exported(logdir, args.checkpoint, args.quantization)
+        if found:
+            return FastTranslator(found[1], hp, args.n_best)
+    cli.start_tensorflow(args.verbose)
+    from transformer.translator import Translator  # needs TensorFlow: seconds
+
+    translator = Translator(
+        hp,
+        logdir,
+        args.n_best,
+        others=others,
+        engine=engine,
+        quantization=args.quantization if engine == CTRANSLATE2 else QUANTIZATIONS[0],
+    )
+    checkpoint = translator.restore_found(args.checkpoint, warn)
+    if args.alignments and translator.chosen_head() is None:
+        warn(
+            f"--alignments: no head was chosen for {checkpoint}, using "
+            f"{default_head(hp.decoder_blocks)}; {command('align')} chooses one by "
+            "known alignments"
+        )
+    return translator
+
+
+def run(args) -> None:
+    """Translate standard input to standard output."""
+    typed = sys.stdin.isatty()
+    stdin = sys.stdin.buffer
+    (hp, logdir), *others = hparams.load_each(
+        args.logdir, cli.given(args, hparams.FIELDS)
+    )
+    oddities = Oddities()
+    prefixes = iter(list(read_lines(args.prefix_file))) if args.prefix_file else None
+    by_line = typed or args.stream
+    if by_line:
+        hp = dataclasses.replace(hp, decode_batch_size=1)
+    warn = cli.warner(command("translate"))
+    lines = oddities.read(ask(stdin) if typed else stdin)
+    with opened(args, hp, logdir, others, warn) as translator:
+        columns = Columns(args.n_best, args.scores, args.alignments)
+        chunk_size = 1 if by_line else CHUNK
+        write_translations(
+            translator, lines, sys.stdout.buffer, columns, chunk_size, prefixes
+        )
+    report = oddities.report(translator.oddities)
+    if report:
+        warn(report)
+
+
+def main(argv=None):
+    cli.main(parser(), run, argv)

@@ -1,0 +1,102 @@
+"""The beam search of tensor2tensor, around `decoding.beam`."""
+
+import tensorflow.compat.v1 as tf
+
+from transformer.blocks.primitives import shape_list
+from transformer.compat.tensor2tensor_layers import refuse
+from transformer.decoding import SearchOptions, beam, reorder
+
+WORST_SCORE = -1e9  # of a hypothesis that was not found
+
+
+def beam_search(
+    symbols_to_logits_fn,
+    initial_ids,
+    beam_size,
+    decode_length,
+    vocab_size,
+    alpha,
+    states=None,
+    eos_id=1,
+    stop_early=True,
+    use_tpu=False,
+    use_top_k_with_unique=True,
+):
+    """Search with a beam and a length penalty: see `decoding.beam`.
+
+    Args:
+      symbols_to_logits_fn: function of the ids so far, int32 [N * K, t], that returns
+        logits [N * K, V]; with `states`, function of (ids, t - 1, states) that returns
+        (logits, states).
+      initial_ids: int32 [N], the first ids.
+      beam_size: int, K.
+      decode_length: int, the largest number of further ids.
+      vocab_size: int, V.
+      alpha: float, of the length penalty.
+      states: a nest of tensors [N, ...]; in the function [N * K, ...], where only the
+        last dimension is known.
+      eos_id: int, the id that ends a sequence.
+      stop_early, use_top_k_with_unique: ignored: the whole beam is always searched, so
+        the best hypothesis is never worse.
+
+    Returns:
+      (ids int32 [N, K, t] with the first ones, then zeros; scores float32 [N, K]; the
+      states [N, K, ...] of the hypotheses that were open at the end).
+
+    Raises:
+      ValueError: `use_tpu` is given.
+    """
+    refuse("beam_search", ("use_tpu", use_tpu, False))
+    initial_ids = tf.cast(initial_ids, tf.int32)
+    batch = shape_list(initial_ids)[0]
+
+    def for_each_hypothesis(x):
+        """Repeat [N, ...] to [N, K, ...]; its sizes may change, but for the last."""
+        x = tf.convert_to_tensor(x)
+        repeats = [1, beam_size] + [1] * (x.shape.ndims - 1)
+        last = x.shape.as_list()[1:][-1:]
+        known = [None, beam_size] + [None] * (x.shape.ndims - 1 - len(last)) + last
+        return tf.placeholder_with_default(tf.tile(x[:, None], repeats), known)
+
+    def flat(x):
+        first, second, *others = shape_list(x)
+        return tf.reshape(x, [first * second, *others])
+
+    def unflat(x):
+        return tf.reshape(x, [-1, beam_size, *shape_list(x)[1:]])
+
+    def step(newest, parents, state):
+        ids, states = reorder(state, parents)
+        length = tf.shape(ids)[2]
+        first = initial_ids[:, None] + tf.zeros_like(newest)
+        newest = tf.where_v2(tf.equal(length, 0), first, newest)
+        ids = tf.concat([ids, newest[:, :, None]], axis=2)  # [N, K, t]
+        if has_states:
+            logits, states = symbols_to_logits_fn(
+                flat(ids), length, tf.nest.map_structure(flat, states)
+            )
+            states = tf.nest.map_structure(unflat, states)
+        else:
+            logits = symbols_to_logits_fn(flat(ids))
+        logits = tf.reshape(logits, [-1, beam_size, vocab_size])
+        return logits, (ids, states)
+
+    has_states = states is not None and bool(tf.nest.flatten(states))
+    states = tf.nest.map_structure(for_each_hypothesis, states if has_states else ())
+    found = beam(
+        step,
+        (tf.zeros([batch, beam_size, 0], tf.int32), states),
+        tf.fill([batch], decode_length),
+        SearchOptions(
+            beam_size=beam_size,
+            length_penalty=alpha,
+            n_best=beam_size,
+            must_end=False,
+            eos=eos_id,
+            together=True,
+        ),
+    )
+    first = initial_ids[:, None, None] + tf.zeros_like(found.ids[:, :, :1])
+    scores = tf.maximum(found.scores, WORST_SCORE)
+    scores.set_shape([initial_ids.shape.as_list()[0], beam_size])
+    return tf.concat([first, found.ids], axis=2), scores, found.state[1]

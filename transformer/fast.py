@@ -1,0 +1,351 @@
+"""The fast engine: a model exported for CTranslate2, and lines → translations.
+
+    from transformer.fast import open_exported
+
+    with open_exported("logs/sample") as translator:
+        [[best]] = translator.translate(["Der Hund schläft."])
+
+It finds what our beam search finds, and scores as we do, without TensorFlow, whose
+import takes seconds. `Translator(…, engine="ctranslate2")` makes the export, beside the
+checkpoint, and compares it with TensorFlow once; this file opens one that was made.
+"""
+
+import contextlib
+import os
+import shutil
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
+
+from transformer.hparams import HParams, load
+from transformer.runtime import files
+from transformer.runtime.devices import cores
+from transformer.runtime.manifests import MANIFEST, named
+from transformer.text.translations import TextSide, Translation
+from transformer.text.vocabulary import load_vocabularies
+
+TENSORFLOW = "tensorflow"
+CTRANSLATE2 = "ctranslate2"
+ENGINES = (TENSORFLOW, CTRANSLATE2)
+QUANTIZATIONS = ("float32", "int8")
+MODEL = "model.bin"  # a file of each exported model
+LONGEST = 1100  # positions of an exported model; our own sinusoids have no limit
+
+
+def add_engine(parser: Any) -> None:
+    """Add `--engine` and `--quantization` for a command that translates."""
+    parser.add_argument(
+        "--engine",
+        default=TENSORFLOW,
+        choices=ENGINES,
+        help="ctranslate2 is the fast one: docs/serving.md [tensorflow]",
+    )
+    parser.add_argument(
+        "--quantization",
+        default="float32",
+        choices=QUANTIZATIONS,
+        help="of the fast engine: int8 is smaller, and a little less exact [float32]",
+    )
+
+
+def usable(
+    engine: str,
+    quantization: str,
+    hp: HParams,
+    warn: Callable[[str], None],
+    needs: Optional[Dict[str, bool]] = None,
+) -> str:
+    """Return the engine to use: TENSORFLOW where the fast one cannot do what is asked.
+
+    Args:
+      engine, quantization: what is asked for.
+      hp: the settings of the search.
+      warn: function of a text; called where another engine is returned.
+      needs: a name → whether that is asked for; each is more than the fast one can do.
+
+    Raises:
+      ValueError: TensorFlow is asked for a quantization.
+    """
+    if engine == TENSORFLOW and quantization != QUANTIZATIONS[0]:
+        raise ValueError(
+            f"--quantization {quantization}: expected --engine {CTRANSLATE2} too, got "
+            f"{engine}"
+        )
+    cannot = {
+        **(needs or {}),
+        f"--search {hp.search}": hp.search not in ("beam", "greedy"),
+        "--min_length": hp.min_length > 0,
+        "--no_repeat_ngram": hp.no_repeat_ngram > 0,
+        "--deterministic": hp.deterministic,
+    }
+    asked = [name for name, is_asked in cannot.items() if is_asked]
+    if engine == CTRANSLATE2 and asked:
+        warn(f"--engine {engine} has no {', '.join(asked)}: TensorFlow is used")
+        return TENSORFLOW
+    return engine
+
+
+def folder_of(checkpoint: str, quantization: str) -> str:
+    """Return the folder of the exported model of a checkpoint, which may be missing.
+
+    Its name has the checksum of the manifest, and so of the weights.
+
+    Args:
+      checkpoint: its path without the endings of its files.
+      quantization: one of QUANTIZATIONS.
+    """
+    checksum = files.sha256_of(files.regular(checkpoint + MANIFEST))
+    name = f"{CTRANSLATE2}-{quantization}-{checksum[:16]}"
+    return os.path.join(os.path.dirname(checkpoint), name)
+
+
+def remove_outdated(logdir: str) -> None:
+    """Remove the exported models of checkpoints that are no more."""
+    current: Set[str] = set()
+    for checkpoint in named(logdir):
+        for each in QUANTIZATIONS:
+            with contextlib.suppress(FileNotFoundError):
+                current.add(os.path.basename(folder_of(checkpoint, each)))
+    for name in os.listdir(logdir):
+        if name.startswith(CTRANSLATE2 + "-") and name not in current:
+            shutil.rmtree(os.path.join(logdir, name), ignore_errors=True)
+
+
+def find_exported(
+    logdir: str, which: Union[str, int] = "best", quantization: str = "float32"
+) -> Optional[Tuple[str, str]]:
+    """Return (checkpoint, its exported model); None where that has to be made first.
+
+    Args:
+      logdir: the log directory.
+      which: the checkpoint, as in `manifests.find`.
+      quantization: one of QUANTIZATIONS.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        for checkpoint in named(logdir, which)[:1]:
+            folder = folder_of(checkpoint, quantization)
+            if os.path.exists(os.path.join(folder, MODEL)):
+                return checkpoint, folder
+    return None
+
+
+def open_exported(
+    logdir: str,
+    hp: Optional[HParams] = None,
+    which: Union[str, int] = "best",
+    n_best: int = 1,
+    quantization: str = "float32",
+) -> "FastTranslator":
+    """Return a FastTranslator of a log directory.
+
+    Args:
+      logdir: the log directory.
+      hp: the settings of the search; None: the saved ones.
+      which: the checkpoint, as in `manifests.find`.
+      n_best: the number of translations of each line.
+      quantization: one of QUANTIZATIONS.
+
+    Raises:
+      FileNotFoundError: the export was not made yet.
+    """
+    found = find_exported(logdir, which, quantization)
+    if found is None:
+        raise FileNotFoundError(
+            f"{logdir}: expected a model exported for CTranslate2, {quantization}, of "
+            f"the checkpoint {which!r}, got none; translate a line with --engine "
+            f"{CTRANSLATE2}, which makes it"
+        )
+    return FastTranslator(found[1], hp or load(logdir), n_best)
+
+
+def import_ctranslate2() -> Any:
+    """Return the module ctranslate2.
+
+    Raises:
+      ValueError: it is not installed.
+    """
+    try:
+        import ctranslate2
+    except ImportError as error:
+        raise ValueError(
+            f"expected the package ctranslate2, got none ({error}): "
+            "pip install 'transformer-tf[fast]'"
+        ) from error
+    return ctranslate2
+
+
+class FastTranslator(TextSide):
+    """Translates with a model that was exported for CTranslate2, on the CPU.
+
+    Args:
+      folder: the exported model, with its vocabulary.
+      hp: the settings of the search.
+      n_best: the number of translations of each line.
+
+    Raises:
+      ValueError: CTranslate2 is not installed, cannot open the model, or keeps fewer
+        than `n_best` hypotheses.
+    """
+
+    def __init__(self, folder: str, hp: HParams, n_best: int = 1):
+        most = min(hp.max_source_length, LONGEST - 1)  # and the end
+        super().__init__(load_vocabularies(folder), most)
+        self._kept = 1 if hp.search == "greedy" else hp.beam_size
+        if not 1 <= n_best <= self._kept:
+            raise ValueError(
+                f"n_best: expected 1 to {self._kept}, got {n_best}: search {hp.search} "
+                "finds no more"
+            )
+        self._hp = hp
+        self._n_best = n_best
+        target = self.vocabularies.target
+        self._ids = {
+            piece: number
+            for number, piece in enumerate(target.pieces(range(target.size)))
+        }
+        try:
+            # Batches side by side, one for each core: several threads for one batch
+            # wait for each other, and on a busy machine for other processes.
+            self._model = import_ctranslate2().Translator(
+                folder, device="cpu", inter_threads=cores(), intra_threads=1
+            )
+        except RuntimeError as error:
+            raise ValueError(
+                f"{folder}: expected a model for CTranslate2, got one that cannot be "
+                f"opened ({error}); remove the folder, and it is made again"
+            ) from error
+
+    def __enter__(self) -> "FastTranslator":
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self._model.unload_model()
+
+    def translate(self, lines: Sequence[str]) -> List[List[Translation]]:
+        """Translate lines, as `Translator.translate` does.
+
+        Args:
+          lines: sentences. A line without a piece gets an empty translation; a line
+            with more than `max_source_length` pieces is cut off there.
+
+        Returns:
+          For each line its n best translations, best first.
+        """
+        translations = [[Translation("", 0.0)] * self._n_best for _ in lines]
+        sources = self.encode(lines)
+        for i, hypotheses in self._search(sources).items():
+            translations[i] = [
+                self.translation([self._ids[piece] for piece in pieces], score)
+                for score, pieces in hypotheses[: self._n_best]
+            ]
+        return translations
+
+    def score(
+        self, lines: Sequence[str], targets: Sequence[Sequence[str]]
+    ) -> List[float]:
+        """Return the scores of given translations, as `translate` would score them.
+
+        Args:
+          lines: sentences, each with a piece at least.
+          targets: the pieces of the translation of each.
+        """
+        vocabulary = self.vocabularies.source
+        pieces = [vocabulary.pieces(ids) for ids in vocabulary.encode_lines(lines)]
+        scored = self._log_probs([each[: self._most] for each in pieces], targets)
+        return [
+            self._scored((log_prob, list(target)))[0]
+            for log_prob, target in zip(scored, targets)
+        ]
+
+    def _log_probs(
+        self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]
+    ) -> List[float]:
+        """Return the log-probability of each target, and of its end."""
+        scored = self._model.score_batch(
+            list(sources),
+            list(targets),
+            max_batch_size=self._hp.decode_batch_size,
+            max_input_length=0,
+        )
+        return [sum(each.log_probs) for each in scored]
+
+    def _search(
+        self, sources: Sequence[Sequence[int]]
+    ) -> Dict[int, List[Tuple[float, List[str]]]]:
+        """Return the hypotheses of each line with pieces, (score, pieces), best first.
+
+        CTranslate2 has one limit for all lines. Those that reach their own are
+        translated again, up to there.
+        """
+        pieces = {
+            i: self.vocabularies.source.pieces(ids)
+            for i, ids in enumerate(sources)
+            if ids
+        }
+        more = self._hp.max_extra_length
+        most = {i: min(len(each) + more, LONGEST - 1) for i, each in pieces.items()}
+        found = self._found(pieces, max(most.values(), default=0) + 1)
+        over: Dict[int, Dict[int, List[str]]] = {}  # limit → lines that exceed it
+        for i, hypotheses in found.items():
+            if max(len(each) for _, each in hypotheses) > most[i]:
+                over.setdefault(most[i], {})[i] = pieces[i]
+        for limit, lines in over.items():
+            found.update(self._with_ends(pieces, self._found(lines, limit), limit))
+        return {i: sorted(map(self._scored, each))[::-1] for i, each in found.items()}
+
+    def _found(self, pieces: Dict[int, List[str]], limit: int) -> Dict[int, List]:
+        """Return (log-probability, pieces) of what CTranslate2 finds for each line.
+
+        Args:
+          pieces: the pieces of each line.
+          limit: those of a translation; one that has as many may lack its end.
+        """
+        a_core = -(-len(pieces) // cores())  # lines, so that none is idle
+        results = self._model.translate_batch(
+            list(pieces.values()),
+            beam_size=self._kept,
+            num_hypotheses=self._kept,
+            length_penalty=0,
+            max_batch_size=max(1, min(self._hp.decode_batch_size, a_core)),
+            return_scores=True,
+            max_input_length=0,
+            min_decoding_length=0,
+            max_decoding_length=max(1, limit),
+        )
+        return {
+            i: list(zip(each.scores, each.hypotheses))
+            for i, each in zip(pieces, results)
+        }
+
+    def _with_ends(
+        self, pieces: Dict[int, List[str]], found: Dict[int, List], limit: int
+    ) -> Dict[int, List]:
+        """Return hypotheses, those that were cut off with the probability of an end.
+
+        Args:
+          pieces: the pieces of each line.
+          found: what `_found` returns.
+          limit: the pieces of a hypothesis that was cut off.
+        """
+        pairs = [
+            (i, target)
+            for i, hypotheses in found.items()
+            for _, target in hypotheses
+            if len(target) == limit
+        ]
+        sums = iter(
+            self._log_probs(
+                [pieces[i] for i, _ in pairs], [target for _, target in pairs]
+            )
+        )
+        return {
+            i: [
+                (next(sums) if len(target) == limit else score, target)
+                for score, target in hypotheses
+            ]
+            for i, hypotheses in found.items()
+        }
+
+    def _scored(self, hypothesis: Tuple[float, List[str]]) -> Tuple[float, List[str]]:
+        """Return a hypothesis with our score, which divides by our length penalty."""
+        log_prob, pieces = hypothesis
+        length = len(pieces) + 1  # with the end
+        return log_prob / ((5 + length) / 6) ** self._hp.length_penalty, pieces

@@ -1,0 +1,373 @@
+"""The settings: their fields, their checks, and their file in a log directory.
+
+Every field is a flag of `transformer-tf train` and a name in `logdir/hparams.json`. The
+presets are in `presets.py`.
+"""
+
+import dataclasses
+import json
+import math
+import os
+from typing import Any, Collection, Dict, List, Optional, Sequence, Tuple
+
+from transformer.dialects import DIALECTS
+from transformer.runtime import files
+from transformer.runtime.cli import refuse_unknown, unknown
+from transformer.runtime.terminal import command
+
+FILE_NAME = "hparams.json"
+REMOVED = ("devices",)  # settings of earlier versions; their values are ignored
+LARGEST = 2**31  # integers are below it, so that they fit into an int32
+MOST_PARTS = 2**16  # of an update; with more, none would ever be finished
+# Sizes that no memory holds are refused before anything is made of them.
+MOST_BLOCKS = 2**10
+WIDEST = 2**15
+LONGEST = 2**16  # pieces of a sentence
+
+
+def setting(
+    group: str,
+    default: Any,
+    text: str,
+    least: float = 1,
+    below: Optional[float] = None,
+    choices: Collection[str] = (),
+) -> Any:
+    """Return a field of the settings.
+
+    Args:
+      group: the heading under which `--help` shows the field.
+      default: the default value, which has the type of the field.
+      text: the line of help.
+      least, below: the limits of a number: least <= number < below.
+      choices: the allowed values of a string. Empty: the code that uses the value
+        checks it.
+    """
+    if below is None:
+        below = LARGEST if isinstance(default, int) else math.inf
+    limits = {"least": least, "below": below, "choices": choices}
+    return dataclasses.field(
+        default=default, metadata={"group": group, "help": text, **limits}
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class HParams:
+    """All settings; the defaults are the base model of the paper (Table 3)."""
+
+    # The corpus.
+    data: str = setting("corpus", "data/sample", "folder of a prepared corpus")
+
+    # The model. These settings are fixed once training has begun.
+    dialect: str = setting(
+        "model", "paper", f"whose design: {', '.join(DIALECTS)}", choices=DIALECTS
+    )
+    num_blocks: int = setting(
+        "model", 6, "encoder blocks, and as many decoder blocks", below=MOST_BLOCKS
+    )
+    num_encoder_blocks: int = setting(
+        "model",
+        0,
+        "number of encoder blocks; 0: num_blocks",
+        least=0,
+        below=MOST_BLOCKS,
+    )
+    num_decoder_blocks: int = setting(
+        "model",
+        0,
+        "number of decoder blocks; 0: num_blocks",
+        least=0,
+        below=MOST_BLOCKS,
+    )
+    d_model: int = setting("model", 512, "width of the model", below=WIDEST)
+    d_ff: int = setting(
+        "model", 2048, "width inside the feed-forward networks", below=4 * WIDEST
+    )
+    num_heads: int = setting("model", 8, "attention heads; they divide d_model")
+    positions: str = setting(
+        "model", "", "learned, interleaved, per_channel, halves; empty: the dialect's"
+    )
+    max_positions: int = setting(
+        "model", 256, "rows of a table of learned positions", below=LONGEST
+    )
+    pad_sources_to: int = setting(
+        "model",
+        0,
+        "pieces that sources are padded to; 0: the longest",
+        least=0,
+        below=LONGEST // 4,
+    )
+    max_relative_position: int = setting(
+        "model",
+        0,
+        "relative positions are clipped to this distance; 0: none",
+        least=0,
+        below=LONGEST,
+    )
+    proximity_bias: bool = setting("model", False, "prefer near positions")
+    source_vocab_size: int = setting("model", 0, "source pieces; 0: data's", least=0)
+    target_vocab_size: int = setting("model", 0, "target pieces; 0: data's", least=0)
+    joint_vocab: bool = setting("model", True, "both languages share one vocabulary")
+
+    # Training.
+    batch_tokens: int = setting(
+        "training", 4096, "most tokens of a batch, with padding, on either side"
+    )
+    accumulate: int = setting(
+        "training", 1, "batches summed into one update", below=MOST_PARTS
+    )
+    shards: int = setting(
+        "training",
+        0,
+        "with --deterministic, parts of a batch; 0: 1, or 8 with several workers",
+        least=0,
+        below=MOST_PARTS,
+    )
+    max_steps: int = setting("training", 100000, "updates until training ends")
+    schedule: str = setting(
+        "training", "", "noam, noam_by_peak, rsqrt, constant, linear; empty: dialect's"
+    )
+    learning_rate: float = setting(
+        "training", 0.0, "factor of the schedule; 0: the dialect's", least=0
+    )
+    warmup_steps: int = setting("training", 4000, "steps up to the highest rate")
+    dropout_rate: float = setting(
+        "training", 0.1, "share of activations dropped", least=0, below=1
+    )
+    attention_dropout: float = setting(
+        "training",
+        -1.0,
+        "that of attention weights; -1: the dialect's",
+        least=-1,
+        below=1,
+    )
+    ffn_dropout: float = setting(
+        "training",
+        -1.0,
+        "that inside the feed-forward; -1: the dialect's",
+        least=-1,
+        below=1,
+    )
+    label_smoothing: float = setting(
+        "training", 0.1, "probability taken from the true piece", least=0, below=1
+    )
+    clip_norm: float = setting(
+        "training", 0.0, "largest norm of the gradients; 0: no limit", least=0
+    )
+    seed: int = setting("training", 1, "seed of variables, batches, dropout", least=0)
+    log_every: int = setting("training", 50, "steps between two lines of the log")
+    save_every: int = setting("training", 1000, "steps between two checkpoints")
+    keep_checkpoints: int = setting("training", 5, "checkpoints kept, the newest")
+    on_save_error: str = setting(
+        "training",
+        "stop",
+        "if saving fails: stop or continue",
+        choices=("stop", "continue"),
+    )
+    audit_every: int = setting(
+        "training", 1000, "steps between audits; 0: off", least=0
+    )
+    eval_every: int = setting("training", 1000, "steps between two dev BLEU scores")
+    patience: int = setting(
+        "training", 0, "evaluations without a better BLEU, then stop; 0: off", least=0
+    )
+
+    # Decoding.
+    search: str = setting("decoding", "beam", "beam, greedy or sample")
+    beam_size: int = setting("decoding", 4, "hypotheses kept at each step", below=2**10)
+    length_penalty: float = setting(
+        "decoding", 0.6, "alpha: how much long translations are preferred", least=0
+    )
+    min_length: int = setting(
+        "decoding", 0, "pieces that a translation has at least", least=0
+    )
+    no_repeat_ngram: int = setting(
+        "decoding", 0, "no n pieces in a row twice; 0: no rule", least=0
+    )
+    temperature: float = setting(
+        "decoding", 1.0, "of sample; below 1 favours likely pieces", least=0.01
+    )
+    top_k: int = setting(
+        "decoding", 0, "sample: of the k likeliest; 0: of all", least=0
+    )
+    top_p: float = setting(
+        "decoding",
+        0.0,
+        "sample: of the likeliest up to this sum; 0: of all",
+        least=0,
+        below=1,
+    )
+    max_extra_length: int = setting(
+        "decoding",
+        50,
+        "pieces by which a translation may exceed its source",
+        least=0,
+        below=LONGEST,
+    )
+    max_source_length: int = setting(
+        "decoding",
+        1000,
+        "pieces of a line that are translated; the rest is cut off",
+        below=LARGEST // 2,
+    )
+    decode_batch_size: int = setting("decoding", 64, "sentences; 1: the least delay")
+
+    # The machine: how it computes, not what.
+    precision: str = setting(
+        "machine", "float32", "float32, bfloat16; float16 (GPU: untried, CPU: slow)"
+    )
+    xla: bool = setting("machine", False, "compile training with XLA: for GPUs")
+    deterministic: bool = setting(
+        "machine", False, "one thread: runs are equal to the last bit, and slower"
+    )
+
+    @property
+    def encoder_blocks(self) -> int:
+        """The number of encoder blocks."""
+        return self.num_encoder_blocks or self.num_blocks
+
+    @property
+    def decoder_blocks(self) -> int:
+        """The number of decoder blocks."""
+        return self.num_decoder_blocks or self.num_blocks
+
+    def rate_of(self, name: str) -> Optional[float]:
+        """Return a dropout rate; None where the dialect decides.
+
+        Args:
+          name: "attention_dropout" or "ffn_dropout".
+        """
+        rate = getattr(self, name)
+        return None if rate < 0 else rate
+
+
+FIELDS = {field.name: field for field in dataclasses.fields(HParams)}
+
+# The settings that may differ from those of training when a trained model translates.
+DECODING = {
+    name: field
+    for name, field in FIELDS.items()
+    if field.metadata["group"] == "decoding" or name == "deterministic"
+}
+
+
+def model_settings(hp: HParams) -> Dict[str, Any]:
+    """Return the settings that the meaning of a checkpoint depends on.
+
+    Without `pad_sources_to`, which no variable depends on: imports have it set later.
+    """
+    return {
+        name: getattr(hp, name)
+        for name, field in FIELDS.items()
+        if field.metadata["group"] == "model" and name != "pad_sources_to"
+    }
+
+
+def validate(hp: HParams) -> None:
+    """Raise ValueError for settings that cannot work."""
+    for name, value in checked(dataclasses.asdict(hp), "settings").items():
+        limits = FIELDS[name].metadata
+        least = limits["least"]
+        below = limits["below"]
+        choices = limits["choices"]
+        if FIELDS[name].type in (int, float) and not least <= value < below:
+            raise ValueError(
+                f"{name}: expected {least} <= {name} < {below}, got {value}"
+            )
+        if choices:
+            refuse_unknown(name, value, choices)
+    if not hp.data:
+        raise ValueError("data: expected a path, got an empty name")
+    if hp.d_model % hp.num_heads:
+        raise ValueError(
+            f"num_heads: expected a divisor of d_model = {hp.d_model}, got "
+            f"{hp.num_heads}"
+        )
+    sizes = (hp.source_vocab_size, hp.target_vocab_size)
+    if hp.joint_vocab and 0 not in sizes and sizes[0] != sizes[1]:
+        raise ValueError(
+            "joint_vocab: expected as many source as target pieces, got "
+            f"{sizes[0]} and {sizes[1]}"
+        )
+
+
+def has_settings(logdir: str) -> bool:
+    """Return whether a log directory has saved settings."""
+    return os.path.exists(os.path.join(logdir, FILE_NAME))
+
+
+def save(hp: HParams, logdir: str) -> None:
+    """Write `logdir/hparams.json` as a whole or not at all; create `logdir`."""
+    os.makedirs(logdir, exist_ok=True)
+    with files.replaced(os.path.join(logdir, FILE_NAME)) as file:
+        content = files.stamped(dataclasses.asdict(hp))
+        json.dump(content, file, indent=2, sort_keys=True)
+        file.write("\n")
+
+
+def load(logdir: str, given: Optional[Dict[str, Any]] = None) -> HParams:
+    """Return the settings saved in `logdir`, overridden by those that are `given`.
+
+    Raises:
+      ValueError: there are no saved settings, or they cannot work.
+    """
+    files.refuse_links(logdir)
+    hp = HParams(**{**read(logdir), **(given or {})})
+    validate(hp)
+    return hp
+
+
+def load_each(
+    logdirs: Sequence[str], given: Dict[str, Any]
+) -> List[Tuple[HParams, str]]:
+    """Return (settings, log directory) for each log directory; see `load`."""
+    return [(load(logdir, given), logdir) for logdir in logdirs]
+
+
+def read(logdir: str) -> Dict[str, Any]:
+    """Return the checked content of `logdir/hparams.json`."""
+    path = os.path.join(logdir, FILE_NAME)
+    if not os.path.exists(path):
+        raise ValueError(
+            f"no {path}: expected a log directory written by {command('train')}"
+        )
+    values = files.read_json(path, "settings")
+    values = {name: value for name, value in values.items() if name not in REMOVED}
+    return checked(values, path)
+
+
+def checked(values: Dict[str, Any], where: str) -> Dict[str, Any]:
+    """Check names and types, and return `values`; for a float, 1 becomes 1.0."""
+    checked = {}
+    for name, value in values.items():
+        if name not in FIELDS:
+            raise ValueError(f"{where}: {unknown('setting', name, FIELDS)}")
+        expected: Any = FIELDS[name].type
+        if expected is float and type(value) is int and abs(value) < LARGEST:
+            value = float(value)
+        if type(value) is not expected:
+            raise ValueError(
+                f"{where}: {name}: expected {expected.__name__}, got {value!r} "
+                f"({type(value).__name__})"
+            )
+        checked[name] = value
+    return checked
+
+
+def refuse_other_architecture(
+    given: Dict[str, Any], saved: Dict[str, Any], path: str, flag: str = "--logdir"
+) -> None:
+    """Raise ValueError where `given` changes a saved setting of the model.
+
+    Args:
+      given, saved: name → value.
+      path: the file of the saved ones.
+      flag: the flag that named its folder, for the message.
+    """
+    for name in sorted(set(given) & set(saved)):
+        fixed = FIELDS[name].metadata["group"] == "model"
+        if fixed and given[name] != saved[name]:
+            raise ValueError(
+                f"{name} is fixed by {path}: expected {saved[name]}, got "
+                f"{given[name]}; choose another {flag}"
+            )

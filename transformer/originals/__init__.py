@@ -1,1 +1,0 @@
-"""The original systems: their variable names, their checkpoints, recorded numbers."""

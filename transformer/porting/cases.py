@@ -1,0 +1,199 @@
+"""With which arguments functions are called, to compare them."""
+
+import inspect
+import itertools
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+import numpy as np
+
+BATCH, HEADS, WIDTH, WORDS = 3, 4, 16, 50
+# Functions that have two names.
+SYNONYMS = {
+    **dict.fromkeys(["ff", "feed_forward"], "feedforward"),
+    **dict.fromkeys(["ln", "layer_norm", "layer_normalize"], "normalize"),
+}
+# Arguments that do not affect results: differences in them are ignored.
+LEFT_OUT = ("dtype", "name", "reuse", "scope", "seed")
+BOOLEANS = ("is_training", "training", "causality")  # even without a default
+KEEP = ["keep_prob", "dropout_keep_prob"]  # one minus the rate of dropout
+CHOICES: Dict[str, List[Any]] = {
+    "mode": ["mul", "add"],
+    "type": ["key", "future"],
+    **dict.fromkeys(["Q_len", "V_len", "seq_len"], [None, "given"]),
+}
+MOST_CALLS = 32  # in the first setting: all combinations of five Boolean arguments
+
+
+class Setting(NamedTuple):
+    """Sizes, and how large the numbers are."""
+
+    title: str
+    queries: int
+    keys: int
+    inputs: float = 1.0  # the size of the inputs' elements
+    variables: float = 0.5  # the standard deviation of the variables
+    tolerance: float = 1e-5
+    scope: str = ""  # in which the function is called
+    rate: float = 0.5  # of dropout
+
+
+class Call(NamedTuple):
+    """A call of a function."""
+
+    options: Dict[str, Any]  # of its arguments, those that are varied
+    arguments: Dict[str, Any]  # all: an array becomes a tensor
+    setting: Setting
+    is_plain: bool  # the first one
+
+
+SETTINGS = [
+    Setting("length 40", 40, 40),
+    Setting("7 queries, 40 keys, in a scope", 7, 40, scope="net", rate=0.25),
+    Setting("small numbers", 5, 5, inputs=1e-2, variables=3e-3),
+    # Logits of some hundreds keep fewer digits.
+    Setting("large numbers", 5, 5, inputs=10.0, tolerance=3e-4),
+]
+
+
+def calls(function: Callable) -> List[Call]:
+    """Return the calls by which a function is measured, the plainest one first.
+
+    In the first setting the varied arguments have all combinations (where those are
+    more than MOST_CALLS, each one alone is changed), in the second each one alone is
+    changed, in the others none is.
+
+    Raises:
+      ValueError: the function needs an argument of which nothing is known.
+    """
+    found: List[Call] = []
+    choices = _choices(function)
+    every = [
+        dict(zip(choices, values)) for values in itertools.product(*choices.values())
+    ]
+    few = [
+        options
+        for options in every
+        if sum(options[name] != every[0][name] for name in options) <= 1
+    ]
+    combined = every if len(every) <= MOST_CALLS else few
+    for setting, varied in zip(SETTINGS, (combined, few, every[:1], every[:1])):
+        for options in varied:
+            arguments = _arguments(function, setting)
+            chosen = {name: each for name, each in options.items() if each != "given"}
+            arguments.update(chosen)
+            found.append(Call(options, arguments, setting, not found))
+    return found
+
+
+def _choices(function: Callable) -> Dict[str, List[Any]]:
+    """Return the values of the arguments that are varied."""
+    found: Dict[str, List[Any]] = {}
+    for name, each in inspect.signature(function).parameters.items():
+        if name in LEFT_OUT:
+            continue
+        if name in CHOICES:
+            found[name] = CHOICES[name]
+        elif name in BOOLEANS or isinstance(each.default, bool):
+            found[name] = [False, True]
+    return found
+
+
+def _arguments(function: Callable, setting: Setting) -> Dict[str, Any]:
+    """Return what a function is called with: what is known, then its own defaults."""
+    parameters = inspect.signature(function).parameters
+    known = _known(function, setting)
+    found = {}
+    for name, each in parameters.items():
+        if name == "scope" and isinstance(each.default, str):
+            found[name] = each.default  # ours gets it too: variables of the same names
+        if name in LEFT_OUT or each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+            continue
+        if name in known:
+            found[name] = known[name]
+        elif each.default is not each.empty:
+            found[name] = each.default
+        elif name not in CHOICES and name not in BOOLEANS:
+            raise ValueError(f"it needs {name}, of which nothing is known")
+    if not set(KEEP).isdisjoint(found):
+        found["dropout_rate"] = known["dropout_rate"]  # what ours calls it
+    return found
+
+
+def _known(function: Callable, setting: Setting) -> Dict[str, Any]:
+    """Return the values of arguments by their names, as a function uses them."""
+    queries = _vectors(setting.queries, setting.inputs)
+    keys = queries
+    if setting.keys != setting.queries:
+        keys = _vectors(setting.keys, setting.inputs)
+    ids = np.arange(BATCH * setting.queries).reshape(BATCH, -1) % WORDS
+    ids[:, -1] = [0, 0, WORDS - 1]
+    padding = np.all(keys == 0, -1)
+    values: Dict[str, Any] = {}
+    # tutorials; bojone; tensor2tensor
+    names = "inputs queries Q x query_antecedent"
+    values.update(dict.fromkeys(names.split(), queries))
+    values.update(dict.fromkeys("keys values K V".split(), keys))
+    names = "num_units dim position_size ouput_size total_key_depth total_value_depth"
+    names += " output_depth channels hidden_size"
+    values.update(dict.fromkeys(names.split(), WIDTH))
+    values.update(dict.fromkeys("num_heads nb_head".split(), HEADS))
+    values.update(dict.fromkeys("sentence_length length".split(), setting.queries))
+    values.update(dict.fromkeys(KEEP, 1 - setting.rate), dropout_rate=setting.rate)
+    values["Q_len"] = values["seq_len"] = np.array([setting.queries, 1, 2], np.int32)
+    values["V_len"] = np.array([setting.keys, 1, 2], np.int32)
+    values.update(
+        emb=np.roll(queries, 1, axis=0),  # padding elsewhere than in the queries
+        key_masks=padding,
+        vocab_size=WORDS,
+        l2_reg=0.1,
+        maxlen=40,
+        init_lr=1e-3,
+        global_step=np.array(7, np.int32),
+        size_per_head=WIDTH // HEADS,
+        memory_antecedent=None if keys is queries else keys,
+        memory_padding=padding.astype(np.float32),
+        bias=(padding * -1e9).astype(np.float32)[:, None, None, :],
+        filter_size=2 * WIDTH,
+    )
+    name = getattr(function, "__name__", "")
+    parameters = inspect.signature(function).parameters
+    if SYNONYMS.get(name, name) == "feedforward":
+        wide = setting.scope or setting.inputs != 1
+        values["num_units"] = [2 * WIDTH if wide else WIDTH, WIDTH]
+    if "vocab_size" in parameters or (
+        name == "positional_encoding" and "num_units" in parameters
+    ):
+        values["inputs"] = ids.astype(np.int32)
+    if name == "label_smoothing":
+        values["inputs"] = np.abs(queries)
+    if name == "mask":
+        count = BATCH if "keys" in parameters else BATCH * HEADS
+        values["inputs"] = _random(count, setting.queries, setting.keys)
+    if name == "scaled_dot_product_attention":
+        values["Q"] = _random(BATCH * HEADS, setting.queries, WIDTH)
+        values["K"] = values["V"] = _random(BATCH * HEADS, setting.keys, WIDTH)
+    return values
+
+
+def _random(*shape: int) -> np.ndarray:
+    rng = np.random.RandomState(sum(shape))
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def _vectors(length: int, size: float) -> np.ndarray:
+    """Return vectors [N, T, D] with rows of zeros, and one whose sum alone is zero."""
+    found = size * _random(BATCH, length, WIDTH)
+    found[0, -1] = 0  # at the end
+    found[1, 0] = 0  # at the beginning
+    found[2, length // 2 :] = 0
+    found[2, 1] = np.tile([size, -size], WIDTH // 2)
+    found[0, 1] *= 1e-2
+    return found
+
+
+def alike(name: str, ours: Dict[str, Any]) -> Optional[str]:
+    """Return the name of the function of ours that may be a function of theirs."""
+    if name in ours:
+        return name
+    meant = SYNONYMS.get(name, name)
+    return next((each for each in ours if SYNONYMS.get(each, each) == meant), None)

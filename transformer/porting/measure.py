@@ -1,0 +1,610 @@
+"""Run the functions of a file beside ours, with the same variables.
+
+A program of its own, which the command starts, because it executes the file:
+
+    python -c "import transformer_tf.porting.measure as m; m.main()" FILE RESULTS
+
+It writes a line of JSON for each function to RESULTS, a `Verdict`.
+"""
+
+import functools
+import importlib
+import inspect
+import json
+import os
+import sys
+import types
+import zlib
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from transformer import dialects, modules
+from transformer.porting import reading, tensorflow1
+from transformer.porting.cases import Call, alike, calls
+
+# What a graph of theirs or ours may raise; a file may exit, too.
+RAISED = (Exception, SystemExit)
+
+COMPAT = [
+    importlib.import_module(f"transformer.compat.{source}")
+    for source in reading.SOURCES
+    if source != "bojone_keras"  # layers, which are no functions
+]
+RANDOM = "random"
+FIRST_VALUES = "first values:"
+SECOND_CALL = "a second call (reuse=True):"
+ELSEWHERE = "dropout is applied elsewhere:"
+OTHER_RATE = "the rate of dropout:"
+
+
+class Built(NamedTuple):
+    """What a function gave in a graph of its own."""
+
+    variables: Dict[str, Tuple[List[int], bool]]  # name → shape, whether it is trained
+    outputs: List[np.ndarray]
+    regularization: float  # the sum of the losses that it added
+    gradients: Dict[str, np.ndarray]  # of variables, of arguments
+    initial: Dict[str, str]  # variable → what all its elements are at first; or RANDOM
+    again: str  # what a second call with reuse=True does
+    masks: List[tensorflow1.Mask]  # of its dropout
+    is_random: bool
+
+
+class Candidate(NamedTuple):
+    """A function of ours that may be one of theirs."""
+
+    source: str  # "sasrec", or "modules" with a dialect
+    line: str  # the import
+    function: Callable
+
+
+class Verdict(NamedTuple):
+    """What was measured of a function."""
+
+    name: str
+    kind: str  # a key of `reading.KINDS`
+    text: str
+    line: str = ""  # the import of ours
+
+
+def main() -> None:
+    """Measure the file that the arguments name."""
+    path, results = sys.argv[1:]
+    sys.argv = [path]
+    with open(results, "w", encoding="utf-8") as file:
+
+        def write(verdict: Verdict) -> None:
+            file.write(json.dumps(verdict._asdict()) + "\n")
+            file.flush()
+
+        try:
+            script = reading.read(path)
+            module = load(script)
+        except RAISED as error:
+            write(Verdict("", "failed", said(error)))
+            return
+        for name, function in functions(module).items():
+            write(measured(name, function, reading.likely(script)))
+        write(Verdict("", "done", ""))
+
+
+def load(script: reading.Script) -> types.ModuleType:
+    """Run a file as a module, names of TensorFlow 1 being lent to it."""
+    ours = [each for named in catalogue().values() for each in named.values()]
+    tensorflow1.lend(script.text, ours)
+    name = os.path.splitext(os.path.basename(script.path))[0]
+    module = types.ModuleType(name)
+    # Python 2 has xrange; np came by an `import *` of TensorFlow 1.
+    module.__dict__.update(np=np, xrange=range, unicode=str, __file__=script.path)
+    sys.path[:0] = [os.path.dirname(os.path.abspath(script.path)), os.getcwd()]
+    exec(compile(script.text, script.path, "exec"), module.__dict__)
+    return module
+
+
+def functions(module: types.ModuleType) -> Dict[str, Callable]:
+    """Return the public functions that a file defines itself."""
+    return {
+        name: each
+        for name, each in vars(module).items()
+        if inspect.isfunction(each)
+        and each.__code__.co_filename == module.__file__
+        and not name.startswith("_")
+        and name != "main"
+    }
+
+
+@functools.lru_cache(maxsize=None)
+def catalogue() -> Dict[str, Dict[str, Callable]]:
+    """Return the functions of ours, by the name of their source."""
+    found = {}
+    for module in COMPAT:
+        functions_of = {name: getattr(module, name) for name in module.__all__}
+        found[module.__name__.rpartition(".")[2]] = {
+            name: each for name, each in functions_of.items() if callable(each)
+        }
+    for dialect in dialects.DIALECTS:
+        found[f'modules, dialect="{dialect}"'] = {
+            each.__name__: functools.partial(each, dialect=dialect)
+            for each in (
+                modules.positional_encoding,
+                modules.multihead_attention,
+                modules.feedforward,
+            )
+        }
+    found["modules"] = {
+        each.__name__: each
+        for each in (modules.embedding, modules.normalize, modules.label_smoothing)
+    }
+    return found
+
+
+def candidates(name: str, function: Callable, likely: str) -> Iterator[Candidate]:
+    """Return the functions of ours that can be called as a function is called.
+
+    Those of the likely source come first.
+    """
+    theirs = inspect.signature(function).parameters
+    seen: List[Callable] = []
+    by_source = sorted(catalogue().items(), key=lambda item: item[0] != likely)
+    for source, ours in by_source:
+        own = alike(name, ours)
+        if own is None:
+            continue
+        if all(each in theirs for each in _needed(ours[own])):
+            if any(ours[own] is each for each in seen):
+                continue  # the same function by the name of another source
+            seen.append(ours[own])
+            place = source.split(",")[0]
+            place = place if place == "modules" else f"compat.{place}"
+            renamed = "" if own == name else f" as {name}"
+            line = f"from transformer.{place} import {own}{renamed}"
+            yield Candidate(source, line, ours[own])
+
+
+# The verdict of a function
+
+
+def measured(name: str, function: Callable, likely: str = "") -> Verdict:
+    """Compare a function with ours, first with those of the likely source."""
+    found = list(candidates(name, function, likely))
+    if not found:
+        return Verdict(name, "none", _without_candidates(name, function))
+    try:
+        every = calls(function)
+    except ValueError as error:
+        return Verdict(name, "none", str(error))
+    try:
+        plain = build(function, every[0])
+    except RAISED as error:
+        return Verdict(name, "failed", said(error))
+    theirs = [(every[0], plain)]
+    at_first: List[Differences] = []
+    failed: Dict[str, List[Call]] = {}
+    best = None
+    for candidate in found:
+        at_first.append(compare(candidate, theirs[:1])[0])
+        if not at_first[-1]:
+            if best is None:
+                failed = _built(function, every[1:], theirs)
+            beside = _beside(function, candidate, theirs)
+            best = min(best or beside, beside, key=lambda one: one[0])
+            if best[1] == "same":
+                break
+    if best is None:
+        distances = [each.get("outputs", {0: 0.0})[0] for each in at_first]
+        nearest = int(np.argmin(distances))
+        if distances[nearest] > 0:
+            text = f"nearest: {found[nearest].source}, "
+            text += f"outputs {_amount(distances[nearest])}"
+            for aspect in (ELSEWHERE, OTHER_RATE):
+                for told in at_first[nearest].get(aspect, {}).values():
+                    text += f"; {aspect} {told}"
+            return Verdict(name, "none", text)
+        failed = _built(function, every[1:], theirs)
+        best = _beside(function, found[nearest], theirs)
+    _, kind, text, line = best
+    if failed:
+        others = [call for call, _ in theirs]
+        lost = [f"{_where(failed[each], others)}: {each}" for each in failed]
+        return Verdict(
+            name, "failed", f"{'; '.join(lost)}; else {reading.KINDS[kind]}: {text}"
+        )
+    return Verdict(name, kind, text, line)
+
+
+def _built(
+    function: Callable, further: List[Call], theirs: List[Tuple[Call, Built]]
+) -> Dict[str, List[Call]]:
+    """Append what further calls of a function give; return those that fail."""
+    failed: Dict[str, List[Call]] = {}
+    for call in further:
+        try:
+            theirs.append((call, build(function, call)))
+        except RAISED as error:
+            failed.setdefault(said(error), []).append(call)
+    return failed
+
+
+def _without_candidates(name: str, function: Callable) -> str:
+    """Return why no function of ours can be called as a function is called."""
+    theirs = inspect.signature(function).parameters
+    lacking: List[str] = []
+    for ours in catalogue().values():
+        own = alike(name, ours)
+        if own is not None:
+            needed = [each for each in _needed(ours[own]) if each not in theirs]
+            lacking.append(" and ".join(needed))
+    if not lacking:
+        return "we have no function that is called so"
+    return f"ours of that name need {', or '.join(dict.fromkeys(lacking))}"
+
+
+def _needed(function: Callable) -> List[str]:
+    """Return the arguments without which a function cannot be called."""
+    return [
+        name
+        for name, each in inspect.signature(function).parameters.items()
+        if each.default is each.empty and name not in ("args", "kwargs")
+    ]
+
+
+def _beside(
+    function: Callable, candidate: Candidate, theirs: List[Tuple[Call, Built]]
+) -> Tuple[int, str, str, str]:
+    """Return (how many things differ, kind, text, import) of a function of ours."""
+    differences, largest = compare(candidate, theirs)
+    texts = _parameters(function, candidate.function)
+    count = len(texts)
+    for aspect, places in differences.items():
+        others = [call for place, (call, _) in enumerate(theirs) if place not in places]
+        where = _where([theirs[place][0] for place in places], others)
+        if aspect in (FIRST_VALUES, SECOND_CALL):
+            where = ""  # looked at in one of the calls
+        values = list(places.values())
+        worst = values[0] if isinstance(values[0], str) else max(values)
+        texts.append(f"{aspect} {_amount(worst)}{where and ' ' + where}")
+        count += len(places)
+    if texts:
+        text = f"{'; '.join(texts)} (beside {candidate.source})"
+        return count, "but", text, candidate.line
+    text = f"{candidate.source} (largest difference {largest:.1e}, {len(theirs)} calls"
+    dropped = sum(bool(built.masks) for _, built in theirs)
+    text += f", {dropped} of them with dropout)" if dropped else ")"
+    return 0, "same", text, candidate.line
+
+
+def _amount(distance: Any) -> str:
+    if isinstance(distance, str):
+        return distance
+    return f"{distance:.1e} apart" if distance < np.inf else "of another kind"
+
+
+def _where(these: List[Call], others: List[Call]) -> str:
+    """Return in which calls something is so: "with causality=True"; "" for all."""
+    if not others:
+        return ""
+
+    def facts(call: Call) -> List[str]:
+        options = [f"{name}={value}" for name, value in call.options.items()]
+        return [*options, call.setting.title]
+
+    shared = [fact for fact in facts(these[0]) if all(fact in facts(c) for c in these)]
+    for fact in shared:
+        if not any(fact in facts(call) for call in others):
+            return f"with {fact}"
+    text = f"in {len(these)} of {len(these) + len(others)} calls"
+    return text + (f", all with {' and '.join(shared)}" if shared else "")
+
+
+def _parameters(theirs: Callable, ours: Callable) -> List[str]:
+    """Return what differs in the parameters of two functions."""
+    there = inspect.signature(theirs).parameters
+    here = inspect.signature(ours).parameters
+    found = []
+    shared = [name for name in there if name in here]
+    takes_any = any(each.kind == each.VAR_KEYWORD for each in here.values())
+    more = [name for name in there if name not in here]
+    if more and not takes_any:
+        found.append(f"it takes {', '.join(more)}")
+    for name in shared:
+        values = [
+            tuple(each.default) if isinstance(each.default, list) else each.default
+            for each in (there[name], here[name])
+        ]
+        default, own = values
+        if default is not inspect.Parameter.empty and default != own:
+            here_is = "none" if own is inspect.Parameter.empty else repr(own)
+            found.append(f"the default of {name}: {default!r}, here {here_is}")
+    if [name for name in here if name in there] != shared:
+        found.append(f"the order of its arguments: {', '.join(shared)}")
+    return found
+
+
+Differences = Dict[str, Dict[int, Any]]  # aspect → number of a call → how far
+
+
+def compare(
+    candidate: Candidate, theirs: List[Tuple[Call, Built]]
+) -> Tuple[Differences, float]:
+    """Call a function of ours as theirs was called.
+
+    Returns:
+      (what differs, in which calls and how far; the largest difference of numbers).
+    """
+    differences: Differences = {}
+    largest = 0.0
+    others: Dict[int, str] = {}  # what only dropout can be the cause of
+    for place, (call, first) in enumerate(theirs):
+        try:
+            second = build(candidate.function, call, first)
+        except RAISED as error:
+            differences.setdefault("outputs", {})[place] = np.inf
+            differences.setdefault("ours raises", {})[place] = said(error)
+            continue
+        numbers, texts = _apart(first, second)
+        for aspect, distance in numbers.items():
+            largest = max(largest, distance)
+            if distance > call.setting.tolerance:
+                differences.setdefault(aspect, {})[place] = distance
+        for aspect, text in texts.items():
+            differences.setdefault(aspect, {})[place] = text
+        if first.masks or second.masks:
+            others[place] = _dropped(first, second)
+    wrong = differences.get("outputs", {})
+    is_told = ELSEWHERE in differences or OTHER_RATE in differences
+    if wrong and set(wrong) <= set(others) < set(range(len(theirs))) and not is_told:
+        differences[ELSEWHERE] = {place: others[place] for place in wrong}
+    return differences, largest
+
+
+def _dropped(first: Built, second: Built) -> str:
+    """Return what theirs drops, and what ours drops."""
+    told = []
+    for built in (first, second):
+        each = [
+            f"{mask.name}{'' if mask.sizes is None else f' {list(mask.sizes)}'}"
+            for mask in built.masks
+        ]
+        told.append(_some(each))
+    return f"theirs on {told[0]}, ours on {told[1]}"
+
+
+def _dropout_apart(first: Built, second: Built) -> Dict[str, str]:
+    """Return what the masks alone tell: others of them, or of another rate."""
+    counts = [
+        sorted(int(np.prod(mask.sizes or 0)) for mask in built.masks)
+        for built in (first, second)
+    ]
+    if counts[0] != counts[1]:
+        return {ELSEWHERE: _dropped(first, second)}
+    rates = [[mask.rate for mask in built.masks] for built in (first, second)]
+    known = [pair for pair in zip(*rates) if None not in pair]
+    if any(there != here for there, here in known):
+        told = [", ".join(str(each) for each in side) for side in zip(*known)]
+        return {OTHER_RATE: f"{told[0]}, here {told[1]}"}
+    return {}
+
+
+def _apart(first: Built, second: Built) -> Tuple[Dict[str, float], Dict[str, str]]:
+    """Return (how far numbers are apart, what else differs) of two functions."""
+    texts = {}
+    if set(first.variables) != set(second.variables):
+        lacking = [name for name in first.variables if name not in second.variables]
+        new = [name for name in second.variables if name not in first.variables]
+        texts["names of variables:"] = f"{_some(lacking)}; here {_some(new)}"
+    for name, (shape, trained) in first.variables.items():
+        here = second.variables.get(name, (shape, trained))
+        if here != (shape, trained):
+            told = [
+                f"{size}, {'trained' if is_trained else 'not trained'}"
+                for size, is_trained in ((shape, trained), here)
+            ]
+            texts["variables:"] = f"{name} is {told[0]}, here {told[1]}"
+    for name, value in first.initial.items():
+        ours = second.initial.get(name, value)
+        if value not in (ours, RANDOM):
+            texts[FIRST_VALUES] = f"{name} is {value}, here {ours}"
+    if first.is_random:
+        texts["its random numbers"] = "cannot be fixed: not compared"
+        return {}, texts
+    texts.update(_dropout_apart(first, second))
+    if first.again != second.again:
+        texts[SECOND_CALL] = f"{first.again}; here {second.again}"
+    kinds = [[str(each.dtype) for each in built.outputs] for built in (first, second)]
+    numbers = {"outputs": np.inf}
+    if len(kinds[0]) == len(kinds[1]):
+        pairs = zip(first.outputs, second.outputs)
+        numbers["outputs"] = max([0.0] + [_distance(a, b, 1e-6) for a, b in pairs])
+        if kinds[0] != kinds[1]:
+            texts["types:"] = f"{', '.join(kinds[0])}; here {', '.join(kinds[1])}"
+    losses = [np.array(built.regularization) for built in (first, second)]
+    numbers["regularization losses"] = _distance(losses[0], losses[1], 1e-6)
+    # What rounding leaves of a gradient that is zero is compared with the others.
+    sizes = [np.abs(each).max(initial=0) for each in first.gradients.values()]
+    floor = max(0.1 * float(np.median(sizes or [0])), 1e-6)
+    slopes = [
+        {name: np.squeeze(each) for name, each in built.gradients.items()}
+        for built in (first, second)
+    ]
+    numbers["gradients"] = 0.0
+    for name in {*first.gradients, *second.gradients}:
+        a = slopes[0].get(name, np.zeros_like(slopes[1].get(name, 0)))
+        b = slopes[1].get(name, np.zeros_like(a))
+        numbers["gradients"] = max(numbers["gradients"], _distance(a, b, floor))
+    return numbers, texts
+
+
+def _some(names: List[str]) -> str:
+    """Return the first of some names, and how many more they are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more if names else "none"
+
+
+def _distance(a: np.ndarray, b: np.ndarray, floor: float) -> float:
+    """Return the largest difference of two arrays, as a part of what is in them.
+
+    Each element is compared with the largest one of those that are not forbidden
+    logits, or with itself where it is larger.
+    """
+    if a.shape != b.shape or not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return np.inf
+    a = np.nan_to_num(a.astype(np.float64))
+    b = np.nan_to_num(b.astype(np.float64))
+    usual = np.abs(a)[np.abs(a) < 1e6]
+    scale = np.maximum(max(usual.max(initial=0), floor), np.abs(a))
+    return float((np.abs(a - b) / scale).max(initial=0))
+
+
+def said(error: BaseException) -> str:
+    """Return an exception in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
+
+
+# Building
+
+
+def build(function: Callable, call: Call, like: Optional[Built] = None) -> Built:
+    """Call a function in a graph of its own, and run what it returns.
+
+    Args:
+      function: of theirs or of ours.
+      call: how to call it; arguments that it does not have are left out.
+      like: what theirs gave: ours gets the variables of the same name or, where the
+        names differ, of the same shape, in their order.
+    """
+    config = tf.ConfigProto()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True  # it takes long
+    with tf.Graph().as_default(), tf.Session(config=config) as session:
+        tf.set_random_seed(1)
+        tensorflow1.masks.clear()
+        made: Dict[int, Any] = {}
+        known = inspect.signature(function).parameters
+        arguments = {
+            name: _tensor(value, made)
+            for name, value in call.arguments.items()
+            if name in known
+        }
+        outputs = tf.nest.flatten(_called(function, arguments, call))
+        outputs = [tf.convert_to_tensor(each) for each in outputs]
+        masks = list(tensorflow1.masks)
+        variables = tf.global_variables()
+        trained = tf.trainable_variables()
+        shapes = {
+            each.op.name: (each.shape.as_list(), any(each is v for v in trained))
+            for each in variables
+        }
+        names = _matched(shapes, shapes if like is None else like.variables)
+        initial = {}
+        if call.is_plain:
+            values = {names[v.op.name]: v.initializer.inputs[1] for v in variables}
+            for name, value in session.run(values).items():
+                is_constant = value.size > 1 and np.ptp(value) == 0
+                initial[name] = f"{value.flat[0]:g}" if is_constant else RANDOM
+        losses = tf.losses.get_losses() + tf.losses.get_regularization_losses()
+        added = tf.cast(tf.add_n(losses), tf.float32) if losses else tf.constant(0.0)
+        sources = {names[each.op.name]: each for each in variables}
+        for name, each in arguments.items():
+            if tf.is_tensor(each) and each.dtype.is_floating:
+                if not any(each is other for other in sources.values()):
+                    sources[f"argument {name}"] = each
+        gradients = _gradients(outputs, added, sources)
+        fetches = [outputs, added, gradients]
+        session.run(
+            [each.initializer for each in variables],
+            {
+                each.initializer.inputs[1]: _value(
+                    names[each.op.name], each, call.setting.variables
+                )
+                for each in variables
+            },
+        )
+        arrays, loss, slopes = session.run(fetches)
+        is_random = False
+        if like is None:
+            again, _, _ = session.run(fetches)
+            is_random = not all(map(_same, arrays, again))
+        second = _again(function, arguments, call) if call.is_plain else ""
+    return Built(
+        variables=shapes,
+        outputs=arrays,
+        regularization=float(loss),
+        gradients=slopes,
+        initial=initial,
+        again=second,
+        masks=masks,
+        is_random=is_random,
+    )
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return bool(np.allclose(a, b, rtol=1e-5, atol=1e-6, equal_nan=True))
+
+
+def _called(function: Callable, arguments: Dict[str, Any], call: Call) -> Any:
+    if not call.setting.scope:
+        return function(**arguments)
+    with tf.variable_scope(call.setting.scope):
+        return function(**arguments)
+
+
+def _again(function: Callable, arguments: Dict[str, Any], call: Call) -> str:
+    """Return what a second call does with the variables of the first."""
+    if "reuse" in inspect.signature(function).parameters:
+        arguments = dict(arguments, reuse=True)
+    before = {each.op.name for each in tf.global_variables()}
+    try:
+        _called(function, arguments, call)
+    except RAISED as error:
+        return type(error).__name__
+    new = [v.op.name for v in tf.global_variables() if v.op.name not in before]
+    return f"makes {', '.join(new)}" if new else "makes no variables"
+
+
+def _matched(own: Dict[str, Any], theirs: Dict[str, Any]) -> Dict[str, str]:
+    """Return own name → the name of the variable of theirs that it stands for."""
+    found = {
+        name: name for name in own if name in theirs and own[name][0] == theirs[name][0]
+    }
+    left = [name for name in theirs if name not in found]
+    for name, (shape, _) in own.items():
+        if name not in found:
+            size = [length for length in shape if length != 1]
+            same = [n for n in left if [m for m in theirs[n][0] if m != 1] == size]
+            found[name] = same[0] if same else name
+            left = [each for each in left if each != found[name]]
+    return found
+
+
+def _tensor(value: Any, made: Dict[int, Any]) -> Any:
+    """Return the tensor of an array, the same one each time; else the value itself."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if id(value) not in made:
+        made[id(value)] = tf.constant(value)
+    return made[id(value)]
+
+
+def _gradients(
+    outputs: List[Any], added: Any, sources: Dict[str, Any]
+) -> Dict[str, Any]:
+    """Return the gradients of a weighted sum of the outputs and of the losses added."""
+    total = added
+    for output in outputs:
+        if output.dtype.is_floating:
+            weights = tf.sin(tf.cast(tf.range(tf.size(output)) + 1, output.dtype))
+            weights = tf.reshape(weights, tf.shape(output))
+            total += tf.cast(tf.reduce_sum(output * weights), tf.float32)
+    found = zip(sources, tf.gradients(total, list(sources.values())))
+    return {
+        name: tf.convert_to_tensor(each) for name, each in found if each is not None
+    }
+
+
+def _value(name: str, variable: Any, size: float) -> np.ndarray:
+    """Return the values of a variable: random, and the same for each name and shape."""
+    rng = np.random.RandomState(zlib.crc32(name.encode()) % 2**32)
+    values = size * rng.standard_normal(variable.shape.as_list())
+    return values.astype(variable.dtype.base_dtype.as_numpy_dtype)

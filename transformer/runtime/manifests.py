@@ -1,0 +1,197 @@
+"""Checkpoints by their names and manifests: list, find, verify; without TensorFlow.
+
+`model.ckpt-STEP` are the newest ones; `best.ckpt-STEP` is a copy of the one with the
+best dev BLEU. They are found by their names, so a log directory may be moved.
+
+A checkpoint is two files of TensorFlow and a manifest: the checksums of these files and
+of the vocabulary, which `sha256sum --check model.ckpt-STEP.sha256` reads too, and in a
+comment what else the numbers mean: the settings of the model, the checksums of the
+corpus. Where the log directory has others, `find` refuses the checkpoint.
+"""
+
+import json
+import os
+import re
+import warnings
+from typing import Any, Callable, Dict, List, Optional, Union
+
+from transformer.runtime import files
+from transformer.runtime.terminal import command
+from transformer.text.vocabulary import FILE_NAMES
+
+NEWEST = "model.ckpt"
+BEST = "best.ckpt"
+INDEX = ".index"
+MANIFEST = ".sha256"
+SAVING = ".saving"  # the folder of a log directory in which a checkpoint is written
+SETTINGS = "hparams.json"
+COMMENT = "# "  # begins the line of a manifest that describes the checkpoint
+
+
+def steps(logdir: str, kind: str = NEWEST, ending: str = INDEX) -> List[int]:
+    """Return the steps of the checkpoints of a kind in `logdir`, ascending.
+
+    Args:
+      logdir: the log directory, which may be missing.
+      kind: NEWEST or BEST.
+      ending: that of the file by which a checkpoint is recognized.
+    """
+    pattern = re.compile(re.escape(kind) + r"-(\d+)" + re.escape(ending))
+    names = os.listdir(logdir) if os.path.isdir(logdir) else []
+    matches = [pattern.fullmatch(name) for name in names]
+    return sorted(int(match.group(1)) for match in matches if match)
+
+
+def exist(logdir: str) -> bool:
+    """Return whether `logdir` has a checkpoint, whole or broken."""
+    return bool(steps(logdir) or steps(logdir, BEST))
+
+
+def path_of(logdir: str, step: int, kind: str = NEWEST) -> str:
+    """Return the path of a checkpoint without the endings of its files."""
+    return os.path.join(logdir, f"{kind}-{step}")
+
+
+def step_of(checkpoint: str) -> int:
+    """Return the step of a checkpoint, by its name."""
+    return int(checkpoint.rsplit("-", 1)[1])
+
+
+def named(logdir: str, which: Union[str, int] = "best") -> List[str]:
+    """Return the checkpoints to try, whole or not, the best choice first.
+
+    Args:
+      logdir, which: as in `find`.
+    """
+    newest = [path_of(logdir, step) for step in all_steps(logdir, NEWEST)]
+    best = [path_of(logdir, step, BEST) for step in all_steps(logdir, BEST)]
+    if which == "best":
+        return best + newest
+    if which == "newest":
+        return newest + best
+    return [path for path in newest + best if str(step_of(path)) == str(which)]
+
+
+def find(
+    logdir: str,
+    which: Union[str, int] = "best",
+    warn: Callable[[str], None] = warnings.warn,
+) -> str:
+    """Return the checkpoint to use, verified.
+
+    Args:
+      logdir: the log directory.
+      which: "best" (by dev BLEU; the newest where none was scored), "newest", a step.
+      warn: function of a text; called for each broken checkpoint that is skipped.
+
+    Returns:
+      The path without the endings of its files.
+
+    Raises:
+      FileNotFoundError: there is none.
+      ValueError: there is none that is whole.
+    """
+    candidates = named(logdir, which)
+    if not candidates:
+        raise FileNotFoundError(
+            f"checkpoint {which!r}: expected 'best', 'newest' or a step of "
+            f"{steps(logdir)} in {logdir}; {command('train')} writes them"
+        )
+    faults: List[str] = []
+    for checkpoint in candidates:
+        fault = fault_of(checkpoint)
+        if not fault:
+            for each in faults:
+                warn(f"{each}; {os.path.basename(checkpoint)} is used instead")
+            return checkpoint
+        if not is_there(checkpoint):  # a training run removed it: it wrote a newer one
+            return find(logdir, which, warn)
+        faults.append(fault)
+    more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
+    raise ValueError(
+        f"checkpoint {which!r}: expected a whole one, got only broken ones in {logdir} "
+        f"({'; '.join(faults[:3])}{more})"
+    )
+
+
+def fault_of(checkpoint: str) -> Optional[str]:
+    """Return what is wrong with a checkpoint, naming a file; None if nothing is."""
+    logdir, name = os.path.split(checkpoint)
+    try:
+        listed = _listed(checkpoint)
+        described = description_of(checkpoint)
+    except FileNotFoundError:
+        return f"{name}{MANIFEST} is missing"
+    except ValueError:
+        return f"{name}{MANIFEST} is cut off or damaged"
+    for each, checksum in listed.items():
+        try:
+            found = files.sha256_of(files.regular(os.path.join(logdir, each)))
+        except OSError as error:
+            return f"{each}: {error.strerror}"
+        if found != checksum:
+            return f"{each} does not have the checksum in {name}{MANIFEST}"
+    path = os.path.join(logdir, SETTINGS)
+    saved = files.read_json(path, "settings") if os.path.exists(path) else {}
+    for setting, value in described.get("settings", {}).items():
+        if saved.get(setting, value) != value:
+            return (
+                f"{SETTINGS} has {setting} {saved[setting]}, {name} was trained with "
+                f"{value}"
+            )
+    return None
+
+
+def _listed(checkpoint):
+    """Return the checksums that a manifest has, the index last: name → SHA-256.
+
+    Raises:
+      FileNotFoundError: there is no manifest.
+      ValueError: it is cut off or damaged.
+    """
+    own = re.escape(os.path.basename(checkpoint)) + r"(?:\.index|\.data-\d+-of-\d+)"
+    vocabularies = "|".join(re.escape(name) for names in FILE_NAMES for name in names)
+    line = re.compile(rf"([0-9a-f]{{64}})  ({own}|{vocabularies})\n")
+    listed = {}
+    with open(checkpoint + MANIFEST, encoding="utf-8", errors="replace") as file:
+        for text in file:
+            if not text.startswith(COMMENT):
+                match = line.fullmatch(text)
+                if not match:
+                    raise ValueError(text)
+                listed[match.group(2)] = match.group(1)
+    if not listed or not list(listed)[-1].endswith(INDEX):
+        raise ValueError(checkpoint)
+    return listed
+
+
+def description_of(checkpoint: str) -> Dict[str, Any]:
+    """Return what a manifest says of the meaning of a checkpoint.
+
+    Returns:
+      "settings": those of the model, name → value; "corpus": part → SHA-256. A manifest
+      of an earlier version has neither.
+
+    Raises:
+      ValueError: it is damaged.
+    """
+    with open(checkpoint + MANIFEST, encoding="utf-8", errors="replace") as file:
+        first = file.readline()
+    if not first.startswith(COMMENT):
+        return {}
+    described = dict(json.loads(first[len(COMMENT) :]))
+    if not all(type(part) is dict for part in described.values()):
+        raise ValueError(first)
+    return described
+
+
+def all_steps(logdir, kind):
+    """Return the steps of the checkpoints, whole or not, the last first."""
+    unfinished = steps(os.path.join(logdir, SAVING), kind)  # its index is moved last
+    manifests = set(steps(logdir, kind, MANIFEST)).difference(unfinished)
+    return sorted({*steps(logdir, kind), *manifests}, reverse=True)
+
+
+def is_there(checkpoint):
+    """Return whether there is a checkpoint of this name, or a part of one."""
+    return any(os.path.exists(checkpoint + ending) for ending in (INDEX, MANIFEST))

@@ -1,0 +1,417 @@
+"""A training run in its log directory: its lock, history, dev scores, events, speed.
+
+`run.jsonl` has a JSON object a line for each segment of the run: a step, the settings
+from there on, the checksums of the corpus and the vocabulary, the versions. A process
+that continues with all of them as before adds no line. `dev_scores.jsonl` has the
+evaluations. `trainer.Training.log_metrics` says which numbers are logged.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import json
+import math
+import os
+import platform
+import socket
+import time
+from typing import IO, Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from transformer.runtime import files
+
+LOCK = "lock"
+RUN = "run.jsonl"
+DEV_SCORES = "dev_scores.jsonl"
+LEAST_BLEU = 1.0  # below it, BLEU is chance: the dev loss decides which is best
+PATHS = ("data",)  # settings that say where something is, not what
+
+
+class Lock:
+    """Keep a second training run out of a log directory while this process lives.
+
+        with Lock(logdir) as lock:      # taken here, if the folder exists
+            os.makedirs(logdir, exist_ok=True)
+            lock.take()                 # else here
+
+    The system releases it when the process ends, even by `kill -9`. The file stays; its
+    presence does not mean that the lock is taken.
+
+    Raises:
+      ValueError: another process has it.
+    """
+
+    def __init__(self, logdir: str):
+        self.logdir = logdir
+        self._file: Optional[IO[str]] = None
+        self._folder = -1  # a file descriptor
+
+    def __enter__(self):
+        if os.path.isdir(self.logdir):
+            self.take()
+        return self
+
+    def take(self) -> None:
+        """Take the lock, if this object does not have it yet."""
+        if self._file:
+            return
+        file = open(os.path.join(self.logdir, LOCK), "a+", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            with file:
+                raise ValueError(
+                    f"{self.logdir}: a training run is in progress, "
+                    f"{file.read().strip() or 'just started'}; wait for it, stop it, "
+                    "or choose another --logdir"
+                ) from None
+        with files.named(file.name):
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            file.flush()
+        self._file = file
+        # Open, so that no other folder gets its number while this process lives.
+        self._folder = os.open(self.logdir, os.O_RDONLY)
+
+    def check(self) -> None:
+        """Raise FileNotFoundError where the log directory was moved or deleted."""
+        try:
+            if os.path.samestat(os.fstat(self._folder), os.stat(self.logdir)):
+                return
+        except OSError:
+            pass
+        raise FileNotFoundError(
+            f"{self.logdir}: the log directory was moved or deleted since training "
+            "began; put it back, or name its new path with --logdir, and training "
+            "continues from the last checkpoint there"
+        )
+
+    def __exit__(self, *exception):
+        if self._file:
+            os.close(self._folder)
+            with contextlib.suppress(OSError):  # what it says is of no importance
+                self._file.truncate(0)
+                self._file.close()
+
+
+# --- Files of JSON lines --------------------------------------------------------------
+
+
+def read_rows(
+    path: str, is_row: Callable[[Any], bool], expected: str
+) -> List[Dict[str, Any]]:
+    """Return the rows of a file of JSON lines; none where there is no file.
+
+    Args:
+      path: the file.
+      is_row: function of a decoded line: whether it holds what it must.
+      expected: what that is, for the message.
+
+    Raises:
+      ValueError: a line does not hold it. A last line that is cut off is ignored.
+    """
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = file.read().split("\n")[:-1]
+    rows = []
+    for number, line in enumerate(lines, 1):
+        row = None
+        with contextlib.suppress(ValueError, TypeError, LookupError, RecursionError):
+            found = json.loads(line)
+            row = found if is_row(found) else None
+        if row is None:
+            raise ValueError(
+                f"{path}:{number}: expected {expected}, got {line.strip()!r:.60}; "
+                "remove the line"
+            )
+        rows.append(row)
+    return rows
+
+
+def _write_rows(path, rows):
+    """Write a file of JSON lines; it is complete at any time."""
+    with files.replaced(path) as file:
+        file.writelines(json.dumps(row, sort_keys=True) + "\n" for row in rows)
+
+
+class RunHistory:
+    """The segments before a step, and the one that begins there.
+
+    Args:
+      logdir: the log directory, which may have none yet.
+      start: the step from which training continues. Later segments are dropped: of
+        what they did, no checkpoint is left.
+      hp: the settings.
+      corpus: the checksum of each part of the corpus.
+      init_from: the log directory whose weights step 0 begins with; None: the recorded
+        one, if any.
+
+    Raises:
+      ValueError: the file in `logdir` is broken.
+    """
+
+    def __init__(
+        self,
+        logdir: str,
+        start: int,
+        hp,
+        corpus: Dict[str, str],
+        init_from: Optional[str] = None,
+    ):
+        self._path = os.path.join(logdir, RUN)
+        rows = read_run(logdir)
+        self._before = [row for row in rows if row["step"] < start]
+        self.init_from = init_from or begun_from(rows)
+        self._now: Dict[str, Any] = {
+            "step": start,
+            "settings": dataclasses.asdict(hp),
+            "corpus": corpus,
+            "versions": versions(),
+        }
+        if start == 0 and self.init_from:
+            self._now["init_from"] = os.path.abspath(self.init_from)
+
+    def refuse_other_corpus(self, trained_on: Mapping[str, str]) -> None:
+        """Raise ValueError where the corpus is not that of the steps before.
+
+        Args:
+          trained_on: the corpus that the checkpoint names; {}: the history decides.
+        """
+        now = self._now["corpus"]
+        parts = [name for name in now if trained_on.get(name, now[name]) != now[name]]
+        parts = parts or self._changed("corpus")
+        if parts:
+            raise ValueError(
+                f"data: expected the corpus of the steps up to {self._now['step']}, "
+                f"got another one in {self._now['settings']['data']} "
+                f"({', '.join(parts)} differ); put it back, choose another --logdir, "
+                "or continue with this one by --accept_changes"
+            )
+
+    def changes(self) -> str:
+        """Return what changed since the segment before, in a line; "" for nothing."""
+        texts = [
+            f"{name} {self._last(kind)[name]} -> {self._now[kind][name]}"
+            for kind in ("settings", "versions")
+            for name in self._changed(kind)
+            if name not in PATHS
+        ]
+        if self._changed("corpus"):
+            texts.append("another corpus")
+        return (
+            f"changed at step {self._now['step']}: {', '.join(texts)}" if texts else ""
+        )
+
+    def write(self) -> None:
+        """Write the segments, this one last if it differs from the one before."""
+        kinds = ("settings", "corpus", "versions")
+        is_new = any(self._last(kind) != self._now[kind] for kind in kinds)
+        _write_rows(self._path, self._before + [self._now] * is_new)
+
+    def _last(self, kind: str) -> Dict[str, Any]:
+        """Return a part of the segment before; {} where it has none."""
+        return self._before[-1][kind] if self._before else {}
+
+    def _changed(self, kind: str) -> List[str]:
+        """Return the names whose values are not those of the segment before."""
+        last = self._last(kind)
+        now = self._now[kind]
+        return [name for name in now if name in last and last[name] != now[name]]
+
+
+def read_run(logdir: str) -> List[Dict[str, Any]]:
+    """Return the segments of a log directory; none where none is recorded yet."""
+
+    def is_segment(row):
+        parts = (row[kind] for kind in ("settings", "corpus", "versions"))
+        return type(row["step"]) is int and all(type(part) is dict for part in parts)
+
+    path = os.path.join(logdir, RUN)
+    return read_rows(path, is_segment, "the step, settings and corpus of a segment")
+
+
+def begun_from(segments: List[Dict[str, Any]]) -> Optional[str]:
+    """Return the log directory whose weights the first segment began with, or None."""
+    return segments[0].get("init_from") if segments else None
+
+
+def versions() -> Dict[str, str]:
+    """Return the versions of what computes here."""
+    return {
+        "python": platform.python_version(),
+        "tensorflow": tf.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def name_of_dev(corpus: Dict[str, str]) -> str:
+    """Return a short name of the dev set among the parts of a corpus."""
+    parts = sorted(item for item in corpus.items() if item[0].startswith("dev."))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
+
+
+class DevScores:
+    """The evaluations of a training run: step, bleu, chrf, loss.
+
+    Those on another dev set stay in the file, and are compared with none.
+
+    Args:
+      logdir: the log directory, which may have scores of earlier processes.
+      start: the step from which training continues. Later scores are dropped: a process
+        made them that was stopped before its next checkpoint, and they are made again.
+      dev: a name of the dev set. Rows without one are of the same.
+
+    Raises:
+      ValueError: the file in `logdir` is broken.
+    """
+
+    def __init__(self, logdir: str, start: int, dev: str = ""):
+        self._path = os.path.join(logdir, DEV_SCORES)
+        self._dev = dev
+        self._all = [row for row in read_dev_scores(logdir) if row["step"] <= start]
+        self._rows = [row for row in self._all if row.get("dev", dev) == dev]
+
+    def add(self, row: Dict[str, float]) -> None:
+        """Append an evaluation; the file is complete at any time."""
+        self._rows.append(row)
+        self._all.append(dict(row, dev=self._dev) if self._dev else row)
+        _write_rows(self._path, self._all)
+
+    def has(self, step: int) -> bool:
+        """Return whether a step was evaluated."""
+        return any(row["step"] == step for row in self._rows)
+
+    def best(self) -> Optional[Dict[str, Any]]:
+        """Return the best row by `merit`, the first of equals; None if empty."""
+        return max(self._rows, key=merit, default=None)
+
+    def would_be_best(self, row: Dict[str, float]) -> bool:
+        """Return whether an evaluation is better than all before."""
+        best = self.best()
+        return best is None or merit(row) > merit(best)
+
+    def evaluations_since_best(self) -> int:
+        """Return how many evaluations came after the best one."""
+        best = self.best()
+        return len(self._rows) - 1 - self._rows.index(best) if best else 0
+
+
+def merit(row: Dict[str, Any]) -> Tuple[float, float]:
+    """Return what makes an evaluation the best: BLEU; below LEAST_BLEU, a low loss."""
+    if row["bleu"] < LEAST_BLEU:
+        return 0.0, -row.get("loss", math.inf)
+    return row["bleu"], 0.0
+
+
+def read_dev_scores(logdir: str) -> List[Dict[str, Any]]:
+    """Return the rows of a log directory's dev scores; none where it has none yet.
+
+    Raises:
+      ValueError: a line is no evaluation. A last line that is cut off is ignored.
+    """
+
+    def is_evaluation(row):
+        return {type(row["step"]), type(row["bleu"])} <= {int, float}
+
+    path = os.path.join(logdir, DEV_SCORES)
+    return read_rows(path, is_evaluation, "the step and BLEU of an evaluation")
+
+
+# --- Numbers for people ---------------------------------------------------------------
+
+
+class Meter:
+    """Average the loss and the speed between two lines of the log, without pauses."""
+
+    def __init__(self):
+        self._seconds_before = 0.0
+        self._seconds = 0.0
+        self._restart()
+
+    def _restart(self) -> None:
+        self._seconds_before += self._seconds
+        self._loss = 0.0
+        self._tokens = 0.0
+        self._seconds = 0.0
+        self._since = time.monotonic()
+
+    def add(self, loss: float, tokens: float) -> None:
+        """Count an update.
+
+        Args:
+          loss: the mean, in nats per token; where it is not finite, float16 has skipped
+            the update, and it does not count.
+          tokens: target tokens without padding.
+        """
+        if math.isfinite(loss):
+            self._loss += loss * tokens
+            self._tokens += tokens
+
+    def pause(self) -> None:
+        """Stop the clock: what follows is not training."""
+        self._seconds += time.monotonic() - self._since
+
+    def resume(self) -> None:
+        """Start the clock again."""
+        self._since = time.monotonic()
+
+    def minutes(self) -> float:
+        """Return how long this process has trained, up to the last pause or reading."""
+        return (self._seconds_before + self._seconds) / 60
+
+    def read(self) -> Tuple[float, float]:
+        """Return (mean loss, tokens per second) since the last reading."""
+        self.pause()
+        loss = self._loss / (self._tokens or 1)
+        rate = self._tokens / self._seconds
+        self._restart()
+        return loss, rate
+
+
+class Events:
+    """Write scalars for TensorBoard, into a new file for each process.
+
+    Not a `tf.summary.FileWriter`: that writes in a thread, and TensorFlow 1.15 does not
+    report what it cannot write.
+    """
+
+    def __init__(self, logdir: str):
+        self._logdir = logdir
+        self._writer: Any = None
+
+    def write(self, step: int, values: Dict[str, float]) -> None:
+        """Write the values of a step at once; OSError where that is not possible."""
+        summary = tf.Summary()
+        for name, value in values.items():
+            summary.value.add(tag=name, simple_value=value)
+        try:
+            if self._writer is None:
+                name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}"
+                self._writer = tf.io.TFRecordWriter(os.path.join(self._logdir, name))
+                self._put(file_version="brain.Event:2")  # the format
+            self._put(step=step, summary=summary)
+        # TensorFlow raises IndexError for "File too large".
+        except (tf.errors.OpError, IndexError) as error:
+            self._writer = None  # after half a record nothing can be read
+            raise OSError(f"events could not be written: {error}") from error
+
+    def _put(self, **fields) -> None:
+        event = tf.Event(wall_time=time.time(), **fields)
+        self._writer.write(event.SerializeToString())
+        self._writer.flush()
+
+
+def read_events(path: str) -> Iterator[Tuple[int, Dict[str, float]]]:
+    """Yield (step, {name: value}) of a file of events, up to a record cut off."""
+    try:
+        for event in tf.train.summary_iterator(path):
+            if event.HasField("summary"):
+                values = {each.tag: each.simple_value for each in event.summary.value}
+                yield event.step, values
+    except tf.errors.DataLossError:
+        return  # the record at which the process was killed

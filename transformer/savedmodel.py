@@ -1,0 +1,287 @@
+"""SavedModel: a checkpoint → a model for TensorFlow Serving, its search in the graph.
+
+    out/1/saved_model.pb, variables/     what TensorFlow Serving opens
+    out/1/assets.extra/                  requests that it answers as it starts
+    out/spm.model, README.md             the vocabulary, the model card
+
+Two signatures, of any number of sentences:
+
+* `ids`: ids int32 [N, S], each sentence with EOS, padded by 0 → ids [N, T], score [N];
+* `translate`: text string [N] → text [N], score [N]. SentencePiece is in the graph, by
+  an op of tensorflow-text; without that package, and in TensorFlow 1.15, there is none.
+"""
+
+import os
+from typing import Any, Dict, List, Sequence
+
+import tensorflow.compat.v1 as tf
+
+from transformer.data import pad_with_end
+from transformer.decoding import Hypotheses, SearchOptions
+from transformer.export import Exported
+from transformer.hparams import HParams
+from transformer.model import Transformer
+from transformer.runtime import checkpoints
+from transformer.runtime.sessions import make_session
+from transformer.text.translations import TextSide, Translation
+from transformer.text.vocabulary import (
+    PAD,
+    Vocabularies,
+    Vocabulary,
+    copy_vocabularies,
+    load_vocabularies,
+)
+from transformer.translator import search_from, search_options
+
+VERSION = "1"  # TensorFlow Serving serves the highest one
+IDS = "ids"
+TRANSLATE = "translate"
+WARM_UP = os.path.join("assets.extra", "tf_serving_warmup_requests")
+
+
+def write(hp: HParams, checkpoint: str, out: str, quantization: str) -> str:
+    """Write a folder for TensorFlow Serving, with our vocabulary files in it.
+
+    Args:
+      hp: the settings, those of the search too.
+      checkpoint: its path without the endings of its files.
+      out: a new folder.
+      quantization: "float32".
+
+    Returns:
+      Why it has no signature `translate`; "" where it has one.
+
+    Raises:
+      ValueError: it has another quantization.
+    """
+    if quantization != "float32":
+        raise ValueError(
+            f"--quantization {quantization}: expected float32, which is all that a "
+            "SavedModel has; or choose --format ctranslate2"
+        )
+    logdir = os.path.dirname(checkpoint)
+    vocabularies = load_vocabularies(logdir)
+    options = search_options(hp, vocabularies)
+    missing = why_without_text(vocabularies)
+    with tf.Graph().as_default() as graph:
+        tf.set_random_seed(hp.seed)
+        model = Transformer(hp)
+        signatures = {IDS: _of_ids(hp, model, options)}
+        if not missing:
+            signatures[TRANSLATE] = _of_text(hp, model, options, vocabularies)
+        signatures["serving_default"] = list(signatures.values())[-1]
+        with make_session(hp, graph) as session:
+            checkpoints.restore(session, checkpoints.make_saver(), checkpoint)
+            builder = tf.saved_model.Builder(os.path.join(out, VERSION))
+            builder.add_meta_graph_and_variables(
+                session, [tf.saved_model.SERVING], signature_def_map=signatures
+            )
+            builder.save()
+    write_warm_up(os.path.join(out, VERSION), vocabularies, bool(missing))
+    copy_vocabularies(logdir, out)
+    return missing
+
+
+def described(hp: HParams, name: str, quantization: str) -> Exported:
+    """Return what the model card says of an export.
+
+    Args:
+      hp: the settings.
+      name: of the folder.
+      quantization: "float32".
+    """
+    usage = [
+        "```",
+        "docker run --rm --publish 8501:8501 --env MODEL_NAME="
+        f'{name} --volume "$PWD/{name}:/models/{name}" tensorflow/serving',
+        "curl http://localhost:8501/v1/models/"
+        f'{name}:predict --data \'{{"signature_name": "{TRANSLATE}", '
+        '"instances": ["TEXT"]}\'',
+        "```",
+        "",
+        "In Python, `import tensorflow_text` comes before `tf.saved_model.load`. The "
+        f"signature `{TRANSLATE}` (where it could be made) takes text and gives text "
+        f"and score; `{IDS}` takes ids of the vocabulary beside this file, each "
+        "sentence with its end (`</s>`), padded by 0, and gives ids and score.",
+    ]
+    search = f"{hp.search}, beam {hp.beam_size}, length penalty {hp.length_penalty:g}"
+    limits = [f"The search is fixed: {search}."]
+    return Exported("for TensorFlow Serving", usage, limits)
+
+
+def why_without_text(vocabularies: Vocabularies) -> str:
+    """Return why text cannot be translated in the graph; "" where it can."""
+    if not all(type(each) is Vocabulary for each in vocabularies[:2]):
+        return "its vocabulary is no SentencePiece model: the signature is ids alone"
+    if tf.__version__.startswith("1."):
+        return "TensorFlow 1.15: the signature is ids alone"
+    try:
+        import_tensorflow_text()
+    except (ImportError, tf.errors.OpError) as error:
+        reason = str(error).splitlines()[0]
+        return (
+            f"without tensorflow-text of TensorFlow {tf.__version__} ({reason:.80}) "
+            "the signature is ids alone: pip install 'transformer-tf[savedmodel]'"
+        )
+    return ""
+
+
+def import_tensorflow_text() -> Any:
+    """Return the module tensorflow_text: a SavedModel with its ops needs the import."""
+    import tensorflow_text
+
+    return tensorflow_text
+
+
+def _of_ids(hp, model, options):
+    """Return the signature of ids."""
+    source = tf.placeholder(tf.int32, [None, None], IDS)
+    found = _found(hp, model, options, source)
+    outputs = {IDS: found.ids[:, 0], "score": found.scores[:, 0]}
+    return _signature({IDS: source}, outputs)
+
+
+def _of_text(hp, model, options, vocabularies):
+    """Return the signature of text."""
+    text = tf.placeholder(tf.string, [None], "text")
+    source, target = (_tokenizer(each) for each in vocabularies[:2])
+    pieces = source.tokenize(text)[:, : hp.max_source_length]  # ragged
+    ends = tf.fill([tf.shape(text)[0], 1], options.eos)
+    found = _found(hp, model, options, tf.concat([pieces, ends], axis=1).to_tensor())
+    best = found.ids[:, 0]  # [N, T]
+    special = tf.constant([PAD, options.bos, options.eos])
+    is_piece = tf.reduce_all(tf.not_equal(best[:, :, None], special), axis=-1)
+    translated = target.detokenize(tf.ragged.boolean_mask(best, is_piece))
+    is_empty = tf.equal(pieces.row_lengths(), 0)
+    outputs = {
+        "text": tf.where_v2(is_empty, "", translated),
+        "score": tf.where_v2(is_empty, 0.0, found.scores[:, 0]),
+    }
+    return _signature({"text": text}, outputs)
+
+
+def _tokenizer(vocabulary):
+    """Return the ops of tensorflow-text for a vocabulary."""
+    with open(vocabulary.path, "rb") as file:
+        return import_tensorflow_text().SentencepieceTokenizer(file.read())
+
+
+def _found(hp: HParams, model: Transformer, options: SearchOptions, source: Any):
+    """Return the Hypotheses of sources [N, S]."""
+    none = tf.zeros([tf.shape(source)[0], 0], tf.int32)
+    found: Hypotheses = search_from(
+        hp, model, model.encode(source), source, none, options
+    )
+    return found
+
+
+def _signature(inputs, outputs):
+    """Return the SignatureDef of tensors: name → tensor."""
+    return tf.saved_model.build_signature_def(
+        {name: tf.saved_model.build_tensor_info(x) for name, x in inputs.items()},
+        {name: tf.saved_model.build_tensor_info(x) for name, x in outputs.items()},
+        "tensorflow/serving/predict",
+    )
+
+
+# Requests that TensorFlow Serving answers before it says that it is ready. They are
+# PredictionLogs; the package with their classes is one more to install, so the few
+# fields are written here (tensorflow/serving, apis/prediction_log.proto and others).
+
+
+def write_warm_up(folder: str, vocabularies: Vocabularies, only_ids: bool) -> None:
+    """Write a request of one sentence, and one of eight, for each signature.
+
+    Args:
+      folder: of the version.
+      vocabularies: of the model.
+      only_ids: whether there is no signature `translate`.
+    """
+    source = vocabularies.source
+    ids = [one % source.size for one in range(source.eos + 1, source.eos + 9)]
+    requests = []
+    for count in (1, 8):
+        padded = pad_with_end([ids] * count, source.eos)
+        requests.append(_request(IDS, IDS, tf.make_tensor_proto(padded, tf.int32)))
+        if not only_ids:
+            text = [source.decode(ids)] * count
+            requests.append(_request(TRANSLATE, "text", tf.make_tensor_proto(text)))
+    path = os.path.join(folder, WARM_UP)
+    os.makedirs(os.path.dirname(path))
+    with tf.io.TFRecordWriter(path) as file:
+        for each in requests:
+            file.write(each)
+
+
+def _request(signature: str, name: str, tensor: Any) -> bytes:
+    """Return a PredictionLog of a request with one input."""
+    entry = _field(1, name.encode()) + _field(2, tensor.SerializeToString())
+    model = _field(3, signature.encode())  # ModelSpec.signature_name
+    predict = _field(1, model) + _field(2, entry)  # PredictRequest: spec, inputs
+    return _field(6, _field(1, predict))  # PredictionLog.predict_log.request
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """Return a field of a protocol buffer: its number and type, its length, itself."""
+    return bytes([number << 3 | 2]) + _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    """Return a number as protocol buffers write it: seven bits a byte, lowest first."""
+    found = []
+    while number >= 128:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
+
+
+# To compare it with our translations
+
+
+class SavedTranslator(TextSide):
+    """Translates with a SavedModel that `write` wrote, as TensorFlow Serving would.
+
+    Args:
+      folder: the written folder.
+      hp: the settings.
+    """
+
+    def __init__(self, folder: str, hp: HParams):
+        super().__init__(load_vocabularies(folder), hp.max_source_length)
+        self._at_once = hp.decode_batch_size
+        if not why_without_text(self.vocabularies):
+            import_tensorflow_text()
+        graph = tf.Graph()
+        self._session = tf.Session(graph=graph)
+        with graph.as_default():
+            loaded = tf.saved_model.load(
+                self._session, [tf.saved_model.SERVING], os.path.join(folder, VERSION)
+            )
+        self._signatures = loaded.signature_def
+
+    def translate(self, lines: Sequence[str]) -> List[Translation]:
+        """Return the translation of each line, by `translate` where that is there."""
+        found: List[Translation] = []
+        for start in range(0, len(lines), self._at_once):
+            part = lines[start : start + self._at_once]
+            if TRANSLATE in self._signatures:
+                outputs = self._run(TRANSLATE, "text", part)
+                texts = [text.decode("utf-8") for text in outputs["text"]]
+                found += map(Translation, texts, map(float, outputs["score"]))
+            else:
+                sources = self.encode(part)
+                ids = pad_with_end(sources, self.vocabularies.source.eos)
+                outputs = self._run(IDS, IDS, ids)
+                found += [
+                    self.translation(*pair) if source else Translation("", 0.0)
+                    for source, *pair in zip(sources, outputs[IDS], outputs["score"])
+                ]
+        return found
+
+    def _run(self, signature: str, name: str, value: Any) -> Dict[str, Any]:
+        """Return the outputs of a signature for one input."""
+        named = self._signatures[signature]
+        return self._session.run(
+            {key: each.name for key, each in named.outputs.items()},
+            {named.inputs[name].name: value},
+        )

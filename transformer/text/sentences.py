@@ -1,0 +1,69 @@
+"""A paragraph ↔ its sentences, for models that were trained on sentences.
+
+A sentence ends at a line end, and after ". ! ? …" and the quotes or brackets that
+close there, where white space follows and then no small letter. It does not end after
+an abbreviation (ABBREVIATIONS), a single letter ("J. S. Bach", "z. B.") or an ordinal
+number of one or two digits ("am 3. Oktober").
+"""
+
+import re
+from typing import List, Sequence, Tuple
+
+ENDS = (".", "!", "?", "…")
+OPENING = "\"'“„‘‚«»([{"
+CLOSING = "\"'”“’‘»«)]}"
+# In small letters, without the last full stop.
+ABBREVIATIONS = frozenset(
+    "abs art bd betr bzgl bzw ca co dr etc evtl fig fr ggf hr hrsg inc inkl jr jun "
+    "kap ltd mr mrs ms nr no prof rev sr sen sog st tel u.a usw vgl vs z.b zzgl".split()
+)
+
+
+def split(text: str) -> List[Tuple[str, str]]:
+    """Return the sentences of a text, each with the white space after it.
+
+    Joined again they are the text, but for white space at its beginning.
+
+        split("Dr. Bach kam. Er ging.")    # [("Dr. Bach kam.", " "), ("Er ging.", "")]
+
+    Args:
+      text: of any number of lines.
+    """
+    text = text.lstrip()
+    sentences = []
+    start = word_start = 0
+    for space in re.finditer(r"\s+", text):
+        word = text[word_start : space.start()]
+        following = text[space.end() : space.end() + 1]
+        if "\n" in space.group() or not following or _ends(word, following):
+            sentences.append((text[start : space.start()], space.group()))
+            start = space.end()
+        word_start = space.end()
+    if start < len(text):
+        sentences.append((text[start:], ""))
+    return sentences
+
+
+def join(translations: Sequence[str], sentences: Sequence[Tuple[str, str]]) -> str:
+    """Return the translation of a text: of each of its sentences, and what is between.
+
+    Args:
+      translations: of each sentence.
+      sentences: what `split` returned.
+    """
+    return "".join(
+        translation + space for translation, (_, space) in zip(translations, sentences)
+    )
+
+
+def _ends(word, following):
+    """Return whether a sentence ends after a word, before the next character."""
+    word = word.rstrip(CLOSING)
+    if not word.endswith(ENDS) or following.islower():
+        return False
+    stem = word.lstrip(OPENING)[:-1].lower()
+    if not word.endswith(".") or stem.endswith(ENDS):
+        return True
+    is_ordinal = stem.isdigit() and len(stem) <= 2
+    is_letter = len(stem.rpartition(".")[2]) == 1 and not stem.isdigit()
+    return not (is_ordinal or is_letter or stem in ABBREVIATIONS)

@@ -1,0 +1,103 @@
+"""Calibration: how many words of a given probability the reference has.
+
+Counted on the dev set once, and kept in `confidence.json` of the log directory.
+"""
+
+import collections
+import contextlib
+import json
+import os
+from typing import Any, Dict, Iterator, List, Optional
+
+import numpy as np
+
+from transformer.decoding import NEVER
+from transformer.runtime import files
+from transformer.viewer.words import tokens
+
+FILE_NAME = "confidence.json"
+EDGES = (0.0, 0.3, 0.5, 0.7, 0.9, 1.0)  # of the shades: the page draws these five
+MOST_LINES = 500
+CHUNK = 32  # sentences of one part of the work that is done while no client waits
+
+
+def read(logdir: str, checkpoint: str) -> Optional[Dict[str, Any]]:
+    """Return what was counted with a checkpoint, None where nothing was.
+
+    A file that is damaged, or of another checkpoint, is as good as none.
+
+    Args:
+      logdir: the log directory.
+      checkpoint: the path of the checkpoint.
+    """
+    try:
+        with open(files.regular(os.path.join(logdir, FILE_NAME)), "rb") as file:
+            legend = json.loads(file.read(1 << 16).decode("utf-8"))[_key(checkpoint)]
+        shades = [
+            [float(low), float(high), int(words), int(found)]
+            for low, high, words, found in legend["shades"]
+        ]
+        return {"lines": int(legend["lines"]), "shades": shades}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def count(translator, sources: List[str], references: List[str]) -> Iterator[Any]:
+    """Yield None while counting, and at the end the legend: what `read` returns.
+
+    Args:
+      translator: a Translator.
+      sources: lines.
+      references: as many.
+    """
+    sources = sources[:MOST_LINES]
+    references = references[:MOST_LINES]
+    words, found = np.zeros([2, len(EDGES) - 1], int)
+    for start in range(0, len(sources), CHUNK):
+        ids = translator.encode(sources[start : start + CHUNK])
+        for i, sure in _words(translator, ids):
+            left = collections.Counter(references[start + i].split())
+            for word, probability in sure:
+                shade = shade_of(probability)
+                words[shade] += 1
+                found[shade] += left[word] > 0
+                left[word] -= 1
+        yield None
+    shades = zip(EDGES, EDGES[1:], words.tolist(), found.tolist())
+    yield {"lines": len(sources), "shades": [list(each) for each in shades]}
+
+
+def write(logdir: str, checkpoint: str, legend: Dict[str, Any]) -> None:
+    """Keep a legend in the log directory; one that cannot be written is not kept."""
+    with contextlib.suppress(OSError):
+        with files.replaced(os.path.join(logdir, FILE_NAME)) as file:
+            json.dump({_key(checkpoint): legend}, file)
+
+
+def shade_of(probability: float) -> int:
+    """Return the number of the shade of a word: 0, the least sure, to 4."""
+    return int(np.searchsorted(EDGES[1:-1], probability, "right"))
+
+
+def _key(checkpoint):
+    return os.path.basename(checkpoint)
+
+
+def _words(translator, sources):
+    """Yield (the number of a line, [(word, probability)] of its translation)."""
+    vocabulary = translator.vocabularies.target
+    for indices, found in translator.search(sources):
+        targets = [_without_end(row, vocabulary.eos) for row in found.ids[:, 0]]
+        rows = [sources[i] for i in indices]
+        log_probs = translator.inspect(rows, targets, lambda inside: inside.of_target)
+        for i, target, row, score in zip(indices, targets, log_probs, found.scores):
+            if target and score[0] > NEVER:
+                made = tokens(vocabulary, target)
+                sure = [np.exp(row[begin:end].sum()) for begin, end in made.spans]
+                yield i, list(zip(made.words, sure))
+
+
+def _without_end(row, eos):
+    """Return the ids before the end."""
+    row = row.tolist()
+    return row[: row.index(eos)] if eos in row else row

@@ -1,0 +1,163 @@
+"""Open log directories for the service and its page, and answer their requests."""
+
+import hashlib
+import os
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+
+from transformer.decoding import hypotheses_kept
+from transformer.evaluation import read_parallel
+from transformer.fast import QUANTIZATIONS, TENSORFLOW
+from transformer.text.corpus import NEUTRAL
+from transformer.text.data_folder import read_summary
+from transformer.translator import Translator
+from transformer.viewer import alignment, confidence
+from transformer.viewer.packing import packed
+from transformer.viewer.requests import MOST_PIECES
+from transformer.viewer.sight import see
+
+
+class Model:
+    """A checkpoint of a log directory, opened for the service.
+
+    Args:
+      hp: the settings.
+      logdir: the log directory.
+      which: "best", "newest" or a step.
+      warn: function of a text.
+      others: (settings, log directory) of models that translate together with it; the
+        attention that is shown is that of the first.
+      languages: of source and target; None: what the data folder says.
+      engine, quantization: as of Translator.
+    """
+
+    def __init__(
+        self,
+        hp,
+        logdir: str,
+        which: Union[str, int] = "best",
+        warn: Optional[Callable[[str], None]] = None,
+        others: Sequence[Tuple[Any, str]] = (),
+        languages: Optional[Sequence[str]] = None,
+        engine: str = TENSORFLOW,
+        quantization: str = QUANTIZATIONS[0],
+    ):
+        self.n_best = hypotheses_kept(hp.search, hp.beam_size)  # at most
+        self.most_pieces = min(MOST_PIECES, hp.max_source_length)
+        self.languages = tuple(languages or _languages(hp.data))
+        self.translator = Translator(
+            hp,
+            logdir,
+            self.n_best,
+            True,
+            others,
+            engine=engine,
+            quantization=quantization,
+        )
+        given = () if warn is None else (warn,)
+        self.checkpoint = self.translator.restore_found(which, *given)
+        chosen = alignment.read_choice(logdir, self.checkpoint, hp)
+        self._head = chosen or alignment.default_head(hp.decoder_blocks)
+        self.logdir = logdir
+        self.is_alone = not others
+        self.name = " + ".join(map(_name, self.translator.checkpoints))
+        self.legend = None
+        if self.is_alone:
+            self.legend = confidence.read(logdir, self.checkpoint)
+
+    def close(self) -> None:
+        """Close the session."""
+        self.translator.__exit__(None, None, None)
+
+    def description(self) -> Dict[str, Any]:
+        """Return what the page shows of the model."""
+        hp = self.translator.hp
+        logdir = os.path.realpath(self.logdir)
+        return {
+            "name": self.name,
+            # The same for two checkpoints of a training run; it does not tell the path.
+            "run": hashlib.sha256(os.fsencode(logdir)).hexdigest()[:16],
+            "layers": max(hp.encoder_blocks, hp.decoder_blocks),
+            "heads": hp.num_heads,
+            "search": hp.search,
+            "beam": self.n_best,
+            "languages": self.languages,
+            "lengthPenalty": hp.length_penalty,
+            "legend": self.legend,
+        }
+
+    def translate(self, asked: Sequence) -> List[List[Dict[str, Any]]]:
+        """Return the n best translations of each line that is asked about.
+
+        Args:
+          asked: each with a `text`; with `alignments`, each translation has the pairs
+            [source word, target word] that correspond, None where words are unclear.
+        """
+        n_best: List[List[Dict[str, Any]]] = [
+            [{"text": each.text, "score": round(each.score, 6)} for each in row]
+            for row in self.translator.translate([each.text for each in asked])
+        ]
+        rows = [
+            (each.text, translation)
+            for each, row in zip(asked, n_best)
+            for translation in row
+            if each.alignments
+        ]
+        sources = [source for source, _ in rows]
+        targets = [translation["text"] for _, translation in rows]
+        for number, [pairs] in alignment.align(
+            self.translator, sources, targets, [self._head]
+        ):
+            rows[number][1]["alignment"] = (
+                None if pairs is None else sorted(map(list, pairs))
+            )
+        return n_best
+
+    def see(self, asked: Sequence) -> List[Dict[str, Any]]:
+        """Return what can be seen of translations, as JSON: see `sight.see`.
+
+        Args:
+          asked: each with a `text`, `prefix`, `target` and `padding`.
+        """
+        return [
+            packed(
+                see(self.translator, each.text, each.prefix, each.target, each.padding)
+            )
+            for each in asked
+        ]
+
+    def pieces(self, line: str) -> int:
+        """Return how many pieces a line has."""
+        return len(self.translator.vocabularies.source.encode(line))
+
+    def count_confidence(self):
+        """Yield while the legend of confidence is counted on dev; then keep it.
+
+        Where the data folder is not there, there is no legend.
+        """
+        if self.legend is not None:
+            return
+        try:
+            dev = read_parallel(self.translator.hp.data, "dev")
+        except (OSError, ValueError):
+            return
+        for legend in confidence.count(self.translator, dev.sources, dev.references):
+            if legend is not None:
+                self.legend = legend
+                if self.is_alone:
+                    confidence.write(self.logdir, self.checkpoint, legend)
+            yield
+
+
+def _languages(folder):
+    """Return the languages of a data folder, neutral names where it is not there."""
+    try:
+        summary = read_summary(folder)
+        return summary["source_lang"], summary["target_lang"]
+    except (OSError, ValueError):
+        return NEUTRAL
+
+
+def _name(checkpoint):
+    """Return the name of a checkpoint: its log directory, its file."""
+    logdir, name = os.path.split(os.path.abspath(checkpoint))
+    return f"{os.path.basename(logdir)} · {name}"

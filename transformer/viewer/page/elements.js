@@ -1,0 +1,138 @@
+"use strict";
+
+// Elements. Text is only ever set as text: nothing that a user or a model says is read
+// as HTML.
+
+function byId(id) {
+  return document.getElementById(id);
+}
+
+// An element with attributes, listeners (on…), and children: elements or text.
+function make(tag, attributes, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+function makeSvg(tag, attributes, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name.startsWith("on")) {
+      element.addEventListener(name.slice(2), value);
+    } else if (value !== false && value !== null && value !== undefined) {
+      element.setAttribute(name, value === true ? "" : String(value));
+    }
+  }
+  for (const child of children.flat()) {
+    element.append(typeof child === "object" ? child : document.createTextNode(String(child)));
+  }
+  return element;
+}
+
+// Replace what an element holds. A focus inside stays, on what has the same data-…
+function replaceChildren(element, ...children) {
+  const focused = element.contains(document.activeElement) && document.activeElement !== element ? document.activeElement : null;
+  const key = focused && JSON.stringify(focused.dataset);
+  element.replaceChildren(...children.flat());
+  const items = itemsOf(element);
+  const chosen = items.find((item) => item.getAttribute("aria-pressed") === "true") || items[0];
+  const same = focused && (items.find((item) => JSON.stringify(item.dataset) === key) || chosen);
+  if ("roving" in element.dataset) {
+    setStop(items, same || chosen);
+  }
+  same?.focus({ preventScroll: true });
+}
+
+function itemsOf(element) {
+  return [...element.querySelectorAll("button, select, [role='button']")];
+}
+
+// Many buttons are one stop of the tab key; arrows move between them.
+function setStop(items, stop) {
+  items.forEach((item) => { item.tabIndex = item === stop ? 0 : -1; });
+}
+
+const ARROWS = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
+
+function rove(element) {
+  element.addEventListener("focusin", (event) => setStop(itemsOf(element), event.target));
+  element.addEventListener("keydown", (event) => {
+    const next = ARROWS[event.key] && nearest(itemsOf(element), event.target, ARROWS[event.key]);
+    if (next) {
+      event.preventDefault();
+      next.focus();
+    }
+  });
+}
+
+// The item that is nearest in a direction; what lies aside is further away.
+function nearest(items, from, [x, y]) {
+  const start = from.getBoundingClientRect();
+  let [found, least] = [null, Infinity];
+  for (const item of items) {
+    const box = item.getBoundingClientRect();
+    const ahead = (box.left - start.left) * x + (box.top - start.top) * y;
+    const aside = x ? Math.max(0, box.top - start.bottom, start.top - box.bottom) : Math.max(0, box.left - start.right, start.left - box.right);
+    if (ahead > 1 && ahead + 3 * aside < least) {
+      [found, least] = [item, ahead + 3 * aside];
+    }
+  }
+  return found;
+}
+
+function fixed(number, digits = 2) {
+  return number.toFixed(digits).replace("-", "−");
+}
+
+// A colour of the page's theme, as CSS has it; asked for once a theme.
+const themeColours = new Map();
+
+function themeColour(name) {
+  const key = `${document.documentElement.dataset.theme} ${name}`;
+  if (!themeColours.has(key)) {
+    themeColours.set(key, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  }
+  return themeColours.get(key);
+}
+
+// Attention is blue: only lightness says how much, so that every eye can tell. The
+// difference of two models has colours of its own, which colour-blind people tell apart.
+const RAMPS = {
+  light: [[255, 255, 255], [198, 219, 239], [107, 174, 214], [33, 113, 181], [8, 48, 107]],
+  dark: [[17, 21, 27], [24, 58, 92], [36, 108, 160], [110, 178, 226], [232, 244, 255]],
+};
+const LESS = [153, 50, 140];
+const MORE = [27, 120, 55];
+
+function isDark() {
+  return document.documentElement.dataset.theme === "dark";
+}
+
+function mixed(from, to, share) {
+  return from.map((value, i) => Math.round(value + (to[i] - value) * share));
+}
+
+// The colour of a weight from 0 to 1: [red, green, blue].
+function weightColour(weight) {
+  const ramp = isDark() ? RAMPS.dark : RAMPS.light;
+  const place = Math.min(Math.max(weight, 0), 1) * (ramp.length - 1);
+  const below = Math.min(Math.floor(place), ramp.length - 2);
+  return mixed(ramp[below], ramp[below + 1], place - below);
+}
+
+// The colour of a difference from -1 to 1.
+function differenceColour(difference) {
+  const none = isDark() ? RAMPS.dark[0] : RAMPS.light[0];
+  const share = Math.min(Math.sqrt(Math.abs(difference)), 1);
+  return mixed(none, difference < 0 ? LESS : MORE, share);
+}
+
+function css(colour) {
+  return `rgb(${colour.join(",")})`;
+}
+
+// Black or white, whichever can be read on a colour.
+function inkOn(colour) {
+  return 0.3 * colour[0] + 0.59 * colour[1] + 0.11 * colour[2] > 140 ? "#17202c" : "#ffffff";
+}

@@ -1,0 +1,145 @@
+// Asking for what is looked at, and what is chosen there; main.js shows the answer.
+
+const DEBOUNCE = 250; // milliseconds after the last key
+const RETRY = 1500; // milliseconds between two tries to reach the server
+const LEGEND = 1000; // milliseconds until the legend is asked for again; then more
+const LEGEND_MOST = 60000;
+
+function say(text, isBad = false) {
+  byId("status").textContent = text;
+  byId("status").classList.toggle("bad", isBad);
+}
+
+function asked(model) {
+  const { text, prefix, target, padding } = view;
+  return { model, text: text.split(/\s+/).join(" ").trim(), prefix, target, padding };
+}
+
+// What is shown of another text or model, until the answer comes, is marked.
+function isStale() {
+  const { sight, other } = page;
+  return sight !== null && (sight.text !== asked(view.model).text || sight.model !== view.model || (other ? other.model : -1) !== view.other);
+}
+
+function markStale() {
+  document.body.classList.toggle("stale", isStale());
+  byId("stale").hidden = !isStale();
+  byId("stale").textContent = isStale() ? `What follows is of “${page.sight.text}”, by ${page.models[page.sight.model].name}.` : "";
+}
+
+// Ask anew; what was asked before is given up.
+async function look() {
+  clearTimeout(page.timer);
+  page.asking?.abort();
+  const asking = new AbortController();
+  page.asking = asking;
+  history.replaceState(null, "", viewToHash());
+  markStale();
+  if (!view.text.trim()) {
+    page.sight = null;
+    say("");
+    show();
+    return;
+  }
+  say("Translating …");
+  try {
+    await sayBest(asking.signal);
+    const sight = await page.source.see(asked(view.model), asking.signal);
+    const other = view.other < 0 ? null : await page.source.see({ ...asked(view.other), prefix: [], target: null }, asking.signal);
+    if (page.asking === asking) {
+      Object.assign(page, { sight, other, lit: null });
+      say("");
+      show();
+      byId("heard").textContent = `Translation: ${textOf(sight)}`;
+      awaitLegend(LEGEND);
+    }
+  } catch (error) {
+    if (page.asking === asking) {
+      await failed(error);
+    }
+  }
+}
+
+// Say the best translation at once: what can be seen of it takes longer.
+async function sayBest(signal) {
+  if (!page.source.isFrozen && !view.prefix.length && !view.target) {
+    const [best] = await page.source.translate(asked(view.model), signal);
+    say(`${best.text} …`);
+  }
+}
+
+function textOf(sight) {
+  return sight.pack.target.words.slice(0, -1).join(" ");
+}
+
+// A choice that fails is taken back; a sentence that is refused leaves nothing below it.
+async function failed(error) {
+  if (error.name === "AbortError") {
+    return;
+  }
+  if (error instanceof Unreachable) {
+    page.timer = setTimeout(recover, RETRY);
+  } else if (view.prefix.length || view.target) {
+    Object.assign(view, FREE);
+    await look();
+  } else {
+    page.sight = null;
+    show();
+  }
+  say(error.message, true);
+}
+
+async function recover() {
+  if (await page.source.isThere()) {
+    await look();
+  } else {
+    page.timer = setTimeout(recover, RETRY);
+  }
+}
+
+function typed() {
+  view.text = cut(byId("text").value);
+  if (byId("text").value !== view.text) {
+    byId("text").value = view.text;
+  }
+  Object.assign(view, FREE);
+  markStale();
+  clearTimeout(page.timer);
+  page.asking?.abort();
+  page.timer = setTimeout(look, DEBOUNCE);
+}
+
+// The attributes of what chooses a translation; what the file lacks is disabled.
+function choosing(choice) {
+  const isThere = page.source.has({ ...asked(view.model), ...choice });
+  return { onclick: isThere ? () => choose(choice) : () => say(NOT_IN_FILE), "aria-disabled": isThere ? null : "true" };
+}
+
+// What is marked stale is of another text, and chooses nothing.
+function choose(choice) {
+  if (!isStale()) {
+    Object.assign(view, choice);
+    look();
+  }
+}
+
+// Back to the model's own translation; the button for that goes, the focus does not.
+function free() {
+  if (document.activeElement === byId("free")) {
+    itemsOf(byId("words")).find((item) => item.tabIndex === 0).focus();
+  }
+  choose(FREE);
+}
+
+// The legend comes when it is counted: it is asked for, ever more seldom.
+function awaitLegend(wait) {
+  clearTimeout(page.legendTimer);
+  if (page.source.isFrozen || page.models[view.model].legend) {
+    return;
+  }
+  page.legendTimer = setTimeout(async () => {
+    page.models = await page.source.models().catch(() => page.models);
+    replaceChildren(byId("legend"), makeLegend(page.models[page.sight ? page.sight.model : view.model].legend));
+    awaitLegend(Math.min(2 * wait, LEGEND_MOST));
+  }, wait);
+}

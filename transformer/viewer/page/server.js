@@ -1,0 +1,91 @@
+// Where sights come from: the page's own server, or what was frozen into the file.
+
+const NOT_IN_FILE = "This is not in the file; serve.py shows it.";
+
+class Unreachable extends Error {}
+
+class FromServer {
+  constructor() {
+    this.isFrozen = false;
+  }
+
+  async models() {
+    return (await this.ask("models")).models;
+  }
+
+  async translate({ model, text }, signal) {
+    return (await this.ask("translate", { model, text, split: false }, signal)).translations;
+  }
+
+  async see(asked, signal) {
+    return new Sight((await this.ask("see", asked, signal)).result, asked);
+  }
+
+  has() {
+    return true;
+  }
+
+  async isThere() {
+    try {
+      return (await this.ask("healthz")).status === "ok";
+    } catch {
+      return false;
+    }
+  }
+
+  async ask(path, body, signal) {
+    const options = body
+      ? { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal }
+      : { signal };
+    let answer;
+    try {
+      answer = await fetch(path, options);
+    } catch (error) {
+      if (error.name === "AbortError") {
+        throw error;
+      }
+      throw new Unreachable("The server does not answer. Trying again …");
+    }
+    const told = await answer.json();
+    if (answer.status === 429 || answer.status === 503) {
+      throw new Unreachable(`${told.error} Trying again …`);
+    }
+    if (!answer.ok) {
+      throw new Error(told.error);
+    }
+    return told;
+  }
+}
+
+class FromFile {
+  constructor(data) {
+    this.data = data;
+    this.isFrozen = true;
+  }
+
+  async models() {
+    return this.data.models;
+  }
+
+  async see(asked) {
+    const found = this.find(asked);
+    if (!found) {
+      throw new Error(NOT_IN_FILE);
+    }
+    return new Sight(found.sight, asked);
+  }
+
+  has(asked) {
+    return this.find(asked) !== undefined;
+  }
+
+  find({ model, text, prefix, target }) {
+    return this.data.sights.find((each) =>
+      each.text === text && each.model === model && each.prefix.join() === prefix.join() &&
+      (target === null || each.sight.target.ids.slice(0, -1).join() === target.join()));
+  }
+
+  get texts() {
+    return [...new Set(this.data.sights.map((each) => each.text))];
+  }
+}

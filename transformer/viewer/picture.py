@@ -1,0 +1,147 @@
+"""Attention → a picture by matplotlib: one heat map, or a grid of them.
+
+In black on white, so that it is the same in grey print. Cells that cannot have
+attention are hatched.
+"""
+
+from typing import Any, List, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from transformer.runtime.figures import as_written, saved_figure
+from transformer.viewer.sight import KINDS, Sight
+from transformer.viewer.words import between_words
+
+NUMBERED = 16  # words of a map that has its numbers in its cells
+LETTERED = 40  # words of a map whose words are written beside it
+MEAN = "mean"  # of the heads of a layer
+
+
+class Map(NamedTuple):
+    """Attention of one head, or the mean of some."""
+
+    title: str
+    weights: np.ndarray  # float [Tq, Tk]
+    allowed: np.ndarray  # bool [Tq, Tk]
+    queries: List[str]
+    keys: List[str]
+
+
+def maps(
+    sight: Sight,
+    kinds: Sequence[str] = tuple(KINDS),
+    layer: Optional[int] = None,
+    head: Any = None,
+    pieces: bool = False,
+) -> List[List[Map]]:
+    """Return rows of maps: a row for each kind and layer, a column for each head.
+
+    Args:
+      sight: Sight.
+      kinds: keys of KINDS.
+      layer: from 1; None: all.
+      head: from 1; "mean": of all; None: each.
+      pieces: whether attention is between pieces, not between words.
+
+    Raises:
+      ValueError: there is no such layer or head.
+    """
+    rows = []
+    for kind in kinds:
+        weights = sight.attention[kind]  # [layers, H, Tq, Tk]
+        layers = _chosen("layer", layer, len(weights))
+        heads = [None] if head == MEAN else _chosen("head", head, weights.shape[1])
+        for i in layers:
+            rows.append([_map(sight, kind, i, one, pieces) for one in heads])
+    return rows
+
+
+def _chosen(what, number, count):
+    """Return the numbers from 0 of one layer or head, or of all."""
+    if number is None:
+        return range(count)
+    if not 1 <= number <= count:
+        raise ValueError(f"{what}: found {number}, wanted 1 to {count}")
+    return [number - 1]
+
+
+def _map(sight, kind, layer, head, pieces):
+    """Return a Map; head None: the mean."""
+    weights = sight.attention[kind][layer]
+    weights = weights.mean(0) if head is None else weights[head]
+    queries, keys = {
+        "encoder": (sight.source, sight.source),
+        "decoder": (sight.target_in, sight.target_in),
+        "cross": (sight.target, sight.source),
+    }[kind]
+    allowed = sight.allowed[kind]
+    who = "mean of the heads" if head is None else f"head {head + 1}"
+    title = f"{kind}, layer {layer + 1}, {who}"
+    if pieces:
+        return Map(title, weights, allowed, queries.pieces, keys.pieces)
+    spans = queries.spans, keys.spans
+    seen = between_words(allowed.astype(float), *spans) > 0
+    return Map(title, between_words(weights, *spans), seen, queries.words, keys.words)
+
+
+def draw(rows: List[List[Map]], out: str) -> None:
+    """Draw maps into a file; its ending says which format.
+
+    Args:
+      rows: what `maps` returned.
+      out: the file.
+    """
+    columns = len(rows[0])
+    single = len(rows) * columns == 1
+    sizes = [_size(row[0], single) for row in rows]
+    width = max(size[0] for size in sizes) * columns
+    height = sum(size[1] for size in sizes)
+    with saved_figure(out, width, height, len(rows), columns) as axes:
+        grid = [[axes]] if single else axes
+        for row, of_row in zip(rows, grid):
+            for each, one in zip(row, of_row):
+                draw_map(one, each, single)
+
+
+def _size(each, single):
+    """Return (width, height) of a map in inches."""
+    cell, least, most = (0.42, 3.5, 22) if single else (0.16, 2.2, 8)
+    return tuple(
+        min(most, max(least, cell * len(words) + (1.5 if single else 0.9)))
+        for words in (each.keys, each.queries)
+    )
+
+
+def draw_map(axes, each: Map, single: bool = True) -> None:
+    """Draw one map: a row looks at the columns.
+
+    Args:
+      axes: of matplotlib.
+      each: Map.
+      single: whether there is room for numbers.
+    """
+    axes.imshow(each.weights, cmap="Greys", vmin=0, vmax=1, aspect="auto")
+    axes.set_title(each.title, fontsize=10 if single else 8)
+    size = 9 if single else 6
+    for axis, words, turned in (
+        (axes.xaxis, each.keys, 90),
+        (axes.yaxis, each.queries, 0),
+    ):
+        shown = words if len(words) <= LETTERED or single else []
+        axis.set_ticks(range(len(shown)), labels=shown, fontsize=size, rotation=turned)
+        as_written(axis.get_ticklabels())
+        axis.set_tick_params(length=0)
+    for i, j in zip(*np.nonzero(~each.allowed)):
+        axes.add_patch(_hatched(j - 0.5, i - 0.5))
+    if single and max(each.weights.shape) <= NUMBERED:
+        for i, j in zip(*np.nonzero(each.allowed)):
+            colour = "white" if each.weights[i, j] > 0.5 else "black"
+            text = f"{each.weights[i, j]:.2f}".lstrip("0")
+            axes.text(j, i, text, color=colour, ha="center", va="center", fontsize=7)
+
+
+def _hatched(x, y):
+    """Return a cell that cannot have attention."""
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x, y), 1, 1, fill=False, hatch="////", edgecolor="0.75", lw=0)

@@ -1,0 +1,95 @@
+"""Attention weights → what each head does: its entropy, and a sentence about it."""
+
+from typing import List, NamedTuple
+
+import numpy as np
+
+CLEAR = 0.4  # a head does what it does with at least this share of its attention
+SPREAD = 0.85  # of the greatest entropy: it looks everywhere
+PLACES = {
+    "previous": "the previous position",
+    "same": "its own position",
+    "next": "the next position",
+    "first": "the first position",
+    "last": "the end of the sentence",
+}
+# Where source and target are counted from their beginnings, and where no end is seen.
+OTHERWISE = {
+    ("cross", "previous"): "the source piece one place before its own number",
+    ("cross", "same"): "the source piece of its own number",
+    ("cross", "next"): "the source piece one place after its own number",
+    ("cross", "first"): "the first source position",
+    ("cross", "last"): "the end of the source",
+    ("decoder", "first"): "the beginning",
+}
+
+
+class Role(NamedTuple):
+    """What a head does on one sentence."""
+
+    entropy: float  # in bits, the mean of the queries
+    most: float  # the greatest entropy that was possible: keys alike
+    share: float  # of its attention that goes where `text` says
+    text: str
+
+
+def roles(weights, allowed, kind: str) -> List[List[Role]]:
+    """Return the Role of each head of each layer.
+
+    Args:
+      weights: float [layers, H, Tq, Tk].
+      allowed: bool [Tq, Tk], False where a key is padding or in the future.
+      kind: "encoder", "decoder" or "cross".
+    """
+    return [[_role(head, allowed, kind) for head in layer] for layer in weights]
+
+
+def _role(weights, allowed, kind):
+    """Return the Role of one head: weights [Tq, Tk]."""
+    real = allowed.any(-1)  # a padded query is none
+    weights = weights[real]
+    allowed = allowed[real]
+    entropy = _entropy(weights)
+    most = float(np.log2(np.maximum(allowed.sum(-1), 1)).mean())
+    shares = _shares(weights, allowed, kind)
+    place = max(shares, key=shares.get)
+    share = shares[place]
+    if share >= CLEAR:
+        text = f"looks at {OTHERWISE.get((kind, place), PLACES[place])}"
+    elif most and entropy >= SPREAD * most:
+        share = entropy / most
+        text = "looks everywhere alike"
+    else:
+        # Where each query looks most, whatever stands there.
+        share = float(weights.max(-1).mean())
+        text = "looks at single words"
+        if share < CLEAR:
+            text = "looks at several words"
+    return Role(entropy, most, share, text)
+
+
+def _entropy(weights):
+    """Return the mean entropy of the rows in bits."""
+    logs = np.log2(np.where(weights > 0, weights, 1.0))
+    return float(-(weights * logs).sum(-1).mean())
+
+
+def _shares(weights, allowed, kind):
+    """Return how much of the attention goes to each of PLACES, on average.
+
+    Only queries count that have the place before or after them.
+    """
+    queries, keys = weights.shape
+    shares = {"first": float(weights[:, 0].mean()), "same": _diagonal(weights, 0)}
+    if kind != "decoder":
+        last = int(np.flatnonzero(allowed[-1])[-1])
+        shares["last"] = float(weights[:, last].mean())
+        shares["next"] = _diagonal(weights, 1)
+    shares["previous"] = _diagonal(weights, -1)
+    return shares
+
+
+def _diagonal(weights, offset):
+    """Return the mean weight of keys at query + offset; 0 where there are none."""
+    diagonal = np.diagonal(weights, offset)
+    return float(diagonal.mean()) if diagonal.size else 0.0

@@ -1,0 +1,221 @@
+"""A translator and a line → all that can be seen of the translation, as numbers.
+
+For example:
+
+    sight = see(translator, "Der Hund schläft.")
+    sight.attention["cross"][layer, head]    # float [Tq, Tk], rows sum to 1
+"""
+
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from transformer.decoding import NEVER
+from transformer.text.vocabulary import PAD, UNK, SubwordVocabulary
+from transformer.translator import Translation
+from transformer.viewer.roles import Role, roles
+from transformer.viewer.tree import ENDED, Node, tree
+from transformer.viewer.words import Tokens, tokens, with_surface
+
+KINDS = {
+    "encoder": ("encoder", "self_attention"),
+    "decoder": ("decoder", "self_attention"),
+    "cross": ("decoder", "cross_attention"),
+}
+ALTERNATIVES = 5
+
+
+class Sight(NamedTuple):
+    """What can be seen of one translation of one line.
+
+    The queries of "encoder" are the pieces of `source`; those of "decoder" are the
+    pieces of `target_in`; those of "cross" the pieces of `target`, each of which is
+    chosen after the piece of `target_in` at the same position.
+    """
+
+    source: Tokens  # with the end, and padding where there is some
+    target_in: Tokens  # the beginning, and the target without its end
+    target: Tokens  # with the end
+    n_best: List[Translation]
+    best_ids: List[List[int]]  # of `n_best`, without the end
+    attention: Dict[str, np.ndarray]  # kind → float [layers, H, Tq, Tk]
+    allowed: Dict[str, np.ndarray]  # kind → bool [Tq, Tk]
+    roles: Dict[str, List[List[Role]]]  # kind → of each layer and head
+    log_probs: np.ndarray  # float [T], of the pieces of `target`
+    alternatives: List[List[Tuple[int, str, float]]]  # id, piece, probability
+    nodes: List[Node]  # every hypothesis of every step of the search
+    node_pieces: Dict[int, str]  # of the ids of `nodes`
+    without: np.ndarray  # float [source words, T]: see `changes_without`
+
+
+def see(
+    translator,
+    line: str,
+    prefix: Union[str, Sequence[int]] = "",
+    target: Optional[Sequence[int]] = None,
+    padding: int = 0,
+) -> Sight:
+    """Translate a line, and return all that can be seen of that.
+
+    Args:
+      translator: a Translator, with `keep_history` for the tree of the search.
+      line: the source.
+      prefix: what the translation begins with, as text or as ids of pieces.
+      target: the ids of the translation to look at, without the end; the best one where
+        not given.
+      padding: pieces of padding after the source, as in a batch with longer lines.
+
+    Raises:
+      ValueError: the line has no piece, or ids are no pieces of the vocabulary.
+    """
+    [source] = translator.encode([line])
+    if not source:
+        raise ValueError("the line has no piece: wanted a sentence")
+    prefixes = translator.encode_prefixes([prefix], [line])
+    [(_, found)] = translator.search([source], prefixes)
+    n_best, best_ids = _found(translator, found)
+    if target is None:
+        target = best_ids[0]
+    [target] = translator.encode_prefixes([list(target)], [line])
+    weights, log_probs, of_target = _inside(translator, source, target, padding)
+    seen = _tokens(translator, line, source, target, weights["encoder"].shape[-1])
+    nodes = _nodes(translator, found, target, of_target)
+    allowed = _allowed(len(source) + 1, *(len(each.ids) for each in seen[::2]))
+    return Sight(
+        *seen,
+        n_best,
+        best_ids,
+        weights,
+        allowed,
+        {kind: roles(weights[kind], allowed[kind], kind) for kind in KINDS},
+        of_target,
+        _alternatives(translator, log_probs),
+        nodes,
+        _named(translator.vocabularies.target, {node.piece for node in nodes}),
+        changes_without(translator, source, target, seen[0].spans, of_target),
+    )
+
+
+def _found(translator, found):
+    """Return (the n best translations, their ids without the end)."""
+    vocabulary = translator.vocabularies.target
+    n_best = []
+    ids = []
+    for row, score in zip(found.ids[0].tolist(), found.scores[0].tolist()):
+        if score > NEVER:
+            kept = row[: row.index(vocabulary.eos)] if vocabulary.eos in row else row
+            n_best.append(translator.translation(row, score))
+            ids.append([one for one in kept if one != PAD])
+    return n_best, ids
+
+
+def _inside(translator, source, target, padding):
+    """Return (weights by kind, log-probabilities [T, V], those of the target [T])."""
+    # A longer neighbour in the batch is what pads a line.
+    rows = [source] + [[UNK] * (len(source) + padding)] * bool(padding)
+    inside = translator.inspect(rows, [target] * len(rows), lambda inside: inside)
+    weights = {
+        kind: np.stack(
+            [
+                inside.weights[f"{stack}/block_{i}/{name}"][0]
+                for i in range(getattr(translator.hp, f"{stack}_blocks"))
+            ]
+        )
+        for kind, (stack, name) in KINDS.items()
+    }
+    return weights, inside.log_probs[0], inside.of_target[0]
+
+
+def _tokens(translator, line, source, target, width) -> Tuple[Tokens, Tokens, Tokens]:
+    """Return the Tokens of what the model reads and writes; the source has padding."""
+    vocabularies = translator.vocabularies
+    end = vocabularies.target.eos
+    bos = vocabularies.target.bos
+    padding = [PAD] * (width - len(source) - 1)
+    read = tokens(vocabularies.source, [*source, vocabularies.source.eos, *padding])
+    return (
+        with_surface(read, vocabularies.source, line),
+        tokens(vocabularies.target, [bos, *target]),
+        tokens(vocabularies.target, [*target, end]),
+    )
+
+
+def _allowed(real, source, target):
+    """Return which keys each query may see: kind → bool [Tq, Tk].
+
+    Args:
+      real: how many positions of the source are no padding.
+      source, target: how many positions there are.
+    """
+    is_real = np.arange(source) < real
+    return {
+        "encoder": np.outer(is_real, is_real),
+        "decoder": np.tril(np.ones([target, target], bool)),
+        "cross": np.tile(is_real, [target, 1]),
+    }
+
+
+def _alternatives(translator, log_probs):
+    """Return the likeliest pieces at each position, best first."""
+    vocabulary = translator.vocabularies.target
+    log_probs = log_probs.copy()
+    log_probs[:, sorted({PAD, vocabulary.bos} - {vocabulary.eos})] = NEVER
+    found = []
+    for row in log_probs:
+        best = np.argsort(-row, kind="stable")[:ALTERNATIVES]
+        pieces = tokens(vocabulary, best).pieces
+        found.append(
+            [(int(i), piece, float(np.exp(row[i]))) for i, piece in zip(best, pieces)]
+        )
+    return found
+
+
+def _nodes(translator, found, target, of_target):
+    """Return the tree of the search; one path where it kept no history."""
+    eos = translator.vocabularies.target.eos
+    if found.history:
+        return tree(found, 0, eos)
+    sums = np.cumsum(of_target).tolist()
+    ids = [*target, eos]
+    return [
+        Node(i - 1, i + 1, one, total, total, ENDED if one == eos else "open", 0)
+        for i, (one, total) in enumerate(zip(ids, sums))
+    ]
+
+
+def _named(vocabulary, ids):
+    """Return the pieces of ids, as they are shown: id → piece."""
+    ids = sorted(ids)
+    return dict(zip(ids, tokens(vocabulary, ids).pieces))
+
+
+def changes_without(translator, source, target, spans, of_target):
+    """Return what each word of the source contributes: leave one out.
+
+    The pieces of a word are replaced by UNK, one for each, so that the others keep
+    their positions; by PAD where a vocabulary of tensor2tensor has no UNK.
+
+    Args:
+      translator: a Translator.
+      source, target: ids, without the end.
+      spans: of the words of the source; those after its pieces are left out.
+      of_target: float [T], the log-probabilities of the target with the whole source.
+
+    Returns:
+      float [source words, T]: the change of the log-probability of each target piece.
+    """
+    has_none = isinstance(translator.vocabularies.source, SubwordVocabulary)
+    unknown = PAD if has_none else UNK
+    rows = [
+        [*source[:begin], *[unknown] * (end - begin), *source[end:]]
+        for begin, end in spans
+        if end <= len(source)
+    ]
+    most = translator.hp.decode_batch_size
+    changed = []
+    for start in range(0, len(rows), most):
+        part = rows[start : start + most]
+        changed += list(
+            translator.inspect(part, [target] * len(part), lambda x: x.of_target)
+        )
+    return np.stack(changed) - of_target

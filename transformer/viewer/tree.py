@@ -1,0 +1,89 @@
+"""The history of a beam search → a tree of hypotheses, and what became of each."""
+
+from typing import List, NamedTuple
+
+import numpy as np
+
+from transformer.decoding import NEVER
+
+OPEN = "open"
+CUT = "cut"
+ENDED = "ended"
+BEATEN = "beaten"
+
+
+class Node(NamedTuple):
+    """A hypothesis at one step: its parent's and one more piece."""
+
+    parent: int  # the number of another Node; -1: the beginning
+    step: int  # how many pieces it has
+    piece: int  # the id of the newest
+    log_prob: float  # of all its pieces
+    score: float  # log-probability / length penalty
+    fate: str  # OPEN, CUT, ENDED (one of the n best), BEATEN (ended, but is not)
+    rank: int  # among the n best; -1: it is not one of them
+
+
+def tree(hypotheses, line: int, eos: int) -> List[Node]:
+    """Return every hypothesis of every step of a sentence, those of a step in order.
+
+    Args:
+      hypotheses: values of Hypotheses, with a SearchHistory.
+      line: the number of the sentence in its batch.
+      eos: the id that ends a hypothesis.
+    """
+    history = type(hypotheses.history)(*(each[line] for each in hypotheses.history))
+    nodes: List[Node] = []
+    numbers = [-1] * history.kept.shape[0]
+    for step in range(history.pieces.shape[1]):
+        nodes, numbers = _with_step(nodes, numbers, history, step, eos)
+    return _ranked(nodes, hypotheses.ids[line], hypotheses.scores[line])
+
+
+def _with_step(nodes, numbers, history, step, eos):
+    """Add the candidates of a step; return (nodes, the numbers of those kept)."""
+    nodes = list(nodes)
+    of_candidate = {}
+    kept = history.kept[:, step].tolist()
+    for i, log_prob in enumerate(history.log_probs[:, step].tolist()):
+        if log_prob == NEVER:
+            continue
+        piece = int(history.pieces[i, step])
+        fate = BEATEN if piece == eos else OPEN if i in kept else CUT
+        of_candidate[i] = len(nodes)
+        nodes.append(
+            Node(
+                numbers[history.parents[i, step]],
+                step + 1,
+                piece,
+                log_prob,
+                float(history.scores[i, step]),
+                fate,
+                -1,
+            )
+        )
+    return nodes, [of_candidate.get(i, -1) for i in kept]
+
+
+def path(nodes: List[Node], number: int) -> List[int]:
+    """Return the ids of a hypothesis, from the beginning."""
+    ids = []
+    while number >= 0:
+        ids.append(nodes[number].piece)
+        number = nodes[number].parent
+    return ids[::-1]
+
+
+def _ranked(nodes, ids, scores):
+    """Return the nodes with the ranks of those that are the n best."""
+    best = {
+        tuple(np.trim_zeros(row, "b").tolist()): rank
+        for rank, (row, score) in enumerate(zip(ids, scores))
+        if score > NEVER
+    }
+    return [
+        node
+        if node.fate != BEATEN or tuple(path(nodes, number)) not in best
+        else node._replace(fate=ENDED, rank=best[tuple(path(nodes, number))])
+        for number, node in enumerate(nodes)
+    ]

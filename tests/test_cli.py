@@ -324,7 +324,6 @@ COMMANDS = [
     "plot_curves",
     "serve",
     "align",
-    "analyse",
     "export",
     "import_checkpoint",
 ]

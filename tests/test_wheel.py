@@ -35,7 +35,6 @@ PATH = {
     "eval": "--logdir logs --split test",
     "average": "--logdir logs --last 2 --out mean",
     "doctor": "--logdir logs",
-    "analyse": "--logdir logs",
 }
 
 

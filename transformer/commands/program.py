@@ -37,7 +37,6 @@ COMMANDS: Dict[str, Command] = {
     "serve": Command("commands.serve", "serve a model, and a page that shows it"),
     "average": Command("commands.average_checkpoints", "average checkpoints"),
     "doctor": Command("commands.doctor", "explain a BLEU near zero"),
-    "analyse": Command("commands.analyse", "show where the errors are"),
     "align": Command("commands.align", "choose the head that aligns words best"),
     "plot": Command("commands.plot_curves", "draw curves of training runs"),
     "attention": Command("commands.plot_attention", "draw the attention of a model"),

@@ -28,7 +28,6 @@ FILES = {
     "plot": "scripts/plot_curves.py",
     "attention": "scripts/plot_attention.py",
     "align": "scripts/align.py",
-    "analyse": "scripts/analyse.py",
     "launch": "-m transformer.launch",
     "port": "-m transformer.porting",
 }

@@ -743,5 +743,6 @@ def test_text_from_right_to_left_runs_so(browser, server, models, tmp_path):
     left = "document.querySelectorAll('.word')[%d].getBoundingClientRect().left"
     assert browser.run(left % 0) > browser.run(left % 1)
     browser.open(address(server))
+    browser.until("!byId('text').disabled")
     browser.run(f"byId('text').value = {json.dumps(hebrew)}")
     assert browser.run(read % "#text") == "rtl"

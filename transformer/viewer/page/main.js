@@ -266,6 +266,7 @@ async function begin() {
     page.timer = setTimeout(begin, RETRY);
     return;
   }
+  byId("text").disabled = false; // what is typed earlier, the link would replace
   const { isFrozen } = page.source;
   byId("asking").hidden = isFrozen;
   byId("frozen").hidden = !isFrozen;

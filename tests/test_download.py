@@ -9,7 +9,6 @@ import shlex
 import sys
 import tarfile
 import threading
-import zipfile
 
 import corpora
 import pytest
@@ -47,14 +46,6 @@ def tar_of(*entries):
     return packed.getvalue()
 
 
-def zip_of(*entries):
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in entries:
-            archive.writestr(name, content)
-    return packed.getvalue()
-
-
 TRAIN = tar_of(
     ("training/tiny.de", text_of(TEXT["train"][0][:600])),
     ("training/tiny.en", text_of(TEXT["train"][1][:600])),
@@ -62,7 +53,7 @@ TRAIN = tar_of(
     ("more.de", text_of(TEXT["train"][0][600:])),
     ("more.en", text_of(TEXT["train"][1][600:])),
 )
-TESTS = zip_of(
+TESTS = tar_of(
     ("x/dev-src.de.sgm", segments(TEXT["dev"][0])),
     ("x/dev-ref.en.sgm", segments(TEXT["dev"][1])),
     ("x/test.de", text_of(TEXT["test"][0])),
@@ -136,7 +127,7 @@ def failing(content):
 
 @pytest.fixture
 def server(monkeypatch):
-    files = {"train.tgz": TRAIN, "tests.zip": TESTS}
+    files = {"train.tgz": TRAIN, "tests.tgz": TESTS}
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setitem(download.CORPORA, "tiny", row(files))
     monkeypatch.setattr("time.sleep", lambda seconds: None)
@@ -254,8 +245,6 @@ def test_an_archive_that_does_not_fit_leaves_no_text(
         ("hardlink.tgz", tar_of(GOOD, ("wanted.en", tarfile.LNKTYPE, "../up"))),
         ("pipe.tgz", tar_of(GOOD, ("wanted.en", tarfile.FIFOTYPE, ""))),
         ("second.tgz", tar_of(("a/wanted.de", GOOD[1]), ("b/wanted.de", EVIL))),
-        ("parent.zip", zip_of(GOOD, ("../wanted.en", EVIL), ("other.de", EVIL))),
-        ("absolute.zip", zip_of(GOOD, ("/wanted.en", EVIL), ("wanted.de/", b""))),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -283,4 +272,4 @@ def test_the_table_is_whole_and_listed(capsys):
                 assert re.search(r"\.en(\.xml|\.sgm)?$", target)
         for archive in corpus.archives:
             assert re.match("[0-9a-f]{64}$", archive.sha256)
-            assert re.match(r"https?://.*\.(tar\.gz|tgz|zip)$", archive.url)
+            assert re.match(r"https?://.*\.(tar\.gz|tgz)$", archive.url)

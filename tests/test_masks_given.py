@@ -6,7 +6,6 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from conftest import CONFIG
 
 from transformer import modules
 
@@ -59,22 +58,6 @@ def test_masks_made_by_equal_are_reported():
         attended(tf.not_equal(ids, 0))
         attended(tf.sequence_mask([2, 1], 3))
         attended(modules.padding_mask(ids))
-
-
-def test_masks_of_unknown_origin_are_reported_once_when_they_are_run(capfd):
-    real = tf.placeholder(tf.float32, [None, None])
-    outputs = [attended(real)]
-    with tf.variable_scope("another_mask"):
-        outputs.append(attended(tf.identity(real)))
-    said = "got masks in which the first key of every row is padding"
-    with tf.Session(config=CONFIG) as session:
-        session.run(tf.global_variables_initializer())
-        session.run(outputs, {real: REAL})
-        session.run(outputs, {real: [[0, 1, 1], [1, 0, 0]]})  # one row is no evidence
-        assert said not in capfd.readouterr().err
-        for _ in range(3):
-            session.run(outputs, {real: ~REAL})
-    assert capfd.readouterr().err.count(said) == 1
 
 
 def test_the_signatures_are_those_of_the_tutorial():

@@ -5,7 +5,6 @@ A mask is a bool tensor, True = may attend, that broadcasts to [N, H, Tq, Tk].
 `mask_and_bias` combines them; `scaled_dot_product_attention` applies the result.
 """
 
-import sys
 import warnings
 from typing import Callable, NamedTuple, Optional
 
@@ -15,8 +14,6 @@ from transformer.blocks.primitives import shape_list, widened
 from transformer.dialects import Dialect
 
 MASKED_LOGIT = -1e9  # the softmax makes it exactly 0 in float32, never NaN
-# The ops that compute masks from ids or lengths. Such masks need no check.
-TRUE_FOR_TOKENS = ("NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "Const")
 
 # Masks
 
@@ -321,14 +318,8 @@ def _table(name, rows, width):
     return tf.get_variable(name, [*rows, width], initializer=initializer)
 
 
-# Warnings about inverted masks, in which True means padding
-
-
 def check_key_masks(given):
-    """Warn of key masks, bool or numbers [N, Tk], in which True means padding.
-
-    A mask from `tf.equal` causes a warning at once. A mask of unknown origin causes one
-    at run time, if the first key of every row is padding.
+    """Warn of key masks made by `tf.equal`: in these, True means padding.
 
     Returns:
       The given mask.
@@ -336,53 +327,11 @@ def check_key_masks(given):
     if given is None or given is True:
         return given
     given = tf.convert_to_tensor(given)
-    message = (
-        "multihead_attention: expected key_masks in which True = may attend, as "
-        "tf.not_equal(ids, 0) makes them, got masks {}; for masks in which True means "
-        "padding, use transformer.compat.kyubyong"
-    )
     if given.op.type == "Equal":
-        warnings.warn(message.format("made by tf.equal"), stacklevel=3)
-    elif given.shape.ndims == 2 and given.op.type not in TRUE_FOR_TOKENS:
-        first_is_padding = tf.equal(given[:, 0], tf.zeros([], given.dtype))
-        return warn_once(
-            tf.reduce_all(first_is_padding),
-            "key_masks_of_modules",
-            message.format("in which the first key of every row is padding"),
-            given,
+        warnings.warn(
+            "multihead_attention: expected key_masks in which True = may attend, as "
+            "tf.not_equal(ids, 0) makes them, got masks made by tf.equal; for masks "
+            "in which True means padding, use transformer.compat.kyubyong",
+            stacklevel=3,
         )
     return given
-
-
-def warn_once(suspicious, kind: str, message: str, mask):
-    """Return `mask`; print a message the first time `suspicious` is True in a session.
-
-    Args:
-      suspicious: bool, scalar tensor.
-      kind: the name of the warning; only one of the same name is printed.
-      message: what was expected, and what was found.
-      mask: a tensor.
-    """
-    message += "; ignore this where rows are padded on the left"
-
-    def check():
-        # Neither needs initialization. The staging area remembers that the message was
-        # printed; the lock serializes the checks of one step.
-        lock = tf.raw_ops.MutexLock(
-            mutex=tf.raw_ops.MutexV2(shared_name=kind + "_lock")
-        )
-        area = {"dtypes": [tf.bool], "shared_name": kind}
-        with tf.control_dependencies([lock]):
-            said = tf.raw_ops.StageSize(**area)
-        done = tf.cond(tf.equal(said, 0), say, tf.no_op)
-        with tf.control_dependencies([done]):
-            return tf.group(tf.raw_ops.ConsumeMutexLock(mutex_lock=lock))
-
-    def say():
-        with tf.control_dependencies([tf.print(message, output_stream=sys.stderr)]):
-            return tf.group(tf.raw_ops.Stage(values=[True], shared_name=kind))
-
-    with tf.device("/cpu:0"):
-        checked = tf.cond(suspicious, check, tf.no_op)
-    with tf.control_dependencies([checked]):
-        return tf.identity(mask)

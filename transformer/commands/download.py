@@ -16,8 +16,7 @@ import shlex
 import shutil
 import sys
 import tarfile
-import zipfile
-from typing import IO, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import List, Optional, Sequence, Set, Tuple
 
 from transformer.runtime import cli
 from transformer.runtime.files import sha256_of, unfinished
@@ -300,34 +299,20 @@ def unpack(path: str, needed: Set[str], folder: str) -> None:
     archive; of several files with the same base name, the first.
 
     Args:
-      path: a zip, or a tar of any compression.
+      path: a tar of any compression.
       needed: base names; those that the archive does not hold are ignored.
       folder: where they are written.
     """
-    members = _zip_files if path.endswith(".zip") else _tar_files
-    for member, source in members(path):
-        name = os.path.basename(member)
-        copy = os.path.join(folder, name)
-        if name in needed and not os.path.exists(copy):
-            with open(copy, "wb") as file:
-                shutil.copyfileobj(source, file)
-
-
-def _tar_files(path: str) -> Iterator[Tuple[str, IO[bytes]]]:
-    """Yield the (name, stream) of each plain file, in one pass."""
     with tarfile.open(path, "r|*") as archive:
         for info in archive:
-            stream = archive.extractfile(info) if info.isreg() else None
-            if stream:
-                yield info.name, stream
-
-
-def _zip_files(path: str) -> Iterator[Tuple[str, IO[bytes]]]:
-    """Yield the (name, stream) of each entry."""
-    with zipfile.ZipFile(path) as archive:
-        for info in archive.infolist():
-            with archive.open(info) as source:
-                yield info.filename, source
+            name = os.path.basename(info.name)
+            copy = os.path.join(folder, name)
+            if name not in needed or not info.isreg() or os.path.exists(copy):
+                continue
+            source = archive.extractfile(info)
+            if source:  # a file has one
+                with open(copy, "wb") as file:
+                    shutil.copyfileobj(source, file)
 
 
 def _join(

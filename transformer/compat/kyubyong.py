@@ -11,18 +11,13 @@ attention weights for TensorBoard; this module does not.)
 
 import functools
 import types
+import warnings
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer import modules
-from transformer.blocks.attention import (
-    as_mask,
-    causal_mask,
-    lowering,
-    mask_and_bias,
-    warn_once,
-)
+from transformer.blocks.attention import as_mask, causal_mask, lowering, mask_and_bias
 from transformer.blocks.primitives import dropout, project, with_zero_row
 from transformer.compat.variables import variables_named_as
 from transformer.dialects import DIALECTS
@@ -138,16 +133,14 @@ def _padding_of_heads(key_masks, stacked):
 
 
 def _checked(key_masks):
-    """Return masks as bool; warn of masks in which True seems to mean a token."""
-    key_masks = as_mask(key_masks)
-    return warn_once(
-        tf.reduce_all(key_masks[:, 0]),
-        "key_masks_of_kyubyong",
-        "transformer.compat.kyubyong: expected True = padding, as "
-        "tf.equal(ids, 0) makes it, got key_masks in which the first "
-        "key of every row is padding",
-        key_masks,
-    )
+    """Return masks as bool; warn of masks made by `tf.not_equal`."""
+    if getattr(key_masks, "op", None) and key_masks.op.type == "NotEqual":
+        warnings.warn(
+            "transformer.compat.kyubyong: expected key_masks in which True = padding, "
+            "as tf.equal(ids, 0) makes them, got masks made by tf.not_equal",
+            stacklevel=4,
+        )
+    return as_mask(key_masks)
 
 
 @variables_named_as("kyubyong")

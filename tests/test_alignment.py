@@ -75,7 +75,7 @@ def test_pairs_are_read_and_written(tmp_path):
     assert found[1] == Known(set(), set())
     assert alignment.written({(1, 1), (0, 2), (2, 0), (1, 0)}) == "1-0 2-0 1-1 0-2"
     assert alignment.written(None) == ""
-    with pytest.raises(ValueError, match="found 3 lines, wanted 4"):
+    with pytest.raises(ValueError, match="expected 4 lines, got 3"):
         alignment.read_known(path, 4)
     for wrong in ("0", "0-", "a-1", "0_1", "-1-0"):
         path = corpora.write_lines(tmp_path / "x.align", ["0-0", f"1-1 {wrong}"])
@@ -206,7 +206,7 @@ def test_what_align_cannot_use_is_one_line(logdir, data, trained, tmp_path, caps
     flags = ["--logdir", logdir, "--data", other]
     short = corpora.write_lines(tmp_path / "short.align", ["0-0"])
     said = corpora.refusal(capsys, align.main, *flags, "--compare", short)
-    assert "short.align: found 1 lines, wanted 20" in said
+    assert "short.align: expected 20 lines, got 1" in said
     os.rename(os.path.join(other, "test.align"), str(tmp_path / "elsewhere"))
     os.symlink(str(tmp_path / "elsewhere"), os.path.join(other, "test.align"))
     assert "expected a file, got a link" in corpora.refusal(capsys, align.main, *flags)

@@ -63,7 +63,7 @@ def test_what_cannot_have_attention(sight):
 
 @pytest.mark.parametrize("layer, head", [(2, None), (1, 0)])
 def test_layers_and_heads_that_are_not_there(sight, layer, head):
-    with pytest.raises(ValueError, match="wanted 1 to"):
+    with pytest.raises(ValueError, match="expected 1 to"):
         picture.maps(sight, ["cross"], layer, head)
 
 
@@ -126,7 +126,7 @@ def test_page_and_picture_at_once(trained, tmp_path, capsys):
     [
         ([], "--html"),
         (["--out", "x.png", "another line"], "expected one sentence"),
-        (["--out", "x.png", "--head", "9"], "wanted 1 to 4"),
+        (["--out", "x.png", "--head", "9"], "expected 1 to 4"),
     ],
 )
 def test_what_cannot_be_drawn_is_one_line(

@@ -123,7 +123,7 @@ def train(
                 f"max_steps: expected {start} or more, got {hp.max_steps}: {logdir} "
                 f"is at step {start}"
             )
-        # A training run that was killed before its first checkpoint begins as it did.
+        # A run killed before its first checkpoint starts again from the same weights.
         history = RunHistory(logdir, start, hp, corpus, init_from)
         if checkpoint and not accept_changes:
             history.refuse_other_corpus(

@@ -439,7 +439,7 @@ def are_fine(metrics) -> bool:
 
 
 def scalars(scaling: Any) -> Dict[str, float]:
-    """Return what TensorBoard shows of the values of a Scaling, nothing of ()."""
+    """Return the scalars to log for the values of a Scaling; {} for ()."""
     if not scaling:
         return {}
     skipped = float(scaling.skipped + scaling.is_skipped)

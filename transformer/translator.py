@@ -121,8 +121,9 @@ class Translator(TextSide):
         `model` is settings. The settings of the search are those of the first model.
       checkpoint: what is loaded at once: "best", "newest" or a step; None: the best one
         where `model` is a log directory, otherwise none: call `restore`.
-      engine: "ctranslate2" for the fast one. It does `translate`; prefixes, alignments
-        and the other methods are TensorFlow's, and so is all that `usable` refuses.
+      engine: "ctranslate2" for the fast one, which is used for `translate` only.
+        Prefixes, alignments, the other methods, and whatever `usable` refuses run on
+        TensorFlow.
       quantization: of the fast engine: "float32" or "int8".
       changes: settings of the search, instead of the saved ones: `beam_size=1`.
 

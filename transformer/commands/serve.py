@@ -84,7 +84,7 @@ def opened(args, warn):
     """Return the models of the command line, each ready."""
     models = hparams.load_each(args.logdir, cli.given(args, hparams.FIELDS))
     if args.ensemble and len(models) < 2:
-        raise ValueError("--ensemble: found one --logdir, wanted two or more")
+        raise ValueError("--ensemble: expected two --logdir or more, got one")
     others = models[1:] if args.ensemble else []
     cli.start_tensorflow(args.verbose)
     from transformer.viewer.models import Model
@@ -129,7 +129,7 @@ def log_to_stderr() -> None:
 def run(args) -> None:
     """Open the models, serve them."""
     if not 0 <= args.port < 1 << 16:
-        raise ValueError(f"--port: found {args.port}, wanted 0 to 65535")
+        raise ValueError(f"--port: expected 0 to 65535, got {args.port}")
     try:
         from transformer.viewer.service import Server
     except ImportError as error:

@@ -89,9 +89,9 @@ def find_and_load(
 
 @contextlib.contextmanager
 def literal(checkpoint: str) -> Iterator[str]:
-    """Yield a path of a checkpoint, while the body runs, that matches itself alone.
+    """Yield a path to a checkpoint that is no pattern, valid while the body runs.
 
-    TensorFlow takes the path of a checkpoint for a pattern of paths.
+    TensorFlow reads `[`, `*` and `?` in the path of a checkpoint as a glob pattern.
 
     Args:
       checkpoint: its path without the endings of its files.

@@ -34,7 +34,7 @@ def saved_figure(
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ValueError(
-            f"found no matplotlib ({error}), wanted it installed: "
+            f"expected matplotlib, got none ({error}): "
             "pip install 'transformer-tf[plot]'"
         ) from error
     figure = Figure(figsize=(width, height), layout="constrained")

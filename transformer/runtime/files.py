@@ -27,7 +27,7 @@ FOLDER_FORMAT = 1
 
 NAME_START = ".unfinished-"
 
-# The folders that this process writes: whoever ends it at once removes them first.
+# Temporary folders of this process, removed before an immediate exit.
 UNFINISHED: Set[str] = set()
 
 # --- A file ---------------------------------------------------------------------------
@@ -37,7 +37,7 @@ UNFINISHED: Set[str] = set()
 def replaced(path: str, mode: str = "w") -> Iterator[IO]:
     """Write a file under another name, and give it that of `path` when it is complete.
 
-    Whoever reads `path`, at any time, finds the old content or the new one.
+    At any time, `path` has the old content or the new one.
 
     Args:
       path: the file; its folder exists.
@@ -237,7 +237,7 @@ def refuse_used(
 def new_folder(out: str, flag: str, replaces: str = "") -> Iterator[str]:
     """Yield a folder that becomes `out` when the body has succeeded.
 
-    Whoever looks at `out`, at any time, finds nothing or a whole folder.
+    At any time, `out` is absent or complete.
 
     Args:
       out, flag, replaces: as of `refuse_used`.

@@ -1,8 +1,8 @@
 """A training run in its log directory: its lock, history, dev scores, events, speed.
 
 `run.jsonl` has a JSON object a line for each segment of the run: a step, the settings
-from there on, the checksums of the corpus and the vocabulary, the versions. A process
-that continues with all of them as before adds no line. `dev_scores.jsonl` has the
+from there on, the checksums of the corpus and the vocabulary, the versions. Resuming
+with all of them unchanged adds no line. `dev_scores.jsonl` has the
 evaluations. `trainer.Training.log_metrics` says which numbers are logged.
 """
 
@@ -258,7 +258,7 @@ def name_of_dev(corpus: Dict[str, str]) -> str:
 class DevScores:
     """The evaluations of a training run: step, bleu, chrf, loss.
 
-    Those on another dev set stay in the file, and are compared with none.
+    Scores of another dev set stay in the file, but are never compared.
 
     Args:
       logdir: the log directory, which may have scores of earlier processes.

@@ -172,8 +172,8 @@ def read_known(path: str, lines: int) -> List[Known]:
             match = re.fullmatch(r"(\d{1,6})([-?])(\d{1,6})", word)
             if match is None:
                 raise ValueError(
-                    f"{path}:{number}: found {word!r}, wanted pairs of words such as "
-                    "0-0, or 1?2 for possible ones"
+                    f"{path}:{number}: expected pairs of words such as 0-0, or 1?2 "
+                    f"for possible ones, got {word!r}"
                 )
             pair = int(match.group(1)), int(match.group(3))
             possible.add(pair)
@@ -181,7 +181,7 @@ def read_known(path: str, lines: int) -> List[Known]:
                 sure.add(pair)
         known.append(Known(sure, possible))
     if len(known) != lines:
-        raise ValueError(f"{path}: found {len(known)} lines, wanted {lines}")
+        raise ValueError(f"{path}: expected {lines} lines, got {len(known)}")
     return known
 
 
@@ -200,7 +200,7 @@ def written(pairs: Optional[Iterable[Pair]]) -> str:
 def read_choice(logdir: str, checkpoint: str, hp) -> Optional[Head]:
     """Return the Head that was chosen for a checkpoint, None where none was.
 
-    A file that is damaged, or of another checkpoint, is as good as none.
+    A damaged file, or one of another checkpoint, is ignored.
     """
     try:
         with open(files.regular(os.path.join(logdir, FILE_NAME)), "rb") as file:

@@ -24,7 +24,7 @@ CHUNK = 32  # sentences of one part of the work that is done while no client wai
 def read(logdir: str, checkpoint: str) -> Optional[Dict[str, Any]]:
     """Return what was counted with a checkpoint, None where nothing was.
 
-    A file that is damaged, or of another checkpoint, is as good as none.
+    A damaged file, or one of another checkpoint, is ignored.
 
     Args:
       logdir: the log directory.

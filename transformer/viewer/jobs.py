@@ -52,7 +52,7 @@ class Job:
 
 
 class Jobs:
-    """The queue, and the thread that empties it. Who cancels a future leaves the queue.
+    """The queue, and the thread that empties it. To remove a job, cancel its future.
 
     Args:
       idle: what is done, part after part, while no job waits.

@@ -2,7 +2,7 @@
 
 The sources are in `page/`, as a person writes them. Only the script and the style of
 the file run: a content security policy names them by their checksums, and forbids all
-other requests. Data stand in a block that is not run.
+other requests. Data are embedded in a script element that is not executed.
 """
 
 import base64

@@ -61,7 +61,7 @@ def _chosen(what, number, count):
     if number is None:
         return range(count)
     if not 1 <= number <= count:
-        raise ValueError(f"{what}: found {number}, wanted 1 to {count}")
+        raise ValueError(f"{what}: expected 1 to {count}, got {number}")
     return [number - 1]
 
 

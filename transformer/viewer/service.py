@@ -1,8 +1,8 @@
 """The HTTP service: translations, and the page that shows how they come about.
 
 HTTP is uvicorn's work, routes are Starlette's; one thread computes (see jobs.py). It
-needs Python 3.10 or newer, and `pip install 'transformer-tf[serve]'`. What it does not
-do: TLS, keys, many machines. docs/serving.md has a proxy for these.
+needs Python 3.10 or newer, and `pip install 'transformer-tf[serve]'`. It has no TLS,
+no authentication and no clustering: docs/serving.md shows a proxy for these.
 """
 
 import asyncio

@@ -70,7 +70,7 @@ def see(
     """
     [source] = translator.encode([line])
     if not source:
-        raise ValueError("the line has no piece: wanted a sentence")
+        raise ValueError("expected a sentence, got a line without a piece")
     prefixes = translator.encode_prefixes([prefix], [line])
     [(_, found)] = translator.search([source], prefixes)
     n_best, best_ids = _found(translator, found)

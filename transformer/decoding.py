@@ -172,20 +172,39 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
         ends = tf.equal(pieces, options.eos)
         scores = log_probs / penalty(length, options.length_penalty)
         step_fields = (pieces, parents, log_probs, scores)
-        found = _best_finished(
-            found, candidates, tf.where_v2(ends, scores, NEVER), beam_size
-        )
+        # The K best of those that ended before and those that end now.
+        finished = tf.where_v2(ends, scores, NEVER)
+        finished, kept = top_k(tf.concat([found.scores, finished], axis=1), beam_size)
+        longer = followed_by_zeros(found.ids, 1, axis=2)  # [N, K, t + 1]
+        longer = reorder(tf.concat([longer, candidates], axis=1), kept)
+        found = found._replace(ids=longer, scores=finished)
         log_probs, kept = top_k(tf.where_v2(ends, NEVER, log_probs), beam_size)
         ids, parents = reorder((candidates, parents), kept)  # [N, K, ...]
         if not options.must_end:
             at_limit = tf.equal(as_int64(length), limits)  # [N]
-            found, log_probs = _close_at_limit(at_limit, found, ids, log_probs)
+            rescued = tf.logical_and(at_limit, tf.equal(found.scores[:, 0], NEVER))
+            found = found._replace(
+                ids=tf.where(rescued, ids, found.ids),
+                scores=tf.where(rescued, log_probs, found.scores),
+            )
+            never = tf.fill(tf.shape(log_probs), NEVER)
+            log_probs = tf.where(at_limit, never, log_probs)
         if options.keep_history:
             history = found.history.followed_by(*step_fields, kept)
             found = found._replace(history=history)
         return found, ids, log_probs, parents, limits, prefix, state
 
-    found, extras = _start_of_beam(limits, options)
+    batch = tf.shape(limits)[0]
+    ids = tf.fill([batch, beam_size, 1], np.int64(options.bos))
+    history: tuple = ()
+    if options.keep_history:
+        numbers = tf.zeros([batch, 2 * beam_size, 0])
+        none = tf.cast(numbers, tf.int64)
+        history = SearchHistory(none, none, numbers, numbers, none[:, :beam_size])
+    found = Hypotheses(ids, tf.fill([batch, beam_size], NEVER), history)
+    only_first = tf.tile([[0.0] + [NEVER] * (beam_size - 1)], [batch, 1])
+    parents = tf.zeros([batch, beam_size], tf.int64)
+    extras = (ids, only_first, parents, as_int64(limits), _prefix(batch, options))
     found, extras, state = search_loop(
         is_open, extend, found, extras, state, options.together
     )
@@ -254,7 +273,7 @@ def _follow_one_path(step, state, limits, options, choose):
         return (ids, log_probs), has_ended, limits, prefix, state
 
     batch = tf.shape(limits)[0]
-    found = (_before(batch, 1, options), tf.zeros([batch, 1]))
+    found = (tf.fill([batch, 1, 1], np.int64(options.bos)), tf.zeros([batch, 1]))
     extras = (tf.fill([batch], False), as_int64(limits), _prefix(batch, options))
     (ids, log_probs), _, _ = search_loop(is_open, extend, found, extras, state)
     ids = ids[:, :, 1:]  # [N, 1, T]
@@ -266,77 +285,7 @@ def _follow_one_path(step, state, limits, options, choose):
     return Hypotheses(tf.cast(ids, tf.int32), scores)
 
 
-# Beam search
-
-
-def _start_of_beam(limits, options):
-    """Return (Hypotheses, extras) of a beam search before the first step."""
-    batch = tf.shape(limits)[0]
-    beam_size = options.beam_size
-    ids = _before(batch, beam_size, options)
-    only_first = tf.tile([[0.0] + [NEVER] * (beam_size - 1)], [batch, 1])
-    parents = tf.zeros([batch, beam_size], tf.int64)
-    history = no_history(batch, beam_size) if options.keep_history else ()
-    found = Hypotheses(ids, tf.fill([batch, beam_size], NEVER), history)
-    extras = (ids, only_first, parents, as_int64(limits), _prefix(batch, options))
-    return found, extras
-
-
-def no_history(batch, beam_size: int) -> SearchHistory:
-    """Return the SearchHistory before the first step.
-
-    Args:
-      batch: N.
-      beam_size: int, K.
-    """
-    numbers = tf.zeros([batch, 2 * beam_size, 0])
-    ids = tf.cast(numbers, tf.int64)
-    return SearchHistory(ids, ids, numbers, numbers, ids[:, :beam_size])
-
-
-def _best_finished(found, candidates, scores, beam_size):
-    """Return the K best of the finished hypotheses and of the new candidates.
-
-    Args:
-      found: Hypotheses, [N, K, t]; its history is kept.
-      candidates: int64 [N, 2K, t + 1].
-      scores: float [N, 2K]; NEVER where a candidate has not ended.
-      beam_size: int, K.
-    """
-    scores, kept = top_k(tf.concat([found.scores, scores], axis=1), beam_size)
-    ids = followed_by_zeros(found.ids, 1, axis=2)  # [N, K, t + 1]
-    ids = reorder(tf.concat([ids, candidates], axis=1), kept)
-    return found._replace(ids=ids, scores=scores)
-
-
-def _close_at_limit(at_limit, found, ids, log_probs):
-    """Close the open hypotheses of sentences at their length limit.
-
-    They become the results of a sentence that has no finished ones.
-
-    Args:
-      at_limit: bool [N].
-      found: the finished Hypotheses, [N, K, t + 1] and [N, K].
-      ids, log_probs: the open hypotheses, likewise.
-
-    Returns:
-      (found, log_probs).
-    """
-    rescued = tf.logical_and(at_limit, tf.equal(found.scores[:, 0], NEVER))  # [N]
-    found = found._replace(
-        ids=tf.where(rescued, ids, found.ids),
-        scores=tf.where(rescued, log_probs, found.scores),
-    )
-    never = tf.fill(tf.shape(log_probs), NEVER)
-    return found, tf.where(at_limit, never, log_probs)
-
-
 # Shared by all searches: the start, forced pieces, the loop
-
-
-def _before(batch, beam_size, options):
-    """Return the hypotheses before the first step: int64 [N, K, 1]."""
-    return tf.fill([batch, beam_size, 1], np.int64(options.bos))
 
 
 def _prefix(batch, options):
@@ -473,9 +422,13 @@ def search_loop(
         remaining = tf.cast(3 * tf.shape(sentences)[0] // 4, tf.float32)
         search = until_open(remaining, search)
         found, extras, _ = search
-        results = tf.nest.map_structure(
-            lambda x, rows: _store(x, sentences, rows), results, found
-        )
+
+        def store(x, rows):
+            if x.shape.ndims > 2:
+                x = followed_by_zeros(x, tf.shape(rows)[2] - tf.shape(x)[2], axis=2)
+            return tf.tensor_scatter_nd_update(x, sentences[:, None], rows)
+
+        results = tf.nest.map_structure(store, results, found)
         left = tf.where(is_open(found, *extras))[:, 0]
         return (
             tf.gather(sentences, left),
@@ -483,10 +436,17 @@ def search_loop(
             tf.nest.map_structure(lambda x: tf.gather(x, left), search),
         )
 
+    def growing(x):
+        sizes = x.shape.as_list()
+        return tf.TensorShape([None, *sizes[1:2]] + [None] * len(sizes[2:]))
+
+    def of_any_batch(x):  # and what has no size yet may grow
+        return tf.TensorShape([None] + [size or None for size in x.shape.as_list()[1:]])
+
     search = (found, extras, state)
     shapes = (
-        *tf.nest.map_structure(_growing, (found, extras)),
-        tf.nest.map_structure(_of_any_batch, state),
+        *tf.nest.map_structure(growing, (found, extras)),
+        tf.nest.map_structure(of_any_batch, state),
     )
     if together:
         return until_open(0.0, search)
@@ -499,24 +459,6 @@ def search_loop(
         shape_invariants=(tf.TensorShape([None]), shapes[0], shapes),
     )
     return results, (), ()
-
-
-def _growing(x):
-    """Return the shape of `x`, the batch and dimensions from the third unknown."""
-    sizes = x.shape.as_list()
-    return tf.TensorShape([None, *sizes[1:2]] + [None] * len(sizes[2:]))
-
-
-def _of_any_batch(x):
-    """Return the shape of `x` with the batch, and dimensions of size 0, unknown."""
-    return tf.TensorShape([None] + [size or None for size in x.shape.as_list()[1:]])
-
-
-def _store(x, sentences, rows):
-    """Write the rows of some sentences to `x`, after padding its third dimension."""
-    if x.shape.ndims > 2:
-        x = followed_by_zeros(x, tf.shape(rows)[2] - tf.shape(x)[2], axis=2)
-    return tf.tensor_scatter_nd_update(x, sentences[:, None], rows)
 
 
 # Ranking

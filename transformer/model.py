@@ -135,7 +135,8 @@ class Transformer:
                     )
                     kept = padding_mask if dialect.feedforward_skips_padding else True
                     x = transform(x, mask=kept)  # [N, S, D]
-            x = self._normalize_stack(x)
+            if dialect.final_norm:
+                x = normalize(x, dialect.norm_epsilon)
         if masks is None:
             padding_mask = found_mask(x, dialect.padded_row)
         return Memory(x, broadcast_keys(padding_mask))
@@ -204,7 +205,21 @@ class Transformer:
             cache = DecoderCache(ancestors, past)
             return logits(states, *output_layer), (memory, cache)
 
-        return step, (self._project(memory), self._empty_cache(memory, beam_size))
+        hp = self.hp
+        projected = []  # K and V, which every step needs
+        for i in range(hp.decoder_blocks):
+            with self._scope(f"decoder/block_{i}/cross_attention"):
+                projected.append(
+                    keys_and_values(
+                        memory.states, hp.d_model, hp.num_heads, self.dialect
+                    )
+                )
+        batch = tf.shape(memory.states)[0]
+        keys = tf.zeros([batch, hp.num_heads, 0, hp.d_model // hp.num_heads])
+        past = KeyValueCache(keys, keys, tf.zeros([batch, 0], tf.bool))
+        ancestors = tf.zeros([batch, 1, beam_size, 0], tf.bool)
+        cache = DecoderCache(ancestors, (past,) * hp.decoder_blocks)
+        return step, (memory._replace(projected=tuple(projected)), cache)
 
     def _decoder_states(
         self,
@@ -268,7 +283,9 @@ class Transformer:
                         projected=memory.projected[i] if memory.projected else None,
                     )
                     x = transform(x, mask=True)  # [N, T, D]
-            return self._normalize_stack(x), tuple(presents)
+            if dialect.final_norm:
+                x = normalize(x, dialect.norm_epsilon)
+        return x, tuple(presents)
 
     def _scope(self, name: str):
         """Return a variable scope that is shared between all calls."""
@@ -308,32 +325,6 @@ class Transformer:
             return None
         return proximity_bias(query_positions, key_positions)
 
-    def _normalize_stack(self, x):
-        """Normalize the output of a stack, in dialects that do so."""
-        return normalize(x, self.dialect.norm_epsilon) if self.dialect.final_norm else x
-
-    def _project(self, memory: Memory) -> Memory:
-        """Add the K and V that every step needs to the memory."""
-        hp = self.hp
-        projected = []
-        for i in range(hp.decoder_blocks):
-            with self._scope(f"decoder/block_{i}/cross_attention"):
-                projected.append(
-                    keys_and_values(
-                        memory.states, hp.d_model, hp.num_heads, self.dialect
-                    )
-                )
-        return memory._replace(projected=tuple(projected))
-
-    def _empty_cache(self, memory: Memory, beam_size: int) -> DecoderCache:
-        """Return the DecoderCache before the first position."""
-        hp = self.hp
-        batch = tf.shape(memory.states)[0]
-        keys = tf.zeros([batch, hp.num_heads, 0, hp.d_model // hp.num_heads])
-        past = KeyValueCache(keys, keys, tf.zeros([batch, 0], tf.bool))
-        ancestors = tf.zeros([batch, 1, beam_size, 0], tf.bool)
-        return DecoderCache(ancestors, (past,) * hp.decoder_blocks)
-
     # Embeddings and the output layer (section 3.4)
 
     def embed(self, ids, stack: str, positions):
@@ -358,12 +349,6 @@ class Transformer:
         if dialect.target_space and stack == "encoder":
             with tf.variable_scope("encoder", reuse=tf.AUTO_REUSE):
                 x += tf.get_variable("target_space", [hp.d_model])
-        return x + self._positions(ids, stack, positions)
-
-    def _positions(self, ids, stack: str, positions):
-        """Return the position encoding: float [N or 1, T, D]."""
-        hp = self.hp
-        dialect = self.dialect
         scope = f"{stack}/positional_encoding"
         encoding = chosen_positions(hp.positions, dialect)
         if encoding == LEARNED:
@@ -376,10 +361,10 @@ class Transformer:
                 scope=scope,
                 reuse=tf.AUTO_REUSE,
             )  # [1, T, D]
-            if dialect.positions_on_padding:
-                return table
-            return table * tf.cast(is_token(ids), table.dtype)[..., None]
-        return positional_encoding(
+            if not dialect.positions_on_padding:
+                table *= tf.cast(is_token(ids), table.dtype)[..., None]
+            return x + table
+        return x + positional_encoding(
             ids,
             hp.d_model,
             zero_pad=not dialect.positions_on_padding,

@@ -56,11 +56,11 @@ from transformer.blocks.primitives import (
     dense,
     dropout,
     embedding_table,
+    join_heads,
     keys_and_values,
     looked_up,
     normalize,
     project,
-    project_output,
     refuse_eager,
     shape_list,
     widened,
@@ -277,7 +277,9 @@ def multihead_attention(
         return dropout(x, dropout_rate, is_training, dropout_seed, "residual")
 
     with tf.variable_scope(scope, reuse=reuse):
-        x = _normalize_before(queries, dialect)
+        x = queries
+        if dialect.norm == "before":
+            x = normalize(x, dialect.norm_epsilon)
         Q = project(x, num_units, num_heads, dialect, "q")  # [N, H, Tq, D / H]
         if projected is None:
             keys = x if keys is queries else keys
@@ -313,7 +315,10 @@ def multihead_attention(
             attention *= tf.cast(query_masks, attention.dtype)[:, None, :, None]
         if weights is not None:
             weights[tf.get_variable_scope().name] = attention
-        x = project_output(context, width, dialect)  # [N, Tq, D]
+        x = join_heads(context)  # [N, Tq, H * D / H]
+        if dialect.output_projection:
+            relu = tf.nn.relu if dialect.output_relu else None
+            x = dense(x, width, dialect.output_bias, "o", relu)  # [N, Tq, D]
         x = _add_and_normalize(queries, x, dialect, drop_output)
         if stays_zero:
             x *= tf.cast(query_masks, x.dtype)[..., None]
@@ -384,7 +389,9 @@ def feedforward(
         return dropout(x, dropout_rate, is_training, dropout_seed, "residual")
 
     with tf.variable_scope(scope, reuse=reuse):
-        x = _normalize_before(inputs, dialect)
+        x = inputs
+        if dialect.norm == "before":
+            x = normalize(x, dialect.norm_epsilon)
         x = dense(x, inner_units, True, "inner", tf.nn.relu)  # [N, T, F]
         x = dropout(x, inner_dropout, is_training, dropout_seed, "inner")
         x = dense(x, outer_units, True, "outer")  # [N, T, D]
@@ -395,13 +402,6 @@ def feedforward(
             real = found_mask(inputs, dialect.padded_row)
             x *= tf.cast(real, x.dtype)[..., None]
         return x
-
-
-def _normalize_before(inputs, dialect: Dialect):
-    """Return the inputs of a sub-layer: normalized, in a pre-norm dialect."""
-    if dialect.norm == "before":
-        return normalize(inputs, dialect.norm_epsilon)
-    return inputs
 
 
 def _add_and_normalize(inputs, outputs, dialect: Dialect, drop: Callable):

@@ -2,8 +2,8 @@
 
 A loss is a sum and a count, over tokens. What an update applies and logs is divided in
 one place, `make_update`: the sums over all its batches, shards and workers by the count
-of all their tokens. (`_mean_and_norm` divides the sums of one run; only the checks for
-numbers that are not finite read that.)
+of all their tokens. (It also divides the sums of each run, which only the checks for
+numbers that are not finite read.)
 """
 
 import functools
@@ -131,21 +131,9 @@ def cross_entropies(logits, pieces, epsilon: float = 0.0, smoothing: str = "all"
     """
     vocab_size = logits.shape.as_list()[-1]
     true, other, entropy = SMOOTHINGS[smoothing](epsilon, vocab_size)
-    logits = tf.reshape(logits, [-1, vocab_size])
-    return _token_losses(logits, pieces, true, other) - entropy
 
-
-def _token_losses(logits, pieces, true, other):
-    """Return -sum(labels * log_softmax(logits)) without making the labels: float [M].
-
-    Labels of the size of the logits are neither written nor read.
-
-    Args:
-      logits: float [M, V].
-      pieces: int [M], the true pieces.
-      true: float, the label of the true piece.
-      other: float, the label of each other piece; all labels add up to 1.
-    """
+    # -sum(labels * log_softmax(logits)); labels of the size of the logits are neither
+    # written nor read.
 
     def losses(logits):
         probabilities = tf.nn.softmax(logits)
@@ -161,7 +149,8 @@ def _token_losses(logits, pieces, true, other):
         labels = (tf.constant(each, logits.dtype) for each in (true - other, other))
         return (result, probabilities, pieces, *labels)
 
-    return with_gradient("transformer/cross_entropy", losses, logits)
+    logits = tf.reshape(logits, [-1, vocab_size])
+    return with_gradient("transformer/cross_entropy", losses, logits) - entropy
 
 
 def _losses_gradient(output, logits, probabilities, pieces, more, other, upstream):
@@ -261,10 +250,16 @@ def make_update(
     """
     variables = tf.trainable_variables()
     loss_scale = LossScale() if hp.precision == "float16" else None
-    sums = _gradients_and_loss(loss, variables, loss_scale)
+    gradients = tf.gradients(loss.sum, variables, loss_scale and loss_scale.value)
+    gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+    for gradient, variable in zip(gradients, variables):
+        gradient.set_shape(variable.shape)
+    sums = [*gradients, loss.sum, loss.count]  # what is added up over an update
     shapes = [variable.shape for variable in variables] + [[], []]
     in_order = hp.deterministic and shards is not None and shards.count > 1
-    local_loss_and_norm = _mean_and_norm(sums, loss_scale)
+    most = tf.maximum(loss.count, 1.0)
+    local_divisor = most * loss_scale.value if loss_scale else most
+    local_loss_and_norm = loss.sum / most, tf.global_norm(gradients) / local_divisor
     runs = hp.accumulate * (shards.rounds if shards else 1)
     if in_order:  # one shard after the other, whichever worker computed it
         parts = exchange.all(sums) if exchange else [sums]
@@ -304,26 +299,6 @@ def make_update(
     return Update(collect, applied, metrics, local_loss_and_norm, runs)
 
 
-def _mean_and_norm(sums, loss_scale):
-    """Return (loss, norm of the gradients) of sums that were not divided yet."""
-    *gradients, loss_sum, count = sums
-    count = tf.maximum(count, 1.0)
-    divisor = count * loss_scale.value if loss_scale else count
-    return loss_sum / count, tf.global_norm(gradients) / divisor
-
-
-def _gradients_and_loss(loss, variables, loss_scale):
-    """Return what is added up over an update: gradients, the loss, its count.
-
-    With a LossScale, gradients are scaled.
-    """
-    gradients = tf.gradients(loss.sum, variables, loss_scale and loss_scale.value)
-    gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-    for gradient, variable in zip(gradients, variables):
-        gradient.set_shape(variable.shape)
-    return [*gradients, loss.sum, loss.count]
-
-
 def _accumulated(parts, shapes):
     """Sum over the runs of an update.
 
@@ -339,24 +314,8 @@ def _accumulated(parts, shapes):
       (op that adds the current run, the sums with the current run, a function that
       makes the ops that empty them).
     """
-    kept = _empty_sums(shapes)
-    totals = [
-        functools.reduce(tf.assign_add, tensors, total)
-        for total, *tensors in zip(kept, *parts)
-    ]
-    return (
-        tf.group(*totals),
-        [tf.convert_to_tensor(total) for total in totals],
-        lambda: [tf.assign(total, tf.zeros_like(total)) for total in kept],
-    )
-
-
-def _empty_sums(shapes):
-    """Return a variable of zeros of each shape.
-
-    They are not saved: a checkpoint is written between updates, where they are empty.
-    """
-    return [
+    # Not saved: a checkpoint is written between updates, where they are empty.
+    kept = [
         tf.get_variable(
             f"accumulated_{i}",
             shape,
@@ -366,6 +325,15 @@ def _empty_sums(shapes):
         )
         for i, shape in enumerate(shapes)
     ]
+    totals = [
+        functools.reduce(tf.assign_add, tensors, total)
+        for total, *tensors in zip(kept, *parts)
+    ]
+    return (
+        tf.group(*totals),
+        [tf.convert_to_tensor(total) for total in totals],
+        lambda: [tf.assign(total, tf.zeros_like(total)) for total in kept],
+    )
 
 
 # Loss scaling: small gradients in float16 do not become zero

@@ -348,7 +348,7 @@ class Translator(TextSide):
             return self._aligned(lines, translations) if alignments else translations
         translations = [[Translation("", 0.0)] * self._options.n_best for _ in lines]
         sources = self.encode(lines)
-        prefixes = self.encode_prefixes(prefix, lines)
+        prefixes = self.encode_prefixes(prefix, lines) if prefix else []
         for indices, found in self.search(sources, prefixes):
             for i, *n_best in zip(indices, found.ids, found.scores):
                 translations[i] = [
@@ -382,9 +382,7 @@ class Translator(TextSide):
     def encode_prefixes(
         self, prefixes: Sequence[Union[str, Sequence[int]]], lines: Sequence[str]
     ) -> List[List[int]]:
-        """Return the ids of the prefixes; [] if there are none."""
-        if not prefixes:
-            return []
+        """Return the ids of the prefixes."""
         if len(prefixes) != len(lines):
             raise ValueError(
                 f"prefix: expected {len(lines)} prefixes, one for each line, got "

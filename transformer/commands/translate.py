@@ -49,18 +49,19 @@ def ask(stream: IO[bytes]) -> Iterator[bytes]:
 
     Where the answers go to the terminal too, lines can be edited and recalled.
     """
-    read = read_edited if sys.stdout.isatty() else read_plain
-    return itertools.chain(iter(lambda: read(stream), b""), end_the_line())
+    edits = sys.stdout.isatty()
+    while True:
+        if not edits:
+            sys.stderr.write("> ")
+            sys.stderr.flush()
+        line = read_edited() if edits else stream.readline()
+        if not line:
+            sys.stderr.write("\n")  # leaves the line of the last prompt
+            return
+        yield line
 
 
-def read_plain(stream: IO[bytes]) -> bytes:
-    """Return a line typed after a prompt on stderr; b"" at the end."""
-    sys.stderr.write("> ")
-    sys.stderr.flush()
-    return stream.readline()
-
-
-def read_edited(stream: IO[bytes]) -> bytes:
+def read_edited() -> bytes:
     """Return a line that `input` read, with readline where Python has it."""
     with contextlib.suppress(ImportError):
         importlib.import_module("readline")
@@ -70,12 +71,6 @@ def read_edited(stream: IO[bytes]) -> bytes:
         return input("> ").encode("utf-8", "surrogateescape") + b"\n"
     except EOFError:
         return b""
-
-
-def end_the_line() -> Iterator[bytes]:
-    """Yield nothing; leave the line of the last prompt."""
-    sys.stderr.write("\n")
-    yield from ()
 
 
 class Columns(NamedTuple):
@@ -126,41 +121,21 @@ def write_translations(
     more: Dict[str, Any] = {"alignments": True} if columns.alignments else {}
     while True:
         chunk = list(itertools.islice(lines, chunk_size))
-        if not chunk:
-            refuse_more(prefixes)
-            return
         if prefixes is not None:
-            more["prefix"] = prefixes_of(chunk, prefixes)
+            more["prefix"] = list(itertools.islice(prefixes, len(chunk) or 1))
+            if len(more["prefix"]) != len(chunk):
+                raise ValueError(
+                    "--prefix_file: expected a line for each line to translate, got "
+                    "another number of lines; an empty line gives no prefix"
+                )
+        if not chunk:
+            return
         for n_best in translator.translate(chunk, **more):
             text = show(next(numbers), n_best, columns)
             if output.isatty():
                 text = "".join(shown(line) + "\n" for line in text.split("\n")[:-1])
             output.write(text.encode("utf-8"))
         output.flush()
-
-
-def prefixes_of(chunk: list, prefixes: Iterator[str]) -> list:
-    """Return as many prefixes as there are lines.
-
-    Raises:
-      ValueError: there are fewer.
-    """
-    given = list(itertools.islice(prefixes, len(chunk)))
-    if len(given) < len(chunk):
-        raise ValueError(
-            "--prefix_file: expected a line for each line to translate, got fewer; an "
-            "empty line gives no prefix"
-        )
-    return given
-
-
-def refuse_more(prefixes: Optional[Iterator[str]]) -> None:
-    """Raise ValueError where prefixes are left after the last line."""
-    if prefixes is not None and next(prefixes, None) is not None:
-        raise ValueError(
-            "--prefix_file: expected a line for each line to translate, got more: "
-            "which prefix belongs to which line is not known"
-        )
 
 
 def parser():

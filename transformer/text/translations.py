@@ -1,10 +1,9 @@
 """Lines ↔ ids ↔ translations: what every engine that translates does with text."""
 
 import collections
-import itertools
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from transformer.text.vocabulary import PAD, UNK, Vocabularies
+from transformer.text.vocabulary import UNK, Vocabularies
 
 
 class Translation(NamedTuple):
@@ -50,6 +49,5 @@ class TextSide:
         """Return a Translation; line ends in its pieces become spaces."""
         vocabulary = self.vocabularies.target
         text = " ".join(vocabulary.decode(ids).splitlines())
-        before = itertools.takewhile(lambda one: one != vocabulary.eos, map(int, ids))
-        pieces = vocabulary.pieces([one for one in before if one != PAD])
+        pieces = vocabulary.pieces(vocabulary.before_end(ids))
         return Translation(text, float(score), tuple(pieces))

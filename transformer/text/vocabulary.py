@@ -110,6 +110,12 @@ class Pieces:
         """
         raise NotImplementedError
 
+    def before_end(self, ids: Sequence[int]) -> List[int]:
+        """Return the ids before the first EOS, without PAD and BOS."""
+        numbers = np.asarray(ids).tolist()
+        before = itertools.takewhile(lambda one: one != self.eos, numbers)
+        return [one for one in before if one not in (PAD, self.bos)]
+
     def pieces(self, ids: Sequence[int]) -> List[str]:
         """Return the piece of each id, also of special ids."""
         return [self._pieces[one] for one in np.asarray(ids, int).tolist()]
@@ -166,7 +172,7 @@ class Vocabulary(Pieces):
         return "".join(self._model.encode(line, out_type=str))
 
     def decode(self, ids: Sequence[int]) -> str:
-        return self._model.decode(_before_end(ids))
+        return self._model.decode(self.before_end(ids))
 
 
 class DropoutVocabulary(Vocabulary):
@@ -275,13 +281,7 @@ class WordVocabulary(Pieces):
         return [UNK if one in SPECIAL_IDS else one for one in ids]
 
     def decode(self, ids: Sequence[int]) -> str:
-        return " ".join(self.pieces(_before_end(ids)))
-
-
-def _before_end(ids: Sequence[int]) -> List[int]:
-    """Return the ids before the first EOS, without PAD and BOS, as Python numbers."""
-    before = itertools.takewhile(lambda one: one != EOS, np.asarray(ids).tolist())
-    return [one for one in before if one not in (PAD, BOS)]
+        return " ".join(self.pieces(self.before_end(ids)))
 
 
 class SubwordVocabulary(Pieces):
@@ -345,9 +345,7 @@ class SubwordVocabulary(Pieces):
         return [one for token in _tokens(line) for one in self._cached(token)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        numbers = np.asarray(ids).tolist()
-        before = itertools.takewhile(lambda one: one != self.eos, numbers)
-        text = "".join(self._pieces[one] for one in before if one != PAD)
+        text = "".join(self.pieces(self.before_end(ids)))
         return _joined([_unescaped(token) for token in text.split("_") if token])
 
     def _encode_token(self, token: str) -> Tuple[int, ...]:

@@ -186,15 +186,19 @@ def text_paths(folder: str, split: str) -> Tuple[str, str]:
     return regular(source), regular(target)
 
 
-def verify(folder: str, but: str = "test.") -> None:
-    """Raise ValueError if a file of a data folder is not the one that was prepared.
+def verify(folder: str, but: str = "test.") -> Dict[str, str]:
+    """Return the SHA-256 of each file of a data folder, once it was compared.
 
     A folder of an older version has no checksums: nothing is compared.
 
     Args:
       folder: the data folder.
       but: files whose names begin like this are not checked.
+
+    Raises:
+      ValueError: a file is not the one that was prepared.
     """
+    verified: Dict[str, str] = {}
     for name, expected in read_summary(folder).get("sha256", {}).items():
         if name.startswith(but):
             continue
@@ -210,6 +214,8 @@ def verify(folder: str, but: str = "test.") -> None:
                 f"another: it was changed, or {command('prepare')} was killed; run "
                 f"{command('prepare')} --out {folder} again"
             )
+        verified[name] = expected
+    return verified
 
 
 def publish(made: str, out: str, old: Iterable[str]) -> None:

@@ -21,11 +21,11 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from transformer.runtime import cli
 from transformer.runtime.cluster import LAST_PORT, PORT_OFFSET
-from transformer.runtime.signals import SIGNALS
+from transformer.runtime.signals import handled
 from transformer.runtime.terminal import command
 from transformer.runtime.workers import LOST
 
@@ -160,21 +160,8 @@ class Workers:
         for reader in self._readers:
             reader.start()
 
-    @contextlib.contextmanager
-    def passed_signals(self) -> Iterator[None]:
-        """Pass the signals of this process on to all workers."""
-        before = {
-            number: signal.signal(number, self._pass_on)
-            for number in SIGNALS
-            if signal.getsignal(number) != signal.SIG_IGN
-        }
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _pass_on(self, number, frame):
+    def pass_on(self, number: int, frame: Any) -> None:
+        """Send a signal of this process to all workers."""
         self.received.append(number)
         self._send(number)
 
@@ -253,7 +240,7 @@ def run(args: argparse.Namespace) -> int:
     warn = cli.warner(command("launch"))
     for start in range(args.restarts + 1):
         workers = Workers(args.command, args.workers, gpus)
-        with workers.passed_signals():
+        with handled(workers.pass_on):
             status = workers.wait()
         if workers.received or not (status == LOST or workers.was_killed):
             break

@@ -30,11 +30,10 @@ import signal
 import sys
 import tempfile
 import termios
-import threading
 from typing import Any, Callable, Collection, Dict, Iterator, List, Optional
 
 from transformer.runtime.files import UNFINISHED
-from transformer.runtime.signals import SIGNALS, Stopped
+from transformer.runtime.signals import SIGNALS, Stopped, handled
 from transformer.runtime.terminal import FILES, PROGRAM, command, command_line, warner
 
 REFUSED = 2  # the exit status of every refusal, argparse's own too
@@ -303,9 +302,8 @@ def _signals_end_at_once(prog: str, advice: str) -> Iterator[None]:
     """Have a signal end the process where it is, without an exception.
 
     An exception would rise in the middle of TensorFlow's import, of a destructor or of
-    a thread: some of them ignore it, others report it in a hundred lines. Signals that
-    the caller ignores, as `nohup` does, stay ignored; training defers them once there
-    is something to save.
+    a thread: some of them ignore it, others report it in a hundred lines. Training
+    defers signals once there is something to save.
     """
     stderr = _copy_of_stderr()  # TensorFlow's start is silenced, a signal is not
     terminal = None
@@ -322,16 +320,10 @@ def _signals_end_at_once(prog: str, advice: str) -> Iterator[None]:
             os.write(stderr, f"{line}{prog}: {Stopped(number)}{advice}\n".encode())
         os._exit(128 + number)
 
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in SIGNALS:
-            if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                before[number] = signal.signal(number, end)
     try:
-        yield
+        with handled(end):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         os.close(stderr)
 
 

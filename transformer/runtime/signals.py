@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import threading
-from typing import Callable, Iterator
+from typing import Any, Callable, Iterator
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -21,11 +21,32 @@ class Stopped(BaseException):
         self.status = 128 + number
 
 
+@contextlib.contextmanager
+def handled(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """Handle SIGNALS in the body.
+
+    A signal that the parent process ignores, as `nohup` does with SIGHUP, stays
+    ignored. Outside the main thread, where Python allows no handler, nothing changes.
+
+    Args:
+      handler: function of the number of a signal, and of the current frame.
+    """
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in SIGNALS:
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)
+
+
 class StopSignals:
     """Defer Ctrl-C, SIGTERM and SIGHUP to a safe point; a second Ctrl-C ends at once.
 
-    SIGHUP is what a process gets when its terminal is closed. A signal that whoever
-    started the process has it ignore, as `nohup` does, stays ignored.
+    SIGHUP is what a process gets when its terminal is closed.
 
     Example:
 
@@ -39,13 +60,14 @@ class StopSignals:
     def __init__(self):
         self.received = None
         self._is_deferred = True
+        self._handled = handled(self._receive)
 
     def __enter__(self):
-        self._before = _handle(self._receive)
+        self._handled.__enter__()
         return self
 
     def __exit__(self, *exception):
-        _restore(self._before)
+        self._handled.__exit__(*exception)
 
     def check(self) -> None:
         """Raise Stopped if a signal was received."""
@@ -80,7 +102,6 @@ def signals_passed_to(function: Callable[[int], None]) -> Iterator[None]:
     """
     here, there = socket.socketpair()
     there.setblocking(False)
-    before = _handle(lambda number, frame: None)
     wakeup = signal.set_wakeup_fd(there.fileno(), warn_on_full_buffer=False)
 
     def read():
@@ -92,24 +113,9 @@ def signals_passed_to(function: Callable[[int], None]) -> Iterator[None]:
                 os._exit(128 + received[0])
 
     threading.Thread(target=read, daemon=True).start()
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(wakeup)
-        _restore(before)
-        there.close()
-
-
-def _handle(handler):
-    """Set the handler of the signals that are not ignored; return those before."""
-    return {
-        number: signal.signal(number, handler)
-        for number in SIGNALS
-        if signal.getsignal(number) != signal.SIG_IGN
-    }
-
-
-def _restore(before):
-    """Set the handlers that `_handle` returned."""
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    with handled(lambda number, frame: None):
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(wakeup)
+            there.close()

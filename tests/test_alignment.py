@@ -1,4 +1,4 @@
-"""viewer/alignment.py, align.py: pairs of words by attention, and their error rate."""
+"""alignment.py, align.py: pairs of words by attention, and their error rate."""
 
 import io
 import json
@@ -10,11 +10,11 @@ import corpora
 import pytest
 
 import hparams
+from transformer import alignment
+from transformer.alignment import Head, Known
 from transformer.commands import align, translate
 from transformer.runtime import checkpoints
 from transformer.translator import Translator
-from transformer.viewer import alignment
-from transformer.viewer.alignment import Head, Known
 from transformer.viewer.sight import see
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")

@@ -97,7 +97,7 @@ def test_the_heat_map_has_the_models_weights_and_hovering_says_them(page, models
     values = page.run("[...page.matrix.values]")
     [seen] = models[0].see([SentenceRequest(0, "1 2 3 4 5", [], None, 0)])
     weights = packing.unpacked_weights(seen["attention"]["cross"])[0, 1]
-    from transformer.viewer.words import between_words
+    from transformer.text.words import between_words
 
     wanted = between_words(weights, seen["target"]["spans"], seen["source"]["spans"])
     assert max(abs(a - b) for a, b in zip(values, wanted.ravel())) < 1e-4

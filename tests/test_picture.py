@@ -10,10 +10,10 @@ import pytest
 
 import hparams
 from transformer.commands import plot_attention
+from transformer.text.words import between_words
 from transformer.translator import Translator
 from transformer.viewer import picture
 from transformer.viewer.sight import KINDS, see
-from transformer.viewer.words import between_words
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 LINE = "1 22 3"

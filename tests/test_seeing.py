@@ -12,6 +12,7 @@ import pytest
 
 import hparams
 from transformer.commands import plot_attention
+from transformer.text import words
 from transformer.text.vocabulary import (
     UNK,
     SubwordVocabulary,
@@ -19,7 +20,7 @@ from transformer.text.vocabulary import (
     WordVocabulary,
 )
 from transformer.translator import Translator
-from transformer.viewer import packing, roles, words
+from transformer.viewer import packing, roles
 from transformer.viewer.sight import see
 from transformer.viewer.tree import ENDED, path
 
@@ -252,7 +253,7 @@ def test_another_translation_can_be_looked_at(sight, translator, lines):
     other = see(translator, lines[0], target=sight.best_ids[2])
     assert other.target.ids[:-1] == sight.best_ids[2]
     assert other.n_best[0].text == sight.n_best[0].text
-    with pytest.raises(ValueError, match="no piece"):
+    with pytest.raises(ValueError, match="without a piece"):
         see(translator, "  ")
 
 

@@ -21,8 +21,9 @@ from documents import blocks, read
 from serving import Echo, ask, connect, refused, served, service
 
 import hparams
+from transformer import alignment
 from transformer.commands import serve
-from transformer.viewer import alignment, confidence, jobs, page_files, requests
+from transformer.viewer import confidence, jobs, page_files, requests
 from transformer.viewer.jobs import Job, Jobs, Refused
 from transformer.viewer.models import Model
 

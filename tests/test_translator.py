@@ -14,10 +14,10 @@ import pytest
 
 import hparams
 import transformer
+from transformer import alignment
 from transformer.decoding import SEARCHES, beam
 from transformer.runtime import checkpoints, sessions
 from transformer.translator import Translation, Translator
-from transformer.viewer import alignment
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 

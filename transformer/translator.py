@@ -34,7 +34,7 @@ from typing import (
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer import card, export
+from transformer import alignment, card, export
 from transformer.blocks.attention import is_token
 from transformer.blocks.primitives import as_int64
 from transformer.data import Batch, make_batch, pad, pad_with_end
@@ -80,7 +80,6 @@ from transformer.text.data_folder import text_paths
 from transformer.text.lines import read_lines
 from transformer.text.translations import TextSide, Translation
 from transformer.text.vocabulary import PAD, Vocabularies, load_vocabularies
-from transformer.viewer import alignment
 
 # A batch holds `decode_batch_size` sentences of up to this many pieces. It holds fewer
 # longer ones: the memory of attention grows with the square of the length.
@@ -335,7 +334,7 @@ class Translator(TextSide):
             the search continues. Empty: no prefixes.
           alignments: whether translations have an `alignment`: by the head that was
             chosen for the checkpoint, else by the mean of a layer; see
-            `viewer/alignment.py`.
+            `alignment.py`.
 
         Returns:
           For each line its n best translations, best first.

@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> None:
     """Choose a head on dev, store it, print its error rate on test."""
     hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
+    from transformer import alignment
     from transformer.translator import Translator
-    from transformer.viewer import alignment
 
     dev, known_dev = read(hp.data, "dev")
     test, known_test = read(hp.data, "test")
@@ -71,8 +71,8 @@ def run(args: argparse.Namespace) -> None:
 
 def read(data: str, split: str) -> Tuple:
     """Return (the ParallelText of a split, its known word pairs)."""
+    from transformer import alignment
     from transformer.evaluation import read_parallel
-    from transformer.viewer import alignment
 
     path = files.regular(os.path.join(data, split + ".align"))
     if not os.path.exists(path):

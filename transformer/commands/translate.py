@@ -28,6 +28,7 @@ import sys
 from typing import IO, Any, Dict, Iterator, NamedTuple, Optional
 
 from transformer import hparams
+from transformer.alignment import default_head, written
 from transformer.fast import (
     CTRANSLATE2,
     QUANTIZATIONS,
@@ -39,7 +40,6 @@ from transformer.fast import (
 from transformer.runtime import cli
 from transformer.runtime.terminal import command, shown
 from transformer.text.lines import Oddities, read_lines
-from transformer.viewer.alignment import default_head, written
 
 CHUNK = 2000  # lines read before they are translated, sorted by length
 

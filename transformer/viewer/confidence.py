@@ -13,7 +13,7 @@ import numpy as np
 
 from transformer.decoding import NEVER
 from transformer.runtime import files
-from transformer.viewer.words import tokens
+from transformer.text.words import tokens
 
 FILE_NAME = "confidence.json"
 EDGES = (0.0, 0.3, 0.5, 0.7, 0.9, 1.0)  # of the shades: the page draws these five

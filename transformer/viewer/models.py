@@ -4,13 +4,14 @@ import hashlib
 import os
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
+from transformer import alignment
 from transformer.decoding import hypotheses_kept
 from transformer.evaluation import read_parallel
 from transformer.fast import QUANTIZATIONS, TENSORFLOW
 from transformer.text.corpus import NEUTRAL
 from transformer.text.data_folder import read_summary
 from transformer.translator import Translator
-from transformer.viewer import alignment, confidence
+from transformer.viewer import confidence
 from transformer.viewer.packing import packed
 from transformer.viewer.requests import MOST_PIECES
 from transformer.viewer.sight import see

@@ -9,8 +9,8 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from transformer.runtime.figures import as_written, saved_figure
+from transformer.text.words import between_words
 from transformer.viewer.sight import KINDS, Sight
-from transformer.viewer.words import between_words
 
 NUMBERED = 16  # words of a map that has its numbers in its cells
 LETTERED = 40  # words of a map whose words are written beside it

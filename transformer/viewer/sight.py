@@ -12,10 +12,10 @@ import numpy as np
 
 from transformer.decoding import NEVER
 from transformer.text.vocabulary import PAD, UNK, SubwordVocabulary
+from transformer.text.words import Tokens, tokens, with_surface
 from transformer.translator import Translation
 from transformer.viewer.roles import Role, roles
 from transformer.viewer.tree import ENDED, Node, tree
-from transformer.viewer.words import Tokens, tokens, with_surface
 
 KINDS = {
     "encoder": ("encoder", "self_attention"),

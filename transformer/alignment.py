@@ -27,7 +27,7 @@ from typing import (
 
 from transformer.runtime import files
 from transformer.text.lines import read_lines
-from transformer.viewer.words import between_words, tokens
+from transformer.text.words import between_words, tokens
 
 FILE_NAME = "alignment.json"
 Pair = Tuple[int, int]  # a source word and a target word, from 0

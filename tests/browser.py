@@ -4,7 +4,6 @@ It is Debian's `chromium` or another one on the path; CHROMIUM names one elsewhe
 protocol goes through a pipe, so that nothing but the standard library is needed.
 """
 
-import base64
 import json
 import os
 import select
@@ -103,15 +102,14 @@ class Browser:
             "document.readyState === 'complete' && location.href !== 'about:blank'"
         )
 
-    def media(self, media="", dark=False, forced=False):
-        """Show the page on "print", to who prefers dark, or with forced colours."""
+    def media(self, dark=False, forced=False):
+        """Show the page to who prefers dark, or with forced colours."""
         features = {
             "prefers-color-scheme": "dark" if dark else "light",
             "forced-colors": "active" if forced else "none",
         }
         self.call(
             "Emulation.setEmulatedMedia",
-            media=media,
             features=[{"name": n, "value": value} for n, value in features.items()],
         )
 
@@ -192,12 +190,6 @@ class Browser:
         code = {"windowsVirtualKeyCode": KEYS.get(key, 0)}
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, **code)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, **code)
-
-    def screenshot(self, path, whole=False):
-        """Write a picture of the window, or of the whole page."""
-        found = self.call("Page.captureScreenshot", captureBeyondViewport=whole)
-        with open(path, "wb") as file:
-            file.write(base64.b64decode(found["data"]))
 
     def requests(self):
         """Return the addresses that the tab asked for, but for its own data."""

@@ -6,6 +6,7 @@ import os
 import pathlib
 import random
 import shutil
+import time
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -165,6 +166,23 @@ def events_of(logdir):
             for value in event.summary.value:
                 scalars[value.tag][event.step] = value.simple_value
     return scalars
+
+
+def wait_until(condition):
+    """Wait, for a minute at most, until a condition holds."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_running(pid):
+    """Whether a process of Linux exists and has not ended."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def refusal(capsys, main, *argv):

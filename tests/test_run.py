@@ -285,6 +285,9 @@ def test_what_comes_after_the_start_is_forgotten(tmp_path):
     assert scores.best()["step"] == 20
     scores.add(row(30, 1))
     assert [each["bleu"] for each in read_dev_scores(str(tmp_path))] == [5, 6, 1]
+    path = str(tmp_path / DEV_SCORES)
+    os.truncate(path, os.path.getsize(path) - 9)  # killed while it wrote the line
+    assert not DevScores(str(tmp_path), 30).has(30)
 
 
 # --- The meter ------------------------------------------------------------------------

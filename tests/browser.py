@@ -217,7 +217,10 @@ class Browser:
     def downloaded(self, name):
         """Return the bytes of a file that the page saved."""
         path, end = os.path.join(self.folder, name), time.monotonic() + SECONDS
-        while not os.path.exists(path) and time.monotonic() < end:
+        content = b""
+        while not content and time.monotonic() < end:
             self.run("0")
-        with open(path, "rb") as file:
-            return file.read()
+            if os.path.exists(path):
+                with open(path, "rb") as file:
+                    content = file.read()
+        return content

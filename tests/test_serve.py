@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.parse
 
 import corpora
@@ -58,13 +57,6 @@ def test_an_answer_does_not_wait_for_an_acknowledgement(server):
     assert server._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def until(condition):
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
-
-
 def test_a_sentence_is_translated(server):
     status, told, _ = ask(server, "/translate", {"text": " ein\nHund \t"})
     assert (status, told) == (200, {"translations": [{"text": "EIN HUND"}]})
@@ -80,7 +72,7 @@ def test_what_waits_makes_a_batch_and_everybody_gets_his_own(server, model):
     model.begun.acquire()
     texts = [f"text {i}" for i in range(20)]
     others, more = asking(server, texts)
-    until(lambda: len(server.jobs) == 20)
+    corpora.wait_until(lambda: len(server.jobs) == 20)
     model.gate.set()
     for thread in first + others:
         thread.join(60)
@@ -97,9 +89,9 @@ def test_what_a_client_wanted_that_left_is_not_computed(server, model):
     leaving = connect(server)
     headers = {"Content-Type": "application/json"}
     leaving.request("POST", "/translate", json.dumps({"text": "left"}), headers)
-    until(lambda: len(server.jobs) == 1)
+    corpora.wait_until(lambda: len(server.jobs) == 1)
     leaving.close()
-    until(lambda: len(server.jobs) == 0 and server.jobs.cancelled == 1)
+    corpora.wait_until(lambda: len(server.jobs) == 0 and server.jobs.cancelled == 1)
     model.gate.set()
     first[0].join(60)
     assert ask(server, "/translate", {"text": "next"})[0] == 200
@@ -111,7 +103,7 @@ def test_a_sentence_that_fails_fails_alone(server, model):
     first, _ = asking(server, ["first"])
     model.begun.acquire()
     others, answers = asking(server, ["good", "fail", "fine"])
-    until(lambda: len(server.jobs) == 3)
+    corpora.wait_until(lambda: len(server.jobs) == 3)
     model.gate.set()
     for thread in first + others:
         thread.join(60)
@@ -124,7 +116,7 @@ def test_a_fault_of_the_server_is_told_without_its_reason(server, model, caplog)
     model.pieces = lambda line: 1 // 0
     status, sentence = refused(ask(server, "/translate", {"text": "x"}))
     assert (status, sentence) == (500, "The server failed.")
-    until(lambda: "ZeroDivisionError" in caplog.text)  # for who runs it
+    corpora.wait_until(lambda: "ZeroDivisionError" in caplog.text)  # for who runs it
     assert ask(server, "/healthz")[0] == 200
 
 
@@ -134,10 +126,10 @@ def test_a_drain_finishes_what_was_begun_and_takes_no_more(model):
         begun, answers = asking(server, ["begun"])
         model.begun.acquire()
         waiting, more = asking(server, ["waiting"])
-        until(lambda: len(server.jobs) == 1)
+        corpora.wait_until(lambda: len(server.jobs) == 1)
         draining = threading.Thread(target=server.drain)
         draining.start()
-        until(lambda: server.jobs._is_stopping)
+        corpora.wait_until(lambda: server.jobs._is_stopping)
         with pytest.raises(Refused):
             server.jobs.submit([Job(model.translate, None)])
         model.gate.set()
@@ -226,9 +218,9 @@ def test_translations_come_before_what_the_page_asks(server, model):
     model.begun.acquire()
     seeing = threading.Thread(target=ask, args=[server, "/see", {"text": "x"}])
     seeing.start()
-    until(lambda: len(server.jobs) == 1)
+    corpora.wait_until(lambda: len(server.jobs) == 1)
     translating, _ = asking(server, ["next"])
-    until(lambda: len(server.jobs) == 2)
+    corpora.wait_until(lambda: len(server.jobs) == 2)
     model.translate = lambda asked: order.append("translate") or [[{"text": ""}]]
     server.jobs._urgent[0].work = model.translate
     model.gate.set()
@@ -443,7 +435,7 @@ def test_idle_work_goes_on_while_nobody_waits_and_ends_with_an_error():
     job = Job(lambda arguments: arguments, "x")
     queue.submit([job])
     assert job.future.result(60) == "x"
-    until(lambda: done == [0, 1, 2])
+    corpora.wait_until(lambda: done == [0, 1, 2])
     queue.drain()
 
 

@@ -157,20 +157,6 @@ def test_two_builds_have_the_same_bytes(source, wheel, tmp_path):
         assert first.read() == second.read()
 
 
-def test_two_source_distributions_have_the_same_bytes(source, tmp_path):
-    archives = []
-    for name, mode in (("one", 0o644), ("two", 0o600)):
-        copy = shutil.copytree(source, str(tmp_path / name))
-        for path in glob.glob(copy + "/transformer/*.py"):
-            os.chmod(path, mode)
-            os.utime(path, (mode, mode))
-        run(sys.executable, "setup.py", "-q", "sdist", cwd=copy)
-        [archive] = glob.glob(copy + "/dist/*.tar.gz")
-        with open(archive, "rb") as file:
-            archives.append(file.read())
-    assert archives[0] == archives[1]
-
-
 def test_the_wheel_says_what_it_is(wheel):
     with zipfile.ZipFile(wheel) as archive:
         folder = f"transformer_tf-{__version__}.dist-info/"
@@ -211,14 +197,6 @@ def test_help_names_a_command_as_it_is_typed(installed, name):
     assert f"    transformer-tf {name} " in said
     files = {os.path.basename(file) for file in FILES.values()}
     assert not files & set(re.findall(r"\w+\.py", said))
-
-
-def test_an_unknown_command_is_refused_with_the_nearest(installed):
-    said = installed.command("trian", status=2)
-    assert said == (
-        "transformer-tf: unknown command trian; did you mean train?; --help lists all "
-        "commands\n"
-    )
 
 
 def test_a_refusal_names_the_command_and_what_to_run(installed):

@@ -224,14 +224,6 @@ def threads(monkeypatch):
     return lambda count: Threads(count, monkeypatch)
 
 
-def wait_until(condition):
-    """Wait, for 20 seconds at most, until a condition holds."""
-    deadline = time.monotonic() + 20
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert condition()
-
-
 def joins(team):
     """Meet, begin, wait: what a worker does that has nothing to compute."""
     team.meet({"step": 7})
@@ -324,7 +316,7 @@ def test_who_waits_says_for_whom(threads, monkeypatch):
     here = threads(2)
     monkeypatch.setattr(workers, "REPORT", 0.2)
     other = here.run(1, joins)
-    wait_until(lambda: here.said)
+    corpora.wait_until(lambda: here.said)
     _, port = Cluster(here.addresses, 0).chief_address()
     assert re.fullmatch(
         rf"waiting for worker 0 at \S+, the chief \(its port {port}: Connection "
@@ -334,7 +326,7 @@ def test_who_waits_says_for_whom(threads, monkeypatch):
     here.run(0, lambda team: team.meet())(), other()
     here = threads(2)
     chief = here.run(0, lambda team: team.meet("x"))
-    wait_until(lambda: here.said)
+    corpora.wait_until(lambda: here.said)
     assert re.fullmatch(r"waiting for worker 1 at \S+, \d+ s so far", here.said[0])
     here.run(1, joins)()
     assert chief() == "x"
@@ -371,9 +363,7 @@ def test_a_cut_link_between_two_others_ends_all(threads):
         )
 
 
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1", "localhost", "::1", socket.gethostname()]
-)
+@pytest.mark.parametrize("host", ["localhost", "::1"])
 @needs_tf2
 def test_the_chief_is_found_at_each_kind_of_address(host):
     [port] = launch.free_ports(1)
@@ -402,7 +392,7 @@ def test_a_main_thread_that_hangs_is_ended(threads):
         raise Ended("stopped", 75)
 
     here.run(0, lead)()
-    wait_until(lambda: here.left)
+    corpora.wait_until(lambda: here.left)
     assert here.left == [75]
     assert here.said == [f"stopped; {workers.ADVICE}"]
     stuck.set()
@@ -617,7 +607,7 @@ def test_a_signal_is_passed_on_even_while_the_main_thread_computes():
     before = signal.getsignal(signal.SIGTERM)
     with signals_passed_to(received.append):
         os.kill(os.getpid(), signal.SIGTERM)
-        wait_until(lambda: received)
+        corpora.wait_until(lambda: received)
     assert received == [signal.SIGTERM]
     assert signal.getsignal(signal.SIGTERM) == before
 
@@ -673,7 +663,7 @@ def test_the_launcher_shows_the_lines_of_all(launched):
     assert status == 0 and {f"[{i}] hello of {i}" for i in range(3)} < set(lines)
 
 
-@pytest.mark.parametrize("gpus", [["0", "2"], ["GPU-a", "GPU-b", "GPU-c"], []])
+@pytest.mark.parametrize("gpus", [["0", "2"], []])
 def test_each_worker_has_a_gpu_or_its_share_of_the_cores(launched, monkeypatch, gpus):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(gpus))
     shown = "print(os.environ['CUDA_VISIBLE_DEVICES'], sorted(os.sched_getaffinity(0)))"
@@ -761,16 +751,9 @@ def test_workers_end_with_the_launcher(tmp_path, number):
     ended = 128 + number if number == signal.SIGTERM else -number
     assert process.returncode == ended
 
-    def is_running(pid):
-        try:
-            with open(f"/proc/{pid}/stat") as file:
-                return file.read().rsplit(")")[-1].split()[0] not in "ZX"
-        except (FileNotFoundError, ProcessLookupError):
-            return False
-
     if sys.platform.startswith("linux"):
         assert len(pids) == 2
-        wait_until(lambda: not any(map(is_running, pids)))
+        corpora.wait_until(lambda: not any(map(corpora.is_running, pids)))
 
 
 @pytest.mark.parametrize(

@@ -80,15 +80,6 @@ def test_the_score_of_the_search_is_that_of_the_mean(trained, other, lines):
         ]
 
 
-@pytest.mark.slow
-def test_a_model_three_times_is_the_model(trained, lines):
-    with opened(trained, n_best=3) as one, opened(*[trained] * 3, n_best=3) as three:
-        for alone, together in zip(one.translate(lines), three.translate(lines)):
-            assert [each.text for each in together] == [each.text for each in alone]
-            scores = [each.score for each in together]
-            assert scores == pytest.approx([each.score for each in alone], abs=1e-4)
-
-
 def test_each_model_has_its_own_checkpoint_and_its_own_attention(trained, other, lines):
     with opened(other, trained) as both, opened(other) as first:
         for path, logdir in zip(both.checkpoints, (other, trained)):
@@ -135,17 +126,6 @@ def test_models_of_other_vocabularies_are_refused(
         opened(trained, another)
     said = str(error.value)
     assert [each for each in [another, trained, *words] if each not in said] == []
-
-
-@pytest.mark.slow
-def test_the_first_piece_that_differs_is_named(trained, tmp_path):
-    another = prepared(tmp_path, "0123456ab9")
-    with opened(trained) as ours, opened(another) as theirs:
-        ids = range(ours.vocabularies.source.size)
-        pairs = [each.vocabularies.source.pieces(ids) for each in (theirs, ours)]
-        first = next(i for i in ids if pairs[0][i] != pairs[1][i])
-    with pytest.raises(ValueError, match=f"{pairs[0][first]!r} as piece {first}: "):
-        opened(trained, another)
 
 
 def test_the_same_pieces_with_other_rules_are_refused(trained, tmp_path):

@@ -257,7 +257,6 @@ def refused(capsys, logdir, *argv):
 @pytest.mark.parametrize(
     "flags, words",
     [
-        (["--chekpoint", "best"], ["--chekpoint", "--checkpoint"]),
         (["--checkpoint", "7"], ["7", "[160, 200, 240]"]),
         (["--data", "no/folder"], ["no/folder"]),
     ],

@@ -164,8 +164,7 @@ def test_a_setting_that_an_older_version_did_not_have_is_no_change(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["", "x", "7", "[]", "{}", '{"step": 1}', "null", "[" * 100000, "\x1b]52;c;x\x07"],
+    "line", ["x", "7", '{"step": 1}', "[" * 100000, "\x1b]52;c;x\x07"]
 )
 def test_lines_that_are_no_segments_are_refused(tmp_path, line):
     segment(tmp_path, 0)
@@ -260,14 +259,7 @@ def test_a_folder_without_dev_scores_has_none(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "bleus, best, since",
-    [
-        ([5], 10, 0),
-        ([5, 6, 7], 30, 0),
-        ([5, 7, 6], 20, 1),
-        ([7, 7, 7], 10, 2),
-        ([0, 0], 10, 1),
-    ],
+    "bleus, best, since", [([5, 7, 6], 20, 1), ([7, 7, 7], 10, 2), ([0, 0], 10, 1)]
 )
 def test_the_best_is_the_first_of_equals(tmp_path, bleus, best, since):
     scores = scored(tmp_path, *bleus)
@@ -398,12 +390,3 @@ def test_training_says_what_changed_and_refuses_another_corpus(
     assert len({row["dev"] for row in rows}) == 2
     assert checkpoints.steps(str(logdir), checkpoints.BEST) == [8]
     assert [row["step"] for row in segments(logdir)] == [0, 4, 8]
-
-
-@pytest.mark.slow
-def test_the_same_command_says_nothing(digits, tmp_path, capsys):
-    flags = ["--preset", "sample", "--max_steps", "4", "--warmup_steps", "9"]
-    for _ in range(2):
-        capsys.readouterr()
-        corpora.run_train(digits, tmp_path / "logs", *flags)
-    assert "train.py:" not in capsys.readouterr().err

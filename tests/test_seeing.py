@@ -138,13 +138,6 @@ def test_a_translation_begins_with_its_prefix_and_has_the_models_score(
     )
 
 
-def test_the_translation_as_a_prefix_is_the_translation(translator, lines):
-    [[best, *_]] = translator.translate(lines[:1])
-    [[again, *_]] = translator.translate(lines[:1], [best.text])
-    assert again.text == best.text
-    assert again.score == pytest.approx(best.score, abs=1e-4)
-
-
 @pytest.mark.parametrize("search", ["greedy", "sample"])
 def test_a_search_of_one_hypothesis_keeps_the_prefix(trained, search, lines):
     hp = dataclasses.replace(hparams.load(trained), search=search)

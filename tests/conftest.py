@@ -140,6 +140,14 @@ def digits(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def lines(digits):
+    """The sources of its test split."""
+    import corpora
+
+    return corpora.read_lines(os.path.join(digits, "test.de"))
+
+
+@pytest.fixture(scope="session")
 def trained(digits, tmp_path_factory):
     """The log directory of a model that learned some of `digits`; do not write."""
     import corpora

@@ -5,7 +5,6 @@ import os
 import shutil
 
 import corpora
-import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from tensorflow.core.protobuf import tensor_bundle_pb2
@@ -98,20 +97,6 @@ def test_pruning_leaves_the_best(write):
     write(20, 30, keep=1)
     assert checkpoints.steps(logdir) == [30]
     assert step_found(logdir) == (10, 10)
-
-
-def test_a_folder_may_be_moved_and_renamed(write, session, tmp_path):
-    shutil.copytree(write(10, 20), str(tmp_path / "logs"))
-    logdir = str(tmp_path / "logs")
-    checkpoints.save_best(logdir, 10)
-    moved = str(tmp_path / "moved" / "a new name.ckpt-3, größer")
-    shutil.move(logdir, moved)
-    assert step_found(moved) == (10, 10)
-    assert step_found(moved, "newest") == (20, 20)
-    checkpoints.save_best(moved, 20)
-    assert step_found(moved) == (20, 20)
-    checkpoints.make_saver().restore(session, checkpoints.find(moved))
-    np.testing.assert_array_equal(session.run(tf.global_variables()[0]), [20] * 3)
 
 
 def test_the_saver_holds_global_variables_and_no_local_ones(session, tmp_path):

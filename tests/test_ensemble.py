@@ -39,11 +39,6 @@ def opened(*logdirs, n_best=1):
     return translator
 
 
-@pytest.fixture(scope="module")
-def lines(digits):
-    return corpora.read_lines(os.path.join(digits, "test.de"))
-
-
 def log_probs(translator, sources, targets):
     """float [N, T, V], of every piece at each position of the targets."""
     return translator.inspect(sources, targets, lambda inside: inside.log_probs)

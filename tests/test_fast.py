@@ -43,11 +43,6 @@ def exported(trained, tmp_path_factory):
     return logdir
 
 
-@pytest.fixture(scope="module")
-def lines(digits):
-    return corpora.read_lines(os.path.join(digits, "test.de"))
-
-
 @pytest.mark.parametrize("more", [0, 50])
 def test_greedily_the_same_up_to_each_limit(exported, lines, more):
     changes = {"search": "greedy", "max_extra_length": more, "length_penalty": 0.8}

@@ -192,6 +192,7 @@ def test_training_goes_on_from_the_newest_whole_checkpoint(
     assert_same_training(logdir, whole)
 
 
+@pytest.mark.slow
 def test_the_best_is_the_best_of_the_steps_that_there_were(
     digits, tmp_path, monkeypatch
 ):

@@ -96,7 +96,6 @@ LARGER = {
         "--batch_tokens",
         "20",
     ],
-    "vocabulary": ["--d_model", "64", "--d_ff", "256", "--batch_tokens", "20000"],
 }
 
 
@@ -105,17 +104,11 @@ def test_the_memory_of_real_training_runs(digits, tmp_path):
     """By how much they take more than a small one, which takes what TensorFlow does."""
     if not os.path.exists("/proc/self/status"):
         pytest.skip("no Linux")
-    signs = [chr(ord("一") + i) for i in range(3000)]
-    corpora.write_text(
-        tmp_path / "signs", corpora.reversed_symbols({"train": 2000, "dev": 20}, signs)
-    )
-    corpora.prepare.main(["--out", str(tmp_path / "signs"), "--vocab-size", "3500"])
     least, forecast_least = peak_of(
         digits, tmp_path / "least", *LARGER["batches"], "--batch_tokens", "20"
     )
     for name, flags in LARGER.items():
-        data = str(tmp_path / "signs") if name == "vocabulary" else digits
-        peak, forecast = peak_of(data, tmp_path / name, *flags)
+        peak, forecast = peak_of(digits, tmp_path / name, *flags)
         assert 1 / 1.5 < (forecast - forecast_least) / (peak - least) < 1.5, (
             name,
             peak,

@@ -5,7 +5,6 @@ import json
 import os
 import re
 
-import corpora
 import numpy as np
 import originals
 import pytest
@@ -31,11 +30,6 @@ def translator(trained):
     with Translator(hparams.load(trained), trained, 4, keep_history=True) as opened:
         opened.restore()
         yield opened
-
-
-@pytest.fixture(scope="module")
-def lines(digits):
-    return corpora.read_lines(os.path.join(digits, "test.de"))
 
 
 @pytest.fixture(scope="module")

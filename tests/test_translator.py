@@ -3,7 +3,6 @@
 import concurrent.futures
 import dataclasses
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -55,11 +54,6 @@ def one_by_one(opened):
 @pytest.fixture(scope="module")
 def greedily(opened):
     return opened(search="greedy")
-
-
-@pytest.fixture(scope="module")
-def lines(digits):
-    return corpora.read_lines(os.path.join(digits, "test.de"))
 
 
 @pytest.fixture(scope="module")

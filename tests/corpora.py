@@ -6,6 +6,8 @@ import os
 import pathlib
 import random
 import shutil
+import subprocess
+import sys
 import time
 
 import pytest
@@ -174,6 +176,18 @@ def wait_until(condition):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def python(*argv, **options):
+    """Run Python in the checkout; return the finished process, its output as text."""
+    given = {
+        "cwd": ROOT,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "universal_newlines": True,
+        **options,
+    }
+    return subprocess.run([sys.executable, *map(str, argv)], **given)
 
 
 def is_running(pid):

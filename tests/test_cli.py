@@ -192,14 +192,7 @@ def test_what_was_interrupted_says_how_to_continue(capsys):
 def process(program, *argv, **environment):
     environment = dict(os.environ, **environment)
     environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
-    return subprocess.run(
-        [sys.executable, "-c", program, *argv],
-        cwd=corpora.ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-    )
+    return corpora.python("-c", program, *argv, env=environment)
 
 
 @pytest.mark.parametrize("before", [None, "1"])

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import corpora
 import pytest
@@ -44,15 +42,8 @@ SETTINGS = [
 
 def succeed(*argv, **options):
     """Run a command of the repository; return the lines on standard output."""
-    finished = subprocess.run(
-        [sys.executable, *map(str, argv)],
-        cwd=corpora.ROOT,
-        env=dict(os.environ, PYTHONIOENCODING="utf-8", TF_CPP_MIN_LOG_LEVEL="2"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-        **options,
-    )
+    environment = dict(os.environ, PYTHONIOENCODING="utf-8")
+    finished = corpora.python(*argv, env=environment, **options)
     assert finished.returncode == 0, finished.stderr
     return finished.stdout.splitlines()
 

@@ -316,10 +316,10 @@ def test_killed_it_is_the_uninterrupted_training(digits, tmp_path):
     corpora.wait_until(lambda: 8 in checkpoints.steps(str(logdir)))
     process.kill()
     assert process.wait() == -signal.SIGKILL
-    subprocess.run(command, cwd=corpora.ROOT, check=True)
+    assert corpora.python(*command[1:]).returncode == 0
     alone = tmp_path / "alone"
     command[3] = f"--logdir={alone}"
-    subprocess.run(command, cwd=corpora.ROOT, check=True)
+    assert corpora.python(*command[1:]).returncode == 0
     assert_same_variables(
         *(checkpoints.find(str(folder), "12") for folder in (logdir, alone))
     )

@@ -4,8 +4,6 @@ import collections
 import dataclasses
 import os
 import re
-import subprocess
-import sys
 
 import corpora
 import pytest
@@ -48,26 +46,8 @@ with open("/proc/self/status") as file:  # ru_maxrss would tell of the parent, t
 
 def peak_of(data, logdir, *flags):
     """(the most memory that a training takes, what it forecast), in MB."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            MEASURED,
-            "--data",
-            data,
-            "--logdir",
-            str(logdir),
-            *corpora.TINY,
-            "--max_steps",
-            "3",
-            *flags,
-        ],
-        cwd=corpora.ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-        env=dict(os.environ),
-    )
+    where = ["--data", data, "--logdir", logdir, *corpora.TINY, "--max_steps", "3"]
+    done = corpora.python("-c", MEASURED, *where, *flags)
     assert done.returncode == 0, done.stderr
     size, unit = re.search(
         r"memory for training: about ([\d.]+) (MB|GB)", done.stderr

@@ -168,13 +168,8 @@ cli.main(cli.make_parser("x.py", "Ends."), lambda args: 3, [])
 
 
 def test_a_signal_after_the_end_changes_no_status():
-    done = subprocess.run(
-        [sys.executable, "-c", ENDS],
-        cwd=corpora.ROOT,
-        stderr=subprocess.PIPE,
-        timeout=60,
-    )
-    assert (done.returncode, done.stderr) == (3, b"")
+    done = corpora.python("-c", ENDS)
+    assert (done.returncode, done.stderr) == (3, "")
 
 
 # --- Signals that wait for a safe point -----------------------------------------------
@@ -287,14 +282,9 @@ def test_the_rest_for_a_pipe_that_nobody_reads_is_discarded(monkeypatch):
 @pytest.mark.parametrize("lines", [3, 10**5])
 def test_a_full_disk_is_told_in_one_line(lines):
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            [sys.executable, "-c", PRINTS, "--lines", str(lines)],
-            cwd=corpora.ROOT,
-            stdout=full,
-            stderr=subprocess.PIPE,
-        )
+        done = corpora.python("-c", PRINTS, "--lines", lines, stdout=full)
     assert done.returncode == 2
-    assert done.stderr.decode() == (
+    assert done.stderr == (
         "x.py: standard output: there is no room for it (No space left on device); "
         "make room, then run the same again\n"
     )

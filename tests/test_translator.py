@@ -4,8 +4,6 @@ import concurrent.futures
 import dataclasses
 import json
 import shutil
-import subprocess
-import sys
 
 import corpora
 import numpy as np
@@ -340,13 +338,8 @@ def test_it_works_in_any_program_and_changes_nothing_there(
     hp = dataclasses.replace(hparams.load(trained), deterministic=True)
     hparams.save(hp, logdir)
     lines = lines[:5]
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(eager), logdir, *lines],
-        cwd=corpora.ROOT,
-        check=True,
-        stdout=subprocess.PIPE,
-        universal_newlines=True,
-    )
+    done = corpora.python("-c", PROGRAM, eager, logdir, *lines)
+    assert done.returncode == 0, done.stderr
     changed, found = json.loads(done.stdout.splitlines()[-1])
     assert changed == []
     beam_found = opened().translate(lines)

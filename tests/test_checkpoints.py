@@ -292,19 +292,6 @@ def test_a_broken_best_falls_back_on_the_newest_and_the_newest_on_the_best(
     assert len(said) == 4
 
 
-def test_nothing_whole_is_an_error_that_names_each(write, tmp_path):
-    logdir, said = write(10, 20), []
-    for step in (10, 20):
-        cut(tmp_path / f"model.ckpt-{step}.index")
-    for which in ("best", "newest"):
-        with pytest.raises(ValueError) as error:
-            checkpoints.find(logdir, which, said.append)
-        assert "\n" not in str(error.value)
-        for name in ("model.ckpt-10.index", "model.ckpt-20.index"):
-            assert name in str(error.value)
-    assert said == []
-
-
 def test_broken_later_ones_are_not_kept_in_place_of_whole_ones(write, tmp_path):
     """Training goes on before them, and its own checkpoints are the ones to keep."""
     logdir = write(10, 20)

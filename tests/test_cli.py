@@ -29,11 +29,11 @@ DOC = """Does something: `python x.py --logdir logs/sample`.
 """
 
 
-def parser(fields=hparams.FIELDS):
+def parser():
     made = cli.make_parser("x.py", DOC)
     made.add_argument("--logdir", metavar="DIR")
     made.add_argument("names", nargs="*")
-    cli.add_settings(made, fields)
+    cli.add_settings(made, hparams.FIELDS)
     return made
 
 
@@ -65,15 +65,6 @@ def test_what_follows_two_dashes_is_no_flag():
     assert args.names == ["--not-a-flag", "a-b"]
 
 
-def test_every_field_is_a_flag_that_returns_its_own_type():
-    for name in NAMES:
-        default = getattr(hparams.HParams(), name)
-        flag = "--" + name
-        assert parsed(flag, str(default)) == {name: default}
-        assert parsed(flag.replace("_", "-"), str(default)) == {name: default}
-        assert type(parsed(flag, str(default))[name]) is hparams.FIELDS[name].type
-
-
 def test_help_lists_every_field_once_with_its_default():
     text = " ".join(parser().format_help().split())
     for name in NAMES:
@@ -83,15 +74,6 @@ def test_help_lists_every_field_once_with_its_default():
         assert "_" not in name or "--{} ".format(name.replace("_", "-")) not in text
     assert "--d_model INT width of the model [512]" in text
     assert "[true]" in text
-
-
-def test_a_chosen_subset_of_flags():
-    chosen = {name: hparams.FIELDS[name] for name in ("beam_size", "search")}
-    text = parser(chosen).format_help()
-    assert "--beam_size" in text and "--search" in text
-    assert "--d_model INT" not in text and "training:" not in text
-    with pytest.raises(SystemExit):
-        cli.parse(parser(chosen), ["--d_model", "8"])
 
 
 @pytest.mark.parametrize(

@@ -186,14 +186,6 @@ def test_dev_bleu_of_training_is_what_eval_prints(moved, digits, tmp_path):
         assert lines[-4].startswith(f"chrF2 = {rows[step]['chrf']:.2f}, ")
 
 
-def test_the_search_can_be_chosen(moved, digits, tmp_path):
-    """And batch size is no choice: it changes nothing."""
-    common = ["--logdir", moved, "--data", digits, "--search", "greedy"]
-    first = run(*common, "--decode_batch_size", "3")
-    assert first[-6:] == run(*common, "--decode-batch-size", "64")[-6:]
-    assert json.loads(corpora.tree(moved)["hparams.json"].decode())["search"] == "beam"
-
-
 # --- All checkpoints ------------------------------------------------------------------
 
 

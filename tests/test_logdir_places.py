@@ -279,16 +279,3 @@ def test_the_tools_of_tensorflow_find_the_newest_checkpoint(logdir, tmp_path):
     assert tf.train.latest_checkpoint(moved) == checkpoints.find(moved, "newest")
     variables = dict(tf.train.list_variables(moved))
     assert variables["global_step"] == []
-
-
-def test_the_state_never_names_a_checkpoint_that_is_not_there(session, tmp_path):
-    logdir, saver = str(tmp_path), None
-    tf.get_variable("x", initializer=np.float32([1, 2]))
-    saver = checkpoints.make_saver()
-    session.run(tf.global_variables_initializer())
-    for step in range(4, 24, 4):
-        checkpoints.save(session, saver, logdir, step, keep=2)
-        found = tf.train.get_checkpoint_state(logdir).all_model_checkpoint_paths
-        assert [checkpoints.step_of(each) for each in found] == checkpoints.steps(
-            logdir
-        )

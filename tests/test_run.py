@@ -250,14 +250,6 @@ def test_dev_scores_come_back_as_they_were(tmp_path):
     assert os.listdir(str(tmp_path)) == [DEV_SCORES]
 
 
-def test_a_folder_without_dev_scores_has_none(tmp_path):
-    assert read_dev_scores(str(tmp_path)) == []
-    scores = DevScores(str(tmp_path), 0)
-    assert scores.best() is None
-    assert not scores.has(0)
-    assert scores.evaluations_since_best() == 0
-
-
 @pytest.mark.parametrize(
     "bleus, best, since", [([5, 7, 6], 20, 1), ([7, 7, 7], 10, 2), ([0, 0], 10, 1)]
 )

@@ -1,7 +1,9 @@
 """Small corpora, short trainings, and what the tests of the commands ask of them."""
 
 import collections
+import contextlib
 import glob
+import io
 import os
 import pathlib
 import random
@@ -197,6 +199,14 @@ def is_running(pid):
             return file.read().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def output_of(main, *argv):
+    """Run a command in this process; return the lines that it prints."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        main([str(word) for word in argv])
+    return output.getvalue().splitlines()
 
 
 def refusal(capsys, main, *argv):

@@ -1,6 +1,5 @@
 """translator.py: models that translate together average their probabilities."""
 
-import contextlib
 import io
 import json
 import os
@@ -139,13 +138,10 @@ def test_eval_scores_what_the_models_translate_together(
     trained, other, digits, lines, tmp_path
 ):
     first, path = corpora.copy_of(trained, tmp_path / "logs"), tmp_path / "scores.json"
-    flags = ["--search", "beam", "--max_extra_length", "3", "--json", str(path)]
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        evaluation.main(
-            ["--logdir", first, other, "--data", digits, "--compare", first, *flags]
-        )
-    said, found = output.getvalue().splitlines(), json.loads(path.read_text())
+    where = ["--logdir", first, other, "--data", digits, "--compare", first]
+    flags = ["--search", "beam", "--max_extra_length", "3", "--json", path]
+    said = corpora.output_of(evaluation.main, *where, *flags)
+    found = json.loads(path.read_text())
     with opened(first, other) as both:
         wanted = [best.text for best, *_ in both.translate(lines)]
     assert corpora.read_lines(found["translations"]) == wanted

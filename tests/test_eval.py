@@ -1,8 +1,6 @@
 """eval.py: what it prints and writes, and that it is the score of training."""
 
-import contextlib
 import glob
-import io
 import json
 import os
 import shutil
@@ -24,10 +22,7 @@ ODD = ["1 2 3 4", "", "5 6 7\u20288 9", "  ", "1\t2 3", "x y z", "9 8 7 6 5\u008
 
 def run(*argv):
     """`python eval.py`, in this process; returns the lines on standard output."""
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        evaluation.main([str(word) for word in argv])
-    return output.getvalue().splitlines()
+    return corpora.output_of(evaluation.main, *argv)
 
 
 @pytest.fixture(scope="module")

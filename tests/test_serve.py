@@ -66,19 +66,25 @@ def test_a_sentence_is_translated(server):
     }
 
 
-def test_what_waits_makes_a_batch_and_everybody_gets_his_own(server, model):
+def answers_of_batch(server, model, texts):
+    """What each text gets; they wait together while another one is computed."""
     model.gate.clear()
     first, answers = asking(server, ["first"])
     model.begun.acquire()
-    texts = [f"text {i}" for i in range(20)]
     others, more = asking(server, texts)
-    corpora.wait_until(lambda: len(server.jobs) == 20)
+    corpora.wait_until(lambda: len(server.jobs) == len(texts))
     model.gate.set()
     for thread in first + others:
         thread.join(60)
+    return {**answers, **more}
+
+
+def test_what_waits_makes_a_batch_and_everybody_gets_his_own(server, model):
+    texts = [f"text {i}" for i in range(20)]
+    answers = answers_of_batch(server, model, texts)
     assert model.batches[0] == ["first"] and sorted(model.batches[1]) == sorted(texts)
     assert len(model.batches) == 2
-    for text, (status, told, _) in {**answers, **more}.items():
+    for text, (status, told, _) in answers.items():
         assert status == 200 and told["translations"] == [{"text": text.upper()}]
 
 
@@ -99,14 +105,7 @@ def test_what_a_client_wanted_that_left_is_not_computed(server, model):
 
 
 def test_a_sentence_that_fails_fails_alone(server, model):
-    model.gate.clear()
-    first, _ = asking(server, ["first"])
-    model.begun.acquire()
-    others, answers = asking(server, ["good", "fail", "fine"])
-    corpora.wait_until(lambda: len(server.jobs) == 3)
-    model.gate.set()
-    for thread in first + others:
-        thread.join(60)
+    answers = answers_of_batch(server, model, ["good", "fail", "fine"])
     assert [answers[text][0] for text in ("good", "fine")] == [200, 200]
     status, sentence = refused(answers["fail"])
     assert status == 500 and "secret" not in sentence

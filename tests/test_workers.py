@@ -576,20 +576,6 @@ def test_a_signal_is_passed_on_even_while_the_main_thread_computes():
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_a_second_signal_ends_a_worker():
-    code = """
-import os, signal, sys, time
-from transformer.runtime.signals import signals_passed_to
-with signals_passed_to(lambda number: print("got", number, flush=True)):
-    os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(0.2)
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(60)
-"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=corpora.ROOT, stdout=-1)
-    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, b"got 2\n")
-
-
 # --- The launcher ---------------------------------------------------------------------
 
 # What a worker does, by its index; "starts" counts how often it was started.

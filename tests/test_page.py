@@ -80,6 +80,22 @@ def typed(browser, text):
     browser.until(f"page.sight && page.sight.text === {said} && {SILENT}")
 
 
+def choose(browser, name, value):
+    """Choose in a list, or type into a field and leave it."""
+    browser.run(
+        f"byId('{name}').value = '{value}';"
+        f"byId('{name}').dispatchEvent(new Event('change'))"
+    )
+
+
+def click_node(browser, number):
+    """Click a node of the tree, which a mouse may not reach."""
+    browser.run(
+        f"document.querySelector('[data-node=\"{number}\"]')"
+        ".dispatchEvent(new MouseEvent('click'))"
+    )
+
+
 def test_a_sentence_is_translated_as_it_is_typed(page, models):
     [row] = models[0].translate([SentenceRequest(0, "1 2 3 4 5", [], None, 0)])
     shown = page.run(
@@ -135,9 +151,7 @@ def test_a_thumbnail_leads_to_a_head(page):
 
 
 def test_future_and_padded_cells_say_why(page):
-    page.run(
-        "byId('padding').value = 3; byId('padding').dispatchEvent(new Event('change'))"
-    )
+    choose(page, "padding", "3")
     page.until("page.sight.pack.source.words.length === 9")
     assert "padding" in page.run("page.sight.hidden('cross', true)(0, 7)")
     assert "future" in page.run("page.sight.hidden('decoder', true)(0, 1)")
@@ -169,10 +183,7 @@ def test_a_hypothesis_of_the_tree_shows_its_attention(page):
         f"document.querySelectorAll('#tree .node').length === {SEEN}.nodes.length"
     )
     number = page.run("page.sight.pack.nodes.findIndex(n => n[6] === 2)")
-    page.run(
-        f"document.querySelector('[data-node=\"{number}\"]')"
-        ".dispatchEvent(new MouseEvent('click'))"
-    )
+    click_node(page, number)
     page.until("document.querySelector('[data-rank=\"2\"]').ariaPressed === 'true'")
     page.run("byId('cut').click()")
     assert page.run(
@@ -207,9 +218,7 @@ def test_a_link_reproduces_the_view(page, server, browser):
 
 
 def test_two_models_are_compared(page):
-    page.run(
-        "byId('other').value = '1'; byId('other').dispatchEvent(new Event('change'))"
-    )
+    choose(page, "other", "1")
     page.until("page.other !== null && !byId('comparison').hidden")
     assert page.run(
         "view.other = 0; show();"
@@ -229,9 +238,7 @@ def test_two_models_are_compared(page):
 
 
 def test_where_words_differ_both_maps_are_shown(page):
-    page.run(
-        "byId('other').value = '1'; byId('other').dispatchEvent(new Event('change'))"
-    )
+    choose(page, "other", "1")
     page.until("page.other !== null")
     page.run("chooseHead({kind: 'cross', layer: 0, head: 0})")
     page.run("page.other.pack.target.words[0] = 'else'; showAttention()")
@@ -283,22 +290,17 @@ def test_no_text_is_html(browser, models, tmp_path):
 
 
 def test_a_frozen_page_works_from_a_file_without_a_network(browser, models, tmp_path):
-    text, [best, _] = frozen.page_of(models, ["1 2 3", "4 5 6"])
-    path = tmp_path / "page.html"
-    path.write_text(text, encoding="utf-8")
-    browser.open(path.as_uri())
-    browser.until("page.sight !== null")
-    assert browser.run("document.querySelector('#nbest button').textContent") == best
+    place = frozen_file(browser, tmp_path, models, ["1 2 3", "4 5 6"])
+    [[best, *_]] = models[0].translate([SentenceRequest(0, "1 2 3", [], None, 0)])
+    shown = browser.run("document.querySelector('#nbest button').textContent")
+    assert shown == best["text"]
     browser.click("[data-rank='1']")
     browser.until(
         f"{SEEN}.target.ids.slice(0, -1).join() === {SEEN}.nBest[1].ids.join()"
     )
-    browser.run(
-        "byId('sentence').value = '4 5 6';"
-        "byId('sentence').dispatchEvent(new Event('change'))"
-    )
+    choose(browser, "sentence", "4 5 6")
     browser.until("page.sight.pack.source.words[0] === '4'")
-    assert browser.requests() == [path.as_uri()] and browser.complaints() == []
+    assert browser.requests() == [place] and browser.complaints() == []
 
 
 def test_a_dead_server_is_told_and_the_page_recovers(browser, models):
@@ -355,10 +357,7 @@ def test_a_frozen_file_has_the_likeliest_alternatives(browser, models, tmp_path)
     browser.until(f"{SEEN}.target.ids.join() === '{','.join(map(str, target['ids']))}'")
     browser.click(f"[data-alternative='1-{other}']")
     browser.until(f"{SEEN}.target.ids[1] === {other}")
-    browser.run(
-        "byId('sentence').value = '4 5 6';"
-        "byId('sentence').dispatchEvent(new Event('change'))"
-    )
+    choose(browser, "sentence", "4 5 6")
     browser.until("page.sight.text === '4 5 6' && !view.prefix.length")
     assert browser.complaints() == []
 
@@ -389,10 +388,7 @@ def test_every_node_that_a_frozen_file_offers_is_there(browser, models, tmp_path
     alive = browser.run(IN_FILE % (".node", "data-node"))
     assert 4 <= len(alive) < browser.run("document.querySelectorAll('.node').length")
     for number in alive:
-        browser.run(
-            f"document.querySelector('[data-node=\"{number}\"]')"
-            ".dispatchEvent(new MouseEvent('click'))"
-        )
+        click_node(browser, number)
         browser.until(SILENT + " && !isStale()")
 
 
@@ -402,10 +398,7 @@ def test_a_link_to_what_a_file_lacks_shows_what_it_has(browser, models, tmp_path
     browser.until("byId('status').textContent.includes('not in the file')")
     assert browser.run("[view.text, view.prefix, view.target]") == ["1 2 3", [], None]
     assert "p=&g=-" in browser.run("location.hash")
-    browser.run(
-        "byId('sentence').value = '4 5 6';"
-        "byId('sentence').dispatchEvent(new Event('change'))"
-    )
+    choose(browser, "sentence", "4 5 6")
     browser.until("page.sight.pack.source.words[0] === '4'")
 
 
@@ -474,7 +467,7 @@ def test_each_group_is_one_stop_of_the_tab_key(page):
 
 
 def test_keys_do_what_the_page_says(page):
-    page.run("byId('pieces').focus()")
+    page.run("chooseHead({kind: 'decoder', head: 2}); byId('pieces').focus()")
     for key in ("w", "3", "}"):
         page.press(key)
     assert page.run("[view.byWords, view.kind, view.head]") == [False, "cross", 3]
@@ -525,9 +518,7 @@ def test_axe_finds_nothing(browser, server, models, tmp_path, dark):
     browser.click("[data-rank='1']")
     browser.until("!byId('prefix').hidden")
     assert browser.run(VIOLATIONS) == []
-    browser.run(
-        "byId('other').value = '1'; byId('other').dispatchEvent(new Event('change'))"
-    )
+    choose(browser, "other", "1")
     browser.until("page.other !== null && !byId('comparison').hidden")
     browser.run("page.other.pack.target.words[0] = 'else'; showAttention()")
     assert browser.run("byId('beside').hidden") is False
@@ -566,9 +557,7 @@ def test_heads_of_two_runs_are_not_subtracted(page, models, trained, tmp_path):
     runs = [each.description()["run"] for each in (*models, other)]
     other.close()
     assert runs[0] == runs[1] != runs[2]
-    page.run(
-        "byId('other').value = '1'; byId('other').dispatchEvent(new Event('change'))"
-    )
+    choose(page, "other", "1")
     page.until("page.other !== null")
     page.run("chooseHead({kind: 'encoder', layer: 0, head: 1})")
     assert page.run("page.matrix.isDifference && byId('beside').hidden")

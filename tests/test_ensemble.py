@@ -1,8 +1,10 @@
 """translator.py: models that translate together average their probabilities."""
 
+import dataclasses
 import io
 import json
 import os
+import shutil
 import sys
 
 import corpora
@@ -92,16 +94,17 @@ def test_each_model_has_its_own_checkpoint_and_its_own_attention(trained, other,
 # --- Refusals -------------------------------------------------------------------------
 
 
-def prepared(folder, symbols, vocab_size=corpora.VOCAB_SIZE):
-    """A log directory whose vocabulary is that of other symbols."""
-    splits = corpora.reversed_symbols(
-        {"train": 300, "dev": 5, "test": 5}, symbols=symbols
-    )
+def with_vocabulary(logdir, folder, symbols, vocab_size):
+    """A copy of a log directory whose vocabulary is that of other symbols."""
+    splits = corpora.reversed_symbols({"train": 300, "dev": 5}, symbols=symbols)
     text = corpora.write_text(folder / "data", splits)
     corpora.prepare.main(["--out", text, "--vocab_size", vocab_size])
-    logdir = str(folder / "logs")
-    corpora.run_train(text, logdir, "--max_steps", "4")
-    return logdir
+    copy = corpora.copy_of(logdir, folder / "logs")
+    shutil.copy(os.path.join(text, "spm.model"), copy)
+    size = int(vocab_size)
+    sizes = {"source_vocab_size": size, "target_vocab_size": size}
+    hparams.save(dataclasses.replace(hparams.load(logdir), **sizes), copy)
+    return copy
 
 
 @pytest.mark.parametrize(
@@ -115,7 +118,7 @@ def prepared(folder, symbols, vocab_size=corpora.VOCAB_SIZE):
 def test_models_of_other_vocabularies_are_refused(
     trained, tmp_path, symbols, vocab_size, words
 ):
-    another = prepared(tmp_path, symbols, vocab_size)
+    another = with_vocabulary(trained, tmp_path, symbols, vocab_size)
     with pytest.raises(ValueError) as error:
         opened(trained, another)
     said = str(error.value)

@@ -4,7 +4,6 @@ It is Debian's `chromium` or another one on the path; CHROMIUM names one elsewhe
 protocol goes through a pipe, so that nothing but the standard library is needed.
 """
 
-import base64
 import json
 import os
 import select
@@ -103,15 +102,14 @@ class Browser:
             "document.readyState === 'complete' && location.href !== 'about:blank'"
         )
 
-    def media(self, media="", dark=False, forced=False):
-        """Show the page on "print", to who prefers dark, or with forced colours."""
+    def media(self, dark=False, forced=False):
+        """Show the page to who prefers dark, or with forced colours."""
         features = {
             "prefers-color-scheme": "dark" if dark else "light",
             "forced-colors": "active" if forced else "none",
         }
         self.call(
             "Emulation.setEmulatedMedia",
-            media=media,
             features=[{"name": n, "value": value} for n, value in features.items()],
         )
 
@@ -193,12 +191,6 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, **code)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, **code)
 
-    def screenshot(self, path, whole=False):
-        """Write a picture of the window, or of the whole page."""
-        found = self.call("Page.captureScreenshot", captureBeyondViewport=whole)
-        with open(path, "wb") as file:
-            file.write(base64.b64decode(found["data"]))
-
     def requests(self):
         """Return the addresses that the tab asked for, but for its own data."""
         self.run("0")
@@ -225,7 +217,10 @@ class Browser:
     def downloaded(self, name):
         """Return the bytes of a file that the page saved."""
         path, end = os.path.join(self.folder, name), time.monotonic() + SECONDS
-        while not os.path.exists(path) and time.monotonic() < end:
+        content = b""
+        while not content and time.monotonic() < end:
             self.run("0")
-        with open(path, "rb") as file:
-            return file.read()
+            if os.path.exists(path):
+                with open(path, "rb") as file:
+                    content = file.read()
+        return content

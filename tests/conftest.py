@@ -5,6 +5,7 @@ import copy
 import functools
 import glob
 import os
+import resource
 import signal
 import sys
 
@@ -139,6 +140,14 @@ def digits(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def lines(digits):
+    """The sources of its test split."""
+    import corpora
+
+    return corpora.read_lines(os.path.join(digits, "test.de"))
+
+
+@pytest.fixture(scope="session")
 def trained(digits, tmp_path_factory):
     """The log directory of a model that learned some of `digits`; do not write."""
     import corpora
@@ -147,6 +156,14 @@ def trained(digits, tmp_path_factory):
     with one_thread():
         corpora.run_train(digits, logdir, *corpora.SMALL)
     return logdir
+
+
+@pytest.fixture
+def room():
+    """room(most): no file may grow beyond so many bytes; without: beyond nothing."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda most=soft: resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @contextlib.contextmanager

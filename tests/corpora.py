@@ -1,11 +1,16 @@
 """Small corpora, short trainings, and what the tests of the commands ask of them."""
 
 import collections
+import contextlib
 import glob
+import io
 import os
 import pathlib
 import random
 import shutil
+import subprocess
+import sys
+import time
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -165,6 +170,43 @@ def events_of(logdir):
             for value in event.summary.value:
                 scalars[value.tag][event.step] = value.simple_value
     return scalars
+
+
+def wait_until(condition):
+    """Wait, for a minute at most, until a condition holds."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def python(*argv, **options):
+    """Run Python in the checkout; return the finished process, its output as text."""
+    given = {
+        "cwd": ROOT,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "universal_newlines": True,
+        **options,
+    }
+    return subprocess.run([sys.executable, *map(str, argv)], **given)
+
+
+def is_running(pid):
+    """Whether a process of Linux exists and has not ended."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def output_of(main, *argv):
+    """Run a command in this process; return the lines that it prints."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        main([str(word) for word in argv])
+    return output.getvalue().splitlines()
 
 
 def refusal(capsys, main, *argv):

@@ -2,11 +2,9 @@
 
 import hashlib
 import os
-import resource
 import shutil
 
 import corpora
-import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from tensorflow.core.protobuf import tensor_bundle_pb2
@@ -45,24 +43,6 @@ def step_found(logdir, which="best"):
     return checkpoints.step_of(found), numbers_in(found)[0]
 
 
-def test_steps_are_numbers_in_order(write):
-    assert checkpoints.steps(write(9, 100, 20)) == [9, 20, 100]
-
-
-def test_other_files_are_no_checkpoints(write, tmp_path):
-    for name in (
-        "model.ckpt-7.data-00000-of-00001",
-        "model.ckpt-x.index",
-        "my_model.ckpt-8.index",
-        "model.ckpt-9.index.tmp",
-        "modelXckpt-9.index",
-        "best.ckpt-9.index",
-        "checkpoint",
-    ):
-        (tmp_path / name).write_bytes(b"")
-    assert checkpoints.steps(write(5)) == [5]
-
-
 def test_find_newest_and_a_step(write):
     logdir = write(9, 100, 20)
     assert step_found(logdir, "newest") == (100, 100)
@@ -80,20 +60,13 @@ def test_best_is_the_newest_until_one_is_kept_as_the_best(write):
 
 def test_only_one_best_is_kept_and_the_later_one_wins(write):
     logdir = write(9, 100)
-    for step in (9, 100):
+    for step in (9, 100, 100):
         checkpoints.save_best(logdir, step)
         assert checkpoints.steps(logdir, checkpoints.BEST) == [step]
     assert not [name for name in os.listdir(logdir) if name.startswith("best.ckpt-9.")]
 
 
-def test_the_best_may_be_kept_again(write):
-    logdir = write(10)
-    for _ in range(2):
-        checkpoints.save_best(logdir, 10)
-    assert step_found(logdir) == (10, 10)
-
-
-@pytest.mark.parametrize("which", ["best", "newest", "7", 7])
+@pytest.mark.parametrize("which", ["best", "7"])
 def test_find_in_an_empty_folder_says_what_to_do(tmp_path, which):
     with pytest.raises(FileNotFoundError) as error:
         checkpoints.find(str(tmp_path), which)
@@ -101,7 +74,7 @@ def test_find_in_an_empty_folder_says_what_to_do(tmp_path, which):
     assert "train.py" in str(error.value)
 
 
-@pytest.mark.parametrize("which", ["11", "-10", "1", "10 ", "latest", "", "1.0"])
+@pytest.mark.parametrize("which", ["1", "-10", "latest"])
 def test_find_refuses_what_is_not_there_and_says_what_is(write, which):
     with pytest.raises(FileNotFoundError) as error:
         checkpoints.find(write(10, 20), which)
@@ -110,18 +83,12 @@ def test_find_refuses_what_is_not_there_and_says_what_is(write, which):
 
 
 def test_save_removes_the_oldest_with_all_their_files(write):
-    logdir = write(9, 10, 11, 100, keep=2)
-    assert checkpoints.steps(logdir) == [11, 100]
-    names = set(os.listdir(logdir)) - {checkpoints.STATE}
-    assert {name.split(".")[1] for name in names} == {"ckpt-11", "ckpt-100"}
-
-
-def test_pruning_a_step_leaves_the_steps_whose_names_begin_alike(write):
+    """And not those whose names begin alike."""
     logdir = write(1, 10, 11, keep=2)
-    assert [numbers_in(checkpoints.path_of(logdir, step))[0] for step in (10, 11)] == [
-        10,
-        11,
-    ]
+    assert checkpoints.steps(logdir) == [10, 11]
+    names = set(os.listdir(logdir)) - {checkpoints.STATE}
+    assert {name.split(".")[1] for name in names} == {"ckpt-10", "ckpt-11"}
+    assert step_found(logdir, "10") == (10, 10)
 
 
 def test_pruning_leaves_the_best(write):
@@ -130,30 +97,6 @@ def test_pruning_leaves_the_best(write):
     write(20, 30, keep=1)
     assert checkpoints.steps(logdir) == [30]
     assert step_found(logdir) == (10, 10)
-
-
-def test_save_writes_nothing_but_the_checkpoint_and_its_name(write):
-    names = os.listdir(write(10))
-    assert sorted(names) == [
-        "checkpoint",
-        "model.ckpt-10.data-00000-of-00001",
-        "model.ckpt-10.index",
-        "model.ckpt-10.sha256",
-    ]
-
-
-def test_a_folder_may_be_moved_and_renamed(write, session, tmp_path):
-    shutil.copytree(write(10, 20), str(tmp_path / "logs"))
-    logdir = str(tmp_path / "logs")
-    checkpoints.save_best(logdir, 10)
-    moved = str(tmp_path / "moved" / "a new name.ckpt-3, größer")
-    shutil.move(logdir, moved)
-    assert step_found(moved) == (10, 10)
-    assert step_found(moved, "newest") == (20, 20)
-    checkpoints.save_best(moved, 20)
-    assert step_found(moved) == (20, 20)
-    checkpoints.make_saver().restore(session, checkpoints.find(moved))
-    np.testing.assert_array_equal(session.run(tf.global_variables()[0]), [20] * 3)
 
 
 def test_the_saver_holds_global_variables_and_no_local_ones(session, tmp_path):
@@ -293,8 +236,8 @@ def test_shapes_are_those_that_tensorflow_reads(session, tmp_path):
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize(
     "damage",
-    [os.remove, cut, lambda path: path.write_bytes(b""), lambda path: flip(path, 77)],
-    ids=["removed", "cut", "empty", "flipped"],
+    [os.remove, cut, lambda path: flip(path, 77)],
+    ids=["removed", "cut", "flipped"],
 )
 def test_a_broken_checkpoint_is_named_and_the_one_before_it_used(
     write, tmp_path, ending, damage
@@ -318,21 +261,20 @@ def step_of_find(logdir, which, said):
     return checkpoints.step_of(found)
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_every_bit_and_every_byte_counts(write, tmp_path, ending):
+def test_every_bit_and_every_byte_of_a_manifest_counts(write, tmp_path):
     """Tried on some 200 of each, spread over the file."""
-    write(5, 10)
-    path = tmp_path / f"model.ckpt-10{ending}"
+    checkpoint = checkpoints.path_of(write(10), 10)
+    path = tmp_path / "model.ckpt-10.sha256"
     content = path.read_bytes()
     for bit in range(0, 8 * len(content), 8 * len(content) // 200 | 1):
         flip(path, bit)
-        assert checkpoints.fault_of(checkpoints.path_of(str(tmp_path), 10)), bit
+        assert checkpoints.fault_of(checkpoint), bit
         path.write_bytes(content)
     for size in range(0, len(content), len(content) // 200 | 1):
         path.write_bytes(content[:size])
-        assert checkpoints.fault_of(checkpoints.path_of(str(tmp_path), 10)), size
+        assert checkpoints.fault_of(checkpoint), size
     path.write_bytes(content)
-    assert checkpoints.fault_of(checkpoints.path_of(str(tmp_path), 10)) is None
+    assert checkpoints.fault_of(checkpoint) is None
 
 
 def test_a_broken_best_falls_back_on_the_newest_and_the_newest_on_the_best(
@@ -348,29 +290,6 @@ def test_a_broken_best_falls_back_on_the_newest_and_the_newest_on_the_best(
         flip(tmp_path / f"model.ckpt-{step}.index", 3)
     assert checkpoints.find(logdir, "newest", said.append).endswith("best.ckpt-20")
     assert len(said) == 4
-
-
-def test_nothing_whole_is_an_error_that_names_each(write, tmp_path):
-    logdir, said = write(10, 20), []
-    for step in (10, 20):
-        cut(tmp_path / f"model.ckpt-{step}.index")
-    for which in ("best", "newest"):
-        with pytest.raises(ValueError) as error:
-            checkpoints.find(logdir, which, said.append)
-        assert "\n" not in str(error.value)
-        for name in ("model.ckpt-10.index", "model.ckpt-20.index"):
-            assert name in str(error.value)
-    assert said == []
-
-
-def test_without_its_manifest_a_checkpoint_is_broken(write, tmp_path):
-    logdir, said = write(10, 20, 30), []
-    for step in (10, 30):
-        (tmp_path / f"model.ckpt-{step}.sha256").unlink()
-    assert step_of_find(logdir, "newest", said) == 20
-    assert "model.ckpt-30.sha256 is missing" in said[0]
-    with pytest.raises(ValueError, match="model.ckpt-10.sha256 is missing"):
-        checkpoints.find(logdir, "10")
 
 
 def test_broken_later_ones_are_not_kept_in_place_of_whole_ones(write, tmp_path):
@@ -485,24 +404,3 @@ def test_what_a_killed_process_did_not_finish_is_finished(write, tmp_path):
     )  # that of step 30 is broken: training goes on at 20
     assert checkpoints.steps(logdir) == [20, 30]
     assert tf.train.latest_checkpoint(logdir) == os.path.join(logdir, "model.ckpt-20")
-
-
-def test_no_room_leaves_what_there_was(write, tmp_path):
-    """The room is a limit of the system's: no file may grow beyond it."""
-    logdir = write(10)
-    checkpoints.save_best(logdir, 10)
-    before = corpora.tree(tmp_path)
-    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10, unlimited[1]))
-    try:
-        with pytest.raises(OSError) as error:
-            write(20, keep=1)
-        with pytest.raises(OSError):
-            checkpoints.save_best(logdir, 10)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
-    assert "model.ckpt-20" in str(error.value) and "\n" not in str(error.value)
-    assert corpora.tree(tmp_path) == before
-    assert not os.path.exists(str(tmp_path / checkpoints.SAVING))
-    write(20)
-    assert step_found(logdir, "newest") == (20, 20)

@@ -29,11 +29,11 @@ DOC = """Does something: `python x.py --logdir logs/sample`.
 """
 
 
-def parser(fields=hparams.FIELDS):
+def parser():
     made = cli.make_parser("x.py", DOC)
     made.add_argument("--logdir", metavar="DIR")
     made.add_argument("names", nargs="*")
-    cli.add_settings(made, fields)
+    cli.add_settings(made, hparams.FIELDS)
     return made
 
 
@@ -48,16 +48,12 @@ def parsed(*argv):
     "argv, wanted",
     [
         ([], {}),
-        (["--max_steps", "5"], {"max_steps": 5}),
-        (["--max-steps", "5"], {"max_steps": 5}),
-        (["--max-steps=5", "--max_steps=6"], {"max_steps": 6}),
         (["--joint_vocab", "false"], {"joint_vocab": False}),
-        (["--joint-vocab", "True"], {"joint_vocab": True}),
-        (["--learning_rate", "1"], {"learning_rate": 1.0}),
-        (["--schedule", ""], {"schedule": ""}),
         (["--data", "a-b", "--logdir", "x"], {"data": "a-b"}),
         (["--data=a-b=c"], {"data": "a-b=c"}),
-        (["--seed", "3", "--", "--not-a-flag"], {"seed": 3}),
+        (["--deterministic"], {"deterministic": True}),
+        (["--deterministic", "false"], {"deterministic": False}),
+        (["--deterministic", "--seed", "2"], {"deterministic": True, "seed": 2}),
     ],
 )
 def test_flags_give_exactly_what_was_said(argv, wanted):
@@ -67,15 +63,6 @@ def test_flags_give_exactly_what_was_said(argv, wanted):
 def test_what_follows_two_dashes_is_no_flag():
     args = cli.parse(parser(), ["--", "--not-a-flag", "a-b"])
     assert args.names == ["--not-a-flag", "a-b"]
-
-
-def test_every_field_is_a_flag_that_returns_its_own_type():
-    for name in NAMES:
-        default = getattr(hparams.HParams(), name)
-        flag = "--" + name
-        assert parsed(flag, str(default)) == {name: default}
-        assert parsed(flag.replace("_", "-"), str(default)) == {name: default}
-        assert type(parsed(flag, str(default))[name]) is hparams.FIELDS[name].type
 
 
 def test_help_lists_every_field_once_with_its_default():
@@ -89,52 +76,17 @@ def test_help_lists_every_field_once_with_its_default():
     assert "[true]" in text
 
 
-def test_help_is_short_and_in_groups():
-    lines = parser().format_help().splitlines()
-    # A line for most settings; headings, empty lines, and what does not fit on one.
-    assert len(lines[lines.index("corpus:") :]) < 1.6 * len(NAMES)
-    groups = ["corpus", "model", "training", "decoding", "machine"]
-    found = [line[:-1] for line in lines if line.rstrip(":") in groups]
-    assert found == groups
-
-
-@pytest.mark.parametrize(
-    "words, wanted",
-    [
-        ([], {}),
-        (["--deterministic"], {"deterministic": True}),
-        (["--deterministic", "false"], {"deterministic": False}),
-        (["--deterministic=true"], {"deterministic": True}),
-        (["--deterministic", "--seed", "2"], {"deterministic": True, "seed": 2}),
-    ],
-)
-def test_a_flag_that_is_on_or_off_needs_no_word(words, wanted):
-    assert parsed(*words) == wanted
-
-
-def test_a_chosen_subset_of_flags():
-    chosen = {name: hparams.FIELDS[name] for name in ("beam_size", "search")}
-    text = parser(chosen).format_help()
-    assert "--beam_size" in text and "--search" in text
-    assert "--d_model INT" not in text and "training:" not in text
-    with pytest.raises(SystemExit):
-        cli.parse(parser(chosen), ["--d_model", "8"])
-
-
 @pytest.mark.parametrize(
     "argv, message",
     [
         (["--d_modle", "3"], "unknown flag --d_modle; did you mean --d_model?"),
-        (["--d_modle=3"], "unknown flag --d_modle; did you mean --d_model?"),
         (
             ["--bacth-tokens", "3"],
             "unknown flag --bacth_tokens; did you mean --batch_tokens?",
         ),
-        (["--lodgir", "x"], "unknown flag --lodgir; did you mean --logdir?"),
         (["--d_mod", "3"], "unknown flag --d_mod; did you mean --d_model?"),
         (["--max_steps", "many"], "argument --max_steps"),
         (["--joint_vocab", "perhaps"], "expected true or false, got 'perhaps'"),
-        (["-x"], "unrecognized arguments: -x"),
     ],
 )
 def test_wrong_flags_exit_with_status_2(capsys, argv, message):
@@ -144,11 +96,10 @@ def test_wrong_flags_exit_with_status_2(capsys, argv, message):
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("flag", ["--logdir", "--data", "--out", "--json"])
+@pytest.mark.parametrize("flag", ["--logdir", "--json"])
 def test_a_path_that_is_empty_is_refused(capsys, flag):
     """An --out that became empty would be the current folder."""
     made = parser()
-    made.add_argument("--out", metavar="DIR")
     made.add_argument("--json", metavar="FILE")
     cli.parse(made, [flag, "a"])
     with pytest.raises(SystemExit):
@@ -195,76 +146,35 @@ def end_of(capsys, error=None, returned=None, **options):
     return status, capsys.readouterr().err
 
 
-@pytest.mark.parametrize("returned, status", [(None, 0), (0, 0), (1, 1), (2, 2)])
+@pytest.mark.parametrize("returned, status", [(None, 0), (1, 1)])
 def test_the_status_is_what_the_work_returned(capsys, returned, status):
     assert end_of(capsys, returned=returned) == (status, "")
 
 
-@pytest.mark.parametrize(
-    "kind", [ValueError, OSError, FileNotFoundError, FloatingPointError, MemoryError]
-)
+@pytest.mark.parametrize("kind", [ValueError, OSError, FloatingPointError, MemoryError])
 def test_what_is_refused_is_one_line_and_status_2(capsys, kind):
     assert end_of(capsys, kind("expected 2, got 1")) == (2, "x.py: expected 2, got 1\n")
 
 
-@pytest.mark.parametrize("kind", [TypeError, KeyError, AssertionError])
-def test_what_is_a_bug_keeps_its_traceback(capsys, kind):
-    with pytest.raises(kind):
-        end_of(capsys, kind("a bug"))
+def test_what_is_a_bug_keeps_its_traceback(capsys):
+    with pytest.raises(KeyError):
+        end_of(capsys, KeyError("a bug"))
 
 
-@pytest.mark.parametrize(
-    "error, status, said",
-    [
-        (Stopped(signal.SIGINT), 130, "interrupted"),
-        (Stopped(signal.SIGTERM), 143, "stopped by SIGTERM"),
-    ],
-)
-def test_what_was_interrupted_says_how_to_continue(capsys, error, status, said):
-    assert end_of(capsys, error) == (status, f"x.py: {said}\n")
-    assert end_of(capsys, error, advice="run it again") == (
-        status,
-        f"x.py: {said}; run it again\n",
-    )
+def test_what_was_interrupted_says_how_to_continue(capsys):
+    error = Stopped(signal.SIGINT)
+    assert end_of(capsys, error) == (130, "x.py: interrupted\n")
+    said = "x.py: interrupted; run it again\n"
+    assert end_of(capsys, error, advice="run it again") == (130, said)
 
 
 # --- The start of TensorFlow ----------------------------------------------------------
-
-STARTED = """
-import os, sys
-from transformer.runtime import cli
-
-def run(args):
-    cli.start_tensorflow(args.verbose)
-    import tensorflow.compat.v1 as tf
-    assert not tf.executing_eagerly()
-    with tf.Session() as session:
-        session.run(tf.constant(1))
-    os.write(2, b"after\\n")
-
-cli.main(cli.make_parser("x.py", "Starts TensorFlow."), run, sys.argv[1:])
-"""
 
 
 def process(program, *argv, **environment):
     environment = dict(os.environ, **environment)
     environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
-    return subprocess.run(
-        [sys.executable, "-c", program, *argv],
-        cwd=corpora.ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-    )
-
-
-@pytest.mark.slow
-def test_tensorflow_starts_quietly_unless_it_may_speak():
-    quiet, verbose = process(STARTED), process(STARTED, "--verbose")
-    assert (quiet.returncode, verbose.returncode) == (0, 0), quiet.stderr
-    assert quiet.stderr == "after\n"
-    assert verbose.stderr.endswith("after\n") and "cpu_feature" in verbose.stderr
+    return corpora.python("-c", program, *argv, env=environment)
 
 
 @pytest.mark.parametrize("before", [None, "1"])
@@ -314,24 +224,10 @@ def test_without_a_temporary_folder_nothing_is_held_back(held, monkeypatch):
 
 # --- The commands ---------------------------------------------------------------------
 
-COMMANDS = [
-    "train",
-    "eval",
-    "translate",
-    "doctor",
-    "average_checkpoints",
-    "plot_attention",
-    "plot_curves",
-    "serve",
-    "align",
-    "export",
-    "import_checkpoint",
-]
 
 RUN = """
 import runpy, sys
-folder = "" if sys.argv[1] in ("train", "eval") else "scripts/"
-sys.argv = [folder + sys.argv[1] + ".py", *sys.argv[2:]]
+sys.argv[:1] = []
 try:
     runpy.run_path(sys.argv[0], run_name="__main__")
     sys.exit(0)
@@ -340,31 +236,28 @@ except SystemExit as stopped:
 """
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_needs_no_tensorflow_and_shows_the_examples(name):
-    done = process(RUN, name, "--help")
+@pytest.mark.parametrize(
+    "file", [each for each in terminal.FILES.values() if each.endswith(".py")]
+)
+def test_help_needs_no_tensorflow_and_shows_the_examples(file):
+    done = process(RUN, file, "--help")
     lines = done.stdout.splitlines()
     assert lines[-1] == "status 0 False" and done.stderr == ""
-    folder = "" if name in ("train", "eval") else "scripts/"
-    assert any(f"python {folder}{name}.py --" in line for line in lines)
+    assert any(f"python {file} --" in line for line in lines)
     assert not re.findall(r"--\w+-\w", done.stdout)  # flags are spelled with _
 
 
 # What is refused without TensorFlow; {} is a folder that is not there.
 REFUSALS = {
-    "unknown flag": ("train", "--logdir={}", "--max_step=3"),
-    "no number": ("train", "--logdir={}", "--max_steps=notanumber"),
-    "preset": ("train", "--logdir={}", "--preset=smaple"),
     "setting": ("train", "--logdir={}", "--num_heads=7"),
-    "dialect": ("train", "--logdir={}", "--dialect=papr"),
     "data": ("train", "--logdir={}", "--data={}"),
     "unwritable": ("train", "--logdir=train.py/logs"),
     "eval": ("eval", "--logdir={}"),
     "translate": ("translate", "--logdir={}"),
     "doctor": ("doctor", "--logdir={}"),
-    "average": ("average_checkpoints", "--logdir={}", "--out={}"),
+    "average": ("average", "--logdir={}", "--out={}"),
     "export": ("export", "--format=ctranslate2", "--logdir={}", "--out={}"),
-    "system": ("import_checkpoint", "--from=x", "--ckpt={}", "--num_heads=2"),
+    "system": ("import", "--from=x", "--ckpt={}", "--num_heads=2"),
 }
 
 
@@ -372,10 +265,11 @@ REFUSALS = {
 def test_what_needs_no_tensorflow_is_refused_without_it(tmp_path, case):
     name, *flags = REFUSALS[case]
     missing = str(tmp_path / "none")
-    done = process(RUN, name, *(flag.format(missing) for flag in flags))
+    file = terminal.FILES[name]
+    done = process(RUN, file, *(flag.format(missing) for flag in flags))
     assert done.stdout == "status 2 False\n"
     lines = [line for line in done.stderr.splitlines() if "usage:" not in line]
-    assert len(lines) == 1 and lines[0].startswith(f"{name}.py: ")
+    assert len(lines) == 1 and lines[0].startswith(os.path.basename(file) + ": ")
     assert not os.path.exists(missing)
 
 
@@ -383,21 +277,20 @@ def test_what_needs_no_tensorflow_is_refused_without_it(tmp_path, case):
 def test_a_command_that_succeeds_shows_nothing_of_tensorflow(digits, trained, tmp_path):
     ours = ("step ", "memory for ", "stopped at ")
     flags = [f"--data={digits}", "--logdir", str(tmp_path / "new"), "--max_steps=4"]
-    trains = process(RUN, "train", *corpora.TINY, *flags)
+    trains = process(RUN, "train.py", *corpora.TINY, *flags)
     assert trains.returncode == 0
     for line in trains.stderr.splitlines():
         assert line.startswith(ours) or " parameters; step 0 of " in line
     logdir = shutil.copytree(trained, str(tmp_path / "trained"))
     for verbose in ([], ["--verbose"]):
         flags = [f"--data={digits}", f"--logdir={logdir}", "--search=greedy"]
-        done = process(RUN, "eval", *flags, *verbose)
+        done = process(RUN, "eval.py", *flags, *verbose)
         assert "BLEU = " in done.stdout, done.stderr
         assert (done.stderr == "") != ("cpu_feature" in done.stderr) == bool(verbose)
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_stream_that_was_closed_before_leads_nowhere(closed):
-    """It is None to Python; the work is done, and the status tells of it."""
+def test_streams_that_were_closed_before_lead_nowhere():
+    """They are None to Python; the work is done, and the status tells of it."""
     work = (
         "import argparse, sys; from transformer.runtime import cli, terminal\n"
         "def work(args):\n"
@@ -407,7 +300,7 @@ def test_a_stream_that_was_closed_before_leads_nowhere(closed):
         "    return 7\n"
         "cli.main(argparse.ArgumentParser(), work, [])"
     )
-    command = f'{sys.executable} -c "$WORK" {closed}'
+    command = f'{sys.executable} -c "$WORK" <&- >&- 2>&-'
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=corpora.ROOT,
@@ -449,14 +342,3 @@ def test_messages_name_commands_as_the_user_typed_them(monkeypatch, capsys):
         assert line.startswith("transformer-tf eval: ")
         assert line.endswith("written by transformer-tf train")
         assert terminal.command_line("launch") == "transformer-tf launch"
-
-
-def test_a_reader_of_the_list_may_leave():
-    command = f"{sys.executable} -m transformer | head -1"
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command],
-        cwd=corpora.ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert done.returncode == 0 and done.stderr == b""

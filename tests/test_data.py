@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from transformer.commands import prepare
 from transformer.data import (
-    MAX_SEED,
     Batch,
     BatchPlan,
     Corpus,
@@ -23,8 +21,6 @@ from transformer.data import (
 )
 from transformer.text.vocabulary import BOS, EOS, JOINT_MODEL, JOINT_SUBWORDS, PAD
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-SAMPLE = os.path.join(ROOT, "data", "sample")
 BUDGET = 200
 
 
@@ -65,13 +61,6 @@ def epoch(plan, number):
     return [plan.batch(number * len(plan) + k) for k in range(len(plan))]
 
 
-def padding(corpus, plan):
-    """Returns the share of an epoch's source and target positions that is PAD."""
-    batches = [corpus.batch(plan.batch(k), k) for k in range(len(plan))]
-    ids = [ids for batch in batches for ids in (batch.source, batch.target_out)]
-    return sum((one == PAD).sum() for one in ids) / sum(one.size for one in ids)
-
-
 # Sentences to a Batch
 
 
@@ -86,29 +75,6 @@ def test_a_batch_by_hand():
     )
     assert batch.number == 4
     assert [np.asarray(field).dtype for field in batch] == [np.int32] * 3 + [np.int64]
-
-
-def test_the_target_in_is_the_target_out_a_step_later():
-    random = np.random.RandomState(0)
-    targets = [random.randint(4, 99, length) for length in (3, 0, 7, 1)]
-    batch = make_batch(targets, targets, 0)
-    assert (batch.target_in[:, 0] == BOS).all()
-    shifted = batch.target_in[:, 1:]
-    real = shifted != PAD
-    np.testing.assert_array_equal(shifted[real], batch.target_out[:, :-1][real])
-    assert ((batch.target_out == EOS).sum(axis=1) == 1).all()
-    np.testing.assert_array_equal(
-        (batch.target_in != PAD).sum(axis=1), (batch.target_out != PAD).sum(axis=1)
-    )
-    np.testing.assert_array_equal(batch.source, batch.target_out)
-
-
-@pytest.mark.parametrize("kind", [list, tuple, np.array, np.uint16])
-def test_padding_keeps_every_row(kind):
-    rows = [[4, 5, 6], [7], [8, 9]]
-    padded = pad([kind(row) for row in rows])
-    assert padded.dtype == np.int32
-    assert padded.tolist() == [[4, 5, 6], [7, 0, 0], [8, 9, 0]]
 
 
 def test_nothing_can_be_padded():
@@ -130,22 +96,6 @@ def test_a_corpus_is_what_was_written(tmp_path):
         assert corpus.source_lengths[i] == len(written["source"][i]) + 1
         assert corpus.target_lengths[i] == len(written["target"][i]) + 1
     assert corpus.source_lengths.dtype == corpus.target_lengths.dtype == np.int32
-
-
-def test_a_corpus_is_mapped_not_read(corpus):
-    assert isinstance(corpus.source(3), np.memmap)
-    assert isinstance(corpus.target(3), np.memmap)
-
-
-def test_a_batch_of_a_corpus_holds_the_pairs_asked_for(corpus):
-    batch = corpus.batch(np.array([7, 3]), 5)
-    again = make_batch(
-        [corpus.source(7), corpus.source(3)], [corpus.target(7), corpus.target(3)], 5
-    )
-    for one, other in zip(batch, again):
-        np.testing.assert_array_equal(one, other)
-    assert batch.source.shape[1] == corpus.source_lengths[[7, 3]].max()
-    assert batch.target_in.shape[1] == corpus.target_lengths[[7, 3]].max()
 
 
 def test_a_split_that_is_not_prepared_says_what_to_run(folder):
@@ -184,30 +134,6 @@ def test_the_vocabulary_says_how_sentences_end(tmp_path):
 # BatchPlan
 
 
-@pytest.mark.parametrize("number", [0, 1, 5])
-def test_an_epoch_holds_every_pair_once(corpus, number):
-    pairs = np.concatenate(epoch(plan_of(corpus), number))
-    assert sorted(pairs.tolist()) == list(range(len(corpus)))
-
-
-@pytest.mark.parametrize("batch_tokens", [30, 31, 64, 1000, 10**6])
-def test_no_batch_exceeds_the_budget(corpus, batch_tokens):
-    plan = plan_of(corpus, batch_tokens)
-    for k in range(len(plan)):
-        batch = corpus.batch(plan.batch(k), k)
-        assert 0 < batch.source.size <= batch_tokens
-        assert 0 < batch.target_in.size <= batch_tokens
-    assert (len(plan) == 1) == (batch_tokens == 10**6)
-
-
-def test_a_batch_does_not_depend_on_what_was_asked_before(corpus):
-    asked = [900, 3, 0, 77, 3, 10**6, 76]
-    plan = plan_of(corpus)
-    for k in asked:
-        np.testing.assert_array_equal(plan.batch(k), plan_of(corpus).batch(k))
-        np.testing.assert_array_equal(plan.batch(np.int64(k)), plan.batch(k))
-
-
 def test_seeds_and_epochs_differ_in_batches_and_in_their_order(corpus):
     plan, other = plan_of(corpus), plan_of(corpus, seed=2)
 
@@ -238,13 +164,12 @@ def test_a_long_run_of_equal_lengths_is_shuffled():
     assert np.concatenate(epoch(plan, 0)).tolist() != sorted(range(100))
 
 
-def test_a_million_pairs_are_planned():
+def test_batches_hold_little_padding():
+    """Of lengths as they are in text, those of a pair nearly equal."""
     random = np.random.RandomState(0)
-    source = np.minimum(random.geometric(0.04, 10**6) + 3, 250)
-    target = np.minimum(source + random.randint(0, 7, 10**6), 250)
+    source = np.minimum(random.geometric(0.04, 10**5) + 3, 250)
+    target = np.minimum(source + random.randint(0, 7, 10**5), 250)
     plan = BatchPlan(source, target, 4096, seed=1)
-    batch = plan.batch(123456)
-    assert len(batch) * max(source[batch].max(), target[batch].max()) <= 4096
     assert (source.sum() + target.sum()) / (2 * 4096 * len(plan)) > 0.9
 
 
@@ -252,8 +177,6 @@ def test_a_million_pairs_are_planned():
     "batch_tokens, seed, message",
     [
         (0, 1, "batch_tokens: expected 1 or more, got 0"),
-        (-5, 1, "batch_tokens: expected 1 or more, got -5"),
-        (100, -1, "seed: expected 0 to 4294967295, got -1"),
         (100, 2**32, "seed: expected 0 to 4294967295, got 4294967296"),
         (29, 1, r"at most --batch_tokens 29 .*a pair of 30 tokens.*--max_length"),
     ],
@@ -300,18 +223,11 @@ def assert_same(batches, others):
 
 
 def test_a_run_is_the_plan_for_ever(corpus):
+    """From any batch on: so training continues."""
     plan = plan_of(corpus)
-    count = len(plan) + 3
-    batches = fetch(lambda: training_dataset(corpus, Shards(plan), 0), count)
-    assert_same(batches, [corpus.batch(plan.batch(k), k) for k in range(count)])
-
-
-def test_starting_at_k_is_skipping_k(corpus):
-    plan = plan_of(corpus)
-    whole = fetch(lambda: training_dataset(corpus, Shards(plan), 0), 12)
-    later = fetch(lambda: training_dataset(corpus, Shards(plan_of(corpus)), 5), 7)
-    assert_same(whole[5:], later)
-    assert [int(batch.number) for batch in later] == list(range(5, 12))
+    numbers = range(5, len(plan) + 8)
+    batches = fetch(lambda: training_dataset(corpus, Shards(plan), 5), len(numbers))
+    assert_same(batches, [corpus.batch(plan.batch(k), k) for k in numbers])
 
 
 def test_an_evaluation_sees_each_pair_once_and_ends(folder):
@@ -336,61 +252,7 @@ def test_no_thread_tunes_that_a_stopped_training_would_wait_for(corpus):
     assert found is False
 
 
-def test_an_initializable_iterator_can_start_over(folder):
-    dev = Corpus(folder, "dev")
-    with tf.Graph().as_default(), tf.Session() as session:
-        dataset = evaluation_dataset(dev, plan_of(dev))
-        iterator = tf.data.make_initializable_iterator(dataset)
-        batch = iterator.get_next()
-        for _ in range(2):
-            session.run(iterator.initializer)
-            assert session.run(batch.number) == 0
-
-
-# A prepared corpus
-
-
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory):
-    if not os.path.exists(os.path.join(SAMPLE, "train.de")):
-        pytest.skip("data/sample is not there")
-    out = str(tmp_path_factory.mktemp("sample"))
-    argv = ["--out", out, "--vocab_size", "2000"]
-    for split in ("train", "dev"):
-        argv += ["--" + split] + [f"{SAMPLE}/{split}.{name}" for name in ("de", "en")]
-    prepare.main(argv)
-    return Corpus(out, "train")
-
-
-@pytest.mark.parametrize("batch_tokens", [1024, 2048, 4096])
-def test_the_sample_is_padded_little(sample, batch_tokens):
-    assert padding(sample, plan_of(sample, batch_tokens)) < 0.05
-
-
-# Ids, seeds, and the order of pairs
-
-SIDES = ("source", "target")
-
-
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_ids_that_no_vocabulary_has_are_refused(digits, side):
-    corpus = Corpus(digits, "train")
-    size = {name: int(getattr(corpus, f"_{name}_ids").max()) + 1 for name in SIDES}
-    corpus.refuse_other_ids(size["source"], size["target"])
-    with pytest.raises(ValueError, match=f"train.{side}.ids.npy in .*run prepare.py"):
-        corpus.refuse_other_ids(**{f"{n}_size": size[n] - (n == side) for n in SIDES})
-    ids = np.array(getattr(corpus, f"_{side}_ids"))
-    ids[7] = PAD
-    setattr(corpus, f"_{side}_ids", ids)
-    with pytest.raises(ValueError, match=f"got {PAD} to"):
-        corpus.refuse_other_ids(size["source"], size["target"])
-
-
-@pytest.mark.parametrize("seed", [0, MAX_SEED])
-def test_the_first_and_the_last_seed_plan_batches(seed):
-    plan = BatchPlan([1, 1], [1, 1], 1, seed)  # the least budget, too
-    assert sorted(int(plan.batch(k)[0]) for k in range(2)) == [0, 1]
-    assert MAX_SEED == np.iinfo(np.uint32).max
+# The order of pairs
 
 
 def test_neither_side_jumps_where_the_longer_one_grows():

@@ -2,9 +2,6 @@
 
 import json
 import os
-import shutil
-import subprocess
-import sys
 
 import corpora
 import pytest
@@ -43,23 +40,10 @@ SETTINGS = [
 ]
 
 
-def run(*argv, **options):
-    """Runs a command of the repository; returns the finished process, with its text."""
-    environment = dict(os.environ, PYTHONIOENCODING="utf-8", TF_CPP_MIN_LOG_LEVEL="2")
-    return subprocess.run(
-        [sys.executable, *map(str, argv)],
-        cwd=corpora.ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-        **options,
-    )
-
-
 def succeed(*argv, **options):
-    """As `run`; returns the lines on standard output of a command that succeeds."""
-    finished = run(*argv, **options)
+    """Run a command of the repository; return the lines on standard output."""
+    environment = dict(os.environ, PYTHONIOENCODING="utf-8")
+    finished = corpora.python(*argv, env=environment, **options)
     assert finished.returncode == 0, finished.stderr
     return finished.stdout.splitlines()
 
@@ -86,36 +70,3 @@ def test_a_model_learns_to_reverse_digits(tmp_path):
     assert translated == corpora.read_lines(found["translations"])
     right = sum(map(str.__eq__, translated, references))
     assert right >= 0.9 * len(references)
-
-    # Everything that a translation needs is in the log directory, wherever it is.
-    moved = str(tmp_path / "elsewhere")
-    files = [
-        shutil.copy(os.path.join(data, name), str(tmp_path))
-        for name in ("test.de", "test.en")
-    ]
-    shutil.move(logdir, moved)
-    shutil.rmtree(data)
-    again = succeed("eval.py", "--logdir", moved, "--files", *files)
-    assert again[-6:] == evaluated[-6:]
-    assert moved in again[0]
-    assert succeed("scripts/translate.py", "--logdir", moved, input=given) == translated
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "command, flags",
-    [
-        ("train.py", ["--data", "no/data", "--logdir"]),
-        ("eval.py", ["--logdir"]),
-        ("scripts/translate.py", ["--logdir"]),
-    ],
-    ids=["train", "eval", "translate"],
-)
-def test_a_refusal_is_one_line_and_a_status(tmp_path, command, flags):
-    finished = run(command, *flags, tmp_path / "none", input="")
-    assert finished.returncode == 2
-    assert finished.stdout == ""
-    assert "Traceback" not in finished.stderr
-    name = os.path.basename(command)
-    assert finished.stderr.splitlines()[-1].startswith(name + ": ")
-    assert not (tmp_path / "none").exists()

@@ -1,8 +1,6 @@
 """eval.py: what it prints and writes, and that it is the score of training."""
 
-import contextlib
 import glob
-import io
 import json
 import os
 import shutil
@@ -24,10 +22,7 @@ ODD = ["1 2 3 4", "", "5 6 7\u20288 9", "  ", "1\t2 3", "x y z", "9 8 7 6 5\u008
 
 def run(*argv):
     """`python eval.py`, in this process; returns the lines on standard output."""
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        evaluation.main([str(word) for word in argv])
-    return output.getvalue().splitlines()
+    return corpora.output_of(evaluation.main, *argv)
 
 
 @pytest.fixture(scope="module")
@@ -186,14 +181,6 @@ def test_dev_bleu_of_training_is_what_eval_prints(moved, digits, tmp_path):
         assert lines[-4].startswith(f"chrF2 = {rows[step]['chrf']:.2f}, ")
 
 
-def test_the_search_can_be_chosen(moved, digits, tmp_path):
-    """And batch size is no choice: it changes nothing."""
-    common = ["--logdir", moved, "--data", digits, "--search", "greedy"]
-    first = run(*common, "--decode_batch_size", "3")
-    assert first[-6:] == run(*common, "--decode-batch-size", "64")[-6:]
-    assert json.loads(corpora.tree(moved)["hparams.json"].decode())["search"] == "beam"
-
-
 # --- All checkpoints ------------------------------------------------------------------
 
 
@@ -257,7 +244,6 @@ def refused(capsys, logdir, *argv):
 @pytest.mark.parametrize(
     "flags, words",
     [
-        (["--chekpoint", "best"], ["--chekpoint", "--checkpoint"]),
         (["--checkpoint", "7"], ["7", "[160, 200, 240]"]),
         (["--data", "no/folder"], ["no/folder"]),
     ],

@@ -4,7 +4,6 @@ import errno
 import io
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -19,7 +18,7 @@ from transformer import trainer
 from transformer.commands import train
 from transformer.evaluation import Scores
 from transformer.runtime import checkpoints
-from transformer.runtime.run import DEV_SCORES, Lock, read_dev_scores
+from transformer.runtime.run import Lock, read_dev_scores
 from transformer.runtime.signals import Stopped
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -95,17 +94,16 @@ def assert_same_variables(*paths):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_finishes_the_step_saves_and_has_its_own_status(
-    digits, whole, tmp_path, before_update, capsys, number
+def test_a_signal_finishes_the_step_and_saves(
+    digits, whole, tmp_path, before_update, capsys
 ):
-    before_update({6: lambda: os.kill(os.getpid(), number)})
+    before_update({6: lambda: os.kill(os.getpid(), signal.SIGTERM)})
     with pytest.raises(SystemExit) as stopped:
         corpora.run_train(digits, tmp_path, *HARD)
-    assert stopped.value.code == 128 + number
+    assert stopped.value.code == 128 + signal.SIGTERM
     assert checkpoints.steps(str(tmp_path)) == [4, 7]
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith(f"train.py: {Stopped(number)}; ")
+    assert last.startswith(f"train.py: {Stopped(signal.SIGTERM)}; ")
     before_update({})
     corpora.run_train(digits, tmp_path, *HARD)
     assert_same_training(tmp_path, whole)
@@ -158,48 +156,22 @@ def test_a_closed_terminal_loses_nothing(digits, tmp_path, before_update, monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "on_error, is_made_again", [("stop", False), ("continue", True)]
-)
 def test_a_log_directory_that_is_moved_ends_the_training_that_continues_there(
-    digits, whole, tmp_path, before_update, capsys, on_error, is_made_again
+    digits, whole, tmp_path, before_update, capsys
 ):
     logdir, moved = tmp_path / "logs", tmp_path / "moved"
-
-    def move():
-        logdir.rename(moved)
-        if is_made_again:
-            logdir.mkdir()
-
-    before_update({6: move})
+    before_update({6: lambda: logdir.rename(moved)})
     with pytest.raises(SystemExit) as stopped:
-        corpora.run_train(digits, logdir, *HARD, "--on_save_error", on_error)
+        corpora.run_train(digits, logdir, *HARD, "--on_save_error", "continue")
     assert stopped.value.code == 2
     said = capsys.readouterr().err.splitlines()
     assert f"{logdir}: the log directory was moved or deleted" in said[-1]
     assert not [line for line in said if line.startswith("step 7")][1:]
-    assert os.listdir(str(tmp_path)) in (
-        ["moved"],
-        ["logs", "moved"],
-        ["moved", "logs"],
-    )
-    assert not is_made_again or os.listdir(str(logdir)) == []
+    assert os.listdir(str(tmp_path)) == ["moved"]
     assert checkpoints.steps(str(moved)) == [4]
     before_update({})
     corpora.run_train(digits, moved, *HARD)
     assert_same_training(moved, whole)
-
-
-@pytest.mark.slow
-def test_a_log_directory_that_is_deleted_does_not_come_back(
-    digits, tmp_path, before_update, capsys
-):
-    logdir = tmp_path / "logs"
-    before_update({6: lambda: shutil.rmtree(str(logdir))})
-    with pytest.raises(SystemExit) as stopped:
-        corpora.run_train(digits, logdir, *HARD, "--on_save_error", "continue")
-    assert stopped.value.code == 2 and "deleted" in capsys.readouterr().err
-    assert not logdir.exists()
 
 
 # --- Broken checkpoints ---------------------------------------------------------------
@@ -220,6 +192,7 @@ def test_training_goes_on_from_the_newest_whole_checkpoint(
     assert_same_training(logdir, whole)
 
 
+@pytest.mark.slow
 def test_the_best_is_the_best_of_the_steps_that_there_were(
     digits, tmp_path, monkeypatch
 ):
@@ -274,23 +247,7 @@ def test_a_second_training_is_refused(digits, logdir, capsys):
     assert str(os.getpid()) in line and "--logdir" in line
 
 
-@pytest.mark.slow
-def test_a_cut_off_last_line_of_the_dev_scores_is_made_again(digits, whole, logdir):
-    scores = logdir / DEV_SCORES
-    scores.write_bytes(scores.read_bytes()[:-9])
-    corpora.run_train(digits, logdir, *HARD)
-    assert read_dev_scores(str(logdir)) == read_dev_scores(whole)
-
-
 # --- A full disk: a limit of the system on the size of a file -------------------------
-
-
-@pytest.fixture
-def room():
-    """room(most): no file may grow beyond so many bytes; without: beyond nothing."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda most=soft: resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 LITTLE = 20000  # bytes: less than a checkpoint, more than all the rest
@@ -346,32 +303,23 @@ def test_the_last_checkpoint_must_be_written(
     assert checkpoints.steps(str(tmp_path)) == [4, 8]
 
 
-def test_what_to_do_without_room_is_stop_or_continue(digits, tmp_path, capsys):
-    line = refused(capsys, digits, tmp_path / "logs", "--on_save_error", "pray")
-    assert "pray" in line and "stop, continue" in line
-
-
 # --- SIGKILL --------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_it_is_the_uninterrupted_training(digits, whole, tmp_path):
-    """A process that is killed again and again, each time after one more checkpoint."""
+def test_killed_it_is_the_uninterrupted_training(digits, tmp_path):
+    """A process that is killed after a checkpoint, at whatever it does then."""
     logdir = tmp_path / "killed"
     command = [sys.executable, "train.py", f"--data={digits}", f"--logdir={logdir}"]
     command += [*corpora.TINY, *HARD, "--deterministic"]
-    for step in (4, 8):
-        process = subprocess.Popen(command, cwd=corpora.ROOT)
-        deadline = time.monotonic() + 120
-        while step not in checkpoints.steps(str(logdir)):
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.01)
-        process.kill()
-        assert process.wait() == -signal.SIGKILL
-    subprocess.run(command, cwd=corpora.ROOT, check=True)
+    process = subprocess.Popen(command, cwd=corpora.ROOT)
+    corpora.wait_until(lambda: 8 in checkpoints.steps(str(logdir)))
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert corpora.python(*command[1:]).returncode == 0
     alone = tmp_path / "alone"
     command[3] = f"--logdir={alone}"
-    subprocess.run(command, cwd=corpora.ROOT, check=True)
+    assert corpora.python(*command[1:]).returncode == 0
     assert_same_variables(
         *(checkpoints.find(str(folder), "12") for folder in (logdir, alone))
     )

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("one_thread_only")
 
 # --- Paths that are patterns ----------------------------------------------------------
 
-ODD = ["run [1]", "a]b", "back\\slash", "star*", "what?", "[!x]/{y}"]
+ODD = ["run [1]", "back\\slash", "star*", "what?"]
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_checkpoint_is_written_and_read_whatever_its_path(session, tmp_path, n
     assert convert.read(found)["x"].tolist() == [1, 2, 3]
 
 
-@pytest.mark.parametrize("name", ["model[1].ckpt", "best*.ckpt", "a?", "a\\b"])
+@pytest.mark.parametrize("name", ["model[1].ckpt", "best*.ckpt"])
 def test_a_checkpoint_whose_own_name_is_a_pattern_is_read(tmp_path, name):
     """And none of the others, which the pattern fits."""
     for value, path in ((1, name), (2, "model1.ckpt"), (2, "best-2.ckpt"), (2, "ab")):
@@ -120,8 +120,7 @@ def removed(trained, tmp_path):
     return removed
 
 
-@pytest.mark.parametrize("when", ["read", "verified"])
-@pytest.mark.parametrize("times", [1, 7])
+@pytest.mark.parametrize("when, times", [("read", 1), ("verified", 7)])
 def test_a_checkpoint_that_was_removed_meanwhile_is_looked_for_again(
     removed, monkeypatch, times, when
 ):
@@ -175,29 +174,7 @@ def change(logdir, **settings):
         json.dump(dict(values, **settings), file)
 
 
-READERS = [translate.main, evaluation.main, doctor.main]
-OTHERS = {
-    "width": dict(d_model=64),
-    "inner width": dict(d_ff=65),
-    "blocks": dict(num_blocks=2),
-    "positions": dict(positions="learned"),
-    "dialect": dict(dialect="tensor2tensor"),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", sorted(OTHERS))
-def test_settings_of_another_model_are_refused(logdir, kind):
-    change(logdir, **OTHERS[kind])
-    with Translator(hparams.load(logdir), logdir) as translator:
-        with pytest.raises(
-            ValueError, match="hparams.json has .* best.ckpt-.* was trained with"
-        ) as error:
-            translator.restore()
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("main", READERS, ids=["translate", "eval", "doctor"])
+@pytest.mark.parametrize("main", [translate.main, evaluation.main, doctor.main])
 def test_no_command_translates_with_settings_of_another_model(logdir, capsys, main):
     change(logdir, d_model=64)
     said = corpora.refusal(capsys, main, "--logdir", logdir)
@@ -212,14 +189,13 @@ def test_training_on_with_settings_of_another_model_is_one_line(logdir, digits, 
     assert "model.ckpt-240" in said and "32" in said and "64" in said
 
 
-@pytest.mark.parametrize("main", READERS[:2], ids=["translate", "eval"])
-def test_a_vocabulary_of_another_size_is_one_line(logdir, tmp_path, capsys, main):
+def test_a_vocabulary_of_another_size_is_one_line(logdir, tmp_path, capsys):
     splits = corpora.reversed_symbols({"train": 100, "dev": 5}, "abcdefghijklmno")
     folder = corpora.write_text(tmp_path / "letters", splits)
     corpora.prepare.main(["--out", folder, "--vocab-size", "35"])
     shutil.copy(os.path.join(folder, "spm.model"), logdir)
     capsys.readouterr()
-    said = corpora.refusal(capsys, main, "--logdir", logdir)
+    said = corpora.refusal(capsys, translate.main, "--logdir", logdir)
     assert "35" in said and "25" in said and "vocabulary" in said
 
 
@@ -260,9 +236,7 @@ LINES = ["1 2 3 4", "", "5 6 7", "9 8 7 6 5 4 3 2 1"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "search, n_best", [("beam", 1), ("beam", 2), ("greedy", 1), ("sample", 1)]
-)
+@pytest.mark.parametrize("search, n_best", [("beam", 2), ("greedy", 1)])
 def test_as_many_translations_as_lines_or_one_error(logdir, tmp_path, search, n_best):
     change(logdir, search=search)
     with Translator(hparams.load(logdir), logdir, n_best) as translator:
@@ -305,16 +279,3 @@ def test_the_tools_of_tensorflow_find_the_newest_checkpoint(logdir, tmp_path):
     assert tf.train.latest_checkpoint(moved) == checkpoints.find(moved, "newest")
     variables = dict(tf.train.list_variables(moved))
     assert variables["global_step"] == []
-
-
-def test_the_state_never_names_a_checkpoint_that_is_not_there(session, tmp_path):
-    logdir, saver = str(tmp_path), None
-    tf.get_variable("x", initializer=np.float32([1, 2]))
-    saver = checkpoints.make_saver()
-    session.run(tf.global_variables_initializer())
-    for step in range(4, 24, 4):
-        checkpoints.save(session, saver, logdir, step, keep=2)
-        found = tf.train.get_checkpoint_state(logdir).all_model_checkpoint_paths
-        assert [checkpoints.step_of(each) for each in found] == checkpoints.steps(
-            logdir
-        )

@@ -4,8 +4,6 @@ import glob
 import json
 import os
 import shutil
-import subprocess
-import sys
 
 import corpora
 import pytest
@@ -50,18 +48,10 @@ def test_text_is_prepared_or_refused(path, tmp_path):
     """In a process of its own, because that is what did not survive."""
     for name in ("train.de", "train.en", "dev.de", "dev.en"):
         shutil.copy(path, str(tmp_path / name))
-    finished = subprocess.run(
-        [
-            *[sys.executable, "scripts/prepare.py", "--out", str(tmp_path)],
-            *"--vocab_size 66 --model_type unigram".split(),
-        ],
-        cwd=corpora.ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=dict(os.environ),
-    )
+    flags = ["--out", tmp_path, *"--vocab_size 66 --model_type unigram".split()]
+    finished = corpora.python("scripts/prepare.py", *flags)
     assert finished.returncode == 2
-    assert finished.stderr.count(b"\n") == 1
+    assert finished.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("path", found("bombs"))

@@ -6,9 +6,8 @@ test_commands.py runs the commands themselves, which takes minutes.
 import os
 import re
 import runpy
-import subprocess
-import sys
 
+import corpora
 import pytest
 from documents import ROOT, between, blocks, commands, documents, read
 
@@ -40,13 +39,8 @@ SCRIPTS = sorted(
 @pytest.mark.parametrize("example", EXAMPLES, ids=EXAMPLES.values())
 def test_an_example_prints_what_it_says(example, tmp_path):
     """Outside of the checkout: what it imports has been installed."""
-    done = subprocess.run(
-        [sys.executable, "-c", example],
-        cwd=str(tmp_path),
-        stdout=subprocess.PIPE,
-        universal_newlines=True,
-        check=True,
-    )
+    done = corpora.python("-c", example, cwd=str(tmp_path))
+    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == re.findall(r"print\(.*# (.*)", example)
 
 
@@ -62,14 +56,8 @@ def test_each_command_knows_the_flags_it_is_shown_with(script):
     program = script.replace("transformer-tf", "-m transformer").split()
     if not shown:
         pytest.skip("it is shown without flags")  # an example may have none
-    text = subprocess.run(
-        [sys.executable, *program, "--help"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        universal_newlines=True,
-        check=True,
-    )
-    known = {flag.replace("-", "_") for flag in re.findall(r"--[\w-]+", text.stdout)}
+    text = corpora.python(*program, "--help").stdout
+    known = {flag.replace("-", "_") for flag in re.findall(r"--[\w-]+", text)}
     assert shown <= known, shown - known
 
 

@@ -6,9 +6,7 @@ decides which numbers come out, and nothing more.
 
 import json
 import os
-import pickle
 import shutil
-import subprocess
 
 import corpora
 import numpy as np
@@ -29,31 +27,6 @@ from transformer.evaluation import load_text
 from transformer.runtime import checkpoints
 from transformer.runtime.run import DevScores
 
-# --- Nothing is unpickled ----------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_reading_a_whole_log_directory_unpickles_nothing(
-    trained, digits, tmp_path, monkeypatch, capsys
-):
-    logdir = shutil.copytree(trained, str(tmp_path / "logs"))  # translations go there
-
-    def refuse(*arguments, **settings):
-        raise AssertionError("called while a log directory was read")
-
-    for module, name in (
-        (pickle, "load"),
-        (pickle, "loads"),
-        (pickle, "Unpickler"),
-        (os, "system"),
-        (os, "popen"),
-        (subprocess, "Popen"),
-    ):
-        monkeypatch.setattr(module, name, refuse)
-    evaluation.main(["--logdir", logdir, "--data", digits, "--search", "greedy"])
-    assert "BLEU = " in capsys.readouterr().out
-
-
 # --- Arrays ---------------------------------------------------------------------------
 
 
@@ -67,55 +40,6 @@ class Trap:
         return open, (self.path, "w")
 
 
-def object_array(path, trap):
-    np.save(str(path), np.array([trap], object), allow_pickle=True)
-
-
-def object_archive(path, trap):
-    with open(str(path), "wb") as file:
-        np.savez(file, ids=np.array([trap], object))
-
-
-ARRAYS = {
-    "objects": object_array,
-    "objects_in_an_archive": object_archive,
-    "pickle": lambda path, trap: path.write_bytes(pickle.dumps(trap)),
-    "nothing": lambda path, trap: path.write_bytes(b""),
-    "floats": lambda path, trap: np.save(str(path), np.zeros(9)),
-}
-
-
-def header(shape="(9,)", kind="<i4", order="False", more="", content=bytes(36)):
-    """A function that writes an array with a header of its own."""
-
-    def write(path, trap):
-        text = f"{{'descr': '{kind}', 'fortran_order': {order}, 'shape': {shape}, }}"
-        text = (text + more + "\n").encode()
-        size = len(text).to_bytes(2, "little")
-        path.write_bytes(b"\x93NUMPY\x01\x00" + size + text + content)
-
-    return write
-
-
-# What NumPy evaluates, or would try to map.
-HEADERS = {
-    "longer_than_the_file": header("(10,)"),
-    "beyond_64_bits": header("(9223372036854775808,)"),
-    "beyond_every_float": header("(" + "9" * 5000 + ",)"),
-    "negative": header("(-9,)"),
-    "two_factors": header("(3037000500, 3037000500)"),
-    "unclosed": header("(" * 900),
-    "minus_signs": header("(" + "-" * 9000 + "9,)"),
-    "objects_named": header(kind="|O"),
-    "cut_off": lambda path, trap: path.write_bytes(b"\x93NUMPY\x01\x00\xff\xff{"),
-    "length_of_the_header": lambda path, trap: path.write_bytes(
-        b"\x93NUMPY\x01\x00\xff\xff{'descr': '<i4', 'fortran_order': False, "
-        b"'shape': (1,), }\n\0\0\0\0"
-    ),
-}
-ARRAYS.update(HEADERS)
-
-
 @pytest.fixture
 def data(digits, tmp_path):
     """A copy of a prepared corpus, to be spoiled."""
@@ -123,40 +47,35 @@ def data(digits, tmp_path):
     return tmp_path / "data"
 
 
-@pytest.mark.parametrize("part", ["ids", "offsets"])
-@pytest.mark.parametrize("kind", sorted(ARRAYS))
-def test_arrays_that_are_none_are_refused_by_name(data, tmp_path, kind, part):
-    path, caught = data / f"train.target.{part}.npy", tmp_path / "caught"
+ARRAYS = {
+    "objects": lambda path, trap: np.save(str(path), np.array([trap], object)),
+    "nothing": lambda path, trap: path.write_bytes(b""),
+    "floats": lambda path, trap: np.save(str(path), np.zeros(9)),
+    "cut_off": lambda path, trap: path.write_bytes(path.read_bytes()[:-1]),
+}
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+def test_arrays_that_are_none_are_refused_by_name(data, tmp_path, kind):
+    path, caught = data / "train.target.ids.npy", tmp_path / "caught"
     ARRAYS[kind](path, Trap(caught))
-    with pytest.raises(ValueError, match="expected|wanted") as stopped:
+    with pytest.raises(ValueError, match="expected") as stopped:
         Corpus(str(data), "train")
     assert str(path) in str(stopped.value) and "\n" not in str(stopped.value)
     assert not caught.exists()
 
 
-OFFSETS = {
-    "huge": [0, 2**62, -(2**62), None],
-    "descending": [0, 9, 5, None],
-    "beyond": [0, 5, 9, 2**62],
-    "negative": [0, -5, 9, None],
-}
-
-
-@pytest.mark.parametrize("kind", sorted(OFFSETS))
-def test_offsets_that_lead_elsewhere_are_refused(data, kind):
+@pytest.mark.parametrize("odd", [[2**62, -(2**62)], [9, 5]])
+def test_offsets_that_lead_elsewhere_are_refused(data, odd):
     ids = np.load(str(data / "train.target.ids.npy"))
-    offsets = [len(ids) if each is None else each for each in OFFSETS[kind]]
     path = data / "train.target.offsets.npy"
-    np.save(str(path), np.array(offsets, np.int64))
-    with pytest.raises(
-        ValueError, match="expected ascending offsets from 0"
-    ) as stopped:
+    np.save(str(path), np.array([0, *odd, len(ids)], np.int64))
+    with pytest.raises(ValueError, match="expected ascending offsets from 0") as error:
         Corpus(str(data), "train")
-    assert str(path) in str(stopped.value) and "\n" not in str(stopped.value)
+    assert str(path) in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("split", ["train", "dev"])
-@pytest.mark.parametrize("number", [-1, 25])
+@pytest.mark.parametrize("split, number", [("train", -1), ("dev", 25)])
 def test_ids_of_no_piece_are_refused_in_one_line(data, tmp_path, capsys, split, number):
     path = data / f"{split}.target.ids.npy"
     ids = np.load(str(path)).astype(np.int32)
@@ -190,13 +109,9 @@ def test_a_file_that_changed_since_it_was_prepared_is_refused(
 # --- Names in files that become names of files ----------------------------------------
 
 
-@pytest.mark.parametrize(
-    "language", ["../../secret", "/secret", "", "de\n", None, ["de"]]
-)
 @pytest.mark.parametrize("side", ["source_lang", "target_lang"])
-def test_a_language_that_leads_to_another_file_is_refused(
-    data, tmp_path, side, language
-):
+def test_a_language_that_leads_to_another_file_is_refused(data, tmp_path, side):
+    language = "../../secret"
     (tmp_path / "secret").write_bytes(b"1 2 3\n")
     summary = json.loads((data / "corpus.json").read_text())
     (data / "corpus.json").write_text(json.dumps(dict(summary, **{side: language})))
@@ -207,12 +122,7 @@ def test_a_language_that_leads_to_another_file_is_refused(
 
 
 @pytest.mark.parametrize(
-    "content",
-    ["", "{}", '{"source_lang"']
-    + [
-        f'{{"source_lang": "de", "target_lang": "en", {part}: []}}'
-        for part in ('"splits"', '"sha256"')
-    ],
+    "content", ["", "{}", '{"source_lang": "de", "target_lang": "en", "splits": []}']
 )
 def test_a_broken_summary_is_refused(data, content):
     (data / "corpus.json").write_text(content)
@@ -221,9 +131,7 @@ def test_a_broken_summary_is_refused(data, content):
     assert str(data / "corpus.json") in str(stopped.value)
 
 
-@pytest.mark.parametrize(
-    "line", ["x", "{}", '{"step": "../../x", "bleu": 1.0}', '{"step": 1, "bleu": "1"}']
-)
+@pytest.mark.parametrize("line", ["x", "{}", '{"step": "../../x", "bleu": 1.0}'])
 def test_dev_scores_that_are_none_are_refused(tmp_path, line):
     good = '{"step": 1, "bleu": 2.5, "chrf": 3, "loss": 1}\n'
     (tmp_path / "dev_scores.jsonl").write_text(good + line + "\n")
@@ -265,22 +173,16 @@ def log_directory(tmp_path, digits):
     return logdir
 
 
-# What would be read, and what would be written through a link.
-LINKS = ["spm.model", "hparams.json.tmp", "deeper/anything"]
-
-
-@pytest.mark.parametrize("name", LINKS)
-@pytest.mark.parametrize("target", ["there", ".", "../logs/../there"])
-def test_a_link_out_of_a_log_directory_is_refused(tmp_path, digits, name, target):
+@pytest.mark.parametrize("name", ["spm.model", "hparams.json.tmp"])
+def test_a_link_out_of_a_log_directory_is_refused(tmp_path, digits, name):
+    """Through the one would be read, through the other be written."""
     (tmp_path / "there").write_bytes(b"mine\n")
     logdir = log_directory(tmp_path, digits)
-    (logdir / "deeper").mkdir()
-    os.symlink(str(tmp_path / target), str(logdir / name))
-    for reading in (hparams.load, lambda logdir: hparams.resolve({}, None, logdir)):
-        with pytest.raises(ValueError, match="a link to") as stopped:
-            reading(str(logdir))
-        assert str(logdir / name) in str(stopped.value)
-        assert "\n" not in str(stopped.value)
+    os.symlink(str(tmp_path / "logs" / ".." / "there"), str(logdir / name))
+    with pytest.raises(ValueError, match="a link to") as stopped:
+        hparams.load(str(logdir))
+    assert str(logdir / name) in str(stopped.value)
+    assert "\n" not in str(stopped.value)
 
 
 @pytest.mark.parametrize("main", [train.main, evaluation.main, translate.main])
@@ -296,10 +198,7 @@ def test_no_command_follows_such_a_link(tmp_path, digits, capsys, main):
     assert corpora.tree(tmp_path) == before
 
 
-PIPES = ["hparams.json", "best.ckpt-7.index", "spm.model"]
-
-
-@pytest.mark.parametrize("name", PIPES)
+@pytest.mark.parametrize("name", ["hparams.json", "best.ckpt-7.index"])
 def test_no_command_waits_for_a_pipe_in_a_log_directory(tmp_path, digits, name, capsys):
     logdir = log_directory(tmp_path, digits)
     if name == "hparams.json":

@@ -5,7 +5,6 @@ import json
 import os
 import re
 
-import corpora
 import numpy as np
 import originals
 import pytest
@@ -32,11 +31,6 @@ def translator(trained):
     with Translator(hparams.load(trained), trained, 4, keep_history=True) as opened:
         opened.restore()
         yield opened
-
-
-@pytest.fixture(scope="module")
-def lines(digits):
-    return corpora.read_lines(os.path.join(digits, "test.de"))
 
 
 @pytest.fixture(scope="module")
@@ -137,13 +131,6 @@ def test_a_translation_begins_with_its_prefix_and_has_the_models_score(
     np.testing.assert_allclose(
         translator.score(lines[:4], texts), [row[0].score for row in found], atol=1e-4
     )
-
-
-def test_the_translation_as_a_prefix_is_the_translation(translator, lines):
-    [[best, *_]] = translator.translate(lines[:1])
-    [[again, *_]] = translator.translate(lines[:1], [best.text])
-    assert again.text == best.text
-    assert again.score == pytest.approx(best.score, abs=1e-4)
 
 
 @pytest.mark.parametrize("search", ["greedy", "sample"])

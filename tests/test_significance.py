@@ -1,7 +1,5 @@
 """evaluation.py, `eval.py --compare`: intervals and p-values are of a bootstrap."""
 
-import contextlib
-import io
 import json
 import os
 import random
@@ -160,11 +158,9 @@ def run(trained, digits, tmp_path):
     """run(flag, ...) → (the lines that eval.py printed, what it wrote to --json)."""
 
     def run(*flags):
-        path, output = tmp_path / "scores.json", io.StringIO()
+        path = tmp_path / "scores.json"
         argv = ["--logdir", logdir, "--data", digits, "--json", path, *flags]
-        with contextlib.redirect_stdout(output):
-            evaluate.main([str(each) for each in argv])
-        return output.getvalue().splitlines(), json.loads(path.read_text())
+        return corpora.output_of(evaluate.main, *argv), json.loads(path.read_text())
 
     logdir = corpora.copy_of(trained, tmp_path / "first")
     run.logdir = logdir

@@ -99,7 +99,6 @@ class Installed:
         self.packages = self.run("python", "-c", script).strip()
         with open(os.path.join(self.packages, "beside.pth"), "w") as file:
             file.write(sysconfig.get_path("purelib") + "\n")
-        self.before = set(os.listdir(self.packages))
         flags = "--quiet --no-deps --no-index --disable-pip-version-check".split()
         self.run("pip", "install", *flags, wheel)
 
@@ -157,20 +156,6 @@ def test_two_builds_have_the_same_bytes(source, wheel, tmp_path):
         assert first.read() == second.read()
 
 
-def test_two_source_distributions_have_the_same_bytes(source, tmp_path):
-    archives = []
-    for name, mode in (("one", 0o644), ("two", 0o600)):
-        copy = shutil.copytree(source, str(tmp_path / name))
-        for path in glob.glob(copy + "/transformer/*.py"):
-            os.chmod(path, mode)
-            os.utime(path, (mode, mode))
-        run(sys.executable, "setup.py", "-q", "sdist", cwd=copy)
-        [archive] = glob.glob(copy + "/dist/*.tar.gz")
-        with open(archive, "rb") as file:
-            archives.append(file.read())
-    assert archives[0] == archives[1]
-
-
 def test_the_wheel_says_what_it_is(wheel):
     with zipfile.ZipFile(wheel) as archive:
         folder = f"transformer_tf-{__version__}.dist-info/"
@@ -184,22 +169,12 @@ def test_the_wheel_says_what_it_is(wheel):
     assert "\nClassifier: Typing :: Typed\n" in fields
 
 
-def test_nothing_else_gets_a_name_at_the_top(installed):
-    added = set(os.listdir(installed.packages)) - installed.before
-    assert {each for each in added if "." not in each} <= {"transformer", "__pycache__"}
-    assert {each for each in added if each.endswith(".py")} == {"transformer_tf.py"}
-    programs = [each for each in os.listdir(installed.bin) if "." in each]
-    assert programs and not {"train.py", "eval.py", "serve.py"} & set(programs)
-
-
 # The program
 
 
 def test_alone_it_lists_its_commands(installed):
     said = installed.command()
-    assert installed.command("--help") == installed.run("python", "-m", "transformer")
-    for name, each in COMMANDS.items():
-        assert re.search(rf"^  {name} +{re.escape(each.line)}$", said, re.M)
+    assert said == installed.run("python", "-m", "transformer", "--help")
     assert set(COMMANDS) == set(FILES)
     assert installed.command("--version") == f"transformer-tf {__version__}\n"
 
@@ -211,25 +186,6 @@ def test_help_names_a_command_as_it_is_typed(installed, name):
     assert f"    transformer-tf {name} " in said
     files = {os.path.basename(file) for file in FILES.values()}
     assert not files & set(re.findall(r"\w+\.py", said))
-
-
-def test_an_unknown_command_is_refused_with_the_nearest(installed):
-    said = installed.command("trian", status=2)
-    assert said == (
-        "transformer-tf: unknown command trian; did you mean train?; --help lists all "
-        "commands\n"
-    )
-
-
-def test_a_refusal_names_the_command_and_what_to_run(installed):
-    said = installed.command("eval", "--logdir", "none", status=2)
-    assert said == (
-        "transformer-tf eval: no none/hparams.json: expected a log directory written "
-        "by transformer-tf train\n"
-    )
-    said = installed.command("train", "--data=none", "--logdir=new", status=2)
-    assert said.startswith("transformer-tf train: ")
-    assert "run transformer-tf prepare --out none" in said
 
 
 def test_bash_completes_commands_and_flags(installed):

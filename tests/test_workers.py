@@ -24,7 +24,7 @@ from transformer.runtime import checkpoints, exchange, workers
 from transformer.runtime.cluster import Cluster, cluster_of
 from transformer.runtime.exchange import Exchange, packs, retried
 from transformer.runtime.signals import signals_passed_to
-from transformer.runtime.workers import Connection, Ended, NotFiniteElsewhere, Team
+from transformer.runtime.workers import Ended, NotFiniteElsewhere, Team
 
 needs_tf2 = pytest.mark.skipif(tf.__version__ < "2", reason="TensorFlow 1.15 refuses")
 TWO = ["a:1", "b:2"]
@@ -224,14 +224,6 @@ def threads(monkeypatch):
     return lambda count: Threads(count, monkeypatch)
 
 
-def wait_until(condition):
-    """Wait, for 20 seconds at most, until a condition holds."""
-    deadline = time.monotonic() + 20
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert condition()
-
-
 def joins(team):
     """Meet, begin, wait: what a worker does that has nothing to compute."""
     team.meet({"step": 7})
@@ -305,26 +297,11 @@ def test_another_configuration_is_refused_on_all(threads):
         )
 
 
-def test_a_worker_that_comes_while_the_chief_ends_learns_why(threads):
-    here = threads(3)
-    ended = threading.Event()
-
-    def lead(team):
-        team._end(Ended("worker 1 was lost", 75))
-        ended.wait(20)
-        team.check()
-
-    chief = here.run(0, lead)
-    assert ending(here.run(1, joins)()) == ("worker 1 was lost", 75)
-    ended.set()
-    assert ending(chief()) == ("worker 1 was lost", 75)
-
-
 def test_who_waits_says_for_whom(threads, monkeypatch):
     here = threads(2)
     monkeypatch.setattr(workers, "REPORT", 0.2)
     other = here.run(1, joins)
-    wait_until(lambda: here.said)
+    corpora.wait_until(lambda: here.said)
     _, port = Cluster(here.addresses, 0).chief_address()
     assert re.fullmatch(
         rf"waiting for worker 0 at \S+, the chief \(its port {port}: Connection "
@@ -334,7 +311,7 @@ def test_who_waits_says_for_whom(threads, monkeypatch):
     here.run(0, lambda team: team.meet())(), other()
     here = threads(2)
     chief = here.run(0, lambda team: team.meet("x"))
-    wait_until(lambda: here.said)
+    corpora.wait_until(lambda: here.said)
     assert re.fullmatch(r"waiting for worker 1 at \S+, \d+ s so far", here.said[0])
     here.run(1, joins)()
     assert chief() == "x"
@@ -371,9 +348,7 @@ def test_a_cut_link_between_two_others_ends_all(threads):
         )
 
 
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1", "localhost", "::1", socket.gethostname()]
-)
+@pytest.mark.parametrize("host", ["::1", socket.gethostname()])
 @needs_tf2
 def test_the_chief_is_found_at_each_kind_of_address(host):
     [port] = launch.free_ports(1)
@@ -402,23 +377,11 @@ def test_a_main_thread_that_hangs_is_ended(threads):
         raise Ended("stopped", 75)
 
     here.run(0, lead)()
-    wait_until(lambda: here.left)
+    corpora.wait_until(lambda: here.left)
     assert here.left == [75]
     assert here.said == [f"stopped; {workers.ADVICE}"]
     stuck.set()
     hanging()
-
-
-def test_a_failed_computation_has_the_verdict_as_its_reason(threads):
-    here = threads(2)
-    other = here.run(1, lambda team: [team.meet(), team.compute(lambda: {}["x"])])
-
-    def lead(team):
-        team.meet()
-        raise Ended("stopped by SIGTERM", 143)
-
-    here.run(0, lead)()
-    assert ending(other()) == ("stopped by SIGTERM", 143)
 
 
 def test_a_computation_that_fails_while_all_are_there_ends_the_run(threads):
@@ -481,15 +444,6 @@ def test_strangers_are_turned_away_one_by_one(threads, monkeypatch):
         assert silent.recv(10) == b""
         chief.check()  # nothing has happened to the run
     first()
-
-
-@pytest.mark.parametrize("sent", [b"3\n", b"no message\n"])
-def test_a_worker_that_sends_no_message_is_lost(sent):
-    here, there = socket.socketpair()
-    with here, there:
-        there.sendall(sent)
-        with pytest.raises(Ended, match="worker 7 sent a malformed message"):
-            Connection(here, "worker 7").receive()
 
 
 def test_two_chiefs_cannot_listen(threads):
@@ -617,23 +571,9 @@ def test_a_signal_is_passed_on_even_while_the_main_thread_computes():
     before = signal.getsignal(signal.SIGTERM)
     with signals_passed_to(received.append):
         os.kill(os.getpid(), signal.SIGTERM)
-        wait_until(lambda: received)
+        corpora.wait_until(lambda: received)
     assert received == [signal.SIGTERM]
     assert signal.getsignal(signal.SIGTERM) == before
-
-
-def test_a_second_signal_ends_a_worker():
-    code = """
-import os, signal, sys, time
-from transformer.runtime.signals import signals_passed_to
-with signals_passed_to(lambda number: print("got", number, flush=True)):
-    os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(0.2)
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(60)
-"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=corpora.ROOT, stdout=-1)
-    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, b"got 2\n")
 
 
 # --- The launcher ---------------------------------------------------------------------
@@ -673,7 +613,7 @@ def test_the_launcher_shows_the_lines_of_all(launched):
     assert status == 0 and {f"[{i}] hello of {i}" for i in range(3)} < set(lines)
 
 
-@pytest.mark.parametrize("gpus", [["0", "2"], ["GPU-a", "GPU-b", "GPU-c"], []])
+@pytest.mark.parametrize("gpus", [["0", "2"], []])
 def test_each_worker_has_a_gpu_or_its_share_of_the_cores(launched, monkeypatch, gpus):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(gpus))
     shown = "print(os.environ['CUDA_VISIBLE_DEVICES'], sorted(os.sched_getaffinity(0)))"
@@ -711,7 +651,6 @@ def test_gpus_are_found_without_tensorflow(tmp_path, monkeypatch):
         ("sys.exit(3 if index else time.sleep(60))", 3),
         ("if index: os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)", 137),
         ("if index: sys.exit(0)\ntime.sleep(60)", 137),
-        ("sys.exit(75)", 75),
     ],
 )
 def test_all_end_with_the_status_of_the_first_that_failed(launched, script, status):
@@ -722,7 +661,6 @@ def test_all_end_with_the_status_of_the_first_that_failed(launched, script, stat
     "script, status, starts",
     [
         ("sys.exit(75 if starts == 1 and index else 0)", 0, 2),
-        ("if starts < 3: os.kill(os.getpid(), 9)", 0, 3),
         ("sys.exit(75)", 75, 3),
         ("sys.exit(2)", 2, 1),
     ],
@@ -761,16 +699,9 @@ def test_workers_end_with_the_launcher(tmp_path, number):
     ended = 128 + number if number == signal.SIGTERM else -number
     assert process.returncode == ended
 
-    def is_running(pid):
-        try:
-            with open(f"/proc/{pid}/stat") as file:
-                return file.read().rsplit(")")[-1].split()[0] not in "ZX"
-        except (FileNotFoundError, ProcessLookupError):
-            return False
-
     if sys.platform.startswith("linux"):
         assert len(pids) == 2
-        wait_until(lambda: not any(map(is_running, pids)))
+        corpora.wait_until(lambda: not any(map(corpora.is_running, pids)))
 
 
 @pytest.mark.parametrize(

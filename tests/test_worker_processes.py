@@ -1,5 +1,6 @@
 """Several workers as real processes: the same bits, and how each failure ends all."""
 
+import json
 import os
 import re
 import signal
@@ -276,3 +277,85 @@ def test_other_settings_are_refused_on_all(started, command, tmp_path):
             said,
         )
     assert not (tmp_path / "logs").exists()
+
+
+OWN_NETWORK = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
+OWN_NETWORK += ["--mount-proc", "bash", "-c"]
+# Three workers, each in a network of its own, at one switch. Then a firewall forgets
+# the connections between workers 1 and 2: their packets go nowhere, those of new
+# connections arrive.
+SILENCED = """
+set -e
+mount -t tmpfs tmpfs /run
+mkdir -p /run/netns
+ip link add switch type bridge
+ip link set switch up
+configs=("$CONFIG0" "$CONFIG1" "$CONFIG2")
+for i in 0 1 2; do
+    ip netns add at$i
+    ip link add port$i type veth peer name eth0 netns at$i
+    ip link set port$i master switch up
+    ip -n at$i addr add 10.77.0.1$i/24 dev eth0
+    ip -n at$i link set eth0 up
+    ip -n at$i link set lo up
+    TF_CONFIG="${configs[$i]}" ip netns exec at$i "$@" 2> "$OUT/$i" &
+    pids[$i]=$!
+done
+until grep -q "step 5/" "$OUT/0"; do
+    sleep 0.1
+    kill -0 ${pids[0]}
+done
+silence() {  # the packets from $1 to $2
+    ip netns exec at$1 ss -Htn state established dst 10.77.0.1$2 |
+        while read _ _ from to; do
+            ip -n at$1 rule add to 10.77.0.1$2 ipproto tcp \\
+                sport ${from##*:} dport ${to##*:} blackhole
+        done
+}
+silence 1 2
+silence 2 1
+SECONDS=0
+set +e
+for pid in ${pids[@]}; do
+    wait $pid
+    echo $?
+done
+echo $SECONDS
+"""
+
+
+def has_namespaces():
+    """Whether this process may make networks of its own."""
+    probe = "mount -t tmpfs tmpfs /run && ip link add switch type bridge && "
+    probe += "ip link add here type veth peer name there"
+    try:
+        done = subprocess.run([*OWN_NETWORK, probe], stderr=subprocess.DEVNULL)
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+def test_a_link_that_is_silenced_ends_all(command, tmp_path):
+    """Between two workers that both reach the chief."""
+    if not has_namespaces():
+        pytest.skip("networks of its own need a Linux that allows them")
+    addresses = [f"10.77.0.1{i}:2222" for i in range(3)]
+    environment = {**os.environ, "PYTHONPATH": corpora.ROOT, "OUT": str(tmp_path)}
+    for i in range(3):
+        task = {"type": "worker", "index": i}
+        environment[f"CONFIG{i}"] = json.dumps(
+            {"cluster": {"worker": addresses}, "task": task}
+        )
+    argv = [sys.executable, *command(tmp_path / "logs", FOREVER)]
+    text = subprocess.check_output(
+        [*OWN_NETWORK, SILENCED, "three", *argv],
+        cwd=corpora.ROOT,
+        env=environment,
+        timeout=500,
+    )
+    *status, seconds = map(int, text.split())
+    assert status == [75, 75, 75] and seconds < 60
+    for each in range(3):
+        said = (tmp_path / str(each)).read_text().splitlines()[-1]
+        assert re.search(r"worker [12] at", said)
+        assert re.search(r"was not heard of for 30 s|has not reached worker [12]", said)

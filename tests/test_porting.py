@@ -121,6 +121,21 @@ CHANGED = [
 CONTRIB = "tf.contrib.layers.l2_regularizer(l2_reg)"
 KERAS = ["tf.keras.regularizers.l2(l2_reg)", "tf.keras.regularizers.l2(l=l2_reg)"]
 CALLERS = ["multihead_attention", "feedforward"]  # of `normalize`
+# Functions that call `training` what ours calls `is_training`, or the other way round.
+RENAMED = {
+    "multihead_attention": [
+        ("values, key_masks, num_heads", "values, num_heads"),
+        (
+            "        width = queries",
+            "        key_masks = tf.equal(tf.reduce_sum(tf.abs(keys), -1), 0)\n"
+            "        width = queries",
+        ),
+    ],
+    "scaled_dot_product_attention": [
+        ('training=True, scope="scaled', 'is_training=True, scope="scaled'),
+        ("rate=dropout_rate, training=training", "dropout_rate, training=is_training"),
+    ],
+}
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +150,9 @@ def verdicts(tmp_path_factory):
     for keras in KERAS:
         text = tutorials.changed(tutorials.SASREC, (CONTRIB, keras))
         texts["keras", keras] = ("embedding", text)
+    for function, pairs in RENAMED.items():
+        text = tutorials.changed(tutorials.KYUBYONG, *pairs)
+        texts["renamed", function] = (function, text)
     return measured(tmp_path_factory.mktemp("measured"), texts)
 
 
@@ -168,6 +186,14 @@ def test_the_regularizer_of_keras_is_twice_that_of_contrib(verdicts, keras):
     kind, text = verdicts["keras", keras]
     assert kind == "but"
     assert text.startswith("regularization losses 5.0e-01 apart")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", RENAMED)
+def test_training_and_is_training_are_one_argument(verdicts, function):
+    kind, text = verdicts["renamed", function]
+    assert kind == "but" and text.startswith("it takes ")
+    assert "outputs" not in text and "dropout" not in text
 
 
 SOME = """

@@ -14,7 +14,8 @@ SYNONYMS = {
 }
 # Arguments that do not affect results: differences in them are ignored.
 LEFT_OUT = ("dtype", "name", "reuse", "scope", "seed")
-BOOLEANS = ("is_training", "training", "causality")  # even without a default
+TRAINING = ("is_training", "training")  # two names of one argument
+BOOLEANS = (*TRAINING, "causality")  # even without a default
 KEEP = ["keep_prob", "dropout_keep_prob"]  # one minus the rate of dropout
 CHOICES: Dict[str, List[Any]] = {
     "mode": ["mul", "add"],
@@ -81,6 +82,9 @@ def calls(function: Callable) -> List[Call]:
             arguments = _arguments(function, setting)
             chosen = {name: each for name, each in options.items() if each != "given"}
             arguments.update(chosen)
+            for name, other in (TRAINING, TRAINING[::-1]):
+                if name in arguments:  # ours may have the other one
+                    arguments.setdefault(other, arguments[name])
             found.append(Call(options, arguments, setting, not found))
     return found
 

@@ -139,11 +139,9 @@ def damage_of_run(logdir: str) -> str:
                         json.loads(text)
     except ValueError as error:
         return f"{path}: {error}"
-    is_saving = os.path.isdir(os.path.join(logdir, ".saving"))
     for manifest in glob.glob(os.path.join(logdir, "*.ckpt-*.sha256")):
-        index = manifest[: -len(".sha256")] + ".index"
-        if is_saving and not os.path.exists(index):
-            continue  # ended before the checkpoint was complete: its index comes last
+        if not os.path.exists(manifest[: -len(".sha256")] + ".index"):
+            continue  # no checkpoint: its index comes last, and is removed first
         with open(manifest, encoding="utf-8") as file:
             lines = [line.split() for line in file if not line.startswith("#")]
             sums = {name: value for value, name in lines}

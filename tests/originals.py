@@ -4,19 +4,11 @@ import os
 
 import corpora
 import numpy as np
-import recorded
 import tensorflow.compat.v1 as tf
 
 import hparams
-from transformer.blocks.attention import (
-    causal_mask,
-    mask_and_bias,
-    scaled_dot_product_attention,
-)
 from transformer.commands import import_checkpoint
 from transformer.compat import convert, names
-from transformer.model import Transformer
-from transformer.training import cross_entropy
 
 VOCAB = int(corpora.VOCAB_SIZE)
 SIZES = {
@@ -134,46 +126,6 @@ def imported(arrays, dialect, space=1, vocab_sizes=()):
     return convert.convert(arrays, hparams.HParams(num_heads=2, **told), space)
 
 
-def recorded_case(dialect, arrays, folder, **changes):
-    """Writes the .npz that the original would have recorded; its path."""
-    rng, names = np.random.RandomState(5), recorded.RECORDED[source_of(dialect)]
-    source, target = (rng.randint(4, VOCAB, [3, length]) for length in (6, 5))
-    target[:, -1] = names.end
-    source[1, 4:] = target[2, 3:] = 0
-    target_in = recorded.shifted(target, names.first)
-    with tf.Graph().as_default(), tf.Session() as session:
-        model = Transformer(
-            hparams.HParams(num_heads=2, **settings(dialect, **changes))
-        )
-        memory = model.encode(tf.constant(source, tf.int32))
-        logits = model.decode(tf.constant(target_in, tf.int32), memory)
-        losses = [
-            cross_entropy(logits, tf.constant(target), epsilon, model.dialect.smoothing)
-            for _, epsilon in names.losses
-        ]
-        session.run(tf.global_variables_initializer())
-        variables = tf.trainable_variables()
-        session.run(
-            [variable.initializer for variable in variables],
-            {v.initial_value: arrays[v.op.name] for v in variables},
-        )
-        logits, losses = session.run(
-            [logits, [loss.sum / loss.count for loss in losses]]
-        )
-    case = {
-        names.source: source,
-        names.target_out: target,
-        names.logits: logits,
-        "meta": '{"target_space_id": 1}',
-    }
-    case.update((key, loss) for (key, _), loss in zip(names.losses, losses))
-    if names.target_in:
-        case[names.target_in] = target_in
-    path = os.path.join(str(folder), "case.npz")
-    np.savez(path, **case)
-    return path
-
-
 def subword_list(path, size, subtokens=()):
     """Writes a vocabulary as tensor2tensor's: what any text needs, some subtokens and
     their characters, and made-up ones up to a size."""
@@ -191,17 +143,6 @@ def word_list(path, size, words=(), more=()):
     counts = [1000] * 4 + [1000 - i for i in range(4, size)]
     lines = [f"{word}\t{count}" for word, count in zip(some, counts)]
     return corpora.write_lines(path, [*lines, *more])
-
-
-def attend(Q, K, V, dialect, key_mask, causality, bias=None):
-    """The attention formula under the masks of a dialect: (context, weights)."""
-    order = None
-    if causality:
-        order = causal_mask(tf.range(tf.shape(Q)[2]), tf.range(tf.shape(K)[2]))
-    mask, bias = mask_and_bias(dialect, key_mask, order, bias)
-    return scaled_dot_product_attention(
-        Q, K, V, mask, bias=bias, fully_masked_is_zero=dialect.fully_masked_is_zero
-    )
 
 
 def dense_gradients(result, tensors):

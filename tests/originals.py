@@ -1,10 +1,12 @@
-"""Checkpoints as the original systems write them, of small models of ours."""
+"""What original systems have recorded, and checkpoints as they write them."""
 
 import os
 
 import corpora
+import fixtures
 import numpy as np
 import tensorflow.compat.v1 as tf
+from conftest import CONFIG
 
 import hparams
 from transformer.commands import import_checkpoint
@@ -151,3 +153,43 @@ def dense_gradients(result, tensors):
         gradient if gradient is None else tf.convert_to_tensor(gradient)
         for gradient in tf.gradients(result, tensors)
     ]
+
+
+def opened(name):
+    """(a recorded case, its inputs as tensors, its arguments)."""
+    case = fixtures.load(name)
+    inputs = {k: tf.constant(v) for k, v in fixtures.group(case, "in").items()}
+    return case, inputs, case["meta"]["kwargs"]
+
+
+def assert_as_recorded(case, outputs, inputs, in_order=True):
+    """Hold variables, outputs and gradients to a recorded case.
+
+    Args:
+      case: from `opened`; its gradients are those of sum(out * dout).
+      outputs: {name: tensor}, all that is recorded but for attention weights.
+      inputs: the tensors by name.
+      in_order: the variables are made in the order of the original, too.
+    """
+    variables = {v.op.name: v for v in tf.global_variables()}
+    recorded = fixtures.group(case, "var")
+    shapes = {name: v.shape.as_list() for name, v in variables.items()}
+    assert shapes == {name: list(value.shape) for name, value in recorded.items()}
+    if in_order:
+        assert list(variables) == list(recorded)
+    fetches = {"out/" + name: tensor for name, tensor in outputs.items()}
+    wanted = {key for key in case if key.startswith(("out/", "grad/", "gradin/"))}
+    if "in/dout" in case:
+        product = tf.reduce_sum(outputs["out"] * case["in/dout"])
+        for kind, tensors in (("grad/", variables), ("gradin/", inputs)):
+            names = [name for name in tensors if kind + name in wanted]
+            gradients = dense_gradients(product, [tensors[name] for name in names])
+            fetches.update(zip([kind + name for name in names], gradients))
+    assert wanted - set(fetches) <= {"out/attn"}
+    with tf.Session(config=CONFIG) as session:
+        session.run(
+            [v.initializer for v in variables.values()],
+            {v.initial_value: recorded[name] for name, v in variables.items()},
+        )
+        for key, value in session.run(fetches).items():
+            fixtures.assert_close(value, case[key], key)

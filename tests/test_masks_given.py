@@ -1,6 +1,5 @@
 """What callers give the blocks as masks; the defaults that ported code relies on."""
 
-import inspect
 import warnings
 
 import numpy as np
@@ -44,12 +43,6 @@ def test_masks_of_numbers_are_those_of_bools(start, dtype):
         np.testing.assert_array_equal(bools, numbers)
 
 
-def test_masks_of_numpy_are_taken(start):
-    outputs = attended(REAL, REAL), attended(tf.constant(REAL), tf.constant(REAL))
-    session, _ = start()
-    np.testing.assert_array_equal(*session.run(outputs))
-
-
 def test_masks_made_by_equal_are_reported():
     ids = tf.placeholder(tf.int32, [None, None])
     with pytest.warns(UserWarning, match="got masks made by tf.equal"):
@@ -75,53 +68,3 @@ def test_masks_of_unknown_origin_are_reported_once_when_they_are_run(capfd):
         for _ in range(3):
             session.run(outputs, {real: ~REAL})
     assert capfd.readouterr().err.count(said) == 1
-
-
-def test_the_signatures_are_those_of_the_tutorial():
-    """Positional arguments, their order and defaults, as ported code passes them."""
-
-    def positional(function):
-        return {
-            name: parameter.default
-            for name, parameter in inspect.signature(function).parameters.items()
-            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-        }
-
-    needed = inspect.Parameter.empty
-    wanted = {
-        modules.embedding: dict(
-            inputs=needed,
-            vocab_size=needed,
-            num_units=needed,
-            zero_pad=True,
-            scale=True,
-            scope="embedding",
-            reuse=None,
-        ),
-        modules.positional_encoding: dict(
-            inputs=needed,
-            num_units=needed,
-            zero_pad=True,
-            scale=None,  # as the dialect does: in the tutorials True
-            scope="positional_encoding",
-            reuse=None,
-        ),
-        modules.multihead_attention: dict(
-            queries=needed,
-            keys=needed,
-            num_units=None,
-            num_heads=8,
-            dropout_rate=0,
-            is_training=True,
-            causality=False,
-            scope="multihead_attention",
-            reuse=None,
-        ),
-        modules.feedforward: dict(
-            inputs=needed, num_units=(2048, 512), scope="feedforward", reuse=None
-        ),
-        modules.normalize: dict(inputs=needed, epsilon=1e-8, scope="ln", reuse=None),
-        modules.label_smoothing: dict(inputs=needed, epsilon=0.1),
-    }
-    for function, signature in wanted.items():
-        assert list(positional(function).items()) == list(signature.items())

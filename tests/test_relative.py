@@ -35,7 +35,6 @@ HP = dict(
     max_relative_position=2,
     proximity_bias=True,
 )
-DIALECTS = ["paper", "tensor2tensor", "tutorial"]
 
 
 def first_values(fetches, feeds=None):
@@ -83,7 +82,7 @@ def random(*shape, seed=0):
     return np.random.RandomState(seed).randn(*shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("max_distance", [1, 2, 9])
+@pytest.mark.parametrize("max_distance", [2, 9])
 @pytest.mark.parametrize("causality", [False, True], ids=["both_sides", "causal"])
 def test_attention_is_that_of_the_equations(start, causality, max_distance):
     x, weights, real = random(N, T, D), {}, np.ones([N, T], bool)
@@ -135,22 +134,6 @@ def test_attention_is_that_of_the_equations(start, causality, max_distance):
     )
 
 
-@pytest.mark.parametrize("off", [None, 0])
-def test_off_means_no_variables(off):
-    x = tf.constant(random(N, T, D))
-    multihead_attention(x, x, num_heads=H, max_relative_position=off)
-    assert not [v for v in tf.trainable_variables() if "relative" in v.op.name]
-
-
-def test_reuse_shares_the_vectors():
-    for reuse in (None, True):
-        relative_positions(tf.range(3), tf.range(4), 2, 5, "here", reuse)
-    assert [(v.op.name, v.shape.as_list()) for v in tf.trainable_variables()] == [
-        ("here/keys", [11, 2]),
-        ("here/values", [11, 2]),
-    ]
-
-
 def test_later_queries_have_the_vectors_of_their_positions(start):
     places = tf.range(6)
     whole = relative_positions(places, places, 2, max_distance=3)
@@ -161,9 +144,9 @@ def test_later_queries_have_the_vectors_of_their_positions(start):
 
 
 @pytest.mark.parametrize("causality", [False, True], ids=["both_sides", "causal"])
-@pytest.mark.parametrize("max_distance", [1, 2, 5, 8])
-@pytest.mark.parametrize("length", [1, 5])
-def test_bias_of_the_music_transformer(length, max_distance, causality):
+@pytest.mark.parametrize("max_distance", [2, 8])
+def test_bias_of_the_music_transformer(max_distance, causality):
+    length = 5
     queries = tf.placeholder(tf.float32, [None, H, None, 4])
     bias = relative_bias(queries, max_distance, causality)
     Q = random(N, H, length, 4)
@@ -223,14 +206,9 @@ def batch():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"proximity_bias": False}, {"max_relative_position": 0}],
-    ids=["both", "relative_positions", "proximity_bias"],
-)
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_step_by_step_is_all_at_once(start, dialect, changes):
-    model = Transformer(HParams(**dict(HP, dialect=dialect, **changes)))
+@pytest.mark.parametrize("dialect", ["paper", "tensor2tensor", "tutorial"])
+def test_step_by_step_is_all_at_once(start, dialect):
+    model = Transformer(HParams(**dict(HP, dialect=dialect)))
     source, target = batch()
     memory = model.encode(source)
     whole = model.decode(target, memory)

@@ -134,7 +134,7 @@ def test_a_checkpoint_is_restored_by_its_names(tmp_path):
             compat.restore(session, prefix, source="bojone")
 
 
-# Functions
+# Its Keras layers, without Keras 3
 
 
 @pytest.mark.skipif(not tf.__version__.startswith("1."), reason="has Keras 3")

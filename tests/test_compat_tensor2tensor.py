@@ -1,7 +1,7 @@
 """Code written for tensor2tensor, on `transformer.compat.tensor2tensor`.
 
-Its recorded numbers, with names, shapes and order of the variables; whole stacks,
-written as its users write them; stepping with a cache; training; what is refused.
+Its recorded numbers, with names, shapes and order of the variables; stepping with a
+cache; what is refused; what its own tests check.
 """
 
 import functools
@@ -267,9 +267,6 @@ def test_local_attention_finds_the_padded_keys_of_each_head():
     )
     both, alone = evaluated(both, alone)
     np.testing.assert_allclose(both[:, 1:], alone, rtol=1e-6)
-
-
-# A small model
 
 
 # What is refused

@@ -1,4 +1,7 @@
-"""The friendly functions, against the oracle and against the recorded originals."""
+"""The friendly functions, against the oracle.
+
+The originals' recorded numbers are compared in test_compat_bojone.py.
+"""
 
 import numpy as np
 import oracle
@@ -162,6 +165,3 @@ def test_mask_without_lengths_is_the_input():
     assert functional.mask(x, None) is x
     with pytest.raises(ValueError, match="'mul' or 'add'.*'max'"):
         functional.mask(x, None, "max")
-
-
-# --- Recorded numbers -----------------------------------------------------------------

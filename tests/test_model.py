@@ -48,21 +48,6 @@ class Model:
         )
 
 
-@pytest.fixture(scope="module")
-def run(open_session):
-    """run(source, target, fetch): a model without dropout, built once for many tests;
-    `run.model` and `run.variables` are its own."""
-    with tf.Graph().as_default() as graph:
-        model = Model()
-        session, variables = open_session(graph)
-
-    def run(source=SOURCE, target=TARGET, fetch=None):
-        return model.run(session, source, target, fetch)
-
-    run.model, run.variables = model, variables
-    return run
-
-
 # --- Against the oracle ---------------------------------------------------------------
 
 
@@ -89,9 +74,11 @@ def test_memory_and_logits(start, changes):
     np.testing.assert_allclose(logits[REAL], expected[REAL], **CLOSE)
 
 
-def test_attention_weights_are_collected_by_scope(run):
+def test_attention_weights_are_collected_by_scope(start):
+    model = Model()
+    session, _ = start()
     N, S, T = 3, 5, 4
-    weights = run(fetch=run.model.weights)
+    weights = model.run(session, fetch=model.weights)
     assert {name: value.shape for name, value in weights.items()} == {
         "encoder/block_0/self_attention": (N, 2, S, S),
         "encoder/block_1/self_attention": (N, 2, S, S),
@@ -100,24 +87,17 @@ def test_attention_weights_are_collected_by_scope(run):
         "decoder/block_1/self_attention": (N, 2, T, T),
         "decoder/block_1/cross_attention": (N, 2, T, S),
     }
-
-
-# --- Padding --------------------------------------------------------------------------
-
-
-def test_padding_is_never_attended_to(run):
-    for name, weights in run(fetch=run.model.weights).items():
+    for name, value in weights.items():
         in_target = name.startswith("decoder") and name.endswith("self_attention")
         padding = (TARGET if in_target else SOURCE) == 0
-        to_padding = np.moveaxis(weights, -1, 1)[padding]
+        to_padding = np.moveaxis(value, -1, 1)[padding]
         assert to_padding.size and not to_padding.any(), name  # exactly 0
 
 
-def test_an_empty_source_gives_finite_logits(run):
-    assert np.isfinite(run(np.zeros([3, 2]))).all()
-
-
-# --- Time -----------------------------------------------------------------------------
+def test_an_empty_source_gives_finite_logits(start):
+    model = Model()
+    session, _ = start()
+    assert np.isfinite(model.run(session, np.zeros([3, 2]))).all()
 
 
 # --- Step by step ---------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """What original systems have recorded, and checkpoints as they write them."""
 
+import functools
 import os
 
 import corpora
@@ -43,13 +44,16 @@ def settings(dialect, **changes):
     return {**SIZES, "dialect": dialect, **told, **changes}
 
 
+@functools.lru_cache(maxsize=None)
+def variable_shapes(dialect, **changes):
+    hp = hparams.HParams(num_heads=2, **settings(dialect, **changes))
+    return convert.variable_shapes(hp)
+
+
 def random_model(dialect, seed=0, **changes):
     """The variables of a small model of ours, by our names."""
-    rng, hp = (
-        np.random.RandomState(seed),
-        hparams.HParams(num_heads=2, **settings(dialect, **changes)),
-    )
-    shapes = convert.variable_shapes(hp)
+    rng = np.random.RandomState(seed)
+    shapes = variable_shapes(dialect, **changes)
     return {
         name: rng.uniform(-0.5, 0.5, shapes[name]).astype(np.float32)
         for name in sorted(shapes)

@@ -101,18 +101,18 @@ def test_any_missing_variable_is_named(dialect):
 
 
 @pytest.mark.parametrize(
-    "change, said",
+    "name, said",
     [
         (
-            {"encoder/extra": np.zeros(3, np.float32)},
+            "encoder/extra",
             "encoder/extra: expected no such variable, got one of shape [3]; 1 would",
         ),
-        ({"encoder/extra/Adam": np.zeros(3, np.float32)}, "extra/Adam: expected"),
-        ({"encoder/num_blocks_2/x": np.zeros(3, np.float32)}, "num_blocks_2"),
+        ("encoder/extra/Adam", "extra/Adam: expected"),
     ],
 )
-def test_what_is_left_over_is_refused(change, said):
-    arrays = dict(as_original(random_model("kyubyong"), "kyubyong"), **change)
+def test_what_is_left_over_is_refused(name, said):
+    arrays = as_original(random_model("kyubyong"), "kyubyong")
+    arrays[name] = np.zeros(3, np.float32)
     with pytest.raises(ValueError, match=re.escape(said)):
         imported(arrays, "kyubyong")
 

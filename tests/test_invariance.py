@@ -45,14 +45,14 @@ def translated(**given):
 @pytest.mark.slow
 def test_batches_order_and_threads_change_no_translation(trained):
     """Two texts may differ where their scores are as close as those of one text."""
-    lines, _ = corpora.reversed_symbols({"": 500}, shortest=1, longest=20, seed=7)[""]
+    lines, _ = corpora.reversed_symbols({"": 1000}, shortest=1, longest=20, seed=7)[""]
     order = random.Random(7).sample(range(len(lines)), len(lines))
     shuffled = [lines[place] for place in order]
     wanted = translated(logdir=trained, lines=lines, threads=1, batch_size=64)
     found = translated(logdir=trained, lines=shuffled, threads=4, batch_size=7)
-    assert len({text for text, _ in wanted}) > 250
+    assert len({text for text, _ in wanted}) > 500
     ties = 0
     for place, (text, score) in zip(order, found):
         assert score == pytest.approx(wanted[place][1], rel=0, abs=1e-4), place
         ties += text != wanted[place][0]
-    assert ties <= 1
+    assert ties <= 2

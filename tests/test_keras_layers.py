@@ -125,9 +125,22 @@ def test_attention(mask_right, key_size):
     kernels = layer.get_weights()
     size = 3 * (key_size or 4)
     assert [x.shape for x in kernels] == [(5, size), (7, size), (3, 12)]
-    kwargs = {"heads": 3, "mask_right": mask_right}
-    np.testing.assert_allclose(
-        output, expected("Attention", kwargs, sources, kernels), **CLOSE
+
+    def wanted(*real):
+        kwargs = {"heads": 3, "mask_right": mask_right}
+        return expected("Attention", kwargs, sources, kernels, *real)
+
+    np.testing.assert_allclose(output, wanted(), **CLOSE)
+    keys, queries = real_of([5, 2], 6), real_of([4, 1], 4)
+    inputs = sources + [np.float32(keys)[..., None], np.float32(queries)[..., None]]
+    padded = wanted(keys, queries)
+    np.testing.assert_allclose(layer(inputs), padded, **CLOSE)
+    for mask in ([queries, None, keys], [queries, keys, None]):
+        np.testing.assert_allclose(layer(sources, mask=mask), padded, **CLOSE)
+    np.testing.assert_allclose(  # both kinds of masks: a key must be real in both
+        layer(inputs, mask=[None, real_of([2, 6], 6), None, None, None]),
+        wanted(real_of([2, 2], 6), queries),
+        **CLOSE,
     )
 
 
@@ -147,38 +160,6 @@ def test_attention_of_a_matrix():
             ),
             **CLOSE,
         )
-
-
-@over_directions
-def test_attention_with_padding(mask_right):
-    sources = [random_floats(2, 4, 5), random_floats(2, 6, 7), random_floats(2, 6, 3)]
-    keys, queries = real_of([5, 2], 6), real_of([4, 1], 4)
-    layer = Attention(3, 4, mask_right=mask_right)
-    inputs = sources + [np.float32(keys)[..., None], np.float32(queries)[..., None]]
-    found = layer(inputs)
-    wanted = expected(
-        "Attention",
-        {"heads": 3, "mask_right": mask_right},
-        sources,
-        layer.get_weights(),
-        keys,
-        queries,
-    )
-    np.testing.assert_allclose(found, wanted, **CLOSE)
-    for mask in ([queries, None, keys], [queries, keys, None]):
-        np.testing.assert_allclose(layer(sources, mask=mask), wanted, **CLOSE)
-    np.testing.assert_allclose(  # both kinds of masks: a key must be real in both
-        layer(inputs, mask=[None, real_of([2, 6], 6), None, None, None]),
-        expected(
-            "Attention",
-            {"heads": 3, "mask_right": mask_right},
-            sources,
-            layer.get_weights(),
-            real_of([2, 2], 6),
-            queries,
-        ),
-        **CLOSE,
-    )
 
 
 @over_self

@@ -229,6 +229,20 @@ def test_dropout_with_broadcast_dims():
     assert (kept == 1).all()
 
 
+def test_dropout_with_a_seed():
+    """Sessions of one seed draw the same, one after the other."""
+    drawn = []
+    for seed in (1, 1, 2):
+        with tf.Graph().as_default(), tf.Session(config=CONFIG) as session:
+            x = common_layers.dropout_with_broadcast_dims(
+                tf.ones([30, 20]), 0.5, seed=seed, name="mine"
+            )
+            drawn.append([session.run(x) for _ in range(2)])
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    assert (drawn[0][0] != drawn[0][1]).any()
+    assert (drawn[0][0] != drawn[2][0]).any()
+
+
 def test_shifts():
     ids = tf.constant([[1, 2, 3]])
     found = evaluated(

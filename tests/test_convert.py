@@ -29,8 +29,13 @@ from transformer.runtime import checkpoints
 from transformer.training import cross_entropy, make_update
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "dialect",
+    [
+        "tutorial",
+        *(pytest.param(x, marks=pytest.mark.slow) for x in DIALECTS if x != "tutorial"),
+    ],
+)
 def test_the_checkpoint_has_what_training_restores(dialect, tmp_path):
     arrays = with_moments(dialect)
     logdir = run_import(
@@ -108,6 +113,7 @@ def test_any_missing_variable_is_named(dialect):
             "encoder/extra: expected no such variable, got one of shape [3]; 1 would",
         ),
         ("encoder/extra/Adam", "extra/Adam: expected"),
+        ("encoder/num_blocks_2/x", "num_blocks_2"),
     ],
 )
 def test_what_is_left_over_is_refused(name, said):

@@ -1,5 +1,6 @@
 """What callers give the blocks as masks; the defaults that ported code relies on."""
 
+import inspect
 import warnings
 
 import numpy as np
@@ -25,7 +26,7 @@ def attended(key_masks, query_masks=None, mask=None):
     )
 
 
-@pytest.mark.parametrize("dtype", [tf.float32, tf.int32, tf.int64, tf.uint8])
+@pytest.mark.parametrize("dtype", [tf.float32, tf.int64])
 def test_masks_of_numbers_are_those_of_bools(start, dtype):
     real, order = tf.constant(REAL), tf.constant(np.tri(3, dtype=bool)[None, None])
     outputs = [
@@ -68,3 +69,31 @@ def test_masks_of_unknown_origin_are_reported_once_when_they_are_run(capfd):
         for _ in range(3):
             session.run(outputs, {real: ~REAL})
     assert capfd.readouterr().err.count(said) == 1
+
+
+def test_the_signatures_are_those_of_the_tutorial():
+    """Positional arguments, their order and defaults, as ported code passes them."""
+
+    def positional(function):
+        parameters = inspect.signature(function).parameters.values()
+        return ", ".join(
+            each.name + ("" if each.default is each.empty else f"={each.default!r}")
+            for each in parameters
+            if each.kind is each.POSITIONAL_OR_KEYWORD
+        )
+
+    # The scale of positions is as the dialect has it: in the tutorials True.
+    for function, wanted in {
+        modules.embedding: "inputs, vocab_size, num_units, zero_pad=True, scale=True, "
+        "scope='embedding', reuse=None",
+        modules.positional_encoding: "inputs, num_units, zero_pad=True, scale=None, "
+        "scope='positional_encoding', reuse=None",
+        modules.multihead_attention: "queries, keys, num_units=None, num_heads=8, "
+        "dropout_rate=0, is_training=True, causality=False, "
+        "scope='multihead_attention', reuse=None",
+        modules.feedforward: "inputs, num_units=(2048, 512), scope='feedforward', "
+        "reuse=None",
+        modules.normalize: "inputs, epsilon=1e-08, scope='ln', reuse=None",
+        modules.label_smoothing: "inputs, epsilon=0.1",
+    }.items():
+        assert positional(function) == wanted

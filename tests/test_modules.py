@@ -7,6 +7,7 @@ import oracle
 import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
+from tensorflow.python.eager import context
 
 from transformer import modules
 from transformer.blocks import primitives
@@ -627,3 +628,10 @@ def test_arrays_of_numpy_are_inputs_too(start):
         given = [block(X, IDS), block(as_tensor(X), tf.constant(IDS))]
     session, _ = start()
     np.testing.assert_array_equal(*session.run(given))
+
+
+@pytest.mark.skipif(tf.__version__.startswith("1."), reason="graph mode is its default")
+def test_eager_mode_would_make_new_variables_at_each_call():
+    with context.eager_mode():
+        with pytest.raises(ValueError, match="graph mode, .*disable_eager_execution"):
+            attend(num_heads=2)

@@ -368,6 +368,8 @@ def test_a_transformer_of_the_users_own_gives_ours_its_other_name(folder):
         ("large.py", "expected at most 1000000 bytes, got 1000001"),
         ("python2.py", "expected Python 3, got SyntaxError"),
         ("deep.py", "expected Python 3, got "),
+        ("long.py", "expected Python 3, got "),
+        ("bytes.py", "expected Python 3, got "),
         ("zero.py", "expected Python 3, got "),
     ],
 )
@@ -376,13 +378,18 @@ def test_what_is_refused_is_refused_in_one_line(folder, capsys, name, wanted):
     folder("large.py", "#" * 1000001)
     folder("python2.py", 'print "a"\n')
     folder("deep.py", "".join(" " * i + "if 1:\n" for i in range(200)))
+    folder("long.py", "x = " + "(" * 20000)
     folder("zero.py", "x = 1\0\n")
+    with open("bytes.py", "wb") as file:
+        file.write(b"x = '\xff'\n")
     told = said(capsys, name, status=2)
     assert wanted in told and told.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    "text", ["x" + ".a" * 900, "x = 1\n" * 60000], ids=["attributes", "statements"]
+    "text",
+    ["x" + ".a" * 900, "x = 1\n" * 60000, " " * 20000 + "\nx = 1"],
+    ids=["attributes", "statements", "spaces"],
 )
 def test_what_is_long_is_read(folder, capsys, text):
     said(capsys, folder("a.py", text + "\n"))

@@ -503,7 +503,9 @@ def test_a_data_folder_that_is_not_prepared(tmp_path, capsys):
     assert folder in line and "prepare.py" in line
 
 
-@pytest.mark.parametrize("name", ["spm.model", "dev.de", "train.source.ids.npy"])
+@pytest.mark.parametrize(
+    "name", ["spm.model", "corpus.json", "dev.de", "dev.target.ids.npy"]
+)
 def test_a_data_folder_with_a_missing_file(digits, tmp_path, capsys, name):
     folder = str(tmp_path / "data")
     shutil.copytree(digits, folder)

@@ -1,22 +1,17 @@
-"""Checkpoints as the original systems write them, of small models of ours."""
+"""What original systems have recorded, and checkpoints as they write them."""
 
+import functools
 import os
 
 import corpora
+import fixtures
 import numpy as np
-import recorded
 import tensorflow.compat.v1 as tf
+from conftest import CONFIG
 
 import hparams
-from transformer.blocks.attention import (
-    causal_mask,
-    mask_and_bias,
-    scaled_dot_product_attention,
-)
 from transformer.commands import import_checkpoint
 from transformer.compat import convert, names
-from transformer.model import Transformer
-from transformer.training import cross_entropy
 
 VOCAB = int(corpora.VOCAB_SIZE)
 SIZES = {
@@ -49,13 +44,16 @@ def settings(dialect, **changes):
     return {**SIZES, "dialect": dialect, **told, **changes}
 
 
+@functools.lru_cache(maxsize=None)
+def variable_shapes(dialect, **changes):
+    hp = hparams.HParams(num_heads=2, **settings(dialect, **changes))
+    return convert.variable_shapes(hp)
+
+
 def random_model(dialect, seed=0, **changes):
     """The variables of a small model of ours, by our names."""
-    rng, hp = (
-        np.random.RandomState(seed),
-        hparams.HParams(num_heads=2, **settings(dialect, **changes)),
-    )
-    shapes = convert.variable_shapes(hp)
+    rng = np.random.RandomState(seed)
+    shapes = variable_shapes(dialect, **changes)
     return {
         name: rng.uniform(-0.5, 0.5, shapes[name]).astype(np.float32)
         for name in sorted(shapes)
@@ -134,46 +132,6 @@ def imported(arrays, dialect, space=1, vocab_sizes=()):
     return convert.convert(arrays, hparams.HParams(num_heads=2, **told), space)
 
 
-def recorded_case(dialect, arrays, folder, **changes):
-    """Writes the .npz that the original would have recorded; its path."""
-    rng, names = np.random.RandomState(5), recorded.RECORDED[source_of(dialect)]
-    source, target = (rng.randint(4, VOCAB, [3, length]) for length in (6, 5))
-    target[:, -1] = names.end
-    source[1, 4:] = target[2, 3:] = 0
-    target_in = recorded.shifted(target, names.first)
-    with tf.Graph().as_default(), tf.Session() as session:
-        model = Transformer(
-            hparams.HParams(num_heads=2, **settings(dialect, **changes))
-        )
-        memory = model.encode(tf.constant(source, tf.int32))
-        logits = model.decode(tf.constant(target_in, tf.int32), memory)
-        losses = [
-            cross_entropy(logits, tf.constant(target), epsilon, model.dialect.smoothing)
-            for _, epsilon in names.losses
-        ]
-        session.run(tf.global_variables_initializer())
-        variables = tf.trainable_variables()
-        session.run(
-            [variable.initializer for variable in variables],
-            {v.initial_value: arrays[v.op.name] for v in variables},
-        )
-        logits, losses = session.run(
-            [logits, [loss.sum / loss.count for loss in losses]]
-        )
-    case = {
-        names.source: source,
-        names.target_out: target,
-        names.logits: logits,
-        "meta": '{"target_space_id": 1}',
-    }
-    case.update((key, loss) for (key, _), loss in zip(names.losses, losses))
-    if names.target_in:
-        case[names.target_in] = target_in
-    path = os.path.join(str(folder), "case.npz")
-    np.savez(path, **case)
-    return path
-
-
 def subword_list(path, size, subtokens=()):
     """Writes a vocabulary as tensor2tensor's: what any text needs, some subtokens and
     their characters, and made-up ones up to a size."""
@@ -193,20 +151,49 @@ def word_list(path, size, words=(), more=()):
     return corpora.write_lines(path, [*lines, *more])
 
 
-def attend(Q, K, V, dialect, key_mask, causality, bias=None):
-    """The attention formula under the masks of a dialect: (context, weights)."""
-    order = None
-    if causality:
-        order = causal_mask(tf.range(tf.shape(Q)[2]), tf.range(tf.shape(K)[2]))
-    mask, bias = mask_and_bias(dialect, key_mask, order, bias)
-    return scaled_dot_product_attention(
-        Q, K, V, mask, bias=bias, fully_masked_is_zero=dialect.fully_masked_is_zero
-    )
-
-
 def dense_gradients(result, tensors):
     """tf.gradients, those of tables that are looked up written out."""
     return [
         gradient if gradient is None else tf.convert_to_tensor(gradient)
         for gradient in tf.gradients(result, tensors)
     ]
+
+
+def opened(name):
+    """(a recorded case, its inputs as tensors, its arguments)."""
+    case = fixtures.load(name)
+    inputs = {k: tf.constant(v) for k, v in fixtures.group(case, "in").items()}
+    return case, inputs, case["meta"]["kwargs"]
+
+
+def assert_as_recorded(case, outputs, inputs, in_order=True):
+    """Hold variables, outputs and gradients to a recorded case.
+
+    Args:
+      case: from `opened`; its gradients are those of sum(out * dout).
+      outputs: {name: tensor}, all that is recorded but for attention weights.
+      inputs: the tensors by name.
+      in_order: the variables are made in the order of the original, too.
+    """
+    variables = {v.op.name: v for v in tf.global_variables()}
+    recorded = fixtures.group(case, "var")
+    shapes = {name: v.shape.as_list() for name, v in variables.items()}
+    assert shapes == {name: list(value.shape) for name, value in recorded.items()}
+    if in_order:
+        assert list(variables) == list(recorded)
+    fetches = {"out/" + name: tensor for name, tensor in outputs.items()}
+    wanted = {key for key in case if key.startswith(("out/", "grad/", "gradin/"))}
+    if "in/dout" in case:
+        product = tf.reduce_sum(outputs["out"] * case["in/dout"])
+        for kind, tensors in (("grad/", variables), ("gradin/", inputs)):
+            names = [name for name in tensors if kind + name in wanted]
+            gradients = dense_gradients(product, [tensors[name] for name in names])
+            fetches.update(zip([kind + name for name in names], gradients))
+    assert wanted - set(fetches) <= {"out/attn"}
+    with tf.Session(config=CONFIG) as session:
+        session.run(
+            [v.initializer for v in variables.values()],
+            {v.initial_value: recorded[name] for name, v in variables.items()},
+        )
+        for key, value in session.run(fetches).items():
+            fixtures.assert_close(value, case[key], key)

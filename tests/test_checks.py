@@ -1,6 +1,7 @@
 """The checks: our blocks pass; the known bugs of the sources are caught, one by one."""
 
 import numpy as np
+import oracle
 import pytest
 import tensorflow.compat.v1 as tf
 
@@ -31,10 +32,6 @@ IDS, VECTORS = {"vocab_size": 13}, {"num_units": 16}
 # --- Our own blocks -------------------------------------------------------------------
 
 
-def embedded(ids):
-    return modules.embedding(ids, 13, 8) + modules.positional_encoding(ids, 8)
-
-
 def cross_attention(memory):
     """Queries of their own look at `memory`, each as far as itself."""
     queries = tf.ones_like(memory) * tf.cast(tf.range(1, 17), tf.float32) / 16
@@ -49,25 +46,10 @@ def near_attention(x):
     )
 
 
-def dynamic_feedforward(x):
-    return modules.feedforward(x, (24, 16))
-
-
-def encoder(source):
-    return Transformer(HP).encode(source).states
-
-
 def decoder(target):
     """The decoder, on one source for all."""
     model = Transformer(HP)
     source = tf.tile([[5, 4, 9, 3, 0]], [tf.shape(target)[0], 1])
-    return model.decode(target, model.encode(source))
-
-
-def encoder_and_decoder(source):
-    """Logits of a fixed target for each source."""
-    model = Transformer(HP)
-    target = tf.tile([[2, 5, 4, 9, 3, 7]], [tf.shape(source)[0], 1])
     return model.decode(target, model.encode(source))
 
 
@@ -90,38 +72,28 @@ def two_best_of_a_search(ids):
     ).scores
 
 
-OURS = [
-    (embedded, IDS, ALL),
-    (lambda x: modules.multihead_attention(x, x, causality=True), VECTORS, ALL),
-    (lambda x: modules.multihead_attention(x, x), VECTORS, (PADDING, BATCH)),
-    (cross_attention, VECTORS, ALL),
-    (near_attention, VECTORS, (PADDING, BATCH)),
-    (dynamic_feedforward, VECTORS, ALL),
-    (modules.normalize, VECTORS, ALL),
-    (encoder, IDS, (PADDING, BATCH)),
-    (decoder, IDS, ALL),
-    (encoder_and_decoder, IDS, (BATCH,)),
-    (same_in_both_languages, IDS, (PADDING, BATCH)),
-    (two_best_of_a_search, IDS, (BATCH,)),
-]
-NAMES = [
-    "embedding_and_positions",
-    "causal_attention",
-    "attention",
-    "cross_attention",
-    "local_attention",
-    "feedforward",
-    "normalize",
-    "encoder",
-    "decoder",
-    "cross_attention_of_the_model",
-    "model",
-    "beam_search",
-]
+OURS = {
+    "causal_attention": (
+        lambda x: modules.multihead_attention(x, x, causality=True),
+        VECTORS,
+        ALL,
+    ),
+    "attention": (
+        lambda x: modules.multihead_attention(x, x),
+        VECTORS,
+        (PADDING, BATCH),
+    ),
+    "cross_attention": (cross_attention, VECTORS, ALL),
+    "local_attention": (near_attention, VECTORS, (PADDING, BATCH)),
+    "decoder": (decoder, IDS, ALL),
+    "model": (same_in_both_languages, IDS, (PADDING, BATCH)),
+    "beam_search": (two_best_of_a_search, IDS, (BATCH,)),
+}
 
 
-@pytest.mark.parametrize("build,inputs,passes", OURS, ids=NAMES)
-def test_our_blocks_pass(build, inputs, passes):
+@pytest.mark.parametrize("name", OURS)
+def test_our_blocks_pass(name):
+    build, inputs, passes = OURS[name]
     fn = graph_function(build)
     for check in passes:
         check(fn, **inputs)
@@ -153,15 +125,10 @@ def attention(queries, keys, allowed, blind_are_zero=False):
     """One head without residual: `allowed` is bool, broadcastable to [N, Tq, Tk]."""
     logits = queries @ W_Q @ np.swapaxes(keys @ W_K, 1, 2) / 4
     allowed = np.broadcast_to(allowed, logits.shape)
-    weights = softmax(np.where(allowed, logits, -1e9))
+    weights = oracle.softmax(np.where(allowed, logits, -1e9))
     if blind_are_zero:
         weights = weights * allowed.any(-1, keepdims=True)
     return weights @ (keys @ W_V)
-
-
-def softmax(logits):
-    weights = np.exp(logits - logits.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True)
 
 
 def real_rows(x):
@@ -217,7 +184,7 @@ def logits_lost_in_a_constant(x, mended):
     """The default's guard is always true: 1e10 is taken from every float32 logit."""
     logits = (x @ W_Q @ np.swapaxes(x @ W_K, 1, 2) / 4).astype(np.float32)
     logits -= np.float32(1e12) * ~real_rows(x)[:, None]
-    return softmax(logits - np.float32(0 if mended else 1e10)) @ (x @ W_V)
+    return oracle.softmax(logits - np.float32(0 if mended else 1e10)) @ (x @ W_V)
 
 
 def mask_as_wide_as_the_longest(x, mended):
@@ -256,7 +223,7 @@ def softmax_over_nothing(x, mended):
         return attention(x, x, real, True)
     with np.errstate(invalid="ignore"):
         logits = np.where(real, x @ W_Q @ np.swapaxes(x @ W_K, 1, 2), -np.inf)
-        return softmax(logits) @ (x @ W_V)
+        return oracle.softmax(logits) @ (x @ W_V)
 
 
 REMOVED = "output position 0 moved by .* columns of padding were taken"
@@ -398,27 +365,10 @@ def test_sizes_in_which_nothing_can_be_seen_are_refused(check, sizes):
         check(lambda x: x, **sizes)
 
 
-@pytest.mark.parametrize("check", ALL, ids=lambda check: check.__name__)
-def test_not_finite(check):
-    def fn(x):
-        x = x.copy()
-        x[0, 3, 2] = np.inf
-        x[1, 2, 1] = np.nan
-        return x
-
-    with pytest.raises(CheckFailed, match="sentence 1, output position 2 is not"):
-        check(fn)
-
-
 def test_a_result_for_each_sentence_is_enough_for_the_batch():
     BATCH(lambda x: x.sum((1, 2)))
     with pytest.raises(CheckFailed, match="output position 0 moved by"):
         BATCH(lambda x: x.sum((1, 2)) + x.sum())
-
-
-def test_an_error_of_the_caller_stays_what_it_is():
-    with pytest.raises(KeyError):
-        CAUSALITY(lambda x: {}["nothing"])
 
 
 # --- Graphs ---------------------------------------------------------------------------
@@ -443,10 +393,3 @@ def test_graph_function_builds_once_in_a_graph_of_its_own(graph):
     assert fn(x[:1, :2], lengths[:1]).shape == (1, 2, 3)
     assert built == [([None, None, 5], [None])] * 3
     assert not graph.get_operations()
-
-
-def test_graph_function_moves_variables_off_their_first_values():
-    x = np.random.RandomState(0).randn(2, 3, 8).astype(np.float32)
-    plain = graph_function(modules.normalize, noise=0)(x)
-    np.testing.assert_allclose(plain, normalized(x), rtol=1e-4, atol=1e-5)
-    assert (abs(graph_function(modules.normalize)(x) - plain) > 1e-4).all()

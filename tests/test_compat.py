@@ -5,6 +5,7 @@ recommender, of an encoder and of a model of features are trained.
 """
 
 import importlib
+import re
 import warnings
 
 import fixtures
@@ -13,7 +14,7 @@ import oracle_compat
 import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
-from originals import dense_gradients
+from originals import assert_as_recorded, dense_gradients, opened
 
 from transformer.compat import (
     functional_time,
@@ -43,91 +44,22 @@ def shapes():
 # Recorded numbers: the tutorial (A) and Kyubyong, 2019 (B)
 
 
-def compared(case, outputs, inputs):
-    """Hold names, shapes, outputs and gradients of a graph to a recorded case."""
-    variables = {v.op.name: v for v in tf.global_variables()}
-    recorded = fixtures.group(case, "var")
-    assert {name: v.shape.as_list() for name, v in variables.items()} == {
-        name: list(value.shape) for name, value in recorded.items()
-    }
-    fetches = {"out/out": outputs}
-    wanted = {key for key in case if key.startswith(("grad/", "gradin/"))}
-    if wanted:
-        product = tf.reduce_sum(outputs * case["in/dout"])
-        for kind, tensors in (("grad/", variables), ("gradin/", inputs)):
-            names = [name for name in tensors if kind + name in wanted]
-            gradients = dense_gradients(product, [tensors[name] for name in names])
-            fetches.update(zip([kind + name for name in names], gradients))
-    with tf.Session(config=CONFIG) as session:
-        for name, variable in variables.items():
-            session.run(variable.initializer, {variable.initial_value: recorded[name]})
-        for key, value in session.run(fetches).items():
-            fixtures.assert_close(value, case[key], key)
-    assert wanted <= set(fetches)
-
-
-def opened(name):
-    """(the case, its inputs as tensors, its arguments)."""
-    case = fixtures.load(name)
-    inputs = {k: tf.constant(v) for k, v in fixtures.group(case, "in").items()}
-    return case, inputs, case["meta"]["kwargs"]
-
-
-@fixtures.over("A", function="modules.*attention")
-def test_attention_of_the_tutorial(name):
+@fixtures.over("A", "B", function="modules.*")
+def test_recorded_numbers(name):
     case, inputs, kwargs = opened(name)
-    function = getattr(tutorial, case["meta"]["function"].split(".")[-1])
-    keys = inputs.get("keys", inputs["queries"])
-    compared(case, function(inputs["queries"], keys, **kwargs), inputs)
-
-
-@pytest.mark.parametrize("of", ["embedding", "feedforward", "normalize"])
-def test_other_blocks_of_the_tutorial(of):
-    for name in fixtures.cases("A", function="modules." + of):
-        with tf.Graph().as_default():
-            case, inputs, kwargs = opened(name)
-            outputs = getattr(tutorial, of)(inputs["inputs"], **kwargs)
-            compared(case, outputs, inputs)
-
-
-@fixtures.over("A", function="modules.positional_encoding")
-def test_positional_encoding_of_the_tutorial(name):
-    case, inputs, kwargs = opened(name)
-    compared(case, tutorial.positional_encoding(inputs["inputs"], **kwargs), inputs)
-
-
-@fixtures.over("A", "B", function="modules.label_smoothing")
-def test_label_smoothing(name):
-    case, inputs, kwargs = opened(name)
-    source = {"A": tutorial, "B": kyubyong}[name[0]]
-    compared(case, source.label_smoothing(inputs["inputs"], **kwargs), inputs)
-
-
-@fixtures.over("B", function="modules.multihead_attention")
-def test_attention_of_kyubyong(name):
-    case, inputs, kwargs = opened(name)
-    queries = inputs["queries"]
-    keys = inputs.get("keys", queries)
-    outputs = kyubyong.multihead_attention(
-        queries, keys, inputs.get("values", keys), inputs["key_masks"], **kwargs
-    )
-    compared(case, outputs, inputs)
-
-
-@fixtures.over("B", function="modules.scaled_dot_product_attention")
-def test_scaled_dot_product_attention_of_kyubyong(name):
-    case, inputs, kwargs = opened(name)
-    outputs = kyubyong.scaled_dot_product_attention(
-        *(inputs[name] for name in ("Q", "K", "V", "key_masks")), **kwargs
-    )
-    compared(case, outputs, inputs)
-
-
-@fixtures.over("B", function="modules.mask")
-def test_masks_of_kyubyong(name):
-    case, inputs, kwargs = opened(name)
-    outputs = kyubyong.mask(inputs["inputs"], inputs.get("key_masks"), **kwargs)
-    compared(case, outputs, inputs)
+    module = {"A": tutorial, "B": kyubyong}[name[0]]
+    function = re.match(r"modules\.(\w+)", case["meta"]["function"]).group(1)
+    tensors = {key: tensor for key, tensor in inputs.items() if key != "dout"}
+    if "queries" in tensors:
+        keys = tensors.setdefault("keys", tensors["queries"])
+        if module is kyubyong:
+            tensors.setdefault("values", keys)
+    if function == "get_token_embeddings":
+        table = kyubyong.get_token_embeddings(**kwargs)
+        outputs = {"table": table, "out": tf.gather(table, inputs["ids"])}
+    else:
+        outputs = {"out": getattr(module, function)(**tensors, **kwargs)}
+    assert_as_recorded(case, outputs, inputs, in_order=False)
 
 
 @pytest.mark.parametrize("kind", [None, "keyes"])
@@ -136,31 +68,6 @@ def test_a_mask_of_no_type_is_refused(kind):
     said = f"mask: expected type 'key' or 'future', got {kind!r}"
     with pytest.raises(ValueError, match=said):
         kyubyong.mask(tf.zeros([2, 3, 3]), tf.zeros([1, 3]), kind)
-
-
-@pytest.mark.parametrize("of", ["ff", "ln", "positional_encoding"])
-def test_other_blocks_of_kyubyong(of):
-    for name in fixtures.cases("B", function="modules." + of):
-        with tf.Graph().as_default():
-            case, inputs, kwargs = opened(name)
-            compared(case, getattr(kyubyong, of)(inputs["inputs"], **kwargs), inputs)
-
-
-@fixtures.over("B", function="modules.get_token_embeddings*")
-def test_token_embeddings_of_kyubyong(name):
-    case, inputs, kwargs = opened(name)
-    table = kyubyong.get_token_embeddings(**kwargs)
-    compared(case, tf.gather(table, inputs["ids"]), inputs)
-
-
-@fixtures.over("B", function="modules.noam_scheme*")
-def test_learning_rate_of_kyubyong(name):
-    case, inputs, kwargs = opened(name)
-    rates = [
-        kyubyong.noam_scheme(kwargs["init_lr"], step, kwargs["warmup_steps"])
-        for step in tf.unstack(inputs["global_step"])
-    ]
-    compared(case, tf.stack(rates), inputs)
 
 
 # The recommender, as its model.py calls it

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
+from originals import assert_as_recorded, opened
 
 from transformer import compat, functional
 from transformer.compat import bojone
@@ -34,58 +35,22 @@ def x_of(width=4):
 # Recorded numbers
 
 
-def compared(case, output, inputs):
-    """Hold the variables, in order, the output and the gradients to a recorded case."""
-    recorded = fixtures.group(case, "var")
-    assert variables() == [(name, list(recorded[name].shape)) for name in recorded]
-    made = {v.op.name: v for v in tf.trainable_variables()}
-    assert list(made) == list(recorded)
-    fetches, product = {"out/out": output}, None
-    if "in/dout" in case:
-        product = tf.reduce_sum(output * case["in/dout"])
-    for kind, tensors in (("grad/", made), ("gradin/", inputs)):
-        for name, tensor in tensors.items():
-            if kind + name in case:
-                fetches[kind + name] = tf.gradients(product, tensor)[0]
-    assert set(fetches) == {
-        key for key in case if key.startswith(("out/out", "grad/", "gradin/"))
-    }
-    with tf.Session(config=CONFIG) as session:
-        for name, variable in made.items():
-            session.run(variable.initializer, {variable.initial_value: recorded[name]})
-        for key, value in session.run(fetches).items():
-            fixtures.assert_close(value, case[key], key)
-
-
-def opened(name):
-    """(the case, its inputs as tensors by name, its arguments)."""
-    case = fixtures.load(name)
-    inputs = {k: tf.constant(v) for k, v in fixtures.group(case, "in").items()}
-    return case, inputs, case["meta"]["kwargs"]
-
-
-@fixtures.over("C", function="attention_tf.Attention")
-def test_attention(name):
+@fixtures.over("C", function="attention_tf.*")
+def test_recorded_numbers(name):
     case, inputs, kwargs = opened(name)
-    x, x_len = inputs.get("X"), inputs.get("X_len")
-    output = bojone.Attention(
-        *(inputs.get(each, x) for each in "QKV"),
-        Q_len=inputs.get("Q_len", x_len),
-        V_len=inputs.get("V_len", x_len),
-        **kwargs,
-    )
-    compared(case, output, inputs)
-
-
-@fixtures.over(
-    "C", function="attention_tf.*", where=lambda m: "Attention" not in str(m)
-)
-def test_other_functions(name):
-    case, inputs, kwargs = opened(name)
-    function = getattr(bojone, case["meta"]["function"].split(".")[1])
-    if "seq_len" in inputs:
-        kwargs["seq_len"] = inputs["seq_len"]
-    compared(case, function(inputs["inputs"], **kwargs), inputs)
+    function = case["meta"]["function"].split(".")[1]
+    if function == "Attention":
+        x, x_len = inputs.get("X"), inputs.get("X_len")
+        output = bojone.Attention(
+            *(inputs.get(each, x) for each in "QKV"),
+            Q_len=inputs.get("Q_len", x_len),
+            V_len=inputs.get("V_len", x_len),
+            **kwargs,
+        )
+    else:
+        lengths = {name: inputs[name] for name in inputs if name == "seq_len"}
+        output = getattr(bojone, function)(inputs["inputs"], **kwargs, **lengths)
+    assert_as_recorded(case, {"out": output}, inputs)
 
 
 # Variables
@@ -169,24 +134,7 @@ def test_a_checkpoint_is_restored_by_its_names(tmp_path):
             compat.restore(session, prefix, source="bojone")
 
 
-# Functions
-
-
-def test_a_mask_is_as_wide_as_what_it_masks():
-    """No sequence is as long as the batch is wide; there, TensorFlow refuses it."""
-    x, lengths = tf.placeholder(tf.float32, [None, None, 4]), tf.constant([2, 1])
-    output = bojone.Attention(x, x, x, 2, 3, lengths, lengths)
-    masked = bojone.Mask(output, lengths), bojone.Dense(x, 5, True, lengths)
-    given = np.random.RandomState(0).randn(2, 5, 4)
-    with tf.Session(config=CONFIG) as session:
-        session.run(tf.global_variables_initializer())
-        found = session.run([output, *masked], {x: given})
-        alone = session.run(output, {x: given[:, :2]})
-    np.testing.assert_allclose(found[0][:, :2], alone, **CLOSE)
-    np.testing.assert_array_equal(found[0], found[1])
-    for each in found:
-        assert each[0, :2].all() and each[1, :1].all()
-        assert not each[0, 2:].any() and not each[1, 1:].any()
+# Its Keras layers, without Keras 3
 
 
 @pytest.mark.skipif(not tf.__version__.startswith("1."), reason="has Keras 3")

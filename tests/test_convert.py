@@ -5,7 +5,6 @@ import re
 import corpora
 import numpy as np
 import pytest
-import recorded
 import tensorflow.compat.v1 as tf
 from originals import (
     DIALECTS,
@@ -15,7 +14,6 @@ from originals import (
     as_original,
     imported,
     random_model,
-    recorded_case,
     run_import,
     settings,
     source_of,
@@ -31,22 +29,13 @@ from transformer.runtime import checkpoints
 from transformer.training import cross_entropy, make_update
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_settings_and_variables_come_back(dialect, tmp_path):
-    model = random_model(dialect)
-    arrays = convert.read(write(as_original(model, dialect), tmp_path))
-    assert convert.settings_of(source_of(dialect), arrays) == settings(dialect)
-    hp = hparams.HParams(num_heads=2, **settings(dialect))
-    result = convert.convert(arrays, hp, target_space_id=1)
-    assert (result.step, result.has_moments) == (0, False)
-    for name, array in model.items():
-        np.testing.assert_array_equal(result.arrays[name], array, name)
-        assert not result.arrays[name + "/Adam"].any()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "dialect",
+    [
+        "tutorial",
+        *(pytest.param(x, marks=pytest.mark.slow) for x in DIALECTS if x != "tutorial"),
+    ],
+)
 def test_the_checkpoint_has_what_training_restores(dialect, tmp_path):
     arrays = with_moments(dialect)
     logdir = run_import(
@@ -54,8 +43,11 @@ def test_the_checkpoint_has_what_training_restores(dialect, tmp_path):
     )
     found = corpora.read_variables(checkpoints.path_of(logdir, 3))
     warmup = {"tensor2tensor": 8000}.get(dialect, 4000)  # of its third version
-    assert hparams.load(logdir).warmup_steps == warmup
-    model, ids = Transformer(hparams.load(logdir)), tf.ones([1, 2], tf.int32)
+    hp = hparams.load(logdir)
+    assert hp.warmup_steps == warmup
+    wanted = settings(dialect)
+    assert {name: getattr(hp, name) for name in wanted} == wanted
+    model, ids = Transformer(hp), tf.ones([1, 2], tf.int32)
     loss = cross_entropy(model.decode(ids, model.encode(ids)), ids)
     make_update(loss, model.hp, tf.train.get_or_create_global_step())
     assert {name: (value.shape, value.dtype) for name, value in found.items()} == {
@@ -68,10 +60,8 @@ def test_the_checkpoint_has_what_training_restores(dialect, tmp_path):
     assert found["global_step"] == 3 and found["beta2_power"] == np.float32(0.75)
     for seed, slot in enumerate(["", *convert.SLOTS]):
         for name, array in random_model(dialect, seed).items():
-            if name != "encoder/target_space":
-                np.testing.assert_array_equal(
-                    found[name + slot], abs(array) if slot else array
-                )
+            wanted = abs(array) if slot else array
+            np.testing.assert_array_equal(found[name + slot], wanted)
 
 
 def test_a_further_system_is_a_row_and_a_table_of_names(monkeypatch, tmp_path, capsys):
@@ -90,6 +80,7 @@ def test_a_further_system_is_a_row_and_a_table_of_names(monkeypatch, tmp_path, c
     found = corpora.read_variables(checkpoints.path_of(logdir, 0))
     for name in model:
         np.testing.assert_array_equal(found[name], model[name])
+        assert not found[name + "/Adam"].any()
 
 
 def test_sinusoids_are_recognized():
@@ -115,18 +106,19 @@ def test_any_missing_variable_is_named(dialect):
 
 
 @pytest.mark.parametrize(
-    "change, said",
+    "name, said",
     [
         (
-            {"encoder/extra": np.zeros(3, np.float32)},
+            "encoder/extra",
             "encoder/extra: expected no such variable, got one of shape [3]; 1 would",
         ),
-        ({"encoder/extra/Adam": np.zeros(3, np.float32)}, "extra/Adam: expected"),
-        ({"encoder/num_blocks_2/x": np.zeros(3, np.float32)}, "num_blocks_2"),
+        ("encoder/extra/Adam", "extra/Adam: expected"),
+        ("encoder/num_blocks_2/x", "num_blocks_2"),
     ],
 )
-def test_what_is_left_over_is_refused(change, said):
-    arrays = dict(as_original(random_model("kyubyong"), "kyubyong"), **change)
+def test_what_is_left_over_is_refused(name, said):
+    arrays = as_original(random_model("kyubyong"), "kyubyong")
+    arrays[name] = np.zeros(3, np.float32)
     with pytest.raises(ValueError, match=re.escape(said)):
         imported(arrays, "kyubyong")
 
@@ -151,8 +143,7 @@ def test_a_missing_or_narrow_shard_is_refused():
         imported(arrays, "tensor2tensor", space=9)
 
 
-@pytest.mark.slow
-def test_relative_positions_are_recognized(tmp_path):
+def test_relative_positions_are_recognized():
     relative = {"max_relative_position": 3}
     model = random_model("tensor2tensor", **relative)
     arrays = as_original(model, "tensor2tensor")
@@ -164,12 +155,6 @@ def test_relative_positions_are_recognized(tmp_path):
     assert len(tables) == 2 * 2 * SIZES["num_blocks"]  # keys, values; either stack
     for name in model:
         np.testing.assert_array_equal(result.arrays[name], model[name])
-    case = recorded_case("tensor2tensor", model, tmp_path, **relative)
-    flags = ["--target_space_id", "1"]
-    checkpoint = write(arrays, tmp_path)
-    logdir = run_import("tensor2tensor", checkpoint, tmp_path / "log", *flags)
-    differences = recorded.differences_of(logdir, case, "tensor2tensor")
-    assert max(differences.values()) < recorded.TOLERANCE
 
 
 @pytest.mark.parametrize("sizes", [(VOCAB, VOCAB + 4), (VOCAB + 4, VOCAB)])
@@ -190,11 +175,10 @@ def test_two_tables_of_tensor2tensor_are_told_apart_by_their_sizes(sizes):
             imported(arrays, "tensor2tensor", vocab_sizes=unfit)
 
 
-@pytest.mark.parametrize("scope", ["softmax"])
-def test_embeddings_apart_from_the_output_layer_are_refused(scope):
+def test_embeddings_apart_from_the_output_layer_are_refused():
     arrays = as_original(random_model("tensor2tensor"), "tensor2tensor")
-    arrays = {name.replace("/shared/", f"/{scope}/"): arrays[name] for name in arrays}
-    with pytest.raises(ValueError, match=scope + "/weights_.*does not share"):
+    arrays = {name.replace("/shared/", "/softmax/"): arrays[name] for name in arrays}
+    with pytest.raises(ValueError, match="softmax/weights_.*does not share"):
         imported(arrays, "tensor2tensor")
 
 
@@ -215,11 +199,10 @@ def test_the_slots_of_adafactor_are_left_behind():
         imported(dict(arrays, **{unknown: np.ones([3], np.float32)}), "tensor2tensor")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [7, 10**30])
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_number_of_a_block_is_no_number_of_blocks(dialect, number):
+@pytest.mark.parametrize("dialect", ["kyubyong", "tensor2tensor"])
+def test_a_number_of_a_block_is_no_number_of_blocks(dialect):
     """A list of a billion names would not fit into the memory."""
+    number = 10**30
     arrays = as_original(random_model(dialect), dialect)
     block = re.compile(r"(?<=encoder/)(num_blocks|layer)_1(?=/)")
     far = next(name for name in sorted(arrays) if block.search(name))

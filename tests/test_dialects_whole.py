@@ -1,4 +1,4 @@
-"""Whole models beside recorded numbers: logits, losses, gradients, updates, greedy.
+"""Whole models beside recorded numbers: logits, losses, gradients, updates, searches.
 
 They are of the tutorial (A), Kyubyong (B) and tensor2tensor (D). The sizes are those
 that the import finds in the recorded variables.
@@ -10,13 +10,14 @@ import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 from originals import dense_gradients
-from recorded import RECORDED, load_case, losses_of, shifted, to_end, token_ids
+from recorded import RECORDED, losses_of, shifted, to_end, token_ids
 
 import hparams
 from transformer import decoding, training
 from transformer.compat import convert
 from transformer.model import Transformer
 
+WORST_SCORE = -1e6  # below it, what is recorded are fillers
 NOISE = 1e-6  # gradients below this have few digits that are not rounding errors
 
 SOURCE = {"A": "tutorial", "B": "kyubyong", "D": "tensor2tensor"}
@@ -39,11 +40,11 @@ class Whole:
     """A recorded case, and our model with its variables in a session."""
 
     def __init__(self, name, variables="var", of=None):
-        self.case = case = load_case(fixtures.path_of(name))
+        self.case = case = fixtures.load(name)
         source = SOURCE[name[0]]
         self.names, kwargs = RECORDED[source], case["meta"]["kwargs"]
         self.losses = losses_of(case, self.names)
-        held = load_case(fixtures.path_of(of)) if of else case
+        held = fixtures.load(of) if of else case
         arrays = convert.join_shards(fixtures.group(held, variables))
         self.hp = hparams.HParams(
             num_heads=kwargs["num_heads"],
@@ -201,32 +202,48 @@ def test_five_updates(name):
             )
 
 
-def greedy_ids(whole, length):
-    """What `decoding.greedy` finds where every piece may occur: int [N, length]."""
-    batch = whole.source.shape.as_list()[0]
+# --- Searches -------------------------------------------------------------------------
+
+
+def search(whole, function, length, **options):
+    """The Hypotheses of a search in which every piece may occur."""
+    size = options.get("beam_size", 1)
+    step, state = whole.model.start_search(whole.memory, size)
+    limits = tf.fill([whole.source.shape.as_list()[0]], length)
+    names = whole.names
+    options = decoding.SearchOptions(bos=names.first, eos=names.end, **options)
+    found = function(step, state, limits, options)
+    return whole.start().run(found)
+
+
+def padded(ids, length):
+    """Ids [..., T], cut off or padded to [..., length]."""
+    ids = ids[..., :length]
+    before = [[0, 0]] * (ids.ndim - 1)
+    return np.pad(ids, [*before, [0, length - ids.shape[-1]]], mode="constant")
+
+
+def assert_greedy(whole, recorded):
+    wanted = to_end(recorded, whole.names.end)
+    length = wanted.shape[1]
     # One more: the last place may hold nothing but EOS.
-    limits = tf.fill([batch], length + 1)
-    found = decoding.greedy(
-        *whole.model.start_search(whole.memory), limits, decoding.SearchOptions()
-    )
-    ids = whole.start().run(found.ids)[:, 0, :length]
-    return np.pad(ids, [[0, 0], [0, length - ids.shape[1]]], mode="constant")
+    found = search(whole, decoding.greedy, length + 1)
+    np.testing.assert_array_equal(padded(found.ids[:, 0], length), wanted)
+
+
+@pytest.mark.slow
+@fixtures.over("B", "D", where=is_whole)
+def test_greedy_output(name):
+    whole = Whole(name)
+    assert_greedy(whole, whole.case[whole.names.greedy])
 
 
 @pytest.mark.slow
 @fixtures.over("B", where=is_whole)
-@pytest.mark.parametrize(
-    "key, variables",
-    [
-        ("out/greedy_decode_maxlen2", "var"),
-        ("out/greedy_decode_after_5_steps", "out/var_after_5_steps"),
-    ],
-)
-def test_greedy_output_of_kyubyong(name, key, variables):
-    whole = Whole(name, variables)
-    whole.variables = whole.ours(variables)
-    wanted = to_end(whole.case[key], whole.names.end)
-    assert (greedy_ids(whole, wanted.shape[1]) == wanted).all()
+def test_greedy_output_after_five_updates(name):
+    whole = Whole(name, "out/var_after_5_steps")
+    whole.variables = whole.ours("out/var_after_5_steps")
+    assert_greedy(whole, whole.case["out/greedy_decode_after_5_steps"])
 
 
 def model_of(name):
@@ -240,5 +257,59 @@ def model_of(name):
 @fixtures.over("A", function="train.Graph(is_training=False)*")
 def test_greedy_output_of_the_tutorial(name):
     whole = Whole(name, of=model_of(name))
-    wanted = to_end(whole.case["out/preds"], whole.names.end)
-    assert (greedy_ids(whole, wanted.shape[1]) == wanted).all()
+    assert_greedy(whole, whole.case["out/preds"])
+
+
+@pytest.mark.slow
+@fixtures.over("D", where=is_whole)
+def test_beams_of_tensor2tensor(name):
+    whole = Whole(name)
+    length = whole.case["out/beam4_outputs"].shape[-1]
+    options = {"beam_size": 4, "n_best": 4, "length_penalty": 0.6, "must_end": False}
+    found = search(whole, decoding.beam, length, **options)
+    for kind in ("out/beam4", "out/beam4_slow"):
+        scores = whole.case[kind + "_scores"]
+        is_real = scores > WORST_SCORE
+        fixtures.assert_close(found.scores[is_real], scores[is_real], kind)
+        # Rounding decides the order of hypotheses with equal scores.
+        apart = -np.diff(scores) > fixtures.TOLERANCE  # [N, 3]
+        edges = [[0, 0], [1, 1]]
+        apart = np.pad(apart, edges, mode="constant", constant_values=True)
+        is_alone = is_real & apart[:, :-1] & apart[:, 1:]
+        wanted = whole.case[kind + "_outputs"]
+        ids = padded(found.ids, length)
+        np.testing.assert_array_equal(
+            *(to_end(each[is_alone], whole.names.end) for each in (ids, wanted))
+        )
+
+
+# --- Learning rates -------------------------------------------------------------------
+
+
+def is_learning_rate(meta):
+    function = meta.get("function", "")
+    return "noam_scheme" in function or "learning_rate_factor" in function
+
+
+@fixtures.over("B", "D", where=is_learning_rate)
+def test_learning_rate(name):
+    case = fixtures.load(name)
+    kwargs = case["meta"]["kwargs"]
+    if name.startswith("B"):
+        hp = hparams.HParams(
+            dialect="kyubyong",
+            learning_rate=kwargs["init_lr"],
+            warmup_steps=int(kwargs["warmup_steps"]),
+        )
+        step = case["in/global_step"]
+    else:
+        hp = hparams.HParams(
+            dialect="tensor2tensor",
+            learning_rate=kwargs["constant"],
+            d_model=kwargs["hidden_size"],
+            warmup_steps=kwargs["warmup"],
+        )
+        step = case["in/step"]
+    rate = training.learning_rate(hp, tf.constant(step, tf.int64))
+    with tf.Session(config=CONFIG) as session:
+        fixtures.assert_close(session.run(rate), case["out/out"], name)

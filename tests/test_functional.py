@@ -1,6 +1,8 @@
-"""The friendly functions, against the oracle and against the recorded originals."""
+"""The friendly functions, against the oracle.
 
-import fixtures
+The originals' recorded numbers are compared in test_compat_bojone.py.
+"""
+
 import numpy as np
 import oracle
 import pytest
@@ -8,16 +10,8 @@ import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
 from transformer import functional
-from transformer.blocks import primitives
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64
-ORIGINAL_NAMES = {
-    "q/kernel": "Variable",
-    "k/kernel": "Variable_1",
-    "v/kernel": "Variable_2",
-    "kernel": "Variable",
-    "bias": "Variable_1",
-}
 
 
 def random_floats(*shape, seed=0):
@@ -171,99 +165,3 @@ def test_mask_without_lengths_is_the_input():
     assert functional.mask(x, None) is x
     with pytest.raises(ValueError, match="'mul' or 'add'.*'max'"):
         functional.mask(x, None, "max")
-
-
-# --- Recorded numbers -----------------------------------------------------------------
-
-
-def compare(case, output, inputs, scope):
-    """Output and gradients, at the recorded inputs and variables."""
-    variables = {v.op.name[len(scope) + 1 :]: v for v in tf.trainable_variables()}
-    recorded = fixtures.group(case, "var")
-    assert {ORIGINAL_NAMES[name] for name in variables} == set(recorded)
-    wanted = {"out/out": output}
-    if "in/dout" in case:
-        cost = tf.reduce_sum(output * case["in/dout"])
-        for name, variable in variables.items():
-            wanted["grad/" + ORIGINAL_NAMES[name]] = tf.gradients(cost, variable)[0]
-        for name, tensor in inputs.items():
-            if "gradin/" + name in case:
-                wanted["gradin/" + name] = tf.gradients(cost, tensor)[0]
-    with tf.Session(config=CONFIG) as session:
-        session.run(
-            [v.initializer for v in variables.values()],
-            {
-                v.initial_value: recorded[ORIGINAL_NAMES[name]]
-                for name, v in variables.items()
-            },
-        )
-        found = session.run(
-            wanted, {tensor: case["in/" + name] for name, tensor in inputs.items()}
-        )
-    assert set(found) == {
-        key
-        for key in case
-        if key.split("/")[0] in ("out", "grad", "gradin") and key != "out/attn"
-    }
-    for key, value in found.items():
-        fixtures.assert_close(value, case[key], key)
-
-
-def placeholders(case):
-    """One for each recorded input, its batch and length unknown."""
-    return {
-        name: tf.placeholder(
-            value.dtype, (None, None) + value.shape[2:] if value.ndim > 1 else [None]
-        )
-        for name, value in fixtures.group(case, "in").items()
-        if name != "dout"
-    }
-
-
-@fixtures.over("C", function="attention_tf.Attention")
-def test_recorded_attention(name):
-    case = fixtures.load(name)
-    inputs, kwargs = placeholders(case), case["meta"]["kwargs"]
-    x, x_len = inputs.get("X"), inputs.get("X_len")
-    output = functional.attention(
-        inputs.get("Q", x),
-        inputs.get("K", x),
-        inputs.get("V", x),
-        kwargs["nb_head"],
-        kwargs["size_per_head"],
-        inputs.get("Q_len", x_len),
-        inputs.get("V_len", x_len),
-        scope="recorded",
-    )
-    compare(case, output, inputs, "recorded")
-
-
-@fixtures.over("C", function="attention_tf.Position_Embedding")
-def test_recorded_position_embedding(name):
-    case = fixtures.load(name)
-    inputs = placeholders(case)
-    output = functional.position_embedding(
-        inputs["inputs"], case["meta"]["kwargs"]["position_size"]
-    )
-    compare(case, output, inputs, "")
-
-
-@fixtures.over("C", function="attention_tf.Mask")
-def test_recorded_mask(name):
-    case = fixtures.load(name)
-    inputs = placeholders(case)
-    output = functional.mask(
-        inputs["inputs"], inputs.get("seq_len"), case["meta"]["kwargs"]["mode"]
-    )
-    compare(case, output, inputs, "")
-
-
-@fixtures.over("C", function="attention_tf.Dense")
-def test_recorded_dense(name):
-    case = fixtures.load(name)
-    inputs, kwargs = placeholders(case), case["meta"]["kwargs"]
-    output = primitives.dense(
-        inputs["inputs"], kwargs["ouput_size"], kwargs["bias"], "recorded"
-    )
-    output = functional.mask(output, inputs.get("seq_len"))
-    compare(case, output, inputs, "recorded")

@@ -25,7 +25,7 @@ def attended(key_masks, query_masks=None, mask=None):
     )
 
 
-@pytest.mark.parametrize("dtype", [tf.float32, tf.int32, tf.int64, tf.uint8])
+@pytest.mark.parametrize("dtype", [tf.float32, tf.int64])
 def test_masks_of_numbers_are_those_of_bools(start, dtype):
     real, order = tf.constant(REAL), tf.constant(np.tri(3, dtype=bool)[None, None])
     outputs = [
@@ -43,12 +43,6 @@ def test_masks_of_numbers_are_those_of_bools(start, dtype):
         np.testing.assert_array_equal(bools, numbers)
 
 
-def test_masks_of_numpy_are_taken(start):
-    outputs = attended(REAL, REAL), attended(tf.constant(REAL), tf.constant(REAL))
-    session, _ = start()
-    np.testing.assert_array_equal(*session.run(outputs))
-
-
 def test_masks_made_by_equal_are_reported():
     ids = tf.placeholder(tf.int32, [None, None])
     with pytest.warns(UserWarning, match="got masks made by tf.equal"):
@@ -64,47 +58,25 @@ def test_the_signatures_are_those_of_the_tutorial():
     """Positional arguments, their order and defaults, as ported code passes them."""
 
     def positional(function):
-        return {
-            name: parameter.default
-            for name, parameter in inspect.signature(function).parameters.items()
-            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-        }
+        parameters = inspect.signature(function).parameters.values()
+        return ", ".join(
+            each.name + ("" if each.default is each.empty else f"={each.default!r}")
+            for each in parameters
+            if each.kind is each.POSITIONAL_OR_KEYWORD
+        )
 
-    needed = inspect.Parameter.empty
-    wanted = {
-        modules.embedding: dict(
-            inputs=needed,
-            vocab_size=needed,
-            num_units=needed,
-            zero_pad=True,
-            scale=True,
-            scope="embedding",
-            reuse=None,
-        ),
-        modules.positional_encoding: dict(
-            inputs=needed,
-            num_units=needed,
-            zero_pad=True,
-            scale=None,  # as the dialect does: in the tutorials True
-            scope="positional_encoding",
-            reuse=None,
-        ),
-        modules.multihead_attention: dict(
-            queries=needed,
-            keys=needed,
-            num_units=None,
-            num_heads=8,
-            dropout_rate=0,
-            is_training=True,
-            causality=False,
-            scope="multihead_attention",
-            reuse=None,
-        ),
-        modules.feedforward: dict(
-            inputs=needed, num_units=(2048, 512), scope="feedforward", reuse=None
-        ),
-        modules.normalize: dict(inputs=needed, epsilon=1e-8, scope="ln", reuse=None),
-        modules.label_smoothing: dict(inputs=needed, epsilon=0.1),
-    }
-    for function, signature in wanted.items():
-        assert list(positional(function).items()) == list(signature.items())
+    # The scale of positions is as the dialect has it: in the tutorials True.
+    for function, wanted in {
+        modules.embedding: "inputs, vocab_size, num_units, zero_pad=True, scale=True, "
+        "scope='embedding', reuse=None",
+        modules.positional_encoding: "inputs, num_units, zero_pad=True, scale=None, "
+        "scope='positional_encoding', reuse=None",
+        modules.multihead_attention: "queries, keys, num_units=None, num_heads=8, "
+        "dropout_rate=0, is_training=True, causality=False, "
+        "scope='multihead_attention', reuse=None",
+        modules.feedforward: "inputs, num_units=(2048, 512), scope='feedforward', "
+        "reuse=None",
+        modules.normalize: "inputs, epsilon=1e-08, scope='ln', reuse=None",
+        modules.label_smoothing: "inputs, epsilon=0.1",
+    }.items():
+        assert positional(function) == wanted

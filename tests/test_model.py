@@ -48,44 +48,13 @@ class Model:
         )
 
 
-@pytest.fixture(scope="module")
-def run(open_session):
-    """run(source, target, fetch): a model without dropout, built once for many tests;
-    `run.model` and `run.variables` are its own."""
-    with tf.Graph().as_default() as graph:
-        model = Model()
-        session, variables = open_session(graph)
-
-    def run(source=SOURCE, target=TARGET, fetch=None):
-        return model.run(session, source, target, fetch)
-
-    run.model, run.variables = model, variables
-    return run
-
-
 # --- Against the oracle ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {},
-        {"num_heads": 1},
-        {"num_heads": 8},
-        {"num_blocks": 1},
-        {"num_blocks": 4},
-        SEPARATE,
-        dict(SEPARATE, num_heads=4),
-    ],
-    ids=[
-        "joint_vocabulary",
-        "1_head",
-        "8_heads",
-        "1_block",
-        "4_blocks",
-        "separate_vocabularies",
-        "separate_vocabularies_4_heads",
-    ],
+    [{}, {"num_heads": 8}, {"num_blocks": 4}, SEPARATE],
+    ids=["joint_vocabulary", "8_heads", "4_blocks", "separate_vocabularies"],
 )
 def test_memory_and_logits(start, changes):
     model, hp = Model(**changes), dict(HP, **changes)
@@ -105,9 +74,11 @@ def test_memory_and_logits(start, changes):
     np.testing.assert_allclose(logits[REAL], expected[REAL], **CLOSE)
 
 
-def test_attention_weights_are_collected_by_scope(run):
+def test_attention_weights_are_collected_by_scope(start):
+    model = Model()
+    session, _ = start()
     N, S, T = 3, 5, 4
-    weights = run(fetch=run.model.weights)
+    weights = model.run(session, fetch=model.weights)
     assert {name: value.shape for name, value in weights.items()} == {
         "encoder/block_0/self_attention": (N, 2, S, S),
         "encoder/block_1/self_attention": (N, 2, S, S),
@@ -116,76 +87,17 @@ def test_attention_weights_are_collected_by_scope(run):
         "decoder/block_1/self_attention": (N, 2, T, T),
         "decoder/block_1/cross_attention": (N, 2, T, S),
     }
-
-
-# --- Padding --------------------------------------------------------------------------
-
-
-def test_more_padding_changes_no_logit(run):
-    wider = run(
-        np.pad(SOURCE, [[0, 0], [0, 4]], "constant"),
-        np.pad(TARGET, [[0, 0], [0, 3]], "constant"),
-    )
-    np.testing.assert_allclose(wider[:, :4], run(), **CLOSE)
-
-
-def test_padding_is_never_attended_to(run):
-    for name, weights in run(fetch=run.model.weights).items():
+    for name, value in weights.items():
         in_target = name.startswith("decoder") and name.endswith("self_attention")
         padding = (TARGET if in_target else SOURCE) == 0
-        to_padding = np.moveaxis(weights, -1, 1)[padding]
+        to_padding = np.moveaxis(value, -1, 1)[padding]
         assert to_padding.size and not to_padding.any(), name  # exactly 0
 
 
-def test_embedding_of_padding_changes_nothing_but_its_own_logit(start):
+def test_an_empty_source_gives_finite_logits(start):
     model = Model()
-    session, variables = start()
-    before = model.run(session)
-    [table] = [v for v in tf.trainable_variables() if v.op.name.startswith("embedding")]
-    changed = variables[table.op.name].copy()
-    changed[0] += 5
-    session.run(table.initializer, {table.initial_value: changed})
-    after = model.run(session)
-    np.testing.assert_array_equal(after[REAL][:, 1:], before[REAL][:, 1:])
-    assert (after[REAL][:, 0] != before[REAL][:, 0]).all()  # the output layer is tied
-
-
-def test_a_batch_is_its_lines_one_by_one(run):
-    batch = run()
-    for source, target, logits in zip(SOURCE, TARGET, batch):
-        source, target = source[source != 0], target[target != 0]
-        alone = run(source[None], target[None])[0]
-        np.testing.assert_allclose(alone, logits[: len(target)], **CLOSE)
-
-
-def test_an_empty_source_gives_finite_logits(run):
-    assert np.isfinite(run(np.zeros([3, 2]))).all()
-
-
-# --- Time -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("place", [1, 2, 3], ids=lambda place: f"position_{place}")
-def test_a_later_target_token_changes_no_earlier_logit(run, place):
-    target = TARGET[:1].copy()
-    before = run(SOURCE[:1], target)[0]
-    target[0, place] = 9
-    after = run(SOURCE[:1], target)[0]
-    np.testing.assert_array_equal(after[:place], before[:place])
-    assert (after[place:] != before[place:]).any(axis=-1).all()
-
-
-@pytest.mark.parametrize("place", range(5), ids=lambda place: f"position_{place}")
-def test_every_logit_depends_on_every_source_token(run, place):
-    source = SOURCE[:1].copy()
-    before = run(source, TARGET[:1])
-    source[0, place] = 11
-    assert (run(source, TARGET[:1]) != before).any(axis=-1).all()
-
-
-def test_the_order_of_the_source_tokens_matters(run):
-    backwards = run(SOURCE[:1, ::-1], TARGET[:1])
-    assert abs(backwards - run(SOURCE[:1], TARGET[:1])).max() > 1e-3
+    session, _ = start()
+    assert np.isfinite(model.run(session, np.zeros([3, 2]))).all()
 
 
 # --- Step by step ---------------------------------------------------------------------
@@ -215,12 +127,10 @@ def test_a_search_makes_no_variable_that_the_model_has(start):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"num_heads": 1},
         {"num_heads": 8},
         {"max_relative_position": 2},
         {"proximity_bias": True},
         {"positions": "learned"},
-        {"positions": "halves"},
         {"dialect": "tutorial"},
         {"dialect": "kyubyong"},
         {"dialect": "tensor2tensor"},

@@ -1,24 +1,14 @@
 """Relative positions and the proximity bias, against their equations in NumPy."""
 
 import numpy as np
+import oracle
 import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 from stepping import logits_step_by_step
 
 from hparams import HParams
-from transformer.blocks.attention import (
-    proximity_bias,
-    relative_bias,
-    relative_positions,
-    scaled_dot_product_attention,
-)
-from transformer.checks import (
-    check_batch_invariance,
-    check_causality,
-    check_padding,
-    graph_function,
-)
+from transformer.blocks.attention import proximity_bias, relative_bias
 from transformer.model import Transformer
 from transformer.modules import multihead_attention
 from transformer.training import cross_entropy, make_update
@@ -35,7 +25,6 @@ HP = dict(
     max_relative_position=2,
     proximity_bias=True,
 )
-DIALECTS = ["paper", "tensor2tensor", "tutorial"]
 
 
 def first_values(fetches, feeds=None):
@@ -43,11 +32,6 @@ def first_values(fetches, feeds=None):
     with tf.Session(config=CONFIG) as session:
         session.run(tf.global_variables_initializer())
         return session.run(fetches, feeds)
-
-
-def softmax(x):
-    weights = np.exp(x - x.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True)
 
 
 def heads(x):
@@ -70,7 +54,7 @@ def shaw(Q, K, V, keys, values, allowed):
                 np.sum(Q[:, :, i] * (K[:, :, j] + keys[row(i, j)]), -1)
                 / Q.shape[-1] ** 0.5
             )
-    weights = softmax(np.where(allowed, logits, -np.inf))
+    weights = oracle.softmax(np.where(allowed, logits, -np.inf))
     for i in range(Tq):
         for j in range(Tk):
             context[:, :, i] += weights[:, :, i, j, None] * (
@@ -83,7 +67,7 @@ def random(*shape, seed=0):
     return np.random.RandomState(seed).randn(*shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("max_distance", [1, 2, 9])
+@pytest.mark.parametrize("max_distance", [2, 9])
 @pytest.mark.parametrize("causality", [False, True], ids=["both_sides", "causal"])
 def test_attention_is_that_of_the_equations(start, causality, max_distance):
     x, weights, real = random(N, T, D), {}, np.ones([N, T], bool)
@@ -135,35 +119,10 @@ def test_attention_is_that_of_the_equations(start, causality, max_distance):
     )
 
 
-@pytest.mark.parametrize("off", [None, 0])
-def test_off_means_no_variables(off):
-    x = tf.constant(random(N, T, D))
-    multihead_attention(x, x, num_heads=H, max_relative_position=off)
-    assert not [v for v in tf.trainable_variables() if "relative" in v.op.name]
-
-
-def test_reuse_shares_the_vectors():
-    for reuse in (None, True):
-        relative_positions(tf.range(3), tf.range(4), 2, 5, "here", reuse)
-    assert [(v.op.name, v.shape.as_list()) for v in tf.trainable_variables()] == [
-        ("here/keys", [11, 2]),
-        ("here/values", [11, 2]),
-    ]
-
-
-def test_later_queries_have_the_vectors_of_their_positions(start):
-    places = tf.range(6)
-    whole = relative_positions(places, places, 2, max_distance=3)
-    later = relative_positions(places[4:], places, 2, max_distance=3, reuse=True)
-    session, _ = start()
-    for one, other in zip(*session.run([whole, later])):
-        assert np.array_equal(one[4:], other)
-
-
 @pytest.mark.parametrize("causality", [False, True], ids=["both_sides", "causal"])
-@pytest.mark.parametrize("max_distance", [1, 2, 5, 8])
-@pytest.mark.parametrize("length", [1, 5])
-def test_bias_of_the_music_transformer(length, max_distance, causality):
+@pytest.mark.parametrize("max_distance", [2, 8])
+def test_bias_of_the_music_transformer(max_distance, causality):
+    length = 5
     queries = tf.placeholder(tf.float32, [None, H, None, 4])
     bias = relative_bias(queries, max_distance, causality)
     Q = random(N, H, length, 4)
@@ -177,15 +136,6 @@ def test_bias_of_the_music_transformer(length, max_distance, causality):
                     np.sum(Q[:, :, i] * table[:, max_distance - 1 + j - i], -1) / 2
                 )
     np.testing.assert_allclose(found, wanted, atol=1e-5)
-
-
-def test_gradient_of_the_bias_of_the_music_transformer():
-    """Only the vectors of distances that occur get one."""
-    x = tf.constant(random(N, H, 3, 4))
-    context, _ = scaled_dot_product_attention(x, x, x, bias=relative_bias(x, 5, False))
-    [gradient] = tf.gradients(tf.reduce_sum(tf.sin(context)), tf.trainable_variables())
-    touched = first_values(gradient).any(axis=(0, 2))
-    assert touched.tolist() == [False] * 2 + [True] * 5 + [False] * 2
 
 
 def test_proximity_bias():
@@ -202,20 +152,6 @@ def test_proximity_bias():
 # The blocks and the model.
 
 
-def block(causality):
-    return graph_function(
-        lambda x: multihead_attention(
-            x, x, num_heads=4, causality=causality, max_relative_position=3
-        )
-    )
-
-
-def test_the_block_passes_the_checks():
-    check_causality(block(True))
-    check_padding(block(False))
-    check_batch_invariance(block(False))
-
-
 def batch():
     source = np.array([[5, 6, 7, 8, 3], [9, 4, 3, 0, 0]])
     target = np.array([[2, 5, 9, 4, 6, 7], [2, 8, 4, 0, 0, 0]])
@@ -223,14 +159,9 @@ def batch():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"proximity_bias": False}, {"max_relative_position": 0}],
-    ids=["both", "relative_positions", "proximity_bias"],
-)
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_step_by_step_is_all_at_once(start, dialect, changes):
-    model = Transformer(HParams(**dict(HP, dialect=dialect, **changes)))
+@pytest.mark.parametrize("dialect", ["paper", "tensor2tensor", "tutorial"])
+def test_step_by_step_is_all_at_once(start, dialect):
+    model = Transformer(HParams(**dict(HP, dialect=dialect)))
     source, target = batch()
     memory = model.encode(source)
     whole = model.decode(target, memory)

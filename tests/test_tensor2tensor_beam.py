@@ -168,18 +168,6 @@ def test_where_nothing_ends_the_open_hypotheses_are_the_result():
     assert [list(ids) for ids in found.ids[0]] == [ids for _, ids in best]
 
 
-def test_a_sentence_is_searched_as_if_it_were_alone():
-    tables, limits = [TABLE, ENDLESS, ENDLESS, TABLE[::-1]], [7, 2, 5, 1]
-    options = dict(beam_size=3, n_best=3, length_penalty=0.6)
-    together = search_all(tables, limits, **options)
-    for n, (table, limit) in enumerate(zip(tables, limits)):
-        alone = search_all([table], [limit], **options)
-        np.testing.assert_allclose(together.scores[n], alone.scores[0], atol=1e-6)
-        for k in np.flatnonzero(np.isfinite(alone.scores[0])):
-            ids = np.trim_zeros(together.ids[n, k], "b")
-            assert np.array_equal(ids, np.trim_zeros(alone.ids[0, k], "b"))
-
-
 # Their function, and what their own tests of it check: searches of tables by position.
 
 
@@ -214,20 +202,6 @@ TWO_BEAMS = [
     [[0.4, 0.5, 0.1], [0.2, 0.4, 0.4]],
     [[0.05, 0.9, 0.05], [0.4, 0.4, 0.2]],
 ]
-
-
-def test_shapes_of_their_search():
-    ids, scores, states = beam_search(
-        lambda ids: tf.random_uniform([tf.shape(ids)[0], 5]),
-        tf.constant([0, 0]),
-        3,
-        10,
-        5,
-        0.0,
-    )
-    assert ids.shape.as_list()[1] == 3
-    assert scores.shape.as_list() == [2, 3]
-    assert states == ()
 
 
 def test_one_beam_finds_a_likely_end_and_is_cut_off_without_one():

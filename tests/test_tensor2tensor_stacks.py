@@ -8,10 +8,8 @@ vectors, whose logits are the states.
 
 import fixtures
 import numpy as np
-import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
-from stepping import logits_step_by_step
 
 from hparams import HParams
 from transformer.blocks.attention import MASKED_LOGIT, causal_mask, proximity_bias
@@ -161,21 +159,3 @@ def test_decoder_stack(name):
     fixtures.assert_close(
         gradient[real], case["gradin/targets"].reshape(gradient.shape)[real], "gradient"
     )
-
-
-@pytest.mark.slow
-@fixtures.over("D", function="transformer_prepare_decoder*")
-def test_decoder_stack_step_by_step(name):
-    """The same states, one position at a time."""
-    case = fixtures.load(name)
-    targets, bias = case["in/targets"], case["in/encoder_decoder_attention_bias"]
-    ids, table = prepared(targets)
-    hp = settings(case["meta"]["kwargs"], len(table))
-    target_in = np.concatenate([np.full([len(ids), 1], BOS), ids[:, :-1]], axis=1)
-    tf.get_variable("embedding/lookup_table", table.shape)
-    memory = Memory(tf.constant(case["in/encoder_output"]), tf.constant(bias == 0))
-    logits = logits_step_by_step(
-        Transformer(hp), memory, tf.constant(target_in, tf.int32)
-    )
-    states = run(logits[:, :, -hp.d_model :], values_of(hp, case, table))
-    fixtures.assert_close(states, case["out/out"], "states")

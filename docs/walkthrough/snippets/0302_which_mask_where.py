@@ -10,7 +10,7 @@ ids = tf.placeholder(tf.int32, [1, 6])
 x = embedding(ids, 50, 32) + positional_encoding(ids, 32, scale=False)
 sees_all = multihead_attention(x, x, num_heads=4)
 sees_past = multihead_attention(x, x, num_heads=4, causality=True, reuse=True)
-before, after = [[5, 6, 7, 8, 9, 10]], [[5, 6, 7, 8, 9, 11]]  # another last word
+before, after = [[5, 6, 7, 8, 9, 10]], [[5, 6, 7, 8, 9, 11]]  # another last token
 with tiny.session() as session:
     for name, y in [("padding mask only", sees_all), ("causal mask too", sees_past)]:
         rows = [session.run(y, {ids: each})[0] for each in (before, after)]

@@ -2,8 +2,8 @@
 import numpy as np
 import tiny
 
-# How well can W2 max(0, x W1 + b1) imitate a function of the coordinates, if W1 is
-# random and only W2 is fitted?
+# How well does W2 max(0, x W1 + b1) approximate a function of the coordinates if W1
+# is random and only W2 is fitted?
 D, N = 16, 4000
 x = tiny.fixed("x/lookup_table", [N, D]) * np.sqrt(D)
 wanted = x[:, :1] * x[:, 1:2] + np.abs(x[:, 2:3]) + np.sin(2 * x[:, 3:4])

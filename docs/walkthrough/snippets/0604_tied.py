@@ -31,4 +31,4 @@ for tied in (True, False):
         rows = np.count_nonzero(abs(gradient).sum(axis=axis))
         print(f"  {variable.op.name:30} gradient in {rows:2} of 50 rows")
 one = 37000 * 512
-print(f"tables of the base model, 37,000 pieces: tied {one:,}, else {3 * one:,}")
+print(f"base model, 37,000 pieces, weights: tied {one:,}, else {3 * one:,}")

@@ -7,7 +7,7 @@ from transformer.training import cross_entropy
 
 
 def products(graph):
-    """Multiplications of all products of matrices in a graph."""
+    """Return the number of multiplications in all matrix products of a graph."""
     total = 0
     for op in graph.get_operations():
         if op.type in ("MatMul", "BatchMatMulV2"):
@@ -29,5 +29,5 @@ loss = cross_entropy(model.decode(ids, model.encode(ids)), ids)
 forward = products(tf.get_default_graph())
 tf.gradients(loss.sum, tf.trainable_variables())
 both = products(tf.get_default_graph())
-print(f"forward {forward / 1e9:.2f} thousand million multiplications")
+print(f"forward {forward / 1e9:.2f} billion multiplications")
 print(f"forward and backward {both / 1e9:.2f}: {both / forward:.2f} times as many")

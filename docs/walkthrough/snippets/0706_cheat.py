@@ -16,7 +16,7 @@ from transformer.training import cross_entropy, make_update
 
 
 def accuracy(causality):
-    """Learn to continue random digits; return how often that is right."""
+    """Train on random digits; return the accuracy and the loss of the last batch."""
     tiny.start()
     given, wanted = (tf.placeholder(tf.int32, [None, None]) for _ in range(2))
     x = embedding(given, 14, 32) + positional_encoding(given, 32, scale=False)

@@ -5,14 +5,14 @@ import tiny
 
 from transformer.decoding import SearchOptions, beam, greedy
 
-# Pieces: 3 ends, 4 is "a", 5 is "b". "a" begins best (0.6), but then nothing is likely;
-# after "b" (0.4) the end is nearly certain.
+# Pieces: 3 is the end, 4 is "a", 5 is "b". "a" is the likeliest first piece (0.6), but
+# no piece after it is likely; after "b" (0.4) the end is nearly certain.
 TABLE = np.full([6, 6], 1e-9, np.float32)
 TABLE[2, [4, 5]] = 0.6, 0.4  # after BOS
 TABLE[4, [3, 4, 5]] = 0.3, 0.4, 0.3
 TABLE[5, [3, 4]] = 0.9, 0.1
 
-print("probabilities of beginnings, with what may follow:")
+print("probabilities of prefixes of one and two pieces:")
 for first in (4, 5):
     begun = TABLE[2, first]
     tiny.bar(" ab"[first - 3], begun)
@@ -24,7 +24,7 @@ tiny.start()
 
 
 def step(ids, parents, state):
-    """The next piece depends on the newest one alone."""
+    """Return log-probabilities that depend on the newest piece alone."""
     return tf.log(tf.gather(tf.constant(TABLE), ids)), state
 
 

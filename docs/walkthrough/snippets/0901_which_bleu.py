@@ -4,16 +4,22 @@ from sacrebleu.metrics import BLEU
 
 from transformer.evaluation import score
 
+
+def in_pieces(texts):
+    """Return the texts as pieces, with spaces between them."""
+    vocabulary = tiny.vocabulary()
+    return [" ".join(vocabulary.pieces(vocabulary.encode(text))) for text in texts]
+
+
 references = [tiny.REFERENCE, "The child sleeps in the large garden."]
 same = list(references)
 shorter = ["The woman whom we visit is", "The child sleeps in the"]
 lower = [text.lower() for text in references]
-pieces = [" ".join(tiny.vocabulary().pieces(tiny.vocabulary().encode(t))) for t in same]
 print("                 BLEU   brevity")
 for name, texts in [("equal", same), ("cut short", shorter), ("lower case", lower)]:
     result = BLEU().corpus_score(texts, [references])
     print(f"{name:14} {score(texts, references).bleu:6.1f} {result.bp:8.2f}")
-print(f"pieces         {score(pieces, references).bleu:6.1f}")
+print(f"pieces         {score(in_pieces(same), references).bleu:6.1f}")
 print("signature:", score(same, references).bleu_signature.rsplit("|version", 1)[0])
 wrong = [
     tiny.REFERENCE.replace("visit", "see"),
@@ -29,3 +35,5 @@ for tokenize in ("13a", "none", "char"):
         metric = BLEU(tokenize=tokenize, lowercase=lowercase)
         bleu = metric.corpus_score(wrong, [references]).score
         print(f"  {tokenize:5} lowercase={lowercase!s:5} {bleu:6.1f}")
+pieces = score(in_pieces(wrong), in_pieces(references)).bleu
+print(f"  13a   pieces, references too {pieces:5.1f}")

@@ -291,6 +291,7 @@ def test_local_attention_finds_the_padded_keys_of_each_head():
     [
         ({"attention_type": "masked_dilated_1d"}, "got 'masked_dil"),
         ({"q_filter_width": 3}, "expected q_filter_width = 1, got 3"),
+        ({"activation_dtype": tf.float16}, "expected activation_dtype = float32, got"),
         ({"total_key_depth": 7}, "expected num_heads that divide total_key_depth = 7"),
         ({"cache": {}}, "got a cache and bias = None"),
         (

@@ -135,7 +135,7 @@ class Transformer:
                     )
                     kept = padding_mask if dialect.feedforward_skips_padding else True
                     x = transform(x, mask=kept)  # [N, S, D]
-            if dialect.final_norm:
+            if dialect.final_norm:  # nothing else normalizes the sum
                 x = normalize(x, dialect.norm_epsilon)
         if masks is None:
             padding_mask = found_mask(x, dialect.padded_row)

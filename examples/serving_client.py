@@ -67,11 +67,14 @@ def chunks(lines: Iterator[str]) -> Iterator[List[str]]:
 def main(argv: Optional[List[str]] = None) -> None:
     """Translate standard input."""
     args = parser().parse_args(argv)
-    for chunk in chunks(line.rstrip("\n") for line in sys.stdin):
-        for text, score in translate(args.url.rstrip("/"), chunk):
-            sys.stdout.write(
-                f"{text} ||| {score:.4f}\n" if args.scores else text + "\n"
-            )
+    try:
+        for chunk in chunks(line.rstrip("\n") for line in sys.stdin):
+            for text, score in translate(args.url.rstrip("/"), chunk):
+                sys.stdout.write(
+                    f"{text} ||| {score:.4f}\n" if args.scores else text + "\n"
+                )
+    except (OSError, ValueError) as error:
+        sys.exit(f"serving_client.py: {args.url}: {error}")
 
 
 if __name__ == "__main__":

@@ -184,6 +184,13 @@ def test_int8_may_change_scores_and_dev_may_be_missing(trained, tmp_path, monkey
     assert len(said) == 2 and "was not compared" in said[1]
 
 
+def test_a_log_directory_that_may_not_be_written_is_one_line(trained, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(ValueError, match="got no permission; run translate with this"):
+        Translator(trained, engine=CTRANSLATE2)
+    assert not glob.glob(os.path.join(trained, "ctranslate2-*"))
+
+
 def test_each_checkpoint_has_its_own_export(exported, tmp_path):
     logdir = corpora.copy_of(exported, tmp_path / "logs")
     [before] = glob.glob(os.path.join(logdir, "ctranslate2-*"))

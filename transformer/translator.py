@@ -244,6 +244,12 @@ class Translator(TextSide):
         logdir = os.path.dirname(checkpoint) or os.curdir
         folder = folder_of(checkpoint, self._quantization)
         if not os.path.exists(os.path.join(folder, MODEL)):
+            if not os.access(logdir, os.W_OK | os.X_OK):
+                raise ValueError(
+                    f"--engine {self.engine}: expected to write the export {folder}, "
+                    "got no permission; run translate with this engine once where the "
+                    f"log directory can be written, or use --engine {TENSORFLOW}"
+                )
             with files.new_folder(folder, "--logdir", MODEL) as made:
                 export.write(self.hp, checkpoint, made, self._quantization)
                 self._compare_export(made, warn)
@@ -270,8 +276,11 @@ class Translator(TextSide):
         try:
             path, _ = text_paths(self.hp.data, "dev")
             lines = list(itertools.islice(read_lines(path), LINES_COMPARED))
-        except (OSError, ValueError) as error:
-            warn(f"the export for {CTRANSLATE2} was not compared: {error}")
+        except (OSError, ValueError):
+            warn(
+                f"the export for {CTRANSLATE2} was not compared with TensorFlow: there "
+                f"is no dev set in {self.hp.data}"
+            )
             return
         before = self.oddities.copy()
         with FastTranslator(folder, self.hp) as fast:

@@ -57,12 +57,8 @@ def page(data: Dict[str, Any]) -> Tuple[str, str]:
         "data": in_a_block(data),
         "script": script,
     }
-    return filled("page.html", parts), policy
-
-
-def filled(name: str, parts: Dict[str, str]) -> str:
-    """Return a file of the page with something in the place of each {{name}}."""
-    return re.sub(r"{{(\w+)}}", lambda found: parts[found.group(1)], read(name))
+    html = re.sub(r"{{(\w+)}}", lambda found: parts[found.group(1)], read("page.html"))
+    return html, policy
 
 
 def read(name: str) -> str:

@@ -569,7 +569,10 @@ def attend(queries=X, keys=X, *more, **options):
             r"queries: expected float \[N, Tq, D\], got int32 \[N, Tq\]; embed",
         ),
         (lambda: attend(X[0]), r"got float32 \[3, 8\]; reshape it"),
-        (lambda: attend(unknown(None, 3, None)), r"\[N, 3, D\]; give its last size"),
+        (
+            lambda: attend(unknown(None, 3, None)),
+            r"got float32 \[N, 3, \?\]; give its last size",
+        ),
         (lambda: attend(tf.placeholder(tf.float32)), "of unknown rank; give its sizes"),
         (lambda: attend(None), "got NoneType; give a tensor"),
         (
@@ -618,7 +621,7 @@ def test_one_line_says_what_a_block_expects(call, message):
 
 def test_arrays_of_numpy_are_inputs_too(start):
     def block(x, ids):
-        x = modules.dense(modules.label_smoothing(x), 8, True, "dense")
+        x = modules.dense(modules.label_smoothing(x), 8)
         x = modules.dropout(x, 0.5, np.bool_(False))
         x += modules.embedding(ids, 5, 8) + modules.positional_encoding(ids, 8)
         x = attend(modules.normalize(x), x, num_heads=2, key_masks=ids)

@@ -57,6 +57,8 @@ def checked(name: str, x, kind: str, *shapes: str):
         advice = "give its last size with set_shape"
     if advice:
         letters = [] if any_rank else shapes[0].strip("[]").split(", ")
+        if kind == "float":
+            letters = letters[:-1]  # the last size must be known
         found = f"{x.dtype.base_dtype.name} {_described(x, letters)}"
         raise ValueError(f"{name}: expected {expected}, got {found}; {advice}")
     return x
@@ -340,11 +342,11 @@ def _random_bytes(size, seed, name):
 def dense(
     inputs,
     num_units: int,
-    use_bias: bool,
-    scope: str,
+    use_bias: bool = True,
+    scope: str = "dense",
     activation: Optional[Callable] = None,
 ):
-    """Return activation(x W + b) along the last axis.
+    """Return activation(x W + b) along the last axis, as `tf.layers.dense` did.
 
     Args:
       inputs: float [..., in], `in` known.

@@ -9,7 +9,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import hparams
-from transformer import card, export, trainer
+from transformer import card, trainer
 from transformer.commands import prepare, train
 from transformer.hparams import model_settings
 from transformer.runtime import checkpoints
@@ -100,7 +100,7 @@ def test_killed_before_its_first_checkpoint_it_begins_so_again(
     card_of = card.model_card(
         hparams.load(logdir),
         checkpoints.find(logdir),
-        export.Exported("for nothing", [], []),
+        card.Exported("for nothing", [], []),
     )
     assert "--init_from logs/parent " in card_of and str(tmp_path) not in card_of
 

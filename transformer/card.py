@@ -5,12 +5,11 @@ model is for, who made the corpus, its licence) is for the person who hands it o
 """
 
 import os
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from transformer import __version__
 from transformer.compat.convert import variable_shapes
 from transformer.evaluation import SAMPLES, Scores, load_text, score, translations_path
-from transformer.export import Exported
 from transformer.hparams import FIELDS, HParams
 from transformer.runtime import checkpoints
 from transformer.runtime.run import begun_from, read_dev_scores, read_run
@@ -19,6 +18,14 @@ from transformer.text.lines import read_lines
 
 NAME = "README.md"
 OF_THE_DATA = ("data", "source_vocab_size", "target_vocab_size", "joint_vocab")
+
+
+class Exported(NamedTuple):
+    """What an export says of itself on the card."""
+
+    title: str  # "for CTranslate2, int8"
+    usage: Sequence[str]  # Markdown
+    limits: Sequence[str]  # a sentence each
 
 
 def write(hp: HParams, checkpoint: str, folder: str, exported: Exported) -> None:

@@ -1,28 +1,40 @@
 """Export: write a trained model in the format of other software (CTranslate2)."""
 
+import dataclasses
+import itertools
 import os
-from typing import Any, Dict, NamedTuple, Sequence
+from typing import Any, Callable, Dict, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from transformer import card
 from transformer.blocks.positions import LEARNED, POSITIONS, chosen_positions
 from transformer.compat.convert import variable_shapes
 from transformer.decoding import hypotheses_kept
 from transformer.dialects import resolve
-from transformer.fast import LONGEST, import_ctranslate2
-from transformer.hparams import HParams
+from transformer.fast import (
+    CTRANSLATE2,
+    LONGEST,
+    MODEL,
+    QUANTIZATIONS,
+    TENSORFLOW,
+    FastTranslator,
+    folder_of,
+    import_ctranslate2,
+    remove_outdated,
+)
+from transformer.hparams import HParams, has_settings, load
 from transformer.model import table_scope
-from transformer.runtime import checkpoints
+from transformer.runtime import checkpoints, files
+from transformer.text.data_folder import text_paths
+from transformer.text.lines import read_lines
 from transformer.text.vocabulary import UNK, copy_vocabularies, load_vocabularies
 
-
-class Exported(NamedTuple):
-    """What an export says of itself on the card."""
-
-    title: str  # "for CTranslate2, int8"
-    usage: Sequence[str]  # Markdown
-    limits: Sequence[str]  # a sentence each
+# An export is compared with TensorFlow on so many lines of dev. Scores that differ by
+# less than this are equal: of two translations, either may be found first.
+LINES_COMPARED = 200
+TIE = 1e-3
 
 
 def refuse_unsupported(hp: HParams) -> None:
@@ -199,7 +211,7 @@ def write(hp: HParams, checkpoint: str, out: str, quantization: str) -> str:
     return ""
 
 
-def described(hp: HParams, name: str, quantization: str) -> Exported:
+def described(hp: HParams, name: str, quantization: str) -> card.Exported:
     """Return what the model card says of an export.
 
     The call on it gives our text greedily. The beam search of CTranslate2 forgets
@@ -237,4 +249,106 @@ def described(hp: HParams, name: str, quantization: str) -> Exported:
     limits = [f"It has {LONGEST:,} positions: longer sentences are refused."]
     if quantization != "float32":
         limits.append("Its weights are 8-bit integers: some translations differ.")
-    return Exported(f"for CTranslate2, {quantization}", usage, limits)
+    return card.Exported(f"for CTranslate2, {quantization}", usage, limits)
+
+
+# The export of a checkpoint, beside it
+
+
+def find_or_make(
+    ours: Any, checkpoint: str, quantization: str, warn: Callable[[str], None]
+) -> str:
+    """Return the folder of a checkpoint's export; make and compare it if there is none.
+
+    Args:
+      ours: the Translator that has loaded the checkpoint.
+      checkpoint: its path without the endings of its files.
+      quantization: "float32" or "int8".
+      warn: function of a text; called where CTranslate2 cannot represent the model,
+        where the export cannot be compared, and with the number of lines it changes.
+
+    Returns:
+      "" where CTranslate2 cannot represent the model.
+
+    Raises:
+      ValueError: CTranslate2 is not installed, or has other scores.
+    """
+    try:
+        refuse_unsupported(ours.hp)
+    except ValueError as error:
+        warn(f"--engine {CTRANSLATE2}: {error}: TensorFlow is used")
+        return ""
+    logdir = os.path.dirname(checkpoint) or os.curdir
+    folder = folder_of(checkpoint, quantization)
+    if os.path.exists(os.path.join(folder, MODEL)):
+        return folder
+    if not os.access(logdir, os.W_OK | os.X_OK):
+        raise ValueError(
+            f"--engine {CTRANSLATE2}: expected to write the export {folder}, got no "
+            "permission; run translate with this engine once where the log directory "
+            f"can be written, or use --engine {TENSORFLOW}"
+        )
+    with files.new_folder(folder, "--logdir", MODEL) as made:
+        write(ours.hp, checkpoint, made, quantization)
+        _compare(ours, made, quantization, warn)
+        # Not the search that this Translator was asked for.
+        hp = load(logdir) if has_settings(logdir) else ours.hp
+        hp = dataclasses.replace(hp, data=ours.hp.data)
+        exported = described(hp, os.path.basename(folder), quantization)
+        card.write(hp, checkpoint, made, exported)
+    remove_outdated(logdir)
+    return folder
+
+
+def _compare(ours, folder, quantization, warn) -> None:
+    """Compare an exported model with a Translator on lines of dev.
+
+    The models are the same where they give our translations the same scores. Even then
+    the beam search of CTranslate2 finds others for some lines: it drops a hypothesis
+    that ends outside the K best.
+
+    Raises:
+      ValueError: it has float32 weights, and gives our translations other scores.
+    """
+    try:
+        path, _ = text_paths(ours.hp.data, "dev")
+        lines = list(itertools.islice(read_lines(path), LINES_COMPARED))
+    except (OSError, ValueError):
+        warn(
+            f"the export for {CTRANSLATE2} was not compared with TensorFlow: there is "
+            f"no dev set in {ours.hp.data}"
+        )
+        return
+    before = ours.oddities.copy()
+    with FastTranslator(folder, ours.hp) as theirs:
+        pairs = [
+            (line, our, their)
+            for line, [our, *_], [their, *_] in zip(
+                lines, ours.translate(lines), theirs.translate(lines)
+            )
+            if our.pieces
+        ]
+        scores = theirs.score(
+            [line for line, _, _ in pairs], [our.pieces for _, our, _ in pairs]
+        )
+    ours.oddities = before
+    wrong = [
+        f"{line!r:.80} → {our.text!r:.80}: {score:.3f}, not {our.score:.3f}"
+        for (line, our, _), score in zip(pairs, scores)
+        if abs(score - our.score) > TIE
+    ]
+    if wrong and quantization == QUANTIZATIONS[0]:
+        raise ValueError(
+            f"--engine {CTRANSLATE2}: expected the scores of TensorFlow, got others "
+            f"for {len(wrong)} of {len(pairs)} lines of dev ({'; '.join(wrong[:3])}); "
+            f"use --engine {TENSORFLOW}"
+        )
+    others = sum(
+        our.text != their.text and abs(our.score - their.score) > TIE
+        for _, our, their in pairs
+    )
+    if others:
+        warn(
+            f"--engine {CTRANSLATE2}, {quantization}: {others} of {len(pairs)} lines "
+            "of dev are translated otherwise than by TensorFlow"
+        )

@@ -16,9 +16,9 @@ from typing import Any, Dict, List, Sequence
 
 import tensorflow.compat.v1 as tf
 
+from transformer.card import Exported
 from transformer.data import pad_with_end
 from transformer.decoding import Hypotheses, SearchOptions
-from transformer.export import Exported
 from transformer.hparams import HParams
 from transformer.model import Transformer
 from transformer.runtime import checkpoints

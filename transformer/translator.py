@@ -34,7 +34,7 @@ from typing import (
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer import alignment, card, export
+from transformer import alignment, export
 from transformer.blocks.attention import is_token
 from transformer.blocks.primitives import as_int64
 from transformer.data import Batch, make_batch, pad, pad_with_end
@@ -50,25 +50,14 @@ from transformer.decoding import (
 from transformer.fast import (
     CTRANSLATE2,
     ENGINES,
-    MODEL,
     QUANTIZATIONS,
     TENSORFLOW,
     FastTranslator,
-    folder_of,
-    remove_outdated,
     usable,
 )
-from transformer.hparams import (
-    DECODING,
-    HParams,
-    checked,
-    has_settings,
-    load,
-    load_each,
-    validate,
-)
+from transformer.hparams import DECODING, HParams, checked, load_each, validate
 from transformer.model import Transformer
-from transformer.runtime import checkpoints, files
+from transformer.runtime import checkpoints
 from transformer.runtime.cli import refuse_unknown
 from transformer.runtime.sessions import (
     batches_at_once,
@@ -76,18 +65,12 @@ from transformer.runtime.sessions import (
     run_at_once,
     set_up_process,
 )
-from transformer.text.data_folder import text_paths
-from transformer.text.lines import read_lines
 from transformer.text.translations import TextSide, Translation
 from transformer.text.vocabulary import PAD, Vocabularies, load_vocabularies
 
 # A batch holds `decode_batch_size` sentences of up to this many pieces. It holds fewer
 # longer ones: the memory of attention grows with the square of the length.
 FULL_LENGTH = 64
-# An export is compared with TensorFlow on so many lines of dev. Scores that differ by
-# less than this are equal: of two translations, either may be found first.
-LINES_COMPARED = 200
-TIE = 1e-3
 
 
 class Member(NamedTuple):
@@ -210,7 +193,7 @@ class Translator(TextSide):
         Args:
           checkpoint: the path without the endings of its files.
           number: the index of its model in an ensemble.
-          warn: function of a text; see `open_fast`.
+          warn: function of a text; see `export.find_or_make`.
         """
         if not checkpoint:
             return self.restore_found()
@@ -224,95 +207,14 @@ class Translator(TextSide):
         return checkpoint
 
     def _open_fast(self, checkpoint: str, warn: Callable[[str], None]) -> None:
-        """Open the exported model of a checkpoint; make and compare it where need be.
-
-        Args:
-          checkpoint: its path without the endings of its files.
-          warn: function of a text; called where the model is none for CTranslate2,
-            where the export cannot be compared, and of how many lines it changes.
-
-        Raises:
-          ValueError: CTranslate2 is not installed, or has other scores.
-        """
+        """Open the export of a checkpoint; see `export.find_or_make`."""
         self._close_fast()
-        try:
-            export.refuse_unsupported(self.hp)
-        except ValueError as error:
-            warn(f"--engine {self.engine}: {error}: TensorFlow is used")
+        folder = export.find_or_make(self, checkpoint, self._quantization, warn)
+        if not folder:
             self.engine = TENSORFLOW
             return
-        logdir = os.path.dirname(checkpoint) or os.curdir
-        folder = folder_of(checkpoint, self._quantization)
-        if not os.path.exists(os.path.join(folder, MODEL)):
-            if not os.access(logdir, os.W_OK | os.X_OK):
-                raise ValueError(
-                    f"--engine {self.engine}: expected to write the export {folder}, "
-                    "got no permission; run translate with this engine once where the "
-                    f"log directory can be written, or use --engine {TENSORFLOW}"
-                )
-            with files.new_folder(folder, "--logdir", MODEL) as made:
-                export.write(self.hp, checkpoint, made, self._quantization)
-                self._compare_export(made, warn)
-                # Not the search that this Translator was asked for.
-                hp = load(logdir) if has_settings(logdir) else self.hp
-                hp = dataclasses.replace(hp, data=self.hp.data)
-                name = os.path.basename(folder)
-                exported = export.described(hp, name, self._quantization)
-                card.write(hp, checkpoint, made, exported)
-            remove_outdated(logdir)
         self._fast = FastTranslator(folder, self.hp, self._options.n_best)
         self._fast.oddities = self.oddities
-
-    def _compare_export(self, folder: str, warn: Callable[[str], None]) -> None:
-        """Compare an exported model with this one on lines of dev.
-
-        The models are the same where they give our translations the same scores. Even
-        then the beam search of CTranslate2 finds others for some lines: it drops a
-        hypothesis that ends outside the K best.
-
-        Raises:
-          ValueError: it has float32 weights, and gives our translations other scores.
-        """
-        try:
-            path, _ = text_paths(self.hp.data, "dev")
-            lines = list(itertools.islice(read_lines(path), LINES_COMPARED))
-        except (OSError, ValueError):
-            warn(
-                f"the export for {CTRANSLATE2} was not compared with TensorFlow: there "
-                f"is no dev set in {self.hp.data}"
-            )
-            return
-        before = self.oddities.copy()
-        with FastTranslator(folder, self.hp) as fast:
-            pairs = [
-                (line, ours, theirs)
-                for line, (ours, theirs) in zip(lines, compared(self, fast, lines))
-                if ours.pieces
-            ]
-            scores = fast.score(
-                [line for line, _, _ in pairs], [ours.pieces for _, ours, _ in pairs]
-            )
-        self.oddities = before
-        wrong = [
-            f"{line!r:.80} → {ours.text!r:.80}: {score:.3f}, not {ours.score:.3f}"
-            for (line, ours, _), score in zip(pairs, scores)
-            if abs(score - ours.score) > TIE
-        ]
-        if wrong and self._quantization == QUANTIZATIONS[0]:
-            raise ValueError(
-                f"--engine {CTRANSLATE2}: expected the scores of TensorFlow, got "
-                f"others for {len(wrong)} of {len(pairs)} lines of dev "
-                f"({'; '.join(wrong[:3])}); use --engine {TENSORFLOW}"
-            )
-        others = sum(
-            ours.text != theirs.text and abs(ours.score - theirs.score) > TIE
-            for _, ours, theirs in pairs
-        )
-        if others:
-            warn(
-                f"--engine {CTRANSLATE2}, {self._quantization}: {others} of "
-                f"{len(pairs)} lines of dev are translated otherwise than by TensorFlow"
-            )
 
     def restore_found(
         self,
@@ -533,18 +435,6 @@ class Translator(TextSide):
             self._ops.target_in: batch.target_in,
             self._ops.target_out: batch.target_out,
         }
-
-
-def compared(
-    ours: Translator, theirs: FastTranslator, lines: Sequence[str]
-) -> List[Tuple[Translation, Translation]]:
-    """Return the best translation of each line by both."""
-    return [
-        (best, other)
-        for [best, *_], [other, *_] in zip(
-            ours.translate(lines), theirs.translate(lines)
-        )
-    ]
 
 
 # The graph: the search, and the scores of given translations

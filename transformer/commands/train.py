@@ -19,7 +19,6 @@ import os
 from typing import Any, Dict, List, Optional
 
 from transformer import hparams
-from transformer.presets import PRESETS, resolve
 from transformer.runtime import cli
 from transformer.runtime.cluster import cluster_of
 from transformer.runtime.files import refuse_used
@@ -45,7 +44,9 @@ def parser() -> argparse.ArgumentParser:
         help="where everything is written; the same again continues",
     )
     made.add_argument(
-        "--preset", metavar="NAME", help=f"settings to start from: {', '.join(PRESETS)}"
+        "--preset",
+        metavar="NAME",
+        help=f"settings to start from: {', '.join(hparams.PRESETS)}",
     )
     made.add_argument(
         "--init_from",
@@ -69,7 +70,7 @@ def settings(args: argparse.Namespace) -> hparams.HParams:
     """
     given = cli.given(args, hparams.FIELDS)
     is_set = hparams.has_settings(args.logdir)
-    hp = resolve(given, args.preset, args.logdir, args.init_from)
+    hp = hparams.resolve(given, args.preset, args.logdir, args.init_from)
     refuse_used(args.logdir, "--logdir", hparams.FILE_NAME, BEGUN)
     if args.init_from and not is_set:
         refuse_other_vocabulary(hp.data, args.init_from)
@@ -135,7 +136,7 @@ def overruled_by(hp: hparams.HParams, args: argparse.Namespace) -> str:
     given = cli.given(args, hparams.FIELDS)
     others = [
         f"{name} {getattr(hp, name)} (preset: {value})"
-        for name, value in PRESETS.get(args.preset, {}).items()
+        for name, value in hparams.PRESETS.get(args.preset, {}).items()
         if name not in ("data", *given) and getattr(hp, name) != value
     ]
     if not others:

@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 EXACT = ["--deterministic", "--shards=4", "--dropout_rate=0.2", "--save_every=4"]
-EXACT += ["--eval_every=1000", "--keep_checkpoints=100", "--audit_every=3"]
+EXACT += ["--eval_every=1000", "--keep_checkpoints=100"]
 FOREVER = "--max_steps=100000"
 
 
@@ -181,7 +181,7 @@ def test_without_deterministic_each_worker_computes_one_piece(
     script = CHANGED.format(
         "exchange.PACK_BYTES = exchange.packs.__defaults__ = (4096,)"
     )
-    flags = ["--dropout_rate=0", "--audit_every=2", "--max_steps=4", "--seed=7"]
+    flags = ["--dropout_rate=0", "--max_steps=4", "--seed=7"]
     losses = []
     for environments in ([os.environ], launch.environments(3)):
         logdir = tmp_path / str(len(environments))

@@ -243,7 +243,6 @@ def test_all_meet_compare_and_end_with_the_chief(threads):
     def work(team):
         start = team.meet({"step": 7} if team.is_chief else None)
         team.begin()
-        team.audit(8, {"a": 1})
         gathered = team.gather("x", team.cluster.index)
         if team.is_chief:
             return start, gathered
@@ -261,7 +260,6 @@ def test_a_single_process_is_a_chief_without_others():
         assert team.is_chief and team.cause(error) is error
         assert team.meet(3) == 3
         team.begin()
-        team.audit(1, {"a": 1})
         assert team.compute(lambda: 3) == 3
         with pytest.raises(KeyError):
             team.compute(lambda: {}["x"])
@@ -452,21 +450,6 @@ def test_two_chiefs_cannot_listen(threads):
         with pytest.raises(ValueError, match="cannot be used .*; another chief may"):
             with here.team(0):
                 pass
-
-
-def test_an_audit_names_the_worker_and_the_first_variable(threads):
-    here = threads(3)
-
-    def audited(sums):
-        return lambda team: [team.meet(), team.audit(8, sums), joins(team)]
-
-    wanted = {"a": 1, "b": 2, "c": 3}
-    found = [wanted, wanted, {"a": 1, "b": 5, "c": 6}]
-    results = [here.run(index, audited(each)) for index, each in enumerate(found)]
-    for result in results:
-        assert isinstance(result(), ValueError)
-        text = f"got another b on worker 2 at {here.addresses[2]} than on the chief"
-        assert text in str(result())
 
 
 @pytest.mark.parametrize("bad", [1, None])

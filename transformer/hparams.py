@@ -16,7 +16,8 @@ from transformer.runtime.cli import refuse_unknown, unknown
 from transformer.runtime.terminal import command
 
 FILE_NAME = "hparams.json"
-REMOVED = ("devices",)  # settings of earlier versions; their values are ignored
+# Settings of earlier versions; their values are ignored.
+REMOVED = ("audit_every", "devices")
 LARGEST = 2**31  # integers are below it, so that they fit into an int32
 MOST_PARTS = 2**16  # of an update; with more, none would ever be finished
 # Sizes that no memory holds are refused before anything is made of them.
@@ -163,9 +164,6 @@ class HParams:
         "stop",
         "if saving fails: stop or continue",
         choices=("stop", "continue"),
-    )
-    audit_every: int = setting(
-        "training", 1000, "steps between audits; 0: off", least=0
     )
     eval_every: int = setting("training", 1000, "steps between two dev BLEU scores")
     patience: int = setting(

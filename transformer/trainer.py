@@ -33,12 +33,7 @@ from transformer.model import Transformer
 from transformer.runtime import checkpoints, ram
 from transformer.runtime.cli import refuse_unknown
 from transformer.runtime.cluster import Cluster
-from transformer.runtime.exchange import (
-    FAILURES,
-    Exchange,
-    checksums,
-    refuse_old_tensorflow,
-)
+from transformer.runtime.exchange import FAILURES, Exchange, refuse_old_tensorflow
 from transformer.runtime.files import sha256_of
 from transformer.runtime.nonfinite import FiniteGuard
 from transformer.runtime.precision import PRECISIONS, compute_type, getter_to
@@ -347,11 +342,6 @@ class TrainingGraph:
         metrics, _ = session.run([self.update.metrics, self.update.apply])
         return metrics
 
-    def checksums(self, session: tf.Session) -> Dict[str, int]:
-        """Return a checksum of each variable that a checkpoint has, by its name."""
-        with session.graph.as_default():
-            return checksums(session, tf.global_variables())
-
     def feed(self, number: int) -> Dict:
         """Return what to feed to compute a round; the iterator does not advance."""
         return dict(zip(self._batch, self.shards.batch(self.data.train, number)))
@@ -658,15 +648,11 @@ def _make_step(session, graph, guard, team, step):
 
     Raises:
       FloatingPointError: its loss or gradients are not finite.
-      ValueError: the variables of the workers differ.
       Ended: the run ended on another worker.
     """
     metrics = team.compute(lambda: graph.make_step(session))
     if not are_fine(metrics):
         raise team.cause(guard.error(step))
-    every = graph.hp.audit_every
-    if team.cluster and every and (step + 1) % every == 0:
-        team.audit(step + 1, team.compute(lambda: graph.checksums(session)))
     return metrics
 
 

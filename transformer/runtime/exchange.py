@@ -10,10 +10,8 @@ On GPUs the operations use NCCL, elsewhere a ring over gRPC.
 
 import functools
 import re
-import zlib
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Callable, List, Optional, Sequence
 
-import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.runtime.cluster import Cluster
@@ -225,11 +223,3 @@ def _split(numbers, tensors):
     sizes = [x.shape.num_elements() for x in tensors]
     parts = tf.split(numbers[: sum(sizes)], sizes)
     return [tf.reshape(part, x.shape) for part, x in zip(parts, tensors)]
-
-
-def checksums(session: tf.Session, variables: Sequence[tf.Variable]) -> Dict[str, int]:
-    """Return the CRC-32 of the value of each variable, by its name."""
-    return {
-        variable.op.name: zlib.crc32(np.asarray(session.run(variable)).tobytes())
-        for variable in variables
-    }

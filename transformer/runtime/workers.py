@@ -256,23 +256,6 @@ class Team:
                     raise ValueError(str(self._verdict))
                 raise self._verdict
 
-    def audit(self, step: int, checksums: Dict[str, int]) -> None:
-        """Compare the checksums of the variables over all workers.
-
-        Raises:
-          ValueError: they differ.
-        """
-        for index, others in self.gather("checksums", checksums).items():
-            assert self.cluster  # a worker alone gathers nothing
-            for name, checksum in checksums.items():
-                if others.get(name) != checksum:
-                    raise ValueError(
-                        f"step {step}: expected the same variables on all workers, got "
-                        f"another {name} on {self.cluster.name(index)} than on the "
-                        "chief: their processors compute differently, or one of them "
-                        "wrongly; continue on machines of one kind"
-                    )
-
     def cause(self, error: Exception) -> Exception:
         """Return an error of this worker; wait where another worker has its cause.
 

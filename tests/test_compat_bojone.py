@@ -10,7 +10,6 @@ import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 from originals import assert_as_recorded, opened
 
-from transformer import compat, functional
 from transformer.compat import bojone
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -110,28 +109,6 @@ def test_first_values_are_uniform_whatever_the_scope_says():
         assert 0.04 < np.abs(value).max() <= 0.05, name
         assert abs(value.mean()) < 0.02, name
     assert (values["a/Variable"] != values["a/Variable_1"]).any()
-
-
-def test_a_checkpoint_is_restored_by_its_names(tmp_path):
-    """Into a graph of these functions; `functional` says nothing of the order."""
-    prefix = str(tmp_path / "model.ckpt")
-    with tf.Graph().as_default(), tf.Session(config=CONFIG) as session:
-        classifier(tf.constant(IDS), tf.constant(LENGTHS))
-        session.run(tf.global_variables_initializer())
-        tf.train.Saver().save(session, prefix)
-        saved = session.run({v.op.name: v for v in tf.global_variables()})
-    with tf.name_scope("ported"):
-        classifier(tf.constant(IDS), tf.constant(LENGTHS))
-    with tf.Session(config=CONFIG) as session:
-        loaded = compat.restore(session, prefix, source="bojone", scope="ported")
-        found = session.run({v.op.name: v for v in tf.global_variables()})
-    assert loaded == sorted("ported/" + name for name in saved) == sorted(found)
-    for name, value in saved.items():
-        np.testing.assert_array_equal(found["ported/" + name], value)
-    with tf.Graph().as_default(), tf.Session(config=CONFIG) as session:
-        functional.attention(x_of(8), x_of(8), x_of(8), 2, 4)
-        with pytest.raises(ValueError, match="got no variable for attention/q/kernel"):
-            compat.restore(session, prefix, source="bojone")
 
 
 # Its Keras layers, without Keras 3

@@ -12,7 +12,6 @@ PROGRAM = """
     {first}
     from transformer_tf.compat.sasrec import multihead_attention, normalize
     from transformer_tf import modules
-    from transformer_tf.compat import restore
     {then}
     with tf.Graph().as_default():
         x = tf.ones([2, 3, 4])

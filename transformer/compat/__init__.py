@@ -19,19 +19,5 @@ variables of one original program. All formulas are in our blocks.
     |                 | transformer_layers, beam_search                               |
 
 Variables have their original names and shapes, so `tf.train.Saver` restores checkpoints
-of the original. So does `restore`, whose errors name what does not fit.
+of the original.
 """
-
-from typing import Any
-
-__all__ = ["restore"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import `restore` on first use: the tables of names do not need TensorFlow."""
-    if name == "restore":
-        from transformer.compat.restoring import restore
-
-        globals()["restore"] = restore
-        return restore
-    raise AttributeError(f"module 'transformer.compat' has no attribute {name!r}")

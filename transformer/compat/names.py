@@ -121,17 +121,6 @@ BLOCKS = {
     "tensor2tensor": TENSOR2TENSOR_BLOCKS,
 }
 
-# The default scope of a feed-forward.
-_LEGACY_SCOPE = ((r"(^|/)feedforward/", r"\1multihead_attention/"),)
-FEEDFORWARD_SCOPES = {
-    "tutorial": _LEGACY_SCOPE,
-    "kyubyong_legacy": _LEGACY_SCOPE,
-    "sasrec": _LEGACY_SCOPE,
-    "functional_time": _LEGACY_SCOPE,
-    "interhat": _LEGACY_SCOPE,
-    "kyubyong": ((r"(^|/)feedforward/", r"\1positionwise_feedforward/"),),
-}
-
 VARIABLE_NAMES = {
     "tutorial": TUTORIAL,
     "kyubyong_legacy": KYUBYONG_LEGACY,

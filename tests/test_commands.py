@@ -39,7 +39,7 @@ NOT_RUN = {
     r"scripts/serve\.py --": "it serves until it is stopped: test_serve",
     r"curl ": "to a service that runs: test_serve",
     r"docker ": "it fetches an image",
-    r"tools/bench/service\.py": "it measures a service that runs: test_serve",
+    r"tools/bench/service\.py": "it measures a service that runs",
     r"tools/bench/engines\.py": "it refuses a model that learned nothing: test_fast",
     r"examples/serving_client\.py": "to a service that runs: test_savedmodel",
     r"scripts/align\.py --logdir \S+ --compare": "files of other programs",

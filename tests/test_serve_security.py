@@ -145,21 +145,6 @@ def test_a_body_in_pieces_has_the_same_limit(server):
     assert raw(server, head + large).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_body_behind_get_is_no_second_request(server):
-    hidden = b"GET /models HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
-    last = b"GET /languages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    answer = raw(server, head % len(hidden) + hidden + last)
-    assert answer.count(b"HTTP/1.1 200 ") == 2
-    assert b"waiting" in answer and b"targets" in answer and b"layers" not in answer
-
-
-@pytest.mark.parametrize("data", [b"GET", b"x" * 70000])
-def test_what_is_not_http_harms_nobody(server, data):
-    raw(server, data, is_all=True)
-    assert ask(server, "/healthz")[0] == 200
-
-
 HALF = (
     b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n"
     b"Content-Type: application/json\r\n\r\n{"

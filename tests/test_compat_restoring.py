@@ -99,19 +99,6 @@ def test_the_optimizer_comes_along_where_the_graph_has_one(original):
         assert session.run(step) == 3
 
 
-def test_a_new_optimizer_keeps_its_values(tmp_path):
-    with tf.Graph().as_default(), tf.Session(config=CONFIG) as session:
-        kyubyong_legacy.normalize(tf.ones([1, 4]))
-        session.run(tf.global_variables_initializer())
-        prefix = tf.train.Saver().save(session, str(tmp_path / "m"))
-    with tf.Session(config=CONFIG) as session:
-        loss = tf.reduce_sum(kyubyong_legacy.normalize(tf.ones([1, 4])))
-        tf.train.AdamOptimizer(0.1).minimize(loss)
-        session.run(tf.global_variables_initializer())
-        loaded = compat.restore(session, prefix, "kyubyong_legacy")
-        assert loaded == ["ln/Variable", "ln/Variable_1"]
-
-
 @pytest.mark.parametrize(
     "blocks, said",
     [

@@ -8,14 +8,12 @@ import shutil
 import sys
 
 import corpora
-import engines
 import numpy as np
 import pytest
 
 import hparams
 from transformer import export
 from transformer.commands import evaluate, translate
-from transformer.commands import export as export_command
 from transformer.fast import (
     CTRANSLATE2,
     TENSORFLOW,
@@ -97,18 +95,6 @@ def test_the_command_translates_without_tensorflow(exported, lines):
     with Translator(exported, search="greedy") as ours:
         expected = [best.text for best, *_ in ours.translate(lines)]
     assert ran.stdout.split("\n")[:-1] == expected
-
-
-def test_its_card_is_the_one_that_export_writes(exported, tmp_path):
-    """Which does not know of the search of one Translator."""
-    flags = ["--format", CTRANSLATE2, "--logdir", exported]
-    export_command.main([*flags, "--out", str(tmp_path / "out")])
-    [folder] = glob.glob(os.path.join(exported, "ctranslate2-float32-*"))
-    cards = []
-    for each in (str(tmp_path / "out"), folder):
-        with open(os.path.join(each, "README.md"), encoding="utf-8") as file:
-            cards.append(file.read().replace(repr(os.path.basename(each)), "HERE"))
-    assert cards[0] == cards[1] and "folder = HERE" in cards[0]
 
 
 def test_eval_and_the_service_have_it_too(exported, digits, tmp_path, capsys):
@@ -244,24 +230,6 @@ def test_a_dialect_it_lacks_is_tensorflows(digits, tmp_path):
         with Translator(logdir, engine=CTRANSLATE2) as translator:
             assert translator.engine == TENSORFLOW
             assert len(translator.translate(["1 2 3"])) == 1
-
-
-@pytest.mark.slow
-def test_the_table_of_engines(exported, tmp_path, capsys):
-    logdir = corpora.copy_of(exported, tmp_path / "logs")
-    hparams.save(hparams.load(logdir, {"search": "greedy"}), logdir)
-    engines.main(["--logdir", logdir, "--rounds", "1", "--lines", "2"])
-    head, _, *rows = capsys.readouterr().out.splitlines()
-    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
-    assert [row[0] for row in cells] == [
-        "tensorflow",
-        "ctranslate2",
-        "ctranslate2, int8",
-    ]
-    start, size, bleu = ([float(row[at]) for row in cells] for at in (1, 4, 5))
-    assert (
-        start[1] < start[0] and size[2] <= size[1] < size[0] and bleu[1] == bleu[0] > 0
-    )
 
 
 def test_without_ctranslate2_one_line_says_so(exported, monkeypatch, capsys):

@@ -1,14 +1,10 @@
 """What a training survives: signals, a full disk, broken checkpoints, SIGKILL."""
 
-import errno
-import io
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import corpora
 import numpy as np
@@ -107,49 +103,6 @@ def test_a_signal_finishes_the_step_and_saves(
     before_update({})
     corpora.run_train(digits, tmp_path, *HARD)
     assert_same_training(tmp_path, whole)
-
-
-@pytest.mark.slow
-def test_a_signal_during_an_evaluation_ends_it_soon(
-    digits, whole, tmp_path, monkeypatch
-):
-    def evaluate(*args):
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(600)
-
-    with monkeypatch.context() as patched, pytest.raises(SystemExit) as stopped:
-        patched.setattr(trainer, "evaluate", evaluate)
-        corpora.run_train(digits, tmp_path, *HARD)
-    assert stopped.value.code == 143
-    assert checkpoints.steps(str(tmp_path)) == [4]
-    corpora.run_train(digits, tmp_path, *HARD)
-    assert_same_training(tmp_path, whole)
-
-
-class Terminal(io.StringIO):
-    """One that can be closed, after which nothing can be written to it."""
-
-    is_closed = False
-
-    def write(self, text):
-        if self.is_closed:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return super().write(text)
-
-    def hang_up(self):
-        self.is_closed = True
-        os.kill(os.getpid(), signal.SIGHUP)
-
-
-@pytest.mark.slow
-def test_a_closed_terminal_loses_nothing(digits, tmp_path, before_update, monkeypatch):
-    terminal = Terminal()
-    before_update({6: terminal.hang_up})
-    monkeypatch.setattr(sys, "stderr", terminal)
-    with pytest.raises(SystemExit) as stopped:
-        corpora.run_train(digits, tmp_path, *HARD)
-    assert stopped.value.code == 128 + signal.SIGHUP
-    assert checkpoints.steps(str(tmp_path)) == [4, 7]
 
 
 # --- The log directory goes -----------------------------------------------------------
@@ -289,18 +242,6 @@ def test_without_room_training_goes_on_where_it_is_told_to(
     assert_same_variables(
         *(checkpoints.find(str(folder), "12") for folder in (tmp_path, whole))
     )
-
-
-@pytest.mark.slow
-def test_the_last_checkpoint_must_be_written(
-    digits, tmp_path, before_update, capsys, room
-):
-    before_update({9: lambda: room(LITTLE)})
-    with pytest.raises(SystemExit):
-        corpora.run_train(digits, tmp_path, *HARD, "--on_save_error", "continue")
-    room()
-    assert re.search("step 12: .*model.ckpt-12", capsys.readouterr().err)
-    assert checkpoints.steps(str(tmp_path)) == [4, 8]
 
 
 # --- SIGKILL --------------------------------------------------------------------------

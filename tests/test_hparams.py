@@ -9,10 +9,6 @@ import re
 import pytest
 
 import hparams
-from transformer.blocks.positions import LEARNED, POSITIONS
-from transformer.decoding import SEARCHES
-from transformer.dialects import DIALECTS
-from transformer.training import SCHEDULES
 
 NAMES = [field.name for field in dataclasses.fields(hparams.HParams)]
 
@@ -210,17 +206,3 @@ def test_base_and_big_are_those_of_table_3(name, wanted):
     assert (hp.batch_tokens, hp.accumulate, hp.warmup_steps) == (25000, 1, 4000)
     assert (hp.beam_size, hp.length_penalty, hp.max_extra_length) == (4, 0.6, 50)
     assert hp.dialect == "paper"
-
-
-@pytest.mark.parametrize(
-    "name, choices",
-    [
-        ("dialect", DIALECTS),
-        ("positions", [LEARNED, *POSITIONS]),
-        ("schedule", SCHEDULES),
-        ("search", SEARCHES),
-    ],
-)
-def test_the_help_of_a_setting_lists_its_choices(name, choices):
-    words = re.findall(r"\w+", hparams.FIELDS[name].metadata["help"])
-    assert set(choices) <= set(words)

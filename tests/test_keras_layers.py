@@ -203,16 +203,6 @@ def test_without_zero_edges_no_mask_is_a_mask_of_ones(kind, kwargs):
     )
 
 
-def test_local_attention_of_a_length_of_20000():
-    x = random_floats(1, 20000, 4)
-    layer = LocalSelfAttention(2, 4, neighbors=3, rate=2)
-    output = np.asarray(layer(x))
-    assert output.shape == (1, 20000, 8) and np.isfinite(output).all()
-    np.testing.assert_allclose(
-        output[:, 10006:10020], layer(x[:, 10000:10026])[:, 6:20], **CLOSE
-    )
-
-
 # --- Positions ------------------------------------------------------------------------
 
 
@@ -282,23 +272,6 @@ def test_save_and_load(kind, kwargs, tmp_path):
     assert {type(each) for each in loaded.layers} >= {kind, TrainablePositionEmbedding}
 
 
-@pytest.mark.parametrize(
-    "layer",
-    [
-        Attention(2, 3, 4, [[1, 0], [1, 1]]),
-        LocalSelfAttention(2, 3, 4, 5, 6, True, False),
-        SparseSelfAttention(2, 3, 4, zero_edges=False),
-        SinCosPositionEmbedding(4, "concat"),
-    ],
-    ids=lambda layer: type(layer).__name__,
-)
-def test_config(layer):
-    config = keras.saving.serialize_keras_object(layer)
-    assert config["registered_name"] == "transformer>" + type(layer).__name__
-    again = keras.saving.deserialize_keras_object(config)
-    assert again.get_config() == layer.get_config()
-
-
 def test_save_and_load_positions_as_h5(tmp_path):
     """The .h5 reader of Keras takes "add" for its function of this name."""
     positions = TrainablePositionEmbedding(20, 6, "add")
@@ -353,14 +326,6 @@ def test_restricted_attention_takes_no_further_mask(kind, kwargs):
         for option in ("use_causal_mask", "return_attention_scores"):
             with pytest.raises(ValueError, match="use mask_right=True"):
                 kind(2, 4, **kwargs)(x, **{option: True})
-
-
-def test_dropout_does_not_narrow_the_weights():
-    layer = SelfAttention(2, 4, dropout=0.5, dtype="float64")
-    inputs = np.random.RandomState(0).randn(1, 4, 8)
-    layer(inputs)
-    weights = tf.constant(np.random.RandomState(1).rand(1, 2, 4, 4))
-    assert layer.drop(weights, training=True).dtype == tf.float64
 
 
 @over_self

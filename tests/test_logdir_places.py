@@ -14,7 +14,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import hparams
-from transformer.commands import average_checkpoints, doctor, train, translate
+from transformer.commands import doctor, translate
 from transformer.commands import evaluate as evaluation
 from transformer.compat import convert
 from transformer.runtime import checkpoints, manifests
@@ -62,22 +62,6 @@ def test_a_checkpoint_whose_own_name_is_a_pattern_is_read(tmp_path, name):
     assert checkpoints.shapes(path) == {"x": [1]}
     assert checkpoints.read(path)["x"].tolist() == [1]
     assert checkpoints.average([path, path])["x"].tolist() == [1]
-
-
-@pytest.mark.slow
-def test_every_command_works_in_such_a_path(digits, tmp_path, capsys):
-    logdir, out = tmp_path / "run [1]\\2*", tmp_path / "mean [1]"
-    corpora.run_train(digits, logdir, "--max_steps", "8")
-    corpora.run_train(digits, logdir, "--max_steps", "12")
-    evaluation.main(["--logdir", str(logdir), "--split", "dev"])
-    average_checkpoints.main(["--logdir", str(logdir), "--last=2", "--out", str(out)])
-    with Translator(hparams.load(str(out)), str(out)) as translator:
-        translator.restore()
-        assert len(translator.translate(["1 2 3"])) == 1
-    with pytest.raises(SystemExit) as stopped:
-        doctor.main(["--logdir", str(logdir)])
-    assert stopped.value.code == 1  # it has learned nothing, and that is found
-    assert "BLEU" in capsys.readouterr().out
 
 
 # --- Beside a training run that removes ----------------------------------------------
@@ -181,14 +165,6 @@ def test_no_command_translates_with_settings_of_another_model(logdir, capsys, ma
     assert "best.ckpt-" in said and "expected" in said and "hparams.json" in said
 
 
-def test_training_on_with_settings_of_another_model_is_one_line(logdir, digits, capsys):
-    change(logdir, d_model=64)
-    said = corpora.refusal(
-        capsys, train.main, "--data", digits, "--logdir", logdir, "--max_steps", "300"
-    ).splitlines()[-1]
-    assert "model.ckpt-240" in said and "32" in said and "64" in said
-
-
 def test_a_vocabulary_of_another_size_is_one_line(logdir, tmp_path, capsys):
     splits = corpora.reversed_symbols({"train": 100, "dev": 5}, "abcdefghijklmno")
     folder = corpora.write_text(tmp_path / "letters", splits)
@@ -253,15 +229,6 @@ def test_as_many_translations_as_lines_or_one_error(logdir, tmp_path, search, n_
                     assert kind == "one piece"
                 except FloatingPointError as error:
                     assert "model.ckpt-240" in str(error) and "\n" not in str(error)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["nan", "huge"])
-def test_commands_say_so_in_one_line(logdir, capsys, monkeypatch, kind):
-    spoiled(logdir, SPOILED[kind])
-    for command in (evaluation, doctor):
-        said = corpora.refusal(capsys, command.main, "--logdir", logdir)
-        assert "model.ckpt-240" in said
 
 
 # --- TensorFlow's own state file ------------------------------------------------------

@@ -204,18 +204,3 @@ def test_dropout_is_a_function_of_its_seed(start):
     )
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
-
-
-def test_is_training_may_be_a_tensor_and_false_means_no_dropout(start):
-    training = tf.placeholder(tf.bool, [])
-    model = Model(is_training=training)
-    session, variables = start()
-    expected = oracle.transformer(SOURCE, TARGET, variables, 2)
-    on, off = (
-        session.run(
-            model.logits, {model.source: SOURCE, model.target: TARGET, training: value}
-        )
-        for value in (True, False)
-    )
-    np.testing.assert_allclose(off[REAL], expected[REAL], **CLOSE)
-    assert abs(on[REAL] - expected[REAL]).max() > 0.1

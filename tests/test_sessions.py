@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 import hparams
 from transformer.runtime import sessions
-from transformer.runtime.sessions import make_session, run_at_once, set_up_process
+from transformer.runtime.sessions import make_session, run_at_once
 from transformer.trainer import Data, TrainingGraph
 
 TF2 = not tf.__version__.startswith("1.")
@@ -135,28 +135,3 @@ def test_what_is_wrong_with_a_run_is_said(hp):
                         2,
                     )
                 )
-
-
-@pytest.mark.parametrize("deterministic", [False, True])
-def test_what_is_deterministic_has_one_thread(monkeypatch, deterministic):
-    configs, asked = [], []
-    monkeypatch.setattr(tf, "Session", lambda graph, config: configs.append(config))
-    for name in (
-        "set_intra_op_parallelism_threads",
-        "set_inter_op_parallelism_threads",
-    ):
-        monkeypatch.setattr(tf.config.threading, name, asked.append)
-    has_kernels = hasattr(tf.compat, "v2")  # TensorFlow 2
-    if has_kernels:
-        monkeypatch.setattr(
-            tf.compat.v2.config.experimental,
-            "enable_op_determinism",
-            lambda: asked.append("kernels"),
-        )
-    hp = hparams.HParams(deterministic=deterministic)
-    set_up_process(hp)
-    make_session(hp)
-    [config] = configs
-    threads = config.intra_op_parallelism_threads, config.inter_op_parallelism_threads
-    assert (threads == (1, 1)) == deterministic
-    assert asked == [1, 1, "kernels"][: 2 + has_kernels] * deterministic

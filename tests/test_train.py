@@ -8,16 +8,14 @@ import shutil
 import corpora
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
 
 import hparams
 from transformer import trainer
 from transformer.commands import evaluate as evaluation
 from transformer.commands import train
 from transformer.evaluation import Scores
-from transformer.runtime import checkpoints, cli, run
+from transformer.runtime import checkpoints, run
 from transformer.text.vocabulary import load_vocabularies
-from transformer.trainer import Data, TrainingGraph
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -220,28 +218,6 @@ def test_the_best_is_kept_older_ones_go_and_patience_ends(
     assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]
 
 
-@pytest.mark.slow
-def test_without_patience_and_without_progress_all_steps_are_made(
-    digits, tmp_path, script
-):
-    script(*[1.0] * 4)
-    corpora.run_train(
-        digits,
-        tmp_path,
-        "--max_steps",
-        "7",
-        "--eval_every",
-        "2",
-        "--save_every",
-        "3",
-        "--patience",
-        "0",
-    )
-    assert sorted(dev_bleus(tmp_path)) == [2, 4, 6, 7]
-    assert checkpoints.steps(str(tmp_path)) == [2, 3, 4, 6, 7]
-    assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [2]
-
-
 # --- The log directory ----------------------------------------------------------------
 
 
@@ -363,94 +339,6 @@ def test_without_a_terminal_progress_is_plain_lines(digits, tmp_path, script, ca
 
 # --- An update ------------------------------------------------------------------------
 
-BATCHES = ["--batch_tokens", "20", "--dropout_rate", "0.2"]  # small, so they differ
-
-
-def settings(data, *flags):
-    """The settings that train.py would use."""
-    words = ["--logdir", "none", "--data", data, *corpora.TINY, *flags]
-    given = cli.given(cli.parse(train.parser(), words), hparams.FIELDS)
-    size = load_vocabularies(data).source.size
-    return dataclasses.replace(
-        hparams.HParams(), **given, source_vocab_size=size, target_vocab_size=size
-    )
-
-
-def first_update(hp, start=0):
-    """The metrics of an update from the first values on, and its gradients.
-
-    They are read off Adam's first moment, 0.1 of the applied gradient after one update.
-    """
-    with tf.Graph().as_default():
-        training = TrainingGraph(hp, Data(hp), start)
-        moments = {
-            v.op.name[: -len("/Adam")]: v
-            for v in tf.global_variables()
-            if v.op.name.endswith("/Adam")
-        }
-        with tf.Session() as session:
-            session.run(training.initialize)
-            for _ in range(hp.accumulate - 1):
-                session.run(training.update.collect)
-            update = training.update
-            metrics = session.run([update.metrics, update.apply])[0]
-            moments = session.run(moments)
-    return metrics, {name: value / 0.1 for name, value in moments.items()}
-
-
-def test_collected_gradients_are_those_of_all_batches_together(digits):
-    """Sums over tokens are added, then divided by all the tokens: no mean of means."""
-    parts = [first_update(settings(digits, *BATCHES), start) for start in (0, 1)]
-    tokens = np.array([metrics.tokens for metrics, _ in parts])
-    losses = np.array([metrics.loss for metrics, _ in parts])
-    assert tokens[0] != tokens[1]
-    shares = tokens / tokens.sum()
-    wanted = {
-        name: parts[0][1][name] * shares[0] + parts[1][1][name] * shares[1]
-        for name in parts[0][1]
-    }
-
-    metrics, found = first_update(settings(digits, *BATCHES, "--accumulate", "2"))
-    assert sorted(found) == sorted(wanted)
-    for name in wanted:
-        np.testing.assert_allclose(
-            found[name], wanted[name], rtol=1e-4, atol=1e-6, err_msg=name
-        )
-    assert metrics.tokens == tokens.sum()
-    assert metrics.loss == pytest.approx(losses.dot(shares), rel=1e-5)
-
-
-@pytest.mark.slow
-def test_dropout_is_that_of_the_seed_and_the_batch_alone(digits):
-    """Not of what was computed before it, nor of the session."""
-
-    def losses(seed, start, *numbers):
-        """The losses of the pairs of batch 3, as if they were these batches."""
-        hp = settings(digits, *BATCHES, "--seed", str(seed))
-        with tf.Graph().as_default():
-            tf.set_random_seed(seed)
-            graph = TrainingGraph(hp, Data(hp), start)
-            variables = {v.op.name: v for v in tf.trainable_variables()}
-            draw = np.random.RandomState(0)
-            with tf.Session() as session:
-                session.run(graph.initialize)
-                for name in sorted(variables):
-                    variable = variables[name]
-                    variable.load(draw.randn(*variable.shape.as_list()), session)
-                return [
-                    session.run(
-                        graph.update.metrics.loss,
-                        dict(zip(graph.feed(3), data.train.batch([5, 6, 7], number))),
-                    )
-                    for number in numbers
-                ]
-
-    data = Data(settings(digits, *BATCHES))
-    first, other, again = losses(1, 0, 3, 4, 3)
-    assert first == again != other
-    assert losses(1, 3, 3) == [first]
-    assert losses(2, 3, 3) != [first]
-
 
 # --- Refusals: one line, before anything is written -----------------------------------
 
@@ -513,42 +401,11 @@ def test_a_data_folder_with_a_missing_file(digits, tmp_path, capsys, name):
     assert folder in refused(capsys, folder, tmp_path / "logs")
 
 
-def test_a_log_directory_that_is_a_file(digits, tmp_path, capsys):
-    (tmp_path / "logs").write_text("mine")
-    line = corpora.refusal(
-        capsys,
-        train.main,
-        "--data",
-        digits,
-        "--logdir",
-        tmp_path / "logs",
-        *corpora.TINY,
-    )
-    assert "logs" in line
-    assert (tmp_path / "logs").read_text() == "mine"
-
-
 @pytest.fixture
 def existing(whole, tmp_path):
     """A log directory that holds a training, to be written."""
     shutil.copytree(whole, str(tmp_path / "existing"))
     return tmp_path / "existing"
-
-
-@pytest.mark.parametrize(
-    "flags, words",
-    [
-        (["--d_model", "32"], ["d_model", "32", "16"]),
-        (["--joint_vocab", "false"], ["joint_vocab"]),
-    ],
-    ids=["d_model", "joint_vocab"],
-)
-def test_another_architecture_in_the_log_directory(
-    digits, existing, capsys, flags, words
-):
-    line = refused(capsys, digits, existing, *flags)
-    assert [word for word in words if word not in line] == []
-    assert str(existing) in line or "--logdir" in line
 
 
 def test_checkpoints_without_settings(digits, existing, capsys):

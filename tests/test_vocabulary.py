@@ -16,7 +16,6 @@ from transformer.text.vocabulary import (
     JOINT_WORDS,
     PAD,
     SEPARATE_MODELS,
-    UNK,
     Vocabulary,
     copy_vocabularies,
     load_vocabularies,
@@ -54,20 +53,6 @@ def vocabulary(request, corpus, tmp_path_factory):
 
 
 # Vocabulary
-
-
-def test_decoding_undoes_encoding(vocabulary):
-    for line in SENTENCES:
-        ids = vocabulary.encode(line)
-        assert vocabulary.decode(ids) == line
-        assert not {PAD, UNK, BOS, EOS} & set(ids)
-        assert max(ids) < vocabulary.size
-
-
-def test_many_lines_are_encoded_as_each_is(vocabulary):
-    lines = ["", *SENTENCES, "zzz"]
-    assert vocabulary.encode_lines(lines) == [vocabulary.encode(one) for one in lines]
-    assert vocabulary.encode_lines([]) == []
 
 
 @pytest.mark.parametrize("kind", [list, np.array])
@@ -178,16 +163,6 @@ def test_a_folder_with_both_kinds_is_refused(corpus, tmp_path):
 
 
 # Lines
-
-
-@pytest.mark.parametrize("ending", ["", ".gz"])
-@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-@pytest.mark.parametrize("last_line_end", [True, False])
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_lines_end_at_newlines_only(tmp_path, ending, line_end, last_line_end, mark):
-    lines = ["ein\u2028Satz", "\x0b\x0c\x1c\x85", "", " \u2029 a\rb ", "\ufeffx", "ä"]
-    content = mark + line_end.join(lines) + line_end * last_line_end
-    assert list(read_lines(write(tmp_path / ("a.de" + ending), content))) == lines
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])

@@ -102,21 +102,6 @@ def test_pairs_are_where_attention_is_highest(translator, lines, head, when_read
         assert found[number] == [{(int(i), j) for j, i in enumerate(best)}]
 
 
-def test_every_head_is_measured(translator, lines, data):
-    known = alignment.read_known(os.path.join(data, "test.align"), 20)
-    rates = alignment.measure(translator, *lines, known)
-    assert len(rates) == 2 * (translator.hp.num_heads + 1) * translator.hp.num_blocks
-    for head in (Head(0, 2, False), Head(0, None, True)):
-        found = dict(alignment.align(translator, *lines, [head]))
-        pairs = [found[i][0] for i in range(20)]
-        assert rates[head] == alignment.error_rate(pairs, known)
-    # The pairs of a translator that knows no order of words: 0-0 1-1 2-2 ...
-    lengths = [len(line.split()) for line in lines[0][:20]]
-    in_order = [{(i, i) for i in range(length)} for length in lengths]
-    assert min(rates.values()) < alignment.error_rate(in_order, known)
-    assert min(rates.values()) < max(rates.values())
-
-
 # --- The commands ---------------------------------------------------------------------
 
 

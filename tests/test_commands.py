@@ -44,7 +44,7 @@ NOT_RUN = {
     r"examples/serving_client\.py": "to a service that runs: test_savedmodel",
     r"scripts/align\.py --logdir \S+ --compare": "files of other programs",
     r"tools/bench/benchmark\.py --device gpu": "it needs a GPU",
-    r"tools/bench/benchmark\.py --data \S+ --only scaling": "test_benchmark",
+    r"tools/bench/benchmark\.py --data \S+ --only scaling": "it measures for minutes",
     r"-m transformer\.launch ": "two processes that train: test_worker_processes",
     r"-m transformer(_tf)?\.porting(?! --help)": "on files of the reader: test_porting",
 }

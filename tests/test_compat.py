@@ -150,14 +150,6 @@ def test_the_numbers_of_the_recommender_are_those_of_its_equations():
     np.testing.assert_allclose(table, rows, **CLOSE)
 
 
-def test_regularization_is_half_the_sum_of_squares():
-    sasrec.embedding(tf.constant([[1]]), 3, 2, l2_reg=0.5, scope="table")
-    (penalty,) = tf.losses.get_regularization_losses()
-    with tf.Session(config=CONFIG) as session:
-        (value,) = with_values(session).values()
-        assert session.run(penalty) == pytest.approx(0.25 * (value**2).sum(), rel=1e-6)
-
-
 def test_queries_and_keys_are_returned_before_the_heads():
     x = tf.constant(np.random.RandomState(0).randn(2, 3, 4), tf.float32)
     Q, K = sasrec.multihead_attention(x, x[:, :2], num_heads=2, with_qk=True)

@@ -77,16 +77,6 @@ def test_the_output_ends_with_the_scores_and_their_signatures(evaluated):
         assert {"nrefs:1", version, *parts} <= set(line.split("|"))
 
 
-def test_it_says_what_was_scored(evaluated, moved):
-    lines, found = evaluated
-    best = checkpoints.find(moved, "best")
-    assert found["checkpoint"] == best
-    assert found["lines"] == 20
-    assert found["translations"] == best + ".test.translations"
-    for word in ("20", "test", str(checkpoints.step_of(best)), found["translations"]):
-        assert word in lines[0]
-
-
 def test_the_scores_are_sacrebleus_of_the_written_translations(evaluated, test_files):
     lines, found = evaluated
     hypotheses = corpora.read_lines(found["translations"])

@@ -22,7 +22,6 @@ from transformer.fast import (
     open_exported,
     usable,
 )
-from transformer.runtime import checkpoints
 from transformer.translator import Translator
 from transformer.viewer.models import Model
 from transformer.viewer.requests import SentenceRequest
@@ -175,20 +174,6 @@ def test_a_log_directory_that_may_not_be_written_is_one_line(trained, monkeypatc
     with pytest.raises(ValueError, match="got no permission; run translate with this"):
         Translator(trained, engine=CTRANSLATE2)
     assert not glob.glob(os.path.join(trained, "ctranslate2-*"))
-
-
-def test_each_checkpoint_has_its_own_export(exported, tmp_path):
-    logdir = corpora.copy_of(exported, tmp_path / "logs")
-    [before] = glob.glob(os.path.join(logdir, "ctranslate2-*"))
-    arrays = checkpoints.read(checkpoints.find(logdir))
-    described = checkpoints.description_of(checkpoints.find(logdir))
-    for path in glob.glob(os.path.join(logdir, "*.ckpt-*")):
-        os.remove(path)
-    checkpoints.write(arrays, logdir, 999, described)
-    assert find_exported(logdir) is None
-    Translator(logdir, search="greedy", engine=CTRANSLATE2).__exit__()
-    [after] = glob.glob(os.path.join(logdir, "ctranslate2-*"))
-    assert after != before
 
 
 def test_a_broken_export_is_refused(exported, tmp_path):

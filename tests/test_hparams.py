@@ -102,13 +102,6 @@ def test_what_is_given_overrules_what_is_loaded(tmp_path):
 # Unknown names, wrong types, broken files.
 
 
-def test_unknown_preset_names_the_nearest_and_all():
-    with pytest.raises(ValueError) as error:
-        hparams.resolve({}, "smaple")
-    assert "unknown preset smaple; did you mean sample?" in str(error.value)
-    assert "(sample, multi30k, base, big)" in str(error.value)
-
-
 @pytest.mark.parametrize(
     "values, message",
     [

@@ -14,7 +14,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import hparams
-from transformer.commands import doctor, translate
+from transformer.commands import average_checkpoints, doctor, translate
 from transformer.commands import evaluate as evaluation
 from transformer.compat import convert
 from transformer.runtime import checkpoints, manifests
@@ -62,6 +62,22 @@ def test_a_checkpoint_whose_own_name_is_a_pattern_is_read(tmp_path, name):
     assert checkpoints.shapes(path) == {"x": [1]}
     assert checkpoints.read(path)["x"].tolist() == [1]
     assert checkpoints.average([path, path])["x"].tolist() == [1]
+
+
+@pytest.mark.slow
+def test_every_command_works_in_such_a_path(digits, tmp_path, capsys):
+    logdir, out = tmp_path / "run [1]\\2*", tmp_path / "mean [1]"
+    corpora.run_train(digits, logdir, "--max_steps", "8")
+    corpora.run_train(digits, logdir, "--max_steps", "12")
+    evaluation.main(["--logdir", str(logdir), "--split", "dev"])
+    average_checkpoints.main(["--logdir", str(logdir), "--last=2", "--out", str(out)])
+    with Translator(hparams.load(str(out)), str(out)) as translator:
+        translator.restore()
+        assert len(translator.translate(["1 2 3"])) == 1
+    with pytest.raises(SystemExit) as stopped:
+        doctor.main(["--logdir", str(logdir)])
+    assert stopped.value.code == 1  # it has learned nothing, and that is found
+    assert "BLEU" in capsys.readouterr().out
 
 
 # --- Beside a training run that removes ----------------------------------------------
@@ -125,20 +141,6 @@ def test_a_checkpoint_that_was_removed_meanwhile_is_looked_for_again(
         found = translator.restore_found("newest", said.append)
     assert checkpoints.step_of(found) == 240 + 40 * times
     assert said == []
-
-
-def test_a_step_that_was_removed_meanwhile_is_read_from_the_best(removed, monkeypatch):
-    logdir, remove = removed(1)
-    original = checkpoints.restore
-
-    def later(*args):
-        remove(args[-1] or args[-2])  # the scope of the variables is empty
-        return original(*args)
-
-    monkeypatch.setattr(checkpoints, "restore", later)
-    with Translator(hparams.load(logdir), logdir) as translator:
-        found = translator.restore_found("240", None)
-    assert found == checkpoints.path_of(logdir, 240, checkpoints.BEST)
 
 
 # --- Another model --------------------------------------------------------------------

@@ -88,14 +88,6 @@ def choose(browser, name, value):
     )
 
 
-def click_node(browser, number):
-    """Click a node of the tree, which a mouse may not reach."""
-    browser.run(
-        f"document.querySelector('[data-node=\"{number}\"]')"
-        ".dispatchEvent(new MouseEvent('click'))"
-    )
-
-
 def test_a_sentence_is_translated_as_it_is_typed(page, models):
     [row] = models[0].translate([SentenceRequest(0, "1 2 3 4 5", [], None, 0)])
     shown = page.run(
@@ -326,15 +318,6 @@ def test_what_a_frozen_file_lacks_is_disabled_and_breaks_nothing(
     browser.until(f"{SEEN}.target.ids.slice(0, -1).join() === {json.dumps(best[1])}")
 
 
-def test_every_node_that_a_frozen_file_offers_is_there(browser, models, tmp_path):
-    frozen_file(browser, tmp_path, models[:1], ["1 2 3"])
-    alive = browser.run(IN_FILE % (".node", "data-node"))
-    assert 4 <= len(alive) < browser.run("document.querySelectorAll('.node').length")
-    for number in alive:
-        click_node(browser, number)
-        browser.until(SILENT + " && !isStale()")
-
-
 @pytest.mark.parametrize("link", ["#p=5.5.5", "#t=7+7&p=9"])
 def test_a_link_to_what_a_file_lacks_shows_what_it_has(browser, models, tmp_path, link):
     frozen_file(browser, tmp_path, models[:1], ["1 2 3", "4 5 6"], link)
@@ -467,16 +450,6 @@ def test_axe_finds_nothing(browser, server, models, tmp_path):
     frozen_file(browser, tmp_path, models[:1], ["1 2 3", "4 5 6"])
     browser.run(script + "; 0")
     assert browser.run(VIOLATIONS) == []
-
-
-def test_the_legend_arrives_when_it_is_counted(browser, server, models, monkeypatch):
-    legend = models[0].legend
-    monkeypatch.setattr(models[0], "legend", None)
-    browser.open(address(server))
-    typed(browser, "1 2 3")
-    assert "not counted" in browser.run("byId('legend').textContent")
-    models[0].legend = legend
-    browser.until("byId('legend').textContent.includes('25 % of 4')")
 
 
 def test_heads_of_two_runs_are_not_subtracted(page, models, trained, tmp_path):

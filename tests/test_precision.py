@@ -18,7 +18,6 @@ from transformer.runtime.precision import compute_type, getter_to
 from transformer.runtime.run import read_dev_scores
 from transformer.training import cross_entropy, make_update
 
-SHORT = (tf.float16, tf.bfloat16)
 needs_16_bits = pytest.mark.skipif(
     not HAS_BFLOAT16, reason="TensorFlow 1.15 cannot on CPUs"
 )

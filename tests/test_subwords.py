@@ -130,14 +130,6 @@ def test_what_a_model_may_say(vocabulary, written, said):
     assert vocabulary.decode([ids[each] for each in written]) == said
 
 
-def test_a_file_without_quotes_is_the_same(vocabulary, tmp_path):
-    plain = write_lines(tmp_path / "plain", vocabulary.pieces(range(50)))
-    found = SubwordVocabulary(plain)
-    assert found.size == vocabulary.size
-    for line in ("der Hund_12ß", "über.", "\\d"):  # a space needs its quotes
-        assert found.encode(line) == vocabulary.encode(line)
-
-
 def test_what_is_no_subword_vocabulary_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError):
         SubwordVocabulary(str(tmp_path / "none"))

@@ -19,26 +19,6 @@ from transformer.text.vocabulary import load_vocabularies
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
-# What makes going on hard: dropout, several batches an update, and clipping.
-HARD = [
-    "--dropout_rate",
-    "0.2",
-    "--accumulate",
-    "2",
-    "--clip_norm",
-    "0.5",
-    "--max_steps",
-    "8",
-]
-
-
-@pytest.fixture(scope="module")
-def whole(digits, tmp_path_factory):
-    """The log directory of an uninterrupted training of eight steps; do not write."""
-    logdir = str(tmp_path_factory.mktemp("logs") / "whole")
-    corpora.run_train(digits, logdir, *HARD)
-    return logdir
-
 
 class Killed(BaseException):
     """Ends a training in this process where it stands, as SIGKILL would."""
@@ -85,18 +65,6 @@ def newest(logdir):
     return corpora.read_variables(checkpoints.find(str(logdir), "newest"))
 
 
-def assert_same_training(logdir, whole):
-    """The same losses, dev scores and variables, to the last bit."""
-    found, wanted = corpora.events_of(logdir), corpora.events_of(whole)
-    for tag in ("loss", "learning_rate", "gradient_norm", "dev/loss", "dev/bleu"):
-        assert found[tag] == wanted[tag], tag
-    assert run.read_dev_scores(str(logdir)) == run.read_dev_scores(whole)
-    found, wanted = newest(logdir), newest(whole)
-    assert sorted(found) == sorted(wanted)
-    for name in wanted:
-        np.testing.assert_array_equal(found[name], wanted[name], err_msg=name)
-
-
 # --- Going on -------------------------------------------------------------------------
 
 
@@ -111,23 +79,23 @@ def test_a_training_that_stops_again_and_again_is_the_uninterrupted_one(
     logdir, moved = tmp_path / "logs", tmp_path / "moved"
     stop_at(3)  # before the first checkpoint
     with pytest.raises(Killed):
-        corpora.run_train(digits, logdir, *HARD)
+        corpora.run_train(digits, logdir, *corpora.HARD)
     assert checkpoints.steps(str(logdir)) == []
     for place, name in ((trainer, "evaluate"), (checkpoints, "save_best")):
         with monkeypatch.context() as patched, pytest.raises(Killed):
             patched.setattr(place, name, interrupt)
-            corpora.run_train(digits, logdir, *HARD)
+            corpora.run_train(digits, logdir, *corpora.HARD)
         assert checkpoints.steps(str(logdir)) == [4]
         assert checkpoints.steps(str(logdir), checkpoints.BEST) == []
-    corpora.run_train(digits, logdir, *HARD, "--max_steps", "4")  # at its end
+    corpora.run_train(digits, logdir, *corpora.HARD, "--max_steps", "4")  # at its end
     assert checkpoints.steps(str(logdir), checkpoints.BEST) == [4]
     stop_at(6)  # between two checkpoints
     with pytest.raises(Killed):
-        corpora.run_train(digits, logdir, *HARD)
+        corpora.run_train(digits, logdir, *corpora.HARD)
     assert checkpoints.steps(str(logdir)) == [4]
     shutil.move(str(logdir), str(moved))
-    corpora.run_train(digits, moved, *HARD)
-    assert_same_training(moved, whole)
+    corpora.run_train(digits, moved, *corpora.HARD)
+    corpora.assert_same_training(moved, whole)
 
 
 def test_a_last_step_before_where_training_stands_is_refused(
@@ -337,30 +305,7 @@ def test_without_a_terminal_progress_is_plain_lines(digits, tmp_path, script, ca
     assert "\r" not in captured.err and "\x1b" not in captured.err
 
 
-# --- An update ------------------------------------------------------------------------
-
-
 # --- Refusals: one line, before anything is written -----------------------------------
-
-
-def refused(capsys, data, logdir, *flags):
-    """The line with which train.py refuses; it wrote nothing into the log directory."""
-    before = corpora.tree(logdir)
-    line = corpora.refusal(
-        capsys,
-        train.main,
-        "--data",
-        data,
-        "--logdir",
-        logdir,
-        *corpora.TINY,
-        "--max_steps",
-        "13",
-        *flags,
-    )
-    assert corpora.tree(logdir) == before
-    assert line.startswith("train.py: ") or ": error: " in line
-    return line
 
 
 @pytest.mark.parametrize(
@@ -380,14 +325,14 @@ def refused(capsys, data, logdir, *flags):
     ids=lambda value: value[0].lstrip("-") if value[0].startswith("-") else "",
 )
 def test_settings_are_refused(digits, tmp_path, capsys, flags, words):
-    line = refused(capsys, digits, tmp_path / "logs", *flags)
+    line = corpora.refused_training(capsys, digits, tmp_path / "logs", *flags)
     assert [word for word in words if word not in line] == []
 
 
 def test_a_data_folder_that_is_not_prepared(tmp_path, capsys):
     splits = corpora.reversed_symbols({"train": 9, "dev": 3})
     folder = corpora.write_text(tmp_path / "data", splits)
-    line = refused(capsys, folder, tmp_path / "logs")
+    line = corpora.refused_training(capsys, folder, tmp_path / "logs")
     assert folder in line and "prepare.py" in line
 
 
@@ -398,7 +343,7 @@ def test_a_data_folder_with_a_missing_file(digits, tmp_path, capsys, name):
     folder = str(tmp_path / "data")
     shutil.copytree(digits, folder)
     os.remove(os.path.join(folder, name))
-    assert folder in refused(capsys, folder, tmp_path / "logs")
+    assert folder in corpora.refused_training(capsys, folder, tmp_path / "logs")
 
 
 @pytest.fixture
@@ -410,7 +355,7 @@ def existing(whole, tmp_path):
 
 def test_checkpoints_without_settings(digits, existing, capsys):
     (existing / "hparams.json").unlink()
-    line = refused(capsys, digits, existing)
+    line = corpora.refused_training(capsys, digits, existing)
     assert "hparams.json" in line and str(existing) in line
 
 
@@ -425,7 +370,7 @@ def test_going_on_with_another_vocabulary_of_the_same_size(
         ["--out", folder, "--vocab-size", corpora.VOCAB_SIZE, *separate]
     )
     capsys.readouterr()
-    refused(capsys, folder, existing, "--max_steps", "9")
+    corpora.refused_training(capsys, folder, existing)
 
 
 # --- Where it writes, and what it finds again -----------------------------------------
@@ -435,7 +380,7 @@ def test_a_folder_of_other_things_becomes_no_log_directory(digits, tmp_path, cap
     home = tmp_path / "home"
     (home / "Documents").mkdir(parents=True)
     (home / ".profile").write_text("mine")
-    line = refused(capsys, digits, home)
+    line = corpora.refused_training(capsys, digits, home)
     assert "expected a new folder" in line and ".profile, Documents" in line
 
 

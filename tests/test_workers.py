@@ -58,14 +58,10 @@ def test_the_workers_of_tf_config(environment, cluster):
     "environment",
     [
         {"TF_CONFIG": "{"},
-        {"TF_CONFIG": "[]"},
         {"TF_CONFIG": '{"cluster": {"worker": ["a:1", "b:2"]}}'},
         config(worker=["a:1", "a:1"]),
-        config(worker=["a", "b"]),
         config(worker=["a:1", "b:123456"]),
-        config(worker=["a:1", 3]),
         config(index=2, worker=TWO),
-        config(index=-1, worker=TWO),
         config(index=1e999, worker=TWO),
         config("chief", worker=TWO),
         config(chief=TWO, worker=TWO),
@@ -251,12 +247,6 @@ def test_who_waits_says_for_whom(threads, monkeypatch):
         here.said[0],
     )
     here.run(0, lambda team: team.meet())(), other()
-    here = threads(2)
-    chief = here.run(0, lambda team: team.meet("x"))
-    corpora.wait_until(lambda: here.said)
-    assert re.fullmatch(r"waiting for worker 1 at \S+, \d+ s so far", here.said[0])
-    here.run(1, joins)()
-    assert chief() == "x"
 
 
 @pytest.mark.parametrize("is_dead", [True, False], ids=["dead", "frozen"])
@@ -334,9 +324,7 @@ def test_a_signal_of_another_worker_stops_the_chief(threads, monkeypatch):
 
 STRANGE = [
     b"GET / HTTP/1.1\r\n\r\n",
-    b"3\n",
     b'{"index": 1e999, "configuration": {}}\n',
-    b'{"index": "1", "configuration": {}}\n',
     b'{"index": 1, "configuration": 3}\n',
     b"[" * 10**5 + b"\n",
     b"x" * (workers.LONGEST + 1),

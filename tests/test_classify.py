@@ -6,7 +6,6 @@ import re
 import classify
 import corpora
 import imdb
-import make_reviews
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -23,26 +22,6 @@ def accuracy(capsys, *flags):
 
 
 # --- Our own reviews ------------------------------------------------------------------
-
-
-def says(words):
-    """Whether a review is good, opinion by opinion; fails if they are not of a mind."""
-    minds = set()
-    for opinion in re.split(r" (?:,|and|;|\.) ?", " ".join(words)):
-        tokens = set(opinion.split())
-        for good, adjectives in (
-            (True, make_reviews.PRAISE),
-            (False, make_reviews.BLAME),
-        ):
-            if tokens & set(adjectives):
-                minds.add(good != bool(tokens & set(make_reviews.NEGATIONS)))
-    assert len(minds) == 1, words
-    return minds.pop()
-
-
-def test_reviews_are_what_their_labels_say():
-    for words, label in make_reviews.reviews(300):
-        assert says(words) == bool(label)
 
 
 def test_own_corpus_is_tested_with_reviews_it_has_not_seen():

@@ -13,7 +13,6 @@ from originals import assert_as_recorded, opened
 from transformer import compat, functional
 from transformer.compat import bojone
 
-CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 # Eight ids; a sequence is of class 1 if id 7 is in it. Id 0 is padding, behind.
 IDS = np.array(

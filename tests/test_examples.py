@@ -29,18 +29,6 @@ def test_an_example_is_short_and_listed(path):
 # The data obey the rules that are to be learned.
 
 
-def test_the_next_item_continues_one_of_two_series():
-    for history in recommend.draw_histories(50, np.random.RandomState(0)):
-        items = history[history > 0].tolist()
-        assert len(items) >= recommend.SHORTEST and not np.any(history[len(items) :])
-        last = {}  # series → episode
-        for item in items:
-            series, episode = divmod(item - 1, recommend.EPISODES)
-            assert episode == last.get(series, episode - 1) + 1
-            last[series] = episode
-        assert len(last) == 2
-
-
 # No position sees a later one.
 
 

@@ -469,15 +469,3 @@ def test_heads_of_two_runs_are_not_subtracted(page, models, trained, tmp_path):
     assert "no common order" in page.run("byId('role').textContent")
     page.run("chooseHead({head: 'mean'})")
     assert page.run("page.matrix.isDifference && byId('beside').hidden")
-
-
-def test_a_paste_over_the_limit_says_that_it_was_cut(page):
-    assert page.run("byId('too-long').hidden")
-    page.run("byId('text').value = ''; byId('text').focus()")
-    page.type("🐕" * 2500)
-    page.until("!byId('too-long').hidden")
-    assert page.run("[...byId('text').value].length") == 2000
-    assert "2,000" in page.run("byId('too-long').textContent")
-    page.until("page.sight.text === '🐕'.repeat(2000)")
-    typed(page, "1 2")
-    assert page.run("byId('too-long').hidden")

@@ -124,16 +124,11 @@ def test_a_last_step_before_where_training_stands_is_refused(
 # --- Checkpoints, the best one, patience ----------------------------------------------
 
 PATIENT = [
-    "--max_steps",
-    "20",
-    "--save_every",
-    "1",
-    "--eval_every",
-    "2",
-    "--keep_checkpoints",
-    "3",
-    "--patience",
-    "3",
+    "--max_steps=20",
+    "--save_every=1",
+    "--eval_every=2",
+    "--keep_checkpoints=3",
+    "--patience=3",
 ]
 
 

@@ -44,11 +44,6 @@ def by_beam(opened):
 
 
 @pytest.fixture(scope="module")
-def one_by_one(opened):
-    return opened(4, decode_batch_size=1)
-
-
-@pytest.fixture(scope="module")
 def greedily(opened):
     return opened(search="greedy")
 
@@ -71,10 +66,6 @@ def assert_same(found, wanted):
 
 
 # --- A translation depends on its line alone ------------------------------------------
-
-
-def test_batch_size_changes_nothing(one_by_one, lines, translations):
-    assert_same(one_by_one.translate(lines), translations)
 
 
 def test_how_many_batches_are_translated_at_once_changes_nothing(

@@ -13,7 +13,6 @@ from originals import assert_as_recorded, opened
 from transformer import compat, functional
 from transformer.compat import bojone
 
-
 # Eight ids; a sequence is of class 1 if id 7 is in it. Id 0 is padding, behind.
 IDS = np.array(
     [[7, 1, 2, 3, 4], [5, 6, 1, 0, 0], [2, 7, 0, 0, 0], [3, 3, 4, 5, 6]]

@@ -75,8 +75,8 @@ def test_printed_attention_adds_up_to_100(trained, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "example, least",
-    [(reverse_digits, 1.0), (dates, 0.99), (recommend, 0.95)],
-    ids=["reverse_digits", "dates", "recommend"],
+    [(reverse_digits, 1.0), (recommend, 0.95)],
+    ids=["reverse_digits", "recommend"],
 )
 def test_an_example_learns_its_rule(example, least):
     assert example.main() >= least

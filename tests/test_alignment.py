@@ -151,19 +151,6 @@ def test_align_chooses_the_best_head_and_translate_uses_it(
     ]
 
 
-def test_without_a_choice_translate_says_so(
-    logdir, lines, translator, capsys, monkeypatch
-):
-    output = translated(logdir, capsys, monkeypatch, lines[0][:2], "--alignments")
-    assert "layer 1, mean of the heads, while a word is chosen" in output.err
-    texts = [row[0].text for row in translator.translate(lines[0][:2])]
-    head = alignment.default_head(1)
-    pairs = dict(alignment.align(translator, lines[0][:2], texts, [head]))
-    assert output.out.splitlines() == [
-        f"{text} ||| {alignment.written(pairs[i][0])}" for i, text in enumerate(texts)
-    ]
-
-
 @pytest.mark.parametrize(
     "content",
     [

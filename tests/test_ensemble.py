@@ -1,11 +1,9 @@
 """translator.py: models that translate together average their probabilities."""
 
 import dataclasses
-import io
 import json
 import os
 import shutil
-import sys
 
 import corpora
 import numpy as np
@@ -13,7 +11,7 @@ import pytest
 
 import hparams
 from transformer.commands import evaluate as evaluation
-from transformer.commands import serve, translate
+from transformer.commands import serve
 from transformer.runtime import checkpoints
 from transformer.translator import Translator
 
@@ -153,19 +151,6 @@ def test_eval_scores_what_the_models_translate_together(
     assert any(each.startswith(f"{first} has ") for each in said)
     alone = checkpoints.find(first) + ".test.translations"
     assert os.path.exists(alone) and found["translations"] != alone
-
-
-@pytest.mark.slow
-def test_translate_takes_several_log_directories(
-    trained, other, lines, monkeypatch, capsys
-):
-    stdin = io.TextIOWrapper(io.BytesIO("\n".join(lines).encode("utf-8")))
-    monkeypatch.setattr(sys, "stdin", stdin)
-    flags = ["--search", "beam", "--max_extra_length", "3"]
-    translate.main(["--logdir", trained, other, *flags])
-    with opened(trained, other) as both:
-        wanted = [best.text for best, *_ in both.translate(lines)]
-    assert capsys.readouterr().out.splitlines() == wanted
 
 
 def test_an_ensemble_needs_two(trained, digits, capsys):

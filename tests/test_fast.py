@@ -3,7 +3,6 @@
 import dataclasses
 import glob
 import os
-import re
 import shutil
 import sys
 
@@ -129,26 +128,6 @@ def test_an_export_with_other_translations_is_refused(trained, tmp_path, monkeyp
         Translator(logdir, search="greedy", engine=CTRANSLATE2)
     assert find_exported(logdir) is None
     assert not glob.glob(os.path.join(logdir, "ctranslate2-*"))
-
-
-def test_a_search_that_misses_hypotheses_is_said(trained, tmp_path, monkeypatch):
-    """As the beam search of CTranslate2 may; the model is the same."""
-    logdir = corpora.copy_of(trained, tmp_path / "logs")
-    search = FastTranslator._search
-
-    def without_the_best(self, sources):
-        found = search(self, sources)
-        return {i: each[1:] for i, each in found.items() if len(each) > 1}
-
-    monkeypatch.setattr(FastTranslator, "_search", without_the_best)
-    said = []
-    hp = hparams.load(logdir)
-    with Translator(hp, logdir, engine=CTRANSLATE2) as fast:
-        fast.restore_found("best", said.append)
-        fast.restore_found("best", said.append)  # it is compared once
-        assert fast.engine == CTRANSLATE2
-    assert len(said) == 1
-    assert re.search(r"float32: \d+ of 20 lines of dev are translated other", said[0])
 
 
 def test_int8_may_change_scores_and_dev_may_be_missing(trained, tmp_path, monkeypatch):

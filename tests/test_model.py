@@ -74,26 +74,6 @@ def test_memory_and_logits(start, changes):
     np.testing.assert_allclose(logits[REAL], expected[REAL], **CLOSE)
 
 
-def test_attention_weights_are_collected_by_scope(start):
-    model = Model()
-    session, _ = start()
-    N, S, T = 3, 5, 4
-    weights = model.run(session, fetch=model.weights)
-    assert {name: value.shape for name, value in weights.items()} == {
-        "encoder/block_0/self_attention": (N, 2, S, S),
-        "encoder/block_1/self_attention": (N, 2, S, S),
-        "decoder/block_0/self_attention": (N, 2, T, T),
-        "decoder/block_0/cross_attention": (N, 2, T, S),
-        "decoder/block_1/self_attention": (N, 2, T, T),
-        "decoder/block_1/cross_attention": (N, 2, T, S),
-    }
-    for name, value in weights.items():
-        in_target = name.startswith("decoder") and name.endswith("self_attention")
-        padding = (TARGET if in_target else SOURCE) == 0
-        to_padding = np.moveaxis(value, -1, 1)[padding]
-        assert to_padding.size and not to_padding.any(), name  # exactly 0
-
-
 def test_an_empty_source_gives_finite_logits(start):
     model = Model()
     session, _ = start()

@@ -83,16 +83,6 @@ def test_there_are_no_other_methods(server):
     assert refused(ask(server, "/", method="PUT"))[0] == 405
 
 
-def test_the_head_of_the_page_has_no_body(server):
-    connection = connect(server)
-    connection.request("HEAD", "/")
-    answer = connection.getresponse()
-    assert answer.status == 200 and int(answer.headers["Content-Length"]) > 10000
-    assert answer.read() == b""
-    connection.request("GET", "/healthz")
-    assert connection.getresponse().read().startswith(b"{")
-
-
 @pytest.mark.parametrize(
     "body",
     [

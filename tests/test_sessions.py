@@ -108,20 +108,6 @@ def test_runs_at_once_wait_for_each_other(hp):
             ) == [1, 1]
 
 
-@pytest.mark.parametrize("sequential", [False, True])
-def test_loops_are_functions_where_runs_are_sequential(hp, sequential):
-    with tf.Graph().as_default() as graph:
-        given, told = tf.placeholder(tf.float32, [2, 2]), tf.RunMetadata()
-        _, power = tf.while_loop(
-            lambda i, x: i < 5, lambda i, x: (i + 1, x @ given), (0, tf.eye(2))
-        )
-        with make_session(hp, graph, sequential=sequential) as session:
-            found = session.run(power, {given: [[1, 1], [1, 0]]}, GRAPHS, told)
-    np.testing.assert_array_equal(found, [[8, 5], [5, 3]])  # Fibonacci's numbers
-    functions = {"While", "StatelessWhile"} & operations(told)
-    assert bool(functions) == (sequential and TF2 and not HAS_GPU)
-
-
 def test_what_is_wrong_with_a_run_is_said(hp):
     with tf.Graph().as_default() as graph:
         given = tf.placeholder(tf.int32, [])

@@ -230,6 +230,3 @@ def test_no_thread_tunes_that_a_stopped_training_would_wait_for(corpus):
         else options.experimental_optimization.autotune
     )  # TensorFlow 1.15
     assert found is False
-
-
-# The order of pairs

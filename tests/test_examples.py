@@ -26,9 +26,6 @@ def test_an_example_is_short_and_listed(path):
     assert name in read("examples/README.md")
 
 
-# The data obey the rules that are to be learned.
-
-
 # No position sees a later one.
 
 

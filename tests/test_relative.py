@@ -132,6 +132,3 @@ def test_proximity_bias():
         )
     np.testing.assert_allclose(whole, wanted, atol=1e-6)
     np.testing.assert_allclose(later, wanted[:, :, 4:], atol=1e-6)
-
-
-# The blocks and the model.

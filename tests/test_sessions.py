@@ -13,7 +13,6 @@ from transformer.runtime.sessions import make_session, run_at_once
 from transformer.trainer import Data, TrainingGraph
 
 TF2 = not tf.__version__.startswith("1.")
-HAS_GPU = bool(tf.config.experimental.list_physical_devices("GPU"))
 GRAPHS = tf.RunOptions(output_partition_graphs=True)
 
 

@@ -4,7 +4,6 @@ import dataclasses
 import glob
 import os
 import shutil
-import sys
 
 import corpora
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 
 import hparams
 from transformer import export
-from transformer.commands import evaluate, translate
+from transformer.commands import evaluate
 from transformer.fast import (
     CTRANSLATE2,
     TENSORFLOW,
@@ -194,10 +193,3 @@ def test_a_dialect_it_lacks_is_tensorflows(digits, tmp_path):
         with Translator(logdir, engine=CTRANSLATE2) as translator:
             assert translator.engine == TENSORFLOW
             assert len(translator.translate(["1 2 3"])) == 1
-
-
-def test_without_ctranslate2_one_line_says_so(exported, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    flags = ["--logdir", exported, "--engine", "ctranslate2"]
-    said = corpora.refusal(capsys, translate.main, *flags)
-    assert "pip install 'transformer-tf[fast]'" in said

@@ -74,12 +74,6 @@ def test_memory_and_logits(start, changes):
     np.testing.assert_allclose(logits[REAL], expected[REAL], **CLOSE)
 
 
-def test_an_empty_source_gives_finite_logits(start):
-    model = Model()
-    session, _ = start()
-    assert np.isfinite(model.run(session, np.zeros([3, 2]))).all()
-
-
 # --- Step by step ---------------------------------------------------------------------
 
 
@@ -92,15 +86,6 @@ def test_step_by_step_is_all_at_once(start):
     session, _ = start()
     full, stepped = model.run(session, target=target, fetch=[model.logits, stepped])
     np.testing.assert_allclose(stepped, full, **CLOSE)
-
-
-def test_a_search_makes_no_variable_that_the_model_has(start):
-    model = Model()
-    names = [v.op.name for v in tf.global_variables()]
-    logits_step_by_step(
-        model.transformer, model.memory, tf.constant(TARGET[:, :2], tf.int32)
-    )
-    assert [v.op.name for v in tf.global_variables()] == names
 
 
 @pytest.mark.slow

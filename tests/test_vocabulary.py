@@ -124,18 +124,6 @@ def test_separate_vocabularies_keep_their_sides(corpus, tmp_path):
     assert (loaded.source.size, loaded.target.size) == (SIZE, SIZE + 5)
 
 
-def test_copies_are_enough(corpus, vocabulary, tmp_path):
-    joint, separate, original = (tmp_path / name for name in "jso")
-    for folder in (joint, separate, original):
-        folder.mkdir()
-    copy_vocabularies(os.path.dirname(vocabulary.path), str(joint))
-    copy_vocabularies(separate_folder(corpus, original), str(separate))
-    copy_vocabularies(str(joint), str(joint))
-    assert os.listdir(str(joint)) == [JOINT_MODEL]
-    assert load_vocabularies(str(joint)).source.size == vocabulary.size
-    assert load_vocabularies(str(separate)).target.size == SIZE + 5
-
-
 def test_another_vocabulary_is_not_copied_over_one(tmp_path):
     """With it, the ids of a log directory would mean other words."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"

@@ -139,6 +139,12 @@ def blind_queries_see_all(x, mended):
     return attention(queries, x, real_rows(x)[:, None] & causal, mended)
 
 
+def positions_masked_by_element(x, mended):
+    """An encoding is left out wherever an element, not a row, of the input is 0."""
+    real = real_rows(x)[:, :, None] if mended else x != 0
+    return x + POSITIONS[: x.shape[1]] * real
+
+
 def logits_lost_in_a_constant(x, mended):
     """The default's guard is always true: 1e10 is taken from every float32 logit."""
     logits = (x @ W_Q @ np.swapaxes(x @ W_K, 1, 2) / 4).astype(np.float32)
@@ -189,6 +195,7 @@ CAUGHT = [  # source, stand-in, the check that catches it, its arguments, what i
         {},
         "sentence 1, output position 0 moved by .* input position 1 was changed",
     ),
+    ("kyubyong", positions_masked_by_element, PADDING, {}, "a real row with a lone 0"),
     ("bojone", logits_lost_in_a_constant, PADDING, {}, "uniform attention"),
     (
         "bojone",

@@ -73,7 +73,7 @@ class Browser:
         os.close(self._in)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def open(self, url, width=1200, height=900, dark=False):
+    def open(self, url):
         """Open a tab, the only one, and wait until the page is loaded."""
         if self._session:
             self.call("Page.close")
@@ -85,12 +85,11 @@ class Browser:
             self.call(domain + ".enable")
         self.call(
             "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
+            width=1200,
+            height=900,
             deviceScaleFactor=1,
-            mobile=width < 500,
+            mobile=False,
         )
-        self.media(dark=dark)
         self.call(
             "Browser.setDownloadBehavior",
             behavior="allow",
@@ -100,17 +99,6 @@ class Browser:
         self.call("Page.navigate", url=url)
         self.until(
             "document.readyState === 'complete' && location.href !== 'about:blank'"
-        )
-
-    def media(self, dark=False, forced=False):
-        """Show the page to who prefers dark, or with forced colours."""
-        features = {
-            "prefers-color-scheme": "dark" if dark else "light",
-            "forced-colors": "active" if forced else "none",
-        }
-        self.call(
-            "Emulation.setEmulatedMedia",
-            features=[{"name": n, "value": value} for n, value in features.items()],
         )
 
     def call(self, method, **params):

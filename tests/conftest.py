@@ -158,6 +158,17 @@ def trained(digits, tmp_path_factory):
     return logdir
 
 
+@pytest.fixture(scope="session")
+def whole(digits, tmp_path_factory):
+    """The log directory of a training to which nothing happened; do not write."""
+    import corpora
+
+    logdir = str(tmp_path_factory.mktemp("logs") / "whole")
+    with one_thread():
+        corpora.run_train(digits, logdir, *corpora.HARD)
+    return logdir
+
+
 @pytest.fixture
 def room():
     """room(most): no file may grow beyond so many bytes; without: beyond nothing."""

@@ -12,70 +12,51 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
 from transformer.commands import prepare, train
+from transformer.runtime import checkpoints
+from transformer.runtime.run import read_dev_scores
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VOCAB_SIZE = "25"  # ten digits, ten at the beginning of a word, the rest
 
 # A model that trains in a second, and learns next to nothing.
 TINY = [
-    "--num_blocks",
-    "1",
-    "--d_model",
-    "16",
-    "--d_ff",
-    "32",
-    "--num_heads",
-    "2",
-    "--batch_tokens",
-    "200",
-    "--search",
-    "greedy",
-    "--max_extra_length",
-    "3",
-    "--log_every",
-    "1",
-    "--eval_every",
-    "4",
-    "--save_every",
-    "4",
+    "--num_blocks=1",
+    "--d_model=16",
+    "--d_ff=32",
+    "--num_heads=2",
+    "--batch_tokens=200",
+    "--search=greedy",
+    "--max_extra_length=3",
+    "--log_every=1",
+    "--eval_every=4",
+    "--save_every=4",
 ]
+
+# What makes going on hard: dropout, several batches an update, and clipping.
+HARD = ["--dropout_rate=0.2", "--accumulate=2", "--clip_norm=0.5", "--max_steps=12"]
 
 # A model that learns something in a few seconds, but not everything.
 SMALL = [
-    "--num_blocks",
-    "1",
-    "--d_model",
-    "32",
-    "--d_ff",
-    "64",
-    "--num_heads",
-    "4",
-    "--batch_tokens",
-    "512",
-    "--search",
-    "beam",
-    "--max_extra_length",
-    "5",
-    "--schedule",
-    "linear",
-    "--learning_rate",
-    "0.006",
-    "--warmup_steps",
-    "60",
-    "--max_steps",
-    "240",
-    "--log_every",
-    "40",
-    "--eval_every",
-    "80",
-    "--save_every",
-    "40",
-    "--keep_checkpoints",
-    "3",
+    "--num_blocks=1",
+    "--d_model=32",
+    "--d_ff=64",
+    "--num_heads=4",
+    "--batch_tokens=512",
+    "--search=beam",
+    "--max_extra_length=5",
+    "--schedule=linear",
+    "--learning_rate=0.006",
+    "--warmup_steps=60",
+    "--max_steps=240",
+    "--log_every=40",
+    "--eval_every=80",
+    "--save_every=40",
+    "--keep_checkpoints=3",
 ]
 
 
@@ -221,3 +202,32 @@ def refusal(capsys, main, *argv):
     lines = [line for line in said.splitlines() if not line.startswith("usage:")]
     assert len(lines) == 1, said
     return lines[0]
+
+
+def refused_training(capsys, data, logdir, *flags):
+    """The line with which train.py refuses; it wrote nothing into the log directory."""
+    before = tree(logdir)
+    where = ["--data", data, "--logdir", logdir]
+    line = refusal(capsys, train.main, *where, *TINY, "--max_steps", "13", *flags)
+    assert tree(logdir) == before
+    return line
+
+
+def assert_same_training(logdir, whole):
+    """The same losses, dev scores and variables, to the last bit."""
+    found, wanted = events_of(logdir), events_of(whole)
+    for tag in ("loss", "learning_rate", "gradient_norm", "dev/loss", "dev/bleu"):
+        assert found[tag] == wanted[tag], tag
+    assert read_dev_scores(str(logdir)) == read_dev_scores(str(whole))
+    for which in ("newest", "best"):
+        assert_same_variables(
+            *(checkpoints.find(str(folder), which) for folder in (logdir, whole))
+        )
+
+
+def assert_same_variables(*paths):
+    """The same variables in two checkpoints, to the last bit."""
+    found, wanted = (read_variables(path) for path in paths)
+    assert sorted(found) == sorted(wanted)
+    for name in wanted:
+        np.testing.assert_array_equal(found[name], wanted[name], err_msg=name)

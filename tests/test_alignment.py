@@ -102,21 +102,6 @@ def test_pairs_are_where_attention_is_highest(translator, lines, head, when_read
         assert found[number] == [{(int(i), j) for j, i in enumerate(best)}]
 
 
-def test_every_head_is_measured(translator, lines, data):
-    known = alignment.read_known(os.path.join(data, "test.align"), 20)
-    rates = alignment.measure(translator, *lines, known)
-    assert len(rates) == 2 * (translator.hp.num_heads + 1) * translator.hp.num_blocks
-    for head in (Head(0, 2, False), Head(0, None, True)):
-        found = dict(alignment.align(translator, *lines, [head]))
-        pairs = [found[i][0] for i in range(20)]
-        assert rates[head] == alignment.error_rate(pairs, known)
-    # The pairs of a translator that knows no order of words: 0-0 1-1 2-2 ...
-    lengths = [len(line.split()) for line in lines[0][:20]]
-    in_order = [{(i, i) for i in range(length)} for length in lengths]
-    assert min(rates.values()) < alignment.error_rate(in_order, known)
-    assert min(rates.values()) < max(rates.values())
-
-
 # --- The commands ---------------------------------------------------------------------
 
 
@@ -163,19 +148,6 @@ def test_align_chooses_the_best_head_and_translate_uses_it(
     assert output.out.splitlines() == [
         f"{each.text} ||| {each.score:.4f} ||| {alignment.written(pairs[i][0])}"
         for i, each in enumerate(best)
-    ]
-
-
-def test_without_a_choice_translate_says_so(
-    logdir, lines, translator, capsys, monkeypatch
-):
-    output = translated(logdir, capsys, monkeypatch, lines[0][:2], "--alignments")
-    assert "layer 1, mean of the heads, while a word is chosen" in output.err
-    texts = [row[0].text for row in translator.translate(lines[0][:2])]
-    head = alignment.default_head(1)
-    pairs = dict(alignment.align(translator, lines[0][:2], texts, [head]))
-    assert output.out.splitlines() == [
-        f"{text} ||| {alignment.written(pairs[i][0])}" for i, text in enumerate(texts)
     ]
 
 

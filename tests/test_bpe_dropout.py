@@ -53,12 +53,6 @@ def test_without_dropout_it_encodes_as_sentencepiece(path, line):
     assert vocabulary(path, 0).encode(line) == plain
 
 
-def test_with_every_merge_left_out_characters_remain(path):
-    every = vocabulary(path, 1)
-    pieces = every.pieces(every.encode("grüne Hunde"))
-    assert pieces == list("▁grüne▁Hunde")
-
-
 @pytest.mark.parametrize("dropout", [0.05, 0.5, 1])
 def test_whatever_is_left_out_the_text_is_the_same(path, dropout):
     sampled = vocabulary(path, dropout)

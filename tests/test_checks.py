@@ -32,20 +32,6 @@ IDS, VECTORS = {"vocab_size": 13}, {"num_units": 16}
 # --- Our own blocks -------------------------------------------------------------------
 
 
-def cross_attention(memory):
-    """Queries of their own look at `memory`, each as far as itself."""
-    queries = tf.ones_like(memory) * tf.cast(tf.range(1, 17), tf.float32) / 16
-    return modules.multihead_attention(queries, memory, causality=True)
-
-
-def near_attention(x):
-    length = tf.shape(x)[1]
-    real = tf.reduce_any(tf.not_equal(x, 0), -1)[:, None, None, :]
-    return modules.multihead_attention(
-        x, x, key_masks=tf.logical_and(real, modules.local_mask(tf.range(length), 2))
-    )
-
-
 def decoder(target):
     """The decoder, on one source for all."""
     model = Transformer(HP)
@@ -83,8 +69,6 @@ OURS = {
         VECTORS,
         (PADDING, BATCH),
     ),
-    "cross_attention": (cross_attention, VECTORS, ALL),
-    "local_attention": (near_attention, VECTORS, (PADDING, BATCH)),
     "decoder": (decoder, IDS, ALL),
     "model": (same_in_both_languages, IDS, (PADDING, BATCH)),
     "beam_search": (two_best_of_a_search, IDS, (BATCH,)),
@@ -135,11 +119,6 @@ def real_rows(x):
     return (x != 0).any(-1)
 
 
-def normalized(x, axis=-1):
-    mean, variance = x.mean(axis, keepdims=True), x.var(axis, keepdims=True)
-    return (x - mean) / np.sqrt(variance + 1e-8)
-
-
 def learned_positions_on_padding(ids, mended):
     """The positions are added to padding too; the mask then asks which rows are 0."""
     positions = POSITIONS[: ids.shape[1]] * ((ids != 0)[:, :, None] if mended else 1)
@@ -160,20 +139,6 @@ def blind_queries_see_all(x, mended):
     return attention(queries, x, real_rows(x)[:, None] & causal, mended)
 
 
-def only_whole_batches(x, mended):
-    """The sentences of the last batch, if it is not full, are dropped."""
-    return x if mended else x[: len(x) // 4 * 4]
-
-
-def padding_mask_that_never_fires(ids, mended):
-    x = TABLE[ids] + POSITIONS[: ids.shape[1]]
-    return attention(x, x, (ids != 0)[:, None] if mended else True)
-
-
-def statistics_of_the_batch(x, mended):
-    return normalized(x, -1 if mended else 0)
-
-
 def positions_masked_by_element(x, mended):
     """An encoding is left out wherever an element, not a row, of the input is 0."""
     real = real_rows(x)[:, :, None] if mended else x != 0
@@ -185,13 +150,6 @@ def logits_lost_in_a_constant(x, mended):
     logits = (x @ W_Q @ np.swapaxes(x @ W_K, 1, 2) / 4).astype(np.float32)
     logits -= np.float32(1e12) * ~real_rows(x)[:, None]
     return oracle.softmax(logits - np.float32(0 if mended else 1e10)) @ (x @ W_V)
-
-
-def mask_as_wide_as_the_longest(x, mended):
-    """tf.sequence_mask without maxlen: no mask fits if no sentence is full."""
-    lengths = (real_rows(x) * np.arange(1, x.shape[1] + 1)).max(-1)
-    width = x.shape[1] if mended else lengths.max()
-    return x * (np.arange(width) < lengths[:, None])[:, :, None]
 
 
 def windows_over_padding(x, lengths, mended):
@@ -237,18 +195,8 @@ CAUGHT = [  # source, stand-in, the check that catches it, its arguments, what i
         {},
         "sentence 1, output position 0 moved by .* input position 1 was changed",
     ),
-    ("tutorial", only_whole_batches, BATCH, {}, "sentence 0 was alone in its batch"),
-    ("princewen", padding_mask_that_never_fires, PADDING, IDS, REMOVED),
-    (
-        "princewen",
-        statistics_of_the_batch,
-        BATCH,
-        {},
-        "sentence 0, output position 0 moved by .* sentence 0 was alone",
-    ),
     ("kyubyong", positions_masked_by_element, PADDING, {}, "a real row with a lone 0"),
     ("bojone", logits_lost_in_a_constant, PADDING, {}, "uniform attention"),
-    ("bojone", mask_as_wide_as_the_longest, PADDING, {}, "of padding were taken"),
     (
         "bojone",
         windows_over_padding,
@@ -324,22 +272,6 @@ def test_tolerance():
     CAUSALITY(fn, tolerance=0.01)
     with pytest.raises(CheckFailed):
         CAUSALITY(fn)
-
-
-@pytest.mark.parametrize("check", ALL, ids=lambda check: check.__name__)
-def test_sizes_are_those_asked_for(check):
-    seen = []
-
-    def fn(x):
-        seen.append(x.shape)
-        return x * 1.0
-
-    check(fn, batch=3, length=5, num_units=7)
-    batch, length, width = np.max(seen, axis=0)
-    assert (batch, length, width) == (3, 5, 7)
-    del seen[:]
-    check(fn, batch=2, length=4, vocab_size=9)
-    assert np.max(seen, axis=0).tolist() == [2, 4]
 
 
 @pytest.mark.parametrize("check", [CAUSALITY, PADDING])

@@ -1,13 +1,11 @@
 """The classifier of reviews: its corpora, the reader of IMDB files, its accuracy."""
 
 import os
-import pickle
 import re
 
 import classify
 import corpora
 import imdb
-import make_reviews
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -24,26 +22,6 @@ def accuracy(capsys, *flags):
 
 
 # --- Our own reviews ------------------------------------------------------------------
-
-
-def says(words):
-    """Whether a review is good, opinion by opinion; fails if they are not of a mind."""
-    minds = set()
-    for opinion in re.split(r" (?:,|and|;|\.) ?", " ".join(words)):
-        tokens = set(opinion.split())
-        for good, adjectives in (
-            (True, make_reviews.PRAISE),
-            (False, make_reviews.BLAME),
-        ):
-            if tokens & set(adjectives):
-                minds.add(good != bool(tokens & set(make_reviews.NEGATIONS)))
-    assert len(minds) == 1, words
-    return minds.pop()
-
-
-def test_reviews_are_what_their_labels_say():
-    for words, label in make_reviews.reviews(300):
-        assert says(words) == bool(label)
 
 
 def test_own_corpus_is_tested_with_reviews_it_has_not_seen():
@@ -92,19 +70,6 @@ def test_reading_imdb(tmp_path):
         assert found[name].tolist() == array.tolist()
 
 
-@pytest.mark.parametrize("protocol", [0, 2])
-def test_reading_pickles_of_old_protocols(tmp_path, protocol):
-    array = object_array([[1, 2], [3]])
-    path = tmp_path / "array.npy"
-    with open(str(path), "wb") as file:
-        np.lib.format.write_array_header_1_0(
-            file, {"shape": (2,), "fortran_order": False, "descr": "|O"}
-        )
-        pickle.dump(array, file, protocol=protocol)
-    with open(str(path), "rb") as file:
-        assert imdb.read_array(file).tolist() == [[1, 2], [3]]
-
-
 class Malicious:
     def __reduce__(self):
         return os.system, ("echo this must not run",)
@@ -120,22 +85,6 @@ def test_a_pickle_that_would_run_code_is_refused(tmp_path, capfd):
     assert "must not run" not in capfd.readouterr().out
 
 
-def test_files_that_do_not_fit_are_refused(tmp_path, capsys):
-    path = str(tmp_path / "imdb.npz")
-
-    def said():
-        return corpora.refusal(capsys, classify.main, "--imdb", path)
-
-    assert re.search("classify.py: .*No such file", said())
-    np.savez(path, x_train=np.zeros(3))
-    assert re.search("expected y_train.npy as well, got .*'x_train.npy'", said())
-    np.savez(path, **dict(imdb_arrays(), y_test=np.zeros(3)))
-    assert "expected as many reviews x_test as labels y_test, got 40 and 3" in said()
-    with open(path, "wb") as file:
-        file.write(b"no archive")
-    assert re.search("classify.py: .*zip", said())
-
-
 def test_imdb_ids_are_ranks_moved_up_and_rare_words_are_unknown(tmp_path):
     reviews = object_array([[1, 2, 98, 99, 5000]])
     np.savez(
@@ -148,27 +97,6 @@ def test_imdb_ids_are_ranks_moved_up_and_rare_words_are_unknown(tmp_path):
     train, test = imdb.load(str(tmp_path / "imdb.npz"), 100)
     assert train == [([2, 3, 99, imdb.UNKNOWN, imdb.UNKNOWN], 1)]
     assert test[0][1] == 0
-
-
-def test_downloading_imdb(monkeypatch, capsys):
-    arrays = imdb_arrays(300)
-
-    def load_data(**kwargs):
-        assert kwargs == {"start_char": None, "oov_char": None, "index_from": 0}
-        return (
-            (arrays["x_train"], arrays["y_train"]),
-            (arrays["x_test"], arrays["y_test"]),
-        )
-
-    monkeypatch.setattr(tf.keras.datasets.imdb, "load_data", load_data)
-    assert accuracy(capsys, "--imdb") == 1.0
-
-    def fails(**kwargs):
-        raise Exception("URL fetch failure")
-
-    monkeypatch.setattr(tf.keras.datasets.imdb, "load_data", fails)
-    said = corpora.refusal(capsys, classify.main, "--imdb")
-    assert re.search("URL fetch failure.*--imdb imdb.npz", said)
 
 
 # --- The model ------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import oracle_compat
 import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
-from originals import assert_as_recorded, dense_gradients, opened
+from originals import assert_as_recorded, opened
 
 from transformer.compat import (
     functional_time,
@@ -148,38 +148,6 @@ def test_the_numbers_of_the_recommender_are_those_of_its_equations():
     expected, rows = oracle_compat.sasrec(SEQUENCES, values, HEADS, BLOCKS)
     np.testing.assert_allclose(found, expected, **CLOSE)
     np.testing.assert_allclose(table, rows, **CLOSE)
-
-
-def test_the_gradients_of_the_recommender_are_those_of_its_equations():
-    """Finite differences of the oracle, along a random direction for each variable."""
-    states, _, _ = recommender()
-    rng = np.random.RandomState(3)
-    weight = rng.randn(*SEQUENCES.shape, WIDTH)
-    product = tf.reduce_sum(states * tf.constant(weight, tf.float32))
-    variables = tf.trainable_variables()
-    gradients = dense_gradients(product, variables)
-    with tf.Session(config=CONFIG) as session:
-        values = with_values(session, seed=1)
-        found = dict(zip([v.op.name for v in variables], session.run(gradients)))
-
-    def at(name, step, direction):
-        moved = {**values, name: values[name] + step * direction}
-        return (oracle_compat.sasrec(SEQUENCES, moved, HEADS, BLOCKS)[0] * weight).sum()
-
-    for name, gradient in found.items():
-        direction = rng.randn(*gradient.shape)
-        slope = (at(name, 1e-5, direction) - at(name, -1e-5, direction)) / 2e-5
-        np.testing.assert_allclose(
-            (gradient * direction).sum(), slope, rtol=1e-3, atol=1e-3, err_msg=name
-        )
-
-
-def test_regularization_is_half_the_sum_of_squares():
-    sasrec.embedding(tf.constant([[1]]), 3, 2, l2_reg=0.5, scope="table")
-    (penalty,) = tf.losses.get_regularization_losses()
-    with tf.Session(config=CONFIG) as session:
-        (value,) = with_values(session).values()
-        assert session.run(penalty) == pytest.approx(0.25 * (value**2).sum(), rel=1e-6)
 
 
 def test_queries_and_keys_are_returned_before_the_heads():

@@ -22,8 +22,7 @@ from originals import (
 )
 
 import hparams
-from transformer.compat import convert, names
-from transformer.dialects import DIALECTS as DIALECTS_TABLE
+from transformer.compat import convert
 from transformer.model import Transformer
 from transformer.runtime import checkpoints
 from transformer.training import cross_entropy, make_update
@@ -62,25 +61,6 @@ def test_the_checkpoint_has_what_training_restores(dialect, tmp_path):
         for name, array in random_model(dialect, seed).items():
             wanted = abs(array) if slot else array
             np.testing.assert_array_equal(found[name + slot], wanted)
-
-
-def test_a_further_system_is_a_row_and_a_table_of_names(monkeypatch, tmp_path, capsys):
-    row = DIALECTS_TABLE["kyubyong"]._replace(described_in="further", norm_epsilon=1e-3)
-    monkeypatch.setitem(DIALECTS_TABLE, "further", row)
-    monkeypatch.setitem(
-        names.VARIABLE_NAMES,
-        "further",
-        ((r"^", "theirs/"), (r"/block_(\d+)/", r"/layer\1/"), (r"/kernel$", "/w")),
-    )
-    model = random_model("further")
-    arrays = as_original(model, "further")
-    assert "theirs/decoder/layer1/cross_attention/q/w" in arrays
-    logdir = run_import("further", write(arrays, tmp_path), tmp_path / "log")
-    assert hparams.load(logdir) == hparams.HParams(num_heads=2, **settings("further"))
-    found = corpora.read_variables(checkpoints.path_of(logdir, 0))
-    for name in model:
-        np.testing.assert_array_equal(found[name], model[name])
-        assert not found[name + "/Adam"].any()
 
 
 def test_sinusoids_are_recognized():

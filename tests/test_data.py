@@ -13,13 +13,12 @@ from transformer.data import (
     BatchPlan,
     Corpus,
     Shards,
-    _sorting_key,
     evaluation_dataset,
     make_batch,
     pad,
     training_dataset,
 )
-from transformer.text.vocabulary import BOS, EOS, JOINT_MODEL, JOINT_SUBWORDS, PAD
+from transformer.text.vocabulary import EOS, JOINT_MODEL, JOINT_SUBWORDS
 
 BUDGET = 200
 
@@ -62,19 +61,6 @@ def epoch(plan, number):
 
 
 # Sentences to a Batch
-
-
-def test_a_batch_by_hand():
-    batch = make_batch([[5, 6], [7]], [[8], [9, 10, 11]], 4)
-    np.testing.assert_array_equal(batch.source, [[5, 6, EOS], [7, EOS, PAD]])
-    np.testing.assert_array_equal(
-        batch.target_in, [[BOS, 8, PAD, PAD], [BOS, 9, 10, 11]]
-    )
-    np.testing.assert_array_equal(
-        batch.target_out, [[8, EOS, PAD, PAD], [9, 10, 11, EOS]]
-    )
-    assert batch.number == 4
-    assert [np.asarray(field).dtype for field in batch] == [np.int32] * 3 + [np.int64]
 
 
 def test_nothing_can_be_padded():
@@ -156,12 +142,6 @@ def test_the_order_is_the_same_on_every_version_of_numpy():
     plan = BatchPlan(lengths, lengths, 10, seed=7)
     recorded = [[10, 9], [3, 4, 2], [7, 10], [6, 9]]
     assert [plan.batch(k).tolist() for k in (0, 1, len(plan), 10**5)] == recorded
-
-
-def test_a_long_run_of_equal_lengths_is_shuffled():
-    plan = BatchPlan(np.full(100, 5), np.full(100, 5), 50, seed=1)
-    assert len(plan) == 10
-    assert np.concatenate(epoch(plan, 0)).tolist() != sorted(range(100))
 
 
 def test_batches_hold_little_padding():
@@ -250,20 +230,3 @@ def test_no_thread_tunes_that_a_stopped_training_would_wait_for(corpus):
         else options.experimental_optimization.autotune
     )  # TensorFlow 1.15
     assert found is False
-
-
-# The order of pairs
-
-
-def test_neither_side_jumps_where_the_longer_one_grows():
-    """By the longer side; within it the other one falls, and rises, in turns."""
-    source, target = (x.ravel() for x in np.meshgrid(range(1, 8), range(1, 8)))
-    order = np.argsort(_sorting_key(source, target), kind="stable")
-    widths = np.maximum(source, target)[order]
-    assert (np.diff(widths) >= 0).all()
-    difference = (source - target)[order]
-    for width in range(1, 8):
-        steps = np.diff(difference[widths == width])
-        assert (steps > 0).all() if width % 2 else (steps < 0).all()
-        assert len(set(difference[widths == width])) == 2 * width - 1
-    assert (np.abs(np.diff(difference)) <= 2).all()

@@ -243,22 +243,6 @@ def score_of(pieces, log_probs, alpha):
 ALPHAS = pytest.mark.parametrize("alpha", [0.0, 0.6], ids=lambda a: f"alpha_{a}")
 
 
-@ALPHAS
-def test_greedy_follows_the_largest_probabilities(start, alpha):
-    tables, limit = Tables(lines=6), 8
-    session, _ = start()
-    found = session.run(
-        tables.search(greedy, limit, SearchOptions(length_penalty=alpha))
-    )
-    assert found.ids.shape[:2] == found.scores.shape == (6, 1)
-    for line in range(6):
-        log_probs, pieces = tables.of(line), ()
-        while pieces[-1:] != (EOS,):
-            last = len(pieces) == limit - 1
-            pieces += (EOS if last else int(np.argmax(log_probs(pieces))),)
-        assert_same(listed(found, line), [(score_of(pieces, log_probs, alpha), pieces)])
-
-
 def test_a_beam_of_one_is_greedy(start):
     tables = Tables(lines=6)
     options = SearchOptions(beam_size=1, length_penalty=0.6)
@@ -287,24 +271,6 @@ def test_a_narrow_beam_is_the_beam_of_the_oracle(start, width, alpha):
         for line in range(5):
             expected = oracle.beam_search(tables.of(line), width, limit, EOS, alpha)
             assert_same(listed(found, line), expected[:n_best])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("search", [greedy, beam], ids=["greedy", "beam"])
-def test_a_line_is_independent_of_the_other_lines(start, search):
-    tables, limits = Tables(lines=5), [9, 2, 5, 1, 12]
-    options = SearchOptions(beam_size=3, n_best=3 if search is beam else 1)
-    session, _ = start()
-    together, backwards, *alone = session.run(
-        [
-            tables.search(search, limits, options),
-            tables.search(search, limits[::-1], options, [4, 3, 2, 1, 0]),
-        ]
-        + [tables.search(search, limits[i], options, [i]) for i in range(5)]
-    )
-    for line in range(5):
-        assert_same(listed(together, line), listed(alone[line]))
-        assert_same(listed(backwards, 4 - line), listed(alone[line]))
 
 
 @pytest.mark.parametrize(

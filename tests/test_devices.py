@@ -2,15 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 
-import corpora
 import pytest
 import tensorflow.compat.v1 as tf
 
 import hparams
-from transformer.commands import train
 from transformer.runtime import devices
 from transformer.runtime.sessions import batches_at_once, make_session
 
@@ -37,25 +33,6 @@ def test_hidden_tiles_are_not_used(tmp_path, monkeypatch, flags, level, chosen, 
         assert os.environ.get("ONEDNN_MAX_CPU_ISA") == found
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(tf.__version__ < "2", reason="TensorFlow 1.15 cannot")
-def test_a_large_product_of_bfloat16():
-    """In a process of its own: an instruction that is not there would end it."""
-    product = (
-        "import tensorflow.compat.v1 as tf, hparams\n"
-        "from transformer.runtime.sessions import make_session\n"
-        "tf.disable_eager_execution()\n"
-        "ones = tf.ones([2048, 512], tf.bfloat16)\n"
-        "product = tf.matmul(ones, ones, transpose_b=True)\n"
-        "with make_session(hparams.HParams()) as session:\n"
-        "    assert (session.run(product) == 512).all()\n"
-    )
-    environment = dict(os.environ)
-    environment.pop("ONEDNN_MAX_CPU_ISA", None)  # of conftest
-    command = [sys.executable, "-c", product]
-    subprocess.run(command, cwd=corpora.ROOT, env=environment, check=True)
-
-
 @pytest.mark.parametrize("cores, at_once", [(1, 1), (3, 3), (64, 4)])
 def test_batches_are_translated_side_by_side_on_cores_alone(
     monkeypatch, cores, at_once
@@ -73,9 +50,3 @@ def test_settings_of_earlier_versions_may_name_devices(tmp_path):
     path.write_text(json.dumps(dict(json.loads(path.read_text()), devices="gpu:4")))
     assert hparams.load(str(tmp_path)) == hparams.HParams(seed=4)
     assert hparams.resolve({}, None, str(tmp_path)) == hparams.HParams(seed=4)
-
-
-def test_devices_is_no_flag(digits, tmp_path, capsys):
-    where = "--data", digits, "--logdir", str(tmp_path / "logs")
-    line = corpora.refusal(capsys, train.main, *where, "--devices", "cpu:2")
-    assert "unknown flag --devices" in line

@@ -133,17 +133,6 @@ def test_a_defect_is_printed_and_the_status_is_1(logdir, digits, tmp_path, capsy
     assert any("20 of 20 translations are '1 2 3'" in line for line in lines)
 
 
-def test_a_vocabulary_of_another_size(logdir, tmp_path, capsys):
-    splits = corpora.reversed_symbols({"train": 100, "dev": 5}, "abcdefghijklmno")
-    folder = corpora.write_text(tmp_path / "letters", splits)
-    corpora.prepare.main(["--out", folder, "--vocab-size", "35"])
-    shutil.copy(os.path.join(folder, "spm.model"), logdir)
-    capsys.readouterr()
-    status, lines = run(capsys, "--logdir", logdir)
-    assert status == 2 and len(lines) == 1
-    assert "spm.model does not have the checksum in model.ckpt-" in lines[0]
-
-
 def test_what_cannot_be_looked_at(logdir, digits, tmp_path, capsys):
     short = corpora.write_lines(tmp_path / "short", ["1 2 3"])
     for flags, words in (

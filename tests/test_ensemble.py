@@ -1,11 +1,9 @@
 """translator.py: models that translate together average their probabilities."""
 
 import dataclasses
-import io
 import json
 import os
 import shutil
-import sys
 
 import corpora
 import numpy as np
@@ -13,10 +11,9 @@ import pytest
 
 import hparams
 from transformer.commands import evaluate as evaluation
-from transformer.commands import serve, translate
-from transformer.runtime import checkpoints, cli
+from transformer.commands import serve
+from transformer.runtime import checkpoints
 from transformer.translator import Translator
-from transformer.viewer.models import Model
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -154,55 +151,6 @@ def test_eval_scores_what_the_models_translate_together(
     assert any(each.startswith(f"{first} has ") for each in said)
     alone = checkpoints.find(first) + ".test.translations"
     assert os.path.exists(alone) and found["translations"] != alone
-
-
-@pytest.mark.slow
-def test_translate_takes_several_log_directories(
-    trained, other, lines, monkeypatch, capsys
-):
-    stdin = io.TextIOWrapper(io.BytesIO("\n".join(lines).encode("utf-8")))
-    monkeypatch.setattr(sys, "stdin", stdin)
-    flags = ["--search", "beam", "--max_extra_length", "3"]
-    translate.main(["--logdir", trained, other, *flags])
-    with opened(trained, other) as both:
-        wanted = [best.text for best, *_ in both.translate(lines)]
-    assert capsys.readouterr().out.splitlines() == wanted
-
-
-@pytest.mark.slow
-def test_the_page_serves_the_models_as_one(trained, other, lines, tmp_path):
-    first = corpora.copy_of(trained, tmp_path / "logs")
-    argv = ["--logdir", first, other, "--ensemble"]
-    [model] = serve.opened(cli.parse(serve.parser(), argv), None)
-    assert model.name.count(" + ") == 1 and "other" in model.name
-    asked = serve_asked(lines[0])
-    [[best, *_]] = model.translate([asked])
-    models = hparams.load_each([first, other], {})
-    with Translator(*models[0], 4, others=models[1:]) as both:
-        both.restore()
-        assert both.translate(lines[:1])[0][0].text == best["text"]
-    [sight] = model.see([asked])
-    assert sight["nBest"][0]["text"] == best["text"]
-    model.close()
-
-
-def serve_asked(text):
-    from transformer.viewer.requests import SentenceRequest
-
-    return SentenceRequest(0, text, [], None, 0)
-
-
-@pytest.mark.slow
-def test_a_legend_of_confidence_is_that_of_one_model(trained, other, tmp_path):
-    """Counted for several models, it is not kept for the first of them."""
-    first = corpora.copy_of(trained, tmp_path / "logs")
-    (hp, _), *others = hparams.load_each([first, other], {})
-    before = set(os.listdir(first))
-    model = Model(hp, first, others=others)
-    for _ in model.count_confidence():
-        pass
-    assert model.legend["lines"] == 20 and set(os.listdir(first)) == before
-    model.close()
 
 
 def test_an_ensemble_needs_two(trained, digits, capsys):

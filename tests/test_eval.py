@@ -10,7 +10,6 @@ import pytest
 import sacrebleu
 
 from transformer.commands import evaluate as evaluation
-from transformer.evaluation import score
 from transformer.runtime import checkpoints
 from transformer.runtime.run import read_dev_scores
 from transformer.translator import Translator
@@ -78,16 +77,6 @@ def test_the_output_ends_with_the_scores_and_their_signatures(evaluated):
         assert {"nrefs:1", version, *parts} <= set(line.split("|"))
 
 
-def test_it_says_what_was_scored(evaluated, moved):
-    lines, found = evaluated
-    best = checkpoints.find(moved, "best")
-    assert found["checkpoint"] == best
-    assert found["lines"] == 20
-    assert found["translations"] == best + ".test.translations"
-    for word in ("20", "test", str(checkpoints.step_of(best)), found["translations"]):
-        assert word in lines[0]
-
-
 def test_the_scores_are_sacrebleus_of_the_written_translations(evaluated, test_files):
     lines, found = evaluated
     hypotheses = corpora.read_lines(found["translations"])
@@ -138,16 +127,6 @@ def test_one_translation_a_line_whatever_the_lines_are(moved, tmp_path):
     assert hypotheses[0] != ""
     bleu = sacrebleu.corpus_bleu(hypotheses, [ODD])
     assert lines[-6].startswith(f"BLEU = {bleu.score:.2f}, ")
-
-
-def test_a_perfect_score_and_the_worst():
-    lines = ["1 2 3 4 5", "6 7 8 9"]
-    perfect = score(lines, lines)
-    assert (perfect.bleu, perfect.chrf) == (pytest.approx(100), pytest.approx(100))
-    assert score(["", ""], lines).bleu == 0
-    with pytest.raises(ValueError) as error:
-        score(lines, lines[:1])
-    assert "expected 1 hypotheses, one for each reference, got 2" in str(error.value)
 
 
 # --- The score of training ------------------------------------------------------------
@@ -269,14 +248,3 @@ def test_files_of_different_lengths_are_refused_before_the_work(
     monkeypatch.setattr(Translator, "translate", translate)
     short = corpora.write_lines(tmp_path / "short.en", ["1 2"])
     assert "20" in refused(capsys, moved, "--files", test_files[0], short)
-
-
-def test_files_that_are_not_text(moved, test_files, tmp_path, capsys):
-    (tmp_path / "bytes.de").write_bytes(b"1 2\n\xff\n")
-    line = refused(capsys, moved, "--files", tmp_path / "bytes.de", test_files[1])
-    assert "bytes.de:2" in line
-
-
-def test_empty_files(moved, tmp_path, capsys):
-    empty = corpora.write_lines(tmp_path / "empty", [])
-    assert "empty" in refused(capsys, moved, "--files", empty, empty)

@@ -3,19 +3,15 @@
 import dataclasses
 import glob
 import os
-import re
 import shutil
-import sys
 
 import corpora
-import engines
 import numpy as np
 import pytest
 
 import hparams
 from transformer import export
-from transformer.commands import evaluate, translate
-from transformer.commands import export as export_command
+from transformer.commands import evaluate
 from transformer.fast import (
     CTRANSLATE2,
     TENSORFLOW,
@@ -24,7 +20,6 @@ from transformer.fast import (
     open_exported,
     usable,
 )
-from transformer.runtime import checkpoints
 from transformer.translator import Translator
 from transformer.viewer.models import Model
 from transformer.viewer.requests import SentenceRequest
@@ -99,18 +94,6 @@ def test_the_command_translates_without_tensorflow(exported, lines):
     assert ran.stdout.split("\n")[:-1] == expected
 
 
-def test_its_card_is_the_one_that_export_writes(exported, tmp_path):
-    """Which does not know of the search of one Translator."""
-    flags = ["--format", CTRANSLATE2, "--logdir", exported]
-    export_command.main([*flags, "--out", str(tmp_path / "out")])
-    [folder] = glob.glob(os.path.join(exported, "ctranslate2-float32-*"))
-    cards = []
-    for each in (str(tmp_path / "out"), folder):
-        with open(os.path.join(each, "README.md"), encoding="utf-8") as file:
-            cards.append(file.read().replace(repr(os.path.basename(each)), "HERE"))
-    assert cards[0] == cards[1] and "folder = HERE" in cards[0]
-
-
 def test_eval_and_the_service_have_it_too(exported, digits, tmp_path, capsys):
     logdir = corpora.copy_of(exported, tmp_path / "logs")
     scores = []
@@ -146,26 +129,6 @@ def test_an_export_with_other_translations_is_refused(trained, tmp_path, monkeyp
     assert not glob.glob(os.path.join(logdir, "ctranslate2-*"))
 
 
-def test_a_search_that_misses_hypotheses_is_said(trained, tmp_path, monkeypatch):
-    """As the beam search of CTranslate2 may; the model is the same."""
-    logdir = corpora.copy_of(trained, tmp_path / "logs")
-    search = FastTranslator._search
-
-    def without_the_best(self, sources):
-        found = search(self, sources)
-        return {i: each[1:] for i, each in found.items() if len(each) > 1}
-
-    monkeypatch.setattr(FastTranslator, "_search", without_the_best)
-    said = []
-    hp = hparams.load(logdir)
-    with Translator(hp, logdir, engine=CTRANSLATE2) as fast:
-        fast.restore_found("best", said.append)
-        fast.restore_found("best", said.append)  # it is compared once
-        assert fast.engine == CTRANSLATE2
-    assert len(said) == 1
-    assert re.search(r"float32: \d+ of 20 lines of dev are translated other", said[0])
-
-
 def test_int8_may_change_scores_and_dev_may_be_missing(trained, tmp_path, monkeypatch):
     logdir = corpora.copy_of(trained, tmp_path / "logs")
     sinusoids = export.sinusoids
@@ -189,20 +152,6 @@ def test_a_log_directory_that_may_not_be_written_is_one_line(trained, monkeypatc
     with pytest.raises(ValueError, match="got no permission; run translate with this"):
         Translator(trained, engine=CTRANSLATE2)
     assert not glob.glob(os.path.join(trained, "ctranslate2-*"))
-
-
-def test_each_checkpoint_has_its_own_export(exported, tmp_path):
-    logdir = corpora.copy_of(exported, tmp_path / "logs")
-    [before] = glob.glob(os.path.join(logdir, "ctranslate2-*"))
-    arrays = checkpoints.read(checkpoints.find(logdir))
-    described = checkpoints.description_of(checkpoints.find(logdir))
-    for path in glob.glob(os.path.join(logdir, "*.ckpt-*")):
-        os.remove(path)
-    checkpoints.write(arrays, logdir, 999, described)
-    assert find_exported(logdir) is None
-    Translator(logdir, search="greedy", engine=CTRANSLATE2).__exit__()
-    [after] = glob.glob(os.path.join(logdir, "ctranslate2-*"))
-    assert after != before
 
 
 def test_a_broken_export_is_refused(exported, tmp_path):
@@ -244,28 +193,3 @@ def test_a_dialect_it_lacks_is_tensorflows(digits, tmp_path):
         with Translator(logdir, engine=CTRANSLATE2) as translator:
             assert translator.engine == TENSORFLOW
             assert len(translator.translate(["1 2 3"])) == 1
-
-
-@pytest.mark.slow
-def test_the_table_of_engines(exported, tmp_path, capsys):
-    logdir = corpora.copy_of(exported, tmp_path / "logs")
-    hparams.save(hparams.load(logdir, {"search": "greedy"}), logdir)
-    engines.main(["--logdir", logdir, "--rounds", "1", "--lines", "2"])
-    head, _, *rows = capsys.readouterr().out.splitlines()
-    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
-    assert [row[0] for row in cells] == [
-        "tensorflow",
-        "ctranslate2",
-        "ctranslate2, int8",
-    ]
-    start, size, bleu = ([float(row[at]) for row in cells] for at in (1, 4, 5))
-    assert (
-        start[1] < start[0] and size[2] <= size[1] < size[0] and bleu[1] == bleu[0] > 0
-    )
-
-
-def test_without_ctranslate2_one_line_says_so(exported, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    flags = ["--logdir", exported, "--engine", "ctranslate2"]
-    said = corpora.refusal(capsys, translate.main, *flags)
-    assert "pip install 'transformer-tf[fast]'" in said

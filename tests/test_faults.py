@@ -1,47 +1,21 @@
 """What a training survives: signals, a full disk, broken checkpoints, SIGKILL."""
 
-import errno
-import io
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import corpora
-import numpy as np
 import pytest
 
 from transformer import trainer
-from transformer.commands import train
 from transformer.evaluation import Scores
 from transformer.runtime import checkpoints
 from transformer.runtime.run import Lock, read_dev_scores
 from transformer.runtime.signals import Stopped
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
-
-# What makes going on hard: dropout, several batches an update, and clipping.
-HARD = [
-    "--dropout_rate",
-    "0.2",
-    "--accumulate",
-    "2",
-    "--clip_norm",
-    "0.5",
-    "--max_steps",
-    "12",
-]
-
-
-@pytest.fixture(scope="module")
-def whole(digits, tmp_path_factory):
-    """The log directory of a training to which nothing happened; do not write."""
-    logdir = str(tmp_path_factory.mktemp("logs") / "whole")
-    corpora.run_train(digits, logdir, *HARD)
-    return logdir
 
 
 @pytest.fixture
@@ -66,30 +40,6 @@ def before_update(monkeypatch):
     return before_update
 
 
-def assert_same_training(logdir, whole):
-    """The same losses, dev scores and variables, to the last bit."""
-    found, wanted = corpora.events_of(logdir), corpora.events_of(whole)
-    for tag in ("loss", "learning_rate", "gradient_norm", "dev/loss", "dev/bleu"):
-        assert found[tag] == wanted[tag], tag
-    assert_same_numbers(logdir, whole)
-
-
-def assert_same_numbers(logdir, whole):
-    """The same dev scores and variables, the last and the best, to the last bit."""
-    assert read_dev_scores(str(logdir)) == read_dev_scores(whole)
-    for which in ("newest", "best"):
-        assert_same_variables(
-            *(checkpoints.find(str(folder), which) for folder in (logdir, whole))
-        )
-
-
-def assert_same_variables(*paths):
-    found, wanted = (corpora.read_variables(path) for path in paths)
-    assert sorted(found) == sorted(wanted)
-    for name in wanted:
-        np.testing.assert_array_equal(found[name], wanted[name], err_msg=name)
-
-
 # --- Signals --------------------------------------------------------------------------
 
 
@@ -99,57 +49,14 @@ def test_a_signal_finishes_the_step_and_saves(
 ):
     before_update({6: lambda: os.kill(os.getpid(), signal.SIGTERM)})
     with pytest.raises(SystemExit) as stopped:
-        corpora.run_train(digits, tmp_path, *HARD)
+        corpora.run_train(digits, tmp_path, *corpora.HARD)
     assert stopped.value.code == 128 + signal.SIGTERM
     assert checkpoints.steps(str(tmp_path)) == [4, 7]
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith(f"train.py: {Stopped(signal.SIGTERM)}; ")
     before_update({})
-    corpora.run_train(digits, tmp_path, *HARD)
-    assert_same_training(tmp_path, whole)
-
-
-@pytest.mark.slow
-def test_a_signal_during_an_evaluation_ends_it_soon(
-    digits, whole, tmp_path, monkeypatch
-):
-    def evaluate(*args):
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(600)
-
-    with monkeypatch.context() as patched, pytest.raises(SystemExit) as stopped:
-        patched.setattr(trainer, "evaluate", evaluate)
-        corpora.run_train(digits, tmp_path, *HARD)
-    assert stopped.value.code == 143
-    assert checkpoints.steps(str(tmp_path)) == [4]
-    corpora.run_train(digits, tmp_path, *HARD)
-    assert_same_training(tmp_path, whole)
-
-
-class Terminal(io.StringIO):
-    """One that can be closed, after which nothing can be written to it."""
-
-    is_closed = False
-
-    def write(self, text):
-        if self.is_closed:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return super().write(text)
-
-    def hang_up(self):
-        self.is_closed = True
-        os.kill(os.getpid(), signal.SIGHUP)
-
-
-@pytest.mark.slow
-def test_a_closed_terminal_loses_nothing(digits, tmp_path, before_update, monkeypatch):
-    terminal = Terminal()
-    before_update({6: terminal.hang_up})
-    monkeypatch.setattr(sys, "stderr", terminal)
-    with pytest.raises(SystemExit) as stopped:
-        corpora.run_train(digits, tmp_path, *HARD)
-    assert stopped.value.code == 128 + signal.SIGHUP
-    assert checkpoints.steps(str(tmp_path)) == [4, 7]
+    corpora.run_train(digits, tmp_path, *corpora.HARD)
+    corpora.assert_same_training(tmp_path, whole)
 
 
 # --- The log directory goes -----------------------------------------------------------
@@ -162,7 +69,7 @@ def test_a_log_directory_that_is_moved_ends_the_training_that_continues_there(
     logdir, moved = tmp_path / "logs", tmp_path / "moved"
     before_update({6: lambda: logdir.rename(moved)})
     with pytest.raises(SystemExit) as stopped:
-        corpora.run_train(digits, logdir, *HARD, "--on_save_error", "continue")
+        corpora.run_train(digits, logdir, *corpora.HARD, "--on_save_error", "continue")
     assert stopped.value.code == 2
     said = capsys.readouterr().err.splitlines()
     assert f"{logdir}: the log directory was moved or deleted" in said[-1]
@@ -170,8 +77,8 @@ def test_a_log_directory_that_is_moved_ends_the_training_that_continues_there(
     assert os.listdir(str(tmp_path)) == ["moved"]
     assert checkpoints.steps(str(moved)) == [4]
     before_update({})
-    corpora.run_train(digits, moved, *HARD)
-    assert_same_training(moved, whole)
+    corpora.run_train(digits, moved, *corpora.HARD)
+    corpora.assert_same_training(moved, whole)
 
 
 # --- Broken checkpoints ---------------------------------------------------------------
@@ -183,13 +90,13 @@ def test_training_goes_on_from_the_newest_whole_checkpoint(
     (logdir / "model.ckpt-12.data-00000-of-00001").write_bytes(b"torn")
     (logdir / "model.ckpt-8.index").unlink()
     (logdir / checkpoints.SAVING).mkdir()
-    corpora.run_train(digits, logdir, *HARD)
+    corpora.run_train(digits, logdir, *corpora.HARD)
     said = capsys.readouterr().err.splitlines()
     for line, name in zip(said, ("model.ckpt-12.data", "model.ckpt-8.index")):
         assert name in line and "model.ckpt-4 " in line
     assert "step 4 of 12" in said[2]
     assert not (logdir / checkpoints.SAVING).exists()
-    assert_same_training(logdir, whole)
+    corpora.assert_same_training(logdir, whole)
 
 
 @pytest.mark.slow
@@ -201,49 +108,30 @@ def test_the_best_is_the_best_of_the_steps_that_there_were(
     monkeypatch.setattr(
         trainer, "evaluate", lambda *args: (Scores(next(bleus), 0.0, "", ""), [])
     )
-    corpora.run_train(digits, tmp_path, *HARD)
+    corpora.run_train(digits, tmp_path, *corpora.HARD)
     assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [12]
     (tmp_path / "model.ckpt-12.index").unlink()
     (tmp_path / "model.ckpt-8.index").unlink()
-    corpora.run_train(digits, tmp_path, *HARD)
+    corpora.run_train(digits, tmp_path, *corpora.HARD)
     assert [row["bleu"] for row in read_dev_scores(str(tmp_path))] == [3.0, 1.0, 2.0]
     assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]
-
-
-def refused(capsys, data, logdir, *flags):
-    """The line with which train.py refuses to train in `logdir`; it wrote nothing."""
-    before = corpora.tree(logdir)
-    line = corpora.refusal(
-        capsys,
-        train.main,
-        "--data",
-        data,
-        "--logdir",
-        logdir,
-        *corpora.TINY,
-        "--max_steps",
-        "13",
-        *flags,
-    )
-    assert corpora.tree(logdir) == before
-    return line
 
 
 def test_without_a_whole_checkpoint_nothing_begins_anew(digits, logdir, capsys):
     for path in logdir.glob("*.ckpt-*.index"):
         path.write_bytes(b"torn")
-    line = refused(capsys, digits, logdir)
+    line = corpora.refused_training(capsys, digits, logdir)
     for step in (4, 8, 12):
         assert f"model.ckpt-{step}.index" in line
     for path in logdir.glob("*.ckpt-*"):
         path.unlink()
-    line = refused(capsys, digits, logdir)
+    line = corpora.refused_training(capsys, digits, logdir)
     assert "dev scores" in line and "--logdir" in line
 
 
 def test_a_second_training_is_refused(digits, logdir, capsys):
     with Lock(str(logdir)):
-        line = refused(capsys, digits, logdir)
+        line = corpora.refused_training(capsys, digits, logdir)
     assert str(os.getpid()) in line and "--logdir" in line
 
 
@@ -259,7 +147,7 @@ def test_without_room_training_stops_and_keeps_what_there_is(
 ):
     before_update({5: lambda: room(LITTLE)})
     with pytest.raises(SystemExit) as stopped:
-        corpora.run_train(digits, tmp_path, *HARD)
+        corpora.run_train(digits, tmp_path, *corpora.HARD)
     room()
     assert stopped.value.code == 2
     message = capsys.readouterr().err.splitlines()[-1]
@@ -272,35 +160,23 @@ def test_without_room_training_stops_and_keeps_what_there_is(
         for ending in (".data-00000-of-00001", ".index", ".sha256")
     ]
     before_update({})
-    corpora.run_train(digits, tmp_path, *HARD)
-    assert_same_training(tmp_path, whole)
+    corpora.run_train(digits, tmp_path, *corpora.HARD)
+    corpora.assert_same_training(tmp_path, whole)
 
 
 def test_without_room_training_goes_on_where_it_is_told_to(
     digits, whole, tmp_path, before_update, capsys, room
 ):
     before_update({5: lambda: room(LITTLE), 9: room})
-    corpora.run_train(digits, tmp_path, *HARD, "--on_save_error", "continue")
+    corpora.run_train(digits, tmp_path, *corpora.HARD, "--on_save_error", "continue")
     said = capsys.readouterr().err.splitlines()
     (line,) = [line for line in said if line.endswith("continuing")]
     assert line.startswith("step 8: ") and "last checkpoint: 4" in line
     assert checkpoints.steps(str(tmp_path)) == [4, 12]
     assert [row["step"] for row in read_dev_scores(str(tmp_path))] == [4, 12]
-    assert_same_variables(
+    corpora.assert_same_variables(
         *(checkpoints.find(str(folder), "12") for folder in (tmp_path, whole))
     )
-
-
-@pytest.mark.slow
-def test_the_last_checkpoint_must_be_written(
-    digits, tmp_path, before_update, capsys, room
-):
-    before_update({9: lambda: room(LITTLE)})
-    with pytest.raises(SystemExit):
-        corpora.run_train(digits, tmp_path, *HARD, "--on_save_error", "continue")
-    room()
-    assert re.search("step 12: .*model.ckpt-12", capsys.readouterr().err)
-    assert checkpoints.steps(str(tmp_path)) == [4, 8]
 
 
 # --- SIGKILL --------------------------------------------------------------------------
@@ -311,7 +187,7 @@ def test_killed_it_is_the_uninterrupted_training(digits, tmp_path):
     """A process that is killed after a checkpoint, at whatever it does then."""
     logdir = tmp_path / "killed"
     command = [sys.executable, "train.py", f"--data={digits}", f"--logdir={logdir}"]
-    command += [*corpora.TINY, *HARD, "--deterministic"]
+    command += [*corpora.TINY, *corpora.HARD, "--deterministic"]
     process = subprocess.Popen(command, cwd=corpora.ROOT)
     corpora.wait_until(lambda: 8 in checkpoints.steps(str(logdir)))
     process.kill()
@@ -320,6 +196,6 @@ def test_killed_it_is_the_uninterrupted_training(digits, tmp_path):
     alone = tmp_path / "alone"
     command[3] = f"--logdir={alone}"
     assert corpora.python(*command[1:]).returncode == 0
-    assert_same_variables(
+    corpora.assert_same_variables(
         *(checkpoints.find(str(folder), "12") for folder in (logdir, alone))
     )

@@ -82,24 +82,6 @@ def test_attention_of_dynamic_shapes_where_no_sequence_is_as_long_as_the_batch(s
     assert not padded[0, 3:].any() and not padded[1, 2:].any()
 
 
-def test_attention_to_nothing_is_no_nan(start):
-    V = random_floats(1, 3, 4)
-    output = functional.attention(
-        tf.ones([1, 2, 4]),
-        tf.ones([1, 3, 4]),
-        tf.constant(V),
-        1,
-        4,
-        V_len=tf.constant([0]),
-    )
-    gradients = tf.gradients(output, tf.trainable_variables())
-    session, variables = start()
-    found, found_gradients = session.run([output, gradients])
-    mean = V.mean(1, keepdims=True) @ variables["attention/v/kernel"]
-    np.testing.assert_allclose(found, np.tile(mean, [1, 2, 1]), **CLOSE)
-    assert all(np.isfinite(each).all() for each in found_gradients)
-
-
 def test_attention_shares_its_variables():
     x = tf.ones([1, 2, 4])
     first = functional.attention(x, x, x, 2, 3)
@@ -129,13 +111,6 @@ def test_position_embedding_is_the_sinusoids_with_the_cosines_in_front(start, si
     expected = np.concatenate([table[:, 1::2], table[:, 0::2]], axis=-1)
     found = session.run(output, {inputs: np.zeros([3, 30, 5])})
     np.testing.assert_allclose(found, np.tile(expected, [3, 1, 1]), **CLOSE)
-
-
-def test_position_embedding_of_ids(start):
-    output = functional.position_embedding(tf.ones([2, 3], tf.int32), 4)
-    session, _ = start()
-    expected = [np.cos(1), np.cos(0.01), np.sin(1), np.sin(0.01)]
-    np.testing.assert_allclose(session.run(output)[1, 1], expected, **CLOSE)
 
 
 # --- Masks ----------------------------------------------------------------------------

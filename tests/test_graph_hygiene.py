@@ -1,7 +1,6 @@
 """What the training graph of the paper's dialect is made of, and what it is not."""
 
 import gc
-import importlib
 import weakref
 
 import numpy as np
@@ -10,7 +9,6 @@ import tensorflow.compat.v1 as tf
 
 from hparams import HParams
 from transformer.blocks import primitives
-from transformer.decoding import SEARCHES, SearchOptions, hypotheses_kept
 from transformer.model import Transformer
 from transformer.training import cross_entropy, make_update
 
@@ -136,12 +134,6 @@ def test_what_is_not_trained_belongs_to_the_optimizer(training):
     assert others == moments | {"global_step", "beta1_power", "beta2_power"}
 
 
-def test_every_variable_is_float32(training, accumulation):
-    for variable in training.variables + accumulation.variables:
-        if variable.op.name != "global_step":
-            assert variable.dtype.base_dtype == tf.float32, variable.op.name
-
-
 def test_float64_is_confined_to_the_angles_of_the_positions(training):
     """They alone need it (float32 angles of late positions are wrong); the rest of the
     graph, gradients included, neither takes nor makes a double."""
@@ -198,36 +190,6 @@ def test_a_graph_of_training_is_freed(precision):
     graph = weakref.ref(Training("joint_vocabulary", **kind).graph)
     gc.collect()
     assert graph() is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("search", sorted(SEARCHES))
-def test_a_graph_of_a_search_is_freed(search):
-    hp = HParams(num_blocks=1, d_model=8, source_vocab_size=13, target_vocab_size=13)
-    with tf.Graph().as_default() as graph:
-        model = Transformer(hp)
-        memory = model.encode(tf.constant([[3, 4, 2]]))
-        step, state = model.start_search(memory, hypotheses_kept(search, 2))
-        limits = tf.constant([5], tf.int64)
-        SEARCHES[search](step, state, limits, SearchOptions(2, bos=1, eos=2))
-        assert graph.get_operations()
-    graph = weakref.ref(graph)
-    del model, memory, step, state, limits
-    gc.collect()
-    assert graph() is None
-
-
-def test_gradients_of_a_module_that_is_loaded_again():
-    """As notebooks do after an edit."""
-    x = tf.constant([[1.0, 3.0, 8.0]])
-    before = tf.gradients(primitives.normalize(x)[0, 1], x)
-    again = importlib.reload(primitives)
-    after = tf.gradients(again.normalize(x, reuse=True)[0, 1], x)
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        first, second = session.run([before, after])
-    assert first[0].any()
-    assert (first[0] == second[0]).all()
 
 
 def test_a_tape_in_a_graph_sees_the_same_gradients():

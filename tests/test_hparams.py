@@ -9,10 +9,6 @@ import re
 import pytest
 
 import hparams
-from transformer.blocks.positions import LEARNED, POSITIONS
-from transformer.decoding import SEARCHES
-from transformer.dialects import DIALECTS
-from transformer.training import SCHEDULES
 
 NAMES = [field.name for field in dataclasses.fields(hparams.HParams)]
 
@@ -104,13 +100,6 @@ def test_what_is_given_overrules_what_is_loaded(tmp_path):
 
 
 # Unknown names, wrong types, broken files.
-
-
-def test_unknown_preset_names_the_nearest_and_all():
-    with pytest.raises(ValueError) as error:
-        hparams.resolve({}, "smaple")
-    assert "unknown preset smaple; did you mean sample?" in str(error.value)
-    assert "(sample, multi30k, base, big)" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -210,17 +199,3 @@ def test_base_and_big_are_those_of_table_3(name, wanted):
     assert (hp.batch_tokens, hp.accumulate, hp.warmup_steps) == (25000, 1, 4000)
     assert (hp.beam_size, hp.length_penalty, hp.max_extra_length) == (4, 0.6, 50)
     assert hp.dialect == "paper"
-
-
-@pytest.mark.parametrize(
-    "name, choices",
-    [
-        ("dialect", DIALECTS),
-        ("positions", [LEARNED, *POSITIONS]),
-        ("schedule", SCHEDULES),
-        ("search", SEARCHES),
-    ],
-)
-def test_the_help_of_a_setting_lists_its_choices(name, choices):
-    words = re.findall(r"\w+", hparams.FIELDS[name].metadata["help"])
-    assert set(choices) <= set(words)

@@ -95,38 +95,6 @@ def test_without_a_vocabulary_it_says_so(capsys, original, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_imported_model_translates_and_is_trained_on(original, tmp_path, digits):
-    logdir = run_import(
-        "kyubyong",
-        original,
-        tmp_path / "log",
-        "--spm",
-        os.path.join(digits, JOINT_MODEL),
-    )
-    with Translator(hparams.load(logdir), logdir) as translator:
-        assert translator.restore() == checkpoints.path_of(logdir, 3)
-        assert len(translator.translate(["1 2 3", "4"])) == 2
-    before = corpora.read_variables(checkpoints.path_of(logdir, 3))
-    corpora.train.main(
-        [
-            "--data",
-            digits,
-            "--logdir",
-            logdir,
-            *"--max_steps 4 --batch_tokens 200 --search greedy".split(),
-            *"--max_extra_length 3".split(),
-        ]
-    )
-    after = corpora.read_variables(checkpoints.path_of(logdir, 4))
-    assert after["global_step"] == 4
-    np.testing.assert_allclose(after["beta1_power"], 0.9 * before["beta1_power"])
-    for name in random_model("kyubyong"):
-        assert (before[name] != after[name]).any(), name
-        # An old moment fades by beta1 = 0.9 or beta2 = 0.999: it was not thrown away.
-        assert (after[name + "/Adam_1"] >= 0.998 * before[name + "/Adam_1"]).all()
-
-
-@pytest.mark.slow
 def test_word_lists_of_the_tutorial(capsys, tmp_path):
     checkpoint = write(as_original(random_model("tutorial"), "tutorial"), tmp_path)
     rare = word_list(tmp_path / "de.vocab.tsv", VOCAB, more=["rare\t19", "rarer\t18"])

@@ -57,23 +57,6 @@ def test_it_begins_with_the_weights_and_at_step_0(trained, others, tmp_path):
     assert saved.data == os.path.abspath(others)
 
 
-@pytest.mark.slow
-def test_resuming_it_changes_nothing(trained, others, tmp_path):
-    parent = corpora.copy_of(trained, tmp_path / "parent")
-    flags = ["--data", others, "--save_every", "2", "--dropout_rate", "0.1"]
-    ends = {}
-    for name, steps in (("whole", [4]), ("parts", [2, 4])):
-        logdir = str(tmp_path / name)
-        for last in steps:
-            begun = [*flags, "--logdir", logdir, "--init_from", parent]
-            train.main([*begun, "--max_steps", str(last)])
-            if name == "parts":  # it is not even looked at
-                shutil.rmtree(parent, ignore_errors=True)
-        ends[name], _ = weights(logdir)
-    for name, array in ends["whole"].items():
-        np.testing.assert_array_equal(array, ends["parts"][name], err_msg=name)
-
-
 def test_killed_before_its_first_checkpoint_it_begins_so_again(
     trained, others, tmp_path, monkeypatch, capsys
 ):

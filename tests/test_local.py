@@ -7,8 +7,6 @@ from conftest import CONFIG
 
 from transformer.blocks.attention import scaled_dot_product_attention
 from transformer.blocks.local import local_attention
-from transformer.blocks.primitives import join_heads, split_heads
-from transformer.checks import check_batch_invariance, check_causality, graph_function
 
 KINDS = {
     "blocks": dict(block_length=3),
@@ -85,21 +83,6 @@ def test_gradients_are_those_of_the_whole_matrix():
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
-def test_any_batch_and_length():
-    Q, K, V = inputs(7)
-    feeds = [
-        tf.placeholder(tf.float32, [None, 3, None, x.shape[-1]]) for x in (Q, K, V)
-    ]
-    context, _ = local_attention(*feeds, 3, window=(1, 2))
-    with tf.Session(config=CONFIG) as session:
-        for length in (5, 7):
-            here = [x[:, :, :length] for x in (Q, K, V)]
-            found = session.run(context, dict(zip(feeds, here)))
-            np.testing.assert_allclose(
-                found, oracle(*here, may_attend(length, 3, (1, 2))), atol=1e-5
-            )
-
-
 def test_no_matrix_of_all_pairs():
     """The cost grows with the length: no tensor has as many numbers as there are
     pairs of positions."""
@@ -127,14 +110,3 @@ def test_weights_of_queries_that_see_nothing():
     context, weights, uniform = run(context, weights, uniform)
     assert not context.any() and not weights.any()
     assert np.isfinite(uniform).all() and uniform.any()
-
-
-def test_causality_and_batch_invariance():
-    def block(x):
-        heads = split_heads(x, 2)
-        return join_heads(
-            local_attention(heads, heads, heads, 3, window=(3, 0), causality=True)[0]
-        )
-
-    check_causality(graph_function(block))
-    check_batch_invariance(graph_function(block))

@@ -14,7 +14,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import hparams
-from transformer.commands import average_checkpoints, doctor, train, translate
+from transformer.commands import average_checkpoints, doctor, translate
 from transformer.commands import evaluate as evaluation
 from transformer.compat import convert
 from transformer.runtime import checkpoints, manifests
@@ -143,20 +143,6 @@ def test_a_checkpoint_that_was_removed_meanwhile_is_looked_for_again(
     assert said == []
 
 
-def test_a_step_that_was_removed_meanwhile_is_read_from_the_best(removed, monkeypatch):
-    logdir, remove = removed(1)
-    original = checkpoints.restore
-
-    def later(*args):
-        remove(args[-1] or args[-2])  # the scope of the variables is empty
-        return original(*args)
-
-    monkeypatch.setattr(checkpoints, "restore", later)
-    with Translator(hparams.load(logdir), logdir) as translator:
-        found = translator.restore_found("240", None)
-    assert found == checkpoints.path_of(logdir, 240, checkpoints.BEST)
-
-
 # --- Another model --------------------------------------------------------------------
 
 
@@ -179,14 +165,6 @@ def test_no_command_translates_with_settings_of_another_model(logdir, capsys, ma
     change(logdir, d_model=64)
     said = corpora.refusal(capsys, main, "--logdir", logdir)
     assert "best.ckpt-" in said and "expected" in said and "hparams.json" in said
-
-
-def test_training_on_with_settings_of_another_model_is_one_line(logdir, digits, capsys):
-    change(logdir, d_model=64)
-    said = corpora.refusal(
-        capsys, train.main, "--data", digits, "--logdir", logdir, "--max_steps", "300"
-    ).splitlines()[-1]
-    assert "model.ckpt-240" in said and "32" in said and "64" in said
 
 
 def test_a_vocabulary_of_another_size_is_one_line(logdir, tmp_path, capsys):
@@ -253,15 +231,6 @@ def test_as_many_translations_as_lines_or_one_error(logdir, tmp_path, search, n_
                     assert kind == "one piece"
                 except FloatingPointError as error:
                     assert "model.ckpt-240" in str(error) and "\n" not in str(error)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["nan", "huge"])
-def test_commands_say_so_in_one_line(logdir, capsys, monkeypatch, kind):
-    spoiled(logdir, SPOILED[kind])
-    for command in (evaluation, doctor):
-        said = corpora.refusal(capsys, command.main, "--logdir", logdir)
-        assert "model.ckpt-240" in said
 
 
 # --- TensorFlow's own state file ------------------------------------------------------

@@ -83,17 +83,6 @@ def test_a_skipped_update_changes_nothing_but_the_step(graph, accumulate):
     Line.run(test, accumulate)
 
 
-def test_at_its_floor_nothing_is_skipped(graph):
-    def test(line, session):
-        line.variables[SCALE].load(training.FLOOR, session)
-        values, metrics, scaling = line.step(session, np.inf)
-        assert not scaling.is_skipped and not np.isfinite(metrics.loss)
-        assert values[SCALE] == training.FLOOR
-        assert values["global_step"] == values[SKIPPED] == 0
-
-    Line.run(test)
-
-
 @pytest.mark.parametrize("scale, found", [(training.FIRST, 2.0**-28), (1.0, 0.0)])
 def test_gradients_that_vanish_without_it_do_not_with_it(graph, scale, found):
     """The gradient passes a number of float16 that is 2^-28 without the factor."""

@@ -74,32 +74,6 @@ def test_memory_and_logits(start, changes):
     np.testing.assert_allclose(logits[REAL], expected[REAL], **CLOSE)
 
 
-def test_attention_weights_are_collected_by_scope(start):
-    model = Model()
-    session, _ = start()
-    N, S, T = 3, 5, 4
-    weights = model.run(session, fetch=model.weights)
-    assert {name: value.shape for name, value in weights.items()} == {
-        "encoder/block_0/self_attention": (N, 2, S, S),
-        "encoder/block_1/self_attention": (N, 2, S, S),
-        "decoder/block_0/self_attention": (N, 2, T, T),
-        "decoder/block_0/cross_attention": (N, 2, T, S),
-        "decoder/block_1/self_attention": (N, 2, T, T),
-        "decoder/block_1/cross_attention": (N, 2, T, S),
-    }
-    for name, value in weights.items():
-        in_target = name.startswith("decoder") and name.endswith("self_attention")
-        padding = (TARGET if in_target else SOURCE) == 0
-        to_padding = np.moveaxis(value, -1, 1)[padding]
-        assert to_padding.size and not to_padding.any(), name  # exactly 0
-
-
-def test_an_empty_source_gives_finite_logits(start):
-    model = Model()
-    session, _ = start()
-    assert np.isfinite(model.run(session, np.zeros([3, 2]))).all()
-
-
 # --- Step by step ---------------------------------------------------------------------
 
 
@@ -112,15 +86,6 @@ def test_step_by_step_is_all_at_once(start):
     session, _ = start()
     full, stepped = model.run(session, target=target, fetch=[model.logits, stepped])
     np.testing.assert_allclose(stepped, full, **CLOSE)
-
-
-def test_a_search_makes_no_variable_that_the_model_has(start):
-    model = Model()
-    names = [v.op.name for v in tf.global_variables()]
-    logits_step_by_step(
-        model.transformer, model.memory, tf.constant(TARGET[:, :2], tf.int32)
-    )
-    assert [v.op.name for v in tf.global_variables()] == names
 
 
 @pytest.mark.slow
@@ -204,18 +169,3 @@ def test_dropout_is_a_function_of_its_seed(start):
     )
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
-
-
-def test_is_training_may_be_a_tensor_and_false_means_no_dropout(start):
-    training = tf.placeholder(tf.bool, [])
-    model = Model(is_training=training)
-    session, variables = start()
-    expected = oracle.transformer(SOURCE, TARGET, variables, 2)
-    on, off = (
-        session.run(
-            model.logits, {model.source: SOURCE, model.target: TARGET, training: value}
-        )
-        for value in (True, False)
-    )
-    np.testing.assert_allclose(off[REAL], expected[REAL], **CLOSE)
-    assert abs(on[REAL] - expected[REAL]).max() > 0.1

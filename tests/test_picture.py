@@ -67,28 +67,6 @@ def test_layers_and_heads_that_are_not_there(sight, layer, head):
         picture.maps(sight, ["cross"], layer, head)
 
 
-def test_a_map_is_drawn_with_its_numbers_and_words(sight):
-    figures = pytest.importorskip("matplotlib.figure")
-    axes = figures.Figure().subplots()
-    [[each]] = picture.maps(sight, ["decoder"], 1, 1)
-    each.queries[0] = each.keys[0] = "$x_1$ <b>"
-    picture.draw_map(axes, each)
-    [image] = axes.images
-    np.testing.assert_array_equal(image.get_array(), each.weights)
-    assert image.get_clim() == (0, 1)
-    for labels, words in (
-        (axes.get_xticklabels(), each.keys),
-        (axes.get_yticklabels(), each.queries),
-    ):
-        assert [label.get_text() for label in labels] == words
-        assert not any(label.get_parse_math() for label in labels)
-    assert len(axes.patches) == (~each.allowed).sum()
-    numbers = {text.get_position(): text.get_text() for text in axes.texts}
-    assert len(numbers) == each.allowed.sum()
-    for (j, i), text in numbers.items():
-        assert float(text) == pytest.approx(each.weights[i, j], abs=0.005)
-
-
 # --- The command ----------------------------------------------------------------------
 
 

@@ -18,7 +18,6 @@ from transformer.runtime.precision import compute_type, getter_to
 from transformer.runtime.run import read_dev_scores
 from transformer.training import cross_entropy, make_update
 
-SHORT = (tf.float16, tf.bfloat16)
 needs_16_bits = pytest.mark.skipif(
     not HAS_BFLOAT16, reason="TensorFlow 1.15 cannot on CPUs"
 )
@@ -105,15 +104,6 @@ def errors(found, wanted):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dialect", SOME)
-def test_in_float32_nothing_has_16_bits(dialect):
-    nodes = gradients_of("float32", dialect).nodes()
-    short = {each.as_datatype_enum for each in SHORT}
-    for node in nodes:
-        assert not short & {value.type for value in node.attr.values()}, node
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(
     "changes",
@@ -134,28 +124,12 @@ def test_softmax_statistics_and_losses_are_float32(precision, changes):
     assert len(products) > 50
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_variables_are_those_of_float32(precision):
-    """So a checkpoint of either is one of the other."""
-    found, wanted = (
-        {
-            variable.op.name: (variable.shape.as_list(), variable.dtype.base_dtype)
-            for variable in each.graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
-        }
-        for each in (gradients_of(p, "paper") for p in (precision, "float32"))
-    )
-    for name in wanted:
-        assert found[name] == wanted[name]
-
-
 @needs_16_bits
-@pytest.mark.parametrize("dialect", ["paper", "tensor2tensor"])
-def test_gradients_are_near_those_of_float32(dialect):
+def test_gradients_are_near_those_of_float32():
     """A product of factors of 8 bits is off by less than 2^-8; float16 has 11."""
-    wanted, medians = gradients_of("float32", dialect).values(), []
+    wanted, medians = gradients_of("float32", "paper").values(), []
     for precision in ("float16", "bfloat16"):
-        found = errors(gradients_of(precision, dialect).values(), wanted)
+        found = errors(gradients_of(precision, "paper").values(), wanted)
         medians.append(np.median(list(found.values())))
         assert medians[-1] < 4 * 2.0**-8
         for name, error in found.items():
@@ -185,18 +159,6 @@ def test_the_loss_of_a_token_that_float16_takes_for_impossible(start, precision)
     session, _ = start()
     assert logits.dtype == tf.float32
     np.testing.assert_allclose(session.run(loss.sum), 30, rtol=1e-2)
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_dropout_scales_as_in_float32(start, precision):
-    """256 / 230 is not among the numbers of 16 bits: it would be off by up to 0.4 %."""
-    x = tf.cast(1 + tf.random_uniform([40000], seed=1), tf.as_dtype(precision))
-    seed = tf.constant([1, 2])
-    found = tf.cast(primitives.dropout(x, 0.1, seed=seed), tf.float32)
-    wanted = primitives.dropout(tf.cast(x, tf.float32), 0.1, seed=seed)
-    session, _ = start()
-    found, wanted = session.run([tf.reduce_mean(found), tf.reduce_mean(wanted)])
-    np.testing.assert_allclose(found, wanted, rtol=2e-4)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -5,26 +5,11 @@ import oracle
 import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
-from stepping import logits_step_by_step
 
-from hparams import HParams
 from transformer.blocks.attention import proximity_bias, relative_bias
-from transformer.model import Transformer
 from transformer.modules import multihead_attention
-from transformer.training import cross_entropy, make_update
 
 N, H, T, D = 2, 2, 5, 8
-HP = dict(
-    num_blocks=2,
-    d_model=8,
-    d_ff=16,
-    num_heads=2,
-    source_vocab_size=13,
-    target_vocab_size=13,
-    dropout_rate=0.0,
-    max_relative_position=2,
-    proximity_bias=True,
-)
 
 
 def first_values(fetches, feeds=None):
@@ -147,71 +132,3 @@ def test_proximity_bias():
         )
     np.testing.assert_allclose(whole, wanted, atol=1e-6)
     np.testing.assert_allclose(later, wanted[:, :, 4:], atol=1e-6)
-
-
-# The blocks and the model.
-
-
-def batch():
-    source = np.array([[5, 6, 7, 8, 3], [9, 4, 3, 0, 0]])
-    target = np.array([[2, 5, 9, 4, 6, 7], [2, 8, 4, 0, 0, 0]])
-    return tf.constant(source, tf.int32), tf.constant(target, tf.int32)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dialect", ["paper", "tensor2tensor", "tutorial"])
-def test_step_by_step_is_all_at_once(start, dialect):
-    model = Transformer(HParams(**dict(HP, dialect=dialect)))
-    source, target = batch()
-    memory = model.encode(source)
-    whole = model.decode(target, memory)
-    steps = logits_step_by_step(model, memory, target)
-    session, _ = start()
-    whole, steps = session.run([whole, steps])
-    np.testing.assert_allclose(steps[0], whole[0], atol=2e-5)
-    np.testing.assert_allclose(steps[1, :3], whole[1, :3], atol=2e-5)
-
-
-@pytest.mark.parametrize(
-    "name, value", [("max_relative_position", 2), ("proximity_bias", True)]
-)
-def test_each_setting_changes_both_stacks(start, name, value):
-    off = dict(HP, max_relative_position=0, proximity_bias=False)
-    plain, other = (
-        Transformer(HParams(**dict(off, **changes))) for changes in ({}, {name: value})
-    )
-    source, target = batch()
-    memory = plain.encode(source)
-    stacks = [
-        (memory.states, other.encode(source).states),
-        (plain.decode(target, memory), other.decode(target, memory)),
-    ]
-    session, _ = start()
-    for without, with_it in session.run(stacks):
-        assert abs(with_it - without)[0].max() > 1e-3
-
-
-def test_every_vector_of_a_distance_is_trained(start):
-    """Those of later positions in the decoder aside: it never sees them."""
-    source, target = batch()
-    hp = HParams(**HP)
-    logits = Transformer(hp).decode(target, Transformer(hp).encode(source, True), True)
-    variables = tf.trainable_variables()
-    names = [v.op.name for v in variables if "relative" in v.op.name]
-    assert names == [
-        "{}/block_{}/self_attention/relative/{}".format(stack, i, part)
-        for stack in ("encoder", "decoder")
-        for i in (0, 1)
-        for part in ("keys", "values")
-    ]
-    update = make_update(
-        cross_entropy(logits, target), hp, tf.train.get_or_create_global_step()
-    )
-    session, before = start()
-    session.run(update.apply)
-    for variable in variables:
-        if variable.op.name in names:
-            change = session.run(variable) - before[variable.op.name]
-            moved = (abs(change).max(axis=-1) > 0).tolist()
-            later = "encoder" in variable.op.name
-            assert moved == [True] * 3 + [later] * 2, variable.op.name

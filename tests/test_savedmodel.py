@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import serving_client
 import tensorflow.compat.v1 as tf
-from tensorflow.core.framework import tensor_pb2
 
 import hparams
 from transformer import card, savedmodel
@@ -79,48 +78,6 @@ def test_the_command_writes_what_serving_opens_and_checks_it(trained, tmp_path, 
     flags[-1] = str(tmp_path / "other")
     said = corpora.refusal(capsys, export.main, *flags, "--quantization", "int8")
     assert "expected float32" in said
-
-
-def fields(message):
-    """The fields of a protocol buffer whose values are all length-delimited."""
-    found = {}
-    at = 0
-
-    def number():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = message[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while at < len(message):
-        key = number()
-        assert key & 7 == 2
-        size = number()
-        found[key >> 3] = message[at : at + size]
-        at += size
-    return found
-
-
-def test_the_warm_up_requests_are_prediction_logs(trained, tmp_path):
-    """PredictionLog 6, PredictLog 1, PredictRequest 1 and 2, ModelSpec 3, an entry."""
-    from transformer.text.vocabulary import load_vocabularies
-
-    vocabularies = load_vocabularies(trained)
-    savedmodel.write_warm_up(str(tmp_path), vocabularies, only_ids=False)
-    seen = []
-    for log in tf.python_io.tf_record_iterator(str(tmp_path / savedmodel.WARM_UP)):
-        request = fields(fields(fields(log)[6])[1])
-        entry = fields(request[2])
-        tensor = tf.make_ndarray(tensor_pb2.TensorProto.FromString(entry[2]))
-        seen.append((fields(request[1])[3], entry[1], tensor.shape))
-    assert [name for name, *_ in seen] == [b"ids", b"translate"] * 2
-    assert [name for _, name, _ in seen] == [b"ids", b"text"] * 2
-    assert [shape[0] for *_, shape in seen] == [1, 1, 8, 8]
 
 
 # --- The client -----------------------------------------------------------------------

@@ -248,20 +248,6 @@ def test_a_data_folder_has_plain_files_only(data, tmp_path, capsys, name, kind):
     assert not (tmp_path / "logs").exists()
 
 
-@pytest.mark.parametrize("kind", ["pipe", "link"])
-def test_neither_is_copied_as_a_vocabulary(trained, data, tmp_path, capsys, kind):
-    out = tmp_path / "out"
-    spoil(data / "spm.model", kind, tmp_path)
-    said = corpora.refusal(capsys, prepare.main, "--out", data, "--vocab_from", data)
-    assert str(data) in said
-    logdir = tmp_path / "logs"
-    shutil.copytree(trained, str(logdir))
-    spoil(logdir / "spm.model", kind, tmp_path)
-    flags = ["--logdir", logdir, "--out", out, "--last", "2"]
-    assert str(logdir) in corpora.refusal(capsys, average_checkpoints.main, *flags)
-    assert not out.exists()
-
-
 def test_text_behind_a_link_is_not_prepared_unless_it_is_named(data, tmp_path, capsys):
     spoil(data / "train.de", "link", tmp_path)
     flags = ["--out", data, "--vocab_size", corpora.VOCAB_SIZE]

@@ -144,12 +144,6 @@ def test_a_search_of_one_hypothesis_keeps_the_prefix(trained, search, lines):
         assert path(found.nodes, len(found.nodes) - 1) == found.target.ids
 
 
-def test_a_prefix_longer_than_the_limit_is_kept(translator):
-    prefix = " ".join("123456789" * 3)
-    [[best, *_]] = translator.translate(["1"], [prefix])
-    assert best.text == prefix
-
-
 @pytest.mark.parametrize("prefix", [[["x"]], [[3]], [[10**6]], [[-1]], ["1", "2"]])
 def test_wrong_prefixes_are_refused(translator, prefix):
     with pytest.raises((ValueError, TypeError)):
@@ -202,21 +196,6 @@ def test_probabilities_are_those_of_the_score(sight, translator, lines):
         assert known.get(one, np.exp(log_prob)) == pytest.approx(np.exp(log_prob))
 
 
-def test_an_alternative_has_the_probability_of_its_score(sight, translator, lines):
-    """Of two targets that differ in their last piece, by `Translator.score`."""
-    end = len(sight.target.ids) - 1
-    other, _, chance = next(
-        each
-        for each in sight.alternatives[end - 1]
-        if each[0]
-        not in (sight.target.ids[end - 1], translator.vocabularies.target.eos)
-    )
-    source = translator.encode(lines[:1])
-    target = [*sight.target.ids[: end - 1], other]
-    of_target = translator.inspect(source, [target], lambda inside: inside.of_target)[0]
-    assert np.exp(of_target[end - 1]) == pytest.approx(chance, rel=1e-4)
-
-
 def test_leaving_a_word_out_changes_what_unk_changes(sight, translator, lines):
     [source] = translator.encode(lines[:1])
     target = sight.target.ids[:-1]
@@ -225,15 +204,6 @@ def test_leaving_a_word_out_changes_what_unk_changes(sight, translator, lines):
     replaced = [*source[:begin], *[UNK] * (end - begin), *source[end:]]
     found = translator.inspect([replaced], [target], lambda inside: inside.of_target)[0]
     np.testing.assert_allclose(sight.without[1], found - sight.log_probs, atol=1e-4)
-
-
-def test_padding_changes_nothing(sight, translator, lines):
-    alone, real = see(translator, lines[0]), len(sight.source.ids) - 2
-    np.testing.assert_allclose(alone.log_probs, sight.log_probs, atol=1e-4)
-    for kind, weights in alone.attention.items():
-        cut = sight.attention[kind][:, :, : weights.shape[2], : weights.shape[3]]
-        np.testing.assert_allclose(weights, cut, atol=1e-4)
-    assert alone.allowed["encoder"].all() and len(alone.source.ids) == real
 
 
 def test_another_translation_can_be_looked_at(sight, translator, lines):

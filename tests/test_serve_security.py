@@ -83,16 +83,6 @@ def test_there_are_no_other_methods(server):
     assert refused(ask(server, "/", method="PUT"))[0] == 405
 
 
-def test_the_head_of_the_page_has_no_body(server):
-    connection = connect(server)
-    connection.request("HEAD", "/")
-    answer = connection.getresponse()
-    assert answer.status == 200 and int(answer.headers["Content-Length"]) > 10000
-    assert answer.read() == b""
-    connection.request("GET", "/healthz")
-    assert connection.getresponse().read().startswith(b"{")
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -143,21 +133,6 @@ def test_a_body_in_pieces_has_the_same_limit(server):
     assert b'"X"' in raw(server, head + small)
     large = b"40000\r\n" + b" " * (1 << 18) + b"\r\n1\r\nx\r\n0\r\n\r\n"
     assert raw(server, head + large).startswith(b"HTTP/1.1 413 ")
-
-
-def test_a_body_behind_get_is_no_second_request(server):
-    hidden = b"GET /models HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
-    last = b"GET /languages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    answer = raw(server, head % len(hidden) + hidden + last)
-    assert answer.count(b"HTTP/1.1 200 ") == 2
-    assert b"waiting" in answer and b"targets" in answer and b"layers" not in answer
-
-
-@pytest.mark.parametrize("data", [b"GET", b"x" * 70000])
-def test_what_is_not_http_harms_nobody(server, data):
-    raw(server, data, is_all=True)
-    assert ask(server, "/healthz")[0] == 200
 
 
 HALF = (

@@ -9,11 +9,10 @@ import tensorflow.compat.v1 as tf
 
 import hparams
 from transformer.runtime import sessions
-from transformer.runtime.sessions import make_session, run_at_once, set_up_process
+from transformer.runtime.sessions import make_session, run_at_once
 from transformer.trainer import Data, TrainingGraph
 
 TF2 = not tf.__version__.startswith("1.")
-HAS_GPU = bool(tf.config.experimental.list_physical_devices("GPU"))
 GRAPHS = tf.RunOptions(output_partition_graphs=True)
 
 
@@ -108,20 +107,6 @@ def test_runs_at_once_wait_for_each_other(hp):
             ) == [1, 1]
 
 
-@pytest.mark.parametrize("sequential", [False, True])
-def test_loops_are_functions_where_runs_are_sequential(hp, sequential):
-    with tf.Graph().as_default() as graph:
-        given, told = tf.placeholder(tf.float32, [2, 2]), tf.RunMetadata()
-        _, power = tf.while_loop(
-            lambda i, x: i < 5, lambda i, x: (i + 1, x @ given), (0, tf.eye(2))
-        )
-        with make_session(hp, graph, sequential=sequential) as session:
-            found = session.run(power, {given: [[1, 1], [1, 0]]}, GRAPHS, told)
-    np.testing.assert_array_equal(found, [[8, 5], [5, 3]])  # Fibonacci's numbers
-    functions = {"While", "StatelessWhile"} & operations(told)
-    assert bool(functions) == (sequential and TF2 and not HAS_GPU)
-
-
 def test_what_is_wrong_with_a_run_is_said(hp):
     with tf.Graph().as_default() as graph:
         given = tf.placeholder(tf.int32, [])
@@ -135,28 +120,3 @@ def test_what_is_wrong_with_a_run_is_said(hp):
                         2,
                     )
                 )
-
-
-@pytest.mark.parametrize("deterministic", [False, True])
-def test_what_is_deterministic_has_one_thread(monkeypatch, deterministic):
-    configs, asked = [], []
-    monkeypatch.setattr(tf, "Session", lambda graph, config: configs.append(config))
-    for name in (
-        "set_intra_op_parallelism_threads",
-        "set_inter_op_parallelism_threads",
-    ):
-        monkeypatch.setattr(tf.config.threading, name, asked.append)
-    has_kernels = hasattr(tf.compat, "v2")  # TensorFlow 2
-    if has_kernels:
-        monkeypatch.setattr(
-            tf.compat.v2.config.experimental,
-            "enable_op_determinism",
-            lambda: asked.append("kernels"),
-        )
-    hp = hparams.HParams(deterministic=deterministic)
-    set_up_process(hp)
-    make_session(hp)
-    [config] = configs
-    threads = config.intra_op_parallelism_threads, config.inter_op_parallelism_threads
-    assert (threads == (1, 1)) == deterministic
-    assert asked == [1, 1, "kernels"][: 2 + has_kernels] * deterministic

@@ -1,8 +1,6 @@
 """Signals, a closed pipe, a full disk: what ends a command is one line."""
 
-import functools
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -84,20 +82,6 @@ def test_a_signal_ends_a_command_in_one_line_wherever_it_is(start, tmp_path, kin
     assert os.listdir(str(tmp_path)) == []
 
 
-def test_a_signal_that_is_ignored_stays_ignored(start):
-    """As with nohup, and in the background of a script."""
-    command = start(
-        "-c",
-        "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-        + COMMAND.replace("sleep(60)", "sleep(2)"),
-        "--kind",
-        "swallowed",
-    )
-    assert command.stdout.readline() == b"ready\n"
-    command.send_signal(signal.SIGHUP)
-    assert command.communicate(timeout=30) == (b"went on\n", b"")
-
-
 class Ended(BaseException):
     """Stands for the end of the process."""
 
@@ -125,31 +109,6 @@ def test_a_signal_removes_what_is_unfinished_and_handlers_come_back(
     assert capfd.readouterr().err == f"x.py: {what}; run it again\n"
     assert os.listdir(str(tmp_path)) == []
     assert [signal.getsignal(each) for each in SIGNALS] == before
-
-
-def wait_for_the_handlers(process):
-    """Wait until a command has begun: before, Python itself starts."""
-    caught = 0
-    while process.poll() is None and not caught & 1 << (signal.SIGHUP - 1):
-        time.sleep(0.01)
-        with open(f"/proc/{process.pid}/status", encoding="utf-8") as file:
-            caught = int(re.search(r"SigCgt:\s*(\w+)", file.read()).group(1), 16)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc")
-@pytest.mark.parametrize("seconds", [0, 3])
-def test_ctrl_c_at_any_moment_of_the_start(start, trained, seconds):
-    process = start(
-        *["scripts/translate.py", "--logdir", trained],
-        stdin=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": corpora.ROOT},
-    )
-    wait_for_the_handlers(process)
-    time.sleep(seconds)
-    process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[1].decode()
-    assert (process.returncode, said) == (130, "translate.py: interrupted\n")
 
 
 ENDS = """
@@ -265,17 +224,6 @@ def test_who_reads_no_further_ends_it_silently(lines):
         stderr=subprocess.PIPE,
     )
     assert (done.stdout, done.stderr) == (b"0\n0\n", b"")
-
-
-def test_the_rest_for_a_pipe_that_nobody_reads_is_discarded(monkeypatch):
-    reader, writer = os.pipe()
-    os.close(reader)
-    with open(writer, "w") as output:
-        monkeypatch.setattr(sys, "stdout", output)
-        work = functools.partial(print, "what is in the buffer")
-        cli.main(cli.make_parser("x.py", "Prints."), lambda args: work(), [])
-        output.flush()  # as Python does at its end
-        monkeypatch.undo()
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")

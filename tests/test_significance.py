@@ -6,16 +6,13 @@ import random
 import threading
 
 import corpora
-import numpy as np
 import pytest
-from sacrebleu.metrics import BLEU, CHRF, TER
 
 from transformer import evaluation
 from transformer.commands import evaluate
 from transformer.evaluation import check_samples, score
 from transformer.runtime import ram
 
-METRICS = {"BLEU": BLEU, "chrF2": CHRF, "TER": TER}
 SAMPLES = 80
 
 
@@ -37,62 +34,17 @@ def lines():
     ]
 
 
-def drawn(metric, hypotheses, references, seed=12345):
-    """The scores of samples, each computed from its lines anew."""
-    rows = np.random.default_rng(seed).choice(
-        len(references), [SAMPLES, len(references)]
-    )
-    return np.array(
-        [
-            METRICS[metric]()
-            .corpus_score([hypotheses[i] for i in row], [[references[i] for i in row]])
-            .score
-            for row in rows
-        ]
-    )
-
-
-def interval(scores):
-    """The middle 95 % of scores, centred at their mean."""
-    ordered = np.sort(scores)
-    cut = len(ordered) // 40
-    half = (ordered[-1 - cut] - ordered[cut]) / 2
-    return scores.mean() - half, scores.mean() + half
-
-
-@pytest.mark.parametrize("metric", METRICS)
-def test_an_interval_is_that_of_the_scores_of_samples(metric, lines):
+@pytest.mark.parametrize("name", ["bleu", "chrf", "ter"])
+def test_an_interval_is_around_the_score_and_in_its_signature(name, lines):
     hypotheses = damaged(lines, 0.3, 2)
     found = score(hypotheses, lines, SAMPLES, list(evaluation.METRICS))
-    wanted = interval(drawn(metric, hypotheses, lines))
-    name = {"BLEU": "bleu", "chrF2": "chrf", "TER": "ter"}[metric]
-    assert getattr(found, name + "_interval") == pytest.approx(wanted, rel=1e-5)
+    low, high = getattr(found, name + "_interval")
+    assert low < getattr(found, name) < high
     assert f"|bs:{SAMPLES}|seed:12345|" in getattr(found, name + "_signature")
     plain = score(hypotheses, lines, 0, list(evaluation.METRICS))
     assert getattr(found, name) == getattr(plain, name)
     assert getattr(plain, name + "_interval") == ()
     assert "bs:" not in getattr(plain, name + "_signature")
-
-
-@pytest.mark.parametrize("number, metric", enumerate(METRICS))
-def test_a_p_value_counts_the_samples_that_differ_as_much(number, metric, lines):
-    """Differences of the samples, centred: how many exceed the one that was found."""
-    first, second = damaged(lines, 0.3, 2), damaged(lines, 0.35, 3)
-    found = evaluation.compare({"a": first, "b": second}, lines, SAMPLES)[number]
-    scores = [drawn(metric, each, lines) for each in (first, second)]
-    differences = np.abs(scores[1] - scores[0])
-    real = abs(score_of(metric, second, lines) - score_of(metric, first, lines))
-    p_value = (1 + (differences - differences.mean() > real).sum()) / (1 + SAMPLES)
-    one, other = found.systems
-    assert (found.metric, one.p_value) == (metric, None)
-    assert other.p_value == pytest.approx(p_value)
-    assert other.difference == pytest.approx(other.score - one.score)
-    for each, of_samples in zip((one, other), scores):
-        assert each.interval == pytest.approx(interval(of_samples), rel=1e-4)
-
-
-def score_of(metric, hypotheses, references):
-    return METRICS[metric]().corpus_score(hypotheses, [references]).score
 
 
 def test_a_clear_difference_is_significant_and_a_slight_one_is_not(lines):
@@ -110,18 +62,6 @@ def test_a_clear_difference_is_significant_and_a_slight_one_is_not(lines):
     assert "bad has -" in said[0] and "is significant at 5 %" in said[0]
     assert "is not significant at 5 %" in said[1]
     assert said[2] == "same and good have the same translations"
-
-
-@pytest.mark.parametrize("seed", ["7", "none"])
-def test_the_seed_is_sacrebleus(lines, seed, monkeypatch):
-    monkeypatch.setenv("SACREBLEU_SEED", seed)
-    check_samples(SAMPLES, 30)
-    hypotheses = damaged(lines, 0.3, 2)
-    found = score(hypotheses, lines, SAMPLES)
-    assert f"|seed:{seed}|" in found.bleu_signature
-    wanted = interval(drawn("BLEU", hypotheses, lines, 7))
-    is_that = found.bleu_interval == pytest.approx(wanted, rel=1e-5)
-    assert is_that == (seed == "7")
 
 
 @pytest.mark.parametrize("seed", ["0", "x", "-1"])

@@ -18,41 +18,24 @@ from transformer.text.vocabulary import (
 SOME = ["der_", "de", "Hund_", "Hun", "d", "d_", "e", "._", ". ", " ", "ü", "ber"]
 HARD = [
     "",
-    " ",
     "  ",
-    "a",
-    "Der Hund.",
     " Der  Hund ",
     "über die Brücke, ÄÖÜ äöü ß",
-    "1 000,5 %",
-    "2021",
     "x_y",
-    "_",
     "__ _",
-    "\\",
     "\\\\u\\_;",
     "\\228;",
-    "\\u",
     "u0;",
     "a\tb",
-    "tab\t",
-    "\u00a0",
     "zero\u200bwidth",
-    "\u2028",
     "a\rb",
     "\x00",
     "\ufeff",
-    "!?...--(“”)",
-    "'quoted'",
     '"',
-    "...a...",
     "😀 👩\u200d👧 ab",
     "漢字 かな",
-    "ا\u064eب",
     "e\u0301",
-    "²½Ⅷ",
     "<pad>_",
-    "<EOS>",
     "pad_ EOS_",
     "\U0010ffff",
 ]
@@ -128,14 +111,6 @@ def test_decoding_stops_at_the_end_and_skips_padding(vocabulary, kind):
 def test_what_a_model_may_say(vocabulary, written, said):
     ids = {piece: i for i, piece in enumerate(vocabulary.pieces(range(50)))}
     assert vocabulary.decode([ids[each] for each in written]) == said
-
-
-def test_a_file_without_quotes_is_the_same(vocabulary, tmp_path):
-    plain = write_lines(tmp_path / "plain", vocabulary.pieces(range(50)))
-    found = SubwordVocabulary(plain)
-    assert found.size == vocabulary.size
-    for line in ("der Hund_12ß", "über.", "\\d"):  # a space needs its quotes
-        assert found.encode(line) == vocabulary.encode(line)
 
 
 def test_what_is_no_subword_vocabulary_is_refused(tmp_path):

@@ -204,43 +204,6 @@ TWO_BEAMS = [
 ]
 
 
-def test_one_beam_finds_a_likely_end_and_is_cut_off_without_one():
-    ids, scores, _ = searched(
-        by_position([[0.7, 0.3], [0.4, 0.6], [0.5, 0.5]]), 1, 1, 2, 3
-    )
-    assert ids.tolist() == [[[0, 0, 1]]]
-    np.testing.assert_allclose(np.exp(scores), [[0.7 * 0.6]], rtol=1e-5)
-    ids, scores, _ = searched(
-        by_position([[0.2, 0.1, 0.7], [0.4, 0.1, 0.5]]), 1, 1, 3, 2
-    )
-    assert ids.tolist() == [[[0, 2, 2]]]
-    np.testing.assert_allclose(np.exp(scores), [[0.7 * 0.5]], rtol=1e-5)
-
-
-@pytest.mark.parametrize("stop_early", [True, False])
-def test_two_beams(stop_early):
-    ids, scores, _ = searched(by_position(TWO_BEAMS), 1, 2, 3, 3, stop_early=stop_early)
-    assert ids.tolist() == [[[0, 2, 1, 0], [0, 2, 0, 1]]]
-    np.testing.assert_allclose(
-        np.exp(scores), [[0.8 * 0.5, 0.8 * 0.4 * 0.9]], rtol=1e-5
-    )
-
-
-def test_a_length_penalty_of_two_sentences_in_one_batch():
-    """Their function may know the size of the batch, so that it must stay."""
-    others = np.array(TWO_BEAMS)
-    others[1, 0] = [0.3, 0.6, 0.1]
-    both = np.concatenate([TWO_BEAMS, others], axis=1)  # [T, N * K, V]
-    ids, scores, _ = searched(by_position(both), 2, 2, 3, 3, 3.5)
-    assert ids.tolist() == [[[0, 2, 0, 1], [0, 2, 1, 0]], [[0, 2, 1, 0], [0, 2, 0, 1]]]
-    of_2, of_3 = (7 / 6) ** 3.5, (8 / 6) ** 3.5
-    wanted = [
-        [np.log(0.8 * 0.4 * 0.9) / of_3, np.log(0.8 * 0.5) / of_2],
-        [np.log(0.8 * 0.6) / of_2, np.log(0.8 * 0.3 * 0.9) / of_3],
-    ]
-    np.testing.assert_allclose(scores, wanted, rtol=1e-5)
-
-
 @pytest.mark.parametrize("size", [1, 2], ids=lambda size: f"beam_{size}")
 def test_states_follow_the_hypotheses(size):
     """Each has the sum of its own ids, which the function finds again in the ids."""

@@ -55,12 +55,6 @@ def test_a_bar_on_a_terminal(now):
     assert widths == [BAR_WIDTH] * 4
 
 
-def test_without_a_known_end_there_is_no_bar(now):
-    stream = Terminal()
-    Progress(stream).show(7, 0, "7 bytes")
-    assert stream.getvalue() == "\r\x1b[K7 bytes"
-
-
 @pytest.mark.parametrize("make", [io.StringIO, Terminal])
 def test_lines_keep_their_distance_and_the_last_is_always_shown(now, make):
     stream = make()
@@ -73,17 +67,6 @@ def test_lines_keep_their_distance_and_the_last_is_always_shown(now, make):
     assert times == [0, 10, 20, 24]
 
 
-def test_what_is_said_stays_and_the_bar_begins_below(now):
-    stream = Terminal()
-    progress = Progress(stream)
-    progress.show(10, 40, "step 10/40")
-    progress.say("hello")
-    progress.show(20, 40, "step 20/40")
-    visible = [line.split("\x1b[K")[-1] for line in stream.getvalue().split("\n")]
-    assert visible[0] == "hello"
-    assert "step 20/40" in visible[1] and len(visible) == 2
-
-
 def test_a_reader_that_has_gone_stops_nothing(now):
     """A closed terminal, or the end of a pipe that nobody reads."""
 
@@ -94,14 +77,6 @@ def test_a_reader_that_has_gone_stops_nothing(now):
     progress = Progress(Gone())
     progress.show(10, 40, "step 10/40")
     progress.say("hello")
-
-
-def test_the_last_step_ends_the_line_before_the_next_program_writes(now):
-    stream = Terminal()
-    progress = Progress(stream)
-    progress.show(40, 40, "step 40/40")
-    progress.say("stopped")
-    assert stream.getvalue().endswith("stopped\n")
 
 
 @pytest.mark.parametrize(

@@ -8,38 +8,16 @@ import shutil
 import corpora
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
 
 import hparams
 from transformer import trainer
 from transformer.commands import evaluate as evaluation
 from transformer.commands import train
 from transformer.evaluation import Scores
-from transformer.runtime import checkpoints, cli, run
+from transformer.runtime import checkpoints, run
 from transformer.text.vocabulary import load_vocabularies
-from transformer.trainer import Data, TrainingGraph
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
-
-# What makes going on hard: dropout, several batches an update, and clipping.
-HARD = [
-    "--dropout_rate",
-    "0.2",
-    "--accumulate",
-    "2",
-    "--clip_norm",
-    "0.5",
-    "--max_steps",
-    "8",
-]
-
-
-@pytest.fixture(scope="module")
-def whole(digits, tmp_path_factory):
-    """The log directory of an uninterrupted training of eight steps; do not write."""
-    logdir = str(tmp_path_factory.mktemp("logs") / "whole")
-    corpora.run_train(digits, logdir, *HARD)
-    return logdir
 
 
 class Killed(BaseException):
@@ -87,18 +65,6 @@ def newest(logdir):
     return corpora.read_variables(checkpoints.find(str(logdir), "newest"))
 
 
-def assert_same_training(logdir, whole):
-    """The same losses, dev scores and variables, to the last bit."""
-    found, wanted = corpora.events_of(logdir), corpora.events_of(whole)
-    for tag in ("loss", "learning_rate", "gradient_norm", "dev/loss", "dev/bleu"):
-        assert found[tag] == wanted[tag], tag
-    assert run.read_dev_scores(str(logdir)) == run.read_dev_scores(whole)
-    found, wanted = newest(logdir), newest(whole)
-    assert sorted(found) == sorted(wanted)
-    for name in wanted:
-        np.testing.assert_array_equal(found[name], wanted[name], err_msg=name)
-
-
 # --- Going on -------------------------------------------------------------------------
 
 
@@ -113,23 +79,23 @@ def test_a_training_that_stops_again_and_again_is_the_uninterrupted_one(
     logdir, moved = tmp_path / "logs", tmp_path / "moved"
     stop_at(3)  # before the first checkpoint
     with pytest.raises(Killed):
-        corpora.run_train(digits, logdir, *HARD)
+        corpora.run_train(digits, logdir, *corpora.HARD)
     assert checkpoints.steps(str(logdir)) == []
     for place, name in ((trainer, "evaluate"), (checkpoints, "save_best")):
         with monkeypatch.context() as patched, pytest.raises(Killed):
             patched.setattr(place, name, interrupt)
-            corpora.run_train(digits, logdir, *HARD)
+            corpora.run_train(digits, logdir, *corpora.HARD)
         assert checkpoints.steps(str(logdir)) == [4]
         assert checkpoints.steps(str(logdir), checkpoints.BEST) == []
-    corpora.run_train(digits, logdir, *HARD, "--max_steps", "4")  # at its end
+    corpora.run_train(digits, logdir, *corpora.HARD, "--max_steps", "4")  # at its end
     assert checkpoints.steps(str(logdir), checkpoints.BEST) == [4]
     stop_at(6)  # between two checkpoints
     with pytest.raises(Killed):
-        corpora.run_train(digits, logdir, *HARD)
+        corpora.run_train(digits, logdir, *corpora.HARD)
     assert checkpoints.steps(str(logdir)) == [4]
     shutil.move(str(logdir), str(moved))
-    corpora.run_train(digits, moved, *HARD)
-    assert_same_training(moved, whole)
+    corpora.run_train(digits, moved, *corpora.HARD)
+    corpora.assert_same_training(moved, whole)
 
 
 def test_a_last_step_before_where_training_stands_is_refused(
@@ -158,16 +124,11 @@ def test_a_last_step_before_where_training_stands_is_refused(
 # --- Checkpoints, the best one, patience ----------------------------------------------
 
 PATIENT = [
-    "--max_steps",
-    "20",
-    "--save_every",
-    "1",
-    "--eval_every",
-    "2",
-    "--keep_checkpoints",
-    "3",
-    "--patience",
-    "3",
+    "--max_steps=20",
+    "--save_every=1",
+    "--eval_every=2",
+    "--keep_checkpoints=3",
+    "--patience=3",
 ]
 
 
@@ -218,28 +179,6 @@ def test_the_best_is_kept_older_ones_go_and_patience_ends(
     assert checkpoints.steps(str(tmp_path)) == [9, 10, 11]
     assert dev_bleus(tmp_path)[11] == 2.0
     assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]
-
-
-@pytest.mark.slow
-def test_without_patience_and_without_progress_all_steps_are_made(
-    digits, tmp_path, script
-):
-    script(*[1.0] * 4)
-    corpora.run_train(
-        digits,
-        tmp_path,
-        "--max_steps",
-        "7",
-        "--eval_every",
-        "2",
-        "--save_every",
-        "3",
-        "--patience",
-        "0",
-    )
-    assert sorted(dev_bleus(tmp_path)) == [2, 4, 6, 7]
-    assert checkpoints.steps(str(tmp_path)) == [2, 3, 4, 6, 7]
-    assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [2]
 
 
 # --- The log directory ----------------------------------------------------------------
@@ -361,118 +300,7 @@ def test_without_a_terminal_progress_is_plain_lines(digits, tmp_path, script, ca
     assert "\r" not in captured.err and "\x1b" not in captured.err
 
 
-# --- An update ------------------------------------------------------------------------
-
-BATCHES = ["--batch_tokens", "20", "--dropout_rate", "0.2"]  # small, so they differ
-
-
-def settings(data, *flags):
-    """The settings that train.py would use."""
-    words = ["--logdir", "none", "--data", data, *corpora.TINY, *flags]
-    given = cli.given(cli.parse(train.parser(), words), hparams.FIELDS)
-    size = load_vocabularies(data).source.size
-    return dataclasses.replace(
-        hparams.HParams(), **given, source_vocab_size=size, target_vocab_size=size
-    )
-
-
-def first_update(hp, start=0):
-    """The metrics of an update from the first values on, and its gradients.
-
-    They are read off Adam's first moment, 0.1 of the applied gradient after one update.
-    """
-    with tf.Graph().as_default():
-        training = TrainingGraph(hp, Data(hp), start)
-        moments = {
-            v.op.name[: -len("/Adam")]: v
-            for v in tf.global_variables()
-            if v.op.name.endswith("/Adam")
-        }
-        with tf.Session() as session:
-            session.run(training.initialize)
-            for _ in range(hp.accumulate - 1):
-                session.run(training.update.collect)
-            update = training.update
-            metrics = session.run([update.metrics, update.apply])[0]
-            moments = session.run(moments)
-    return metrics, {name: value / 0.1 for name, value in moments.items()}
-
-
-def test_collected_gradients_are_those_of_all_batches_together(digits):
-    """Sums over tokens are added, then divided by all the tokens: no mean of means."""
-    parts = [first_update(settings(digits, *BATCHES), start) for start in (0, 1)]
-    tokens = np.array([metrics.tokens for metrics, _ in parts])
-    losses = np.array([metrics.loss for metrics, _ in parts])
-    assert tokens[0] != tokens[1]
-    shares = tokens / tokens.sum()
-    wanted = {
-        name: parts[0][1][name] * shares[0] + parts[1][1][name] * shares[1]
-        for name in parts[0][1]
-    }
-
-    metrics, found = first_update(settings(digits, *BATCHES, "--accumulate", "2"))
-    assert sorted(found) == sorted(wanted)
-    for name in wanted:
-        np.testing.assert_allclose(
-            found[name], wanted[name], rtol=1e-4, atol=1e-6, err_msg=name
-        )
-    assert metrics.tokens == tokens.sum()
-    assert metrics.loss == pytest.approx(losses.dot(shares), rel=1e-5)
-
-
-@pytest.mark.slow
-def test_dropout_is_that_of_the_seed_and_the_batch_alone(digits):
-    """Not of what was computed before it, nor of the session."""
-
-    def losses(seed, start, *numbers):
-        """The losses of the pairs of batch 3, as if they were these batches."""
-        hp = settings(digits, *BATCHES, "--seed", str(seed))
-        with tf.Graph().as_default():
-            tf.set_random_seed(seed)
-            graph = TrainingGraph(hp, Data(hp), start)
-            variables = {v.op.name: v for v in tf.trainable_variables()}
-            draw = np.random.RandomState(0)
-            with tf.Session() as session:
-                session.run(graph.initialize)
-                for name in sorted(variables):
-                    variable = variables[name]
-                    variable.load(draw.randn(*variable.shape.as_list()), session)
-                return [
-                    session.run(
-                        graph.update.metrics.loss,
-                        dict(zip(graph.feed(3), data.train.batch([5, 6, 7], number))),
-                    )
-                    for number in numbers
-                ]
-
-    data = Data(settings(digits, *BATCHES))
-    first, other, again = losses(1, 0, 3, 4, 3)
-    assert first == again != other
-    assert losses(1, 3, 3) == [first]
-    assert losses(2, 3, 3) != [first]
-
-
 # --- Refusals: one line, before anything is written -----------------------------------
-
-
-def refused(capsys, data, logdir, *flags):
-    """The line with which train.py refuses; it wrote nothing into the log directory."""
-    before = corpora.tree(logdir)
-    line = corpora.refusal(
-        capsys,
-        train.main,
-        "--data",
-        data,
-        "--logdir",
-        logdir,
-        *corpora.TINY,
-        "--max_steps",
-        "13",
-        *flags,
-    )
-    assert corpora.tree(logdir) == before
-    assert line.startswith("train.py: ") or ": error: " in line
-    return line
 
 
 @pytest.mark.parametrize(
@@ -492,14 +320,14 @@ def refused(capsys, data, logdir, *flags):
     ids=lambda value: value[0].lstrip("-") if value[0].startswith("-") else "",
 )
 def test_settings_are_refused(digits, tmp_path, capsys, flags, words):
-    line = refused(capsys, digits, tmp_path / "logs", *flags)
+    line = corpora.refused_training(capsys, digits, tmp_path / "logs", *flags)
     assert [word for word in words if word not in line] == []
 
 
 def test_a_data_folder_that_is_not_prepared(tmp_path, capsys):
     splits = corpora.reversed_symbols({"train": 9, "dev": 3})
     folder = corpora.write_text(tmp_path / "data", splits)
-    line = refused(capsys, folder, tmp_path / "logs")
+    line = corpora.refused_training(capsys, folder, tmp_path / "logs")
     assert folder in line and "prepare.py" in line
 
 
@@ -510,22 +338,7 @@ def test_a_data_folder_with_a_missing_file(digits, tmp_path, capsys, name):
     folder = str(tmp_path / "data")
     shutil.copytree(digits, folder)
     os.remove(os.path.join(folder, name))
-    assert folder in refused(capsys, folder, tmp_path / "logs")
-
-
-def test_a_log_directory_that_is_a_file(digits, tmp_path, capsys):
-    (tmp_path / "logs").write_text("mine")
-    line = corpora.refusal(
-        capsys,
-        train.main,
-        "--data",
-        digits,
-        "--logdir",
-        tmp_path / "logs",
-        *corpora.TINY,
-    )
-    assert "logs" in line
-    assert (tmp_path / "logs").read_text() == "mine"
+    assert folder in corpora.refused_training(capsys, folder, tmp_path / "logs")
 
 
 @pytest.fixture
@@ -535,25 +348,9 @@ def existing(whole, tmp_path):
     return tmp_path / "existing"
 
 
-@pytest.mark.parametrize(
-    "flags, words",
-    [
-        (["--d_model", "32"], ["d_model", "32", "16"]),
-        (["--joint_vocab", "false"], ["joint_vocab"]),
-    ],
-    ids=["d_model", "joint_vocab"],
-)
-def test_another_architecture_in_the_log_directory(
-    digits, existing, capsys, flags, words
-):
-    line = refused(capsys, digits, existing, *flags)
-    assert [word for word in words if word not in line] == []
-    assert str(existing) in line or "--logdir" in line
-
-
 def test_checkpoints_without_settings(digits, existing, capsys):
     (existing / "hparams.json").unlink()
-    line = refused(capsys, digits, existing)
+    line = corpora.refused_training(capsys, digits, existing)
     assert "hparams.json" in line and str(existing) in line
 
 
@@ -568,7 +365,7 @@ def test_going_on_with_another_vocabulary_of_the_same_size(
         ["--out", folder, "--vocab-size", corpora.VOCAB_SIZE, *separate]
     )
     capsys.readouterr()
-    refused(capsys, folder, existing, "--max_steps", "9")
+    corpora.refused_training(capsys, folder, existing)
 
 
 # --- Where it writes, and what it finds again -----------------------------------------
@@ -578,7 +375,7 @@ def test_a_folder_of_other_things_becomes_no_log_directory(digits, tmp_path, cap
     home = tmp_path / "home"
     (home / "Documents").mkdir(parents=True)
     (home / ".profile").write_text("mine")
-    line = refused(capsys, digits, home)
+    line = corpora.refused_training(capsys, digits, home)
     assert "expected a new folder" in line and ".profile, Documents" in line
 
 

@@ -147,29 +147,6 @@ def test_gradients_are_the_finite_differences_of_the_oracle(start, changes):
 # --- Schedule -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("factor", [1.0, 0.3], ids=lambda f: f"factor_{f}")
-@pytest.mark.parametrize(
-    "d_model, warmup", [(512, 4000), (8, 1)], ids=["paper", "warmup_1"]
-)
-def test_noam(start, d_model, warmup, factor):
-    hp = HParams(
-        **dict(
-            HP,
-            d_model=d_model,
-            schedule="noam",
-            warmup_steps=warmup,
-            learning_rate=factor,
-        )
-    )
-    done = tf.placeholder(tf.int64, [])
-    rate = learning_rate(hp, done)
-    session, _ = start()
-    steps = [1, 2, 10, 3999, 4000, 4001, 100000, 3000000]
-    found = [session.run(rate, {done: step - 1}) for step in steps]
-    expected = [oracle.noam(step, d_model, warmup, factor) for step in steps]
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
 def test_linear(start):
     hp = HParams(
         **dict(HP, schedule="linear", warmup_steps=10, max_steps=50, learning_rate=0.5)

@@ -36,13 +36,6 @@ def output(folder, first="", then=""):
 
 
 @pytest.mark.slow
-def test_beside_a_file_of_that_name(tmp_path):
-    (tmp_path / "transformer.py").write_text("MINE = 5\n")
-    assert output(tmp_path, first=OWN, then=OWN) == ["14"]
-    assert output(tmp_path, then=OWN) == ["14"]
-
-
-@pytest.mark.slow
 def test_beside_a_package_of_that_name(tmp_path):
     (tmp_path / "transformer").mkdir()
     (tmp_path / "transformer" / "__init__.py").write_text("MINE = 5\n")
@@ -55,21 +48,6 @@ def test_beside_a_package_of_that_name(tmp_path):
 def test_without_one_it_is_the_package_itself(tmp_path):
     same = "import transformer.modules; assert transformer.modules is modules"
     assert output(tmp_path, then=same) == ["14"]
-
-
-@pytest.mark.parametrize("hides", ["transformer.py", "transformer/__init__.py"])
-def test_the_command_runs_beside_a_file_of_that_name(tmp_path, hides):
-    (tmp_path / hides).parent.mkdir(exist_ok=True)
-    (tmp_path / hides).write_text("raise ImportError\n")
-    (tmp_path / "modules.py").write_text(tutorials.SASREC)
-    text = subprocess.run(
-        [sys.executable, "-m", "transformer_tf.porting", "modules.py"],
-        cwd=str(tmp_path),
-        check=True,
-        stdout=subprocess.PIPE,
-        universal_newlines=True,
-    ).stdout
-    assert "likely source: transformer.compat.sasrec" in text
 
 
 @pytest.mark.slow

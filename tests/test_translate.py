@@ -1,15 +1,11 @@
 """scripts/translate.py: one line in, one line out, whatever the line is."""
 
-import contextlib
 import io
 import os
 import re
 import select
 import shutil
-import signal
-import subprocess
 import sys
-import termios
 import threading
 
 import corpora
@@ -240,63 +236,3 @@ def test_a_terminal_gets_control_characters_escaped_and_a_pipe_every_byte():
         translate.write_translations(Hostile(), iter(["a", "b"]), output)
     assert pipe.getvalue() == "\x1b]52;c;cm0=\x07\x9b\n".encode() * 2
     assert terminal.getvalue() == b"\\x1b]52;c;cm0=\\x07\\x9b\n" * 2
-
-
-EDITED = """
-import sys
-sys.path.insert(0, ".")
-from transformer.commands import translate
-from transformer.runtime import cli
-
-def run(args):
-    for line in translate.ask(sys.stdin.buffer):
-        print("found", line)
-
-cli.main(cli.make_parser("translate.py", "Asks."), run, [])
-"""
-
-
-@contextlib.contextmanager
-def asking():
-    """A process that asks at a terminal; (the process, our end, read to the prompt)."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", EDITED],
-        cwd=corpora.ROOT,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, "TERM": "xterm", "PYTHONUTF8": "1"},
-    )
-    os.close(theirs)
-
-    def read(end=None):
-        said = b""
-        with contextlib.suppress(OSError):  # the terminal is gone
-            while end is None or not said.endswith(end):
-                said += os.read(ours, 1000)
-        return said
-
-    try:
-        yield process, ours, read
-    finally:
-        process.kill()
-        process.communicate()
-        os.close(ours)
-
-
-def test_ctrl_c_at_the_prompt_is_one_line_and_leaves_the_terminal_as_it_was():
-    with asking() as (process, ours, read):
-        before = termios.tcgetattr(ours)
-        read(b"> ")
-        os.write(ours, b"1 2")
-        read(b"2")
-        assert termios.tcgetattr(ours) != before  # readline takes each key
-        for _ in range(10):  # readline notices a signal only while it waits for a key
-            process.send_signal(signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=3)
-                break
-        assert process.wait(timeout=30) == 130
-        assert termios.tcgetattr(ours) == before
-        assert read() == b"\r\ntranslate.py: interrupted\r\n"

@@ -12,7 +12,6 @@ import pytest
 import hparams
 import transformer
 from transformer import alignment
-from transformer.decoding import SEARCHES, beam
 from transformer.runtime import checkpoints, sessions
 from transformer.translator import Translation, Translator
 
@@ -45,11 +44,6 @@ def by_beam(opened):
 
 
 @pytest.fixture(scope="module")
-def one_by_one(opened):
-    return opened(4, decode_batch_size=1)
-
-
-@pytest.fixture(scope="module")
 def greedily(opened):
     return opened(search="greedy")
 
@@ -74,10 +68,6 @@ def assert_same(found, wanted):
 # --- A translation depends on its line alone ------------------------------------------
 
 
-def test_batch_size_changes_nothing(one_by_one, lines, translations):
-    assert_same(one_by_one.translate(lines), translations)
-
-
 def test_how_many_batches_are_translated_at_once_changes_nothing(
     trained, monkeypatch, lines, translations
 ):
@@ -86,10 +76,6 @@ def test_how_many_batches_are_translated_at_once_changes_nothing(
     with Translator(hp, trained, 4) as translator:
         translator.restore()
         assert_same(translator.translate(lines), translations)
-
-
-def test_order_changes_nothing(by_beam, lines, translations):
-    assert_same(by_beam.translate(lines[::-1]), translations[::-1])
 
 
 def test_the_other_lines_change_nothing(by_beam, lines, translations):
@@ -167,15 +153,6 @@ def test_a_translation_has_at_most_the_extra_length(opened, lines):
     short = opened(max_extra_length=0).translate(lines)
     for line, row in zip(lines, short):
         assert len(row[0].text.split()) <= len(line.split())
-
-
-def test_a_search_that_somebody_adds_gets_its_hypotheses(
-    opened, trained, monkeypatch, lines
-):
-    """It is a function and a line in SEARCHES; nothing else names it."""
-    monkeypatch.setitem(SEARCHES, "mine", beam)
-    mine, known = (opened(4, search=search) for search in ("mine", "beam"))
-    assert_same(mine.translate(lines), known.translate(lines))
 
 
 # --- Open and close -------------------------------------------------------------------

@@ -16,7 +16,6 @@ from transformer.text.vocabulary import (
     JOINT_WORDS,
     PAD,
     SEPARATE_MODELS,
-    UNK,
     Vocabulary,
     copy_vocabularies,
     load_vocabularies,
@@ -54,20 +53,6 @@ def vocabulary(request, corpus, tmp_path_factory):
 
 
 # Vocabulary
-
-
-def test_decoding_undoes_encoding(vocabulary):
-    for line in SENTENCES:
-        ids = vocabulary.encode(line)
-        assert vocabulary.decode(ids) == line
-        assert not {PAD, UNK, BOS, EOS} & set(ids)
-        assert max(ids) < vocabulary.size
-
-
-def test_many_lines_are_encoded_as_each_is(vocabulary):
-    lines = ["", *SENTENCES, "zzz"]
-    assert vocabulary.encode_lines(lines) == [vocabulary.encode(one) for one in lines]
-    assert vocabulary.encode_lines([]) == []
 
 
 @pytest.mark.parametrize("kind", [list, np.array])
@@ -139,18 +124,6 @@ def test_separate_vocabularies_keep_their_sides(corpus, tmp_path):
     assert (loaded.source.size, loaded.target.size) == (SIZE, SIZE + 5)
 
 
-def test_copies_are_enough(corpus, vocabulary, tmp_path):
-    joint, separate, original = (tmp_path / name for name in "jso")
-    for folder in (joint, separate, original):
-        folder.mkdir()
-    copy_vocabularies(os.path.dirname(vocabulary.path), str(joint))
-    copy_vocabularies(separate_folder(corpus, original), str(separate))
-    copy_vocabularies(str(joint), str(joint))
-    assert os.listdir(str(joint)) == [JOINT_MODEL]
-    assert load_vocabularies(str(joint)).source.size == vocabulary.size
-    assert load_vocabularies(str(separate)).target.size == SIZE + 5
-
-
 def test_another_vocabulary_is_not_copied_over_one(tmp_path):
     """With it, the ids of a log directory would mean other words."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
@@ -178,16 +151,6 @@ def test_a_folder_with_both_kinds_is_refused(corpus, tmp_path):
 
 
 # Lines
-
-
-@pytest.mark.parametrize("ending", ["", ".gz"])
-@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-@pytest.mark.parametrize("last_line_end", [True, False])
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_lines_end_at_newlines_only(tmp_path, ending, line_end, last_line_end, mark):
-    lines = ["ein\u2028Satz", "\x0b\x0c\x1c\x85", "", " \u2029 a\rb ", "\ufeffx", "ä"]
-    content = mark + line_end.join(lines) + line_end * last_line_end
-    assert list(read_lines(write(tmp_path / ("a.de" + ending), content))) == lines
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])

@@ -141,21 +141,6 @@ def test_the_source_distribution_has_all_that_is_checked_in(source):
     assert there - set(corpora.tree(source)) == set()
 
 
-def test_the_tests_run_in_the_source_distribution(source):
-    variables = {**os.environ, "PYTHONPATH": source}
-    flags = "-m pytest -q -p no:cacheprovider tests/test_packaging.py".split()
-    said = run(sys.executable, *flags, cwd=source, env=variables)
-    assert " passed" in said and "failed" not in said
-
-
-def test_two_builds_have_the_same_bytes(source, wheel, tmp_path):
-    later = shutil.copytree(source, str(tmp_path / "later"))
-    for path in glob.glob(later + "/transformer/*.py"):
-        os.utime(path)
-    with open(build(later, tmp_path), "rb") as second, open(wheel, "rb") as first:
-        assert first.read() == second.read()
-
-
 def test_the_wheel_says_what_it_is(wheel):
     with zipfile.ZipFile(wheel) as archive:
         folder = f"transformer_tf-{__version__}.dist-info/"

@@ -62,15 +62,14 @@ def test_without_one_it_is_the_package_itself(tmp_path):
 def test_the_command_runs_beside_a_file_of_that_name(tmp_path, hides):
     (tmp_path / hides).parent.mkdir(exist_ok=True)
     (tmp_path / hides).write_text("raise ImportError\n")
-    (tmp_path / "modules.py").write_text(tutorials.SASREC)
     text = subprocess.run(
-        [sys.executable, "-m", "transformer_tf.porting", "modules.py"],
+        [sys.executable, "-m", "transformer_tf.porting", "--help"],
         cwd=str(tmp_path),
         check=True,
         stdout=subprocess.PIPE,
         universal_newlines=True,
     ).stdout
-    assert "likely source: transformer.compat.sasrec" in text
+    assert "EXECUTES" in text
 
 
 @pytest.mark.slow

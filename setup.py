@@ -114,8 +114,8 @@ setup(
         "plot": ["matplotlib; " + TF2],
         # scripts/serve.py alone.
         "serve": SERVE,
-        # scripts/download.py alone; it brings requests, packaging and platformdirs.
-        "download": ["pooch>=1.8"],
+        # scripts/download.py alone; it brings requests, packaging, platformdirs, tqdm.
+        "download": ["pooch[progress]>=1.8"],
         # What tools/bench/benchmark.py measures beside this project; it makes an
         # environment of its own for OpenNMT-tf, which needs TensorFlow 2.13.
         # (The build of torch for CPUs alone is smaller: install that first.)

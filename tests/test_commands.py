@@ -83,14 +83,12 @@ NEEDED = {
     "train.py": ["--logdir logs/train"],
     "scripts/export.py": ["--logdir logs/sample", "--out exported"],
     "scripts/doctor.py": ["--logdir logs/sample"],
-    "scripts/plot_curves.py": ["--logdir logs/sample", "--out curves.svg"],
 }
 # Programs that end with a status of their own: the doctor, where it finds a reason.
 STATUSES = {"scripts/doctor.py": (0, 1)}
 # What is skipped without a package that the test extra has.
 PACKAGES = {
     "--format ctranslate2": "ctranslate2",
-    "plot_curves.py": "matplotlib",
     "plot_attention.py --logdir logs/sample --kind": "matplotlib",
 }
 

@@ -110,15 +110,8 @@ def changed(content):
 
 
 def too_long(content):
-    return 200, len(content) + 1, content + b"x"
-
-
-def too_long_unannounced(content):
+    """Without saying so beforehand."""
     return 200, None, content + bytes(10**7)
-
-
-def missing(content):
-    return 404, 0, b""
 
 
 def failing(content):
@@ -142,19 +135,14 @@ def server(monkeypatch):
         thread.join()
 
 
-def arguments(server, out, *more):
+def arguments(server, out):
     url = f"http://127.0.0.1:{server.server_port}"
-    return ["tiny", "--out", str(out), "--url_base", url, "--attempts", "3", *more]
+    return ["tiny", "--out", str(out), "--url_base", url]
 
 
 def refused(capsys, *argv):
-    """What a command says that must refuse, after its progress; it leaves no text."""
-    with pytest.raises(SystemExit) as stopped:
-        download.main([*argv])
-    said = capsys.readouterr().err.splitlines()
-    assert stopped.value.code == 2 and said[-1].startswith("download.py: ")
-    assert all(re.match(r"[\w.]+: [\d,]+.* bytes$", line) for line in said[:-1])
-    return said[-1]
+    """What a command says that must refuse."""
+    return corpora.refusal(capsys, download.main, *argv)
 
 
 def test_the_command_that_is_printed_prepares_the_corpus(server, tmp_path, capsys):
@@ -176,27 +164,28 @@ def test_the_command_that_is_printed_prepares_the_corpus(server, tmp_path, capsy
     assert sorted(os.listdir(str(tmp_path))) == ["out"]
 
 
-@pytest.mark.parametrize("answer", [truncated, changed, failing])
+@pytest.mark.parametrize(
+    "answer, reason",
+    [
+        (truncated, "train.tgz"),
+        (changed, "hash of downloaded file (train.tgz) does not match"),
+        (failing, "500 Server Error"),
+    ],
+)
 def test_a_passing_fault_is_tried_again_and_a_lasting_one_refused(
-    server, tmp_path, capsys, answer
+    server, tmp_path, capsys, answer, reason
 ):
-    server.plan = [answer] * 3
-    said = refused(capsys, *arguments(server, tmp_path / "out"))
-    assert "/train.tgz: expected the archive, got none: " in said
-    assert len(server.asked) == 3 and os.listdir(str(tmp_path)) == []
+    server.plan = [answer] * (1 + download.RETRIES)
+    assert reason in refused(capsys, *arguments(server, tmp_path / "out"))
+    assert server.plan == [] and os.listdir(str(tmp_path)) == []
     server.plan = [answer]
     download.main(arguments(server, tmp_path / "out"))
 
 
-@pytest.mark.parametrize(
-    "answer, reason",
-    [(missing, "404"), (too_long, "longer"), (too_long_unannounced, "longer")],
-)
-def test_what_no_attempt_will_change_is_refused_at_once(
-    server, tmp_path, capsys, answer, reason
-):
-    server.plan = [answer]
-    assert reason in refused(capsys, *arguments(server, tmp_path / "out"))
+def test_a_file_that_is_too_long_is_refused_at_once(server, tmp_path, capsys):
+    server.plan = [too_long]
+    said = refused(capsys, *arguments(server, tmp_path / "out"))
+    assert f"/train.tgz: expected {len(TRAIN):,} bytes, got more" in said
     assert len(server.asked) == 1 and os.listdir(str(tmp_path)) == []
 
 
@@ -204,14 +193,11 @@ def test_nobody_there_bad_words_and_no_pooch_are_one_line(
     server, tmp_path, capsys, monkeypatch
 ):
     out = str(tmp_path / "out")
-    words = arguments(server, out, "--attempts", "1", "--timeout", "2")
-    words[words.index("--url_base") + 1] = "http://127.0.0.1:9"
-    assert "train.tgz" in refused(capsys, *words)
+    words = ["tiny", "--out", out, "--url_base"]
+    assert "train.tgz" in refused(capsys, *words, "http://127.0.0.1:9")
     assert "one of sample, multi30k" in refused(capsys, "none")
-    for flag, value in (("--attempts", "0"), ("--timeout", "inf")):
-        assert flag in refused(capsys, "tiny", flag, value)
     monkeypatch.setitem(sys.modules, "pooch", None)
-    assert "pip install pooch" in refused(capsys, *arguments(server, out))
+    assert "pip install 'pooch" in refused(capsys, *arguments(server, out))
     assert os.listdir(str(tmp_path)) == []
 
 
@@ -239,9 +225,7 @@ def test_an_archive_that_does_not_fit_leaves_no_text(
     [
         ("parent.tgz", tar_of(GOOD, ("../wanted.en", EVIL))),
         ("absolute.tgz", tar_of(GOOD, ("/wanted.en", EVIL))),
-        ("backslash.tgz", tar_of(GOOD, ("..\\wanted.en", EVIL))),
         ("link.tgz", tar_of(GOOD, ("wanted.en", tarfile.SYMTYPE, "../../up"))),
-        ("through.tgz", tar_of(GOOD, ("l", tarfile.SYMTYPE, ".."), ("l/x", EVIL))),
         ("hardlink.tgz", tar_of(GOOD, ("wanted.en", tarfile.LNKTYPE, "../up"))),
         ("pipe.tgz", tar_of(GOOD, ("wanted.en", tarfile.FIFOTYPE, ""))),
         ("second.tgz", tar_of(("a/wanted.de", GOOD[1]), ("b/wanted.de", EVIL))),

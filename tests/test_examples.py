@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import corpora
 import dates
 import language_model
 import numpy as np

@@ -17,16 +17,7 @@ from transformer.runtime import checkpoints
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
-FLAGS = [
-    "--dropout_rate",
-    "0.1",
-    "--save_every",
-    "2",
-    "--eval_every",
-    "4",
-    "--max_steps",
-    "4",
-]
+FLAGS = "--dropout_rate 0.1 --save_every 2 --eval_every 4 --max_steps 4".split()
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +35,12 @@ def logdir(begun, tmp_path):
 
 
 def stopped(capsys, data, logdir, *flags):
-    """The last line of a training that must end, the checkpoints of which are good."""
+    """The last line of a training that must end; no checkpoint was added."""
+    before = checkpoints.steps(logdir)
     with pytest.raises(SystemExit) as stop:
         corpora.run_train(data, logdir, *FLAGS, "--max_steps", "12", *flags)
-    assert stop.value.code == 2
-    line = capsys.readouterr().err.splitlines()[-1]
-    for step in checkpoints.steps(logdir):
-        values = corpora.read_variables(checkpoints.path_of(logdir, step))
-        for name, value in values.items():
-            assert np.isfinite(value).all(), name
-    return line
+    assert stop.value.code == 2 and checkpoints.steps(logdir) == before
+    return capsys.readouterr().err.splitlines()[-1]
 
 
 def rewrite(logdir, step, change):
@@ -82,10 +69,7 @@ def test_a_poisoned_variable_is_named_and_the_last_checkpoints_too(
         values[name][3, 5] = np.nan
 
     rewrite(logdir, 4, poison)
-    with pytest.raises(SystemExit) as stop:
-        corpora.run_train(digits, logdir, *FLAGS, "--max_steps", "12")
-    assert stop.value.code == 2
-    line = capsys.readouterr().err.splitlines()[-1]
+    line = stopped(capsys, digits, logdir)
     assert "step 5: expected a finite loss and gradient, got loss nan" in line
     assert f"; the variable {name} is not finite" in line
     assert f"{logdir}{os.sep}model.ckpt-4, {logdir}{os.sep}model.ckpt-2;" in line
@@ -111,7 +95,7 @@ def test_the_gradients_of_the_bad_part_of_an_update_are_named(
     line = stopped(capsys, digits, logdir, *flags)
     assert "step 5: expected a finite loss and gradient, got loss inf" in line
     assert re.search(r"; the gradient of \S+, the first of \d+, is not finite", line)
-    assert "--learning_rate (the rate is " in line and "--clip_norm" in line
+    assert "lower --learning_rate or set --clip_norm" in line
 
 
 def overflowing(number, make_update):

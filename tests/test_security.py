@@ -13,14 +13,7 @@ import numpy as np
 import pytest
 
 import hparams
-from transformer.commands import (
-    average_checkpoints,
-    doctor,
-    plot_curves,
-    prepare,
-    train,
-    translate,
-)
+from transformer.commands import average_checkpoints, doctor, prepare, train, translate
 from transformer.commands import evaluate as evaluation
 from transformer.data import Corpus
 from transformer.evaluation import load_text
@@ -210,7 +203,6 @@ def test_no_command_waits_for_a_pipe_in_a_log_directory(tmp_path, digits, name, 
         [translate.main],
         [doctor.main],
         [average_checkpoints.main, "--out", tmp_path / "mean"],
-        [plot_curves.main, "--out", tmp_path / "curves.svg"],
     ):
         said = corpora.refusal(capsys, main, "--logdir", logdir, *flags)
         assert str(logdir / name) in said and "pipe" in said

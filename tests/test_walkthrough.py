@@ -154,7 +154,7 @@ def test_the_program_that_makes_the_tables_of_minutes(language, tmp_path, capsys
     [program] = [
         block
         for kind, block in blocks(read(f"docs/walkthrough/{language}/10-numbers.md"))
-        if kind == "python" and "read_run" in block
+        if kind == "python" and "summary_iterator" in block
     ]
     events = Events(str(tmp_path))
     events.write(5, {"loss": 4.0, "minutes": 0.25})

@@ -19,26 +19,20 @@ PLACES = (
 )
 SINES = "table[:, 0::2] = np.sin(table[:, 0::2])"
 COSINES = "table[:, 1::2] = np.cos(table[:, 1::2])"
-ANGLE = "np.power(10000, 2. * i / num_units)"
 
 # Of LEGACY: function → name of the variant → texts, and what stands there instead.
 OF_LEGACY = {
     "multihead_attention": {
         "mask reversed": [(TRIL, "tf.reverse(tf.matrix_band_part(ones, -1, 0), [1])")],
-        "mask transposed": [(TRIL, "tf.matrix_band_part(ones, 0, -1)")],
         "mask shifted": [(TRIL, "tf.matrix_band_part(ones, -1, 1)")],
-        "mask always": [("        if causality:", "        if True:")],
         "keys inverted": [("tf.equal(key_masks, 0)", "tf.equal(key_masks, 1)")],
         "keys not masked": [(MASKED, "")],
         "keys by their product": [("tf.abs(keys), axis=-1", "keys ** 3, axis=-1")],
         "queries not masked": [("outputs *= query_masks", "outputs *= 1.")],
-        "scale of the model": [("K_.get_shape().as_list()[-1]", "num_units")],
         "no scale": [(DIVIDED, "")],
-        "temperature": [("tf.nn.softmax(outputs)", "tf.nn.softmax(outputs / 1.1)")],
         "softmax axis": [("tf.nn.softmax(outputs)", "tf.nn.softmax(outputs, 1)")],
         "logits clipped": [(DIVIDED, f"{DIVIDED[:10]}tf.minimum({DIVIDED[10:]}, 50.)")],
         "residual halved": [("outputs += queries", "outputs += 0.5 * queries")],
-        "no residual": [("outputs += queries", "")],
         "values linear": [(V, V.replace("tf.nn.relu", "None"))],
         "no bias": [(Q, Q.replace("tf.nn.relu", "tf.nn.relu, use_bias=False"))],
         "regularized": [
@@ -70,7 +64,6 @@ OF_LEGACY = {
     },
     "feedforward": {
         "kernel of 3": [(FIRST_LAYER, f'3, "padding": "same"{FIRST_LAYER[1:]}')],
-        "elu": [(FIRST_LAYER, FIRST_LAYER.replace("relu", "elu"))],
         "residual halved": [("outputs += inputs", "outputs += 0.5 * inputs")],
         "with dropout": [
             ("outputs += inputs", "outputs = inputs + tf.nn.dropout(outputs, rate=0.1)")
@@ -91,8 +84,6 @@ OF_LEGACY = {
     "normalize": {
         "epsilon in the body": [("variance + epsilon", "variance + 1e-6")],
         "epsilon outside": [("(variance + epsilon) ** 0.5", "variance ** 0.5 + 1e-8")],
-        "no epsilon": [("variance + epsilon", "variance")],
-        "axes": [("tf.nn.moments(inputs, [-1]", "tf.nn.moments(inputs, [1, 2]")],
         "unbiased": [("variance + epsilon", "variance * 16. / 15. + epsilon")],
         "swapped": [("gamma * scaled + beta", "beta * scaled + gamma")],
         "frozen": [
@@ -104,15 +95,12 @@ OF_LEGACY = {
             (SINES, SINES.replace("sin", "cos")),
             (COSINES, COSINES.replace("cos", "sin")),
         ],
-        "base": [(ANGLE, ANGLE.replace("10000", "1000"))],
-        "pairs": [(ANGLE, ANGLE.replace("2. * i", "2. * (i // 2)"))],
         "from 1": [("for pos in range(T)", "for pos in range(1, T + 1)")],
         "zero row last": [(PLACES, PLACES.replace(ZERO_FIRST, ZERO_LAST))],
         "clipped": [("for pos in range(T)", "for pos in np.minimum(range(T), 31)")],
     },
     "embedding": {
         "zero row last": [(TABLE, TABLE.replace(ZERO_FIRST, ZERO_LAST))],
-        "scale": [("outputs * (num_units ** 0.5)", "outputs * num_units")],
         "frozen": [(LEARNED, f"trainable=False, {LEARNED}")],
         "regularized": [
             (LEARNED, f"regularizer=tf.contrib.layers.l2_regularizer(1e-3), {LEARNED}")
@@ -124,15 +112,14 @@ OF_LEGACY = {
 WANTED = {
     "mask r": "with causality=True",
     "mask s": "with causality=True",
-    "mask t": "with causality=True",
     "regularized": "regularization losses",
     "frozen": "not trained, here",
-    "half the dropout": "the rate of dropout: 0.25, here 0.5 with is_training=True",
-    "no dropout": "elsewhere: theirs on none, ours on multihead_attention/",
-    "dropout always": "elsewhere: theirs on multihead_attention/",
+    "half the dropout": " at 0.25; here ",
+    "no dropout": "dropout: none; here multihead_attention/",
+    "dropout always": "dropout: multihead_attention/",
     "dropout elsewhere": "with is_training=True",
-    "dropout at": "the rate of dropout: 0.5, here 0.25",
-    "dropout sh": "elsewhere: theirs on multihead_attention/",
+    "dropout at": " at 0.5; here ",
+    "dropout sh": "dropout: multihead_attention/",
     "zero row last": "with zero_pad=True",
     "logits clipped": "with large numbers",
     "fully connected": "multihead_attention/fully_connected/weights, ",

@@ -6,21 +6,24 @@
 
 Archives are stored in OUT/archives, and none is opened before its SHA-256 is verified.
 At the end OUT holds {train,dev,test}.{de,en}, all of them or none. Corpora other than
-the sample need the package pooch: pip install pooch.
+the sample need the package pooch, and tqdm for a progress bar: pip install
+'pooch[progress]'.
 """
 
 import argparse
 import filecmp
+import importlib.util
+import io
 import os
 import shlex
 import shutil
 import sys
 import tarfile
-from typing import List, Optional, Sequence, Set, Tuple
+from typing import Any, List, Optional, Set, Tuple
 
 from transformer.runtime import cli
 from transformer.runtime.files import sha256_of, unfinished
-from transformer.runtime.terminal import PACKAGE, Progress, command_line, say
+from transformer.runtime.terminal import PACKAGE, command_line, say
 from transformer.text.corpus import write_text
 from transformer.text.public_corpora import CORPORA, Archive, PublicCorpus
 
@@ -29,7 +32,7 @@ SAMPLE = "sample"
 SAMPLE_FILES = (".de", ".en", ".align")
 SAMPLE_PIECES = 2000  # --vocab_size of its small grammar
 BLOCK = 1 << 16  # bytes read at a time
-LONGEST_TIMEOUT = 86400  # seconds, a day
+RETRIES = 5  # of an archive; pooch waits 1 s after the first, 2 s after the second, …
 
 
 def parser() -> argparse.ArgumentParser:
@@ -47,20 +50,6 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument(
         "--url_base", metavar="URL", help="a mirror: take the archives from URL/FILE"
     )
-    flags.add_argument(
-        "--timeout",
-        type=float,
-        default=30.0,
-        metavar="SECONDS",
-        help="longest wait for a server that sends nothing [30]",
-    )
-    flags.add_argument(
-        "--attempts",
-        type=int,
-        default=6,
-        metavar="INT",
-        help="how often to try an archive if the connection fails [6]",
-    )
     return flags
 
 
@@ -73,11 +62,6 @@ def run(args: argparse.Namespace) -> None:
             f"expected the name of a corpus, one of {', '.join([SAMPLE, *CORPORA])}, "
             f"got {args.name or ''!r}"
         )
-    if not 0 < args.timeout <= LONGEST_TIMEOUT or args.attempts < 1:
-        raise ValueError(
-            f"--timeout and --attempts: expected 0 < seconds <= {LONGEST_TIMEOUT}, and "
-            f"1 attempt or more, got {args.timeout:g} and {args.attempts}"
-        )
     out = args.out or os.path.join("data", args.name)
     if args.name == SAMPLE:
         copy_sample(out)
@@ -85,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
         said = "The sample corpus, of a small grammar. Next:"
     else:
         corpus = CORPORA[args.name]
-        download(corpus, out, args.url_base, args.timeout, args.attempts)
+        download(corpus, out, args.url_base)
         size = corpus.vocab_size
         said = f"{corpus.home} says who made this corpus, and its terms of use. Next:"
     prepare = f"{command_line('prepare')} --out {shlex.quote(out)}"
@@ -127,169 +111,110 @@ def show_list() -> None:
         say(f"{name}: {corpus.described}; at most {size:,.0f} MB", f"    {corpus.home}")
 
 
-def download(
-    corpus: PublicCorpus,
-    out: str,
-    url_base: Optional[str],
-    timeout: float,
-    attempts: int,
-) -> None:
+def download(corpus: PublicCorpus, out: str, url_base: Optional[str]) -> None:
     """Fetch and verify the archives of a corpus, and write its text to `out`.
 
     Args:
       corpus: an entry of CORPORA.
       out: the data folder.
       url_base: take the archives from here; None: from their own addresses.
-      timeout: seconds to wait for a server that sends nothing.
-      attempts: how often an archive is tried.
+
+    Raises:
+      ValueError: `out` has text of another corpus, or an archive is not the expected.
+      OSError: an archive is too long.
     """
     names = [os.path.basename(archive.url) for archive in corpus.archives]
     paths = [os.path.join(out, "archives", name) for name in names]
-    _refuse_other_text(corpus, out, paths)
-    with unfinished(out) as work:
-        for archive, path in zip(corpus.archives, paths):
-            if os.path.exists(path) and sha256_of(path) == archive.sha256:
-                continue
-            fetched = fetch(archive, work, url_base, timeout, attempts)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            os.replace(fetched, path)
-        files = os.path.join(work, "files")
-        _unpack_all(corpus, paths, files)
-        texts = [
-            _join(split, pairs, files, work) for split, pairs in corpus.splits.items()
-        ]
-        for name in (name for pair in texts for name in pair):
-            os.replace(os.path.join(work, name), os.path.join(out, name))
-
-
-def fetch(
-    archive: Archive,
-    folder: str,
-    url_base: Optional[str],
-    timeout: float,
-    attempts: int,
-) -> str:
-    """Download an archive into a folder; return its path, once its SHA-256 is right.
-
-    Args:
-      archive: what to download.
-      folder: where it is written.
-      url_base, timeout, attempts: as of `download`.
-
-    Raises:
-      ValueError: the server does not have that file, or pooch is not installed.
-    """
-    try:
-        import pooch
-        import requests
-    except ImportError as error:
-        raise ValueError(
-            "expected the package pooch, got none: pip install pooch"
-        ) from error
-
-    name = os.path.basename(archive.url)
-    url = f"{url_base.rstrip('/')}/{name}" if url_base else archive.url
-
-    def download_once(url, file, manager):
-        download_file = pooch.HTTPDownloader(
-            progressbar=LimitedProgress(name, archive.max_bytes),
-            chunk_size=BLOCK,
-            timeout=timeout,
-            headers={"Accept-Encoding": "identity"},
-        )
-        try:
-            download_file(url, file, manager)
-        except requests.HTTPError as error:
-            if error.response.status_code < 500:  # another attempt would end as this
-                raise PermanentError(str(error)) from error
-            raise
-
-    pooch.get_logger().setLevel("ERROR")
-    files = pooch.create(
-        path=folder,
-        base_url="",
-        registry={name: f"sha256:{archive.sha256}"},
-        urls={name: url},
-        retry_if_failed=attempts - 1,
-    )
-    try:
-        return files.fetch(name, downloader=download_once)
-    except (ValueError, PermanentError, requests.RequestException) as error:
-        raise ValueError(f"{url}: expected the archive, got none: {error}") from error
-
-
-class PermanentError(Exception):
-    """A download that would fail again."""
-
-
-class LimitedProgress:
-    """Shows the progress of a download, and ends one that is too long, for pooch.
-
-    Args:
-      name: the name of the file.
-      max_bytes: its largest length.
-    """
-
-    def __init__(self, name: str, max_bytes: int):
-        self.total = 0  # bytes, as the server says; set by pooch
-        self._name = name
-        self._max_bytes = max_bytes
-        self._done = 0
-        self._progress = Progress(sys.stderr, every=0.2 if sys.stderr.isatty() else 10)
-
-    def update(self, count: int) -> None:
-        """Count what has arrived, in whole blocks."""
-        self._done += count
-        if max(self.total, self._done - BLOCK) > self._max_bytes:
-            raise PermanentError(
-                f"the file is longer than the expected {self._max_bytes:,} bytes; "
-                f"nothing was kept"
-            )
-        done = min(self._done, self.total or self._done)
-        share = f" of {self.total:,}" if self.total else ""
-        self._progress.show(done, self.total, f"{self._name}: {done:,}{share} bytes")
-
-    def reset(self) -> None:
-        """Begin to count anew, as pooch does at the end."""
-        self._done = 0
-
-    def close(self) -> None:
-        """Do nothing; the last line stays."""
-
-
-def _text_names(split):
-    return [f"{split}.{language}" for language in LANGUAGES]
-
-
-def _refuse_other_text(corpus, out, paths):
-    """Raise ValueError if other text would be replaced."""
-    found = [
-        name
-        for split in corpus.splits
-        for name in _text_names(split)
-        if os.path.exists(os.path.join(out, name))
-    ]
-    if found and not all(os.path.exists(path) for path in paths):
+    texts = [f"{split}.{each}" for split in corpus.splits for each in LANGUAGES]
+    found = [name for name in texts if os.path.exists(os.path.join(out, name))]
+    if found and not all(map(os.path.exists, paths)):
         raise ValueError(
             f"--out {out}: expected a folder without text of another corpus, got "
             f"{', '.join(found)}: choose another"
         )
+    with unfinished(out) as work:
+        for archive, path in zip(corpus.archives, paths):
+            if not os.path.exists(path) or sha256_of(path) != archive.sha256:
+                fetch(archive, path, work, url_base)
+        files = os.path.join(work, "files")
+        os.mkdir(files)
+        needed = {
+            name for pairs in corpus.splits.values() for pair in pairs for name in pair
+        }
+        for path in paths:
+            unpack(path, needed, files)
+        missing = sorted(needed.difference(os.listdir(files)))
+        if missing:
+            raise ValueError(
+                f"{', '.join(paths)}: expected the files of the splits, got none named "
+                f"{', '.join(missing)}"
+            )
+        for split, pairs in corpus.splits.items():
+            for pair in pairs:
+                _append(pair, files, split, work)
+        for name in texts:
+            os.replace(os.path.join(work, name), os.path.join(out, name))
 
 
-def _unpack_all(corpus, paths, folder):
-    """Write the files that make up the splits to a new folder."""
-    needed = {
-        name for pairs in corpus.splits.values() for pair in pairs for name in pair
-    }
-    os.mkdir(folder)
-    for path in paths:
-        unpack(path, needed, folder)
-    missing = sorted(needed.difference(os.listdir(folder)))
-    if missing:
+def fetch(archive: Archive, path: str, work: str, url_base: Optional[str]) -> None:
+    """Download an archive; verify its SHA-256.
+
+    Args:
+      archive: what to download.
+      path: where it is written.
+      work: a folder for what has not been verified.
+      url_base: as of `download`.
+
+    Raises:
+      ValueError: no attempt gave the archive, or pooch is not installed.
+      OSError: the file is too long.
+    """
+    try:
+        import pooch
+        from requests import RequestException
+    except ImportError as error:
         raise ValueError(
-            f"{', '.join(paths)}: expected the files of the splits, got none named "
-            f"{', '.join(missing)}"
-        )
+            "expected the package pooch, got none: pip install 'pooch[progress]'"
+        ) from error
+    pooch.get_logger().setLevel("ERROR")
+    has_bar = sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None
+    identity = {"Accept-Encoding": "identity"}
+    get = pooch.HTTPDownloader(has_bar, BLOCK, headers=identity)
+
+    def get_limited(url, path, manager):
+        with LimitedFile(path, url, archive.max_bytes) as file:
+            get(url, file, manager)
+
+    name = os.path.basename(path)
+    url = f"{url_base.rstrip('/')}/{name}" if url_base else archive.url
+    manager = pooch.create(
+        path=work,
+        base_url="",
+        registry={name: f"sha256:{archive.sha256}"},
+        urls={name: url},
+        retry_if_failed=RETRIES,
+    )
+    try:
+        fetched = manager.fetch(name, downloader=get_limited)
+    except (ValueError, RequestException) as error:
+        raise ValueError(f"{url}: expected the archive, got none: {error}") from error
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.replace(fetched, path)
+
+
+class LimitedFile(io.FileIO):
+    """A new file that refuses to become longer than expected."""
+
+    def __init__(self, path: str, url: str, max_bytes: int):
+        super().__init__(path, "w")
+        self._url = url
+        self._max_bytes = max_bytes
+
+    def write(self, data: Any) -> int:
+        """Write like any file; raise OSError, with which pooch ends, at the limit."""
+        if self.tell() + len(data) > self._max_bytes:
+            raise OSError(f"{self._url}: expected {self._max_bytes:,} bytes, got more")
+        return super().write(data)
 
 
 def unpack(path: str, needed: Set[str], folder: str) -> None:
@@ -315,29 +240,24 @@ def unpack(path: str, needed: Set[str], folder: str) -> None:
                     shutil.copyfileobj(source, file)
 
 
-def _join(
-    split: str, pairs: Sequence[Tuple[str, str]], files: str, work: str
-) -> List[str]:
-    """Write the sentences of a split, one per line; return the names of both files.
+def _append(pair: Tuple[str, str], files: str, split: str, work: str) -> None:
+    """Append the sentences of two files to the text of a split, one per line.
 
     Args:
+      pair: their names.
+      files: their folder.
       split: "train", "dev" or "test".
-      pairs: the names of the files that make it up.
-      files: the folder that holds those.
       work: the folder to write to.
     """
-    names = _text_names(split)
-    for pair in pairs:
-        counts = [
-            write_text(os.path.join(files, part), os.path.join(work, name))
-            for part, name in zip(pair, names)
-        ]
-        if counts[0] != counts[1]:
-            raise ValueError(
-                f"{split}: expected as many sentences in both files, got "
-                f"{counts[0]:,} in {pair[0]} and {counts[1]:,} in {pair[1]}"
-            )
-    return names
+    source, target = [
+        write_text(os.path.join(files, name), os.path.join(work, f"{split}.{language}"))
+        for name, language in zip(pair, LANGUAGES)
+    ]
+    if source != target:
+        raise ValueError(
+            f"{split}: expected as many sentences in both files, got {source:,} in "
+            f"{pair[0]} and {target:,} in {pair[1]}"
+        )
 
 
 def main(argv: Optional[List[str]] = None) -> None:

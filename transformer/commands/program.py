@@ -38,7 +38,6 @@ COMMANDS: Dict[str, Command] = {
     "average": Command("commands.average_checkpoints", "average checkpoints"),
     "doctor": Command("commands.doctor", "explain a BLEU near zero"),
     "align": Command("commands.align", "choose the head that aligns words best"),
-    "plot": Command("commands.plot_curves", "draw curves of training runs"),
     "attention": Command("commands.plot_attention", "draw the attention of a model"),
     "export": Command("commands.export", "write a model for other software"),
     "import": Command(

@@ -1,15 +1,12 @@
 """Measure whether functions of TF1 code compute the same as ours.
 
-    transformer-tf port modules.py
     transformer-tf port --run modules.py
 
-Without --run the files are only read: the report names their likely source and what
-TensorFlow 2 lacks. It cannot say whether ours compute the same.
-
---run EXECUTES each file, in a process of its own with a time limit (which is no
-protection against what the file does). It calls its functions and ours with the same
-variables and arguments, in all modes, and compares outputs, losses of regularizers,
-gradients, variables and dropout. The verdict of a function is one of
+EXECUTES each file, in a process of its own with a time limit, which is no protection
+against what the file does; therefore --run must be given. Its functions and ours are
+called with the same variables and arguments, in all modes; outputs, losses of
+regularizers, gradients, variables and dropout are compared. The verdict of a function
+is one of
 
     same numbers                    import ours instead
     same but for ...                what, and how far
@@ -29,9 +26,7 @@ import tempfile
 import threading
 from typing import Any, Dict, List
 
-from transformer.porting import reading
 from transformer.runtime import cli
-from transformer.runtime.terminal import command_line
 
 # By its other name the package is found beside a transformer.py of the user's own.
 MEASURE = "import transformer_tf.porting.measure as measure; measure.main()"
@@ -41,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     made = cli.make_parser("port", __doc__)
     made.add_argument("files", nargs="+", metavar="FILE", help="files of Python")
     made.add_argument(
-        "--run", action="store_true", help="execute the files, and measure"
+        "--run", action="store_true", help="yes, execute the files: required"
     )
     made.add_argument(
         "--seconds",
@@ -55,19 +50,21 @@ def parser() -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> int:
     if not args.seconds > 0 or args.seconds > threading.TIMEOUT_MAX:
         raise ValueError(f"--seconds: expected a positive number, got {args.seconds}")
-    scripts = [reading.read(path) for path in args.files]
+    if not args.run:
+        raise ValueError(
+            "expected --run, got none: this command executes the files; give --run if "
+            "you would run them anyway"
+        )
+    for path in args.files:
+        if not os.path.isfile(path):
+            raise ValueError(f"{path}: expected a file of Python, got none")
     status = 0
-    for script in scripts:
-        sys.stdout.write(f"{script.path}\n")
-        if args.run:
-            verdicts = measure(script.path, args.seconds, args.verbose)
-            lines = report(verdicts, _package(script.path))
-            found = [STATUS[each["kind"]] for each in verdicts]
-            status = max(status, *found or [STATUS["none"]])
-        else:
-            lines = reading.report(script)
-            again = command_line("port")
-            lines.append(f"not measured: {again} --run {script.path}")
+    for path in args.files:
+        verdicts = measure(path, args.seconds, args.verbose)
+        kinds = [each["kind"] for each in verdicts] or ["none"]
+        status = max(status, *(STATUS[kind] for kind in kinds))
+        sys.stdout.write(f"{path}\n")
+        lines = report(verdicts, _package(path))
         sys.stdout.write("".join(f"  {line}\n" for line in lines))
         sys.stdout.flush()
     return status
@@ -102,9 +99,10 @@ def measure(path: str, seconds: float, verbose: bool) -> List[Dict[str, Any]]:
                 found = [json.loads(line) for line in file if line.endswith("\n")]
     if found and found[-1]["kind"] == "done":
         return found[:-1]
-    if not found or found[-1]["name"]:
-        found.append({"name": "", "kind": "failed", "text": ended, "line": ""})
-    return found
+    return [
+        *found,
+        {"name": "", "kind": "failed", "text": f"could not be run: {ended}"},
+    ]
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
@@ -121,7 +119,7 @@ def report(verdicts: List[Dict[str, Any]], package: str) -> List[str]:
     lines = []
     for each in verdicts:
         name = f"{each['name']}: " if each["name"] else ""
-        lines.append(f"{name}{reading.KINDS[each['kind']]}: {each['text']}")
+        lines.append(name + each["text"])
         if each["kind"] in ("same", "but"):
             line = each["line"].replace("from transformer.", f"from {package}.")
             first = "write" if each["kind"] == "same" else "keep yours, or write"

@@ -7,12 +7,12 @@ A program of its own, which the command starts, because it executes the file:
 It writes a line of JSON for each function to RESULTS, a `Verdict`.
 """
 
-import functools
 import importlib
 import inspect
 import json
 import os
 import sys
+import tokenize
 import types
 import zlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
@@ -20,23 +20,47 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer import dialects, modules
-from transformer.porting import reading, tensorflow1
+from transformer.porting import tensorflow1
 from transformer.porting.cases import Call, alike, calls
 
 # What a graph of theirs or ours may raise; a file may exit, too.
 RAISED = (Exception, SystemExit)
 
-COMPAT = [
-    importlib.import_module(f"transformer.compat.{source}")
-    for source in reading.SOURCES
-    if source != "bojone_keras"  # layers, which are no functions
-]
+# A module of `transformer.compat` → names of functions and parameters of which a file
+# has all; those after "without" it has not. The first row that fits is the likely one.
+SOURCES = {
+    "tensor2tensor": "query_antecedent",
+    "bojone": "nb_head",
+    "kyubyong": "key_masks training",
+    "functional_time": "with_qk time_encoding",
+    "sasrec": "with_qk",
+    "tutorial": "mulithead_attention",
+    "interhat": "multihead_attention queries keys without causality",
+    "kyubyong_legacy": "multihead_attention queries keys causality",
+}
+
+
+def _ours(source: str) -> Dict[str, Callable]:
+    """Return the functions of a module of `transformer.compat`."""
+    module = importlib.import_module(f"transformer.compat.{source}")
+    every = {name: getattr(module, name) for name in module.__all__}
+    return {name: each for name, each in every.items() if callable(each)}
+
+
+CATALOGUE = {source: _ours(source) for source in SOURCES}
+# Looked up now: a module of the user's may take the name `transformer` afterwards.
+OURS = [sys.modules[name] for name in sys.modules if name.startswith("transformer.")]
+# Kind of a verdict → how its text begins.
+KINDS = {
+    "same": "same numbers",
+    "but": "same but for",
+    "none": "not one of these: keep yours",
+    "failed": "could not be run",
+}
 RANDOM = "random"
 FIRST_VALUES = "first values:"
 SECOND_CALL = "a second call (reuse=True):"
-ELSEWHERE = "dropout is applied elsewhere:"
-OTHER_RATE = "the rate of dropout:"
+DROPOUT = "dropout:"
 
 
 class Built(NamedTuple):
@@ -55,7 +79,7 @@ class Built(NamedTuple):
 class Candidate(NamedTuple):
     """A function of ours that may be one of theirs."""
 
-    source: str  # "sasrec", or "modules" with a dialect
+    source: str  # a key of SOURCES
     line: str  # the import
     function: Callable
 
@@ -64,7 +88,7 @@ class Verdict(NamedTuple):
     """What was measured of a function."""
 
     name: str
-    kind: str  # a key of `reading.KINDS`
+    kind: str  # a key of KINDS
     text: str
     line: str = ""  # the import of ours
 
@@ -74,32 +98,39 @@ def main() -> None:
     path, results = sys.argv[1:]
     sys.argv = [path]
     with open(results, "w", encoding="utf-8") as file:
-
-        def write(verdict: Verdict) -> None:
-            file.write(json.dumps(verdict._asdict()) + "\n")
+        for each in verdicts(path):
+            found = each._replace(text=f"{KINDS[each.kind]}: {each.text}")
+            file.write(json.dumps(found._asdict()) + "\n")
             file.flush()
-
-        try:
-            script = reading.read(path)
-            module = load(script)
-        except RAISED as error:
-            write(Verdict("", "failed", said(error)))
-            return
-        for name, function in functions(module).items():
-            write(measured(name, function, reading.likely(script)))
-        write(Verdict("", "done", ""))
+        file.write('{"kind": "done"}\n')
 
 
-def load(script: reading.Script) -> types.ModuleType:
+def verdicts(path: str) -> Iterator[Verdict]:
+    """Return the verdicts of the functions of a file."""
+    try:
+        found = functions(load(path))
+    except RAISED as error:
+        yield Verdict("", "failed", said(error))
+        return
+    source = likely(found)
+    for name, function in found.items():
+        yield measured(name, function, source)
+
+
+def load(path: str) -> types.ModuleType:
     """Run a file as a module, names of TensorFlow 1 being lent to it."""
-    ours = [each for named in catalogue().values() for each in named.values()]
-    tensorflow1.lend(script.text, ours)
-    name = os.path.splitext(os.path.basename(script.path))[0]
-    module = types.ModuleType(name)
+    with tokenize.open(path) as file:
+        text = file.read()
+    try:
+        code = compile(text, path, "exec")
+    except TabError:  # Python 2 took a tab for eight columns
+        code = compile(text.expandtabs(8), path, "exec")
+    tensorflow1.lend(text, OURS)
+    module = types.ModuleType(os.path.splitext(os.path.basename(path))[0])
     # Python 2 has xrange; np came by an `import *` of TensorFlow 1.
-    module.__dict__.update(np=np, xrange=range, unicode=str, __file__=script.path)
-    sys.path[:0] = [os.path.dirname(os.path.abspath(script.path)), os.getcwd()]
-    exec(compile(script.text, script.path, "exec"), module.__dict__)
+    module.__dict__.update(np=np, xrange=range, unicode=str, __file__=path)
+    sys.path[:0] = [os.path.dirname(os.path.abspath(path)), os.getcwd()]
+    exec(code, module.__dict__)
     return module
 
 
@@ -115,29 +146,17 @@ def functions(module: types.ModuleType) -> Dict[str, Callable]:
     }
 
 
-@functools.lru_cache(maxsize=None)
-def catalogue() -> Dict[str, Dict[str, Callable]]:
-    """Return the functions of ours, by the name of their source."""
-    found = {}
-    for module in COMPAT:
-        functions_of = {name: getattr(module, name) for name in module.__all__}
-        found[module.__name__.rpartition(".")[2]] = {
-            name: each for name, each in functions_of.items() if callable(each)
-        }
-    for dialect in dialects.DIALECTS:
-        found[f'modules, dialect="{dialect}"'] = {
-            each.__name__: functools.partial(each, dialect=dialect)
-            for each in (
-                modules.positional_encoding,
-                modules.multihead_attention,
-                modules.feedforward,
-            )
-        }
-    found["modules"] = {
-        each.__name__: each
-        for each in (modules.embedding, modules.normalize, modules.label_smoothing)
-    }
-    return found
+def likely(found: Dict[str, Callable]) -> str:
+    """Return the key of SOURCES that the functions of a file are likely from; or ""."""
+    words = set(found)
+    for function in found.values():
+        for name, each in inspect.signature(function).parameters.items():
+            words.update([name, str(each.default)])
+    for source, marks in SOURCES.items():
+        with_, _, without = marks.partition(" without ")
+        if words >= set(with_.split()) and not words & set(without.split()):
+            return source
+    return ""
 
 
 def candidates(name: str, function: Callable, likely: str) -> Iterator[Candidate]:
@@ -146,20 +165,15 @@ def candidates(name: str, function: Callable, likely: str) -> Iterator[Candidate
     Those of the likely source come first.
     """
     theirs = inspect.signature(function).parameters
-    seen: List[Callable] = []
-    by_source = sorted(catalogue().items(), key=lambda item: item[0] != likely)
-    for source, ours in by_source:
+    seen: List[Callable] = []  # the same function may have the names of two sources
+    for source, ours in sorted(CATALOGUE.items(), key=lambda item: item[0] != likely):
         own = alike(name, ours)
-        if own is None:
+        if own is None or any(ours[own] is each for each in seen):
             continue
         if all(each in theirs for each in _needed(ours[own])):
-            if any(ours[own] is each for each in seen):
-                continue  # the same function by the name of another source
             seen.append(ours[own])
-            place = source.split(",")[0]
-            place = place if place == "modules" else f"compat.{place}"
             renamed = "" if own == name else f" as {name}"
-            line = f"from transformer.{place} import {own}{renamed}"
+            line = f"from transformer.compat.{source} import {own}{renamed}"
             yield Candidate(source, line, ours[own])
 
 
@@ -176,41 +190,32 @@ def measured(name: str, function: Callable, likely: str = "") -> Verdict:
     except ValueError as error:
         return Verdict(name, "none", str(error))
     try:
-        plain = build(function, every[0])
+        theirs = [(every[0], build(function, every[0]))]
     except RAISED as error:
         return Verdict(name, "failed", said(error))
-    theirs = [(every[0], plain)]
-    at_first: List[Differences] = []
-    failed: Dict[str, List[Call]] = {}
-    best = None
-    for candidate in found:
-        at_first.append(compare(candidate, theirs[:1])[0])
-        if not at_first[-1]:
-            if best is None:
-                failed = _built(function, every[1:], theirs)
-            beside = _beside(function, candidate, theirs)
-            best = min(best or beside, beside, key=lambda one: one[0])
-            if best[1] == "same":
-                break
-    if best is None:
+    at_first = [compare(candidate, theirs)[0] for candidate in found]
+    equal = [each for each, differences in zip(found, at_first) if not differences]
+    if not equal:
         distances = [each.get("outputs", {0: 0.0})[0] for each in at_first]
         nearest = int(np.argmin(distances))
+        equal = [found[nearest]]
         if distances[nearest] > 0:
-            text = f"nearest: {found[nearest].source}, "
-            text += f"outputs {_amount(distances[nearest])}"
-            for aspect in (ELSEWHERE, OTHER_RATE):
-                for told in at_first[nearest].get(aspect, {}).values():
-                    text += f"; {aspect} {told}"
+            text = f"nearest: {equal[0].source}, outputs {_amount(distances[nearest])}"
+            for told in at_first[nearest].get(DROPOUT, {}).values():
+                text += f"; {DROPOUT} {told}"
             return Verdict(name, "none", text)
-        failed = _built(function, every[1:], theirs)
-        best = _beside(function, found[nearest], theirs)
-    _, kind, text, line = best
+    failed = _built(function, every[1:], theirs)
+    beside = []
+    for candidate in equal:
+        beside.append(_beside(function, candidate, theirs))
+        if beside[-1][1] == "same":
+            break
+    _, kind, text, line = min(beside, key=lambda one: one[0])
     if failed:
         others = [call for call, _ in theirs]
         lost = [f"{_where(failed[each], others)}: {each}" for each in failed]
-        return Verdict(
-            name, "failed", f"{'; '.join(lost)}; else {reading.KINDS[kind]}: {text}"
-        )
+        text = f"{'; '.join(lost)}; else {KINDS[kind]}: {text}"
+        kind = "failed"
     return Verdict(name, kind, text, line)
 
 
@@ -231,7 +236,7 @@ def _without_candidates(name: str, function: Callable) -> str:
     """Return why no function of ours can be called as a function is called."""
     theirs = inspect.signature(function).parameters
     lacking: List[str] = []
-    for ours in catalogue().values():
+    for ours in CATALOGUE.values():
         own = alike(name, ours)
         if own is not None:
             needed = [each for each in _needed(ours[own]) if each not in theirs]
@@ -335,7 +340,7 @@ def compare(
     """
     differences: Differences = {}
     largest = 0.0
-    others: Dict[int, str] = {}  # what only dropout can be the cause of
+    dropped: Dict[int, str] = {}
     for place, (call, first) in enumerate(theirs):
         try:
             second = build(candidate.function, call, first)
@@ -351,40 +356,35 @@ def compare(
         for aspect, text in texts.items():
             differences.setdefault(aspect, {})[place] = text
         if first.masks or second.masks:
-            others[place] = _dropped(first, second)
+            dropped[place] = f"{_dropped(first)}; here {_dropped(second)}"
     wrong = differences.get("outputs", {})
-    is_told = ELSEWHERE in differences or OTHER_RATE in differences
-    if wrong and set(wrong) <= set(others) < set(range(len(theirs))) and not is_told:
-        differences[ELSEWHERE] = {place: others[place] for place in wrong}
+    is_dropouts = set(wrong) <= set(dropped) < set(range(len(theirs)))
+    if wrong and is_dropouts and DROPOUT not in differences:
+        differences[DROPOUT] = {place: dropped[place] for place in wrong}
     return differences, largest
 
 
-def _dropped(first: Built, second: Built) -> str:
-    """Return what theirs drops, and what ours drops."""
-    told = []
-    for built in (first, second):
-        each = [
+def _dropped(built: Built) -> str:
+    """Return what a function drops, and at which rates."""
+    return _some(
+        [
             f"{mask.name}{'' if mask.sizes is None else f' {list(mask.sizes)}'}"
+            f"{'' if mask.rate is None else f' at {mask.rate}'}"
             for mask in built.masks
         ]
-        told.append(_some(each))
-    return f"theirs on {told[0]}, ours on {told[1]}"
+    )
 
 
-def _dropout_apart(first: Built, second: Built) -> Dict[str, str]:
-    """Return what the masks alone tell: others of them, or of another rate."""
-    counts = [
+def _drop_alike(first: Built, second: Built) -> bool:
+    """Return whether masks have the same sizes and, where known, the same rates."""
+    sizes = [
         sorted(int(np.prod(mask.sizes or 0)) for mask in built.masks)
         for built in (first, second)
     ]
-    if counts[0] != counts[1]:
-        return {ELSEWHERE: _dropped(first, second)}
-    rates = [[mask.rate for mask in built.masks] for built in (first, second)]
-    known = [pair for pair in zip(*rates) if None not in pair]
-    if any(there != here for there, here in known):
-        told = [", ".join(str(each) for each in side) for side in zip(*known)]
-        return {OTHER_RATE: f"{told[0]}, here {told[1]}"}
-    return {}
+    rates = [(a.rate, b.rate) for a, b in zip(first.masks, second.masks)]
+    return sizes[0] == sizes[1] and all(
+        None in pair or pair[0] == pair[1] for pair in rates
+    )
 
 
 def _apart(first: Built, second: Built) -> Tuple[Dict[str, float], Dict[str, str]]:
@@ -409,7 +409,8 @@ def _apart(first: Built, second: Built) -> Tuple[Dict[str, float], Dict[str, str
     if first.is_random:
         texts["its random numbers"] = "cannot be fixed: not compared"
         return {}, texts
-    texts.update(_dropout_apart(first, second))
+    if not _drop_alike(first, second):
+        texts[DROPOUT] = f"{_dropped(first)}; here {_dropped(second)}"
     if first.again != second.again:
         texts[SECOND_CALL] = f"{first.again}; here {second.again}"
     kinds = [[str(each.dtype) for each in built.outputs] for built in (first, second)]

@@ -8,7 +8,6 @@ is dropped is noted.
 """
 
 import importlib.util
-import inspect
 import re
 import sys
 import types
@@ -26,13 +25,13 @@ drawn_dropout = nn_ops.dropout_v2  # in which all dropouts of TensorFlow end
 OLD_OF_NUMPY = {"int": int, "float": float, "bool": bool, "object": object, "str": str}
 
 
-def lend(text: str, ours: Iterable[Callable]) -> None:
+def lend(text: str, ours: Iterable[types.ModuleType]) -> None:
     """Lend the names of TensorFlow 1 to files that are imported from now on.
 
     Args:
       text: the file, which tells whether it needs `tf.contrib` of TensorFlow 1.15; to
         load that takes seconds.
-      ours: functions of ours, whose dropout becomes a fixed pattern.
+      ours: modules of ours, whose dropout becomes a fixed pattern.
     """
     tf.disable_v2_behavior()
     tf.enable_resource_variables()  # the regularizers of Keras 3 take no others
@@ -41,12 +40,9 @@ def lend(text: str, ours: Iterable[Callable]) -> None:
     tf.random_uniform = fixed_uniform
     nn_ops.dropout_v2 = noted_dropout
     dropped = primitives.dropout
-    primitives.dropout = fixed_dropout
-    for function in ours:
-        inner = inspect.unwrap(getattr(function, "func", function))
-        names = getattr(inner, "__globals__", {})  # of the module that defines it
-        if names.get("dropout") is dropped:
-            names["dropout"] = fixed_dropout
+    for module in ours:
+        if vars(module).get("dropout") is dropped:
+            vars(module)["dropout"] = fixed_dropout
     for name, kind in OLD_OF_NUMPY.items():
         if name not in vars(np):
             setattr(np, name, kind)

@@ -1,6 +1,7 @@
 """End a training run at NaN or infinity: which variable or gradient, at which step."""
 
-from typing import Callable, Dict
+import dataclasses
+from typing import Any, Callable, Dict
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -9,6 +10,7 @@ from transformer.runtime import checkpoints
 from transformer.runtime.workers import NotFiniteElsewhere
 
 
+@dataclasses.dataclass
 class FiniteGuard:
     """End a training run whose numbers are not finite, and say which they are.
 
@@ -20,20 +22,14 @@ class FiniteGuard:
       has_others: whether other workers compute, too.
     """
 
-    def __init__(
-        self,
-        session: tf.Session,
-        update,
-        feed: Callable[[int], Dict],
-        logdir: str,
-        has_others: bool = False,
-    ):
-        self._session = session
-        self._feed = feed
-        self._logdir = logdir
-        self._update = update
-        self._has_others = has_others
-        with session.graph.as_default():
+    session: tf.Session
+    update: Any
+    feed: Callable[[int], Dict]
+    logdir: str
+    has_others: bool = False
+
+    def __post_init__(self):
+        with self.session.graph.as_default():
             self._variables = {
                 f"variable {each.op.name}": tf.reduce_all(tf.is_finite(each))
                 for each in tf.global_variables()
@@ -53,36 +49,32 @@ class FiniteGuard:
 
         The runs of the update are made again, one by one.
         """
-        results = [
-            *self._update.local_loss_and_norm,
-            self._update.metrics.learning_rate,
-        ]
-        for run in range(step * self._update.runs, (step + 1) * self._update.runs):
-            feed = self._feed(run)
-            loss, norm, rate = self._session.run(results, feed)
+        for run in range(step * self.update.runs, (step + 1) * self.update.runs):
+            feed = self.feed(run)
+            loss, norm = self.session.run(self.update.local_loss_and_norm, feed)
             if not np.isfinite(loss + norm):
                 break
         bad = self._bad(self._variables, {})
-        if not bad and np.isfinite(loss + norm) and self._has_others:
+        if not bad and np.isfinite(loss + norm) and self.has_others:
             return NotFiniteElsewhere(
                 f"step {step + 1}: expected a finite loss and gradient, got others in "
                 "what another worker computed, or in the sum"
             )
         bad = bad or self._bad(self._gradients(), feed)
-        saved = checkpoints.steps(self._logdir)[-2:]
-        names = [checkpoints.path_of(self._logdir, each) for each in reversed(saved)]
+        saved = checkpoints.steps(self.logdir)[-2:]
+        names = [checkpoints.path_of(self.logdir, each) for each in reversed(saved)]
         return FloatingPointError(
             f"step {step + 1}: expected a finite loss and gradient, got loss {loss}, "
             f"gradient norm {norm}{bad}; the last checkpoints are "
-            f"{', '.join(names) or 'none'}; lower --learning_rate (the rate is "
-            f"{rate:.3g}) or set --clip_norm; if it happens again, remove the newest"
+            f"{', '.join(names) or 'none'}; lower --learning_rate or set --clip_norm; "
+            "if it happens again, remove the newest"
         )
 
     def _gradients(self) -> Dict[str, tf.Tensor]:
         """Return whether the gradient of the loss by each variable is finite."""
-        with self._session.graph.as_default():
+        with self.session.graph.as_default():
             variables = tf.trainable_variables()
-            gradients = tf.gradients(self._update.local_loss_and_norm[0], variables)
+            gradients = tf.gradients(self.update.local_loss_and_norm[0], variables)
             return {
                 f"gradient of {variable.op.name}": tf.reduce_all(
                     tf.is_finite(tf.convert_to_tensor(gradient))
@@ -93,7 +85,7 @@ class FiniteGuard:
 
     def _bad(self, finite: Dict[str, tf.Tensor], feed: Dict) -> str:
         """Return the first name whose tensor is not finite and how many are, or ""."""
-        values = self._session.run(finite, feed)
+        values = self.session.run(finite, feed)
         names = [name for name in finite if not values[name]]
         more = f", the first of {len(names)}," if len(names) > 1 else ""
         return f"; the {names[0]}{more} is not finite" if names else ""

@@ -34,22 +34,13 @@ def forecast(hp: HParams, parameters: int, pairs: int, longest: int) -> int:
       longest: L, the tokens of its longest sentence.
     """
     dialect = resolve(hp.dialect)
-    weights_rate = hp.rate_of("attention_dropout")
-    if weights_rate is None:
-        weights_rate = hp.dropout_rate * dialect.attention_dropout
-    inner_rate = hp.rate_of("ffn_dropout")
-    if inner_rate is None:
-        inner_rate = hp.dropout_rate * dialect.inner_dropout
-    kept_weights = 3 if weights_rate else 1
-    kept_inner = 3 if inner_rate else 1
-    attention = 9 * hp.d_model + kept_weights * hp.num_heads * longest
-    feedforward = 5 * hp.d_model + kept_inner * hp.d_ff
-    a_token = (
-        hp.encoder_blocks * (attention + feedforward)
-        + hp.decoder_blocks * (2 * attention + feedforward)
-        + 8 * hp.d_model
-        + 2 * hp.target_vocab_size
-    )
+    drops_weights = hp.rate_of("attention_dropout") or dialect.attention_dropout
+    drops_inner = hp.rate_of("ffn_dropout") or dialect.inner_dropout
+    attention = 9 * hp.d_model + (3 if drops_weights else 1) * hp.num_heads * longest
+    feedforward = 5 * hp.d_model + (3 if drops_inner else 1) * hp.d_ff
+    a_token = 8 * hp.d_model + 2 * hp.target_vocab_size
+    a_token += hp.encoder_blocks * (attention + feedforward)
+    a_token += hp.decoder_blocks * (2 * attention + feedforward)
     shards = (hp.shards or 1) if hp.deterministic else 1
     tokens = min(hp.batch_tokens, pairs * longest) // shards
     copies = COPIES + (hp.accumulate > 1 or shards > 1)  # a sum of gradients
@@ -63,7 +54,7 @@ def report(needed: int, session: tf.Session) -> str:
     free = min(gpus) if gpus else free_memory()
     text = f"memory for training: about {readable(needed)}"
     if free:
-        text += f" of {readable(free)} {'on the GPU' if gpus else 'that are free'}"
+        text += f" of {readable(free)} that are free"
     if 0 < free < needed:
         text += "; it may not suffice: lower --batch_tokens, or the size of the model"
     return text

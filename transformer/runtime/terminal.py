@@ -25,7 +25,6 @@ FILES = {
     "doctor": "scripts/doctor.py",
     "download": "scripts/download.py",
     "average": "scripts/average_checkpoints.py",
-    "plot": "scripts/plot_curves.py",
     "attention": "scripts/plot_attention.py",
     "align": "scripts/align.py",
     "launch": "-m transformer.launch",

@@ -8,7 +8,6 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from transformer.runtime.figures import as_written, saved_figure
 from transformer.text.words import between_words
 from transformer.viewer.sight import KINDS, Sight
 
@@ -90,17 +89,28 @@ def draw(rows: List[List[Map]], out: str) -> None:
     Args:
       rows: what `maps` returned.
       out: the file.
+
+    Raises:
+      ValueError: matplotlib is not installed, or does not know the format.
     """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ValueError(
+            f"expected matplotlib, got none ({error}): "
+            "pip install 'transformer-tf[plot]'"
+        ) from error
     columns = len(rows[0])
     single = len(rows) * columns == 1
     sizes = [_size(row[0], single) for row in rows]
     width = max(size[0] for size in sizes) * columns
     height = sum(size[1] for size in sizes)
-    with saved_figure(out, width, height, len(rows), columns) as axes:
-        grid = [[axes]] if single else axes
-        for row, of_row in zip(rows, grid):
-            for each, one in zip(row, of_row):
-                draw_map(one, each, single)
+    figure = Figure(figsize=(width, height), layout="constrained")
+    grid = figure.subplots(len(rows), columns, squeeze=False)
+    for row, of_row in zip(rows, grid):
+        for each, axes in zip(row, of_row):
+            draw_map(axes, each, single)
+    figure.savefig(out, dpi=150)
 
 
 def _size(each, single):
@@ -129,7 +139,8 @@ def draw_map(axes, each: Map, single: bool = True) -> None:
     ):
         shown = words if len(words) <= LETTERED or single else []
         axis.set_ticks(range(len(shown)), labels=shown, fontsize=size, rotation=turned)
-        as_written(axis.get_ticklabels())
+        for label in axis.get_ticklabels():
+            label.set_parse_math(False)  # a $ begins no formula
         axis.set_tick_params(length=0)
     for i, j in zip(*np.nonzero(~each.allowed)):
         axes.add_patch(_hatched(j - 0.5, i - 0.5))

@@ -126,7 +126,7 @@ def test_a_language_that_leads_to_another_file_is_refused(data, tmp_path, side):
 )
 def test_a_broken_summary_is_refused(data, content):
     (data / "corpus.json").write_text(content)
-    with pytest.raises(ValueError, match="prepare.py") as stopped:
+    with pytest.raises(ValueError, match="expected") as stopped:
         load_text(str(data), "test")
     assert str(data / "corpus.json") in str(stopped.value)
 

@@ -6,9 +6,7 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 
 import corpora
 import pytest
@@ -217,11 +215,6 @@ def test_what_is_held_back_is_shown_where_the_import_fails(held):
     assert not opened or len(os.listdir("/proc/self/fd")) == len(opened)
 
 
-def test_without_a_temporary_folder_nothing_is_held_back(held, monkeypatch):
-    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: open("/none/x"))
-    assert held(fails=False) == ["from C", "from Python", "later"]
-
-
 # --- The commands ---------------------------------------------------------------------
 
 
@@ -287,29 +280,6 @@ def test_a_command_that_succeeds_shows_nothing_of_tensorflow(digits, trained, tm
         done = process(RUN, "eval.py", *flags, *verbose)
         assert "BLEU = " in done.stdout, done.stderr
         assert (done.stderr == "") != ("cpu_feature" in done.stderr) == bool(verbose)
-
-
-def test_streams_that_were_closed_before_lead_nowhere():
-    """They are None to Python; the work is done, and the status tells of it."""
-    work = (
-        "import argparse, sys; from transformer.runtime import cli, terminal\n"
-        "def work(args):\n"
-        "    assert sys.stdin.read() == ''\n"
-        "    terminal.say('done')\n"
-        "    sys.stderr.write('done')\n"
-        "    return 7\n"
-        "cli.main(argparse.ArgumentParser(), work, [])"
-    )
-    command = f'{sys.executable} -c "$WORK" <&- >&- 2>&-'
-    done = subprocess.run(
-        ["bash", "-c", command],
-        cwd=corpora.ROOT,
-        env=dict(os.environ, WORK=work),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert done.returncode == 7, done.stderr
 
 
 # --- The program ----------------------------------------------------------------------

@@ -130,7 +130,7 @@ def damage_of_corpus(folder: str) -> str:
 
 
 def damage_of_replaced(folder: str) -> str:
-    """Return what is wrong with a folder that is neither old nor new: it may be gone."""
+    """Return what is wrong with a replaced folder, which may be gone."""
     return f"{folder} is not whole" if os.path.exists(folder) else ""
 
 

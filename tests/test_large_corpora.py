@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-import unicodedata
 
 import corpora
 import numpy as np
@@ -114,16 +113,9 @@ def test_results_are_in_the_order_of_the_tasks_which_are_not_read_in_advance():
         assert len(read) <= number + 4
 
 
-@pytest.mark.parametrize(
-    "task, error, said",
-    [
-        ("refused", ValueError, "expected a number"),
-        ("killed", ChildProcessError, "expected results of the worker processes"),
-    ],
-)
-def test_what_ends_a_worker_ends_the_work(task, error, said):
-    with pytest.raises(error, match=said):
-        list(pool.results(negating, [1, 2, task, 3, 4, 5, 6], 2))
+def test_what_a_worker_refuses_ends_the_work():
+    with pytest.raises(ValueError, match="expected a number"):
+        list(pool.results(negating, [1, 2, "refused", 3, 4, 5, 6], 2))
 
 
 def test_a_worker_imports_no_tensorflow():
@@ -243,28 +235,6 @@ def test_a_pair_is_written_as_often_as_its_weight_says(tmp_path, text, two, coun
     assert prepared(tmp_path / "again", *flags) == files
 
 
-@pytest.mark.parametrize("weight", [0.3, 1, 7.25])
-def test_the_whole_of_a_weight_is_for_all_and_the_rest_for_some(weight):
-    times = corpus.times_written(weight, 0, 1000)
-    assert set(times) <= {int(weight), int(weight) + 1}
-    assert times.sum() == 1000 * weight
-    later = corpus.times_written(weight, 300, 700)
-    assert times.tolist()[300:] == later.tolist()
-
-
-@pytest.mark.parametrize(
-    "named, said",
-    [
-        (["a.de"], "got 'a.de'"),
-        (["a.de", "a.en", "b.de"], "1000, got 'b.de'"),
-        (["a.de", "a.en", "nan"], "1000, got 'nan'"),
-    ],
-)
-def test_what_is_no_corpus_with_a_weight_is_refused(tmp_path, capsys, named, said):
-    argv = ["--out", tmp_path / "out", "--train", *named]
-    assert said in corpora.refusal(capsys, prepare.main, *argv)
-
-
 # --- Filters --------------------------------------------------------------------------
 
 
@@ -310,43 +280,19 @@ def test_duplicates_are_pairs_not_lines():
     found = filters.duplicates(pairs)
     assert found.tolist() == [False, False, True, False, False, True]
     assert filters.duplicates([]).tolist() == []
-    draw = np.random.RandomState(0)
-    pairs = [(str(a), str(b)) for a, b in draw.randint(0, 30, [5000, 2])]
-    seen = set()
-    wanted = [pair in seen or seen.add(pair) is not None for pair in pairs]
-    assert filters.duplicates(iter(pairs)).tolist() == wanted
 
 
 @pytest.mark.parametrize(
-    "line, latin",
-    [("Der Hund aus Москва.", 10 / 16), ("Straße, œuvre, Ünal", 1), ("12:30 – !?", 1)],
-)
-def test_a_character_score_is_the_share_of_letters_in_a_script(line, latin):
-    assert filters.character_score(line, "LATIN") == latin
-    letters = [letter for letter in line if letter.isalpha()]
-    other = [each for each in letters if "CYRILLIC" in unicodedata.name(each)]
-    wanted = len(other) / len(letters) if letters else 1
-    assert filters.character_score(line, "CYRILLIC") == wanted
-
-
-@pytest.mark.parametrize(
-    "flags, said",
+    "line, latin, cyrillic",
     [
-        (["--max_ratio", "0.5"], "or 0 for any, got 0.5"),
-        (["--character_score", "1.5"], "--character_score: expected 0 to 1, got 1.5"),
-        (["--scripts", "latin", "latin"], "got --scripts alone"),
-        (
-            ["--character_score", "1", "--scripts", "latin", "de"],
-            "got 'de': write Latin",
-        ),
-        (["--workers", "0"], "--workers: expected 1 or more, got 0"),
-        (["--vocab_from", "x", "--vocab_lines", "9"], "or --vocab_lines, got both"),
+        ("Der Hund aus Москва.", 10 / 16, 6 / 16),
+        ("Straße, œuvre, Ünal", 1, 0),
+        ("12:30 – !?", 1, 1),
     ],
 )
-def test_flags_that_cannot_be(tmp_path, capsys, flags, said):
-    argv = ["--out", tmp_path / "out", *flags]
-    assert said in corpora.refusal(capsys, prepare.main, *argv)
-    assert os.listdir(str(tmp_path)) == []
+def test_a_character_score_is_the_share_of_letters_in_a_script(line, latin, cyrillic):
+    assert filters.character_score(line, "LATIN") == latin
+    assert filters.character_score(line, "CYRILLIC") == cyrillic
 
 
 # --- The sample of a vocabulary -------------------------------------------------------

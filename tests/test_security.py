@@ -25,7 +25,6 @@ from transformer.commands import evaluate as evaluation
 from transformer.data import Corpus
 from transformer.evaluation import load_text
 from transformer.runtime import checkpoints
-from transformer.runtime.run import DevScores
 
 # --- Arrays ---------------------------------------------------------------------------
 
@@ -129,14 +128,6 @@ def test_a_broken_summary_is_refused(data, content):
     with pytest.raises(ValueError, match="expected") as stopped:
         load_text(str(data), "test")
     assert str(data / "corpus.json") in str(stopped.value)
-
-
-@pytest.mark.parametrize("line", ["x", "{}", '{"step": "../../x", "bleu": 1.0}'])
-def test_dev_scores_that_are_none_are_refused(tmp_path, line):
-    good = '{"step": 1, "bleu": 2.5, "chrf": 3, "loss": 1}\n'
-    (tmp_path / "dev_scores.jsonl").write_text(good + line + "\n")
-    with pytest.raises(ValueError, match="dev_scores.jsonl:2: "):
-        DevScores(str(tmp_path), 9)
 
 
 def test_checkpoints_are_found_by_their_names_alone(trained, tmp_path):

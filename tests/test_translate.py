@@ -50,33 +50,18 @@ def run(trained, monkeypatch, capfdbinary):
 def test_line_ends_make_no_difference(run):
     plain = run(b"1 2 3 4\n\n5 6 7 8\n", warned=["1 empty"])
     assert plain.count(b"\n") == 3
-    assert (
-        run(
-            b"\xef\xbb\xbf1 2 3 4\r\n\r\n5 6 7 8",
-            warned=[
-                "1 empty",
-                "2 ended by CR LF",
-                "1 without a line end",
-                "1 with a byte order mark",
-            ],
-        )
-        == plain
-    )
+    other_ends = b"\xef\xbb\xbf1 2 3 4\r\n\r\n5 6 7 8"
+    assert run(other_ends, warned=["1 empty"]) == plain
 
 
 @pytest.mark.parametrize(
     "line, counts",
     [
         (b"1 2 3 4", []),
-        (b" \t ", ["1 with a tab"]),
+        (b" \t ", ["1 with a control or invisible character"]),
         (b"\xff", ["1 not UTF-8"]),
-        (b"1\r2\r", ["1 with a CR that ends no line", "1 ended by CR LF"]),
-        (b"1\0", ["1 with a control character"]),
-        (
-            "1\u200b2\u2028".encode("utf-8"),
-            ["1 with a zero-width character", "1 with a line separator"],
-        ),
-        ("1 2\ufeff".encode("utf-8"), ["1 with a zero-width character"]),
+        (b"1\r2\r", ["1 with a control or invisible character"]),
+        ("1\u200b2\u2028\0".encode(), ["1 with a control or invisible character"]),
     ],
     ids=ascii,
 )

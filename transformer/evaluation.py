@@ -14,7 +14,7 @@ from sacrebleu.significance import PairedTest
 
 from transformer.text.data_folder import text_paths
 from transformer.text.lines import read_lines
-from transformer.text.translations import Translation
+from transformer.text.vocabulary import Translation
 
 SAMPLES = 1000  # drawn for an interval: the default of sacreBLEU
 LEAST_SAMPLES = 40  # with fewer, the 95 % interval holds all of them

@@ -19,8 +19,7 @@ from transformer.hparams import HParams, load
 from transformer.runtime import files
 from transformer.runtime.devices import cores
 from transformer.runtime.manifests import MANIFEST, named
-from transformer.text.translations import TextSide, Translation
-from transformer.text.vocabulary import load_vocabularies
+from transformer.text.vocabulary import TextSide, Translation, load_vocabularies
 
 TENSORFLOW = "tensorflow"
 CTRANSLATE2 = "ctranslate2"

@@ -23,9 +23,10 @@ from transformer.hparams import HParams
 from transformer.model import Transformer
 from transformer.runtime import checkpoints
 from transformer.runtime.sessions import make_session
-from transformer.text.translations import TextSide, Translation
 from transformer.text.vocabulary import (
     PAD,
+    TextSide,
+    Translation,
     Vocabularies,
     Vocabulary,
     copy_vocabularies,

@@ -65,8 +65,13 @@ from transformer.runtime.sessions import (
     run_at_once,
     set_up_process,
 )
-from transformer.text.translations import TextSide, Translation
-from transformer.text.vocabulary import PAD, Vocabularies, load_vocabularies
+from transformer.text.vocabulary import (
+    PAD,
+    TextSide,
+    Translation,
+    Vocabularies,
+    load_vocabularies,
+)
 
 # A batch holds `decode_batch_size` sentences of up to this many pieces. It holds fewer
 # longer ones: the memory of attention grows with the square of the length.

@@ -129,6 +129,11 @@ def damage_of_corpus(folder: str) -> str:
         return damage_of_sums(folder, json.load(file)["sha256"])
 
 
+def damage_of_replaced(folder: str) -> str:
+    """Return what is wrong with a replaced folder, which may be gone."""
+    return f"{folder} is not whole" if os.path.exists(folder) else ""
+
+
 def damage_of_run(logdir: str) -> str:
     """Return what is wrong in a log directory whose training run was ended."""
     try:
@@ -204,10 +209,11 @@ ORIGINAL = (
 # What is no command: name → function of the arguments.
 FUNCTIONS = {"write_original": write_original}
 
-CORPUS = {"read": read_files, "may_be_partial": "killed", "damage": damage_of_corpus}
+CORPUS = {"read": read_files, "may_be_partial": "always", "damage": damage_of_corpus}
 RUN = {"read": read_run, "may_be_partial": "always", "damage": damage_of_run}
 WHOLE = {"read": read_files}
 EXPORTED = {"read": read_files, "needs": "ctranslate2"}
+REPLACED = {**EXPORTED, "may_be_partial": "always", "damage": damage_of_replaced}
 
 # The extension point for commands: name → Scenario.
 SCENARIOS = {
@@ -243,6 +249,6 @@ SCENARIOS = {
         EXPORT + " --quantization int8",
         "exported",
         (*TRAINED, ("export", EXPORT)),
-        **EXPORTED,
+        **REPLACED,
     ),
 }

@@ -30,8 +30,6 @@ from typing import (
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from google.protobuf import message
-from tensorflow.core.protobuf import tensor_bundle_pb2
 
 from transformer.runtime import files
 from transformer.runtime.manifests import (
@@ -56,8 +54,6 @@ from transformer.text.vocabulary import FILE_NAMES
 STATE = "checkpoint"  # what tf.train.latest_checkpoint reads
 PATTERN = frozenset("*?[]\\")  # what TensorFlow takes for a pattern in a path
 NEW = "loss_scale/"  # variables that checkpoints of other precisions do not have
-FOOTER = 48  # bytes at the end of an index file
-MOST_AXES = 254  # of a tensor of TensorFlow, which aborts at more
 
 # --- Read one -------------------------------------------------------------------------
 
@@ -107,96 +103,13 @@ def literal(checkpoint: str) -> Iterator[str]:
 
 
 def shapes(checkpoint: str) -> Dict[str, List[int]]:
-    """Return the variables of a checkpoint: name → shape.
-
-    TensorFlow ends the process where an index has an impossible shape, so this reads
-    the index itself.
-
-    Raises:
-      ValueError: a shape is impossible, or the index cannot be read.
-    """
-    room = sum(os.path.getsize(path) for path in _data_of(checkpoint))
-    found = {}
-    try:
-        for name, entry in _index_entries(checkpoint + INDEX):
-            shape = [axis.size for axis in entry.shape.dim]
-            size = 1
-            for axis in shape:
-                size *= axis
-            if len(shape) > MOST_AXES or min(shape, default=0) < 0 or size > room:
-                raise ValueError(
-                    f"{checkpoint}: expected variables that fit into {room:,} bytes, "
-                    f"got {name!r:.80} of shape {str(shape):.80}: the checkpoint is "
-                    "damaged; choose another"
-                )
-            if not name.startswith(b"\0"):  # a slice of a variable, named elsewhere
-                found[name.decode("utf-8")] = shape
-    except (IndexError, UnicodeDecodeError, message.DecodeError) as error:
-        raise ValueError(
-            f"{checkpoint}{INDEX}: expected an index that TensorFlow wrote, got "
-            "another file; choose another checkpoint"
-        ) from error
-    return found
-
-
-def _index_entries(path):
-    """Yield (name, BundleEntryProto) of each tensor of an index file.
-
-    The file is a sorted string table, as of LevelDB: blocks of entries, a block with
-    the places of the blocks, and a footer with the place of that one.
-    """
-    with open(path, "rb") as file:
-        content = file.read()
-    footer = content[-FOOTER:]
-    _, end = _place(footer, 0)
-    places, _ = _place(footer, end)
-    for _, place in _block_entries(content, *places):
-        for name, value in _block_entries(content, *_place(place, 0)[0]):
-            if name:  # the first entry, without one, is a header
-                yield name, tensor_bundle_pb2.BundleEntryProto.FromString(value)
-
-
-def _block_entries(content, offset, size):
-    """Yield (key, value) of a block. A key has its first bytes from the one before."""
-    restarts = int.from_bytes(content[offset + size - 4 : offset + size], "little")
-    end = offset + size - 4 * (restarts + 1)
-    key = b""
-    while offset < end:
-        shared, offset = _varint(content, offset)
-        rest, offset = _varint(content, offset)
-        length, offset = _varint(content, offset)
-        key = key[:shared] + content[offset : offset + rest]
-        offset += rest
-        yield key, content[offset : offset + length]
-        offset += length
-
-
-def _place(data, at):
-    """Return ((offset, size) of a block, where its numbers end)."""
-    offset, at = _varint(data, at)
-    size, at = _varint(data, at)
-    return (offset, size), at
-
-
-def _varint(data, at):
-    """Return (the number at a place, where it ends): seven bits a byte, lowest first.
-
-    Raises:
-      IndexError: the data ends before.
-    """
-    number = 0
-    shift = 0
-    while data[at] >= 128:
-        number |= (data[at] & 127) << shift
-        shift += 7
-        at += 1
-    return number | data[at] << shift, at + 1
+    """Return the variables of a checkpoint: name → shape."""
+    with literal(checkpoint) as path:
+        return tf.train.load_checkpoint(path).get_variable_to_shape_map()
 
 
 def read(checkpoint: str) -> Dict[str, np.ndarray]:
     """Return the variables of a checkpoint: name → array."""
-    if os.path.exists(checkpoint + INDEX):  # TensorFlow 1 had another format, too
-        shapes(checkpoint)
     with literal(checkpoint) as path:
         reader = tf.train.load_checkpoint(path)
         return {
@@ -346,15 +259,12 @@ def save(
     Raises:
       OSError: it could not be written; those before it are untouched.
     """
-    kept = [*[other for other in steps(logdir) if other < step], step][-keep:]
 
     def write(path):
         saver.save(session, path, write_meta_graph=False, write_state=False)
-        with open(os.path.join(os.path.dirname(path), STATE), "w") as file:
-            file.write(_state(kept))
 
-    _publish(path_of(logdir, step), write, described, [STATE])
-    _remove_older(logdir, step, kept)
+    _publish(path_of(logdir, step), write, described)
+    _keep(logdir, step, keep)
 
 
 def save_best(logdir: str, step: int) -> None:
@@ -392,20 +302,25 @@ def write(
     Returns:
       Its path without the endings of its files.
     """
-    with tf.Graph().as_default(), tf.Session() as session:
-        made = {
-            name: tf.get_variable(
-                name, array.shape, tf.as_dtype(array.dtype), tf.zeros_initializer()
+
+    def save_arrays(path):
+        with tf.Graph().as_default(), tf.Session() as session:
+            values = {
+                tf.placeholder(array.dtype, array.shape): array
+                for array in arrays.values()
+            }
+            names = list(arrays)
+            slices = [""] * len(names)  # whole variables
+            made = tf.raw_ops.SaveV2(
+                prefix=path,
+                tensor_names=names,
+                shape_and_slices=slices,
+                tensors=list(values),
             )
-            for name, array in sorted(arrays.items())
-        }
-        session.run(
-            [variable.initializer for variable in made.values()],
-            {made[name].initial_value: array for name, array in arrays.items()},
-        )
-        save(session, make_saver(), logdir, step, 1, described)
-    if os.path.exists(os.path.join(logdir, SAVING)):
-        shutil.rmtree(os.path.join(logdir, SAVING))  # or say why that is not possible
+            session.run(made, values)
+
+    _publish(path_of(logdir, step), save_arrays, described)
+    _keep(logdir, step, 1)
     return path_of(logdir, step)
 
 
@@ -421,11 +336,23 @@ def clean_up(logdir: str, step: int, keep: int) -> None:
       OSError: something could not be removed or written.
     """
     remove_unfinished(logdir)
+    _keep(logdir, step, keep)
+
+
+def _keep(logdir, step, keep):
+    """Remove all but the newest `keep` checkpoints up to a step, whole or broken.
+
+    The list of those that are left names no paths: the log directory may be moved.
+    """
     kept = [other for other in steps(logdir) if other <= step][-keep:]
-    if kept:
+    names = [f"{NEWEST}-{step}" for step in kept]
+    if names:
         with files.replaced(os.path.join(logdir, STATE)) as file:
-            file.write(_state(kept))
-    _remove_older(logdir, step, kept)
+            file.write(f'model_checkpoint_path: "{names[-1]}"\n')
+            file.writelines(f'all_model_checkpoint_paths: "{name}"\n' for name in names)
+    for old in all_steps(logdir, NEWEST):
+        if old < step and old not in kept:
+            _remove(path_of(logdir, old))
 
 
 def remove_unfinished(logdir: str) -> None:
@@ -438,11 +365,10 @@ def remove_unfinished(logdir: str) -> None:
     shutil.rmtree(os.path.join(logdir, SAVING), ignore_errors=True)
 
 
-def _publish(checkpoint, write, described, others=()):
+def _publish(checkpoint, write, described):
     """Have `write(path)` write a checkpoint elsewhere, then move it to its own path.
 
-    `described` goes into its manifest. The files named `others`, which `write` leaves
-    beside the checkpoint, follow.
+    `described` goes into its manifest.
 
     Killed at any moment, this leaves the whole checkpoint or none, and what
     `remove_unfinished` removes. Each file is on the disk before the next one is moved,
@@ -467,13 +393,13 @@ def _publish(checkpoint, write, described, others=()):
                 for path in [*vocabulary, *data, draft + INDEX]
             )
         paths = [*data, draft + MANIFEST, draft + INDEX]
-        paths += [os.path.join(folder, each) for each in others]
         for path in paths:
             files.sync(path)
         _remove(checkpoint)
         for path in paths:
             os.replace(path, os.path.join(logdir, os.path.basename(path)))
             files.sync(logdir)
+        os.rmdir(folder)
     except (OSError, tf.errors.OpError) as error:
         lines = str(error).splitlines()  # of TensorFlow's, one gives the reason
         reason = [line for line in lines if folder in line] or lines
@@ -486,21 +412,6 @@ def _publish(checkpoint, write, described, others=()):
 def _data_of(checkpoint):
     """Return the files with the numbers of a checkpoint."""
     return sorted(glob.glob(glob.escape(checkpoint) + ".data-*"))
-
-
-def _state(kept):
-    """Return what names the checkpoints of some steps: the folder may be moved."""
-    names = [f"{NEWEST}-{step}" for step in kept]
-    return f'model_checkpoint_path: "{names[-1]}"\n' + "".join(
-        f'all_model_checkpoint_paths: "{name}"\n' for name in names
-    )
-
-
-def _remove_older(logdir, step, kept):
-    """Remove the checkpoints before a step, whole or broken, but for the kept."""
-    for old in all_steps(logdir, NEWEST):
-        if old < step and old not in kept:
-            _remove(path_of(logdir, old))
 
 
 def _remove(checkpoint):

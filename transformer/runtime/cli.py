@@ -258,7 +258,6 @@ def main(
         a signal. Not at all where the status is 0, also where nobody reads standard
         output any more.
     """
-    _open_missing_streams()
     warn = warner(parser.prog)
     advice = advice and "; " + advice
     status: Optional[int] = 0
@@ -275,16 +274,6 @@ def main(
         atexit.register(_ignore_signals)
     if status:
         sys.exit(status)
-
-
-def _open_missing_streams() -> None:
-    """Have a stream that was closed before the process began lead nowhere.
-
-    Python has None in its place, and the next file to be opened would get its number.
-    """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
 
 
 def explained(error: Exception) -> str:
@@ -305,7 +294,7 @@ def _signals_end_at_once(prog: str, advice: str) -> Iterator[None]:
     a thread: some of them ignore it, others report it in a hundred lines. Training
     defers signals once there is something to save.
     """
-    stderr = _copy_of_stderr()  # TensorFlow's start is silenced, a signal is not
+    stderr = os.dup(2)  # TensorFlow's start is silenced, a signal is not
     terminal = None
     with contextlib.suppress(OSError, termios.error):  # there is none
         terminal = termios.tcgetattr(0)
@@ -325,14 +314,6 @@ def _signals_end_at_once(prog: str, advice: str) -> Iterator[None]:
             yield
     finally:
         os.close(stderr)
-
-
-def _copy_of_stderr() -> int:
-    """Return a descriptor of its own for standard error, also where that is closed."""
-    try:
-        return os.dup(2)
-    except OSError:
-        return os.open(os.devnull, os.O_WRONLY)
 
 
 def _ignore_signals() -> None:
@@ -372,7 +353,7 @@ def start_tensorflow(verbose: bool = False) -> None:
     """
     if not verbose:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    quiet = not verbose and sys.stderr and "tensorflow" not in sys.modules
+    quiet = not verbose and "tensorflow" not in sys.modules
     with held_back_stderr() if quiet else contextlib.nullcontext():
         import tensorflow.compat.v1 as tf
     tf.disable_eager_execution()
@@ -383,14 +364,9 @@ def start_tensorflow(verbose: bool = False) -> None:
 @contextlib.contextmanager
 def held_back_stderr() -> Iterator[None]:
     """Hold back what is written to file descriptor 2; show it if the body fails."""
-    try:
-        held = tempfile.TemporaryFile()
-    except OSError:  # no folder can be written: nothing is held back
-        yield
-        return
     sys.stderr.flush()
     original = os.dup(2)
-    with held:
+    with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
         try:
             yield

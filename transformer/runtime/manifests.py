@@ -17,7 +17,6 @@ from typing import Any, Callable, Dict, List, Optional, Union
 
 from transformer.runtime import files
 from transformer.runtime.terminal import command
-from transformer.text.vocabulary import FILE_NAMES
 
 NEWEST = "model.ckpt"
 BEST = "best.ckpt"
@@ -25,6 +24,7 @@ INDEX = ".index"
 MANIFEST = ".sha256"
 SAVING = ".saving"  # the folder of a log directory in which a checkpoint is written
 SETTINGS = "hparams.json"
+LINE = re.compile(r"([0-9a-f]{64})  ([\w.-]+)\n")  # of a manifest
 COMMENT = "# "  # begins the line of a manifest that describes the checkpoint
 
 
@@ -118,8 +118,7 @@ def fault_of(checkpoint: str) -> Optional[str]:
     """Return what is wrong with a checkpoint, naming a file; None if nothing is."""
     logdir, name = os.path.split(checkpoint)
     try:
-        listed = _listed(checkpoint)
-        described = description_of(checkpoint)
+        listed, described = _manifest(checkpoint)
     except FileNotFoundError:
         return f"{name}{MANIFEST} is missing"
     except ValueError:
@@ -142,29 +141,6 @@ def fault_of(checkpoint: str) -> Optional[str]:
     return None
 
 
-def _listed(checkpoint):
-    """Return the checksums that a manifest has, the index last: name → SHA-256.
-
-    Raises:
-      FileNotFoundError: there is no manifest.
-      ValueError: it is cut off or damaged.
-    """
-    own = re.escape(os.path.basename(checkpoint)) + r"(?:\.index|\.data-\d+-of-\d+)"
-    vocabularies = "|".join(re.escape(name) for names in FILE_NAMES for name in names)
-    line = re.compile(rf"([0-9a-f]{{64}})  ({own}|{vocabularies})\n")
-    listed = {}
-    with open(checkpoint + MANIFEST, encoding="utf-8", errors="replace") as file:
-        for text in file:
-            if not text.startswith(COMMENT):
-                match = line.fullmatch(text)
-                if not match:
-                    raise ValueError(text)
-                listed[match.group(2)] = match.group(1)
-    if not listed or not list(listed)[-1].endswith(INDEX):
-        raise ValueError(checkpoint)
-    return listed
-
-
 def description_of(checkpoint: str) -> Dict[str, Any]:
     """Return what a manifest says of the meaning of a checkpoint.
 
@@ -175,14 +151,31 @@ def description_of(checkpoint: str) -> Dict[str, Any]:
     Raises:
       ValueError: it is damaged.
     """
+    return _manifest(checkpoint)[1]
+
+
+def _manifest(checkpoint):
+    """Return a manifest: the checksums, name → SHA-256, and what describes it.
+
+    Raises:
+      FileNotFoundError: there is no manifest.
+      ValueError: it is cut off or damaged.
+    """
+    described = {}
+    listed = {}
     with open(checkpoint + MANIFEST, encoding="utf-8", errors="replace") as file:
-        first = file.readline()
-    if not first.startswith(COMMENT):
-        return {}
-    described = dict(json.loads(first[len(COMMENT) :]))
-    if not all(type(part) is dict for part in described.values()):
-        raise ValueError(first)
-    return described
+        for text in file:
+            if text.startswith(COMMENT):
+                described = dict(json.loads(text[len(COMMENT) :]))
+                continue
+            match = LINE.fullmatch(text)
+            if not match:
+                raise ValueError(text)
+            listed[match.group(2)] = match.group(1)
+    is_last = list(listed)[-1:] == [os.path.basename(checkpoint) + INDEX]
+    if not is_last or not all(type(part) is dict for part in described.values()):
+        raise ValueError(checkpoint)
+    return listed, described
 
 
 def all_steps(logdir, kind):

@@ -50,25 +50,23 @@ def command(name: str) -> str:
     Args:
       name: a key of FILES; of another program, the name of its file.
     """
-    if name not in FILES:  # a program of its own
-        return name
-    if _runs_installed():
+    if name in FILES and _runs_installed():
         return f"{PROGRAM} {name}"
-    file = FILES[name]
-    return "python " + file if file.startswith("-m ") else os.path.basename(file)
+    file = FILES.get(name, name)
+    return os.path.basename(file) if file.endswith(".py") else "python " + file
 
 
 def command_line(name: str) -> str:
     """Return how a shell runs a command here: "python scripts/prepare.py"."""
-    file = FILES[name]
     if _runs_installed():
         return f"{PROGRAM} {name}"
-    if file.startswith("-m "):
-        return "python " + file
-    path = os.path.join(os.path.dirname(PACKAGE), file)
-    with contextlib.suppress(OSError):  # the current folder was removed
-        path = os.path.relpath(path)
-    return "python " + shlex.quote(path)
+    file = FILES[name]
+    if file.endswith(".py"):
+        path = os.path.join(os.path.dirname(PACKAGE), file)
+        with contextlib.suppress(OSError):  # the current folder was removed
+            path = os.path.relpath(path)
+        file = shlex.quote(path)
+    return "python " + file
 
 
 def _runs_installed() -> bool:

@@ -14,7 +14,6 @@ import os
 import random
 import re
 from typing import (
-    IO,
     Any,
     Callable,
     Dict,
@@ -30,7 +29,7 @@ import numpy as np
 
 from transformer.runtime import pool
 from transformer.runtime.files import named, regular
-from transformer.text.data_folder import SIDES, SPLITS, save_integers
+from transformer.text.data_folder import SIDES, SPLITS, integer_file
 from transformer.text.filters import REASONS, Rules, described, duplicates
 from transformer.text.lines import Pair, count_pairs, read_lines, read_pairs
 from transformer.text.vocabulary import (
@@ -93,36 +92,24 @@ def languages_of(
     """Return the languages of source and target.
 
     In this order: the given ones; the endings of the names of two files (`corpus.es
-    corpus.en`); those of the text in the data folder; NEUTRAL.
+    corpus.en`); de and en if the data folder has such text; NEUTRAL.
 
     Args:
       named_pairs: split → its text files, of the splits whose files are named.
       out: the data folder.
       source, target: the given languages; None: not given.
-
-    Raises:
-      ValueError: the data folder has text in several languages, and nothing says which
-        is the source.
     """
-    if source and target:
-        return source, target
+    others = [split for split in SPLITS if split not in named_pairs]
+    has_german = any(_find_in(out, split, "de") for split in others)
+    found = ("de", "en") if has_german else NEUTRAL
     for pair in itertools.chain.from_iterable(named_pairs.values()):
-        found = (_language(pair.source), _language(pair.target))
-        if all(found) and found[0] != found[1]:
-            return source or found[0], target or found[1]
-    others = _languages_in(out, [name for name in SPLITS if name not in named_pairs])
-    if source or target:
-        others = [name for name in others if name not in (source, target)]
-        if len(others) == 1:
-            return source or others[0], target or others[0]
-        return source or NEUTRAL[0], target or NEUTRAL[1]
-    if len(others) > 1 and not {"de", "en"} <= set(others):
-        raise ValueError(
-            f"{out}: expected to know which language is the source, got text in "
-            f"{' and '.join(others)}: add --source_lang {others[1]} --target_lang "
-            f"{others[0]}, or the other way round"
-        )
-    return ("de", "en") if len(others) > 1 else NEUTRAL
+        endings = (_language(pair.source), _language(pair.target))
+        if all(endings) and endings[0] != endings[1]:
+            found = endings
+            break
+    if source == found[1] or target == found[0]:
+        found = found[::-1]
+    return source or found[0], target or found[1]
 
 
 def _language(path: str) -> str:
@@ -130,16 +117,6 @@ def _language(path: str) -> str:
     name = re.sub(r"(\.gz|\.xml|\.sgm)*$", "", os.path.basename(path))
     found = re.search(rf"\.({LANGUAGE})$", name)
     return found.group(1) if found and found.group(1) not in OTHER_ENDINGS else ""
-
-
-def _languages_in(out: str, splits: List[str]) -> List[str]:
-    """Return the languages of the text of some splits in a data folder."""
-    found = set()
-    for name in os.listdir(out) if os.path.isdir(out) else []:
-        language = _language(name)
-        if re.sub(r"\.gz$", "", name) in [f"{split}.{language}" for split in splits]:
-            found.add(language)
-    return sorted(found)
 
 
 def find_splits(
@@ -287,50 +264,43 @@ class Part(NamedTuple):
     dropped: Dict[str, int]  # reason → pairs
 
 
-class Encoder:
-    """Encodes blocks by a recipe.
+def encoder(recipe: Recipe, threads: int = -1) -> Callable[[Block], Part]:
+    """Return a function that encodes a block; its name is the seed of BPE-dropout.
 
     Args:
       recipe: how text becomes ids.
       threads: the number of threads of SentencePiece; -1: one per core.
     """
+    draw = random.Random()
+    sides: List[Pieces] = list(load_vocabularies(recipe.folder)[:2])
+    if recipe.bpe_dropout:
+        sides = [
+            DropoutVocabulary(each.path, recipe.bpe_dropout, draw) for each in sides
+        ]
+    for vocabulary in sides:
+        vocabulary.threads = threads
 
-    def __init__(self, recipe: Recipe, threads: int = -1):
-        self._rules = recipe.rules
-        self._draw = random.Random()
-        source, target, _ = load_vocabularies(recipe.folder)
-        self._sides: List[Pieces] = [source, target]
-        if recipe.bpe_dropout:
-            self._sides = [
-                DropoutVocabulary(each.path, recipe.bpe_dropout, self._draw)
-                for each in self._sides
-            ]
-        for vocabulary in self._sides:
-            vocabulary.threads = threads
-
-    def __call__(self, block: Block) -> Part:
-        """Encode a block; its name is the seed of BPE-dropout."""
-        self._draw.seed(block.name)
-        source, target = (
-            vocabulary.encode_lines(lines)
-            for vocabulary, lines in zip(self._sides, block.lines)
-        )
+    def encode(block):
+        draw.seed(block.name)
+        encoded = [side.encode_lines(text) for side, text in zip(sides, block.lines)]
         kept = []
         dropped: collections.Counter = collections.Counter()
-        for texts, ids in zip(zip(*block.lines), zip(source, target)):
-            reason = self._rules.reason(texts, ids)
+        for texts, ids in zip(zip(*block.lines), zip(*encoded)):
+            reason = recipe.rules.reason(texts, ids)
             if reason:
                 dropped[reason] += 1
             else:
                 kept.append(ids)
         lengths = []
-        arrays: List[np.ndarray] = []
-        for number, vocabulary in enumerate(self._sides):
+        arrays = []
+        for number, vocabulary in enumerate(sides):
             sentences = [ids[number] for ids in kept]
             lengths.append(np.array([len(ids) for ids in sentences], np.int32))
             every = itertools.chain.from_iterable(sentences)
             arrays.append(np.fromiter(every, id_type(vocabulary), lengths[-1].sum()))
         return Part(block.corpus, arrays, lengths, dict(dropped))
+
+    return encode
 
 
 def id_type(vocabulary: Pieces) -> type:
@@ -374,50 +344,53 @@ def encode_split(
       ValueError: no pair is left.
     """
     total = text.copies * sum(-(-count // CHUNK) for count in text.counts)
-    kept_of_corpus = [0] * len(text.pairs)
+    kept = [0] * len(text.pairs)
+    written = [0] * len(text.pairs)
+    unknown = [0, 0]
     dropped: collections.Counter = collections.Counter()
     # Of the sentences of each block, source and target.
     lengths: Tuple[List[np.ndarray], List[np.ndarray]] = ([], [])
+    kinds = [id_type(each) for each in load_vocabularies(recipe.folder)[:2]]
     with contextlib.ExitStack() as stack:
-        raw_ids = [stack.enter_context(_raw_file(stem, side)) for side in SIDES]
+        files = [
+            stack.enter_context(integer_file(f"{stem}.{side}.ids.npy", kind))
+            for side, kind in zip(SIDES, kinds)
+        ]
         parts = _encoded(blocks_of(text), recipe, min(workers, total))
         for done, part in enumerate(parts, 1):
-            kept_of_corpus[part.corpus] += len(part.lengths[0])
+            corpus = part.corpus
+            weight = text.pairs[corpus].weight
+            times = times_written(weight, kept[corpus], len(part.lengths[0]))
+            kept[corpus] += len(times)
+            written[corpus] += int(times.sum())
             dropped.update(part.dropped)
-            for number, file in enumerate(raw_ids):
-                lengths[number].append(part.lengths[number])
-                with named(file.name):
-                    file.write(part.ids[number].data)
+            for number, append in enumerate(files):
+                each = part.lengths[number]
+                ids = several_times(part.ids[number], each, times)
+                append(ids)
+                lengths[number].append(np.repeat(each, times))
+                unknown[number] += int(np.count_nonzero(ids == UNK))
             report(done, total)
     if text.repeated is not None:
         dropped["duplicates"] = text.copies * int(text.repeated.sum())
-    times = np.concatenate(
-        [
-            times_written(pair.weight, kept, corpus)
-            for corpus, (pair, kept) in enumerate(zip(text.pairs, kept_of_corpus))
-        ]
-    )
-    entry: Dict[str, Any] = {"pairs": int(times.sum())}
+    entry: Dict[str, Any] = {"pairs": sum(written)}
     entry.update(recipe.rules.report(dropped))
     if not entry["pairs"]:
-        files = " and ".join(path for pair in text.pairs for path in pair[:2])
+        names = " and ".join(path for pair in text.pairs for path in pair[:2])
         raise ValueError(
-            f"{files}: expected at least one pair to keep, got none "
+            f"{names}: expected at least one pair to keep, got none "
             f"({described(entry)}): check the text, or raise --max_length"
         )
-    vocabularies = load_vocabularies(recipe.folder)
-    both = (vocabularies.source, vocabularies.target)
     for number, side in enumerate(SIDES):
-        kind = id_type(both[number])
-        joined = np.concatenate(lengths[number])
-        tokens, unknown = _write_side(f"{stem}.{side}", kind, joined, times)
-        entry[f"{side}_tokens"] = tokens
-        entry[f"{side}_unknown"] = unknown
+        offsets = np.cumsum(np.concatenate([[0], *lengths[number]]), dtype=np.int64)
+        with integer_file(f"{stem}.{side}.offsets.npy", np.int64) as append:
+            append(offsets)
+        entry[f"{side}_tokens"] = int(offsets[-1])
+        entry[f"{side}_unknown"] = unknown[number]
     if [pair.weight for pair in text.pairs] != [1.0]:
-        written = np.split(times, np.cumsum(kept_of_corpus)[:-1])
         entry["corpora"] = [
-            {"weight": pair.weight, "pairs": kept, "written": int(each.sum())}
-            for pair, kept, each in zip(text.pairs, kept_of_corpus, written)
+            {"weight": pair.weight, "pairs": pairs, "written": times}
+            for pair, pairs, times in zip(text.pairs, kept, written)
         ]
     return entry
 
@@ -425,71 +398,25 @@ def encode_split(
 def _encoded(blocks: Iterator[Block], recipe: Recipe, workers: int) -> Iterator[Part]:
     """Return the parts of blocks, encoded here or by several workers."""
     if workers < 2:
-        return map(Encoder(recipe), blocks)
-    return pool.results(functools.partial(Encoder, recipe, 1), blocks, workers)
+        return map(encoder(recipe), blocks)
+    return pool.results(functools.partial(encoder, recipe, 1), blocks, workers)
 
 
-@contextlib.contextmanager
-def _raw_file(stem: str, side: str) -> Iterator[IO[bytes]]:
-    """Open the file for the ids of a side until all lengths are known."""
-    path = f"{stem}.{side}.raw"
-    with named(path), open(path, "wb") as file:
-        yield file
+def times_written(weight: float, before: int, pairs: int) -> np.ndarray:
+    """Return how many times each of some pairs of a corpus is written, int64 [pairs].
 
+    Each pair is written int(weight) times; for the rest of the weight, some are written
+    once more, spread evenly over the corpus:
 
-def _write_side(
-    stem: str, kind: type, lengths: np.ndarray, times: np.ndarray
-) -> Tuple[int, int]:
-    """Write ids and offsets of a side from its raw ids, applying the weights.
-
-    Args:
-      stem: the beginning of the file names: {stem}.ids.npy …
-      kind: the dtype of the ids.
-      lengths: of the sentences, int32 [pairs].
-      times: how many times each is written, int64 [pairs].
-
-    Returns:
-      (number of pieces, number of UNK).
-    """
-    unknown = 0
-
-    def chunks():
-        nonlocal unknown
-        with open(f"{stem}.raw", "rb") as file:
-            for first in range(0, len(lengths), CHUNK):
-                some = slice(first, first + CHUNK)
-                ids = np.fromfile(file, kind, lengths[some].sum())
-                ids = several_times(ids, lengths[some], times[some])
-                unknown += int(np.count_nonzero(ids == UNK))
-                yield ids
-
-    written = np.repeat(lengths, times)
-    offsets = np.zeros(len(written) + 1, np.int64)
-    np.cumsum(written, out=offsets[1:])
-    tokens = int(offsets[-1])
-    save_integers(f"{stem}.offsets.npy", [offsets], np.int64, len(offsets))
-    save_integers(f"{stem}.ids.npy", chunks(), kind, tokens)
-    os.remove(f"{stem}.raw")
-    return tokens, unknown
-
-
-def times_written(weight: float, pairs: int, corpus: int) -> np.ndarray:
-    """Return how many times each pair of a corpus is written, int64 [pairs].
-
-    Each pair is written int(weight) times. For the rest of the weight, randomly drawn
-    pairs are written once more: round(weight * pairs) in all, the same in each run.
+        times_written(2.5, 0, 4)    # [3, 2, 3, 2]
 
     Args:
       weight: 0 or more.
-      pairs: the number of pairs of the corpus.
-      corpus: the index of the corpus in the split, which is part of the seed.
+      before: the number of pairs of the corpus before these.
+      pairs: the number of pairs.
     """
-    whole = int(weight)
-    times = np.full(pairs, whole, np.int64)
-    more = int(round((weight - whole) * pairs))
-    if more:
-        times[np.random.RandomState([1, corpus]).permutation(pairs)[:more]] += 1
-    return times
+    ends = np.floor(weight * np.arange(before, before + pairs + 1) + 0.5)
+    return np.diff(ends.astype(np.int64))
 
 
 def several_times(
@@ -506,11 +433,9 @@ def several_times(
     """
     if (times == 1).all():
         return ids
-    starts = np.repeat(np.cumsum(lengths) - lengths, times)  # of each copy, in `ids`
-    lengths = np.repeat(lengths, times)
-    ends = np.cumsum(lengths)
-    shift = np.repeat(starts - (ends - lengths), lengths)
-    return ids[np.arange(len(shift)) + shift]
+    sentences = np.split(ids, np.cumsum(lengths)[:-1])
+    repeated = [each for each, count in zip(sentences, times) for _ in range(count)]
+    return np.concatenate([ids[:0], *repeated])
 
 
 def report_lines(text: Text, entry: Dict[str, Any]) -> List[str]:

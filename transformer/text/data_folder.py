@@ -3,21 +3,17 @@
 The summary `corpus.json` has the languages, the number of pairs in each split, and the
 checksums of the other files. It is written last and removed first: a folder without it
 is not a corpus.
-
-The ids are .npy files. NumPy evaluates the header of such a file as Python text. Here
-the header must be exactly what NumPy writes for integers in one dimension, and the size
-of the file must match it.
 """
 
+import contextlib
 import json
 import os
 import re
-from typing import Any, Dict, Iterable, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
 
 import numpy as np
 
 from transformer.runtime.files import (
-    Moves,
     named,
     read_json,
     regular,
@@ -38,38 +34,36 @@ ID_FILES = [
     for part in ("ids", "offsets")
 ]
 
-# The magic number, version 1.0, the length of the header, the header.
-HEADER = re.compile(
-    rb"\x93NUMPY\x01\x00(..)"
-    rb"(\{'descr': '([<>|][iu][1248])', 'fortran_order': False, "
-    rb"'shape': \((\d{1,15}),\), \} *\n)",
-    re.DOTALL,
-)
-LONGEST_HEADER = 200  # bytes; NumPy writes 128
-
-
 # --- Arrays of integers ---------------------------------------------------------------
 
 
-def save_integers(
-    path: str, chunks: Iterable[np.ndarray], kind: type, length: int
-) -> None:
-    """Write the arrays `chunks` as one array [length], as np.save does.
+@contextlib.contextmanager
+def integer_file(path: str, kind: type) -> Iterator[Callable[[np.ndarray], None]]:
+    """Yield a function that appends an array of integers to a new file.
 
-    Only one chunk is in memory at a time.
+    The file is what np.save would write of all arrays together, of which only one is in
+    memory at a time.
 
     Args:
       path: the file, which errors name.
-      chunks: contiguous arrays of one dimension.
-      kind: their dtype.
-      length: the total number of integers.
+      kind: the dtype of the arrays, contiguous and of one dimension.
     """
     descr = np.lib.format.dtype_to_descr(np.dtype(kind))
-    header = {"descr": descr, "fortran_order": False, "shape": (length,)}
+    header = {"descr": descr, "fortran_order": False, "shape": (0,)}
+    length = 0
+
+    def append(array):
+        nonlocal length
+        length += len(array)
+        with named(path):
+            file.write(array.data)
+
     with named(path), open(path, "wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
-        for chunk in chunks:
-            file.write(chunk.data)
+        yield append
+        header["shape"] = (length,)
+        file.seek(0)  # a header has the same size, whatever the length
+        np.lib.format.write_array_header_1_0(file, header)
 
 
 def open_integers(path: str) -> np.ndarray:
@@ -79,24 +73,19 @@ def open_integers(path: str) -> np.ndarray:
       FileNotFoundError: there is no such file.
       ValueError: it holds no such array, or is a link out of its folder.
     """
-    with open(regular(path), "rb") as file:
-        start = file.read(LONGEST_HEADER)
-    found = HEADER.match(start)
-    if not found or int.from_bytes(found.group(1), "little") != len(found.group(2)):
+    found = None
+    with contextlib.suppress(ValueError, EOFError):
+        found = np.load(regular(path), mmap_mode="r", allow_pickle=False)
+    if (
+        not isinstance(found, np.memmap)
+        or found.ndim != 1
+        or found.dtype.kind not in "iu"
+    ):
         raise ValueError(
             f"{path}: expected an array of integers in one dimension, got another "
-            f"file: run {command('prepare')} again"
+            f"file, or a part of one: run {command('prepare')} again"
         )
-    kind = np.dtype(found.group(3).decode())
-    length = int(found.group(4))
-    size = os.path.getsize(path)
-    expected = found.end() + kind.itemsize * length
-    if size != expected or not length:
-        raise ValueError(
-            f"{path}: expected one integer or more, and {expected:,} bytes for "
-            f"{length:,} of them, got {size:,} bytes: run {command('prepare')} again"
-        )
-    return np.memmap(path, kind, "r", found.end(), (length,))
+    return found
 
 
 # --- The summary ----------------------------------------------------------------------
@@ -134,20 +123,14 @@ def read_summary(folder: str) -> Dict[str, Any]:
             f"no such file: name the folder with --data, or run {command('prepare')} "
             f"--out {folder}"
         )
-    expected = f"what {command('prepare')} writes: run it again"
-    summary = read_json(path, expected)
-    try:
-        languages = (summary["source_lang"], summary["target_lang"])
-        for name in ("splits", "sha256"):
-            if not isinstance(summary.get(name, {}), dict):
-                raise ValueError(name)
-    except (ValueError, TypeError, LookupError) as error:
+    summary = read_json(path, f"what {command('prepare')} writes: run it again")
+    if not all(type(summary.get(name, {})) is dict for name in ("splits", "sha256")):
         raise ValueError(
-            f"{path}: expected languages, splits and checksums, got none ({error!r}): "
-            f"run {command('prepare')} again"
-        ) from error
-    for language in languages:
-        check_language(language, path)
+            f"{path}: expected splits and checksums, got others: run "
+            f"{command('prepare')} again"
+        )
+    for side in SIDES:
+        check_language(summary.setdefault(f"{side}_lang", ""), path)
     return summary
 
 
@@ -202,16 +185,11 @@ def verify(folder: str, but: str = "test.") -> Dict[str, str]:
     for name, expected in read_summary(folder).get("sha256", {}).items():
         if name.startswith(but):
             continue
-        path = os.path.join(folder, name)
-        if os.path.basename(name) != name or not os.path.isfile(regular(path)):
+        path = regular(os.path.join(folder, os.path.basename(name)))
+        if not os.path.isfile(path) or sha256_of(path) != expected:
             raise ValueError(
-                f"{folder}: expected the file {name!r}, which {SUMMARY} names, got "
-                f"none: run {command('prepare')} again"
-            )
-        if sha256_of(path) != expected:
-            raise ValueError(
-                f"{path}: expected the file that {command('prepare')} wrote, got "
-                f"another: it was changed, or {command('prepare')} was killed; run "
+                f"{path}: expected the file that {command('prepare')} wrote, got none "
+                f"or another: it was changed, or {command('prepare')} was killed; run "
                 f"{command('prepare')} --out {folder} again"
             )
         verified[name] = expected
@@ -222,30 +200,21 @@ def publish(made: str, out: str, old: Iterable[str]) -> None:
     """Move the files of a finished corpus into the data folder, corpus.json last.
 
     The old corpus.json is removed first: while it is missing, there is no corpus. A
-    process that is killed at any moment leaves the old corpus, none, or the new one.
+    process that ends at any moment leaves the old corpus, none, or the new one.
 
     Args:
       made: the folder that holds the files.
       out: the data folder, on the same file system; it is created if necessary.
       old: names of files of an earlier corpus, which are removed if not replaced.
-
-    Raises:
-      OSError: a file could not be moved; the old corpus is as before.
     """
-    new = sorted(set(os.listdir(made)) - {SUMMARY})
-    gone = [name for name in old if name not in new]
-    for name in [*new, SUMMARY]:
+    new = sorted(set(os.listdir(made)) - {SUMMARY}) + [SUMMARY]
+    for name in new:
         sync(os.path.join(made, name))
-    aside = os.path.join(made, "old")
-    os.mkdir(aside)
     os.makedirs(out, exist_ok=True)
-    with Moves() as moves:
-        for name in [SUMMARY, *gone]:
-            moves.move(os.path.join(out, name), os.path.join(aside, name))
-            sync(out)  # from here on, corpus.json is not on the disk
-        for name in new:
-            kept = os.path.join(aside, name)
-            moves.replace(os.path.join(made, name), os.path.join(out, name), kept)
-        sync(out)
-        moves.move(os.path.join(made, SUMMARY), os.path.join(out, SUMMARY))
+    for name in [SUMMARY, *sorted(set(old).difference(new))]:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(os.path.join(out, name))
+        sync(out)  # from here on, corpus.json is not on the disk
+    for name in new:
+        os.replace(os.path.join(made, name), os.path.join(out, name))
         sync(out)

@@ -10,10 +10,11 @@ default. They follow other tools:
 `remarks` describes text that can be prepared, but is probably not what was intended.
 """
 
-import collections
 import functools
 import hashlib
 import itertools
+import os
+import re
 import sys
 import unicodedata
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -32,11 +33,7 @@ REASONS = {
     "duplicates": ("", "duplicates"),
 }
 
-# Limits of the remarks
-PAIRS_READ = 100000  # of a split, the first ones
-FEW = 20  # pairs, too few to learn from
-REPEATED = 0.05  # share of pairs that occurred before
-ALIKE = 0.5  # share of pairs with the same text on both sides
+PAIRS_READ = 100000  # for the remarks, the first ones of a split
 
 
 class Rules(NamedTuple):
@@ -141,31 +138,23 @@ def character_score(line: str, script: str) -> float:
     """
     if script == "LATIN" and line.isascii():  # the letters of ASCII are Latin
         return 1.0
-    letters = 0
-    matching = 0
-    for character, times in collections.Counter(line).items():
-        found = _script(character)
-        if found:
-            letters += times
-        if found == script:
-            matching += times
-    return matching / letters if letters else 1.0
+    found = [_script(each) for each in line if each.isalpha()]
+    return found.count(script) / len(found) if found else 1.0
 
 
 @functools.lru_cache(maxsize=None)
-def _script(character: str) -> str:
-    """Return the script of a letter, "" for other characters.
+def _script(letter: str) -> str:
+    """Return the script of a letter: LATIN, CYRILLIC, CJK.
 
-    It is the first word of the letter's name in Unicode: LATIN, CYRILLIC, CJK.
+    It is the first word of the letter's name in Unicode.
     """
-    name = unicodedata.name(character, "") if character.isalpha() else ""
-    return name.split(" ")[0].split("-")[0]
+    return re.split("[ -]", unicodedata.name(letter, ""))[0]
 
 
 def _checked_script(name: str) -> str:
     """Return the name of a script in capitals; ValueError where no letter has it."""
     script = name.upper()
-    script_of = _script.__wrapped__  # a million letters, not cached
+    script_of = _script.__wrapped__  # a million characters, not cached
     if not any(script_of(chr(code)) == script for code in range(sys.maxunicode + 1)):
         raise ValueError(
             f"--scripts: expected the first word of the Unicode names of letters, got "
@@ -177,19 +166,16 @@ def _checked_script(name: str) -> str:
 def duplicates(pairs: Iterable[Tuple[str, str]]) -> np.ndarray:
     """Return which pairs of lines occurred before, bool [pairs].
 
-    The pairs are compared by hashes of 128 bits. Memory holds two or three copies of
-    these: about 50 bytes per pair, independent of the length of the text.
+    The pairs are compared by hashes of 128 bits: about 100 bytes of memory per pair,
+    independent of the length of the text.
     """
-    digests = bytearray()
-    for source, target in pairs:  # no line contains a line feed
-        text = f"{source}\n{target}".encode()
-        digests += hashlib.blake2b(text, digest_size=16).digest()
-    keys = np.frombuffer(digests, np.uint64).reshape(-1, 2)
-    order = np.lexsort((keys[:, 1], keys[:, 0]))  # equal ones in the order of the text
-    keys = keys[order]
-    found = np.zeros(len(keys), bool)
-    found[order[1:]] = (keys[1:] == keys[:-1]).all(axis=1)
-    return found
+    seen = set()
+    found = []
+    for pair in pairs:  # no line contains a line feed
+        digest = hashlib.blake2b("\n".join(pair).encode(), digest_size=16).digest()
+        found.append(digest in seen)
+        seen.add(digest)
+    return np.array(found, bool)
 
 
 def remarks(splits: Dict[str, List[Pair]]) -> Iterator[str]:
@@ -198,27 +184,14 @@ def remarks(splits: Dict[str, List[Pair]]) -> Iterator[str]:
     Args:
       splits: split → its pairs of files; "train" is one of them.
     """
-    train = _first_pairs(splits["train"])
-    count = len(train)
-    repeated = sum(times - 1 for times in collections.Counter(train).values())
-    alike = sum(source == target for source, target in train)
-    if count < FEW:
-        yield f"remark on train: {count} pairs are too few to learn from"
-    elif repeated > REPEATED * count:
-        yield (
-            f"remark on train: {repeated:,} of {count:,} pairs occurred before; "
-            f"--drop_duplicates drops them"
-        )
-    if alike > ALIKE * count:
-        yield (
-            f"remark on train: {alike:,} of {count:,} pairs have the same text on both "
-            f"sides; is one file named twice?"
-        )
-    train_words = _words_of_sides(train)
-    for split in sorted(set(splits) - {"train"}):
-        source, target = _words_of_sides(_first_pairs(splits[split]))
-        own = len(source & train_words[0]) + len(target & train_words[1])
-        swapped = len(source & train_words[1]) + len(target & train_words[0])
+    for pair in itertools.chain.from_iterable(splits.values()):
+        if os.path.samefile(pair.source, pair.target):
+            yield f"remark: {pair.source} is named as source and as target"
+    words = {split: _first_words(pairs) for split, pairs in splits.items()}
+    train_source, train_target = words["train"]
+    for split, (source, target) in words.items():
+        own = len(source & train_source) + len(target & train_target)
+        swapped = len(source & train_target) + len(target & train_source)
         if swapped > 2 * own:
             yield (
                 f"remark on {split}: its source looks like the target of train, and "
@@ -226,14 +199,11 @@ def remarks(splits: Dict[str, List[Pair]]) -> Iterator[str]:
             )
 
 
-def _first_pairs(pairs: List[Pair]) -> List[Tuple[str, str]]:
-    """Return the first pairs of lines of some files."""
+def _first_words(pairs: List[Pair]) -> List[set]:
+    """Return the words of the source and of the target of the first pairs."""
     lines = itertools.chain.from_iterable(map(read_pairs, pairs))
-    return list(itertools.islice(lines, PAIRS_READ))
-
-
-def _words_of_sides(pairs: List[Tuple[str, str]]) -> Tuple[set, set]:
-    """Return the words of the source and those of the target."""
-    source = {word for line, _ in pairs for word in line.split()}
-    target = {word for _, line in pairs for word in line.split()}
-    return source, target
+    sides: List[set] = [set(), set()]
+    for pair in itertools.islice(lines, PAIRS_READ):
+        for words, line in zip(sides, pair):
+            words.update(line.split())
+    return sides

@@ -10,23 +10,15 @@ import gzip
 import html
 import os
 import re
+import unicodedata
 import zlib
 from typing import Iterable, Iterator, Mapping, NamedTuple, Optional, Tuple
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-# Words of the report → the characters.
-ODD_CHARACTERS = {
-    "with a tab": re.compile("\t"),
-    "with a CR that ends no line": re.compile("\r"),
-    # Line ends for Python's splitlines and for other programs.
-    "with a line separator": re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"),
-    "with a control character": re.compile("[\0-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f]"),
-    "with a zero-width character": re.compile(
-        "[\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-        "\U000e0000-\U000e007f]"
-    ),
-}
+# Categories of Unicode: control characters, a tab among them, invisible characters, and
+# line ends for Python's splitlines and for other programs.
+ODD_CATEGORIES = ("Cc", "Cf", "Zl", "Zp")
 
 
 class Pair(NamedTuple):
@@ -146,13 +138,9 @@ def _text(raw: bytes, number: int, errors: str = "strict") -> str:
     """Decode a line without its end, and without a byte order mark in line 1."""
     raw = raw[:-1] if raw.endswith(b"\n") else raw
     raw = raw[:-1] if raw.endswith(b"\r") else raw
-    raw = raw[len(BYTE_ORDER_MARK) :] if _is_marked(raw, number) else raw
+    if number == 1 and raw.startswith(BYTE_ORDER_MARK):
+        raw = raw[len(BYTE_ORDER_MARK) :]
     return raw.decode("utf-8", errors)
-
-
-def _is_marked(raw: bytes, number: int) -> bool:
-    """Return whether a line is the first and begins with a byte order mark."""
-    return number == 1 and raw.startswith(BYTE_ORDER_MARK)
 
 
 class Oddities:
@@ -160,7 +148,8 @@ class Oddities:
 
         oddities = Oddities()
         list(oddities.read([b"ein\tHund\n", b"\xe9\n"]))    # ["ein\tHund", "\ufffd"]
-        oddities.report()    # "2 lines: 1 with a tab, 1 not UTF-8"
+        oddities.report()
+        # "2 lines: 1 with a control or invisible character, 1 not UTF-8"
 
     No line is rejected, dropped or split: bytes that are not UTF-8 become U+FFFD, and a
     line ends at "\n" or "\r\n", as in `read_lines`.
@@ -174,16 +163,13 @@ class Oddities:
         """Yield the text of each line of a file, or of standard input."""
         for number, raw in enumerate(raw_lines, 1):
             self.lines += 1
-            self.counts["ended by CR LF"] += raw.endswith(b"\r\n")
-            self.counts["without a line end"] += not raw.endswith(b"\n")
-            self.counts["with a byte order mark"] += _is_marked(raw, number)
             try:
                 line = _text(raw, number)
             except UnicodeDecodeError:
                 self.counts["not UTF-8"] += 1
                 line = _text(raw, number, errors="replace")
-            for name, characters in ODD_CHARACTERS.items():
-                self.counts[name] += bool(characters.search(line))
+            is_odd = any(unicodedata.category(each) in ODD_CATEGORIES for each in line)
+            self.counts["with a control or invisible character"] += is_odd
             yield line
 
     def report(self, others: Optional[Mapping[str, int]] = None) -> str:

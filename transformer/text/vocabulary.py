@@ -8,6 +8,7 @@ have the same methods, and a folder holds one of them:
 * `SubwordVocabulary`: a vocabulary file of tensor2tensor, of imported models.
 
 `DropoutVocabulary` splits words differently each time, for training (BPE-dropout).
+`TextSide` is what every engine that translates does with text.
 """
 
 import collections
@@ -27,6 +28,7 @@ from typing import (
     List,
     Match,
     NamedTuple,
+    Optional,
     Sequence,
     Tuple,
 )
@@ -503,6 +505,56 @@ def copy_vocabularies(from_folder: str, to_folder: str) -> None:
             )
 
 
+# --- Lines ↔ ids ↔ translations -------------------------------------------------------
+
+
+class Translation(NamedTuple):
+    """One translation of one line."""
+
+    text: str
+    score: float  # log-probability / length penalty, in nats
+    pieces: Tuple[str, ...] = ()  # as the vocabulary spells them
+    # Pairs of words that correspond, (source, target) from 0, where they were asked
+    # for; None also where the vocabulary finds other words than there are between
+    # spaces.
+    alignment: Optional[Tuple[Tuple[int, int], ...]] = None
+
+
+class TextSide:
+    """The base class of translators: lines → ids, ids → a Translation.
+
+    Args:
+      vocabularies: of source and target.
+      most: pieces of a line that are translated; the rest is cut off.
+    """
+
+    def __init__(self, vocabularies: Vocabularies, most: int):
+        self.vocabularies = vocabularies
+        self._most = most
+        # Kind of oddity → the number of source lines with it.
+        self.oddities: collections.Counter = collections.Counter()
+
+    def encode(self, lines: Sequence[str]) -> List[List[int]]:
+        """Return the ids of source lines, cut off at the limit; count unusual lines."""
+        most = self._most
+        sources = self.vocabularies.source.encode_lines(lines)
+        self.oddities.update(
+            {
+                "empty": sum(not ids for ids in sources),
+                "with unknown pieces": sum(UNK in ids for ids in sources),
+                f"cut at {most:,} pieces": sum(len(ids) > most for ids in sources),
+            }
+        )
+        return [ids[:most] for ids in sources]
+
+    def translation(self, ids: Sequence[int], score: float) -> Translation:
+        """Return a Translation; line ends in its pieces become spaces."""
+        vocabulary = self.vocabularies.target
+        text = " ".join(vocabulary.decode(ids).splitlines())
+        pieces = vocabulary.pieces(vocabulary.before_end(ids))
+        return Translation(text, float(score), tuple(pieces))
+
+
 # --- Training a SentencePiece model ---------------------------------------------------
 
 
@@ -549,7 +601,8 @@ def sampled(lines: Iterable[str], count: int, size: int) -> Iterator[str]:
     """Yield a random sample of `size` lines out of `count`, in their order.
 
     All lines are equally likely, and each run draws the same ones (Knuth, The Art of
-    Computer Programming, volume 2, algorithm 3.4.2 S).
+    Computer Programming, volume 2, algorithm 3.4.2 S). The sample that SentencePiece
+    0.2.3 draws is another one in each process.
     """
     draw = random.Random(1)
     for number, line in enumerate(lines):

@@ -34,10 +34,16 @@ def forecast(hp: HParams, parameters: int, pairs: int, longest: int) -> int:
       longest: L, the tokens of its longest sentence.
     """
     dialect = resolve(hp.dialect)
-    drops_weights = hp.rate_of("attention_dropout") or dialect.attention_dropout
-    drops_inner = hp.rate_of("ffn_dropout") or dialect.inner_dropout
-    attention = 9 * hp.d_model + (3 if drops_weights else 1) * hp.num_heads * longest
-    feedforward = 5 * hp.d_model + (3 if drops_inner else 1) * hp.d_ff
+
+    def kept(name, in_dialect):
+        rate = hp.rate_of(name)
+        drops = in_dialect if rate is None else rate > 0
+        return 3 if drops else 1
+
+    kept_weights = kept("attention_dropout", dialect.attention_dropout)
+    attention = 9 * hp.d_model + kept_weights * hp.num_heads * longest
+    kept_inner = kept("ffn_dropout", dialect.inner_dropout)
+    feedforward = 5 * hp.d_model + kept_inner * hp.d_ff
     a_token = 8 * hp.d_model + 2 * hp.target_vocab_size
     a_token += hp.encoder_blocks * (attention + feedforward)
     a_token += hp.decoder_blocks * (2 * attention + feedforward)

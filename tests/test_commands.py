@@ -221,6 +221,7 @@ class World:
             return
         language = "en" if ".en" in name else "de"
         split = "train" if re.search("train|corpus", name) else "dev"
+        split = "test" if os.path.basename(name).startswith("test") else split
         os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
         with (gzip.open if name.endswith(".gz") else open)(
             self.path(name), "wb"

@@ -210,6 +210,17 @@ def test_one_that_is_killed_ends_all_and_the_run_goes_on(
     assert_goes_on(start, tmp_path, alone)
 
 
+def test_a_worker_that_is_frozen_ends_all(start, tmp_path):
+    chief, frozen = start(2, tmp_path, FOREVER)
+    chief.wait_for("step 5/")
+    frozen.process.send_signal(signal.SIGSTOP)
+    status, said = chief.end()
+    assert status == 75, chief.lines
+    assert re.search(r"worker 1 at \S+ was not heard of for 30 s", said)
+    frozen.process.send_signal(signal.SIGCONT)
+    assert frozen.end()[0] == 75
+
+
 def test_a_signal_stops_all_with_a_checkpoint(start, tmp_path):
     processes = start(2, tmp_path, FOREVER)
     processes[0].wait_for("step 5/")

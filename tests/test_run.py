@@ -24,7 +24,6 @@ from transformer.runtime.run import (
     RunHistory,
     name_of_dev,
     read_dev_scores,
-    read_events,
 )
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -195,18 +194,14 @@ def now(monkeypatch):
 # --- Events and dev scores ------------------------------------------------------------
 
 
-def test_what_was_written_is_read_up_to_a_record_cut_off(tmp_path):
+def test_events_are_those_of_tensorboard(tmp_path):
     events = Events(str(tmp_path))
     events.write(3, {"loss": 0.5, "dev/bleu": 25})
     events.write(4, {"loss": 0.25})
-    [name] = os.listdir(str(tmp_path))
-    path = str(tmp_path / name)
-    assert list(read_events(path)) == [
-        (3, {"loss": 0.5, "dev/bleu": 25}),
-        (4, {"loss": 0.25}),
-    ]
-    os.truncate(path, os.path.getsize(path) - 3)
-    assert [step for step, _ in read_events(path)] == [3]
+    assert corpora.events_of(tmp_path) == {
+        "loss": {3: 0.5, 4: 0.25},
+        "dev/bleu": {3: 25.0},
+    }
 
 
 def row(step, bleu):

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import random
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 # What no command may leave in a folder once it has succeeded.
 REMAINDERS = (".unfinished-*", ".saving", "*.tmp", "*tempstate*")
@@ -24,9 +24,8 @@ class Scenario(NamedTuple):
       target: the folder that it writes.
       before: (command, arguments) that run first, without faults.
       read: target → its content, without what differs from run to run.
-      may_be_partial: when the target may be neither the old nor the new one, but
-        something known to be unfinished: "never", "killed" or "always".
-      damage: a partial target → what is wrong with it, "" for nothing.
+      damage: a target that is neither the old nor the new one → what is wrong with it,
+        "" for nothing: it is known to be unfinished. None: there must be no such target.
       needs: the name of a package, "" for none.
     """
 
@@ -35,8 +34,7 @@ class Scenario(NamedTuple):
     target: str
     before: Tuple = ()
     read: Callable[[str], Content] = None
-    may_be_partial: str = "never"
-    damage: Callable[[str], str] = None
+    damage: Optional[Callable[[str], str]] = None
     needs: str = ""
 
 
@@ -209,11 +207,11 @@ ORIGINAL = (
 # What is no command: name → function of the arguments.
 FUNCTIONS = {"write_original": write_original}
 
-CORPUS = {"read": read_files, "may_be_partial": "always", "damage": damage_of_corpus}
-RUN = {"read": read_run, "may_be_partial": "always", "damage": damage_of_run}
+CORPUS = {"read": read_files, "damage": damage_of_corpus}
+RUN = {"read": read_run, "damage": damage_of_run}
 WHOLE = {"read": read_files}
 EXPORTED = {"read": read_files, "needs": "ctranslate2"}
-REPLACED = {**EXPORTED, "may_be_partial": "always", "damage": damage_of_replaced}
+REPLACED = {**EXPORTED, "damage": damage_of_replaced}
 
 # The extension point for commands: name → Scenario.
 SCENARIOS = {

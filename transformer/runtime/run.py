@@ -16,7 +16,7 @@ import os
 import platform
 import socket
 import time
-from typing import IO, Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -404,14 +404,3 @@ class Events:
         event = tf.Event(wall_time=time.time(), **fields)
         self._writer.write(event.SerializeToString())
         self._writer.flush()
-
-
-def read_events(path: str) -> Iterator[Tuple[int, Dict[str, float]]]:
-    """Yield (step, {name: value}) of a file of events, up to a record cut off."""
-    try:
-        for event in tf.train.summary_iterator(path):
-            if event.HasField("summary"):
-                values = {each.tag: each.simple_value for each in event.summary.value}
-                yield event.step, values
-    except tf.errors.DataLossError:
-        return  # the record at which the process was killed

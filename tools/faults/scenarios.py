@@ -24,8 +24,8 @@ class Scenario(NamedTuple):
       target: the folder that it writes.
       before: (command, arguments) that run first, without faults.
       read: target → its content, without what differs from run to run.
-      damage: a target that is neither the old nor the new one → what is wrong with it,
-        "" for nothing: it is known to be unfinished. None: there must be no such target.
+      damage: a target that is neither the old nor the new one → what is wrong with
+        it, "" if it is known to be unfinished. None: there must be no such target.
       needs: the name of a package, "" for none.
     """
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 
 import corpora
@@ -283,3 +284,26 @@ def test_messages_name_commands_as_the_user_typed_them(monkeypatch, capsys):
         assert line.startswith("transformer-tf eval: ")
         assert line.endswith("written by transformer-tf train")
         assert terminal.command_line("launch") == "transformer-tf launch"
+
+
+def test_streams_that_were_closed_before_lead_nowhere():
+    """They are None to Python; the work is done, and the status tells of it."""
+    work = (
+        "import argparse, sys; from transformer.runtime import cli, terminal\n"
+        "def work(args):\n"
+        "    assert sys.stdin.read() == ''\n"
+        "    terminal.say('done')\n"
+        "    sys.stderr.write('done')\n"
+        "    return 7\n"
+        "cli.main(argparse.ArgumentParser(), work, [])"
+    )
+    command = f'{sys.executable} -c "$WORK" <&- >&- 2>&-'
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=corpora.ROOT,
+        env=dict(os.environ, WORK=work),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert done.returncode == 7, done.stderr

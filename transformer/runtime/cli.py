@@ -258,6 +258,7 @@ def main(
         a signal. Not at all where the status is 0, also where nobody reads standard
         output any more.
     """
+    _open_missing_streams()
     warn = warner(parser.prog)
     advice = advice and "; " + advice
     status: Optional[int] = 0
@@ -274,6 +275,16 @@ def main(
         atexit.register(_ignore_signals)
     if status:
         sys.exit(status)
+
+
+def _open_missing_streams() -> None:
+    """Have a stream that was closed before the process began lead nowhere.
+
+    Python has None in its place, and the next file to be opened would get its number.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
 
 
 def explained(error: Exception) -> str:
@@ -294,7 +305,7 @@ def _signals_end_at_once(prog: str, advice: str) -> Iterator[None]:
     a thread: some of them ignore it, others report it in a hundred lines. Training
     defers signals once there is something to save.
     """
-    stderr = os.dup(2)  # TensorFlow's start is silenced, a signal is not
+    stderr = _copy_of_stderr()  # TensorFlow's start is silenced, a signal is not
     terminal = None
     with contextlib.suppress(OSError, termios.error):  # there is none
         terminal = termios.tcgetattr(0)
@@ -314,6 +325,14 @@ def _signals_end_at_once(prog: str, advice: str) -> Iterator[None]:
             yield
     finally:
         os.close(stderr)
+
+
+def _copy_of_stderr() -> int:
+    """Return a descriptor of its own for standard error, also where that is closed."""
+    try:
+        return os.dup(2)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)
 
 
 def _ignore_signals() -> None:

@@ -6,6 +6,7 @@ the chapter again before.
 """
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -170,6 +171,29 @@ def test_the_program_that_makes_the_tables_of_minutes(language, tmp_path, capsys
 def test_the_notebook_is_the_english_text():
     """python docs/walkthrough/run.py --fill"""
     assert book.read(book.NOTEBOOK) == book.notebook()
+
+
+@needs_tensorflow_2
+@pytest.mark.slow
+def test_the_notebook_runs(tmp_path):
+    """All its cells, one after the other, in one process."""
+    cells = json.loads(book.read(book.NOTEBOOK))["cells"]
+    program = "\n".join(
+        "".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"
+    )
+    path = tmp_path / "cells.py"
+    path.write_text(program, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(path)],
+        cwd=ROOT,
+        env=dict(os.environ, WALKTHROUGH=str(tmp_path), PYTHONIOENCODING="utf-8"),
+        stdout=subprocess.PIPE,
+        check=True,
+        encoding="utf-8",
+    )
+    for path in book.snippets():
+        first = book.read(book.output_path(path)).splitlines()[0]
+        assert first in done.stdout
 
 
 def test_the_chinese_readme_has_the_commands_and_figures_of_the_english_one():

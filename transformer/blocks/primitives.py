@@ -164,13 +164,6 @@ def join_heads(x):
     return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [batch, length, num_heads * width])
 
 
-def stack_heads(x):
-    """Reshape [N, H, ...] → [H * N, ...], heads first, as in the TF1 tutorials."""
-    batch, num_heads, *rest = shape_list(x)
-    x = tf.transpose(x, [1, 0, *range(2, x.shape.ndims)])
-    return tf.reshape(x, [num_heads * batch, *rest])
-
-
 def has_16_bits(x) -> bool:
     """Return whether a tensor is float16 or bfloat16."""
     return x.dtype.base_dtype in (tf.float16, tf.bfloat16)

@@ -10,7 +10,9 @@ caller, in the order of creation: Q, K and V of an attention, kernel and bias of
 layer.
 
 If every sequence is shorter than the batch is wide, the original makes a mask that is
-too narrow, and TensorFlow raises an error; here the mask is as wide as the batch.
+too narrow, and TensorFlow raises an error; here the mask is as wide as the batch. Nor
+do `Position_Embedding` of an odd width and `Mask` of an unknown mode fail as there: the
+first works, the second raises ValueError.
 """
 
 import tensorflow.compat.v1 as tf
@@ -18,6 +20,8 @@ import tensorflow.compat.v1 as tf
 from transformer import functional
 from transformer.blocks.primitives import dense
 from transformer.compat.variables import variables_named_as
+from transformer.functional import mask as Mask
+from transformer.functional import position_embedding as Position_Embedding
 
 __all__ = ["Attention", "Dense", "Mask", "Position_Embedding", "tf"]
 
@@ -25,22 +29,6 @@ __all__ = ["Attention", "Dense", "Mask", "Position_Embedding", "tf"]
 # caller may use: its scope "attention" would become "attention_1".
 ATTENTION = "bojone.Attention"
 DENSE = "bojone.Dense"
-
-
-def Position_Embedding(inputs, position_size):
-    """Return sinusoids, cosines first: see `functional.position_embedding`.
-
-    The width may be odd, which fails in the original.
-    """
-    return functional.position_embedding(inputs, position_size)
-
-
-def Mask(inputs, seq_len, mode="mul"):
-    """Mask the positions after the end of each sequence: see `functional.mask`.
-
-    A mode other than "mul" and "add" raises ValueError; the original returns None.
-    """
-    return functional.mask(inputs, seq_len, mode)
 
 
 @variables_named_as("bojone")
@@ -54,7 +42,7 @@ def Dense(inputs, ouput_size, bias=True, seq_len=None):
       seq_len: int [N], the lengths; positions after the end become zeros.
     """
     outputs = dense(inputs, ouput_size, bias, DENSE)
-    return functional.mask(outputs, seq_len)
+    return Mask(outputs, seq_len)
 
 
 @variables_named_as("bojone")

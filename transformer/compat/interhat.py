@@ -12,8 +12,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer import modules
-from transformer.blocks.attention import broadcast_keys, found_mask
-from transformer.blocks.primitives import project, stack_heads
+from transformer.blocks.primitives import shape_list
 from transformer.compat import kyubyong_legacy
 from transformer.compat.kyubyong_legacy import (
     feedforward,
@@ -74,6 +73,7 @@ def multihead_attention(
     Returns:
       (float [N, Tq, D], the weights before dropout and query masks [H * N, Tq, Tk]).
     """
+    saved = {}
     outputs = modules.multihead_attention(
         queries,
         keys,
@@ -84,19 +84,10 @@ def multihead_attention(
         scope=scope,
         reuse=reuse,
         dialect=DIALECT,
+        weights=saved,
     )
-    return outputs, _weights(queries, keys, num_units, num_heads, scope)
-
-
-def _weights(queries, keys, num_units, num_heads, scope):
-    """Return the weights of the attention in `scope`, with those of padded queries."""
-    num_units = num_units or queries.shape.as_list()[-1]
-    # Without a name scope, which would rename the anonymous variables of later calls.
-    with tf.variable_scope(scope, reuse=True, auxiliary_name_scope=False):
-        Q = project(queries, num_units, num_heads, DIALECT, "q")
-        K = project(keys, num_units, num_heads, DIALECT, "k")
-    real = broadcast_keys(found_mask(keys, DIALECT.padded_row))
-    _, weights = modules.scaled_dot_product_attention(
-        Q, K, K, real, fully_masked_is_zero=DIALECT.fully_masked_is_zero
-    )
-    return stack_heads(weights)
+    [masked] = saved.values()
+    weights = masked.op.inputs[0]  # before the query masks: [N, H, Tq, Tk]
+    lengths = shape_list(weights)[2:]
+    stacked = tf.reshape(tf.transpose(weights, [1, 0, 2, 3]), [-1, *lengths])
+    return outputs, stacked

@@ -21,6 +21,7 @@ from transformer.blocks.attention import as_mask, causal_mask, lowering, mask_an
 from transformer.blocks.primitives import dropout, project, with_zero_row
 from transformer.compat.variables import variables_named_as
 from transformer.dialects import DIALECTS
+from transformer.modules import label_smoothing
 from transformer.training import noam_by_peak
 
 __all__ = [
@@ -195,11 +196,6 @@ def multihead_attention(
 def ff(inputs, num_units, scope="positionwise_feedforward"):
     """Apply two dense layers, then add and normalize: see `modules.feedforward`."""
     return modules.feedforward(inputs, num_units, scope, tf.AUTO_REUSE, dialect=DIALECT)
-
-
-def label_smoothing(inputs, epsilon=0.1):
-    """Return (1 - epsilon) * inputs + epsilon / V: see `modules.label_smoothing`."""
-    return modules.label_smoothing(inputs, epsilon)
 
 
 def positional_encoding(inputs, maxlen=None, masking=True, scope="positional_encoding"):

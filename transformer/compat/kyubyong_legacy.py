@@ -15,6 +15,7 @@ from transformer import modules
 from transformer.blocks.primitives import embedding_table, looked_up, with_zero_row
 from transformer.compat.variables import variables_named_as
 from transformer.dialects import DIALECTS
+from transformer.modules import label_smoothing
 
 __all__ = [
     "embedding",
@@ -107,8 +108,3 @@ def feedforward(inputs, num_units=(2048, 512), scope="multihead_attention", reus
     differ.
     """
     return modules.feedforward(inputs, num_units, scope, reuse, dialect=DIALECT)
-
-
-def label_smoothing(inputs, epsilon=0.1):
-    """Return (1 - epsilon) * inputs + epsilon / V: see `modules.label_smoothing`."""
-    return modules.label_smoothing(inputs, epsilon)

@@ -7,6 +7,8 @@ model is for, who made the corpus, its licence) is for the person who hands it o
 import os
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
+import numpy as np
+
 from transformer import __version__
 from transformer.compat.convert import variable_shapes
 from transformer.evaluation import SAMPLES, Scores, load_text, score, translations_path
@@ -48,12 +50,7 @@ def model_card(
     logdir = os.path.dirname(checkpoint)
     summary = _summary(hp.data)
     languages = [summary.get(f"{side}_lang", side) for side in ("source", "target")]
-    size = 0
-    for shape in variable_shapes(hp).values():
-        count = 1
-        for axis in shape:
-            count *= axis
-        size += count
+    size = sum(int(np.prod(shape)) for shape in variable_shapes(hp).values())
     sections = [
         f"# {languages[0]} → {languages[1]}: a Transformer {exported.title}",
         f"A Transformer of {size:,} parameters in the dialect `{hp.dialect}`: "

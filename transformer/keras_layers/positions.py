@@ -28,7 +28,7 @@ class _PositionEmbedding(keras.layers.Layer):
       merge_mode: "add" or "concat".
     """
 
-    def __init__(self, v_dim: int, merge_mode: str, **kwargs):
+    def __init__(self, v_dim: int, merge_mode: str = "add", **kwargs):
         super().__init__(**kwargs)
         # Keras reads a word of an .h5 file that is the name of a function as that.
         merge_mode = getattr(merge_mode, "__name__", merge_mode)
@@ -96,9 +96,6 @@ class SinCosPositionEmbedding(_PositionEmbedding):
 
     Input, output and args: as in `_PositionEmbedding`.
     """
-
-    def __init__(self, v_dim: int, merge_mode: str = "add", **kwargs):
-        super().__init__(v_dim, merge_mode, **kwargs)
 
     def vectors(self, positions):
         flat = tf.cast(tf.reshape(positions, [-1]), tf.float64)

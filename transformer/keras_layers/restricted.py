@@ -25,20 +25,24 @@ class _SomeKeys(SelfAttention):
     that get a share of the attention; `zero_edges=False` hides them.
     """
 
+    takes_a_matrix = False  # whether `mask_right` may be a matrix
+
     def __init__(
         self,
         heads: int,
         size_per_head: int,
-        rate: int,
-        key_size: Optional[int],
-        mask_right,
-        zero_edges: bool,
+        rate: int = 1,
+        key_size: Optional[int] = None,
+        mask_right=False,
+        zero_edges: bool = True,
         **kwargs,
     ):
         super().__init__(heads, size_per_head, key_size, mask_right, **kwargs)
         self.rate = rate
         self.zero_edges = zero_edges
         need(self, "rate", rate, rate >= 1, "1 or more")
+        fits = self.takes_a_matrix or isinstance(self.mask_right, bool)
+        need(self, "mask_right", mask_right, fits, "True or False")
 
     def padding(self, inputs: list, masks: list) -> tuple:
         key_mask, query_mask = super().padding(inputs, masks)
@@ -97,13 +101,6 @@ class LocalSelfAttention(_SomeKeys):
         )
         self.neighbors = neighbors
         need(self, "neighbors", neighbors, neighbors >= 0, "0 or more")
-        need(
-            self,
-            "mask_right",
-            mask_right,
-            isinstance(self.mask_right, bool),
-            "True or False",
-        )
 
     def attend(self, Q, K, V, key_mask, given=None) -> tuple:
         real = None
@@ -149,19 +146,7 @@ class AtrousSelfAttention(_SomeKeys):
         hides them.
     """
 
-    def __init__(
-        self,
-        heads: int,
-        size_per_head: int,
-        rate: int = 1,
-        key_size: Optional[int] = None,
-        mask_right=False,
-        zero_edges: bool = True,
-        **kwargs,
-    ):
-        super().__init__(
-            heads, size_per_head, rate, key_size, mask_right, zero_edges, **kwargs
-        )
+    takes_a_matrix = True
 
     def attend(self, Q, K, V, key_mask, given=None) -> tuple:
         length = shape_list(Q)[2]
@@ -203,6 +188,8 @@ class SparseSelfAttention(AtrousSelfAttention):
       mask_right: True or False.
     """
 
+    takes_a_matrix = False
+
     def __init__(
         self,
         heads: int,
@@ -217,13 +204,6 @@ class SparseSelfAttention(AtrousSelfAttention):
             heads, size_per_head, rate, key_size, mask_right, zero_edges, **kwargs
         )
         need(self, "rate", rate, rate > 1, "2 or more (1 is SelfAttention)")
-        need(
-            self,
-            "mask_right",
-            mask_right,
-            isinstance(self.mask_right, bool),
-            "True or False",
-        )
 
     def attend_in_groups(self, Q, K, V, real) -> tuple:
         """Attend to each group, and to a copy of it with the window mask."""

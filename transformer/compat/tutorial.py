@@ -30,6 +30,7 @@ __all__ = [
     "normalize",
     "np",
     "positional_encoding",
+    "scaled_dotproduct_attention",
     "tf",
 ]
 
@@ -60,4 +61,21 @@ def multihead_attention(
         scope,
         reuse,
         dialect=DIALECT,
+    )
+
+
+def scaled_dotproduct_attention(
+    queries,
+    keys,
+    num_units=None,
+    num_heads=0,
+    dropout_rate=0,
+    is_training=True,
+    causality=False,
+    scope="mulithead_attention",
+    reuse=None,
+):
+    """Attend with one head (`num_heads` is ignored), then add and normalize."""
+    return multihead_attention(
+        queries, keys, num_units, 1, dropout_rate, is_training, causality, scope, reuse
     )

@@ -17,6 +17,7 @@ from transformer.model import Transformer
 from transformer.runtime.precision import compute_type, getter_to
 from transformer.runtime.run import read_dev_scores
 from transformer.training import cross_entropy, make_update
+from transformer.translator import Translator
 
 needs_16_bits = pytest.mark.skipif(
     not HAS_BFLOAT16, reason="TensorFlow 1.15 cannot on CPUs"
@@ -60,7 +61,7 @@ class Gradients:
         ids[:, 15:] *= np.arange(50)[:, None] % 2  # half of the rows end with padding
         with tf.Graph().as_default() as self.graph:
             tf.set_random_seed(1)
-            model = Transformer(hp, getter_to(compute_type(hp)))
+            model = Transformer(hp, getter_to(compute_type(hp.precision)))
             ids, seed = tf.constant(ids, tf.int32), tf.constant([1, 2])
             logits = model.decode(ids, model.encode(ids, True, seed), True, seed)
             loss = cross_entropy(logits, ids, 0.1, model.dialect.smoothing)
@@ -196,3 +197,26 @@ def test_bfloat16_learns_as_much(digits, trained, tmp_path):
     )
     assert found != wanted
     np.testing.assert_allclose(found, wanted, rtol=0.02)
+
+
+@needs_16_bits
+@pytest.mark.parametrize("count", [1, 2])
+def test_translations_in_bfloat16_are_nearly_the_same(trained, lines, count):
+    """By one model and by an ensemble; scores differ in what 8 bits leave out."""
+    logdirs = [trained] * count
+    with Translator(logdirs) as exact:
+        texts = [best.text for best, *_ in exact.translate(lines)]
+        expected = exact.score(lines, texts)
+    with Translator(logdirs, decode_precision="bfloat16") as nearly:
+        others = [best.text for best, *_ in nearly.translate(lines)]
+        scores = nearly.score(lines, texts)
+    assert expected != scores
+    np.testing.assert_allclose(scores, expected, rtol=0.05, atol=0.05)
+    same = sum(one == other for one, other in zip(texts, others))
+    assert same >= 0.9 * len(lines)
+
+
+@pytest.mark.skipif(HAS_BFLOAT16, reason="TensorFlow 2 has it")
+def test_tensorflow_1_refuses_to_translate_in_bfloat16(trained):
+    with pytest.raises(ValueError, match="decode_precision: expected float32, got bf"):
+        Translator(trained, decode_precision="bfloat16")

@@ -73,6 +73,7 @@ def usable(
         f"--search {hp.search}": hp.search not in ("beam", "greedy"),
         "--min_length": hp.min_length > 0,
         "--no_repeat_ngram": hp.no_repeat_ngram > 0,
+        f"--decode_precision {hp.decode_precision}": hp.decode_precision != "float32",
         "--deterministic": hp.deterministic,
     }
     asked = [name for name, is_asked in cannot.items() if is_asked]

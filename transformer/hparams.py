@@ -209,6 +209,12 @@ class HParams:
         below=LARGEST // 2,
     )
     decode_batch_size: int = setting("decoding", 64, "sentences; 1: the least delay")
+    decode_precision: str = setting(
+        "decoding",
+        "float32",
+        "float32; bfloat16 is faster in batches, and a little less exact",
+        choices=("float32", "bfloat16"),
+    )
 
     # The machine: how it computes, not what.
     precision: str = setting(

@@ -200,7 +200,9 @@ class Transformer:
                 itself = tf.logical_and(every, np.eye(beam_size, dtype=bool))
                 ancestors = tf.concat([inherited, itself], axis=-1)
                 mask = ancestors  # [N, 1, K, (T + 1) * K]
-            order = Order(positions[-beam_size:], positions, mask)
+            newest = positions[-beam_size:]
+            newest.set_shape([beam_size])
+            order = Order(newest, positions, mask)
             states, past = self._decoder_states(ids, memory, order, past=cache.past)
             cache = DecoderCache(ancestors, past)
             return logits(states, *output_layer), (memory, cache)
@@ -215,7 +217,8 @@ class Transformer:
                     )
                 )
         batch = tf.shape(memory.states)[0]
-        keys = tf.zeros([batch, hp.num_heads, 0, hp.d_model // hp.num_heads])
+        sizes = [batch, hp.num_heads, 0, hp.d_model // hp.num_heads]
+        keys = tf.zeros(sizes, projected[0][0].dtype)
         past = KeyValueCache(keys, keys, tf.zeros([batch, 0], tf.bool))
         ancestors = tf.zeros([batch, 1, beam_size, 0], tf.bool)
         cache = DecoderCache(ancestors, (past,) * hp.decoder_blocks)

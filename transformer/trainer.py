@@ -268,7 +268,7 @@ class TrainingGraph:
         self.data = data
         set_up_process(hp)
         tf.set_random_seed(hp.seed)
-        model = Transformer(hp, getter_to(compute_type(hp)))
+        model = Transformer(hp, getter_to(compute_type(hp.precision)))
         global_step = tf.train.get_or_create_global_step()
         self.shards = _shards(hp, data.train_plan, cluster)
         self.exchange = Exchange(cluster) if cluster else None

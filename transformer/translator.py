@@ -59,6 +59,7 @@ from transformer.hparams import DECODING, HParams, checked, load_each, validate
 from transformer.model import Transformer
 from transformer.runtime import checkpoints
 from transformer.runtime.cli import refuse_unknown
+from transformer.runtime.precision import compute_type, getter_to
 from transformer.runtime.sessions import (
     batches_at_once,
     make_session,
@@ -559,11 +560,12 @@ class Ensemble:
 
     Args:
       members: the models, each with its own scope.
+      getter: as of Transformer.
     """
 
-    def __init__(self, members: Sequence[Member]):
+    def __init__(self, members: Sequence[Member], getter: Optional[Callable] = None):
         self.hp = members[0].hp
-        self._models = [(Transformer(each.hp), each.scope) for each in members]
+        self._models = [(Transformer(each.hp, getter), each.scope) for each in members]
 
     def encode(self, source, weights: Optional[Dict] = None) -> tuple:
         """Run the encoder of each model.
@@ -651,7 +653,9 @@ def _under(scope):
 
 def make_model(members: Sequence[Member]) -> Union[Transformer, "Ensemble"]:
     """Return a Transformer for one model, an Ensemble for several."""
-    return Transformer(members[0].hp) if len(members) == 1 else Ensemble(members)
+    hp = members[0].hp
+    getter = getter_to(compute_type(hp.decode_precision, "decode_precision"))
+    return Transformer(hp, getter) if len(members) == 1 else Ensemble(members, getter)
 
 
 def members_of(directories: Sequence[Tuple[HParams, str]]) -> List[Member]:

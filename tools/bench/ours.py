@@ -85,7 +85,11 @@ def open_decoding(spec: dict) -> Measure:
     """Return a function that measures translating."""
     hp = hparams.load(spec["logdir"])
     hp = dataclasses.replace(
-        hp, search=spec["search"], beam_size=spec["beam_size"], length_penalty=0.0
+        hp,
+        search=spec["search"],
+        beam_size=spec["beam_size"],
+        length_penalty=0.0,
+        decode_precision=spec["precision"],
     )
 
     @functools.lru_cache(None)

@@ -132,6 +132,17 @@ def shape_list(x) -> List:
     ]
 
 
+def reshape(x, sizes: Sequence):
+    """Return tf.reshape(x, sizes); a single size that is not static is not computed.
+
+    In a step of a search, most operations would be about sizes.
+    """
+    unknown = [tf.is_tensor(size) for size in sizes]
+    if sum(unknown) == 1:
+        sizes = [-1 if is_tensor else size for size, is_tensor in zip(sizes, unknown)]
+    return tf.reshape(x, sizes)
+
+
 def as_int64(integers):
     """Cast integers to int64.
 
@@ -154,14 +165,14 @@ def followed_by_zeros(x, count, axis: int):
 def split_heads(x, num_heads: int):
     """Reshape [N, T, D] → [N, H, T, D / H]."""
     batch, length, width = shape_list(x)
-    x = tf.reshape(x, [batch, length, num_heads, width // num_heads])
+    x = reshape(x, [batch, length, num_heads, width // num_heads])
     return tf.transpose(x, [0, 2, 1, 3])
 
 
 def join_heads(x):
     """Reshape [N, H, T, D / H] → [N, T, D]."""
     batch, num_heads, length, width = shape_list(x)
-    return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [batch, length, num_heads * width])
+    return reshape(tf.transpose(x, [0, 2, 1, 3]), [batch, length, num_heads * width])
 
 
 def has_16_bits(x) -> bool:
@@ -365,7 +376,7 @@ def dense(
         outputs = _add_bias(outputs, bias)
     if activation is not None:
         outputs = activation(outputs)
-    return tf.reshape(outputs, leading + [num_units])
+    return reshape(outputs, leading + [num_units])
 
 
 def dense_variables(width: int, num_units: int, use_bias: bool, scope: str) -> tuple:

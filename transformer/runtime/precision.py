@@ -10,29 +10,32 @@ from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
-from transformer.hparams import HParams
 from transformer.runtime.devices import has_gpu
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 CAST = ("kernel", "bias", "lookup_table")  # the last names of variables that are cast
 
 
-def compute_type(hp: HParams) -> tf.DType:
-    """Return the type in which `hp.precision` computes.
+def compute_type(precision: str, setting: str = "precision") -> tf.DType:
+    """Return the type in which a model computes.
 
     float16 on a CPU is slow: it is for tests of what a GPU computes.
 
+    Args:
+      precision: one of PRECISIONS.
+      setting: the name of the setting, for the message.
+
     Raises:
-      ValueError: this TensorFlow cannot train in it.
+      ValueError: this TensorFlow cannot compute in it.
     """
     is_old = tf.__version__.startswith("1.")  # its products on CPUs add up in float16
-    if is_old and hp.precision != "float32":
-        if hp.precision == "bfloat16" or not has_gpu():
+    if is_old and precision != "float32":
+        if precision == "bfloat16" or not has_gpu():
             raise ValueError(
-                f"precision: expected float32, got {hp.precision}: TensorFlow "
-                f"{tf.__version__} cannot train in {hp.precision} on this machine"
+                f"{setting}: expected float32, got {precision}: TensorFlow "
+                f"{tf.__version__} cannot compute in {precision} on this machine"
             )
-    return tf.as_dtype(hp.precision)
+    return tf.as_dtype(precision)
 
 
 def getter_to(dtype: tf.DType) -> Optional[Callable]:
@@ -46,6 +49,9 @@ def getter_to(dtype: tf.DType) -> Optional[Callable]:
 
     def cast(getter, name, *args, **kwargs):
         variable = getter(name, *args, **kwargs)
-        return tf.cast(variable, dtype) if name.split("/")[-1] in CAST else variable
+        if name.split("/")[-1] not in CAST:
+            return variable
+        with tf.init_scope():  # once, not in each step of a search
+            return tf.cast(variable, dtype)
 
     return cast

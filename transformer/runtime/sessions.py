@@ -111,7 +111,7 @@ def run_at_once(
 
 def refuse_impossible(hp: HParams) -> None:
     """Raise ValueError for settings that this TensorFlow or machine cannot satisfy."""
-    compute_type(hp)
+    compute_type(hp.precision)
     built = getattr(tf.test, "is_built_with_xla", None)  # TensorFlow 1.15 always is
     if hp.xla and built and not built():
         raise ValueError(

@@ -9,7 +9,6 @@ with new_folder("logs/mean", "--out") as made:  # logs/.unfinished-…/made
 import contextlib
 import fcntl
 import fnmatch
-import glob
 import hashlib
 import json
 import os
@@ -268,26 +267,42 @@ def unfinished(near: str) -> Iterator[str]:
         parent = os.path.dirname(parent)
     _sweep(os.path.dirname(parent))
     _sweep(parent)
-    path = tempfile.mkdtemp(prefix=NAME_START, dir=parent)
-    UNFINISHED.add(path)
-    handle = os.open(path, os.O_RDONLY)
+    with contextlib.ExitStack() as held:
+        with _locked(parent):  # nobody sweeps a folder that is not locked yet
+            path = tempfile.mkdtemp(prefix=NAME_START, dir=parent)
+            held.enter_context(_locked(path))
+        UNFINISHED.add(path)
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+            UNFINISHED.discard(path)
+
+
+@contextlib.contextmanager
+def _locked(folder: str, flags: int = fcntl.LOCK_EX) -> Iterator[bool]:
+    """Hold the lock of a folder; yield whether this process has it.
+
+    A file system without locks gives it to nobody.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    is_locked = False
     try:
-        with contextlib.suppress(OSError):  # not every file system has locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield path
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, flags)
+            is_locked = True
+        yield is_locked
     finally:
         os.close(handle)
-        shutil.rmtree(path, ignore_errors=True)
-        UNFINISHED.discard(path)
 
 
 def _sweep(parent: str) -> None:
     """Remove what killed processes left: the unfinished folders that nobody locks."""
-    for path in glob.glob(os.path.join(glob.escape(parent), NAME_START + "*")):
-        with contextlib.suppress(OSError):
-            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(handle)
+    with contextlib.suppress(OSError), _locked(parent):
+        for name in os.listdir(parent):
+            path = os.path.join(parent, name)
+            if name.startswith(NAME_START) and not os.path.islink(path):
+                with contextlib.suppress(OSError):
+                    with _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB) as is_left:
+                        if is_left:
+                            shutil.rmtree(path, ignore_errors=True)

@@ -74,11 +74,16 @@ def test_printed_attention_adds_up_to_100(trained, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "example, least",
-    [(reverse_digits, 1.0), (recommend, 0.95)],
-    ids=["reverse_digits", "recommend"],
+    [(reverse_digits, 1.0), (recommend, 0.95), (dates, 0.99)],
+    ids=["reverse_digits", "recommend", "dates"],
 )
 def test_an_example_learns_its_rule(example, least):
     assert example.main() >= least
+
+
+@pytest.mark.slow
+def test_the_language_model_predicts_unseen_text():
+    assert language_model.main() < 3.0
 
 
 def run_script(path, *arguments):

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 
 import corpora
 import pytest
@@ -307,3 +308,8 @@ def test_streams_that_were_closed_before_lead_nowhere():
         stderr=subprocess.PIPE,
     )
     assert done.returncode == 7, done.stderr
+
+
+def test_without_a_temporary_folder_nothing_is_held_back(held, monkeypatch):
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: open("/none/x"))
+    assert held(fails=False) == ["from C", "from Python", "later"]

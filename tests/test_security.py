@@ -18,6 +18,7 @@ from transformer.commands import evaluate as evaluation
 from transformer.data import Corpus
 from transformer.evaluation import load_text
 from transformer.runtime import checkpoints
+from transformer.runtime.run import DevScores
 
 # --- Arrays ---------------------------------------------------------------------------
 
@@ -118,9 +119,17 @@ def test_a_language_that_leads_to_another_file_is_refused(data, tmp_path, side):
 )
 def test_a_broken_summary_is_refused(data, content):
     (data / "corpus.json").write_text(content)
-    with pytest.raises(ValueError, match="expected") as stopped:
+    with pytest.raises(ValueError, match="prepare.py") as stopped:
         load_text(str(data), "test")
     assert str(data / "corpus.json") in str(stopped.value)
+
+
+@pytest.mark.parametrize("line", ["x", "{}", '{"step": "../../x", "bleu": 1.0}'])
+def test_dev_scores_that_are_none_are_refused(tmp_path, line):
+    good = '{"step": 1, "bleu": 2.5, "chrf": 3, "loss": 1}\n'
+    (tmp_path / "dev_scores.jsonl").write_text(good + line + "\n")
+    with pytest.raises(ValueError, match="dev_scores.jsonl:2: "):
+        DevScores(str(tmp_path), 9)
 
 
 def test_checkpoints_are_found_by_their_names_alone(trained, tmp_path):
@@ -229,6 +238,20 @@ def test_a_data_folder_has_plain_files_only(data, tmp_path, capsys, name, kind):
     if kind == "link":
         assert f"a link to {tmp_path / 'secret'}" in said
     assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_neither_is_copied_as_a_vocabulary(trained, data, tmp_path, capsys, kind):
+    out = tmp_path / "out"
+    spoil(data / "spm.model", kind, tmp_path)
+    said = corpora.refusal(capsys, prepare.main, "--out", data, "--vocab_from", data)
+    assert str(data) in said
+    logdir = tmp_path / "logs"
+    shutil.copytree(trained, str(logdir))
+    spoil(logdir / "spm.model", kind, tmp_path)
+    flags = ["--logdir", logdir, "--out", out, "--last", "2"]
+    assert str(logdir) in corpora.refusal(capsys, average_checkpoints.main, *flags)
+    assert not out.exists()
 
 
 def test_text_behind_a_link_is_not_prepared_unless_it_is_named(data, tmp_path, capsys):

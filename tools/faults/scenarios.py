@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import random
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 # What no command may leave in a folder once it has succeeded.
 REMAINDERS = (".unfinished-*", ".saving", "*.tmp", "*tempstate*")
@@ -24,8 +24,9 @@ class Scenario(NamedTuple):
       target: the folder that it writes.
       before: (command, arguments) that run first, without faults.
       read: target → its content, without what differs from run to run.
-      damage: a target that is neither the old nor the new one → what is wrong with
-        it, "" if it is known to be unfinished. None: there must be no such target.
+      may_be_partial: when the target may be neither the old nor the new one, but
+        something known to be unfinished: "never", "killed" or "always".
+      damage: a partial target → what is wrong with it, "" for nothing.
       needs: the name of a package, "" for none.
     """
 
@@ -34,7 +35,8 @@ class Scenario(NamedTuple):
     target: str
     before: Tuple = ()
     read: Callable[[str], Content] = None
-    damage: Optional[Callable[[str], str]] = None
+    may_be_partial: str = "never"
+    damage: Callable[[str], str] = None
     needs: str = ""
 
 
@@ -127,11 +129,6 @@ def damage_of_corpus(folder: str) -> str:
         return damage_of_sums(folder, json.load(file)["sha256"])
 
 
-def damage_of_replaced(folder: str) -> str:
-    """Return what is wrong with a replaced folder, which may be gone."""
-    return f"{folder} is not whole" if os.path.exists(folder) else ""
-
-
 def damage_of_run(logdir: str) -> str:
     """Return what is wrong in a log directory whose training run was ended."""
     try:
@@ -207,11 +204,10 @@ ORIGINAL = (
 # What is no command: name → function of the arguments.
 FUNCTIONS = {"write_original": write_original}
 
-CORPUS = {"read": read_files, "damage": damage_of_corpus}
-RUN = {"read": read_run, "damage": damage_of_run}
+CORPUS = {"read": read_files, "may_be_partial": "killed", "damage": damage_of_corpus}
+RUN = {"read": read_run, "may_be_partial": "always", "damage": damage_of_run}
 WHOLE = {"read": read_files}
 EXPORTED = {"read": read_files, "needs": "ctranslate2"}
-REPLACED = {**EXPORTED, "damage": damage_of_replaced}
 
 # The extension point for commands: name → Scenario.
 SCENARIOS = {
@@ -247,6 +243,6 @@ SCENARIOS = {
         EXPORT + " --quantization int8",
         "exported",
         (*TRAINED, ("export", EXPORT)),
-        **REPLACED,
+        **EXPORTED,
     ),
 }

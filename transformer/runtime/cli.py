@@ -372,7 +372,7 @@ def start_tensorflow(verbose: bool = False) -> None:
     """
     if not verbose:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    quiet = not verbose and "tensorflow" not in sys.modules
+    quiet = not verbose and sys.stderr and "tensorflow" not in sys.modules
     with held_back_stderr() if quiet else contextlib.nullcontext():
         import tensorflow.compat.v1 as tf
     tf.disable_eager_execution()
@@ -383,9 +383,14 @@ def start_tensorflow(verbose: bool = False) -> None:
 @contextlib.contextmanager
 def held_back_stderr() -> Iterator[None]:
     """Hold back what is written to file descriptor 2; show it if the body fails."""
+    try:
+        held = tempfile.TemporaryFile()
+    except OSError:  # no folder can be written: nothing is held back
+        yield
+        return
     sys.stderr.flush()
     original = os.dup(2)
-    with tempfile.TemporaryFile() as held:
+    with held:
         os.dup2(held.fileno(), 2)
         try:
             yield

@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
 import numpy as np
 
 from transformer.runtime.files import (
+    Moves,
     named,
     read_json,
     regular,
@@ -123,14 +124,20 @@ def read_summary(folder: str) -> Dict[str, Any]:
             f"no such file: name the folder with --data, or run {command('prepare')} "
             f"--out {folder}"
         )
-    summary = read_json(path, f"what {command('prepare')} writes: run it again")
-    if not all(type(summary.get(name, {})) is dict for name in ("splits", "sha256")):
+    expected = f"what {command('prepare')} writes: run it again"
+    summary = read_json(path, expected)
+    try:
+        languages = (summary["source_lang"], summary["target_lang"])
+        for name in ("splits", "sha256"):
+            if not isinstance(summary.get(name, {}), dict):
+                raise ValueError(name)
+    except (ValueError, TypeError, LookupError) as error:
         raise ValueError(
-            f"{path}: expected splits and checksums, got others: run "
-            f"{command('prepare')} again"
-        )
-    for side in SIDES:
-        check_language(summary.setdefault(f"{side}_lang", ""), path)
+            f"{path}: expected languages, splits and checksums, got none ({error!r}): "
+            f"run {command('prepare')} again"
+        ) from error
+    for language in languages:
+        check_language(language, path)
     return summary
 
 
@@ -200,21 +207,30 @@ def publish(made: str, out: str, old: Iterable[str]) -> None:
     """Move the files of a finished corpus into the data folder, corpus.json last.
 
     The old corpus.json is removed first: while it is missing, there is no corpus. A
-    process that ends at any moment leaves the old corpus, none, or the new one.
+    process that is killed at any moment leaves the old corpus, none, or the new one.
 
     Args:
       made: the folder that holds the files.
       out: the data folder, on the same file system; it is created if necessary.
       old: names of files of an earlier corpus, which are removed if not replaced.
+
+    Raises:
+      OSError: a file could not be moved; the old corpus is as before.
     """
-    new = sorted(set(os.listdir(made)) - {SUMMARY}) + [SUMMARY]
-    for name in new:
+    new = sorted(set(os.listdir(made)) - {SUMMARY})
+    gone = [name for name in old if name not in new]
+    for name in [*new, SUMMARY]:
         sync(os.path.join(made, name))
+    aside = os.path.join(made, "old")
+    os.mkdir(aside)
     os.makedirs(out, exist_ok=True)
-    for name in [SUMMARY, *sorted(set(old).difference(new))]:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(os.path.join(out, name))
-        sync(out)  # from here on, corpus.json is not on the disk
-    for name in new:
-        os.replace(os.path.join(made, name), os.path.join(out, name))
+    with Moves() as moves:
+        for name in [SUMMARY, *gone]:
+            moves.move(os.path.join(out, name), os.path.join(aside, name))
+            sync(out)  # from here on, corpus.json is not on the disk
+        for name in new:
+            kept = os.path.join(aside, name)
+            moves.replace(os.path.join(made, name), os.path.join(out, name), kept)
+        sync(out)
+        moves.move(os.path.join(made, SUMMARY), os.path.join(out, SUMMARY))
         sync(out)

@@ -19,7 +19,7 @@ from tasks import negating
 from transformer.commands import prepare
 from transformer.data import Corpus
 from transformer.runtime import pool
-from transformer.text import corpus, filters, vocabulary
+from transformer.text import corpus, vocabulary
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary import load_vocabularies, sampled
 
@@ -241,58 +241,32 @@ def test_a_pair_is_written_as_often_as_its_weight_says(tmp_path, text, two, coun
 def test_each_filter_counts_what_it_drops_and_only_in_train(tmp_path, capsys):
     pairs = [
         ("der Hund", "the dog"),  # kept
-        ("der Hund", "the dog"),  # a duplicate
         ("der Hund", "the dogs"),  # kept
         ("", "empty"),
-        ("", "empty"),  # a duplicate, which is empty too
         ("ja", "yes it is so and has been so for a long time"),  # over the ratio
-        ("der собака", "the dog"),  # 3 letters of 9 are Latin
-        ("12 34", "12 34"),  # no letter: kept
-        ("Größe über", "size β over"),  # 8 letters of 9 are Latin: kept
+        ("12 34", "12 34"),  # kept
         ("sehr lang " * 40, "very long " * 40),
     ]
     splits = {split: tuple(zip(*pairs)) for split in ("train", "dev", "test")}
     text = corpora.write_text(tmp_path / "text", splits)
-    flags = words(text)[2:] + ["--vocab_size", "60", "--max_length", "70"]
-    filtered = ["--max_ratio", "4", "--character_score", "0.8", "--drop_duplicates"]
+    flags = words(text)[2:] + ["--vocab_size", "40", "--max_length", "70"]
     prepared(tmp_path / "all", *flags)
     capsys.readouterr()
-    prepared(tmp_path / "out", *flags, *filtered)
-    assert lines_of(tmp_path / "out") == [pairs[i] for i in (0, 2, 7, 8)]
+    prepared(tmp_path / "out", *flags, "--max_ratio", "4")
+    assert lines_of(tmp_path / "out") == [pairs[i] for i in (0, 1, 4)]
     found = report(tmp_path / "out")
-    dropped = {reason: found[reason] for reason in filters.REASONS}
-    wanted = {"empty": 1, "too_long": 1, "ratio": 1, "characters": 1, "duplicates": 2}
-    assert dropped == wanted and found["pairs"] == 4
-    assert (found["max_ratio"], found["character_score"]) == (4, 0.8)
+    dropped = {reason: found[reason] for reason in corpus.REASONS}
+    assert dropped == {"empty": 1, "too_long": 1, "ratio": 1} and found["pairs"] == 3
+    assert found["max_ratio"] == 4
     said = capsys.readouterr().out.splitlines()[-3]
     assert said.startswith(
-        "train: 4 pairs kept, 6 dropped (1 empty, 1 longer than 70 pieces, 1 over a "
-        "ratio of 4, 1 below a character score of 0.8, 2 duplicates), "
+        "train: 3 pairs kept, 3 dropped (1 empty, 1 longer than 70 pieces, 1 over a "
+        "ratio of 4), "
     )
     for split in ("dev", "test"):
         assert report(tmp_path / "out", split) == report(tmp_path / "all", split)
         assert "ratio" not in report(tmp_path / "out", split)
-    assert "duplicates" not in report(tmp_path / "all")
-
-
-def test_duplicates_are_pairs_not_lines():
-    pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("ab", ""), ("", "ab"), ("a", "b")]
-    found = filters.duplicates(pairs)
-    assert found.tolist() == [False, False, True, False, False, True]
-    assert filters.duplicates([]).tolist() == []
-
-
-@pytest.mark.parametrize(
-    "line, latin, cyrillic",
-    [
-        ("Der Hund aus Москва.", 10 / 16, 6 / 16),
-        ("Straße, œuvre, Ünal", 1, 0),
-        ("12:30 – !?", 1, 1),
-    ],
-)
-def test_a_character_score_is_the_share_of_letters_in_a_script(line, latin, cyrillic):
-    assert filters.character_score(line, "LATIN") == latin
-    assert filters.character_score(line, "CYRILLIC") == cyrillic
+    assert "ratio" not in report(tmp_path / "all")
 
 
 # --- The sample of a vocabulary -------------------------------------------------------

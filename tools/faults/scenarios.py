@@ -212,10 +212,7 @@ EXPORTED = {"read": read_files, "needs": "ctranslate2"}
 # The extension point for commands: name → Scenario.
 SCENARIOS = {
     "prepare": Scenario(
-        "prepare",
-        f"--out new --vocab_size 25 {TEXTS} --drop_duplicates",
-        "new",
-        **CORPUS,
+        "prepare", f"--out new --vocab_size 25 {TEXTS}", "new", **CORPUS
     ),
     "prepare over an older corpus": Scenario(
         "prepare", "--out data --vocab_size 24 --separate", "data", PREPARED, **CORPUS

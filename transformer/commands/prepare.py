@@ -27,6 +27,7 @@ from transformer.text.corpus import (
     find_splits,
     languages_of,
     read_text,
+    remarks,
     report_lines,
     train_vocabularies,
 )
@@ -37,7 +38,6 @@ from transformer.text.data_folder import (
     publish,
     write_summary,
 )
-from transformer.text.filters import Rules, checked_rules, remarks
 from transformer.text.lines import Pair
 from transformer.text.vocabulary import FILE_NAMES, copy_vocabularies, load_vocabularies
 
@@ -107,24 +107,6 @@ def _add_filters(group) -> None:
         "drop pairs of train where one side has more than so many times the pieces of "
         "the other; 0: any",
     )
-    _number(
-        group,
-        "character_score",
-        0.0,
-        "drop pairs of train where a smaller share of the letters of a side is in its "
-        "script; try 0.9",
-    )
-    group.add_argument(
-        "--scripts",
-        nargs=2,
-        metavar=("NAME", "NAME"),
-        help="the scripts of source and target, as Unicode names them [latin latin]",
-    )
-    group.add_argument(
-        "--drop_duplicates",
-        action="store_true",
-        help="drop pairs of train that occurred before",
-    )
 
 
 def _add_vocabulary_flags(group) -> None:
@@ -192,7 +174,11 @@ def check(args: argparse.Namespace) -> None:
                 f"--{name}: expected 1 or more, got {getattr(args, name)}: raise it"
             )
     check_dropout(args)
-    rules_of(args)
+    if not (args.max_ratio == 0 or args.max_ratio >= 1):
+        raise ValueError(
+            f"--max_ratio: expected 1 or more, or 0 for any, got {args.max_ratio:g}: "
+            "try 3"
+        )
     refuse_unwritable(args.out, "--out")
     if os.path.exists(os.path.join(args.out, hparams.FILE_NAME)):
         raise ValueError(
@@ -273,9 +259,7 @@ def run(args: argparse.Namespace) -> None:
     languages = checked_languages(args)
     splits = find_splits(named_pairs(args), args.out, languages)
     texts = {
-        split: read_text(split, pairs)
-        if split != "train"
-        else read_text(split, pairs, args.copies, args.drop_duplicates)
+        split: read_text(split, pairs, args.copies if split == "train" else 1)
         for split, pairs in splits.items()
     }
     say(*remarks(splits))
@@ -332,8 +316,8 @@ def prepare(
 def recipe_of(args: argparse.Namespace, split: str, made: str) -> Recipe:
     """Return how to encode a split: dev and test are only filtered by length."""
     if split == "train":
-        return Recipe(made, rules_of(args), args.bpe_dropout)
-    return Recipe(made, Rules(args.max_length))
+        return Recipe(made, args.max_length, args.max_ratio, args.bpe_dropout)
+    return Recipe(made, args.max_length)
 
 
 def make_vocabularies(args: argparse.Namespace, train: Text, made: str) -> None:
@@ -349,13 +333,6 @@ def make_vocabularies(args: argparse.Namespace, train: Text, made: str) -> None:
         )
     train_vocabularies(
         train, made, args.vocab_size, args.model_type, args.separate, args.vocab_lines
-    )
-
-
-def rules_of(args: argparse.Namespace) -> Rules:
-    """Return the filters of train."""
-    return checked_rules(
-        args.max_length, args.max_ratio, args.character_score, args.scripts
     )
 
 

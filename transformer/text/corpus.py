@@ -30,7 +30,6 @@ import numpy as np
 from transformer.runtime import pool
 from transformer.runtime.files import named, regular
 from transformer.text.data_folder import SIDES, SPLITS, integer_file
-from transformer.text.filters import REASONS, Rules, described, duplicates
 from transformer.text.lines import Pair, count_pairs, read_lines, read_pairs
 from transformer.text.vocabulary import (
     JOINT_MODEL,
@@ -43,6 +42,7 @@ from transformer.text.vocabulary import (
 )
 
 CHUNK = 10000  # pairs of lines in a block
+PAIRS_READ = 100000  # of a split, for `remarks`
 NEUTRAL = ("source", "target")  # the languages if no file name has any
 LANGUAGE = r"[a-z]{2,3}(?:[-_][A-Za-z]+)?"
 # Endings of file names that are not languages.
@@ -59,28 +59,21 @@ class Text(NamedTuple):
     pairs: List[Pair]  # only train may have several
     counts: List[int]  # the number of pairs of lines in each
     copies: int = 1  # how many times it is encoded
-    repeated: Optional[np.ndarray] = None  # bool [pairs of lines]: those to drop
 
 
-def read_text(
-    split: str, pairs: List[Pair], copies: int = 1, drop_duplicates: bool = False
-) -> Text:
+def read_text(split: str, pairs: List[Pair], copies: int = 1) -> Text:
     """Return the text of a split, after reading it once.
 
     Args:
       split: the name of the split.
       pairs: its files.
       copies: how many times it is encoded.
-      drop_duplicates: drop pairs that occurred before in any of the files.
 
     Raises:
       ValueError: a file cannot be read, or two differ in length.
     """
     counts = [count_pairs(split, pair) for pair in pairs]
-    repeated = None
-    if drop_duplicates:
-        repeated = duplicates(itertools.chain.from_iterable(map(read_pairs, pairs)))
-    return Text(split, pairs, counts, copies, repeated)
+    return Text(split, pairs, counts, copies)
 
 
 def languages_of(
@@ -207,6 +200,37 @@ def write_text(text_path: str, path: str) -> int:
     return count
 
 
+def remarks(splits: Dict[str, List[Pair]]) -> Iterator[str]:
+    """Yield a line where source and target are probably not as they were meant.
+
+    Args:
+      splits: split → its pairs of files; "train" is one of them.
+    """
+    for pair in itertools.chain.from_iterable(splits.values()):
+        if os.path.samefile(pair.source, pair.target):
+            yield f"remark: {pair.source} is named as source and as target"
+    words = {split: _first_words(pairs) for split, pairs in splits.items()}
+    train_source, train_target = words["train"]
+    for split, (source, target) in words.items():
+        own = len(source & train_source) + len(target & train_target)
+        swapped = len(source & train_target) + len(target & train_source)
+        if swapped > 2 * own:
+            yield (
+                f"remark on {split}: its source looks like the target of train, and "
+                f"its target like the source; if they are swapped, exchange them"
+            )
+
+
+def _first_words(pairs: List[Pair]) -> List[set]:
+    """Return the words of the source and of the target of the first pairs."""
+    lines = itertools.chain.from_iterable(map(read_pairs, pairs))
+    sides: List[set] = [set(), set()]
+    for pair in itertools.islice(lines, PAIRS_READ):
+        for words, line in zip(sides, pair):
+            words.update(line.split())
+    return sides
+
+
 # --- Vocabularies ---------------------------------------------------------------------
 
 
@@ -243,7 +267,8 @@ class Recipe(NamedTuple):
     """How text becomes ids."""
 
     folder: str  # holds the vocabularies
-    rules: Rules  # which pairs are kept
+    max_length: int  # pairs with more pieces on one side are dropped
+    max_ratio: float = 0.0  # and those with so many times more on one side; 0: none
     bpe_dropout: float = 0.0  # the probability of skipping a merge
 
 
@@ -262,6 +287,44 @@ class Part(NamedTuple):
     ids: List[np.ndarray]  # of all sentences, concatenated
     lengths: List[np.ndarray]  # of each sentence, int32 [pairs]
     dropped: Dict[str, int]  # reason → pairs
+
+
+# Why a pair is dropped, the first that applies → words about the dropped pairs.
+REASONS = {
+    "empty": "empty",
+    "too_long": "longer than {max_length} pieces",
+    "ratio": "over a ratio of {max_ratio:g}",
+}
+
+
+def reason_to_drop(ids: Sequence[Sequence[int]], recipe: Recipe) -> str:
+    """Return the key of REASONS why a pair is dropped; "" if it is kept.
+
+    Args:
+      ids: the pieces of source and target.
+      recipe: with the limits.
+    """
+    shorter, longer = sorted(map(len, ids))
+    if not shorter:
+        return "empty"
+    if longer > recipe.max_length:
+        return "too_long"
+    if recipe.max_ratio and longer > recipe.max_ratio * shorter:
+        return "ratio"
+    return ""
+
+
+def described(entry: Dict[str, Any]) -> str:
+    """Return in words why pairs were dropped: "1 empty, 2 longer than 256 pieces".
+
+    Args:
+      entry: of a split in corpus.json.
+    """
+    return ", ".join(
+        f"{entry[reason]:,} {words.format(**entry)}"
+        for reason, words in REASONS.items()
+        if reason in entry
+    )
 
 
 def encoder(recipe: Recipe, threads: int = -1) -> Callable[[Block], Part]:
@@ -285,8 +348,8 @@ def encoder(recipe: Recipe, threads: int = -1) -> Callable[[Block], Part]:
         encoded = [side.encode_lines(text) for side, text in zip(sides, block.lines)]
         kept = []
         dropped: collections.Counter = collections.Counter()
-        for texts, ids in zip(zip(*block.lines), zip(*encoded)):
-            reason = recipe.rules.reason(texts, ids)
+        for ids in zip(*encoded):
+            reason = reason_to_drop(ids, recipe)
             if reason:
                 dropped[reason] += 1
             else:
@@ -309,19 +372,14 @@ def id_type(vocabulary: Pieces) -> type:
 
 
 def blocks_of(text: Text) -> Iterator[Block]:
-    """Yield the blocks of a split, without repeated lines."""
-    begin = 0  # the index in the split of the first line of the files
+    """Yield the blocks of a split."""
     for corpus, (pair, count) in enumerate(zip(text.pairs, text.counts)):
         for copy in range(text.copies):
             lines = read_pairs(pair)
-            for number, first in enumerate(range(0, count, CHUNK)):
+            for number in range(-(-count // CHUNK)):
                 some = list(itertools.islice(lines, CHUNK))
-                if text.repeated is not None:
-                    left_out = text.repeated[begin + first :][: len(some)]
-                    some = [one for one, is_out in zip(some, left_out) if not is_out]
                 sides = ([source for source, _ in some], [target for _, target in some])
                 yield Block(f"{text.split}-{corpus}-{copy}-{number}", corpus, sides)
-        begin += count
 
 
 def encode_split(
@@ -371,10 +429,14 @@ def encode_split(
                 lengths[number].append(np.repeat(each, times))
                 unknown[number] += int(np.count_nonzero(ids == UNK))
             report(done, total)
-    if text.repeated is not None:
-        dropped["duplicates"] = text.copies * int(text.repeated.sum())
-    entry: Dict[str, Any] = {"pairs": sum(written)}
-    entry.update(recipe.rules.report(dropped))
+    entry: Dict[str, Any] = {
+        "pairs": sum(written),
+        "empty": dropped["empty"],
+        "too_long": dropped["too_long"],
+        "max_length": recipe.max_length,
+    }
+    if recipe.max_ratio:
+        entry.update(ratio=dropped["ratio"], max_ratio=recipe.max_ratio)
     if not entry["pairs"]:
         names = " and ".join(path for pair in text.pairs for path in pair[:2])
         raise ValueError(

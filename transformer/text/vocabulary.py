@@ -198,10 +198,19 @@ class DropoutVocabulary(Vocabulary):
         `Vocabulary`, with 1 those of single characters.
       draw: the random number generator. (That of SentencePiece ignores its seed since
         version 0.2.2, so its results cannot be reproduced.)
+
+    Raises:
+      FileNotFoundError, ValueError: as of Vocabulary; it is of another type.
     """
 
     def __init__(self, path: str, dropout: float, draw: random.Random):
         super().__init__(path)
+        first = len(SPECIAL_IDS)
+        if self._model.get_score(first) != 0 or self._model.get_score(first + 1) != -1:
+            raise ValueError(
+                "--bpe_dropout: expected a vocabulary of --model_type bpe, got another "
+                f"type in {path}: it has no merges to skip"
+            )
         self.dropout = dropout
         self._draw = draw
         for number in SPECIAL_IDS:

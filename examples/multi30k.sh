@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make the best model of Multi30k in docs/performance.md, from the text to its BLEU.
+# Make the best model of Multi30k in docs/multi30k.md, from the text to its BLEU.
 #
 #     bash examples/multi30k.sh [FOLDER [FLAGS OF train.py]]
 #

@@ -189,7 +189,7 @@ def test_tensorflow_1_15_refuses_16_bits_in_a_line(
 @pytest.mark.slow
 @needs_16_bits
 def test_bfloat16_learns_as_much(digits, trained, tmp_path):
-    """Dev losses of other seeds are 5 % apart (Multi30k is in docs/performance.md)."""
+    """Dev losses of other seeds are 5 % apart (Multi30k is in docs/multi30k.md)."""
     corpora.run_train(digits, tmp_path, *corpora.SMALL, "--precision", "bfloat16")
     found, wanted = (
         [row["loss"] for row in read_dev_scores(str(logdir))]

@@ -1,5 +1,6 @@
 """viewer/: what is shown of a translation is what the model computed."""
 
+import base64
 import dataclasses
 import json
 import os
@@ -19,8 +20,8 @@ from transformer.text.vocabulary import (
     WordVocabulary,
 )
 from transformer.translator import Translator
-from transformer.viewer import packing, roles
-from transformer.viewer.sight import see
+from transformer.viewer import roles
+from transformer.viewer.sight import STEPS, packed, see
 from transformer.viewer.tree import ENDED, path
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -215,10 +216,12 @@ def test_another_translation_can_be_looked_at(sight, translator, lines):
 
 
 def test_json_has_the_weights(sight):
-    pack = packing.packed(sight)
+    pack = json.loads(json.dumps(packed(sight)))
     for kind, weights in sight.attention.items():
-        found = packing.unpacked_weights(pack["attention"][kind])
-        np.testing.assert_allclose(found, weights, atol=1 / packing.STEPS)
+        stored = pack["attention"][kind]
+        steps = np.frombuffer(base64.b64decode(stored["data"]), "<u2")
+        found = steps.reshape(stored["shape"]) / STEPS
+        np.testing.assert_allclose(found, weights, atol=1 / STEPS)
     assert pack["target"]["words"] == sight.target.words
 
 

@@ -200,7 +200,7 @@ def test_translations_come_before_what_the_page_asks(server, model):
     translating, _ = asking(server, ["next"])
     corpora.wait_until(lambda: len(server.jobs) == 2)
     model.translate = lambda asked: order.append("translate") or [[{"text": ""}]]
-    server.jobs._urgent[0].work = model.translate
+    server.jobs._waiting[-1].work = model.translate
     model.gate.set()
     for thread in [*begun, seeing, *translating]:
         thread.join(60)

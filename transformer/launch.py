@@ -38,15 +38,9 @@ PR_SET_PDEATHSIG = 1  # of Linux's prctl: a signal to get when the parent dies
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = cli.make_parser("launch", __doc__)
-    made.add_argument(
-        "--workers", type=int, default=2, metavar="INT", help="how many to start [2]"
-    )
-    made.add_argument(
-        "--restarts",
-        type=int,
-        default=0,
-        metavar="INT",
-        help="how often to start again after a worker was lost [0]",
+    cli.add_number(made, "workers", 2, "how many to start")
+    cli.add_number(
+        made, "restarts", 0, "how often to start again after a worker was lost"
     )
     made.add_argument(
         "command", nargs="+", help="a program in Python and its arguments"

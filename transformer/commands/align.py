@@ -24,6 +24,7 @@ SHOWN = 5  # heads
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = cli.make_parser("align", __doc__)
+    cli.add_logdir(made)
     cli.add_checkpoint(made)
     cli.add_data(made)
     made.add_argument(

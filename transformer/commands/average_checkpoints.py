@@ -19,13 +19,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = cli.make_parser("average", __doc__)
     cli.add_logdir(made)
-    made.add_argument(
-        "--last",
-        type=int,
-        default=5,
-        metavar="INT",
-        help="how many checkpoints, the newest [5]",
-    )
+    cli.add_number(made, "last", 5, "how many checkpoints, the newest")
     made.add_argument("--out", required=True, metavar="DIR", help="a new log directory")
     return made
 

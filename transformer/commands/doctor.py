@@ -166,6 +166,7 @@ def translate(hp: hparams.HParams, logdir: str, checkpoint: str, sources: List[s
 def parser():
     """Return the parser of the command line."""
     made = cli.make_parser("doctor", __doc__)
+    cli.add_logdir(made)
     cli.add_checkpoint(made)
     cli.add_text(made, split="dev")
     made.add_argument(

@@ -52,7 +52,8 @@ class Translations(NamedTuple):
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = cli.make_parser("eval", __doc__)
-    cli.add_models(made, ALL)
+    cli.add_logdir(made, "their probabilities are averaged")
+    cli.add_checkpoint(made, f"; {ALL}: each that is kept")
     cli.add_text(made, split="test")
     made.add_argument("--json", metavar="FILE", help="write the scores there too")
     made.add_argument(
@@ -62,12 +63,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR_OR_FILE",
         help="other log directories, or files of translations, to compare with",
     )
-    made.add_argument(
-        "--samples",
-        type=int,
-        default=1000,
-        metavar="INT",
-        help="drawn for the intervals and the test; 0: no intervals [1000]",
+    cli.add_number(
+        made, "samples", 1000, "drawn for the intervals and the test; 0: no intervals"
     )
     add_engine(made)
     cli.add_settings(made, hparams.DECODING)

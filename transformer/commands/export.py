@@ -67,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = cli.make_parser("export", __doc__)
     made.add_argument("--format", required=True, help=" or ".join(FORMATS))
+    cli.add_logdir(made)
     cli.add_checkpoint(made)
     made.add_argument("--out", required=True, metavar="DIR", help="the folder to write")
     made.add_argument(
@@ -76,13 +77,12 @@ def parser() -> argparse.ArgumentParser:
         choices=QUANTIZATIONS,
         help="float32; int8, of ctranslate2 [float32]",
     )
-    made.add_argument(
-        "--check",
-        type=int,
-        default=0,
-        metavar="N",
-        help="translate N lines of the test split with both, the exported one in a "
-        "process of its own; ctranslate2: greedily and by beam search [0]",
+    cli.add_number(
+        made,
+        "check",
+        0,
+        "translate so many lines of the test split with both, the exported one in a "
+        "process of its own; ctranslate2: greedily and by beam search",
     )
     cli.add_data(made)
     return made

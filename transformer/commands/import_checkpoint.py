@@ -264,13 +264,7 @@ def parser() -> argparse.ArgumentParser:
         ("--tgt_vocab", "FILE", "the target's"),
     ):
         made.add_argument(flag, metavar=metavar, help=text)
-    made.add_argument(
-        "--target_space_id",
-        type=int,
-        default=0,
-        metavar="N",
-        help="tensor2tensor's kind of target [0]",
-    )
+    cli.add_number(made, "target_space_id", 0, "tensor2tensor's kind of target")
     return made
 
 

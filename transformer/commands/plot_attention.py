@@ -29,19 +29,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "sentences", nargs="+", metavar="SENTENCE", help="what is translated"
     )
-    made.add_argument(
-        "--logdir",
-        required=True,
-        nargs="+",
-        metavar="DIR",
-        help=f"what {command('train')} wrote; several: to compare them on the page",
-    )
-    made.add_argument(
-        "--checkpoint",
-        default="best",
-        metavar="WHICH",
-        help="best (by dev BLEU), newest, or a step [best]",
-    )
+    cli.add_logdir(made, "to compare them on the page")
+    cli.add_checkpoint(made)
     made.add_argument("--html", metavar="FILE", help="the page")
     picture = made.add_argument_group("picture")
     picture.add_argument("--out", metavar="FILE", help="the picture, .png or .svg")
@@ -104,9 +93,9 @@ def checked_head(args: argparse.Namespace) -> Union[int, str, None]:
 
 def write_page(args: argparse.Namespace, models: List["Model"]) -> List[str]:
     """Write the page; return the translations."""
-    from transformer.viewer import frozen
+    from transformer.viewer.page_files import frozen_page
 
-    text, translations = frozen.page_of(models, args.sentences)
+    text, translations = frozen_page(models, args.sentences)
     with files.replaced(args.html) as file:
         file.write(text)
     return translations

@@ -82,32 +82,23 @@ def parser() -> argparse.ArgumentParser:
             help="text files, as of train "
             f"[OUT/{split}.LANGUAGE{', if there' if split == 'test' else ''}]",
         )
-    _number(flags, "workers", 1, "processes that encode; the result is the same")
+    cli.add_number(flags, "workers", 1, "processes that encode; the result is the same")
     _add_filters(flags.add_argument_group("filters"))
     _add_vocabulary_flags(flags.add_argument_group("vocabulary"))
     return flags
 
 
-def _number(group, name: str, default: float, text: str) -> None:
-    """Add a flag for a number to a group of flags."""
-    kind = type(default)
-    metavar = type(default).__name__.upper()
-    text = f"{text} [{default}]"
-    flag = "--" + name
-    group.add_argument(flag, type=kind, default=default, metavar=metavar, help=text)
-
-
 def _add_filters(group) -> None:
     """Add the flags of the filters."""
-    _number(group, "max_length", 256, "drop pairs with more pieces on one side")
-    _number(
+    cli.add_number(group, "max_length", 256, "drop pairs with more pieces on one side")
+    cli.add_number(
         group,
         "max_ratio",
         0.0,
         "drop pairs of train where one side has more than so many times the pieces of "
         "the other; 0: any",
     )
-    _number(
+    cli.add_number(
         group,
         "character_score",
         0.0,
@@ -158,7 +149,7 @@ def _add_vocabulary_flags(group) -> None:
         help="probability of skipping a merge in train; try 0.05 for a small corpus "
         "[0]",
     )
-    _number(
+    cli.add_number(
         group,
         "copies",
         1,

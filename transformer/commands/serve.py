@@ -29,13 +29,7 @@ SECONDS_BETWEEN_LOOKS = 0.1  # at the signals
 def parser():
     """Return the parser of the command line."""
     made = cli.make_parser("serve", __doc__)
-    made.add_argument(
-        "--logdir",
-        required=True,
-        nargs="+",
-        metavar="DIR",
-        help=f"what {command('train')} wrote",
-    )
+    cli.add_logdir(made, "to compare them on the page, or see --ensemble")
     made.add_argument(
         "--checkpoint",
         default=["best"],
@@ -54,9 +48,7 @@ def parser():
         metavar="NAME",
         help="the address to listen at; 0.0.0.0: every one, for everybody [127.0.0.1]",
     )
-    made.add_argument(
-        "--port", type=int, default=8000, metavar="INT", help="0: a free one [8000]"
-    )
+    cli.add_number(made, "port", 8000, "0: a free one")
     made.add_argument(
         "--server_name",
         default=[],

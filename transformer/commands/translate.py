@@ -141,14 +141,9 @@ def write_translations(
 def parser():
     """Return the parser of the command line."""
     made = cli.make_parser("translate", __doc__)
-    cli.add_models(made)
-    made.add_argument(
-        "--n_best",
-        type=int,
-        default=1,
-        metavar="INT",
-        help="translations of each line, with their scores [1]",
-    )
+    cli.add_logdir(made, "their probabilities are averaged")
+    cli.add_checkpoint(made)
+    cli.add_number(made, "n_best", 1, "translations of each line, with their scores")
     made.add_argument(
         "--prefix_file",
         metavar="FILE",

@@ -122,38 +122,44 @@ def given(args: argparse.Namespace, fields: Collection[str]) -> Dict[str, Any]:
     return {name: value for name, value in vars(args).items() if name in fields}
 
 
-def add_logdir(parser: argparse.ArgumentParser) -> None:
-    """Add `--logdir` for a command that reads a log directory."""
+def add_number(parser: Any, name: str, default: float, text: str) -> None:
+    """Add a flag for a number of the kind of its default, which its help shows.
+
+    Args:
+      parser: what `make_parser` returned, or a group of its flags.
+      name: the flag without "--".
+      default: an int or a float.
+      text: the help.
+    """
+    kind = type(default)
     parser.add_argument(
-        "--logdir", required=True, metavar="DIR", help=f"what {command('train')} wrote"
+        "--" + name,
+        type=kind,
+        default=default,
+        metavar=kind.__name__.upper(),
+        help=f"{text} [{default}]",
     )
 
 
-def add_models(parser: argparse.ArgumentParser, every: str = "") -> None:
-    """Add `--logdir` and `--checkpoint` for a command that translates.
+def add_logdir(parser: argparse.ArgumentParser, several: str = "") -> None:
+    """Add `--logdir` for a command that reads a log directory.
 
     Args:
       parser: what `make_parser` returned.
-      every: the word for all checkpoints, where the command takes one.
+      several: what several are for, where the command takes them; `args.logdir` is a
+        list then.
     """
     parser.add_argument(
         "--logdir",
         required=True,
-        nargs="+",
+        nargs="+" if several else None,
         metavar="DIR",
-        help=f"what {command('train')} wrote; several: their probabilities are "
-        "averaged",
+        help=f"what {command('train')} wrote" + (several and f"; several: {several}"),
     )
-    _add_checkpoint(parser, f"; {every}: each that is kept" if every else "")
 
 
-def add_checkpoint(parser: argparse.ArgumentParser) -> None:
-    """Add `--logdir` and `--checkpoint` for a command that reads one checkpoint."""
-    add_logdir(parser)
-    _add_checkpoint(parser)
-
-
-def _add_checkpoint(parser: argparse.ArgumentParser, more: str = "") -> None:
+def add_checkpoint(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """Add `--checkpoint`; its help ends with `more`."""
     parser.add_argument(
         "--checkpoint",
         default="best",

@@ -87,7 +87,7 @@ def _words(translator, sources):
     """Yield (the number of a line, [(word, probability)] of its translation)."""
     vocabulary = translator.vocabularies.target
     for indices, found in translator.search(sources):
-        targets = [_without_end(row, vocabulary.eos) for row in found.ids[:, 0]]
+        targets = [vocabulary.before_end(row) for row in found.ids[:, 0]]
         rows = [sources[i] for i in indices]
         log_probs = translator.inspect(rows, targets, lambda inside: inside.of_target)
         for i, target, row, score in zip(indices, targets, log_probs, found.scores):
@@ -95,9 +95,3 @@ def _words(translator, sources):
                 made = tokens(vocabulary, target)
                 sure = [np.exp(row[begin:end].sum()) for begin, end in made.spans]
                 yield i, list(zip(made.words, sure))
-
-
-def _without_end(row, eos):
-    """Return the ids before the end."""
-    row = row.tolist()
-    return row[: row.index(eos)] if eos in row else row

@@ -134,12 +134,11 @@ class Model:
             dev = read_parallel(self.translator.hp.data, "dev")
         except (OSError, ValueError):
             return
-        for legend in confidence.count(self.translator, dev.sources, dev.references):
-            if legend is not None:
-                self.legend = legend
-                if self.is_alone:
-                    confidence.write(self.logdir, self.checkpoint, legend)
-            yield
+        self.legend = yield from confidence.count(
+            self.translator, dev.sources, dev.references
+        )
+        if self.is_alone:
+            confidence.write(self.logdir, self.checkpoint, self.legend)
 
 
 def _languages(folder):

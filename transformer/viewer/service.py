@@ -103,8 +103,6 @@ class Service:
 
     async def __call__(self, scope, receive, send) -> None:
         """Answer a request; count it, and log it in one line."""
-        if scope["type"] != "http":
-            raise ValueError(f"expected a request of HTTP, got one of {scope['type']}")
         began = time.perf_counter()
         headers = Headers(scope=scope)
         status = LEFT

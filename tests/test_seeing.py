@@ -6,12 +6,12 @@ import json
 import os
 import re
 
+import corpora
 import numpy as np
 import originals
 import pytest
 
 import hparams
-from transformer.commands import plot_attention
 from transformer.text import words
 from transformer.text.vocabulary import (
     UNK,
@@ -227,7 +227,7 @@ def test_json_has_the_weights(sight):
 
 def test_the_command_writes_one_small_file(trained, lines, tmp_path, capsys):
     path = tmp_path / "seen.html"
-    plot_attention.main(["--logdir", trained, "--html", str(path), *lines[:2]])
+    corpora.command("attention", "--logdir", trained, "--html", path, *lines[:2])
     page, said = path.read_text(encoding="utf-8"), capsys.readouterr().out.splitlines()
     assert len(said) == 3 and said[-1] == str(path)
     data = json.loads(re.search(r'id="data">(.*?)</script>', page).group(1))

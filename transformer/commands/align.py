@@ -12,11 +12,11 @@ the files of --compare, which word aligners wrote for test.
 
 import argparse
 import os
-from typing import List, Optional, Tuple
+from typing import Tuple
 
 from transformer import hparams
 from transformer.runtime import cli, files
-from transformer.runtime.terminal import command, say
+from transformer.runtime.terminal import say
 
 SHOWN = 5  # heads
 
@@ -51,9 +51,7 @@ def run(args: argparse.Namespace) -> None:
         for path in args.compare
     }
     with Translator(hp, args.logdir) as translator:
-        checkpoint = translator.restore_found(
-            args.checkpoint, cli.warner(command("align"))
-        )
+        checkpoint = translator.restore_found(args.checkpoint, args.warn)
         rates = alignment.measure(translator, dev.sources, dev.references, known_dev)
         ordered = sorted(rates, key=rates.__getitem__)
         best = ordered[0]
@@ -84,8 +82,3 @@ def read(data: str, split: str) -> Tuple:
         )
     text = read_parallel(data, split)
     return text, alignment.read_known(path, len(text.sources))
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the command line."""
-    cli.main(parser(), run, argv)

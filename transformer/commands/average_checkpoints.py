@@ -6,7 +6,6 @@ It writes a log directory like any other, for the other commands.
 """
 
 import argparse
-from typing import List, Optional
 
 from transformer import hparams
 from transformer.runtime import cli
@@ -51,8 +50,3 @@ def run(args: argparse.Namespace) -> None:
         f"{args.out}: the average of the checkpoints of steps "
         f"{', '.join(map(str, steps))}"
     )
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the command line."""
-    cli.main(parser(), run, argv)

@@ -99,8 +99,7 @@ def score_one(
     from transformer.evaluation import METRICS, score
     from transformer.runtime import checkpoints
 
-    engine = (args.engine, args.quantization)
-    [ours] = translate(models, [args.checkpoint], text, *engine)
+    [ours] = translate(args, models, [args.checkpoint], text)
     steps = " + ".join(
         str(checkpoints.step_of(each)) for each in [ours.checkpoint, *ours.others]
     )
@@ -120,7 +119,7 @@ def score_one(
     systems = {" + ".join(args.logdir): ours}
     for name, other in others.items():
         if not isinstance(other, Translations):
-            [other] = translate([other], [args.checkpoint], text, *engine)
+            [other] = translate(args, [other], [args.checkpoint], text)
         systems[name] = other
     if others:
         report["compared"] = compare(systems, text.references, args.samples)
@@ -142,7 +141,7 @@ def score_all(args: argparse.Namespace, models: List[Model], text) -> None:
     rows = []
     signatures: Sequence[str] = []
     which = [kept[step] for step in sorted(kept)]
-    for each in translate(models, which, text, args.engine, args.quantization):
+    for each in translate(args, models, which, text):
         systems.append(each)
         scores = score(each.lines, text.references, args.samples, list(METRICS))
         step = checkpoints.step_of(each.checkpoint)
@@ -204,41 +203,46 @@ def refuse_other_lengths(systems: Dict[str, Union[Model, Translations]], text) -
 
 
 def translate(
+    args: argparse.Namespace,
     models: List[Model],
     which: Sequence[Union[str, int]],
     text,
-    engine: str,
-    quantization: str,
 ) -> Iterator[Translations]:
     """Yield the translations of a text by checkpoints, after writing them.
 
     Of several checkpoints, one that cannot be read, or vanished, is left out.
 
     Args:
+      args: the flags.
       models: several translate together.
       which: the checkpoints: "best", "newest" or steps.
       text: ParallelText.
-      engine, quantization: as of Translator.
     """
     from transformer.evaluation import translations_path
     from transformer.translator import Translator
 
     hp, logdir = models[0]
     with Translator(
-        hp, logdir, others=models[1:], engine=engine, quantization=quantization
+        hp,
+        logdir,
+        others=models[1:],
+        engine=args.engine,
+        quantization=args.quantization,
     ) as translator:
         for each in which:
             try:
-                checkpoint = translator.restore_found(each, cli.warner(command("eval")))
+                checkpoint = translator.restore_found(each, args.warn)
             except (ValueError, FileNotFoundError) as error:
                 if len(which) == 1:
                     raise
-                cli.warner(command("eval"))(f"left out: {error}")
+                args.warn(f"left out: {error}")
                 continue
             lines = [best.text for best, *_ in translator.translate(text.sources)]
             others = translator.checkpoints[1:]
             is_fast = translator.engine == CTRANSLATE2
-            name = f"{text.name}.{engine}-{quantization}" if is_fast else text.name
+            name = text.name
+            if is_fast:
+                name += f".{args.engine}-{args.quantization}"
             path = translations_path(checkpoint, name, others)
             write_error = write_lines(path, lines)
             yield Translations(lines, path, checkpoint, others, write_error)
@@ -303,8 +307,3 @@ def refuse_unwritten(systems: Iterable[Translations]) -> None:
                 "scores are complete; for the translations, copy the log directory to "
                 "where there is room and permission, and score it there"
             )
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the command."""
-    cli.main(parser(), run, argv)

@@ -13,13 +13,13 @@ import argparse
 import dataclasses
 import functools
 import os
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, NamedTuple, Sequence
 
 from transformer import hparams
 from transformer.fast import CTRANSLATE2, MODEL, QUANTIZATIONS, FastTranslator
 from transformer.runtime import cli, pool
 from transformer.runtime.files import new_folder, refuse_used
-from transformer.runtime.terminal import command, say
+from transformer.runtime.terminal import say
 
 SAVEDMODEL = "savedmodel"
 FORMATS = (CTRANSLATE2, SAVEDMODEL)
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> None:
 
         remark = checkpoints.find_and_load(args.logdir, write, args.checkpoint)
     if remark:
-        cli.warner(command("export"))(remark)
+        args.warn(remark)
     say(f"{args.format}, {args.quantization}: {args.out}")
     if args.check:
         check(args, hp, chosen)
@@ -138,8 +138,3 @@ def check(args: argparse.Namespace, hp: hparams.HParams, chosen: Format) -> None
             f"{search}: {len(gaps)} of {len(lines)} translations equal ours; worst "
             f"difference of their scores {max(gaps, default=0):.2g}"
         )
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the command line."""
-    cli.main(parser(), run, argv)

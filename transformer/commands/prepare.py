@@ -13,7 +13,7 @@ import argparse
 import itertools
 import os
 import sys
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List
 
 from transformer import hparams
 from transformer.runtime import cli
@@ -361,8 +361,3 @@ def reporter(split: str) -> Callable[[int, int], None]:
             progress.show(done, total, text)
 
     return report
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the command line."""
-    cli.main(parser(), run, argv)

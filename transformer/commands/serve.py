@@ -21,7 +21,9 @@ from transformer import hparams
 from transformer.fast import add_engine
 from transformer.runtime import cli
 from transformer.runtime.signals import StopSignals
-from transformer.runtime.terminal import command, say
+from transformer.runtime.terminal import say
+from transformer.viewer.jobs import Jobs
+from transformer.viewer.requests import SentenceRequest
 
 SECONDS_BETWEEN_LOOKS = 0.1  # at the signals
 
@@ -72,7 +74,7 @@ def parser():
     return made
 
 
-def opened(args, warn):
+def opened(args):
     """Return the models of the command line, each ready."""
     models = hparams.load_each(args.logdir, cli.given(args, hparams.FIELDS))
     if args.ensemble and len(models) < 2:
@@ -86,7 +88,7 @@ def opened(args, warn):
             hp,
             logdir,
             which,
-            warn,
+            args.warn,
             others,
             args.languages,
             engine=args.engine,
@@ -129,10 +131,7 @@ def run(args) -> None:
             f"expected uvicorn, starlette and prometheus-client, got none "
             f"({error}): pip install 'transformer-tf[serve]', with Python 3.10 or newer"
         ) from error
-    models = opened(args, cli.warner(command("serve")))
-    from transformer.viewer.jobs import Jobs
-    from transformer.viewer.requests import SentenceRequest
-
+    models = opened(args)
     for model in models:
         model.translate([SentenceRequest(0, "x")])  # the first run takes seconds
     log_to_stderr()
@@ -143,7 +142,3 @@ def run(args) -> None:
     serve(server, f"http://{host}:{server.server_address[1]}/")
     for model in models:
         model.close()
-
-
-def main(argv=None):
-    cli.main(parser(), run, argv)

@@ -133,9 +133,5 @@ def _package(path: str) -> str:
     return "transformer"
 
 
-def main(argv: Any = None) -> None:
-    cli.main(parser(), run, argv)
-
-
 if __name__ == "__main__":
-    main()
+    cli.main(parser(), run)

@@ -12,10 +12,10 @@ TensorFlow, whose import takes seconds:
         hp = hparams.load(args.logdir)
         cli.start_tensorflow(args.verbose)
         from transformer.translator import Translator  # needs TensorFlow
+        args.warn("...")  # a line on stderr, after the name of the command
         ...
 
-    def main(argv=None):
-        cli.main(parser(), run, argv)
+`transformer/commands/program.py` gives both to `main`.
 """
 
 import argparse
@@ -254,8 +254,8 @@ def main(
 
     Args:
       parser: what `make_parser` returned, with the command's own flags.
-      work: function of the parsed arguments; returns the exit status, None for 0. It
-        calls `start_tensorflow` before it imports what needs TensorFlow.
+      work: function of the parsed arguments, with `warn`; returns the exit status, None
+        for 0. It calls `start_tensorflow` before it imports what needs TensorFlow.
       argv: the arguments; None for those of the process.
       advice: what to do after a signal, for a command that can continue.
 
@@ -270,7 +270,9 @@ def main(
     status: Optional[int] = 0
     try:
         with _signals_end_at_once(parser.prog, advice), reader_may_leave():
-            status = work(parse(parser, sys.argv[1:] if argv is None else argv))
+            args = parse(parser, sys.argv[1:] if argv is None else argv)
+            args.warn = warn
+            status = work(args)
     except (ValueError, OSError, FloatingPointError, MemoryError) as error:
         warn(explained(error))
         status = REFUSED

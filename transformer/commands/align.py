@@ -14,7 +14,8 @@ import argparse
 import os
 from typing import Tuple
 
-from transformer import hparams
+from transformer import alignment, hparams
+from transformer.evaluation import read_parallel
 from transformer.runtime import cli, files
 from transformer.runtime.terminal import say
 
@@ -40,16 +41,15 @@ def parser() -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> None:
     """Choose a head on dev, store it, print its error rate on test."""
     hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
-    cli.start_tensorflow(args.verbose)
-    from transformer import alignment
-    from transformer.translator import Translator
-
     dev, known_dev = read(hp.data, "dev")
     test, known_test = read(hp.data, "test")
     others = {
         path: [pairs.sure for pairs in alignment.read_known(path, len(known_test))]
         for path in args.compare
     }
+    cli.start_tensorflow(args.verbose)
+    from transformer.translator import Translator  # needs TensorFlow
+
     with Translator(hp, args.logdir) as translator:
         checkpoint = translator.restore_found(args.checkpoint, args.warn)
         rates = alignment.measure(translator, dev.sources, dev.references, known_dev)
@@ -70,9 +70,6 @@ def run(args: argparse.Namespace) -> None:
 
 def read(data: str, split: str) -> Tuple:
     """Return (the ParallelText of a split, its known word pairs)."""
-    from transformer import alignment
-    from transformer.evaluation import read_parallel
-
     path = files.regular(os.path.join(data, split + ".align"))
     if not os.path.exists(path):
         raise ValueError(

@@ -28,7 +28,8 @@ from typing import (
     Union,
 )
 
-from transformer import hparams
+from transformer import evaluation, hparams
+from transformer.evaluation import METRICS, read_parallel, score, translations_path
 from transformer.fast import CTRANSLATE2, add_engine
 from transformer.runtime import cli, files
 from transformer.runtime.terminal import command, say
@@ -75,14 +76,10 @@ def run(args: argparse.Namespace) -> None:
     """Translate, print the scores, write the translations."""
     changes = cli.given(args, hparams.FIELDS)
     models = hparams.load_each(args.logdir, changes)
-    others = systems_to_compare(args, changes)
-    cli.start_tensorflow(args.verbose)
-    # Only here: TensorFlow, which most of them import, takes seconds.
-    from transformer.evaluation import check_samples, read_parallel
-
     text = read_parallel(models[0][0].data, args.split, args.files)
-    check_samples(args.samples, len(text.sources))
-    refuse_other_lengths(others, text)
+    evaluation.check_samples(args.samples, len(text.sources))
+    others = systems_to_compare(args, changes, text)
+    cli.start_tensorflow(args.verbose)
     if args.checkpoint == ALL:
         score_all(args, models, text)
     else:
@@ -96,8 +93,7 @@ def score_one(
     text,
 ) -> None:
     """Score one checkpoint (of an ensemble: one of each model), and compare it."""
-    from transformer.evaluation import METRICS, score
-    from transformer.runtime import checkpoints
+    from transformer.runtime import checkpoints  # needs TensorFlow
 
     [ours] = translate(args, models, [args.checkpoint], text)
     steps = " + ".join(
@@ -129,8 +125,7 @@ def score_one(
 
 def score_all(args: argparse.Namespace, models: List[Model], text) -> None:
     """Score every checkpoint that is kept: a line for each, then the signatures."""
-    from transformer.evaluation import METRICS, score
-    from transformer.runtime import checkpoints
+    from transformer.runtime import checkpoints  # needs TensorFlow
 
     [logdir] = args.logdir
     best = checkpoints.steps(logdir, checkpoints.BEST)[-1:]
@@ -167,12 +162,13 @@ def score_all(args: argparse.Namespace, models: List[Model], text) -> None:
 
 
 def systems_to_compare(
-    args: argparse.Namespace, changes: Dict[str, Any]
+    args: argparse.Namespace, changes: Dict[str, Any], text
 ) -> Dict[str, Union[Model, Translations]]:
     """Return what to compare with: name → a model, or the translations in a file.
 
     Raises:
-      ValueError: there is nothing to compare with, or no sample to do it by.
+      ValueError: there is nothing to compare with, or no sample to do it by; or a file
+        has not a translation for each line.
     """
     if args.checkpoint == ALL and (args.compare or len(args.logdir) > 1):
         raise ValueError(
@@ -187,19 +183,15 @@ def systems_to_compare(
     for name in args.compare:
         if os.path.isdir(name):
             systems[name] = (hparams.load(name, changes), name)
-        else:
-            systems[name] = Translations(list(read_lines(name)), name)
-    return systems
-
-
-def refuse_other_lengths(systems: Dict[str, Union[Model, Translations]], text) -> None:
-    """Raise ValueError where a file has not a translation for each line."""
-    for name, system in systems.items():
-        if isinstance(system, Translations) and len(system.lines) != len(text.sources):
+            continue
+        lines = list(read_lines(name))
+        if len(lines) != len(text.sources):
             raise ValueError(
                 f"{name}: expected {len(text.sources)} translations, one for each line "
-                f"of {text.name}, got {len(system.lines)}"
+                f"of {text.name}, got {len(lines)}"
             )
+        systems[name] = Translations(lines, name)
+    return systems
 
 
 def translate(
@@ -218,8 +210,7 @@ def translate(
       which: the checkpoints: "best", "newest" or steps.
       text: ParallelText.
     """
-    from transformer.evaluation import translations_path
-    from transformer.translator import Translator
+    from transformer.translator import Translator  # needs TensorFlow
 
     hp, logdir = models[0]
     with Translator(
@@ -250,8 +241,6 @@ def translate(
 
 def describe(scores) -> List[Tuple[str, str]]:
     """Return (a line, the signature) of each metric of Scores."""
-    from transformer.evaluation import METRICS
-
     described = []
     for field, (name, _) in METRICS.items():
         interval = getattr(scores, f"{field}_interval")
@@ -267,8 +256,6 @@ def compare(
     systems: Dict[str, Translations], references: List[str], samples: int
 ) -> List[Dict[str, Any]]:
     """Print how systems compare with the first one; return that as JSON has it."""
-    from transformer import evaluation
-
     report = []
     lines = {name: each.lines for name, each in systems.items()}
     for comparison in evaluation.compare(lines, references, samples):

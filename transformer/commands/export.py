@@ -16,6 +16,7 @@ import os
 from typing import Callable, Dict, NamedTuple, Sequence
 
 from transformer import hparams
+from transformer.evaluation import load_text
 from transformer.fast import CTRANSLATE2, MODEL, QUANTIZATIONS, FastTranslator
 from transformer.runtime import cli, pool
 from transformer.runtime.files import new_folder, refuse_used
@@ -118,8 +119,7 @@ def run(args: argparse.Namespace) -> None:
 
 def check(args: argparse.Namespace, hp: hparams.HParams, chosen: Format) -> None:
     """Print how many lines of the test split have equal translations."""
-    from transformer.evaluation import load_text
-    from transformer.translator import Translator
+    from transformer.translator import Translator  # needs TensorFlow
 
     lines = load_text(hp.data, "test")[0][: args.check]
     for search in chosen.searches or [hp.search]:

@@ -97,16 +97,8 @@ def run(args: argparse.Namespace) -> None:
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the command line."""
     parser = cli.make_parser("make_reviews.py", __doc__)
-    parser.add_argument(
-        "--pairs",
-        type=int,
-        default=5,
-        metavar="INT",
-        help="positive reviews, each with a negative twin [5]",
-    )
-    parser.add_argument(
-        "--seed", type=int, default=1, metavar="INT", help="chooses the reviews [1]"
-    )
+    cli.add_number(parser, "pairs", 5, "positive reviews, each with a negative twin")
+    cli.add_number(parser, "seed", 1, "chooses the reviews")
     cli.main(parser, run, argv)
 
 

@@ -13,10 +13,9 @@ import sys
 import time
 
 import numpy as np
-import pytest
 import tensorflow.compat.v1 as tf
 
-from transformer.commands import prepare, train
+from transformer.commands import program
 from transformer.runtime import checkpoints
 from transformer.runtime.run import read_dev_scores
 
@@ -100,13 +99,13 @@ def write_text(folder, splits):
 
 def prepared(folder, splits):
     """Writes and prepares a corpus; returns the folder as text."""
-    prepare.main(["--out", write_text(folder, splits), "--vocab-size", VOCAB_SIZE])
+    command("prepare", "--out", write_text(folder, splits), "--vocab-size", VOCAB_SIZE)
     return str(folder)
 
 
 def run_train(data, logdir, *flags):
     """`python train.py`, in this process, with the flags of TINY before the others."""
-    train.main(["--data", str(data), "--logdir", str(logdir), *TINY, *flags])
+    command("train", "--data", data, "--logdir", logdir, *TINY, *flags)
 
 
 def tree(folder):
@@ -182,23 +181,35 @@ def is_running(pid):
         return False
 
 
-def output_of(main, *argv):
+def command(name, *argv):
+    """Run a command of the program in this process."""
+    program.main([name, *map(str, argv)])
+
+
+def status_of(name, *argv):
+    """Run a command in this process; return its exit status."""
+    try:
+        command(name, *argv)
+    except SystemExit as stopped:
+        return stopped.code
+    return 0
+
+
+def output_of(name, *argv):
     """Run a command in this process; return the lines that it prints."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
-        main([str(word) for word in argv])
+        command(name, *argv)
     return output.getvalue().splitlines()
 
 
-def refusal(capsys, main, *argv):
+def refusal(capsys, name, *argv):
     """Runs a command that must refuse its settings; returns the one line it says.
 
     A usage line before it is argparse's, and welcome.
     """
-    with pytest.raises(SystemExit) as stopped:
-        main([str(word) for word in argv])
+    assert status_of(name, *argv) == 2
     said = capsys.readouterr().err
-    assert stopped.value.code == 2
     lines = [line for line in said.splitlines() if not line.startswith("usage:")]
     assert len(lines) == 1, said
     return lines[0]
@@ -208,7 +219,7 @@ def refused_training(capsys, data, logdir, *flags):
     """The line with which train.py refuses; it wrote nothing into the log directory."""
     before = tree(logdir)
     where = ["--data", data, "--logdir", logdir]
-    line = refusal(capsys, train.main, *where, *TINY, "--max_steps", "13", *flags)
+    line = refusal(capsys, "train", *where, *TINY, "--max_steps", "13", *flags)
     assert tree(logdir) == before
     return line
 

@@ -10,7 +10,6 @@ import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
 import hparams
-from transformer.commands import import_checkpoint
 from transformer.compat import convert, names
 
 VOCAB = int(corpora.VOCAB_SIZE)
@@ -109,18 +108,13 @@ def write(arrays, folder):
 
 
 def run_import(dialect, checkpoint, logdir, *flags):
-    import_checkpoint.main(
-        [
-            "--from",
-            source_of(dialect),
-            "--ckpt",
-            checkpoint,
-            "--num_heads",
-            "2",
-            "--out",
-            str(logdir),
-            *flags,
-        ]
+    corpora.command(
+        "import",
+        f"--from={source_of(dialect)}",
+        f"--ckpt={checkpoint}",
+        "--num_heads=2",
+        f"--out={logdir}",
+        *flags,
     )
     return str(logdir)
 

@@ -12,7 +12,6 @@ import pytest
 import hparams
 from transformer import alignment
 from transformer.alignment import Head, Known
-from transformer.commands import align, translate
 from transformer.runtime import checkpoints
 from transformer.translator import Translator
 from transformer.viewer.sight import see
@@ -116,7 +115,7 @@ def translated(logdir, capsys, monkeypatch, lines, *flags):
     """(standard output, standard error) of translate.py."""
     stdin = io.TextIOWrapper(io.BytesIO("".join(x + "\n" for x in lines).encode()))
     monkeypatch.setattr(sys, "stdin", stdin)
-    translate.main(["--logdir", logdir, *flags])
+    corpora.command("translate", "--logdir", logdir, *flags)
     return capsys.readouterr()
 
 
@@ -124,7 +123,7 @@ def test_align_chooses_the_best_head_and_translate_uses_it(
     logdir, data, lines, translator, capsys, monkeypatch
 ):
     perfect = os.path.join(data, "test.align")
-    align.main(["--logdir", logdir, "--compare", perfect])
+    corpora.command("align", "--logdir", logdir, "--compare", perfect)
     said = capsys.readouterr().out.splitlines()
     checkpoint = checkpoints.find(logdir)
     head = alignment.read_choice(logdir, checkpoint, translator.hp)
@@ -177,12 +176,12 @@ def test_what_align_cannot_use_is_one_line(logdir, data, trained, tmp_path, caps
     other = corpora.copy_of(data, tmp_path / "data")
     flags = ["--logdir", logdir, "--data", other]
     short = corpora.write_lines(tmp_path / "short.align", ["0-0"])
-    said = corpora.refusal(capsys, align.main, *flags, "--compare", short)
+    said = corpora.refusal(capsys, "align", *flags, "--compare", short)
     assert "short.align: expected 20 lines, got 1" in said
     os.rename(os.path.join(other, "test.align"), str(tmp_path / "elsewhere"))
     os.symlink(str(tmp_path / "elsewhere"), os.path.join(other, "test.align"))
-    assert "expected a file, got a link" in corpora.refusal(capsys, align.main, *flags)
+    assert "expected a file, got a link" in corpora.refusal(capsys, "align", *flags)
     os.remove(os.path.join(other, "test.align"))
-    assert "test.align" in corpora.refusal(capsys, align.main, *flags)
+    assert "test.align" in corpora.refusal(capsys, "align", *flags)
     shutil.rmtree(other)
-    assert other in corpora.refusal(capsys, align.main, *flags)
+    assert other in corpora.refusal(capsys, "align", *flags)

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import hparams
-from transformer.commands import average_checkpoints
 from transformer.runtime import checkpoints
 from transformer.translator import Translator
 
@@ -21,7 +20,7 @@ def logdir(digits, tmp_path_factory):
 
 
 def average(logdir, out, last):
-    average_checkpoints.main(["--logdir", logdir, "--out", str(out), "--last", last])
+    corpora.command("average", "--logdir", logdir, "--out", out, "--last", last)
 
 
 @pytest.mark.slow
@@ -52,14 +51,7 @@ def test_it_translates_and_the_others_are_as_they_were(logdir, tmp_path):
 @pytest.mark.parametrize("last", ["0", "1", "4"])
 def test_as_many_as_there_are_or_fewer(logdir, tmp_path, capsys, last):
     said = corpora.refusal(
-        capsys,
-        average_checkpoints.main,
-        "--logdir",
-        logdir,
-        "--out",
-        tmp_path / "out",
-        "--last",
-        last,
+        capsys, "average", "--logdir", logdir, "--out", tmp_path / "out", "--last", last
     )
     assert "--last: expected 2 to 3" in said
     assert not (tmp_path / "out").exists()
@@ -68,14 +60,7 @@ def test_as_many_as_there_are_or_fewer(logdir, tmp_path, capsys, last):
 def test_nothing_is_overwritten(logdir, tmp_path, capsys):
     before = corpora.tree(logdir)
     said = corpora.refusal(
-        capsys,
-        average_checkpoints.main,
-        "--logdir",
-        logdir,
-        "--out",
-        logdir,
-        "--last",
-        "2",
+        capsys, "average", "--logdir", logdir, "--out", logdir, "--last", "2"
     )
     assert "expected a new folder" in said
     assert corpora.tree(logdir) == before

@@ -268,20 +268,20 @@ def test_the_program_lists_and_completes_its_commands(capsys):
         assert f"    {name}) words='--help --verbose " in completed
     program.main(["--version"])
     assert capsys.readouterr().out == f"transformer-tf {__version__}\n"
-    line = corpora.refusal(capsys, program.main, "trian")
+    line = corpora.refusal(capsys, "trian")
     assert "unknown command trian; did you mean train?" in line
-    line = corpora.refusal(capsys, program.main, "completion", "fish")
+    line = corpora.refusal(capsys, "completion", "fish")
     assert "expected bash or zsh, got 'fish'" in line
 
 
 def test_messages_name_commands_as_the_user_typed_them(monkeypatch, capsys):
     refuse = ["eval", "--logdir", "none"]
-    line = corpora.refusal(capsys, program.main, *refuse)
+    line = corpora.refusal(capsys, *refuse)
     assert line.startswith("eval.py: ") and line.endswith("written by train.py")
     assert terminal.command_line("launch") == "python -m transformer.launch"
     for typed in ("/usr/bin/transformer-tf", transformer.__main__.__file__):
         monkeypatch.setattr(sys, "argv", [typed])
-        line = corpora.refusal(capsys, program.main, *refuse)
+        line = corpora.refusal(capsys, *refuse)
         assert line.startswith("transformer-tf eval: ")
         assert line.endswith("written by transformer-tf train")
         assert terminal.command_line("launch") == "transformer-tf launch"

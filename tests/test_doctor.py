@@ -97,11 +97,7 @@ def logdir(trained, digits, tmp_path):
 
 def run(capsys, *argv):
     """(exit status, the lines that it prints)."""
-    status = 0
-    try:
-        doctor.main([str(word) for word in argv])
-    except SystemExit as stopped:
-        status = stopped.code
+    status = corpora.status_of("doctor", *argv)
     captured = capsys.readouterr()
     return status, (captured.out or captured.err).splitlines()
 

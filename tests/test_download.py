@@ -13,7 +13,7 @@ import threading
 import corpora
 import pytest
 
-from transformer.commands import download, prepare
+from transformer.commands import download
 from transformer.text import public_corpora
 from transformer.text.data_folder import SPLITS
 from transformer.text.lines import read_lines
@@ -142,24 +142,24 @@ def arguments(server, out):
 
 def refused(capsys, *argv):
     """What a command says that must refuse."""
-    return corpora.refusal(capsys, download.main, *argv)
+    return corpora.refusal(capsys, "download", *argv)
 
 
 def test_the_command_that_is_printed_prepares_the_corpus(server, tmp_path, capsys):
     out = tmp_path / "out"
-    download.main(arguments(server, out))
+    corpora.command("download", *arguments(server, out))
     for split, sides in TEXT.items():
         for language, lines in zip(("de", "en"), sides):
             assert list(read_lines(str(out / f"{split}.{language}"))) == lines
     command = shlex.split(capsys.readouterr().out.splitlines()[-1])
     assert command[1].endswith("prepare.py")
-    prepare.main(command[2:])
+    corpora.command("prepare", *command[2:])
     assert (out / "corpus.json").exists()
     assert len(server.asked) == 2
-    download.main(arguments(server, out))  # nothing is asked for again
+    corpora.command("download", *arguments(server, out))  # nothing is asked for again
     assert len(server.asked) == 2
     (out / "archives" / "train.tgz").write_bytes(b"damaged")
-    download.main(arguments(server, out))
+    corpora.command("download", *arguments(server, out))
     assert (out / "archives" / "train.tgz").read_bytes() == TRAIN
     assert sorted(os.listdir(str(tmp_path))) == ["out"]
 
@@ -179,7 +179,7 @@ def test_a_passing_fault_is_tried_again_and_a_lasting_one_refused(
     assert reason in refused(capsys, *arguments(server, tmp_path / "out"))
     assert server.plan == [] and os.listdir(str(tmp_path)) == []
     server.plan = [answer]
-    download.main(arguments(server, tmp_path / "out"))
+    corpora.command("download", *arguments(server, tmp_path / "out"))
 
 
 def test_a_file_that_is_too_long_is_refused_at_once(server, tmp_path, capsys):
@@ -245,7 +245,7 @@ def test_no_archive_writes_outside_of_the_folder(tmp_path, name, content):
 
 
 def test_the_table_is_whole_and_listed(capsys):
-    download.main(["--list"])
+    corpora.command("download", "--list")
     listed = capsys.readouterr().out
     for name, corpus in public_corpora.CORPORA.items():
         assert name + ":" in listed and corpus.home in listed

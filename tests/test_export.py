@@ -8,7 +8,6 @@ import corpora
 import pytest
 
 import hparams
-from transformer.commands import export
 from transformer.export import described, refuse_unsupported, write
 from transformer.fast import FastTranslator
 from transformer.runtime import checkpoints
@@ -73,9 +72,8 @@ def test_ctranslate2_agrees_on_other_dialects(digits, tmp_path, capsys, dialect)
         digits, logdir, *corpora.SMALL, "--dialect", dialect, "--eval_every", "240"
     )
     for _ in range(2):  # it may be written again
-        export.main(
-            [*"--format ctranslate2 --check 5 --logdir".split(), logdir, "--out", out]
-        )
+        where = [f"--logdir={logdir}", f"--out={out}"]
+        corpora.command("export", "--format=ctranslate2", "--check=5", *where)
     assert "of 5 translations equal ours" in capsys.readouterr().out
     check_that_ctranslate2_agrees(logdir, digits, out)
 
@@ -97,10 +95,10 @@ def test_what_does_not_fit_is_refused_by_name(settings, named):
 def test_without_ctranslate2_one_line_says_so(trained, monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     flags = ["--format", "ctranslate2", "--logdir", trained, "--out", tmp_path / "x"]
-    said = corpora.refusal(capsys, export.main, *flags)
+    said = corpora.refusal(capsys, "export", *flags)
     assert "pip install 'transformer-tf[fast]'" in said
 
 
 def test_other_files_are_not_overwritten(trained, capsys):
     flags = ["--format", "ctranslate2", "--logdir", trained, "--out", trained]
-    assert "expected a new folder" in corpora.refusal(capsys, export.main, *flags)
+    assert "expected a new folder" in corpora.refusal(capsys, "export", *flags)

@@ -11,7 +11,6 @@ import pytest
 
 import hparams
 from transformer import export
-from transformer.commands import evaluate
 from transformer.fast import (
     CTRANSLATE2,
     TENSORFLOW,
@@ -83,8 +82,9 @@ def test_the_n_best_come_best_first(exported, lines):
 
 def test_the_command_translates_without_tensorflow(exported, lines):
     code = (
-        "import sys; from transformer.commands import translate; "
-        "translate.main(sys.argv[1:]); sys.exit('tensorflow' in sys.modules)"
+        "import sys; from transformer.commands import program; "
+        "program.main(['translate', *sys.argv[1:]]); "
+        "sys.exit('tensorflow' in sys.modules)"
     )
     flags = ["--logdir", exported, "--engine", "ctranslate2", "--search", "greedy"]
     ran = corpora.python("-c", code, *flags, input="\n".join(lines))
@@ -99,7 +99,7 @@ def test_eval_and_the_service_have_it_too(exported, digits, tmp_path, capsys):
     scores = []
     for engine in (CTRANSLATE2, TENSORFLOW):
         flags = ["--search", "greedy", "--engine", engine, "--samples", "0"]
-        evaluate.main(["--logdir", logdir, *flags])
+        corpora.command("eval", "--logdir", logdir, *flags)
         scores.append(capsys.readouterr().out.splitlines()[1:])
     assert scores[0] == scores[1]
     pattern = os.path.join(logdir, "best.ckpt-*.test*.translations")

@@ -12,8 +12,6 @@ import pytest
 
 import hparams
 import transformer
-from transformer.commands import average_checkpoints, export, train
-from transformer.commands import evaluate as evaluation
 from transformer.runtime import checkpoints, files
 from transformer.text.data_folder import read_summary
 from transformer.translator import Translator
@@ -52,11 +50,13 @@ def test_training_goes_on_and_what_reads_it_does(kept, capsys):
     folder, _ = kept
     data, logs, mean = (str(folder / name) for name in ("data", "logs", "mean"))
     last = checkpoints.steps(logs)[-1]
-    train.main([f"--data={data}", f"--logdir={logs}", f"--max_steps={last + 2}"])
+    corpora.command(
+        "train", f"--data={data}", f"--logdir={logs}", f"--max_steps={last + 2}"
+    )
     assert checkpoints.steps(logs)[-1] == last + 2
     assert f"step {last + 2}: dev BLEU " in capsys.readouterr().err
-    average_checkpoints.main([f"--logdir={logs}", "--last=2", f"--out={mean}"])
-    evaluation.main([f"--logdir={mean}", f"--data={data}"])
+    corpora.command("average", f"--logdir={logs}", "--last=2", f"--out={mean}")
+    corpora.command("eval", f"--logdir={mean}", f"--data={data}")
     assert "BLEU = " in capsys.readouterr().out
 
 
@@ -65,7 +65,7 @@ def test_it_is_exported(kept):
     folder, _ = kept
     out = folder / "exported"
     flags = ["--format=ctranslate2", f"--logdir={folder / 'logs'}", f"--out={out}"]
-    export.main(flags)
+    corpora.command("export", *flags)
     assert (out / "model.bin").exists()
 
 
@@ -96,12 +96,12 @@ def test_each_folder_of_a_newer_format_is_refused(tmp_path, capsys):
     data, logs = str(tmp_path / "data"), str(tmp_path / "logs")
     newer = {"format": files.FOLDER_FORMAT + 1, "version": "7.0.0", "other": []}
     edited(tmp_path / "logs" / "hparams.json", **newer)
-    for main, flags in (
-        (train.main, [f"--data={data}"]),
-        (evaluation.main, []),
-        (average_checkpoints.main, [f"--out={tmp_path / 'mean'}"]),
+    for name, flags in (
+        ("train", [f"--data={data}"]),
+        ("eval", []),
+        ("average", [f"--out={tmp_path / 'mean'}"]),
     ):
-        said = corpora.refusal(capsys, main, f"--logdir={logs}", *flags)
+        said = corpora.refusal(capsys, name, f"--logdir={logs}", *flags)
         assert said.endswith("that wrote it, '7.0.0', or a newer one")
     edited(tmp_path / "data" / "corpus.json", source_lang=None, **newer)
     with pytest.raises(

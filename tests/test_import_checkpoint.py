@@ -23,8 +23,6 @@ from originals import (
 from test_dialects_whole import SOURCE, Whole, is_whole
 
 import hparams
-from transformer.commands import evaluate as eval_program
-from transformer.commands import import_checkpoint, translate
 from transformer.model import Transformer
 from transformer.runtime import checkpoints
 from transformer.text.vocabulary import (
@@ -51,7 +49,7 @@ def has_file(meta):
 
 
 def refused(capsys, *argv):
-    return corpora.refusal(capsys, import_checkpoint.main, *argv)
+    return corpora.refusal(capsys, "import", *argv)
 
 
 def test_refusals_of_the_command(capsys, original, tmp_path, digits):
@@ -87,10 +85,10 @@ def test_without_a_vocabulary_it_says_so(capsys, original, tmp_path):
     assert "imported for ids only" in said and "training continues exactly" in said
     assert "output_projection: False (paper: True)" in said
     argv = ["--logdir", logdir]
-    assert "expected the vocabulary" in corpora.refusal(capsys, translate.main, *argv)
+    assert "expected the vocabulary" in corpora.refusal(capsys, "translate", *argv)
     some = corpora.write_lines(tmp_path / "text", ["1 2"])
     assert "expected the vocabulary" in corpora.refusal(
-        capsys, eval_program.main, *argv, "--files", some, some
+        capsys, "eval", *argv, "--files", some, some
     )
 
 
@@ -214,7 +212,7 @@ def test_an_original_checkpoint_has_the_recorded_variables(name, tmp_path):
         heads = str(meta["kwargs"]["num_heads"])
         argv = ["--from", SOURCE[name[0]], "--ckpt", path[: -len(".index")]]
         argv += ["--num_heads", heads, "--out", logdir, "--target_space_id", space]
-        import_checkpoint.main(argv)
+        corpora.command("import", *argv)
         found = corpora.read_variables(checkpoints.find(logdir, "newest"))
         is_trained = path.endswith("step5.index")
         wanted = whole.ours("out/var_after_5_steps" if is_trained else "var")

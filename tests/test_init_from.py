@@ -10,7 +10,6 @@ import tensorflow.compat.v1 as tf
 
 import hparams
 from transformer import card, trainer
-from transformer.commands import prepare, train
 from transformer.hparams import model_settings
 from transformer.runtime import checkpoints
 
@@ -28,7 +27,7 @@ def others(trained, tmp_path_factory):
     """Another corpus, prepared with the vocabulary of `trained`."""
     splits = corpora.reversed_symbols({"train": 200, "dev": 10}, seed=2)
     folder = corpora.write_text(tmp_path_factory.mktemp("others"), splits)
-    prepare.main(["--out", folder, "--vocab_from", trained])
+    corpora.command("prepare", "--out", folder, "--vocab_from", trained)
     return folder
 
 
@@ -45,7 +44,7 @@ def test_it_begins_with_the_weights_and_at_step_0(trained, others, tmp_path):
     """The rate is too small to move a weight."""
     logdir = str(tmp_path / "logs")
     flags = ["--data", others, "--logdir", logdir, "--init_from", trained, *STILL]
-    train.main([*flags, "--max_steps", "1"])
+    corpora.command("train", *flags, "--max_steps", "1")
     expected, _ = weights(trained, "best")
     found, step = weights(logdir)
     assert step == 1
@@ -70,12 +69,12 @@ def test_killed_before_its_first_checkpoint_it_begins_so_again(
 
     with monkeypatch.context() as patched, pytest.raises(Killed):
         patched.setattr(trainer.Training, "run", killed)
-        train.main([*flags, "--init_from", parent])
+        corpora.command("train", *flags, "--init_from", parent)
     assert not checkpoints.exist(logdir)
     away = shutil.move(parent, str(tmp_path / "away"))
-    assert parent in corpora.refusal(capsys, train.main, *flags)
+    assert parent in corpora.refusal(capsys, "train", *flags)
     shutil.move(away, parent)
-    train.main(flags)
+    corpora.command("train", *flags)
     expected, _ = weights(parent, "best")
     found, _ = weights(logdir)
     for name, array in found.items():
@@ -94,15 +93,13 @@ def test_another_architecture_or_vocabulary_is_refused(
     logdir = tmp_path / "logs"
     flags = ["--logdir", logdir, "--init_from", trained]
     said = corpora.refusal(
-        capsys, train.main, "--data", others, "--num_blocks", "5", *flags
+        capsys, "train", "--data", others, "--num_blocks", "5", *flags
     )
     assert "num_blocks is fixed by" in said and "choose another --init_from" in said
-    said = corpora.refusal(
-        capsys, train.main, "--data", others, "--preset", "big", *flags
-    )
+    said = corpora.refusal(capsys, "train", "--data", others, "--preset", "big", *flags)
     assert "is fixed by" in said
     splits = corpora.reversed_symbols({"train": 200, "dev": 10}, symbols="abcdefghij")
     letters = corpora.prepared(tmp_path / "letters", splits)
-    said = corpora.refusal(capsys, train.main, "--data", letters, *flags)
+    said = corpora.refusal(capsys, "train", "--data", letters, *flags)
     assert f"prepare the corpus with --vocab_from {trained}" in said
     assert not os.path.exists(str(logdir))

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from tasks import negating
 
-from transformer.commands import prepare
 from transformer.data import Corpus
 from transformer.runtime import pool
 from transformer.text import corpus, vocabulary
@@ -51,7 +50,7 @@ def words(text, *more):
 
 def prepared(out, *flags):
     """The files that prepare.py writes."""
-    prepare.main(["--out", str(out), *flags])
+    corpora.command("prepare", "--out", out, *flags)
     return corpora.tree(out)
 
 
@@ -127,7 +126,7 @@ def test_a_worker_that_is_killed_leaves_nothing(tmp_path, text, monkeypatch, cap
         corpus, "_encoded", lambda *_: pool.results(negating, ["killed"], 2)
     )
     argv = ["--out", tmp_path / "out", *words(text, "--workers", "2")]
-    said = corpora.refusal(capfd, prepare.main, *argv)
+    said = corpora.refusal(capfd, "prepare", *argv)
     assert "run the same command again, with fewer --workers" in said
     assert os.listdir(str(tmp_path)) == ["text"]
 
@@ -143,11 +142,11 @@ def children_of(parent):
 PREPARES = """
 import sys
 sys.path.insert(0, ".")
-from transformer.commands import prepare
+from transformer.commands import program
 from transformer.text import corpus, vocabulary
 vocabulary.MANY_LINES = 10
 if __name__ == "__main__":
-    prepare.main(sys.argv[1:])
+    program.main(["prepare", *sys.argv[1:]])
 """
 
 

@@ -14,8 +14,6 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import hparams
-from transformer.commands import average_checkpoints, doctor, translate
-from transformer.commands import evaluate as evaluation
 from transformer.compat import convert
 from transformer.runtime import checkpoints, manifests
 from transformer.translator import Translator
@@ -69,14 +67,13 @@ def test_every_command_works_in_such_a_path(digits, tmp_path, capsys):
     logdir, out = tmp_path / "run [1]\\2*", tmp_path / "mean [1]"
     corpora.run_train(digits, logdir, "--max_steps", "8")
     corpora.run_train(digits, logdir, "--max_steps", "12")
-    evaluation.main(["--logdir", str(logdir), "--split", "dev"])
-    average_checkpoints.main(["--logdir", str(logdir), "--last=2", "--out", str(out)])
+    corpora.command("eval", "--logdir", logdir, "--split", "dev")
+    corpora.command("average", "--logdir", logdir, "--last=2", "--out", out)
     with Translator(hparams.load(str(out)), str(out)) as translator:
         translator.restore()
         assert len(translator.translate(["1 2 3"])) == 1
-    with pytest.raises(SystemExit) as stopped:
-        doctor.main(["--logdir", str(logdir)])
-    assert stopped.value.code == 1  # it has learned nothing, and that is found
+    # It has learned nothing, and that is found.
+    assert corpora.status_of("doctor", "--logdir", logdir) == 1
     assert "BLEU" in capsys.readouterr().out
 
 
@@ -160,20 +157,20 @@ def change(logdir, **settings):
         json.dump(dict(values, **settings), file)
 
 
-@pytest.mark.parametrize("main", [translate.main, evaluation.main, doctor.main])
-def test_no_command_translates_with_settings_of_another_model(logdir, capsys, main):
+@pytest.mark.parametrize("name", ["translate", "eval", "doctor"])
+def test_no_command_translates_with_settings_of_another_model(logdir, capsys, name):
     change(logdir, d_model=64)
-    said = corpora.refusal(capsys, main, "--logdir", logdir)
+    said = corpora.refusal(capsys, name, "--logdir", logdir)
     assert "best.ckpt-" in said and "expected" in said and "hparams.json" in said
 
 
 def test_a_vocabulary_of_another_size_is_one_line(logdir, tmp_path, capsys):
     splits = corpora.reversed_symbols({"train": 100, "dev": 5}, "abcdefghijklmno")
     folder = corpora.write_text(tmp_path / "letters", splits)
-    corpora.prepare.main(["--out", folder, "--vocab-size", "35"])
+    corpora.command("prepare", "--out", folder, "--vocab-size", "35")
     shutil.copy(os.path.join(folder, "spm.model"), logdir)
     capsys.readouterr()
-    said = corpora.refusal(capsys, translate.main, "--logdir", logdir)
+    said = corpora.refusal(capsys, "translate", "--logdir", logdir)
     assert "35" in said and "25" in said and "vocabulary" in said
 
 

@@ -2,6 +2,7 @@
 
 import re
 
+import corpora
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -9,7 +10,6 @@ from conftest import HAS_BFLOAT16
 
 import hparams
 from transformer import training
-from transformer.commands import train
 from transformer.runtime import checkpoints
 from transformer.training import Loss, make_update
 
@@ -130,7 +130,7 @@ def test_a_resumed_run_skips_what_one_run_skips(digits, tmp_path, monkeypatch, c
     for name, ends in (("whole", [12]), ("resumed", [6, 12])):
         for steps in ends:
             places = ["--data", digits, "--logdir", str(tmp_path / name)]
-            train.main([*places, *arguments, "--max_steps", str(steps)])
+            corpora.command("train", *places, *arguments, "--max_steps", steps)
     one, two = (
         checkpoints.read(checkpoints.path_of(str(tmp_path / name), 12))
         for name in ("whole", "resumed")

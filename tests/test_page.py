@@ -5,18 +5,18 @@ import json
 import os
 import re
 import shutil
-import threading
 
 import pytest
 from browser import Browser, needs_browser
-from serving import address, service
+from serving import address, served
 
 import hparams
 from transformer.runtime import checkpoints
-from transformer.viewer import frozen, packing, page_files
-from transformer.viewer.jobs import Jobs
+from transformer.text.words import between_words
+from transformer.viewer import page_files
 from transformer.viewer.models import Model
 from transformer.viewer.requests import SentenceRequest
+from transformer.viewer.sight import see
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread_only"),
@@ -43,17 +43,10 @@ def models(trained):
         model.close()
 
 
-def started(place, models):
-    server = service.Server(place, models, Jobs())
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server
-
-
 @pytest.fixture(scope="module")
 def server(models):
-    server = started(("127.0.0.1", 0), models)
-    yield server
-    server.drain()
+    with served(models) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +82,7 @@ def choose(browser, name, value):
 
 
 def test_a_sentence_is_translated_as_it_is_typed(page, models):
-    [row] = models[0].translate([SentenceRequest(0, "1 2 3 4 5", [], None, 0)])
+    [row] = models[0].translate([SentenceRequest(0, "1 2 3 4 5")])
     shown = page.run(
         "[...document.querySelectorAll('#nbest button')].map(b => b.textContent)"
     )
@@ -103,11 +96,9 @@ def test_a_sentence_is_translated_as_it_is_typed(page, models):
 def test_the_heat_map_has_the_models_weights_and_hovering_says_them(page, models):
     page.run("chooseHead({kind: 'cross', layer: 0, head: 1})")
     values = page.run("[...page.matrix.values]")
-    [seen] = models[0].see([SentenceRequest(0, "1 2 3 4 5", [], None, 0)])
-    weights = packing.unpacked_weights(seen["attention"]["cross"])[0, 1]
-    from transformer.text.words import between_words
-
-    wanted = between_words(weights, seen["target"]["spans"], seen["source"]["spans"])
+    sight = see(models[0].translator, "1 2 3 4 5")
+    weights = sight.attention["cross"][0, 1]
+    wanted = between_words(weights, sight.target.spans, sight.source.spans)
     assert max(abs(a - b) for a, b in zip(values, wanted.ravel())) < 1e-4
     x, y = page.run(
         "(() => { byId('heat').scrollIntoView(); const l = page.layout;"
@@ -226,7 +217,7 @@ def test_no_text_is_html(browser, models, tmp_path):
 
 def test_a_frozen_page_works_from_a_file_without_a_network(browser, models, tmp_path):
     place = frozen_file(browser, tmp_path, models, ["1 2 3", "4 5 6"])
-    [[best, *_]] = models[0].translate([SentenceRequest(0, "1 2 3", [], None, 0)])
+    [[best, *_]] = models[0].translate([SentenceRequest(0, "1 2 3")])
     shown = browser.run("document.querySelector('#nbest button').textContent")
     assert shown == best["text"]
     browser.click("[data-rank='1']")
@@ -239,25 +230,21 @@ def test_a_frozen_page_works_from_a_file_without_a_network(browser, models, tmp_
 
 
 def test_a_dead_server_is_told_and_the_page_recovers(browser, models):
-    server = started(("127.0.0.1", 0), models)
-    browser.open(address(server))
-    typed(browser, "1 2 3")
-    place = server.server_address
-    server.drain()
+    with served(models) as server:
+        browser.open(address(server))
+        typed(browser, "1 2 3")
+        port = server.server_address[1]
     browser.run("byId('text').focus()")
     browser.type(" 4")
     browser.until("byId('status').classList.contains('bad')")
     assert browser.run("document.body.classList.contains('stale')")
-    server = started(place, models)
-    browser.until(
-        "page.sight.pack.source.words.length === 5 && byId('status').textContent === ''"
-    )
-    server.drain()
+    with served(models, port=port):
+        browser.until(f"page.sight.pack.source.words.length === 5 && {SILENT}")
 
 
 def frozen_file(browser, tmp_path, models, lines, link="", change=lambda data: None):
     """Open a page without a server, whose data may be changed; return its address."""
-    text, _ = frozen.page_of(models, lines)
+    text, _ = page_files.frozen_page(models, lines)
     [block] = re.findall(r'id="data">(.*?)</script>', text, re.S)
     data = json.loads(block)
     change(data)
@@ -280,7 +267,8 @@ def test_a_frozen_file_has_the_likeliest_alternatives(browser, models, tmp_path)
     for begin, _ in target["spans"]:
         chosen = target["ids"][begin]
         others = [one for one, _, _ in alternatives[begin] if one != chosen]
-        assert {f"{begin}-{one}" for one in others[: frozen.LIKELIEST]} <= set(alive)
+        likeliest = others[: page_files.LIKELIEST]
+        assert {f"{begin}-{one}" for one in likeliest} <= set(alive)
     end = target["ids"][-1]
     [other, *_] = [
         one for one, _, _ in alternatives[1] if one not in (target["ids"][1], end)

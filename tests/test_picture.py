@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import hparams
-from transformer.commands import plot_attention
 from transformer.text.words import between_words
 from transformer.translator import Translator
 from transformer.viewer import picture
@@ -78,7 +77,7 @@ def test_layers_and_heads_that_are_not_there(sight, layer, head):
 def test_the_command_draws_maps(trained, tmp_path, capsys, ending, flags, maps):
     image = pytest.importorskip("matplotlib.image")
     out = str(tmp_path / f"x.{ending}")
-    plot_attention.main(["--logdir", trained, "--out", out, *flags, LINE])
+    corpora.command("attention", "--logdir", trained, "--out", out, *flags, LINE)
     assert capsys.readouterr().out.splitlines()[-1] == out
     if ending == "png":
         pixels = image.imread(out)[..., :3]
@@ -94,7 +93,9 @@ def test_the_command_draws_maps(trained, tmp_path, capsys, ending, flags, maps):
 def test_page_and_picture_at_once(trained, tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     page, out = str(tmp_path / "x.html"), str(tmp_path / "x.png")
-    plot_attention.main(["--logdir", trained, "--out", out, "--html", page, LINE])
+    corpora.command(
+        "attention", "--logdir", trained, "--out", out, "--html", page, LINE
+    )
     said = capsys.readouterr().out.splitlines()
     assert said[1:] == [page, out] and all(map(os.path.exists, said[1:]))
 
@@ -115,5 +116,5 @@ def test_what_cannot_be_drawn_is_one_line(
     lines = [each for each in flags if each.startswith("another")]
     flags = [each for each in flags if each not in lines]
     argv = [LINE, *lines, "--logdir", trained, *flags]
-    assert words in corpora.refusal(capsys, plot_attention.main, *argv)
+    assert words in corpora.refusal(capsys, "attention", *argv)
     assert os.listdir(str(tmp_path)) == []

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import corpora
 import pytest
 import tutorials
 import variants
@@ -87,11 +88,7 @@ def folder(tmp_path, monkeypatch):
 
 def said(capsys, *argv, status=0):
     """What the command prints; it must end with the status."""
-    found = 0
-    try:
-        porting.main(list(argv))
-    except SystemExit as stopped:
-        found = stopped.code
+    found = corpora.status_of("port", *argv)
     printed = capsys.readouterr()
     assert found == status, printed.err + printed.out
     return printed.out or printed.err
@@ -343,9 +340,9 @@ def test_a_transformer_of_the_users_own_gives_ours_its_other_name(folder):
 
 def test_help_needs_no_tensorflow():
     code = (
-        "import sys; sys.argv[1:] = ['--help']\n"
-        "from transformer.porting import __main__ as porting\n"
-        "try: porting.main()\n"
+        "import sys\n"
+        "from transformer.commands import program\n"
+        "try: program.main(['port', '--help'])\n"
         "except SystemExit: print('tensorflow' in sys.modules, 'numpy' in sys.modules)"
     )
     done = subprocess.run(

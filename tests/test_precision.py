@@ -12,7 +12,6 @@ import hparams
 from transformer import model
 from transformer.blocks import primitives
 from transformer.blocks.attention import scaled_dot_product_attention
-from transformer.commands import train
 from transformer.model import Transformer
 from transformer.runtime.precision import compute_type, getter_to
 from transformer.runtime.run import read_dev_scores
@@ -181,7 +180,7 @@ def test_tensorflow_1_15_refuses_16_bits_in_a_line(
     precision = "float16"
     monkeypatch.setattr(tf, "__version__", "1.15.5")
     places = ["--data", digits, "--logdir", str(tmp_path / "logs")]
-    said = corpora.refusal(capsys, train.main, *places, "--precision", precision)
+    said = corpora.refusal(capsys, "train", *places, "--precision", precision)
     assert f"expected float32, got {precision}: TensorFlow 1.15.5 cannot" in said
     assert not (tmp_path / "logs").exists()
 

@@ -73,7 +73,7 @@ def summary(folder):
 def refused(capsys, root, argv):
     """Runs prepare on what must be refused; returns what it said, one line."""
     before = corpora.tree(root)
-    said = corpora.refusal(capsys, prepare.main, *argv)
+    said = corpora.refusal(capsys, "prepare", *argv)
     assert corpora.tree(root) == before
     assert said.startswith("prepare.py: ")
     return said
@@ -84,7 +84,7 @@ def refused(capsys, root, argv):
 
 def test_ids_decode_to_the_text_of_their_split(tmp_path, capsys):
     out = fill(tmp_path)
-    prepare.main(["--out", out, *SMALL])
+    corpora.command("prepare", "--out", out, *SMALL)
     vocabularies = load_vocabularies(out)
     assert vocabularies.joint
     for split in PAIRS:
@@ -109,7 +109,7 @@ def test_ids_decode_to_the_text_of_their_split(tmp_path, capsys):
 
 def test_separate_vocabularies_see_one_language_each(tmp_path):
     out = fill(tmp_path)
-    prepare.main(["--out", out, "--vocab_size", "40", "--separate"])
+    corpora.command("prepare", "--out", out, "--vocab_size", "40", "--separate")
     vocabularies = load_vocabularies(out)
     assert not vocabularies.joint
     assert UNK in vocabularies.target.encode("ü")
@@ -120,7 +120,7 @@ def test_separate_vocabularies_see_one_language_each(tmp_path):
 
 def test_a_vocabulary_that_is_given_replaces_what_there_was(tmp_path):
     out, given = fill(tmp_path / "out"), tmp_path / "given"
-    prepare.main(["--out", out, *SMALL])
+    corpora.command("prepare", "--out", out, *SMALL)
     given.mkdir()
     kinds = [(JOINT_SUBWORDS, subword_list, WORDS["de"] + WORDS["en"])] + [
         (name, word_list, [*WORDS[language], "und"])
@@ -131,7 +131,7 @@ def test_a_vocabulary_that_is_given_replaces_what_there_was(tmp_path):
             path.unlink()
         for name, write_list, words in files:
             write_list(given / name, 80, sorted(set(words)))
-        prepare.main(["--out", out, "--vocab_from", str(given)])
+        corpora.command("prepare", "--out", out, "--vocab_from", given)
         vocabularies = load_vocabularies(out)
         assert vocabularies.joint is (len(files) == 1)
         assert summary(out)["vocab"] == {
@@ -161,7 +161,7 @@ def test_the_same_text_gives_the_same_bytes(tmp_path):
         argv = ["--out", out, *SMALL]
         for split in PAIRS:
             argv += ["--" + split, f"{text}/{split}.de", f"{text}/{split}.en"]
-        prepare.main(argv)
+        corpora.command("prepare", *argv)
         results.append(corpora.tree(out))
     assert results[0] == results[1] == results[2]
     assert sorted(os.listdir(str(tmp_path / "deep"))) == ["a", "b"]
@@ -172,7 +172,7 @@ def test_bpe_dropout_writes_train_in_other_pieces_and_only_train(tmp_path, kind)
     plain, once, again = (fill(tmp_path / name) for name in ("plain", "once", "again"))
     dropout = ["--bpe_dropout", "0.3", "--copies", "3"]
     for out, flags in ((plain, []), (once, dropout), (again, dropout)):
-        prepare.main(["--out", out, "--vocab_size", "45", *kind, *flags])
+        corpora.command("prepare", "--out", out, "--vocab_size", "45", *kind, *flags)
     assert corpora.tree(once) == corpora.tree(again)
     assert summary(once)["bpe_dropout"] == {"probability": 0.3, "copies": 3}
     assert "bpe_dropout" not in summary(plain)
@@ -191,34 +191,42 @@ def test_bpe_dropout_writes_train_in_other_pieces_and_only_train(tmp_path, kind)
 def test_bpe_dropout_with_a_given_vocabulary(tmp_path, capsys):
     """The ids are those of its own corpus; a unigram model has no merges."""
     own, given = fill(tmp_path / "own"), fill(tmp_path / "given")
-    prepare.main(["--out", own, "--vocab_size", "45", "--bpe_dropout", "0.3"])
-    prepare.main(["--out", given, "--vocab_from", own, "--bpe_dropout", "0.3"])
+    corpora.command(
+        "prepare", "--out", own, "--vocab_size", "45", "--bpe_dropout", "0.3"
+    )
+    corpora.command(
+        "prepare", "--out", given, "--vocab_from", own, "--bpe_dropout", "0.3"
+    )
     for side in ("source", "target"):
         assert load(given, "train", side) == load(own, "train", side)
-    prepare.main(["--out", own, "--vocab_size", "45", "--model_type", "unigram"])
+    corpora.command(
+        "prepare", "--out", own, "--vocab_size", "45", "--model_type", "unigram"
+    )
     with pytest.raises(SystemExit):
-        prepare.main(["--out", given, "--vocab_from", own, "--bpe_dropout", "0.3"])
+        corpora.command(
+            "prepare", "--out", given, "--vocab_from", own, "--bpe_dropout", "0.3"
+        )
     assert "expected a vocabulary of --model_type bpe" in capsys.readouterr().err
 
 
 def test_a_test_split_is_not_needed(tmp_path):
     out = fill(tmp_path)
-    prepare.main(["--out", out, *SMALL])
+    corpora.command("prepare", "--out", out, *SMALL)
     for language in WORDS:
         os.remove(os.path.join(out, "test." + language))
-    prepare.main(["--out", out, *SMALL])
+    corpora.command("prepare", "--out", out, *SMALL)
     assert list(summary(out)["splits"]) == ["train", "dev"]
     assert not [name for name in os.listdir(out) if name.startswith("test")]
 
 
 def test_the_vocabulary_is_trained_on_the_train_split_only(tmp_path):
     out = fill(tmp_path)
-    prepare.main(["--out", out, *SMALL])
+    corpora.command("prepare", "--out", out, *SMALL)
     with open(os.path.join(out, "spm.model"), "rb") as file:
         before = file.read()
     for split in ("dev", "test"):
         write(tmp_path / f"{split}.de", ["Ж"] * PAIRS[split])
-    prepare.main(["--out", out, *SMALL])
+    corpora.command("prepare", "--out", out, *SMALL)
     with open(os.path.join(out, "spm.model"), "rb") as file:
         assert file.read() == before
     assert summary(out)["splits"]["dev"]["source_unknown"] == PAIRS["dev"]
@@ -234,7 +242,7 @@ def languages(out):
 def test_the_languages_are_those_of_the_flags(tmp_path):
     out = fill(tmp_path)
     for flags in (["--source_lang", "en"], ["--source_lang=en", "--target_lang=de"]):
-        prepare.main(["--out", out, *SMALL, *flags])
+        corpora.command("prepare", "--out", out, *SMALL, *flags)
         assert languages(out) == ["en", "de"]
         vocabulary = load_vocabularies(out).source
         decoded = [vocabulary.decode(ids) for ids in load(out, "dev", "source")]
@@ -258,12 +266,14 @@ def test_the_languages_are_those_of_the_file_names(tmp_path, names, found):
         argv.append("--" + split)
         for language, name in zip(WORDS, names):
             argv.append(write(tmp_path / split / name, sentences(split, language)))
-    prepare.main(argv)
+    corpora.command("prepare", *argv)
     assert languages(out) == found
     for language, name in zip(WORDS, found):
         lines = list(read_lines(os.path.join(out, f"dev.{name}")))
         assert lines == sentences("dev", language)
-    prepare.main(argv[: argv.index("--dev")])  # dev is found in the folder
+    corpora.command(
+        "prepare", *argv[: argv.index("--dev")]
+    )  # dev is found in the folder
     assert languages(out) == found
 
 
@@ -332,7 +342,7 @@ def test_text_that_is_probably_not_meant_is_remarked_on(tmp_path, capsys):
     ):
         capsys.readouterr()
         out = ["--out", str(tmp_path / str(number)), "--vocab_size", "36"]
-        prepare.main([*out, "--train", *train, "--dev", *named])
+        corpora.command("prepare", *out, "--train", *train, "--dev", *named)
         lines = capsys.readouterr().out.splitlines()
         found = [line for line in lines if line.startswith("remark")]
         assert [line[: len(each)] for line, each in zip(found, said)] == said
@@ -353,7 +363,7 @@ def test_text_that_may_be_the_only_copy_is_not_replaced(tmp_path, capsys):
 def test_a_full_disk_names_the_file_and_leaves_the_corpus(tmp_path, capsys, room):
     """RLIMIT_FSIZE: Python ignores the signal, so that a write fails."""
     out = fill(tmp_path)
-    prepare.main(["--out", out, *SMALL])
+    corpora.command("prepare", "--out", out, *SMALL)
     room(400)
     said = refused(capsys, tmp_path, ["--out", out, *SMALL])
     room()
@@ -379,7 +389,7 @@ def test_a_vocabulary_of_another_size_names_the_size_that_works(tmp_path, capsys
     assert "got 5: raise --vocab_size" in said
     said = refused(capsys, tmp_path, ["--out", out, "--vocab_size", "8000"])
     assert "lower --vocab_size to" in said
-    prepare.main(["--out", out, "--vocab_size", said.split()[-1]])
+    corpora.command("prepare", "--out", out, "--vocab_size", said.split()[-1])
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("No space left")])
@@ -395,5 +405,5 @@ def test_an_interrupted_run_leaves_nothing_behind(tmp_path, monkeypatch, error):
 
     monkeypatch.setattr(prepare, "write_summary", interrupted)
     with pytest.raises((KeyboardInterrupt, SystemExit)):
-        prepare.main(argv)
+        corpora.command("prepare", *argv)
     assert corpora.tree(tmp_path) == before

@@ -9,7 +9,6 @@ import corpora
 import pytest
 
 import hparams
-from transformer.commands import train
 from transformer.data import BatchPlan
 from transformer.text.lines import read_lines
 from transformer.translator import Translator
@@ -71,8 +70,8 @@ def test_what_no_memory_holds_is_refused_before_it_is_made(
     assert "\n" not in str(refusal.value)
     flags = [f"--{name}={value}" for name, value in bomb.items()]
     said = corpora.refusal(
-        capsys, train.main, "--data", digits, "--logdir", new, *corpora.TINY, *flags
+        capsys, "train", "--data", digits, "--logdir", new, *corpora.TINY, *flags
     )
     assert [name for name in bomb if name in said]
-    corpora.refusal(capsys, train.main, "--data", digits, "--logdir", logdir)
+    corpora.refusal(capsys, "train", "--data", digits, "--logdir", logdir)
     assert corpora.tree(tmp_path) == before and not new.exists()

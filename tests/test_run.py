@@ -11,7 +11,6 @@ import corpora
 import pytest
 
 import hparams
-from transformer.commands import prepare, train
 from transformer.runtime import checkpoints, run
 from transformer.runtime.run import (
     DEV_SCORES,
@@ -275,7 +274,7 @@ def other(digits, tmp_path):
     """A copy of `digits` with another dev split."""
     folder = corpora.copy_of(digits, tmp_path / "other")
     corpora.write_text(folder, corpora.reversed_symbols({"dev": 20}, seed=2))
-    prepare.main(["--out", folder, "--vocab_from", digits])
+    corpora.command("prepare", "--out", folder, "--vocab_from", digits)
     return folder
 
 
@@ -288,11 +287,11 @@ def test_training_says_what_changed_and_refuses_another_corpus(
     before = corpora.tree(logdir)
     capsys.readouterr()
     argv = ["--data", other, "--logdir", logdir, *corpora.TINY]
-    said = corpora.refusal(capsys, train.main, *argv)
+    said = corpora.refusal(capsys, "train", *argv)
     assert "dev." in said and "--accept_changes" in said
     assert corpora.tree(logdir) == before
     (logdir / "run.jsonl").rename(tmp_path / "run.jsonl")  # the checkpoint knows it
-    assert "dev." in corpora.refusal(capsys, train.main, *argv)
+    assert "dev." in corpora.refusal(capsys, "train", *argv)
     (tmp_path / "run.jsonl").rename(logdir / "run.jsonl")
     more = ["--max_steps", "8", "--batch_tokens", "300", "--preset", "sample"]
     corpora.run_train(digits, logdir, *more)

@@ -15,7 +15,6 @@ import tensorflow.compat.v1 as tf
 
 import hparams
 from transformer import card, savedmodel
-from transformer.commands import evaluate, export
 from transformer.runtime import checkpoints
 from transformer.translator import Translator
 
@@ -69,14 +68,14 @@ def test_the_command_writes_what_serving_opens_and_checks_it(trained, tmp_path, 
     """The check runs in a process of its own."""
     out = tmp_path / "reversed"
     flags = ["--format", "savedmodel", "--logdir", trained, "--out", str(out)]
-    export.main([*flags, "--check", "6"])
+    corpora.command("export", *flags, "--check", "6")
     assert "6 of 6 translations equal ours" in capsys.readouterr().out
     for path in ("saved_model.pb", "variables", savedmodel.WARM_UP):
         assert (out / "1" / path).exists()
     assert f"/v1/models/{out.name}:predict" in (out / "README.md").read_text("utf-8")
-    assert "expected a new folder" in corpora.refusal(capsys, export.main, *flags)
+    assert "expected a new folder" in corpora.refusal(capsys, "export", *flags)
     flags[-1] = str(tmp_path / "other")
-    said = corpora.refusal(capsys, export.main, *flags, "--quantization", "int8")
+    said = corpora.refusal(capsys, "export", *flags, "--quantization", "int8")
     assert "expected float32" in said
 
 
@@ -147,7 +146,7 @@ def test_the_card_says_what_the_log_directory_knows(trained, tmp_path):
     checkpoint = checkpoints.find(logdir)
     before = card.model_card(hp, checkpoint, exported, samples=0)
     assert "| dev, while training |" in before and "\n| test |" not in scores(before)
-    evaluate.main(["--logdir", logdir, "--samples", "0"])
+    corpora.command("eval", "--logdir", logdir, "--samples", "0")
     text = card.model_card(hp, checkpoint, exported, samples=0)
     assert "\n| test |" in scores(text)
     for expected in (

@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 
 import hparams
-from transformer.commands import average_checkpoints, doctor, prepare, train, translate
-from transformer.commands import evaluate as evaluation
 from transformer.data import Corpus
 from transformer.evaluation import load_text
 from transformer.runtime import checkpoints
@@ -78,7 +76,7 @@ def test_ids_of_no_piece_are_refused_in_one_line(data, tmp_path, capsys, split, 
     del summary["sha256"]  # else that is refused first
     (data / "corpus.json").write_text(json.dumps(summary))
     said = corpora.refusal(
-        capsys, train.main, "--data", data, "--logdir", tmp_path / "logs", *corpora.TINY
+        capsys, "train", "--data", data, "--logdir", tmp_path / "logs", *corpora.TINY
     )
     assert path.name in said and str(number) in said and "from 1 to 24" in said
     assert not (tmp_path / "logs").exists()
@@ -93,7 +91,7 @@ def test_a_file_that_changed_since_it_was_prepared_is_refused(
     (data / name).write_bytes(bytes(content))
     (data / "test.de").unlink()  # training does not need it
     said = corpora.refusal(
-        capsys, train.main, "--data", data, "--logdir", tmp_path / "logs", *corpora.TINY
+        capsys, "train", "--data", data, "--logdir", tmp_path / "logs", *corpora.TINY
     )
     assert str(data / name) in said and "prepare.py" in said
     assert not (tmp_path / "logs").exists()
@@ -178,15 +176,15 @@ def test_a_link_out_of_a_log_directory_is_refused(tmp_path, digits, name):
     assert "\n" not in str(stopped.value)
 
 
-@pytest.mark.parametrize("main", [train.main, evaluation.main, translate.main])
-def test_no_command_follows_such_a_link(tmp_path, digits, capsys, main):
+@pytest.mark.parametrize("command", ["train", "eval", "translate"])
+def test_no_command_follows_such_a_link(tmp_path, digits, capsys, command):
     (tmp_path / "mine").write_bytes(b"mine\n")
     logdir = log_directory(tmp_path, digits)
     os.remove(str(logdir / "hparams.json"))
     for name in ("hparams.json", "hparams.json.tmp"):
         os.symlink(str(tmp_path / "mine"), str(logdir / name))
     before = corpora.tree(tmp_path)
-    said = corpora.refusal(capsys, main, "--logdir", logdir)
+    said = corpora.refusal(capsys, command, "--logdir", logdir)
     assert "a link to" in said and str(tmp_path / "mine") in said
     assert corpora.tree(tmp_path) == before
 
@@ -197,14 +195,14 @@ def test_no_command_waits_for_a_pipe_in_a_log_directory(tmp_path, digits, name, 
     if name == "hparams.json":
         os.remove(str(logdir / name))
     os.mkfifo(str(logdir / name))
-    for main, *flags in (
-        [train.main],
-        [evaluation.main],
-        [translate.main],
-        [doctor.main],
-        [average_checkpoints.main, "--out", tmp_path / "mean"],
+    for command, *flags in (
+        ["train"],
+        ["eval"],
+        ["translate"],
+        ["doctor"],
+        ["average", "--out", tmp_path / "mean"],
     ):
-        said = corpora.refusal(capsys, main, "--logdir", logdir, *flags)
+        said = corpora.refusal(capsys, command, "--logdir", logdir, *flags)
         assert str(logdir / name) in said and "pipe" in said
     os.remove(str(logdir / name))
 
@@ -232,7 +230,7 @@ def spoil(path, kind, tmp_path):
 def test_a_data_folder_has_plain_files_only(data, tmp_path, capsys, name, kind):
     spoil(data / name, kind, tmp_path)
     said = corpora.refusal(
-        capsys, train.main, "--data", data, "--logdir", tmp_path / "logs", *corpora.TINY
+        capsys, "train", "--data", data, "--logdir", tmp_path / "logs", *corpora.TINY
     )
     assert str(data) in said
     if kind == "link":
@@ -244,22 +242,22 @@ def test_a_data_folder_has_plain_files_only(data, tmp_path, capsys, name, kind):
 def test_neither_is_copied_as_a_vocabulary(trained, data, tmp_path, capsys, kind):
     out = tmp_path / "out"
     spoil(data / "spm.model", kind, tmp_path)
-    said = corpora.refusal(capsys, prepare.main, "--out", data, "--vocab_from", data)
+    said = corpora.refusal(capsys, "prepare", "--out", data, "--vocab_from", data)
     assert str(data) in said
     logdir = tmp_path / "logs"
     shutil.copytree(trained, str(logdir))
     spoil(logdir / "spm.model", kind, tmp_path)
     flags = ["--logdir", logdir, "--out", out, "--last", "2"]
-    assert str(logdir) in corpora.refusal(capsys, average_checkpoints.main, *flags)
+    assert str(logdir) in corpora.refusal(capsys, "average", *flags)
     assert not out.exists()
 
 
 def test_text_behind_a_link_is_not_prepared_unless_it_is_named(data, tmp_path, capsys):
     spoil(data / "train.de", "link", tmp_path)
     flags = ["--out", data, "--vocab_size", corpora.VOCAB_SIZE]
-    assert "a link to" in corpora.refusal(capsys, prepare.main, *flags)
+    assert "a link to" in corpora.refusal(capsys, "prepare", *flags)
     named = ["--train", str(data / "train.de"), str(data / "train.en")]
-    prepare.main([*map(str, flags), *named])
+    corpora.command("prepare", *flags, *named)
 
 
 def test_links_within_a_log_directory_and_to_it_are_allowed(tmp_path, digits):

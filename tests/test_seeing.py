@@ -1,16 +1,17 @@
 """viewer/: what is shown of a translation is what the model computed."""
 
+import base64
 import dataclasses
 import json
 import os
 import re
 
+import corpora
 import numpy as np
 import originals
 import pytest
 
 import hparams
-from transformer.commands import plot_attention
 from transformer.text import words
 from transformer.text.vocabulary import (
     UNK,
@@ -19,8 +20,8 @@ from transformer.text.vocabulary import (
     WordVocabulary,
 )
 from transformer.translator import Translator
-from transformer.viewer import packing, roles
-from transformer.viewer.sight import see
+from transformer.viewer import roles
+from transformer.viewer.sight import STEPS, packed, see
 from transformer.viewer.tree import ENDED, path
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -215,16 +216,18 @@ def test_another_translation_can_be_looked_at(sight, translator, lines):
 
 
 def test_json_has_the_weights(sight):
-    pack = packing.packed(sight)
+    pack = json.loads(json.dumps(packed(sight)))
     for kind, weights in sight.attention.items():
-        found = packing.unpacked_weights(pack["attention"][kind])
-        np.testing.assert_allclose(found, weights, atol=1 / packing.STEPS)
+        stored = pack["attention"][kind]
+        steps = np.frombuffer(base64.b64decode(stored["data"]), "<u2")
+        found = steps.reshape(stored["shape"]) / STEPS
+        np.testing.assert_allclose(found, weights, atol=1 / STEPS)
     assert pack["target"]["words"] == sight.target.words
 
 
 def test_the_command_writes_one_small_file(trained, lines, tmp_path, capsys):
     path = tmp_path / "seen.html"
-    plot_attention.main(["--logdir", trained, "--html", str(path), *lines[:2]])
+    corpora.command("attention", "--logdir", trained, "--html", path, *lines[:2])
     page, said = path.read_text(encoding="utf-8"), capsys.readouterr().out.splitlines()
     assert len(said) == 3 and said[-1] == str(path)
     data = json.loads(re.search(r'id="data">(.*?)</script>', page).group(1))

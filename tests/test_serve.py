@@ -19,7 +19,6 @@ from serving import Echo, ask, connect, refused, served, service
 
 import hparams
 from transformer import alignment
-from transformer.commands import serve
 from transformer.viewer import confidence, jobs, page_files, requests
 from transformer.viewer.jobs import Job, Jobs, Refused
 from transformer.viewer.models import Model
@@ -200,7 +199,7 @@ def test_translations_come_before_what_the_page_asks(server, model):
     translating, _ = asking(server, ["next"])
     corpora.wait_until(lambda: len(server.jobs) == 2)
     model.translate = lambda asked: order.append("translate") or [[{"text": ""}]]
-    server.jobs._urgent[0].work = model.translate
+    server.jobs._waiting[-1].work = model.translate
     model.gate.set()
     for thread in [*begun, seeing, *translating]:
         thread.join(60)
@@ -439,7 +438,7 @@ def test_confidence_is_counted_on_dev_once(trained, digits, tmp_path):
 
 def test_without_the_extra_it_says_what_to_install(trained, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "transformer.viewer.service", None)
-    line = corpora.refusal(capsys, serve.main, "--logdir", trained)
+    line = corpora.refusal(capsys, "serve", "--logdir", trained)
     assert "pip install 'transformer-tf[serve]'" in line
 
 

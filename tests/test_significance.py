@@ -9,7 +9,6 @@ import corpora
 import pytest
 
 from transformer import evaluation
-from transformer.commands import evaluate
 from transformer.evaluation import check_samples, score
 from transformer.runtime import ram
 
@@ -100,7 +99,7 @@ def run(trained, digits, tmp_path):
     def run(*flags):
         path = tmp_path / "scores.json"
         argv = ["--logdir", logdir, "--data", digits, "--json", path, *flags]
-        return corpora.output_of(evaluate.main, *argv), json.loads(path.read_text())
+        return corpora.output_of("eval", *argv), json.loads(path.read_text())
 
     logdir = corpora.copy_of(trained, tmp_path / "first")
     run.logdir = logdir
@@ -157,5 +156,5 @@ def test_what_cannot_be_compared_is_one_line(run, digits, tmp_path, capsys):
         (["--compare", short, "--samples", "0"], ["--samples 0"]),
         (["--samples", "5"], ["got 5", "40"]),
     ):
-        line = corpora.refusal(capsys, evaluate.main, *common, *flags)
+        line = corpora.refusal(capsys, "eval", *common, *flags)
         assert [word for word in words if word not in line] == []

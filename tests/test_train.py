@@ -11,8 +11,6 @@ import pytest
 
 import hparams
 from transformer import trainer
-from transformer.commands import evaluate as evaluation
-from transformer.commands import train
 from transformer.evaluation import Scores
 from transformer.runtime import checkpoints, run
 from transformer.text.vocabulary import load_vocabularies
@@ -107,7 +105,7 @@ def test_a_last_step_before_where_training_stands_is_refused(
     capsys.readouterr()
     line = corpora.refusal(
         capsys,
-        train.main,
+        "train",
         "--logdir",
         tmp_path,
         "--data",
@@ -237,7 +235,7 @@ def test_separate_vocabularies_are_both_kept(tmp_path):
     folder, logdir = str(tmp_path / "data"), str(tmp_path / "logs")
     splits = corpora.reversed_symbols({"train": 40, "dev": 5})
     corpora.write_text(folder, splits)
-    corpora.prepare.main(["--out", folder, "--vocab-size", "25", "--separate"])
+    corpora.command("prepare", "--out", folder, "--vocab-size", "25", "--separate")
     before = corpora.tree(folder)
     corpora.run_train(folder, logdir, "--max_steps", "2")
     assert corpora.tree(folder) == before  # and the data folder is only read
@@ -361,8 +359,8 @@ def test_going_on_with_another_vocabulary_of_the_same_size(
     """The pieces of the log directory's model must not be replaced by others."""
     splits = corpora.reversed_symbols({"train": 100, "dev": 5}, "abcdefghij")
     folder = corpora.write_text(tmp_path / "data", splits)
-    corpora.prepare.main(
-        ["--out", folder, "--vocab-size", corpora.VOCAB_SIZE, *separate]
+    corpora.command(
+        "prepare", "--out", folder, "--vocab-size", corpora.VOCAB_SIZE, *separate
     )
     capsys.readouterr()
     corpora.refused_training(capsys, folder, existing)
@@ -395,12 +393,10 @@ def test_the_data_folder_is_found_from_another_folder(
     monkeypatch.chdir(os.path.dirname(digits))
     corpora.run_train(os.path.basename(digits), tmp_path / "logs", "--max_steps", "1")
     monkeypatch.chdir(str(tmp_path))
-    evaluation.main(["--logdir", "logs", "--search", "greedy"])
+    corpora.command("eval", "--logdir", "logs", "--search", "greedy")
     assert "BLEU = " in capsys.readouterr().out
     missing = ["--logdir", "logs", "--data", "gone"]
-    line = corpora.refusal(capsys, evaluation.main, *missing)
+    line = corpora.refusal(capsys, "eval", *missing)
     assert "gone/corpus.json" in line and "--data" in line
-    line = corpora.refusal(
-        capsys, evaluation.main, "--logdir", "logs", "--split", "tset"
-    )
+    line = corpora.refusal(capsys, "eval", "--logdir", "logs", "--split", "tset")
     assert "--split: expected one of dev, test" in line and "got tset" in line

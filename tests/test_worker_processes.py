@@ -132,9 +132,9 @@ from transformer import data, trainer, training
 from transformer.runtime import checkpoints, exchange
 from transformer.trainer import TrainingGraph
 {}
-from transformer.commands import train
+from transformer.commands import program
 sys.argv[:1] = []
-train.main()
+program.main(["train", *sys.argv[1:]])
 """
 
 

@@ -82,7 +82,7 @@ def test_the_port_of_the_connections_to_the_chief():
 def refused(digits, tmp_path, capsys, *flags):
     """The line with which train.py refuses; it made no log directory."""
     where = "--data", digits, "--logdir", str(tmp_path / "logs")
-    line = corpora.refusal(capsys, train.main, *where, *flags)
+    line = corpora.refusal(capsys, "train", *where, *flags)
     assert not (tmp_path / "logs").exists()
     return line
 
@@ -494,11 +494,7 @@ def launched(tmp_path, monkeypatch, capsys):
 
     def launched(script, *flags):
         (tmp_path / "worker.py").write_text(WORKER + script)
-        try:
-            launch.main([*flags, "--", "worker.py"])
-            status = 0
-        except SystemExit as stopped:
-            status = stopped.code
+        status = corpora.status_of("launch", *flags, "--", "worker.py")
         return status, capsys.readouterr().err.splitlines()
 
     return launched
@@ -604,4 +600,4 @@ def test_workers_end_with_the_launcher(tmp_path, number):
 )
 def test_the_launcher_refuses_what_cannot_be(capsys, monkeypatch, flag, said):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    assert said in corpora.refusal(capsys, launch.main, flag, "--", "train.py")
+    assert said in corpora.refusal(capsys, "launch", flag, "--", "train.py")

@@ -26,7 +26,6 @@ from typing import Any, Callable, Dict, List, Optional
 from transformer.runtime import cli
 from transformer.runtime.cluster import LAST_PORT, PORT_OFFSET
 from transformer.runtime.signals import handled
-from transformer.runtime.terminal import command
 from transformer.runtime.workers import LOST
 
 HOST = "127.0.0.1"
@@ -38,15 +37,9 @@ PR_SET_PDEATHSIG = 1  # of Linux's prctl: a signal to get when the parent dies
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = cli.make_parser("launch", __doc__)
-    made.add_argument(
-        "--workers", type=int, default=2, metavar="INT", help="how many to start [2]"
-    )
-    made.add_argument(
-        "--restarts",
-        type=int,
-        default=0,
-        metavar="INT",
-        help="how often to start again after a worker was lost [0]",
+    cli.add_number(made, "workers", 2, "how many to start")
+    cli.add_number(
+        made, "restarts", 0, "how often to start again after a worker was lost"
     )
     made.add_argument(
         "command", nargs="+", help="a program in Python and its arguments"
@@ -237,7 +230,6 @@ def run(args: argparse.Namespace) -> int:
             f"workers: expected at most {len(gpus)}, one for each visible GPU, got "
             f"{args.workers}; set CUDA_VISIBLE_DEVICES= to train on the CPU"
         )
-    warn = cli.warner(command("launch"))
     for start in range(args.restarts + 1):
         workers = Workers(args.command, args.workers, gpus)
         with handled(workers.pass_on):
@@ -246,14 +238,9 @@ def run(args: argparse.Namespace) -> int:
             break
         if start < args.restarts:
             text = f"a worker was lost (status {status})"
-            warn(f"{text}; restart {start + 1} of {args.restarts}")
+            args.warn(f"{text}; restart {start + 1} of {args.restarts}")
     return status
 
 
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the command line."""
-    cli.main(parser(), run, argv)
-
-
 if __name__ == "__main__":
-    main()
+    cli.main(parser(), run)

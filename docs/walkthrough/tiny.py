@@ -7,7 +7,6 @@ in `logs/walkthrough`, once; the environment variable WALKTHROUGH names another 
 """
 
 import contextlib
-import importlib
 import io
 import os
 import zlib
@@ -15,6 +14,7 @@ import zlib
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from transformer.commands import program
 from transformer.text.vocabulary import load_vocabularies
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -101,12 +101,11 @@ def trained():
     return logdir
 
 
-def _call(module, arguments):
+def _call(command, arguments):
     """Run a command; return what it printed."""
-    command = importlib.import_module("transformer.commands." + module)
     silent = io.StringIO()
     with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
-        command.main(arguments)
+        program.main([command, *arguments])
     return silent.getvalue()
 
 

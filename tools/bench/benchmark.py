@@ -43,9 +43,7 @@ def parser() -> argparse.ArgumentParser:
         help="some of copy, train/SIZE, greedy, beam5, growth, scaling",
     )
     flags.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
-    flags.add_argument(
-        "--threads", type=int, default=2, metavar="INT", help="cores of the CPU [2]"
-    )
+    cli.add_number(flags, "threads", 2, "cores of the CPU")
     flags.add_argument(
         "--rounds", type=int, default=0, metavar="INT", help="instead of 3"
     )

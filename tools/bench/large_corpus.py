@@ -203,20 +203,13 @@ def run(args: argparse.Namespace) -> None:
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the command line."""
     parser = cli.make_parser("large_corpus.py", __doc__)
-    for name, default, text in (
-        ("pairs", 2000000, "pairs of train"),
-        ("workers", 2, "of prepare.py"),
-        ("vocab_size", 37000, "of prepare.py"),
-        ("batch_tokens", 25000, "of the plan of batches"),
-        ("plan_pairs", 0, "pairs of the plan of batches; 0: as many as of train"),
-    ):
-        parser.add_argument(
-            "--" + name,
-            type=int,
-            default=default,
-            metavar="INT",
-            help=f"{text} [{default}]",
-        )
+    cli.add_number(parser, "pairs", 2000000, "pairs of train")
+    cli.add_number(parser, "workers", 2, "of prepare.py")
+    cli.add_number(parser, "vocab_size", 37000, "of prepare.py")
+    cli.add_number(parser, "batch_tokens", 25000, "of the plan of batches")
+    cli.add_number(
+        parser, "plan_pairs", 0, "pairs of the plan of batches; 0: as many as of train"
+    )
     parser.add_argument("--more", default="", help="more flags of prepare.py")
     parser.add_argument("--out", metavar="DIR", help="where the text is written to")
     cli.main(parser, run, argv)

@@ -19,7 +19,7 @@ class Scenario(NamedTuple):
     All paths are relative to the folder in which the command runs.
 
     Attributes:
-      command: the name of a module with a `main(argv)`.
+      command: its name in the program, or a key of FUNCTIONS.
       argv: its arguments.
       target: the folder that it writes.
       before: (command, arguments) that run first, without faults.
@@ -220,7 +220,7 @@ SCENARIOS = {
     "train": Scenario("train", FOUR_STEPS + "1", "logs", PREPARED, **RUN),
     "train, continued": Scenario("train", FOUR_STEPS + "1", "logs", TRAINED, **RUN),
     "import_checkpoint": Scenario(
-        "import_checkpoint",
+        "import",
         "--from kyubyong --ckpt original/model.ckpt-2 --num_heads 2 "
         "--spm data/spm.model --out imported",
         "imported",
@@ -228,11 +228,7 @@ SCENARIOS = {
         **WHOLE,
     ),
     "average_checkpoints": Scenario(
-        "average_checkpoints",
-        "--logdir logs --last 2 --out mean",
-        "mean",
-        AVERAGED,
-        **WHOLE,
+        "average", "--logdir logs --last 2 --out mean", "mean", AVERAGED, **WHOLE
     ),
     "export": Scenario("export", EXPORT, "exported", TRAINED, **EXPORTED),
     "export over an older one": Scenario(

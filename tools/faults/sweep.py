@@ -38,7 +38,8 @@ from scenarios import (
     write_texts,
 )
 
-from transformer.runtime import cli
+from transformer.commands import program
+from transformer.runtime import cli, terminal
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -133,7 +134,10 @@ class Runner:
         arm(self.world.encode(), ctypes.c_long(at), fault, trace)
         status = 0
         try:
-            main_of(command)(argv.split())
+            if command in FUNCTIONS:
+                FUNCTIONS[command](argv.split())
+            else:
+                program.main([command, *argv.split()])
         except SystemExit as ended:
             status = ended.code or 0
         except BaseException:
@@ -144,13 +148,6 @@ class Runner:
         return status
 
 
-def main_of(command: str):
-    """Return the function of its arguments that runs a command."""
-    if command in FUNCTIONS:
-        return FUNCTIONS[command]
-    return importlib.import_module("transformer.commands." + command).main
-
-
 def import_everything() -> None:
     """Import what the commands import, so that each forked process only works."""
     sys.path.insert(0, ROOT)
@@ -159,7 +156,8 @@ def import_everything() -> None:
         if importlib.util.find_spec(name):
             importlib.import_module(name)
     for scenario in SCENARIOS.values():
-        main_of(scenario.command)
+        module = program.COMMANDS[scenario.command].module
+        importlib.import_module("transformer." + module)
 
 
 class Sweep:
@@ -212,7 +210,7 @@ class Sweep:
 
     def _wrong_status(self, ended: Ended, state: Content, is_kill: bool) -> List[str]:
         """Return what is wrong with the status and the last line of the output."""
-        prefix = self.scenario.command + ".py: "
+        prefix = terminal.command(self.scenario.command) + ": "
         lines = ended.output.split("\n")
         messages = [line for line in lines if line.startswith(prefix)]
         if is_kill:

@@ -12,11 +12,12 @@ the files of --compare, which word aligners wrote for test.
 
 import argparse
 import os
-from typing import List, Optional, Tuple
+from typing import Tuple
 
-from transformer import hparams
+from transformer import alignment, hparams
+from transformer.evaluation import read_parallel
 from transformer.runtime import cli, files
-from transformer.runtime.terminal import command, say
+from transformer.runtime.terminal import say
 
 SHOWN = 5  # heads
 
@@ -24,6 +25,7 @@ SHOWN = 5  # heads
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = cli.make_parser("align", __doc__)
+    cli.add_logdir(made)
     cli.add_checkpoint(made)
     cli.add_data(made)
     made.add_argument(
@@ -39,20 +41,17 @@ def parser() -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> None:
     """Choose a head on dev, store it, print its error rate on test."""
     hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
-    cli.start_tensorflow(args.verbose)
-    from transformer import alignment
-    from transformer.translator import Translator
-
     dev, known_dev = read(hp.data, "dev")
     test, known_test = read(hp.data, "test")
     others = {
         path: [pairs.sure for pairs in alignment.read_known(path, len(known_test))]
         for path in args.compare
     }
+    cli.start_tensorflow(args.verbose)
+    from transformer.translator import Translator  # needs TensorFlow
+
     with Translator(hp, args.logdir) as translator:
-        checkpoint = translator.restore_found(
-            args.checkpoint, cli.warner(command("align"))
-        )
+        checkpoint = translator.restore_found(args.checkpoint, args.warn)
         rates = alignment.measure(translator, dev.sources, dev.references, known_dev)
         ordered = sorted(rates, key=rates.__getitem__)
         best = ordered[0]
@@ -71,9 +70,6 @@ def run(args: argparse.Namespace) -> None:
 
 def read(data: str, split: str) -> Tuple:
     """Return (the ParallelText of a split, its known word pairs)."""
-    from transformer import alignment
-    from transformer.evaluation import read_parallel
-
     path = files.regular(os.path.join(data, split + ".align"))
     if not os.path.exists(path):
         raise ValueError(
@@ -83,8 +79,3 @@ def read(data: str, split: str) -> Tuple:
         )
     text = read_parallel(data, split)
     return text, alignment.read_known(path, len(text.sources))
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the command line."""
-    cli.main(parser(), run, argv)

@@ -6,7 +6,6 @@ It writes a log directory like any other, for the other commands.
 """
 
 import argparse
-from typing import List, Optional
 
 from transformer import hparams
 from transformer.runtime import cli
@@ -19,13 +18,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = cli.make_parser("average", __doc__)
     cli.add_logdir(made)
-    made.add_argument(
-        "--last",
-        type=int,
-        default=5,
-        metavar="INT",
-        help="how many checkpoints, the newest [5]",
-    )
+    cli.add_number(made, "last", 5, "how many checkpoints, the newest")
     made.add_argument("--out", required=True, metavar="DIR", help="a new log directory")
     return made
 
@@ -57,8 +50,3 @@ def run(args: argparse.Namespace) -> None:
         f"{args.out}: the average of the checkpoints of steps "
         f"{', '.join(map(str, steps))}"
     )
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the command line."""
-    cli.main(parser(), run, argv)

@@ -15,7 +15,7 @@ from typing import Dict, List, NamedTuple, Optional
 from transformer import hparams
 from transformer.evaluation import read_parallel, score, translations_path
 from transformer.runtime import cli
-from transformer.runtime.terminal import command, say, warner
+from transformer.runtime.terminal import command, say
 from transformer.text.lines import read_lines
 
 UNKNOWN = re.compile(r"⁇|<unk>", re.IGNORECASE)
@@ -166,6 +166,7 @@ def translate(hp: hparams.HParams, logdir: str, checkpoint: str, sources: List[s
 def parser():
     """Return the parser of the command line."""
     made = cli.make_parser("doctor", __doc__)
+    cli.add_logdir(made)
     cli.add_checkpoint(made)
     cli.add_text(made, split="dev")
     made.add_argument(
@@ -186,14 +187,10 @@ def run(args) -> int:
         args.logdir,
         lambda checkpoint: look(args, hp, checkpoint),
         args.checkpoint,
-        warner(command("doctor")),
+        args.warn,
     )
     for name, text in found.items():
         say(f"found: {name}", f"  {text}")
     if not found:
         say("nothing found")
     return 1 if found else 0
-
-
-def main(argv=None):
-    cli.main(parser(), run, argv)

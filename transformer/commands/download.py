@@ -19,7 +19,7 @@ import shlex
 import shutil
 import sys
 import tarfile
-from typing import Any, List, Optional, Set, Tuple
+from typing import Any, Optional, Set, Tuple
 
 from transformer.runtime import cli
 from transformer.runtime.files import sha256_of, unfinished
@@ -258,13 +258,3 @@ def _append(pair: Tuple[str, str], files: str, split: str, work: str) -> None:
             f"{split}: expected as many sentences in both files, got {source:,} in "
             f"{pair[0]} and {target:,} in {pair[1]}"
         )
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the command line."""
-    cli.main(
-        parser(),
-        run,
-        argv,
-        advice="run the same command again; whole archives are kept",
-    )

@@ -33,7 +33,8 @@ from typing import (
     Union,
 )
 
-from transformer import hparams
+from transformer import evaluation, hparams
+from transformer.evaluation import METRICS, read_parallel, score, translations_path
 from transformer.fast import CTRANSLATE2, add_engine
 from transformer.runtime import cli, files
 from transformer.runtime.terminal import command, say
@@ -57,7 +58,8 @@ class Translations(NamedTuple):
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = cli.make_parser("eval", __doc__)
-    cli.add_models(made, ALL)
+    cli.add_logdir(made, "their probabilities are averaged")
+    cli.add_checkpoint(made, f"; {ALL}: each that is kept")
     cli.add_text(made, split="test")
     made.add_argument("--json", metavar="FILE", help="write the scores there too")
     made.add_argument(
@@ -67,12 +69,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR_OR_FILE",
         help="other log directories, or files of translations, to compare with",
     )
-    made.add_argument(
-        "--samples",
-        type=int,
-        default=1000,
-        metavar="INT",
-        help="drawn for the intervals and the test; 0: no intervals [1000]",
+    cli.add_number(
+        made, "samples", 1000, "drawn for the intervals and the test; 0: no intervals"
     )
     made.add_argument(
         "--semantic",
@@ -88,15 +86,11 @@ def run(args: argparse.Namespace) -> None:
     """Translate, print the scores, write the translations."""
     changes = cli.given(args, hparams.FIELDS)
     models = hparams.load_each(args.logdir, changes)
-    others = systems_to_compare(args, changes)
-    cli.start_tensorflow(args.verbose)
-    # Only here: TensorFlow, which most of them import, takes seconds.
-    from transformer.evaluation import check_samples, read_parallel, sentence_encoder
-
-    encoder = sentence_encoder() if args.semantic else None
+    encoder = evaluation.sentence_encoder() if args.semantic else None
     text = read_parallel(models[0][0].data, args.split, args.files)
-    check_samples(args.samples, len(text.sources))
-    refuse_other_lengths(others, text)
+    evaluation.check_samples(args.samples, len(text.sources))
+    others = systems_to_compare(args, changes, text)
+    cli.start_tensorflow(args.verbose)
     if args.checkpoint == ALL:
         score_all(args, models, text, encoder)
     else:
@@ -111,11 +105,9 @@ def score_one(
     encoder: Any,
 ) -> None:
     """Score one checkpoint (of an ensemble: one of each model), and compare it."""
-    from transformer.evaluation import METRICS, score
-    from transformer.runtime import checkpoints
+    from transformer.runtime import checkpoints  # needs TensorFlow
 
-    engine = (args.engine, args.quantization)
-    [ours] = translate(models, [args.checkpoint], text, *engine)
+    [ours] = translate(args, models, [args.checkpoint], text)
     steps = " + ".join(
         str(checkpoints.step_of(each)) for each in [ours.checkpoint, *ours.others]
     )
@@ -136,7 +128,7 @@ def score_one(
     systems = {" + ".join(args.logdir): ours}
     for name, other in others.items():
         if not isinstance(other, Translations):
-            [other] = translate([other], [args.checkpoint], text, *engine)
+            [other] = translate(args, [other], [args.checkpoint], text)
         systems[name] = other
     if others:
         report["compared"] = compare(systems, text.references, args.samples)
@@ -148,8 +140,7 @@ def score_all(
     args: argparse.Namespace, models: List[Model], text, encoder: Any
 ) -> None:
     """Score every checkpoint that is kept: a line for each, then the signatures."""
-    from transformer.evaluation import METRICS, score
-    from transformer.runtime import checkpoints
+    from transformer.runtime import checkpoints  # needs TensorFlow
 
     [logdir] = args.logdir
     best = checkpoints.steps(logdir, checkpoints.BEST)[-1:]
@@ -160,7 +151,7 @@ def score_all(
     rows = []
     signatures: Sequence[str] = []
     which = [kept[step] for step in sorted(kept)]
-    for each in translate(models, which, text, args.engine, args.quantization):
+    for each in translate(args, models, which, text):
         systems.append(each)
         scores = score(each.lines, text.references, args.samples, list(METRICS))
         step = checkpoints.step_of(each.checkpoint)
@@ -187,12 +178,13 @@ def score_all(
 
 
 def systems_to_compare(
-    args: argparse.Namespace, changes: Dict[str, Any]
+    args: argparse.Namespace, changes: Dict[str, Any], text
 ) -> Dict[str, Union[Model, Translations]]:
     """Return what to compare with: name → a model, or the translations in a file.
 
     Raises:
-      ValueError: there is nothing to compare with, or no sample to do it by.
+      ValueError: there is nothing to compare with, or no sample to do it by; or a file
+        has not a translation for each line.
     """
     if args.checkpoint == ALL and (args.compare or len(args.logdir) > 1):
         raise ValueError(
@@ -207,57 +199,57 @@ def systems_to_compare(
     for name in args.compare:
         if os.path.isdir(name):
             systems[name] = (hparams.load(name, changes), name)
-        else:
-            systems[name] = Translations(list(read_lines(name)), name)
+            continue
+        lines = list(read_lines(name))
+        if len(lines) != len(text.sources):
+            raise ValueError(
+                f"{name}: expected {len(text.sources)} translations, one for each line "
+                f"of {text.name}, got {len(lines)}"
+            )
+        systems[name] = Translations(lines, name)
     return systems
 
 
-def refuse_other_lengths(systems: Dict[str, Union[Model, Translations]], text) -> None:
-    """Raise ValueError where a file has not a translation for each line."""
-    for name, system in systems.items():
-        if isinstance(system, Translations) and len(system.lines) != len(text.sources):
-            raise ValueError(
-                f"{name}: expected {len(text.sources)} translations, one for each line "
-                f"of {text.name}, got {len(system.lines)}"
-            )
-
-
 def translate(
+    args: argparse.Namespace,
     models: List[Model],
     which: Sequence[Union[str, int]],
     text,
-    engine: str,
-    quantization: str,
 ) -> Iterator[Translations]:
     """Yield the translations of a text by checkpoints, after writing them.
 
     Of several checkpoints, one that cannot be read, or vanished, is left out.
 
     Args:
+      args: the flags.
       models: several translate together.
       which: the checkpoints: "best", "newest" or steps.
       text: ParallelText.
-      engine, quantization: as of Translator.
     """
-    from transformer.evaluation import translations_path
-    from transformer.translator import Translator
+    from transformer.translator import Translator  # needs TensorFlow
 
     hp, logdir = models[0]
     with Translator(
-        hp, logdir, others=models[1:], engine=engine, quantization=quantization
+        hp,
+        logdir,
+        others=models[1:],
+        engine=args.engine,
+        quantization=args.quantization,
     ) as translator:
         for each in which:
             try:
-                checkpoint = translator.restore_found(each, cli.warner(command("eval")))
+                checkpoint = translator.restore_found(each, args.warn)
             except (ValueError, FileNotFoundError) as error:
                 if len(which) == 1:
                     raise
-                cli.warner(command("eval"))(f"left out: {error}")
+                args.warn(f"left out: {error}")
                 continue
             lines = [best.text for best, *_ in translator.translate(text.sources)]
             others = translator.checkpoints[1:]
             is_fast = translator.engine == CTRANSLATE2
-            name = f"{text.name}.{engine}-{quantization}" if is_fast else text.name
+            name = text.name
+            if is_fast:
+                name += f".{args.engine}-{args.quantization}"
             path = translations_path(checkpoint, name, others)
             write_error = write_lines(path, lines)
             yield Translations(lines, path, checkpoint, others, write_error)
@@ -265,8 +257,6 @@ def translate(
 
 def describe(scores) -> List[Tuple[str, str]]:
     """Return (a line, the signature) of each metric of Scores."""
-    from transformer.evaluation import METRICS
-
     described = []
     for field, (name, _) in METRICS.items():
         interval = getattr(scores, f"{field}_interval")
@@ -282,9 +272,7 @@ def semantic(encoder: Any, lines: List[str], references: List[str]) -> Dict[str,
     """Print the similarity in meaning by an encoder, if there is one; return it."""
     if not encoder:
         return {}
-    from transformer.evaluation import semantic_similarity
-
-    found = semantic_similarity(encoder, lines, references)
+    found = evaluation.semantic_similarity(encoder, lines, references)
     say(
         f"semantic similarity = {found.mean:.4f} (multilingual-e5-small, 4 bits); "
         f"{100 * found.recognized:.1f} % of the translations are nearer to their own "
@@ -297,8 +285,6 @@ def compare(
     systems: Dict[str, Translations], references: List[str], samples: int
 ) -> List[Dict[str, Any]]:
     """Print how systems compare with the first one; return that as JSON has it."""
-    from transformer import evaluation
-
     report = []
     lines = {name: each.lines for name, each in systems.items()}
     for comparison in evaluation.compare(lines, references, samples):
@@ -337,8 +323,3 @@ def refuse_unwritten(systems: Iterable[Translations]) -> None:
                 "scores are complete; for the translations, copy the log directory to "
                 "where there is room and permission, and score it there"
             )
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the command."""
-    cli.main(parser(), run, argv)

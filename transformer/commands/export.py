@@ -13,13 +13,14 @@ import argparse
 import dataclasses
 import functools
 import os
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, NamedTuple, Sequence
 
 from transformer import hparams
+from transformer.evaluation import load_text
 from transformer.fast import CTRANSLATE2, MODEL, QUANTIZATIONS, FastTranslator
 from transformer.runtime import cli, pool
 from transformer.runtime.files import new_folder, refuse_used
-from transformer.runtime.terminal import command, say
+from transformer.runtime.terminal import say
 
 SAVEDMODEL = "savedmodel"
 FORMATS = (CTRANSLATE2, SAVEDMODEL)
@@ -67,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = cli.make_parser("export", __doc__)
     made.add_argument("--format", required=True, help=" or ".join(FORMATS))
+    cli.add_logdir(made)
     cli.add_checkpoint(made)
     made.add_argument("--out", required=True, metavar="DIR", help="the folder to write")
     made.add_argument(
@@ -76,13 +78,12 @@ def parser() -> argparse.ArgumentParser:
         choices=QUANTIZATIONS,
         help="float32; int8, of ctranslate2 [float32]",
     )
-    made.add_argument(
-        "--check",
-        type=int,
-        default=0,
-        metavar="N",
-        help="translate N lines of the test split with both, the exported one in a "
-        "process of its own; ctranslate2: greedily and by beam search [0]",
+    cli.add_number(
+        made,
+        "check",
+        0,
+        "translate so many lines of the test split with both, the exported one in a "
+        "process of its own; ctranslate2: greedily and by beam search",
     )
     cli.add_data(made)
     return made
@@ -110,7 +111,7 @@ def run(args: argparse.Namespace) -> None:
 
         remark = checkpoints.find_and_load(args.logdir, write, args.checkpoint)
     if remark:
-        cli.warner(command("export"))(remark)
+        args.warn(remark)
     say(f"{args.format}, {args.quantization}: {args.out}")
     if args.check:
         check(args, hp, chosen)
@@ -118,8 +119,7 @@ def run(args: argparse.Namespace) -> None:
 
 def check(args: argparse.Namespace, hp: hparams.HParams, chosen: Format) -> None:
     """Print how many lines of the test split have equal translations."""
-    from transformer.evaluation import load_text
-    from transformer.translator import Translator
+    from transformer.translator import Translator  # needs TensorFlow
 
     lines = load_text(hp.data, "test")[0][: args.check]
     for search in chosen.searches or [hp.search]:
@@ -138,8 +138,3 @@ def check(args: argparse.Namespace, hp: hparams.HParams, chosen: Format) -> None
             f"{search}: {len(gaps)} of {len(lines)} translations equal ours; worst "
             f"difference of their scores {max(gaps, default=0):.2g}"
         )
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the command line."""
-    cli.main(parser(), run, argv)

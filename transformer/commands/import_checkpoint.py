@@ -10,7 +10,7 @@
 
 import argparse
 import os
-from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, List, Sequence, Tuple, Union
 
 from transformer import hparams
 from transformer.compat.names import rules_in, systems
@@ -50,18 +50,17 @@ def vocabulary_files(
     Raises:
       ValueError: their number, kind or size does not fit the model.
     """
-    given, separate = given_vocabularies(args)
-    if hp.joint_vocab and separate:
+    paths = given_vocabularies(args)
+    if hp.joint_vocab and len(paths) > 1:
         raise ValueError(
             f"--src_vocab: expected one vocabulary, which {args.source} has for both "
             "languages, got two; give --spm or --vocab"
         )
-    sizes = (
-        (hp.target_vocab_size,)
-        if hp.joint_vocab
-        else (hp.source_vocab_size, hp.target_vocab_size)
-    )
-    paths = given if len(given) == len(sizes) else given * len(sizes)
+    sizes = [hp.target_vocab_size]
+    if not hp.joint_vocab:
+        sizes = [hp.source_vocab_size, hp.target_vocab_size]
+        if len(paths) == 1:
+            paths *= 2
     result = []
     for index, (path, size) in enumerate(zip(paths, sizes)):
         names, content = KINDS[kind_of(path, args)]
@@ -69,8 +68,8 @@ def vocabulary_files(
     return result
 
 
-def given_vocabularies(args: argparse.Namespace) -> Tuple[List[str], bool]:
-    """Return (the paths of the given vocabularies, whether each side has its own).
+def given_vocabularies(args: argparse.Namespace) -> List[str]:
+    """Return the paths of the given vocabularies: two where each side has its own.
 
     Raises:
       ValueError: the flags contradict each other.
@@ -84,7 +83,7 @@ def given_vocabularies(args: argparse.Namespace) -> Tuple[List[str], bool]:
             "vocabulary: expected --spm, or --vocab, or both of --src_vocab and "
             "--tgt_vocab, got another combination; remove the others"
         )
-    return given, separate
+    return given
 
 
 def kind_of(path: str, args: argparse.Namespace) -> str:
@@ -157,7 +156,7 @@ def subword_sizes(args: argparse.Namespace) -> Sequence[int]:
     Returns:
       () unless there are two.
     """
-    paths = [path for path in (args.src_vocab, args.tgt_vocab) if path]
+    paths = given_vocabularies(args)
     if KIND_OF.get(args.source) != "subwords" or len(paths) < 2:
         return ()
     return [SubwordVocabulary(path).size for path in paths]
@@ -264,16 +263,5 @@ def parser() -> argparse.ArgumentParser:
         ("--tgt_vocab", "FILE", "the target's"),
     ):
         made.add_argument(flag, metavar=metavar, help=text)
-    made.add_argument(
-        "--target_space_id",
-        type=int,
-        default=0,
-        metavar="N",
-        help="tensor2tensor's kind of target [0]",
-    )
+    cli.add_number(made, "target_space_id", 0, "tensor2tensor's kind of target")
     return made
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the command line."""
-    cli.main(parser(), run, argv)

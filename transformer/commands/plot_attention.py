@@ -12,15 +12,15 @@ chosen ones. docs/seeing.md is a tour.
 """
 
 import argparse
-from typing import TYPE_CHECKING, List, Optional, Union
+from typing import TYPE_CHECKING, Union
 
 from transformer import hparams
 from transformer.runtime import cli, files
-from transformer.runtime.terminal import command, say
+from transformer.runtime.terminal import say
+from transformer.viewer.page_files import frozen_page
 
 if TYPE_CHECKING:
     from transformer.translator import Translator
-    from transformer.viewer.models import Model
 
 
 def parser() -> argparse.ArgumentParser:
@@ -29,19 +29,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "sentences", nargs="+", metavar="SENTENCE", help="what is translated"
     )
-    made.add_argument(
-        "--logdir",
-        required=True,
-        nargs="+",
-        metavar="DIR",
-        help=f"what {command('train')} wrote; several: to compare them on the page",
-    )
-    made.add_argument(
-        "--checkpoint",
-        default="best",
-        metavar="WHICH",
-        help="best (by dev BLEU), newest, or a step [best]",
-    )
+    cli.add_logdir(made, "to compare them on the page")
+    cli.add_checkpoint(made)
     made.add_argument("--html", metavar="FILE", help="the page")
     picture = made.add_argument_group("picture")
     picture.add_argument("--out", metavar="FILE", help="the picture, .png or .svg")
@@ -60,23 +49,20 @@ def parser() -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> None:
     """Translate the sentences, write page and picture, print the translations."""
     head = checked_head(args)
-    changes = cli.given(args, hparams.FIELDS)
-    settings = [(logdir, hparams.load(logdir, changes)) for logdir in args.logdir]
+    settings = hparams.load_each(args.logdir, cli.given(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
     from transformer.viewer.models import Model
 
-    warn = cli.warner(command("attention"))
-    models = []
-    said = []
-    for logdir, hp in settings:
-        models.append(Model(hp, logdir, args.checkpoint, warn))
+    models = [Model(hp, logdir, args.checkpoint, args.warn) for hp, logdir in settings]
     if args.out:
-        said = write_picture(args, head, models[0].translator)
+        translations = [write_picture(args, head, models[0].translator)]
     if args.html:
-        said = write_page(args, models)
+        page, translations = frozen_page(models, args.sentences)
+        with files.replaced(args.html) as file:
+            file.write(page)
     for model in models:
         model.close()
-    say(*said, *filter(None, [args.html, args.out]))
+    say(*translations, *filter(None, [args.html, args.out]))
 
 
 def checked_head(args: argparse.Namespace) -> Union[int, str, None]:
@@ -102,19 +88,9 @@ def checked_head(args: argparse.Namespace) -> Union[int, str, None]:
     return int(args.head)
 
 
-def write_page(args: argparse.Namespace, models: List["Model"]) -> List[str]:
-    """Write the page; return the translations."""
-    from transformer.viewer import frozen
-
-    text, translations = frozen.page_of(models, args.sentences)
-    with files.replaced(args.html) as file:
-        file.write(text)
-    return translations
-
-
 def write_picture(
     args: argparse.Namespace, head: Union[int, str, None], translator: "Translator"
-) -> List[str]:
+) -> str:
     """Write the picture; return the translation."""
     from transformer.viewer import picture
     from transformer.viewer.sight import KINDS, see
@@ -123,9 +99,4 @@ def write_picture(
     kinds = args.kind or tuple(KINDS)
     rows = picture.maps(sight, kinds, args.layer, head, args.pieces)
     picture.draw(rows, args.out)
-    return [sight.n_best[0].text]
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the command line."""
-    cli.main(parser(), run, argv)
+    return sight.n_best[0].text

@@ -13,7 +13,7 @@ import argparse
 import itertools
 import os
 import sys
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List
 
 from transformer import hparams
 from transformer.runtime import cli
@@ -81,25 +81,16 @@ def parser() -> argparse.ArgumentParser:
             help="text files, as of train "
             f"[OUT/{split}.LANGUAGE{', if there' if split == 'test' else ''}]",
         )
-    _number(flags, "workers", 1, "processes that encode; the result is the same")
+    cli.add_number(flags, "workers", 1, "processes that encode; the result is the same")
     _add_filters(flags.add_argument_group("filters"))
     _add_vocabulary_flags(flags.add_argument_group("vocabulary"))
     return flags
 
 
-def _number(group, name: str, default: float, text: str) -> None:
-    """Add a flag for a number to a group of flags."""
-    kind = type(default)
-    metavar = type(default).__name__.upper()
-    text = f"{text} [{default}]"
-    flag = "--" + name
-    group.add_argument(flag, type=kind, default=default, metavar=metavar, help=text)
-
-
 def _add_filters(group) -> None:
     """Add the flags of the filters."""
-    _number(group, "max_length", 256, "drop pairs with more pieces on one side")
-    _number(
+    cli.add_number(group, "max_length", 256, "drop pairs with more pieces on one side")
+    cli.add_number(
         group,
         "max_ratio",
         0.0,
@@ -132,13 +123,13 @@ def _add_vocabulary_flags(group) -> None:
         default=None,
         help="train one vocabulary per language",
     )
-    _number(
+    cli.add_number(
         group,
         "bpe_dropout",
         0.0,
         "probability of skipping a merge in train; try 0.05 for a small corpus",
     )
-    _number(
+    cli.add_number(
         group,
         "copies",
         1,
@@ -345,8 +336,3 @@ def reporter(split: str) -> Callable[[int, int], None]:
             progress.show(done, total, text)
 
     return report
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the command line."""
-    cli.main(parser(), run, argv)

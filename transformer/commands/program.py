@@ -19,18 +19,27 @@ SHELLS = ("bash", "zsh")
 
 
 class Command(NamedTuple):
-    """A module with the functions `parser` and `main`, and what it does, in a line."""
+    """A module with the functions `parser` and `run`."""
 
     module: str
-    line: str
+    line: str  # what it does
+    advice: str = ""  # what to do after a signal, where it can continue
 
 
 # The extension point for commands; in a checkout each has a file too: see
 # `transformer/runtime/terminal.py`.
 COMMANDS: Dict[str, Command] = {
-    "download": Command("commands.download", "download a public corpus"),
+    "download": Command(
+        "commands.download",
+        "download a public corpus",
+        advice="run the same command again; whole archives are kept",
+    ),
     "prepare": Command("commands.prepare", "text files → a data folder"),
-    "train": Command("commands.train", "a data folder → a log directory"),
+    "train": Command(
+        "commands.train",
+        "a data folder → a log directory",
+        advice="the same command continues from the last checkpoint",
+    ),
     "launch": Command("launch", "train with several workers on this machine"),
     "eval": Command("commands.evaluate", "BLEU, chrF, TER of a model; compare systems"),
     "translate": Command("commands.translate", "translate standard input"),
@@ -98,7 +107,8 @@ def main(argv: Optional[List[str]] = None) -> None:
     """
     name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in COMMANDS:
-        importlib.import_module("transformer." + COMMANDS[name].module).main(rest)
+        module = importlib.import_module("transformer." + COMMANDS[name].module)
+        cli.main(module.parser(), module.run, rest, COMMANDS[name].advice)
         return
     with cli.reader_may_leave():
         answer(name, rest)

@@ -21,7 +21,9 @@ from transformer import hparams
 from transformer.fast import add_engine
 from transformer.runtime import cli
 from transformer.runtime.signals import StopSignals
-from transformer.runtime.terminal import command, say
+from transformer.runtime.terminal import say
+from transformer.viewer.jobs import Jobs
+from transformer.viewer.requests import SentenceRequest
 
 SECONDS_BETWEEN_LOOKS = 0.1  # at the signals
 
@@ -29,13 +31,7 @@ SECONDS_BETWEEN_LOOKS = 0.1  # at the signals
 def parser():
     """Return the parser of the command line."""
     made = cli.make_parser("serve", __doc__)
-    made.add_argument(
-        "--logdir",
-        required=True,
-        nargs="+",
-        metavar="DIR",
-        help=f"what {command('train')} wrote",
-    )
+    cli.add_logdir(made, "to compare them on the page, or see --ensemble")
     made.add_argument(
         "--checkpoint",
         default=["best"],
@@ -54,9 +50,7 @@ def parser():
         metavar="NAME",
         help="the address to listen at; 0.0.0.0: every one, for everybody [127.0.0.1]",
     )
-    made.add_argument(
-        "--port", type=int, default=8000, metavar="INT", help="0: a free one [8000]"
-    )
+    cli.add_number(made, "port", 8000, "0: a free one")
     made.add_argument(
         "--server_name",
         default=[],
@@ -80,7 +74,7 @@ def parser():
     return made
 
 
-def opened(args, warn):
+def opened(args):
     """Return the models of the command line, each ready."""
     models = hparams.load_each(args.logdir, cli.given(args, hparams.FIELDS))
     if args.ensemble and len(models) < 2:
@@ -94,7 +88,7 @@ def opened(args, warn):
             hp,
             logdir,
             which,
-            warn,
+            args.warn,
             others,
             args.languages,
             engine=args.engine,
@@ -137,10 +131,7 @@ def run(args) -> None:
             f"expected uvicorn, starlette and prometheus-client, got none "
             f"({error}): pip install 'transformer-tf[serve]', with Python 3.10 or newer"
         ) from error
-    models = opened(args, cli.warner(command("serve")))
-    from transformer.viewer.jobs import Jobs
-    from transformer.viewer.requests import SentenceRequest
-
+    models = opened(args)
     for model in models:
         model.translate([SentenceRequest(0, "x")])  # the first run takes seconds
     log_to_stderr()
@@ -151,7 +142,3 @@ def run(args) -> None:
     serve(server, f"http://{host}:{server.server_address[1]}/")
     for model in models:
         model.close()
-
-
-def main(argv=None):
-    cli.main(parser(), run, argv)

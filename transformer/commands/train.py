@@ -16,13 +16,12 @@ import argparse
 import dataclasses
 import filecmp
 import os
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict
 
 from transformer import hparams
 from transformer.runtime import cli
 from transformer.runtime.cluster import cluster_of
 from transformer.runtime.files import refuse_used
-from transformer.runtime.terminal import command
 from transformer.text.vocabulary import load_vocabularies, vocabulary_names
 
 # What a log directory may have before its settings are written: what a killed start
@@ -124,11 +123,10 @@ def run(args: argparse.Namespace) -> None:
             f"{args.logdir}: expected {hparams.FILE_NAME} beside the checkpoints, got "
             "none; choose another --logdir"
         )
-    warn = cli.warner(command("train"))
     overruled = overruled_by(hp, args)
     if overruled:
-        warn(f"--preset {args.preset}: {overruled}")
-    train(hp, args.logdir, warn, args.accept_changes, cluster, args.init_from)
+        args.warn(f"--preset {args.preset}: {overruled}")
+    train(hp, args.logdir, args.warn, args.accept_changes, cluster, args.init_from)
 
 
 def overruled_by(hp: hparams.HParams, args: argparse.Namespace) -> str:
@@ -145,9 +143,3 @@ def overruled_by(hp: hparams.HParams, args: argparse.Namespace) -> str:
         f"the saved values of {args.logdir} stay: {', '.join(others)}; for those of "
         "the preset choose another --logdir"
     )
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the command line."""
-    advice = "the same command continues from the last checkpoint"
-    cli.main(parser(), run, argv, advice)

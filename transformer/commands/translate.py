@@ -141,14 +141,9 @@ def write_translations(
 def parser():
     """Return the parser of the command line."""
     made = cli.make_parser("translate", __doc__)
-    cli.add_models(made)
-    made.add_argument(
-        "--n_best",
-        type=int,
-        default=1,
-        metavar="INT",
-        help="translations of each line, with their scores [1]",
-    )
+    cli.add_logdir(made, "their probabilities are averaged")
+    cli.add_checkpoint(made)
+    cli.add_number(made, "n_best", 1, "translations of each line, with their scores")
     made.add_argument(
         "--prefix_file",
         metavar="FILE",
@@ -170,7 +165,7 @@ def parser():
     return made
 
 
-def opened(args, hp, logdir: str, others: list, warn):
+def opened(args, hp, logdir: str, others: list):
     """Return a translator, ready.
 
     TensorFlow is imported where it translates, or an export has to be made.
@@ -180,7 +175,7 @@ def opened(args, hp, logdir: str, others: list, warn):
         "--prefix_file": bool(args.prefix_file),
         "--alignments": args.alignments,
     }
-    engine = usable(args.engine, args.quantization, hp, warn, needs)
+    engine = usable(args.engine, args.quantization, hp, args.warn, needs)
     if engine == CTRANSLATE2:
         found = find_exported(logdir, args.checkpoint, args.quantization)
         if found:
@@ -196,9 +191,9 @@ def opened(args, hp, logdir: str, others: list, warn):
         engine=engine,
         quantization=args.quantization if engine == CTRANSLATE2 else QUANTIZATIONS[0],
     )
-    checkpoint = translator.restore_found(args.checkpoint, warn)
+    checkpoint = translator.restore_found(args.checkpoint, args.warn)
     if args.alignments and translator.chosen_head() is None:
-        warn(
+        args.warn(
             f"--alignments: no head was chosen for {checkpoint}, using "
             f"{default_head(hp.decoder_blocks)}; {command('align')} chooses one by "
             "known alignments"
@@ -218,9 +213,8 @@ def run(args) -> None:
     by_line = typed or args.stream
     if by_line:
         hp = dataclasses.replace(hp, decode_batch_size=1)
-    warn = cli.warner(command("translate"))
     lines = oddities.read(ask(stdin) if typed else stdin)
-    with opened(args, hp, logdir, others, warn) as translator:
+    with opened(args, hp, logdir, others) as translator:
         columns = Columns(args.n_best, args.scores, args.alignments)
         chunk_size = 1 if by_line else CHUNK
         write_translations(
@@ -228,8 +222,4 @@ def run(args) -> None:
         )
     report = oddities.report(translator.oddities)
     if report:
-        warn(report)
-
-
-def main(argv=None):
-    cli.main(parser(), run, argv)
+        args.warn(report)

@@ -38,12 +38,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--run", action="store_true", help="yes, execute the files: required"
     )
-    made.add_argument(
-        "--seconds",
-        type=float,
-        default=600,
-        help="end the process of a file after this time [%(default)s]",
-    )
+    cli.add_number(made, "seconds", 600.0, "end the process of a file after this time")
     return made
 
 
@@ -138,9 +133,5 @@ def _package(path: str) -> str:
     return "transformer"
 
 
-def main(argv: Any = None) -> None:
-    cli.main(parser(), run, argv)
-
-
 if __name__ == "__main__":
-    main()
+    cli.main(parser(), run)

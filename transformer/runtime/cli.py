@@ -12,10 +12,10 @@ TensorFlow, whose import takes seconds:
         hp = hparams.load(args.logdir)
         cli.start_tensorflow(args.verbose)
         from transformer.translator import Translator  # needs TensorFlow
+        args.warn("...")  # a line on stderr, after the name of the command
         ...
 
-    def main(argv=None):
-        cli.main(parser(), run, argv)
+`transformer/commands/program.py` gives both to `main`.
 """
 
 import argparse
@@ -122,38 +122,44 @@ def given(args: argparse.Namespace, fields: Collection[str]) -> Dict[str, Any]:
     return {name: value for name, value in vars(args).items() if name in fields}
 
 
-def add_logdir(parser: argparse.ArgumentParser) -> None:
-    """Add `--logdir` for a command that reads a log directory."""
+def add_number(parser: Any, name: str, default: float, text: str) -> None:
+    """Add a flag for a number of the kind of its default, which its help shows.
+
+    Args:
+      parser: what `make_parser` returned, or a group of its flags.
+      name: the flag without "--".
+      default: an int or a float.
+      text: the help.
+    """
+    kind = type(default)
     parser.add_argument(
-        "--logdir", required=True, metavar="DIR", help=f"what {command('train')} wrote"
+        "--" + name,
+        type=kind,
+        default=default,
+        metavar=kind.__name__.upper(),
+        help=f"{text} [{default}]",
     )
 
 
-def add_models(parser: argparse.ArgumentParser, every: str = "") -> None:
-    """Add `--logdir` and `--checkpoint` for a command that translates.
+def add_logdir(parser: argparse.ArgumentParser, several: str = "") -> None:
+    """Add `--logdir` for a command that reads a log directory.
 
     Args:
       parser: what `make_parser` returned.
-      every: the word for all checkpoints, where the command takes one.
+      several: what several are for, where the command takes them; `args.logdir` is a
+        list then.
     """
     parser.add_argument(
         "--logdir",
         required=True,
-        nargs="+",
+        nargs="+" if several else None,
         metavar="DIR",
-        help=f"what {command('train')} wrote; several: their probabilities are "
-        "averaged",
+        help=f"what {command('train')} wrote" + (several and f"; several: {several}"),
     )
-    _add_checkpoint(parser, f"; {every}: each that is kept" if every else "")
 
 
-def add_checkpoint(parser: argparse.ArgumentParser) -> None:
-    """Add `--logdir` and `--checkpoint` for a command that reads one checkpoint."""
-    add_logdir(parser)
-    _add_checkpoint(parser)
-
-
-def _add_checkpoint(parser: argparse.ArgumentParser, more: str = "") -> None:
+def add_checkpoint(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """Add `--checkpoint`; its help ends with `more`."""
     parser.add_argument(
         "--checkpoint",
         default="best",
@@ -248,8 +254,8 @@ def main(
 
     Args:
       parser: what `make_parser` returned, with the command's own flags.
-      work: function of the parsed arguments; returns the exit status, None for 0. It
-        calls `start_tensorflow` before it imports what needs TensorFlow.
+      work: function of the parsed arguments, with `warn`; returns the exit status, None
+        for 0. It calls `start_tensorflow` before it imports what needs TensorFlow.
       argv: the arguments; None for those of the process.
       advice: what to do after a signal, for a command that can continue.
 
@@ -264,7 +270,9 @@ def main(
     status: Optional[int] = 0
     try:
         with _signals_end_at_once(parser.prog, advice), reader_may_leave():
-            status = work(parse(parser, sys.argv[1:] if argv is None else argv))
+            args = parse(parser, sys.argv[1:] if argv is None else argv)
+            args.warn = warn
+            status = work(args)
     except (ValueError, OSError, FloatingPointError, MemoryError) as error:
         warn(explained(error))
         status = REFUSED

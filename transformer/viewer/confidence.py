@@ -7,7 +7,7 @@ import collections
 import contextlib
 import json
 import os
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Generator, List, Optional
 
 import numpy as np
 
@@ -32,7 +32,8 @@ def read(logdir: str, checkpoint: str) -> Optional[Dict[str, Any]]:
     """
     try:
         with open(files.regular(os.path.join(logdir, FILE_NAME)), "rb") as file:
-            legend = json.loads(file.read(1 << 16).decode("utf-8"))[_key(checkpoint)]
+            kept = json.loads(file.read(1 << 16).decode("utf-8"))
+        legend = kept[os.path.basename(checkpoint)]
         shades = [
             [float(low), float(high), int(words), int(found)]
             for low, high, words, found in legend["shades"]
@@ -42,8 +43,10 @@ def read(logdir: str, checkpoint: str) -> Optional[Dict[str, Any]]:
         return None
 
 
-def count(translator, sources: List[str], references: List[str]) -> Iterator[Any]:
-    """Yield None while counting, and at the end the legend: what `read` returns.
+def count(
+    translator, sources: List[str], references: List[str]
+) -> Generator[None, None, Dict[str, Any]]:
+    """Yield while counting; return the legend: what `read` returns.
 
     Args:
       translator: a Translator.
@@ -58,36 +61,27 @@ def count(translator, sources: List[str], references: List[str]) -> Iterator[Any
         for i, sure in _words(translator, ids):
             left = collections.Counter(references[start + i].split())
             for word, probability in sure:
-                shade = shade_of(probability)
+                shade = np.searchsorted(EDGES[1:-1], probability, "right")
                 words[shade] += 1
                 found[shade] += left[word] > 0
                 left[word] -= 1
-        yield None
+        yield
     shades = zip(EDGES, EDGES[1:], words.tolist(), found.tolist())
-    yield {"lines": len(sources), "shades": [list(each) for each in shades]}
+    return {"lines": len(sources), "shades": [list(each) for each in shades]}
 
 
 def write(logdir: str, checkpoint: str, legend: Dict[str, Any]) -> None:
     """Keep a legend in the log directory; one that cannot be written is not kept."""
     with contextlib.suppress(OSError):
         with files.replaced(os.path.join(logdir, FILE_NAME)) as file:
-            json.dump({_key(checkpoint): legend}, file)
-
-
-def shade_of(probability: float) -> int:
-    """Return the number of the shade of a word: 0, the least sure, to 4."""
-    return int(np.searchsorted(EDGES[1:-1], probability, "right"))
-
-
-def _key(checkpoint):
-    return os.path.basename(checkpoint)
+            json.dump({os.path.basename(checkpoint): legend}, file)
 
 
 def _words(translator, sources):
     """Yield (the number of a line, [(word, probability)] of its translation)."""
     vocabulary = translator.vocabularies.target
     for indices, found in translator.search(sources):
-        targets = [_without_end(row, vocabulary.eos) for row in found.ids[:, 0]]
+        targets = [vocabulary.before_end(row) for row in found.ids[:, 0]]
         rows = [sources[i] for i in indices]
         log_probs = translator.inspect(rows, targets, lambda inside: inside.of_target)
         for i, target, row, score in zip(indices, targets, log_probs, found.scores):
@@ -95,9 +89,3 @@ def _words(translator, sources):
                 made = tokens(vocabulary, target)
                 sure = [np.exp(row[begin:end].sum()) for begin, end in made.spans]
                 yield i, list(zip(made.words, sure))
-
-
-def _without_end(row, eos):
-    """Return the ids before the end."""
-    row = row.tolist()
-    return row[: row.index(eos)] if eos in row else row

@@ -4,16 +4,14 @@ Urgent jobs of the same model that wait at the same time make a batch; other job
 until there is no urgent one. While no job waits, idle work goes on in small parts.
 """
 
-import collections
 import concurrent.futures
 import contextlib
 import dataclasses
 import functools
-import itertools
 import math
 import threading
 import time
-from typing import Any, Callable, Deque, Iterable, List, Optional, Sequence
+from typing import Any, Callable, Iterable, List, Optional, Sequence
 
 MOST_WAITING = 1000
 MOST_AT_ONCE = 64
@@ -59,8 +57,7 @@ class Jobs:
     """
 
     def __init__(self, idle: Iterable = ()):
-        self._urgent: Deque[Job] = collections.deque()
-        self._others: Deque[Job] = collections.deque()
+        self._waiting: List[Job] = []
         self._changed = threading.Condition()
         self._idle: Optional[Iterable] = iter(idle)
         self._is_stopping = False
@@ -72,7 +69,7 @@ class Jobs:
         self._thread.start()
 
     def __len__(self):
-        return len(self._urgent) + len(self._others)
+        return len(self._waiting)
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Let jobs wait for their turn: all of them, or none.
@@ -86,7 +83,7 @@ class Jobs:
             if len(self) + len(jobs) > MOST_WAITING:
                 raise Full(self._seconds_to_wait())
             for job in jobs:
-                (self._urgent if job.urgent else self._others).append(job)
+                self._waiting.append(job)
                 job.future.add_done_callback(functools.partial(self._drop, job))
             self._changed.notify()
 
@@ -107,7 +104,7 @@ class Jobs:
         if future.cancelled():
             with self._changed, contextlib.suppress(ValueError):
                 self.cancelled += 1
-                (self._urgent if job.urgent else self._others).remove(job)
+                self._waiting.remove(job)
 
     def _run(self):
         while True:
@@ -122,22 +119,16 @@ class Jobs:
     def _next(self) -> Optional[List[Job]]:
         """Return the next batch; [] to do idle work, None to stop."""
         with self._changed:
-            while not len(self):
+            while not self._waiting:
                 if self._is_stopping:
                     return None
                 if self._idle is not None:
                     return []
                 self._changed.wait()
-            if self._urgent:
-                work = self._urgent[0].work
-                same = (job for job in self._urgent if job.work == work)
-                batch = list(itertools.islice(same, MOST_AT_ONCE))
-                taken = set(map(id, batch))
-                self._urgent = collections.deque(
-                    job for job in self._urgent if id(job) not in taken
-                )
-            else:
-                batch = [self._others.popleft()]
+            urgent = [job for job in self._waiting if job.urgent]
+            same = [job for job in urgent if job.work == urgent[0].work]
+            batch = same[:MOST_AT_ONCE] or self._waiting[:1]
+            self._waiting = [job for job in self._waiting if job not in batch]
         return [job for job in batch if job.future.set_running_or_notify_cancel()]
 
     def _compute(self, batch):

@@ -2,9 +2,9 @@
 
 import hashlib
 import os
+import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
-from transformer import alignment
 from transformer.decoding import hypotheses_kept
 from transformer.evaluation import read_parallel
 from transformer.fast import QUANTIZATIONS, TENSORFLOW
@@ -12,9 +12,8 @@ from transformer.text.corpus import NEUTRAL
 from transformer.text.data_folder import read_summary
 from transformer.translator import Translator
 from transformer.viewer import confidence
-from transformer.viewer.packing import packed
 from transformer.viewer.requests import MOST_PIECES
-from transformer.viewer.sight import see
+from transformer.viewer.sight import packed, see
 
 
 class Model:
@@ -36,7 +35,7 @@ class Model:
         hp,
         logdir: str,
         which: Union[str, int] = "best",
-        warn: Optional[Callable[[str], None]] = None,
+        warn: Callable[[str], None] = warnings.warn,
         others: Sequence[Tuple[Any, str]] = (),
         languages: Optional[Sequence[str]] = None,
         engine: str = TENSORFLOW,
@@ -54,10 +53,7 @@ class Model:
             engine=engine,
             quantization=quantization,
         )
-        given = () if warn is None else (warn,)
-        self.checkpoint = self.translator.restore_found(which, *given)
-        chosen = alignment.read_choice(logdir, self.checkpoint, hp)
-        self._head = chosen or alignment.default_head(hp.decoder_blocks)
+        self.checkpoint = self.translator.restore_found(which, warn)
         self.logdir = logdir
         self.is_alone = not others
         self.name = " + ".join(map(_name, self.translator.checkpoints))
@@ -90,28 +86,25 @@ class Model:
         """Return the n best translations of each line that is asked about.
 
         Args:
-          asked: each with a `text`; with `alignments`, each translation has the pairs
-            [source word, target word] that correspond, None where words are unclear.
+          asked: each with a `text`. Where one has `alignments`, each translation has
+            the pairs [source word, target word] that correspond, None where words are
+            unclear.
         """
-        n_best: List[List[Dict[str, Any]]] = [
-            [{"text": each.text, "score": round(each.score, 6)} for each in row]
-            for row in self.translator.translate([each.text for each in asked])
+        n_best = self.translator.translate(
+            [each.text for each in asked],
+            alignments=any(each.alignments for each in asked),
+        )
+        return [
+            [
+                {
+                    "text": each.text,
+                    "score": round(each.score, 6),
+                    "alignment": each.alignment and sorted(each.alignment),
+                }
+                for each in row
+            ]
+            for row in n_best
         ]
-        rows = [
-            (each.text, translation)
-            for each, row in zip(asked, n_best)
-            for translation in row
-            if each.alignments
-        ]
-        sources = [source for source, _ in rows]
-        targets = [translation["text"] for _, translation in rows]
-        for number, [pairs] in alignment.align(
-            self.translator, sources, targets, [self._head]
-        ):
-            rows[number][1]["alignment"] = (
-                None if pairs is None else sorted(map(list, pairs))
-            )
-        return n_best
 
     def see(self, asked: Sequence) -> List[Dict[str, Any]]:
         """Return what can be seen of translations, as JSON: see `sight.see`.
@@ -141,12 +134,11 @@ class Model:
             dev = read_parallel(self.translator.hp.data, "dev")
         except (OSError, ValueError):
             return
-        for legend in confidence.count(self.translator, dev.sources, dev.references):
-            if legend is not None:
-                self.legend = legend
-                if self.is_alone:
-                    confidence.write(self.logdir, self.checkpoint, legend)
-            yield
+        self.legend = yield from confidence.count(
+            self.translator, dev.sources, dev.references
+        )
+        if self.is_alone:
+            confidence.write(self.logdir, self.checkpoint, self.legend)
 
 
 def _languages(folder):

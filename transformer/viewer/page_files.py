@@ -10,7 +10,9 @@ import hashlib
 import json
 import os
 import re
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
+
+from transformer.viewer.requests import SentenceRequest
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page")
 SCRIPTS = (  # in their order: what runs at once uses what stands before it
@@ -29,6 +31,8 @@ SCRIPTS = (  # in their order: what runs at once uses what stands before it
 )
 ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 ESCAPED.update({"\u2028": "\\u2028", "\u2029": "\\u2029"})
+LIKELIEST = 2  # alternatives of each word of the best translation in a frozen page
+MOST_ALTERNATIVES = 64  # of a sentence: each has attention of its own
 
 
 def page(data: Dict[str, Any]) -> Tuple[str, str]:
@@ -79,3 +83,65 @@ def checksum(text: str) -> str:
     """Return the checksum of an inlined text as a policy names it."""
     digest = hashlib.sha256(text.encode("utf-8")).digest()
     return "sha256-" + base64.b64encode(digest).decode("ascii")
+
+
+# --- A page without a server ----------------------------------------------------------
+
+
+def frozen_page(models: Sequence, lines: Sequence[str]) -> Tuple[str, List[str]]:
+    """Return (the page as HTML, the translation of each line by the first model).
+
+    Args:
+      models: each a Model.
+      lines: sentences; the n best translations of each are looked at, and what follows
+        from the likeliest alternatives of each word.
+    """
+    sights = []
+    translations = []
+    for line in lines:
+        line = " ".join(line.split())
+        for number, model in enumerate(models):
+            seen = _sights(model, number, line)
+            sights += seen
+            if number == 0:
+                translations.append(seen[0]["sight"]["nBest"][0]["text"])
+    descriptions = [model.description() for model in models]
+    return page({"models": descriptions, "sights": sights})[0], translations
+
+
+def _sights(model, number: int, line: str) -> List[Dict[str, Any]]:
+    """Return what can be seen of a line, the best translation first."""
+    asked = [SentenceRequest(number, line)]
+    seen = model.see(asked)
+    others = [
+        SentenceRequest(number, line, target=each["ids"])
+        for each in seen[0]["nBest"][1:]
+    ]
+    others += [
+        SentenceRequest(number, line, *choice) for choice in _alternatives(seen[0])
+    ]
+    return [
+        {"model": number, "text": line, "prefix": list(each.prefix), "sight": sight}
+        for each, sight in zip(asked + others, seen + model.see(others))
+    ]
+
+
+def _alternatives(sight: Dict[str, Any]) -> List[Tuple[List[int], Any]]:
+    """Return the (prefix, target) of the likeliest alternatives of each word.
+
+    They are what the page asks for: the words before are kept and the rest is decoded
+    again, or the translation ends there.
+    """
+    ids = sight["target"]["ids"]
+    end = ids[-1]
+    found = []
+    for begin, _ in sight["target"]["spans"]:
+        others = [
+            each for each in sight["alternatives"][begin] if each[0] != ids[begin]
+        ]
+        for one, _, probability in others[:LIKELIEST]:
+            before = ids[:begin]
+            choice = ([], before) if one == end else ([*before, one], None)
+            found.append((probability, choice))
+    found.sort(key=lambda each: -each[0])
+    return [choice for _, choice in found[:MOST_ALTERNATIVES]]

@@ -130,6 +130,8 @@ def draw_map(axes, each: Map, single: bool = True) -> None:
       each: Map.
       single: whether there is room for numbers.
     """
+    from matplotlib.patches import Rectangle
+
     axes.imshow(each.weights, cmap="Greys", vmin=0, vmax=1, aspect="auto")
     axes.set_title(each.title, fontsize=10 if single else 8)
     size = 9 if single else 6
@@ -143,16 +145,11 @@ def draw_map(axes, each: Map, single: bool = True) -> None:
             label.set_parse_math(False)  # a $ begins no formula
         axis.set_tick_params(length=0)
     for i, j in zip(*np.nonzero(~each.allowed)):
-        axes.add_patch(_hatched(j - 0.5, i - 0.5))
+        corner = (j - 0.5, i - 0.5)
+        cell = Rectangle(corner, 1, 1, fill=False, hatch="////", ec="0.75", lw=0)
+        axes.add_patch(cell)
     if single and max(each.weights.shape) <= NUMBERED:
         for i, j in zip(*np.nonzero(each.allowed)):
             colour = "white" if each.weights[i, j] > 0.5 else "black"
             text = f"{each.weights[i, j]:.2f}".lstrip("0")
             axes.text(j, i, text, color=colour, ha="center", va="center", fontsize=7)
-
-
-def _hatched(x, y):
-    """Return a cell that cannot have attention."""
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((x, y), 1, 1, fill=False, hatch="////", edgecolor="0.75", lw=0)

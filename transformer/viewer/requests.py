@@ -56,15 +56,13 @@ def fields_of(body: bytes, content_type: str) -> Dict[str, Any]:
 
     Args:
       body: JSON in UTF-8, or a form.
-      content_type: which of the two.
+      content_type: which of the two: JSON or FORM.
 
     Raises:
-      RefusedRequest: it is neither.
+      RefusedRequest: it is not of that type.
     """
     if content_type == FORM:
         return _fields_of_form(body)
-    if content_type != JSON:
-        raise RefusedRequest(415, f"The request is not of type {JSON}.")
     try:
         fields = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):

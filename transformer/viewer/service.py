@@ -72,16 +72,17 @@ class Service:
             ["path", "status"],
             registry=self._registry,
         )
-        self._routes: Dict[str, Tuple[str, Callable]] = {
-            "/": ("GET", self._show),
-            "/healthz": ("GET", self._health),
-            "/languages": ("GET", self._languages),
-            "/metrics": ("GET", self._metrics),
-            "/models": ("GET", self._models),
-            "/openapi.json": ("GET", self._describe),
-            "/see": ("POST", self._see),
-            "/translate": ("POST", self._translate),
-        }
+        routes = [
+            Route("/", self._show),
+            Route("/healthz", self._health),
+            Route("/languages", self._languages),
+            Route("/metrics", self._metrics),
+            Route("/models", self._models),
+            Route("/openapi.json", self._describe),
+            Route("/see", self._see, methods=["POST"]),
+            Route("/translate", self._translate, methods=["POST"]),
+        ]
+        self._paths = {route.path for route in routes}
         handlers: Dict[Any, Callable] = {
             RefusedRequest: lambda _, error: _error(error.status, str(error)),
             Full: lambda _, error: _error(
@@ -92,19 +93,11 @@ class Service:
             HTTPException: _refused,
             Exception: lambda *_: _error(500, "The server failed."),
         }
-        self._app = Starlette(
-            routes=[
-                Route(path, function, methods=[method])
-                for path, (method, function) in self._routes.items()
-            ],
-            exception_handlers=handlers,
-        )
+        self._app = Starlette(routes=routes, exception_handlers=handlers)
         self._app.router.redirect_slashes = False
 
     async def __call__(self, scope, receive, send) -> None:
         """Answer a request; count it, and log it in one line."""
-        if scope["type"] != "http":
-            raise ValueError(f"expected a request of HTTP, got one of {scope['type']}")
         began = time.perf_counter()
         headers = Headers(scope=scope)
         status = LEFT
@@ -125,7 +118,7 @@ class Service:
             await app(scope, receive, send_with_headers)
         finally:
             seconds = time.perf_counter() - began
-            path = scope["path"] if scope["path"] in self._routes else "other"
+            path = scope["path"] if scope["path"] in self._paths else "other"
             self._seconds.labels(path, str(status)).observe(seconds)
             log.info(
                 "%s %s %s %d %.0f ms",

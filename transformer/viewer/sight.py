@@ -4,9 +4,11 @@ For example:
 
     sight = see(translator, "Der Hund schläft.")
     sight.attention["cross"][layer, head]    # float [Tq, Tk], rows sum to 1
+    packed(sight)                            # a dict of what JSON has, for the page
 """
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+import base64
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -23,6 +25,7 @@ KINDS = {
     "cross": ("decoder", "cross_attention"),
 }
 ALTERNATIVES = 5
+STEPS = 65535  # in JSON a weight is an integer from 0 to this
 
 
 class Sight(NamedTuple):
@@ -68,45 +71,39 @@ def see(
     Raises:
       ValueError: the line has no piece, or ids are no pieces of the vocabulary.
     """
+    vocabularies = translator.vocabularies
     [source] = translator.encode([line])
     if not source:
         raise ValueError("expected a sentence, got a line without a piece")
     prefixes = translator.encode_prefixes([prefix], [line])
     [(_, found)] = translator.search([source], prefixes)
-    n_best, best_ids = _found(translator, found)
+    rows = [row for row in zip(found.ids[0], found.scores[0]) if row[1] > NEVER]
+    best_ids = [vocabularies.target.before_end(ids) for ids, _ in rows]
     if target is None:
         target = best_ids[0]
     [target] = translator.encode_prefixes([list(target)], [line])
     weights, log_probs, of_target = _inside(translator, source, target, padding)
-    seen = _tokens(translator, line, source, target, weights["encoder"].shape[-1])
+    padded = [PAD] * (weights["encoder"].shape[-1] - len(source) - 1)
+    read = tokens(vocabularies.source, [*source, vocabularies.source.eos, *padded])
+    written = tokens(vocabularies.target, [*target, vocabularies.target.eos])
+    allowed = _allowed(len(source) + 1, len(read.ids), len(written.ids))
     nodes = _nodes(translator, found, target, of_target)
-    allowed = _allowed(len(source) + 1, *(len(each.ids) for each in seen[::2]))
+    used = sorted({node.piece for node in nodes})
     return Sight(
-        *seen,
-        n_best,
-        best_ids,
-        weights,
-        allowed,
-        {kind: roles(weights[kind], allowed[kind], kind) for kind in KINDS},
-        of_target,
-        _alternatives(translator, log_probs),
-        nodes,
-        _named(translator.vocabularies.target, {node.piece for node in nodes}),
-        changes_without(translator, source, target, seen[0].spans, of_target),
+        source=with_surface(read, vocabularies.source, line),
+        target_in=tokens(vocabularies.target, [vocabularies.target.bos, *target]),
+        target=written,
+        n_best=[translator.translation(ids, score) for ids, score in rows],
+        best_ids=best_ids,
+        attention=weights,
+        allowed=allowed,
+        roles={kind: roles(weights[kind], allowed[kind], kind) for kind in KINDS},
+        log_probs=of_target,
+        alternatives=_alternatives(translator, log_probs),
+        nodes=nodes,
+        node_pieces=dict(zip(used, tokens(vocabularies.target, used).pieces)),
+        without=changes_without(translator, source, target, read.spans, of_target),
     )
-
-
-def _found(translator, found):
-    """Return (the n best translations, their ids without the end)."""
-    vocabulary = translator.vocabularies.target
-    n_best = []
-    ids = []
-    for row, score in zip(found.ids[0].tolist(), found.scores[0].tolist()):
-        if score > NEVER:
-            kept = row[: row.index(vocabulary.eos)] if vocabulary.eos in row else row
-            n_best.append(translator.translation(row, score))
-            ids.append([one for one in kept if one != PAD])
-    return n_best, ids
 
 
 def _inside(translator, source, target, padding):
@@ -124,20 +121,6 @@ def _inside(translator, source, target, padding):
         for kind, (stack, name) in KINDS.items()
     }
     return weights, inside.log_probs[0], inside.of_target[0]
-
-
-def _tokens(translator, line, source, target, width) -> Tuple[Tokens, Tokens, Tokens]:
-    """Return the Tokens of what the model reads and writes; the source has padding."""
-    vocabularies = translator.vocabularies
-    end = vocabularies.target.eos
-    bos = vocabularies.target.bos
-    padding = [PAD] * (width - len(source) - 1)
-    read = tokens(vocabularies.source, [*source, vocabularies.source.eos, *padding])
-    return (
-        with_surface(read, vocabularies.source, line),
-        tokens(vocabularies.target, [bos, *target]),
-        tokens(vocabularies.target, [*target, end]),
-    )
 
 
 def _allowed(real, source, target):
@@ -183,12 +166,6 @@ def _nodes(translator, found, target, of_target):
     ]
 
 
-def _named(vocabulary, ids):
-    """Return the pieces of ids, as they are shown: id → piece."""
-    ids = sorted(ids)
-    return dict(zip(ids, tokens(vocabulary, ids).pieces))
-
-
 def changes_without(translator, source, target, spans, of_target):
     """Return what each word of the source contributes: leave one out.
 
@@ -219,3 +196,50 @@ def changes_without(translator, source, target, spans, of_target):
             translator.inspect(part, [target] * len(part), lambda x: x.of_target)
         )
     return np.stack(changed) - of_target
+
+
+# --- JSON, as the page reads it -------------------------------------------------------
+
+
+def packed(sight: Sight) -> Dict[str, Any]:
+    """Return a Sight as a dict of what JSON has."""
+    return {
+        "source": sight.source._asdict(),
+        "targetIn": sight.target_in._asdict(),
+        "target": sight.target._asdict(),
+        "realSource": int(sight.allowed["encoder"][0].sum()),
+        "nBest": [
+            {"text": each.text, "score": _rounded(each.score), "ids": ids}
+            for each, ids in zip(sight.n_best, sight.best_ids)
+        ],
+        "attention": {
+            kind: _packed_weights(weights) for kind, weights in sight.attention.items()
+        },
+        "roles": {
+            kind: [[_rounded(role._asdict()) for role in layer] for layer in layers]
+            for kind, layers in sight.roles.items()
+        },
+        "logProbs": _rounded(sight.log_probs),
+        "alternatives": _rounded(sight.alternatives),
+        "nodes": _rounded(sight.nodes),
+        "nodePieces": sight.node_pieces,
+        "without": _rounded(sight.without),
+    }
+
+
+def _packed_weights(weights):
+    """Return weights from 0 to 1 as their shape and base64 of little-endian uint16."""
+    steps = np.rint(np.clip(weights, 0, 1) * STEPS).astype("<u2")
+    data = base64.b64encode(steps.tobytes()).decode("ascii")
+    return {"shape": list(weights.shape), "data": data}
+
+
+def _rounded(value):
+    """Return a value with floats of six digits; arrays and tuples become lists."""
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_rounded(each) for each in value]
+    if isinstance(value, (float, np.floating)):
+        return float(f"{value:.6g}")
+    return value

@@ -34,35 +34,28 @@ def tree(hypotheses, line: int, eos: int) -> List[Node]:
     """
     history = type(hypotheses.history)(*(each[line] for each in hypotheses.history))
     nodes: List[Node] = []
-    numbers = [-1] * history.kept.shape[0]
+    numbers = [-1] * history.kept.shape[0]  # of the nodes that are searched on from
     for step in range(history.pieces.shape[1]):
-        nodes, numbers = _with_step(nodes, numbers, history, step, eos)
-    return _ranked(nodes, hypotheses.ids[line], hypotheses.scores[line])
-
-
-def _with_step(nodes, numbers, history, step, eos):
-    """Add the candidates of a step; return (nodes, the numbers of those kept)."""
-    nodes = list(nodes)
-    of_candidate = {}
-    kept = history.kept[:, step].tolist()
-    for i, log_prob in enumerate(history.log_probs[:, step].tolist()):
-        if log_prob == NEVER:
-            continue
-        piece = int(history.pieces[i, step])
-        fate = BEATEN if piece == eos else OPEN if i in kept else CUT
-        of_candidate[i] = len(nodes)
-        nodes.append(
-            Node(
-                numbers[history.parents[i, step]],
-                step + 1,
-                piece,
-                log_prob,
-                float(history.scores[i, step]),
-                fate,
-                -1,
+        kept = history.kept[:, step].tolist()
+        of_candidate = {}
+        for i, log_prob in enumerate(history.log_probs[:, step].tolist()):
+            if log_prob == NEVER:
+                continue
+            piece = int(history.pieces[i, step])
+            of_candidate[i] = len(nodes)
+            nodes.append(
+                Node(
+                    parent=numbers[history.parents[i, step]],
+                    step=step + 1,
+                    piece=piece,
+                    log_prob=log_prob,
+                    score=float(history.scores[i, step]),
+                    fate=BEATEN if piece == eos else OPEN if i in kept else CUT,
+                    rank=-1,
+                )
             )
-        )
-    return nodes, [of_candidate.get(i, -1) for i in kept]
+        numbers = [of_candidate.get(i, -1) for i in kept]
+    return _ranked(nodes, hypotheses.ids[line], hypotheses.scores[line])
 
 
 def path(nodes: List[Node], number: int) -> List[int]:

@@ -2,9 +2,9 @@
 
 const HEAT = { font: "13px system-ui, sans-serif", least: 15, most: 42, longest: 22 };
 
-function clipped(label) {
-  const characters = [...label];
-  return characters.length > HEAT.longest ? characters.slice(0, HEAT.longest - 1).join("") + "…" : label;
+function clipped(text, most = HEAT.longest) {
+  const characters = [...text];
+  return characters.length > most ? characters.slice(0, most - 1).join("") + "…" : text;
 }
 
 // Where things stand in the picture of a matrix.

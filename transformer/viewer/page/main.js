@@ -10,16 +10,12 @@ function chooseHead(choice) {
 // What is drawn
 
 function show() {
-  const begin = performance.now();
   const isThere = page.sight !== null;
   markStale();
   for (const id of ["reading", "attention", "without", "search"]) {
     byId(id).hidden = !isThere;
   }
   byId("comparison").hidden = !isThere || !page.other;
-  for (const part of view.only ? document.querySelectorAll("header, footer, section") : []) {
-    part.hidden = part.id !== view.only; // a link to one section alone, for a picture
-  }
   if (isThere) {
     view.layer = Math.min(view.layer, page.sight.layersOf(view.kind) - 1);
     view.head = typeof view.head === "number" ? Math.min(view.head, page.sight.heads - 1) : view.head;
@@ -29,8 +25,6 @@ function show() {
     byId("bars").classList.toggle("many", page.sight.pack.without.length > 15);
     showTree();
   }
-  page.drawn = performance.now() - begin;
-  document.documentElement.dataset.drawn = page.drawn.toFixed(1);
 }
 
 function showReading() {
@@ -252,13 +246,6 @@ function showSettings() {
 }
 
 async function begin() {
-  const data = JSON.parse(byId("data").textContent);
-  page.source = data.server ? new FromServer() : new FromFile(data);
-  setTheme();
-  if (!page.isListening) {
-    listen();
-    page.isListening = true;
-  }
   try {
     page.models = await page.source.models();
   } catch (error) {
@@ -275,4 +262,8 @@ async function begin() {
   await look();
 }
 
+const data = JSON.parse(byId("data").textContent);
+page.source = data.server ? new FromServer() : new FromFile(data);
+setTheme();
+listen();
 begin();

@@ -99,14 +99,6 @@ class Sight {
 
   // A function of row and column: why there is no attention, or an empty text.
   hidden(kind, byWords) {
-    const key = `hidden ${kind} ${byWords}`;
-    if (!this.made.has(key)) {
-      this.made.set(key, this.makeHidden(kind, byWords));
-    }
-    return this.made.get(key);
-  }
-
-  makeHidden(kind, byWords) {
     const rows = this.spans(KINDS[kind].rows, byWords);
     const columns = this.spans(KINDS[kind].columns, byWords);
     const real = this.pack.realSource;

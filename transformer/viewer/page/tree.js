@@ -80,7 +80,7 @@ function makeNode(nodes, node, pieceOf, path, choosing) {
   const numbers = `${fixed(node.logProb)} | ${fixed(node.score)}`;
   const hasEnd = node.fate === "ended" || node.fate === "beaten";
   const attributes = choosing({ target: idsOf(nodes, node.number).slice(0, hasEnd ? -1 : undefined) });
-  const piece = clippedTo(pieceOf(node.id), 11) + marks[node.fate];
+  const piece = clipped(pieceOf(node.id), 11) + marks[node.fate];
   const told = `${pieceOf(node.id)}: log-probability ${fixed(node.logProb, 3)}, penalised score ${fixed(node.score, 3)}; step ${node.step}; it ${FATES[node.fate]}`;
   return makeSvg("g", { class: "node", role: "button", "data-node": node.number, ...attributes,
     onkeydown: (event) => (event.key === "Enter" || event.key === " ") && pressNode(event) },
@@ -94,9 +94,4 @@ function makeNode(nodes, node, pieceOf, path, choosing) {
 function pressNode(event) {
   event.preventDefault();
   event.currentTarget.dispatchEvent(new MouseEvent("click"));
-}
-
-function clippedTo(text, most) {
-  const characters = [...text];
-  return characters.length > most ? characters.slice(0, most - 1).join("") + "…" : text;
 }

@@ -1,15 +1,14 @@
 // What is looked at, and the link that says it.
 
-const page = { source: null, models: [], sight: null, other: null, lit: null, matrix: null, layout: null, asking: null, timer: 0, legendTimer: 0, drawn: 0, isListening: false, isPrinted: false };
-const view = { text: "", model: 0, other: -1, byWords: true, kind: "cross", layer: 0, head: "mean", prefix: [], target: null, padding: 0, theme: "auto", only: "" };
+const page = { source: null, models: [], sight: null, other: null, lit: null, matrix: null, layout: null, asking: null, timer: 0, legendTimer: 0, isPrinted: false };
+const view = { text: "", model: 0, other: -1, byWords: true, kind: "cross", layer: 0, head: "mean", prefix: [], target: null, padding: 0, theme: "auto" };
 const FREE = { prefix: [], target: null }; // the model's own translation
 const MOST_CHARACTERS = 2000; // of a sentence
-const SECTIONS = ["reading", "comparison", "attention", "without", "search"];
 
 // The view as a link, and back. What a link says is checked like anything from outside.
 function viewToHash() {
-  const { text, model, other, byWords, kind, layer, head, prefix, target, padding, theme, only } = view;
-  const fields = { t: text, m: model, o: other, w: byWords ? 1 : 0, k: kind, l: layer, h: head, p: prefix.join("."), g: target ? target.join(".") : "-", d: padding, y: theme, s: only };
+  const { text, model, other, byWords, kind, layer, head, prefix, target, padding, theme } = view;
+  const fields = { t: text, m: model, o: other, w: byWords ? 1 : 0, k: kind, l: layer, h: head, p: prefix.join("."), g: target ? target.join(".") : "-", d: padding, y: theme };
   return `#${new URLSearchParams(fields)}`;
 }
 
@@ -31,7 +30,6 @@ function hashToView(hash) {
   view.target = fields.has("g") && fields.get("g") !== "-" ? ids("g") : null;
   view.padding = number("d", 0, 16, 0);
   view.theme = ["light", "dark"].includes(fields.get("y")) ? fields.get("y") : "auto";
-  view.only = SECTIONS.includes(fields.get("s")) ? fields.get("s") : "";
 }
 
 // A text of at most the characters that are translated; the page says where it was cut.

@@ -34,19 +34,16 @@ if tf.__version__.startswith("1."):
         "graphs of TensorFlow 1.15, import transformer.compat.bojone"
     )
 
-from transformer import functional  # noqa: E402
-from transformer.keras_layers import attention  # noqa: E402
-from transformer.keras_layers.attention import SelfAttention  # noqa: E402
-from transformer.keras_layers.base import need, serializable_of_bojone  # noqa: E402
-from transformer.keras_layers.positions import (  # noqa: E402
-    SinCosPositionEmbedding,
-    TrainablePositionEmbedding,
-)
-from transformer.keras_layers.restricted import (  # noqa: E402
+from transformer import functional, keras_layers  # noqa: E402
+from transformer.keras_layers import (  # noqa: E402
     AtrousSelfAttention,
     LocalSelfAttention,
+    SelfAttention,
+    SinCosPositionEmbedding,
     SparseSelfAttention,
+    TrainablePositionEmbedding,
 )
+from transformer.keras_layers.base import need, serializable_of_bojone  # noqa: E402
 
 __all__ = [
     "Attention",
@@ -61,7 +58,7 @@ __all__ = [
 
 
 @serializable_of_bojone
-class Attention(attention.Attention):
+class Attention(keras_layers.Attention):
     """Like `keras_layers.Attention`; also takes the arguments of earlier versions.
 
     Inputs: a list of the queries, the keys and the values; then, optionally, masks of

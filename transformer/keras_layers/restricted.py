@@ -14,8 +14,6 @@ from transformer.blocks.primitives import shape_list
 from transformer.keras_layers.attention import SelfAttention, all_of
 from transformer.keras_layers.base import need, serializable
 
-__all__ = ["AtrousSelfAttention", "LocalSelfAttention", "SparseSelfAttention"]
-
 
 class _SomeKeys(SelfAttention):
     """Self-attention to a few keys per query, selected by reshaping, not by a mask.

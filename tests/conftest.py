@@ -94,8 +94,8 @@ def random_values(variables, seed):
     rng, values = np.random.RandomState(seed), {}
     for variable in sorted(variables, key=lambda v: v.op.name):
         name, shape = variable.op.name, variable.shape.as_list()
-        value = rng.randn(*shape) * {1: 0.3, 2: shape[0] ** -0.5}[len(shape)]
-        value += 1 if name.endswith("gamma") else 0
+        value = rng.randn(*shape) * (0.3 if len(shape) == 1 else shape[-2] ** -0.5)
+        value += 1 if name.endswith(("gamma", "/Variable_1")) else 0
         values[name] = value.astype(np.float32).astype(np.float64)
     return values
 

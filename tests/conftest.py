@@ -100,6 +100,15 @@ def random_values(variables, seed):
     return values
 
 
+def initialize(session, values, variables=None):
+    """Give variables, by default all that are trained, their values: name → array."""
+    variables = tf.trainable_variables() if variables is None else variables
+    session.run(
+        [variable.initializer for variable in variables],
+        {variable.initial_value: values[variable.op.name] for variable in variables},
+    )
+
+
 @pytest.fixture(scope="session")
 def open_session():
     """open_session(graph) → (a session with random variables, their values).
@@ -110,15 +119,11 @@ def open_session():
     def open_session(graph, seed=0):
         with graph.as_default():
             session = tf.Session(config=CONFIG)
-            variables = tf.trainable_variables()
-            values = random_values(variables, seed)
+            values = random_values(tf.trainable_variables(), seed)
             session.run(
                 [tf.global_variables_initializer(), tf.local_variables_initializer()]
             )
-            session.run(
-                [variable.initializer for variable in variables],
-                {v.initial_value: values[v.op.name] for v in variables},
-            )
+            initialize(session, values)
         return session, values
 
     return open_session

@@ -11,23 +11,12 @@ not included.
 
 import functools
 
-import numpy as np
-import tensorflow.compat.v1 as tf
-
 from transformer import modules
 from transformer.compat import sasrec
-from transformer.compat.sasrec import embedding, normalize, positional_encoding
+from transformer.compat.sasrec import *  # noqa: F403
 from transformer.compat.variables import variables_named_as
 
-__all__ = [
-    "embedding",
-    "feedforward",
-    "multihead_attention",
-    "normalize",
-    "np",
-    "positional_encoding",
-    "tf",
-]
+__all__ = sasrec.__all__
 
 # Arguments and result are those of SASRec.
 multihead_attention = functools.partial(
@@ -36,7 +25,7 @@ multihead_attention = functools.partial(
 )
 
 
-@variables_named_as("functional_time")
+@variables_named_as("functional_time")  # type: ignore[no-redef]
 def feedforward(
     inputs,
     num_units=(2048, 512),

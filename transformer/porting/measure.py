@@ -178,7 +178,8 @@ def candidates(
             parameter
             for parameter, each in inspect.signature(ours[own]).parameters.items()
             if each.default is each.empty
-            and parameter not in ("args", "kwargs", *theirs)
+            and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+            and parameter not in theirs
         ]
         if needed:
             lacking[" and ".join(needed)] = None

@@ -94,10 +94,19 @@ def random_values(variables, seed):
     rng, values = np.random.RandomState(seed), {}
     for variable in sorted(variables, key=lambda v: v.op.name):
         name, shape = variable.op.name, variable.shape.as_list()
-        value = rng.randn(*shape) * {1: 0.3, 2: shape[0] ** -0.5}[len(shape)]
-        value += 1 if name.endswith("gamma") else 0
+        value = rng.randn(*shape) * (0.3 if len(shape) == 1 else shape[-2] ** -0.5)
+        value += 1 if name.endswith(("gamma", "/Variable_1")) else 0
         values[name] = value.astype(np.float32).astype(np.float64)
     return values
+
+
+def initialize(session, values, variables=None):
+    """Give variables, by default all that are trained, their values: name → array."""
+    variables = tf.trainable_variables() if variables is None else variables
+    session.run(
+        [variable.initializer for variable in variables],
+        {variable.initial_value: values[variable.op.name] for variable in variables},
+    )
 
 
 @pytest.fixture(scope="session")
@@ -110,15 +119,11 @@ def open_session():
     def open_session(graph, seed=0):
         with graph.as_default():
             session = tf.Session(config=CONFIG)
-            variables = tf.trainable_variables()
-            values = random_values(variables, seed)
+            values = random_values(tf.trainable_variables(), seed)
             session.run(
                 [tf.global_variables_initializer(), tf.local_variables_initializer()]
             )
-            session.run(
-                [variable.initializer for variable in variables],
-                {v.initial_value: values[v.op.name] for v in variables},
-            )
+            initialize(session, values)
         return session, values
 
     return open_session

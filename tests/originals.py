@@ -7,7 +7,7 @@ import corpora
 import fixtures
 import numpy as np
 import tensorflow.compat.v1 as tf
-from conftest import CONFIG
+from conftest import CONFIG, initialize
 
 import hparams
 from transformer.compat import convert, names
@@ -96,14 +96,11 @@ def write(arrays, folder):
     """Writes a checkpoint as a TF1 program would; its path."""
     path = os.path.join(str(folder), "original")
     with tf.Graph().as_default(), tf.Session() as session:
-        values = {
-            tf.get_variable(name, initializer=tf.zeros_like(array)): array
+        variables = [
+            tf.get_variable(name, initializer=tf.zeros_like(array))
             for name, array in arrays.items()
-        }
-        session.run(
-            [variable.initializer for variable in values],
-            {variable.initial_value: values[variable] for variable in values},
-        )
+        ]
+        initialize(session, arrays, variables)
         return tf.train.Saver().save(session, path, write_meta_graph=False)
 
 
@@ -185,9 +182,6 @@ def assert_as_recorded(case, outputs, inputs, in_order=True):
             fetches.update(zip([kind + name for name in names], gradients))
     assert wanted - set(fetches) <= {"out/attn"}
     with tf.Session(config=CONFIG) as session:
-        session.run(
-            [v.initializer for v in variables.values()],
-            {v.initial_value: recorded[name] for name, v in variables.items()},
-        )
+        initialize(session, recorded, variables.values())
         for key, value in session.run(fetches).items():
             fixtures.assert_close(value, case[key], key)

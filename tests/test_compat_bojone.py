@@ -12,13 +12,6 @@ from originals import assert_as_recorded, opened
 
 from transformer.compat import bojone
 
-# Eight ids; a sequence is of class 1 if id 7 is in it. Id 0 is padding, behind.
-IDS = np.array(
-    [[7, 1, 2, 3, 4], [5, 6, 1, 0, 0], [2, 7, 0, 0, 0], [3, 3, 4, 5, 6]]
-    + [[1, 2, 7, 0, 0], [4, 0, 0, 0, 0], [6, 5, 4, 7, 0], [2, 2, 1, 6, 0]]
-)
-LENGTHS = (IDS != 0).sum(1)
-
 
 def variables():
     """[(name, shape)] of all variables, in the order in which they were made."""
@@ -112,18 +105,3 @@ def test_without_keras_3_the_layers_say_what_to_do():
         in line
     )
     assert "import transformer.compat.bojone" in line
-
-
-# A classifier of sequences, in the manner of its users
-
-
-def classifier(ids, lengths):
-    """Logits [N]: embedding, positions, two attentions, a mean, a dense layer."""
-    table = tf.Variable(tf.random_uniform([8, 8], -0.05, 0.05))
-    x = tf.nn.embedding_lookup(table, ids)
-    x = x + bojone.Position_Embedding(x, 8)
-    for _ in range(2):
-        x = bojone.Attention(x, x, x, 2, 4, Q_len=lengths, V_len=lengths)
-    x = bojone.Dense(x, 8, seq_len=lengths)
-    mean = tf.reduce_sum(x, 1) / tf.cast(lengths, tf.float32)[:, None]
-    return bojone.Dense(tf.nn.relu(mean), 1)[:, 0]

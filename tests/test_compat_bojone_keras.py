@@ -14,13 +14,12 @@ if tf.__version__.startswith("1."):
 
 import keras  # noqa: E402
 import test_keras_layers  # noqa: E402
-from test_keras_layers import graph  # noqa: E402,F401
+from test_keras_layers import CLOSE, graph, random_floats  # noqa: E402,F401
 
 from transformer import keras_layers  # noqa: E402
 from transformer.compat import bojone_keras  # noqa: E402
 from transformer.compat.bojone_keras import Attention, Position_Embedding  # noqa: E402
 
-CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 LAYERS = {
     "Attention",
     "AtrousSelfAttention",
@@ -31,10 +30,6 @@ LAYERS = {
     "SparseSelfAttention",
     "TrainablePositionEmbedding",
 }
-
-
-def random_floats(*shape, seed=0):
-    return np.random.RandomState(seed).randn(*shape).astype(np.float32)
 
 
 def sources():

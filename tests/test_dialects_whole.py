@@ -8,7 +8,7 @@ import fixtures
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from conftest import CONFIG
+from conftest import CONFIG, initialize
 from originals import dense_gradients
 from recorded import RECORDED, losses_of, shifted, to_end, token_ids
 
@@ -95,14 +95,7 @@ class Whole:
     def start(self):
         """Gives every variable its value; the session."""
         self.session.run(tf.global_variables_initializer())
-        variables = tf.trainable_variables()
-        self.session.run(
-            [variable.initializer for variable in variables],
-            {
-                variable.initial_value: self.variables[variable.op.name]
-                for variable in variables
-            },
-        )
+        initialize(self.session, self.variables)
         return self.session
 
 

@@ -13,7 +13,7 @@ import re
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from conftest import random_values
+from conftest import initialize, random_values
 from documents import ROOT, between, blocks, documents, read
 from tensorflow.python.eager import context
 
@@ -69,13 +69,8 @@ def opened(build, *arguments):
     with tf.Graph().as_default() as graph:
         ids = tf.placeholder(tf.int32, [None, None])
         output = build(ids, *arguments)
-        variables = tf.trainable_variables()
-        values = random_values(variables, seed=0)
         session = tf.Session(graph=graph)
-        session.run(
-            [v.initializer for v in variables],
-            {v.initial_value: values[v.op.name] for v in variables},
-        )
+        initialize(session, random_values(tf.trainable_variables(), seed=0))
     return lambda given: session.run(output, {ids: given})
 
 

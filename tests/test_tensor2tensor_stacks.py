@@ -9,7 +9,7 @@ vectors, whose logits are the states.
 import fixtures
 import numpy as np
 import tensorflow.compat.v1 as tf
-from conftest import CONFIG
+from conftest import CONFIG, initialize
 
 from hparams import HParams
 from transformer.blocks.attention import MASKED_LOGIT, causal_mask, proximity_bias
@@ -55,10 +55,10 @@ def values_of(hp, case, table):
     for variable in tf.trainable_variables():
         name = variable.op.name
         if name == "embedding/lookup_table":
-            values[variable] = table
+            values[name] = table
         elif name == "encoder/target_space":
             kernel = recorded.pop("target_space_embedding/kernel", None)
-            values[variable] = (
+            values[name] = (
                 np.zeros(hp.d_model)
                 if kernel is None
                 else kernel[int(case["in/target_space"])]
@@ -66,17 +66,14 @@ def values_of(hp, case, table):
         else:
             theirs = original_name(name, hp.dialect, variable.shape.as_list())
             assert theirs.startswith(BODY)
-            values[variable] = recorded.pop(theirs[len(BODY) :])
+            values[name] = recorded.pop(theirs[len(BODY) :])
     assert not recorded
     return values
 
 
 def run(fetches, values):
     with tf.Session(config=CONFIG) as session:
-        session.run(
-            [variable.initializer for variable in values],
-            {variable.initial_value: values[variable] for variable in values},
-        )
+        initialize(session, values)
         return session.run(fetches)
 
 

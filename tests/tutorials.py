@@ -326,6 +326,32 @@ def Attention(Q, K, V, nb_head, size_per_head, Q_len=None, V_len=None):
     O = tf.reshape(O, (-1, tf.shape(O)[1], nb_head * size_per_head))
     return Mask(O, Q_len, "mul")
 """
+TENSOR2TENSOR = """
+import tensorflow as tf
+
+
+def multihead_attention(query_antecedent, memory_antecedent, bias, total_key_depth,
+                        total_value_depth, output_depth, num_heads, dropout_rate,
+                        name="multihead_attention", **kwargs):
+    def heads(x, depth, name):
+        x = tf.layers.dense(x, depth, use_bias=False, name=name)
+        x = tf.reshape(x, [-1, tf.shape(x)[1], num_heads, depth // num_heads])
+        return tf.transpose(x, [0, 2, 1, 3])
+
+    with tf.variable_scope(name):
+        memory = query_antecedent if memory_antecedent is None else memory_antecedent
+        q = heads(query_antecedent, total_key_depth, "q")
+        k = heads(memory, total_key_depth, "k")
+        v = heads(memory, total_value_depth, "v")
+        logits = tf.matmul(q * (total_key_depth // num_heads) ** -0.5, k,
+                           transpose_b=True)
+        weights = tf.nn.softmax(logits if bias is None else logits + bias)
+        weights = tf.nn.dropout(weights, 1.0 - dropout_rate)
+        x = tf.transpose(tf.matmul(weights, v), [0, 2, 1, 3])
+        x = tf.reshape(x, [-1, tf.shape(x)[1], total_value_depth])
+        return tf.layers.dense(x, output_depth, use_bias=False,
+                               name="output_transform")
+"""
 
 MODULES = {
     "kyubyong_legacy": LEGACY,
@@ -335,4 +361,5 @@ MODULES = {
     "interhat": INTERHAT,
     "kyubyong": KYUBYONG,
     "bojone": BOJONE,
+    "tensor2tensor": TENSOR2TENSOR,
 }

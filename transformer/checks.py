@@ -28,6 +28,7 @@ differ from call to call or are the same at each position, and where `fn` fails 
 later input.
 """
 
+import dataclasses
 from typing import Any, Callable, List, Optional, Tuple
 
 import numpy as np
@@ -279,27 +280,21 @@ def check_batch_invariance(
     subject.conclude()
 
 
+@dataclasses.dataclass
 class _Subject:
     """The function under test, its inputs, and the failures found so far."""
 
-    def __init__(
-        self,
-        check: str,
-        fn: Callable,
-        num_units: int,
-        vocab_size: Optional[int],
-        tolerance: float,
-        seed: int,
-        by_position: bool = True,
-    ):
-        self.check = check
-        self.fn = fn
-        self.tolerance = tolerance
-        self.num_units = num_units
-        self.vocab_size = vocab_size
-        self.by_position = by_position
+    check: str
+    fn: Callable
+    num_units: int
+    vocab_size: Optional[int]
+    tolerance: float
+    seed: int
+    by_position: bool = True
+
+    def __post_init__(self) -> None:
         self.failures: List[Tuple[int, str]] = []
-        self.rng = np.random.RandomState(seed)
+        self.rng = np.random.RandomState(self.seed)
 
     def inputs(self, real):
         """Return ids [N, T] > 0, or vectors [N, T, D]; 0 where not `real` [N, T]."""

@@ -101,7 +101,10 @@ class Filler:
         """Fill a whole TransformerSpec."""
         row = self.row
         names = ["encoder", "decoder"]
-        tables = [self.table(name) for name in names]
+        tables = [
+            self.variables[f"{table_scope(self.hp, name)}/lookup_table"]
+            for name in names
+        ]
         for name, stack, table in zip(names, (spec.encoder, spec.decoder), tables):
             embeddings = stack.embeddings
             (embeddings[0] if name == "encoder" else embeddings).weight = table
@@ -116,20 +119,13 @@ class Filler:
                 self.positions + self.variables["encoder/target_space"]
             )
         spec.decoder.start_from_zero_embedding = row.begins_with_zeros
-        self.output(spec.decoder.projection, tables[1])
-
-    def table(self, stack: str) -> np.ndarray:
-        """Return the embeddings of a stack: [V, D]."""
-        return self.variables[f"{table_scope(self.hp, stack)}/lookup_table"]
-
-    def output(self, linear: Any, table: np.ndarray) -> None:
-        """Fill the output layer."""
-        if not self.row.tied_embeddings:
-            self.linear(linear, ["decoder/output"])
-            return
-        linear.weight = table.copy()
-        if self.row.padding_row_is_zero:
-            linear.weight[0] = 0
+        projection = spec.decoder.projection
+        if row.tied_embeddings:
+            projection.weight = tables[1].copy()
+            if row.padding_row_is_zero:
+                projection.weight[0] = 0
+        else:
+            self.linear(projection, ["decoder/output"])
 
     def layer(self, layer: Any, scope: str, has_memory: bool) -> None:
         """Fill one block."""

@@ -18,7 +18,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.card import Exported
 from transformer.data import pad_with_end
-from transformer.decoding import Hypotheses, SearchOptions
+from transformer.decoding import Hypotheses
 from transformer.hparams import HParams
 from transformer.model import Transformer
 from transformer.runtime import checkpoints
@@ -167,13 +167,10 @@ def _tokenizer(vocabulary):
         return import_tensorflow_text().SentencepieceTokenizer(file.read())
 
 
-def _found(hp: HParams, model: Transformer, options: SearchOptions, source: Any):
+def _found(hp, model, options, source) -> Hypotheses:
     """Return the Hypotheses of sources [N, S]."""
     none = tf.zeros([tf.shape(source)[0], 0], tf.int32)
-    found: Hypotheses = search_from(
-        hp, model, model.encode(source), source, none, options
-    )
-    return found
+    return search_from(hp, model, model.encode(source), source, none, options)
 
 
 def _signature(inputs, outputs):

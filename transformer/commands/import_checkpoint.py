@@ -209,7 +209,7 @@ def report(
 ) -> None:
     """Print what was imported."""
     row = DIALECTS[hp.dialect]
-    say(f"{path}: {imported.parameters():,} parameters of {row.described_in}")
+    say(f"{path}: {imported.parameters:,} parameters of {row.described_in}")
     if row.masks_from == "activations":  # so padding is attended to
         say(
             f"sources are padded to {hp.pad_sources_to} pieces, as there"

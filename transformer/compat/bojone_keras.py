@@ -34,34 +34,15 @@ if tf.__version__.startswith("1."):
         "graphs of TensorFlow 1.15, import transformer.compat.bojone"
     )
 
-from transformer import functional  # noqa: E402
-from transformer.keras_layers import attention  # noqa: E402
-from transformer.keras_layers.attention import SelfAttention  # noqa: E402
+from transformer import functional, keras_layers  # noqa: E402
+from transformer.keras_layers import *  # noqa: E402, F403
 from transformer.keras_layers.base import need, serializable_of_bojone  # noqa: E402
-from transformer.keras_layers.positions import (  # noqa: E402
-    SinCosPositionEmbedding,
-    TrainablePositionEmbedding,
-)
-from transformer.keras_layers.restricted import (  # noqa: E402
-    AtrousSelfAttention,
-    LocalSelfAttention,
-    SparseSelfAttention,
-)
 
-__all__ = [
-    "Attention",
-    "AtrousSelfAttention",
-    "LocalSelfAttention",
-    "Position_Embedding",
-    "SelfAttention",
-    "SinCosPositionEmbedding",
-    "SparseSelfAttention",
-    "TrainablePositionEmbedding",
-]
+__all__ = [*keras_layers.__all__, "Position_Embedding"]
 
 
 @serializable_of_bojone
-class Attention(attention.Attention):
+class Attention(keras_layers.Attention):  # type: ignore[no-redef]
     """Like `keras_layers.Attention`; also takes the arguments of earlier versions.
 
     Inputs: a list of the queries, the keys and the values; then, optionally, masks of
@@ -111,7 +92,7 @@ def _are_lengths(sources, extra):
 
 
 @serializable_of_bojone
-class Position_Embedding(SinCosPositionEmbedding):
+class Position_Embedding(keras_layers.SinCosPositionEmbedding):
     """Adds sinusoids, cosines first, or concatenates them with the input.
 
     Input: [N, T, any width].

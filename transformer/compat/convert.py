@@ -40,14 +40,7 @@ class Imported(NamedTuple):
     arrays: Dict[str, np.ndarray]  # with those of the optimizer
     step: int
     has_moments: bool  # False: Adam starts afresh
-
-    def parameters(self) -> int:
-        """Return the number of trainable parameters."""
-        return sum(
-            array.size
-            for name, array in self.arrays.items()
-            if not name.endswith(SLOTS + POWERS + (STEP,))
-        )
+    parameters: int  # the number of those that are trained
 
 
 def read(checkpoint: str, rules: Sequence = ()) -> Dict[str, np.ndarray]:
@@ -294,7 +287,8 @@ def convert(
     for name, fresh in zip(POWERS, adam):
         result[name] = np.asarray(left[name] if has_moments else fresh, np.float32)
     result[STEP] = np.asarray(step, np.int64)
-    return Imported(result, step, has_moments)
+    parameters = sum(result[name].size for name in shapes)
+    return Imported(result, step, has_moments, parameters)
 
 
 def variable_shapes(hp: HParams) -> Dict[str, List[int]]:

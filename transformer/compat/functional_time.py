@@ -11,51 +11,16 @@ not included.
 
 import functools
 
-import numpy as np
-import tensorflow.compat.v1 as tf
-
-from transformer import modules
 from transformer.compat import sasrec
-from transformer.compat.sasrec import embedding, normalize, positional_encoding
-from transformer.compat.variables import variables_named_as
+from transformer.compat.sasrec import *  # noqa: F403
 
-__all__ = [
-    "embedding",
-    "feedforward",
-    "multihead_attention",
-    "normalize",
-    "np",
-    "positional_encoding",
-    "tf",
-]
+__all__ = sasrec.__all__
 
-# Arguments and result are those of SASRec.
+# Arguments and results are those of SASRec.
 multihead_attention = functools.partial(
     sasrec.multihead_attention,
     dialect=sasrec.ATTENTION._replace(padded_row="sums to zero"),
 )
-
-
-@variables_named_as("functional_time")
-def feedforward(
-    inputs,
-    num_units=(2048, 512),
-    scope="multihead_attention",
-    dropout_rate=0.2,
-    is_training=True,
-    reuse=None,
-):
-    """Apply two dense layers, dropout after each: see `modules.feedforward`.
-
-    The input is added if both widths in `num_units` are equal.
-    """
-    adds = num_units[0] == num_units[1]
-    return modules.feedforward(
-        inputs,
-        num_units,
-        scope,
-        reuse,
-        dropout_rate=dropout_rate,
-        is_training=is_training,
-        dialect=sasrec.FEEDFORWARD if adds else sasrec.LAYERS_ALONE,
-    )
+feedforward = functools.partial(
+    sasrec.feedforward, adds=lambda num_units, width: num_units[0] == num_units[1]
+)

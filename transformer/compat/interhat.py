@@ -8,31 +8,16 @@ Like `tutorial`, but attention projects its output (with a bias and a ReLU), tak
 `causality`, and returns its weights as well; `zero_pad` is False by default.
 """
 
-import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer import modules
 from transformer.blocks.primitives import shape_list
 from transformer.compat import kyubyong_legacy
-from transformer.compat.kyubyong_legacy import (
-    feedforward,
-    label_smoothing,
-    normalize,
-    positional_encoding,
-)
+from transformer.compat.kyubyong_legacy import *  # noqa: F403
 from transformer.compat.variables import variables_named_as
 from transformer.dialects import DIALECTS
 
-__all__ = [
-    "embedding",
-    "feedforward",
-    "label_smoothing",
-    "multihead_attention",
-    "normalize",
-    "np",
-    "positional_encoding",
-    "tf",
-]
+__all__ = kyubyong_legacy.__all__
 
 DIALECT = DIALECTS["tutorial"]._replace(
     described_in="zyli93/InterHAt",
@@ -42,7 +27,7 @@ DIALECT = DIALECTS["tutorial"]._replace(
 )
 
 
-def embedding(
+def embedding(  # type: ignore[no-redef]
     inputs,
     vocab_size,
     num_units,
@@ -57,7 +42,7 @@ def embedding(
     )
 
 
-@variables_named_as("interhat")
+@variables_named_as("interhat")  # type: ignore[no-redef]
 def multihead_attention(
     queries,
     keys,

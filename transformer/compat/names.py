@@ -114,7 +114,6 @@ BLOCKS = {
     "tutorial": LEGACY_BLOCKS,
     "kyubyong_legacy": LEGACY_BLOCKS,
     "sasrec": LEGACY_BLOCKS,
-    "functional_time": LEGACY_BLOCKS,
     "interhat": LEGACY_BLOCKS,
     "bojone": BOJONE_BLOCKS,
     "kyubyong": KYUBYONG_BLOCKS,

@@ -147,13 +147,17 @@ def feedforward(
     dropout_rate=0.2,
     is_training=True,
     reuse=None,
+    *,
+    adds=lambda num_units, width: num_units[1] == width,
 ):
     """Apply two dense layers, dropout after each, and add: see `modules.feedforward`.
 
-    If the outer width is not that of `inputs`, which the original cannot add, nothing
-    is added.
+    Args:
+      adds: function of `num_units` and the width of `inputs` that returns whether the
+        inputs are added. The original cannot add them to another width; here nothing is
+        added then.
     """
-    fits = num_units[1] == inputs.shape.as_list()[-1]
+    is_residual = adds(num_units, inputs.shape.as_list()[-1])
     return modules.feedforward(
         inputs,
         num_units,
@@ -161,5 +165,5 @@ def feedforward(
         reuse,
         dropout_rate=dropout_rate,
         is_training=is_training,
-        dialect=FEEDFORWARD if fits else LAYERS_ALONE,
+        dialect=FEEDFORWARD if is_residual else LAYERS_ALONE,
     )

@@ -1,17 +1,19 @@
-"""The attention functions of tensor2tensor's common_attention.
+"""The attention of tensor2tensor's common_attention.
 
-They expect scaled queries: the caller has multiplied them by d_k ** -0.5. With
-`scaled=False`, which our `multihead_attention` passes, they scale the queries
-themselves. `save_weights_to` receives the weights by scope name, and the logits by
-"<scope>/logits"; no images are written for TensorBoard (`image_shapes`,
+The kinds of attention expect scaled queries: the caller has multiplied them by
+d_k ** -0.5. With `scaled=False`, which `multihead_attention` passes, they scale the
+queries themselves. `save_weights_to` receives the weights by scope name, and the logits
+by "<scope>/logits"; no images are written for TensorBoard (`image_shapes`,
 `make_image_summary`).
 """
 
 import functools
+import inspect
 
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.attention import (
+    KeyValueCache,
     found_mask,
     relative_bias,
     relative_positions,
@@ -19,10 +21,23 @@ from transformer.blocks.attention import (
     unscaled,
 )
 from transformer.blocks.local import local_attention
-from transformer.blocks.primitives import dropout, shape_list
-from transformer.compat.tensor2tensor_layers import refuse, scope_of
+from transformer.blocks.primitives import dropout, shape_list, split_heads
+from transformer.blocks.primitives import join_heads as combine_heads
+from transformer.compat.tensor2tensor_layers import dense, refuse, scope_of
 
-FLOATS = (None, "float32", tf.float32)
+__all__ = [
+    "combine_heads",
+    "compute_qkv",
+    "dot_product_attention",
+    "dot_product_attention_relative",
+    "dot_product_self_attention_relative_v2",
+    "dot_product_unmasked_self_attention_relative_v2",
+    "local_attention_1d",
+    "masked_local_attention_1d",
+    "masked_within_block_local_attention_1d",
+    "multihead_attention",
+    "split_heads",
+]
 
 
 def dot_product_attention(
@@ -59,15 +74,12 @@ def dot_product_attention(
     Raises:
       ValueError: `hard_attention_k` or a type other than float32 is given.
     """
-    for kind, found in (
-        ("activation_dtype", activation_dtype),
-        ("weight_dtype", weight_dtype),
-    ):
-        if found not in FLOATS:
-            raise ValueError(
-                f"dot_product_attention: expected {kind} = float32, got {found!r}"
-            )
-    refuse("dot_product_attention", ("hard_attention_k", hard_attention_k, 0))
+    refuse(
+        "dot_product_attention",
+        ("activation_dtype", tf.as_dtype(activation_dtype or "float32"), tf.float32),
+        ("weight_dtype", tf.as_dtype(weight_dtype or "float32"), tf.float32),
+        ("hard_attention_k", hard_attention_k, 0),
+    )
     drop = _dropout_of(dropout_rate, dropout_broadcast_dims)
     with scope_of(name, "dot_product_attention"):
         return _attended((q, k, v), bias, scaled, drop, save_weights_to)
@@ -170,66 +182,42 @@ def dot_product_self_attention_relative_v2(
     add_relative_to_values=False,
     *,
     scaled=True,
+    causality=True,
 ):
     """Attend to earlier positions like the Music Transformer: see `relative_bias`.
 
-    Args: as in `dot_product_attention_relative`, and in `dot_product_attention`.
+    Args: as in `dot_product_attention_relative`, and in `dot_product_attention`; and
+      causality: False: attend to all positions.
 
     Raises:
       ValueError: `max_relative_position` is missing, or heads that share embeddings or
         values with relative positions are requested.
     """
-    function = "dot_product_self_attention_relative_v2"
+    kind = "" if causality else "unmasked_"
+    function = f"dot_product_{kind}self_attention_relative_v2"
     refuse(
         function,
         ("heads_share_relative_embedding", heads_share_relative_embedding, False),
         ("add_relative_to_values", add_relative_to_values, False),
     )
+    _check_distance(function, max_relative_position)
     drop = _dropout_of(dropout_rate, dropout_broadcast_dims)
     with scope_of(name, function):
-        bias = _distance_bias(q, bias, max_relative_position, True, scaled)
-        return _attended((q, k, v), bias, scaled, drop, save_weights_to)
+        added = relative_bias(
+            unscaled(q) if scaled else q,
+            max_relative_position,
+            causality,
+            "relative_bias",
+        )
+        if bias is not None:
+            added += bias
+        return _attended((q, k, v), added, scaled, drop, save_weights_to)
 
 
-def dot_product_unmasked_self_attention_relative_v2(
-    q,
-    k,
-    v,
-    bias,
-    max_relative_position=None,
-    dropout_rate=0.0,
-    image_shapes=None,
-    save_weights_to=None,
-    name=None,
-    make_image_summary=True,
-    dropout_broadcast_dims=None,
-    heads_share_relative_embedding=False,
-    add_relative_to_values=False,
-    *,
-    scaled=True,
-):
-    """Attend to all positions like the Music Transformer: see `relative_bias`.
-
-    Args, Raises: as in `dot_product_self_attention_relative_v2`.
-    """
-    function = "dot_product_unmasked_self_attention_relative_v2"
-    refuse(
-        function,
-        ("heads_share_relative_embedding", heads_share_relative_embedding, False),
-        ("add_relative_to_values", add_relative_to_values, False),
-    )
-    drop = _dropout_of(dropout_rate, dropout_broadcast_dims)
-    with scope_of(name, function):
-        bias = _distance_bias(q, bias, max_relative_position, False, scaled)
-        return _attended((q, k, v), bias, scaled, drop, save_weights_to)
-
-
-def _distance_bias(q, bias, max_relative_position, causality, scaled):
-    """Return the bias of the distances plus the given bias: [N, H, T, T]."""
-    _check_distance("relative attention", max_relative_position)
-    q = unscaled(q) if scaled else q
-    of_distances = relative_bias(q, max_relative_position, causality, "relative_bias")
-    return of_distances if bias is None else of_distances + bias
+# The same to all positions. Arguments and result are those above.
+dot_product_unmasked_self_attention_relative_v2 = functools.partial(
+    dot_product_self_attention_relative_v2, causality=False
+)
 
 
 def local_attention_1d(
@@ -288,3 +276,226 @@ def masked_within_block_local_attention_1d(
     """
     q = unscaled(q) if scaled else q
     return local_attention(q, k, v, block_length, causality=True)[0]
+
+
+# `attention_type` → function.
+KINDS = {
+    "dot_product": dot_product_attention,
+    "dot_product_relative": dot_product_attention_relative,
+    "dot_product_relative_v2": dot_product_self_attention_relative_v2,
+    "dot_product_unmasked_relative_v2": dot_product_unmasked_self_attention_relative_v2,
+    "local_mask_right": masked_local_attention_1d,
+    "local_unmasked": local_attention_1d,
+    "local_within_block_mask_right": masked_within_block_local_attention_1d,
+}
+WITH_CACHE = ("dot_product", "dot_product_relative")
+
+
+def compute_qkv(
+    query_antecedent,
+    memory_antecedent,
+    total_key_depth,
+    total_value_depth,
+    q_filter_width=1,
+    kv_filter_width=1,
+    q_padding="VALID",
+    kv_padding="VALID",
+    vars_3d_num_heads=0,
+    layer_collection=None,
+):
+    """Return Q, K and V, heads side by side: float [N, T, depth] each.
+
+    Args:
+      query_antecedent: float [N, Tq, any width].
+      memory_antecedent: float [N, Tk, any width], or None for self-attention.
+      total_key_depth, total_value_depth: int, the width of all heads together.
+
+    Raises:
+      ValueError: filters wider than 1, variables of three dimensions, or a
+        `layer_collection` are given.
+    """
+    refuse(
+        "compute_qkv",
+        ("q_filter_width", q_filter_width, 1),
+        ("kv_filter_width", kv_filter_width, 1),
+        ("vars_3d_num_heads", vars_3d_num_heads or 0, 0),
+        ("layer_collection", layer_collection, None),
+    )
+    memory = query_antecedent if memory_antecedent is None else memory_antecedent
+    q = dense(query_antecedent, total_key_depth, use_bias=False, name="q")
+    k = dense(memory, total_key_depth, use_bias=False, name="k")
+    v = dense(memory, total_value_depth, use_bias=False, name="v")
+    return q, k, v
+
+
+def _cached(query_antecedent, memory_antecedent, depths, num_heads, cache, step):
+    """Return the heads of Q, K and V; with a cache, those of all positions so far.
+
+    Args:
+      depths: (total_key_depth, total_value_depth).
+      cache: None; for self-attention, a dict whose "k" and "v" [N, H, T, D / H] are
+        replaced; otherwise a dict with "k_encdec" and "v_encdec".
+      step: None, or the position of the query in a cache of fixed length.
+    """
+    if cache is not None and memory_antecedent is not None:
+        q = dense(query_antecedent, depths[0], use_bias=False, name="q")
+        return split_heads(q, num_heads), cache["k_encdec"], cache["v_encdec"]
+    q, k, v = (
+        split_heads(x, num_heads)
+        for x in compute_qkv(query_antecedent, memory_antecedent, *depths)
+    )
+    if cache is not None and step is None:
+        past = KeyValueCache(cache["k"], cache["v"], None).followed_by(k, v, True)
+        cache.update(k=past.keys, v=past.values)
+    elif cache is not None:
+        is_new = tf.equal(tf.range(tf.shape(cache["k"])[2]), step)[:, None]  # [T, 1]
+        cache.update(
+            k=tf.where_v2(is_new, k, cache["k"]), v=tf.where_v2(is_new, v, cache["v"])
+        )
+    return (q, k, v) if cache is None else (q, cache["k"], cache["v"])
+
+
+def multihead_attention(
+    query_antecedent,
+    memory_antecedent,
+    bias,
+    total_key_depth,
+    total_value_depth,
+    output_depth,
+    num_heads,
+    dropout_rate,
+    attention_type="dot_product",
+    max_relative_position=None,
+    heads_share_relative_embedding=False,
+    add_relative_to_values=False,
+    image_shapes=None,
+    block_length=128,
+    block_width=128,
+    q_filter_width=1,
+    kv_filter_width=1,
+    q_padding="VALID",
+    kv_padding="VALID",
+    cache=None,
+    gap_size=0,
+    num_memory_blocks=2,
+    name="multihead_attention",
+    save_weights_to=None,
+    make_image_summary=True,
+    dropout_broadcast_dims=None,
+    vars_3d=False,
+    layer_collection=None,
+    recurrent_memory=None,
+    chunk_number=None,
+    hard_attention_k=0,
+    gumbel_noise_weight=0.0,
+    max_area_width=1,
+    max_area_height=1,
+    memory_height=1,
+    area_key_mode="mean",
+    area_value_mode="sum",
+    training=True,
+    *,
+    activation_dtype=None,
+    weight_dtype=None,
+    decode_loop_step=None,
+    **ignored,
+):
+    """Attend with several heads: see `modules.multihead_attention`.
+
+    Nothing is added or normalized: see `layer_preprocess` and `layer_postprocess`.
+    Arguments that are not listed have no effect (any other name may be given, such as
+    `max_length`), or must have their defaults.
+
+    Args:
+      query_antecedent: float [N, Tq, any width].
+      memory_antecedent: float [N, Tk, any width], or None for self-attention.
+      bias: float, broadcastable to [N, H, Tq, Tk], added to the logits, or None; local
+        attention ignores it.
+      total_key_depth, total_value_depth: int, the width of all heads together.
+      output_depth: int, D.
+      num_heads: int, H; divides the depths.
+      dropout_rate, dropout_broadcast_dims: for the weights; local attention has no
+        dropout.
+      attention_type: a key of `KINDS`.
+      max_relative_position: int, for relative attention.
+      block_length, block_width: int, for local attention.
+      cache: dict, for step-by-step decoding: "k" and "v" [N, H, T, depth / H] of the
+        earlier positions, which are replaced; or "k_encdec" and "v_encdec" of a memory.
+      decode_loop_step: int scalar; the cache has a fixed length, and the one query is
+        at this position of it.
+      name: the variable scope; None: a default, which is numbered.
+      save_weights_to: dict; receives the weights by scope name, and the logits.
+
+    Returns:
+      float [N, Tq, output_depth].
+
+    Raises:
+      ValueError: `num_heads` does not divide the depths, a cache has no bias, or an
+        argument is not supported.
+    """
+    refuse(
+        "multihead_attention",
+        ("vars_3d", vars_3d, False),
+        ("layer_collection", layer_collection, None),
+        ("recurrent_memory", recurrent_memory, None),
+        ("max_area_width", max_area_width, 1),
+        ("max_area_height", max_area_height, 1),
+        ("q_filter_width", q_filter_width, 1),
+        ("kv_filter_width", kv_filter_width, 1),
+    )
+    depths = (total_key_depth, total_value_depth)
+    _check_attention(depths, num_heads, attention_type, bias, cache)
+    is_local = attention_type.startswith("local")  # which has no dropout
+    arguments = {
+        "bias": bias,
+        "dropout_rate": 0.0 if is_local else dropout_rate,
+        "save_weights_to": save_weights_to,
+        "dropout_broadcast_dims": dropout_broadcast_dims,
+        "hard_attention_k": hard_attention_k,
+        "activation_dtype": activation_dtype,
+        "weight_dtype": weight_dtype,
+        "max_relative_position": max_relative_position,
+        "cache": cache is not None,
+        "heads_share_relative_embedding": heads_share_relative_embedding,
+        "add_relative_to_values": add_relative_to_values,
+        "block_length": block_length,
+        "filter_width": block_width,
+    }
+    attend = KINDS[attention_type]
+    taken = inspect.signature(attend).parameters
+    given = {name: each for name, each in arguments.items() if name in taken}
+    with scope_of(name, "multihead_attention"):
+        heads = _cached(
+            query_antecedent,
+            memory_antecedent,
+            depths,
+            num_heads,
+            cache,
+            decode_loop_step,
+        )
+        context = attend(*heads, scaled=False, **given)
+        x = combine_heads(context)  # [N, Tq, total_value_depth]
+        x.set_shape([*x.shape.as_list()[:-1], total_value_depth])
+        return dense(x, output_depth, use_bias=False, name="output_transform")
+
+
+def _check_attention(depths, num_heads, attention_type, bias, cache):
+    """Raise ValueError for arguments that `multihead_attention` does not support."""
+    for kind, depth in zip(("total_key_depth", "total_value_depth"), depths):
+        if depth % num_heads:
+            raise ValueError(
+                f"multihead_attention: expected num_heads that divide {kind} "
+                f"= {depth}, got {num_heads}"
+            )
+    kinds = tuple(KINDS) if cache is None else WITH_CACHE
+    if attention_type not in kinds:
+        raise ValueError(
+            "multihead_attention: expected attention_type to be one of "
+            f"{list(kinds)}, got {attention_type!r}"
+            + (" with a cache" if cache is not None else "")
+        )
+    if cache is not None and bias is None:
+        raise ValueError(
+            "multihead_attention: expected the bias that masks later "
+            "positions, got a cache and bias = None"
+        )

@@ -14,6 +14,22 @@ from transformer.blocks.attention import (
 from transformer.blocks.positions import halves
 from transformer.compat.tensor2tensor_layers import cast_like, embedding, shape_list
 
+__all__ = [
+    "add_positional_embedding",
+    "add_timing_signal_1d",
+    "add_timing_signal_1d_given_position",
+    "add_timing_signal_nd",
+    "attention_bias_ignore_padding",
+    "attention_bias_local",
+    "attention_bias_lower_triangle",
+    "attention_bias_proximal",
+    "attention_bias_same_segment",
+    "attention_bias_to_padding",
+    "embedding_to_padding",
+    "get_timing_signal_1d",
+    "transformer_prepare_encoder",
+]
+
 
 def get_timing_signal_1d(
     length, channels, min_timescale=1.0, max_timescale=1.0e4, start_index=0

@@ -14,6 +14,34 @@ from transformer.compat.variables import variables_named_as
 from transformer.decoding import SearchOptions, likeliest_only
 from transformer.training import cross_entropies
 
+__all__ = [
+    "apply_norm",
+    "cast_like",
+    "comma_separated_string_to_integer_list",
+    "conv1d",
+    "conv_hidden_relu",
+    "dense",
+    "dense_relu_dense",
+    "dropout_with_broadcast_dims",
+    "embedding",
+    "flatten4d3d",
+    "layer_norm",
+    "layer_norm_vars",
+    "layer_postprocess",
+    "layer_preprocess",
+    "layer_prepostprocess",
+    "pad_to_same_length",
+    "padded_cross_entropy",
+    "sample_with_temperature",
+    "shape_list",
+    "shift_right",
+    "shift_right_2d",
+    "shift_right_3d",
+    "smoothing_cross_entropy",
+    "weights_all",
+    "weights_nonzero",
+]
+
 
 def refuse(function, *settings):
     """Raise ValueError for an argument that is not supported.
@@ -31,18 +59,9 @@ def refuse(function, *settings):
 @contextlib.contextmanager
 def scope_of(name, default_name, reuse=None, initializer=None):
     """Open a variable scope in which blocks create variables as tensor2tensor does."""
-    with tf.variable_scope(
-        name, default_name, reuse=reuse, initializer=initializer
-    ) as scope:
+    with tf.variable_scope(name, default_name, reuse=reuse, initializer=initializer):
         with variables_named_as("tensor2tensor"):
-            yield scope
-
-
-def dense_layer(x, units, use_bias, name, activation=None, initializer=None):
-    """Return activation(x W + b), with `kernel` and `bias` in a numbered scope."""
-    with scope_of(None, name, initializer=initializer):
-        here = tf.get_variable_scope()
-        return primitives.dense(x, units, use_bias, here, activation)
+            yield
 
 
 def dense(
@@ -69,7 +88,9 @@ def dense(
       ValueError: a `layer_collection` is given.
     """
     refuse("dense", ("layer_collection", layer_collection, None))
-    return dense_layer(x, units, use_bias, name, activation, kernel_initializer)
+    with scope_of(None, name, initializer=kernel_initializer):
+        here = tf.get_variable_scope()
+        return primitives.dense(x, units, use_bias, here, activation)
 
 
 def conv1d(
@@ -311,25 +332,13 @@ def dropout_with_broadcast_dims(
 
 
 def shift_right(x, pad_value=None):
-    """Shift [N, T, 1, D] along T: zeros or `pad_value` [N, 1, 1, D] come first."""
-    return _shifted(x, pad_value)
-
-
-def shift_right_3d(x, pad_value=None):
-    """Shift [N, T, D] along T: zeros or `pad_value` [N, 1, D] come first."""
-    return _shifted(x, pad_value)
-
-
-def shift_right_2d(x, pad_value=None):
-    """Shift [N, T] along T: zeros or `pad_value` [N, 1] come first."""
-    return _shifted(x, pad_value)
-
-
-def _shifted(x, first):
-    """Shift `x` by one position along axis 1; drop the last position."""
-    if first is None:
-        first = tf.zeros_like(x[:, :1])
+    """Shift [N, T, ...] along T: zeros or `pad_value` [N, 1, ...] come first."""
+    first = tf.zeros_like(x[:, :1]) if pad_value is None else pad_value
     return tf.concat([first, x], axis=1)[:, :-1]
+
+
+shift_right_3d = shift_right
+shift_right_2d = shift_right
 
 
 def layer_norm_vars(filters):
@@ -497,9 +506,9 @@ def dense_relu_dense(
     """
     refuse("dense_relu_dense", ("layer_collection", layer_collection, None))
     prefix = f"{name}_" if name else ""
-    x = dense_layer(inputs, filter_size, True, prefix + "conv1", tf.nn.relu)
+    x = dense(inputs, filter_size, activation=tf.nn.relu, name=prefix + "conv1")
     x = primitives.dropout(x, dropout, shared=dropout_broadcast_dims or ())
-    x = dense_layer(x, output_size, True, prefix + "conv2")
+    x = dense(x, output_size, name=prefix + "conv2")
     return x if output_activation is None else output_activation(x)
 
 

@@ -6,6 +6,8 @@ from transformer.blocks.primitives import shape_list
 from transformer.compat.tensor2tensor_layers import refuse
 from transformer.decoding import SearchOptions, beam, reorder
 
+__all__ = ["beam_search"]
+
 WORST_SCORE = -1e9  # of a hypothesis that was not found
 
 

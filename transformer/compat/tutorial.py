@@ -8,36 +8,18 @@ They differ from `kyubyong_legacy` only in attention: a row is padding if its su
 zero, the scope is `mulithead_attention` (so spelled), `num_heads` has no default.
 """
 
-import numpy as np
-import tensorflow.compat.v1 as tf
-
 from transformer import modules
-from transformer.compat.kyubyong_legacy import (
-    embedding,
-    feedforward,
-    label_smoothing,
-    normalize,
-    positional_encoding,
-)
+from transformer.compat import kyubyong_legacy
+from transformer.compat.kyubyong_legacy import *  # noqa: F403
 from transformer.compat.variables import variables_named_as
 from transformer.dialects import DIALECTS
 
-__all__ = [
-    "embedding",
-    "feedforward",
-    "label_smoothing",
-    "multihead_attention",
-    "normalize",
-    "np",
-    "positional_encoding",
-    "scaled_dotproduct_attention",
-    "tf",
-]
+__all__ = [*kyubyong_legacy.__all__, "scaled_dotproduct_attention"]
 
 DIALECT = DIALECTS["tutorial"]
 
 
-@variables_named_as("tutorial")
+@variables_named_as("tutorial")  # type: ignore[no-redef]
 def multihead_attention(
     queries,
     keys,

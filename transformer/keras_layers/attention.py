@@ -25,8 +25,6 @@ from transformer.blocks.primitives import join_heads, split_heads
 from transformer.keras_layers.base import as_list, need, serializable, shapes_of
 from transformer.modules import scaled_dot_product_attention
 
-__all__ = ["Attention", "SelfAttention"]
-
 
 def all_of(masks: Sequence):
     """Return the conjunction of masks; None is ignored."""

@@ -13,8 +13,6 @@ from transformer.blocks.positions import interleaved
 from transformer.blocks.primitives import shape_list
 from transformer.keras_layers.base import as_list, need, serializable, shapes_of
 
-__all__ = ["SinCosPositionEmbedding", "TrainablePositionEmbedding"]
-
 
 class _PositionEmbedding(keras.layers.Layer):
     """Adds vectors of the positions, or concatenates them.

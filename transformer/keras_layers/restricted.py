@@ -14,8 +14,6 @@ from transformer.blocks.primitives import shape_list
 from transformer.keras_layers.attention import SelfAttention, all_of
 from transformer.keras_layers.base import need, serializable
 
-__all__ = ["AtrousSelfAttention", "LocalSelfAttention", "SparseSelfAttention"]
-
 
 class _SomeKeys(SelfAttention):
     """Self-attention to a few keys per query, selected by reshaping, not by a mask.
@@ -49,6 +47,18 @@ class _SomeKeys(SelfAttention):
         if key_mask is None and not self.zero_edges:
             key_mask = tf.ones(tf.shape(inputs[0])[:2], tf.bool)
         return key_mask, query_mask
+
+    def real_among(self, select, key_mask):
+        """Return which of the selected keys are real: [N, 1, ..., 1, keys], or None.
+
+        Args:
+          select: function of [N, H, T, d] that returns keys: [N, H, ..., keys, d].
+          key_mask: bool [N, T] or None.
+        """
+        if key_mask is None:
+            return None
+        real = select(tf.cast(key_mask, tf.float32)[:, None, :, None])
+        return tf.not_equal(tf.matrix_transpose(real), 0)
 
     def check_call(
         self, attention_mask, use_causal_mask, return_attention_scores
@@ -103,10 +113,7 @@ class LocalSelfAttention(_SomeKeys):
         need(self, "neighbors", neighbors, neighbors >= 0, "0 or more")
 
     def attend(self, Q, K, V, key_mask, given=None) -> tuple:
-        real = None
-        if key_mask is not None:
-            real = self.windows(tf.cast(key_mask, tf.float32)[:, None, :, None])
-            real = tf.not_equal(tf.matrix_transpose(real), 0)  # [N, 1, T, 1, W]
+        real = self.real_among(self.windows, key_mask)  # [N, 1, T, 1, W]
         slots = np.arange(-self.neighbors, self.neighbors + 1)
         left = tf.constant(slots <= 0) if self.mask_right else None
         context, weights = self.weigh(
@@ -150,10 +157,7 @@ class AtrousSelfAttention(_SomeKeys):
 
     def attend(self, Q, K, V, key_mask, given=None) -> tuple:
         length = shape_list(Q)[2]
-        real = None
-        if key_mask is not None:
-            real = self.groups(tf.cast(key_mask, tf.float32)[:, None, :, None])
-            real = tf.not_equal(tf.matrix_transpose(real), 0)  # [N, 1, R, 1, G]
+        real = self.real_among(self.groups, key_mask)  # [N, 1, R, 1, G]
         context, weights = self.attend_in_groups(
             self.groups(Q), self.groups(K), self.groups(V), real
         )

@@ -159,22 +159,38 @@ def likely(found: Dict[str, Callable]) -> str:
     return ""
 
 
-def candidates(name: str, function: Callable, likely: str) -> Iterator[Candidate]:
+def candidates(
+    name: str, function: Callable, likely: str
+) -> Tuple[List[Candidate], str]:
     """Return the functions of ours that can be called as a function is called.
 
-    Those of the likely source come first.
+    Returns:
+      (candidates, those of the likely source first; why there are none).
     """
     theirs = inspect.signature(function).parameters
-    seen: List[Callable] = []  # the same function may have the names of two sources
+    found: Dict[Callable, Candidate] = {}  # one may have the names of two sources
+    lacking: Dict[str, None] = {}
     for source, ours in sorted(CATALOGUE.items(), key=lambda item: item[0] != likely):
         own = alike(name, ours)
-        if own is None or any(ours[own] is each for each in seen):
+        if own is None:
             continue
-        if all(each in theirs for each in _needed(ours[own])):
-            seen.append(ours[own])
-            renamed = "" if own == name else f" as {name}"
-            line = f"from transformer.compat.{source} import {own}{renamed}"
-            yield Candidate(source, line, ours[own])
+        needed = [
+            parameter
+            for parameter, each in inspect.signature(ours[own]).parameters.items()
+            if each.default is each.empty
+            and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+            and parameter not in theirs
+        ]
+        if needed:
+            lacking[" and ".join(needed)] = None
+            continue
+        renamed = "" if own == name else f" as {name}"
+        line = f"from transformer.compat.{source} import {own}{renamed}"
+        found.setdefault(ours[own], Candidate(source, line, ours[own]))
+    why = "we have no function that is called so"
+    if lacking:
+        why = f"ours of that name need {', or '.join(lacking)}"
+    return list(found.values()), why
 
 
 # The verdict of a function
@@ -182,9 +198,9 @@ def candidates(name: str, function: Callable, likely: str) -> Iterator[Candidate
 
 def measured(name: str, function: Callable, likely: str = "") -> Verdict:
     """Compare a function with ours, first with those of the likely source."""
-    found = list(candidates(name, function, likely))
+    found, why = candidates(name, function, likely)
     if not found:
-        return Verdict(name, "none", _without_candidates(name, function))
+        return Verdict(name, "none", why)
     try:
         every = calls(function)
     except ValueError as error:
@@ -204,61 +220,33 @@ def measured(name: str, function: Callable, likely: str = "") -> Verdict:
             for told in at_first[nearest].get(DROPOUT, {}).values():
                 text += f"; {DROPOUT} {told}"
             return Verdict(name, "none", text)
-    failed = _built(function, every[1:], theirs)
-    beside = []
-    for candidate in equal:
-        beside.append(_beside(function, candidate, theirs))
-        if beside[-1][1] == "same":
-            break
-    _, kind, text, line = min(beside, key=lambda one: one[0])
-    if failed:
-        others = [call for call, _ in theirs]
-        lost = [f"{_where(failed[each], others)}: {each}" for each in failed]
-        text = f"{'; '.join(lost)}; else {KINDS[kind]}: {text}"
-        kind = "failed"
-    return Verdict(name, kind, text, line)
-
-
-def _built(
-    function: Callable, further: List[Call], theirs: List[Tuple[Call, Built]]
-) -> Dict[str, List[Call]]:
-    """Append what further calls of a function give; return those that fail."""
-    failed: Dict[str, List[Call]] = {}
-    for call in further:
+    failed: Dict[str, List[Call]] = {}  # exception → the calls that raise it
+    for call in every[1:]:
         try:
             theirs.append((call, build(function, call)))
         except RAISED as error:
             failed.setdefault(said(error), []).append(call)
-    return failed
-
-
-def _without_candidates(name: str, function: Callable) -> str:
-    """Return why no function of ours can be called as a function is called."""
-    theirs = inspect.signature(function).parameters
-    lacking: List[str] = []
-    for ours in CATALOGUE.values():
-        own = alike(name, ours)
-        if own is not None:
-            needed = [each for each in _needed(ours[own]) if each not in theirs]
-            lacking.append(" and ".join(needed))
-    if not lacking:
-        return "we have no function that is called so"
-    return f"ours of that name need {', or '.join(dict.fromkeys(lacking))}"
-
-
-def _needed(function: Callable) -> List[str]:
-    """Return the arguments without which a function cannot be called."""
-    return [
-        name
-        for name, each in inspect.signature(function).parameters.items()
-        if each.default is each.empty and name not in ("args", "kwargs")
-    ]
+    beside = []
+    for candidate in equal:
+        beside.append(_beside(name, function, candidate, theirs))
+        if beside[-1][1].kind == "same":
+            break
+    _, verdict = min(beside, key=lambda one: one[0])
+    if failed:
+        others = [call for call, _ in theirs]
+        lost = [f"{_where(failed[each], others)}: {each}" for each in failed]
+        text = f"{'; '.join(lost)}; else {KINDS[verdict.kind]}: {verdict.text}"
+        verdict = verdict._replace(kind="failed", text=text)
+    return verdict
 
 
 def _beside(
-    function: Callable, candidate: Candidate, theirs: List[Tuple[Call, Built]]
-) -> Tuple[int, str, str, str]:
-    """Return (how many things differ, kind, text, import) of a function of ours."""
+    name: str,
+    function: Callable,
+    candidate: Candidate,
+    theirs: List[Tuple[Call, Built]],
+) -> Tuple[int, Verdict]:
+    """Return (how many things differ, the verdict) beside a function of ours."""
     differences, largest = compare(candidate, theirs)
     texts = _parameters(function, candidate.function)
     count = len(texts)
@@ -273,11 +261,11 @@ def _beside(
         count += len(places)
     if texts:
         text = f"{'; '.join(texts)} (beside {candidate.source})"
-        return count, "but", text, candidate.line
+        return count, Verdict(name, "but", text, candidate.line)
     text = f"{candidate.source} (largest difference {largest:.1e}, {len(theirs)} calls"
     dropped = sum(bool(built.masks) for _, built in theirs)
     text += f", {dropped} of them with dropout)" if dropped else ")"
-    return 0, "same", text, candidate.line
+    return 0, Verdict(name, "same", text, candidate.line)
 
 
 def _amount(distance: Any) -> str:
@@ -314,11 +302,10 @@ def _parameters(theirs: Callable, ours: Callable) -> List[str]:
     if more and not takes_any:
         found.append(f"it takes {', '.join(more)}")
     for name in shared:
-        values = [
+        default, own = (
             tuple(each.default) if isinstance(each.default, list) else each.default
             for each in (there[name], here[name])
-        ]
-        default, own = values
+        )
         if default is not inspect.Parameter.empty and default != own:
             here_is = "none" if own is inspect.Parameter.empty else repr(own)
             found.append(f"the default of {name}: {default!r}, here {here_is}")

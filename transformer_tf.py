@@ -88,8 +88,8 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
 
     def get_code(self, name):
-        """Return what `python -m` runs for a name: the `main` of that module."""
-        text = f"import {__name__} as package\npackage.run_main({name!r})\n"
+        """Return what `python -m` runs for a name: the command of that module."""
+        text = f"import {__name__} as package\npackage.run_command({name!r})\n"
         return compile(text, name, "exec")
 
     def exec_module(self, module):
@@ -101,10 +101,12 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         sys.modules[module.__name__] = found
 
 
-def run_main(name):
-    """Run the function `main` of a module below this name, others being put aside."""
+def run_command(name):
+    """Run the command of a module below this name, others being put aside."""
     with FINDER.others_aside():
-        importlib.import_module(PACKAGE + name[len(__name__) :]).main()
+        module = importlib.import_module(PACKAGE + name[len(__name__) :])
+        cli = importlib.import_module(PACKAGE + ".runtime.cli")
+        cli.main(module.parser(), module.run)
 
 
 FINDER = Finder()

@@ -13,6 +13,7 @@ import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
+from transformer.runtime import ram
 from transformer.text.data_folder import text_paths
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary import Translation
@@ -161,9 +162,6 @@ def check_samples(samples: int, lines: int) -> None:
       samples: the number of samples; 0: none.
       lines: the number of lines of each sample.
     """
-    # Only here: it imports TensorFlow, which not all commands need.
-    from transformer.runtime import ram
-
     if samples and not LEAST_SAMPLES <= samples:
         raise ValueError(
             f"samples: expected {LEAST_SAMPLES} or more, or 0 for none, got {samples}"

@@ -4,9 +4,7 @@ Dimension letters: L the longest sentence, D d_model, F d_ff, H heads, V vocabul
 """
 
 import contextlib
-from typing import Iterator
-
-import tensorflow.compat.v1 as tf
+from typing import Any, Iterator
 
 from transformer.dialects import resolve
 from transformer.hparams import HParams
@@ -53,7 +51,7 @@ def forecast(hp: HParams, parameters: int, pairs: int, longest: int) -> int:
     return FLOAT * (copies * parameters + tokens * a_token)
 
 
-def report(needed: int, session: tf.Session) -> str:
+def report(needed: int, session: Any) -> str:
     """Return the forecast and what is free, in a line; a warning if that is less."""
     devices = session.list_devices()
     gpus = [each.memory_limit_bytes for each in devices if each.device_type == "GPU"]
@@ -87,6 +85,8 @@ def shortage_explained(what: str, advice: str) -> Iterator[None]:
       what: when it failed.
       advice: what to change.
     """
+    import tensorflow.compat.v1 as tf  # not above: scoring reads this file without it
+
     try:
         yield
     except (tf.errors.ResourceExhaustedError, MemoryError) as error:

@@ -42,7 +42,7 @@ class BuildWithSample(build_py):
 
 
 class SameBytes(sdist):
-    """Writes the same .tar.gz from the same files, whoever has them since when."""
+    """Writes the same .tar.gz from the same files, whatever their owner and date."""
 
     def make_archive(self, base_name, format, root_dir=None, base_dir=None, **owner):
         if format != "gztar":

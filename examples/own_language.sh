@@ -26,7 +26,8 @@ python scripts/prepare.py --out "$folder" --vocab_size 250 \
   --dev "$folder/dev.es" "$folder/dev.en" \
   --test "$folder/test.es" "$folder/test.en"
 
-# A small model. A larger corpus deserves a larger one: --preset multi30k, or base.
+# A small model. A larger corpus deserves a larger one: --preset base; on CPUs multi30k,
+# for long sentences with --max_extra_length 50.
 python train.py --preset sample --data "$folder" --logdir "$folder/model" \
   --max_steps 300 --warmup_steps 60 --eval_every 150 --save_every 150 "${@:2}"
 

@@ -133,9 +133,10 @@ def test_a_checkpoint_that_was_removed_meanwhile_is_looked_for_again(
         remove(args[-1] or args[-2])  # the scope of the variables is empty
         return original(*args)
 
-    with Translator(hparams.load(logdir), logdir) as translator:
+    hp = hparams.load(logdir)
+    with Translator(hp, logdir, warn=said.append) as translator:
         monkeypatch.setattr(module, name, later)
-        found = translator.restore_found("newest", said.append)
+        found = translator.restore_found("newest")
     assert checkpoints.step_of(found) == 240 + 40 * times
     assert said == []
 

@@ -13,7 +13,7 @@ X = np.random.RandomState(0).randn(2, 3, 4).astype(np.float32)
 REAL = np.array([[True, True, False], [True, False, False]])
 
 
-def attended(key_masks, query_masks=None, mask=None):
+def attended(key_masks, query_masks=None, mask=None, dialect="paper"):
     return modules.multihead_attention(
         tf.constant(X),
         tf.constant(X),
@@ -22,6 +22,7 @@ def attended(key_masks, query_masks=None, mask=None):
         key_masks=key_masks,
         query_masks=query_masks,
         mask=mask,
+        dialect=dialect,
     )
 
 
@@ -43,13 +44,22 @@ def test_masks_of_numbers_are_those_of_bools(start, dtype):
         np.testing.assert_array_equal(bools, numbers)
 
 
+@pytest.mark.parametrize("dialect", ["paper", "tutorial"])
+def test_true_stands_for_a_mask_without_padding(start, dialect):
+    everything = tf.ones([2, 3], tf.bool)
+    outputs = [attended(each, each, dialect=dialect) for each in (True, everything)]
+    session, _ = start()
+    np.testing.assert_array_equal(*session.run(outputs))
+
+
 def test_masks_made_by_equal_are_reported():
     ids = tf.placeholder(tf.int32, [None, None])
-    with pytest.warns(UserWarning, match="got masks made by tf.equal"):
+    with pytest.warns(UserWarning, match="got masks made as tf.equal"):
         attended(tf.equal(ids, 0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         attended(tf.not_equal(ids, 0))
+        attended(tf.equal(tf.minimum(ids, 1), 1))
         attended(tf.sequence_mask([2, 1], 3))
         attended(modules.padding_mask(ids))
 

@@ -338,6 +338,12 @@ def validate(hp: HParams) -> None:
             )
         if choices:
             refuse_unknown(name, value, choices)
+    for name in ("attention_dropout", "ffn_dropout"):
+        if -1 < getattr(hp, name) < 0:
+            raise ValueError(
+                f"{name}: expected -1 for the dialect's, or a rate from 0, got "
+                f"{getattr(hp, name)}"
+            )
     if not hp.data:
         raise ValueError("data: expected a path, got an empty name")
     if hp.d_model % hp.num_heads:

@@ -222,7 +222,7 @@ def multihead_attention(
       key_masks: bool [N, Tk], False = padding, or a mask from `padding_mask`; Python
         True: no key is padding. By default, rows of `keys` that are exactly zero are
         padding. In masks of numbers, 0 is False.
-      query_masks: bool [N, Tq]; by default likewise, from `queries`.
+      query_masks: bool [N, Tq], or True; by default likewise, from `queries`.
       mask: a further mask, such as `local_mask`.
       bias: float, broadcastable to [N, H, Tq, Tk], added to the logits.
       query_positions, key_positions: int [Tq], [Tk], for `causality` and relative
@@ -310,7 +310,7 @@ def multihead_attention(
             fully_masked_is_zero=dialect.fully_masked_is_zero,
             drop=drop_weights,
         )  # [N, H, Tq, D / H], [N, H, Tq, Tk]
-        if dialect.mask_queries:
+        if dialect.mask_queries and query_masks is not True:
             context *= tf.cast(query_masks, context.dtype)[:, None, :, None]
             attention *= tf.cast(query_masks, attention.dtype)[:, None, :, None]
         if weights is not None:

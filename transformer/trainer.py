@@ -88,14 +88,15 @@ def train(
         for what changed since the steps before.
       accept_changes: continue although the corpus is another one.
       cluster: the workers that train together; None: a single process.
-      init_from: a log directory with whose weights training begins where `logdir` has
-        no checkpoint; None: with those that it began with before, or random ones.
+      init_from: a log directory whose best weights are the first ones of a new run; it
+        is ignored once `logdir` has a checkpoint. None: the one recorded in `logdir`;
+        without any, the first weights are random.
 
     Raises:
       ValueError: the settings, the data folder or the log directory cannot work;
         nothing was written.
       FloatingPointError: a loss or gradient is not finite.
-      MemoryError: there is too little.
+      MemoryError: training needs more memory than is free.
       OSError: a checkpoint could not be written.
       Stopped: a signal was received, a checkpoint was saved; or another worker ended.
     """

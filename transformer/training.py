@@ -19,8 +19,8 @@ from transformer.dialects import resolve
 from transformer.hparams import HParams
 from transformer.runtime.exchange import Exchange
 
-# Loss scaling in float16. The loss is a sum over thousands of tokens: that alone is a
-# factor.
+# Loss scaling in float16. The loss is a sum over thousands of tokens, which scales its
+# gradients already.
 FIRST = 2.0**7
 FLOOR = 1.0
 MOST = 2.0**100

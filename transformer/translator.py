@@ -113,6 +113,8 @@ class Translator(TextSide):
         Prefixes, alignments, the other methods, and whatever `usable` refuses run on
         TensorFlow.
       quantization: of the fast engine: "float32" or "int8".
+      warn: function of a text; called for each broken checkpoint that is skipped, and
+        where the fast engine is not used.
       changes: settings of the search, instead of the saved ones: `beam_size=1`.
 
     Raises:
@@ -130,6 +132,7 @@ class Translator(TextSide):
         checkpoint: Union[str, int, None] = None,
         engine: str = TENSORFLOW,
         quantization: str = QUANTIZATIONS[0],
+        warn: Callable[[str], None] = warnings.warn,
         **changes: Any,
     ):
         refuse_unknown("engine", engine, ENGINES)
@@ -159,8 +162,9 @@ class Translator(TextSide):
                 f"n_best: expected 1 to {most}, got {n_best}: search {hp.search} finds "
                 "no more"
             )
-        needs = {"ensemble": len(directories) > 1}
-        self.engine = usable(engine, quantization, hp, warnings.warn, needs)
+        needs = {"ensembles": len(directories) > 1}
+        self.engine = usable(engine, quantization, hp, warn, needs)
+        self._warn = warn
         self._quantization = quantization
         self._fast: Optional[FastTranslator] = None
         self._options = search_options(hp, self.vocabularies, n_best, keep_history)
@@ -188,18 +192,12 @@ class Translator(TextSide):
             self._fast.__exit__()
             self._fast = None
 
-    def restore(
-        self,
-        checkpoint: str = "",
-        number: int = 0,
-        warn: Callable[[str], None] = warnings.warn,
-    ) -> str:
+    def restore(self, checkpoint: str = "", number: int = 0) -> str:
         """Load a checkpoint, by default the best one; return its path.
 
         Args:
           checkpoint: the path without the endings of its files.
           number: the index of its model in an ensemble.
-          warn: function of a text; see `export.find_or_make`.
         """
         if not checkpoint:
             return self.restore_found()
@@ -209,31 +207,27 @@ class Translator(TextSide):
             checkpoints.restore(self._session, saver, checkpoint, scope)
         self.checkpoints[number] = checkpoint
         if self.engine == CTRANSLATE2:
-            self._open_fast(checkpoint, warn)
+            self._open_fast(checkpoint)
         return checkpoint
 
-    def _open_fast(self, checkpoint: str, warn: Callable[[str], None]) -> None:
+    def _open_fast(self, checkpoint: str) -> None:
         """Open the export of a checkpoint; see `export.find_or_make`."""
         self._close_fast()
-        folder = export.find_or_make(self, checkpoint, self._quantization, warn)
+        folder = export.find_or_make(self, checkpoint, self._quantization, self._warn)
         if not folder:
             self.engine = TENSORFLOW
             return
         self._fast = FastTranslator(folder, self.hp, self._options.n_best)
         self._fast.oddities = self.oddities
 
-    def restore_found(
-        self,
-        which: Union[str, int] = "best",
-        warn: Callable[[str], None] = warnings.warn,
-    ) -> str:
+    def restore_found(self, which: Union[str, int] = "best") -> str:
         """Load the checkpoint that `checkpoints.find` finds; return its path.
 
         An ensemble loads one for each model and returns the path of the first.
         """
         for number, member in enumerate(self._members):
-            restore = functools.partial(self.restore, number=number, warn=warn)
-            checkpoints.find_and_load(member.logdir, restore, which, warn)
+            restore = functools.partial(self.restore, number=number)
+            checkpoints.find_and_load(member.logdir, restore, which, self._warn)
         return self.checkpoints[0]
 
     def translate(

@@ -51,8 +51,9 @@ def row(args, hp, text, engine, quantization):
     from transformer.translator import Translator
 
     opened = {"engine": engine, "quantization": quantization}
-    with Translator(hp, args.logdir, **opened) as made:  # makes the export
-        checkpoint = made.restore_found("best", cli.warner("engines.py"))
+    warn = cli.warner("engines.py")
+    with Translator(hp, args.logdir, warn=warn, **opened) as made:  # makes the export
+        checkpoint = made.restore_found()
     size = os.path.getsize(checkpoint + ".data-00000-of-00001")
     if engine == "tensorflow":
         translator = Translator(hp, args.logdir)

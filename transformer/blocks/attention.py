@@ -153,7 +153,8 @@ def scaled_dot_product_attention(
 ) -> tuple:
     """Return softmax(Q K^T / sqrt(d_k)) V and the weights (equation 1).
 
-    There may be any number of dimensions between N and Tq, if all three have the same.
+    Without `relative` there may be any number of dimensions between N and Tq, if all
+    three have the same.
 
     Args:
       queries: float [N, H, Tq, d_k].
@@ -319,7 +320,7 @@ def _table(name, rows, width):
 
 
 def check_key_masks(given):
-    """Warn of key masks made by `tf.equal`: in these, True means padding.
+    """Warn of key masks made as `tf.equal(ids, 0)`: in these, True means padding.
 
     Returns:
       The given mask.
@@ -327,11 +328,14 @@ def check_key_masks(given):
     if given is None or given is True:
         return given
     given = tf.convert_to_tensor(given)
-    if given.op.type == "Equal":
+    constants = [tf.get_static_value(each) for each in given.op.inputs]
+    if given.op.type == "Equal" and any(
+        each is not None and not each.any() for each in constants
+    ):
         warnings.warn(
             "multihead_attention: expected key_masks in which True = may attend, as "
-            "tf.not_equal(ids, 0) makes them, got masks made by tf.equal; for masks "
-            "in which True means padding, use transformer.compat.kyubyong",
+            "tf.not_equal(ids, 0) makes them, got masks made as tf.equal(ids, 0); for "
+            "masks in which True means padding, use transformer.compat.kyubyong",
             stacklevel=3,
         )
     return given

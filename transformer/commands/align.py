@@ -50,8 +50,8 @@ def run(args: argparse.Namespace) -> None:
     cli.start_tensorflow(args.verbose)
     from transformer.translator import Translator  # needs TensorFlow
 
-    with Translator(hp, args.logdir) as translator:
-        checkpoint = translator.restore_found(args.checkpoint, args.warn)
+    with Translator(hp, args.logdir, warn=args.warn) as translator:
+        checkpoint = translator.restore_found(args.checkpoint)
         rates = alignment.measure(translator, dev.sources, dev.references, known_dev)
         ordered = sorted(rates, key=rates.__getitem__)
         best = ordered[0]

@@ -235,10 +235,11 @@ def translate(
         others=models[1:],
         engine=args.engine,
         quantization=args.quantization,
+        warn=args.warn,
     ) as translator:
         for each in which:
             try:
-                checkpoint = translator.restore_found(each, args.warn)
+                checkpoint = translator.restore_found(each)
             except (ValueError, FileNotFoundError) as error:
                 if len(which) == 1:
                     raise

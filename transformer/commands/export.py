@@ -124,7 +124,7 @@ def check(args: argparse.Namespace, hp: hparams.HParams, chosen: Format) -> None
     lines = load_text(hp.data, "test")[0][: args.check]
     for search in chosen.searches or [hp.search]:
         hp = dataclasses.replace(hp, search=search)
-        with Translator(hp, args.logdir) as translator:
+        with Translator(hp, args.logdir, warn=args.warn) as translator:
             translator.restore_found(args.checkpoint)
             ours = [best for best, *_ in translator.translate(lines)]
         opened = functools.partial(chosen.opened, args.out, hp)

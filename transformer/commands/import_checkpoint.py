@@ -212,10 +212,10 @@ def report(
     say(f"{path}: {imported.parameters:,} parameters of {row.described_in}")
     if row.masks_from == "activations":  # so padding is attended to
         say(
-            f"sources are padded to {hp.pad_sources_to} pieces, as there"
+            f"sources are padded to {hp.pad_sources_to} pieces, as in the original"
             if hp.pad_sources_to
             else "sources are not padded: no variable says how long they were "
-            "there; set pad_sources_to in hparams.json"
+            "in the original; set pad_sources_to in hparams.json"
         )
     if row.target_space:
         say(f"target space {target_space} (--target_space_id)")

@@ -48,7 +48,7 @@ def parser():
         "--host",
         default="127.0.0.1",
         metavar="NAME",
-        help="the address to listen at; 0.0.0.0: every one, for everybody [127.0.0.1]",
+        help="the address to listen at; 0.0.0.0 accepts other machines [127.0.0.1]",
     )
     cli.add_number(made, "port", 8000, "0: a free one")
     made.add_argument(

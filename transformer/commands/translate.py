@@ -191,7 +191,7 @@ def opened(args, hp, logdir: str, others: list):
         engine=engine,
         quantization=args.quantization if engine == CTRANSLATE2 else QUANTIZATIONS[0],
     )
-    checkpoint = translator.restore_found(args.checkpoint, args.warn)
+    checkpoint = translator.restore_found(args.checkpoint)
     if args.alignments and translator.chosen_head() is None:
         args.warn(
             f"--alignments: no head was chosen for {checkpoint}, using "

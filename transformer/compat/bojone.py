@@ -10,9 +10,9 @@ caller, in the order of creation: Q, K and V of an attention, kernel and bias of
 layer.
 
 If every sequence is shorter than the batch is wide, the original makes a mask that is
-too narrow, and TensorFlow raises an error; here the mask is as wide as the batch. Nor
-do `Position_Embedding` of an odd width and `Mask` of an unknown mode fail as there: the
-first works, the second raises ValueError.
+too narrow, and TensorFlow raises an error; here the mask is as wide as the batch.
+`Position_Embedding` of an odd width works here, and `Mask` of an unknown mode raises
+ValueError.
 """
 
 import tensorflow.compat.v1 as tf

@@ -26,8 +26,9 @@ from transformer.porting.cases import Call, alike, calls
 # What a graph of theirs or ours may raise; a file may exit, too.
 RAISED = (Exception, SystemExit)
 
-# A module of `transformer.compat` → names of functions and parameters of which a file
-# has all; those after "without" it has not. The first row that fits is the likely one.
+# A module of `transformer.compat` → names of functions and parameters. A file made from
+# its source has all of them, and none after "without". The first row that fits is the
+# likely one.
 SOURCES = {
     "tensor2tensor": "query_antecedent",
     "bojone": "nb_head",

@@ -277,15 +277,14 @@ def restore_weights(session: tf.Session, checkpoint: str) -> None:
 def _restore(session, graph, checkpoint, saver):
     """Load variables, name → variable, that a saver has, from a checkpoint."""
     try:
-        with session.graph.as_default():
-            found = shapes(checkpoint)
-            kept = {
-                name: variable
-                for name, variable in graph.items()
-                if name in found or not name.startswith(NEW)
-            }
-            if len(kept) < len(graph):  # the others keep their first values
-                saver = tf.train.Saver(kept)
+        found = shapes(checkpoint)
+        kept = {
+            name: variable
+            for name, variable in graph.items()
+            if name in found or not name.startswith(NEW)
+        }
+        if len(kept) < len(graph):  # the others keep their first values
+            saver = tf.train.Saver(kept)
         expected = {name: each.shape.as_list() for name, each in kept.items()}
         refuse_other_shapes(checkpoint, found, expected)
         with literal(checkpoint) as path:

@@ -261,8 +261,8 @@ def main(
 
     Raises:
       SystemExit: with what `work` returned, 2 for what is refused, 128 + the number of
-        a signal. Not at all where the status is 0, also where nobody reads standard
-        output any more.
+        a signal. With status 0 it returns, also where nobody reads standard output any
+        more.
     """
     _open_missing_streams()
     warn = warner(parser.prog)

@@ -262,8 +262,8 @@ class DevScores:
 
     Args:
       logdir: the log directory, which may have scores of earlier processes.
-      start: the step from which training continues. Later scores are dropped: a process
-        made them that was stopped before its next checkpoint, and they are made again.
+      start: the step from which training continues. Later scores are of a process that
+        was stopped before its next checkpoint: they are dropped, and computed again.
       dev: a name of the dev set. Rows without one are of the same.
 
     Raises:

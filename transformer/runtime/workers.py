@@ -233,8 +233,8 @@ class Team:
         """Return what `work` returns, which computes together with the other workers.
 
         Raises:
-          Ended: it failed, and the verdict says why; or nobody is gone, and still a
-            connection of TensorFlow broke.
+          Ended: it failed, and the verdict says why; or a connection of TensorFlow
+            broke although no worker is lost.
         """
         try:
             return work()

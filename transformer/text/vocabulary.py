@@ -523,9 +523,8 @@ class Translation(NamedTuple):
     text: str
     score: float  # log-probability / length penalty, in nats
     pieces: Tuple[str, ...] = ()  # as the vocabulary spells them
-    # Pairs of words that correspond, (source, target) from 0, where they were asked
-    # for; None also where the vocabulary finds other words than there are between
-    # spaces.
+    # Pairs of words that correspond, (source, target) from 0. None if they were not
+    # asked for, or if the vocabulary's words are not those between spaces.
     alignment: Optional[Tuple[Tuple[int, int], ...]] = None
 
 

@@ -1,4 +1,4 @@
-"""Calibration: how many words of a given probability the reference has.
+"""Calibration: how many of the words of a given probability are in the reference.
 
 Counted on the dev set once, and kept in `confidence.json` of the log directory.
 """

@@ -52,8 +52,9 @@ class Model:
             others,
             engine=engine,
             quantization=quantization,
+            warn=warn,
         )
-        self.checkpoint = self.translator.restore_found(which, warn)
+        self.checkpoint = self.translator.restore_found(which)
         self.logdir = logdir
         self.is_alone = not others
         self.name = " + ".join(map(_name, self.translator.checkpoints))

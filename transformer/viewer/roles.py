@@ -28,7 +28,7 @@ class Role(NamedTuple):
     """What a head does on one sentence."""
 
     entropy: float  # in bits, the mean of the queries
-    most: float  # the greatest entropy that was possible: keys alike
+    most: float  # the greatest possible entropy: all allowed keys alike
     share: float  # of its attention that goes where `text` says
     text: str
 

@@ -266,6 +266,8 @@ def test_the_program_lists_and_completes_its_commands(capsys):
     for name, each in program.COMMANDS.items():
         assert each.line in listed
         assert f"    {name}) words='--help --verbose " in completed
+    program.main(["completion", "--help"])
+    assert "source <(transformer-tf completion bash)" in capsys.readouterr().out
     program.main(["--version"])
     assert capsys.readouterr().out == f"transformer-tf {__version__}\n"
     line = corpora.refusal(capsys, "trian")

@@ -10,6 +10,7 @@ import corpora
 import numpy as np
 import pytest
 import sacrebleu
+import tensorflow.compat.v1 as tf
 
 from transformer import evaluation as scores
 from transformer.runtime import checkpoints
@@ -114,6 +115,13 @@ def test_where_the_translations_cannot_be_written_the_scores_are_not_lost(
     assert len(said.err.splitlines()) == 1 and written in said.err
     found = json.loads(path.read_text())
     assert found["bleu"] == evaluated[1]["bleu"] and found["translations"] is None
+
+
+@pytest.mark.skipif(not hasattr(tf.compat, "v2"), reason="TensorFlow 1.15 refuses it")
+def test_translations_in_bfloat16_have_a_file_of_their_own(moved, test_files):
+    flags = ["--search", "greedy", "--samples", 0, "--decode_precision", "bfloat16"]
+    lines = run("--logdir", moved, "--files", *test_files, *flags)
+    assert lines[0].endswith(".bfloat16.translations")
 
 
 def test_one_translation_a_line_whatever_the_lines_are(moved, tmp_path):

@@ -251,6 +251,8 @@ def translate(
             name = text.name
             if is_fast:
                 name += f".{args.engine}-{args.quantization}"
+            elif hp.decode_precision != "float32":
+                name += f".{hp.decode_precision}"
             path = translations_path(checkpoint, name, others)
             write_error = write_lines(path, lines)
             yield Translations(lines, path, checkpoint, others, write_error)

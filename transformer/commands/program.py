@@ -120,6 +120,8 @@ def answer(name: str, rest: List[str]) -> None:
         say(*help_text().splitlines())
     elif name == "--version":
         say(f"{PROGRAM} {__version__}")
+    elif name == "completion" and rest in (["--help"], ["-h"]):
+        say(f"source <({PROGRAM} completion bash)    # or zsh: completes words")
     elif name == "completion" and len(rest) == 1 and rest[0] in SHELLS:
         say(*completion(rest[0]).splitlines())
     else:

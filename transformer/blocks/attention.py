@@ -319,6 +319,12 @@ def _table(name, rows, width):
     return tf.get_variable(name, [*rows, width], initializer=initializer)
 
 
+def _is_zero(x):
+    """Return whether a tensor is a constant of zeros."""
+    value = tf.get_static_value(x)
+    return value is not None and not value.any()
+
+
 def check_key_masks(given):
     """Warn of key masks made as `tf.equal(ids, 0)`: in these, True means padding.
 
@@ -328,10 +334,7 @@ def check_key_masks(given):
     if given is None or given is True:
         return given
     given = tf.convert_to_tensor(given)
-    constants = [tf.get_static_value(each) for each in given.op.inputs]
-    if given.op.type == "Equal" and any(
-        each is not None and not each.any() for each in constants
-    ):
+    if given.op.type == "Equal" and any(map(_is_zero, given.op.inputs)):
         warnings.warn(
             "multihead_attention: expected key_masks in which True = may attend, as "
             "tf.not_equal(ids, 0) makes them, got masks made as tf.equal(ids, 0); for "

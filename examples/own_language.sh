@@ -3,10 +3,10 @@
 #
 #     bash examples/own_language.sh [FOLDER [FLAGS OF train.py]]
 #
-# Here Spanish → English, a small corpus that make_spanish.py writes to FOLDER
-# (data/spanish if none is named). For your own pair put your files in its place: one
-# sentence a line, line n of one file the translation of line n of the other. The
-# languages are read from the endings of the names.
+# Here Spanish → English: where FOLDER (data/spanish if none is named) has no corpus.es,
+# make_spanish.py writes a small corpus there. For your own pair put your files in its
+# place: one sentence a line, line n of one file the translation of line n of the other.
+# The languages are read from the endings of the names.
 #
 # It takes about a minute and a half on two cores. Expect a BLEU above 95 (all sentences
 # come from one small grammar), and at the end
@@ -17,7 +17,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-data/spanish}
 
-python examples/make_spanish.py "$folder"
+[ -e "$folder/corpus.es" ] || python examples/make_spanish.py "$folder"
 head -n 3 "$folder/corpus.es" "$folder/corpus.en"
 
 # Learn a vocabulary of pieces, and write every sentence as their numbers.

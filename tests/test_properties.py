@@ -78,6 +78,9 @@ def valid_settings(draw):
     heads = draw(st.integers(1, 8))
     values.update(num_heads=heads, d_model=heads * draw(st.integers(1, 9)))
     values["data"] = values["data"] or "data"
+    for name in ("attention_dropout", "ffn_dropout"):
+        if values[name] < 0:  # -1 is the only one: the dialect's rate
+            values[name] = -1.0
     if values["joint_vocab"]:
         values["target_vocab_size"] = values["source_vocab_size"]
     return values

@@ -601,3 +601,9 @@ def test_workers_end_with_the_launcher(tmp_path, number):
 def test_the_launcher_refuses_what_cannot_be(capsys, monkeypatch, flag, said):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     assert said in corpora.refusal(capsys, "launch", flag, "--", "train.py")
+
+
+def test_the_launcher_refuses_a_program_that_is_not_there(capsys, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    said = corpora.refusal(capsys, "launch", "--", "no-such-program")
+    assert "got no-such-program, which is neither a file nor on the path" in said

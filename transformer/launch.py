@@ -26,6 +26,7 @@ from typing import Any, Callable, Dict, List, Optional
 from transformer.runtime import cli
 from transformer.runtime.cluster import LAST_PORT, PORT_OFFSET
 from transformer.runtime.signals import handled
+from transformer.runtime.terminal import command
 from transformer.runtime.workers import LOST
 
 HOST = "127.0.0.1"
@@ -115,29 +116,43 @@ def environments(count: int, gpus: Optional[List[str]] = None) -> List[Dict[str,
     return made
 
 
+def program_file(name: str) -> str:
+    """Return the file of a program in Python: the name itself, or one on the path.
+
+    Raises:
+      ValueError: there is no such program.
+    """
+    if os.path.exists(name):
+        return name
+    folders = [os.path.dirname(sys.executable), os.environ.get("PATH", "")]
+    found = shutil.which(name, path=os.pathsep.join(folders))
+    if not found:
+        raise ValueError(
+            f"expected a program in Python after --, got {name}, which is neither a "
+            f"file nor on the path: write -- {command('train')} --logdir DIR"
+        )
+    return found
+
+
 class Workers:
     """The processes of one start.
 
     Args:
-      command: a program in Python, a file or a name on the path, and its arguments.
+      line: the file of a program in Python, and its arguments.
       count: how many to start.
       gpus: what `visible_gpus` returned.
     """
 
-    def __init__(self, command: List[str], count: int, gpus: List[str]):
+    def __init__(self, line: List[str], count: int, gpus: List[str]):
         self.received: List[int] = []  # the signals of this process
         self.was_killed = False  # the first that failed
         self._status = 0
         self._lock = threading.Lock()
         self._processes = []
-        program, *arguments = command
-        if not os.path.exists(program):  # the name of an installed one
-            folders = [os.path.dirname(sys.executable), os.environ.get("PATH", "")]
-            program = shutil.which(program, path=os.pathsep.join(folders)) or program
         for index, environment in enumerate(environments(count, gpus)):
             cores = [] if gpus else share_of_cores(index, count)
             process = subprocess.Popen(
-                [sys.executable, program, *arguments],
+                [sys.executable, *line],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -224,6 +239,8 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError(
                 f"{name}: expected {least} or more, got {getattr(args, name)}"
             )
+    program, *arguments = args.command
+    line = [program_file(program), *arguments]
     gpus = visible_gpus()
     if gpus and args.workers > len(gpus):
         raise ValueError(
@@ -231,7 +248,7 @@ def run(args: argparse.Namespace) -> int:
             f"{args.workers}; set CUDA_VISIBLE_DEVICES= to train on the CPU"
         )
     for start in range(args.restarts + 1):
-        workers = Workers(args.command, args.workers, gpus)
+        workers = Workers(line, args.workers, gpus)
         with handled(workers.pass_on):
             status = workers.wait()
         if workers.received or not (status == LOST or workers.was_killed):

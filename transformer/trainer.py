@@ -449,7 +449,8 @@ class Training:
             if received:
                 raise Stopped(received)
             self.evaluate_if_due()
-        best = self.scores.best() or {}
+        best = self.scores.best()
+        assert best  # the last step was evaluated
         reason = "the last step"
         if self.step < hp.max_steps:
             reason = f"{hp.patience} evaluations without a better dev BLEU"

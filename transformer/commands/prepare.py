@@ -267,13 +267,14 @@ def prepare(
       languages: of source and target.
       made: a new folder.
     """
-    make_vocabularies(args, texts["train"], made)
-    entries = {}
     kept = []
     for split, text in texts.items():
         if split != "train":
             names = [f"{split}.{language}" for language in languages]
             kept += copy_text(text.pairs[0], names, args.out, made)
+    make_vocabularies(args, texts["train"], made)
+    entries = {}
+    for split, text in texts.items():
         entries[split] = encode_split(
             text,
             os.path.join(made, split),

@@ -1,16 +1,21 @@
 """Loss, schedule, Adam, gradients: against the oracle; updates: against each other."""
 
+import dataclasses
+
 import numpy as np
 import oracle
 import pytest
 import tensorflow.compat.v1 as tf
 
 from hparams import HParams
+from transformer.data import Batch
 from transformer.model import Transformer
+from transformer.trainer import training_loss
 from transformer.training import (
     SMOOTHINGS,
     Loss,
     cross_entropy,
+    disagreement,
     learning_rate,
     make_update,
 )
@@ -95,6 +100,38 @@ def test_cross_entropy_of_hopeless_logits_is_finite(start):
     assert np.isfinite(slope).all()
     # -sum(labels * log_softmax), where log_softmax is [0, -1e4, -2e4].
     np.testing.assert_allclose(found.sum, 0.9 * 2e4 + 0.1 / 3 * (1e4 + 2e4), rtol=1e-6)
+
+
+def test_the_disagreement_of_two_passes_is_their_symmetric_divergence(start):
+    logits = np.random.RandomState(0).randn(6, 4, 9) * 3
+    found = disagreement(tf.constant(logits, tf.float32), tf.constant(TARGET_OUT))
+    p, q = np.split(oracle.softmax(logits), 2)
+    divergence = (p * np.log(p / q) + q * np.log(q / p)).sum(-1) / 2
+    session, _ = start()
+    np.testing.assert_allclose(
+        session.run(found), divergence[TARGET_OUT != 0].sum(), **CLOSE
+    )
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_r_drop_is_two_passes_and_their_disagreement(start, rate):
+    """Without dropout the passes agree: both have the loss of one pass."""
+    batch = Batch(*map(tf.constant, BATCH), tf.constant(0, tf.int64))
+    hp = HParams(**dict(HP, dropout_rate=rate))
+    model = Transformer(hp)
+    seed = tf.constant([1, 0], tf.int64)
+    one, passes, both = (
+        training_loss(model, batch, dataclasses.replace(hp, r_drop=weight), seed)
+        for weight in (0.0, 1e-9, 5.0)
+    )
+    session, _ = start()
+    one, passes, both = session.run([one, passes, both])
+    assert both.count == passes.count == 2 * one.count
+    if rate:
+        assert both.sum > passes.sum + 0.01
+        assert abs(passes.sum - 2 * one.sum) > 0.01  # other dropout
+    else:
+        np.testing.assert_allclose(both.sum, 2 * one.sum, **CLOSE)
 
 
 # --- Gradients ------------------------------------------------------------------------

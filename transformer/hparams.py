@@ -152,6 +152,13 @@ class HParams:
     label_smoothing: float = setting(
         "training", 0.1, "probability taken from the true piece", least=0, below=1
     )
+    r_drop: float = setting(
+        "training",
+        0.0,
+        "weight of R-Drop, which makes two passes with other dropout agree, at twice "
+        "the cost; 0: one pass; try 5",
+        least=0,
+    )
     clip_norm: float = setting(
         "training", 0.0, "largest norm of the gradients; 0: no limit", least=0
     )

@@ -18,6 +18,7 @@ import tensorflow.compat.v1 as tf
 from transformer import hparams
 from transformer.blocks.positions import LEARNED, POSITIONS
 from transformer.data import (
+    Batch,
     BatchPlan,
     Corpus,
     Shards,
@@ -61,9 +62,11 @@ from transformer.text.data_folder import ID_FILES, verify
 from transformer.text.vocabulary import copy_vocabularies, vocabulary_names
 from transformer.training import (
     SCHEDULES,
+    Loss,
     Metrics,
     are_fine,
     cross_entropy,
+    disagreement,
     make_update,
     report,
     scalars,
@@ -281,7 +284,7 @@ class TrainingGraph:
             with tf.device("/cpu:0"):  # see `dropout`
                 seed = tf.constant(hp.seed, tf.int64)
                 seed = tf.stack([seed, self._batch.number])
-            loss = _loss(model, self._batch, hp.label_smoothing, True, seed)
+            loss = training_loss(model, self._batch, hp, seed)
         take_next = tf.group(*queue_ops)
         with compilation(hp):
             update = make_update(loss, hp, global_step, self.shards, self.exchange)
@@ -384,13 +387,37 @@ def _shards(hp, plan, cluster):
     return Shards(plan, count, workers, worker)
 
 
-def _loss(model, batch, label_smoothing=0.0, is_training=False, dropout_seed=None):
+def _loss(model, batch):
     """Return the Loss of a batch."""
-    encoded = model.encode(batch.source, is_training, dropout_seed)
-    logits = model.decode(batch.target_in, encoded, is_training, dropout_seed)
-    return cross_entropy(
-        logits, batch.target_out, label_smoothing, model.dialect.smoothing
-    )
+    encoded = model.encode(batch.source)
+    logits = model.decode(batch.target_in, encoded)
+    return cross_entropy(logits, batch.target_out)
+
+
+def training_loss(
+    model: Transformer, batch: Batch, hp: HParams, dropout_seed: Optional[tf.Tensor]
+) -> Loss:
+    """Return the Loss of a batch with dropout, smoothed labels and R-Drop.
+
+    Args:
+      model: the model.
+      batch: its pairs.
+      hp: the settings.
+      dropout_seed: int64 [2]; None: that of the graph.
+    """
+    source, target_in, target_out, _ = batch
+    if hp.r_drop:  # each pair twice, with other dropout
+        source = tf.concat([source, source], axis=0)
+        target_in = tf.concat([target_in, target_in], axis=0)
+        target_out = tf.concat([target_out, target_out], axis=0)
+    encoded = model.encode(source, True, dropout_seed)
+    logits = model.decode(target_in, encoded, True, dropout_seed)
+    smoothing = model.dialect.smoothing
+    loss = cross_entropy(logits, target_out, hp.label_smoothing, smoothing)
+    if hp.r_drop:
+        apart = disagreement(logits, batch.target_out)
+        loss = Loss(loss.sum + hp.r_drop * apart, loss.count)
+    return loss
 
 
 class Training:

@@ -165,6 +165,24 @@ def _losses_gradient(output, logits, probabilities, pieces, more, other, upstrea
 register_gradient("transformer/cross_entropy", _losses_gradient)
 
 
+def disagreement(logits, target_out):
+    """Return how far two passes differ by their dropout: R-Drop (Liang et al. 2021).
+
+    Args:
+      logits: float32 [2 N, T, V], those of one pass above those of the other.
+      target_out: int32 [N, T], 0 = padding, which does not count.
+
+    Returns:
+      float32 scalar: the sum of (KL(p, q) + KL(q, p)) / 2 over the real tokens.
+    """
+    p, q = tf.split(tf.nn.softmax(logits), 2)
+    p_logits, q_logits = tf.split(logits, 2)
+    # This is sum (p - q) (log p - log q) / 2. The normalizers of the logarithms cancel,
+    # as p - q sums to 0.
+    both = tf.reduce_sum((p - q) * (p_logits - q_logits), -1)  # [N, T]
+    return tf.reduce_sum(both * tf.cast(is_token(target_out), tf.float32)) / 2
+
+
 # The learning rate (section 5.3)
 
 

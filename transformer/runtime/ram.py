@@ -47,8 +47,9 @@ def forecast(hp: HParams, parameters: int, pairs: int, longest: int) -> int:
     a_token += hp.decoder_blocks * (2 * attention + feedforward)
     shards = (hp.shards or 1) if hp.deterministic else 1
     tokens = min(hp.batch_tokens, pairs * longest) // shards
+    passes = 2 if hp.r_drop else 1
     copies = COPIES + (hp.accumulate > 1 or shards > 1)  # a sum of gradients
-    return FLOAT * (copies * parameters + tokens * a_token)
+    return FLOAT * (copies * parameters + passes * tokens * a_token)
 
 
 def report(needed: int, session: Any) -> str:

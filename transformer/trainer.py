@@ -399,6 +399,9 @@ def training_loss(
 ) -> Loss:
     """Return the Loss of a batch with dropout, smoothed labels and R-Drop.
 
+    With R-Drop it counts each token twice, once a pass, and its sum has the
+    disagreement of the passes too.
+
     Args:
       model: the model.
       batch: its pairs.

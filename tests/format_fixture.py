@@ -2,7 +2,8 @@
 
     python tests/format_fixture.py
 
-writes tests/formats/VERSION/: an archive of both, and what the model translates.
+writes tests/formats/VERSION/: an archive of both, and what the model translates. What
+a version wrote is recorded once: where that folder exists, nothing is written.
 """
 
 import argparse
@@ -84,12 +85,14 @@ def main():
     from transformer import __version__
 
     tf.disable_eager_execution()
-    place = os.path.join(WRITTEN_FOLDERS, __version__)
-    os.makedirs(place, exist_ok=True)
+    kept = os.path.join(WRITTEN_FOLDERS, __version__)
+    if os.path.exists(kept):
+        raise SystemExit(f"{kept}: expected no such folder, got one; it stays as it is")
+    os.mkdir(kept)
     with tempfile.TemporaryDirectory() as folder:
         translations = make(folder)
-        pack(folder, os.path.join(place, "folders.tar.xz"))
-    path = os.path.join(place, "translations.json")
+        pack(folder, os.path.join(kept, "folders.tar.xz"))
+    path = os.path.join(kept, "translations.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(translations, file, indent=2)
         file.write("\n")

@@ -14,7 +14,9 @@ import sys
 import time
 
 from transformer import hparams
+from transformer.fast import find_exported, import_ctranslate2, open_exported
 from transformer.runtime import cli
+from transformer.runtime.terminal import say
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ENGINES = [
@@ -47,13 +49,11 @@ def start(logdir, engine, quantization, line):
 def row(args, hp, text, engine, quantization):
     """Return the row of an engine."""
     from transformer.evaluation import score
-    from transformer.fast import find_exported, open_exported
     from transformer.translator import Translator
 
     opened = {"engine": engine, "quantization": quantization}
-    warn = cli.warner("engines.py")
-    with Translator(hp, args.logdir, warn=warn, **opened) as made:  # makes the export
-        checkpoint = made.restore_found()
+    with Translator(hp, args.logdir, warn=args.warn, **opened) as made:
+        checkpoint = made.restore_found()  # makes the export
     size = os.path.getsize(checkpoint + ".data-00000-of-00001")
     if engine == "tensorflow":
         translator = Translator(hp, args.logdir)
@@ -83,23 +83,28 @@ def row(args, hp, text, engine, quantization):
     return "| " + " | ".join(cells) + " |"
 
 
-def main(argv=None):
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's flags."""
+    made = cli.make_parser("engines.py", __doc__)
+    cli.add_logdir(made)
+    cli.add_data(made)
+    cli.add_number(made, "lines", 100, "translated alone")
+    cli.add_number(made, "rounds", 3, "of each measurement")
+    return made
+
+
+def run(args: argparse.Namespace) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--logdir", required=True)
-    parser.add_argument("--data", help="the data folder, if it was moved")
-    parser.add_argument("--lines", type=int, default=100, help="translated alone [100]")
-    parser.add_argument("--rounds", type=int, default=3)
-    args = parser.parse_args(argv)
-    hp = hparams.load(args.logdir, {"data": args.data} if args.data else {})
-    cli.start_tensorflow()
+    hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
+    import_ctranslate2()  # refused early
+    cli.start_tensorflow(args.verbose)
     from transformer.evaluation import read_parallel
 
     text = read_parallel(hp.data, "test")
-    print(HEAD, "|---|---|---|---|---|---|", sep="\n")
+    say(HEAD, "|---|---|---|---|---|---|")
     for each in ENGINES:
-        print(row(args, hp, text, *each), flush=True)
+        say(row(args, hp, text, *each))
 
 
 if __name__ == "__main__":
-    main()
+    cli.main(parser(), run)

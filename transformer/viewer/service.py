@@ -45,6 +45,14 @@ JSON_POLICY = "default-src 'none'"
 log = logging.getLogger("transformer.service")
 
 
+class Json(JSONResponse):
+    """JSON that ends with a line feed, for those who ask from a terminal."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return super().render(content) + b"\n"
+
+
 class Service:
     """The routes, as an ASGI application.
 
@@ -148,7 +156,7 @@ class Service:
 
     async def _health(self, request: Request) -> Response:
         jobs = self.jobs
-        return JSONResponse(
+        return Json(
             {
                 "status": "ok",
                 "waiting": len(jobs),
@@ -158,14 +166,14 @@ class Service:
         )
 
     async def _models(self, request: Request) -> Response:
-        return JSONResponse({"models": [model.description() for model in self.models]})
+        return Json({"models": [model.description() for model in self.models]})
 
     async def _metrics(self, request: Request) -> Response:
         text = prometheus_client.generate_latest(self._registry)
         return Response(text, media_type="text/plain; version=0.0.4")
 
     async def _describe(self, request: Request) -> Response:
-        return JSONResponse(self._openapi)
+        return Json(self._openapi)
 
     async def _languages(self, request: Request) -> Response:
         """Answer with the languages, as LibreTranslate does."""
@@ -173,7 +181,7 @@ class Service:
         for source, target in (model.languages for model in self.models):
             if target not in targets.setdefault(source, []):
                 targets[source].append(target)
-        return JSONResponse(
+        return Json(
             [
                 {"code": source, "name": source, "targets": found}
                 for source, found in targets.items()
@@ -185,7 +193,7 @@ class Service:
         asked = await run_in_threadpool(requests.parse_see, fields, self.models)
         job = Job(self.models[asked.model].see, asked)
         [seen] = await self._computed(request, [job])
-        return JSONResponse({"result": seen})
+        return Json({"result": seen})
 
     async def _translate(self, request: Request) -> Response:
         fields = await _fields(request, [requests.JSON, requests.FORM])
@@ -205,8 +213,8 @@ class Service:
         results = iter(await self._computed(request, jobs))
         rows = [[next(results) for _ in text] for text in wanted.texts]
         if wanted.source:
-            return JSONResponse(_for_libretranslate(wanted, rows, self.models))
-        return JSONResponse(
+            return Json(_for_libretranslate(wanted, rows, self.models))
+        return Json(
             {
                 "translations": [
                     _translation(wanted, text, row)
@@ -273,7 +281,7 @@ async def _fields(request: Request, kinds: Sequence[str]) -> Dict[str, Any]:
 def _error(
     status: int, sentence: str, headers: Optional[Dict[str, str]] = None
 ) -> Response:
-    return JSONResponse({"error": sentence}, status, headers)
+    return Json({"error": sentence}, status, headers)
 
 
 def _refused(request: Request, error: Exception) -> Response:
@@ -396,7 +404,7 @@ class Protocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Answer what is not HTTP with JSON, as all that is refused."""
         log.info("%s sent what is not HTTP 400", (self.client or ["-"])[0])
-        body = json.dumps({"error": "The request is not HTTP."}).encode()
+        body = json.dumps({"error": "The request is not HTTP."}).encode() + b"\n"
         self.transport.write(
             b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n"
             b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)

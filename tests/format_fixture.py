@@ -59,10 +59,10 @@ def pack(folder, path):
     with tarfile.open(path, "w:xz") as archive:
         for parent, _, names in sorted(os.walk(folder)):
             for name in sorted(names):
-                place = os.path.relpath(os.path.join(parent, name), folder)
+                path_in_archive = os.path.relpath(os.path.join(parent, name), folder)
                 with open(os.path.join(parent, name), "rb") as file:
                     content = file.read()
-                entry = tarfile.TarInfo(place)
+                entry = tarfile.TarInfo(path_in_archive)
                 entry.size = len(content)
                 archive.addfile(entry, io.BytesIO(content))
 

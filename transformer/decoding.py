@@ -353,7 +353,7 @@ def _repeated(pieces, vocab_size: int, size: int):
     count = tf.maximum(0, length - size + 1)  # n-grams of a sequence
     begins_like_the_end = tf.fill([batch * beam_size, count], True)
     for i in range(size - 1):
-        newest = length - size + 1 + i  # the place of the i-th of the last n - 1 pieces
+        newest = length - size + 1 + i  # the index of the i-th of the last n - 1
         begins_like_the_end = tf.logical_and(
             begins_like_the_end,
             tf.equal(pieces[:, i : i + count], pieces[:, newest : newest + 1]),

@@ -79,11 +79,11 @@ def open_decoding(spec: dict) -> Measure:
     @torch.inference_mode()
     def translate(chosen, batch):
         sources = source_vocabulary.encode_lines(chosen)
-        for places in work.in_batches(sources, batch):
+        for indices in work.in_batches(sources, batch):
             ids = torch.as_tensor(
-                pad_with_end([sources[i] for i in places]), dtype=torch.long
+                pad_with_end([sources[i] for i in indices]), dtype=torch.long
             ).to(device)
-            longest = max(lengths[chosen[i]] for i in places)
+            longest = max(lengths[chosen[i]] for i in indices)
             model.generate(
                 ids,
                 attention_mask=(ids != PAD).long(),

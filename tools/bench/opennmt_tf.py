@@ -113,10 +113,10 @@ def open_decoding(spec: dict) -> Measure:
 
     def translate(chosen, batch):
         sources = source_vocabulary.encode_lines(chosen)
-        for places in work.in_batches(sources, batch):
-            longest = max(lengths[chosen[i]] for i in places)
+        for indices in work.in_batches(sources, batch):
+            longest = max(lengths[chosen[i]] for i in indices)
             search(
-                pad_with_end([sources[i] for i in places]), np.int32(longest)
+                pad_with_end([sources[i] for i in indices]), np.int32(longest)
             ).numpy()
         return [lengths[line] for line in chosen]
 

@@ -158,14 +158,14 @@ def load(model: Model, variables: Dict[str, np.ndarray], blocks: int) -> None:
         put_norm(f"body.{stack}.norm", f"{stack}/ln")
         for i in range(blocks):
             theirs, ours = f"body.{stack}.layers.{i}", f"{stack}/block_{i}"
-            for place, (name, scope) in enumerate(attentions.items()):
+            for number, (name, scope) in enumerate(attentions.items()):
                 put_dense(
                     f"{theirs}.{name}",
                     *[f"{ours}/{scope}/{one}" for one in "qkv"],
                     ending=".in_proj_",
                 )
                 put_dense(f"{theirs}.{name}.out_proj", f"{ours}/{scope}/o")
-                put_norm(f"{theirs}.norm{place + 1}", f"{ours}/{scope}/ln")
+                put_norm(f"{theirs}.norm{number + 1}", f"{ours}/{scope}/ln")
             put_dense(f"{theirs}.linear1", f"{ours}/feedforward/inner")
             put_dense(f"{theirs}.linear2", f"{ours}/feedforward/outer")
             put_norm(f"{theirs}.norm{len(attentions) + 1}", f"{ours}/feedforward/ln")
@@ -210,10 +210,10 @@ class Decoder:
         )
         return attention.out_proj(x.transpose(1, 2).flatten(2))
 
-    def step(self, ids: torch.Tensor, place: int) -> torch.Tensor:
-        """Return the log-probabilities [M, V] after the pieces `ids` [M] at a place."""
+    def step(self, ids: torch.Tensor, position: int) -> torch.Tensor:
+        """Return the log-probabilities [M, V] after `ids` [M] at a position."""
         model = self.model
-        x = model.embed(ids[:, None], model.target_positions[place:])
+        x = model.embed(ids[:, None], model.target_positions[position:])
         for i, layer in enumerate(model.body.decoder.layers):
             attention, width = layer.self_attn, x.shape[-1]
             Q, K, V = functional.linear(
@@ -260,11 +260,11 @@ def beam(model: Model, source, limit: int, start: int, size: int) -> List[List[i
     scores[:, 0] = 0
     best, found = scores.new_full([count], NEVER), [[] for _ in range(count)]
     first = torch.arange(count, device=source.device)[:, None] * size
-    for place in range(limit):
-        steps = decoder.step(ids[:, :, -1].flatten(), place)
+    for position in range(limit):
+        steps = decoder.step(ids[:, :, -1].flatten(), position)
         totals = (scores[:, :, None] + steps.view(count, size, -1)).flatten(1)
-        top, places = totals.topk(2 * size)
-        origins, pieces = places // steps.shape[1], places % steps.shape[1]
+        top, flat = totals.topk(2 * size)
+        origins, pieces = flat // steps.shape[1], flat % steps.shape[1]
         ended, which = top.masked_fill(pieces != EOS, NEVER).max(1)
         for row in (ended > best).nonzero()[:, 0].tolist():
             best[row] = ended[row]
@@ -307,9 +307,9 @@ def open_decoding(spec: dict) -> Measure:
     def translate(lines, batch):
         sources = source_vocabulary.encode_lines(lines)
         results = [""] * len(lines)
-        for places in work.in_batches(sources, batch):
+        for indices in work.in_batches(sources, batch):
             ids = torch.as_tensor(
-                pad_with_end([sources[i] for i in places]), dtype=torch.long
+                pad_with_end([sources[i] for i in indices]), dtype=torch.long
             ).to(device)
             limit = ids.shape[1] + hp.max_extra_length
             found = (
@@ -317,7 +317,7 @@ def open_decoding(spec: dict) -> Measure:
                 if spec["search"] == "greedy"
                 else beam(model, ids, limit, start, spec["beam_size"])
             )
-            for i, one in zip(places, found):
+            for i, one in zip(indices, found):
                 results[i] = target_vocabulary.decode(one)
         return results
 

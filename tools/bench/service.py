@@ -26,9 +26,9 @@ def client(address, lines, times, begin, end):
         asked = time.perf_counter()
         connection.request("POST", "/translate", body, headers)
         answer = connection.getresponse()
-        told = answer.read()
+        body = answer.read()
         if answer.status != 200:
-            raise RuntimeError(f"{answer.status}: {told.decode()}")
+            raise RuntimeError(f"{answer.status}: {body.decode()}")
         if begin <= asked:
             times.append((time.perf_counter(), time.perf_counter() - asked))
     connection.close()

@@ -121,7 +121,7 @@ def timed_decoding(
 
 
 def in_batches(sources: Sequence[Sequence[int]], size: int) -> List[np.ndarray]:
-    """Return the places of sentences in batches, the longest sentence first."""
+    """Return the indices of sentences in batches, the longest sentence first."""
     order = np.argsort([-len(source) for source in sources], kind="stable")
     return [order[start : start + size] for start in range(0, len(order), size)]
 

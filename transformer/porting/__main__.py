@@ -125,9 +125,9 @@ def report(verdicts: List[Dict[str, Any]], package: str) -> List[str]:
 def _package(path: str) -> str:
     """Return the name that this package has for a file: another one hides the first."""
     for folder in (os.path.dirname(os.path.abspath(path)), os.getcwd()):
-        place = os.path.join(folder, "transformer")
-        ours = os.path.isfile(os.path.join(place, "compat", "__init__.py"))
-        others = (place + ".py", os.path.join(place, "__init__.py"))
+        found = os.path.join(folder, "transformer")
+        ours = os.path.isfile(os.path.join(found, "compat", "__init__.py"))
+        others = (found + ".py", os.path.join(found, "__init__.py"))
         if not ours and any(map(os.path.isfile, others)):
             return "transformer_tf"
     return "transformer"

@@ -218,8 +218,8 @@ def measured(name: str, function: Callable, likely: str = "") -> Verdict:
         equal = [found[nearest]]
         if distances[nearest] > 0:
             text = f"nearest: {equal[0].source}, outputs {_amount(distances[nearest])}"
-            for told in at_first[nearest].get(DROPOUT, {}).values():
-                text += f"; {DROPOUT} {told}"
+            for difference in at_first[nearest].get(DROPOUT, {}).values():
+                text += f"; {DROPOUT} {difference}"
             return Verdict(name, "none", text)
     failed: Dict[str, List[Call]] = {}  # exception → the calls that raise it
     for call in every[1:]:
@@ -251,15 +251,15 @@ def _beside(
     differences, largest = compare(candidate, theirs)
     texts = _parameters(function, candidate.function)
     count = len(texts)
-    for aspect, places in differences.items():
-        others = [call for place, (call, _) in enumerate(theirs) if place not in places]
-        where = _where([theirs[place][0] for place in places], others)
+    for aspect, by_call in differences.items():
+        others = [call for i, (call, _) in enumerate(theirs) if i not in by_call]
+        where = _where([theirs[i][0] for i in by_call], others)
         if aspect in (FIRST_VALUES, SECOND_CALL):
             where = ""  # looked at in one of the calls
-        values = list(places.values())
+        values = list(by_call.values())
         worst = values[0] if isinstance(values[0], str) else max(values)
         texts.append(f"{aspect} {_amount(worst)}{where and ' ' + where}")
-        count += len(places)
+        count += len(by_call)
     if texts:
         text = f"{'; '.join(texts)} (beside {candidate.source})"
         return count, Verdict(name, "but", text, candidate.line)
@@ -280,14 +280,18 @@ def _where(these: List[Call], others: List[Call]) -> str:
     if not others:
         return ""
 
-    def facts(call: Call) -> List[str]:
+    def conditions(call: Call) -> List[str]:
         options = [f"{name}={value}" for name, value in call.options.items()]
         return [*options, call.setting.title]
 
-    shared = [fact for fact in facts(these[0]) if all(fact in facts(c) for c in these)]
-    for fact in shared:
-        if not any(fact in facts(call) for call in others):
-            return f"with {fact}"
+    shared = [
+        each
+        for each in conditions(these[0])
+        if all(each in conditions(call) for call in these)
+    ]
+    for each in shared:
+        if not any(each in conditions(call) for call in others):
+            return f"with {each}"
     text = f"in {len(these)} of {len(these) + len(others)} calls"
     return text + (f", all with {' and '.join(shared)}" if shared else "")
 
@@ -329,26 +333,26 @@ def compare(
     differences: Differences = {}
     largest = 0.0
     dropped: Dict[int, str] = {}
-    for place, (call, first) in enumerate(theirs):
+    for i, (call, first) in enumerate(theirs):
         try:
             second = build(candidate.function, call, first)
         except RAISED as error:
-            differences.setdefault("outputs", {})[place] = np.inf
-            differences.setdefault("ours raises", {})[place] = said(error)
+            differences.setdefault("outputs", {})[i] = np.inf
+            differences.setdefault("ours raises", {})[i] = said(error)
             continue
         numbers, texts = _apart(first, second)
         for aspect, distance in numbers.items():
             largest = max(largest, distance)
             if distance > call.setting.tolerance:
-                differences.setdefault(aspect, {})[place] = distance
+                differences.setdefault(aspect, {})[i] = distance
         for aspect, text in texts.items():
-            differences.setdefault(aspect, {})[place] = text
+            differences.setdefault(aspect, {})[i] = text
         if first.masks or second.masks:
-            dropped[place] = f"{_dropped(first)}; here {_dropped(second)}"
+            dropped[i] = f"{_dropped(first)}; here {_dropped(second)}"
     wrong = differences.get("outputs", {})
     is_dropouts = set(wrong) <= set(dropped) < set(range(len(theirs)))
     if wrong and is_dropouts and DROPOUT not in differences:
-        differences[DROPOUT] = {place: dropped[place] for place in wrong}
+        differences[DROPOUT] = {i: dropped[i] for i in wrong}
     return differences, largest
 
 
@@ -385,11 +389,11 @@ def _apart(first: Built, second: Built) -> Tuple[Dict[str, float], Dict[str, str
     for name, (shape, trained) in first.variables.items():
         here = second.variables.get(name, (shape, trained))
         if here != (shape, trained):
-            told = [
+            both = [
                 f"{size}, {'trained' if is_trained else 'not trained'}"
                 for size, is_trained in ((shape, trained), here)
             ]
-            texts["variables:"] = f"{name} is {told[0]}, here {told[1]}"
+            texts["variables:"] = f"{name} is {both[0]}, here {both[1]}"
     for name, value in first.initial.items():
         ours = second.initial.get(name, value)
         if value not in (ours, RANDOM):

@@ -143,15 +143,15 @@ def _index_entries(path):
     """Yield (name, BundleEntryProto) of each tensor of an index file.
 
     The file is a sorted string table, as of LevelDB: blocks of entries, a block with
-    the places of the blocks, and a footer with the place of that one.
+    the handles of the blocks, and a footer with the handle of that one.
     """
     with open(path, "rb") as file:
         content = file.read()
     footer = content[-FOOTER:]
-    _, end = _place(footer, 0)
-    places, _ = _place(footer, end)
-    for _, place in _block_entries(content, *places):
-        for name, value in _block_entries(content, *_place(place, 0)[0]):
+    _, end = _handle(footer, 0)
+    handle, _ = _handle(footer, end)
+    for _, each in _block_entries(content, *handle):
+        for name, value in _block_entries(content, *_handle(each, 0)[0]):
             if name:  # the first entry, without one, is a header
                 yield name, tensor_bundle_pb2.BundleEntryProto.FromString(value)
 
@@ -171,7 +171,7 @@ def _block_entries(content, offset, size):
         offset += length
 
 
-def _place(data, at):
+def _handle(data, at):
     """Return ((offset, size) of a block, where its numbers end)."""
     offset, at = _varint(data, at)
     size, at = _varint(data, at)
@@ -179,7 +179,7 @@ def _place(data, at):
 
 
 def _varint(data, at):
-    """Return (the number at a place, where it ends): seven bits a byte, lowest first.
+    """Return (number, index after it) of an integer: 7 bits a byte, lowest first.
 
     Raises:
       IndexError: the data ends before.

@@ -22,11 +22,11 @@ import time
 import warnings
 from typing import Any, Callable, Dict, Optional, Tuple, Type
 
+from transformer.runtime.cli import REFUSED
 from transformer.runtime.cluster import PORT_OFFSET, Cluster
 from transformer.runtime.signals import Stopped
 
 LOST = 75  # the exit status where a worker was lost: EX_TEMPFAIL, the same may work
-REFUSED = 2  # the exit status of every refusal
 ADVICE = "the same command on all workers continues from the last checkpoint"
 
 HEARTBEAT = 2.0  # seconds between two heartbeats

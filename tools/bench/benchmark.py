@@ -35,7 +35,9 @@ def parser() -> argparse.ArgumentParser:
     )
     flags.add_argument("--logdir", metavar="DIR", help="a trained model, for decoding")
     flags.add_argument("--json", metavar="FILE", help="write the rows there too")
-    flags.add_argument("--quick", action="store_true", help="a part, in 6 minutes")
+    flags.add_argument(
+        "--quick", action="store_true", help="a part, in 6 to 20 minutes"
+    )
     flags.add_argument(
         "--only",
         nargs="+",

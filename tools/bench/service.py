@@ -26,9 +26,9 @@ def client(address, lines, times, begin, end):
         asked = time.perf_counter()
         connection.request("POST", "/translate", body, headers)
         answer = connection.getresponse()
-        body = answer.read()
+        content = answer.read()
         if answer.status != 200:
-            raise RuntimeError(f"{answer.status}: {body.decode()}")
+            raise RuntimeError(f"{answer.status}: {content.decode()}")
         if begin <= asked:
             times.append((time.perf_counter(), time.perf_counter() - asked))
     connection.close()

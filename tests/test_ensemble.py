@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 
 import corpora
@@ -103,28 +104,24 @@ def with_vocabulary(logdir, folder, symbols, vocab_size):
 
 
 @pytest.mark.parametrize(
-    "symbols, vocab_size, words",
-    [
-        ("abcdefghij", corpora.VOCAB_SIZE, ["as piece", "'"]),
-        ("0123456789", "24", ["24 pieces", "expected a"]),
-    ],
+    "symbols, vocab_size",
+    [("abcdefghij", corpora.VOCAB_SIZE), ("0123456789", "24")],
     ids=["pieces", "sizes"],
 )
 def test_models_of_other_vocabularies_are_refused(
-    trained, tmp_path, symbols, vocab_size, words
+    trained, tmp_path, symbols, vocab_size
 ):
     another = with_vocabulary(trained, tmp_path, symbols, vocab_size)
-    with pytest.raises(ValueError) as error:
+    expected = f"{another}: expected the vocabulary of {trained}, got another"
+    with pytest.raises(ValueError, match=re.escape(expected)):
         opened(trained, another)
-    said = str(error.value)
-    assert [each for each in [another, trained, *words] if each not in said] == []
 
 
 def test_the_same_pieces_with_other_rules_are_refused(trained, tmp_path):
     another = corpora.copy_of(trained, tmp_path / "logs")
     with open(os.path.join(another, "spm.model"), "ab") as file:
         file.write(b"\xc0\x0c\x01")  # a field that SentencePiece does not know
-    with pytest.raises(ValueError, match="the same pieces with other"):
+    with pytest.raises(ValueError, match="expected the vocabulary of"):
         opened(trained, another)
 
 

@@ -217,13 +217,7 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
 
 
 SEARCHES: Dict[str, Callable] = {"greedy": greedy, "beam": beam, "sample": sample}
-SINGLE = ("greedy", "sample")  # searches with one hypothesis per sentence
 RANDOM = ("sample",)  # searches whose results depend on the order of sentences
-
-
-def hypotheses_kept(search: str, beam_size: int) -> int:
-    """Return K of the step function: the beam size, or 1 without a beam."""
-    return 1 if search in SINGLE else beam_size
 
 
 def penalty(length, alpha: float):

@@ -11,7 +11,6 @@ import tensorflow.compat.v1 as tf
 from transformer import card
 from transformer.blocks.positions import LEARNED, POSITIONS, chosen_positions
 from transformer.compat.convert import variable_shapes
-from transformer.decoding import hypotheses_kept
 from transformer.dialects import resolve
 from transformer.fast import (
     CTRANSLATE2,
@@ -218,9 +217,8 @@ def described(hp: HParams, name: str, quantization: str) -> card.Exported:
       name: of the folder.
       quantization: "float32" or "int8".
     """
-    kept = hypotheses_kept(hp.search, hp.beam_size)
     options = (
-        f"beam_size={kept}, num_hypotheses={kept}, length_penalty=0, "
+        f"beam_size={hp.hypotheses}, num_hypotheses={hp.hypotheses}, length_penalty=0, "
         f"min_decoding_length={hp.min_length}, "
         f"no_repeat_ngram_size={hp.no_repeat_ngram}, max_input_length=0, "
         f"max_decoding_length=max(map(len, pieces)) + {hp.max_extra_length}, "

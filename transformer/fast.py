@@ -15,7 +15,7 @@ import os
 import shutil
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
 
-from transformer.hparams import HParams, load
+from transformer.hparams import HParams, load, refuse_n_best
 from transformer.runtime import files
 from transformer.runtime.devices import cores
 from transformer.runtime.manifests import MANIFEST, named
@@ -188,12 +188,7 @@ class FastTranslator(TextSide):
     def __init__(self, folder: str, hp: HParams, n_best: int = 1):
         most = min(hp.max_source_length, LONGEST - 1)  # and the end
         super().__init__(load_vocabularies(folder), most)
-        self._kept = 1 if hp.search == "greedy" else hp.beam_size
-        if not 1 <= n_best <= self._kept:
-            raise ValueError(
-                f"n_best: expected 1 to {self._kept}, got {n_best}: search {hp.search} "
-                "finds no more"
-            )
+        refuse_n_best(n_best, hp)
         self._hp = hp
         self._n_best = n_best
         target = self.vocabularies.target
@@ -301,8 +296,8 @@ class FastTranslator(TextSide):
         a_core = -(-len(pieces) // cores())  # lines, so that none is idle
         results = self._model.translate_batch(
             list(pieces.values()),
-            beam_size=self._kept,
-            num_hypotheses=self._kept,
+            beam_size=self._hp.hypotheses,
+            num_hypotheses=self._hp.hypotheses,
             length_penalty=0,
             max_batch_size=max(1, min(self._hp.decode_batch_size, a_core)),
             return_scores=True,

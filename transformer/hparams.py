@@ -242,6 +242,11 @@ class HParams:
         """The number of decoder blocks."""
         return self.num_decoder_blocks or self.num_blocks
 
+    @property
+    def hypotheses(self) -> int:
+        """How many hypotheses the search keeps for a sentence: 1 without a beam."""
+        return self.beam_size if self.search == "beam" else 1
+
     def rate_of(self, name: str) -> Optional[float]:
         """Return a dropout rate; None where the dialect decides.
 
@@ -363,6 +368,15 @@ def validate(hp: HParams) -> None:
         raise ValueError(
             "joint_vocab: expected as many source as target pieces, got "
             f"{sizes[0]} and {sizes[1]}"
+        )
+
+
+def refuse_n_best(n_best: int, hp: HParams) -> None:
+    """Raise ValueError where the search has not so many translations of a line."""
+    if not 1 <= n_best <= hp.hypotheses:
+        raise ValueError(
+            f"n_best: expected 1 to {hp.hypotheses}, got {n_best}: search {hp.search} "
+            "finds no more"
         )
 
 

@@ -13,7 +13,6 @@ have the same vocabularies.
 """
 
 import dataclasses
-import filecmp
 import functools
 import itertools
 import os
@@ -44,7 +43,6 @@ from transformer.decoding import (
     SEARCHES,
     Hypotheses,
     SearchOptions,
-    hypotheses_kept,
     penalty,
 )
 from transformer.fast import (
@@ -55,7 +53,14 @@ from transformer.fast import (
     FastTranslator,
     usable,
 )
-from transformer.hparams import DECODING, HParams, checked, load_each, validate
+from transformer.hparams import (
+    DECODING,
+    HParams,
+    checked,
+    load_each,
+    refuse_n_best,
+    validate,
+)
 from transformer.model import Transformer
 from transformer.runtime import checkpoints
 from transformer.runtime.cli import refuse_unknown
@@ -72,6 +77,7 @@ from transformer.text.vocabulary import (
     Translation,
     Vocabularies,
     load_vocabularies,
+    refuse_other_vocabulary,
 )
 
 # A batch holds `decode_batch_size` sentences of up to this many pieces. It holds fewer
@@ -156,12 +162,7 @@ class Translator(TextSide):
         super().__init__(self._members[0].vocabularies, hp.max_source_length)
         self.checkpoints = [""] * len(self._members)  # the loaded ones
         refuse_unknown("search", hp.search, SEARCHES)
-        most = hypotheses_kept(hp.search, hp.beam_size)
-        if not 1 <= n_best <= most:
-            raise ValueError(
-                f"n_best: expected 1 to {most}, got {n_best}: search {hp.search} finds "
-                "no more"
-            )
+        refuse_n_best(n_best, hp)
         needs = {"ensembles": len(directories) > 1}
         self.engine = usable(engine, quantization, hp, warn, needs)
         self._warn = warn
@@ -491,8 +492,7 @@ def search_from(
     """
     limits = _count(source) + hp.max_extra_length  # both count EOS
     limits = tf.maximum(limits, _count(prefix) + 1)  # int64 [N]
-    kept = hypotheses_kept(hp.search, hp.beam_size)
-    step, state = model.start_search(memory, kept)
+    step, state = model.start_search(memory, hp.hypotheses)
     search = SEARCHES[hp.search]
     return search(step, state, limits, options._replace(prefix=prefix))
 
@@ -667,8 +667,12 @@ def members_of(directories: Sequence[Tuple[HParams, str]]) -> List[Member]:
         member = Member(hp, logdir, load_vocabularies(logdir), scope)
         _refuse_other_sizes(member)
         members.append(member)
-        for side in ("source", "target"):
-            _refuse_other_vocabulary(members[0], member, side)
+        refuse_other_vocabulary(
+            logdir,
+            members[0].logdir,
+            "models that translate together share their vocabularies; train both on "
+            "the same prepared data",
+        )
     return members
 
 
@@ -683,30 +687,3 @@ def _refuse_other_sizes(member):
                 f"as in hparams.json, got {found}; put back the vocabulary that the "
                 "model was trained with"
             )
-
-
-def _refuse_other_vocabulary(first, member, side):
-    """Raise ValueError, naming the first difference, where vocabularies differ."""
-    ours = getattr(first.vocabularies, side)
-    theirs = getattr(member.vocabularies, side)
-    if filecmp.cmp(ours.path, theirs.path, shallow=False):
-        return
-    if ours.size != theirs.size:
-        found = f"{theirs.size:,} pieces"
-        expected = f"{ours.size:,}"
-    else:
-        ids = range(ours.size)
-        differ = [
-            (one, *pair)
-            for one, *pair in zip(ids, theirs.pieces(ids), ours.pieces(ids))
-            if pair[0] != pair[1]
-        ] + [(0, "the same pieces with other scores or rules", "the same file")]
-        one, found, expected = differ[0]
-        if len(differ) > 1:
-            found = f"{found!r} as piece {one}"
-            expected = repr(expected)
-    raise ValueError(
-        f"{member.logdir}: expected a {side} vocabulary with {expected}, as in "
-        f"{first.logdir}, got {found}: models that translate together share their "
-        "vocabularies; train both on the same prepared data"
-    )

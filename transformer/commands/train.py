@@ -14,7 +14,6 @@ began; once it has a checkpoint, the flag changes nothing.
 
 import argparse
 import dataclasses
-import filecmp
 import os
 from typing import Any, Dict
 
@@ -22,7 +21,7 @@ from transformer import hparams
 from transformer.runtime import cli
 from transformer.runtime.cluster import cluster_of
 from transformer.runtime.files import refuse_used
-from transformer.text.vocabulary import load_vocabularies, vocabulary_names
+from transformer.text.vocabulary import load_vocabularies, refuse_other_vocabulary
 
 # What a log directory may have before its settings are written: what a killed start
 # left, and a log of the user's own.
@@ -72,7 +71,11 @@ def settings(args: argparse.Namespace) -> hparams.HParams:
     hp = hparams.resolve(given, args.preset, args.logdir, args.init_from)
     refuse_used(args.logdir, "--logdir", hparams.FILE_NAME, BEGUN)
     if args.init_from and not is_set:
-        refuse_other_vocabulary(hp.data, args.init_from)
+        refuse_other_vocabulary(
+            hp.data,
+            args.init_from,
+            f"prepare the corpus with --vocab_from {args.init_from}",
+        )
     vocabularies = load_vocabularies(hp.data)
     from_data: Dict[str, Any] = {
         "source_vocab_size": vocabularies.source.size,
@@ -89,24 +92,6 @@ def settings(args: argparse.Namespace) -> hparams.HParams:
             )
     # Later commands may be run in another folder.
     return dataclasses.replace(hp, data=os.path.abspath(hp.data), **from_data)
-
-
-def refuse_other_vocabulary(data: str, init_from: str) -> None:
-    """Raise ValueError where a data folder has not the vocabulary of a log directory.
-
-    Args:
-      data: the data folder.
-      init_from: the log directory.
-    """
-    names = vocabulary_names(init_from)
-    if names != vocabulary_names(data) or not all(
-        filecmp.cmp(os.path.join(data, name), os.path.join(init_from, name), False)
-        for name in names
-    ):
-        raise ValueError(
-            f"--init_from {init_from}: expected its vocabulary in {data}, got another; "
-            f"prepare the corpus with --vocab_from {init_from}"
-        )
 
 
 def run(args: argparse.Namespace) -> None:

@@ -486,6 +486,24 @@ def _find_files(folder: str) -> List[str]:
     return [regular(os.path.join(folder, name)) for name in found[0]]
 
 
+def refuse_other_vocabulary(folder: str, expected: str, remedy: str) -> None:
+    """Raise ValueError where two folders have not the same vocabulary files.
+
+    Args:
+      folder: the one that is refused.
+      expected: the folder whose vocabulary it should have.
+      remedy: what to do, for the message.
+    """
+    names = vocabulary_names(expected)
+    if names != vocabulary_names(folder) or not all(
+        filecmp.cmp(os.path.join(expected, name), os.path.join(folder, name), False)
+        for name in names
+    ):
+        raise ValueError(
+            f"{folder}: expected the vocabulary of {expected}, got another; {remedy}"
+        )
+
+
 def copy_vocabularies(from_folder: str, to_folder: str) -> None:
     """Copy the vocabulary files of a folder, so that `to_folder` is self-contained.
 

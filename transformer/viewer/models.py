@@ -5,7 +5,6 @@ import os
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
-from transformer.decoding import hypotheses_kept
 from transformer.evaluation import read_parallel
 from transformer.fast import QUANTIZATIONS, TENSORFLOW
 from transformer.text.corpus import NEUTRAL
@@ -41,7 +40,7 @@ class Model:
         engine: str = TENSORFLOW,
         quantization: str = QUANTIZATIONS[0],
     ):
-        self.n_best = hypotheses_kept(hp.search, hp.beam_size)  # at most
+        self.n_best = hp.hypotheses  # at most
         self.most_pieces = min(MOST_PIECES, hp.max_source_length)
         self.languages = tuple(languages or _languages(hp.data))
         self.translator = Translator(

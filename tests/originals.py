@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG, initialize
 
-import hparams
+from transformer import hparams
 from transformer.compat import convert, names
 
 VOCAB = int(corpora.VOCAB_SIZE)

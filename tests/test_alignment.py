@@ -9,8 +9,7 @@ import sys
 import corpora
 import pytest
 
-import hparams
-from transformer import alignment
+from transformer import alignment, hparams
 from transformer.alignment import Head, Known
 from transformer.runtime import checkpoints
 from transformer.translator import Translator

@@ -4,7 +4,7 @@ import corpora
 import numpy as np
 import pytest
 
-import hparams
+from transformer import hparams
 from transformer.runtime import checkpoints
 from transformer.translator import Translator
 

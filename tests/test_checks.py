@@ -5,11 +5,11 @@ import oracle
 import pytest
 import tensorflow.compat.v1 as tf
 
-from hparams import HParams
 from transformer import checks, modules
 from transformer.blocks import primitives
 from transformer.checks import CheckFailed, graph_function
 from transformer.decoding import SearchOptions, beam
+from transformer.hparams import HParams
 from transformer.model import Transformer
 
 CAUSALITY, PADDING, BATCH = (

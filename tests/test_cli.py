@@ -13,9 +13,8 @@ import tempfile
 import corpora
 import pytest
 
-import hparams
 import transformer.__main__
-from transformer import __version__
+from transformer import __version__, hparams
 from transformer.commands import program
 from transformer.runtime import cli, terminal
 from transformer.runtime.signals import Stopped

@@ -21,7 +21,7 @@ from originals import (
     write,
 )
 
-import hparams
+from transformer import hparams
 from transformer.compat import convert
 from transformer.model import Transformer
 from transformer.runtime import checkpoints

@@ -10,8 +10,8 @@ import oracle
 import pytest
 import tensorflow.compat.v1 as tf
 
-from hparams import HParams
 from transformer.decoding import SEARCHES, SearchOptions, beam, greedy, reorder, sample
+from transformer.hparams import HParams
 from transformer.model import Transformer
 from transformer.text.vocabulary import BOS, EOS, PAD
 

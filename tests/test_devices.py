@@ -6,7 +6,7 @@ import os
 import pytest
 import tensorflow.compat.v1 as tf
 
-import hparams
+from transformer import hparams
 from transformer.runtime import devices
 from transformer.runtime.sessions import batches_at_once, make_session
 

@@ -12,8 +12,8 @@ import tensorflow.compat.v1 as tf
 from recorded import shifted, token_ids
 from test_dialects_whole import WHOLE, Whole
 
-from hparams import HParams
 from transformer.dialects import DIALECTS
+from transformer.hparams import HParams
 from transformer.model import Transformer
 from transformer.training import Loss, cross_entropy, make_update
 

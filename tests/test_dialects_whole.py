@@ -12,8 +12,7 @@ from conftest import CONFIG, initialize
 from originals import dense_gradients
 from recorded import RECORDED, losses_of, shifted, to_end, token_ids
 
-import hparams
-from transformer import decoding, training
+from transformer import decoding, hparams, training
 from transformer.compat import convert
 from transformer.model import Transformer
 

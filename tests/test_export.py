@@ -7,7 +7,7 @@ import sys
 import corpora
 import pytest
 
-import hparams
+from transformer import hparams
 from transformer.export import described, refuse_unsupported, write
 from transformer.fast import FastTranslator
 from transformer.runtime import checkpoints

@@ -9,8 +9,7 @@ import corpora
 import numpy as np
 import pytest
 
-import hparams
-from transformer import export
+from transformer import export, hparams
 from transformer.fast import (
     CTRANSLATE2,
     TENSORFLOW,

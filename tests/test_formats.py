@@ -10,8 +10,8 @@ import format_fixture
 import numpy as np
 import pytest
 
-import hparams
 import transformer
+from transformer import hparams
 from transformer.runtime import checkpoints, files
 from transformer.text.data_folder import read_summary
 from transformer.translator import Translator

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from hparams import HParams
 from transformer.blocks import primitives
+from transformer.hparams import HParams
 from transformer.model import Transformer
 from transformer.training import cross_entropy, make_update
 

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-import hparams
+from transformer import hparams
 
 NAMES = [field.name for field in dataclasses.fields(hparams.HParams)]
 

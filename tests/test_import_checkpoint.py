@@ -22,7 +22,7 @@ from originals import (
 )
 from test_dialects_whole import SOURCE, Whole, is_whole
 
-import hparams
+from transformer import hparams
 from transformer.model import Transformer
 from transformer.runtime import checkpoints
 from transformer.text.vocabulary import (

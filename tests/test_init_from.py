@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-import hparams
-from transformer import card, trainer
+from transformer import card, hparams, trainer
 from transformer.hparams import model_settings
 from transformer.runtime import checkpoints
 

@@ -12,7 +12,7 @@ import pytest
 IN_A_PROCESS = """
 import dataclasses, json, sys
 import tensorflow.compat.v1 as tf
-import hparams
+from transformer import hparams
 from transformer.translator import Translator
 
 tf.disable_eager_execution()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-import hparams
+from transformer import hparams
 from transformer.compat import convert
 from transformer.runtime import checkpoints, manifests
 from transformer.translator import Translator

@@ -8,8 +8,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from conftest import HAS_BFLOAT16
 
-import hparams
-from transformer import training
+from transformer import hparams, training
 from transformer.runtime import checkpoints
 from transformer.training import Loss, make_update
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from stepping import logits_step_by_step
 
-from hparams import HParams
+from transformer.hparams import HParams
 from transformer.model import Transformer
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64, or against itself

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-import hparams
-from transformer import trainer
+from transformer import hparams, trainer
 from transformer.data import SHARD_STRIDE
 from transformer.runtime import checkpoints
 

@@ -49,14 +49,14 @@ def imported(path):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path}: wanted the whole name of what is imported"
+            assert not node.level, f"{path}: expected the whole name of what is imported"
             names.add(node.module)
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
     return names
 
 
 def dotted(path):
-    """The name of a file of the package as READING_ORDER has it: "text.lines"."""
+    """The name of a file of the package as ORDER has it: "text.lines"."""
     return ".".join(os.path.splitext(path)[0].split("/")[1:])
 
 

@@ -10,7 +10,7 @@ import pytest
 from browser import Browser, needs_browser
 from serving import address, served
 
-import hparams
+from transformer import hparams
 from transformer.runtime import checkpoints
 from transformer.text.words import between_words
 from transformer.viewer import page_files

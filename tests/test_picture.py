@@ -8,7 +8,7 @@ import corpora
 import numpy as np
 import pytest
 
-import hparams
+from transformer import hparams
 from transformer.text.words import between_words
 from transformer.translator import Translator
 from transformer.viewer import picture

@@ -8,8 +8,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG, HAS_BFLOAT16
 
-import hparams
-from transformer import model
+from transformer import hparams, model
 from transformer.blocks import primitives
 from transformer.blocks.attention import scaled_dot_product_attention
 from transformer.model import Transformer

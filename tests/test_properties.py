@@ -18,7 +18,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import hparams
+from transformer import hparams
 from transformer.data import BatchPlan, make_batch, pad, pad_with_end
 from transformer.runtime import cli
 from transformer.text.lines import READERS, Oddities, read_lines

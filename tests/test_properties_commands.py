@@ -14,7 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_properties import LINES, RAW_LINES
 
-import hparams
+from transformer import hparams
 from transformer.commands import translate
 from transformer.text.lines import Oddities, read_lines
 from transformer.text.vocabulary import load_vocabularies

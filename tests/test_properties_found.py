@@ -8,7 +8,7 @@ import shutil
 import corpora
 import pytest
 
-import hparams
+from transformer import hparams
 from transformer.data import BatchPlan
 from transformer.text.lines import read_lines
 from transformer.translator import Translator

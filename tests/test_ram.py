@@ -7,8 +7,7 @@ import corpora
 import pytest
 import tensorflow.compat.v1 as tf
 
-import hparams
-from transformer import trainer
+from transformer import hparams, trainer
 from transformer.runtime import ram
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")

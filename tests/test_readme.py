@@ -11,8 +11,7 @@ import corpora
 import pytest
 from documents import ROOT, between, blocks, commands, documents, read
 
-import hparams
-from transformer import dialects
+from transformer import dialects, hparams
 
 # Examples that print: what a line prints follows it as a comment. One that is in two
 # documents, such as README and its Chinese twin, runs once.

@@ -10,7 +10,7 @@ import sys
 import corpora
 import pytest
 
-import hparams
+from transformer import hparams
 from transformer.runtime import checkpoints, run
 from transformer.runtime.run import (
     DEV_SCORES,

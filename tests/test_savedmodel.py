@@ -13,8 +13,7 @@ import pytest
 import serving_client
 import tensorflow.compat.v1 as tf
 
-import hparams
-from transformer import card, savedmodel
+from transformer import card, hparams, savedmodel
 from transformer.runtime import checkpoints
 from transformer.translator import Translator
 

@@ -12,7 +12,7 @@ import corpora
 import numpy as np
 import pytest
 
-import hparams
+from transformer import hparams
 from transformer.data import Corpus
 from transformer.evaluation import load_text
 from transformer.runtime import checkpoints

@@ -11,7 +11,7 @@ import numpy as np
 import originals
 import pytest
 
-import hparams
+from transformer import hparams
 from transformer.text import words
 from transformer.text.vocabulary import (
     UNK,

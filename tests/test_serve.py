@@ -17,8 +17,7 @@ import pytest
 from documents import blocks, read
 from serving import Echo, ask, connect, refused, served, service
 
-import hparams
-from transformer import alignment
+from transformer import alignment, hparams
 from transformer.viewer import confidence, jobs, page_files, requests
 from transformer.viewer.jobs import Job, Jobs, Refused
 from transformer.viewer.models import Model

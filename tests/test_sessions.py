@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-import hparams
+from transformer import hparams
 from transformer.runtime import sessions
 from transformer.runtime.sessions import make_session, run_at_once
 from transformer.trainer import Data, TrainingGraph

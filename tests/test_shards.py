@@ -9,7 +9,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
-import hparams
+from transformer import hparams
 from transformer.data import (
     SHARD_STRIDE,
     BatchPlan,

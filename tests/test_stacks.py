@@ -17,7 +17,6 @@ from conftest import initialize, random_values
 from documents import ROOT, between, blocks, documents, read
 from tensorflow.python.eager import context
 
-from hparams import HParams
 from transformer import modules
 from transformer.checks import (
     CheckFailed,
@@ -26,6 +25,7 @@ from transformer.checks import (
     check_padding,
 )
 from transformer.dialects import DIALECTS
+from transformer.hparams import HParams
 from transformer.model import Transformer
 
 VOCAB_SIZE = 20

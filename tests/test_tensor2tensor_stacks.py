@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG, initialize
 
-from hparams import HParams
 from transformer.blocks.attention import MASKED_LOGIT, causal_mask, proximity_bias
 from transformer.compat.names import original_name
+from transformer.hparams import HParams
 from transformer.model import Memory, Transformer
 from transformer.text.vocabulary import BOS, EOS
 

@@ -9,8 +9,7 @@ import corpora
 import numpy as np
 import pytest
 
-import hparams
-from transformer import trainer
+from transformer import hparams, trainer
 from transformer.evaluation import Scores
 from transformer.runtime import checkpoints, run
 from transformer.text.vocabulary import load_vocabularies

@@ -7,8 +7,8 @@ import oracle
 import pytest
 import tensorflow.compat.v1 as tf
 
-from hparams import HParams
 from transformer.data import Batch
+from transformer.hparams import HParams
 from transformer.model import Transformer
 from transformer.trainer import training_loss
 from transformer.training import (

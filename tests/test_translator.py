@@ -9,9 +9,8 @@ import corpora
 import numpy as np
 import pytest
 
-import hparams
 import transformer
-from transformer import alignment
+from transformer import alignment, hparams
 from transformer.runtime import checkpoints, sessions
 from transformer.translator import Translation, Translator
 

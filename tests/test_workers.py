@@ -16,8 +16,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
-import hparams
-from transformer import launch, trainer
+from transformer import hparams, launch, trainer
 from transformer.commands import train
 from transformer.runtime import checkpoints, exchange, workers
 from transformer.runtime.cluster import Cluster, cluster_of

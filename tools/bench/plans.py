@@ -78,13 +78,14 @@ def measure_all(args: argparse.Namespace, folder: str) -> List[Dict[str, Any]]:
         plan = plan._replace(rounds=args.rounds)
     bench = Bench(args, plan, folder)
     parts = [(f"train/{size}", measure_training, (size,)) for size in bench.plan.sizes]
+    decoding = [
+        ("greedy", measure_decoding, ("greedy", 1)),
+        ("beam5", measure_decoding, ("beam", 5)),
+    ]
     if args.logdir:
         hparams.load(args.logdir)  # refuses other folders early
-        parts += [
-            ("greedy", measure_decoding, ("greedy", 1)),
-            ("beam5", measure_decoding, ("beam", 5)),
-        ]
-    else:
+        parts += decoding
+    elif not args.only or {name for name, *_ in decoding}.intersection(args.only):
         bench.say(
             "decoding: not measured: expected --logdir, a trained model, got none"
         )

@@ -49,7 +49,7 @@ def imported(path):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path}: expected the whole name of what is imported"
+            assert not node.level, f"{path}: expected the whole name of an import"
             names.add(node.module)
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
     return names

@@ -37,6 +37,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 spare_hidden_tiles()  # tests open sessions of their own, too
 
+# A GPU multiplies float32 matrices in TF32, which does not keep what tests allow.
+os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")
+
 HAS_BFLOAT16 = not tf.__version__.startswith("1.")
 
 # Tiny graphs, run a few times each: optimizing them takes longer than running them.

@@ -38,6 +38,7 @@ def test_batches_are_translated_side_by_side_on_cores_alone(
     monkeypatch, cores, at_once
 ):
     monkeypatch.setattr("transformer.runtime.sessions.cores", lambda: cores)
+    monkeypatch.setattr("transformer.runtime.sessions.has_gpu", lambda: False)
     assert batches_at_once(hparams.HParams()) == at_once
     assert batches_at_once(hparams.HParams(deterministic=True)) == 1
     monkeypatch.setattr("transformer.runtime.sessions.has_gpu", lambda: True)

@@ -178,6 +178,7 @@ def test_tensorflow_1_15_refuses_16_bits_in_a_line(
 ):
     precision = "float16"
     monkeypatch.setattr(tf, "__version__", "1.15.5")
+    monkeypatch.setattr("transformer.runtime.precision.has_gpu", lambda: False)
     places = ["--data", digits, "--logdir", str(tmp_path / "logs")]
     said = corpora.refusal(capsys, "train", *places, "--precision", precision)
     assert f"expected float32, got {precision}: TensorFlow 1.15.5 cannot" in said

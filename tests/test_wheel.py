@@ -91,6 +91,7 @@ class Installed:
             "HOME": os.path.join(folder, "home"),
             "PATH": os.pathsep.join([self.bin, "/usr/bin", "/bin"]),
             "PYTHONIOENCODING": "utf-8",
+            "CUDA_VISIBLE_DEVICES": "",  # workers on cores of the CPU
         }
         os.makedirs(self.work)
         os.makedirs(self.variables["HOME"])

@@ -27,14 +27,14 @@ FOREVER = "--max_steps=100000"
 
 
 class Process:
-    """A worker as a process of its own, whose lines are read as it writes them."""
+    """A worker as a process of its own, on the CPU; its lines are read as it writes."""
 
     def __init__(self, environment, *argv):
         self.lines = []
         self.process = subprocess.Popen(
             [sys.executable, *argv],
             cwd=corpora.ROOT,
-            env={"PYTHONPATH": corpora.ROOT, **environment},
+            env={"PYTHONPATH": corpora.ROOT, **environment, "CUDA_VISIBLE_DEVICES": ""},
             stderr=subprocess.PIPE,
             universal_newlines=True,
         )

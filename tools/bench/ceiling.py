@@ -76,6 +76,9 @@ def open_copies(spec: dict) -> Measure:
 def open_products(spec: dict) -> Measure:
     """Return a function that measures matrix products, with the best use of threads."""
     threads = spec["threads"]
+    uses = {(threads, 1), (1, threads), (threads, threads)}
+    if spec["device"] == "gpu":
+        uses = {(threads, 1)}  # the threads of the host compute nothing
 
     def measure(request):
         return {
@@ -87,7 +90,7 @@ def open_products(spec: dict) -> Measure:
                     inter,
                     request["seconds"],
                 )
-                for intra, inter in {(threads, 1), (1, threads), (threads, threads)}
+                for intra, inter in uses
             )
         }
 

@@ -25,7 +25,10 @@ def set_up(spec: dict) -> torch.device:
     """Set the seed and the threads; return the device."""
     torch.set_num_threads(spec["threads"])
     torch.manual_seed(work.SEED)
-    return torch.device("cuda" if spec["device"] == "gpu" else "cpu")
+    if spec["device"] != "gpu":
+        return torch.device("cpu")
+    torch.set_float32_matmul_precision("high")  # TF32, which TensorFlow takes by itself
+    return torch.device("cuda")
 
 
 def sinusoids(length: int, width: int) -> torch.Tensor:

@@ -191,13 +191,27 @@ def measure_ceiling(bench: Bench, size: str) -> Dict[str, float]:
 
 
 def measure_training(bench: Bench, size: str) -> None:
-    """Measure the updates of a size: tokens/s, memory, share of the best GFLOP/s."""
+    """Measure the updates of a size: tokens/s, memory, share of the best GFLOP/s.
+
+    The systems of one precision take turns: all at once would not fit in the memory.
+    """
     best = measure_ceiling(bench, size)
+    for precision in dict.fromkeys(one.precision for one in bench.plan.trainers):
+        measure_trainers(bench, size, precision, best.get(precision))
+
+
+def measure_trainers(
+    bench: Bench, size: str, precision: str, best: Optional[float]
+) -> None:
+    """Measure the updates of a size by the systems of one precision.
+
+    Args:
+      best: the fastest matrix product at that precision, in GFLOP/s, if it is known.
+    """
     sizes, name, steps = work.SIZES[size], f"train/{size}", bench.plan.steps[size]
     gflop = work.training_gflop(bench.data, sizes, bench.vocab_size)
-    with bench.workers(
-        bench.plan.trainers, {"work": "train", "sizes": sizes}
-    ) as started:
+    trainers = [one for one in bench.plan.trainers if one.precision == precision]
+    with bench.workers(trainers, {"work": "train", "sizes": sizes}) as started:
         bench.ask_all(started, {"steps": max(5, steps // 2)})  # warm-up
         for one, answers in bench.ask_all(
             started, {"steps": steps}, bench.plan.rounds
@@ -207,11 +221,11 @@ def measure_training(bench: Bench, size: str) -> None:
             bench.add(
                 one, f"gflops/{name}", [rate * gflop for rate in rates], "GFLOP/s"
             )
-            if one.precision in best:
+            if best:
                 bench.add(
                     one,
                     f"share/{name}",
-                    [100 * rate * gflop / best[one.precision] for rate in rates],
+                    [100 * rate * gflop / best for rate in rates],
                     "%",
                 )
             memory = answers[-1]["peak"]

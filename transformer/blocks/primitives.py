@@ -126,10 +126,12 @@ def refuse_eager(block: str) -> None:
 
 def shape_list(x) -> List:
     """Return the shape of `x` as a list: ints where known, else scalar tensors."""
-    dynamic = tf.shape(x)
-    return [
-        dynamic[i] if size is None else size for i, size in enumerate(x.shape.as_list())
-    ]
+    sizes = x.shape.as_list()
+    if None not in sizes:
+        return sizes
+    # One operation instead of one for each size.
+    dynamic = tf.unstack(tf.shape(x), len(sizes))
+    return [now if size is None else size for now, size in zip(dynamic, sizes)]
 
 
 def reshape(x, sizes: Sequence):

@@ -17,7 +17,7 @@ from transformer.runtime.terminal import command
 
 FILE_NAME = "hparams.json"
 # Settings of earlier versions; their values are ignored.
-REMOVED = ("audit_every", "devices")
+REMOVED = ("audit_every", "devices", "xla")
 LARGEST = 2**31  # integers are below it, so that they fit into an int32
 MOST_PARTS = 2**16  # of an update; with more, none would ever be finished
 # Sizes that no memory holds are refused before anything is made of them.
@@ -227,7 +227,6 @@ class HParams:
     precision: str = setting(
         "machine", "float32", "float32, bfloat16; float16 (GPU: untried, CPU: slow)"
     )
-    xla: bool = setting("machine", False, "compile training with XLA: for GPUs")
     deterministic: bool = setting(
         "machine", False, "one thread: runs are equal to the last bit, and slower"
     )

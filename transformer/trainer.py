@@ -49,12 +49,7 @@ from transformer.runtime.run import (
     read_dev_scores,
     versions,
 )
-from transformer.runtime.sessions import (
-    compilation,
-    make_session,
-    refuse_impossible,
-    set_up_process,
-)
+from transformer.runtime.sessions import make_session, set_up_process
 from transformer.runtime.signals import Stopped, StopSignals, signals_passed_to
 from transformer.runtime.terminal import Progress, clock
 from transformer.runtime.workers import Ended, Team
@@ -104,7 +99,7 @@ def train(
       Stopped: a signal was received, a checkpoint was saved; or another worker ended.
     """
     refuse_unknown_names(hp)
-    refuse_impossible(hp)
+    compute_type(hp.precision)  # refuses one that this TensorFlow has not
     refuse_old_tensorflow(cluster)
     hp = with_shards(hp, cluster)
     data = Data(hp)
@@ -280,14 +275,12 @@ class TrainingGraph:
         batches = training_dataset(data.train, self.shards, start * hp.accumulate)
         next_batch = tf.data.make_one_shot_iterator(batches).get_next()
         self._batch, queue_ops = prefetched(next_batch)
-        with compilation(hp):
-            with tf.device("/cpu:0"):  # see `dropout`
-                seed = tf.constant(hp.seed, tf.int64)
-                seed = tf.stack([seed, self._batch.number])
-            loss = training_loss(model, self._batch, hp, seed)
+        with tf.device("/cpu:0"):  # see `dropout`
+            seed = tf.constant(hp.seed, tf.int64)
+            seed = tf.stack([seed, self._batch.number])
+        loss = training_loss(model, self._batch, hp, seed)
         take_next = tf.group(*queue_ops)
-        with compilation(hp):
-            update = make_update(loss, hp, global_step, self.shards, self.exchange)
+        update = make_update(loss, hp, global_step, self.shards, self.exchange)
         self.update = update._replace(
             collect=tf.group(update.collect, take_next),
             apply=tf.group(update.apply, take_next),

@@ -398,8 +398,7 @@ def dense_variables(width: int, num_units: int, use_bias: bool, scope: str) -> t
 def _add_bias(x, bias):
     """Return x [M, D] + bias [D].
 
-    In 16 bits the gradient of the bias is computed as a matrix product, which sums in
-    float32. TensorFlow's own gradient sums in 16 bits: 25,000 times 0.01 gives 4.
+    In 16 bits TensorFlow's own gradient sums in 16 bits: 25,000 times 0.01 gives 4.
     """
     if not has_16_bits(x):
         return tf.nn.bias_add(x, bias)
@@ -411,11 +410,20 @@ def _add_bias(x, bias):
 
 
 def _bias_gradients(output, x, bias, upstream):
-    ones = tf.ones([1, tf.shape(upstream)[0]], upstream.dtype)
-    return [upstream, tf.matmul(ones, upstream)[0]]
+    return [upstream, _sum_of_rows(upstream, bias.shape.as_list()[0])]
 
 
 register_gradient("transformer/add_bias", _bias_gradients)
+
+
+def _sum_of_rows(x, width: int):
+    """Sum over all but the last dimension: float [..., width] → [width].
+
+    It is a matrix product, which adds up in float32 even in 16 bits, and is faster than
+    TensorFlow's sum.
+    """
+    rows = tf.reshape(x, [-1, width])
+    return tf.matmul(tf.ones([1, tf.shape(rows)[0]], rows.dtype), rows)[0]
 
 
 def project(x, num_units: int, num_heads: int, dialect: Dialect, name: str):
@@ -528,22 +536,26 @@ def standardized(inputs, epsilon: float, gamma, beta):
     case recorded from tensor2tensor, its float32 error is 3e-5. This one is exact.
     """
 
-    def forward(x):
+    def forward(x, gamma):
         centred = x - tf.reduce_mean(x, -1, keepdims=True)
         variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
         scale = tf.rsqrt(variance + epsilon)
-        return centred * scale, scale
+        standard = centred * scale
+        return standard * gamma, standard, scale
 
-    x = with_gradient("transformer/standardize", forward, widened(inputs))
+    x, gamma = widened(inputs), tf.convert_to_tensor(gamma)
+    x = with_gradient("transformer/standardize", forward, x, gamma)
     # Not `+ beta`: the graph optimizer of TensorFlow 2.16 fails on that form.
-    return tf.nn.bias_add(x * gamma, beta)
+    return tf.nn.bias_add(x, beta)
 
 
-def _standardize_gradient(output, x, scale, upstream):
-    along = tf.reduce_mean(upstream * output, -1, keepdims=True) * scale
+def _standardize_gradients(output, x, gamma, standard, scale, upstream):
+    of_gamma = _sum_of_rows(upstream * standard, gamma.shape.as_list()[0])
+    upstream = upstream * gamma
+    along = tf.reduce_mean(upstream * standard, -1, keepdims=True) * scale
     upstream = upstream * scale
     shared = tf.reduce_mean(upstream, -1, keepdims=True)
-    return [upstream - output * along - shared]
+    return [upstream - standard * along - shared, of_gamma]
 
 
-register_gradient("transformer/standardize", _standardize_gradient)
+register_gradient("transformer/standardize", _standardize_gradients)

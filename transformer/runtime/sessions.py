@@ -2,8 +2,9 @@
 
 import concurrent.futures
 import contextlib
+import os
 import queue
-from typing import Any, ContextManager, Dict, Iterable, Iterator, Optional
+from typing import Any, Dict, Iterable, Iterator, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -11,7 +12,6 @@ from transformer.hparams import HParams
 from transformer.runtime.cluster import Cluster
 from transformer.runtime.devices import cores, has_gpu, spare_hidden_tiles
 from transformer.runtime.exchange import make_cluster_session
-from transformer.runtime.precision import compute_type
 
 MOST_AT_ONCE = 4  # batches of a session: each needs its own memory
 
@@ -19,9 +19,11 @@ MOST_AT_ONCE = 4  # batches of a session: each needs its own memory
 def set_up_process(hp: HParams) -> None:
     """Prepare TensorFlow for the settings; call it before a graph is made.
 
-    TensorFlow starts its threads when it first runs a function, in tf.data for example.
-    Their number cannot be changed afterwards.
+    TensorFlow starts its threads, and takes a GPU's memory, when it first makes a loop
+    or runs a function, in tf.data for example. It cannot be changed afterwards.
     """
+    # As much memory of a GPU as is needed, not all of it.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     if hp.deterministic:
         with contextlib.suppress(RuntimeError):  # they run already
             tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -56,7 +58,6 @@ def make_session(
     """
     spare_hidden_tiles()
     config = tf.ConfigProto()
-    config.gpu_options.allow_growth = True
     for _ in range(runs if runs > 1 else 0):
         config.session_inter_op_thread_pool.add(num_threads=1)  # one op at a time each
     if hp.deterministic:
@@ -107,20 +108,3 @@ def run_at_once(
 
     with concurrent.futures.ThreadPoolExecutor(runs) as executor:
         yield from executor.map(run, feeds)
-
-
-def refuse_impossible(hp: HParams) -> None:
-    """Raise ValueError for settings that this TensorFlow or machine cannot satisfy."""
-    compute_type(hp.precision)
-    built = getattr(tf.test, "is_built_with_xla", None)  # TensorFlow 1.15 always is
-    if hp.xla and built and not built():
-        raise ValueError(
-            "xla: expected False, got True: this TensorFlow was built without XLA"
-        )
-
-
-def compilation(hp: HParams) -> ContextManager:
-    """Return a scope; with `hp.xla`, XLA compiles the ops that are made in it."""
-    if hp.xla:
-        return tf.xla.experimental.jit_scope()
-    return contextlib.nullcontext()

@@ -16,6 +16,7 @@ import dataclasses
 import functools
 import itertools
 import os
+import threading
 import warnings
 from typing import (
     Any,
@@ -64,6 +65,7 @@ from transformer.hparams import (
 from transformer.model import Transformer
 from transformer.runtime import checkpoints
 from transformer.runtime.cli import refuse_unknown
+from transformer.runtime.devices import has_gpu
 from transformer.runtime.precision import compute_type, getter_to
 from transformer.runtime.sessions import (
     batches_at_once,
@@ -175,7 +177,11 @@ class Translator(TextSide):
             self._ops = TranslationGraph(self._members, self._options)
         self._at_once = 1 if hp.search in RANDOM else batches_at_once(hp)
         self._session = make_session(
-            hp, graph, runs=self._at_once, sequential=hp.decode_batch_size == 1
+            hp,
+            graph,
+            runs=self._at_once,
+            sequential=hp.decode_batch_size == 1,
+            rewritten=has_gpu(),
         )
         if checkpoint is not None:
             self.restore_found(checkpoint)
@@ -375,7 +381,8 @@ class Translator(TextSide):
           pick: function of an Inspection that returns a nest of some of its tensors.
         """
         batch = make_batch(sources, targets, 0, self._options.bos, self._options.eos)
-        return self._session.run(pick(self._ops.inspection), self._feed(batch))
+        tensors = pick(self._ops.inspection())
+        return self._session.run(tensors, self._feed(batch))
 
     def in_batches(
         self, sources: Sequence[str], targets: Sequence[str]
@@ -419,11 +426,12 @@ class Translator(TextSide):
                 f"line, got {len(targets)}"
             )
         results = [0.0] * len(sources)
+        of_target = self._ops.inspection().scores
         for indices, source_ids, target_ids in self.in_batches(sources, targets):
             batch = make_batch(
                 source_ids, target_ids, 0, self._options.bos, self._options.eos
             )
-            scores = self._session.run(self._ops.scores, self._feed(batch))
+            scores = self._session.run(of_target, self._feed(batch))
             self._refuse_not_finite(scores, scores)
             for i, score in zip(indices, scores):
                 results[i] = float(score)
@@ -447,6 +455,7 @@ class Inspection(NamedTuple):
     weights: Dict[str, tf.Tensor]  # attention weights [N, H, Tq, Tk] by scope name
     log_probs: tf.Tensor  # float [N, T, V], of every piece at each position
     of_target: tf.Tensor  # float [N, T], of the given pieces; 0 for padding
+    scores: tf.Tensor  # float [N], their sum / length penalty
 
 
 def search_options(
@@ -500,6 +509,9 @@ def search_from(
 class TranslationGraph:
     """The ops of a translator, created in the current graph.
 
+    Those of `inspection` are created when it is first called: most translators only
+    search.
+
     Args:
       members: the models; the settings of the search are those of the first.
       options: SearchOptions.
@@ -513,30 +525,33 @@ class TranslationGraph:
         self.prefix = tf.placeholder_with_default(
             tf.zeros([tf.shape(self.source)[0], 0], tf.int32), [None, None], "prefix"
         )
-        model = make_model(members)
-        weights: Dict[str, tf.Tensor] = {}
-        memory: Any = model.encode(self.source, weights=weights)
+        self._model = make_model(members)
+        self._weights: Dict[str, tf.Tensor] = {}
+        self._memory: Any = self._model.encode(self.source, weights=self._weights)
         self.found = search_from(
-            self._hp, model, memory, self.source, self.prefix, options
+            self._hp, self._model, self._memory, self.source, self.prefix, options
         )
-        self.inspection = self._inspect(model, memory, weights)
-        self.scores = self._score()
         self.savers = [checkpoints.make_saver(each.scope) for each in members]
+        self._lock = threading.Lock()
+        self._inspection: Optional[Inspection] = None
 
-    def _inspect(self, model, memory, weights):
+    def inspection(self) -> Inspection:
         """Return the Inspection of the target that is fed."""
-        logits = model.decode(self.target_in, memory, weights=weights)
+        with self._lock, self.source.graph.as_default():
+            if self._inspection is None:
+                self._inspection = self._inspect()
+            return self._inspection
+
+    def _inspect(self):
+        logits = self._model.decode(self.target_in, self._memory, weights=self._weights)
         log_probs = tf.nn.log_softmax(logits)
         real = tf.cast(is_token(self.target_out), tf.float32)  # [N, T]
         of_target = tf.gather(log_probs, self.target_out[..., None], batch_dims=2)
-        return Inspection(weights, log_probs, of_target[..., 0] * real)
-
-    def _score(self):
-        """Return float [N]: log-probability of the target / length penalty."""
-        length = _count(self.target_out)  # [N]
-        return tf.reduce_sum(self.inspection.of_target, -1) / penalty(
-            length, self._hp.length_penalty
+        of_target = of_target[..., 0] * real
+        scores = tf.reduce_sum(of_target, -1) / penalty(
+            _count(self.target_out), self._hp.length_penalty
         )
+        return Inspection(self._weights, log_probs, of_target, scores)
 
 
 def _count(ids):

@@ -37,6 +37,7 @@ def make_session(
     graph: Optional[tf.Graph] = None,
     runs: int = 1,
     sequential: bool = False,
+    rewritten: bool = True,
     cluster: Optional[Cluster] = None,
 ) -> tf.Session:
     """Return a session of `graph`, or of the default one, set up by the settings.
@@ -54,10 +55,14 @@ def make_session(
       sequential: run operations one by one, and loops as functions, which TensorFlow
         does not rewrite for oneDNN. That is faster where operations are so small that
         starting them takes longer. Ignored on a GPU and on TensorFlow 1.15.
+      rewritten: whether TensorFlow's graph optimizer may rewrite the graph before the
+        first run. For a search on a CPU that takes half a second, and gains nothing.
       cluster: the workers that compute together; None: a single process.
     """
     spare_hidden_tiles()
     config = tf.ConfigProto()
+    if not rewritten:
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
     for _ in range(runs if runs > 1 else 0):
         config.session_inter_op_thread_pool.add(num_threads=1)  # one op at a time each
     if hp.deterministic:

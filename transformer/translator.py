@@ -65,7 +65,6 @@ from transformer.hparams import (
 from transformer.model import Transformer
 from transformer.runtime import checkpoints
 from transformer.runtime.cli import refuse_unknown
-from transformer.runtime.devices import has_gpu
 from transformer.runtime.precision import compute_type, getter_to
 from transformer.runtime.sessions import (
     batches_at_once,
@@ -181,7 +180,7 @@ class Translator(TextSide):
             graph,
             runs=self._at_once,
             sequential=hp.decode_batch_size == 1,
-            rewritten=has_gpu(),
+            rewritten=False,
         )
         if checkpoint is not None:
             self.restore_found(checkpoint)

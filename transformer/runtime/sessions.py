@@ -56,20 +56,22 @@ def make_session(
         does not rewrite for oneDNN. That is faster where operations are so small that
         starting them takes longer. Ignored on a GPU and on TensorFlow 1.15.
       rewritten: whether TensorFlow's graph optimizer may rewrite the graph before the
-        first run. For a search on a CPU that takes half a second, and gains nothing.
+        first run; for a search that takes half a second, and gains nothing. Ignored on
+        a GPU and on TensorFlow 1.15.
       cluster: the workers that compute together; None: a single process.
     """
     spare_hidden_tiles()
     config = tf.ConfigProto()
-    if not rewritten:
-        config.graph_options.rewrite_options.disable_meta_optimizer = True
     for _ in range(runs if runs > 1 else 0):
         config.session_inter_op_thread_pool.add(num_threads=1)  # one op at a time each
     if hp.deterministic:
         config.inter_op_parallelism_threads = 1
         config.intra_op_parallelism_threads = 1
-    if sequential and tf.control_flow_v2_enabled() and not has_gpu():
-        config.experimental.executor_type = "SINGLE_THREADED_EXECUTOR"
+    if tf.control_flow_v2_enabled() and not has_gpu():
+        if sequential:
+            config.experimental.executor_type = "SINGLE_THREADED_EXECUTOR"
+        if not rewritten:
+            config.graph_options.rewrite_options.disable_meta_optimizer = True
     if cluster:
         return make_cluster_session(cluster, graph, config)
     return tf.Session(graph=graph, config=config)

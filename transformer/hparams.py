@@ -225,7 +225,7 @@ class HParams:
 
     # The machine: how it computes, not what.
     precision: str = setting(
-        "machine", "float32", "float32, bfloat16; float16 (GPU: untried, CPU: slow)"
+        "machine", "float32", "float32, bfloat16; float16 (CPU: slow)"
     )
     deterministic: bool = setting(
         "machine", False, "one thread: runs are equal to the last bit, and slower"

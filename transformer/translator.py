@@ -102,8 +102,9 @@ class Translator(TextSide):
             [[best]] = translator.translate(["Der Hund schläft."])
 
     It works whether eager execution is on or off, beside other graphs and Translators,
-    and may be used by several threads at once. Nothing outside of it is changed, with
-    one exception: `deterministic=True` holds for the whole process.
+    and may be used by several threads at once. Two things hold for the whole process:
+    `deterministic=True`, and that TensorFlow takes as much memory of a GPU as it needs,
+    not all of it, unless the environment variable TF_FORCE_GPU_ALLOW_GROWTH is set.
 
     Args:
       model: a log directory, or several, which translate together; or the settings of

@@ -20,7 +20,7 @@ def set_up_process(hp: HParams) -> None:
     """Prepare TensorFlow for the settings; call it before a graph is made.
 
     TensorFlow starts its threads, and takes a GPU's memory, when it first makes a loop
-    or runs a function, in tf.data for example. It cannot be changed afterwards.
+    or runs a function, in tf.data for example. Neither can be changed afterwards.
     """
     # As much memory of a GPU as is needed, not all of it.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")

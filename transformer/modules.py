@@ -262,11 +262,12 @@ def multihead_attention(
     key_masks = given_or_found(check_key_masks(key_masks), keys, dialect.padded_row)
     mask = as_mask(mask)
     _check_masks(queries, keys, query_masks, key_masks, mask if past is None else None)
-    past_length = 0 if past is None else tf.shape(past.keys)[2]
-    if query_positions is None:
-        query_positions = tf.range(tf.shape(queries)[1]) + past_length  # [Tq]
-    if key_positions is None:
-        key_positions = tf.range(tf.shape(keys)[1] + past_length)  # [Tk]
+    if causality or max_relative_position:
+        past_length = 0 if past is None else tf.shape(past.keys)[2]
+        if query_positions is None:
+            query_positions = tf.range(tf.shape(queries)[1]) + past_length  # [Tq]
+        if key_positions is None:
+            key_positions = tf.range(tf.shape(keys)[1] + past_length)  # [Tk]
     if causality:
         mask = both(mask, causal_mask(query_positions, key_positions))
 

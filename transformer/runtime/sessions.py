@@ -24,6 +24,8 @@ def set_up_process(hp: HParams) -> None:
     """
     # As much memory of a GPU as is needed, not all of it.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    # Threads of its own for each session, not those that the first one asked for.
+    os.environ.setdefault("TF_OVERRIDE_GLOBAL_THREADPOOL", "true")
     if hp.deterministic:
         with contextlib.suppress(RuntimeError):  # they run already
             tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -62,8 +64,11 @@ def make_session(
     """
     spare_hidden_tiles()
     config = tf.ConfigProto()
-    for _ in range(runs if runs > 1 else 0):
-        config.session_inter_op_thread_pool.add(num_threads=1)  # one op at a time each
+    if runs > 1:
+        for _ in range(runs):  # one op at a time each
+            config.session_inter_op_thread_pool.add(num_threads=1)
+        if runs >= cores():  # and no op is divided: each run has a core
+            config.intra_op_parallelism_threads = 1
     if hp.deterministic:
         config.inter_op_parallelism_threads = 1
         config.intra_op_parallelism_threads = 1

@@ -138,31 +138,6 @@ def test_hypotheses_side_by_side_are_each_as_if_alone(start, changes):
             np.testing.assert_allclose(steps[t][:, k], alone[:, -1], **CLOSE)
 
 
-@pytest.mark.parametrize("beam_size", [1, 5])
-@pytest.mark.parametrize("dialect", ["paper", "tensor2tensor"])
-def test_the_blocks_of_a_step_compute_no_sizes(dialect, beam_size):
-    """Of one sentence, starting the operations takes longer than their arithmetic."""
-
-    def of_any_size(x):  # as in a loop, where sentences leave and positions come
-        sizes = [None] + [size or None for size in x.shape.as_list()[1:]]
-        return tf.placeholder_with_default(x, sizes)
-
-    model = Model(dialect=dialect)
-    step, state = model.transformer.start_search(model.memory, beam_size)
-    state = tf.nest.map_structure(of_any_size, state)
-    ids = tf.placeholder(tf.int32, [None, beam_size])
-    graph = tf.get_default_graph()
-    earlier = {op.name for op in graph.get_operations()}
-    step(ids, tf.zeros_like(ids), state)
-    of_blocks = {
-        op.type
-        for op in graph.get_operations()
-        if op.name not in earlier and "/block_" in op.name
-    }
-    assert "MatMul" in of_blocks
-    assert not of_blocks & {"Shape", "Size", "Range", "Unpack", "Pack"}
-
-
 # --- The output layer -----------------------------------------------------------------
 
 

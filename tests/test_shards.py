@@ -20,8 +20,7 @@ from transformer.data import (
     training_dataset,
 )
 from transformer.runtime.cluster import Cluster
-from transformer.runtime.sessions import make_session
-from transformer.trainer import Data, TrainingGraph, with_shards
+from transformer.trainer import Data, TrainingGraph, training_loss, with_shards
 
 
 class Pairs:
@@ -141,10 +140,15 @@ def hp(digits):
 @functools.lru_cache(maxsize=None)
 def updated(hp):
     """(metrics of two updates, values of the variables after them)."""
+    random = np.random.RandomState(0)
     with tf.Graph().as_default():
         graph = TrainingGraph(hp, Data(hp), 0)
-        with make_session(hp) as session:
+        with graph.make_session() as session:
             graph.open(session, None)
+            # TensorFlow's first values depend on the number of operations.
+            for variable in tf.trainable_variables():
+                value = random.uniform(-0.3, 0.3, variable.shape.as_list())
+                session.run(tf.assign(variable, value))
             metrics = [graph.make_step(session) for _ in range(2)]
             names = {v.op.name: v for v in tf.global_variables()}
             return metrics, session.run(names)
@@ -174,3 +178,44 @@ def test_a_batch_in_shards_is_the_batch(hp, changes):
         np.testing.assert_allclose(one[:4], other[:4], rtol=1e-5)
     for name, array in values.items():
         np.testing.assert_allclose(others[name], array, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch_tokens", [60, 10])
+def test_a_batch_in_parts_side_by_side_is_the_batch(hp, monkeypatch, batch_tokens):
+    """Also where a part has no pair, as of batches of 10 tokens."""
+    hp = dataclasses.replace(
+        hp, deterministic=False, dialect="tensor2tensor", batch_tokens=batch_tokens
+    )
+    monkeypatch.setattr("transformer.runtime.sessions.has_gpu", lambda: False)
+    monkeypatch.setattr("transformer.runtime.sessions.PARTS_AT_ONCE", 1)
+    whole, values = updated(hp)
+    updated.cache_clear()
+    monkeypatch.setattr("transformer.runtime.sessions.PARTS_AT_ONCE", 3)
+    cut, others = updated(hp)
+    updated.cache_clear()
+    for one, other in zip(whole, cut):
+        np.testing.assert_allclose(one[:4], other[:4], rtol=1e-5)
+    for name, array in values.items():
+        np.testing.assert_allclose(others[name], array, rtol=1e-3, atol=1e-5)
+
+
+def test_each_part_of_each_batch_has_a_seed_of_its_own(hp, monkeypatch):
+    """With that of another, it would have the same dropout."""
+    monkeypatch.setattr("transformer.runtime.sessions.has_gpu", lambda: False)
+    seeds = []
+
+    def loss_with(model, batch, hp, seed):
+        seeds.append(seed)
+        return training_loss(model, batch, hp, seed)
+
+    monkeypatch.setattr("transformer.trainer.training_loss", loss_with)
+    found = set()
+    with tf.Graph().as_default():
+        hp = dataclasses.replace(hp, deterministic=False)
+        graph = TrainingGraph(hp, Data(hp), 0)
+        with graph.make_session() as session:
+            graph.open(session, None)
+            for _ in range(3):
+                values, _ = session.run([seeds, graph.update.apply])
+                found |= {tuple(seed) for seed in values}
+    assert len(found) == 3 * 2

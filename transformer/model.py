@@ -25,7 +25,7 @@ from transformer.blocks.primitives import (
     dropout,
     embedding_table,
     followed_by_zeros,
-    leading_sizes,
+    shape_list,
     widened,
     with_zero_row,
 )
@@ -418,9 +418,9 @@ def logits(states, kernel, bias):
       kernel: float [D, V].
       bias: float [V], or None.
     """
-    width, vocab_size = kernel.shape.as_list()
-    rows = tf.cast(tf.reshape(states, [-1, width]), kernel.dtype)
-    outputs = widened(tf.matmul(rows, kernel))
+    batch, length, width = shape_list(states)
+    states = tf.cast(tf.reshape(states, [-1, width]), kernel.dtype)
+    outputs = widened(tf.matmul(states, kernel))
     if bias is not None:
         outputs = tf.nn.bias_add(outputs, tf.cast(bias, outputs.dtype))
-    return tf.reshape(outputs, [*leading_sizes(states), vocab_size])
+    return tf.reshape(outputs, [batch, length, kernel.shape.as_list()[1]])

@@ -49,7 +49,7 @@ from transformer.runtime.run import (
     read_dev_scores,
     versions,
 )
-from transformer.runtime.sessions import make_session, set_up_process
+from transformer.runtime.sessions import make_session, parts_at_once, set_up_process
 from transformer.runtime.signals import Stopped, StopSignals, signals_passed_to
 from transformer.runtime.terminal import Progress, clock
 from transformer.runtime.workers import Ended, Team
@@ -125,7 +125,7 @@ def train(
             )
         team.meet(description_of(checkpoint))
         graph = TrainingGraph(hp, data, start, cluster)
-        with make_session(hp, cluster=cluster) as session:
+        with graph.make_session() as session:
             # If this fails, nothing has been written yet.
             first = None if checkpoint else history.init_from
             team.compute(lambda: graph.open(session, checkpoint, team.begin, first))
@@ -265,6 +265,8 @@ class TrainingGraph:
     ):
         self.hp = hp
         self.data = data
+        self._cluster = cluster
+        self._parts = parts_at_once(hp)
         set_up_process(hp)
         tf.set_random_seed(hp.seed)
         model = Transformer(hp, getter_to(compute_type(hp.precision)))
@@ -275,10 +277,7 @@ class TrainingGraph:
         batches = training_dataset(data.train, self.shards, start * hp.accumulate)
         next_batch = tf.data.make_one_shot_iterator(batches).get_next()
         self._batch, queue_ops = prefetched(next_batch)
-        with tf.device("/cpu:0"):  # see `dropout`
-            seed = tf.constant(hp.seed, tf.int64)
-            seed = tf.stack([seed, self._batch.number])
-        loss = training_loss(model, self._batch, hp, seed)
+        loss = _loss_of_parts(model, self._batch, hp, self._parts)
         take_next = tf.group(*queue_ops)
         update = make_update(loss, hp, global_step, self.shards, self.exchange)
         self.update = update._replace(
@@ -301,6 +300,10 @@ class TrainingGraph:
             take_next,
         )
         self.size = sum(variable.shape.num_elements() for variable in variables)
+
+    def make_session(self) -> tf.Session:
+        """Return a session of this graph, for the parts of a batch side by side."""
+        return make_session(self.hp, parts=self._parts, cluster=self._cluster)
 
     def open(
         self,
@@ -385,6 +388,27 @@ def _loss(model, batch):
     encoded = model.encode(batch.source)
     logits = model.decode(batch.target_in, encoded)
     return cross_entropy(logits, batch.target_out)
+
+
+def _loss_of_parts(model, batch, hp, parts):
+    """Return the Loss of a batch for training, the sum over its parts.
+
+    Args:
+      model, batch, hp: as in `training_loss`.
+      parts: int, the number of parts. They do not wait for each other.
+    """
+    rows = tf.shape(batch.source)[0]
+    losses = []
+    for i in range(parts):
+        part = batch
+        if parts > 1:
+            ours = slice(i * rows // parts, (i + 1) * rows // parts)
+            part = Batch(*(ids[ours] for ids in batch[:3]), batch.number)
+        with tf.device("/cpu:0"):  # see `dropout`
+            seed = tf.constant(hp.seed, tf.int64)
+            seed = tf.stack([seed, parts * batch.number + i])
+        losses.append(training_loss(model, part, hp, seed))
+    return Loss(*(tf.add_n(each) for each in zip(*losses)))
 
 
 def training_loss(
@@ -700,7 +724,7 @@ def follow(hp: HParams, logdir: str, data: Data, team: Team) -> None:
             checkpoint = described_checkpoint(logdir, team.meet())
             start = checkpoints.step_of(checkpoint) if checkpoint else 0
             graph = TrainingGraph(hp, data, start, team.cluster)
-            with make_session(hp, cluster=team.cluster) as session:
+            with graph.make_session() as session:
                 guard = _guard(session, graph, logdir)
                 team.compute(lambda: graph.open(session, checkpoint, team.begin))
                 with signals_passed_to(team.pass_on_signal):

@@ -12,7 +12,6 @@ from worker import Measure, serve
 
 from transformer import hparams
 from transformer.runtime.cluster import Cluster
-from transformer.runtime.sessions import make_session
 from transformer.trainer import Data, TrainingGraph
 from transformer.translator import Translator
 
@@ -38,7 +37,7 @@ def open_training(spec: dict) -> Measure:
     """Return a function that measures training."""
     hp = training_settings(spec)
     graph = TrainingGraph(hp, Data(hp), start=0)
-    session = make_session(hp)
+    session = graph.make_session()
     session.run(graph.initialize)
 
     def measure(request):
@@ -66,7 +65,7 @@ def open_several(spec: dict) -> Measure:
     if cluster:
         zeros = [tf.zeros(variable.shape) for variable in tf.trainable_variables()]
         exchange = tf.group(graph.exchange.sums(zeros))
-    session = make_session(hp, cluster=cluster)
+    session = graph.make_session()
     session.run(graph.initialize)
 
     def measure(request):

@@ -124,26 +124,25 @@ def refuse_eager(block: str) -> None:
 # Shapes and types
 
 
-def shape_list(x, start: int = 0) -> List:
-    """Return the sizes of `x` from `start` on: ints if known, else scalar tensors."""
-    sizes = x.shape.as_list()[start:]
+def shape_list(x) -> List:
+    """Return the shape of `x` as a list: ints where known, else scalar tensors."""
+    sizes = x.shape.as_list()
     if None not in sizes:
         return sizes
     # One operation instead of one for each size.
-    dynamic = tf.unstack(tf.shape(x), x.shape.ndims)[start:]
+    dynamic = tf.unstack(tf.shape(x), len(sizes))
     return [now if size is None else size for now, size in zip(dynamic, sizes)]
 
 
-def leading_sizes(x, end: int = -1) -> List:
-    """Return the sizes of `x` before `end`, for `tf.reshape`.
+def reshape(x, sizes: Sequence):
+    """Return tf.reshape(x, sizes); a single size that is not static is not computed.
 
-    A single size that is not known is -1: in a step of a search, a fifth of all
-    operations would compute sizes.
+    In a step of a search, most operations would be about sizes.
     """
-    sizes = x.shape.as_list()[:end]
-    if sizes.count(None) > 1:
-        return shape_list(x)[:end]
-    return [-1 if size is None else size for size in sizes]
+    unknown = [tf.is_tensor(size) for size in sizes]
+    if sum(unknown) == 1:
+        sizes = [-1 if is_tensor else size for size, is_tensor in zip(sizes, unknown)]
+    return tf.reshape(x, sizes)
 
 
 def as_int64(integers):
@@ -167,16 +166,15 @@ def followed_by_zeros(x, count, axis: int):
 
 def split_heads(x, num_heads: int):
     """Reshape [N, T, D] → [N, H, T, D / H]."""
-    (width,) = shape_list(x, 2)
-    x = tf.reshape(x, [*leading_sizes(x), num_heads, width // num_heads])
+    batch, length, width = shape_list(x)
+    x = reshape(x, [batch, length, num_heads, width // num_heads])
     return tf.transpose(x, [0, 2, 1, 3])
 
 
 def join_heads(x):
     """Reshape [N, H, T, D / H] → [N, T, D]."""
-    x = tf.transpose(x, [0, 2, 1, 3])
-    num_heads, width = shape_list(x, 2)
-    return tf.reshape(x, [*leading_sizes(x, 2), num_heads * width])
+    batch, num_heads, length, width = shape_list(x)
+    return reshape(tf.transpose(x, [0, 2, 1, 3]), [batch, length, num_heads * width])
 
 
 def has_16_bits(x) -> bool:
@@ -371,7 +369,7 @@ def dense(
     """
     refuse_eager("dense")
     inputs = checked("dense: inputs", inputs, "float", "[..., D]")
-    width = inputs.shape.as_list()[-1]
+    *leading, width = shape_list(inputs)
     kernel, bias = dense_variables(width, num_units, use_bias, scope)
     if has_16_bits(kernel):
         inputs = tf.cast(inputs, kernel.dtype)
@@ -380,7 +378,7 @@ def dense(
         outputs = _add_bias(outputs, bias)
     if activation is not None:
         outputs = activation(outputs)
-    return tf.reshape(outputs, [*leading_sizes(inputs), num_units])
+    return reshape(outputs, leading + [num_units])
 
 
 def dense_variables(width: int, num_units: int, use_bias: bool, scope: str) -> tuple:

@@ -14,6 +14,8 @@ from transformer.runtime.devices import cores, has_gpu, spare_hidden_tiles
 from transformer.runtime.exchange import make_cluster_session
 
 MOST_AT_ONCE = 4  # batches of a session: each needs its own memory
+# Parts of a batch in training; on any number of cores, or dropout would depend on it.
+PARTS_AT_ONCE = 2
 
 
 def set_up_process(hp: HParams) -> None:
@@ -38,6 +40,7 @@ def make_session(
     hp: HParams,
     graph: Optional[tf.Graph] = None,
     runs: int = 1,
+    parts: int = 1,
     sequential: bool = False,
     rewritten: bool = True,
     cluster: Optional[Cluster] = None,
@@ -54,6 +57,7 @@ def make_session(
       hp: the settings.
       graph: the graph to run.
       runs: how many runs there may be at once; see `run_at_once`.
+      parts: how many parts of a run do not wait for each other.
       sequential: run operations one by one, and loops as functions, which TensorFlow
         does not rewrite for oneDNN. That is faster where operations are so small that
         starting them takes longer. Ignored on a GPU and on TensorFlow 1.15.
@@ -64,11 +68,11 @@ def make_session(
     """
     spare_hidden_tiles()
     config = tf.ConfigProto()
-    if runs > 1:
-        for _ in range(runs):  # one op at a time each
-            config.session_inter_op_thread_pool.add(num_threads=1)
-        if runs >= cores():  # and no op is divided: each run has a core
-            config.intra_op_parallelism_threads = 1
+    for _ in range(runs if runs > 1 else 0):
+        config.session_inter_op_thread_pool.add(num_threads=1)  # one op at a time each
+    if max(runs, parts) >= cores():
+        # To divide an operation between the cores takes longer than most of them.
+        config.intra_op_parallelism_threads = 1
     if hp.deterministic:
         config.inter_op_parallelism_threads = 1
         config.intra_op_parallelism_threads = 1
@@ -90,6 +94,14 @@ def batches_at_once(hp: HParams) -> int:
     if hp.deterministic or has_gpu():
         return 1
     return min(MOST_AT_ONCE, cores())
+
+
+def parts_at_once(hp: HParams) -> int:
+    """Return in how many parts a batch is computed in training, side by side.
+
+    In one on a GPU, and where shards are computed in their order.
+    """
+    return 1 if hp.deterministic or has_gpu() else PARTS_AT_ONCE
 
 
 def run_at_once(

@@ -102,9 +102,11 @@ class Translator(TextSide):
             [[best]] = translator.translate(["Der Hund schläft."])
 
     It works whether eager execution is on or off, beside other graphs and Translators,
-    and may be used by several threads at once. Two things hold for the whole process:
-    `deterministic=True`, and that TensorFlow takes as much memory of a GPU as it needs,
-    not all of it, unless the environment variable TF_FORCE_GPU_ALLOW_GROWTH is set.
+    and may be used by several threads at once. Three things hold for the whole process:
+    `deterministic=True`; TensorFlow takes as much memory of a GPU as it needs, not all
+    of it; and each session has threads of its own. For the last two, the environment
+    variables TF_FORCE_GPU_ALLOW_GROWTH and TF_OVERRIDE_GLOBAL_THREADPOOL are set,
+    unless they are set already.
 
     Args:
       model: a log directory, or several, which translate together; or the settings of

@@ -14,7 +14,7 @@ from transformer.runtime.devices import cores, has_gpu, spare_hidden_tiles
 from transformer.runtime.exchange import make_cluster_session
 
 MOST_AT_ONCE = 4  # batches of a session: each needs its own memory
-# Parts of a batch in training; on any number of cores, or dropout would depend on it.
+# Parts of a batch in training. Dropout depends on it, so it does not depend on cores.
 PARTS_AT_ONCE = 2
 
 
@@ -71,7 +71,7 @@ def make_session(
     for _ in range(runs if runs > 1 else 0):
         config.session_inter_op_thread_pool.add(num_threads=1)  # one op at a time each
     if max(runs, parts) >= cores():
-        # To divide an operation between the cores takes longer than most of them.
+        # Most operations take less time than dividing them between the cores.
         config.intra_op_parallelism_threads = 1
     if hp.deterministic:
         config.inter_op_parallelism_threads = 1

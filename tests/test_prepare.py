@@ -330,25 +330,6 @@ def test_other_kinds_of_text_are_refused_with_advice(tmp_path, capsys, content):
     assert "a name that ends in .gz" in said and "iconv -f LATIN1 -t UTF-8" in said
 
 
-def test_text_that_is_probably_not_meant_is_remarked_on(tmp_path, capsys):
-    text = fill(tmp_path / "text")
-    train, dev = ([f"{text}/{split}.{x}" for x in WORDS] for split in ("train", "dev"))
-    for number, (named, said) in enumerate(
-        [
-            (dev, []),
-            (dev[::-1], ["remark on dev: its source looks like the target of"]),
-            (dev[:1] * 2, [f"remark: {dev[0]} is named as source and as target"]),
-        ]
-    ):
-        capsys.readouterr()
-        out = ["--out", str(tmp_path / str(number)), "--vocab_size", "36"]
-        corpora.command("prepare", *out, "--train", *train, "--dev", *named)
-        lines = capsys.readouterr().out.splitlines()
-        found = [line for line in lines if line.startswith("remark")]
-        assert [line[: len(each)] for line, each in zip(found, said)] == said
-        assert len(found) == len(said)
-
-
 def test_text_that_may_be_the_only_copy_is_not_replaced(tmp_path, capsys):
     out = fill(tmp_path)
     train = ["--train", f"{out}/train.de", f"{out}/train.en"]

@@ -203,7 +203,7 @@ def read_choice(logdir: str, checkpoint: str, hp) -> Optional[Head]:
     A damaged file, or one of another checkpoint, is ignored.
     """
     try:
-        with open(files.regular(os.path.join(logdir, FILE_NAME)), "rb") as file:
+        with open(os.path.join(logdir, FILE_NAME), "rb") as file:
             kept = json.loads(file.read(1 << 16).decode("utf-8"))
         chosen = kept[os.path.basename(checkpoint)]
         head = Head(chosen["layer"], chosen["head"], chosen["when_read"])

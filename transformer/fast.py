@@ -92,7 +92,7 @@ def folder_of(checkpoint: str, quantization: str) -> str:
       checkpoint: its path without the endings of its files.
       quantization: one of QUANTIZATIONS.
     """
-    checksum = files.sha256_of(files.regular(checkpoint + MANIFEST))
+    checksum = files.sha256_of(checkpoint + MANIFEST)
     name = f"{CTRANSLATE2}-{quantization}-{checksum[:16]}"
     return os.path.join(os.path.dirname(checkpoint), name)
 

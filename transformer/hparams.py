@@ -399,7 +399,6 @@ def load(logdir: str, given: Optional[Dict[str, Any]] = None) -> HParams:
     Raises:
       ValueError: there are no saved settings, or they cannot work.
     """
-    files.refuse_links(logdir)
     hp = HParams(**{**read(logdir), **(given or {})})
     validate(hp)
     return hp
@@ -487,13 +486,11 @@ def resolve(
         refuse_unknown("preset", preset, PRESETS)
     values = dict(PRESETS[preset]) if preset else {}
     given = checked(given, "command line")
-    files.refuse_links(logdir or "")
     if logdir and has_settings(logdir):
         saved = {**MODEL_DEFAULTS, **read(logdir)}  # an older file may lack settings
         refuse_other_architecture(given, saved, os.path.join(logdir, FILE_NAME))
         values.update(saved)
     elif init_from:
-        files.refuse_links(init_from)
         saved = {**MODEL_DEFAULTS, **read(init_from)}
         model = {name: saved[name] for name in MODEL_DEFAULTS}
         path = os.path.join(init_from, FILE_NAME)

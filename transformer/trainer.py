@@ -145,7 +145,6 @@ def train(
             hparams.save(hp, logdir)
             with Translator(hp, logdir) as translator:
                 training = Training(
-                    lock=lock,
                     session=session,
                     graph=graph,
                     translator=translator,
@@ -444,7 +443,6 @@ class Training:
     """A training run in progress: its session, its log directory, its step.
 
     Args:
-      lock: that of the log directory, taken.
       session: a session with the variables of `graph`.
       graph: the ops.
       translator: translates dev, with the same settings.
@@ -456,7 +454,6 @@ class Training:
 
     def __init__(
         self,
-        lock: Lock,
         session: tf.Session,
         graph: TrainingGraph,
         translator: Translator,
@@ -467,7 +464,6 @@ class Training:
     ):
         self.hp = translator.hp
         self.logdir = translator.logdir
-        self.lock = lock
         self.session = session
         self.graph = graph
         self.translator = translator
@@ -608,10 +604,8 @@ class Training:
         """Call a function that writes to the disk; return whether it succeeded.
 
         Raises:
-          OSError: it failed, and training must not or cannot continue without it; the
-            log directory was moved or deleted.
+          OSError: it failed, and training must not or cannot continue without it.
         """
-        self.lock.check()
         try:
             function(*args)
         except OSError as error:
@@ -624,7 +618,7 @@ class Training:
                 or self.step >= self.hp.max_steps
             ):
                 raise OSError(
-                    f"{message}; make room, and the same command continues from there"
+                    f"{message}; mend that, and the same command continues from there"
                 ) from error
             self.progress.say(f"{message}; continuing")
             return False
@@ -641,7 +635,6 @@ class Training:
 
     def evaluate(self) -> None:
         """Score dev as the command eval does; keep the checkpoint if it is the best."""
-        self.lock.check()
         self.meter.pause()
         began = time.monotonic()
         explained = ram.shortage_explained(

@@ -24,9 +24,8 @@ class Scenario(NamedTuple):
       target: the folder that it writes.
       before: (command, arguments) that run first, without faults.
       read: target → its content, without what differs from run to run.
-      may_be_partial: when the target may be neither the old nor the new one, but
-        something known to be unfinished: "never", "killed" or "always".
-      damage: a partial target → what is wrong with it, "" for nothing.
+      damage: a target that is neither the old nor the new one → what is wrong with it,
+        "" for nothing; None: it may not be.
       needs: the name of a package, "" for none.
     """
 
@@ -35,7 +34,6 @@ class Scenario(NamedTuple):
     target: str
     before: Tuple = ()
     read: Callable[[str], Content] = None
-    may_be_partial: str = "never"
     damage: Callable[[str], str] = None
     needs: str = ""
 
@@ -158,6 +156,11 @@ def damage_of_run(logdir: str) -> str:
     return ""
 
 
+def damage_of_export(folder: str) -> str:
+    """Return what is wrong with an export that is neither the old nor the new one."""
+    return "it is a part of one" if os.path.lexists(folder) else ""
+
+
 def write_original(argv: List[str]) -> None:
     """Write the checkpoint of a log directory with the names of Kyubyong/transformer.
 
@@ -204,10 +207,10 @@ ORIGINAL = (
 # What is no command: name → function of the arguments.
 FUNCTIONS = {"write_original": write_original}
 
-CORPUS = {"read": read_files, "may_be_partial": "killed", "damage": damage_of_corpus}
-RUN = {"read": read_run, "may_be_partial": "always", "damage": damage_of_run}
+CORPUS = {"read": read_files, "damage": damage_of_corpus}
+RUN = {"read": read_run, "damage": damage_of_run}
 WHOLE = {"read": read_files}
-EXPORTED = {"read": read_files, "needs": "ctranslate2"}
+EXPORTED = {"read": read_files, "damage": damage_of_export, "needs": "ctranslate2"}
 
 # The extension point for commands: name → Scenario.
 SCENARIOS = {

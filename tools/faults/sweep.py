@@ -200,7 +200,7 @@ class Sweep:
         state = scenario.read(self.target)
         is_kill = "SIGKILL" in name
         wrong = self._wrong_status(ended, state, is_kill)
-        wrong += self._wrong_state(state, is_kill)
+        wrong += self._wrong_state(state)
         wrong += self._wrong_afterwards(state)
         what, path = ended.calls[at - 1]
         path = os.path.relpath(path, self.runner.world)
@@ -228,12 +228,11 @@ class Sweep:
             )
         return [] if is_right else [f"status {ended.status}, {ended.output[-400:]!r}"]
 
-    def _wrong_state(self, state: Content, is_kill: bool) -> List[str]:
+    def _wrong_state(self, state: Content) -> List[str]:
         """Return what is wrong with the folder that the command writes."""
         if state in (self.old, self.new):
             return []
-        allowed = ("always", "killed") if is_kill else ("always",)
-        if self.scenario.may_be_partial not in allowed:
+        if self.scenario.damage is None:
             return [f"neither old nor new: {self._differences(state)}"]
         damage = self.scenario.damage(self.target)
         return [damage] if damage else []

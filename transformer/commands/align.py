@@ -16,7 +16,7 @@ from typing import Tuple
 
 from transformer import alignment, hparams
 from transformer.evaluation import read_parallel
-from transformer.runtime import cli, files
+from transformer.runtime import cli
 from transformer.runtime.terminal import say
 
 SHOWN = 5  # heads
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> None:
 
 def read(data: str, split: str) -> Tuple:
     """Return (the ParallelText of a split, its known word pairs)."""
-    path = files.regular(os.path.join(data, split + ".align"))
+    path = os.path.join(data, split + ".align")
     if not os.path.exists(path):
         raise ValueError(
             f"expected {path}, the pairs of words of {split}, a line for "

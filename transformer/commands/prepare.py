@@ -27,7 +27,6 @@ from transformer.text.corpus import (
     find_splits,
     languages_of,
     read_text,
-    remarks,
     report_lines,
     train_vocabularies,
 )
@@ -251,7 +250,6 @@ def run(args: argparse.Namespace) -> None:
         split: read_text(split, pairs, args.copies if split == "train" else 1)
         for split, pairs in splits.items()
     }
-    say(*remarks(splits))
     with unfinished(args.out) as work:
         prepare(args, texts, languages, work)
 

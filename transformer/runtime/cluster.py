@@ -33,17 +33,13 @@ class Cluster:
         """Return how messages refer to a worker: "worker 1 at host:port"."""
         return f"worker {index} at {self.addresses[index]}"
 
-    def address(self, index: int) -> Tuple[str, int]:
-        """Return (host, port) where TensorFlow listens on a worker."""
-        host, port = self.addresses[index].rsplit(":", 1)
-        return host.strip("[]"), int(port)
-
     def chief_address(self) -> Tuple[str, int]:
         """Return (host, port) where the chief accepts the connections of the others."""
-        host, port = self.address(0)
-        if port + PORT_OFFSET > LAST_PORT:
-            return host, port - PORT_OFFSET
-        return host, port + PORT_OFFSET
+        host, text = self.addresses[0].rsplit(":", 1)
+        port = int(text) + PORT_OFFSET
+        if port > LAST_PORT:
+            port -= 2 * PORT_OFFSET
+        return host.strip("[]"), port
 
 
 def cluster_of(environment: Mapping[str, str]) -> Optional[Cluster]:

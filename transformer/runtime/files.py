@@ -7,16 +7,14 @@ with new_folder("logs/mean", "--out") as made:  # logs/.unfinished-…/made
 """
 
 import contextlib
-import ctypes
 import fcntl
 import fnmatch
-import functools
 import hashlib
 import json
 import os
 import shutil
 import tempfile
-from typing import IO, Any, Callable, Dict, Iterator, List, Sequence, Set
+from typing import IO, Any, Dict, Iterator, Sequence, Set
 
 from transformer import __version__
 
@@ -130,55 +128,6 @@ def read_json(path: str, expected: str) -> Dict[str, Any]:
     return content
 
 
-# --- Files and folders of somebody else -----------------------------------------------
-
-
-def refuse_links(folder: str) -> None:
-    """Refuse links in `folder` that point out of it, and entries that are no files.
-
-    In an untrusted log directory such a link could expose or overwrite any file, and
-    whoever opens a pipe waits for ever.
-
-    Raises:
-      ValueError: there is one.
-    """
-    for parent, folders, names in os.walk(folder):
-        for name in folders + names:
-            path = os.path.join(parent, name)
-            _refuse_link(path, folder)
-            if not os.path.isdir(path):
-                regular(path)
-
-
-def regular(path: str) -> str:
-    """Return the path of a file in a folder that may come from somebody else.
-
-    Raises:
-      ValueError: it is a link out of its folder, which could lead to any file, or no
-        plain file: reading a pipe could wait for ever. A missing file is left to
-        whoever opens it.
-    """
-    _refuse_link(path, os.path.dirname(path) or os.curdir)
-    if os.path.exists(path) and not os.path.isfile(path):
-        kind = "folder" if os.path.isdir(path) else "pipe, socket or device"
-        raise ValueError(
-            f"{path}: expected a plain file, got a {kind}; put a copy of a file there"
-        )
-    return path
-
-
-def _refuse_link(path: str, folder: str) -> None:
-    """Raise ValueError where `path` is a link that leads out of `folder`."""
-    if os.path.islink(path):
-        root = os.path.realpath(folder)
-        target = os.path.realpath(path)
-        if os.path.commonpath([root, target]) != root:
-            raise ValueError(
-                f"{path}: expected a file, got a link to {target}, which is not in "
-                f"{folder}; put a copy there"
-            )
-
-
 # --- A folder that is to be written ---------------------------------------------------
 
 
@@ -237,7 +186,8 @@ def refuse_used(
 def new_folder(out: str, flag: str, replaces: str = "") -> Iterator[str]:
     """Yield a folder that becomes `out` when the body has succeeded.
 
-    At any time, `out` is absent or complete.
+    At any time, `out` is absent or complete. One that is replaced is absent for a
+    moment.
 
     Args:
       out, flag, replaces: as of `refuse_used`.
@@ -253,12 +203,10 @@ def new_folder(out: str, flag: str, replaces: str = "") -> Iterator[str]:
             for path in [os.path.join(folder, name) for name in names] + [folder]:
                 sync(path)
         os.makedirs(parent, exist_ok=True)
-        with Moves() as moves:
-            if os.path.isdir(out) and os.listdir(out):
-                moves.exchange(made, out)
-            else:
-                moves.move(made, out)
-            sync(parent)
+        if os.path.isdir(out):
+            os.rename(out, os.path.join(work, "old"))
+        os.rename(made, out)
+        sync(parent)
 
 
 @contextlib.contextmanager
@@ -315,67 +263,3 @@ def _sweep(parent: str) -> None:
                     with _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB) as is_left:
                         if is_left:
                             shutil.rmtree(path, ignore_errors=True)
-
-
-class Moves:
-    """Move files and folders, all of them or none.
-
-        with Moves() as moves:
-            moves.move("old", "aside")
-            moves.move("new", "old")    # if this fails, "aside" becomes "old" again
-
-    Where one fails, or the body does, they are undone, the last one first.
-    """
-
-    def __enter__(self):
-        self._undo: List[Callable[[], None]] = []
-        return self
-
-    def __exit__(self, kind, *exception):
-        if kind:
-            with contextlib.suppress(OSError):  # the disk is broken: leave it alone
-                for undo in reversed(self._undo):
-                    undo()
-
-    def move(self, path: str, to: str) -> None:
-        """Rename a file or folder, if there is one."""
-        if os.path.lexists(path):
-            os.rename(path, to)
-            self._undo.append(functools.partial(os.rename, to, path))
-
-    def replace(self, path: str, to: str, kept: str) -> None:
-        """Rename a file to a name that another may have, which is never missing.
-
-        Undone, the other one has it again, and the file is gone.
-
-        Args:
-          path, to: the file, and its new name.
-          kept: a name for the other file, at which it is kept.
-        """
-        if not os.path.lexists(to):
-            self.move(path, to)
-            return
-        try:
-            os.link(to, kept)
-        except OSError:  # not every file system has links
-            shutil.copy2(to, kept)
-        os.replace(path, to)
-        self._undo.append(functools.partial(os.replace, kept, to))
-
-    def exchange(self, path: str, other: str) -> None:
-        """Exchange two folders, at once where the system can."""
-        try:
-            _exchange(path, other)
-            self._undo.append(functools.partial(_exchange, path, other))
-        except (OSError, AttributeError):
-            self.move(other, path + ".old")
-            self.move(path, other)
-
-
-def _exchange(path: str, other: str) -> None:
-    """Exchange two names by one call; OSError or AttributeError where there is none."""
-    here = -100  # AT_FDCWD
-    exchange = 2  # RENAME_EXCHANGE, of Linux
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.renameat2(here, os.fsencode(path), here, os.fsencode(other), exchange):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), other)

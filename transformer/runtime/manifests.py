@@ -125,7 +125,7 @@ def fault_of(checkpoint: str) -> Optional[str]:
         return f"{name}{MANIFEST} is cut off or damaged"
     for each, checksum in listed.items():
         try:
-            found = files.sha256_of(files.regular(os.path.join(logdir, each)))
+            found = files.sha256_of(os.path.join(logdir, each))
         except OSError as error:
             return f"{each}: {error.strerror}"
         if found != checksum:

@@ -47,7 +47,6 @@ class Lock:
     def __init__(self, logdir: str):
         self.logdir = logdir
         self._file: Optional[IO[str]] = None
-        self._folder = -1  # a file descriptor
 
     def __enter__(self):
         if os.path.isdir(self.logdir):
@@ -74,25 +73,9 @@ class Lock:
             file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
             file.flush()
         self._file = file
-        # Open, so that no other folder gets its number while this process lives.
-        self._folder = os.open(self.logdir, os.O_RDONLY)
-
-    def check(self) -> None:
-        """Raise FileNotFoundError where the log directory was moved or deleted."""
-        try:
-            if os.path.samestat(os.fstat(self._folder), os.stat(self.logdir)):
-                return
-        except OSError:
-            pass
-        raise FileNotFoundError(
-            f"{self.logdir}: the log directory was moved or deleted since training "
-            "began; put it back, or name its new path with --logdir, and training "
-            "continues from the last checkpoint there"
-        )
 
     def __exit__(self, *exception):
         if self._file:
-            os.close(self._folder)
             with contextlib.suppress(OSError):  # what it says is of no importance
                 self._file.truncate(0)
                 self._file.close()

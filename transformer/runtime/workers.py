@@ -4,11 +4,6 @@ One of them is the chief: it alone writes, and it alone decides. Each other work
 connection to it. On this connection the configurations are compared as the run begins;
 then both sides send heartbeats. TensorFlow has none: its collective operations wait for
 ever for a worker that is frozen or gone.
-
-These operations exchange numbers between any two workers, and wait for ever where only
-that link is cut. So each worker also holds a connection to TensorFlow's port of each
-other worker. Nothing is sent on it; the operating systems probe it (TCP keepalive).
-They answer for a frozen process, too, which is why heartbeats are needed as well.
 """
 
 import contextlib
@@ -36,7 +31,6 @@ HANDSHAKE = 10.0  # seconds in which a new connection must present itself
 RETRY = 1.0  # seconds between two attempts
 REPORT = 30.0  # seconds between two lines that say which worker is missing
 CONNECT = 4.0  # seconds in which a port answers
-PROBE = 2  # seconds between two probes of an idle connection
 LONGEST = 2**20  # bytes of a message
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 MALFORMED = (LookupError, ValueError, TypeError, OverflowError, RecursionError)
@@ -205,11 +199,6 @@ class Team:
         """Wait until every worker is ready to compute with the others."""
         self.gather("ready")
         self.broadcast("go")
-        if not self.cluster:
-            return
-        for index in range(self.cluster.size):
-            if index != self.cluster.index:
-                self._start_thread(self._hold_link, index)
 
     def gather(self, kind: str, value: Any = None) -> Dict[int, Any]:
         """Send a value to the chief; there, return those of the others, by index."""
@@ -360,31 +349,6 @@ class Team:
         )
         self._start_thread(self._read, 0, self.connections[0])
 
-    def _hold_link(self, index):
-        """Hold a connection to TensorFlow's port of a worker until the run is over.
-
-        What the other side closes, as TensorFlow does after two minutes, is opened
-        again. Where nothing answers for `LIMIT` seconds, the link is cut.
-        """
-        answered = time.monotonic()
-        while not self._over.wait(RETRY):
-            try:
-                address = self.cluster.address(index)
-                with socket.create_connection(address, CONNECT) as link:
-                    wait_until_closed(link)
-                answered = time.monotonic()
-                continue
-            except OSError as error:
-                reason = error.strerror or str(error)
-            if time.monotonic() - answered >= LIMIT:
-                text = (
-                    f"{self.cluster.name(self.cluster.index)} has not reached "
-                    f"{self.cluster.name(index)} for {LIMIT:.0f} s ({reason}): the "
-                    "link between them is cut, or a firewall closes it"
-                )
-                self._end(Ended(text, LOST))
-                return
-
     # Threads
 
     def _start_thread(self, work, *arguments):
@@ -504,25 +468,3 @@ def listen(cluster: Cluster) -> socket.socket:
             f"used ({error.strerror}); another chief may run: stop it, or choose "
             "another port"
         ) from None
-
-
-def wait_until_closed(link: socket.socket) -> None:
-    """Wait until the other side closes a connection on which nothing is sent.
-
-    Raises:
-      OSError: no probe was answered for `LIMIT` seconds.
-    """
-    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    options = {
-        "TCP_KEEPIDLE": PROBE,
-        "TCP_KEEPALIVE": PROBE,  # its name on macOS
-        "TCP_KEEPINTVL": PROBE,
-        "TCP_KEEPCNT": max(1, int(LIMIT / PROBE)),
-    }
-    for name, value in options.items():
-        if hasattr(socket, name):
-            link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    link.settimeout(None)
-    with contextlib.suppress(ConnectionError):  # that is an answer, too
-        while link.recv(2**12):
-            pass

@@ -28,7 +28,7 @@ from typing import (
 import numpy as np
 
 from transformer.runtime import pool
-from transformer.runtime.files import named, regular
+from transformer.runtime.files import named
 from transformer.text.data_folder import SIDES, SPLITS, integer_file
 from transformer.text.lines import Pair, count_pairs, read_lines, read_pairs
 from transformer.text.vocabulary import (
@@ -42,7 +42,6 @@ from transformer.text.vocabulary import (
 )
 
 CHUNK = 10000  # pairs of lines in a block
-PAIRS_READ = 100000  # of a split, for `remarks`
 NEUTRAL = ("source", "target")  # the languages if no file name has any
 LANGUAGE = r"[a-z]{2,3}(?:[-_][A-Za-z]+)?"
 # Endings of file names that are not languages.
@@ -155,7 +154,7 @@ def _find_in(out: str, split: str, language: str) -> str:
     path = os.path.join(out, f"{split}.{language}")
     for each in (path, path + ".gz"):
         if os.path.lexists(each):
-            return regular(each)
+            return each
     return ""
 
 
@@ -198,37 +197,6 @@ def write_text(text_path: str, path: str) -> int:
             file.write(line.encode("utf-8") + b"\n")
             count += 1
     return count
-
-
-def remarks(splits: Dict[str, List[Pair]]) -> Iterator[str]:
-    """Yield a line where source and target are probably not as they were meant.
-
-    Args:
-      splits: split → its pairs of files; "train" is one of them.
-    """
-    for pair in itertools.chain.from_iterable(splits.values()):
-        if os.path.samefile(pair.source, pair.target):
-            yield f"remark: {pair.source} is named as source and as target"
-    words = {split: _first_words(pairs) for split, pairs in splits.items()}
-    train_source, train_target = words["train"]
-    for split, (source, target) in words.items():
-        own = len(source & train_source) + len(target & train_target)
-        swapped = len(source & train_target) + len(target & train_source)
-        if swapped > 2 * own:
-            yield (
-                f"remark on {split}: its source looks like the target of train, and "
-                f"its target like the source; if they are swapped, exchange them"
-            )
-
-
-def _first_words(pairs: List[Pair]) -> List[set]:
-    """Return the words of the source and of the target of the first pairs."""
-    lines = itertools.chain.from_iterable(map(read_pairs, pairs))
-    sides: List[set] = [set(), set()]
-    for pair in itertools.islice(lines, PAIRS_READ):
-        for words, line in zip(sides, pair):
-            words.update(line.split())
-    return sides
 
 
 # --- Vocabularies ---------------------------------------------------------------------

@@ -14,10 +14,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
 import numpy as np
 
 from transformer.runtime.files import (
-    Moves,
     named,
     read_json,
-    regular,
     replaced,
     sha256_of,
     stamped,
@@ -72,11 +70,11 @@ def open_integers(path: str) -> np.ndarray:
 
     Raises:
       FileNotFoundError: there is no such file.
-      ValueError: it holds no such array, or is a link out of its folder.
+      ValueError: it holds no such array.
     """
     found = None
     with contextlib.suppress(ValueError, EOFError):
-        found = np.load(regular(path), mmap_mode="r", allow_pickle=False)
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
     if (
         not isinstance(found, np.memmap)
         or found.ndim != 1
@@ -117,7 +115,7 @@ def read_summary(folder: str) -> Dict[str, Any]:
       FileNotFoundError: there is none.
       ValueError: it is broken, or its languages would lead out of the folder.
     """
-    path = regular(os.path.join(folder, SUMMARY))
+    path = os.path.join(folder, SUMMARY)
     if not os.path.exists(path):
         raise FileNotFoundError(
             f"{path}: expected a folder that {command('prepare')} has finished, got "
@@ -173,7 +171,7 @@ def text_paths(folder: str, split: str) -> Tuple[str, str]:
         )
     source = os.path.join(folder, f"{split}.{summary['source_lang']}")
     target = os.path.join(folder, f"{split}.{summary['target_lang']}")
-    return regular(source), regular(target)
+    return source, target
 
 
 def verify(folder: str, but: str = "test.") -> Dict[str, str]:
@@ -192,7 +190,7 @@ def verify(folder: str, but: str = "test.") -> Dict[str, str]:
     for name, expected in read_summary(folder).get("sha256", {}).items():
         if name.startswith(but):
             continue
-        path = regular(os.path.join(folder, os.path.basename(name)))
+        path = os.path.join(folder, os.path.basename(name))
         if not os.path.isfile(path) or sha256_of(path) != expected:
             raise ValueError(
                 f"{path}: expected the file that {command('prepare')} wrote, got none "
@@ -207,30 +205,24 @@ def publish(made: str, out: str, old: Iterable[str]) -> None:
     """Move the files of a finished corpus into the data folder, corpus.json last.
 
     The old corpus.json is removed first: while it is missing, there is no corpus. A
-    process that is killed at any moment leaves the old corpus, none, or the new one.
+    process that ends at any moment leaves the old corpus, none, or the new one.
 
     Args:
       made: the folder that holds the files.
       out: the data folder, on the same file system; it is created if necessary.
       old: names of files of an earlier corpus, which are removed if not replaced.
-
-    Raises:
-      OSError: a file could not be moved; the old corpus is as before.
     """
     new = sorted(set(os.listdir(made)) - {SUMMARY})
-    gone = [name for name in old if name not in new]
     for name in [*new, SUMMARY]:
         sync(os.path.join(made, name))
-    aside = os.path.join(made, "old")
-    os.mkdir(aside)
     os.makedirs(out, exist_ok=True)
-    with Moves() as moves:
-        for name in [SUMMARY, *gone]:
-            moves.move(os.path.join(out, name), os.path.join(aside, name))
-            sync(out)  # from here on, corpus.json is not on the disk
-        for name in new:
-            kept = os.path.join(aside, name)
-            moves.replace(os.path.join(made, name), os.path.join(out, name), kept)
-        sync(out)
-        moves.move(os.path.join(made, SUMMARY), os.path.join(out, SUMMARY))
-        sync(out)
+    for name in [SUMMARY, *set(old).difference(new)]:
+        path = os.path.join(out, name)
+        if os.path.lexists(path):
+            os.remove(path)
+        sync(out)  # from here on, corpus.json is not on the disk
+    for name in new:
+        os.replace(os.path.join(made, name), os.path.join(out, name))
+    sync(out)
+    os.replace(os.path.join(made, SUMMARY), os.path.join(out, SUMMARY))
+    sync(out)

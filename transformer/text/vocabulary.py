@@ -37,7 +37,7 @@ import numpy as np
 import sentencepiece
 
 from transformer.runtime import pool
-from transformer.runtime.files import regular, replaced
+from transformer.runtime.files import replaced
 from transformer.runtime.terminal import command
 from transformer.text.lines import decoded_lines, read_lines
 
@@ -483,7 +483,7 @@ def _find_files(folder: str) -> List[str]:
             f"{' and '.join(SEPARATE_MODELS)}, got none: run "
             f"{command('prepare')} --out {folder}"
         )
-    return [regular(os.path.join(folder, name)) for name in found[0]]
+    return [os.path.join(folder, name) for name in found[0]]
 
 
 def refuse_other_vocabulary(folder: str, expected: str, remedy: str) -> None:

@@ -31,7 +31,7 @@ def read(logdir: str, checkpoint: str) -> Optional[Dict[str, Any]]:
       checkpoint: the path of the checkpoint.
     """
     try:
-        with open(files.regular(os.path.join(logdir, FILE_NAME)), "rb") as file:
+        with open(os.path.join(logdir, FILE_NAME), "rb") as file:
             kept = json.loads(file.read(1 << 16).decode("utf-8"))
         legend = kept[os.path.basename(checkpoint)]
         shades = [

@@ -155,11 +155,13 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
     if beam_size == 1 and options.must_end:
         return greedy(step, state, limits, options)
 
-    def is_open(found, ids, log_probs, parents, limits, prefix):
+    def is_open(found, extras):
+        _, log_probs, _, limits, _ = extras
         bound = log_probs[:, 0] / penalty(limits, options.length_penalty)  # [N]
         return bound > found.scores[:, options.n_best - 1]
 
-    def extend(found, ids, log_probs, parents, limits, prefix, state):
+    def extend(found, extras, state):
+        ids, log_probs, parents, limits, prefix = extras
         length = tf.shape(ids)[2]
         forced = _forced(ids, limits, prefix, options)
         newest = tf.cast(ids[:, :, -1], tf.int32)
@@ -192,7 +194,7 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
         if options.keep_history:
             history = found.history.followed_by(*step_fields, kept)
             found = found._replace(history=history)
-        return found, ids, log_probs, parents, limits, prefix, state
+        return found, (ids, log_probs, parents, limits, prefix), state
 
     batch = tf.shape(limits)[0]
     ids = tf.fill([batch, beam_size, 1], np.int64(options.bos))
@@ -247,11 +249,13 @@ def _follow_one_path(step, state, limits, options, choose):
         that returns (log-probabilities, pieces), [N, 1] each.
     """
 
-    def is_open(found, has_ended, limits, prefix):
+    def is_open(found, extras):
+        has_ended, _, _ = extras
         return tf.logical_not(has_ended)
 
-    def extend(found, has_ended, limits, prefix, state):
+    def extend(found, extras, state):
         ids, log_probs = found  # [N, 1, t]
+        has_ended, limits, prefix = extras
         newest = tf.cast(ids[:, :, -1], tf.int32)
         logits, state = step(newest, None, state)  # [N, 1, V]
         forced = _forced(ids, limits, prefix, options)
@@ -264,7 +268,7 @@ def _follow_one_path(step, state, limits, options, choose):
         has_ended = tf.logical_or(has_ended, tf.equal(pieces[:, 0], options.eos))
         at_limit = tf.equal(as_int64(tf.shape(ids)[2] - 1), limits)  # [N]
         has_ended = tf.logical_or(has_ended, at_limit)
-        return (ids, log_probs), has_ended, limits, prefix, state
+        return (ids, log_probs), (has_ended, limits, prefix), state
 
     batch = tf.shape(limits)[0]
     found = (tf.fill([batch, 1, 1], np.int64(options.bos)), tf.zeros([batch, 1]))
@@ -384,8 +388,8 @@ def search_loop(
     Otherwise every step would compute all four sentences until the last one ends.
 
     Args:
-      is_open: function of found, *extras → bool [N].
-      extend: function of found, *extras, state → the same, one piece longer.
+      is_open: function of found, extras → bool [N].
+      extend: function of found, extras, state → the same, one piece longer.
       found: a nest of tensors [N, ...], the results; their third dimension may grow.
       extras: further tensors [N, ...] of the search; their third dimension may grow.
       state: the state of the step function.
@@ -396,17 +400,26 @@ def search_loop(
       of the last step with `together`, and otherwise ().
     """
 
-    def number_open(found, extras: tuple):
-        return tf.reduce_sum(tf.cast(is_open(found, *extras), tf.float32))
+    def growing(x):
+        sizes = x.shape.as_list()
+        return tf.TensorShape([None, *sizes[1:2]] + [None] * len(sizes[2:]))
 
-    def extend_all(found, extras: tuple, state):
-        found, *extras, state = extend(found, *extras, state)
-        return found, tuple(extras), state
+    def of_any_batch(x):  # and what has no size yet may grow
+        return tf.TensorShape([None] + [size or None for size in x.shape.as_list()[1:]])
+
+    search = (found, extras, state)
+    shapes = (
+        *tf.nest.map_structure(growing, (found, extras)),
+        tf.nest.map_structure(of_any_batch, state),
+    )
+
+    def number_open(found, extras):
+        return tf.reduce_sum(tf.cast(is_open(found, extras), tf.float32))
 
     def until_open(remaining, search):
         return tf.while_loop(
             lambda found, extras, state: number_open(found, extras) > remaining,
-            extend_all,
+            extend,
             search,
             shape_invariants=shapes,
             back_prop=False,
@@ -423,25 +436,13 @@ def search_loop(
             return tf.tensor_scatter_nd_update(x, sentences[:, None], rows)
 
         results = tf.nest.map_structure(store, results, found)
-        left = tf.where(is_open(found, *extras))[:, 0]
+        left = tf.where(is_open(found, extras))[:, 0]
         return (
             tf.gather(sentences, left),
             results,
             tf.nest.map_structure(lambda x: tf.gather(x, left), search),
         )
 
-    def growing(x):
-        sizes = x.shape.as_list()
-        return tf.TensorShape([None, *sizes[1:2]] + [None] * len(sizes[2:]))
-
-    def of_any_batch(x):  # and what has no size yet may grow
-        return tf.TensorShape([None] + [size or None for size in x.shape.as_list()[1:]])
-
-    search = (found, extras, state)
-    shapes = (
-        *tf.nest.map_structure(growing, (found, extras)),
-        tf.nest.map_structure(of_any_batch, state),
-    )
     if together:
         return until_open(0.0, search)
     sentences = as_int64(tf.range(tf.shape(extras[0])[0]))  # [N]

@@ -187,6 +187,22 @@ class Transformer:
         # Outside of `step`, so that the table is transposed only once.
         output_layer = self.output_layer()
 
+        hp = self.hp
+        projected = []  # K and V, which every step needs
+        for i in range(hp.decoder_blocks):
+            with self._scope(f"decoder/block_{i}/cross_attention"):
+                projected.append(
+                    keys_and_values(
+                        memory.states, hp.d_model, hp.num_heads, self.dialect
+                    )
+                )
+        batch = tf.shape(memory.states)[0]
+        sizes = [batch, hp.num_heads, 0, hp.d_model // hp.num_heads]
+        keys = tf.zeros(sizes, projected[0][0].dtype)
+        past = KeyValueCache(keys, keys, tf.zeros([batch, 0], tf.bool))
+        ancestors = tf.zeros([batch, 1, beam_size, 0], tf.bool)
+        cache = DecoderCache(ancestors, (past,) * hp.decoder_blocks)
+
         def step(ids, parents, state):
             memory, cache = state
             length = tf.shape(cache.past[0].keys)[2] // beam_size  # T
@@ -207,21 +223,6 @@ class Transformer:
             cache = DecoderCache(ancestors, past)
             return logits(states, *output_layer), (memory, cache)
 
-        hp = self.hp
-        projected = []  # K and V, which every step needs
-        for i in range(hp.decoder_blocks):
-            with self._scope(f"decoder/block_{i}/cross_attention"):
-                projected.append(
-                    keys_and_values(
-                        memory.states, hp.d_model, hp.num_heads, self.dialect
-                    )
-                )
-        batch = tf.shape(memory.states)[0]
-        sizes = [batch, hp.num_heads, 0, hp.d_model // hp.num_heads]
-        keys = tf.zeros(sizes, projected[0][0].dtype)
-        past = KeyValueCache(keys, keys, tf.zeros([batch, 0], tf.bool))
-        ancestors = tf.zeros([batch, 1, beam_size, 0], tf.bool)
-        cache = DecoderCache(ancestors, (past,) * hp.decoder_blocks)
         return step, (memory._replace(projected=tuple(projected)), cache)
 
     def _decoder_states(

@@ -25,7 +25,7 @@ these rows and returns zeros for them, so that the next block detects them too.
 """
 
 import operator
-from typing import Callable, Dict, Optional, Sequence, Union
+from typing import Dict, Optional, Sequence, Union
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -35,9 +35,7 @@ from transformer.blocks.attention import (
     as_mask,
     both,
     causal_mask,
-    check_key_masks,
     found_mask,
-    given_or_found,
     is_token,
     local_mask,
     mask_and_bias,
@@ -46,6 +44,7 @@ from transformer.blocks.attention import (
     relative_bias,
     relative_positions,
     scaled_dot_product_attention,
+    warn_of_inverted,
 )
 from transformer.blocks.local import local_attention
 from transformer.blocks.positions import POSITIONS
@@ -119,7 +118,7 @@ def embedding(
     table = embedding_table(vocab_size, num_units, scope, reuse)  # [V, D]
     if not zero_pad:
         return looked_up(table, inputs, scale)
-    outputs = looked_up(table, inputs, scale=False)  # [N, T, D]
+    outputs = tf.gather(table, inputs)  # [N, T, D]
     real = tf.cast(is_token(inputs), outputs.dtype)
     return outputs * (real * (num_units**0.5 if scale else 1.0))[..., None]
 
@@ -258,8 +257,13 @@ def multihead_attention(
         attention_dropout = dropout_rate if dialect.attention_dropout else 0.0
     stays_zero = dialect.padding_stays_zero and query_masks is None
     if dialect.mask_queries or stays_zero:
-        query_masks = given_or_found(query_masks, queries, dialect.padded_row)
-    key_masks = given_or_found(check_key_masks(key_masks), keys, dialect.padded_row)
+        if query_masks is None:
+            query_masks = found_mask(queries, dialect.padded_row)
+    if key_masks is None:
+        key_masks = found_mask(keys, dialect.padded_row)
+    warn_of_inverted(key_masks)
+    query_masks = as_mask(query_masks)
+    key_masks = as_mask(key_masks)
     mask = as_mask(mask)
     _check_masks(queries, keys, query_masks, key_masks, mask if past is None else None)
     if causality or max_relative_position:
@@ -273,9 +277,6 @@ def multihead_attention(
 
     def drop_weights(x):
         return dropout(x, attention_dropout, is_training, dropout_seed, "weights")
-
-    def drop_output(x):
-        return dropout(x, dropout_rate, is_training, dropout_seed, "residual")
 
     with tf.variable_scope(scope, reuse=reuse):
         x = queries
@@ -320,7 +321,9 @@ def multihead_attention(
         if dialect.output_projection:
             relu = tf.nn.relu if dialect.output_relu else None
             x = dense(x, width, dialect.output_bias, "o", relu)  # [N, Tq, D]
-        x = _add_and_normalize(queries, x, dialect, drop_output)
+        x = _add_and_normalize(
+            queries, x, dialect, dropout_rate, is_training, dropout_seed
+        )
         if stays_zero:
             x *= tf.cast(query_masks, x.dtype)[..., None]
     return x if past is None else (x, past)
@@ -386,9 +389,6 @@ def feedforward(
     if inner_dropout is None:
         inner_dropout = dropout_rate if dialect.inner_dropout else 0.0
 
-    def drop_output(x):
-        return dropout(x, dropout_rate, is_training, dropout_seed, "residual")
-
     with tf.variable_scope(scope, reuse=reuse):
         x = inputs
         if dialect.norm == "before":
@@ -398,25 +398,29 @@ def feedforward(
         x = dense(x, outer_units, True, "outer")  # [N, T, D]
         if mask is not None and mask is not True:
             x *= tf.cast(mask, x.dtype)[..., None]
-        x = _add_and_normalize(inputs, x, dialect, drop_output)
+        x = _add_and_normalize(
+            inputs, x, dialect, dropout_rate, is_training, dropout_seed
+        )
         if mask is None and dialect.padding_stays_zero:
             real = found_mask(inputs, dialect.padded_row)
             x *= tf.cast(real, x.dtype)[..., None]
         return x
 
 
-def _add_and_normalize(inputs, outputs, dialect: Dialect, drop: Callable):
+def _add_and_normalize(
+    inputs, outputs, dialect: Dialect, dropout_rate, is_training, dropout_seed
+):
     """Return LayerNorm(inputs + Dropout(outputs)), with the parts the dialect has.
 
     Args:
       inputs: float [N, T, D], the inputs of the sub-layer.
       outputs: float [N, T, D], its outputs.
       dialect: a Dialect; a pre-norm dialect does not normalize here.
-      drop: function that applies dropout to a tensor.
+      dropout_rate, is_training, dropout_seed: of the outputs.
     """
     x = widened(outputs)
     if dialect.residual_dropout:
-        x = drop(x)
+        x = dropout(x, dropout_rate, is_training, dropout_seed, "residual")
     if dialect.residual:
         x = inputs + tf.cast(x, inputs.dtype)
     if dialect.norm == "after":

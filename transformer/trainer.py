@@ -216,8 +216,12 @@ class Data:
         self.dev = Corpus(hp.data, "dev")
         for corpus in (self.train, self.dev):
             corpus.refuse_other_ids(hp.source_vocab_size, hp.target_vocab_size)
-        self.train_plan = _plan(self.train, hp)
-        self.dev_plan = _plan(self.dev, hp)
+        lengths = (self.train.source_lengths, self.train.target_lengths)
+        self.train_plan = BatchPlan(*lengths, hp.batch_tokens, hp.seed)
+        lengths = (self.dev.source_lengths, self.dev.target_lengths)
+        # No pair of dev is too long for a batch.
+        most = max(hp.batch_tokens, *(side.max() for side in lengths))
+        self.dev_plan = BatchPlan(*lengths, most, hp.seed)
         self.dev_text = load_text(hp.data, "dev")
 
     def checksums(self) -> Dict[str, str]:
@@ -238,15 +242,6 @@ class Data:
         lengths = (self.train.source_lengths, self.train.target_lengths)
         longest = max(side.max() for side in lengths)
         return ram.forecast(hp, parameters, len(self.train), int(longest))
-
-
-def _plan(corpus, hp):
-    """Return the batches of a corpus; those of dev may exceed the budget."""
-    lengths = (corpus.source_lengths, corpus.target_lengths)
-    budget = hp.batch_tokens
-    if corpus.split == "dev":
-        budget = max(budget, *(side.max() for side in lengths))
-    return BatchPlan(*lengths, budget, hp.seed)
 
 
 class TrainingGraph:
@@ -270,7 +265,11 @@ class TrainingGraph:
         tf.set_random_seed(hp.seed)
         model = Transformer(hp, getter_to(compute_type(hp.precision)))
         global_step = tf.train.get_or_create_global_step()
-        self.shards = _shards(hp, data.train_plan, cluster)
+        workers = cluster.size if cluster else 1
+        worker = cluster.index if cluster else 0
+        # A worker computes one part, unless their number must not change the result.
+        count = chosen_count(hp.shards, workers) if hp.deterministic else workers
+        self.shards = Shards(data.train_plan, count, workers, worker)
         self.exchange = Exchange(cluster) if cluster else None
 
         batches = training_dataset(data.train, self.shards, start * hp.accumulate)
@@ -369,17 +368,6 @@ class TrainingGraph:
                 "gradients over the workers"
             )
         return f"each batch is cut into {shards.count} shards" * (shards.count > 1)
-
-
-def _shards(hp, plan, cluster):
-    """Return what this worker computes of each batch.
-
-    That is one piece, unless the number of workers must not change the result.
-    """
-    workers = cluster.size if cluster else 1
-    worker = cluster.index if cluster else 0
-    count = chosen_count(hp.shards, workers) if hp.deterministic else workers
-    return Shards(plan, count, workers, worker)
 
 
 def _loss(model, batch):
@@ -546,7 +534,7 @@ class Training:
             f"lower --batch_tokens (now {hp.batch_tokens}); raise --accumulate (now "
             f"{hp.accumulate}) by the same factor to keep the size of an update",
         ):
-            metrics = _make_step(
+            metrics = _finite_step(
                 self.session, self.graph, self.guard, self.team, self.step
             )
         self.step += 1
@@ -685,7 +673,7 @@ def _guard(session, graph, logdir):
     )
 
 
-def _make_step(session, graph, guard, team, step):
+def _finite_step(session, graph, guard, team, step):
     """Make the update that follows `step` updates; return the values of Metrics.
 
     Raises:
@@ -722,7 +710,7 @@ def follow(hp: HParams, logdir: str, data: Data, team: Team) -> None:
                 team.compute(lambda: graph.open(session, checkpoint, team.begin))
                 with signals_passed_to(team.pass_on_signal):
                     for step in range(start, hp.max_steps):
-                        _make_step(session, graph, guard, team, step)
+                        _finite_step(session, graph, guard, team, step)
                     team.wait_for_the_end()
     except Ended as ended:
         if ended.status:

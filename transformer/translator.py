@@ -527,7 +527,10 @@ class TranslationGraph:
         self.prefix = tf.placeholder_with_default(
             tf.zeros([tf.shape(self.source)[0], 0], tf.int32), [None, None], "prefix"
         )
-        self._model = make_model(members)
+        getter = getter_to(compute_type(self._hp.decode_precision, "decode_precision"))
+        self._model: Union[Transformer, Ensemble] = Ensemble(members, getter)
+        if len(members) == 1:
+            self._model = Transformer(self._hp, getter)
         self._weights: Dict[str, tf.Tensor] = {}
         self._memory: Any = self._model.encode(self.source, weights=self._weights)
         self.found = search_from(
@@ -660,13 +663,6 @@ def log_of_mean(logits: Sequence):
 def _under(scope):
     """Return the variable scope of a model."""
     return tf.variable_scope(scope, reuse=tf.AUTO_REUSE)
-
-
-def make_model(members: Sequence[Member]) -> Union[Transformer, "Ensemble"]:
-    """Return a Transformer for one model, an Ensemble for several."""
-    hp = members[0].hp
-    getter = getter_to(compute_type(hp.decode_precision, "decode_precision"))
-    return Transformer(hp, getter) if len(members) == 1 else Ensemble(members, getter)
 
 
 def members_of(directories: Sequence[Tuple[HParams, str]]) -> List[Member]:

@@ -76,11 +76,6 @@ def found_mask(x, padded_row: str = "is zero"):
     return tf.reduce_any(tf.not_equal(x, 0), axis=-1)
 
 
-def given_or_found(mask, x, padded_row: str):
-    """Return a padding mask as bool; None: detect the padding in `x`."""
-    return found_mask(x, padded_row) if mask is None else as_mask(mask)
-
-
 def as_mask(mask):
     """Return a mask of numbers as bool: 0 is False. None and True are unchanged."""
     if mask is None or mask is True:
@@ -91,7 +86,6 @@ def as_mask(mask):
 
 def broadcast_keys(mask):
     """Return bool [N, Tk] as [N, 1, 1, Tk]; other masks are unchanged."""
-    mask = as_mask(mask)
     return mask[:, None, None, :] if mask.shape.ndims == 2 else mask
 
 
@@ -325,20 +319,15 @@ def _is_zero(x):
     return value is not None and not value.any()
 
 
-def check_key_masks(given):
-    """Warn of key masks made as `tf.equal(ids, 0)`: in these, True means padding.
-
-    Returns:
-      The given mask.
-    """
-    if given is None or given is True:
-        return given
-    given = tf.convert_to_tensor(given)
-    if given.op.type == "Equal" and any(map(_is_zero, given.op.inputs)):
+def warn_of_inverted(key_masks) -> None:
+    """Warn of key masks made as `tf.equal(ids, 0)`: in these, True means padding."""
+    operation = getattr(key_masks, "op", None)  # arrays and True have none
+    if not operation or operation.type != "Equal":
+        return
+    if any(map(_is_zero, operation.inputs)):
         warnings.warn(
             "multihead_attention: expected key_masks in which True = may attend, as "
             "tf.not_equal(ids, 0) makes them, got masks made as tf.equal(ids, 0); for "
             "masks in which True means padding, use transformer.compat.kyubyong",
             stacklevel=3,
         )
-    return given

@@ -2,8 +2,8 @@
 
     from transformer import HParams, Transformer, Translator, modules
 
-docs/files.md lists the files in the order in which text flows through them; a file
-imports only files above it. `train.py`, `eval.py` and `scripts/` put them together.
+docs/files.md lists the files in the order in which text flows through them. A file
+imports only files listed above it. `train.py`, `eval.py` and `scripts/` combine them.
 """
 
 import importlib

@@ -1,14 +1,14 @@
-"""Start the program `transformer-tf`, or a command of it: `python -m transformer`."""
+"""Start `transformer-tf`, or one of its commands, as `python -m transformer`."""
 
 import signal
 from typing import List, Optional
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    """Run the command that the first word names; see `transformer/commands/program.py`.
+    """Run the command named by the first word: see `transformer/commands/program.py`.
 
     Args:
-      argv: the command and its flags; None for those of the process.
+      argv: the command and its flags; None: the arguments of the process.
     """
     interrupt_quietly()
     from transformer.commands import program
@@ -17,7 +17,7 @@ def main(argv: Optional[List[str]] = None) -> None:
 
 
 def interrupt_quietly() -> None:
-    """Have Ctrl-C end the process without a traceback until `cli.main` handles it."""
+    """Let Ctrl-C end the process without a traceback until `cli.main` handles it."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 

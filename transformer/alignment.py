@@ -1,12 +1,13 @@
-"""Cross-attention → pairs of words: which source word a target word translates.
+"""Word alignment from cross-attention: which source word a target word translates.
 
-Each target word is paired with the source word that a head looks at most, either while
-the word is chosen, or one step later, while it is read (Chen et al. 2020, "Accurate
-Word Alignment Induction from Neural Machine Translation"). Which head does it best is
-found out by pairs that are known, and kept in `alignment.json` of the log directory.
+Each target word is paired with the source word to which a head pays most attention,
+either when the target word is chosen, or one step later, when it is read (Chen et al.
+2020, "Accurate Word Alignment Induction from Neural Machine Translation"). The best
+head is chosen on known alignments, and stored in `alignment.json` in the log directory.
 
-Pairs are written as Pharaoh did: 0-0 2-1, source word and target word, from 0. Of pairs
-that are known, 1?2 is one that may be, and need not.
+Pairs are written in Pharaoh format: in 0-0 2-1, each pair is the index of a source word
+and of a target word, counted from 0. In known alignments, 1?2 is a possible pair: it is
+allowed, but not required.
 """
 
 import json
@@ -35,11 +36,11 @@ Pairs = Set[Pair]
 
 
 class Head(NamedTuple):
-    """Whose attention is read, and when."""
+    """The head whose attention is read, and the step at which it is read."""
 
     layer: int  # of the decoder, from 0
     head: Optional[int]  # from 0; None: the mean of the heads of the layer
-    when_read: bool  # one step later, while the target word is read
+    when_read: bool  # one step later, when the target word is read
 
     def __str__(self) -> str:
         who = "mean of the heads" if self.head is None else f"head {self.head + 1}"
@@ -48,14 +49,14 @@ class Head(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The pairs of a line that are known."""
+    """The known pairs of a line."""
 
     sure: Pairs
-    possible: Pairs  # the sure ones too
+    possible: Pairs  # including the sure ones
 
 
 def default_head(num_blocks: int) -> Head:
-    """Return what is read where none was chosen: the mean of the last layer but one.
+    """Return the Head used if none was chosen: the mean of the last layer but one.
 
     (Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer
     Models".)
@@ -64,7 +65,7 @@ def default_head(num_blocks: int) -> Head:
 
 
 def heads_of(hp) -> List[Head]:
-    """Return every Head of a model, and the mean of each layer."""
+    """Return every Head of a model, including the mean of each layer."""
     return [
         Head(layer, head, when_read)
         for layer in range(hp.decoder_blocks)
@@ -76,15 +77,15 @@ def heads_of(hp) -> List[Head]:
 def align(
     translator, sources: List[str], targets: List[str], heads: Sequence[Head]
 ) -> Iterator[Tuple[int, List[Optional[Pairs]]]]:
-    """Yield the pairs of each line: (its number, Pairs by each Head).
+    """Yield the pairs of each line: (line number, the Pairs from each Head).
 
-    A line without pieces on a side has no pairs. None where the vocabulary finds other
-    words than there are between spaces.
+    A line without pieces on one side has no pairs. Instead of Pairs there is None if
+    the words of the vocabulary are not those between spaces.
 
     Args:
       translator: a Translator.
-      sources, targets: as many lines.
-      heads: which attention to read.
+      sources, targets: the same number of lines.
+      heads: whose attention to read.
     """
     vocabularies = translator.vocabularies
     blocks = translator.hp.decoder_blocks
@@ -116,20 +117,20 @@ def align(
 
 
 def _pairs(weights, head, spans):
-    """Return Pairs by the attention of a layer: weights [H, T, S]."""
+    """Return the Pairs from the attention of a layer, weights [H, T, S]."""
     sources, targets = spans
     weights = weights.mean(0) if head.head is None else weights[head.head]  # [T, S]
     if head.when_read:
-        weights = weights[1:]  # the row of a piece is where the next one is chosen
+        weights = weights[1:]  # the row of a piece is the step that chooses the next
     best = between_words(weights, targets, sources).argmax(-1)  # [target words]
     return {(int(i), j) for j, i in enumerate(best)}
 
 
-# How good pairs are
+# The quality of pairs
 
 
 def error_rate(found: Sequence[Optional[Pairs]], known: Sequence[Known]) -> float:
-    """Return the alignment error rate (Och and Ney 2003), without lines of None."""
+    """Return the alignment error rate (Och and Ney 2003); ignore lines with None."""
     right = many = 0
     for pairs, (sure, possible) in zip(found, known):
         if pairs is not None:
@@ -141,7 +142,7 @@ def error_rate(found: Sequence[Optional[Pairs]], known: Sequence[Known]) -> floa
 def measure(
     translator, sources: List[str], targets: List[str], known: Sequence[Known]
 ) -> Dict[Head, float]:
-    """Return the error rate of every Head on the known translations of lines."""
+    """Return the error rate of every Head on lines with known translations."""
     heads = heads_of(translator.hp)
     found = dict(align(translator, sources, targets, heads))
     in_order = [found[i] for i in range(len(sources))]
@@ -155,14 +156,14 @@ def measure(
 
 
 def read_known(path: str, lines: int) -> List[Known]:
-    """Return the pairs of a file, a line for each pair of sentences.
+    """Return the pairs in a file that has one line for each pair of sentences.
 
     Args:
       path: the file.
-      lines: how many lines are wanted.
+      lines: the expected number of lines.
 
     Raises:
-      ValueError: it has others, or other lines.
+      ValueError: the number of lines differs, or a line has anything but pairs.
     """
     known = []
     for number, line in enumerate(read_lines(path), 1):
@@ -186,21 +187,21 @@ def read_known(path: str, lines: int) -> List[Known]:
 
 
 def ordered(pairs: Optional[Iterable[Pair]]) -> Optional[Tuple[Pair, ...]]:
-    """Return pairs in the order of the target words; None where there are none."""
+    """Return pairs in the order of the target words; None for None."""
     if pairs is None:
         return None
     return tuple(sorted(pairs, key=lambda pair: (pair[1], pair[0])))
 
 
 def written(pairs: Optional[Iterable[Pair]]) -> str:
-    """Return pairs as Pharaoh wrote them, in the order of the target."""
+    """Return pairs in Pharaoh format, in the order of the target words."""
     return " ".join(f"{i}-{j}" for i, j in ordered(pairs) or ())
 
 
 def read_choice(logdir: str, checkpoint: str, hp) -> Optional[Head]:
-    """Return the Head that was chosen for a checkpoint, None where none was.
+    """Return the Head that was chosen for a checkpoint; None if none was.
 
-    A damaged file, or one of another checkpoint, is ignored.
+    A damaged file, or a file for another checkpoint, is ignored.
     """
     try:
         with open(os.path.join(logdir, FILE_NAME), "rb") as file:
@@ -215,7 +216,7 @@ def read_choice(logdir: str, checkpoint: str, hp) -> Optional[Head]:
 def write_choice(
     logdir: str, checkpoint: str, head: Head, found: Dict[str, Any]
 ) -> None:
-    """Keep the Head that was chosen for a checkpoint, with what was found of it."""
+    """Store the Head that was chosen for a checkpoint, with its error rates."""
     with files.replaced(os.path.join(logdir, FILE_NAME)) as file:
         chosen = {os.path.basename(checkpoint): {**head._asdict(), **found}}
         json.dump(chosen, file, indent=2)

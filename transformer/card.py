@@ -1,7 +1,8 @@
-"""A model card: what a log directory knows of its model, in Markdown.
+"""A model card in Markdown: what a log directory knows about its model.
 
-Every exported folder has one, README.md. What the log directory does not know (what the
-model is for, who made the corpus, its licence) is for the person who hands it over.
+Every exported folder has one: README.md. The person who hands the model over adds what
+the log directory does not know: what the model is for, who made the corpus, and its
+licence.
 """
 
 import os
@@ -23,15 +24,15 @@ OF_THE_DATA = ("data", "source_vocab_size", "target_vocab_size", "joint_vocab")
 
 
 class Exported(NamedTuple):
-    """What an export says of itself on the card."""
+    """What the card says about an export."""
 
     title: str  # "for CTranslate2, int8"
     usage: Sequence[str]  # Markdown
-    limits: Sequence[str]  # a sentence each
+    limits: Sequence[str]  # one sentence each
 
 
 def write(hp: HParams, checkpoint: str, folder: str, exported: Exported) -> None:
-    """Write the model card of a checkpoint into the folder that it was exported to."""
+    """Write the model card of a checkpoint to the folder of its export."""
     with open(os.path.join(folder, NAME), "w", encoding="utf-8") as file:
         file.write(model_card(hp, checkpoint, exported))
 
@@ -43,9 +44,9 @@ def model_card(
 
     Args:
       hp: the settings.
-      checkpoint: its path without the endings of its files.
-      exported: what it became.
-      samples: of the intervals of scores; 0: no intervals.
+      checkpoint: its path, without file extensions.
+      exported: the export.
+      samples: the number of bootstrap samples for the intervals; 0: no intervals.
     """
     logdir = os.path.dirname(checkpoint)
     summary = _summary(hp.data)
@@ -71,7 +72,7 @@ def model_card(
 
 
 def _summary(folder: str) -> Dict[str, Any]:
-    """Return the content of corpus.json; {} where the data folder is not there."""
+    """Return the content of corpus.json; {} if the data folder is missing."""
     try:
         return read_summary(folder)
     except (OSError, ValueError):
@@ -79,7 +80,7 @@ def _summary(folder: str) -> Dict[str, Any]:
 
 
 def _data(hp, checkpoint, summary):
-    """Return what the model was trained on."""
+    """Return the section on the training data."""
     name = os.path.basename(os.path.normpath(hp.data))
     vocabulary = (
         f"one vocabulary of {hp.source_vocab_size:,} pieces"
@@ -109,7 +110,7 @@ def _data(hp, checkpoint, summary):
 
 
 def _scores(hp, checkpoint, samples):
-    """Return the scores that are known, with their signatures."""
+    """Return the section on the known scores, with their signatures."""
     rows = []
     step = checkpoints.step_of(checkpoint)
     of_dev = read_dev_scores(os.path.dirname(checkpoint))
@@ -145,7 +146,7 @@ def _scores(hp, checkpoint, samples):
 
 
 def _score_written(data, checkpoint, split, samples) -> Optional[Scores]:
-    """Return the Scores of what `eval` wrote; None where there is nothing."""
+    """Return the Scores of the translations from `eval`; None if there are none."""
     path = translations_path(checkpoint, split)
     try:
         _, references = load_text(data, split)
@@ -155,7 +156,7 @@ def _score_written(data, checkpoint, split, samples) -> Optional[Scores]:
 
 
 def _settings(hp, logdir):
-    """Return the command that trained the model, and the versions it ran on."""
+    """Return the command that trained the model, and the versions that it used."""
     flags = [
         f"--{name} {getattr(hp, name)}"
         for name, field in FIELDS.items()
@@ -183,7 +184,7 @@ def _settings(hp, logdir):
 
 
 def _limits(hp, more: Sequence[str]) -> str:
-    """Return what the model does not do."""
+    """Return the limits of the model."""
     limits: List[str] = [
         "It was trained on sentences: split a paragraph first.",
         f"A line is cut off after {hp.max_source_length:,} pieces; a translation has "

@@ -1,7 +1,7 @@
-"""Checks of your own blocks: causality, padding, independence of the batch.
+"""Checks for your own blocks: causality, padding, independence from the batch.
 
-A check calls `fn`, a function of NumPy arrays, and raises CheckFailed at the first
-output position that depends on what it must not see. `graph_function` makes such an
+A check calls `fn`, a function of NumPy arrays, and raises CheckFailed for the first
+output position that depends on an input it must not see. `graph_function` makes such an
 `fn` from TF1 code:
 
     from transformer.checks import (
@@ -13,19 +13,19 @@ output position that depends on what it must not see. `graph_function` makes suc
 
 Arguments of all three:
   fn: function of float32 [N, T, num_units], in which rows of zeros are padding; with
-    `vocab_size`, of int32 ids [N, T], 0 = padding. It returns an array [N, T, ...].
-    Dropout must be off.
+    `vocab_size`, function of int32 ids [N, T], 0 = padding. It returns an array
+    [N, T, ...]. Dropout must be off.
   num_units: int, D.
-  vocab_size: int, V, at least 3; every id is smaller.
-  batch, length: int, the largest number of sentences and of positions in one call of
+  vocab_size: int, V, at least 3; every id is below it.
+  batch, length: int, the largest numbers of sentences and of positions in one call of
     `fn`; at least 2.
-  tolerance: float, how far an output may move, relative to the largest output (or to
-    1, if that is larger).
-  seed: int, the seed of the random inputs; the same seed gives the same result.
+  tolerance: float, the largest allowed change of an output, relative to the largest
+    output or to 1, whichever is larger.
+  seed: int, the seed for the random inputs; the same seed gives the same result.
 
-All three also raise CheckFailed where outputs are not finite, have another shape,
-differ from call to call or are the same at each position, and where `fn` fails on a
-later input.
+All three also raise CheckFailed if outputs are not finite, have a wrong shape, differ
+from call to call or are the same at every position, and if `fn` fails on any input but
+the first.
 """
 
 import dataclasses
@@ -43,12 +43,12 @@ HINTS = {
     "check_batch_invariance": "statistics over the batch; a reshape that mixes batch "
     "and heads; a width or a stop taken from the whole batch",
 }
-HAIR = 1e-5  # how far an input is moved
-JUMP = 1e-3  # how far the outputs may move then
+HAIR = 1e-5  # how far an input value is moved
+JUMP = 1e-3  # how far the outputs may then move
 
 
 class CheckFailed(AssertionError):
-    """A check failed: the message has the position, the difference and the change."""
+    """A check failed; the message names the position, the difference and the change."""
 
 
 def graph_function(
@@ -59,9 +59,10 @@ def graph_function(
     Args:
       build: function of placeholders (batch and length unknown) that returns a tensor.
         It is called once, in a graph of its own, with the first arrays.
-      noise: standard deviation of the noise that is added to every trainable variable
-        after its initialization, so that a bias of 0 hides no bug. 0: no noise.
-      seed: the seed of initialization and noise.
+      noise: the standard deviation of the noise that is added to every trainable
+        variable after its initialization, so that a bias of 0 does not hide a bug. 0:
+        no noise.
+      seed: the seed for the initialization and the noise.
     """
     opened: List[Any] = []
 
@@ -75,7 +76,7 @@ def graph_function(
 
 
 def _open(build, arrays, noise, seed):
-    """Return (session, placeholders like `arrays`, output) of a new graph, on CPU."""
+    """Return (session, placeholders like `arrays`, output) for a new graph, on CPU."""
     with tf.Graph().as_default():
         tf.set_random_seed(seed)
         inputs = [
@@ -113,12 +114,13 @@ def check_causality(
     seed: int = 0,
     leading_padding: bool = True,
 ) -> None:
-    """Raise where changing an input position changes an output before it.
+    """Raise CheckFailed if changing an input position changes an output before it.
 
     Args:
-      fn, num_units, vocab_size, batch, length, tolerance, seed: as at the top.
-      leading_padding: whether some sentences begin with padding: those queries see no
-        token.
+      fn, num_units, vocab_size, batch, length, tolerance, seed: as in the module
+        docstring.
+      leading_padding: whether some sentences begin with padding; the queries at those
+        positions see no token.
 
     Raises:
       CheckFailed: a position depends on a later one.
@@ -152,16 +154,18 @@ def check_padding(
     seed: int = 0,
     with_lengths: bool = False,
 ) -> None:
-    """Raise where padding changes a real output, or a real row is taken for padding.
+    """Raise CheckFailed if padding changes an output, or a real row counts as padding.
 
-    The check removes columns of padding from sentences of different lengths; one is
-    empty, some have leading padding. It also moves real rows that resemble padding (a
-    sum of 0, a single 0) by a tiny amount: no output may change by much.
+    The check removes columns of padding from sentences of different lengths; one
+    sentence is empty, and some have leading padding. It also moves real rows that
+    resemble padding (rows whose sum is 0, or with a single 0) by a tiny amount; no
+    output may change by much.
 
     Args:
-      fn, num_units, vocab_size, batch, length, tolerance, seed: as at the top.
+      fn, num_units, vocab_size, batch, length, tolerance, seed: as in the module
+        docstring.
       with_lengths: call `fn(inputs, lengths int32 [N])`, for a block that makes its
-        mask from the lengths; the padding then holds random values, which change.
+        mask from the lengths; the padding then holds random values, which vary.
 
     Raises:
       CheckFailed: a real position depends on padding, or is taken for padding.
@@ -174,7 +178,7 @@ def check_padding(
     x = subject.inputs(real)
 
     def cut(width):
-        """Return the rows of the sentences that fit the width, and the arguments of fn.
+        """Return the rows of the sentences that fit the width, and the inputs of fn.
 
         The rows are repeated to fill the batch.
         """
@@ -203,7 +207,7 @@ def check_padding(
 
 
 def _need_two(name, size):
-    """Raise ValueError where a size is too small for the check."""
+    """Raise ValueError if a size is too small for the check."""
     if size < 2:
         raise ValueError(f"a check: expected {name} of at least 2, got {size}")
 
@@ -216,7 +220,7 @@ def _lengths(least, batch, length):
 
 
 def _check_lookalikes(subject, real, *also):
-    """Compare outputs near real rows that a wrong mask takes for padding."""
+    """Compare the outputs for real rows that a wrong mask would treat as padding."""
     x = subject.inputs(real)
     channels = np.arange(subject.num_units)
     sum_is_0 = (-1) ** channels * (channels < len(channels) // 2 * 2)
@@ -242,17 +246,18 @@ def check_batch_invariance(
     tolerance: float = 1e-4,
     seed: int = 0,
 ) -> None:
-    """Raise where the output of a sentence depends on the rest of its batch.
+    """Raise CheckFailed if the output of a sentence depends on the rest of its batch.
 
-    Here `fn` may also return [N] or [N, anything], such as the result of a search, if
-    the width is the same each time.
+    Here `fn` may also return [N] or [N, any width], such as the result of a search, if
+    the width is the same in every call.
 
     Args:
-      fn, num_units, vocab_size, batch, length, tolerance, seed: as at the top.
+      fn, num_units, vocab_size, batch, length, tolerance, seed: as in the module
+        docstring.
 
     Raises:
-      CheckFailed: the output of a sentence changes with the others in the batch, or
-        with its index there.
+      CheckFailed: the output of a sentence changes with the other sentences in the
+        batch, or with its index in the batch.
     """
     subject = _Subject(
         "check_batch_invariance",
@@ -297,7 +302,7 @@ class _Subject:
         self.rng = np.random.RandomState(self.seed)
 
     def inputs(self, real):
-        """Return ids [N, T] > 0, or vectors [N, T, D]; 0 where not `real` [N, T]."""
+        """Return ids [N, T] > 0, or vectors [N, T, D]; 0 unless `real` [N, T]."""
         if self.vocab_size is None:
             vectors = self.rng.standard_normal(real.shape + (self.num_units,))
             return (vectors * real[:, :, None]).astype(np.float32)
@@ -329,8 +334,8 @@ class _Subject:
         return outputs
 
     def first_outputs(self, *arrays):
-        """Return the outputs to which later ones are compared, if they vary at all."""
-        kind = np.asarray(self.fn(*arrays)).dtype.kind  # the caller's own errors pass
+        """Return the outputs with which others are compared; check that they vary."""
+        kind = np.asarray(self.fn(*arrays)).dtype.kind  # the caller's errors propagate
         outputs = self.run("given its first input", *arrays)
         change = "the same inputs were given again, as if dropout were on"
         self.compare(outputs, self.run("called again", *arrays), True, change)
@@ -346,7 +351,7 @@ class _Subject:
         return outputs
 
     def compare(self, expected, found, where, change, tolerance=None):
-        """Record the first position of `where` [N, T] with too large a difference."""
+        """Record the first position in `where` [N, T] that differs too much."""
         if found.shape != expected.shape:
             self.fail(
                 f"when {change}, expected outputs of shape {expected.shape} "
@@ -363,6 +368,6 @@ class _Subject:
             self.failures.append((position, message))
 
     def conclude(self) -> None:
-        """Raise CheckFailed for the earliest position recorded, if any."""
+        """Raise CheckFailed for the earliest recorded position, if there is one."""
         if self.failures:
             self.fail(min(self.failures, key=lambda failure: failure[0])[-1])

@@ -5,9 +5,10 @@
     batches = training_dataset(corpus, Shards(plan), start=0)
     batch = tf.data.make_one_shot_iterator(batches).get_next()     # a Batch of tensors
 
-In order: sentences → a `Batch`; a folder → a `Corpus`; which pairs make a batch,
-`BatchPlan`; which part of a batch a worker computes, `Shards`; and all of it in the
-graph. Dimension letters: N batch, S source length, T target length.
+In this order: sentences become a `Batch`; a folder becomes a `Corpus`; `BatchPlan`
+decides which pairs make a batch, and `Shards` which part of a batch a worker computes;
+the last functions put all of this into the graph. Dimension letters: N batch, S source
+length, T target length.
 """
 
 import os
@@ -21,10 +22,10 @@ from transformer.text.data_folder import open_integers
 from transformer.text.vocabulary import BOS, EOS, PAD, vocabulary_kind
 
 PREFETCH = 4  # batches made in advance of the step that uses them
-LONGEST = 2**31 - 1  # no batch is as wide: a pair of this length is always refused
+LONGEST = 2**31 - 1  # wider than any batch: a pair of this length is always refused
 MAX_SEED = 2**32 - 1  # the largest that NumPy's Mersenne Twister accepts
-DEFAULT_SHARDS = 8  # of a batch that several workers share: divided by 1, 2, 4, 8
-SHARD_STRIDE = 2**40  # between the numbers of two shards; more batches than any run has
+DEFAULT_SHARDS = 8  # of a batch that several workers share; divisible by 1, 2, 4, 8
+SHARD_STRIDE = 2**40  # between the numbers of two shards; no run has more batches
 
 
 class Batch(NamedTuple):
@@ -33,13 +34,13 @@ class Batch(NamedTuple):
     source: tf.Tensor  # [N, S] int32: pieces, EOS, then PAD
     target_in: tf.Tensor  # [N, T] int32: BOS, pieces, then PAD
     target_out: tf.Tensor  # [N, T] int32: pieces, EOS, then PAD
-    # [] int64: its position in the run, and which shard it is (see `Shards`). With the
-    # seed it determines the dropout masks.
+    # [] int64: encodes the position in the run and the index of the shard (see
+    # `Shards`). With the seed, it determines the dropout masks.
     number: tf.Tensor
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return id sequences as the rows of one array, padded with PAD = 0.
+    """Return sequences of ids as the rows of one array, padded with PAD = 0.
 
         pad([[7, 8], [9]])    # [[7, 8], [9, 0]]
 
@@ -90,13 +91,13 @@ def make_batch(
 
 
 class Corpus:
-    """One split of a prepared corpus, memory-mapped: it may be larger than the memory.
+    """One split of a prepared corpus, memory-mapped: it may be larger than memory.
 
     `len(corpus)` is the number of pairs. `source_lengths` and `target_lengths`, int32
-    [pairs], count the pieces and one EOS (or BOS): the width of a row of a Batch.
+    [pairs], count the pieces plus one EOS (or BOS): the width of a row of a Batch.
 
     Args:
-      folder: of a prepared corpus; data/README.md lists its files.
+      folder: the folder of a prepared corpus; data/README.md lists its files.
       split: "train", "dev" or "test".
 
     Raises:
@@ -140,10 +141,10 @@ class Corpus:
         return ids, offsets
 
     def refuse_other_ids(self, source_size: int, target_size: int) -> None:
-        """Raise ValueError where an id is padding, or of no piece of its vocabulary.
+        """Raise ValueError if an id is padding, or is not in its vocabulary.
 
         Args:
-          source_size, target_size: how many pieces the vocabularies have.
+          source_size, target_size: the numbers of pieces in the vocabularies.
         """
         for side, ids, size in (
             ("source", self._source_ids, source_size),
@@ -184,23 +185,23 @@ def _lengths(offsets: np.ndarray) -> np.ndarray:
 
 
 class BatchPlan:
-    """The assignment of pairs to the batches of a run: a pure function of (seed, k).
+    """The assignment of pairs to batches: a pure function of the seed and the number k.
 
     A batch of N pairs with widths S and T satisfies N * max(S, T) <= batch_tokens:
-    padding counts, because the device computes it too. The pairs are sorted by length
-    and cut into batches greedily. From epoch to epoch, pairs of equal lengths are
-    permuted, and so are the batches; the sorted *lengths* stay the same, and with them
-    the cuts and the number of batches, `len(plan)`. So a run continues at batch k
-    without replaying the batches before it.
+    padding counts, because the device also computes it. The pairs are sorted by length
+    and cut into batches greedily. In each epoch, pairs of equal lengths are permuted,
+    and so are the batches; the sorted *lengths* stay the same, and so do the cuts and
+    the number of batches, `len(plan)`. Therefore, a run can continue at batch k without
+    replaying the batches before it.
 
     Args:
-      source_lengths: [pairs], the width of each pair on the source side.
-      target_lengths: [pairs], the same for the target side.
-      batch_tokens: the budget for each side, padding included.
+      source_lengths: int [pairs], the width of each pair on the source side.
+      target_lengths: int [pairs], the same for the target side.
+      batch_tokens: the budget for each side, including padding.
       seed: 0 … 2**32 - 1.
 
     Raises:
-      ValueError: there is no pair, a pair is longer than the budget, or the budget or
+      ValueError: there are no pairs, a pair is longer than the budget, or the budget or
         the seed is out of range.
     """
 
@@ -218,7 +219,7 @@ class BatchPlan:
         self.seed = seed
         self._sort_keys = _sorting_key(source_lengths, target_lengths)
         self._cuts = _greedy_cuts(np.sort(widths), batch_tokens)
-        # The number of the latest epoch, its pairs, its batches.
+        # The number of the latest epoch, its pairs and its batches.
         self._epoch: Any = (None, None, None)
 
     def __len__(self) -> int:
@@ -226,7 +227,7 @@ class BatchPlan:
         return len(self._cuts) - 1
 
     def batch(self, k: int) -> np.ndarray:
-        """Return the pairs of the k-th batch of the run, int64 [N], for any k >= 0."""
+        """Return the indices of the pairs in batch k, int64 [N], for any k >= 0."""
         if k < 0:
             raise ValueError(f"expected batch 0 or more, got {k}")
         epoch, position = divmod(int(k), len(self))
@@ -235,9 +236,9 @@ class BatchPlan:
         return pairs[self._cuts[batch] : self._cuts[batch + 1]]
 
     def _shuffled(self, epoch: int) -> Tuple[np.ndarray, np.ndarray]:
-        """Return the order of the pairs, sorted by length, and that of the batches.
+        """Return the order of the pairs, sorted by length, and the order of batches.
 
-        RandomState is used because its numbers are the same in every version of NumPy.
+        RandomState draws the same numbers in every version of NumPy.
         """
         cached, pairs, batches = self._epoch
         if cached != epoch:
@@ -275,10 +276,10 @@ def _check_plan(widths: np.ndarray, batch_tokens: int, seed: int) -> None:
 def _sorting_key(source_lengths: np.ndarray, target_lengths: np.ndarray) -> np.ndarray:
     """Return the sort key of each pair, int64 [pairs]; pairs of equal lengths tie.
 
-    The key orders by the longer side, then by source length minus target length, in
-    alternating directions, so that neither side jumps where the longer side grows. Of
-    the orders tried on Multi30k this one pads least: 3 % of 4096 tokens, against 6 % of
-    (target, source).
+    The key orders pairs by the longer side, then by source length minus target length,
+    in alternating directions, so that neither side jumps when the longer side grows. Of
+    the orders tried on Multi30k, this one pads least: 3 % of 4096 tokens, compared with
+    6 % for the order (target, source).
     """
     widths = np.maximum(source_lengths, target_lengths)
     difference = source_lengths - target_lengths  # between -widths and widths
@@ -288,7 +289,7 @@ def _sorting_key(source_lengths: np.ndarray, target_lengths: np.ndarray) -> np.n
 
 
 def _greedy_cuts(widths: np.ndarray, batch_tokens: int) -> np.ndarray:
-    """Return where the batches begin and the last one ends, int64 [batches + 1].
+    """Return where each batch begins and the last one ends, int64 [batches + 1].
 
     Args:
       widths: the longer side of each pair, ascending, [pairs].
@@ -304,11 +305,11 @@ def _greedy_cuts(widths: np.ndarray, batch_tokens: int) -> np.ndarray:
 
 
 def chosen_count(count: int, workers: int) -> int:
-    """Return into how many shards `--deterministic` cuts a batch.
+    """Return the number of shards into which `--deterministic` cuts a batch.
 
     Args:
-      count: the setting `shards`; 0: one in a single process, else as many as the
-        workers, and at least DEFAULT_SHARDS.
+      count: the setting `shards`; 0: one in a single process, otherwise the number of
+        workers, but at least DEFAULT_SHARDS.
       workers: how many processes compute.
     """
     if count:
@@ -317,22 +318,23 @@ def chosen_count(count: int, workers: int) -> int:
 
 
 class Shards:
-    """The parts of every batch of a training run, dealt to the workers in rounds.
+    """The parts of every batch in a training run, dealt to the workers in rounds.
 
         shards = Shards(plan, count=8, workers=3, worker=1)
         shards.rounds              # 3: the shards of a batch are dealt in three rounds
         shards.batch(corpus, 4)    # in the second round of batch 1: its shard 4
 
-    What a shard is, and its number, depend on the batch and on `count` alone. The
-    number is that of the batch, plus SHARD_STRIDE for each shard before it. The
-    shards of a batch have equally many pairs, give or take one; a batch of fewer pairs
-    has empty ones. In the last round of a batch some workers may get an empty one.
+    The pairs in a shard, and its number, depend only on the batch and on `count`. The
+    number of a shard is the number of its batch, plus SHARD_STRIDE for each shard
+    before it. The sizes of the shards of a batch differ by at most one pair; a batch
+    with fewer pairs than shards has empty shards. In the last round of a batch, some
+    workers may get an empty shard.
 
     Args:
-      plan: which pairs make a batch.
-      count: shards of a batch.
-      workers: how many processes compute; in a round each of them has a shard.
-      worker: which of them this is.
+      plan: decides which pairs make a batch.
+      count: the number of shards in a batch.
+      workers: how many processes compute; each has one shard in a round.
+      worker: the index of this process.
     """
 
     def __init__(
@@ -345,7 +347,7 @@ class Shards:
         self.rounds = -(-count // workers)  # of a batch
 
     def batch(self, corpus: Corpus, number: int) -> Batch:
-        """Return the shard of this worker in a round of the run, as arrays."""
+        """Return this worker's shard in a round of the run, as arrays."""
         k, round_of_batch = divmod(int(number), self.rounds)
         pairs = self.plan.batch(k)
         shard = round_of_batch * self.workers + self.worker
@@ -356,18 +358,18 @@ class Shards:
     def _begin(self, shard: int, size: int) -> int:
         """Return where a shard of a batch of `size` pairs begins.
 
-        Rounded up, so that the first shard, and with it the first round, has a pair.
+        It is rounded up, so that the first shard, and thus the first round, has a pair.
         """
         return -(-min(shard, self.count) * size // self.count)
 
 
 def training_dataset(corpus: Corpus, shards: Shards, start: int) -> tf.data.Dataset:
-    """Return an endless dataset of this worker's batches, from batch `start` on.
+    """Return an endless dataset of this worker's batches, starting at batch `start`.
 
-    The same `start` gives the same batches, independent of what was trained before.
+    The same `start` gives the same batches, whatever was trained before.
 
     Returns:
-      A dataset of `Batch`, one of each round.
+      A dataset of `Batch`, one for each round.
     """
     numbers = tf.data.Dataset.range(start * shards.rounds, np.iinfo(np.int64).max)
     return _dataset_of(numbers, lambda number: shards.batch(corpus, number))
@@ -386,7 +388,7 @@ def evaluation_dataset(corpus: Corpus, plan: BatchPlan) -> tf.data.Dataset:
 def _dataset_of(
     numbers: tf.data.Dataset, make: Callable[[int], Batch]
 ) -> tf.data.Dataset:
-    """Return the Batch that `make` returns of each number, made in advance.
+    """Return a dataset of what `make` returns for each number, made in advance.
 
     Args:
       numbers: dataset of int64 [].
@@ -410,7 +412,7 @@ def _dataset_of(
 def _untuned() -> tf.data.Options:
     """Return options without the automatic tuning of tf.data.
 
-    There is nothing to tune here, and its thread sleeps: closing a session would wait
+    There is nothing to tune here. Its thread sleeps, and closing a session would wait
     for it for up to a minute.
     """
     options = tf.data.Options()
@@ -425,14 +427,14 @@ def prefetched(batch: Batch) -> Tuple[Batch, List[tf.Operation]]:
     """Copy batches into the memory of the device one round ahead.
 
     Args:
-      batch: of the next round.
+      batch: the batch of the next round.
 
     Returns:
-      (the batch of the current round, ops that take the next one). The ops must run
-      once before the first round, and in each run that uses a round.
+      (the batch of the current round, ops that fetch the next one). The ops must run
+      once before the first round, and again in each session run that uses a round.
     """
     (source, target_in, target_out), take_ids = _queued(batch[:-1], "batch")
-    with tf.device("/cpu:0"):  # which makes seeds of it
+    with tf.device("/cpu:0"):  # where it is used to make seeds
         [number], take_number = _queued(batch[-1:], "number")
     return Batch(source, target_in, target_out, number), [take_ids, take_number]
 

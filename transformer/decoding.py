@@ -1,17 +1,17 @@
-"""Search: from a step function to the best sequences. It knows nothing about a model.
+"""Search: from a step function to the best sequences, independent of any model.
 
     step(ids [N, K], parents, state) -> (logits [N, K, V] of the next piece, state)
 
 Each of N sentences has K hypotheses. `ids`, int32, are their newest pieces. `parents`,
-int32 [N, K], is the index of the hypothesis of the previous step that each of them
-continues (None if K is 1). `state` is what the previous step returned: any nest of
+int32 [N, K], are the indices of the hypotheses of the previous step that they continue
+(None if K is 1). `state` is the state that the previous step returned: any nest of
 tensors with leading dimension N; a dimension that starts at 0 may grow. The step
 function reorders the state of the hypotheses by `parents`: see `reorder`. (Within a
 search, ids and parents are int64: see `as_int64`.)
 
-At its length limit a sequence must end: every result is a whole sentence. Its score is
-the model's log-probability, even where some pieces are forbidden. (tensor2tensor cuts
-off instead: `SearchOptions(must_end=False)`.)
+A sequence must end at its length limit, so every result is a whole sentence. Its score
+is based on the model's log-probability, even if some pieces are forbidden.
+(tensor2tensor truncates instead: `SearchOptions(must_end=False)`.)
 """
 
 from typing import Any, Callable, Dict, NamedTuple, Sequence, Tuple
@@ -23,7 +23,7 @@ from transformer.blocks.attention import both, is_token
 from transformer.blocks.primitives import as_int64, followed_by_zeros, shape_list
 from transformer.text.vocabulary import BOS, EOS, PAD
 
-NEVER = float("-inf")  # the score of what is forbidden or was not found
+NEVER = float("-inf")  # the score of what is forbidden, or was not found
 
 
 class Hypotheses(NamedTuple):
@@ -32,24 +32,24 @@ class Hypotheses(NamedTuple):
     ids: tf.Tensor  # int32 [N, n_best, T]: pieces, EOS, then PAD
     scores: tf.Tensor  # float32 [N, n_best]: log-probability / length penalty
     history: tuple = ()  # SearchHistory of a beam search, with `keep_history`
-    state: Any = ()  # the last state of the open ones, with `together`
+    state: Any = ()  # the last state of the open hypotheses, with `together`
 
 
 class SearchHistory(NamedTuple):
-    """Every candidate of every step of a beam search, best first: [N, 2K, T] each.
+    """Every candidate in every step of a beam search, best first: [N, 2K, T] each.
 
     A step considers the 2K best continuations of the open hypotheses. Those that end
-    are finished; the K best others stay open; the rest is dropped.
+    are finished; the K best of the others stay open; the rest are dropped.
     """
 
     pieces: tf.Tensor  # int32
     parents: tf.Tensor  # int32: the index of the open hypothesis it continues
-    log_probs: tf.Tensor  # float32, of the whole hypothesis; -inf if there is none
+    log_probs: tf.Tensor  # float32, of the whole hypothesis; -inf: there is none
     scores: tf.Tensor  # float32: log-probability / length penalty
-    kept: tf.Tensor  # int32 [N, K, T]: indices of those that stay open, best first
+    kept: tf.Tensor  # int32 [N, K, T]: indices of candidates that stay open, best first
 
     def followed_by(self, *candidates) -> "SearchHistory":
-        """Return the SearchHistory with one more step: a tensor for each field."""
+        """Return the SearchHistory plus one more step, given a tensor per field."""
         longer = [
             tf.concat([before, now[:, :, None]], axis=2)
             for before, now in zip(self, candidates)
@@ -57,7 +57,7 @@ class SearchHistory(NamedTuple):
         return SearchHistory(*longer)
 
     def finished(self) -> "SearchHistory":
-        """Return the SearchHistory with int32 instead of the int64 of a search."""
+        """Return the SearchHistory with int32 instead of int64."""
         return SearchHistory(
             *[x if x.dtype.is_floating else tf.cast(x, tf.int32) for x in self]
         )
@@ -68,19 +68,19 @@ class SearchOptions(NamedTuple):
 
     beam_size: int = 4
     length_penalty: float = 0.6  # alpha
-    n_best: int = 1  # the number of hypotheses returned for a sentence
-    must_end: bool = True  # at its limit a hypothesis takes EOS, however unlikely
+    n_best: int = 1  # the number of hypotheses returned for each sentence
+    must_end: bool = True  # a hypothesis takes EOS at its limit, however unlikely it is
     bos: int = BOS  # the id before a sequence
-    eos: int = EOS  # the id that ends it
+    eos: int = EOS  # the id that ends a sequence
     forbidden: Tuple[int, ...] = ()  # ids that no sequence may contain; not EOS
-    min_length: int = 0  # pieces before EOS, if the limit allows
-    no_repeat_ngram: int = 0  # no n pieces in a row twice in a sequence; 0: no rule
+    min_length: int = 0  # the fewest pieces before EOS, if the limit allows
+    no_repeat_ngram: int = 0  # no sequence repeats n pieces in a row; 0: no rule
     temperature: float = 1.0  # `sample`: below 1, likely pieces become likelier
-    top_k: int = 0  # `sample`: only from the k likeliest pieces; 0: from all
-    top_p: float = 0.0  # `sample`: only from the likeliest with sum p; 0: from all
-    prefix: Any = None  # int32 [N, P]: first pieces of the sequences; PAD: any
-    keep_history: bool = False  # a beam search returns its SearchHistory
-    together: bool = False  # a beam search steps all sentences until the last one ends
+    top_k: int = 0  # `sample`: draw only from the k likeliest pieces; 0: from all
+    top_p: float = 0.0  # `sample`: only from the likeliest whose sum reaches p; 0: all
+    prefix: Any = None  # int32 [N, P]: first pieces of each sequence; PAD: any piece
+    keep_history: bool = False  # whether a beam search returns its SearchHistory
+    together: bool = False  # in a beam search, all sentences step until the last ends
 
 
 # The searches
@@ -90,9 +90,9 @@ def greedy(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
     """Take the likeliest piece at each position.
 
     Args:
-      step: the step function (see above); K = 1.
+      step: the step function (see the module docstring); K = 1.
       state: the state before the first position.
-      limits: int32 [N], the length limit of each sequence, with EOS; at least 1.
+      limits: int32 [N], the length limit of each sequence, including EOS; at least 1.
       options: SearchOptions; `beam_size` is ignored. Without `must_end`, a sequence
         that is still open at its limit is scored by its log-probability.
 
@@ -111,7 +111,7 @@ def greedy(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
 
 
 def sample(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
-    """Draw each piece from the model's distribution; otherwise like `greedy`."""
+    """Draw each piece from the model's distribution; otherwise work like `greedy`."""
 
     def draw(logits, forced, allowed):
         every_piece = range(shape_list(logits)[2])
@@ -121,7 +121,7 @@ def sample(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
         log_probs = tf.nn.log_softmax(logits[:, 0, :])
         candidates = tf.where_v2(is_allowed, log_probs, NEVER)  # [N, V]
         pieces = tf.random.categorical(likeliest_only(candidates, options), 1)  # [N, 1]
-        pieces = tf.minimum(pieces, len(every_piece) - 1)  # it is V if all are NaN
+        pieces = tf.minimum(pieces, len(every_piece) - 1)  # V if all are NaN
         forced = forced[:, None]
         pieces = tf.where_v2(tf.equal(forced, PAD), pieces, forced)
         return tf.gather(log_probs, pieces, batch_dims=1), pieces
@@ -133,16 +133,17 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
     """Search with a beam and a length penalty (section 6.1; Wu et al. 2016, section 7).
 
     Each step considers the 2K best continuations: those that end compete with the K
-    best finished ones, and the K best others stay open. A sentence is done when its
-    best open hypothesis could not enter the n best even if it grew to the limit at no
-    further cost. So the results do not depend on the other sentences of the batch.
+    best finished hypotheses, and the K best of the others stay open. A sentence is done
+    when its best open hypothesis could not become one of the n best even if it grew to
+    the limit without losing log-probability. Therefore, the results do not depend on
+    the other sentences in the batch.
 
     Without `must_end`, hypotheses that are still open at the limit are dropped. If a
-    sentence has no finished ones, its results are the open ones, scored by their
+    sentence has no finished hypotheses, its results are the open ones, scored by their
     log-probabilities.
 
-    Args, Returns: as in `greedy`, with K = beam_size. With `must_end`, a beam of one is
-      `greedy`.
+    Args, Returns: as in `greedy`, with K = beam_size. With `must_end` and a beam size
+      of 1, this is `greedy`.
 
     Raises:
       ValueError: n_best is larger than the beam size.
@@ -174,7 +175,7 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
         ends = tf.equal(pieces, options.eos)
         scores = log_probs / penalty(length, options.length_penalty)
         step_fields = (pieces, parents, log_probs, scores)
-        # The K best of those that ended before and those that end now.
+        # The K best of the hypotheses that ended before or end now.
         finished = tf.where_v2(ends, scores, NEVER)
         finished, kept = top_k(tf.concat([found.scores, finished], axis=1), beam_size)
         longer = followed_by_zeros(found.ids, 1, axis=2)  # [N, K, t + 1]
@@ -237,11 +238,11 @@ def reorder(state, parents):
     return tf.nest.map_structure(lambda x: tf.gather(x, parents, batch_dims=1), state)
 
 
-# Greedy search and sampling: one hypothesis of each sentence
+# Greedy search and sampling: one hypothesis for each sentence
 
 
 def _follow_one_path(step, state, limits, options, choose):
-    """Search with one hypothesis of each sentence.
+    """Search with one hypothesis for each sentence.
 
     Args:
       step, state, limits, options: as in `greedy`.
@@ -314,7 +315,7 @@ def _forced(ids, limits, prefix, options):
 
 
 def _allowed(ids, vocab_size: int, options):
-    """Return which pieces the rules of a search allow next; None: all.
+    """Return which pieces the rules of a search allow next; None if they allow all.
 
     Args:
       ids: int64 [N, K, t], BOS and the pieces so far.
@@ -336,7 +337,7 @@ def _allowed(ids, vocab_size: int, options):
 
 
 def _repeated(pieces, vocab_size: int, size: int):
-    """Return which pieces would complete an n-gram that the sequence has already.
+    """Return which pieces would complete an n-gram that the sequence already has.
 
     Args:
       pieces: int64 [N, K, t].
@@ -351,7 +352,7 @@ def _repeated(pieces, vocab_size: int, size: int):
     count = tf.maximum(0, length - size + 1)  # n-grams of a sequence
     begins_like_the_end = tf.fill([batch * beam_size, count], True)
     for i in range(size - 1):
-        newest = length - size + 1 + i  # the index of the i-th of the last n - 1
+        newest = length - size + 1 + i  # the index of the i-th of the last n - 1 pieces
         begins_like_the_end = tf.logical_and(
             begins_like_the_end,
             tf.equal(pieces[:, i : i + count], pieces[:, newest : newest + 1]),
@@ -374,10 +375,10 @@ def search_loop(
     state,
     together: bool = False,
 ) -> tuple:
-    """Extend the open hypotheses until none is open, in a batch that shrinks.
+    """Extend the open hypotheses until none is open, while the batch shrinks.
 
-    Whenever a quarter of the sentences is done, their results are stored, and the
-    others continue in a smaller batch. An example of four sentences, in which b ends
+    Whenever a quarter of the sentences are done, their results are stored, and the
+    others continue in a smaller batch. In this example with four sentences, b ends
     first, then d, then a and c together:
 
         sentences   open after each step              stored
@@ -385,26 +386,27 @@ def search_loop(
         [a c d]     [a c d], [a c -]                  d
         [a c]       [a c], [a c], [- -]               a, c
 
-    Otherwise every step would compute all four sentences until the last one ends.
+    If the batch did not shrink, every step would compute all four sentences until the
+    last one ends.
 
     Args:
-      is_open: function of found, extras → bool [N].
-      extend: function of found, extras, state → the same, one piece longer.
+      is_open: function of found, extras that returns bool [N].
+      extend: function of found, extras, state that returns the same, one piece longer.
       found: a nest of tensors [N, ...], the results; their third dimension may grow.
       extras: further tensors [N, ...] of the search; their third dimension may grow.
       state: the state of the step function.
-      together: the batch does not shrink.
+      together: whether the batch keeps its size.
 
     Returns:
-      (`found` of all sentences, in their order, extras, state); the last two are those
-      of the last step with `together`, and otherwise ().
+      (`found` of all sentences, in their order, extras, state). With `together`, extras
+      and state are those of the last step; otherwise, they are ().
     """
 
     def growing(x):
         sizes = x.shape.as_list()
         return tf.TensorShape([None, *sizes[1:2]] + [None] * len(sizes[2:]))
 
-    def of_any_batch(x):  # and what has no size yet may grow
+    def of_any_batch(x):  # and a dimension of size 0 may grow
         return tf.TensorShape([None] + [size or None for size in x.shape.as_list()[1:]])
 
     search = (found, extras, state)
@@ -464,17 +466,17 @@ def best_continuations(
 ):
     """Return the best continuations of the open hypotheses of each sentence.
 
-    Only the softmax is computed for the whole vocabulary: the `count` best of a
-    sentence are among the `count` best of each hypothesis. (docs/performance.md has
-    measurements.)
+    Only the softmax needs the whole vocabulary, because the `count` best continuations
+    of a sentence are among the `count` best of each hypothesis. (docs/performance.md
+    has measurements.)
 
     Args:
       log_probs: float [N, K], of the hypotheses.
-      logits: float [N, K, V] of their next pieces.
+      logits: float [N, K, V], of their next pieces.
       count: int, the number of continuations.
       forced: int64 [N], the piece that the hypotheses must take; PAD: any piece.
       forbidden: ids of pieces that no hypothesis may take.
-      allowed: bool, broadcastable to [N, K, V], from `_allowed`; None: all.
+      allowed: bool, broadcastable to [N, K, V], from `_allowed`; None: all are allowed.
 
     Returns:
       (log-probabilities, parents, pieces), [N, count] each, best first.
@@ -507,7 +509,7 @@ def best_continuations(
 
 
 def likeliest_only(log_probs, options: SearchOptions):
-    """Return logits of the likeliest pieces, at a temperature; others are NEVER.
+    """Return the logits of the likeliest pieces, at a temperature; others are NEVER.
 
     Args:
       log_probs: float [N, V].
@@ -536,10 +538,10 @@ def top_k(x, k: int):
 
 
 def _top_k_in_blocks(x, k):
-    """Return `top_k` of x [M, V], computed in blocks if V can be divided.
+    """Return `top_k` of x [M, V], computed in blocks if V has a suitable divisor.
 
-    The k largest numbers are in the k blocks with the largest maxima, and a maximum is
-    faster than a rank: docs/performance.md.
+    The k largest numbers are in the k blocks with the largest maxima, and finding a
+    maximum is faster than ranking: see docs/performance.md.
     """
     size = x.shape.as_list()[1]
     width = next(width for width in range(int(size**0.5), 0, -1) if size % width == 0)

@@ -1,9 +1,9 @@
-"""The design decisions in which published Transformers differ, one row per source.
+"""The design decisions on which published Transformers differ, one row per source.
 
-The blocks and the model never ask which row they use: where a decision is made, the
-code reads the field of the row. To add a source, add a row.
+The blocks and the model never check which row they use: where a decision is made, the
+code reads the field of that decision. To add a source, add a row.
 
-The rows of tensor2tensor are from models/transformer.py, utils/learning_rate.py and
+The rows for tensor2tensor follow models/transformer.py, utils/learning_rate.py and
 utils/optimize.py of version 1.15.7. Its transformer_base is the third version: Adam's
 beta2 is 0.997 instead of the paper's 0.98, and warm-up takes 8,000 steps instead of the
 4,000 of the first version.
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Tuple, Union
 
 
 class Dialect(NamedTuple):
-    """The decisions in which the sources differ."""
+    """The decisions on which the sources differ."""
 
     described_in: str  # the source of this row
     # Attention.
@@ -24,33 +24,33 @@ class Dialect(NamedTuple):
     output_bias: bool  # ... and get a bias
     output_relu: bool  # ... and go through a ReLU
     key_masking: str  # logits of padded keys are "replaced" by a number, or "lowered"
-    future_masking: str  # those of later keys, likewise
+    future_masking: str  # logits of later keys, likewise
     padded_row: str  # a row is padding if it "is zero" or "sums to zero"
     masks_from: str  # padding is found from "ids" or "activations"
-    decoder_masks_padding: bool  # in the self-attention of the decoder
+    decoder_masks_padding: bool  # in its self-attention
     fully_masked_is_zero: bool  # a query that may attend to nothing gets zeros
     mask_queries: bool  # the weights of padded queries are zeroed
-    padding_stays_zero: bool  # rows of padding are zero in the output too
-    attention_dropout: bool  # dropout of the attention weights
+    padding_stays_zero: bool  # rows of padding are zero in the output, too
+    attention_dropout: bool  # dropout is applied to the attention weights
     # Around a sub-layer f: norm(x + dropout(f(x))), or x + dropout(f(norm(x))).
     residual: bool  # x is added to the result
-    residual_dropout: bool  # dropout of what is added to x
+    residual_dropout: bool  # dropout is applied to what is added to x
     norm: str  # "before" the sub-layer, "after" the addition, or "" for none
     final_norm: bool  # a last normalization after each whole stack
     norm_epsilon: float  # added to the variance, inside the root
     # Feed-forward.
-    inner_dropout: bool  # dropout between the two layers
+    inner_dropout: bool  # dropout is applied between the two layers
     feedforward_skips_padding: bool  # padded positions of the encoder get zeros
     # Positions and embeddings.
     positions: str  # a key of positions.POSITIONS
     scaled_positions: bool  # positional_encoding multiplies by sqrt(D) by default
-    learned_positions: bool  # a table of positions, instead of sinusoids
-    positions_on_padding: bool  # positions are added to padding too
+    learned_positions: bool  # a table of positions instead of sinusoids
+    positions_on_padding: bool  # positions are also added to padding
     first_position_padded: bool  # zero_pad zeroes position 0, not padding
     target_space: bool  # a vector for the target language is added to the source
     begins_with_zeros: bool  # the target begins with zeros, not with BOS
     tied_embeddings: bool  # source, target and output share one table
-    padding_row_is_zero: bool  # also in the output layer: the logit of padding is 0
+    padding_row_is_zero: bool  # also in the output layer, so the logit of padding is 0
     # Training.
     smoothing: str  # a key of training.SMOOTHINGS
     schedule: str  # a key of training.SCHEDULES
@@ -181,7 +181,7 @@ DIALECTS = {
 
 
 def resolve(dialect: Union[str, Dialect]) -> Dialect:
-    """Return the row of a name; return a Dialect unchanged.
+    """Return the row with a name; return a Dialect unchanged.
 
     Raises:
       ValueError: there is no such row.
@@ -194,7 +194,7 @@ def resolve(dialect: Union[str, Dialect]) -> Dialect:
 
 
 def table() -> str:
-    """Return a Markdown table: a column for each dialect, a line for each decision."""
+    """Return a Markdown table: a column for each dialect, a row for each decision."""
 
     def shown(value: Any) -> str:
         if isinstance(value, bool):

@@ -1,7 +1,7 @@
 """Scores: BLEU, chrF and TER with confidence intervals, and comparisons of systems.
 
 Dev BLEU during training and `transformer-tf eval` use the same functions. sacreBLEU
-computes the intervals by bootstrap resampling of lines, and compares systems by the
+computes the intervals by bootstrap resampling of lines, and compares systems with the
 paired bootstrap test (Koehn 2004).
 """
 
@@ -18,12 +18,12 @@ from transformer.text.data_folder import text_paths
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary import Translation
 
-SAMPLES = 1000  # drawn for an interval: the default of sacreBLEU
+SAMPLES = 1000  # drawn for an interval; the default of sacreBLEU
 LEAST_SAMPLES = 40  # with fewer, the 95 % interval holds all of them
-SEED = "SACREBLEU_SEED"  # the environment variable with the seed of sacreBLEU
-A_LINE = 100  # bytes of n-gram counts that sacreBLEU needs for a line of a sample
+SEED = "SACREBLEU_SEED"  # the environment variable with the seed for sacreBLEU
+A_LINE = 100  # bytes of n-gram counts that sacreBLEU needs for each line of a sample
 LEVEL = 0.05  # the significance level
-# Field of Scores → (the name that sacreBLEU prints, its class).
+# Field of Scores → (the name that sacreBLEU prints, the class of the metric).
 METRICS = {"bleu": ("BLEU", BLEU), "chrf": ("chrF2", CHRF), "ter": ("TER", TER)}
 WITHOUT_TER = ("bleu", "chrf")  # TER takes seconds where translations are poor
 
@@ -37,7 +37,7 @@ class Scores(NamedTuple):
     chrf_signature: str
     bleu_interval: Tuple[float, ...] = ()  # 95 % interval: from, to; () without samples
     chrf_interval: Tuple[float, ...] = ()
-    ter: Optional[float] = None  # lower is better, lower-cased; None: not computed
+    ter: Optional[float] = None  # lower is better; on lower case; None: not computed
     ter_signature: str = ""
     ter_interval: Tuple[float, ...] = ()
 
@@ -45,17 +45,17 @@ class Scores(NamedTuple):
 class ParallelText(NamedTuple):
     """Source lines and their references."""
 
-    name: str  # of the split, or of the file
+    name: str  # of the split or the file
     sources: List[str]
     references: List[str]
 
 
 def load_text(data: str, split: str) -> Tuple[List[str], List[str]]:
-    """Return the plain source and reference lines of a split of a prepared folder.
+    """Return the plain source and reference lines of a split in a prepared folder.
 
     Raises:
       FileNotFoundError: a file is missing.
-      ValueError: corpus.json is broken, leads out of the folder or lacks the split.
+      ValueError: corpus.json is broken, points outside the folder, or lacks the split.
     """
     source, reference = text_paths(data, split)
     return list(read_lines(source)), list(read_lines(reference))
@@ -68,11 +68,11 @@ def read_parallel(
 
     Args:
       data: the data folder.
-      split: "dev" or "test"; ignored where there are `paths`.
+      split: "dev" or "test"; ignored if `paths` are given.
       paths: the source file and the reference file, or None.
 
     Raises:
-      ValueError: the numbers of lines differ, or there are none.
+      ValueError: the numbers of lines differ, or there are no lines.
       OSError: a file cannot be read.
     """
     if paths:
@@ -159,7 +159,7 @@ def check_samples(samples: int, lines: int) -> None:
     """Raise ValueError for a number of samples that is too small or too large.
 
     Args:
-      samples: the number of samples; 0: none.
+      samples: the number of samples; 0: no samples.
       lines: the number of lines of each sample.
     """
     if samples and not LEAST_SAMPLES <= samples:
@@ -188,7 +188,7 @@ def evaluate(
     references: List[str],
     samples: int = 0,
 ) -> Tuple[Scores, List[str]]:
-    """Translate and score; return (Scores, the best translation of each line)."""
+    """Translate and score lines; return (Scores, the best translation of each line)."""
     hypotheses = [best.text for best, *_ in translate(sources)]
     return score(hypotheses, references, samples), hypotheses
 
@@ -196,8 +196,8 @@ def evaluate(
 class Similarity(NamedTuple):
     """Sentence embeddings of translations and references, compared."""
 
-    mean: float  # cosine of translation and reference, at most 1
-    recognized: float  # share of translations that are nearer to their own reference
+    mean: float  # the mean cosine of translation and reference, at most 1
+    recognized: float  # the share nearer to their own reference than to the next
 
 
 def sentence_encoder():
@@ -219,13 +219,14 @@ def sentence_encoder():
 def semantic_similarity(
     encoder: Any, hypotheses: List[str], references: List[str]
 ) -> Similarity:
-    """Return how near translations are to their references in meaning.
+    """Return how close translations are to their references in meaning.
 
-    The cosine of two unrelated sentences is high, too: about 0.8. So each translation
-    is also compared with the reference of the next line.
+    The cosine of two unrelated sentences is also high: about 0.8. Therefore, each
+    translation is also compared with the reference of the next line.
 
     Args:
-      encoder: with a method `query`, texts → float [texts, width], of length 1.
+      encoder: an object with a method `query`: texts → float [texts, width], vectors of
+        length 1.
       hypotheses: the translations.
       references: the reference of each.
 
@@ -250,15 +251,15 @@ def semantic_similarity(
 class Compared(NamedTuple):
     """The score of a system by one metric, compared with the first system."""
 
-    name: str  # of the system
+    name: str  # the name of the system
     score: float
-    interval: Tuple[float, float]  # of 95 %
+    interval: Tuple[float, float]  # the 95 % interval
     difference: float  # from the first system
     p_value: Optional[float]  # None for the first system and for equal translations
 
 
 class Comparison(NamedTuple):
-    """Systems by one metric; the others are compared with the first."""
+    """The scores of systems by one metric, compared with the first system."""
 
     metric: str  # "BLEU", "chrF2" or "TER"
     signature: str
@@ -271,12 +272,12 @@ def compare(
     """Compare the translations of systems with those of the first one.
 
     Args:
-      systems: name → the translation of each line; two or more systems.
+      systems: name → the translation of each line, for two or more systems.
       references: the reference of each line.
       samples: the number of bootstrap samples.
 
     Returns:
-      A Comparison by each metric: BLEU, chrF2, TER.
+      A Comparison for each metric: BLEU, chrF2, TER.
 
     Raises:
       ValueError: the numbers of translations and references differ.
@@ -305,9 +306,9 @@ def compare(
 
 
 def _compared(name, result, first, are_equal):
-    """Return Compared, without a p-value for equal translations.
+    """Return a Compared, without a p-value if the translations are equal.
 
-    sacreBLEU's would be tiny.
+    For equal translations, the p-value of sacreBLEU would be tiny.
     """
     return Compared(
         name,
@@ -330,7 +331,7 @@ def comparison_sentence(compared: Compared, first: str, metric: str) -> str:
 
 
 def comparison_table(comparison: Comparison) -> List[str]:
-    """Return a table as lines of text: a head, a row per system, the signature."""
+    """Return a table as lines of text: a header, a row for each system, a signature."""
     width = max(len(each.name) for each in comparison.systems)
     rows = [f"{comparison.metric:<{width}}   score   95 % interval        p"]
     for each in comparison.systems:

@@ -30,14 +30,14 @@ from transformer.text.data_folder import text_paths
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary import UNK, copy_vocabularies, load_vocabularies
 
-# An export is compared with TensorFlow on so many lines of dev. Scores that differ by
-# less than this are equal: of two translations, either may be found first.
+# An export is compared with TensorFlow on this many lines of dev. Scores that differ by
+# less than TIE count as equal: either of the two translations may be found first.
 LINES_COMPARED = 200
 TIE = 1e-3
 
 
 def refuse_unsupported(hp: HParams) -> None:
-    """Raise ValueError for settings that CTranslate2 cannot represent, by name."""
+    """Raise ValueError naming the settings that CTranslate2 cannot represent."""
     row = resolve(hp.dialect)
     found = {
         "projection_relu": row.projection_relu,
@@ -61,7 +61,7 @@ def refuse_unsupported(hp: HParams) -> None:
 
 
 def read_variables(hp: HParams, checkpoint: str) -> Dict[str, np.ndarray]:
-    """Return the variables of a checkpoint without those of Adam: name → array.
+    """Return the variables of a checkpoint, without those of Adam: name → array.
 
     Raises:
       ValueError: the variables do not fit the settings.
@@ -73,7 +73,7 @@ def read_variables(hp: HParams, checkpoint: str) -> Dict[str, np.ndarray]:
 
 
 def sinusoids(encoding: str, num_units: int) -> np.ndarray:
-    """Return the vectors of the positions: float32 [LONGEST, D].
+    """Return the position encodings: float32 [LONGEST, D].
 
     Args:
       encoding: a key of POSITIONS.
@@ -113,7 +113,7 @@ class Filler:
                 self.layer(layer, f"{name}/block_{i}", name == "decoder")
             if row.final_norm:
                 self.norm(stack.layer_norm, f"{name}/ln")
-        if row.target_space:  # added at every position, like the encoding
+        if row.target_space:  # added at every position, like an encoding
             spec.encoder.position_encodings.encodings = (
                 self.positions + self.variables["encoder/target_space"]
             )
@@ -144,7 +144,7 @@ class Filler:
         self.norm(layer.ffn.layer_norm, f"{scope}/feedforward/ln")
 
     def linear(self, linear: Any, scopes: Sequence[str]) -> None:
-        """Fill a layer with dense layers of the same input, concatenated: [out, in]."""
+        """Fill a layer with dense layers of one input, concatenated: [out, in]."""
         kernels = [self.variables[f"{scope}/kernel"] for scope in scopes]
         linear.weight = np.ascontiguousarray(np.concatenate(kernels, axis=1).T)
         if f"{scopes[0]}/bias" in self.variables:
@@ -158,16 +158,16 @@ class Filler:
 
 
 def write(hp: HParams, checkpoint: str, out: str, quantization: str) -> str:
-    """Write a folder for `ctranslate2.Translator`, with our vocabulary files in it.
+    """Write a folder for `ctranslate2.Translator`, including our vocabulary files.
 
     Args:
       hp: the settings.
-      checkpoint: its path without the endings of its files.
-      out: the folder; an exported model in it is replaced.
+      checkpoint: its path, without file extensions.
+      out: the folder; a model already exported to it is replaced.
       quantization: "float32" or "int8".
 
     Returns:
-      "": there is nothing to remark.
+      "": there is nothing to report.
 
     Raises:
       ValueError: CTranslate2 is not installed, or cannot represent the model.
@@ -207,14 +207,15 @@ def write(hp: HParams, checkpoint: str, out: str, quantization: str) -> str:
 
 
 def described(hp: HParams, name: str, quantization: str) -> card.Exported:
-    """Return what the model card says of an export.
+    """Return what the model card says about an export.
 
-    The call on it gives our text greedily. The beam search of CTranslate2 forgets
-    sentences that end outside of the best K continuations, and then a line may differ.
+    With greedy search, the call on the card gives our translations. The beam search of
+    CTranslate2 drops hypotheses that end outside the K best continuations, so some
+    lines may differ.
 
     Args:
       hp: the settings.
-      name: of the folder.
+      name: the name of the folder.
       quantization: "float32" or "int8".
     """
     options = (
@@ -246,26 +247,26 @@ def described(hp: HParams, name: str, quantization: str) -> card.Exported:
     return card.Exported(f"for CTranslate2, {quantization}", usage, limits)
 
 
-# The export of a checkpoint, beside it
+# The export of a checkpoint, stored next to it
 
 
 def find_or_make(
     ours: Any, checkpoint: str, quantization: str, warn: Callable[[str], None]
 ) -> str:
-    """Return the folder of a checkpoint's export; make and compare it if there is none.
+    """Return the folder of a checkpoint's export; make and compare a missing one.
 
     Args:
-      ours: the Translator that has loaded the checkpoint.
-      checkpoint: its path without the endings of its files.
+      ours: the Translator that loaded the checkpoint.
+      checkpoint: its path, without file extensions.
       quantization: "float32" or "int8".
-      warn: function of a text; called where CTranslate2 cannot represent the model,
-        where the export cannot be compared, and with the number of lines it changes.
+      warn: function of a text; called if CTranslate2 cannot represent the model, if the
+        export cannot be compared, and if it translates lines differently.
 
     Returns:
-      "" where CTranslate2 cannot represent the model.
+      The folder; "" if CTranslate2 cannot represent the model.
 
     Raises:
-      ValueError: CTranslate2 is not installed, or has other scores.
+      ValueError: CTranslate2 is not installed, or gives other scores.
     """
     try:
         refuse_unsupported(ours.hp)
@@ -285,7 +286,7 @@ def find_or_make(
     with files.new_folder(folder, "--logdir", MODEL) as made:
         write(ours.hp, checkpoint, made, quantization)
         _compare(ours, made, quantization, warn)
-        # Not the search that this Translator was asked for.
+        # The saved search, not the one requested from this Translator.
         hp = load(logdir) if has_settings(logdir) else ours.hp
         hp = dataclasses.replace(hp, data=ours.hp.data)
         exported = described(hp, os.path.basename(folder), quantization)
@@ -295,14 +296,15 @@ def find_or_make(
 
 
 def _compare(ours, folder, quantization, warn) -> None:
-    """Compare an exported model with a Translator on lines of dev.
+    """Compare an exported model with a Translator on lines of the dev set.
 
-    The models are the same where they give our translations the same scores. Even then
-    the beam search of CTranslate2 finds others for some lines: it drops a hypothesis
-    that ends outside the K best.
+    The models are equal if they give our translations the same scores. Even then, the
+    beam search of CTranslate2 finds other translations for some lines, because it drops
+    hypotheses that end outside the K best.
 
     Raises:
-      ValueError: it has float32 weights, and gives our translations other scores.
+      ValueError: the exported model has float32 weights, but gives our translations
+        other scores.
     """
     try:
         path, _ = text_paths(ours.hp.data, "dev")

@@ -1,13 +1,13 @@
-"""The fast engine: a model exported for CTranslate2, and lines → translations.
+"""The fast engine: translate lines with a model exported for CTranslate2.
 
     from transformer.fast import open_exported
 
     with open_exported("logs/sample") as translator:
         [[best]] = translator.translate(["Der Hund schläft."])
 
-It finds what our beam search finds, and scores as we do, without TensorFlow, whose
-import takes seconds. `Translator(…, engine="ctranslate2")` makes the export, beside the
-checkpoint, and compares it with TensorFlow once; this file opens one that was made.
+It finds and scores translations as our beam search does, but without TensorFlow, whose
+import takes seconds. `Translator(…, engine="ctranslate2")` makes the export next to the
+checkpoint, and compares it with TensorFlow once; this file opens an existing export.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ TENSORFLOW = "tensorflow"
 CTRANSLATE2 = "ctranslate2"
 ENGINES = (TENSORFLOW, CTRANSLATE2)
 QUANTIZATIONS = ("float32", "int8")
-MODEL = "model.bin"  # a file of each exported model
+MODEL = "model.bin"  # a file in each exported model
 LONGEST = 1100  # positions of an exported model; our own sinusoids have no limit
 
 
@@ -52,16 +52,16 @@ def usable(
     warn: Callable[[str], None],
     needs: Optional[Dict[str, bool]] = None,
 ) -> str:
-    """Return the engine to use: TENSORFLOW where the fast one cannot do what is asked.
+    """Return the engine to use: TENSORFLOW if the fast one cannot do what is requested.
 
     Args:
-      engine, quantization: what is asked for.
+      engine, quantization: what is requested.
       hp: the settings of the search.
-      warn: function of a text; called where another engine is returned.
-      needs: a name → whether that is asked for; each is more than the fast one can do.
+      warn: function of a text; called if another engine is returned.
+      needs: name of a feature that the fast engine lacks → whether it is requested.
 
     Raises:
-      ValueError: TensorFlow is asked for a quantization.
+      ValueError: a quantization is requested for TensorFlow.
     """
     if engine == TENSORFLOW and quantization != QUANTIZATIONS[0]:
         raise ValueError(
@@ -86,10 +86,10 @@ def usable(
 def folder_of(checkpoint: str, quantization: str) -> str:
     """Return the folder of the exported model of a checkpoint, which may be missing.
 
-    Its name has the checksum of the manifest, and so of the weights.
+    Its name contains the checksum of the manifest, which covers the weights.
 
     Args:
-      checkpoint: its path without the endings of its files.
+      checkpoint: its path, without file extensions.
       quantization: one of QUANTIZATIONS.
     """
     checksum = files.sha256_of(checkpoint + MANIFEST)
@@ -98,7 +98,7 @@ def folder_of(checkpoint: str, quantization: str) -> str:
 
 
 def remove_outdated(logdir: str) -> None:
-    """Remove the exported models of checkpoints that are no more."""
+    """Remove the exported models of checkpoints that no longer exist."""
     current: Set[str] = set()
     for checkpoint in named(logdir):
         for each in QUANTIZATIONS:
@@ -112,11 +112,11 @@ def remove_outdated(logdir: str) -> None:
 def find_exported(
     logdir: str, which: Union[str, int] = "best", quantization: str = "float32"
 ) -> Optional[Tuple[str, str]]:
-    """Return (checkpoint, its exported model); None where that has to be made first.
+    """Return (checkpoint, its exported model); None if no export has been made.
 
     Args:
       logdir: the log directory.
-      which: the checkpoint, as in `manifests.find`.
+      which: the checkpoint: see `manifests.find`.
       quantization: one of QUANTIZATIONS.
     """
     with contextlib.suppress(FileNotFoundError):
@@ -139,12 +139,12 @@ def open_exported(
     Args:
       logdir: the log directory.
       hp: the settings of the search; None: the saved ones.
-      which: the checkpoint, as in `manifests.find`.
+      which: the checkpoint: see `manifests.find`.
       n_best: the number of translations of each line.
       quantization: one of QUANTIZATIONS.
 
     Raises:
-      FileNotFoundError: the export was not made yet.
+      FileNotFoundError: no export has been made.
     """
     found = find_exported(logdir, which, quantization)
     if found is None:
@@ -186,7 +186,7 @@ class FastTranslator(TextSide):
     """
 
     def __init__(self, folder: str, hp: HParams, n_best: int = 1):
-        most = min(hp.max_source_length, LONGEST - 1)  # and the end
+        most = min(hp.max_source_length, LONGEST - 1)  # leave room for the end
         super().__init__(load_vocabularies(folder), most)
         refuse_n_best(n_best, hp)
         self._hp = hp
@@ -197,8 +197,8 @@ class FastTranslator(TextSide):
             for number, piece in enumerate(target.pieces(range(target.size)))
         }
         try:
-            # Batches side by side, one for each core: several threads for one batch
-            # wait for each other, and on a busy machine for other processes.
+            # One batch per core, in parallel: several threads for one batch would wait
+            # for each other and, on a busy machine, for other processes.
             self._model = import_ctranslate2().Translator(
                 folder, device="cpu", inter_threads=cores(), intra_threads=1
             )
@@ -215,14 +215,14 @@ class FastTranslator(TextSide):
         self._model.unload_model()
 
     def translate(self, lines: Sequence[str]) -> List[List[Translation]]:
-        """Translate lines, as `Translator.translate` does.
+        """Translate lines, like `Translator.translate`.
 
         Args:
-          lines: sentences. A line without a piece gets an empty translation; a line
-            with more than `max_source_length` pieces is cut off there.
+          lines: sentences. A line without pieces gets an empty translation; a line with
+            more than `max_source_length` pieces is truncated.
 
         Returns:
-          For each line its n best translations, best first.
+          For each line, its n best translations, best first.
         """
         translations = [[Translation("", 0.0)] * self._n_best for _ in lines]
         sources = self.encode(lines)
@@ -239,7 +239,7 @@ class FastTranslator(TextSide):
         """Return the scores of given translations, as `translate` would score them.
 
         Args:
-          lines: sentences, each with a piece at least.
+          lines: sentences, each with at least one piece.
           targets: the pieces of the translation of each.
         """
         vocabulary = self.vocabularies.source
@@ -253,7 +253,7 @@ class FastTranslator(TextSide):
     def _log_probs(
         self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]
     ) -> List[float]:
-        """Return the log-probability of each target, and of its end."""
+        """Return the log-probability of each target, including its end."""
         scored = self._model.score_batch(
             list(sources),
             list(targets),
@@ -265,10 +265,10 @@ class FastTranslator(TextSide):
     def _search(
         self, sources: Sequence[Sequence[int]]
     ) -> Dict[int, List[Tuple[float, List[str]]]]:
-        """Return the hypotheses of each line with pieces, (score, pieces), best first.
+        """Return the hypotheses (score, pieces) of each line with pieces, best first.
 
-        CTranslate2 has one limit for all lines. Those that reach their own are
-        translated again, up to there.
+        CTranslate2 has one length limit for all lines. Lines whose hypotheses exceed
+        their own limit are translated again, up to that limit.
         """
         pieces = {
             i: self.vocabularies.source.pieces(ids)
@@ -287,13 +287,13 @@ class FastTranslator(TextSide):
         return {i: sorted(map(self._scored, each))[::-1] for i, each in found.items()}
 
     def _found(self, pieces: Dict[int, List[str]], limit: int) -> Dict[int, List]:
-        """Return (log-probability, pieces) of what CTranslate2 finds for each line.
+        """Return the (log-probability, pieces) that CTranslate2 finds for each line.
 
         Args:
           pieces: the pieces of each line.
-          limit: those of a translation; one that has as many may lack its end.
+          limit: the most pieces of a translation; one with this many may lack its end.
         """
-        a_core = -(-len(pieces) // cores())  # lines, so that none is idle
+        a_core = -(-len(pieces) // cores())  # lines per core, so that no core is idle
         results = self._model.translate_batch(
             list(pieces.values()),
             beam_size=self._hp.hypotheses,
@@ -313,12 +313,12 @@ class FastTranslator(TextSide):
     def _with_ends(
         self, pieces: Dict[int, List[str]], found: Dict[int, List], limit: int
     ) -> Dict[int, List]:
-        """Return hypotheses, those that were cut off with the probability of an end.
+        """Return the hypotheses; add the probability of the end to truncated ones.
 
         Args:
           pieces: the pieces of each line.
           found: what `_found` returns.
-          limit: the pieces of a hypothesis that was cut off.
+          limit: the number of pieces in a truncated hypothesis.
         """
         pairs = [
             (i, target)
@@ -340,7 +340,7 @@ class FastTranslator(TextSide):
         }
 
     def _scored(self, hypothesis: Tuple[float, List[str]]) -> Tuple[float, List[str]]:
-        """Return a hypothesis with our score, which divides by our length penalty."""
+        """Return a hypothesis with our score, which has the length penalty applied."""
         log_prob, pieces = hypothesis
-        length = len(pieces) + 1  # with the end
+        length = len(pieces) + 1  # including the end
         return log_prob / ((5 + length) / 6) ** self._hp.length_penalty, pieces

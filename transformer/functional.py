@@ -1,8 +1,8 @@
 """Attention with lengths instead of masks, for models other than Transformers.
 
-The functions of bojone/attention (`attention_tf.py`) on the blocks of this package.
-They add no residual connection, no normalization and no output projection. Dimension
-letters as in `modules`.
+These are the functions of bojone/attention (`attention_tf.py`), built from the blocks
+of this package. They add no residual connection, no normalization and no output
+projection. The dimension letters are those of `modules`.
 
     import tensorflow.compat.v1 as tf
     from transformer.functional import attention, position_embedding
@@ -24,7 +24,7 @@ from transformer.modules import scaled_dot_product_attention
 
 __all__ = ["attention", "mask", "position_embedding"]
 
-SUBTRACTED = 1e12  # by `mask` with mode "add"; part of its documented result
+SUBTRACTED = 1e12  # by `mask` with mode "add"; its docstring states the value
 
 
 def attention(
@@ -38,7 +38,7 @@ def attention(
     scope: str = "attention",
     reuse: Optional[bool] = None,
 ):
-    """Attend with several heads (section 3.2.2), and join them; no output projection.
+    """Attend with several heads, and join them without a projection (section 3.2.2).
 
     Args:
       Q: float [N, Tq, any width], the queries.
@@ -46,9 +46,11 @@ def attention(
       V: float [N, Tk, any width], the values.
       nb_head: int, H.
       size_per_head: int, the width of each head, d_k and d_v.
-      Q_len: int [N], the number of real queries; the output rows of others are zeros.
-      V_len: int [N], the number of real keys. If none is real, all have equal weights.
-      scope, reuse: of the variables `q/kernel` `k/kernel` `v/kernel`; no biases.
+      Q_len: int [N], the numbers of real queries; the other output rows are zeros.
+      V_len: int [N], the numbers of real keys. If no key is real, all have equal
+        weights.
+      scope, reuse: for the variables `q/kernel` `k/kernel` `v/kernel`; there are no
+        biases.
 
     Returns:
       float [N, Tq, H * size_per_head].
@@ -68,11 +70,11 @@ def attention(
 
 
 def position_embedding(inputs, position_size: int):
-    """Return the sinusoids of section 3.5, cosines first: [cos block, sin block].
+    """Return the sinusoids of section 3.5, all cosines before all sines.
 
     Args:
       inputs: [N, T] or [N, T, any width], any type; only its shape is used.
-      position_size: int, the width; an odd one has one sine more than cosines.
+      position_size: int, the width; if it is odd, there is one more sine than cosines.
 
     Returns:
       float32 [N, T, position_size], to be added or concatenated. With size 4,
@@ -88,19 +90,19 @@ def position_embedding(inputs, position_size: int):
 
 
 def mask(inputs, seq_len, mode: str = "mul"):
-    """Mask the positions after the end of each sequence.
+    """Mask the positions beyond the end of each sequence.
 
     Args:
       inputs: float [N, T, ...].
       seq_len: int [N], the lengths; None returns `inputs`.
-      mode: "mul" sets what is masked to zero; "add" subtracts 1e12 from it, for a
+      mode: "mul" sets masked positions to zero; "add" subtracts 1e12 from them, for a
         softmax or a maximum over T.
 
     Returns:
       A tensor like `inputs`.
 
     Raises:
-      ValueError: another mode.
+      ValueError: `mode` is neither "mul" nor "add".
 
     Source: bojone/attention, `attention_tf.Mask`.
     """
@@ -117,5 +119,5 @@ def mask(inputs, seq_len, mode: str = "mul"):
 
 
 def _is_real(inputs, lengths):
-    """Return bool [N, T], True up to each length, for [N, T, ...] and int [N]."""
+    """Return bool [N, T], True up to each length, given [N, T, ...] and int [N]."""
     return tf.sequence_mask(lengths, shape_list(inputs)[1])

@@ -1,4 +1,4 @@
-"""The settings: their fields, checks, presets, and their file in a log directory.
+"""The settings: their fields, checks and presets, and their file in a log directory.
 
 Every field is a flag of `transformer-tf train` and a name in `logdir/hparams.json`.
 `resolve` says which value of a setting wins.
@@ -18,9 +18,9 @@ from transformer.runtime.terminal import command
 FILE_NAME = "hparams.json"
 # Settings of earlier versions; their values are ignored.
 REMOVED = ("audit_every", "devices", "xla")
-LARGEST = 2**31  # integers are below it, so that they fit into an int32
-MOST_PARTS = 2**16  # of an update; with more, none would ever be finished
-# Sizes that no memory holds are refused before anything is made of them.
+LARGEST = 2**31  # integers are smaller, so that they fit into an int32
+MOST_PARTS = 2**16  # of an update; with more, no update would ever finish
+# Sizes that do not fit into any memory are refused before they are used.
 MOST_BLOCKS = 2**10
 WIDEST = 2**15
 LONGEST = 2**16  # pieces of a sentence
@@ -38,11 +38,11 @@ def setting(
 
     Args:
       group: the heading under which `--help` shows the field.
-      default: the default value, which has the type of the field.
+      default: the default value; its type is the type of the field.
       text: the line of help.
       least, below: the limits of a number: least <= number < below.
-      choices: the allowed values of a string. Empty: the code that uses the value
-        checks it.
+      choices: the allowed values of a string. Empty: the code that uses the value must
+        check it.
     """
     if below is None:
         below = LARGEST if isinstance(default, int) else math.inf
@@ -54,7 +54,7 @@ def setting(
 
 @dataclasses.dataclass(frozen=True)
 class HParams:
-    """All settings; the defaults are the base model of the paper (Table 3)."""
+    """All settings; the defaults are those of the paper's base model (Table 3)."""
 
     # The corpus.
     data: str = setting("corpus", "data/sample", "folder of a prepared corpus")
@@ -223,7 +223,7 @@ class HParams:
         choices=("float32", "bfloat16"),
     )
 
-    # The machine: how it computes, not what.
+    # The machine: how it computes, not what it computes.
     precision: str = setting(
         "machine", "float32", "float32, bfloat16; float16 (CPU: slow)"
     )
@@ -247,7 +247,7 @@ class HParams:
         return self.beam_size if self.search == "beam" else 1
 
     def rate_of(self, name: str) -> Optional[float]:
-        """Return a dropout rate; None where the dialect decides.
+        """Return a dropout rate; None if the dialect decides.
 
         Args:
           name: "attention_dropout" or "ffn_dropout".
@@ -278,10 +278,10 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "multi30k": {
         "data": "data/multi30k",
         "num_blocks": 3,  # 29,000 pairs do not fill six
-        "d_model": 256,  # and overfit a wider model
+        "d_model": 256,  # a wider model would overfit
         "d_ff": 512,  # twice d_model: a cheaper step, and time for more
         "num_heads": 4,  # 64 dimensions a head, as in the paper
-        "dialect": "tensor2tensor",  # norm before each sub-layer: learns much faster
+        "dialect": "tensor2tensor",  # norm before each sub-layer: it learns much faster
         "batch_tokens": 2048,  # about 120 captions
         "schedule": "linear",  # the number of steps is known
         "learning_rate": 0.002,  # a small model tolerates a high rate
@@ -290,10 +290,10 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "save_every": 450,  # at most two minutes can be lost
         "eval_every": 450,  # six dev BLEU scores
         "beam_size": 5,
-        "length_penalty": 1.2,  # best on dev: with less, translations are too short
-        "max_extra_length": 20,  # no pair of train needs 15; searches end sooner
+        "length_penalty": 1.2,  # best on dev; with less, translations are too short
+        "max_extra_length": 20,  # no training pair needs 15; searches end sooner
     },
-    # The base model of Table 3: the defaults, in batches of section 5.1.
+    # The base model of Table 3: the defaults, with the batches of section 5.1.
     "base": {
         "batch_tokens": 25000  # source tokens, and as many target tokens
     },
@@ -305,7 +305,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "dropout_rate": 0.3,  # the wider model overfits sooner
         "batch_tokens": 25000,  # source tokens, and as many target tokens
         "max_steps": 300000,  # 3.5 days on the paper's eight GPUs
-        "keep_checkpoints": 20,  # to average, as section 6.1 does; of base it is 5
+        "keep_checkpoints": 20,  # to average, as in section 6.1; 5 for base
     },
 }
 
@@ -325,9 +325,10 @@ MODEL_DEFAULTS = {
 
 
 def model_settings(hp: HParams) -> Dict[str, Any]:
-    """Return the settings that the meaning of a checkpoint depends on.
+    """Return the settings on which the meaning of a checkpoint depends.
 
-    Without `pad_sources_to`, which no variable depends on: imports have it set later.
+    `pad_sources_to` is left out: no variable depends on it, and it may be set after a
+    checkpoint is imported.
     """
     return {
         name: getattr(hp, name)
@@ -371,7 +372,7 @@ def validate(hp: HParams) -> None:
 
 
 def refuse_n_best(n_best: int, hp: HParams) -> None:
-    """Raise ValueError where the search has not so many translations of a line."""
+    """Raise ValueError if the search does not keep `n_best` translations of a line."""
     if not 1 <= n_best <= hp.hypotheses:
         raise ValueError(
             f"n_best: expected 1 to {hp.hypotheses}, got {n_best}: search {hp.search} "
@@ -385,7 +386,7 @@ def has_settings(logdir: str) -> bool:
 
 
 def save(hp: HParams, logdir: str) -> None:
-    """Write `logdir/hparams.json` as a whole or not at all; create `logdir`."""
+    """Write `logdir/hparams.json`, completely or not at all; create `logdir`."""
     os.makedirs(logdir, exist_ok=True)
     with files.replaced(os.path.join(logdir, FILE_NAME)) as file:
         content = files.stamped(dataclasses.asdict(hp))
@@ -424,7 +425,7 @@ def read(logdir: str) -> Dict[str, Any]:
 
 
 def checked(values: Dict[str, Any], where: str) -> Dict[str, Any]:
-    """Check names and types, and return `values`; for a float, 1 becomes 1.0."""
+    """Check names and types; return `values`, with 1 as 1.0 for a float."""
     checked = {}
     for name, value in values.items():
         if name not in FIELDS:
@@ -444,11 +445,11 @@ def checked(values: Dict[str, Any], where: str) -> Dict[str, Any]:
 def refuse_other_architecture(
     given: Dict[str, Any], saved: Dict[str, Any], path: str, flag: str = "--logdir"
 ) -> None:
-    """Raise ValueError where `given` changes a saved setting of the model.
+    """Raise ValueError if `given` changes a saved setting of the model.
 
     Args:
       given, saved: name → value.
-      path: the file of the saved ones.
+      path: the file of the saved settings.
       flag: the flag that named its folder, for the message.
     """
     for name in sorted(set(given) & set(saved)):
@@ -472,15 +473,15 @@ def resolve(
       given: the settings named on the command line; see `cli.given`.
       preset: a name in `PRESETS`, or None.
       logdir: a log directory, or None; it may not exist yet.
-      init_from: the log directory whose weights a new training run begins with, and
-        whose architecture it has; None: none.
+      init_from: the log directory from which a new training run takes its first weights
+        and its architecture, or None.
 
     Returns:
       The settings, validated.
 
     Raises:
-      ValueError: a name or a value is wrong, or contradicts the architecture that is
-        saved in `logdir` or `init_from`.
+      ValueError: a name or a value is wrong, or contradicts the architecture saved in
+        `logdir` or `init_from`.
     """
     if preset:
         refuse_unknown("preset", preset, PRESETS)

@@ -2,11 +2,12 @@
 
     transformer-tf launch --workers 2 -- transformer-tf train --logdir logs/two
 
-Each worker runs the command after `--`, with a `TF_CONFIG` of free ports. Where this
-machine has GPUs, each worker gets one of its own; elsewhere, an equal share of the CPU
-cores. Each line of output begins with the worker's number; signals are passed on.
-Where one worker ends, all do; the exit status is that of the first one that failed.
-With `--restarts`, a run that lost a worker starts again from its last checkpoint.
+Each worker runs the command after `--`, with a `TF_CONFIG` that names free ports. If
+this machine has GPUs, each worker gets its own GPU; otherwise, each gets an equal share
+of the CPU cores. Each line of output begins with the worker's number; signals are
+forwarded to all workers. When one worker ends, all end; the exit status is that of the
+first worker that failed. With `--restarts`, a run that lost a worker starts again from
+its last checkpoint.
 """
 
 import argparse
@@ -30,9 +31,9 @@ from transformer.runtime.terminal import command
 from transformer.runtime.workers import LOST
 
 HOST = "127.0.0.1"
-PATIENCE = 15.0  # seconds that the others have to end by themselves
-POLL = 0.1  # seconds between two looks at the workers
-PR_SET_PDEATHSIG = 1  # of Linux's prctl: a signal to get when the parent dies
+PATIENCE = 15.0  # seconds that the other workers have to end on their own
+POLL = 0.1  # seconds between two checks of the workers
+PR_SET_PDEATHSIG = 1  # for prctl of Linux: the signal to receive when the parent dies
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
 def visible_gpus() -> List[str]:
     """Return the GPUs of this machine that `CUDA_VISIBLE_DEVICES` does not hide.
 
-    TensorFlow, which takes seconds to import, is not asked.
+    This does not ask TensorFlow, whose import takes seconds.
     """
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
@@ -68,7 +69,7 @@ def visible_gpus() -> List[str]:
 
 
 def share_of_cores(index: int, count: int) -> List[int]:
-    """Return the CPU cores of a worker; [] where the system cannot assign any."""
+    """Return the CPU cores for a worker; [] if the system cannot assign cores."""
     if not hasattr(os, "sched_getaffinity"):
         return []
     cores = sorted(os.sched_getaffinity(0))
@@ -78,7 +79,7 @@ def share_of_cores(index: int, count: int) -> List[int]:
 
 
 def free_ports(count: int) -> List[int]:
-    """Return free ports; that of the chief's connections is free, too."""
+    """Return free ports; the port for connections to the chief is also free."""
     with contextlib.ExitStack() as taken:
         ports: List[int] = []
         while len(ports) < count:
@@ -102,7 +103,7 @@ def environments(count: int, gpus: Optional[List[str]] = None) -> List[Dict[str,
 
     Args:
       count: the number of workers.
-      gpus: what `visible_gpus` returned; None or []: the CPU computes.
+      gpus: what `visible_gpus` returned; None or []: the workers compute on the CPU.
     """
     addresses = [f"{HOST}:{port}" for port in free_ports(count)]
     made = []
@@ -117,7 +118,7 @@ def environments(count: int, gpus: Optional[List[str]] = None) -> List[Dict[str,
 
 
 def program_file(name: str) -> str:
-    """Return the file of a program in Python: the name itself, or one on the path.
+    """Return the file of a Python program: `name` itself, or a file on the search path.
 
     Raises:
       ValueError: there is no such program.
@@ -135,17 +136,17 @@ def program_file(name: str) -> str:
 
 
 class Workers:
-    """The processes of one start.
+    """The worker processes of one start.
 
     Args:
-      line: the file of a program in Python, and its arguments.
+      line: the file of a Python program, and its arguments.
       count: how many to start.
       gpus: what `visible_gpus` returned.
     """
 
     def __init__(self, line: List[str], count: int, gpus: List[str]):
-        self.received: List[int] = []  # the signals of this process
-        self.was_killed = False  # the first that failed
+        self.received: List[int] = []  # the signals that this process received
+        self.was_killed = False  # whether a signal killed the first worker that failed
         self._status = 0
         self._lock = threading.Lock()
         self._processes = []
@@ -157,7 +158,7 @@ class Workers:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C reaches it through this process only
+                start_new_session=True,  # Ctrl-C reaches it only through this process
                 preexec_fn=preparation(cores),
             )
             self._processes.append(process)
@@ -169,7 +170,7 @@ class Workers:
             reader.start()
 
     def pass_on(self, number: int, frame: Any) -> None:
-        """Send a signal of this process to all workers."""
+        """Forward a signal that this process received to all workers."""
         self.received.append(number)
         self._send(number)
 
@@ -179,7 +180,7 @@ class Workers:
                 process.send_signal(number)
 
     def wait(self) -> int:
-        """Return the status of the first that failed, 0 for none, once all ended."""
+        """Wait until all workers end; return the status of the first failure, or 0."""
         deadline = None
         while True:
             running = [each for each in self._processes if self._is_running(each)]
@@ -195,7 +196,7 @@ class Workers:
         return self._status
 
     def _is_running(self, process):
-        """Return whether a worker is running; note the status of the first failure."""
+        """Return whether a worker is running; record the first failure's status."""
         was_running = process.returncode is None
         status = process.poll()
         if was_running and status and not self._status:
@@ -204,7 +205,7 @@ class Workers:
         return status is None
 
     def _show(self, index, process):
-        """Show the lines of a worker after its number."""
+        """Show the output lines of a worker, each after its number."""
         for line in process.stdout:
             with self._lock, contextlib.suppress(OSError):
                 sys.stderr.buffer.write(b"[%d] %s\n" % (index, line.rstrip(b"\n")))
@@ -212,10 +213,10 @@ class Workers:
 
 
 def preparation(cores: List[int]) -> Callable[[], None]:
-    """Return what a new process does before it runs its command.
+    """Return the function that a new process calls before it runs its command.
 
-    It takes its cores, and asks Linux to kill it when this process dies, however that
-    happens.
+    The new process confines itself to its cores, and asks Linux to kill it when this
+    process dies, however that happens.
     """
     parent = os.getpid()
     is_linux = sys.platform.startswith("linux")
@@ -226,14 +227,14 @@ def preparation(cores: List[int]) -> Callable[[], None]:
             os.sched_setaffinity(0, cores)
         if libc:
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:  # it died before
+            if os.getppid() != parent:  # it died before the call
                 os._exit(1)
 
     return prepare
 
 
 def run(args: argparse.Namespace) -> int:
-    """Start the workers, again where one was lost; return their status."""
+    """Start the workers, and restart them if one is lost; return their status."""
     for name, least in (("workers", 1), ("restarts", 0)):
         if getattr(args, name) < least:
             raise ValueError(

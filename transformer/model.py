@@ -1,8 +1,8 @@
 """The model: embeddings, encoder blocks, decoder blocks, logits (figure 1).
 
-`encode` turns the source into a Memory, `decode` turns the target and the Memory into
-logits. One method, `_decoder_states`, serves training (all
-positions at once) and translation (one position at a time, with a DecoderCache).
+`encode` turns the source into a Memory; `decode` turns the target and the Memory into
+logits. One method, `_decoder_states`, serves both training (all positions at once) and
+translation (one position at a time, with a DecoderCache).
 """
 
 import functools
@@ -51,28 +51,28 @@ class Memory(NamedTuple):
 
 
 class DecoderCache(NamedTuple):
-    """The cache of a search: keys and values of T positions, K hypotheses at each.
+    """The cache of a search: the keys and values of T positions, for K hypotheses each.
 
-    Keys are never reordered: each position keeps those of K hypotheses, and `ancestors`
-    marks the ones that belong to the past of a hypothesis.
+    Keys are never reordered: each position keeps the keys of K hypotheses, and
+    `ancestors` marks those that belong to the past of each hypothesis.
     """
 
     ancestors: tf.Tensor  # bool [N, 1, K, T * K]
-    past: Tuple[KeyValueCache, ...]  # of each decoder block, T * K keys
+    past: Tuple[KeyValueCache, ...]  # for each decoder block, T * K keys
 
 
 class Order(NamedTuple):
-    """The positions of a self-attention, and which keys each query may see."""
+    """The positions in a self-attention, and which keys each query may see."""
 
     query_positions: tf.Tensor  # int64 [Tq]
     key_positions: tf.Tensor  # int64 [Tk]
-    mask: Optional[tf.Tensor]  # causal, or the ancestors of a hypothesis; None: all
+    mask: Optional[tf.Tensor]  # causal, or a hypothesis's ancestors; None: all
 
 
 class Transformer:
     """A Transformer with the sizes and the dialect of `hp`.
 
-    Its variables are shared between all calls in one graph.
+    All calls in one graph share its variables.
 
         model = Transformer(hp)
         logits = model.decode(target_in, model.encode(source))  # [N, T, V]
@@ -99,8 +99,8 @@ class Transformer:
 
         Args:
           source: int32 [N, S], 0 = padding.
-          is_training: bool; whether dropout is applied.
-          dropout_seed: int [2] tensor, see `primitives.dropout`.
+          is_training: bool, whether dropout is applied.
+          dropout_seed: int [2] tensor: see `primitives.dropout`.
           weights: dict; receives the attention weights [N, H, S, S] by scope name.
 
         Returns:
@@ -152,7 +152,7 @@ class Transformer:
         """Run the decoder on whole targets.
 
         Args:
-          target_in: int32 [N, T], BOS and the target, 0 = padding.
+          target_in: int32 [N, T], BOS and then the target, 0 = padding.
           memory: Memory of N sentences.
           is_training, dropout_seed, weights: as in `encode`.
 
@@ -179,12 +179,12 @@ class Transformer:
 
         Args:
           memory: Memory of N sentences.
-          beam_size: int, K, the number of hypotheses of each sentence.
+          beam_size: int, K, the number of hypotheses for each sentence.
 
         Returns:
-          (step function, state before the first position).
+          (the step function, the state before the first position).
         """
-        # Outside of `step`, so that the table is transposed only once.
+        # Outside `step`, so that the table is transposed only once.
         output_layer = self.output_layer()
 
         hp = self.hp
@@ -292,7 +292,7 @@ class Transformer:
         return x, tuple(presents)
 
     def _scope(self, name: str):
-        """Return a variable scope that is shared between all calls."""
+        """Return a variable scope that all calls share."""
         return tf.variable_scope(name, reuse=tf.AUTO_REUSE, custom_getter=self._getter)
 
     def _attention(self, is_training, dropout_seed, weights) -> Callable:
@@ -324,7 +324,7 @@ class Transformer:
         )
 
     def _proximity_bias(self, query_positions, key_positions):
-        """Return the bias for near keys; None if the settings have none."""
+        """Return the bias for near keys; None if the settings do not ask for one."""
         if not self.hp.proximity_bias:
             return None
         return proximity_bias(query_positions, key_positions)

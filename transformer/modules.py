@@ -4,8 +4,8 @@ Dimension letters, here and in every other file: N batch, S source length, T tar
 length, Tq queries, Tk keys, H heads, D d_model, F d_ff, V vocabulary.
 
 A mask is a bool tensor, True = may attend, that broadcasts to [N, H, Tq, Tk].
-Variables are created by `tf.get_variable` in `scope`: `reuse=True` shares them, and
-their names are stable. `multihead_attention` and `feedforward` include the residual
+`tf.get_variable` creates the variables in `scope`: `reuse=True` shares them, and their
+names are stable. `multihead_attention` and `feedforward` include the residual
 connection and the layer normalization.
 
     import tensorflow.compat.v1 as tf
@@ -104,7 +104,7 @@ def embedding(
       inputs: int [N, T], ids below `vocab_size`.
       vocab_size: int, V.
       num_units: int, D.
-      zero_pad: id 0 becomes a vector of zeros, and gets no gradient.
+      zero_pad: id 0 becomes a vector of zeros, and receives no gradient.
       scale: multiply by sqrt(num_units), as the paper does.
       scope, reuse: of the variable `lookup_table` [V, D].
 
@@ -112,7 +112,7 @@ def embedding(
       float [N, T, D]. `[[5, 0]]` gives `[[table[5] * sqrt(D), zeros]]`.
 
     Raises:
-      ValueError: an argument has another type, rank or size, or eager mode is on.
+      ValueError: an argument has a wrong type, rank or size, or eager mode is on.
     """
     inputs = checked("embedding: inputs", inputs, "int", "[...]")
     table = embedding_table(vocab_size, num_units, scope, reuse)  # [V, D]
@@ -137,15 +137,15 @@ def positional_encoding(
     """Return a vector for each position: sines and cosines, not scaled (section 3.5).
 
     Args:
-      inputs: int [N, T] ids, or float [N, T, D]; only their shape is used, and which
-        of them are 0.
+      inputs: int [N, T] ids, or float [N, T, D]; only their shape, and which of them
+        are 0, matter.
       num_units: int, D.
-      zero_pad: return zeros for padding (where `inputs` are 0), so that it can still
-        be recognized; in some dialects for position 0 instead.
-      scale: multiply by sqrt(num_units); by default as the dialect does. "paper" does
-        not, the tutorials do.
+      zero_pad: return zeros for padding (where `inputs` are 0), so that it can still be
+        recognized; some dialects return zeros for position 0 instead.
+      scale: multiply by sqrt(num_units); by default, the dialect decides: "paper" does
+        not scale, the tutorials do.
       scope, reuse: for the names of the ops; there are no variables.
-      positions: int [T], from 0 without a maximum; by default 0, 1, ..., T - 1.
+      positions: int [T], from 0, without a maximum; by default 0, 1, ..., T - 1.
       dialect: a Dialect or its name; its field `positions` is a key of `POSITIONS`.
 
     Returns:
@@ -153,7 +153,7 @@ def positional_encoding(
       `[0, 1, 0, 1]` and position 1 is `[sin 1, cos 1, sin 0.01, cos 0.01]`.
 
     Raises:
-      ValueError: `inputs` have another type or rank.
+      ValueError: `inputs` have a wrong type or rank.
     """
     dialect = resolve(dialect)
     inputs = checked(
@@ -205,8 +205,8 @@ def multihead_attention(
 
     Args:
       queries: float [N, Tq, D].
-      keys: float [N, Tk, any width], the keys and the values; the tensor `queries`
-        itself for self-attention.
+      keys: float [N, Tk, any width], the keys and the values; for self-attention, the
+        same tensor as `queries`.
       num_units: int, the width of all heads together; by default D.
       num_heads: int, H; divides `num_units`.
       dropout_rate: float or scalar tensor, for the output and the attention weights,
@@ -217,28 +217,30 @@ def multihead_attention(
         (`.../bias` if the dialect has biases) and `ln/gamma` `ln/beta`; and, with
         relative positions, of `relative/keys` `relative/values`.
       attention_dropout: float or scalar tensor, the rate for the attention weights; by
-        default that of the dialect.
+        default, the dialect decides.
       key_masks: bool [N, Tk], False = padding, or a mask from `padding_mask`; Python
         True: no key is padding. By default, rows of `keys` that are exactly zero are
-        padding. In masks of numbers, 0 is False.
-      query_masks: bool [N, Tq], or True; by default likewise, from `queries`.
+        padding. In numeric masks, 0 is False.
+      query_masks: bool [N, Tq], or True; by default derived in the same way from
+        `queries`.
       mask: a further mask, such as `local_mask`.
       bias: float, broadcastable to [N, H, Tq, Tk], added to the logits.
       query_positions, key_positions: int [Tq], [Tk], for `causality` and relative
-        positions. By default keys have 0, 1, ..., and queries continue after `past`.
+        positions. By default, keys have the positions 0, 1, ..., and queries continue
+        after `past`.
       max_relative_position: int; distances beyond it share a vector (see
         `relative_positions`). None or 0: no relative positions.
-      projected: (K, V) that `keys_and_values` computed from `keys` before.
+      projected: (K, V) that `keys_and_values` has already computed from `keys`.
       past: KeyValueCache of the positions before `keys`.
       dialect: a Dialect or its name, a key of `DIALECTS`.
       weights: dict; receives the attention weights [N, H, Tq, Tk] by scope name.
-      dropout_seed: int [2] tensor, see `dropout`.
+      dropout_seed: int [2] tensor: see `dropout`.
 
     Returns:
       float [N, Tq, D]; with `past`, (float [N, Tq, D], the next KeyValueCache).
 
     Raises:
-      ValueError: an argument has another type, rank or size, or eager mode is on;
+      ValueError: an argument has a wrong type, rank or size, or eager mode is on;
         `num_heads` does not divide `num_units`, or the result cannot be added to the
         queries.
     """
@@ -342,7 +344,7 @@ def feedforward(
     dialect: Union[str, Dialect] = "paper",
     dropout_seed=None,
 ):
-    """Compute max(0, x W1 + b1) W2 + b2, then add and normalize: equation 2.
+    """Compute max(0, x W1 + b1) W2 + b2, then add and normalize (equation 2).
 
     Args:
       inputs: float [N, T, D].
@@ -351,21 +353,21 @@ def feedforward(
         `outer/bias` `ln/gamma` `ln/beta`.
       dropout_rate: float or scalar tensor, for the output and the inner layer, if the
         dialect has dropout there.
-      inner_dropout: float or scalar tensor, the rate for the inner layer; by default
-        that of the dialect.
+      inner_dropout: float or scalar tensor, the rate for the inner layer; by default,
+        the dialect decides.
       is_training: Python bool or scalar bool tensor; False: no dropout.
       mask: bool or numbers [N, T]; where it is False or 0, only the residual remains.
-        Python True: no position is padding. By default rows that are exactly zero stay
-        zero, in dialects in which padding does.
+        Python True: no position is padding. By default, rows that are exactly zero stay
+        zero in dialects with `padding_stays_zero`.
       dialect: a Dialect or its name, a key of `DIALECTS`.
-      dropout_seed: int [2] tensor, see `dropout`.
+      dropout_seed: int [2] tensor: see `dropout`.
 
     Returns:
       float [N, T, D].
 
     Raises:
-      ValueError: an argument has another type, rank or size, or eager mode is on; the
-        outer width is not that of `inputs`.
+      ValueError: an argument has a wrong type, rank or size, or eager mode is on; the
+        outer width is not the width of `inputs`.
     """
     refuse_eager("feedforward")
     check_is_training("feedforward", is_training)
@@ -410,13 +412,13 @@ def feedforward(
 def _add_and_normalize(
     inputs, outputs, dialect: Dialect, dropout_rate, is_training, dropout_seed
 ):
-    """Return LayerNorm(inputs + Dropout(outputs)), with the parts the dialect has.
+    """Return LayerNorm(inputs + Dropout(outputs)), with the steps of the dialect.
 
     Args:
       inputs: float [N, T, D], the inputs of the sub-layer.
       outputs: float [N, T, D], its outputs.
       dialect: a Dialect; a pre-norm dialect does not normalize here.
-      dropout_rate, is_training, dropout_seed: of the outputs.
+      dropout_rate, is_training, dropout_seed: for the dropout of the outputs.
     """
     x = widened(outputs)
     if dialect.residual_dropout:
@@ -429,7 +431,7 @@ def _add_and_normalize(
 
 
 def _check_attention_sizes(width, num_units, num_heads, dialect) -> None:
-    """Raise ValueError for sizes that cannot be divided into heads, or added."""
+    """Raise ValueError for widths that cannot be divided into heads, or added."""
     for name, size in (("num_units", num_units), ("num_heads", num_heads)):
         try:
             operator.index(size)
@@ -482,7 +484,7 @@ def label_smoothing(inputs, epsilon: float = 0.1):
       float [..., V]. `[0, 1]` with epsilon 0.1 gives `[0.05, 0.95]`.
 
     Raises:
-      ValueError: `inputs` have another type or size.
+      ValueError: `inputs` have a wrong type or size.
     """
     inputs = checked("label_smoothing: inputs", inputs, "float", "[..., V]")
     return (1 - epsilon) * inputs + epsilon / inputs.shape.as_list()[-1]

@@ -1,14 +1,15 @@
-"""SavedModel: a checkpoint → a model for TensorFlow Serving, its search in the graph.
+"""SavedModel: a checkpoint → a model for TensorFlow Serving, with its search.
 
     out/1/saved_model.pb, variables/     what TensorFlow Serving opens
     out/1/assets.extra/                  requests that it answers as it starts
     out/spm.model, README.md             the vocabulary, the model card
 
-Two signatures, of any number of sentences:
+It has two signatures, for any number of sentences:
 
-* `ids`: ids int32 [N, S], each sentence with EOS, padded by 0 → ids [N, T], score [N];
-* `translate`: text string [N] → text [N], score [N]. SentencePiece is in the graph, by
-  an op of tensorflow-text; without that package, and in TensorFlow 1.15, there is none.
+* `ids`: ids int32 [N, S], sentences with EOS, padded with 0 → ids [N, T], score [N];
+* `translate`: text string [N] → text [N], score [N]. An op of tensorflow-text runs
+  SentencePiece in the graph; without that package, and in TensorFlow 1.15, this
+  signature is missing.
 """
 
 import os
@@ -34,26 +35,26 @@ from transformer.text.vocabulary import (
 )
 from transformer.translator import search_from, search_options
 
-VERSION = "1"  # TensorFlow Serving serves the highest one
+VERSION = "1"  # TensorFlow Serving serves the highest version
 IDS = "ids"
 TRANSLATE = "translate"
 WARM_UP = os.path.join("assets.extra", "tf_serving_warmup_requests")
 
 
 def write(hp: HParams, checkpoint: str, out: str, quantization: str) -> str:
-    """Write a folder for TensorFlow Serving, with our vocabulary files in it.
+    """Write a folder for TensorFlow Serving, including our vocabulary files.
 
     Args:
-      hp: the settings, those of the search too.
-      checkpoint: its path without the endings of its files.
+      hp: the settings, including those of the search.
+      checkpoint: its path, without file extensions.
       out: a new folder.
       quantization: "float32".
 
     Returns:
-      Why it has no signature `translate`; "" where it has one.
+      Why there is no signature `translate`; "" if there is one.
 
     Raises:
-      ValueError: it has another quantization.
+      ValueError: `quantization` is not "float32".
     """
     if quantization != "float32":
         raise ValueError(
@@ -84,11 +85,11 @@ def write(hp: HParams, checkpoint: str, out: str, quantization: str) -> str:
 
 
 def described(hp: HParams, name: str, quantization: str) -> Exported:
-    """Return what the model card says of an export.
+    """Return what the model card says about an export.
 
     Args:
       hp: the settings.
-      name: of the folder.
+      name: the name of the folder.
       quantization: "float32".
     """
     usage = [
@@ -111,7 +112,7 @@ def described(hp: HParams, name: str, quantization: str) -> Exported:
 
 
 def why_without_text(vocabularies: Vocabularies) -> str:
-    """Return why text cannot be translated in the graph; "" where it can."""
+    """Return why text cannot be translated in the graph; "" if it can."""
     if not all(type(each) is Vocabulary for each in vocabularies[:2]):
         return "its vocabulary is no SentencePiece model: the signature is ids alone"
     if tf.__version__.startswith("1."):
@@ -128,14 +129,14 @@ def why_without_text(vocabularies: Vocabularies) -> str:
 
 
 def import_tensorflow_text() -> Any:
-    """Return the module tensorflow_text: a SavedModel with its ops needs the import."""
+    """Return the module tensorflow_text, whose ops a SavedModel with text needs."""
     import tensorflow_text
 
     return tensorflow_text
 
 
 def _of_ids(hp, model, options):
-    """Return the signature of ids."""
+    """Return the signature for ids."""
     source = tf.placeholder(tf.int32, [None, None], IDS)
     found = _found(hp, model, options, source)
     outputs = {IDS: found.ids[:, 0], "score": found.scores[:, 0]}
@@ -143,7 +144,7 @@ def _of_ids(hp, model, options):
 
 
 def _of_text(hp, model, options, vocabularies):
-    """Return the signature of text."""
+    """Return the signature for text."""
     text = tf.placeholder(tf.string, [None], "text")
     source, target = (_tokenizer(each) for each in vocabularies[:2])
     pieces = source.tokenize(text)[:, : hp.max_source_length]  # ragged
@@ -174,7 +175,7 @@ def _found(hp, model, options, source) -> Hypotheses:
 
 
 def _signature(inputs, outputs):
-    """Return the SignatureDef of tensors: name → tensor."""
+    """Return the SignatureDef for inputs and outputs: name → tensor each."""
     return tf.saved_model.build_signature_def(
         {name: tf.saved_model.build_tensor_info(x) for name, x in inputs.items()},
         {name: tf.saved_model.build_tensor_info(x) for name, x in outputs.items()},
@@ -182,17 +183,18 @@ def _signature(inputs, outputs):
     )
 
 
-# Requests that TensorFlow Serving answers before it says that it is ready. They are
-# PredictionLogs; the package with their classes is one more to install, so the few
-# fields are written here (tensorflow/serving, apis/prediction_log.proto and others).
+# Requests that TensorFlow Serving answers before it reports that it is ready. They are
+# PredictionLogs. The package with their classes would be one more to install, so this
+# file writes the few fields itself (tensorflow/serving, apis/prediction_log.proto and
+# others).
 
 
 def write_warm_up(folder: str, vocabularies: Vocabularies, only_ids: bool) -> None:
-    """Write a request of one sentence, and one of eight, for each signature.
+    """Write a request with one sentence, and one with eight, for each signature.
 
     Args:
-      folder: of the version.
-      vocabularies: of the model.
+      folder: the folder of the version.
+      vocabularies: the vocabularies of the model.
       only_ids: whether there is no signature `translate`.
     """
     source = vocabularies.source
@@ -212,7 +214,7 @@ def write_warm_up(folder: str, vocabularies: Vocabularies, only_ids: bool) -> No
 
 
 def _request(signature: str, name: str, tensor: Any) -> bytes:
-    """Return a PredictionLog of a request with one input."""
+    """Return a PredictionLog for a request with one input."""
     entry = _field(1, name.encode()) + _field(2, tensor.SerializeToString())
     model = _field(3, signature.encode())  # ModelSpec.signature_name
     predict = _field(1, model) + _field(2, entry)  # PredictRequest: spec, inputs
@@ -220,12 +222,12 @@ def _request(signature: str, name: str, tensor: Any) -> bytes:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """Return a field of a protocol buffer: its number and type, its length, itself."""
+    """Return a field of a protocol buffer: its number and type, length and content."""
     return bytes([number << 3 | 2]) + _varint(len(content)) + content
 
 
 def _varint(number: int) -> bytes:
-    """Return a number as protocol buffers write it: seven bits a byte, lowest first."""
+    """Return a number as protocol buffers write it: 7 bits per byte, lowest first."""
     found = []
     while number >= 128:
         found.append(number & 127 | 128)
@@ -233,11 +235,11 @@ def _varint(number: int) -> bytes:
     return bytes([*found, number])
 
 
-# To compare it with our translations
+# A translator for comparisons with our translations
 
 
 class SavedTranslator(TextSide):
-    """Translates with a SavedModel that `write` wrote, as TensorFlow Serving would.
+    """Translates with a SavedModel that `write` wrote, like TensorFlow Serving.
 
     Args:
       folder: the written folder.
@@ -258,7 +260,7 @@ class SavedTranslator(TextSide):
         self._signatures = loaded.signature_def
 
     def translate(self, lines: Sequence[str]) -> List[Translation]:
-        """Return the translation of each line, by `translate` where that is there."""
+        """Return the translation of each line; use `translate` if there is one."""
         found: List[Translation] = []
         for start in range(0, len(lines), self._at_once):
             part = lines[start : start + self._at_once]

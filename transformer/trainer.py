@@ -1,9 +1,9 @@
-"""Training: a prepared corpus → a log directory, from its newest checkpoint on.
+"""Training: a prepared corpus → a log directory, starting at its newest checkpoint.
 
-In order: `train` sets up a run; `Data` has its corpora; `TrainingGraph` the ops of an
-update and of the loss on dev; `Training` is the loop: update, log, save, evaluate. Of
-several workers, one is the chief, which does all this; the others run `follow`: they
-make the same updates, and write nothing.
+In this order: `train` sets up a run; `Data` holds its corpora; `TrainingGraph` holds
+the ops of an update and of the dev loss; `Training` is the loop: update, log, save,
+evaluate. If there are several workers, one is the chief, which does all this; the
+others run `follow`: they make the same updates, but write nothing.
 """
 
 import dataclasses
@@ -77,29 +77,30 @@ def train(
     cluster: Optional[Cluster] = None,
     init_from: Optional[str] = None,
 ) -> None:
-    """Train by the settings `hp` in `logdir`, from its newest checkpoint if any.
+    """Train in `logdir` with the settings `hp`, from its newest checkpoint, if any.
 
     Args:
       hp: the settings, with the sizes of the vocabularies.
-      logdir: the log directory; it is made if need be.
+      logdir: the log directory; it is created if necessary.
       warn: function of a text; called for each broken checkpoint that is skipped, and
-        for what changed since the steps before.
-      accept_changes: continue although the corpus is another one.
+        for changes since the previous steps.
+      accept_changes: continue even if the corpus has changed.
       cluster: the workers that train together; None: a single process.
-      init_from: a log directory whose best weights are the first ones of a new run; it
-        is ignored once `logdir` has a checkpoint. None: the one recorded in `logdir`;
-        without any, the first weights are random.
+      init_from: a log directory whose best weights are the first weights of a new run;
+        ignored once `logdir` has a checkpoint. None: use the log directory recorded in
+        `logdir`; if none is recorded, the first weights are random.
 
     Raises:
-      ValueError: the settings, the data folder or the log directory cannot work;
+      ValueError: the settings, the data folder or the log directory cannot be used;
         nothing was written.
       FloatingPointError: a loss or gradient is not finite.
       MemoryError: training needs more memory than is free.
       OSError: a checkpoint could not be written.
-      Stopped: a signal was received, a checkpoint was saved; or another worker ended.
+      Stopped: a signal was received, and a checkpoint was saved; or another worker
+        ended the run.
     """
     refuse_unknown_names(hp)
-    compute_type(hp.precision)  # refuses one that this TensorFlow has not
+    compute_type(hp.precision)  # refuses a precision that this TensorFlow lacks
     refuse_old_tensorflow(cluster)
     hp = with_shards(hp, cluster)
     data = Data(hp)
@@ -140,7 +141,7 @@ def train(
                     "continue it"
                 )
             checkpoints.clean_up(logdir, start, hp.keep_checkpoints)
-            copy_vocabularies(hp.data, logdir)  # refuses to replace one by another
+            copy_vocabularies(hp.data, logdir)  # refuses to replace a different one
             history.write()
             hparams.save(hp, logdir)
             with Translator(hp, logdir) as translator:
@@ -158,7 +159,7 @@ def train(
 
 
 def refuse_unknown_names(hp: HParams) -> None:
-    """Raise ValueError for a setting that names no row of its table."""
+    """Raise ValueError for a setting that names no entry of its table."""
     for name, table in (
         ("search", SEARCHES),
         ("schedule", [*SCHEDULES, ""]),
@@ -169,7 +170,7 @@ def refuse_unknown_names(hp: HParams) -> None:
 
 
 def with_shards(hp: HParams, cluster: Optional[Cluster] = None) -> HParams:
-    """Return the settings with the number of shards, which a deterministic run keeps.
+    """Return the settings, with the number of shards set for a deterministic run.
 
     Raises:
       ValueError: there are more workers than shards.
@@ -187,10 +188,10 @@ def with_shards(hp: HParams, cluster: Optional[Cluster] = None) -> HParams:
 
 
 def newest_checkpoint(logdir: str, warn: Callable[[str], None]) -> Optional[str]:
-    """Return the checkpoint to continue from, None where nothing was trained yet.
+    """Return the checkpoint to continue from; None if nothing was trained yet.
 
     Raises:
-      ValueError: there was one, and now there is none that is whole.
+      ValueError: there was a checkpoint, but now there is no whole one.
     """
     if checkpoints.exist(logdir):
         return checkpoints.find(logdir, "newest", warn)
@@ -203,11 +204,11 @@ def newest_checkpoint(logdir: str, warn: Callable[[str], None]) -> Optional[str]
 
 
 class Data:
-    """The corpora of a training run, and which pairs make a batch.
+    """The corpora of a training run, and the plans of their batches.
 
     Raises:
       FileNotFoundError: a split is missing.
-      ValueError: it is broken, or has a pair that is longer than a batch may be.
+      ValueError: a split is broken, or has a pair that is too long for a batch.
     """
 
     def __init__(self, hp: HParams):
@@ -225,7 +226,7 @@ class Data:
         self.dev_text = load_text(hp.data, "dev")
 
     def checksums(self) -> Dict[str, str]:
-        """Return the SHA-256 of each part of the corpora, by its name."""
+        """Return the SHA-256 of each part of the corpora: name → SHA-256."""
         names = [name for name in ID_FILES if not name.startswith("test.")]
         names += vocabulary_names(self.train.folder)
         sums = {}
@@ -238,19 +239,19 @@ class Data:
         return sums
 
     def forecast(self, hp: HParams, parameters: int) -> int:
-        """Return how many bytes training on this data needs."""
+        """Return how many bytes of memory training on this data needs."""
         lengths = (self.train.source_lengths, self.train.target_lengths)
         longest = max(side.max() for side in lengths)
         return ram.forecast(hp, parameters, len(self.train), int(longest))
 
 
 class TrainingGraph:
-    """The ops of a training run in the current graph: an update, the loss on dev.
+    """The ops of a training run in the current graph: an update and the dev loss.
 
     Args:
       hp: the settings.
       data: the corpora.
-      start: how many updates were made already.
+      start: how many updates have already been made.
       cluster: the workers that compute together; None: a single process.
     """
 
@@ -267,7 +268,8 @@ class TrainingGraph:
         global_step = tf.train.get_or_create_global_step()
         workers = cluster.size if cluster else 1
         worker = cluster.index if cluster else 0
-        # A worker computes one part, unless their number must not change the result.
+        # Each worker computes one part, unless the number of parts must not affect the
+        # result.
         count = chosen_count(hp.shards, workers) if hp.deterministic else workers
         self.shards = Shards(data.train_plan, count, workers, worker)
         self.exchange = Exchange(cluster) if cluster else None
@@ -300,7 +302,7 @@ class TrainingGraph:
         self.size = sum(variable.shape.num_elements() for variable in variables)
 
     def make_session(self) -> tf.Session:
-        """Return a session of this graph, for the parts of a batch side by side."""
+        """Return a session of this graph; the parts of a batch run in parallel."""
         return make_session(self.hp, parts=self._parts, cluster=self._cluster)
 
     def open(
@@ -310,14 +312,14 @@ class TrainingGraph:
         begin: Callable[[], None] = lambda: None,
         init_from: Optional[str] = None,
     ) -> None:
-        """Give the variables their first values, or those of a checkpoint.
+        """Initialize the variables, or load them from a checkpoint.
 
         Args:
           session: a session of this graph.
-          checkpoint: what `checkpoints.find` returned; None: none.
+          checkpoint: what `checkpoints.find` returned, or None.
           begin: waits until all workers are ready.
           init_from: a log directory; the weights of its best checkpoint are the first
-            values of the weights. None: they are random.
+            values of the weights. None: the first values are random.
         """
         with ram.shortage_explained(
             "when the variables were made",
@@ -334,14 +336,14 @@ class TrainingGraph:
         session.run(self._copy_from_chief)
 
     def make_step(self, session: tf.Session) -> Metrics:
-        """Make an update, from `accumulate` batches; return the values of Metrics."""
+        """Make an update from `accumulate` batches; return the values of Metrics."""
         for _ in range(self.update.runs - 1):
             session.run(self.update.collect)
         metrics, _ = session.run([self.update.metrics, self.update.apply])
         return metrics
 
     def feed(self, number: int) -> Dict:
-        """Return what to feed to compute a round; the iterator does not advance."""
+        """Return what to feed to compute a round without advancing the iterator."""
         return dict(zip(self._batch, self.shards.batch(self.data.train, number)))
 
     def dev_loss(self, session: tf.Session) -> float:
@@ -358,7 +360,7 @@ class TrainingGraph:
             count += part.count
 
     def parts_of_batch(self) -> str:
-        """Return, in words, how a batch is divided; "" where it is not."""
+        """Return, in words, how a batch is divided; "" if it is not."""
         shards = self.shards
         if shards.workers > 1:
             size = ram.readable(4 * self.size)
@@ -378,7 +380,7 @@ def _loss(model, batch):
 
 
 def _loss_of_parts(model, batch, hp, parts):
-    """Return the Loss of a batch for training, the sum over its parts.
+    """Return the training Loss of a batch, summed over its parts.
 
     Args:
       model, batch, hp: as in `training_loss`.
@@ -403,17 +405,17 @@ def training_loss(
 ) -> Loss:
     """Return the Loss of a batch with dropout, smoothed labels and R-Drop.
 
-    With R-Drop it counts each token twice, once a pass, and its sum has the
-    disagreement of the passes too.
+    With R-Drop, the Loss counts each token twice, once per pass, and its sum includes
+    the disagreement of the passes.
 
     Args:
       model: the model.
-      batch: its pairs.
+      batch: the pairs.
       hp: the settings.
-      dropout_seed: int64 [2]; None: that of the graph.
+      dropout_seed: int64 [2]; None: the seed of the graph.
     """
     source, target_in, target_out, _ = batch
-    if hp.r_drop:  # each pair twice, with other dropout
+    if hp.r_drop:  # each pair twice, with different dropout
         source = tf.concat([source, source], axis=0)
         target_in = tf.concat([target_in, target_in], axis=0)
         target_out = tf.concat([target_out, target_out], axis=0)
@@ -428,14 +430,14 @@ def training_loss(
 
 
 class Training:
-    """A training run in progress: its session, its log directory, its step.
+    """A training run in progress: its session, log directory and step.
 
     Args:
       session: a session with the variables of `graph`.
       graph: the ops.
       translator: translates dev, with the same settings.
-      scores: the dev scores so far.
-      start: how many updates were made already.
+      scores: the dev scores until now.
+      start: how many updates have already been made.
       team: the other workers, if any.
       corpus: the checksum of each part of the corpus.
     """
@@ -467,7 +469,7 @@ class Training:
         self.signals = StopSignals()
 
     def run(self) -> None:
-        """Update until the last step, or until patience ends."""
+        """Train until the last step, or until patience runs out."""
         hp = self.hp
         self.announce()
         self.keep_best()
@@ -494,7 +496,7 @@ class Training:
         )
 
     def announce(self) -> None:
-        """Report the size of the model, the step, the shards, the memory needed."""
+        """Report the size of the model, the step, the shards and the memory needed."""
         self.progress.say(
             f"{self.graph.size:,} parameters; step {self.step} of "
             f"{self.hp.max_steps}; logs in {self.logdir}"
@@ -505,9 +507,10 @@ class Training:
         self.progress.say(ram.report(forecast, self.session))
 
     def keep_best(self) -> None:
-        """Copy the checkpoint with the best dev BLEU so far, unless it is kept already.
+        """Copy the checkpoint with the best dev BLEU, unless a copy exists.
 
-        They differ if an earlier process got further and its newest checkpoints broke.
+        The best score may have no copy if an earlier process got further and its newest
+        checkpoints broke.
         """
         best = self.scores.best()
         if not best or best["step"] in checkpoints.steps(self.logdir, checkpoints.BEST):
@@ -527,7 +530,7 @@ class Training:
         return 0 < self.hp.patience <= self.scores.evaluations_since_best()
 
     def update(self) -> None:
-        """Update the variables once, from `accumulate` batches."""
+        """Update the variables once from `accumulate` batches."""
         hp = self.hp
         with ram.shortage_explained(
             f"in step {self.step + 1}",
@@ -543,9 +546,9 @@ class Training:
             self.log_metrics(metrics)
 
     def log_metrics(self, metrics: Metrics) -> None:
-        """Show the progress since the last call, and write it for TensorBoard.
+        """Show the metrics since the last call, and write them for TensorBoard.
 
-        To log one more number, add it to `training.Metrics`, and here.
+        To log another number, add it to `training.Metrics` and here.
         """
         step = self.step
         last = self.hp.max_steps
@@ -575,7 +578,7 @@ class Training:
         )
 
     def save(self) -> None:
-        """Write a checkpoint, provided that training can continue from it."""
+        """Write a checkpoint if training can continue from it."""
         self.guard.check_before_saving(self.step)
         if self.try_to_write(
             checkpoints.save,
@@ -589,10 +592,10 @@ class Training:
             self.saved = self.step
 
     def try_to_write(self, function: Callable, *args) -> bool:
-        """Call a function that writes to the disk; return whether it succeeded.
+        """Call a function that writes to disk; return whether it succeeded.
 
         Raises:
-          OSError: it failed, and training must not or cannot continue without it.
+          OSError: it failed, and training cannot or should not continue.
         """
         try:
             function(*args)
@@ -613,7 +616,7 @@ class Training:
         return True
 
     def evaluate_if_due(self) -> None:
-        """Score dev, unless this step was scored already or could not be saved."""
+        """Score dev, unless this step has already been scored or could not be saved."""
         if (
             self.is_due(self.hp.eval_every)
             and not self.scores.has(self.step)
@@ -622,7 +625,7 @@ class Training:
             self.evaluate()
 
     def evaluate(self) -> None:
-        """Score dev as the command eval does; keep the checkpoint if it is the best."""
+        """Score dev like the command eval; keep the checkpoint if it is the best."""
         self.meter.pause()
         began = time.monotonic()
         explained = ram.shortage_explained(
@@ -653,7 +656,7 @@ class Training:
         if not is_best or self.try_to_write(
             checkpoints.save_best, self.logdir, self.step
         ):
-            # Last: a step that has its dev scores is not evaluated again.
+            # This comes last: a step with dev scores is not evaluated again.
             self.try_to_write(self.scores.add, row)
         self.progress.say(
             f"step {self.step}: dev BLEU {scores.bleu:.2f}, dev loss "
@@ -663,7 +666,7 @@ class Training:
 
 
 def _guard(session, graph, logdir):
-    """Return what reports numbers that are not finite."""
+    """Return the FiniteGuard, which reports numbers that are not finite."""
     return FiniteGuard(
         session=session,
         update=graph.update,
@@ -687,11 +690,11 @@ def _finite_step(session, graph, guard, team, step):
 
 
 def follow(hp: HParams, logdir: str, data: Data, team: Team) -> None:
-    """Train with the chief, from the checkpoint that it names, until it ends the run.
+    """Train with the chief, from the checkpoint it names, until it ends the run.
 
     Args:
       hp: the settings, the same as the chief's.
-      logdir: the log directory; it is only read.
+      logdir: the log directory, which is only read.
       data: the corpora, the same as the chief's.
       team: the connection to the chief.
 
@@ -746,10 +749,10 @@ def checksum_of_code() -> str:
 
 
 def description_of(checkpoint: Optional[str]) -> Dict[str, str]:
-    """Return the name of a checkpoint, and its manifest, which has its checksums.
+    """Return the name of a checkpoint, and its manifest, which lists its checksums.
 
     Args:
-      checkpoint: its path without the endings of its files; None: none.
+      checkpoint: its path, without file extensions, or None.
     """
     if not checkpoint:
         return {}
@@ -758,14 +761,14 @@ def description_of(checkpoint: Optional[str]) -> Dict[str, str]:
 
 
 def described_checkpoint(logdir: str, description: Dict[str, str]) -> Optional[str]:
-    """Return the checkpoint that the chief continues from, verified; None for none.
+    """Return the checkpoint from which the chief continues, verified; None for none.
 
     Args:
       logdir: the log directory of this worker: the chief's, or a copy of it.
       description: what `description_of` returned there.
 
     Raises:
-      ValueError: it is not the chief's.
+      ValueError: the checkpoint in `logdir` is not the chief's.
     """
     if not description:
         return None

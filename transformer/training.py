@@ -1,9 +1,9 @@
 """From logits to one update of the variables: loss, learning rate, gradients, Adam.
 
-A loss is a sum and a count, over tokens. What an update applies and logs is divided in
-one place, `make_update`: the sums over all its batches, shards and workers by the count
-of all their tokens. (It also divides the sums of each run, which only the checks for
-numbers that are not finite read.)
+A loss is a sum and a count over tokens. What an update applies and logs is divided in
+one place, `make_update`: the sums over all its batches, shards and workers are divided
+by the count of all their tokens. (It also divides the sums of each session run, but
+only the checks for numbers that are not finite read these.)
 """
 
 import functools
@@ -19,8 +19,8 @@ from transformer.dialects import resolve
 from transformer.hparams import HParams
 from transformer.runtime.exchange import Exchange
 
-# Loss scaling in float16. The loss is a sum over thousands of tokens, which scales its
-# gradients already.
+# Loss scaling in float16. The loss is a sum over thousands of tokens, which already
+# scales its gradients.
 FIRST = 2.0**7
 FLOOR = 1.0
 MOST = 2.0**100
@@ -29,7 +29,7 @@ SCOPE = "loss_scale"
 
 
 class Loss(NamedTuple):
-    """A loss before its division."""
+    """A loss before division."""
 
     sum: tf.Tensor  # float32 scalar, in nats
     count: tf.Tensor  # float32 scalar, real target tokens
@@ -38,13 +38,13 @@ class Loss(NamedTuple):
 class Scaling(NamedTuple):
     """Numbers of an update in float16: tensors, or their values."""
 
-    scale: tf.Tensor  # float32, with which the gradients of this update were computed
-    skipped: tf.Tensor  # int64, updates of the run that were skipped before this one
-    is_skipped: tf.Tensor  # bool, whether this one is
+    scale: tf.Tensor  # float32, the factor in the gradients of this update
+    skipped: tf.Tensor  # int64, updates of the run skipped before this one
+    is_skipped: tf.Tensor  # bool, whether this update is skipped
 
 
 class Metrics(NamedTuple):
-    """Numbers of an update, logged by `trainer.Training.log_metrics`."""
+    """Numbers of an update, which `trainer.Training.log_metrics` logs."""
 
     loss: tf.Tensor  # mean over the real tokens, with label smoothing, in nats
     tokens: tf.Tensor  # real target tokens
@@ -57,23 +57,24 @@ class Update(NamedTuple):
     """The ops of an update.
 
     An update takes `runs` session runs, one for each batch or round of shards:
-    `collect` in all but the last, `apply` in the last. Each fetches the next batch.
+    `collect` in all but the last, `apply` in the last. Each of them fetches the next
+    batch.
     """
 
     collect: tf.Operation
     apply: tf.Operation
     metrics: Metrics  # valid in the same run as `apply`
     # (loss, norm of the gradients) of what this process computes in the current run;
-    # nothing is changed by reading them
+    # reading them changes nothing
     local_loss_and_norm: Tuple[tf.Tensor, tf.Tensor]
-    runs: int = 1  # session runs of an update
+    runs: int = 1  # session runs per update
 
 
 # The loss: cross entropy with smoothed labels (section 5.4)
 
 
 def smooth_all(epsilon: float, vocab_size: int) -> Tuple[float, float, float]:
-    """Return the paper's labels: epsilon / V is added to all.
+    """Return the paper's smoothed labels: epsilon / V is added to all labels.
 
     Returns:
       (label of the true piece, label of each other piece, what is subtracted from the
@@ -83,9 +84,9 @@ def smooth_all(epsilon: float, vocab_size: int) -> Tuple[float, float, float]:
 
 
 def smooth_others(epsilon: float, vocab_size: int) -> Tuple[float, float, float]:
-    """Return tensor2tensor's labels: the other pieces share epsilon.
+    """Return tensor2tensor's smoothed labels: the other pieces share epsilon.
 
-    The entropy of the labels is subtracted, so that a perfect model has the loss 0.
+    The entropy of the labels is subtracted, so that a perfect model has a loss of 0.
     """
     true = 1 - epsilon
     other = epsilon / (vocab_size - 1)
@@ -107,9 +108,9 @@ def cross_entropy(
 
     Args:
       logits: float [N, T, V].
-      target_out: int32 [N, T], 0 = padding, which does not count.
+      target_out: int32 [N, T], 0 = padding, which is not counted.
       epsilon: float, the probability taken from the true piece.
-      smoothing: a key of `SMOOTHINGS`; "all" has the labels of
+      smoothing: a key of `SMOOTHINGS`; "all" gives the labels of
         `modules.label_smoothing`.
 
     Returns:
@@ -122,7 +123,7 @@ def cross_entropy(
 
 
 def cross_entropies(logits, pieces, epsilon: float = 0.0, smoothing: str = "all"):
-    """Return the cross entropy of each token, padding included: float [M].
+    """Return the cross entropy of each token, including padding: float [M].
 
     Args:
       logits: float [..., V], M rows.
@@ -132,13 +133,13 @@ def cross_entropies(logits, pieces, epsilon: float = 0.0, smoothing: str = "all"
     vocab_size = logits.shape.as_list()[-1]
     true, other, entropy = SMOOTHINGS[smoothing](epsilon, vocab_size)
 
-    # -sum(labels * log_softmax(logits)); labels of the size of the logits are neither
-    # written nor read.
+    # -sum(labels * log_softmax(logits)), without writing or reading labels as large as
+    # the logits.
 
     def losses(logits):
         probabilities = tf.nn.softmax(logits)
-        # log sum exp(logits), from the likeliest piece: its probability is at least
-        # 1 / V, where that of the true one may be too small for a float.
+        # log sum exp(logits), from the likeliest piece: its probability is at least 1 /
+        # V, but that of the true piece may be too small for a float.
         normalizer = tf.reduce_max(logits, -1) - tf.log(
             tf.reduce_max(probabilities, -1)
         )
@@ -154,7 +155,7 @@ def cross_entropies(logits, pieces, epsilon: float = 0.0, smoothing: str = "all"
 
 
 def _losses_gradient(output, logits, probabilities, pieces, more, other, upstream):
-    # 0, 1, ..., exact in float32, and counted where the logits are.
+    # 0, 1, ..., exact in float32, and computed on the device of the logits.
     rows = as_int64(tf.cumsum(tf.ones_like(pieces, tf.float32), exclusive=True))
     true_pieces = tf.stack([rows, as_int64(pieces)], axis=1)  # [M, 2]
     less = tf.fill(tf.shape(rows), more)
@@ -166,11 +167,11 @@ register_gradient("transformer/cross_entropy", _losses_gradient)
 
 
 def disagreement(logits, target_out):
-    """Return how far two passes differ by their dropout: R-Drop (Liang et al. 2021).
+    """Return how far two passes with dropout disagree: R-Drop (Liang et al. 2021).
 
     Args:
-      logits: float32 [2 N, T, V], those of one pass above those of the other.
-      target_out: int32 [N, T], 0 = padding, which does not count.
+      logits: float32 [2 N, T, V], the logits of one pass, then those of the other.
+      target_out: int32 [N, T], 0 = padding, which is not counted.
 
     Returns:
       float32 scalar: the sum of (KL(p, q) + KL(q, p)) / 2 over the real tokens.
@@ -178,7 +179,7 @@ def disagreement(logits, target_out):
     p, q = tf.split(tf.nn.softmax(logits), 2)
     p_logits, q_logits = tf.split(logits, 2)
     # This is sum (p - q) (log p - log q) / 2. The normalizers of the logarithms cancel,
-    # as p - q sums to 0.
+    # because p - q sums to 0.
     both = tf.reduce_sum((p - q) * (p_logits - q_logits), -1)  # [N, T]
     return tf.reduce_sum(both * tf.cast(is_token(target_out), tf.float32)) / 2
 
@@ -192,12 +193,12 @@ def noam(step, hp: HParams):
 
 
 def noam_by_peak(step, hp: HParams):
-    """Return the curve of `noam`, scaled to 1 at the end of the warm-up (Kyubyong)."""
+    """Return the schedule `noam`, scaled to 1 at the end of the warm-up (Kyubyong)."""
     return hp.warmup_steps**0.5 * tf.minimum(step**-0.5, step * hp.warmup_steps**-1.5)
 
 
 def rsqrt(step, hp: HParams):
-    """Return the curve of `noam`, counting steps from 0 (tensor2tensor)."""
+    """Return the schedule `noam`, with steps counted from 0 (tensor2tensor)."""
     warmup = float(hp.warmup_steps)
     step -= 1
     return (
@@ -215,7 +216,7 @@ def constant(step, hp: HParams):
 def linear(step, hp: HParams):
     """Rise to 1 at the end of the warm-up, then fall to 0 at the last step.
 
-    Where the number of steps is known it gives better models than `noam`, whose rate is
+    If the number of steps is known, it gives better models than `noam`, whose rate is
     still high when training ends.
     """
     up = step / hp.warmup_steps
@@ -223,8 +224,8 @@ def linear(step, hp: HParams):
     return tf.minimum(up, down)
 
 
-# Functions of the number of the update, a float32 scalar from 1, and of the settings;
-# their result is multiplied by the setting `learning_rate`, or that of the dialect.
+# Functions of the number of the update, a float32 scalar from 1, and of the settings.
+# Their result is multiplied by the setting `learning_rate`, or by the dialect's.
 SCHEDULES: Dict[str, Callable] = {
     "noam": noam,
     "noam_by_peak": noam_by_peak,
@@ -253,18 +254,19 @@ def make_update(
     shards: Optional[Shards] = None,
     exchange: Optional[Exchange] = None,
 ):
-    """Make an update by Adam, with the schedule, clipping and accumulation of `hp`.
+    """Make an Adam update with the schedule, clipping and accumulation of `hp`.
 
     Args:
-      loss: Loss of the current batch, or of the part of it that is computed now.
+      loss: the Loss of the current batch, or of the part of it that is computed now.
       hp: the settings.
-      global_step: int64 variable, counted up by each update.
-      shards: how batches are cut; None: they are not.
-      exchange: with the other workers; None: there are none.
+      global_step: int64 variable, incremented by each update.
+      shards: how batches are cut; None: batches are not cut.
+      exchange: the Exchange with the other workers; None: there are no other workers.
 
     Returns:
-      Update. Where the loss or the norm of the gradients is not finite, `apply` changes
-      nothing, not even the step; in float16 see `LossScale`: it counts the step.
+      Update. If the loss or the norm of the gradients is not finite, `apply` changes
+      nothing, not even the step. In float16, a skipped update counts as a step: see
+      `LossScale`.
     """
     variables = tf.trainable_variables()
     loss_scale = LossScale() if hp.precision == "float16" else None
@@ -272,14 +274,14 @@ def make_update(
     gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
     for gradient, variable in zip(gradients, variables):
         gradient.set_shape(variable.shape)
-    sums = [*gradients, loss.sum, loss.count]  # what is added up over an update
+    sums = [*gradients, loss.sum, loss.count]  # what an update adds up
     shapes = [variable.shape for variable in variables] + [[], []]
     in_order = hp.deterministic and shards is not None and shards.count > 1
     most = tf.maximum(loss.count, 1.0)
     local_divisor = most * loss_scale.value if loss_scale else most
     local_loss_and_norm = loss.sum / most, tf.global_norm(gradients) / local_divisor
     runs = hp.accumulate * (shards.rounds if shards else 1)
-    if in_order:  # one shard after the other, whichever worker computed it
+    if in_order:  # one shard after another, whichever worker computed it
         parts = exchange.all(sums) if exchange else [sums]
         collect, update_sums, clear = _accumulated(parts, shapes)
     else:
@@ -291,8 +293,8 @@ def make_update(
             collect, update_sums, clear = _accumulated([sums], shapes)
         if exchange:
             update_sums = exchange.sums(update_sums)
-    # All of them before any variable changes: TensorFlow 1.15 would otherwise compute
-    # some gradients with variables that this update has changed already.
+    # Compute all of them before any variable changes: otherwise, TensorFlow 1.15 would
+    # compute some gradients with variables that this update has already changed.
     *gradients, loss_sum, count = tf.tuple(update_sums)
     count = tf.maximum(count, 1.0)  # where only a round without a pair is computed
     divisor = count * loss_scale.value if loss_scale else count
@@ -303,7 +305,8 @@ def make_update(
         gradients, _ = tf.clip_by_global_norm(gradients, hp.clip_norm, norm)
     rate = learning_rate(hp, global_step)
     beta1, beta2, epsilon = resolve(hp.dialect).adam
-    # It depends on the loss, too: that is read before the accumulators are cleared.
+    # It also depends on the loss, so that the loss is read before the accumulators are
+    # cleared.
     are_finite = tf.is_finite(mean_loss + norm)
     adam = tf.train.AdamOptimizer(only_if(are_finite, rate), beta1, beta2, epsilon)
     applied = adam.apply_gradients(zip(gradients, variables), global_step)
@@ -320,19 +323,19 @@ def make_update(
 def _accumulated(parts, shapes):
     """Sum over the runs of an update.
 
-    The parts of a run are added one after the other to a sum that is kept. `assign_add`
-    keeps this order. TensorFlow would rewrite a plain sum of tensors: it adds those of
-    equal shapes in one operation, whose rounding depends on how many there are.
+    The parts of a run are added one after another to a stored sum. `assign_add` keeps
+    this order. TensorFlow would rewrite a plain sum of tensors: it adds tensors of
+    equal shapes in one operation, whose rounding depends on their number.
 
     Args:
-      parts: lists of tensors, what is computed in the current run.
-      shapes: the static shapes of the tensors of a list.
+      parts: lists of tensors that the current run computes.
+      shapes: the static shapes of the tensors in each list.
 
     Returns:
-      (op that adds the current run, the sums with the current run, a function that
-      makes the ops that empty them).
+      (op that adds the current run, the sums including the current run, a function that
+      makes the ops that clear them).
     """
-    # Not saved: a checkpoint is written between updates, where they are empty.
+    # Not saved: checkpoints are written between updates, when these variables are zero.
     kept = [
         tf.get_variable(
             f"accumulated_{i}",
@@ -354,16 +357,17 @@ def _accumulated(parts, shapes):
     )
 
 
-# Loss scaling: small gradients in float16 do not become zero
+# Loss scaling: it keeps small float16 gradients from becoming zero
 
 
 class LossScale:
-    """The factor of a loss, and how many updates were good or skipped: variables.
+    """Variables: the factor of a loss, and how many updates were good or skipped.
 
-    The loss is multiplied before its gradients are computed, and the gradients are
-    divided after. Where they are not finite, the factor was too large: the update is
-    skipped and the factor halved. After many good updates it is doubled. Factor and
-    counts are saved with the checkpoint. (Micikevicius et al. 2018, section 3.2.)
+    The loss is multiplied by the factor before its gradients are computed, and the
+    gradients are divided by it afterwards. If they are not finite, the factor was too
+    large: the update is skipped and the factor is halved. After many good updates, the
+    factor is doubled. The factor and the counts are saved in the checkpoint.
+    (Micikevicius et al. 2018, section 3.2.)
     """
 
     def __init__(self):
@@ -374,18 +378,18 @@ class LossScale:
         self.value = tf.identity(self._scale)
 
     def after(self, are_finite, global_step, rate, clear):
-        """Return (Scaling, the op that adapts the factor and skips) of an update.
+        """Return (Scaling, the op that adapts the factor and counts a skipped update).
 
-        A skipped update counts as a step: batches are a function of the step, and it
-        has used its own.
+        A skipped update counts as a step: batches are a function of the step, and the
+        update has used its own.
 
         Args:
-          are_finite: bool scalar, whether its loss and its gradients are. If they are
-            not although the factor is at its floor, the update does not count as
-            skipped: training fails.
+          are_finite: bool scalar, whether the loss and the gradients of the update are
+            finite. If they are not finite and the factor is at its floor, the update
+            does not count as skipped: training fails.
           global_step: int64 variable.
           rate: the learning rate, computed from the step before.
-          clear: function that makes the ops that empty accumulated sums.
+          clear: function that makes the ops that clear accumulated sums.
         """
         good = tf.identity(self._good) + 1
         skipped = tf.identity(self._skipped)
@@ -419,7 +423,7 @@ def only_if(condition, value):
 
 
 def are_fine(metrics) -> bool:
-    """Return whether training goes on after an update: it has the values of Metrics."""
+    """Return whether training can go on after an update with these Metrics."""
     is_finite = math.isfinite(metrics.loss + metrics.gradient_norm)
     return is_finite or any(metrics.scaling[-1:])
 
@@ -433,7 +437,7 @@ def scalars(scaling: Any) -> Dict[str, float]:
 
 
 def report(scaling: Any) -> str:
-    """Return the end of a line of the log: the values of a Scaling, nothing of ()."""
+    """Return the end of a log line: the values of a Scaling; "" for ()."""
     if not scaling:
         return ""
     skipped = scaling.skipped + scaling.is_skipped

@@ -1,7 +1,7 @@
 """Translation: a log directory and lines of text → translations.
 
-Several log directories translate together as an ensemble, which averages the
-probabilities of the models. The models may differ in size, dialect and seed; they must
+Several log directories can translate together as an ensemble, which averages the
+probabilities of the models. The models may differ in size, dialect and seed, but must
 have the same vocabularies.
 
     from transformer import Translator
@@ -9,7 +9,7 @@ have the same vocabularies.
     with Translator("logs/sample") as translator:
         [[best]] = translator.translate(["Der Hund schläft."])
 
-`engine="ctranslate2"` has `translate` done by CTranslate2: see `fast.py`.
+With `engine="ctranslate2"`, `translate` runs on CTranslate2: see `fast.py`.
 """
 
 import dataclasses
@@ -82,12 +82,13 @@ from transformer.text.vocabulary import (
 )
 
 # A batch holds `decode_batch_size` sentences of up to this many pieces. It holds fewer
-# longer ones: the memory of attention grows with the square of the length.
+# longer sentences, because the memory for attention grows with the square of the
+# length.
 FULL_LENGTH = 64
 
 
 class Member(NamedTuple):
-    """A model of an ensemble, or the only model."""
+    """A model in an ensemble, or the only model."""
 
     hp: HParams
     logdir: str
@@ -96,36 +97,36 @@ class Member(NamedTuple):
 
 
 class Translator(TextSide):
-    """Translates with a checkpoint of a log directory; has a graph and sessions.
+    """Translates with a checkpoint of a log directory; owns a graph and a session.
 
         with Translator("logs/sample", beam_size=1) as translator:
             [[best]] = translator.translate(["Der Hund schläft."])
 
-    It works whether eager execution is on or off, beside other graphs and Translators,
-    and may be used by several threads at once. Three things hold for the whole process:
-    `deterministic=True`; TensorFlow takes as much memory of a GPU as it needs, not all
-    of it; and each session has threads of its own. For the last two, the environment
-    variables TF_FORCE_GPU_ALLOW_GROWTH and TF_OVERRIDE_GLOBAL_THREADPOOL are set,
-    unless they are set already.
+    It works with eager execution on or off, alongside other graphs and Translators, and
+    several threads may use it at once. Three things apply to the whole process:
+    `deterministic=True`; TensorFlow takes only as much GPU memory as it needs; and each
+    session has its own threads. For the last two, this class sets the environment
+    variables TF_FORCE_GPU_ALLOW_GROWTH and TF_OVERRIDE_GLOBAL_THREADPOOL, unless they
+    are already set.
 
     Args:
-      model: a log directory, or several, which translate together; or the settings of
-        the model and of the search.
-      logdir: the log directory with the vocabulary and the checkpoints, where `model`
-        is settings.
+      model: a log directory, or several that translate together; or the settings of the
+        model and of the search.
+      logdir: the log directory with the vocabulary and the checkpoints, if `model` is
+        settings.
       n_best: the number of translations of each line.
       keep_history: whether `search` returns the SearchHistory of a beam search.
-      others: (settings, log directory) of the other models of an ensemble, where
-        `model` is settings. The settings of the search are those of the first model.
-      checkpoint: what is loaded at once: "best", "newest" or a step; None: the best one
-        where `model` is a log directory, otherwise none: call `restore`.
-      engine: "ctranslate2" for the fast one, which is used for `translate` only.
-        Prefixes, alignments, the other methods, and whatever `usable` refuses run on
-        TensorFlow.
-      quantization: of the fast engine: "float32" or "int8".
+      others: (settings, log directory) of the other models in an ensemble, if `model`
+        is settings. The search uses the settings of the first model.
+      checkpoint: the checkpoint to load immediately: "best", "newest" or a step. None:
+        the best one if `model` is a log directory; otherwise none: call `restore`.
+      engine: "ctranslate2" for the fast engine, which only `translate` uses. Prefixes,
+        alignments, the other methods, and whatever `usable` refuses run on TensorFlow.
+      quantization: for the fast engine: "float32" or "int8".
       warn: function of a text; called for each broken checkpoint that is skipped, and
-        where the fast engine is not used.
-      changes: settings of the search, instead of the saved ones: `beam_size=1`.
+        if the fast engine cannot be used.
+      changes: settings of the search that replace the saved ones, such as
+        `beam_size=1`.
 
     Raises:
       ValueError: a setting or the search is unknown, the search keeps fewer than
@@ -156,7 +157,7 @@ class Translator(TextSide):
             directories = [(hp, logdir), *others]
         else:
             logdirs = [model] if isinstance(model, (str, os.PathLike)) else model
-            changes.setdefault("deterministic", False)  # a matter of the process
+            changes.setdefault("deterministic", False)  # applies to the process
             directories = load_each([os.fspath(each) for each in logdirs], changes)
             checkpoint = "best" if checkpoint is None else checkpoint
         hp = directories[0][0]
@@ -175,7 +176,7 @@ class Translator(TextSide):
         self._options = search_options(hp, self.vocabularies, n_best, keep_history)
         set_up_process(hp)
         with tf.Graph().as_default() as graph:
-            tf.set_random_seed(hp.seed)  # `deterministic` asks for one in every graph
+            tf.set_random_seed(hp.seed)  # `deterministic` needs a seed in every graph
             self._ops = TranslationGraph(self._members, self._options)
         self._at_once = 1 if hp.search in RANDOM else batches_at_once(hp)
         self._session = make_session(
@@ -202,17 +203,17 @@ class Translator(TextSide):
             self._fast = None
 
     def restore(self, checkpoint: str = "", number: int = 0) -> str:
-        """Load a checkpoint, by default the best one; return its path.
+        """Load a checkpoint, by default the best; return its path.
 
         Args:
-          checkpoint: the path without the endings of its files.
+          checkpoint: the path, without file extensions.
           number: the index of its model in an ensemble.
         """
         if not checkpoint:
             return self.restore_found()
         saver = self._ops.savers[number]
         scope = self._members[number].scope
-        with self._session.graph.as_default():  # a Saver looks whether that is eager
+        with self._session.graph.as_default():  # a Saver checks whether this is eager
             checkpoints.restore(self._session, saver, checkpoint, scope)
         self.checkpoints[number] = checkpoint
         if self.engine == CTRANSLATE2:
@@ -232,7 +233,8 @@ class Translator(TextSide):
     def restore_found(self, which: Union[str, int] = "best") -> str:
         """Load the checkpoint that `checkpoints.find` finds; return its path.
 
-        An ensemble loads one for each model and returns the path of the first.
+        An ensemble loads a checkpoint for each model, and returns the path of the
+        first.
         """
         for number, member in enumerate(self._members):
             restore = functools.partial(self.restore, number=number)
@@ -245,22 +247,22 @@ class Translator(TextSide):
         prefix: Sequence[Union[str, Sequence[int]]] = (),
         alignments: bool = False,
     ) -> List[List[Translation]]:
-        """Translate lines, each independently of the others.
+        """Translate lines, each independently of the other lines.
 
         Args:
-          lines: sentences. A line without a piece gets an empty translation; a line
-            with more than `max_source_length` pieces is cut off there.
-          prefix: the beginning of each translation, as text or as ids of pieces, which
-            the search continues. Empty: no prefixes.
-          alignments: whether translations have an `alignment`: by the head that was
-            chosen for the checkpoint, else by the mean of a layer; see
+          lines: sentences. A line without pieces gets an empty translation; a line with
+            more than `max_source_length` pieces is truncated.
+          prefix: the beginning of each translation, as text or as ids, which the search
+            continues. Empty: no prefixes.
+          alignments: whether translations get an `alignment`. It is read from the head
+            that was chosen for the checkpoint, otherwise from the mean of a layer; see
             `alignment.py`.
 
         Returns:
-          For each line its n best translations, best first.
+          For each line, its n best translations, best first.
 
         Raises:
-          ValueError: the numbers of prefixes and lines differ, or an id is no piece.
+          ValueError: the numbers of prefixes and lines differ, or an id is not a piece.
         """
         if self._fast and not prefix:
             translations = self._fast.translate(lines)
@@ -278,7 +280,7 @@ class Translator(TextSide):
         return self._aligned(lines, translations) if alignments else translations
 
     def chosen_head(self) -> Optional[alignment.Head]:
-        """Return the head that was chosen to align words; None for none."""
+        """Return the head that was chosen to align words; None if none was."""
         return alignment.read_choice(self.logdir, self.checkpoints[0], self.hp)
 
     def _aligned(
@@ -356,7 +358,7 @@ class Translator(TextSide):
             start = end
 
     def _refuse_not_finite(self, best: np.ndarray, scores: np.ndarray) -> None:
-        """Raise FloatingPointError for scores that only damaged weights give.
+        """Raise FloatingPointError for scores that only damaged weights can give.
 
         Args:
           best: the best score of each line, which must be finite.
@@ -379,7 +381,7 @@ class Translator(TextSide):
         """Return what the model computes for given translations, as one batch.
 
         Args:
-          sources, targets: lists of ids of each line, without BOS and EOS.
+          sources, targets: the ids of each line, without BOS and EOS.
           pick: function of an Inspection that returns a nest of some of its tensors.
         """
         batch = make_batch(sources, targets, 0, self._options.bos, self._options.eos)
@@ -392,8 +394,8 @@ class Translator(TextSide):
         """Yield batches: (indices of lines, their source ids, their target ids).
 
         Args:
-          sources: lines. A line without a piece is left out, a long one is cut off;
-            unlike `encode`, this does not count them.
+          sources: lines. Lines without pieces are left out, and long lines are
+            truncated. Unlike `encode`, this does not count them.
           targets: the translation of each line.
         """
         most = self.hp.max_source_length
@@ -448,16 +450,16 @@ class Translator(TextSide):
         }
 
 
-# The graph: the search, and the scores of given translations
+# The graph: the search, and scores for given translations
 
 
 class Inspection(NamedTuple):
-    """What the model computes for given translations: tensors, or their values."""
+    """What the model computes for given translations, as tensors or as values."""
 
     weights: Dict[str, tf.Tensor]  # attention weights [N, H, Tq, Tk] by scope name
     log_probs: tf.Tensor  # float [N, T, V], of every piece at each position
     of_target: tf.Tensor  # float [N, T], of the given pieces; 0 for padding
-    scores: tf.Tensor  # float [N], their sum / length penalty
+    scores: tf.Tensor  # float [N], sum of `of_target` / length penalty
 
 
 def search_options(
@@ -467,8 +469,8 @@ def search_options(
 
     Args:
       hp: the settings.
-      vocabularies: of the model.
-      n_best, keep_history: as of Translator.
+      vocabularies: the vocabularies of the model.
+      n_best, keep_history: as in Translator.
     """
     ends = vocabularies.target
     forbidden = {PAD, ends.bos} - {ends.eos}
@@ -491,12 +493,12 @@ def search_options(
 def search_from(
     hp: HParams, model: Any, memory: Any, source: Any, prefix: Any, options: Any
 ) -> Hypotheses:
-    """Return the translations of encoded sources: tensors.
+    """Return the translations of encoded sources, as tensors.
 
     Args:
       hp: the settings.
       model: a Transformer, or an Ensemble.
-      memory: what it encoded.
+      memory: the output of its encoder.
       source: int32 [N, S], with EOS.
       prefix: int32 [N, P], the first pieces of each translation; P may be 0.
       options: SearchOptions.
@@ -511,11 +513,11 @@ def search_from(
 class TranslationGraph:
     """The ops of a translator, created in the current graph.
 
-    Those of `inspection` are created when it is first called: most translators only
+    The ops of `inspection` are created by its first call, because most translators only
     search.
 
     Args:
-      members: the models; the settings of the search are those of the first.
+      members: the models; the search uses the settings of the first.
       options: SearchOptions.
     """
 
@@ -541,7 +543,7 @@ class TranslationGraph:
         self._inspection: Optional[Inspection] = None
 
     def inspection(self) -> Inspection:
-        """Return the Inspection of the target that is fed."""
+        """Return the Inspection for the target that is fed."""
         with self._lock, self.source.graph.as_default():
             if self._inspection is None:
                 self._inspection = self._inspect()
@@ -570,11 +572,11 @@ def _count(ids):
 class Ensemble:
     """Several models with the interface of one `Transformer`, for translation.
 
-    Its logits are the logarithm of the mean probability of each piece.
+    Its logits are the logarithms of the mean probabilities of the pieces.
 
     Args:
       members: the models, each with its own scope.
-      getter: as of Transformer.
+      getter: as in Transformer.
     """
 
     def __init__(self, members: Sequence[Member], getter: Optional[Callable] = None):
@@ -586,8 +588,8 @@ class Ensemble:
 
         Args:
           source: int32 [N, S], 0 = padding.
-          weights: dict; receives the attention weights. For the first model the names
-            are those of a single model; for the others the scope comes first.
+          weights: dict; receives the attention weights. For the first model, the names
+            are those of a single model; for the others, they begin with the scope.
 
         Returns:
           The Memory of each model.
@@ -606,7 +608,7 @@ class Ensemble:
           weights: as in `encode`.
 
         Returns:
-          float [N, T, V], the logarithm of the mean probability.
+          float [N, T, V], the logarithms of the mean probabilities.
         """
         return log_of_mean(
             [
@@ -616,7 +618,7 @@ class Ensemble:
         )
 
     def start_search(self, memory, beam_size: int = 1) -> Tuple[Callable, tuple]:
-        """Return (step function, states of all models); see `decoding`."""
+        """Return (step function, states of all models): see `decoding`."""
         steps = []
         states = []
         for (model, scope), each in zip(self._models, memory):
@@ -690,7 +692,7 @@ def members_of(directories: Sequence[Tuple[HParams, str]]) -> List[Member]:
 
 
 def _refuse_other_sizes(member):
-    """Raise ValueError where the sizes of vocabulary and model differ."""
+    """Raise ValueError if the sizes of the vocabulary and the model differ."""
     for side in ("source", "target"):
         found = getattr(member.vocabularies, side).size
         expected = getattr(member.hp, f"{side}_vocab_size")

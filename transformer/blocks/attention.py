@@ -29,11 +29,11 @@ def padding_mask(ids):
 
 
 def distances(query_positions, key_positions=None):
-    """Return key position - query position: int32 [Tq, Tk], negative = an earlier key.
+    """Return key position - query position: int32 [Tq, Tk], negative for earlier keys.
 
     Args:
       query_positions: int [Tq].
-      key_positions: int [Tk]; by default those of the queries.
+      key_positions: int [Tk]; by default `query_positions`.
     """
     if key_positions is None:
         key_positions = query_positions
@@ -54,7 +54,7 @@ def local_mask(positions, window: int):
 
 
 def proximity_bias(query_positions, key_positions=None):
-    """Return -log(1 + distance), a bias for near keys: float32 [1, 1, Tq, Tk].
+    """Return -log(1 + distance), a bias towards near keys: float32 [1, 1, Tq, Tk].
 
     Args: as in `distances`.
 
@@ -68,7 +68,7 @@ def found_mask(x, padded_row: str = "is zero"):
     """Detect padding in vectors: float [N, T, D] → bool [N, T], False = padding.
 
     Args:
-      padded_row: a row is padding if it "is zero", or, as in the tutorial, if it "sums
+      padded_row: a row is padding if it "is zero" or, as in the tutorial, if it "sums
         to zero". Rows of a normalized tensor may sum to zero by accident.
     """
     if padded_row == "sums to zero":
@@ -77,7 +77,7 @@ def found_mask(x, padded_row: str = "is zero"):
 
 
 def as_mask(mask):
-    """Return a mask of numbers as bool: 0 is False. None and True are unchanged."""
+    """Return a numeric mask as bool: 0 is False. None and True are unchanged."""
     if mask is None or mask is True:
         return mask
     mask = tf.convert_to_tensor(mask)
@@ -90,25 +90,25 @@ def broadcast_keys(mask):
 
 
 def both(mask, other):
-    """Return the conjunction of two masks; the first may be None, which allows all."""
+    """Return the logical AND of two masks; the first may be None, which allows all."""
     return other if mask is None else tf.logical_and(mask, other)
 
 
 def lowering(mask, value: float = MASKED_LOGIT):
-    """Return a mask as a bias: 0 where it is True, else `value`."""
+    """Return a mask as a bias: 0 where the mask is True, else `value`."""
     return value * (1.0 - tf.cast(mask, tf.float32))
 
 
 def mask_and_bias(dialect: Dialect, key_mask, order_mask, bias) -> tuple:
-    """Combine the padding mask and the causal mask in the way of a dialect.
+    """Combine the padding mask and the causal mask as a dialect does.
 
-    A forbidden logit is replaced (by `mask`) or lowered (by `bias`). The weights are
-    equal unless a query may attend to nothing.
+    A forbidden logit is replaced (by `mask`) or lowered (by `bias`). Both give the same
+    weights, unless a query may attend to nothing.
 
     Args:
       dialect: a Dialect.
-      key_mask: the padding mask of the keys, bool [N, Tk] or [N, 1, 1, Tk]; Python
-        True: no key is padding.
+      key_mask: the padding mask of the keys, bool [N, Tk] or [N, 1, 1, Tk]; Python True
+        if no key is padding.
       order_mask: a causal mask, another mask of positions, or None.
       bias: float, broadcastable to [N, H, Tq, Tk], or None.
 
@@ -147,8 +147,8 @@ def scaled_dot_product_attention(
 ) -> tuple:
     """Return softmax(Q K^T / sqrt(d_k)) V and the weights (equation 1).
 
-    Without `relative` there may be any number of dimensions between N and Tq, if all
-    three have the same.
+    Without `relative`, there may be any number of dimensions between N and Tq, if they
+    are the same for queries, keys and values.
 
     Args:
       queries: float [N, H, Tq, d_k].
@@ -156,16 +156,16 @@ def scaled_dot_product_attention(
       values: float [N, H, Tk, d_v].
       mask: bool, broadcastable to [N, H, Tq, Tk], True = may attend.
       bias: float, broadcastable to [N, H, Tq, Tk], added to the logits.
-      relative: (float [Tq, Tk, d_k], float [Tq, Tk, d_v]), added to the key and to the
-        value of each pair of positions; see `relative_positions`.
-      scale: float, the factor of the logits; by default d_k ** -0.5.
-      fully_masked_is_zero: a query that may attend to nothing gets zeros; otherwise it
-        attends equally to all keys. The result is never NaN.
+      relative: (float [Tq, Tk, d_k], float [Tq, Tk, d_v]), added to the key and the
+        value for each pair of positions: see `relative_positions`.
+      scale: float, the factor for the logits; by default d_k ** -0.5.
+      fully_masked_is_zero: whether a query that may attend to nothing gets zeros;
+        otherwise, it attends equally to all keys. The result is never NaN.
       drop: function that applies dropout to weights.
 
     Returns:
       (context float [N, H, Tq, d_v], weights float [N, H, Tq, Tk] before dropout). The
-      weights are float32 if queries, keys and values have 16 bits.
+      weights are float32 even if queries, keys and values have 16 bits.
     """
     scale = queries.shape.as_list()[-1] ** -0.5 if scale is None else scale
     queries = tf.cast(widened(queries) * scale, queries.dtype)
@@ -192,24 +192,24 @@ def scaled_dot_product_attention(
 def unscaled(queries):
     """Multiply queries by sqrt(d_k), so that the scale of the logits cancels.
 
-    For code that scales the queries itself, as tensor2tensor does.
+    This is for code that scales the queries itself, as tensor2tensor does.
     """
     return queries * queries.shape.as_list()[-1] ** 0.5
 
 
 class KeyValueCache(NamedTuple):
-    """The keys and values of earlier positions in one self-attention."""
+    """The keys and values of the earlier positions in one self-attention."""
 
     keys: tf.Tensor  # float [N, H, T, D / H]
     values: tf.Tensor  # float [N, H, T, D / H]
-    mask: tf.Tensor  # bool [N, T], False = padding; [N, 0] where no key is padding
+    mask: tf.Tensor  # bool [N, T], False = padding; [N, 0] if no key is padding
 
     def followed_by(self, keys, values, mask) -> "KeyValueCache":
-        """Return the cache with further positions at its end.
+        """Return the cache with more positions at its end.
 
         Args:
           keys, values: float [N, H, Tk, D / H].
-          mask: bool [N, Tk]; Python True: no key is padding.
+          mask: bool [N, Tk]; Python True if no key is padding.
         """
         return KeyValueCache(
             tf.concat([self.keys, keys], axis=2),
@@ -235,8 +235,8 @@ def relative_positions(
       query_positions: int [Tq].
       key_positions: int [Tk].
       width: int, d, the width of one head; the heads share the vectors.
-      max_distance: int, m; larger distances are clipped to it.
-      scope, reuse: of the variables `keys` and `values` [2m + 1, d]; row m + r is for
+      max_distance: int, m; larger distances are clipped to m.
+      scope, reuse: for the variables `keys` and `values` [2m + 1, d]; row m + r is for
         a key r positions after its query.
 
     Returns:
@@ -260,17 +260,20 @@ def relative_bias(
     scope: str = "relative",
     reuse: Optional[bool] = None,
 ):
-    """Return the bias of relative positions in the Music Transformer.
+    """Return the bias for relative positions of the Music Transformer.
 
     Each head has its own vectors; the bias is 0 for distances of `max_distance` or
     more. No tensor is larger than the logits (Huang et al. 2018, section 3.4).
 
     Args:
-      queries: float [N, H, T, d], as in `scaled_dot_product_attention`; H and d known.
+      queries: float [N, H, T, d], as in `scaled_dot_product_attention`; H and d must be
+        static.
       max_distance: int, m.
-      causality: True: later positions have no vectors, and their bias is 0; mask them.
-      scope, reuse: of the variable `keys`. It is [H, m, d], and the last row is for the
-        position itself; without causality [H, 2m - 1, d], and that is the middle row.
+      causality: if True, later positions have no vectors and their bias is 0; mask
+        them.
+      scope, reuse: for the variable `keys`. With causality, it is [H, m, d], and the
+        last row is for the position itself; without, it is [H, 2m - 1, d], and the
+        middle row is for the position itself.
 
     Returns:
       float [N, H, T, T], the argument `bias` of `scaled_dot_product_attention`.
@@ -296,7 +299,7 @@ def _by_position(by_distance):
     """Move column T - 1 + j - i of row i to column j: [N, H, T, 2T - 1] → [N, H, T, T].
 
     Each row gets one more column; then the rows are concatenated, and cut into rows of
-    2T - 1 again. This shifts row i to the right by i.
+    2T - 1 columns again. This shifts row i to the right by i.
     """
     batch, heads, length, columns = shape_list(by_distance)
     flat = tf.reshape(
@@ -320,7 +323,7 @@ def _is_zero(x):
 
 
 def warn_of_inverted(key_masks) -> None:
-    """Warn of key masks made as `tf.equal(ids, 0)`: in these, True means padding."""
+    """Warn about key masks made by `tf.equal(ids, 0)`, in which True means padding."""
     operation = getattr(key_masks, "op", None)  # arrays and True have none
     if not operation or operation.type != "Equal":
         return

@@ -21,9 +21,9 @@ def local_attention(
 ) -> tuple:
     """Attend within blocks of a sequence, and to a window around each block.
 
-    The sequence is cut into blocks of `block_length`. A position sees the positions of
-    its block, and a window before and after the block. The local attentions of
-    tensor2tensor are
+    The sequence is cut into blocks of `block_length` positions. A position sees the
+    positions in its block, and those in a window before and after the block. The local
+    attentions of tensor2tensor are
 
         local_attention_1d:                      window = (filter_width, filter_width)
         masked_local_attention_1d:               window = (block_length, 0), causality
@@ -34,7 +34,7 @@ def local_attention(
       values: float [N, H, T, d_v].
       block_length: int, B.
       window: (int, int), the numbers of positions before and after the block.
-      causality: a position sees only itself and earlier ones among these.
+      causality: of these positions, a position sees only itself and earlier ones.
       key_mask: bool [N, T] or [N, H, T], True = may attend.
       fully_masked_is_zero: as in `scaled_dot_product_attention`.
 

@@ -23,9 +23,9 @@ def interleaved(positions, num_units: int):
 
 
 def per_channel(positions, num_units: int):
-    """Return the tutorial's encoding: channel i has the angle p / 10000^(2i/D).
+    """Return the tutorial's encoding; channel i has the angle p / 10000^(2i/D).
 
-    Here i is the channel: a sine and its cosine have different frequencies, and the
+    Here i is the channel, so a sine and its cosine have different frequencies, and the
     exponents go up to 2.
     """
     channels = tf.range(num_units)
@@ -42,8 +42,8 @@ def halves(
 ):
     """Return tensor2tensor's encoding: all sines, then all cosines.
 
-    The slowest rate is exactly 1/10000; an odd width ends with a zero. (As in
-    tensor2tensor, `min_timescale` multiplies the rates.)
+    The slowest rate is exactly 1/10000. If the width is odd, the last channel is zero.
+    (As in tensor2tensor, `min_timescale` multiplies the rates.)
     """
     pairs = num_units // 2
     step = math.log(max_timescale / min_timescale) / max(1, pairs - 1)
@@ -60,7 +60,8 @@ def chosen_positions(name: str, dialect: Dialect) -> str:
     """Return the position encoding of a model: a key of POSITIONS, or LEARNED.
 
     Args:
-      name: the setting `positions`: one of these, or empty for that of the dialect.
+      name: the setting `positions`: a key of POSITIONS, LEARNED, or "" for the encoding
+        of the dialect.
       dialect: a Dialect.
     """
     return name or (LEARNED if dialect.learned_positions else dialect.positions)

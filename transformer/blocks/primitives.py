@@ -1,7 +1,7 @@
 """Primitives of the blocks: arguments, shapes, dropout, dense layers, normalization.
 
-Some functions have gradients of their own, because the gradient that TensorFlow derives
-loses digits; see `register_gradient` and `with_gradient`.
+Some functions have custom gradients, because the gradients that TensorFlow derives lose
+precision: see `register_gradient` and `with_gradient`.
 """
 
 import contextlib
@@ -21,17 +21,17 @@ DTYPES = {"float": (tf.float32, tf.float16, tf.bfloat16), "int": (tf.int32, tf.i
 
 
 def checked(name: str, x, kind: str, *shapes: str):
-    """Return an argument of a block as a tensor, after checking its type and rank.
+    """Return an argument of a block as a tensor after checking its type and rank.
 
     Args:
       name: the block and the argument, such as "feedforward: inputs".
       x: tensor, variable, NumPy array or list; NumPy's float64 becomes float32.
-      kind: "float" (of 16 or 32 bits; the last size is known), "int" (of 32 or 64
+      kind: "float" (16 or 32 bits; the last size must be static), "int" (32 or 64
         bits), or "numbers" (any).
       shapes: the names of the dimensions, such as "[N, T, D]"; "[..., D]": any rank.
 
     Raises:
-      ValueError: the tensor is none of these.
+      ValueError: `x` has a wrong type or rank.
     """
     expected = f"{kind} {' or '.join(shapes)}"
     try:
@@ -65,7 +65,7 @@ def checked(name: str, x, kind: str, *shapes: str):
 
 
 def _described(x, letters: Sequence[str] = ()) -> str:
-    """Return the sizes of a tensor, with letters or "?" for those not known."""
+    """Return the sizes of a tensor, with letters or "?" for unknown ones."""
     if x.shape.ndims is None:
         return "of unknown rank"
     letters = [*letters, *"?" * x.shape.ndims]
@@ -77,13 +77,13 @@ def _described(x, letters: Sequence[str] = ()) -> str:
 
 
 def check_broadcasts(name: str, x, shape: str, sizes: Sequence[Optional[int]]) -> None:
-    """Raise ValueError if a tensor does not broadcast to some sizes, where known.
+    """Raise ValueError if a tensor does not broadcast to the sizes that are known.
 
     Args:
       name: the block and the argument.
       x: a tensor.
       shape: the names of the dimensions, such as "[N, Tk]".
-      sizes: ints; None: not known.
+      sizes: ints; None if unknown.
     """
     if x.shape.ndims is None:
         return
@@ -113,7 +113,7 @@ def check_is_training(block: str, is_training) -> None:
 
 
 def refuse_eager(block: str) -> None:
-    """Raise ValueError in eager mode, where variables are not found by their names."""
+    """Raise ValueError in eager mode, which does not find variables by their names."""
     if tf.executing_eagerly():
         raise ValueError(
             f"{block}: expected graph mode, got eager mode, in which each call makes "
@@ -125,7 +125,7 @@ def refuse_eager(block: str) -> None:
 
 
 def shape_list(x) -> List:
-    """Return the shape of `x` as a list: ints where known, else scalar tensors."""
+    """Return the shape of `x` as a list: ints for static sizes, else scalar tensors."""
     sizes = x.shape.as_list()
     if None not in sizes:
         return sizes
@@ -135,9 +135,9 @@ def shape_list(x) -> List:
 
 
 def reshape(x, sizes: Sequence):
-    """Return tf.reshape(x, sizes); a single size that is not static is not computed.
+    """Return tf.reshape(x, sizes) without computing a single size that is not static.
 
-    In a step of a search, most operations would be about sizes.
+    Otherwise, most operations in a search step would compute sizes.
     """
     unknown = [tf.is_tensor(size) for size in sizes]
     if sum(unknown) == 1:
@@ -148,8 +148,8 @@ def reshape(x, sizes: Sequence):
 def as_int64(integers):
     """Cast integers to int64.
 
-    TensorFlow runs int32 ops on the CPU even if there is a GPU; int64 ops avoid the
-    copies to the CPU and back.
+    TensorFlow runs int32 ops on the CPU even if there is a GPU; int64 ops avoid copies
+    to the CPU and back.
     """
     return tf.cast(integers, tf.int64)
 
@@ -185,14 +185,14 @@ def has_16_bits(x) -> bool:
 def widened(x):
     """Cast float16 and bfloat16 to float32; return other tensors unchanged.
 
-    Sums, statistics and exponentials lose digits or overflow in 16 bits.
+    Sums, statistics and exponentials lose precision or overflow in 16 bits.
     """
     return tf.cast(x, tf.float32) if has_16_bits(x) else x
 
 
 # Custom gradients
 
-# Name → function, see `register_gradient`. It survives when a notebook reloads this.
+# Name → function: see `register_gradient`. It survives a reload of this module.
 BACKWARD: Dict[str, Callable] = globals().get("BACKWARD", {})
 
 
@@ -201,8 +201,8 @@ def register_gradient(name: str, backward: Callable) -> None:
 
     Args:
       name: the name of the gradient in every graph that uses it.
-      backward: function of the tensors output, *inputs, *saved, upstream that returns
-        a list of the gradient of each input.
+      backward: function of the tensors output, *inputs, *saved, upstream that returns a
+        list with the gradient of each input.
     """
 
     def gradient(op, upstream, *_):
@@ -210,22 +210,22 @@ def register_gradient(name: str, backward: Callable) -> None:
         return [None, *gradients] + [None] * (len(op.inputs) - 1 - len(gradients))
 
     BACKWARD[name] = backward
-    with contextlib.suppress(KeyError):  # registered before this module was reloaded
+    with contextlib.suppress(KeyError):  # registered before a reload
         tf.RegisterGradient(name)(gradient)
 
 
 def with_gradient(name: str, forward: Callable, *inputs):
     """Return the output of a function with a registered gradient.
 
-    In a graph, `tf.custom_gradient` would register a gradient for each call, and its
-    registry, which is never emptied, would keep the graph in memory. (A
+    In a graph, `tf.custom_gradient` would register a gradient for each call. Its
+    registry is never cleared, so it would keep the graph in memory. (A
     `tf.GradientTape` in a graph derives the gradient from `forward`; the result differs
     only by rounding.)
 
     Args:
       name: the name of the gradient.
-      forward: function of `inputs` that returns the tensors (output, *saved); `saved`
-        are for the gradient only.
+      forward: function of `inputs` that returns the tensors (output, *saved); only the
+        gradient uses `saved`.
       inputs: float tensors.
     """
     if is_eager():
@@ -246,8 +246,8 @@ def with_gradient(name: str, forward: Callable, *inputs):
 
 
 def is_eager() -> bool:
-    """Return whether the program uses eager mode, also inside of a tf.function."""
-    # TensorFlow 1.15 has the second function only.
+    """Return whether the program uses eager mode, even inside a tf.function."""
+    # TensorFlow 1.15 has only the second function.
     known = getattr(tf, "executing_eagerly_outside_functions", tf.executing_eagerly)
     return known()
 
@@ -269,16 +269,16 @@ def dropout(
       inputs: float tensor of any shape.
       rate: float in [0, 1), rounded to a multiple of 1/256; or a scalar tensor.
       is_training: Python bool or scalar bool tensor; False returns `inputs`.
-      seed: int [2] tensor. With it, the mask depends only on the seed, the variable
-        scope and `name`; without it, every run draws new numbers.
-      name: distinguishes the dropouts of one scope.
+      seed: int [2] tensor. With a seed, the mask depends only on the seed, the variable
+        scope and `name`; without one, every run draws new numbers.
+      name: distinguishes the dropouts in one scope.
       shared: dimensions along which elements are zeroed together.
 
     Returns:
       A tensor like `inputs`, scaled in float32 even if `inputs` have 16 bits.
 
     Raises:
-      ValueError: an argument is none of these.
+      ValueError: an argument has a wrong type or value.
     """
     if not tf.is_tensor(rate) and not 0 <= rate < 1:
         raise ValueError(f"dropout: expected 0 <= rate < 1, got {rate}")
@@ -322,14 +322,14 @@ def dropout(
 
 
 def _random_bytes(size, seed, name):
-    """Draw uniform uint8, which take a quarter of the random bits of floats.
+    """Draw uniform uint8 values, which take a quarter of the random bits of floats.
 
     Args:
       size: int scalar, the number of values.
       seed, name: as in `dropout`.
 
     Returns:
-      uint8, `size` rounded up to a multiple of 4.
+      uint8 [`size` rounded up to a multiple of 4].
     """
     with tf.device("/cpu:0"):  # kernels read their seed on the CPU
         if seed is None:
@@ -355,17 +355,18 @@ def dense(
     """Return activation(x W + b) along the last axis, as `tf.layers.dense` did.
 
     Args:
-      inputs: float [..., in], `in` known.
+      inputs: float [..., in]; `in` must be static.
       num_units: int, the width of the result.
       use_bias: bool.
-      scope: of the variables `kernel` [in, num_units] and, with `use_bias`, `bias`.
+      scope: for the variables `kernel` [in, num_units] and, with `use_bias`, `bias`.
       activation: function of a tensor, or None.
 
     Returns:
-      float [..., num_units], with 16 bits if a custom getter gives the kernel 16 bits.
+      float [..., num_units]; it has 16 bits if a custom getter gives the kernel 16
+      bits.
 
     Raises:
-      ValueError: an argument has another type, rank or size, or eager mode is on.
+      ValueError: an argument has a wrong type, rank or size, or eager mode is on.
     """
     refuse_eager("dense")
     inputs = checked("dense: inputs", inputs, "float", "[..., D]")
@@ -398,7 +399,7 @@ def dense_variables(width: int, num_units: int, use_bias: bool, scope: str) -> t
 def _add_bias(x, bias):
     """Return x [M, D] + bias [D].
 
-    TensorFlow's own gradient of a bias of 16 bits sums in 16 bits: 25,000 times 0.01
+    TensorFlow's own gradient for a 16-bit bias sums in 16 bits, where 25,000 times 0.01
     gives 4.
     """
     if not has_16_bits(x):
@@ -420,8 +421,8 @@ register_gradient("transformer/add_bias", _bias_gradients)
 def _sum_of_rows(x, width: int):
     """Sum over all but the last dimension: float [..., width] → [width].
 
-    It is a matrix product, which adds up in float32 even in 16 bits, and on a GPU is
-    faster than TensorFlow's sum.
+    This is a matrix product, which sums in float32 even for 16-bit inputs, and is
+    faster than TensorFlow's sum on a GPU.
     """
     rows = tf.reshape(x, [-1, width])
     return tf.matmul(tf.ones([1, tf.shape(rows)[0]], rows.dtype), rows)[0]
@@ -432,8 +433,8 @@ def project(x, num_units: int, num_heads: int, dialect: Dialect, name: str):
 
     Args:
       num_units: int, the width of all heads together.
-      dialect: a Dialect, which decides about bias and ReLU.
-      name: the scope of the variables: "q", "k" or "v".
+      dialect: a Dialect, which decides on bias and ReLU.
+      name: the variable scope: "q", "k" or "v".
     """
     activation = tf.nn.relu if dialect.projection_relu else None
     x = dense(x, num_units, dialect.projection_bias, name, activation)
@@ -443,7 +444,7 @@ def project(x, num_units: int, num_heads: int, dialect: Dialect, name: str):
 def keys_and_values(
     keys, num_units: int, num_heads: int, dialect: Union[str, Dialect] = "paper"
 ) -> tuple:
-    """Return K and V for the attention in the current variable scope.
+    """Return K and V for attention, with variables in the current scope.
 
     Args:
       keys: float [N, Tk, any width].
@@ -467,7 +468,7 @@ def embedding_table(
     scope: str = "embedding",
     reuse: Optional[bool] = None,
 ):
-    """Return the variable `lookup_table` [V, D] of the `embedding` in a scope."""
+    """Return the variable `lookup_table` [V, D] of `embedding` in a scope."""
     refuse_eager("embedding")
     with tf.variable_scope(scope, reuse=reuse):
         return tf.get_variable(
@@ -481,16 +482,16 @@ def looked_up(table, inputs, scale: bool):
     """Look up ids in a table: float [V, D], int [N, T] → float [N, T, D].
 
     Args:
-      table: float [V, D], D known.
+      table: float [V, D]; D must be static.
       inputs: int [N, T].
-      scale: multiply by sqrt(D).
+      scale: whether to multiply by sqrt(D).
     """
     outputs = tf.gather(table, inputs)
     return outputs * table.shape.as_list()[-1] ** 0.5 if scale else outputs
 
 
 def with_zero_row(table):
-    """Return a table [V, D] with zeros in row 0, the row of padding.
+    """Return a table [V, D] with zeros in row 0, the row for padding.
 
     The gradient of `table` is dense, even if only a few rows are looked up.
     """
@@ -507,17 +508,17 @@ def normalize(
     """Normalize layers: (x - mean) / sqrt(variance + epsilon) * gamma + beta.
 
     Args:
-      inputs: float [..., D]; mean and (biased) variance are over the last axis.
+      inputs: float [..., D]; the mean and the (biased) variance are over the last axis.
       epsilon: float, inside the root.
-      scope, reuse: of the variables `gamma` [D], initially 1, and `beta` [D], initially
-        0.
+      scope, reuse: for the variables `gamma` [D], initially 1, and `beta` [D],
+        initially 0.
 
     Returns:
-      float [..., D], float32 if `inputs` have 16 bits. `[[1., 3.]]` initially gives
+      float [..., D]; float32 if `inputs` have 16 bits. Initially, `[[1., 3.]]` gives
       `[[-1., 1.]]`.
 
     Raises:
-      ValueError: an argument has another type, rank or size, or eager mode is on.
+      ValueError: an argument has a wrong type, rank or size, or eager mode is on.
 
     Source: Ba, Kiros, Hinton 2016.
     """
@@ -531,10 +532,10 @@ def normalize(
 
 
 def standardized(inputs, epsilon: float, gamma, beta):
-    """Return (x - mean) / sqrt(variance + epsilon) * gamma + beta, as `normalize`.
+    """Return (x - mean) / sqrt(variance + epsilon) * gamma + beta, like `normalize`.
 
-    The gradient that TensorFlow derives loses digits if the variance is small: in a
-    case recorded from tensor2tensor, its float32 error is 3e-5. This one is exact.
+    The gradient that TensorFlow derives loses precision if the variance is small: in a
+    case recorded from tensor2tensor, its float32 error is 3e-5. This gradient is exact.
     """
 
     def forward(x, gamma):

@@ -1,1 +1,1 @@
-"""The commands, a file each: `transformer-tf NAME`, or the files of a checkout."""
+"""The commands, one file each: `transformer-tf NAME`, or the scripts in a checkout."""

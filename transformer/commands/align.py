@@ -3,11 +3,12 @@
     transformer-tf align --logdir logs/sample
     transformer-tf align --logdir logs/sample --compare other.align
 
-The data folder must have dev.align and test.align: for each pair of sentences the
-indices of the words that correspond, 0-0 2-1, or 1?2 if they possibly do. The head with
-the lowest error rate on dev is stored in the log directory, for
-transformer-tf translate --alignments. Its error rate on test is printed, with those of
-the files of --compare, which word aligners wrote for test.
+The data folder must contain dev.align and test.align. For each pair of sentences, these
+files list the indices of the words that correspond: 0-0 2-1, or 1?2 for words that
+possibly do. The head with the lowest error rate on dev is stored in the log directory,
+for transformer-tf translate --alignments. The command prints its error rate on test,
+and the error rates of the files given by --compare, which other word aligners wrote for
+test.
 """
 
 import argparse
@@ -39,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Choose a head on dev, store it, print its error rate on test."""
+    """Choose a head on dev, store it, and print its error rate on test."""
     hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
     dev, known_dev = read(hp.data, "dev")
     test, known_test = read(hp.data, "test")

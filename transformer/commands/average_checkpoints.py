@@ -1,8 +1,8 @@
-"""Average the newest checkpoints of a training run, as section 6.1 of the paper does.
+"""Average the newest checkpoints of a training run, as in section 6.1 of the paper.
 
     transformer-tf average --logdir logs/base --last 5 --out logs/mean
 
-It writes a log directory like any other, for the other commands.
+It writes a log directory that all other commands can use.
 """
 
 import argparse
@@ -24,11 +24,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Read, average, write."""
+    """Read the checkpoints, average them, and write the result."""
     refuse_used(args.out, "--out")
     hp = hparams.load(args.logdir)
     cli.start_tensorflow(args.verbose)
-    # Only here: TensorFlow, which they import, takes seconds.
+    # Imported here, because importing TensorFlow takes seconds.
     from transformer.runtime import checkpoints
 
     steps = checkpoints.steps(args.logdir)

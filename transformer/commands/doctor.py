@@ -3,8 +3,8 @@
     transformer-tf doctor --logdir logs/mine
     transformer-tf doctor --logdir logs/mine --files test.de test.en
 
-It reads the translations that transformer-tf eval wrote, or makes them. Exit status 0:
-nothing was found; 1: something was found; 2: an error.
+It reads the translations that transformer-tf eval wrote, or makes them if there are
+none. Exit status: 0 if nothing was found, 1 if something was found, 2 for an error.
 """
 
 import collections
@@ -32,11 +32,11 @@ class Texts(NamedTuple):
     translations: List[str]
 
 
-# What is wrong with translations: each function returns an explanation, or None.
+# What can be wrong with translations: each function returns an explanation, or None.
 
 
 def ignores_source(texts: Texts) -> Optional[str]:
-    """Find many translations that are empty, or the same."""
+    """Find translations of which many are empty or equal."""
     counts = collections.Counter(line.strip() for line in texts.translations)
     usual = collections.Counter(line.strip() for line in texts.references)
     line, times = counts.most_common(1)[0]
@@ -50,7 +50,7 @@ def ignores_source(texts: Texts) -> Optional[str]:
 
 
 def unknown_pieces(texts: Texts) -> Optional[str]:
-    """Find pieces that the vocabulary does not have."""
+    """Find pieces that are not in the vocabulary."""
     share = _share(UNKNOWN, texts.translations)
     if share <= 0.1 or share <= 2 * _share(UNKNOWN, texts.references):
         return None
@@ -62,7 +62,7 @@ def unknown_pieces(texts: Texts) -> Optional[str]:
 
 
 def not_detokenized(texts: Texts) -> Optional[str]:
-    """Find pieces or tokens in place of text."""
+    """Find pieces or tokens instead of text."""
     share = _share(NO_TEXT, texts.translations)
     usual = _share(NO_TEXT, texts.references)
     if share <= 0.1 or share <= 3 * usual:
@@ -75,7 +75,7 @@ def not_detokenized(texts: Texts) -> Optional[str]:
 
 
 def resembles_source(texts: Texts) -> Optional[str]:
-    """Find translations in the language of the source, copies for example."""
+    """Find translations in the language of the source, such as copies."""
     sources = _words(texts.sources)
     references = _words(texts.references)
     words = [word for line in texts.translations for word in _words([line])]
@@ -105,15 +105,15 @@ def _share(pattern, lines):
 
 
 def _words(lines):
-    """Return the words of lines, of two letters or more."""
+    """Return the words in lines that have two letters or more."""
     return {word for line in lines for word in re.findall(r"[^\W\d_]{2,}", line)}
 
 
-# What is wrong with a log directory.
+# What can be wrong with a log directory.
 
 
 def too_few_steps(hp: hparams.HParams, checkpoint: str) -> str:
-    """Return what shows that training has hardly begun, or ""."""
+    """Return an explanation if training has hardly begun, else ""."""
     from transformer.runtime import checkpoints  # needs TensorFlow
 
     step = checkpoints.step_of(checkpoint)
@@ -149,7 +149,7 @@ def look(args, hp: hparams.HParams, checkpoint: str) -> Dict[str, str]:
     found = {"too few steps": too_few_steps(hp, checkpoint)}
     for name, check in SYMPTOMS.items():
         found[name] = check(texts) or ""
-    if found["translations that ignore the source"]:  # they resemble nothing
+    if found["translations that ignore the source"]:  # these resemble nothing
         found["the language of the source"] = ""
     return {name: explanation for name, explanation in found.items() if explanation}
 

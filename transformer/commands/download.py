@@ -1,13 +1,13 @@
-"""Download a public corpus; write its text, to be prepared.
+"""Download a public corpus, and write its text for the command prepare.
 
     transformer-tf download --list
     transformer-tf download multi30k --out data/multi30k
     transformer-tf download sample      # it comes with the package: no network
 
-Archives are stored in OUT/archives, and none is opened before its SHA-256 is verified.
-At the end OUT holds {train,dev,test}.{de,en}, all of them or none. Corpora other than
-the sample need the package pooch, and tqdm for a progress bar: pip install
-'pooch[progress]'.
+Archives are stored in OUT/archives, and no archive is opened before its SHA-256 is
+verified. At the end, OUT holds all of {train,dev,test}.{de,en}, or none of them.
+Corpora other than the sample need the package pooch, and tqdm for a progress bar: pip
+install 'pooch[progress]'.
 """
 
 import argparse
@@ -30,9 +30,9 @@ from transformer.text.public_corpora import CORPORA, Archive, PublicCorpus
 LANGUAGES = ("de", "en")
 SAMPLE = "sample"
 SAMPLE_FILES = (".de", ".en", ".align")
-SAMPLE_PIECES = 2000  # --vocab_size of its small grammar
+SAMPLE_PIECES = 2000  # --vocab_size for its small grammar
 BLOCK = 1 << 16  # bytes read at a time
-RETRIES = 5  # of an archive; pooch waits 1 s after the first, 2 s after the second, …
+RETRIES = 5  # for an archive; pooch waits 1 s after the first, 2 s after the second, …
 
 
 def parser() -> argparse.ArgumentParser:
@@ -80,7 +80,7 @@ def copy_sample(out: str) -> None:
     """Write the text of the sample corpus, with its word alignments, to `out`.
 
     Raises:
-      ValueError: `out` has other files of these names.
+      ValueError: `out` has different files with these names.
     """
     folder = os.path.join(PACKAGE, SAMPLE)  # in a wheel
     if not os.path.isdir(folder):
@@ -117,10 +117,12 @@ def download(corpus: PublicCorpus, out: str, url_base: Optional[str]) -> None:
     Args:
       corpus: an entry of CORPORA.
       out: the data folder.
-      url_base: take the archives from here; None: from their own addresses.
+      url_base: the address of a mirror; None: take the archives from their own
+        addresses.
 
     Raises:
-      ValueError: `out` has text of another corpus, or an archive is not the expected.
+      ValueError: `out` has text from another corpus, or an archive is not the expected
+        one.
       OSError: an archive is too long.
     """
     names = [os.path.basename(archive.url) for archive in corpus.archives]
@@ -162,11 +164,11 @@ def fetch(archive: Archive, path: str, work: str, url_base: Optional[str]) -> No
     Args:
       archive: what to download.
       path: where it is written.
-      work: a folder for what has not been verified.
-      url_base: as of `download`.
+      work: a folder for files that have not been verified.
+      url_base: as in `download`.
 
     Raises:
-      ValueError: no attempt gave the archive, or pooch is not installed.
+      ValueError: no attempt succeeded, or pooch is not installed.
       OSError: the file is too long.
     """
     try:
@@ -203,7 +205,7 @@ def fetch(archive: Archive, path: str, work: str, url_base: Optional[str]) -> No
 
 
 class LimitedFile(io.FileIO):
-    """A new file that refuses to become longer than expected."""
+    """A new file that refuses to grow beyond its expected size."""
 
     def __init__(self, path: str, url: str, max_bytes: int):
         super().__init__(path, "w")
@@ -211,21 +213,21 @@ class LimitedFile(io.FileIO):
         self._max_bytes = max_bytes
 
     def write(self, data: Any) -> int:
-        """Write like any file; raise OSError, with which pooch ends, at the limit."""
+        """Write data; at the limit, raise OSError, which ends pooch."""
         if self.tell() + len(data) > self._max_bytes:
             raise OSError(f"{self._url}: expected {self._max_bytes:,} bytes, got more")
         return super().write(data)
 
 
 def unpack(path: str, needed: Set[str], folder: str) -> None:
-    """Write files of an archive to a folder.
+    """Write files from an archive to a folder.
 
-    Only the base names in `needed` are written, independent of their folders in the
-    archive; of several files with the same base name, the first.
+    Only files whose base names are in `needed` are written, whatever their folders in
+    the archive; if several files have the same base name, the first is written.
 
     Args:
       path: a tar of any compression.
-      needed: base names; those that the archive does not hold are ignored.
+      needed: base names; names that are not in the archive are ignored.
       folder: where they are written.
     """
     with tarfile.open(path, "r|*") as archive:
@@ -235,7 +237,7 @@ def unpack(path: str, needed: Set[str], folder: str) -> None:
             if name not in needed or not info.isreg() or os.path.exists(copy):
                 continue
             source = archive.extractfile(info)
-            if source:  # a file has one
+            if source:  # regular files have one
                 with open(copy, "wb") as file:
                     shutil.copyfileobj(source, file)
 
@@ -244,7 +246,7 @@ def _append(pair: Tuple[str, str], files: str, split: str, work: str) -> None:
     """Append the sentences of two files to the text of a split, one per line.
 
     Args:
-      pair: their names.
+      pair: the names of the files.
       files: their folder.
       split: "train", "dev" or "test".
       work: the folder to write to.

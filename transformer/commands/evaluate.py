@@ -1,4 +1,4 @@
-"""Score a trained model: BLEU, chrF and TER of a split, or of any two files.
+"""Score a trained model: BLEU, chrF and TER on a split, or on any two files.
 
     transformer-tf eval --logdir logs/sample --split test
     transformer-tf eval --logdir logs/sample --files news.de news.en --json scores.json
@@ -7,13 +7,14 @@
     transformer-tf eval --logdir logs/sample logs/other    # both, averaged
     transformer-tf eval --logdir logs/sample --semantic
 
-Each score has its 95 % interval, by bootstrap. --compare tests the difference to other
-systems: log directories, or files with a translation a line. The translations are
-written beside the checkpoint.
+Each score comes with its 95 % bootstrap interval. --compare tests the difference from
+other systems, which are log directories, or files with one translation per line. The
+translations are written next to the checkpoint.
 
---semantic adds the mean cosine of the sentence embeddings of translation and reference
-(multilingual-e5-small). It also says how many translations are nearer to their own
-reference than to the next line's: with less than 99 %, do not trust it.
+--semantic adds the mean cosine between the sentence embeddings of translations and
+references (multilingual-e5-small). It also reports how many translations are nearer to
+their own reference than to the next line's: if this is below 99 %, do not trust the
+cosine.
 """
 
 import argparse
@@ -42,7 +43,7 @@ from transformer.text.lines import read_lines
 
 ALL = "all"  # every checkpoint that is kept
 
-Model = Tuple[hparams.HParams, str]  # the settings and the log directory
+Model = Tuple[hparams.HParams, str]  # the settings, the log directory
 
 
 class Translations(NamedTuple):
@@ -51,7 +52,7 @@ class Translations(NamedTuple):
     lines: List[str]
     path: str
     checkpoint: str = ""
-    others: Sequence[str] = ()  # checkpoints that translated together with it
+    others: Sequence[str] = ()  # checkpoints that translated with it
     error: Optional[OSError] = None  # why the file could not be written
 
 
@@ -83,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Translate, print the scores, write the translations."""
+    """Translate, print the scores, and write the translations."""
     changes = cli.given(args, hparams.FIELDS)
     models = hparams.load_each(args.logdir, changes)
     encoder = evaluation.sentence_encoder() if args.semantic else None
@@ -104,7 +105,7 @@ def score_one(
     text,
     encoder: Any,
 ) -> None:
-    """Score one checkpoint (of an ensemble: one of each model), and compare it."""
+    """Score one checkpoint (for an ensemble, one of each model), and compare it."""
     from transformer.runtime import checkpoints  # needs TensorFlow
 
     [ours] = translate(args, models, [args.checkpoint], text)
@@ -139,7 +140,7 @@ def score_one(
 def score_all(
     args: argparse.Namespace, models: List[Model], text, encoder: Any
 ) -> None:
-    """Score every checkpoint that is kept: a line for each, then the signatures."""
+    """Score every checkpoint that is kept; print a line each, then the signatures."""
     from transformer.runtime import checkpoints  # needs TensorFlow
 
     [logdir] = args.logdir
@@ -180,11 +181,11 @@ def score_all(
 def systems_to_compare(
     args: argparse.Namespace, changes: Dict[str, Any], text
 ) -> Dict[str, Union[Model, Translations]]:
-    """Return what to compare with: name → a model, or the translations in a file.
+    """Return the systems to compare with: name → a model, or translations from a file.
 
     Raises:
-      ValueError: there is nothing to compare with, or no sample to do it by; or a file
-        has not a translation for each line.
+      ValueError: the systems or --samples 0 do not allow a comparison, or a file does
+        not have a translation for each line.
     """
     if args.checkpoint == ALL and (args.compare or len(args.logdir) > 1):
         raise ValueError(
@@ -216,15 +217,16 @@ def translate(
     which: Sequence[Union[str, int]],
     text,
 ) -> Iterator[Translations]:
-    """Yield the translations of a text by checkpoints, after writing them.
+    """Yield the translations of a text by each checkpoint, after writing them.
 
-    Of several checkpoints, one that cannot be read, or vanished, is left out.
+    If there are several checkpoints, those that cannot be read, or have vanished, are
+    left out.
 
     Args:
       args: the flags.
-      models: several translate together.
+      models: the models; several translate together.
       which: the checkpoints: "best", "newest" or steps.
-      text: ParallelText.
+      text: a ParallelText.
     """
     from transformer.translator import Translator  # needs TensorFlow
 
@@ -259,7 +261,7 @@ def translate(
 
 
 def describe(scores) -> List[Tuple[str, str]]:
-    """Return (a line, the signature) of each metric of Scores."""
+    """Return (a line, the signature) for each metric in Scores."""
     described = []
     for field, (name, _) in METRICS.items():
         interval = getattr(scores, f"{field}_interval")
@@ -272,7 +274,7 @@ def describe(scores) -> List[Tuple[str, str]]:
 
 
 def semantic(encoder: Any, lines: List[str], references: List[str]) -> Dict[str, float]:
-    """Print the similarity in meaning by an encoder, if there is one; return it."""
+    """Print and return the similarity in meaning, if there is an encoder."""
     if not encoder:
         return {}
     found = evaluation.semantic_similarity(encoder, lines, references)
@@ -287,7 +289,7 @@ def semantic(encoder: Any, lines: List[str], references: List[str]) -> Dict[str,
 def compare(
     systems: Dict[str, Translations], references: List[str], samples: int
 ) -> List[Dict[str, Any]]:
-    """Print how systems compare with the first one; return that as JSON has it."""
+    """Print how systems compare with the first one; return that for the JSON report."""
     report = []
     lines = {name: each.lines for name, each in systems.items()}
     for comparison in evaluation.compare(lines, references, samples):
@@ -301,14 +303,14 @@ def compare(
 
 
 def write_json(path: Optional[str], report: Dict[str, Any]) -> None:
-    """Write the scores as JSON, where that was asked for."""
+    """Write the scores as JSON if a path is given."""
     if path:
-        with open(path, "w", encoding="utf-8") as file:  # /dev/stdout too
+        with open(path, "w", encoding="utf-8") as file:  # path may be /dev/stdout
             json.dump(report, file, indent=2)
 
 
 def write_lines(path: str, lines: List[str]) -> Optional[OSError]:
-    """Write a text file; return the error where that was not possible."""
+    """Write a text file; return the error if that fails."""
     try:
         with files.replaced(path) as file:
             file.writelines(line + "\n" for line in lines)
@@ -318,7 +320,7 @@ def write_lines(path: str, lines: List[str]) -> Optional[OSError]:
 
 
 def refuse_unwritten(systems: Iterable[Translations]) -> None:
-    """Raise OSError where translations could not be written."""
+    """Raise OSError if translations could not be written."""
     for each in systems:
         if each.error:
             raise OSError(

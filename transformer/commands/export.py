@@ -6,7 +6,8 @@
             --quantization int8 --check 200
     transformer-tf export --format savedmodel --logdir logs/sample --out sample
 
-ctranslate2 is for CTranslate2, savedmodel for TensorFlow Serving: docs/serving.md.
+ctranslate2 is for CTranslate2, savedmodel is for TensorFlow Serving: see
+docs/serving.md.
 """
 
 import argparse
@@ -27,15 +28,16 @@ FORMATS = (CTRANSLATE2, SAVEDMODEL)
 
 
 class Format(NamedTuple):
-    """The functions of a format."""
+    """The functions for a format."""
 
-    # (settings, checkpoint, folder, quantization) → a remark, or "": writes the folder.
+    # Writes the folder: (settings, checkpoint, folder, quantization) → a remark, or "".
     write: Callable[[hparams.HParams, str, str, str], str]
-    # (settings, name of the folder, quantization) → Exported, for the card.
+    # Describes it for the card: (settings, folder name, quantization) → Exported.
     described: Callable
-    # (folder, settings) → function of lines that returns the best Translation of each.
+    # Opens it: (folder, settings) → function of lines that returns the best
+    # Translations.
     opened: Callable[[str, hparams.HParams], Callable]
-    searches: Sequence[str]  # that --check tries; (): the search is in the model
+    searches: Sequence[str]  # tried by --check; (): the search is in the model
 
 
 def formats() -> Dict[str, Format]:
@@ -51,13 +53,13 @@ def formats() -> Dict[str, Format]:
 
 
 def open_fast(folder: str, hp: hparams.HParams) -> Callable:
-    """Return the function that translates with a model for CTranslate2."""
+    """Return a function that translates with a model exported for CTranslate2."""
     translator = FastTranslator(folder, hp)
     return lambda lines: [best for best, *_ in translator.translate(lines)]
 
 
 def open_saved(folder: str, hp: hparams.HParams) -> Callable:
-    """Return the function that translates with a SavedModel."""
+    """Return a function that translates with a SavedModel."""
     cli.start_tensorflow()
     from transformer.savedmodel import SavedTranslator
 
@@ -90,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the model and its card; compare its translations with ours."""
+    """Write the model and its card; compare its translations with ours if requested."""
     cli.refuse_unknown("format", args.format, FORMATS)
     replaced = MODEL if args.format == CTRANSLATE2 else ""
     refuse_used(args.out, "--out", replaced)
@@ -118,7 +120,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def check(args: argparse.Namespace, hp: hparams.HParams, chosen: Format) -> None:
-    """Print how many lines of the test split have equal translations."""
+    """Print how many lines of the test split both models translate equally."""
     from transformer.translator import Translator  # needs TensorFlow
 
     lines = load_text(hp.data, "test")[0][: args.check]

@@ -35,10 +35,10 @@ from transformer.text.vocabulary import (
 if TYPE_CHECKING:
     from transformer.compat.convert import Imported
 
-# Settings of the training of an original system that its dialect does not have.
+# Training settings of an original system that are not part of its dialect.
 TRAINED_WITH = {"tensor2tensor": {"warmup_steps": 8000}}
 
-# The systems whose vocabularies are all of one kind, a key of KINDS.
+# The systems whose vocabularies are all of one kind → that kind, a key of KINDS.
 KIND_OF = {"tensor2tensor": "subwords"}
 
 
@@ -69,7 +69,7 @@ def vocabulary_files(
 
 
 def given_vocabularies(args: argparse.Namespace) -> List[str]:
-    """Return the paths of the given vocabularies: two where each side has its own.
+    """Return the paths of the given vocabularies, two if each side has its own.
 
     Raises:
       ValueError: the flags contradict each other.
@@ -99,10 +99,10 @@ def kind_of(path: str, args: argparse.Namespace) -> str:
 
 
 def words(path: str, size: int) -> bytes:
-    """Return the part of a word list that a model of a given size was trained with.
+    """Return the part of a word list that a model of a given vocabulary size uses.
 
-    The original programs ignore words below a minimum count, so a longer list may be
-    cut only between two words with different counts.
+    The original programs ignore words below a minimum count, so a longer list may only
+    be cut between two words with different counts.
     """
     lines = [line.split() for line in read_lines(path) if line.strip()]
     counts = [
@@ -131,7 +131,7 @@ def subwords(path: str, size: int) -> bytes:
 
 
 def whole_file(vocabulary: Union[Vocabulary, SubwordVocabulary], size: int) -> bytes:
-    """Return the bytes of a vocabulary; raise ValueError if the size is another."""
+    """Return the bytes of a vocabulary; raise ValueError if its size is wrong."""
     if vocabulary.size != size:
         raise ValueError(
             f"{vocabulary.path}: expected {size} pieces, as many as the "
@@ -141,7 +141,7 @@ def whole_file(vocabulary: Union[Vocabulary, SubwordVocabulary], size: int) -> b
         return file.read()
 
 
-# kind → (its file names in the log directory: joint, source, target; a function of path
+# Kind → (the file names in the log directory: joint, source, target; a function of path
 # and size that returns the content).
 KINDS = {
     "pieces": ((JOINT_MODEL, *SEPARATE_MODELS), pieces),
@@ -154,7 +154,7 @@ def subword_sizes(args: argparse.Namespace) -> Sequence[int]:
     """Return the sizes of two subword vocabularies, which identify their tables.
 
     Returns:
-      () unless there are two.
+      () unless there are two such vocabularies.
     """
     paths = given_vocabularies(args)
     if KIND_OF.get(args.source) != "subwords" or len(paths) < 2:
@@ -163,7 +163,7 @@ def subword_sizes(args: argparse.Namespace) -> Sequence[int]:
 
 
 def differences_to_paper(dialect: str) -> List[str]:
-    """Return a line for each decision in which a dialect differs from the paper."""
+    """Return a line for each decision on which a dialect differs from the paper."""
     paper = DIALECTS["paper"]
     row = DIALECTS[dialect]
     return [
@@ -174,11 +174,11 @@ def differences_to_paper(dialect: str) -> List[str]:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Read, check, write."""
+    """Read the checkpoint, check it, and write the log directory."""
     given_vocabularies(args)
     refuse_used(args.out, "--out")
     cli.start_tensorflow(args.verbose)
-    # Only here: TensorFlow, which they import, takes seconds.
+    # Imported here, because importing TensorFlow takes seconds.
     from transformer.compat import convert
     from transformer.runtime import checkpoints
 
@@ -210,7 +210,7 @@ def report(
     """Print what was imported."""
     row = DIALECTS[hp.dialect]
     say(f"{path}: {imported.parameters:,} parameters of {row.described_in}")
-    if row.masks_from == "activations":  # so padding is attended to
+    if row.masks_from == "activations":  # so the model attends to padding
         say(
             f"sources are padded to {hp.pad_sources_to} pieces, as in the original"
             if hp.pad_sources_to

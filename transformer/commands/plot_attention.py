@@ -6,9 +6,9 @@
     transformer-tf attention --logdir logs/sample --out one.svg \\
         --kind cross --layer 2 --head 3 "Ein Satz."
 
-The page is one file that needs no server and no network; it has the n best translations
-of each sentence. A picture, PNG or SVG, is a grid of all layers and heads, or of the
-chosen ones. docs/seeing.md is a tour.
+The page is one file that needs neither a server nor a network; it shows the n best
+translations of each sentence. A picture, PNG or SVG, is a grid of all layers and heads,
+or of the chosen ones. docs/seeing.md is a tour of the page.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Translate the sentences, write page and picture, print the translations."""
+    """Translate the sentences; write page and picture; print the translations."""
     head = checked_head(args)
     settings = hparams.load_each(args.logdir, cli.given(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def checked_head(args: argparse.Namespace) -> Union[int, str, None]:
-    """Return the head: a number, "mean" or None.
+    """Return the chosen head: a number, "mean" or None.
 
     Raises:
       ValueError: flags are missing, invalid, or contradict each other.

@@ -5,8 +5,8 @@ r"""Prepare a corpus: write a vocabulary, ids and a report for parallel text fil
     transformer-tf prepare --out data/sample --vocab_size 2000
 
 The second form is for a folder that already holds {train,dev,test}.{de,en}.
-data/README.md describes the files that are written. Either all of them are written or
-none: they are created in a temporary folder and moved at the end.
+data/README.md describes the files that the command writes. It writes either all of them
+or none: it creates them in a temporary folder, and moves them at the end.
 """
 
 import argparse
@@ -41,8 +41,8 @@ from transformer.text.lines import Pair
 from transformer.text.vocabulary import FILE_NAMES, copy_vocabularies, load_vocabularies
 
 HEAVIEST = 1000  # the largest weight; a larger one is a mistake
-MANY = 10  # with so many blocks, progress is shown
-# Flags that --vocab_from excludes → their defaults.
+MANY = 10  # progress is shown for this many blocks or more
+# Flags that cannot be combined with --vocab_from → their defaults.
 VOCABULARY_DEFAULTS = {
     "vocab_size": 8000,
     "vocab_lines": 1000000,
@@ -137,7 +137,7 @@ def _add_vocabulary_flags(group) -> None:
 
 
 def fill_defaults(args: argparse.Namespace) -> None:
-    """Set the defaults of the vocabulary flags, in place.
+    """Set the defaults of the vocabulary flags in place.
 
     Raises:
       ValueError: a flag is given together with --vocab_from.
@@ -155,7 +155,7 @@ def fill_defaults(args: argparse.Namespace) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Raise ValueError for invalid flags, before reading any file."""
+    """Raise ValueError for invalid flags before any file is read."""
     for name in ("vocab_size", "vocab_lines", "max_length", "copies", "workers"):
         if getattr(args, name) < 1:
             raise ValueError(
@@ -226,7 +226,7 @@ def weighted_pair(words: List[str]) -> Pair:
 
 
 def checked_languages(args: argparse.Namespace) -> List[str]:
-    """Return the languages of source and target, as endings of file names."""
+    """Return the source and target languages, which are also the file extensions."""
     found = languages_of(
         named_pairs(args), args.out, args.source_lang, args.target_lang
     )
@@ -241,7 +241,7 @@ def checked_languages(args: argparse.Namespace) -> List[str]:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Check everything, write everything to a temporary folder, and move it to OUT."""
+    """Check everything, write all files to a temporary folder, and move them to OUT."""
     fill_defaults(args)
     check(args)
     languages = checked_languages(args)
@@ -257,12 +257,12 @@ def run(args: argparse.Namespace) -> None:
 def prepare(
     args: argparse.Namespace, texts: Dict[str, Text], languages: List[str], made: str
 ) -> None:
-    """Write everything to `made`, and move it to OUT.
+    """Write all files to `made`, and move them to OUT.
 
     Args:
       args: the flags.
       texts: the text of each split.
-      languages: of source and target.
+      languages: the languages of source and target.
       made: a new folder.
     """
     kept = []
@@ -302,7 +302,7 @@ def prepare(
 
 
 def recipe_of(args: argparse.Namespace, split: str, made: str) -> Recipe:
-    """Return how to encode a split: dev and test are only filtered by length."""
+    """Return how to encode a split; dev and test are only filtered by length."""
     if split == "train":
         return Recipe(made, args.max_length, args.max_ratio, args.bpe_dropout)
     return Recipe(made, args.max_length)

@@ -1,4 +1,4 @@
-"""The program `transformer-tf`: its first word is the name of a command.
+"""The program `transformer-tf`, whose first word is the name of a command.
 
     transformer-tf train --preset base --data data/mine --logdir logs/mine
     transformer-tf train --help
@@ -19,14 +19,14 @@ SHELLS = ("bash", "zsh")
 
 
 class Command(NamedTuple):
-    """A module with the functions `parser` and `run`."""
+    """A command: a module with the functions `parser` and `run`."""
 
     module: str
     line: str  # what it does
-    advice: str = ""  # what to do after a signal, where it can continue
+    advice: str = ""  # what to do after a signal, if it can continue
 
 
-# The extension point for commands; in a checkout each has a file too: see
+# The extension point for commands. In a checkout, each also has a script: see
 # `transformer/runtime/terminal.py`.
 COMMANDS: Dict[str, Command] = {
     "download": Command(
@@ -100,10 +100,10 @@ def completion(shell: str) -> str:
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    """Run the command that the first word names with the words after it.
+    """Run the command named by the first word, with the words after it.
 
     Raises:
-      SystemExit: with the status of the command; 2 for an unknown one.
+      SystemExit: with the status of the command; 2 if the command is unknown.
     """
     name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in COMMANDS:
@@ -115,7 +115,7 @@ def main(argv: Optional[List[str]] = None) -> None:
 
 
 def answer(name: str, rest: List[str]) -> None:
-    """Answer what is no command; exit with status 2 where that is nothing either."""
+    """Handle --help, --version and completion; exit with status 2 for anything else."""
     if name in ("--help", "-h", "help"):
         say(*help_text().splitlines())
     elif name == "--version":

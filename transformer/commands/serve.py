@@ -1,4 +1,4 @@
-"""Serve translations over HTTP, and a page that shows how they come about.
+"""Serve translations over HTTP, and a page that shows how they are made.
 
     transformer-tf serve --logdir logs/sample
     transformer-tf serve --logdir logs/sample --split          # whole paragraphs
@@ -6,10 +6,10 @@
     transformer-tf serve --logdir logs/sample --checkpoint best newest
     transformer-tf serve --logdir logs/sample logs/other --ensemble
 
-It prints one address, which a browser on this machine opens: docs/seeing.md is a tour
-of the page; docs/serving.md describes POST /translate and the rest. Each request is
-logged in one line on stderr. Ctrl-C and SIGTERM end it after the answers that are under
-way.
+It prints an address to open in a browser on this machine. docs/seeing.md is a tour of
+the page; docs/serving.md describes POST /translate and the rest. Each request is logged
+in one line on stderr. On Ctrl-C or SIGTERM, it finishes the answers in progress, and
+ends.
 """
 
 import itertools
@@ -25,7 +25,7 @@ from transformer.runtime.terminal import say
 from transformer.viewer.jobs import Jobs
 from transformer.viewer.requests import SentenceRequest
 
-SECONDS_BETWEEN_LOOKS = 0.1  # at the signals
+SECONDS_BETWEEN_LOOKS = 0.1  # checks for a signal
 
 
 def parser():
@@ -75,7 +75,7 @@ def parser():
 
 
 def opened(args):
-    """Return the models of the command line, each ready."""
+    """Return the models of the command line, each ready to translate."""
     models = hparams.load_each(args.logdir, cli.given(args, hparams.FIELDS))
     if args.ensemble and len(models) < 2:
         raise ValueError("--ensemble: expected two --logdir or more, got one")
@@ -100,7 +100,7 @@ def opened(args):
 
 
 def serve(server, url: str) -> None:
-    """Serve until a signal comes, then finish what was begun."""
+    """Serve until a signal arrives, then finish the answers in progress."""
     with StopSignals() as signals:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -112,7 +112,7 @@ def serve(server, url: str) -> None:
 
 
 def log_to_stderr() -> None:
-    """Write a line for each request."""
+    """Log each request in one line on stderr."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     log = logging.getLogger("transformer.service")
@@ -121,7 +121,7 @@ def log_to_stderr() -> None:
 
 
 def run(args) -> None:
-    """Open the models, serve them."""
+    """Open the models, and serve them."""
     if not 0 <= args.port < 1 << 16:
         raise ValueError(f"--port: expected 0 to 65535, got {args.port}")
     try:

@@ -4,12 +4,14 @@
     transformer-tf train --data data/multi30k --preset multi30k --logdir logs/multi30k
     transformer-tf train --data data/mine --init_from logs/multi30k --logdir logs/mine
 
-The same command again continues from the newest checkpoint. Settings: the defaults
-below < --preset < hparams.json of the log directory < flags.
+Run the same command again to continue from the newest checkpoint. Settings, in order of
+increasing priority: the defaults below < --preset < hparams.json in the log directory <
+flags.
 
---init_from begins with the weights of another log directory, and has its architecture;
-the corpus was prepared with --vocab_from that directory. The new one remembers where it
-began; once it has a checkpoint, the flag changes nothing.
+--init_from starts from the weights of another log directory, and uses its architecture;
+the corpus must have been prepared with --vocab_from that directory. The new log
+directory records where it started from; once it has a checkpoint, the flag has no
+effect.
 """
 
 import argparse
@@ -23,8 +25,8 @@ from transformer.runtime.cluster import cluster_of
 from transformer.runtime.files import refuse_used
 from transformer.text.vocabulary import load_vocabularies, refuse_other_vocabulary
 
-# What a log directory may have before its settings are written: what a killed start
-# left, and a log of the user's own.
+# What a log directory may contain before its settings are written: remainders of a
+# killed start, and a log of the user's own.
 BEGUN = (
     *("lock", "lost+found", "*.log", "*.out", "*.err", "*.txt", "*.tmp", "run.jsonl"),
     *("spm*.model", "words*.tsv", "vocab*.subwords", "events.out.tfevents.*"),
@@ -61,10 +63,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def settings(args: argparse.Namespace) -> hparams.HParams:
-    """Return the settings; those of the vocabulary come from the data folder.
+    """Return the settings, with the vocabulary sizes from the data folder.
 
     Raises:
-      ValueError: they contradict each other, the data or the log directory.
+      ValueError: the settings contradict each other, the data or the log directory.
     """
     given = cli.given(args, hparams.FIELDS)
     is_set = hparams.has_settings(args.logdir)
@@ -90,16 +92,16 @@ def settings(args: argparse.Namespace) -> hparams.HParams:
                 f"{name}: expected {value} as in {hp.data}, got {chosen}; choose "
                 "another --data, or another --logdir"
             )
-    # Later commands may be run in another folder.
+    # Later commands may run in another folder.
     return dataclasses.replace(hp, data=os.path.abspath(hp.data), **from_data)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Refuse what cannot work, then train."""
+    """Refuse settings that cannot work, then train."""
     hp = settings(args)
     cluster = cluster_of(os.environ)
     cli.start_tensorflow(args.verbose)
-    # Only here: TensorFlow, which they import, takes seconds.
+    # Imported here, because importing TensorFlow takes seconds.
     from transformer.runtime import checkpoints
     from transformer.trainer import train
 
@@ -115,7 +117,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def overruled_by(hp: hparams.HParams, args: argparse.Namespace) -> str:
-    """Return, in words, which values of the preset the log directory overrules."""
+    """Return, in words, which preset values the log directory overrules."""
     given = cli.given(args, hparams.FIELDS)
     others = [
         f"{name} {getattr(hp, name)} (preset: {value})"

@@ -8,16 +8,17 @@
 
     transformer-tf translate --logdir logs/sample --scores --alignments < test.de
 
---scores and --alignments add columns to each translation, after " ||| ": its score,
-and the pairs of words that correspond, source-target from 0, such as 0-0 2-1. Which
-attention they are taken from is chosen by transformer-tf align.
+--scores and --alignments add columns to each translation, separated by " ||| ": its
+score, and the pairs of words that correspond, source-target, counted from 0, such as
+0-0 2-1. transformer-tf align chooses the attention from which the pairs are taken.
 
 Several log directories translate together: their probabilities are averaged.
 
---engine ctranslate2 answers a first line in half a second, not after five: see
+With --engine ctranslate2, the first answer takes half a second instead of five: see
 docs/serving.md.
 
-Odd lines (empty, not UTF-8, cut off, ...) are counted; one line on stderr reports them.
+Odd lines (empty, not UTF-8, truncated, ...) are counted, and reported in one line on
+stderr.
 """
 
 import contextlib
@@ -47,7 +48,7 @@ CHUNK = 2000  # lines read before they are translated, sorted by length
 def ask(stream: IO[bytes]) -> Iterator[bytes]:
     """Yield the bytes of each line that a user types, after a prompt.
 
-    Where the answers go to the terminal too, lines can be edited and recalled.
+    If the answers also go to the terminal, lines can be edited and recalled.
     """
     edits = sys.stdout.isatty()
     while True:
@@ -56,13 +57,13 @@ def ask(stream: IO[bytes]) -> Iterator[bytes]:
             sys.stderr.flush()
         line = read_edited() if edits else stream.readline()
         if not line:
-            sys.stderr.write("\n")  # leaves the line of the last prompt
+            sys.stderr.write("\n")  # leave the line of the last prompt
             return
         yield line
 
 
 def read_edited() -> bytes:
-    """Return a line that `input` read, with readline where Python has it."""
+    """Return a line read by `input`, with readline if Python has it."""
     with contextlib.suppress(ImportError):
         importlib.import_module("readline")
     stdin: Any = sys.stdin  # a TextIOWrapper
@@ -74,9 +75,9 @@ def read_edited() -> bytes:
 
 
 class Columns(NamedTuple):
-    """What a line of the output has besides the text."""
+    """The columns of an output line besides the text."""
 
-    n_best: int = 1  # of more than one: the number of the line, and the score
+    n_best: int = 1  # if above 1: the line number, and the score
     scores: bool = False
     alignments: bool = False  # the pairs of words
 
@@ -88,9 +89,9 @@ def show(number: int, n_best: list, columns: Columns) -> str:
     """Return the output for a line of input.
 
     Args:
-      number: of the line.
+      number: the number of the line.
       n_best: its translations, best first.
-      columns: what is wanted.
+      columns: the columns to show.
     """
     lines = []
     for each in n_best:
@@ -112,10 +113,10 @@ def write_translations(
     chunk_size: int = CHUNK,
     prefixes: Optional[Iterator[str]] = None,
 ) -> None:
-    """Write what `show` returns for each of `lines`, a chunk of them at a time.
+    """Write what `show` returns for each of `lines`, one chunk at a time.
 
-    A terminal gets control characters escaped; a file or a pipe gets every byte. The
-    translation of each line begins with its line of `prefixes`, if there are any.
+    On a terminal, control characters are escaped; a file or a pipe gets every byte. The
+    translation of each line begins with the corresponding line of `prefixes`, if given.
     """
     numbers = itertools.count()
     more: Dict[str, Any] = {"alignments": True} if columns.alignments else {}
@@ -166,9 +167,9 @@ def parser():
 
 
 def opened(args, hp, logdir: str, others: list):
-    """Return a translator, ready.
+    """Return a translator that is ready to translate.
 
-    TensorFlow is imported where it translates, or an export has to be made.
+    TensorFlow is only imported if it translates, or if an export must be made.
     """
     needs = {
         "ensembles": bool(others),

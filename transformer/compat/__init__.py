@@ -1,7 +1,7 @@
 """Drop-in replacements for the modules of published TF1 programs.
 
 Each file has the names, signatures, defaults, mask polarity, return values and
-variables of one original program. All formulas are in our blocks.
+variables of one original program. All formulas come from our blocks.
 
     from transformer.compat.sasrec import *        # instead of: from modules import *
 
@@ -19,5 +19,5 @@ variables of one original program. All formulas are in our blocks.
     |                 | transformer_layers, beam_search                               |
 
 Variables have their original names and shapes, so `tf.train.Saver` restores checkpoints
-of the original.
+of the original program.
 """

@@ -5,14 +5,13 @@ Instead of `from attention_tf import *`:
     from transformer.compat.bojone import *
 
 Each call creates new variables, which are never shared. The original does not name
-them: TensorFlow calls them `Variable`, `Variable_1`, ... in the name scope of the
-caller, in the order of creation: Q, K and V of an attention, kernel and bias of a dense
-layer.
+them, so TensorFlow calls them `Variable`, `Variable_1`, ... in the caller's name scope,
+in order of creation: Q, K and V for attention, kernel and bias for a dense layer.
 
-If every sequence is shorter than the batch is wide, the original makes a mask that is
-too narrow, and TensorFlow raises an error; here the mask is as wide as the batch.
-`Position_Embedding` of an odd width works here, and `Mask` of an unknown mode raises
-ValueError.
+If every sequence is shorter than the width of the batch, the original makes a mask that
+is too narrow, and TensorFlow raises an error; here, the mask is as wide as the batch.
+`Position_Embedding` with an odd width works here, and `Mask` with an unknown mode
+raises ValueError.
 """
 
 import tensorflow.compat.v1 as tf
@@ -26,20 +25,20 @@ from transformer.functional import position_embedding as Position_Embedding
 __all__ = ["Attention", "Dense", "Mask", "Position_Embedding", "tf"]
 
 # The original opens no scopes. The scopes of our blocks must not take a name that a
-# caller may use: its scope "attention" would become "attention_1".
+# caller may use, or the caller's scope "attention" would become "attention_1".
 ATTENTION = "bojone.Attention"
 DENSE = "bojone.Dense"
 
 
 @variables_named_as("bojone")
 def Dense(inputs, ouput_size, bias=True, seq_len=None):
-    """Return x W + b along the last axis; `ouput_size` (so spelled) is its width.
+    """Return x W + b along the last axis; `ouput_size` (sic) is the new width.
 
     Args:
       inputs: float [N, ..., in].
       ouput_size: int.
-      bias: bool; False: no b.
-      seq_len: int [N], the lengths; positions after the end become zeros.
+      bias: bool, whether to add b.
+      seq_len: int [N], the lengths; positions beyond the end become zeros.
     """
     outputs = dense(inputs, ouput_size, bias, DENSE)
     return Mask(outputs, seq_len)

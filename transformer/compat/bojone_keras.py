@@ -5,22 +5,22 @@ Instead of `from attention_keras import *`:
     from keras.layers import *
     from transformer.compat.bojone_keras import *
 
-Keep this order: Keras has its own `Attention`, and the last import wins. Otherwise give
-ours another name:
+Keep this order: Keras has its own `Attention`, and the last import wins. Otherwise,
+give ours another name:
 
     from transformer.compat.bojone_keras import Attention as MultiHead
 
-This exports the layers of `attention_keras.py` only. The original also exports all of
-`keras.layers` and the backend `K`: import them from `keras`.
+This module exports only the layers of `attention_keras.py`. The original also exports
+all of `keras.layers` and the backend `K`: import them from `keras`.
 
-The layers of the last version of that file are those of `keras_layers`. Its
-`mask_right=False`, the default, makes all logits equal: each query attends equally to
-all keys. Here it means ordinary attention.
+The layers of the last version of that file are those of `keras_layers`. There,
+`mask_right=False`, the default, makes all logits equal, so each query attends equally
+to all keys. Here, it means ordinary attention.
 
 Earlier versions have `Position_Embedding` and `Attention(nb_head, size_per_head,
 mask_right=False)`, with lengths instead of masks; both are available here. (The first
-version does not divide the logits by the root of `size_per_head`; here they are
-divided.)
+version does not divide the logits by the square root of `size_per_head`; this module
+does.)
 """
 
 from typing import Any, Dict
@@ -45,13 +45,13 @@ __all__ = [*keras_layers.__all__, "Position_Embedding"]
 class Attention(keras_layers.Attention):  # type: ignore[no-redef]
     """Like `keras_layers.Attention`; also takes the arguments of earlier versions.
 
-    Inputs: a list of the queries, the keys and the values; then, optionally, masks of
-    the values and of the queries, [N, T, 1] or [N, T]; or, as in earlier versions, the
-    numbers of real queries and of real values, int [N, 1] each.
+    Inputs: a list of the queries, the keys and the values; then, optionally, masks for
+    the values and the queries, [N, T, 1] or [N, T]; or, as in earlier versions, the
+    numbers of real queries and real values, int [N, 1] each.
 
     Args: as in `keras_layers.Attention`, and
       nb_head: int, the earlier name of `heads`.
-      key_size: True means `mask_right`, the third argument of earlier versions.
+      key_size: True means `mask_right`, the third argument in earlier versions.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Attention(keras_layers.Attention):  # type: ignore[no-redef]
 
 
 def _are_lengths(sources, extra):
-    """Return whether two inputs [N, 1] are lengths, not masks of a single position."""
+    """Return whether two inputs [N, 1] are lengths, not masks for a single position."""
     widths = [None if x is None else x.shape.as_list()[1:] for x in extra]
     single = all(x.shape.as_list()[1] == 1 for x in sources)
     return widths == [[1], [1]] and not single
@@ -99,7 +99,7 @@ class Position_Embedding(keras_layers.SinCosPositionEmbedding):
     Output: [N, T, that width, or size + that width].
 
     Args:
-      size: int, the width of the sinusoids for "concat"; None: that of the input.
+      size: int, the width of the sinusoids for "concat"; None: the width of the input.
       mode: "sum" or "concat".
     """
 

@@ -1,12 +1,12 @@
-"""Convert checkpoints of the original systems to variables of this project.
+"""Convert checkpoints of the original systems to the variables of this project.
 
     arrays = convert.read("original/model.ckpt-1000")
     hp = HParams(num_heads=8, **convert.settings_of("tensor2tensor", arrays))
     imported = convert.convert(arrays, hp)
     checkpoints.write(imported.arrays, logdir, imported.step)
 
-`names` has tables of variable names. The shapes determine every size but the number of
-heads. A variable that does not fit, or that would be left over, is an error.
+`names` has the tables of variable names. The shapes determine every size except the
+number of heads. A variable that does not fit, or would be left over, is an error.
 """
 
 import collections
@@ -26,7 +26,7 @@ from transformer.runtime import checkpoints
 SLOTS = ("/Adam", "/Adam_1")  # the moments of each variable
 POWERS = ("beta1_power", "beta2_power")  # the powers of beta1 and beta2
 STEP = "global_step"
-# The slots of an optimizer for a variable, or for a shard; they are not imported.
+# The optimizer slots of a variable or a shard; they are not imported.
 SLOT = re.compile(r"(.+?)((?<=/weights_)\d+)?/(Adam|AdamW|Adafactor|Momentum)(_\d+)?")
 # Averages and counters that tensor2tensor keeps for its log and its optimizers.
 STATISTICS = re.compile(r"(losses_avg|train_stats)/|iter$")
@@ -35,23 +35,24 @@ UNTIED = re.compile(r".*/symbol_modality_.*/(input_emb|target_emb|softmax)/weigh
 
 
 class Imported(NamedTuple):
-    """Imported variables, by our names."""
+    """Imported variables under our names."""
 
-    arrays: Dict[str, np.ndarray]  # with those of the optimizer
+    arrays: Dict[str, np.ndarray]  # including those of the optimizer
     step: int
     has_moments: bool  # False: Adam starts afresh
-    parameters: int  # the number of those that are trained
+    parameters: int  # the number of trained parameters
 
 
 def read(checkpoint: str, rules: Sequence = ()) -> Dict[str, np.ndarray]:
     """Return the variables of a TF1 checkpoint by name; join the shards of tables.
 
     Args:
-      checkpoint: its path without the endings of its files.
+      checkpoint: its path, without file extensions.
       rules: (regular expression, replacement) pairs, applied to each name in order.
 
     Raises:
-      ValueError: there is no checkpoint, it is damaged, or a shard is missing.
+      ValueError: there is no checkpoint, the checkpoint is damaged, or a shard is
+        missing.
     """
     try:
         arrays = {
@@ -68,7 +69,7 @@ def read(checkpoint: str, rules: Sequence = ()) -> Dict[str, np.ndarray]:
 
 
 def join_shards(arrays: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:
-    """Join the shards `weights_0`, `weights_1`, ... to one array, `weights_`."""
+    """Join the shards `weights_0`, `weights_1`, ... into one array, `weights_`."""
     joined = {}
     shards: Dict[str, Dict[int, np.ndarray]] = collections.defaultdict(dict)
     for name, array in arrays.items():
@@ -93,16 +94,16 @@ def join_shards(arrays: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:
 def settings_of(
     source: str, arrays: Dict[str, np.ndarray], vocab_sizes: Sequence[int] = ()
 ) -> Dict[str, Any]:
-    """Return the settings that a checkpoint implies: its dialect, sizes, positions.
+    """Return the settings that a checkpoint implies: dialect, sizes and positions.
 
     Args:
       source: a key of `names.systems()`.
       arrays: the variables, from `read`.
-      vocab_sizes: the sizes of the source and the target vocabulary. They distinguish
-        two tables that have the same name.
+      vocab_sizes: the sizes of the source and target vocabularies. They distinguish two
+        tables with the same name.
 
     Raises:
-      ValueError: the variables are not those of that source.
+      ValueError: the variables do not belong to that source.
     """
     untied = sorted(filter(UNTIED.match, arrays))
     if untied:
@@ -154,12 +155,12 @@ def _sizes(row: Dialect, find: "_Finder") -> Dict[str, Any]:
 
 
 def _position_settings(row: Dialect, find: "_Finder") -> Dict[str, Any]:
-    """Return the settings of absolute and relative positions."""
+    """Return the settings for absolute and relative positions."""
     settings: Dict[str, Any] = {}
     table = ("encoder/positional_encoding/lookup_table", 0)
     if row.learned_positions and find.all(table[0]):
         settings["max_positions"] = find.size(table)
-        if row.masks_from == "activations":  # padding is attended to
+        if row.masks_from == "activations":  # the model attends to padding
             settings["pad_sources_to"] = settings["max_positions"]
     elif row.learned_positions:
         settings["positions"] = row.positions
@@ -170,7 +171,7 @@ def _position_settings(row: Dialect, find: "_Finder") -> Dict[str, Any]:
 
 
 def _separate_vocabularies(found, vocab_sizes):
-    """Return the settings of two vocabularies, which are identified by their sizes."""
+    """Return the settings for two vocabularies, identified by their sizes."""
     if sorted(found) != sorted(vocab_sizes):
         raise ValueError(
             f"vocabulary: expected two of {found[0]} and {found[1]} "
@@ -185,7 +186,7 @@ def _separate_vocabularies(found, vocab_sizes):
 
 
 def _norms_found(dialect, arrays):
-    """Return how many normalizations of the first blocks have a dialect's names."""
+    """Return how many normalizations in the first blocks have a dialect's names."""
     names = (
         f"{stack}/block_0/{layer}/ln/gamma"
         for stack in ("encoder", "decoder")
@@ -195,14 +196,14 @@ def _norms_found(dialect, arrays):
 
 
 class _Finder:
-    """Finds variables of an original system by our names, and sizes in their shapes."""
+    """Finds variables of an original system by our names, and their sizes."""
 
     def __init__(self, dialect: str, arrays: Dict[str, np.ndarray]):
         self.dialect = dialect
         self.arrays = arrays
 
     def all(self, name: str) -> List[str]:
-        """Return the original names; several if a size is part of the name."""
+        """Return the original names: several if a size is part of the name."""
         return fnmatch.filter(self.arrays, original_name(name, self.dialect, "**"))
 
     def size(self, *dimensions: Tuple[str, int]) -> int:
@@ -222,7 +223,7 @@ class _Finder:
         return int(votes.most_common(1)[0][0])
 
     def number_of_blocks(self) -> int:
-        """Return one more than the highest number of a block in either stack."""
+        """Return one more than the highest block number in either stack."""
         stems = [
             original_name(f"{stack}/block_0/", self.dialect, "**")[: -len("0/")]
             for stack in ("encoder", "decoder")
@@ -254,12 +255,12 @@ def convert(
 
     Args:
       arrays: the variables, from `read`.
-      hp: the settings of the model, with those of `settings_of`.
-      target_space_id: the row of the vector of the target language, in dialects with
+      hp: the settings of the model, including those from `settings_of`.
+      target_space_id: the row with the vector for the target language, in dialects with
         such a vector.
 
     Raises:
-      ValueError: a variable is missing, has another shape, or is left over.
+      ValueError: a variable is missing, has a wrong shape, or is left over.
     """
     left = dict(arrays)
     step = int(left.pop(STEP, 0))
@@ -304,7 +305,7 @@ def variable_shapes(hp: HParams) -> Dict[str, List[int]]:
 
 
 def _take(left, name, original, shape, target_space_id):
-    """Remove a variable from `left`; return it in the shape of ours."""
+    """Remove a variable from `left`; return it in our shape."""
     if original not in left:
         raise ValueError(
             f"{original}: expected a variable of shape {shape} for {name}, got none"
@@ -326,11 +327,11 @@ def _take(left, name, original, shape, target_space_id):
 
 
 def refuse_leftover(left: Dict[str, np.ndarray], originals: Iterable[str]) -> None:
-    """Raise ValueError if variables are left, other than those of an optimizer.
+    """Raise ValueError if variables other than those of an optimizer are left over.
 
     Args:
       left: the variables that were not converted.
-      originals: the names of those that were.
+      originals: the names of the variables that were.
     """
     slots = {
         name

@@ -4,9 +4,9 @@ Instead of `from modules import *`:
 
     from transformer.compat.functional_time import *
 
-They are those of SASRec, with two differences: a row is padding if its sum is zero, and
-the feed-forward adds its input only if both widths are equal. The encodings of time are
-not included.
+They equal the modules of SASRec, with two differences: a row is padding if its sum is
+zero, and the feed-forward layer adds its input only if both widths are equal. The time
+encodings are not included.
 """
 
 import functools
@@ -16,7 +16,7 @@ from transformer.compat.sasrec import *  # noqa: F403
 
 __all__ = sasrec.__all__
 
-# Arguments and results are those of SASRec.
+# The arguments and results are those of SASRec.
 multihead_attention = functools.partial(
     sasrec.multihead_attention,
     dialect=sasrec.ATTENTION._replace(padded_row="sums to zero"),

@@ -56,7 +56,7 @@ def multihead_attention(
     """Attend with several heads, project, add and normalize: see `modules`.
 
     Returns:
-      (float [N, Tq, D], the weights before dropout and query masks [H * N, Tq, Tk]).
+      (float [N, Tq, D], weights [H * N, Tq, Tk] before dropout and query masks).
     """
     saved = {}
     outputs = modules.multihead_attention(

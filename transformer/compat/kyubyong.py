@@ -4,8 +4,8 @@ Instead of `from modules import ...`:
 
     from transformer.compat.kyubyong import *
 
-In its masks True or 1 means padding: may *not* attend. Scopes are shared: a second call
-in the same scope uses the same variables. (The original also writes images of the
+In these masks, True or 1 means padding: may *not* attend. Scopes are shared: a second
+call in the same scope uses the same variables. (The original also writes images of the
 attention weights for TensorBoard; this module does not.)
 """
 
@@ -50,9 +50,9 @@ def ln(inputs, epsilon=1e-8, scope="ln"):
 
 @variables_named_as("kyubyong")
 def get_token_embeddings(vocab_size, num_units, zero_pad=True):
-    """Return the table of embeddings, float [V, D]; with `zero_pad`, row 0 is zeros.
+    """Return the embedding table, float [V, D]; with `zero_pad`, row 0 is zeros.
 
-    A second call shares the variable, as in forks that reuse the scope.
+    A second call uses the same variable, as in forks that reuse the scope.
     """
     table = modules.embedding_table(
         vocab_size, num_units, "shared_weight_matrix", tf.AUTO_REUSE
@@ -75,8 +75,8 @@ def scaled_dot_product_attention(
     Args:
       Q, K, V: float [H * N, Tq, d_k], [H * N, Tk, d_k], [H * N, Tk, d_v].
       key_masks: bool or float [N, Tk], True = padding.
-      causality: a query sees only keys up to its own position.
-      dropout_rate, training: of the weights.
+      causality: whether a query sees only keys up to its own position.
+      dropout_rate, training: for the dropout of the weights.
       scope: the name scope of the ops.
 
     Returns:
@@ -114,7 +114,7 @@ def mask(inputs, key_masks=None, type=None):  # noqa: A002 (the original name)
       float [H * N, Tq, Tk].
 
     Raises:
-      ValueError: another type.
+      ValueError: `type` is unknown.
     """
     if type in ("k", "key", "keys"):
         padding = _padding_of_heads(key_masks, inputs)  # [H * N, Tk]
@@ -134,7 +134,7 @@ def _padding_of_heads(key_masks, stacked):
 
 
 def _checked(key_masks):
-    """Return masks as bool; warn of masks made by `tf.not_equal`."""
+    """Return masks as bool; warn about masks made by `tf.not_equal`."""
     if getattr(key_masks, "op", None) and key_masks.op.type == "NotEqual":
         warnings.warn(
             "transformer.compat.kyubyong: expected key_masks in which True = padding, "
@@ -163,7 +163,7 @@ def multihead_attention(
       keys, values: float [N, Tk, any width].
       key_masks: bool or float [N, Tk], True = padding.
       num_heads, dropout_rate, training, causality: as in `modules`.
-      scope: of the variables, which other calls in it share.
+      scope: for the variables, which all calls in this scope share.
 
     Returns:
       float [N, Tq, D].
@@ -203,8 +203,8 @@ def positional_encoding(inputs, maxlen=None, masking=True, scope="positional_enc
 
     Args:
       inputs: float [N, T, E].
-      maxlen: ignored; there is no maximum here.
-      masking: keep elements of the input that are 0.
+      maxlen: ignored, because there is no maximum here.
+      masking: whether to keep elements of the input that are 0.
       scope: the name scope of the ops.
     """
     width = inputs.shape.as_list()[-1]
@@ -215,7 +215,7 @@ def positional_encoding(inputs, maxlen=None, masking=True, scope="positional_enc
 
 
 def noam_scheme(init_lr, global_step, warmup_steps=4000.0):
-    """Return the learning rate of a step, counted from 0; its peak is `init_lr`."""
+    """Return the learning rate at a step, counted from 0; its peak is `init_lr`."""
     step = tf.cast(global_step + 1, tf.float32)
     settings = types.SimpleNamespace(warmup_steps=warmup_steps)
     return init_lr * noam_by_peak(step, settings)

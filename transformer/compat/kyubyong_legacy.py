@@ -4,8 +4,9 @@ Instead of `from modules import *`:
 
     from transformer.compat.kyubyong_legacy import *
 
-`normalize` creates new variables at each call, even with `reuse`: in the original they
-are anonymous. `tf` (`tensorflow.compat.v1`) and `np` are exported, as by the original.
+`normalize` creates new variables in each call, even with `reuse`: in the original, they
+are anonymous. Like the original, this module exports `tf` (`tensorflow.compat.v1`) and
+`np`.
 """
 
 import numpy as np
@@ -50,7 +51,7 @@ def embedding(
     """Turn ids into vectors: see `modules.embedding`.
 
     With `zero_pad`, the gradient of the table is dense, as in the original: clipping by
-    norm and optimizers with slots treat it differently from `tf.IndexedSlices`.
+    norm, and optimizers with slots, treat it differently from `tf.IndexedSlices`.
     """
     table = embedding_table(vocab_size, num_units, scope, reuse)
     return looked_up(with_zero_row(table) if zero_pad else table, inputs, scale)
@@ -104,7 +105,7 @@ def multihead_attention(
 def feedforward(inputs, num_units=(2048, 512), scope="multihead_attention", reuse=None):
     """Apply two dense layers, then add and normalize: see `modules.feedforward`.
 
-    The default scope is that of attention, as in the original; the variable names
-    differ.
+    The default scope is the same as for attention, as in the original; the variable
+    names differ.
     """
     return modules.feedforward(inputs, num_units, scope, reuse, dialect=DIALECT)

@@ -1,9 +1,9 @@
-"""The variable names of the original systems: tables from our names to theirs.
+"""The variable names of the original systems: tables that map our names to theirs.
 
 Each rule is a regular expression and its replacement; rules are applied in order. The
-rules of `BLOCKS` are for the variables of a block in any scope, those of
-`VARIABLE_NAMES` for a whole model. To add a system, add a table there and a row in
-`dialects`.
+rules in `BLOCKS` are for the variables of a block in any scope, those in
+`VARIABLE_NAMES` for a whole model. To add a system, add a table to `VARIABLE_NAMES` and
+a row to `dialects`.
 """
 
 import json
@@ -14,7 +14,7 @@ OUR_LAYERS = ("q", "k", "v", "o", "inner", "outer")
 
 
 def _layers(*theirs):
-    """Return rules that rename the dense layers of a block, in the order of ours."""
+    """Return rules that rename the dense layers of a block, in our order."""
     return tuple(
         (rf"(^|/){ours}/(kernel|bias)$", rf"\1{name}/\2")
         for ours, name in zip(OUR_LAYERS, theirs)
@@ -45,7 +45,7 @@ TUTORIAL = (
 )
 
 # In the encoder, attention and feed-forward use the same scope. TensorFlow numbers the
-# second use, but only in the names of anonymous variables.
+# second use of the scope, but only in the names of anonymous variables.
 KYUBYONG_LEGACY = (
     LEGACY
     + (
@@ -73,7 +73,7 @@ KYUBYONG = (
 TENSOR2TENSOR_BLOCKS = _layers("q", "k", "v", "output_transform", "conv1", "conv2") + (
     (r"(^|/)ln/gamma$", r"\1layer_norm/layer_norm_scale"),
     (r"(^|/)ln/beta$", r"\1layer_norm/layer_norm_bias"),
-    # In scopes of any name, as `transformer.compat.tensor2tensor` opens them.
+    # In scopes with any name, as `transformer.compat.tensor2tensor` opens them.
     (r"(^|/)norm/gamma$", r"\1layer_norm_scale"),
     (r"(^|/)norm/beta$", r"\1layer_norm_bias"),
     (r"(^|/)positions/(key|value)s$", r"\1relative_positions_\2s/embeddings"),
@@ -81,7 +81,7 @@ TENSOR2TENSOR_BLOCKS = _layers("q", "k", "v", "output_transform", "conv1", "conv
 )
 
 TENSOR2TENSOR = (
-    # One table for both languages, or one for each, distinguished by size.
+    # One table for both languages, or one for each; their sizes distinguish them.
     (
         r"^((en|de)coder/)?embedding/lookup_table$",
         "transformer/symbol_modality_{V}_{D}/shared/weights_",
@@ -100,7 +100,7 @@ TENSOR2TENSOR = (
     (r"/ln/", "/layer_prepostprocess/ln/"),
 ) + TENSOR2TENSOR_BLOCKS
 
-# The first version normalizes after each sub-layer, with another name.
+# The first version normalizes after each sub-layer, under another name.
 TENSOR2TENSOR_V1 = TENSOR2TENSOR + ((r"/layer_prepostprocess/", "/layer_postprocess/"),)
 
 # The functions open no scopes, and their variables are anonymous.
@@ -128,12 +128,12 @@ VARIABLE_NAMES = {
     "tensor2tensor_v1": TENSOR2TENSOR_V1,
 }
 
-# Dialects that are versions of another one; the names in a checkpoint decide.
+# Dialects that are versions of another dialect; the names in a checkpoint decide.
 VERSION_OF = {"tensor2tensor_v1": "tensor2tensor"}
 
 
 def systems() -> Dict[str, List[str]]:
-    """Return system → the dialects that its checkpoints may have, sorted."""
+    """Return system → the dialects that its checkpoints may use, sorted."""
     versions: Dict[str, List[str]] = {}
     for dialect in sorted(VARIABLE_NAMES):
         versions.setdefault(VERSION_OF.get(dialect, dialect), []).append(dialect)
@@ -141,10 +141,10 @@ def systems() -> Dict[str, List[str]]:
 
 
 def rules_in(path: str) -> List[Tuple[str, str]]:
-    """Return the renaming rules of a file: a JSON object, in its order.
+    """Return the renaming rules in a file, a JSON object, in its order.
 
     Raises:
-      ValueError: it is no such object, or a regular expression is invalid.
+      ValueError: the file has no such object, or a regular expression is invalid.
     """
     with open(path, encoding="utf-8") as file:
         try:
@@ -162,13 +162,13 @@ def rules_in(path: str) -> List[Tuple[str, str]]:
 
 
 def renamed(name: str, rules: Sequence) -> str:
-    """Apply renaming rules to a name, in their order."""
+    """Apply renaming rules to a name in their order."""
     for pattern, replacement in rules:
         name = re.sub(pattern, replacement, name)
     return name
 
 
 def original_name(name: str, dialect: str, shape: Sequence) -> str:
-    """Return the name in the original system of our variable `name` of a shape."""
+    """Return the original system's name for our variable `name` with a shape."""
     name = renamed(name, VARIABLE_NAMES[dialect])
     return name.replace("{V}", str(shape[0])).replace("{D}", str(shape[-1]))

@@ -4,8 +4,8 @@ Instead of `from modules import *`:
 
     from transformer.compat.sasrec import *
 
-Attention has no ReLU, adds the queries, and does not normalize: `normalize` is called
-before it. The feed-forward has dropout after each layer.
+Attention has no ReLU, adds the queries, and does not normalize: the program calls
+`normalize` first. The feed-forward has dropout after each layer.
 """
 
 import numpy as np
@@ -47,7 +47,7 @@ def positional_encoding(dim, sentence_length, dtype=tf.float32):
     """Return the sinusoids of positions 0, 1, ...: [sentence_length, dim].
 
     Raises:
-      ValueError: `dim` is odd; the original then exchanges channels.
+      ValueError: `dim` is odd; in that case, the original swaps channels.
     """
     if dim % 2:
         raise ValueError(f"positional_encoding: expected an even dim, got {dim}")
@@ -79,12 +79,13 @@ def embedding(
     Args:
       inputs: int [N, T].
       vocab_size, num_units: int, V and D.
-      zero_pad: row 0 of the table is zeros; the gradient of the table is dense.
-      scale: multiply by sqrt(num_units).
-      l2_reg: float; l2_reg / 2 * the sum of squares of the table is added to the
+      zero_pad: whether row 0 of the table is zeros; the gradient of the table is then
+        dense.
+      scale: whether to multiply by sqrt(num_units).
+      l2_reg: float; l2_reg / 2 times the sum of squares of the table is added to the
         collection `tf.GraphKeys.REGULARIZATION_LOSSES`.
-      scope, reuse: of the variable `lookup_table` [V, D].
-      with_t: also return the table.
+      scope, reuse: for the variable `lookup_table` [V, D].
+      with_t: whether to return the table, too.
 
     Returns:
       float [N, T, D]; with `with_t`, (float [N, T, D], the unscaled table [V, D]).
@@ -114,8 +115,8 @@ def multihead_attention(
     """Attend with several heads and add the queries: see `modules`.
 
     Returns:
-      float [N, Tq, D]; with `with_qk`, (Q [N, Tq, D], K [N, Tk, D]) instead, not yet
-      split into heads.
+      float [N, Tq, D]; with `with_qk`, instead (Q [N, Tq, D], K [N, Tk, D]), not split
+      into heads.
     """
     outputs = modules.multihead_attention(
         queries,
@@ -154,8 +155,8 @@ def feedforward(
 
     Args:
       adds: function of `num_units` and the width of `inputs` that returns whether the
-        inputs are added. The original cannot add them to another width; here nothing is
-        added then.
+        inputs are added. If the widths differ, the original fails; here, nothing is
+        added.
     """
     is_residual = adds(num_units, inputs.shape.as_list()[-1])
     return modules.feedforward(

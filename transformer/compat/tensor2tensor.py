@@ -5,12 +5,12 @@ Instead of `from tensor2tensor.layers import common_attention, common_layers`:
     from transformer.compat import tensor2tensor as common_attention
     from transformer.compat import tensor2tensor as common_layers
 
-Likewise `transformer_layers` (`transformer_prepare_encoder`) and `beam_search` (the
-function of this name).
+It also replaces `transformer_layers` (`transformer_prepare_encoder`) and `beam_search`
+(the function of that name).
 
-Arguments that are not supported raise ValueError: other kinds of attention (in two
-dimensions, dilated, of areas, of graphs) and of normalization, queries and keys from
-filters wider than 1, variables of three dimensions.
+Unsupported arguments raise ValueError: other kinds of attention (two-dimensional,
+dilated, area, graph) and of normalization, queries and keys from filters wider than 1,
+and three-dimensional variables.
 """
 
 from transformer.compat import (

@@ -1,9 +1,9 @@
 """The attention of tensor2tensor's common_attention.
 
-The kinds of attention expect scaled queries: the caller has multiplied them by
-d_k ** -0.5. With `scaled=False`, which `multihead_attention` passes, they scale the
-queries themselves. `save_weights_to` receives the weights by scope name, and the logits
-by "<scope>/logits"; no images are written for TensorBoard (`image_shapes`,
+The attention functions expect queries that the caller has multiplied by d_k ** -0.5.
+With `scaled=False`, which `multihead_attention` passes, they scale the queries
+themselves. `save_weights_to` receives the weights under the scope name, and the logits
+under "<scope>/logits". No images are written for TensorBoard (`image_shapes`,
 `make_image_summary`).
 """
 
@@ -66,13 +66,14 @@ def dot_product_attention(
       dropout_rate, dropout_broadcast_dims: for the weights.
       name: the variable scope.
       save_weights_to: dict; receives the weights by scope name.
-      scaled: whether the queries are scaled; False: multiply them by d_k ** -0.5.
+      scaled: whether the queries are already scaled; False: multiply them by d_k **
+        -0.5.
 
     Returns:
       float [..., Tq, d_v].
 
     Raises:
-      ValueError: `hard_attention_k` or a type other than float32 is given.
+      ValueError: `hard_attention_k`, or a type other than float32, is given.
     """
     refuse(
         "dot_product_attention",
@@ -91,7 +92,7 @@ def _dropout_of(rate, shared=None):
 
 
 def _attended(heads, bias, scaled, drop, saved, relative=None):
-    """Attend; save the weights by the name of the current scope."""
+    """Attend; save the weights under the name of the current scope."""
     context, weights = scaled_dot_product_attention(
         *heads,
         bias=None if bias is None else tf.cast(bias, heads[0].dtype),
@@ -128,8 +129,8 @@ def dot_product_attention_relative(
 
     Args:
       q, k, v: float [N, H, T, d]; with `cache` or `allow_memory`, there may be fewer
-        queries, which have the last positions.
-      max_relative_position: int; larger distances are clipped to it.
+        queries, which then have the last positions.
+      max_relative_position: int; larger distances are clipped to this value.
       bias, dropout_rate, save_weights_to, name, scaled: as in `dot_product_attention`.
 
     Returns:
@@ -190,8 +191,8 @@ def dot_product_self_attention_relative_v2(
       causality: False: attend to all positions.
 
     Raises:
-      ValueError: `max_relative_position` is missing, or heads that share embeddings or
-        values with relative positions are requested.
+      ValueError: `max_relative_position` is missing, or the caller requests heads that
+        share embeddings, or values with relative positions.
     """
     kind = "" if causality else "unmasked_"
     function = f"dot_product_{kind}self_attention_relative_v2"
@@ -214,7 +215,7 @@ def dot_product_self_attention_relative_v2(
         return _attended((q, k, v), added, scaled, drop, save_weights_to)
 
 
-# The same to all positions. Arguments and result are those above.
+# The same, but attending to all positions. The arguments and the result are the same.
 dot_product_unmasked_self_attention_relative_v2 = functools.partial(
     dot_product_self_attention_relative_v2, causality=False
 )
@@ -223,13 +224,13 @@ dot_product_unmasked_self_attention_relative_v2 = functools.partial(
 def local_attention_1d(
     q, k, v, block_length=128, filter_width=100, name=None, *, scaled=True
 ):
-    """Attend within blocks and to a window around: see `modules.local_attention`.
+    """Attend within blocks and to a window around them: see `modules.local_attention`.
 
     Args:
       q, k, v: float [N, H, T, d_k], [N, H, T, d_k], [N, H, T, d_v]; keys of zeros are
         padding.
       block_length: int.
-      filter_width: int, positions before and after the block.
+      filter_width: int, the number of positions before and after the block.
       scaled: as in `dot_product_attention`.
     """
     return local_attention(
@@ -254,7 +255,7 @@ def masked_local_attention_1d(
     *,
     scaled=True,
 ):
-    """Attend to earlier positions of the block and of the one before.
+    """Attend to earlier positions in the block and in the previous block.
 
     Args: as in `local_attention_1d`.
 
@@ -270,7 +271,7 @@ def masked_local_attention_1d(
 def masked_within_block_local_attention_1d(
     q, k, v, block_length=64, name=None, *, scaled=True
 ):
-    """Attend to earlier positions of the block.
+    """Attend to earlier positions in the block.
 
     Args: as in `local_attention_1d`.
     """
@@ -303,7 +304,7 @@ def compute_qkv(
     vars_3d_num_heads=0,
     layer_collection=None,
 ):
-    """Return Q, K and V, heads side by side: float [N, T, depth] each.
+    """Return Q, K and V with concatenated heads: float [N, T, depth] each.
 
     Args:
       query_antecedent: float [N, Tq, any width].
@@ -403,35 +404,36 @@ def multihead_attention(
     """Attend with several heads: see `modules.multihead_attention`.
 
     Nothing is added or normalized: see `layer_preprocess` and `layer_postprocess`.
-    Arguments that are not listed have no effect (any other name may be given, such as
-    `max_length`), or must have their defaults.
+    Arguments that are not listed below have no effect, or must have their default
+    values. Any other name may also be given, such as `max_length`.
 
     Args:
       query_antecedent: float [N, Tq, any width].
       memory_antecedent: float [N, Tk, any width], or None for self-attention.
-      bias: float, broadcastable to [N, H, Tq, Tk], added to the logits, or None; local
+      bias: float, broadcastable to [N, H, Tq, Tk], added to the logits, or None. Local
         attention ignores it.
       total_key_depth, total_value_depth: int, the width of all heads together.
       output_depth: int, D.
-      num_heads: int, H; divides the depths.
-      dropout_rate, dropout_broadcast_dims: for the weights; local attention has no
+      num_heads: int, H; it must divide the depths.
+      dropout_rate, dropout_broadcast_dims: for the weights. Local attention has no
         dropout.
       attention_type: a key of `KINDS`.
       max_relative_position: int, for relative attention.
       block_length, block_width: int, for local attention.
       cache: dict, for step-by-step decoding: "k" and "v" [N, H, T, depth / H] of the
-        earlier positions, which are replaced; or "k_encdec" and "v_encdec" of a memory.
-      decode_loop_step: int scalar; the cache has a fixed length, and the one query is
-        at this position of it.
-      name: the variable scope; None: a default, which is numbered.
-      save_weights_to: dict; receives the weights by scope name, and the logits.
+        earlier positions, which this function replaces; or "k_encdec" and "v_encdec" of
+        a memory.
+      decode_loop_step: int scalar, the position of the single query in a cache of fixed
+        length.
+      name: the variable scope; None: a default name, which is numbered.
+      save_weights_to: dict; receives the weights and the logits by scope name.
 
     Returns:
       float [N, Tq, output_depth].
 
     Raises:
-      ValueError: `num_heads` does not divide the depths, a cache has no bias, or an
-        argument is not supported.
+      ValueError: `num_heads` does not divide the depths, a cache is given without a
+        bias, or an argument is not supported.
     """
     refuse(
         "multihead_attention",
@@ -445,7 +447,7 @@ def multihead_attention(
     )
     depths = (total_key_depth, total_value_depth)
     _check_attention(depths, num_heads, attention_type, bias, cache)
-    is_local = attention_type.startswith("local")  # which has no dropout
+    is_local = attention_type.startswith("local")  # local attention has no dropout
     arguments = {
         "bias": bias,
         "dropout_rate": 0.0 if is_local else dropout_rate,

@@ -1,4 +1,4 @@
-"""The biases and timing signals of tensor2tensor, and what its encoder begins with.
+"""The biases and timing signals of tensor2tensor, and the inputs of its encoder.
 
 A bias is added to the logits of attention: 0 where a query may attend, otherwise -1e9.
 """
@@ -36,7 +36,7 @@ def get_timing_signal_1d(
 ):
     """Return the sinusoids of positions start_index, ...: [1, length, channels].
 
-    See `positions.halves`; the angles are float64, those of the original float32.
+    See `positions.halves`. The angles are float64; in the original, they are float32.
     """
     positions = tf.cast(tf.range(length) + start_index, tf.float64)
     signal = halves(positions, channels, min_timescale, max_timescale)
@@ -44,7 +44,7 @@ def get_timing_signal_1d(
 
 
 def add_timing_signal_1d(x, min_timescale=1.0, max_timescale=1.0e4, start_index=0):
-    """Add `get_timing_signal_1d` to float [N, T, D]."""
+    """Add the result of `get_timing_signal_1d` to float [N, T, D]."""
     _, length, width = shape_list(x)
     signal = get_timing_signal_1d(
         length, width, min_timescale, max_timescale, start_index
@@ -62,9 +62,10 @@ def add_timing_signal_1d_given_position(
 
 
 def add_timing_signal_nd(x, min_timescale=1.0, max_timescale=1.0e4):
-    """Add sinusoids of n positions to float [N, T1, ..., Tn, D].
+    """Add sinusoids for n positions to float [N, T1, ..., Tn, D].
 
-    The channels are divided among the dimensions: each has sines, then cosines.
+    The channels are divided among the dimensions. Each dimension has sines, then
+    cosines.
     """
     *lengths, width = shape_list(x)[1:]
     pairs = width // (2 * len(lengths))
@@ -83,8 +84,8 @@ def add_positional_embedding(x, max_length, name=None, positions=None):
 
     Args:
       x: float [N, T, D].
-      max_length: int; positions from here on get zeros.
-      name: of the variable.
+      max_length: int; positions from this one on get zeros.
+      name: the name of the variable.
       positions: int [N, T], below `max_length`; by default 0, 1, ...
     """
     _, length, width = shape_list(x)
@@ -104,25 +105,25 @@ def transformer_prepare_encoder(
     num_types=None,
     reuse_target_embedding=tf.AUTO_REUSE,
 ):
-    """Add positions, the target's language and types to embeddings; make the biases.
+    """Add positions, the target language and types to embeddings; make the biases.
 
     Args:
       inputs: float [N, S, D]; rows of zeros are padding.
       target_space: int scalar below 32, or None.
-      hparams: an object with `pos` ("timing", "emb" or None) and `proximity_bias`,
-        for "emb" `max_length`, and perhaps `unidirectional_encoder` and
+      hparams: an object with `pos` ("timing", "emb" or None) and `proximity_bias`; for
+        "emb", also `max_length`; optionally `unidirectional_encoder` and
         `use_target_space_embedding`.
-      features: dict; of packed sentences, it has `inputs_segmentation`,
+      features: dict; for packed sentences, it has `inputs_segmentation`,
         `inputs_position` and `targets_segmentation`.
-      type_ids, num_types: int [N, S] and their number, or None.
-      reuse_target_embedding: of the table `target_space_embedding`.
+      type_ids, num_types: int [N, S] and the number of types, or None.
+      reuse_target_embedding: for the table `target_space_embedding`.
 
     Returns:
-      (float [N, S, D], the bias of the encoder's self-attention, that of the decoder's
-      attention to the encoder).
+      (float [N, S, D], the bias for the encoder's self-attention, the bias for the
+      decoder's attention to the encoder).
 
     Raises:
-      ValueError: `pos` is another one, or `type_ids` have no `num_types`.
+      ValueError: `pos` is unknown, or `type_ids` are given without `num_types`.
     """
     if hparams.pos not in ("timing", "emb", "none", None):
         raise ValueError(
@@ -192,7 +193,7 @@ def attention_bias_lower_triangle(length):
 
 
 def attention_bias_same_segment(query_segment_id, memory_segment_id):
-    """Return -1e9 for keys of other segments, else 0: [N, 1, Tq, Tk]."""
+    """Return -1e9 for keys in other segments, else 0: [N, 1, Tq, Tk]."""
     same = tf.equal(query_segment_id[:, :, None], memory_segment_id[:, None, :])
     return lowering(same)[:, None]
 
@@ -210,5 +211,5 @@ def attention_bias_to_padding(
 
 
 def attention_bias_proximal(length):
-    """Return -log(1 + distance), a bias for near keys: float32 [1, 1, T, T]."""
+    """Return -log(1 + distance), a bias towards near keys: float32 [1, 1, T, T]."""
     return proximity_bias(tf.range(length))

@@ -1,6 +1,6 @@
 """The functions of tensor2tensor's common_layers.
 
-Dropout has no switch in tensor2tensor: evaluation uses the rate 0. A default name that
+Dropout has no switch in tensor2tensor: evaluation uses a rate of 0. A default name that
 is taken gets a number (`layer_norm`, `layer_norm_1`); a given name does not.
 """
 
@@ -47,7 +47,7 @@ def refuse(function, *settings):
     """Raise ValueError for an argument that is not supported.
 
     Args:
-      function: name of the function that was called.
+      function: the name of the function that was called.
       settings: (name, given value, the only value that is supported).
     """
     for name, found, expected in settings:
@@ -58,7 +58,7 @@ def refuse(function, *settings):
 
 @contextlib.contextmanager
 def scope_of(name, default_name, reuse=None, initializer=None):
-    """Open a variable scope in which blocks create variables as tensor2tensor does."""
+    """Open a variable scope in which blocks create variables like tensor2tensor."""
     with tf.variable_scope(name, default_name, reuse=reuse, initializer=initializer):
         with variables_named_as("tensor2tensor"):
             yield
@@ -81,8 +81,8 @@ def dense(
       units: int.
       activation: function of a tensor, or None.
       use_bias: bool.
-      kernel_initializer: an initializer; None: that of the scope.
-      name: of the scope of `kernel` and `bias`; it is numbered if it is taken.
+      kernel_initializer: an initializer; None: the initializer of the scope.
+      name: the scope of `kernel` and `bias`; it is numbered if it is taken.
 
     Raises:
       ValueError: a `layer_collection` is given.
@@ -109,8 +109,8 @@ def conv1d(
 
     Args:
       kernel_size, dilation_rate: int.
-      padding: "VALID", "SAME", or "LEFT": as long as `inputs`, and without a look at
-        later positions; `kernel_size` must be odd.
+      padding: "VALID", "SAME" or "LEFT". "LEFT" keeps the length of `inputs`, and sees
+        no later positions; it needs an odd `kernel_size`.
       activation, use_bias, kernel_initializer, name: as in `dense`.
     """
     outputs = _convolved(
@@ -147,7 +147,7 @@ def _convolved(
 
 
 def _separably_convolved(x, filters, size, name, padding):
-    """Convolve each channel by itself, then mix them: as `_convolved`."""
+    """Convolve each channel separately, then mix the channels: see `_convolved`."""
     width = x.shape.as_list()[-1]
     with scope_of(None, f"{name}_single"):
         x = tf.nn.separable_conv2d(
@@ -182,11 +182,11 @@ def conv_hidden_relu(
     Args:
       inputs: float [N, H, W, in] or [N, T, in].
       hidden_size, output_size: int.
-      kernel_size, second_kernel_size: (int, int); wider than (1, 1), the convolution is
-        separable.
-      dropout: float, the rate inside.
+      kernel_size, second_kernel_size: (int, int); unless it is (1, 1), the convolution
+        is separable.
+      dropout: float, the dropout rate between the convolutions.
       padding: "VALID" or "SAME".
-      name: of the scope.
+      name: the name of the scope.
 
     Returns:
       float [N, H, W, output_size] or [N, T, output_size].
@@ -219,12 +219,12 @@ def embedding(
     """Turn ids into vectors, with a table `kernel` [V, D] whose gradient is dense.
 
     Args:
-      x: int [N, T] or [N, T, H]; of [N, T, H, 1], the last dimension goes.
+      x: int [N, T] or [N, T, H]; also [N, T, H, 1], whose last dimension is removed.
       vocab_size, dense_size: int, V and D.
-      name, reuse: of the variable scope, by default "embedding", numbered.
-      multiplier: float, the factor of the vectors.
+      name, reuse: for the variable scope; by default "embedding", numbered.
+      multiplier: float, the factor for the vectors.
       symbol_dropout_rate: float, the share of ids that become 0.
-      embedding_var: a table instead of a new one.
+      embedding_var: a table to use instead of a new one.
 
     Raises:
       ValueError: `dtype` is not float32.
@@ -248,12 +248,12 @@ def flatten4d3d(x):
 
 
 def cast_like(x, y):
-    """Return `x` in the type of `y`."""
+    """Cast `x` to the type of `y`."""
     return tf.cast(x, tf.convert_to_tensor(y).dtype.base_dtype)
 
 
 def pad_to_same_length(x, y, final_length_divisible_by=1, axis=1):
-    """Append zeros to the shorter of two tensors: both have the same length then.
+    """Append zeros to the shorter of two tensors, so that both have the same length.
 
     Args:
       x, y: tensors of rank 2 or more.
@@ -261,7 +261,7 @@ def pad_to_same_length(x, y, final_length_divisible_by=1, axis=1):
       axis: 1 or 2, the dimension.
 
     Raises:
-      ValueError: another axis.
+      ValueError: `axis` is neither 1 nor 2.
     """
     if axis not in (1, 2):
         raise ValueError(f"pad_to_same_length: expected axis 1 or 2, got {axis}")
@@ -278,12 +278,12 @@ def pad_to_same_length(x, y, final_length_divisible_by=1, axis=1):
 
 
 def sample_with_temperature(logits, temperature, sampling_keep_top_k=-1):
-    """Draw from the softmax of logits / temperature; at 0 take the largest.
+    """Draw from the softmax of logits / temperature; for 0, take the largest.
 
     Args:
       logits: float [..., V].
       temperature: float.
-      sampling_keep_top_k: int; only these likeliest are drawn; -1: all.
+      sampling_keep_top_k: int; draw only from this many likeliest ids; -1: from all.
 
     Returns:
       int64 [...].
@@ -306,7 +306,7 @@ def sample_with_temperature(logits, temperature, sampling_keep_top_k=-1):
 
 
 def shape_list(x):
-    """Return the shape of `x` as a list: ints where known, else scalar tensors."""
+    """Return the shape of `x` as a list: ints for static sizes, else scalar tensors."""
     x = tf.convert_to_tensor(x)
     return tf.shape(x) if x.shape.ndims is None else primitives.shape_list(x)
 
@@ -321,7 +321,7 @@ def dropout_with_broadcast_dims(
 ):
     """Zero elements with probability 1 - keep_prob: see `primitives.dropout`.
 
-    Along each of `broadcast_dims`, elements are zeroed together. With a `seed`, an int,
+    Along each of `broadcast_dims`, elements are zeroed together. With a `seed` (int),
     each session draws the same numbers in the same order.
     """
     if seed is not None:
@@ -355,7 +355,7 @@ def layer_norm(
 ):
     """Normalize the last axis, `filters` wide: see `primitives.normalize`.
 
-    In eager mode each call makes new variables, as in tensor2tensor.
+    In eager mode, each call makes new variables, as in tensor2tensor.
 
     Raises:
       ValueError: `x` is not float [..., D], `filters` is not the width, or a
@@ -377,10 +377,10 @@ def layer_norm(
 
 
 def apply_norm(x, norm_type, depth, epsilon, layer_collection=None):
-    """Normalize layers ("layer"), or not at all ("none").
+    """Apply layer normalization ("layer"), or no normalization ("none").
 
     Raises:
-      ValueError: `norm_type` is another one.
+      ValueError: `norm_type` is neither "layer" nor "none".
     """
     if norm_type == "layer":
         return layer_norm(x, depth, epsilon, layer_collection=layer_collection)
@@ -409,14 +409,15 @@ def layer_prepostprocess(
     Args:
       previous_value: float [N, T, D], the residual, or None.
       x: float [N, T, D].
-      sequence: "none", or letters: a adds the residual, d is dropout, n normalizes.
+      sequence: "none", or letters: "a" adds the residual, "d" applies dropout, "n"
+        normalizes.
       dropout_rate: float.
       norm_type, depth, epsilon, layer_collection: as in `apply_norm`.
       default_name, name: of the variable scope.
       dropout_broadcast_dims: dimensions along which elements are zeroed together.
 
     Raises:
-      ValueError: the sequence has another letter.
+      ValueError: the sequence has an unknown letter.
     """
     drop = functools.partial(
         primitives.dropout,
@@ -441,7 +442,7 @@ def layer_prepostprocess(
 
 
 def _processed(previous_value, x, sequence, hparams, default_name):
-    """Apply a sequence with the settings of `hparams`."""
+    """Apply a sequence of steps with the settings in `hparams`."""
     dims = getattr(hparams, "layer_prepostprocess_dropout_broadcast_dims", "")
     return layer_prepostprocess(
         previous_value,
@@ -465,7 +466,7 @@ def layer_preprocess(layer_input, hparams, layer_collection=None):
         norm_type and norm_epsilon.
 
     Raises:
-      ValueError: the sequence adds, or a `layer_collection` is given.
+      ValueError: the sequence adds a residual, or a `layer_collection` is given.
     """
     sequence = hparams.layer_preprocess_sequence
     refuse("layer_preprocess", ("layer_collection", layer_collection, None))
@@ -523,7 +524,7 @@ def weights_all(labels):
 
 
 def smoothing_cross_entropy(logits, labels, vocab_size, confidence, gaussian=False):
-    """Return the cross entropy of each label, also of padding: float [...].
+    """Return the cross entropy of each label, including padding: float [...].
 
     Args:
       logits: float [..., vocab_size].
@@ -563,11 +564,12 @@ def padded_cross_entropy(
 
     Args:
       logits: float [N, T, ..., V].
-      labels: int [N, T, ...]; if T, or a third dimension of three, is not that of the
-        logits, zeros are appended to the shorter.
+      labels: int [N, T, ...]; if T (or the last dimension, if there are three) differs
+        from that of the logits, zeros are appended to the shorter.
       label_smoothing: float.
       weights_fn: function from labels to their weights.
-      reduce_sum: False: return losses and weights of each label, float [N, T, ...].
+      reduce_sum: if False, return the loss and the weight of each label, float
+        [N, T, ...].
 
     Raises:
       ValueError: `cutoff` or `gaussian` is given.

@@ -1,4 +1,4 @@
-"""The beam search of tensor2tensor, around `decoding.beam`."""
+"""The beam search of tensor2tensor, based on `decoding.beam`."""
 
 import tensorflow.compat.v1 as tf
 
@@ -8,7 +8,7 @@ from transformer.decoding import SearchOptions, beam, reorder
 
 __all__ = ["beam_search"]
 
-WORST_SCORE = -1e9  # of a hypothesis that was not found
+WORST_SCORE = -1e9  # the score of a hypothesis that was not found
 
 
 def beam_search(
@@ -27,23 +27,23 @@ def beam_search(
     """Search with a beam and a length penalty: see `decoding.beam`.
 
     Args:
-      symbols_to_logits_fn: function of the ids so far, int32 [N * K, t], that returns
-        logits [N * K, V]; with `states`, function of (ids, t - 1, states) that returns
-        (logits, states).
+      symbols_to_logits_fn: function of the ids until now, int32 [N * K, t], that
+        returns logits [N * K, V]; with `states`, function of (ids, t - 1, states) that
+        returns (logits, states).
       initial_ids: int32 [N], the first ids.
       beam_size: int, K.
-      decode_length: int, the largest number of further ids.
+      decode_length: int, the largest number of additional ids.
       vocab_size: int, V.
-      alpha: float, of the length penalty.
-      states: a nest of tensors [N, ...]; in the function [N * K, ...], where only the
-        last dimension is known.
+      alpha: float, the exponent of the length penalty.
+      states: a nest of tensors [N, ...]. The function gets them as [N * K, ...], with
+        only the last dimension static.
       eos_id: int, the id that ends a sequence.
-      stop_early, use_top_k_with_unique: ignored: the whole beam is always searched, so
+      stop_early, use_top_k_with_unique: ignored. The whole beam is always searched, so
         the best hypothesis is never worse.
 
     Returns:
-      (ids int32 [N, K, t] with the first ones, then zeros; scores float32 [N, K]; the
-      states [N, K, ...] of the hypotheses that were open at the end).
+      (ids int32 [N, K, t], with the first ids, padded with zeros; scores float32
+      [N, K]; the states [N, K, ...] of the hypotheses that were open at the end).
 
     Raises:
       ValueError: `use_tpu` is given.
@@ -53,7 +53,7 @@ def beam_search(
     batch = shape_list(initial_ids)[0]
 
     def for_each_hypothesis(x):
-        """Repeat [N, ...] to [N, K, ...]; its sizes may change, but for the last."""
+        """Repeat [N, ...] to [N, K, ...]; all sizes except the last may change."""
         x = tf.convert_to_tensor(x)
         repeats = [1, beam_size] + [1] * (x.shape.ndims - 1)
         last = x.shape.as_list()[1:][-1:]

@@ -5,7 +5,7 @@ Instead of `from modules import ...`:
     from transformer.compat.tutorial import *
 
 They differ from `kyubyong_legacy` only in attention: a row is padding if its sum is
-zero, the scope is `mulithead_attention` (so spelled), `num_heads` must be given.
+zero, the scope is `mulithead_attention` (sic), and `num_heads` must be given.
 """
 
 from transformer import modules

@@ -1,8 +1,8 @@
-"""Create variables with the names, shapes and initial values of an original program.
+"""Create variables with an original program's names, shapes and initial values.
 
-A block calls `tf.get_variable("q/kernel")`. Inside `variables_named_as`, it gets the
-variable that the original would have created: `dense/kernel`, or a new `ln/Variable` at
-each call.
+When a block calls `tf.get_variable("q/kernel")` inside `variables_named_as`, it gets
+the variable that the original would have created: `dense/kernel`, or a new
+`ln/Variable` for each call.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ ANONYMOUS = re.compile(r"(^|/)Variable(_\d+)?$")
 # A dense layer that the original computes as a convolution of width 1.
 CONVOLUTION = re.compile(r"(^|/)conv1d(_\d+)?/kernel$")
 TABLE = re.compile(r"(^|/)(lookup_table|weight_mat|embeddings)$")
-# The initializer of an original that uses the same one for all variables.
+# The initializers of originals that use the same one for all variables.
 FIRST_VALUES = {"bojone": tf.random_uniform_initializer(-0.05, 0.05)}
 
 
@@ -26,7 +26,7 @@ FIRST_VALUES = {"bojone": tf.random_uniform_initializer(-0.05, 0.05)}
 def variables_named_as(
     source: str, regularizer: Optional[Callable] = None
 ) -> Iterator[None]:
-    """Create the variables of blocks as an original program does. Also a decorator.
+    """Create the variables of blocks as an original does; also works as a decorator.
 
     Args:
       source: a key of `names.BLOCKS`.
@@ -45,7 +45,7 @@ def variables_named_as(
         if source in FIRST_VALUES:
             settings["initializer"] = FIRST_VALUES[source]
         if ANONYMOUS.search(name):
-            # The original may open no scope around it, although the block does.
+            # The original may not open a scope around it, although the block does.
             scopeless = name.rpartition("/")[0] == outer.name
             scope = caller if scopeless else tf.get_variable_scope().original_name_scope
             return _anonymous_variable(scope, shape, **settings)
@@ -72,5 +72,5 @@ def _anonymous_variable(scope, shape, initializer, dtype, trainable, **_):
 
 
 def l2_regularizer(scale: float) -> Optional[Callable]:
-    """Return the function of `tf.contrib.layers.l2_regularizer`; None for scale 0."""
+    """Return what `tf.contrib.layers.l2_regularizer` returns; None for scale 0."""
     return (lambda weights: scale * tf.nn.l2_loss(weights)) if scale else None

@@ -207,7 +207,7 @@ class _Finder:
         return fnmatch.filter(self.arrays, original_name(name, self.dialect, "**"))
 
     def size(self, *dimensions: Tuple[str, int]) -> int:
-        """Return the most frequent size of dimensions (name, axis), or the first."""
+        """Return the commonest size of dimensions (name, axis); if tied, the first."""
         votes: collections.Counter = collections.Counter()
         for name, axis in dimensions:
             for found in self.all(name):

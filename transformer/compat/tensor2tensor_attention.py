@@ -103,7 +103,7 @@ def _attended(heads, bias, scaled, drop, saved, relative=None):
     if saved is not None:
         name = tf.get_variable_scope().name
         saved[name] = weights
-        saved[f"{name}/logits"] = weights.op.inputs[0]  # of the softmax: no mask, no 0
+        saved[f"{name}/logits"] = weights.op.inputs[0]  # of the softmax: it has no mask
     return context
 
 

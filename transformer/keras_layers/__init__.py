@@ -1,4 +1,4 @@
-"""Attention and positions as Keras 3 layers, on TensorFlow 2 in its eager default.
+"""Attention and positions as Keras 3 layers, for TensorFlow 2 in eager mode.
 
 Example:
 

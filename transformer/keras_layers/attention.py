@@ -1,17 +1,17 @@
 """Attention as Keras 3 layers.
 
-The layers compute the same as bojone/attention (`attention_keras.py`), with one
-exception: `mask_right=False`, the default, hides nothing; the original makes all logits
-equal. They add no residual connection, no normalization and no output projection; Q, K
-and V have no bias. The rest of the package does not need Keras.
+The layers compute the same results as bojone/attention (`attention_keras.py`), with one
+exception: `mask_right=False`, the default, hides nothing, but in the original it makes
+all logits equal. The layers add no residual connection, no normalization and no output
+projection; Q, K and V have no bias. The rest of the package does not need Keras.
 
-Padding is given by Keras masks (`Embedding(mask_zero=True)`, `Masking`, `mask=`), or,
-as in the original, by a further input of ones and zeros, [N, T, 1] or [N, T]. If both
-are given, a position must be real in both. Padding is not attended to, and its outputs
-are zeros.
+Padding is given by Keras masks (`Embedding(mask_zero=True)`, `Masking`, `mask=`) or, as
+in the original, by an additional input of ones and zeros, [N, T, 1] or [N, T]. If both
+are given, a position must be real in both. Queries do not attend to padding, and the
+outputs for padding are zeros.
 
-Dimension letters as in `modules`; d is the width of a head, W the number of positions
-in a window, R a rate, G the number of positions in a group.
+The dimension letters are those of `modules`; d is the width of a head, W the number of
+positions in a window, R a rate, G the number of positions in a group.
 """
 
 from typing import Any, Dict, Optional, Sequence
@@ -27,7 +27,7 @@ from transformer.modules import scaled_dot_product_attention
 
 
 def all_of(masks: Sequence):
-    """Return the conjunction of masks; None is ignored."""
+    """Return the logical AND of masks; None is ignored."""
     result = None
     for mask in masks:
         if mask is not None:
@@ -50,7 +50,7 @@ class Attention(keras.layers.Layer):
     """Multi-head attention (section 3.2.2) without an output projection.
 
     Inputs: a list of the queries [N, Tq, any width], the keys [N, Tk, any width] and
-    the values [N, Tk, any width]; then, optionally, masks of the values and of the
+    the values [N, Tk, any width]; then, optionally, masks for the values and the
     queries, 0 = padding: [N, Tk, 1] and [N, Tq, 1], or [N, Tk] and [N, Tq].
     Output: [N, Tq, H * size_per_head]. A query that may attend to no key attends
     equally to all, as in the original.
@@ -58,16 +58,16 @@ class Attention(keras.layers.Layer):
     Args:
       heads: int, H.
       size_per_head: int, the width of a value.
-      key_size: int, the width of a query and of a key; None: that of a value.
+      key_size: int, the width of a query and of a key; None: the width of a value.
       mask_right: True hides the keys after the position of the query; a matrix [Tq, Tk]
-        of ones and zeros hides the keys where it is zero; False hides nothing.
-      dropout: float, the rate of the attention weights in training.
-      kernel_initializer, kernel_regularizer: of the kernels, as in Keras.
+        of ones and zeros hides keys where it is zero; False hides nothing.
+      dropout: float, the dropout rate for the attention weights in training.
+      kernel_initializer, kernel_regularizer: for the kernels, as in Keras.
 
-    In a call, as in `keras.layers.MultiHeadAttention`: `attention_mask`, bool or
-    numbers [N, Tq, Tk] or [N or 1, H or 1, Tq, Tk], hides the keys where it is 0;
-    `use_causal_mask` is `mask_right=True` for one call; `return_attention_scores` also
-    returns the weights [N, H, Tq, Tk].
+    The arguments of a call are those of `keras.layers.MultiHeadAttention`:
+    `attention_mask`, bool or numbers [N, Tq, Tk] or [N or 1, H or 1, Tq, Tk], hides
+    keys where it is 0; `use_causal_mask` means `mask_right=True` for one call;
+    `return_attention_scores` also returns the weights [N, H, Tq, Tk].
     """
 
     inputs_expected = "queries, keys, values [N, T, width], perhaps two masks"
@@ -159,14 +159,14 @@ class Attention(keras.layers.Layer):
     def check_call(
         self, attention_mask, use_causal_mask, return_attention_scores
     ) -> None:
-        """Raise ValueError for arguments of a call that a layer does not take."""
+        """Raise ValueError for call arguments that a layer does not support."""
 
     def sources(self, inputs: list) -> list:
-        """Return what queries, keys and values are computed from (inputs or shapes)."""
+        """Return the sources of queries, keys and values (inputs or shapes)."""
         return inputs[:3]
 
     def padding(self, inputs: list, masks: list) -> tuple:
-        """Return the padding masks of keys and queries: bool [N, T] each, or None."""
+        """Return the padding masks for keys and queries: bool [N, T] each, or None."""
         q, k, v = (masks + [None] * 2)[:3]
         extra_v, extra_q = (
             [None if x is None else flat(x) for x in inputs[3:]] + [None] * 2
@@ -196,7 +196,7 @@ class Attention(keras.layers.Layer):
         return tf.constant(self.mask_right)
 
     def weigh(self, Q, K, V, mask) -> tuple:
-        """Apply equation 1 over the last two axes, in float32 at least."""
+        """Apply equation 1 over the last two axes, at least in float32."""
         wide = tf.float32 if V.dtype.size < 4 else V.dtype
         context, weights = scaled_dot_product_attention(
             tf.cast(Q, wide),
@@ -250,8 +250,8 @@ class Attention(keras.layers.Layer):
 class SelfAttention(Attention):
     """`Attention` of a sequence to itself.
 
-    Input: the sequence [N, T, any width], or a list of it and its padding mask, [N, T,
-    1] or [N, T].
+    Input: the sequence [N, T, any width], or a list of the sequence and its padding
+    mask, [N, T, 1] or [N, T].
     Output: [N, T, H * size_per_head].
 
     Args: as in `Attention`.

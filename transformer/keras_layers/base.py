@@ -1,4 +1,4 @@
-"""Shared by the Keras layers: the backend, registered names, lists of inputs.
+"""Helpers for the Keras layers: the backend, registered names, lists of inputs.
 
 Keras 3 has several backends; these layers need TensorFlow.
 """
@@ -13,19 +13,19 @@ if keras.backend.backend() != "tensorflow":
         f"'tensorflow', got {keras.backend.backend()!r}"
     )
 
-# A layer is saved as `transformer>SelfAttention`, independent of its file. Classes of
-# `compat.bojone_keras` with the same name are saved as `bojone>Attention`.
+# A layer is saved as `transformer>SelfAttention`, regardless of its file. Classes with
+# the same name in `compat.bojone_keras` are saved as `bojone>Attention`.
 serializable = keras.saving.register_keras_serializable(package="transformer")
 serializable_of_bojone = keras.saving.register_keras_serializable(package="bojone")
 
 
 def as_list(x) -> list:
-    """Return one or several inputs, or masks, as a list."""
+    """Return one or more inputs or masks as a list."""
     return list(x) if isinstance(x, (list, tuple)) else [x]
 
 
 def shapes_of(shape) -> list:
-    """Return the shapes of one or several inputs as a list."""
+    """Return the shapes of one or more inputs as a list."""
     return list(shape) if isinstance(shape[0], (list, tuple)) else [shape]
 
 

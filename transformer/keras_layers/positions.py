@@ -1,6 +1,6 @@
 """The position embeddings of bojone/attention (`attention_keras.py`) for Keras 3.
 
-Dimension letters as in `modules`.
+The dimension letters are those of `modules`.
 """
 
 from typing import Any, Dict
@@ -15,20 +15,20 @@ from transformer.keras_layers.base import as_list, need, serializable, shapes_of
 
 
 class _PositionEmbedding(keras.layers.Layer):
-    """Adds vectors of the positions, or concatenates them.
+    """Adds position vectors to the input, or concatenates them with it.
 
-    Input: [N, T, any width], or a list of it and an origin for each sequence, [N, 1]:
-    the position of an element is then its distance from the origin.
+    Input: [N, T, any width], or a list of such an input and an origin for each
+    sequence, [N, 1]; the position of an element is then its distance from the origin.
     Output: [N, T, v_dim], or the sum of the widths with "concat".
 
     Args:
-      v_dim: int, the width of the vectors; with "add", that of the input.
+      v_dim: int, the width of the vectors; with "add", the width of the input.
       merge_mode: "add" or "concat".
     """
 
     def __init__(self, v_dim: int, merge_mode: str = "add", **kwargs):
         super().__init__(**kwargs)
-        # Keras reads a word of an .h5 file that is the name of a function as that.
+        # If a word in an .h5 file is the name of a function, Keras reads that function.
         merge_mode = getattr(merge_mode, "__name__", merge_mode)
         self.v_dim = v_dim
         self.merge_mode = merge_mode
@@ -92,7 +92,7 @@ class _PositionEmbedding(keras.layers.Layer):
 class SinCosPositionEmbedding(_PositionEmbedding):
     """Adds the sinusoids of section 3.5 (`merge_mode="concat"`: concatenates them).
 
-    Input, output and args: as in `_PositionEmbedding`.
+    Input, output and arguments: as in `_PositionEmbedding`.
     """
 
     def vectors(self, positions):
@@ -105,7 +105,7 @@ class SinCosPositionEmbedding(_PositionEmbedding):
 class TrainablePositionEmbedding(_PositionEmbedding):
     """Adds learned vectors, initially 0 (`merge_mode="concat"`: concatenates them).
 
-    Input, output and args: as in `_PositionEmbedding`, and
+    Input, output and arguments: as in `_PositionEmbedding`, and
       maxlen: int, the number of positions with a vector.
     """
 
@@ -136,13 +136,13 @@ class TrainablePositionEmbedding(_PositionEmbedding):
             f"TrainablePositionEmbedding: expected at most {self.maxlen} positions"
         )
         tf.debugging.assert_less_equal(length, self.maxlen, message=message)
-        # A slice that is too long cannot be compiled, either; `gather` can.
+        # A slice that is too long also fails when compiled; `gather` does not.
         table = tf.convert_to_tensor(self.embeddings)
         return self.merged(x, tf.slice(table, [0, 0], [length, self.v_dim])[None])
 
     def vectors(self, positions):
         vectors = tf.gather(tf.convert_to_tensor(self.embeddings), positions)
-        known = positions[..., None] < self.maxlen  # a compiled `gather` refuses none
+        known = positions[..., None] < self.maxlen  # a compiled `gather` does not
         return tf.where_v2(known, vectors, tf.constant(np.nan, vectors.dtype))
 
     def get_config(self) -> Dict[str, Any]:

@@ -1,7 +1,7 @@
 """Restricted self-attention as Keras 3 layers: local, atrous and sparse.
 
-Dimension letters as in `modules`; d is the width of a head, W the number of positions
-in a window, R a rate, G the number of positions in a group.
+The dimension letters are those of `modules`; d is the width of a head, W the number of
+positions in a window, R a rate, G the number of positions in a group.
 """
 
 from typing import Any, Dict, Optional
@@ -16,11 +16,11 @@ from transformer.keras_layers.base import need, serializable
 
 
 class _SomeKeys(SelfAttention):
-    """Self-attention to a few keys per query, selected by reshaping, not by a mask.
+    """Self-attention to a few keys per query, selected by reshaping instead of a mask.
 
-    Some of these keys lie beyond the ends of the sequence. With a padding mask they are
-    hidden, like padding. Without one, as in the original, they are vectors of zeros
-    that get a share of the attention; `zero_edges=False` hides them.
+    Some of these keys lie beyond the ends of the sequence. With a padding mask, they
+    are hidden like padding. Without one, as in the original, they are vectors of zeros
+    that receive a share of the attention; `zero_edges=False` hides them.
     """
 
     takes_a_matrix = False  # whether `mask_right` may be a matrix
@@ -83,16 +83,16 @@ class _SomeKeys(SelfAttention):
 
 @serializable
 class LocalSelfAttention(_SomeKeys):
-    """Restricted self-attention (section 4): to `neighbors` positions on each side.
+    """Self-attention restricted to `neighbors` positions on each side (section 4).
 
-    Time and memory grow with T * W, W = 2 * neighbors + 1: no tensor is [T, T].
+    Time and memory grow with T * W, where W = 2 * neighbors + 1: no tensor is [T, T].
 
-    Input, output and args: as in `SelfAttention`, and
+    Input, output and arguments: as in `SelfAttention`, and
       neighbors: int, the number of positions that a query sees on each side.
       rate: int, the distance between these positions.
       mask_right: True hides the neighbors on the right.
-      zero_edges: without a mask, True makes the neighbors beyond the ends vectors of
-        zeros, as in the original; False hides them.
+      zero_edges: without a mask, True turns the neighbors beyond the ends into vectors
+        of zeros, as in the original; False hides them.
     """
 
     def __init__(
@@ -144,11 +144,11 @@ class AtrousSelfAttention(_SomeKeys):
 
     Time and memory grow with T * T / rate.
 
-    Input, output and args: as in `SelfAttention`, and
-      rate: int, R. Positions with the same remainder form a group.
+    Input, output and arguments: as in `SelfAttention`, and
+      rate: int, R. Positions with the same remainder modulo R form a group.
       mask_right: True hides later positions; a matrix [G, G] of ones and zeros hides
-        the positions of each group where it is zero. G is T // R + 1: the sequence is
-        padded with zeros to the next multiple of R above T.
+        positions in each group where it is zero. G is T // R + 1, because the sequence
+        is padded with zeros to the next multiple of R above T.
       zero_edges: without a mask, True attends to these zeros, as in the original; False
         hides them.
     """
@@ -167,11 +167,11 @@ class AtrousSelfAttention(_SomeKeys):
         return x[:, :, :length], weights
 
     def attend_in_groups(self, Q, K, V, real) -> tuple:
-        """Attend in each group: [N, H, R, G, d] each, a mask → ([N, H, R, G, d], …)."""
+        """Attend in each group: [N, H, R, G, d] each, mask → ([N, H, R, G, d], …)."""
         return self.weigh(Q, K, V, all_of([real, self.limits(Q, K)]))
 
     def groups(self, x):
-        """Sort positions by their remainder: [N, H, T, d] → [N, H, R, G, d]."""
+        """Group positions by their remainder: [N, H, T, d] → [N, H, R, G, d]."""
         batch, heads, length, width = shape_list(x)
         size = length // self.rate + 1
         x = tf.pad(x, [[0, 0], [0, 0], [0, size * self.rate - length], [0, 0]])
@@ -183,11 +183,11 @@ class AtrousSelfAttention(_SomeKeys):
 class SparseSelfAttention(AtrousSelfAttention):
     """Atrous and local self-attention under one softmax (after Child et al. 2019).
 
-    As in the original, the local window of `rate - 1` neighbors on each side is spread
-    by `rate` too: it sees keys of the atrous part, which count twice. Time and memory
-    grow with T * T / rate.
+    As in the original, `rate` also spreads the local window of `rate - 1` neighbors on
+    each side, so the window contains keys of the atrous part, which count twice. Time
+    and memory grow with T * T / rate.
 
-    Input, output and args: as in `AtrousSelfAttention`, but
+    Input, output and arguments: as in `AtrousSelfAttention`, but
       rate: int, 2 or more.
       mask_right: True or False.
     """
@@ -210,7 +210,7 @@ class SparseSelfAttention(AtrousSelfAttention):
         need(self, "rate", rate, rate > 1, "2 or more (1 is SelfAttention)")
 
     def attend_in_groups(self, Q, K, V, real) -> tuple:
-        """Attend to each group, and to a copy of it with the window mask."""
+        """Attend within each group, and to a copy of it with the window mask."""
         edge = self.rate - 1
         size = tf.shape(Q)[3]
         edges = [[0, 0], [0, 0], [0, 0], [edge, edge], [0, 0]]

@@ -1,1 +1,1 @@
-"""Help to port code written for the TF1 tutorials to these blocks."""
+"""Help with porting code written for the TF1 tutorials to these blocks."""

@@ -1,19 +1,19 @@
-"""Measure whether functions of TF1 code compute the same as ours.
+"""Measure whether functions in TF1 code compute the same results as ours.
 
     transformer-tf port --run modules.py
 
-EXECUTES each file, in a process of its own with a time limit, which is no protection
-against what the file does; therefore --run must be given. Its functions and ours are
-called with the same variables and arguments, in all modes; outputs, losses of
-regularizers, gradients, variables and dropout are compared. The verdict of a function
-is one of
+EXECUTES each file, in its own process with a time limit. This is no protection against
+what the file does; therefore, --run is required. The command calls the functions in the
+file and ours with the same variables and arguments, in all modes, and compares outputs,
+regularization losses, gradients, variables and dropout. The verdict on a function is
+one of
 
     same numbers                    import ours instead
     same but for ...                what, and how far
     not one of these: keep yours
     could not be run                the exception
 
-The status is 0, 1 where a function is not the same, 2 where one could not be run.
+The exit status is 0, or 1 if a function differs, or 2 if one could not be run.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from typing import Any, Dict, List
 
 from transformer.runtime import cli
 
-# By its other name the package is found beside a transformer.py of the user's own.
+# The package's other name works even if the user has a transformer.py.
 MEASURE = "import transformer_tf.porting.measure as measure; measure.main()"
 
 
@@ -69,7 +69,7 @@ STATUS = {"same": 0, "but": 1, "none": 1, "failed": 2}
 
 
 def measure(path: str, seconds: float, verbose: bool) -> List[Dict[str, Any]]:
-    """Return the verdicts of the functions of a file, as `measure.Verdict` has them."""
+    """Return the verdicts on a file's functions: each `measure.Verdict` as a dict."""
     environment = dict(os.environ, CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3")
     output = None if verbose else subprocess.DEVNULL
     with tempfile.TemporaryDirectory() as folder:
@@ -101,7 +101,7 @@ def measure(path: str, seconds: float, verbose: bool) -> List[Dict[str, Any]]:
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
-    """End a process and all that it started."""
+    """End a process, and all processes that it started."""
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -110,7 +110,7 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 
 
 def report(verdicts: List[Dict[str, Any]], package: str) -> List[str]:
-    """Return the lines of a report of verdicts."""
+    """Return the lines of a report on verdicts."""
     lines = []
     for each in verdicts:
         name = f"{each['name']}: " if each["name"] else ""
@@ -123,7 +123,7 @@ def report(verdicts: List[Dict[str, Any]], package: str) -> List[str]:
 
 
 def _package(path: str) -> str:
-    """Return the name that this package has for a file: another one hides the first."""
+    """Return the name under which a file can import this package."""
     for folder in (os.path.dirname(os.path.abspath(path)), os.getcwd()):
         found = os.path.join(folder, "transformer")
         ours = os.path.isfile(os.path.join(found, "compat", "__init__.py"))

@@ -1,4 +1,4 @@
-"""With which arguments functions are called, to compare them."""
+"""The arguments with which functions are called for the comparison."""
 
 import inspect
 import itertools
@@ -12,59 +12,59 @@ SYNONYMS = {
     **dict.fromkeys(["ff", "feed_forward"], "feedforward"),
     **dict.fromkeys(["ln", "layer_norm", "layer_normalize"], "normalize"),
 }
-# Arguments that do not affect results: differences in them are ignored.
+# Arguments that do not affect results; differences in them are ignored.
 LEFT_OUT = ("dtype", "name", "reuse", "scope", "seed")
-TRAINING = ("is_training", "training")  # two names of one argument
+TRAINING = ("is_training", "training")  # two names for one argument
 BOOLEANS = (*TRAINING, "causality")  # even without a default
-KEEP = ["keep_prob", "dropout_keep_prob"]  # one minus the rate of dropout
+KEEP = ["keep_prob", "dropout_keep_prob"]  # one minus the dropout rate
 CHOICES: Dict[str, List[Any]] = {
     "mode": ["mul", "add"],
     "type": ["key", "future"],
     **dict.fromkeys(["Q_len", "V_len", "seq_len"], [None, "given"]),
 }
-MOST_CALLS = 32  # in the first setting: all combinations of five Boolean arguments
+MOST_CALLS = 32  # in the first setting; all combinations of five Boolean arguments
 
 
 class Setting(NamedTuple):
-    """Sizes, and how large the numbers are."""
+    """Sizes, and the magnitudes of the numbers."""
 
     title: str
     queries: int
     keys: int
-    inputs: float = 1.0  # the size of the inputs' elements
+    inputs: float = 1.0  # the magnitude of the inputs' elements
     variables: float = 0.5  # the standard deviation of the variables
     tolerance: float = 1e-5
-    scope: str = ""  # in which the function is called
+    scope: str = ""  # the scope in which the function is called
     rate: float = 0.5  # of dropout
 
 
 class Call(NamedTuple):
     """A call of a function."""
 
-    options: Dict[str, Any]  # of its arguments, those that are varied
-    arguments: Dict[str, Any]  # all: an array becomes a tensor
+    options: Dict[str, Any]  # the arguments that are varied
+    arguments: Dict[str, Any]  # all arguments; an array becomes a tensor
     setting: Setting
-    is_plain: bool  # the first one
+    is_plain: bool  # whether this is the first call
 
 
 SETTINGS = [
     Setting("length 40", 40, 40),
     Setting("7 queries, 40 keys, in a scope", 7, 40, scope="net", rate=0.25),
     Setting("small numbers", 5, 5, inputs=1e-2, variables=3e-3),
-    # Logits of some hundreds keep fewer digits.
+    # Logits of several hundred keep fewer digits.
     Setting("large numbers", 5, 5, inputs=10.0, tolerance=3e-4),
 ]
 
 
 def calls(function: Callable) -> List[Call]:
-    """Return the calls by which a function is measured, the plainest one first.
+    """Return the calls with which a function is measured, the plainest first.
 
-    In the first setting the varied arguments have all combinations (where those are
-    more than MOST_CALLS, each one alone is changed), in the second each one alone is
-    changed, in the others none is.
+    The first setting tries all combinations of the varied arguments (if there are more
+    than MOST_CALLS, it changes one argument at a time). The second setting changes one
+    argument at a time, and the others change none.
 
     Raises:
-      ValueError: the function needs an argument of which nothing is known.
+      ValueError: the function needs an argument about which nothing is known.
     """
     found: List[Call] = []
     choices = _choices(function)
@@ -83,7 +83,7 @@ def calls(function: Callable) -> List[Call]:
             chosen = {name: each for name, each in options.items() if each != "given"}
             arguments.update(chosen)
             for name, other in (TRAINING, TRAINING[::-1]):
-                if name in arguments:  # ours may have the other one
+                if name in arguments:  # ours may use the other name
                     arguments.setdefault(other, arguments[name])
             found.append(Call(options, arguments, setting, not found))
     return found
@@ -103,13 +103,13 @@ def _choices(function: Callable) -> Dict[str, List[Any]]:
 
 
 def _arguments(function: Callable, setting: Setting) -> Dict[str, Any]:
-    """Return what a function is called with: what is known, then its own defaults."""
+    """Return the arguments for a function: known values, then its own defaults."""
     parameters = inspect.signature(function).parameters
     known = _known(function, setting)
     found = {}
     for name, each in parameters.items():
         if name == "scope" and isinstance(each.default, str):
-            found[name] = each.default  # ours gets it too: variables of the same names
+            found[name] = each.default  # ours gets it too, for equal names of variables
         if name in LEFT_OUT or each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
             continue
         if name in known:
@@ -119,12 +119,12 @@ def _arguments(function: Callable, setting: Setting) -> Dict[str, Any]:
         elif name not in CHOICES and name not in BOOLEANS:
             raise ValueError(f"it needs {name}, of which nothing is known")
     if not set(KEEP).isdisjoint(found):
-        found["dropout_rate"] = known["dropout_rate"]  # what ours calls it
+        found["dropout_rate"] = known["dropout_rate"]  # the name in our functions
     return found
 
 
 def _known(function: Callable, setting: Setting) -> Dict[str, Any]:
-    """Return the values of arguments by their names, as a function uses them."""
+    """Return the known values of arguments, by name, as a function uses them."""
     queries = _vectors(setting.queries, setting.inputs)
     keys = queries
     if setting.keys != setting.queries:
@@ -146,7 +146,7 @@ def _known(function: Callable, setting: Setting) -> Dict[str, Any]:
     values["Q_len"] = values["seq_len"] = np.array([setting.queries, 1, 2], np.int32)
     values["V_len"] = np.array([setting.keys, 1, 2], np.int32)
     values.update(
-        emb=np.roll(queries, 1, axis=0),  # padding elsewhere than in the queries
+        emb=np.roll(queries, 1, axis=0),  # with padding in other places than `queries`
         key_masks=padding,
         vocab_size=WORDS,
         l2_reg=0.1,
@@ -185,7 +185,7 @@ def _random(*shape: int) -> np.ndarray:
 
 
 def _vectors(length: int, size: float) -> np.ndarray:
-    """Return vectors [N, T, D] with rows of zeros, and one whose sum alone is zero."""
+    """Return vectors [N, T, D] with rows of zeros, and one row whose sum is zero."""
     found = size * _random(BATCH, length, WIDTH)
     found[0, -1] = 0  # at the end
     found[1, 0] = 0  # at the beginning
@@ -196,7 +196,7 @@ def _vectors(length: int, size: float) -> np.ndarray:
 
 
 def alike(name: str, ours: Dict[str, Any]) -> Optional[str]:
-    """Return the name of the function of ours that may be a function of theirs."""
+    """Return the name of our function that may correspond to a function of theirs."""
     if name in ours:
         return name
     meant = SYNONYMS.get(name, name)

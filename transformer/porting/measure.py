@@ -1,10 +1,10 @@
-"""Run the functions of a file beside ours, with the same variables.
+"""Run the functions of a file and ours with the same variables.
 
-A program of its own, which the command starts, because it executes the file:
+This is a separate program, which the command starts because it executes the file:
 
     python -c "import transformer_tf.porting.measure as m; m.main()" FILE RESULTS
 
-It writes a line of JSON for each function to RESULTS, a `Verdict`.
+For each function, it writes a `Verdict` to RESULTS, as one line of JSON.
 """
 
 import importlib
@@ -23,12 +23,12 @@ import tensorflow.compat.v1 as tf
 from transformer.porting import tensorflow1
 from transformer.porting.cases import Call, alike, calls
 
-# What a graph of theirs or ours may raise; a file may exit, too.
+# What building or running a graph may raise; a file may also exit.
 RAISED = (Exception, SystemExit)
 
-# A module of `transformer.compat` → names of functions and parameters. A file made from
-# its source has all of them, and none after "without". The first row that fits is the
-# likely one.
+# A module of `transformer.compat` → names of functions and parameters. A file derived
+# from that module's source has all of them, and none of the names after "without". The
+# first row that fits is the likely source.
 SOURCES = {
     "tensor2tensor": "query_antecedent",
     "bojone": "nb_head",
@@ -49,9 +49,9 @@ def _ours(source: str) -> Dict[str, Callable]:
 
 
 CATALOGUE = {source: _ours(source) for source in SOURCES}
-# Looked up now: a module of the user's may take the name `transformer` afterwards.
+# Looked up now, because a user's module may take the name `transformer` later.
 OURS = [sys.modules[name] for name in sys.modules if name.startswith("transformer.")]
-# Kind of a verdict → how its text begins.
+# Kind of a verdict → the beginning of its text.
 KINDS = {
     "same": "same numbers",
     "but": "same but for",
@@ -65,20 +65,20 @@ DROPOUT = "dropout:"
 
 
 class Built(NamedTuple):
-    """What a function gave in a graph of its own."""
+    """The results of a function in a graph of its own."""
 
-    variables: Dict[str, Tuple[List[int], bool]]  # name → shape, whether it is trained
+    variables: Dict[str, Tuple[List[int], bool]]  # name → shape, whether trained
     outputs: List[np.ndarray]
     regularization: float  # the sum of the losses that it added
-    gradients: Dict[str, np.ndarray]  # of variables, of arguments
-    initial: Dict[str, str]  # variable → what all its elements are at first; or RANDOM
+    gradients: Dict[str, np.ndarray]  # with respect to variables and arguments
+    initial: Dict[str, str]  # variable → the first value of all its elements; or RANDOM
     again: str  # what a second call with reuse=True does
     masks: List[tensorflow1.Mask]  # of its dropout
     is_random: bool
 
 
 class Candidate(NamedTuple):
-    """A function of ours that may be one of theirs."""
+    """A function of ours that may correspond to one of theirs."""
 
     source: str  # a key of SOURCES
     line: str  # the import
@@ -86,16 +86,16 @@ class Candidate(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What was measured of a function."""
+    """The result of measuring a function."""
 
     name: str
     kind: str  # a key of KINDS
     text: str
-    line: str = ""  # the import of ours
+    line: str = ""  # the import of our function
 
 
 def main() -> None:
-    """Measure the file that the arguments name."""
+    """Measure the file named by the arguments."""
     path, results = sys.argv[1:]
     sys.argv = [path]
     with open(results, "w", encoding="utf-8") as file:
@@ -107,7 +107,7 @@ def main() -> None:
 
 
 def verdicts(path: str) -> Iterator[Verdict]:
-    """Return the verdicts of the functions of a file."""
+    """Yield the verdicts on the functions of a file."""
     try:
         found = functions(load(path))
     except RAISED as error:
@@ -119,16 +119,16 @@ def verdicts(path: str) -> Iterator[Verdict]:
 
 
 def load(path: str) -> types.ModuleType:
-    """Run a file as a module, names of TensorFlow 1 being lent to it."""
+    """Run a file as a module, with TensorFlow 1 names lent to it."""
     with tokenize.open(path) as file:
         text = file.read()
     try:
         code = compile(text, path, "exec")
-    except TabError:  # Python 2 took a tab for eight columns
+    except TabError:  # in Python 2, a tab is eight columns
         code = compile(text.expandtabs(8), path, "exec")
     tensorflow1.lend(text, OURS)
     module = types.ModuleType(os.path.splitext(os.path.basename(path))[0])
-    # Python 2 has xrange; np came by an `import *` of TensorFlow 1.
+    # Python 2 has xrange; np came from an `import *` of TensorFlow 1.
     module.__dict__.update(np=np, xrange=range, unicode=str, __file__=path)
     sys.path[:0] = [os.path.dirname(os.path.abspath(path)), os.getcwd()]
     exec(code, module.__dict__)
@@ -136,7 +136,7 @@ def load(path: str) -> types.ModuleType:
 
 
 def functions(module: types.ModuleType) -> Dict[str, Callable]:
-    """Return the public functions that a file defines itself."""
+    """Return the public functions that a file itself defines."""
     return {
         name: each
         for name, each in vars(module).items()
@@ -148,7 +148,7 @@ def functions(module: types.ModuleType) -> Dict[str, Callable]:
 
 
 def likely(found: Dict[str, Callable]) -> str:
-    """Return the key of SOURCES that the functions of a file are likely from; or ""."""
+    """Return the likely source of the functions in a file: a key of SOURCES, or ""."""
     words = set(found)
     for function in found.values():
         for name, each in inspect.signature(function).parameters.items():
@@ -163,13 +163,13 @@ def likely(found: Dict[str, Callable]) -> str:
 def candidates(
     name: str, function: Callable, likely: str
 ) -> Tuple[List[Candidate], str]:
-    """Return the functions of ours that can be called as a function is called.
+    """Return our functions that can be called like a given function.
 
     Returns:
-      (candidates, those of the likely source first; why there are none).
+      (candidates, those from the likely source first; why there are none).
     """
     theirs = inspect.signature(function).parameters
-    found: Dict[Callable, Candidate] = {}  # one may have the names of two sources
+    found: Dict[Callable, Candidate] = {}  # two sources may share a function
     lacking: Dict[str, None] = {}
     for source, ours in sorted(CATALOGUE.items(), key=lambda item: item[0] != likely):
         own = alike(name, ours)
@@ -194,11 +194,11 @@ def candidates(
     return list(found.values()), why
 
 
-# The verdict of a function
+# The verdict on a function
 
 
 def measured(name: str, function: Callable, likely: str = "") -> Verdict:
-    """Compare a function with ours, first with those of the likely source."""
+    """Compare a function with ours, starting with those from the likely source."""
     found, why = candidates(name, function, likely)
     if not found:
         return Verdict(name, "none", why)
@@ -247,7 +247,7 @@ def _beside(
     candidate: Candidate,
     theirs: List[Tuple[Call, Built]],
 ) -> Tuple[int, Verdict]:
-    """Return (how many things differ, the verdict) beside a function of ours."""
+    """Return (how many things differ, the verdict) for one of our functions."""
     differences, largest = compare(candidate, theirs)
     texts = _parameters(function, candidate.function)
     count = len(texts)
@@ -255,7 +255,7 @@ def _beside(
         others = [call for i, (call, _) in enumerate(theirs) if i not in by_call]
         where = _where([theirs[i][0] for i in by_call], others)
         if aspect in (FIRST_VALUES, SECOND_CALL):
-            where = ""  # looked at in one of the calls
+            where = ""  # checked in only one of the calls
         values = list(by_call.values())
         worst = values[0] if isinstance(values[0], str) else max(values)
         texts.append(f"{aspect} {_amount(worst)}{where and ' ' + where}")
@@ -276,7 +276,7 @@ def _amount(distance: Any) -> str:
 
 
 def _where(these: List[Call], others: List[Call]) -> str:
-    """Return in which calls something is so: "with causality=True"; "" for all."""
+    """Return in which calls something holds: "with causality=True"; "" for all."""
     if not others:
         return ""
 
@@ -297,7 +297,7 @@ def _where(these: List[Call], others: List[Call]) -> str:
 
 
 def _parameters(theirs: Callable, ours: Callable) -> List[str]:
-    """Return what differs in the parameters of two functions."""
+    """Return the differences between the parameters of two functions."""
     there = inspect.signature(theirs).parameters
     here = inspect.signature(ours).parameters
     found = []
@@ -319,16 +319,16 @@ def _parameters(theirs: Callable, ours: Callable) -> List[str]:
     return found
 
 
-Differences = Dict[str, Dict[int, Any]]  # aspect → number of a call → how far
+Differences = Dict[str, Dict[int, Any]]  # aspect → number of a call → difference
 
 
 def compare(
     candidate: Candidate, theirs: List[Tuple[Call, Built]]
 ) -> Tuple[Differences, float]:
-    """Call a function of ours as theirs was called.
+    """Call a function of ours like theirs, and compare the results.
 
     Returns:
-      (what differs, in which calls and how far; the largest difference of numbers).
+      (what differs, in which calls and by how much; the largest numeric difference).
     """
     differences: Differences = {}
     largest = 0.0
@@ -357,7 +357,7 @@ def compare(
 
 
 def _dropped(built: Built) -> str:
-    """Return what a function drops, and at which rates."""
+    """Return what a function drops, and at what rates."""
     return _some(
         [
             f"{mask.name}{'' if mask.sizes is None else f' {list(mask.sizes)}'}"
@@ -380,7 +380,7 @@ def _drop_alike(first: Built, second: Built) -> bool:
 
 
 def _apart(first: Built, second: Built) -> Tuple[Dict[str, float], Dict[str, str]]:
-    """Return (how far numbers are apart, what else differs) of two functions."""
+    """Return (how far numbers are apart, what else differs) for two functions."""
     texts = {}
     if set(first.variables) != set(second.variables):
         lacking = [name for name in first.variables if name not in second.variables]
@@ -414,7 +414,7 @@ def _apart(first: Built, second: Built) -> Tuple[Dict[str, float], Dict[str, str
             texts["types:"] = f"{', '.join(kinds[0])}; here {', '.join(kinds[1])}"
     losses = [np.array(built.regularization) for built in (first, second)]
     numbers["regularization losses"] = _distance(losses[0], losses[1], 1e-6)
-    # What rounding leaves of a gradient that is zero is compared with the others.
+    # What rounding leaves of a zero gradient is measured against the other gradients.
     sizes = [np.abs(each).max(initial=0) for each in first.gradients.values()]
     floor = max(0.1 * float(np.median(sizes or [0])), 1e-6)
     slopes = [
@@ -430,16 +430,16 @@ def _apart(first: Built, second: Built) -> Tuple[Dict[str, float], Dict[str, str
 
 
 def _some(names: List[str]) -> str:
-    """Return the first of some names, and how many more they are."""
+    """Return the first of some names, and how many more there are."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more if names else "none"
 
 
 def _distance(a: np.ndarray, b: np.ndarray, floor: float) -> float:
-    """Return the largest difference of two arrays, as a part of what is in them.
+    """Return the largest difference between two arrays, relative to their elements.
 
-    Each element is compared with the largest one of those that are not forbidden
-    logits, or with itself where it is larger.
+    Each difference is relative to the largest element that is not a forbidden logit, or
+    to the element itself if that is larger.
     """
     if a.shape != b.shape or not np.array_equal(np.isfinite(a), np.isfinite(b)):
         return np.inf
@@ -451,7 +451,7 @@ def _distance(a: np.ndarray, b: np.ndarray, floor: float) -> float:
 
 
 def said(error: BaseException) -> str:
-    """Return an exception in one line."""
+    """Return the text of an exception in one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
 
@@ -460,16 +460,16 @@ def said(error: BaseException) -> str:
 
 
 def build(function: Callable, call: Call, like: Optional[Built] = None) -> Built:
-    """Call a function in a graph of its own, and run what it returns.
+    """Call a function in a graph of its own, and evaluate what it returns.
 
     Args:
-      function: of theirs or of ours.
-      call: how to call it; arguments that it does not have are left out.
-      like: what theirs gave: ours gets the variables of the same name or, where the
-        names differ, of the same shape, in their order.
+      function: a function of theirs or of ours.
+      call: how to call it; arguments that it does not take are left out.
+      like: the results of theirs; ours gets the values of the variables with the same
+        name or, if the names differ, with the same shape, in order.
     """
     config = tf.ConfigProto()
-    config.graph_options.rewrite_options.disable_meta_optimizer = True  # it takes long
+    config.graph_options.rewrite_options.disable_meta_optimizer = True  # it is slow
     with tf.Graph().as_default(), tf.Session(config=config) as session:
         tf.set_random_seed(1)
         tensorflow1.masks.clear()
@@ -544,7 +544,7 @@ def _called(function: Callable, arguments: Dict[str, Any], call: Call) -> Any:
 
 
 def _again(function: Callable, arguments: Dict[str, Any], call: Call) -> str:
-    """Return what a second call does with the variables of the first."""
+    """Return what a second call does with the variables of the first call."""
     if "reuse" in inspect.signature(function).parameters:
         arguments = dict(arguments, reuse=True)
     before = {each.op.name for each in tf.global_variables()}
@@ -557,7 +557,7 @@ def _again(function: Callable, arguments: Dict[str, Any], call: Call) -> str:
 
 
 def _matched(own: Dict[str, Any], theirs: Dict[str, Any]) -> Dict[str, str]:
-    """Return own name → the name of the variable of theirs that it stands for."""
+    """Return own name → the name of the corresponding variable of theirs."""
     found = {
         name: name for name in own if name in theirs and own[name][0] == theirs[name][0]
     }
@@ -572,7 +572,7 @@ def _matched(own: Dict[str, Any], theirs: Dict[str, Any]) -> Dict[str, str]:
 
 
 def _tensor(value: Any, made: Dict[int, Any]) -> Any:
-    """Return the tensor of an array, the same one each time; else the value itself."""
+    """Return the tensor for an array, the same one each time; else the value itself."""
     if not isinstance(value, np.ndarray):
         return value
     if id(value) not in made:
@@ -583,7 +583,7 @@ def _tensor(value: Any, made: Dict[int, Any]) -> Any:
 def _gradients(
     outputs: List[Any], added: Any, sources: Dict[str, Any]
 ) -> Dict[str, Any]:
-    """Return the gradients of a weighted sum of the outputs and of the losses added."""
+    """Return the gradients of a weighted sum of the outputs plus the losses."""
     total = added
     for output in outputs:
         if output.dtype.is_floating:
@@ -597,7 +597,7 @@ def _gradients(
 
 
 def _value(name: str, variable: Any, size: float) -> np.ndarray:
-    """Return the values of a variable: random, and the same for each name and shape."""
+    """Return random values for a variable, determined by its name and shape."""
     rng = np.random.RandomState(zlib.crc32(name.encode()) % 2**32)
     values = size * rng.standard_normal(variable.shape.as_list())
     return values.astype(variable.dtype.base_dtype.as_numpy_dtype)

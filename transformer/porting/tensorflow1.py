@@ -1,10 +1,10 @@
-"""Lend a file the names of TensorFlow 1 that it needs and that are not there.
+"""Provide a file with the TensorFlow 1 names that it needs and that are missing.
 
-For a process that only measures, because `lend` changes TensorFlow itself. Under
-TensorFlow 2, `import tensorflow` then gives `tensorflow.compat.v1`, with as much of
-`tf.layers` and `tf.contrib` as published Transformers use. Random numbers, and so the
-masks of dropout, become fixed patterns, in the file's functions and in ours, and what
-is dropped is noted.
+Use this only in a process that measures, because `lend` changes TensorFlow itself.
+Under TensorFlow 2, `import tensorflow` then gives `tensorflow.compat.v1`, with those
+parts of `tf.layers` and `tf.contrib` that published Transformers use. Random numbers,
+and thus dropout masks, become fixed patterns, both in the file's functions and in ours,
+and what is dropped is recorded.
 """
 
 import importlib.util
@@ -21,20 +21,20 @@ from tensorflow.python.ops import nn_ops, random_ops
 from transformer.blocks import primitives
 
 drawn_uniform = random_ops.random_uniform
-drawn_dropout = nn_ops.dropout_v2  # in which all dropouts of TensorFlow end
+drawn_dropout = nn_ops.dropout_v2  # all dropouts of TensorFlow call it
 OLD_OF_NUMPY = {"int": int, "float": float, "bool": bool, "object": object, "str": str}
 
 
 def lend(text: str, ours: Iterable[types.ModuleType]) -> None:
-    """Lend the names of TensorFlow 1 to files that are imported from now on.
+    """Provide TensorFlow 1 names to files that are imported from now on.
 
     Args:
-      text: the file, which tells whether it needs `tf.contrib` of TensorFlow 1.15; to
-        load that takes seconds.
-      ours: modules of ours, whose dropout becomes a fixed pattern.
+      text: the content of the file, which shows whether it needs `tf.contrib` of
+        TensorFlow 1.15; loading that takes seconds.
+      ours: our modules, whose dropout becomes a fixed pattern.
     """
     tf.disable_v2_behavior()
-    tf.enable_resource_variables()  # the regularizers of Keras 3 take no others
+    tf.enable_resource_variables()  # Keras 3 regularizers take no others
     tf.logging.set_verbosity(tf.logging.ERROR)
     random_ops.random_uniform = fixed_uniform
     tf.random_uniform = fixed_uniform
@@ -48,7 +48,7 @@ def lend(text: str, ours: Iterable[types.ModuleType]) -> None:
             setattr(np, name, kind)
     is_first = tf.__version__.startswith("1.")
     for name in set(re.findall(r"\btensorflow_\w+", text)) - set(sys.modules):
-        # Under TensorFlow 2 it would need the TensorFlow that is hidden below.
+        # Under TensorFlow 2, it would need the TensorFlow that is hidden below.
         if not is_first or importlib.util.find_spec(name) is None:
             sys.modules[name] = Absent(name)
     if is_first:
@@ -76,7 +76,7 @@ def lend(text: str, ours: Iterable[types.ModuleType]) -> None:
 
 
 class Absent(types.ModuleType):
-    """What is not there: a file can import it, but a function cannot call it."""
+    """A missing module or name: a file can import it, but a function cannot call it."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -88,7 +88,7 @@ class Absent(types.ModuleType):
 
 
 def _with_l(regularizer: Callable) -> Callable:
-    """Return a regularizer of Keras that takes the scale by its old name, `l`, too."""
+    """Return a Keras regularizer that also takes the scale by its old name, `l`."""
 
     def made(*scale: Any, **named: Any) -> Any:
         return regularizer(*scale, *named.values())
@@ -109,19 +109,19 @@ def _module(name: str, parent: Any, **names: Any) -> types.ModuleType:
 
 
 class Mask(NamedTuple):
-    """Random numbers that were drawn, as a rule the mask of a dropout."""
+    """Random numbers that were drawn, usually for a dropout mask."""
 
-    name: str  # of what is dropped
-    sizes: Optional[Tuple[int, ...]]  # of the mask
-    rate: Optional[float]  # None: a tensor, or not of a dropout of TensorFlow
+    name: str  # the name of what is dropped
+    sizes: Optional[Tuple[int, ...]]  # the shape of the mask
+    rate: Optional[float]  # None: a tensor, or not drawn by TensorFlow's dropout
 
 
-masks: List[Mask] = []  # that were drawn since it was emptied
-dropping: List[Tuple[str, Any]] = []  # the dropout that draws: (what, the rate)
+masks: List[Mask] = []  # drawn since this list was last cleared
+dropping: List[Tuple[str, Any]] = []  # the current dropout: (what is dropped, the rate)
 
 
 def noted_dropout(x: Any, rate: Any, *settings: Any, **more: Any) -> Any:
-    """Drop like `tf.nn.dropout`; tell `fixed_uniform` what is dropped."""
+    """Apply `tf.nn.dropout`; tell `fixed_uniform` what is dropped."""
     dropping.append((tf.convert_to_tensor(x).op.name, rate))
     try:
         return drawn_dropout(x, rate, *settings, **more)
@@ -130,11 +130,11 @@ def noted_dropout(x: Any, rate: Any, *settings: Any, **more: Any) -> Any:
 
 
 def fixed_uniform(shape: Any, *settings: Any, **more: Any) -> Any:
-    """Return fixed numbers like `tf.random_uniform`, and note them in `masks`.
+    """Return fixed numbers like `tf.random_uniform`; record them in `masks`.
 
-    They depend on the last two dimensions, and on how many of these were drawn before:
-    attention weights get the same mask as [N, H, Tq, Tk] and as [H * N, Tq, Tk]. With
-    bounds, as initializers have them, they are random.
+    They depend on the last two dimensions, and on how many masks with these dimensions
+    were drawn before, so attention weights get the same mask as [N, H, Tq, Tk] and as
+    [H * N, Tq, Tk]. With bounds, which initializers pass, the numbers are random.
     """
     if settings or "minval" in more or "maxval" in more:
         return drawn_uniform(shape, *settings, **more)
@@ -152,14 +152,14 @@ def fixed_uniform(shape: Any, *settings: Any, **more: Any) -> Any:
 
 
 def fixed_dropout(inputs, rate, is_training=True, seed=None, name="dropout", shared=()):
-    """Drop like `primitives.dropout`, by the mask that TensorFlow's dropout gets."""
+    """Apply `primitives.dropout` with the mask that TensorFlow's dropout gets."""
     sizes = primitives.shape_list(inputs)
     for dimension in shared:
         sizes[dimension] = 1
     return dropout(inputs, rate, tf.stack(sizes), training=is_training)
 
 
-# The functions of tf.layers and tf.contrib.layers, with their parameters
+# The functions of tf.layers and tf.contrib.layers, with the original parameters
 
 
 def dense(
@@ -178,7 +178,7 @@ def dense(
     size=None,
     padding="valid",
 ):
-    """Return activation(x W + b); with a size, of a convolution along the time."""
+    """Return activation(x W + b); with `size`, convolve along the time axis."""
     scope, kernel_name, bias_name = names
     *leading, depth = inputs.shape.as_list()
     with tf.variable_scope(name, scope, reuse=reuse):
@@ -270,7 +270,7 @@ def layer_norm(inputs, begin_norm_axis=1, begin_params_axis=-1, reuse=None, scop
 
 
 def first_values(*_, **__):
-    """Return an initializer; the first values are replaced in any case."""
+    """Return any initializer, because the first values are replaced anyway."""
     return tf.glorot_uniform_initializer()
 
 

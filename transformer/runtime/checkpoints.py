@@ -1,11 +1,11 @@
 """Checkpoints of a log directory: read, restore, write.
 
-`manifests.py` says which files those are, and finds them: its names are names of this
-module too.
+`manifests.py` defines and finds the files of a checkpoint; this module re-exports its
+names.
 
-All files are written to a folder of their own and moved into the log directory one
-after the other, the index last: the checkpoint exists once its index does. The file
-`checkpoint` names them for other tools of TensorFlow; nothing here reads it.
+All files are written to a separate folder and then moved into the log directory one by
+one, the index last: a checkpoint exists once its index does. The file `checkpoint`
+lists the checkpoints for TensorFlow's other tools; nothing here reads it.
 """
 
 import contextlib
@@ -55,9 +55,9 @@ from transformer.text.vocabulary import FILE_NAMES
 
 STATE = "checkpoint"  # what tf.train.latest_checkpoint reads
 FOOTER = 48  # bytes at the end of an index file
-MOST_AXES = 254  # of a tensor of TensorFlow, which aborts at more
-PATTERN = frozenset("*?[]\\")  # what TensorFlow takes for a pattern in a path
-NEW = "loss_scale/"  # variables that checkpoints of other precisions do not have
+MOST_AXES = 254  # of a tensor; TensorFlow aborts if there are more
+PATTERN = frozenset("*?[]\\")  # what TensorFlow treats as a pattern in a path
+NEW = "loss_scale/"  # variables that checkpoints of other precisions lack
 
 # --- Read one -------------------------------------------------------------------------
 
@@ -68,14 +68,14 @@ def find_and_load(
     which: Union[str, int] = "best",
     warn: Callable[[str], None] = warnings.warn,
 ) -> Any:
-    """Return what `load` returns of the checkpoint that `find` finds.
+    """Return what `load` returns for the checkpoint that `find` finds.
 
-    If a training run removed it meanwhile, the next one is found, and loaded.
+    If a training run removes the checkpoint in the meantime, load the next one.
 
     Args:
       logdir: the log directory.
-      load: function of the path of a checkpoint; it is called again if it fails while
-        the checkpoint vanishes.
+      load: function of the path of a checkpoint; it is called again if it fails because
+        the checkpoint vanished.
       which, warn: as in `find`.
     """
     while True:
@@ -89,12 +89,12 @@ def find_and_load(
 
 @contextlib.contextmanager
 def literal(checkpoint: str) -> Iterator[str]:
-    """Yield a path to a checkpoint that is no pattern, valid while the body runs.
+    """Yield a path to a checkpoint that is not a pattern, valid while the body runs.
 
     TensorFlow reads `[`, `*` and `?` in the path of a checkpoint as a glob pattern.
 
     Args:
-      checkpoint: its path without the endings of its files.
+      checkpoint: its path, without file extensions.
     """
     if not PATTERN.intersection(checkpoint):
         yield checkpoint
@@ -109,8 +109,8 @@ def literal(checkpoint: str) -> Iterator[str]:
 def shapes(checkpoint: str) -> Dict[str, List[int]]:
     """Return the variables of a checkpoint: name → shape.
 
-    TensorFlow ends the process where an index has an impossible shape, so this reads
-    the index itself.
+    TensorFlow ends the process if an index has an impossible shape, so this function
+    reads the index itself.
 
     Raises:
       ValueError: a shape is impossible, or the index cannot be read.
@@ -129,7 +129,7 @@ def shapes(checkpoint: str) -> Dict[str, List[int]]:
                     f"got {name!r:.80} of shape {str(shape):.80}: the checkpoint is "
                     "damaged; choose another"
                 )
-            if not name.startswith(b"\0"):  # a slice of a variable, named elsewhere
+            if not name.startswith(b"\0"):  # a slice of a variable, listed elsewhere
                 found[name.decode("utf-8")] = shape
     except (IndexError, UnicodeDecodeError, message.DecodeError) as error:
         raise ValueError(
@@ -142,8 +142,8 @@ def shapes(checkpoint: str) -> Dict[str, List[int]]:
 def _index_entries(path):
     """Yield (name, BundleEntryProto) of each tensor of an index file.
 
-    The file is a sorted string table, as of LevelDB: blocks of entries, a block with
-    the handles of the blocks, and a footer with the handle of that one.
+    The file is a sorted string table, as in LevelDB: blocks of entries, a block with
+    the handles of those blocks, and a footer with the handle of that block.
     """
     with open(path, "rb") as file:
         content = file.read()
@@ -152,12 +152,12 @@ def _index_entries(path):
     handle, _ = _handle(footer, end)
     for _, each in _block_entries(content, *handle):
         for name, value in _block_entries(content, *_handle(each, 0)[0]):
-            if name:  # the first entry, without one, is a header
+            if name:  # the first entry, without a name, is a header
                 yield name, tensor_bundle_pb2.BundleEntryProto.FromString(value)
 
 
 def _block_entries(content, offset, size):
-    """Yield (key, value) of a block. A key has its first bytes from the one before."""
+    """Yield (key, value) of a block; keys share first bytes with the previous key."""
     restarts = int.from_bytes(content[offset + size - 4 : offset + size], "little")
     end = offset + size - 4 * (restarts + 1)
     key = b""
@@ -179,10 +179,10 @@ def _handle(data, at):
 
 
 def _varint(data, at):
-    """Return (number, index after it) of an integer: 7 bits a byte, lowest first.
+    """Return (number, index after it) of an integer: 7 bits per byte, lowest first.
 
     Raises:
-      IndexError: the data ends before.
+      IndexError: the data ends before the integer does.
     """
     number = 0
     shift = 0
@@ -195,7 +195,7 @@ def _varint(data, at):
 
 def read(checkpoint: str) -> Dict[str, np.ndarray]:
     """Return the variables of a checkpoint: name → array."""
-    if os.path.exists(checkpoint + INDEX):  # TensorFlow 1 had another format, too
+    if os.path.exists(checkpoint + INDEX):  # TensorFlow 1 also had another format
         shapes(checkpoint)
     with literal(checkpoint) as path:
         reader = tf.train.load_checkpoint(path)
@@ -205,12 +205,13 @@ def read(checkpoint: str) -> Dict[str, np.ndarray]:
 
 
 def average(paths: Sequence[str]) -> Dict[str, np.ndarray]:
-    """Return the variables of checkpoints of one training run, averaged.
+    """Return the averaged variables of several checkpoints of one training run.
 
-    Variables that are not floats, the count of updates, are those of the last one.
+    Variables that are not floats, such as the count of updates, come from the last
+    checkpoint.
 
     Args:
-      paths: without the endings of their files.
+      paths: the paths of the checkpoints, without file extensions.
     """
     arrays = read(paths[-1])
     sums = {
@@ -228,7 +229,7 @@ def average(paths: Sequence[str]) -> Dict[str, np.ndarray]:
 
 
 def variables(scope: str = "") -> Dict[str, tf.Variable]:
-    """Return the variables of the graph under a scope, by their names in it."""
+    """Return the graph's variables under a scope, by their names in that scope."""
     start = scope and scope + "/"
     return {
         each.op.name[len(start) :]: each
@@ -238,7 +239,7 @@ def variables(scope: str = "") -> Dict[str, tf.Variable]:
 
 
 def make_saver(scope: str = "") -> tf.train.Saver:
-    """Return a saver of the graph's variables under a scope, without local ones."""
+    """Return a saver for the graph's variables under a scope, without local ones."""
     return tf.train.Saver(variables(scope), max_to_keep=0)
 
 
@@ -250,24 +251,24 @@ def restore(
     Args:
       session: the session.
       saver: a saver of the variables under the scope.
-      checkpoint: its path without the endings of its files.
-      scope: of the variables; those of the checkpoint have none.
+      checkpoint: its path, without file extensions.
+      scope: the scope of the graph's variables; those in the checkpoint have no scope.
 
     Raises:
-      ValueError: it cannot be read, or is of another model.
+      ValueError: the checkpoint cannot be read, or belongs to another model.
     """
     with session.graph.as_default():
         _restore(session, variables(scope), checkpoint, saver)
 
 
 def restore_weights(session: tf.Session, checkpoint: str) -> None:
-    """Load only the trainable variables of a checkpoint: no moments of Adam, no step.
+    """Load only the trainable variables of a checkpoint, without Adam and step.
 
     Args:
       session, checkpoint: as in `restore`.
 
     Raises:
-      ValueError: it cannot be read, or is of another model.
+      ValueError: the checkpoint cannot be read, or belongs to another model.
     """
     with session.graph.as_default():
         graph = {each.op.name: each for each in tf.trainable_variables()}
@@ -275,7 +276,7 @@ def restore_weights(session: tf.Session, checkpoint: str) -> None:
 
 
 def _restore(session, graph, checkpoint, saver):
-    """Load variables, name → variable, that a saver has, from a checkpoint."""
+    """Load the variables (name → variable) of a saver from a checkpoint."""
     try:
         found = shapes(checkpoint)
         kept = {
@@ -283,7 +284,7 @@ def _restore(session, graph, checkpoint, saver):
             for name, variable in graph.items()
             if name in found or not name.startswith(NEW)
         }
-        if len(kept) < len(graph):  # the others keep their first values
+        if len(kept) < len(graph):  # the others keep their initial values
             saver = tf.train.Saver(kept)
         expected = {name: each.shape.as_list() for name, each in kept.items()}
         refuse_other_shapes(checkpoint, found, expected)
@@ -301,12 +302,12 @@ def refuse_other_shapes(
     found: Mapping[str, Sequence[int]],
     expected: Mapping[str, List[int]],
 ) -> None:
-    """Raise ValueError where a checkpoint lacks a variable, or has another shape of it.
+    """Raise ValueError if a checkpoint lacks a variable, or has it in another shape.
 
     Args:
       checkpoint: its path, for the message.
-      found: the shapes of the checkpoint.
-      expected: those of the model.
+      found: the shapes in the checkpoint.
+      expected: the shapes in the model.
     """
     others = sorted(
         name for name in expected if list(found.get(name, [-1])) != expected[name]
@@ -336,14 +337,14 @@ def save(
     """Write the checkpoint of `step`, then remove all but the newest `keep`.
 
     Args:
-      session, saver: of the variables.
+      session, saver: the session with the variables, and their saver.
       logdir: the log directory, with its vocabulary.
       step: the number of updates.
       keep: how many checkpoints stay.
-      described: what `description_of` returns of it.
+      described: what `description_of` is to return for this checkpoint.
 
     Raises:
-      OSError: it could not be written; those before it are untouched.
+      OSError: the checkpoint could not be written; earlier checkpoints are untouched.
     """
 
     def write(path):
@@ -354,10 +355,10 @@ def save(
 
 
 def save_best(logdir: str, step: int) -> None:
-    """Copy the checkpoint of `step` as the best one, and remove the previous best.
+    """Copy the checkpoint of `step` as the best one; remove the previous best.
 
     Raises:
-      OSError: it could not be written; the previous best is untouched.
+      OSError: the copy could not be written; the previous best is untouched.
     """
     source = path_of(logdir, step)
 
@@ -377,16 +378,17 @@ def write(
     step: int,
     described: Optional[Dict[str, Any]] = None,
 ) -> str:
-    """Write variables that are in no graph as the only checkpoint of `logdir`.
+    """Write variables that are not in a graph as the only checkpoint of `logdir`.
 
     Args:
-      arrays: name → value; training continues from them if they are all of a model's.
+      arrays: name → value; training can continue from them if they are all variables of
+        a model.
       logdir: the log directory.
       step: the step of the checkpoint.
-      described: as of `save`.
+      described: as in `save`.
 
     Returns:
-      Its path without the endings of its files.
+      The path of the checkpoint, without file extensions.
     """
 
     def save_arrays(path):
@@ -411,12 +413,12 @@ def write(
 
 
 def clean_up(logdir: str, step: int, keep: int) -> None:
-    """Remove incomplete and surplus checkpoints; write the list of those that are left.
+    """Remove incomplete and surplus checkpoints; write the list of the remaining ones.
 
     Args:
       logdir: the log directory.
-      step: that of the checkpoint from which training continues.
-      keep: how many of those up to this step are kept.
+      step: the step of the checkpoint from which training continues.
+      keep: how many checkpoints up to this step are kept.
 
     Raises:
       OSError: something could not be removed or written.
@@ -426,9 +428,9 @@ def clean_up(logdir: str, step: int, keep: int) -> None:
 
 
 def _keep(logdir, step, keep):
-    """Remove all but the newest `keep` checkpoints up to a step, whole or broken.
+    """Remove all but the newest `keep` checkpoints up to a step, whole or not.
 
-    The list of those that are left names no paths: the log directory may be moved.
+    The list of the remaining ones contains no paths, so the log directory may be moved.
     """
     kept = [other for other in steps(logdir) if other <= step][-keep:]
     names = [f"{NEWEST}-{step}" for step in kept]
@@ -442,7 +444,7 @@ def _keep(logdir, step, keep):
 
 
 def remove_unfinished(logdir: str) -> None:
-    """Remove what a killed process left of a checkpoint that it wrote or removed."""
+    """Remove parts of checkpoints that a killed process was writing or removing."""
     pattern = re.compile(rf"((?:{NEWEST}|{BEST})-\d+)(?:\.sha256|\.data-.*)")
     for name in os.listdir(logdir):
         match = pattern.fullmatch(name)
@@ -452,20 +454,20 @@ def remove_unfinished(logdir: str) -> None:
 
 
 def _publish(checkpoint, write, described):
-    """Have `write(path)` write a checkpoint elsewhere, then move it to its own path.
+    """Let `write(path)` write a checkpoint elsewhere, then move it to its own path.
 
     `described` goes into its manifest.
 
-    Killed at any moment, this leaves the whole checkpoint or none, and what
-    `remove_unfinished` removes. Each file is on the disk before the next one is moved,
-    so that not even a power cut leaves an index without its files.
+    If it is killed at any moment, it leaves the whole checkpoint or none, apart from
+    files that `remove_unfinished` removes. Each file is on disk before the next one is
+    moved, so that not even a power failure leaves an index without its files.
     """
     logdir, name = os.path.split(checkpoint)
     folder = os.path.join(logdir, SAVING)
     draft = os.path.join(folder, name)
     try:
         remove_unfinished(logdir)
-        os.mkdir(folder)  # not the log directory, should it be gone
+        os.mkdir(folder)  # does not create a missing log directory
         write(draft)
         data = _data_of(draft)
         names = [name for kind in FILE_NAMES for name in kind]
@@ -487,7 +489,7 @@ def _publish(checkpoint, write, described):
             files.sync(logdir)
         os.rmdir(folder)
     except (OSError, tf.errors.OpError) as error:
-        lines = str(error).splitlines()  # of TensorFlow's, one gives the reason
+        lines = str(error).splitlines()  # in TensorFlow's errors, one gives the reason
         reason = [line for line in lines if folder in line] or lines
         raise OSError(f"{checkpoint} could not be written: {reason[0]}") from error
     finally:
@@ -496,12 +498,12 @@ def _publish(checkpoint, write, described):
 
 
 def _data_of(checkpoint):
-    """Return the files with the numbers of a checkpoint."""
+    """Return the data files of a checkpoint."""
     return sorted(glob.glob(glob.escape(checkpoint) + ".data-*"))
 
 
 def _remove(checkpoint):
-    """Remove a checkpoint and the translations beside it, the index first."""
+    """Remove a checkpoint and the translations next to it, the index first."""
     paths = glob.glob(glob.escape(checkpoint) + ".*")
     for path in sorted(paths, key=lambda path: not path.endswith(INDEX)):
         os.remove(path)

@@ -1,7 +1,7 @@
-"""A command: its flags, its errors and signals in one line, a quiet TensorFlow.
+"""Commands: their flags, errors and signals in one line, a quiet TensorFlow.
 
-A command parses its arguments, refuses what can be refused, and only then starts
-TensorFlow, whose import takes seconds:
+A command parses its arguments, refuses everything that it can refuse, and only then
+starts TensorFlow, whose import takes seconds:
 
     def parser():
         made = cli.make_parser("translate", __doc__)
@@ -36,8 +36,9 @@ from transformer.runtime.files import UNFINISHED
 from transformer.runtime.signals import SIGNALS, Stopped, handled
 from transformer.runtime.terminal import FILES, PROGRAM, command, command_line, warner
 
-REFUSED = 2  # the exit status of every refusal, argparse's own too
-# The metavars of flags that name a file or a folder: an empty name is refused.
+REFUSED = 2  # the exit status of every refusal, including argparse's
+# The metavars of flags that name a file or a folder, for which an empty name is
+# refused.
 PATHS = ("DIR", "FILE", "CHECKPOINT", ("SOURCE", "TARGET"), ("SOURCE", "REFERENCE"))
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -45,12 +46,12 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def make_parser(name: str, doc: Optional[str]) -> argparse.ArgumentParser:
-    """Return a parser whose `--help` shows the whole docstring, examples included.
+    """Return a parser whose `--help` shows the whole docstring, including examples.
 
     Args:
       name: the name of the command: "train".
-      doc: the docstring of the file; `transformer-tf train` in it becomes what a user
-        of a checkout types. None under `python -OO`.
+      doc: the docstring of the file. In a checkout, `transformer-tf train` in it
+        becomes what the user has to type. None under `python -OO`.
     """
     lines = re.sub(
         rf"\b{PROGRAM} ({'|'.join(FILES)})\b",
@@ -75,8 +76,8 @@ def make_parser(name: str, doc: Optional[str]) -> argparse.ArgumentParser:
 def add_settings(parser: argparse.ArgumentParser, fields: Dict[str, Any]) -> None:
     """Add a flag for each field of the settings, under the heading of its group.
 
-    A flag that is not given leaves no trace in the parsed namespace; `given` returns
-    those that were.
+    A flag that is not given is absent from the parsed namespace; `given` returns the
+    flags that were given.
 
     Args:
       parser: what `make_parser` returned.
@@ -106,7 +107,7 @@ def add_settings(parser: argparse.ArgumentParser, fields: Dict[str, Any]) -> Non
 
 
 def _parse_bool(text: str) -> bool:
-    """Return True for `true` and False for `false`, in any case of letters."""
+    """Return True for `true` and False for `false`, in upper or lower case."""
     if text.lower() not in ("true", "false"):
         raise argparse.ArgumentTypeError(f"expected true or false, got {text!r}")
     return text.lower() == "true"
@@ -116,14 +117,14 @@ def given(args: argparse.Namespace, fields: Collection[str]) -> Dict[str, Any]:
     """Return the settings that were named on the command line: name → value.
 
     Args:
-      args: the parsed arguments, of a parser with `add_settings`.
+      args: the parsed arguments, from a parser with `add_settings`.
       fields: the names of all settings.
     """
     return {name: value for name, value in vars(args).items() if name in fields}
 
 
 def add_number(parser: Any, name: str, default: float, text: str) -> None:
-    """Add a flag for a number of the kind of its default, which its help shows.
+    """Add a flag for a number of the type of its default, which its help shows.
 
     Args:
       parser: what `make_parser` returned, or a group of its flags.
@@ -146,8 +147,8 @@ def add_logdir(parser: argparse.ArgumentParser, several: str = "") -> None:
 
     Args:
       parser: what `make_parser` returned.
-      several: what several are for, where the command takes them; `args.logdir` is a
-        list then.
+      several: what several log directories are for, if the command accepts them;
+        `args.logdir` is then a list.
     """
     parser.add_argument(
         "--logdir",
@@ -169,7 +170,7 @@ def add_checkpoint(parser: argparse.ArgumentParser, more: str = "") -> None:
 
 
 def add_text(parser: argparse.ArgumentParser, split: str) -> None:
-    """Add `--split`, `--data` and `--files`: the lines that a command translates.
+    """Add `--split`, `--data` and `--files`, which name the lines to translate.
 
     Args:
       parser: what `make_parser` returned.
@@ -201,7 +202,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def parse(parser: argparse.ArgumentParser, argv: List[str]) -> argparse.Namespace:
-    """Parse `argv`; an unknown flag exits with status 2 and names the nearest one.
+    """Parse `argv`; for an unknown flag, name the nearest one and exit with status 2.
 
     `--vocab-size` and `--vocab_size` are the same flag; `--help` shows the latter.
     """
@@ -228,7 +229,7 @@ def parse(parser: argparse.ArgumentParser, argv: List[str]) -> argparse.Namespac
 
 
 def unknown(kind: str, name: str, known: Collection[str]) -> str:
-    """Return the message for a name that is not `known`: the nearest; all, if few."""
+    """Return the message for an unknown name: the nearest, or all if there are few."""
     near = difflib.get_close_matches(name, known, n=1)
     advice = f"; did you mean {near[0]}?" if near else ""
     every = f" ({', '.join(known)})" if len(known) < 9 else ""
@@ -236,7 +237,7 @@ def unknown(kind: str, name: str, known: Collection[str]) -> str:
 
 
 def refuse_unknown(kind: str, name: str, known: Collection[str]) -> None:
-    """Raise ValueError, with the nearest name, where `name` is not `known`."""
+    """Raise ValueError, with the nearest name, if `name` is not in `known`."""
     if name not in known:
         raise ValueError(unknown(kind, name, known))
 
@@ -250,19 +251,20 @@ def main(
     argv: Optional[List[str]] = None,
     advice: str = "",
 ) -> None:
-    """Parse the arguments, do the work, exit.
+    """Parse the arguments, do the work, and exit.
 
     Args:
       parser: what `make_parser` returned, with the command's own flags.
-      work: function of the parsed arguments, with `warn`; returns the exit status, None
-        for 0. It calls `start_tensorflow` before it imports what needs TensorFlow.
-      argv: the arguments; None for those of the process.
+      work: function of the parsed arguments, which include `warn`; returns the exit
+        status, None for 0. It calls `start_tensorflow` before it imports anything that
+        needs TensorFlow.
+      argv: the arguments; None: the arguments of the process.
       advice: what to do after a signal, for a command that can continue.
 
     Raises:
-      SystemExit: with what `work` returned, 2 for what is refused, 128 + the number of
-        a signal. With status 0 it returns, also where nobody reads standard output any
-        more.
+      SystemExit: with the status that `work` returned, 2 for a refusal, or 128 + the
+        number of a signal. With status 0, `main` returns, even if nobody reads standard
+        output any more.
     """
     _open_missing_streams()
     warn = warner(parser.prog)
@@ -286,9 +288,10 @@ def main(
 
 
 def _open_missing_streams() -> None:
-    """Have a stream that was closed before the process began lead nowhere.
+    """Replace a stream that was closed before the process began by the null device.
 
-    Python has None in its place, and the next file to be opened would get its number.
+    Python sets such a stream to None, and the next opened file would get its
+    descriptor.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -296,7 +299,7 @@ def _open_missing_streams() -> None:
 
 
 def explained(error: Exception) -> str:
-    """Return the message of an error; of a full disk, what to do about it."""
+    """Return the message of an error; for a full disk, with what to do about it."""
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return (
             f"{error.filename or 'standard output'}: there is no room for it "
@@ -307,21 +310,21 @@ def explained(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _signals_end_at_once(prog: str, advice: str) -> Iterator[None]:
-    """Have a signal end the process where it is, without an exception.
+    """Let a signal end the process immediately, without an exception.
 
-    An exception would rise in the middle of TensorFlow's import, of a destructor or of
-    a thread: some of them ignore it, others report it in a hundred lines. Training
-    defers signals once there is something to save.
+    An exception could be raised in the middle of TensorFlow's import, of a destructor
+    or of a thread: some of these ignore it, others report it in a hundred lines.
+    Training defers signals once there is something to save.
     """
-    stderr = _copy_of_stderr()  # TensorFlow's start is silenced, a signal is not
+    stderr = _copy_of_stderr()  # TensorFlow's start is silenced; signals are not
     terminal = None
-    with contextlib.suppress(OSError, termios.error):  # there is none
+    with contextlib.suppress(OSError, termios.error):  # there is no terminal
         terminal = termios.tcgetattr(0)
 
     def end(number, frame):
         for path in list(UNFINISHED):
             shutil.rmtree(path, ignore_errors=True)
-        line = "\n" if os.isatty(stderr) else ""  # after "^C", or the bar
+        line = "\n" if os.isatty(stderr) else ""  # after "^C" or the bar
         with contextlib.suppress(OSError, termios.error):
             if terminal:  # readline may have changed it
                 termios.tcsetattr(0, termios.TCSANOW, terminal)
@@ -336,7 +339,7 @@ def _signals_end_at_once(prog: str, advice: str) -> Iterator[None]:
 
 
 def _copy_of_stderr() -> int:
-    """Return a descriptor of its own for standard error, also where that is closed."""
+    """Return a new descriptor for standard error, even if standard error is closed."""
     try:
         return os.dup(2)
     except OSError:
@@ -344,10 +347,10 @@ def _copy_of_stderr() -> int:
 
 
 def _ignore_signals() -> None:
-    """Let the process end with its status: its work is done, and has been reported.
+    """Ignore signals, so that the process ends with the status of its finished work.
 
-    Python gives signals their default back before the libraries end, which takes a
-    while; those that are ignored stay so.
+    Python restores the default handlers before the libraries shut down, which takes a
+    while; ignored signals stay ignored.
     """
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
@@ -355,9 +358,10 @@ def _ignore_signals() -> None:
 
 @contextlib.contextmanager
 def reader_may_leave() -> Iterator[None]:
-    """End the body in silence where nobody reads standard output any more.
+    """End the body silently if nobody reads standard output any more.
 
-    `| head -1` has seen enough. What Python writes at its end then leads nowhere.
+    For example, `| head -1` stops reading. What Python writes at exit is then
+    discarded.
     """
     try:
         yield
@@ -373,10 +377,10 @@ def reader_may_leave() -> Iterator[None]:
 
 
 def start_tensorflow(verbose: bool = False) -> None:
-    """Import TensorFlow, in graph mode, without the lines that it writes as it starts.
+    """Import TensorFlow in graph mode, without the lines that it writes at start-up.
 
     Args:
-      verbose: let it write them.
+      verbose: whether to show these lines.
     """
     if not verbose:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -393,7 +397,7 @@ def held_back_stderr() -> Iterator[None]:
     """Hold back what is written to file descriptor 2; show it if the body fails."""
     try:
         held = tempfile.TemporaryFile()
-    except OSError:  # no folder can be written: nothing is held back
+    except OSError:  # no folder is writable: nothing is held back
         yield
         return
     sys.stderr.flush()

@@ -1,11 +1,11 @@
-"""The workers of a training run, as the environment variable `TF_CONFIG` names them.
+"""The workers of a training run, as named by the environment variable `TF_CONFIG`.
 
     {"cluster": {"worker": ["a:2222", "b:2222"]},
      "task": {"type": "worker", "index": 1}}
 
-Worker 0, or the job "chief", is the chief. It accepts the connections of the other
-workers at a port of its own, `PORT_OFFSET` from the one in `TF_CONFIG`, which is
-TensorFlow's. No file that this one imports needs TensorFlow.
+Worker 0, or the job "chief", is the chief. It accepts connections from the other
+workers at a separate port, at the distance `PORT_OFFSET` from the one in `TF_CONFIG`,
+which belongs to TensorFlow. This file does not import TensorFlow, not even indirectly.
 """
 
 import dataclasses
@@ -13,13 +13,13 @@ import json
 import re
 from typing import List, Mapping, Optional, Tuple
 
-PORT_OFFSET = 1000  # from TensorFlow's port to that of the connections to the chief
+PORT_OFFSET = 1000  # from TensorFlow's port to the port for connections to the chief
 LAST_PORT = 2**16 - 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The workers of a training run, and which of them this process is."""
+    """The workers of a training run, and the index of this process among them."""
 
     addresses: List[str]  # host:port of each, the chief first
     index: int
@@ -30,11 +30,11 @@ class Cluster:
         return len(self.addresses)
 
     def name(self, index: int) -> str:
-        """Return how messages refer to a worker: "worker 1 at host:port"."""
+        """Return the name of a worker in messages: "worker 1 at host:port"."""
         return f"worker {index} at {self.addresses[index]}"
 
     def chief_address(self) -> Tuple[str, int]:
-        """Return (host, port) where the chief accepts the connections of the others."""
+        """Return (host, port) at which the chief accepts the others' connections."""
         host, text = self.addresses[0].rsplit(":", 1)
         port = int(text) + PORT_OFFSET
         if port > LAST_PORT:
@@ -46,7 +46,7 @@ def cluster_of(environment: Mapping[str, str]) -> Optional[Cluster]:
     """Return the workers that `TF_CONFIG` names.
 
     Args:
-      environment: the variables of the environment.
+      environment: the environment variables.
 
     Returns:
       None for a single process: without `TF_CONFIG`, or with one worker.

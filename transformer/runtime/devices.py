@@ -1,6 +1,6 @@
 """Find the device of this process: a GPU, or cores of the CPU.
 
-A process computes on one device. To use several, start a process for each; see
+A process computes on one device. To use several devices, start a process for each: see
 `transformer/launch.py` and docs/scaling.md.
 """
 
@@ -9,12 +9,12 @@ import os
 import re
 
 CPU_INFO = "/proc/cpuinfo"
-TILE_LEAF = 0x1D  # the leaf of CPUID that has the size of AMX's tiles
+TILE_LEAF = 0x1D  # the CPUID leaf with the size of AMX tiles
 
 
 def has_gpu() -> bool:
     """Return whether TensorFlow sees a GPU."""
-    import tensorflow.compat.v1 as tf  # only here: the fast engine does without
+    import tensorflow.compat.v1 as tf  # only here: the fast engine does not need it
 
     return bool(tf.config.experimental.list_physical_devices("GPU"))
 
@@ -27,10 +27,10 @@ def cores() -> int:
 
 
 def spare_hidden_tiles() -> None:
-    """Keep oneDNN from AMX on a machine that hides the size of its tiles.
+    """Keep oneDNN from using AMX on a machine that hides the size of its tiles.
 
-    Some virtual machines list AMX, but hide that leaf of CPUID. oneDNN reads the size
-    as zero, and the first large product of bfloat16 ends the process with SIGILL.
+    Some virtual machines list AMX, but hide the CPUID leaf TILE_LEAF. oneDNN then reads
+    a size of zero, and the first large bfloat16 product ends the process with SIGILL.
     """
     with contextlib.suppress(OSError), open(CPU_INFO, encoding="utf-8") as file:
         info = file.read()

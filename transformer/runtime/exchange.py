@@ -1,11 +1,11 @@
-"""Sums over the workers of a training run, by TensorFlow's collective operations.
+"""Sums over the workers of a training run, with TensorFlow's collective operations.
 
 These are the operations of `tf.distribute.MultiWorkerMirroredStrategy`. The strategy
-itself adds up in an order of its own and keeps variables that checkpoints do not know;
-here each worker has the graph of a single process, and applies the same update to
-variables of its own.
+itself sums in an order of its own, and has variables that our checkpoints do not
+contain; here, each worker has the graph of a single process, and applies the same
+update to its own variables.
 
-On GPUs the operations use NCCL, elsewhere a ring over gRPC.
+On GPUs, the operations use NCCL; elsewhere, they use a ring over gRPC.
 """
 
 import functools
@@ -16,7 +16,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.runtime.cluster import Cluster
 
-# What TensorFlow raises where another worker is gone.
+# What TensorFlow raises if another worker is gone.
 FAILURES = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
@@ -26,17 +26,17 @@ FAILURES = (
     tf.errors.UnknownError,
 )
 
-# What TensorFlow's server says of a run that it mistakes for an earlier one.
+# The error of TensorFlow's server for a run that it mistakes for an earlier one.
 RECEIVED_TWICE = re.compile(r"(?<!aborted by: )The same RunGraph .*was received twice")
-ATTEMPTS = 6  # to make a run that the server refused so
+ATTEMPTS = 6  # at a run that the server refuses with this error
 
-PACK_BYTES = 50 * 10**6  # of gradients that are added up in one operation
+PACK_BYTES = 50 * 10**6  # of gradients summed in one operation
 FLOAT_BYTES = 4
-START_TIMEOUT = 600.0  # seconds in which the chief's variables must have arrived
+START_TIMEOUT = 600.0  # seconds within which the chief's variables must arrive
 
 
 def refuse_old_tensorflow(cluster: Optional[Cluster]) -> None:
-    """Raise ValueError where this TensorFlow cannot train with several workers."""
+    """Raise ValueError if this TensorFlow cannot train with several workers."""
     if cluster and not hasattr(tf.compat, "v2"):
         raise ValueError(
             "TF_CONFIG: expected TensorFlow 2 for more than one worker, got "
@@ -47,12 +47,12 @@ def refuse_old_tensorflow(cluster: Optional[Cluster]) -> None:
 def make_cluster_session(
     cluster: Cluster, graph: Optional[tf.Graph], config: tf.ConfigProto
 ) -> tf.Session:
-    """Return a session that computes together with those of the other workers.
+    """Return a session that computes together with the other workers' sessions.
 
     Args:
       cluster: the workers.
       graph: the graph to run; None: the default one.
-      config: of the session; what the workers need is added.
+      config: the configuration of the session; what the workers need is added to it.
 
     Raises:
       ValueError: the port of this worker is in use.
@@ -70,7 +70,7 @@ def make_cluster_session(
             f"cannot listen there ({error.message}); choose another one in TF_CONFIG"
         ) from error
     session = tf.Session(server.target, graph, config)
-    session.server = server  # keeps the server as long as the session
+    session.server = server  # keeps the server alive as long as the session
     session.run = retried(session.run)
     return session
 
@@ -78,10 +78,10 @@ def make_cluster_session(
 def retried(run: Callable) -> Callable:
     """Wrap `Session.run`: repeat a run that the server refused as received twice.
 
-    That was seen in 5 of 237,011 runs: the server identifies runs by random numbers of
-    32 bits. It refuses before anything is computed, and accepts the run under another
-    number. (It may also refuse what is sent within a run. That fails the run; the
-    training run then ends, see `Team.compute`.)
+    This happened in 5 of 237,011 runs: the server identifies runs by random 32-bit
+    numbers. It refuses a run before anything is computed, and accepts it under another
+    number. (It may also refuse messages within a run. Then the run fails, and the
+    training run ends: see `Team.compute`.)
     """
 
     @functools.wraps(run)
@@ -97,9 +97,9 @@ def retried(run: Callable) -> Callable:
 
 
 class Exchange:
-    """Makes ops in the current graph that combine tensors of all workers.
+    """Makes ops in the current graph that combine the tensors of all workers.
 
-    Every worker must make the same ones, in the same order.
+    Every worker must make the same ops in the same order.
 
     Args:
       cluster: the workers.
@@ -107,22 +107,23 @@ class Exchange:
 
     def __init__(self, cluster: Cluster):
         self.cluster = cluster
-        self._last_key = 0  # each collective operation of a graph has its own
+        self._last_key = 0  # each collective operation in a graph has its own key
 
     def sums(
         self, tensors: Sequence[tf.Tensor], timeout: float = 0.0
     ) -> List[tf.Tensor]:
         """Return the sum over the workers of each tensor.
 
-        The last tensors are added up first: of gradients in the order of the variables,
-        these are computed first, so the sums of the last layers are exchanged while the
-        gradients of the first layers are still computed. One operation waits for the
-        one before it. Collective operations that start in different orders on different
-        workers could wait for each other for ever.
+        The last tensors are summed first. If the tensors are gradients in the order of
+        the variables, the last ones are computed first, so the workers exchange the
+        sums for the last layers while they still compute the gradients for the first
+        layers. Each operation waits for the previous one: collective operations that
+        start in different orders on different workers could wait for each other
+        forever.
 
         Args:
           tensors: float32 tensors of static shapes.
-          timeout: seconds after which an operation fails; 0: it waits.
+          timeout: seconds after which an operation fails; 0: it waits forever.
         """
         totals = [None] * len(tensors)
         previous: List[tf.Tensor] = []
@@ -149,7 +150,8 @@ class Exchange:
         Args:
           tensors: float32 tensors, of the same static shapes on each worker.
         """
-        # The worker's index goes with its numbers: TensorFlow chooses the order.
+        # The worker's index is sent with its numbers, because TensorFlow chooses the
+        # order.
         row = _join([*tensors, tf.constant(self.cluster.index, tf.float32)])
         rows = tf.raw_ops.CollectiveGather(
             input=row[None],
@@ -162,12 +164,12 @@ class Exchange:
         ]
 
     def copy_from_chief(self, variables: Sequence[tf.Variable]) -> tf.Operation:
-        """Return an op that gives variables the values that they have on the chief."""
+        """Return an op that sets variables to their values on the chief."""
         values = [variable.read_value() for variable in variables]
         if self.cluster.index:
             values = [tf.zeros_like(value) for value in values]
-        # Only here a timeout helps: all workers are ready. Later, a worker may have to
-        # wait for as long as the chief evaluates; see `runtime/workers.py`.
+        # A timeout only helps here, where all workers are ready. Later, a worker may
+        # have to wait as long as the chief evaluates: see `runtime/workers.py`.
         received = self.sums(values, timeout=START_TIMEOUT)
         return tf.group(
             *[
@@ -177,7 +179,7 @@ class Exchange:
         )
 
     def _group(self):
-        """Return the attributes of a collective operation of all workers."""
+        """Return the attributes for a collective operation of all workers."""
         self._last_key += 1
         return {
             "group_size": self.cluster.size,
@@ -188,11 +190,11 @@ class Exchange:
 
 
 def packs(sizes: Sequence[int], most: int = PACK_BYTES) -> List[List[int]]:
-    """Return which tensors are added up in one operation, the last tensors first.
+    """Return which tensors are summed in one operation, the last tensors first.
 
     Args:
-      sizes: the bytes of each tensor.
-      most: the bytes of a pack; a larger tensor is a pack of its own.
+      sizes: the size of each tensor in bytes.
+      most: the largest size of a pack in bytes; a larger tensor is a pack of its own.
 
     Returns:
       Lists of indices, descending.
@@ -209,17 +211,17 @@ def packs(sizes: Sequence[int], most: int = PACK_BYTES) -> List[List[int]]:
 
 
 def _size_of(tensor):
-    """Return the bytes of a float32 tensor of static shape."""
+    """Return the size in bytes of a float32 tensor of static shape."""
     return FLOAT_BYTES * tensor.shape.num_elements()
 
 
 def _join(tensors):
-    """Return the numbers of all tensors in a row: float32 [numbers]."""
+    """Return the numbers of all tensors as one row: float32 [numbers]."""
     return tf.concat([tf.reshape(x, [-1]) for x in tensors], 0)
 
 
 def _split(numbers, tensors):
-    """Return the first of the numbers in a row as tensors of the shapes of others."""
+    """Return the first numbers of a row as tensors with the shapes of other tensors."""
     sizes = [x.shape.num_elements() for x in tensors]
     parts = tf.split(numbers[: sum(sizes)], sizes)
     return [tf.reshape(part, x.shape) for part, x in zip(parts, tensors)]

@@ -1,4 +1,4 @@
-"""Files and folders that are written whole or not at all, and JSON with a format.
+"""Files and folders that are written completely or not at all; JSON with a format.
 
 with replaced("hparams.json") as file:
     file.write(text)
@@ -18,9 +18,9 @@ from typing import IO, Any, Dict, Iterator, Sequence, Set
 
 from transformer import __version__
 
-# Of log directories and data folders: hparams.json and corpus.json say it. It rises
-# when versions before cannot read them; CONTRIBUTING.md says what else belongs to a new
-# one.
+# The format of log directories and data folders, stored in hparams.json and
+# corpus.json. Raise it if earlier versions cannot read the new files; CONTRIBUTING.md
+# says what else a new format requires.
 FOLDER_FORMAT = 1
 
 NAME_START = ".unfinished-"
@@ -33,16 +33,16 @@ UNFINISHED: Set[str] = set()
 
 @contextlib.contextmanager
 def replaced(path: str, mode: str = "w") -> Iterator[IO]:
-    """Write a file under another name, and give it that of `path` when it is complete.
+    """Write a file under another name, and rename it to `path` when it is complete.
 
-    At any time, `path` has the old content or the new one.
+    At any time, `path` has either the old content or the new one.
 
     Args:
       path: the file; its folder exists.
       mode: "w" for UTF-8 text, "wb" for bytes.
 
     Raises:
-      OSError: it could not be written; `path` is untouched.
+      OSError: the file could not be written; `path` is untouched.
     """
     draft = path + ".tmp"
     text: Dict[str, Any] = {}
@@ -62,7 +62,7 @@ def replaced(path: str, mode: str = "w") -> Iterator[IO]:
 
 @contextlib.contextmanager
 def named(path: str) -> Iterator[None]:
-    """Have errors of the disk name the file: a full disk does not say which it was."""
+    """Add the file name to disk errors, because a full disk does not name the file."""
     try:
         yield
     except OSError as error:
@@ -72,7 +72,7 @@ def named(path: str) -> Iterator[None]:
 
 
 def sync(path: str) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
+    """Wait until a file, or the list of names in a folder, is on disk."""
     with named(path):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -94,19 +94,20 @@ def sha256_of(path: str) -> str:
 
 
 def stamped(content: Dict[str, Any]) -> Dict[str, Any]:
-    """Return content with the format and the version that write it."""
+    """Return content with the current format and version added."""
     return {"format": FOLDER_FORMAT, "version": __version__, **content}
 
 
 def read_json(path: str, expected: str) -> Dict[str, Any]:
-    """Return the content of a JSON file that was written `stamped`, without its stamp.
+    """Return the content of a JSON file with a stamp from `stamped`, without the stamp.
 
     Args:
       path: the file.
       expected: what it should hold, for messages.
 
     Raises:
-      ValueError: it has no JSON, no object, or a format that this version cannot read.
+      ValueError: the file is not JSON, not an object, or has a format that this version
+        cannot read.
     """
     with open(path, encoding="utf-8") as file:
         try:
@@ -132,10 +133,10 @@ def read_json(path: str, expected: str) -> Dict[str, Any]:
 
 
 def refuse_unwritable(folder: str, flag: str) -> None:
-    """Raise ValueError where `folder` is no folder to write in, nor can become one.
+    """Raise ValueError if `folder` neither is, nor can become, a writable folder.
 
     Args:
-      folder: it need not exist.
+      folder: the path, which need not exist.
       flag: the flag that named it, for the message.
     """
     if not folder:
@@ -158,13 +159,13 @@ def refuse_unwritable(folder: str, flag: str) -> None:
 def refuse_used(
     out: str, flag: str, replaces: str = "", allowed: Sequence[str] = ()
 ) -> None:
-    """Raise ValueError where `out` is anything but a new or an empty folder.
+    """Raise ValueError if `out` is anything but a new or an empty folder.
 
     Args:
       out: a path.
       flag: the flag that named it, for the message.
-      replaces: the name of a file; a folder that has it is one of ours.
-      allowed: patterns of names that another folder may have.
+      replaces: the name of a file; a folder that has it is ours, and may be replaced.
+      allowed: patterns of file names that any other folder may contain.
     """
     refuse_unwritable(out, flag)
     names = sorted(os.listdir(out)) if os.path.isdir(out) else []
@@ -184,13 +185,13 @@ def refuse_used(
 
 @contextlib.contextmanager
 def new_folder(out: str, flag: str, replaces: str = "") -> Iterator[str]:
-    """Yield a folder that becomes `out` when the body has succeeded.
+    """Yield a folder that becomes `out` once the body has succeeded.
 
-    At any time, `out` is absent or complete. One that is replaced is absent for a
+    At any time, `out` is absent or complete. If it is replaced, it is absent for a
     moment.
 
     Args:
-      out, flag, replaces: as of `refuse_used`.
+      out, flag, replaces: as in `refuse_used`.
     """
     refuse_used(out, flag, replaces)
     out = os.path.realpath(out)
@@ -213,11 +214,11 @@ def new_folder(out: str, flag: str, replaces: str = "") -> Iterator[str]:
 def unfinished(near: str) -> Iterator[str]:
     """Yield a folder on the file system of `near`, and remove it afterwards.
 
-    Folders that killed processes left there, or in its parent, are removed as well. A
+    Folders that killed processes left there, or in its parent, are also removed. A
     folder in use is locked; the system releases the lock when its process ends.
 
     Args:
-      near: a folder; if it is not there, its nearest parent is used.
+      near: a folder; if it does not exist, its nearest existing parent is used.
     """
     parent = os.path.abspath(near)
     while not os.path.isdir(parent):
@@ -225,7 +226,7 @@ def unfinished(near: str) -> Iterator[str]:
     _sweep(os.path.dirname(parent))
     _sweep(parent)
     with contextlib.ExitStack() as held:
-        with _locked(parent):  # nobody sweeps a folder that is not locked yet
+        with _locked(parent):  # no process sweeps a folder that is not yet locked
             path = tempfile.mkdtemp(prefix=NAME_START, dir=parent)
             held.enter_context(_locked(path))
         UNFINISHED.add(path)
@@ -238,9 +239,9 @@ def unfinished(near: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _locked(folder: str, flags: int = fcntl.LOCK_EX) -> Iterator[bool]:
-    """Hold the lock of a folder; yield whether this process has it.
+    """Hold the lock on a folder; yield whether this process has it.
 
-    A file system without locks gives it to nobody.
+    On a file system without locks, no process has it.
     """
     handle = os.open(folder, os.O_RDONLY)
     is_locked = False
@@ -254,7 +255,7 @@ def _locked(folder: str, flags: int = fcntl.LOCK_EX) -> Iterator[bool]:
 
 
 def _sweep(parent: str) -> None:
-    """Remove what killed processes left: the unfinished folders that nobody locks."""
+    """Remove what killed processes left: unfinished folders without a lock."""
     with contextlib.suppress(OSError), _locked(parent):
         for name in os.listdir(parent):
             path = os.path.join(parent, name)

@@ -1,12 +1,14 @@
-"""Checkpoints by their names and manifests: list, find, verify; without TensorFlow.
+"""Checkpoints by their names and manifests: list, find and verify them.
 
-`model.ckpt-STEP` are the newest ones; `best.ckpt-STEP` is a copy of the one with the
-best dev BLEU. They are found by their names, so a log directory may be moved.
+This file does not need TensorFlow. `model.ckpt-STEP` are the newest checkpoints;
+`best.ckpt-STEP` is a copy of the one with the best dev BLEU. They are found by their
+names, so a log directory may be moved.
 
-A checkpoint is two files of TensorFlow and a manifest: the checksums of these files and
-of the vocabulary, which `sha256sum --check model.ckpt-STEP.sha256` reads too, and in a
-comment what else the numbers mean: the settings of the model, the checksums of the
-corpus. Where the log directory has others, `find` refuses the checkpoint.
+A checkpoint consists of two TensorFlow files and a manifest. The manifest lists the
+checksums of these files and of the vocabulary, which `sha256sum --check
+model.ckpt-STEP.sha256` can also read. A comment in it describes the checkpoint: the
+settings of the model, and the checksums of the corpus. If the log directory has other
+settings, `find` refuses the checkpoint.
 """
 
 import json
@@ -25,16 +27,16 @@ MANIFEST = ".sha256"
 SAVING = ".saving"  # the folder of a log directory in which a checkpoint is written
 SETTINGS = "hparams.json"
 LINE = re.compile(r"([0-9a-f]{64})  ([\w.-]+)\n")  # of a manifest
-COMMENT = "# "  # begins the line of a manifest that describes the checkpoint
+COMMENT = "# "  # begins the line that describes the checkpoint
 
 
 def steps(logdir: str, kind: str = NEWEST, ending: str = INDEX) -> List[int]:
-    """Return the steps of the checkpoints of a kind in `logdir`, ascending.
+    """Return the steps of the checkpoints of one kind in `logdir`, ascending.
 
     Args:
       logdir: the log directory, which may be missing.
       kind: NEWEST or BEST.
-      ending: that of the file by which a checkpoint is recognized.
+      ending: the extension of the file by which a checkpoint is recognized.
     """
     pattern = re.compile(re.escape(kind) + r"-(\d+)" + re.escape(ending))
     names = os.listdir(logdir) if os.path.isdir(logdir) else []
@@ -48,17 +50,17 @@ def exist(logdir: str) -> bool:
 
 
 def path_of(logdir: str, step: int, kind: str = NEWEST) -> str:
-    """Return the path of a checkpoint without the endings of its files."""
+    """Return the path of a checkpoint, without file extensions."""
     return os.path.join(logdir, f"{kind}-{step}")
 
 
 def step_of(checkpoint: str) -> int:
-    """Return the step of a checkpoint, by its name."""
+    """Return the step in the name of a checkpoint."""
     return int(checkpoint.rsplit("-", 1)[1])
 
 
 def named(logdir: str, which: Union[str, int] = "best") -> List[str]:
-    """Return the checkpoints to try, whole or not, the best choice first.
+    """Return the checkpoints to try, whole or not, in order of preference.
 
     Args:
       logdir, which: as in `find`.
@@ -81,15 +83,15 @@ def find(
 
     Args:
       logdir: the log directory.
-      which: "best" (by dev BLEU; the newest where none was scored), "newest", a step.
+      which: "best" (by dev BLEU; the newest if none was scored), "newest", or a step.
       warn: function of a text; called for each broken checkpoint that is skipped.
 
     Returns:
-      The path without the endings of its files.
+      The path, without file extensions.
 
     Raises:
-      FileNotFoundError: there is none.
-      ValueError: there is none that is whole.
+      FileNotFoundError: there is no such checkpoint.
+      ValueError: there is no whole one.
     """
     candidates = named(logdir, which)
     if not candidates:
@@ -104,7 +106,7 @@ def find(
             for each in faults:
                 warn(f"{each}; {os.path.basename(checkpoint)} is used instead")
             return checkpoint
-        if not is_there(checkpoint):  # a training run removed it: it wrote a newer one
+        if not is_there(checkpoint):  # a training run removed it for a newer one
             return find(logdir, which, warn)
         faults.append(fault)
     more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
@@ -115,7 +117,7 @@ def find(
 
 
 def fault_of(checkpoint: str) -> Optional[str]:
-    """Return what is wrong with a checkpoint, naming a file; None if nothing is."""
+    """Return what is wrong with a checkpoint, naming a file; None if it is whole."""
     logdir, name = os.path.split(checkpoint)
     try:
         listed, described = _manifest(checkpoint)
@@ -142,24 +144,24 @@ def fault_of(checkpoint: str) -> Optional[str]:
 
 
 def description_of(checkpoint: str) -> Dict[str, Any]:
-    """Return what a manifest says of the meaning of a checkpoint.
+    """Return what a manifest says about the meaning of a checkpoint.
 
     Returns:
-      "settings": those of the model, name → value; "corpus": part → SHA-256. A manifest
-      of an earlier version has neither.
+      "settings": the settings of the model, name → value; "corpus": part → SHA-256.
+      Manifests of earlier versions have neither.
 
     Raises:
-      ValueError: it is damaged.
+      ValueError: the manifest is damaged.
     """
     return _manifest(checkpoint)[1]
 
 
 def _manifest(checkpoint):
-    """Return a manifest: the checksums, name → SHA-256, and what describes it.
+    """Return a manifest: (checksums: name → SHA-256, the description).
 
     Raises:
       FileNotFoundError: there is no manifest.
-      ValueError: it is cut off or damaged.
+      ValueError: the manifest is truncated or damaged.
     """
     described = {}
     listed = {}
@@ -179,12 +181,12 @@ def _manifest(checkpoint):
 
 
 def all_steps(logdir, kind):
-    """Return the steps of the checkpoints, whole or not, the last first."""
-    unfinished = steps(os.path.join(logdir, SAVING), kind)  # its index is moved last
+    """Return the steps of the checkpoints, whole or not, the latest first."""
+    unfinished = steps(os.path.join(logdir, SAVING), kind)  # the index is moved last
     manifests = set(steps(logdir, kind, MANIFEST)).difference(unfinished)
     return sorted({*steps(logdir, kind), *manifests}, reverse=True)
 
 
 def is_there(checkpoint):
-    """Return whether there is a checkpoint of this name, or a part of one."""
+    """Return whether a checkpoint with this name, or a part of it, exists."""
     return any(os.path.exists(checkpoint + ending) for ending in (INDEX, MANIFEST))

@@ -12,14 +12,15 @@ from transformer.runtime.workers import NotFiniteElsewhere
 
 @dataclasses.dataclass
 class FiniteGuard:
-    """End a training run whose numbers are not finite, and say which they are.
+    """End a training run whose numbers are not finite, and name those numbers.
 
     Args:
-      session: the session of the training run.
-      update: its Update.
-      feed: function of the number of a run of `update`; returns what to feed for it.
+      session: the session of the run.
+      update: the Update of the run.
+      feed: function of the number of a session run of `update`; returns what to feed to
+        it.
       logdir: the log directory.
-      has_others: whether other workers compute, too.
+      has_others: whether there are other workers.
     """
 
     session: tf.Session
@@ -37,7 +38,7 @@ class FiniteGuard:
             }
 
     def check_before_saving(self, step: int) -> None:
-        """Raise FloatingPointError where the variables after `step` are not finite.
+        """Raise FloatingPointError if the variables after `step` are not finite.
 
         Such a checkpoint must not replace a good one.
         """
@@ -47,7 +48,7 @@ class FiniteGuard:
     def error(self, step: int) -> FloatingPointError:
         """Return what is wrong with the update that follows `step` updates.
 
-        The runs of the update are made again, one by one.
+        The session runs of the update are repeated, one by one.
         """
         for run in range(step * self.update.runs, (step + 1) * self.update.runs):
             feed = self.feed(run)
@@ -71,7 +72,7 @@ class FiniteGuard:
         )
 
     def _gradients(self) -> Dict[str, tf.Tensor]:
-        """Return whether the gradient of the loss by each variable is finite."""
+        """Return whether the gradient with respect to each variable is finite."""
         with self.session.graph.as_default():
             variables = tf.trainable_variables()
             gradients = tf.gradients(self.update.local_loss_and_norm[0], variables)
@@ -84,7 +85,7 @@ class FiniteGuard:
             }
 
     def _bad(self, finite: Dict[str, tf.Tensor], feed: Dict) -> str:
-        """Return the first name whose tensor is not finite and how many are, or ""."""
+        """Return the first name whose tensor is not finite, and their number; or ""."""
         values = self.session.run(finite, feed)
         names = [name for name in finite if not values[name]]
         more = f", the first of {len(names)}," if len(names) > 1 else ""

@@ -1,4 +1,4 @@
-"""Worker processes: tasks → results, in the order of the tasks."""
+"""Worker processes that turn tasks into results, in the order of the tasks."""
 
 import collections
 import contextlib
@@ -11,7 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Callable, Iterable, Iterator
 
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux
-# A signal ends this process at once; what Python then says of its semaphores is noise.
+# A signal ends this process at once; Python's warnings about semaphores are then noise.
 QUIET = "ignore::UserWarning:multiprocessing.resource_tracker"
 QUIET += ",ignore::UserWarning:multiprocessing.semaphore_tracker"  # of Python 3.7
 
@@ -21,21 +21,21 @@ _function: Any = None  # of this worker
 def results(
     make: Callable[[], Callable[[Any], Any]], tasks: Iterable[Any], workers: int
 ) -> Iterator[Any]:
-    """Yield the result of each task, in their order, computed by several processes.
+    """Yield the results of tasks in their order, computed by several processes.
 
-    The tasks are read as the workers need them, few in advance. Each worker is a fresh
-    Python process (start method "spawn"): it shares no thread and no lock with
-    SentencePiece or TensorFlow in this one. None outlives this process.
+    Tasks are read as the workers need them, only a few in advance. Each worker is a
+    fresh Python process (start method "spawn"): it shares no thread or lock with
+    SentencePiece or TensorFlow in this process. No worker outlives this process.
 
     Args:
-      make: a function that pickle can send. Each worker calls it once; what it returns
-        is the function of a task.
-      tasks: what pickle can send.
-      workers: how many processes.
+      make: a function that can be pickled. Each worker calls it once; it returns the
+        function that computes a task.
+      tasks: values that can be pickled.
+      workers: the number of processes.
 
     Raises:
       ChildProcessError: a worker was killed.
-      Exception: what the function of a task raised.
+      Exception: what the function raised for a task.
     """
     os.environ.setdefault("PYTHONWARNINGS", QUIET)
     context = multiprocessing.get_context("spawn")
@@ -47,7 +47,7 @@ def results(
             for task in tasks:
                 if len(waiting) > workers:
                     yield waiting.popleft().result()
-                with _interrupt_blocked():  # this may start a worker
+                with _interrupt_blocked():  # this call may start a worker
                     waiting.append(pool.submit(_compute, task))
             while waiting:
                 yield waiting.popleft().result()
@@ -70,13 +70,13 @@ def _interrupt_blocked() -> Iterator[None]:
 
 
 def _begin(make: Callable[[], Callable[[Any], Any]], parent: int) -> None:
-    """Be a worker, which ends with the process that started it."""
+    """Set up this worker, which ends with the process that started it."""
     global _function
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches this process too
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    with contextlib.suppress(AttributeError, OSError):  # only Linux has this call
+    with contextlib.suppress(AttributeError, OSError):  # only Linux has prctl
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
-    if os.getppid() != parent:  # it has ended before that call
+    if os.getppid() != parent:  # the parent ended before that call
         os._exit(1)
     _function = make()
 

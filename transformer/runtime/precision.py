@@ -1,9 +1,9 @@
 """Mixed precision: the compute type of a model whose variables are float32.
 
 With a custom getter, `tf.get_variable` returns a kernel, a bias or a table cast to the
-compute type, so that products and what stands between them are in it. The variables
-themselves, and the optimizer's, stay float32 under their names, and blocks compute
-normalization, softmax and what is added to the residual in float32.
+compute type, so that products, and the operations between them, use this type. The
+variables themselves, and those of the optimizer, stay float32 under their names. The
+blocks compute normalization, softmax and the residual sum in float32.
 """
 
 from typing import Callable, Optional
@@ -13,22 +13,22 @@ import tensorflow.compat.v1 as tf
 from transformer.runtime.devices import has_gpu
 
 PRECISIONS = ("float32", "bfloat16", "float16")
-CAST = ("kernel", "bias", "lookup_table")  # the last names of variables that are cast
+CAST = ("kernel", "bias", "lookup_table")  # last parts of the names of cast variables
 
 
 def compute_type(precision: str, setting: str = "precision") -> tf.DType:
     """Return the type in which a model computes.
 
-    float16 on a CPU is slow: it is for tests of what a GPU computes.
+    float16 is slow on a CPU; use it there only to test what a GPU computes.
 
     Args:
       precision: one of PRECISIONS.
       setting: the name of the setting, for the message.
 
     Raises:
-      ValueError: this TensorFlow cannot compute in it.
+      ValueError: this TensorFlow cannot compute in this precision.
     """
-    is_old = tf.__version__.startswith("1.")  # its products on CPUs add up in float16
+    is_old = tf.__version__.startswith("1.")  # its CPU products sum in float16
     if is_old and precision != "float32":
         if precision == "bfloat16" or not has_gpu():
             raise ValueError(
@@ -39,10 +39,10 @@ def compute_type(precision: str, setting: str = "precision") -> tf.DType:
 
 
 def getter_to(dtype: tf.DType) -> Optional[Callable]:
-    """Return a custom getter of variables that are cast to `dtype` where they are used.
+    """Return a custom getter that casts variables to `dtype` where they are used.
 
     Returns:
-      What `tf.variable_scope(custom_getter=...)` takes; None for float32.
+      The argument for `tf.variable_scope(custom_getter=...)`; None for float32.
     """
     if dtype == tf.float32:
         return None
@@ -51,7 +51,7 @@ def getter_to(dtype: tf.DType) -> Optional[Callable]:
         variable = getter(name, *args, **kwargs)
         if name.split("/")[-1] not in CAST:
             return variable
-        with tf.init_scope():  # once, not in each step of a search
+        with tf.init_scope():  # once, not in every step of a search
             return tf.cast(variable, dtype)
 
     return cast

@@ -1,4 +1,4 @@
-"""Memory: a forecast of what a training run needs, and what is free.
+"""Memory: a forecast of how much a training run needs, and how much is free.
 
 Dimension letters: L the longest sentence, D d_model, F d_ff, H heads, V vocabulary.
 """
@@ -10,26 +10,26 @@ from transformer.dialects import resolve
 from transformer.hparams import HParams
 
 FLOAT = 4  # bytes
-# Copies of the parameters: training, dev scores, two moments, a gradient.
+# Copies of the parameters: for training, for dev scores, two moments, a gradient.
 COPIES = 5
 MEMINFO = "/proc/meminfo"
-# The limit of a container, by the control groups of Linux.
+# Where Linux control groups store the memory limit of a container.
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def forecast(hp: HParams, parameters: int, pairs: int, longest: int) -> int:
-    """Return how many bytes a training run adds to the memory of its process.
+    """Return how many bytes of memory a training run adds to its process.
 
-    The backward pass reads results of the forward pass, which are kept. These are for
-    each token, in numbers of 4 bytes: 9 D + H L of an attention, 5 D + F of a
-    feed-forward, 4 D of an embedding, 2 V of the logits. Dropout of weights and of the
-    inner layer keeps its mask and the product, too: 3 H L, 3 F.
+    The backward pass reads results of the forward pass, which are kept. For each token,
+    these are, in numbers of 4 bytes: 9 D + H L for an attention, 5 D + F for a
+    feed-forward layer, 4 D for an embedding, and 2 V for the logits. Dropout of the
+    weights and of the inner layer also keeps its mask and the product: 3 H L and 3 F.
 
     Args:
       hp: the settings.
-      parameters: their number.
-      pairs: sentence pairs of the corpus.
-      longest: L, the tokens of its longest sentence.
+      parameters: the number of parameters.
+      pairs: the number of sentence pairs in the corpus.
+      longest: L, the number of tokens in its longest sentence.
     """
     dialect = resolve(hp.dialect)
 
@@ -53,7 +53,7 @@ def forecast(hp: HParams, parameters: int, pairs: int, longest: int) -> int:
 
 
 def report(needed: int, session: Any) -> str:
-    """Return the forecast and what is free, in a line; a warning if that is less."""
+    """Return a line on the forecast and the free memory, with a warning if low."""
     devices = session.list_devices()
     gpus = [each.memory_limit_bytes for each in devices if each.device_type == "GPU"]
     free = min(gpus) if gpus else free_memory()
@@ -66,13 +66,13 @@ def report(needed: int, session: Any) -> str:
 
 
 def free_memory() -> int:
-    """Return how many bytes this process may still take, at most; 0 if unknown."""
+    """Return how many bytes this process can still allocate, at most; 0 if unknown."""
     sizes = []
     with contextlib.suppress(OSError), open(MEMINFO, encoding="ascii") as file:
         found = [line.split() for line in file if line.startswith("MemAvailable:")]
         sizes += [1024 * int(words[1]) for words in found]
     for path in LIMITS:
-        with contextlib.suppress(OSError, ValueError):  # "max" is no number
+        with contextlib.suppress(OSError, ValueError):  # "max" is not a number
             with open(path, encoding="ascii") as file:
                 sizes.append(int(file.read()))
     return min(sizes, default=0)
@@ -80,13 +80,13 @@ def free_memory() -> int:
 
 @contextlib.contextmanager
 def shortage_explained(what: str, advice: str) -> Iterator[None]:
-    """Turn a failed allocation into a MemoryError of one line.
+    """Turn a failed allocation into a MemoryError with a one-line message.
 
     Args:
-      what: when it failed.
+      what: when it failed, in words.
       advice: what to change.
     """
-    import tensorflow.compat.v1 as tf  # not above: scoring reads this file without it
+    import tensorflow.compat.v1 as tf  # not at the top: scoring does not need it
 
     try:
         yield
@@ -95,5 +95,5 @@ def shortage_explained(what: str, advice: str) -> Iterator[None]:
 
 
 def readable(size: int) -> str:
-    """Return a number of bytes for people: 1.2 GB, 34 MB."""
+    """Return a number of bytes in readable form: 1.2 GB, 34 MB."""
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.0f} MB"

@@ -1,9 +1,9 @@
 """A training run in its log directory: its lock, history, dev scores, events, speed.
 
-`run.jsonl` has a JSON object a line for each segment of the run: a step, the settings
-from there on, the checksums of the corpus and the vocabulary, the versions. Resuming
-with all of them unchanged adds no line. `dev_scores.jsonl` has the
-evaluations. `trainer.Training.log_metrics` says which numbers are logged.
+`run.jsonl` has one line, a JSON object, for each segment of the run: its first step,
+its settings, the checksums of the corpus and the vocabulary, and the versions. Resuming
+with all of these unchanged adds no line. `dev_scores.jsonl` has the evaluations.
+`trainer.Training.log_metrics` decides which numbers are logged.
 """
 
 import contextlib
@@ -26,22 +26,22 @@ from transformer.runtime import files
 LOCK = "lock"
 RUN = "run.jsonl"
 DEV_SCORES = "dev_scores.jsonl"
-LEAST_BLEU = 1.0  # below it, BLEU is chance: the dev loss decides which is best
-PATHS = ("data",)  # settings that say where something is, not what
+LEAST_BLEU = 1.0  # a BLEU below this is chance: the dev loss then decides which is best
+PATHS = ("data",)  # settings that say where something is, not what it is
 
 
 class Lock:
-    """Keep a second training run out of a log directory while this process lives.
+    """Keep other training runs out of a log directory while this process lives.
 
         with Lock(logdir) as lock:      # taken here, if the folder exists
             os.makedirs(logdir, exist_ok=True)
             lock.take()                 # else here
 
-    The system releases it when the process ends, even by `kill -9`. The file stays; its
-    presence does not mean that the lock is taken.
+    The system releases the lock when the process ends, even after `kill -9`. The file
+    stays; its presence does not mean that the lock is taken.
 
     Raises:
-      ValueError: another process has it.
+      ValueError: another process has the lock.
     """
 
     def __init__(self, logdir: str):
@@ -54,7 +54,7 @@ class Lock:
         return self
 
     def take(self) -> None:
-        """Take the lock, if this object does not have it yet."""
+        """Take the lock if this object does not have it yet."""
         if self._file:
             return
         file = open(os.path.join(self.logdir, LOCK), "a+", encoding="utf-8")
@@ -76,7 +76,7 @@ class Lock:
 
     def __exit__(self, *exception):
         if self._file:
-            with contextlib.suppress(OSError):  # what it says is of no importance
+            with contextlib.suppress(OSError):  # its content does not matter
                 self._file.truncate(0)
                 self._file.close()
 
@@ -87,15 +87,15 @@ class Lock:
 def read_rows(
     path: str, is_row: Callable[[Any], bool], expected: str
 ) -> List[Dict[str, Any]]:
-    """Return the rows of a file of JSON lines; none where there is no file.
+    """Return the rows of a file of JSON lines; [] if there is no file.
 
     Args:
       path: the file.
-      is_row: function of a decoded line: whether it holds what it must.
-      expected: what that is, for the message.
+      is_row: function of a decoded line; returns whether it is a valid row.
+      expected: what a valid row contains, for the message.
 
     Raises:
-      ValueError: a line does not hold it. A last line that is cut off is ignored.
+      ValueError: a line is not a valid row. A truncated last line is ignored.
     """
     if not os.path.exists(path):
         return []
@@ -117,21 +117,21 @@ def read_rows(
 
 
 def _write_rows(path, rows):
-    """Write a file of JSON lines; it is complete at any time."""
+    """Write a file of JSON lines, which is complete at any time."""
     with files.replaced(path) as file:
         file.writelines(json.dumps(row, sort_keys=True) + "\n" for row in rows)
 
 
 class RunHistory:
-    """The segments before a step, and the one that begins there.
+    """The segments before a step, and the segment that begins there.
 
     Args:
-      logdir: the log directory, which may have none yet.
-      start: the step from which training continues. Later segments are dropped: of
-        what they did, no checkpoint is left.
+      logdir: the log directory, which may not have segments yet.
+      start: the step from which training continues. Later segments are dropped, because
+        no checkpoint of theirs is left.
       hp: the settings.
       corpus: the checksum of each part of the corpus.
-      init_from: the log directory whose weights step 0 begins with; None: the recorded
+      init_from: the log directory whose weights are used at step 0; None: the recorded
         one, if any.
 
     Raises:
@@ -160,10 +160,10 @@ class RunHistory:
             self._now["init_from"] = os.path.abspath(self.init_from)
 
     def refuse_other_corpus(self, trained_on: Mapping[str, str]) -> None:
-        """Raise ValueError where the corpus is not that of the steps before.
+        """Raise ValueError if the corpus is not the one of the previous steps.
 
         Args:
-          trained_on: the corpus that the checkpoint names; {}: the history decides.
+          trained_on: the corpus recorded in the checkpoint; {}: the history decides.
         """
         now = self._now["corpus"]
         parts = [name for name in now if trained_on.get(name, now[name]) != now[name]]
@@ -177,7 +177,7 @@ class RunHistory:
             )
 
     def changes(self) -> str:
-        """Return what changed since the segment before, in a line; "" for nothing."""
+        """Return what changed since the previous segment, in a line; "" for nothing."""
         texts = [
             f"{name} {self._last(kind)[name]} -> {self._now[kind][name]}"
             for kind in ("settings", "versions")
@@ -191,24 +191,24 @@ class RunHistory:
         )
 
     def write(self) -> None:
-        """Write the segments, this one last if it differs from the one before."""
+        """Write the segments; add this one if it differs from the previous one."""
         kinds = ("settings", "corpus", "versions")
         is_new = any(self._last(kind) != self._now[kind] for kind in kinds)
         _write_rows(self._path, self._before + [self._now] * is_new)
 
     def _last(self, kind: str) -> Dict[str, Any]:
-        """Return a part of the segment before; {} where it has none."""
+        """Return a part of the previous segment; {} if there is none."""
         return self._before[-1][kind] if self._before else {}
 
     def _changed(self, kind: str) -> List[str]:
-        """Return the names whose values are not those of the segment before."""
+        """Return the names whose values differ from the previous segment."""
         last = self._last(kind)
         now = self._now[kind]
         return [name for name in now if name in last and last[name] != now[name]]
 
 
 def read_run(logdir: str) -> List[Dict[str, Any]]:
-    """Return the segments of a log directory; none where none is recorded yet."""
+    """Return the segments of a log directory; [] if none is recorded yet."""
 
     def is_segment(row):
         parts = (row[kind] for kind in ("settings", "corpus", "versions"))
@@ -219,12 +219,12 @@ def read_run(logdir: str) -> List[Dict[str, Any]]:
 
 
 def begun_from(segments: List[Dict[str, Any]]) -> Optional[str]:
-    """Return the log directory whose weights the first segment began with, or None."""
+    """Return the log directory from whose weights the first segment began, or None."""
     return segments[0].get("init_from") if segments else None
 
 
 def versions() -> Dict[str, str]:
-    """Return the versions of what computes here."""
+    """Return the versions of Python, TensorFlow and NumPy."""
     return {
         "python": platform.python_version(),
         "tensorflow": tf.__version__,
@@ -233,7 +233,7 @@ def versions() -> Dict[str, str]:
 
 
 def name_of_dev(corpus: Dict[str, str]) -> str:
-    """Return a short name of the dev set among the parts of a corpus."""
+    """Return a short name for the dev set in a corpus, given its checksums."""
     parts = sorted(item for item in corpus.items() if item[0].startswith("dev."))
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
 
@@ -241,13 +241,15 @@ def name_of_dev(corpus: Dict[str, str]) -> str:
 class DevScores:
     """The evaluations of a training run: step, bleu, chrf, loss.
 
-    Scores of another dev set stay in the file, but are never compared.
+    Scores on another dev set stay in the file, but are never compared.
 
     Args:
-      logdir: the log directory, which may have scores of earlier processes.
-      start: the step from which training continues. Later scores are of a process that
-        was stopped before its next checkpoint: they are dropped, and computed again.
-      dev: a name of the dev set. Rows without one are of the same.
+      logdir: the log directory, which may have scores from earlier processes.
+      start: the step from which training continues. Later scores come from a process
+        that was stopped before its next checkpoint: they are dropped, and computed
+        again.
+      dev: a name for the dev set. Rows without a name count as scores on the same dev
+        set.
 
     Raises:
       ValueError: the file in `logdir` is broken.
@@ -266,15 +268,15 @@ class DevScores:
         _write_rows(self._path, self._all)
 
     def has(self, step: int) -> bool:
-        """Return whether a step was evaluated."""
+        """Return whether a step has been evaluated."""
         return any(row["step"] == step for row in self._rows)
 
     def best(self) -> Optional[Dict[str, Any]]:
-        """Return the best row by `merit`, the first of equals; None if empty."""
+        """Return the best row by `merit`, the first if tied; None without rows."""
         return max(self._rows, key=merit, default=None)
 
     def would_be_best(self, row: Dict[str, float]) -> bool:
-        """Return whether an evaluation is better than all before."""
+        """Return whether an evaluation is better than all previous ones."""
         best = self.best()
         return best is None or merit(row) > merit(best)
 
@@ -285,17 +287,17 @@ class DevScores:
 
 
 def merit(row: Dict[str, Any]) -> Tuple[float, float]:
-    """Return what makes an evaluation the best: BLEU; below LEAST_BLEU, a low loss."""
+    """Return the sort key of an evaluation: BLEU; below LEAST_BLEU, a low loss."""
     if row["bleu"] < LEAST_BLEU:
         return 0.0, -row.get("loss", math.inf)
     return row["bleu"], 0.0
 
 
 def read_dev_scores(logdir: str) -> List[Dict[str, Any]]:
-    """Return the rows of a log directory's dev scores; none where it has none yet.
+    """Return the rows of a log directory's dev scores; [] if there are none yet.
 
     Raises:
-      ValueError: a line is no evaluation. A last line that is cut off is ignored.
+      ValueError: a line is not an evaluation. A truncated last line is ignored.
     """
 
     def is_evaluation(row):
@@ -309,7 +311,7 @@ def read_dev_scores(logdir: str) -> List[Dict[str, Any]]:
 
 
 class Meter:
-    """Average the loss and the speed between two lines of the log, without pauses."""
+    """Average the loss and the speed between two log lines, excluding pauses."""
 
     def __init__(self):
         self._seconds_before = 0.0
@@ -327,16 +329,16 @@ class Meter:
         """Count an update.
 
         Args:
-          loss: the mean, in nats per token; where it is not finite, float16 has skipped
-            the update, and it does not count.
-          tokens: target tokens without padding.
+          loss: the mean loss, in nats per token. If it is not finite, float16 has
+            skipped the update, which does not count.
+          tokens: the number of target tokens, without padding.
         """
         if math.isfinite(loss):
             self._loss += loss * tokens
             self._tokens += tokens
 
     def pause(self) -> None:
-        """Stop the clock: what follows is not training."""
+        """Stop the clock, because what follows is not training."""
         self._seconds += time.monotonic() - self._since
 
     def resume(self) -> None:
@@ -359,8 +361,8 @@ class Meter:
 class Events:
     """Write scalars for TensorBoard, into a new file for each process.
 
-    Not a `tf.summary.FileWriter`: that writes in a thread, and TensorFlow 1.15 does not
-    report what it cannot write.
+    This is not a `tf.summary.FileWriter`, which writes in a thread; TensorFlow 1.15
+    does not report its failures to write.
     """
 
     def __init__(self, logdir: str):
@@ -368,7 +370,7 @@ class Events:
         self._writer: Any = None
 
     def write(self, step: int, values: Dict[str, float]) -> None:
-        """Write the values of a step at once; OSError where that is not possible."""
+        """Write the values of a step immediately; raise OSError if that fails."""
         summary = tf.Summary()
         for name, value in values.items():
             summary.value.add(tag=name, simple_value=value)
@@ -380,7 +382,7 @@ class Events:
             self._put(step=step, summary=summary)
         # TensorFlow raises IndexError for "File too large".
         except (tf.errors.OpError, IndexError) as error:
-            self._writer = None  # after half a record nothing can be read
+            self._writer = None  # after half a record, the file is unreadable
             raise OSError(f"events could not be written: {error}") from error
 
     def _put(self, **fields) -> None:

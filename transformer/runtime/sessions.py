@@ -1,4 +1,4 @@
-"""Sessions set up by the settings of the machine, and several runs at once in one."""
+"""Sessions set up by the machine settings, and several concurrent runs in a session."""
 
 import concurrent.futures
 import contextlib
@@ -13,23 +13,24 @@ from transformer.runtime.cluster import Cluster
 from transformer.runtime.devices import cores, has_gpu, spare_hidden_tiles
 from transformer.runtime.exchange import make_cluster_session
 
-MOST_AT_ONCE = 4  # batches of a session: each needs its own memory
-# Parts of a batch in training. Dropout depends on it, so it does not depend on cores.
+MOST_AT_ONCE = 4  # batches in a session: each needs its own memory
+# Parts of a batch in training. Dropout depends on this number, so this number does not
+# depend on the number of cores.
 PARTS_AT_ONCE = 2
 
 
 def set_up_process(hp: HParams) -> None:
-    """Prepare TensorFlow for the settings; call it before a graph is made.
+    """Prepare TensorFlow for the settings, before any graph is made.
 
-    TensorFlow starts its threads, and takes a GPU's memory, when it first makes a loop
-    or runs a function, in tf.data for example. Neither can be changed afterwards.
+    TensorFlow starts its threads, and takes the memory of a GPU, when it first makes a
+    loop or runs a function, for example in tf.data. Neither can be changed afterwards.
     """
-    # As much memory of a GPU as is needed, not all of it.
+    # Take only as much GPU memory as needed.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    # Threads of its own for each session, not those that the first one asked for.
+    # Give each session its own threads, instead of those of the first session.
     os.environ.setdefault("TF_OVERRIDE_GLOBAL_THREADPOOL", "true")
     if hp.deterministic:
-        with contextlib.suppress(RuntimeError):  # they run already
+        with contextlib.suppress(RuntimeError):  # the threads are already running
             tf.config.threading.set_intra_op_parallelism_threads(1)
             tf.config.threading.set_inter_op_parallelism_threads(1)
         if hasattr(tf.compat, "v2"):  # 1.15 promises nothing for GPU kernels
@@ -45,25 +46,26 @@ def make_session(
     rewritten: bool = True,
     cluster: Optional[Cluster] = None,
 ) -> tf.Session:
-    """Return a session of `graph`, or of the default one, set up by the settings.
+    """Return a session for `graph`, or for the default graph, set up by the settings.
 
     `hp.deterministic` makes two runs of one command equal to the last bit: one thread
-    runs one op at a time, so no sum depends on timing or on the number of cores; it
-    needs `set_up_process` before. On a GPU, only deterministic kernels are used
-    (TensorFlow 2; 1.15 offers none). This holds for one build of TensorFlow on one kind
-    of processor: other vector instructions round otherwise.
+    runs one op at a time, so no sum depends on timing or on the number of cores. It
+    requires an earlier call of `set_up_process`. On a GPU, only deterministic kernels
+    are used (TensorFlow 2; 1.15 offers none). This applies to one build of TensorFlow
+    on one kind of processor: other vector instructions round differently.
 
     Args:
       hp: the settings.
       graph: the graph to run.
-      runs: how many runs there may be at once; see `run_at_once`.
-      parts: how many parts of a run do not wait for each other.
-      sequential: run operations one by one, and loops as functions, which TensorFlow
-        does not rewrite for oneDNN. That is faster where operations are so small that
-        starting them takes longer. Ignored on a GPU and on TensorFlow 1.15.
+      runs: how many concurrent runs there may be: see `run_at_once`.
+      parts: how many parts of a run are independent of each other.
+      sequential: whether to run operations one by one, and loops as functions, which
+        TensorFlow does not rewrite for oneDNN. This is faster if operations are so
+        small that starting them takes longer than running them. Ignored on a GPU and on
+        TensorFlow 1.15.
       rewritten: whether TensorFlow's graph optimizer may rewrite the graph before the
-        first run; for a search that takes half a second, and gains nothing. Ignored on
-        a GPU and on TensorFlow 1.15.
+        first run. For a search, this takes half a second and gains nothing. False is
+        ignored on a GPU and on TensorFlow 1.15.
       cluster: the workers that compute together; None: a single process.
     """
     spare_hidden_tiles()
@@ -71,7 +73,7 @@ def make_session(
     for _ in range(runs if runs > 1 else 0):
         config.session_inter_op_thread_pool.add(num_threads=1)  # one op at a time each
     if max(runs, parts) >= cores():
-        # Most operations take less time than dividing them between the cores.
+        # Most operations take less time than it takes to divide them among the cores.
         config.intra_op_parallelism_threads = 1
     if hp.deterministic:
         config.inter_op_parallelism_threads = 1
@@ -87,9 +89,10 @@ def make_session(
 
 
 def batches_at_once(hp: HParams) -> int:
-    """Return how many batches a session translates at once: one for each core.
+    """Return how many batches a session translates at once: at most one per core.
 
-    One after the other on a GPU, and where the order of threads must not matter.
+    Batches are translated one by one on a GPU, and if the order of threads must not
+    matter.
     """
     if hp.deterministic or has_gpu():
         return 1
@@ -97,9 +100,9 @@ def batches_at_once(hp: HParams) -> int:
 
 
 def parts_at_once(hp: HParams) -> int:
-    """Return in how many parts a batch is computed in training, side by side.
+    """Return in how many concurrent parts training computes a batch.
 
-    In one on a GPU, and where shards are computed in their order.
+    It is one part on a GPU, and if shards are computed in order.
     """
     return 1 if hp.deterministic or has_gpu() else PARTS_AT_ONCE
 
@@ -107,16 +110,16 @@ def parts_at_once(hp: HParams) -> int:
 def run_at_once(
     session: tf.Session, fetches: Any, feeds: Iterable[Dict], runs: int
 ) -> Iterator[Any]:
-    """Yield the values of `fetches` for each of `feeds`, in their order.
+    """Yield the values of `fetches` for each of `feeds`, in order.
 
-    Up to `runs` are in progress at once, each in a thread of its own, for cores that a
-    single small operation cannot use.
+    Up to `runs` runs are in progress at once, each in its own thread, to use cores that
+    a single small operation cannot use.
 
     Args:
-      session: what `make_session` returned, with as many `runs`.
+      session: a session from `make_session`, with the same `runs`.
       fetches: a nest of tensors.
-      feeds: what each run is fed: tensors → values.
-      runs: how many runs at once.
+      feeds: the feed of each run: tensors → values.
+      runs: the largest number of concurrent runs.
     """
     free_pools: "queue.Queue[int]" = queue.Queue()
     for pool in range(runs):

@@ -1,4 +1,4 @@
-"""Signals that wait until a training run has saved what it computed."""
+"""Signals that wait until a training run has saved its work."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(BaseException):
-    """A signal ended the work; `status` is the exit status that says so."""
+    """A signal ended the work; `status` is the corresponding exit status."""
 
     def __init__(self, number: int):
         name = signal.Signals(number).name
@@ -25,11 +25,11 @@ class Stopped(BaseException):
 def handled(handler: Callable[[int, Any], None]) -> Iterator[None]:
     """Handle SIGNALS in the body.
 
-    A signal that the parent process ignores, as `nohup` does with SIGHUP, stays
-    ignored. Outside the main thread, where Python allows no handler, nothing changes.
+    A signal that the parent process ignores, like SIGHUP under `nohup`, stays ignored.
+    Outside the main thread, where Python does not allow handlers, nothing changes.
 
     Args:
-      handler: function of the number of a signal, and of the current frame.
+      handler: function of the number of a signal and the current frame.
     """
     before = {}
     if threading.current_thread() is threading.main_thread():
@@ -44,9 +44,10 @@ def handled(handler: Callable[[int, Any], None]) -> Iterator[None]:
 
 
 class StopSignals:
-    """Defer Ctrl-C, SIGTERM and SIGHUP to a safe point; a second Ctrl-C ends at once.
+    """Defer Ctrl-C, SIGTERM and SIGHUP to a safe point, but not a second Ctrl-C.
 
-    SIGHUP is what a process gets when its terminal is closed.
+    A second Ctrl-C ends the process at once. A process gets SIGHUP when its terminal is
+    closed.
 
     Example:
 
@@ -76,7 +77,7 @@ class StopSignals:
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """Do not defer signals in the body, which has nothing to lose."""
+        """Do not defer signals in the body, which has nothing to save."""
         self._is_deferred = False
         try:
             self.check()
@@ -93,12 +94,13 @@ class StopSignals:
 
 @contextlib.contextmanager
 def signals_passed_to(function: Callable[[int], None]) -> Iterator[None]:
-    """Pass the first signal to a function, in a thread; a second ends the process.
+    """Pass the first signal to a function in a thread; a second ends the process.
 
-    Python calls no signal handler while the main thread is inside TensorFlow.
+    A thread is needed because Python does not call signal handlers while the main
+    thread is inside TensorFlow.
 
     Args:
-      function: of the number of a signal.
+      function: function of the number of a signal.
     """
     here, there = socket.socketpair()
     there.setblocking(False)

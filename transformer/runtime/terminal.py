@@ -1,7 +1,8 @@
-"""What a person sees on a terminal: names of commands, clean lines, a progress bar.
+"""What a user sees on a terminal: names of commands, clean lines, a progress bar.
 
-A vocabulary, a settings file or a server may come from anybody. Sent to a terminal, the
-control characters of such text could recolour it, rename it, or fill its clipboard.
+A vocabulary, a settings file or a server may come from anyone. Sent to a terminal, the
+control characters in its text could recolour the terminal, rename it, or fill its
+clipboard.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ import sys
 import time
 from typing import Callable, TextIO
 
-PROGRAM = "transformer-tf"  # what setup.py installs; its first word is a command
+PROGRAM = "transformer-tf"  # what setup.py installs; its first argument is a command
 # Command → what Python runs for it in a checkout.
 FILES = {
     "prepare": "scripts/prepare.py",
@@ -32,8 +33,8 @@ FILES = {
 }
 PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
-# Also the line and paragraph separators, the overrides of the writing direction, and
-# halves of characters, which no output can encode.
+# These include the line and paragraph separators, the overrides of the writing
+# direction, and surrogates, which no output can encode.
 CONTROL = re.compile(
     "[\0-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -44,11 +45,11 @@ CLEAR_LINE = "\r\x1b[K"
 def command(name: str) -> str:
     """Return what messages call a command: "train.py", or "transformer-tf train".
 
-    The files of a checkout are named where there is one, unless the user runs the
-    installed program.
+    In a checkout, this is the name of a file, unless the user runs the installed
+    program.
 
     Args:
-      name: a key of FILES; of another program, the name of its file.
+      name: a key of FILES, or the file name of another program.
     """
     if name in FILES and _runs_installed():
         return f"{PROGRAM} {name}"
@@ -57,7 +58,7 @@ def command(name: str) -> str:
 
 
 def command_line(name: str) -> str:
-    """Return how a shell runs a command here: "python scripts/prepare.py"."""
+    """Return the shell command line for a command: "python scripts/prepare.py"."""
     if _runs_installed():
         return f"{PROGRAM} {name}"
     file = FILES[name]
@@ -70,7 +71,7 @@ def command_line(name: str) -> str:
 
 
 def _runs_installed() -> bool:
-    """Return whether commands are words after PROGRAM, not files of a checkout."""
+    """Return whether commands are arguments of PROGRAM, not files in a checkout."""
     typed = os.path.realpath(sys.argv[0]) if sys.argv else ""
     if os.path.basename(typed) == PROGRAM or os.path.dirname(typed) == PACKAGE:
         return True
@@ -83,33 +84,34 @@ def shown(text: str) -> str:
 
 
 def say(*lines: str) -> None:
-    """Write lines to standard output, each of them on one line whatever it contains."""
+    """Write lines to standard output, each on one line whatever it contains."""
     for line in lines:
         sys.stdout.write(shown(line) + "\n")
 
 
 def warner(prog: str) -> Callable[[str], None]:
-    """Return a function that writes a line on stderr, after the name of the command.
+    """Return a function that writes a line to stderr, after the name of the command.
 
     Args:
       prog: what `command` returns.
     """
 
     def warn(text):
-        with contextlib.suppress(OSError):  # its terminal may have been closed
+        with contextlib.suppress(OSError):  # the terminal may have been closed
             sys.stderr.write(f"{prog}: {shown(str(text))}\n")
 
     return warn
 
 
-# Not tqdm: a fifth package to install, and no plain lines where stderr is a file.
+# Not tqdm: it would be a fifth package to install, and it does not write plain lines if
+# stderr is a file.
 class Progress:
-    """Show how far a task is: a bar redrawn on a terminal, plain lines elsewhere.
+    """Show the progress of a task: a bar on a terminal, plain lines elsewhere.
 
     Args:
-      stream: a text stream, standard error for example.
+      stream: a text stream, such as standard error.
       start: what was done before this process began.
-      every: show no line sooner than so many seconds after the last; 0: show all.
+      every: the smallest number of seconds between two lines; 0: show all lines.
     """
 
     def __init__(self, stream: TextIO, start: int = 0, every: float = 0.0):
@@ -121,11 +123,11 @@ class Progress:
         self._live = stream.isatty()
 
     def show(self, done: int, total: int, text: str) -> None:
-        """Show the latest state; the last one, `done == total`, always.
+        """Show the current state; the last one, `done == total`, is always shown.
 
         Args:
-          done: steps, or bytes.
-          total: as many when all is done; 0 where that is not known, and no bar.
+          done: how many steps or bytes are done.
+          total: the number of all steps or bytes; 0 if unknown: no bar is drawn.
           text: what follows the bar.
         """
         if time.monotonic() < self._next and done != total:
@@ -141,23 +143,23 @@ class Progress:
         self._write(CLEAR_LINE + bar + shown(text))
 
     def left(self, done: int, total: int) -> str:
-        """Return the time left, as `clock` writes it, at the speed of this process."""
+        """Return the time left at the speed of this process, as `clock` writes it."""
         share = (done - self._start) / max(1, total - self._start)
         return clock((time.monotonic() - self._began) * (1 / max(share, 1e-9) - 1))
 
     def say(self, text: str) -> None:
-        """Write a line that stays; on a terminal, in place of the bar."""
+        """Write a line that stays; on a terminal, it replaces the bar."""
         self._write((CLEAR_LINE if self._live else "") + shown(text) + "\n")
 
     def _write(self, text):
-        """Write at once; nothing, if whoever read the stream has gone."""
+        """Write immediately; do nothing if the reader of the stream has gone."""
         with contextlib.suppress(OSError):
             self._stream.write(text)
             self._stream.flush()
 
 
 def clock(seconds: float) -> str:
-    """Return a duration as h:mm:ss, or as m:ss below an hour."""
+    """Return a duration as h:mm:ss, or as m:ss if it is below an hour."""
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

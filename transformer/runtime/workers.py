@@ -1,9 +1,9 @@
 """The workers of a training run: who is alive, what they agree on, how the run ends.
 
-One of them is the chief: it alone writes, and it alone decides. Each other worker has a
-connection to it. On this connection the configurations are compared as the run begins;
-then both sides send heartbeats. TensorFlow has none: its collective operations wait for
-ever for a worker that is frozen or gone.
+One of them is the chief: only the chief writes and makes decisions. Every other worker
+has a connection to it. When the run begins, they compare their configurations over this
+connection; then both sides send heartbeats. TensorFlow has no heartbeats: its
+collective operations wait forever for a worker that is frozen or gone.
 """
 
 import contextlib
@@ -21,27 +21,27 @@ from transformer.runtime.cli import REFUSED
 from transformer.runtime.cluster import PORT_OFFSET, Cluster
 from transformer.runtime.signals import Stopped
 
-LOST = 75  # the exit status where a worker was lost: EX_TEMPFAIL, the same may work
+LOST = 75  # the exit status if a worker was lost: EX_TEMPFAIL, a retry may work
 ADVICE = "the same command on all workers continues from the last checkpoint"
 
 HEARTBEAT = 2.0  # seconds between two heartbeats
-LIMIT = 30.0  # seconds without one, after which a worker counts as lost
-GRACE = 5.0  # seconds that the main thread has to end by itself
-HANDSHAKE = 10.0  # seconds in which a new connection must present itself
+LIMIT = 30.0  # seconds without a heartbeat after which a worker counts as lost
+GRACE = 5.0  # seconds that the main thread has to end on its own
+HANDSHAKE = 10.0  # seconds within which a new connection must identify itself
 RETRY = 1.0  # seconds between two attempts
-REPORT = 30.0  # seconds between two lines that say which worker is missing
-CONNECT = 4.0  # seconds in which a port answers
+REPORT = 30.0  # seconds between two messages about missing workers
+CONNECT = 4.0  # seconds within which a port must answer
 LONGEST = 2**20  # bytes of a message
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 MALFORMED = (LookupError, ValueError, TypeError, OverflowError, RecursionError)
 
 
 class NotFiniteElsewhere(FloatingPointError):
-    """A number that is not finite comes from another worker."""
+    """A number that is not finite came from another worker."""
 
 
 class Ended(Stopped):
-    """Another worker ended the training run; `status` is this process's, too."""
+    """Another worker ended the training run; this process has the same `status`."""
 
     def __init__(self, text: str, status: int):
         BaseException.__init__(self, text)
@@ -49,11 +49,11 @@ class Ended(Stopped):
 
 
 class Connection:
-    """A connection to another worker: JSON objects, one a line.
+    """A connection to another worker: JSON objects, one per line.
 
     Args:
       sock: a connected socket.
-      name: how messages refer to the other worker.
+      name: the name of the other worker in messages.
     """
 
     def __init__(self, sock: socket.socket, name: str = "an unknown process"):
@@ -64,7 +64,7 @@ class Connection:
         self._lock = threading.Lock()
 
     def send(self, message: Dict[str, Any]) -> None:
-        """Send a message; `receive` reports a broken connection."""
+        """Send a message; only `receive` reports a broken connection."""
         with self._lock, contextlib.suppress(OSError):
             self._socket.sendall(json.dumps(message).encode("utf-8") + b"\n")
 
@@ -72,7 +72,7 @@ class Connection:
         """Return the next message.
 
         Raises:
-          Ended: the other worker is lost; the text says how.
+          Ended: the other worker is lost; the text says why.
         """
         try:
             line = self._lines.readline(LONGEST)
@@ -91,11 +91,11 @@ class Connection:
             raise self.malformed() from None
 
     def malformed(self) -> Ended:
-        """Return what ends a connection whose messages cannot be understood."""
+        """Return the verdict for a connection with malformed messages."""
         return Ended(f"{self.name} sent a malformed message", LOST)
 
     def shut_down(self, how: int = socket.SHUT_RDWR) -> None:
-        """Send nothing more, and by default read nothing more."""
+        """Stop sending and, by default, reading."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(how)
 
@@ -109,16 +109,16 @@ class Team:
             team.compute(update)
 
     A thread reads each connection. The first worker that ends decides how the run ends:
-    `check` raises that verdict in the main thread of every other worker. Where the main
+    `check` raises that verdict in the main thread of every other worker. If the main
     thread hangs in TensorFlow, the process ends after `GRACE` seconds.
 
-    Without a cluster, this process is a chief without other workers.
+    Without a cluster, this process is a chief with no other workers.
 
     Args:
       cluster: the workers; None: a single process.
       configuration: what must be the same on all workers: name → value.
       warn: function of a text, for what the user should see.
-      failures: what TensorFlow raises where another worker is gone.
+      failures: what TensorFlow raises if another worker is gone.
 
     Raises:
       ValueError: the chief's port is in use.
@@ -141,7 +141,7 @@ class Team:
         self._listener: Optional[socket.socket] = None
         self._inbox: "queue.Queue" = queue.Queue()
         self._lock = threading.Lock()
-        self._refusal = ""  # of the first worker with another configuration
+        self._refusal = ""  # of the first worker with a different configuration
         self._verdict: Optional[Ended] = None
         self._is_known = False  # whether the main thread knows the verdict
         self._over = threading.Event()  # there is a verdict
@@ -156,7 +156,7 @@ class Team:
         return self
 
     def __exit__(self, kind, error, trace):
-        """Tell the other workers how this one ends."""
+        """Tell the other workers how this one ended."""
         text = str(error) or kind.__name__ if error else ""
         if error and self.cluster and not isinstance(error, Ended):
             text = f"{self.cluster.name(self.cluster.index)} ended: {text}"
@@ -174,20 +174,20 @@ class Team:
             self._listener.close()
         self._left.set()
 
-    # What the main threads do together
+    # What the main threads of all workers do together
 
     def meet(self, start: Any = None) -> Any:
         """Wait until all workers are connected and have the same configuration.
 
         Args:
-          start: on the chief, what all need to know to begin.
+          start: on the chief, what all workers need to know to begin.
 
         Returns:
           The chief's `start`.
 
         Raises:
           ValueError: the configuration of a worker differs.
-          Ended: a worker that was connected is lost.
+          Ended: a connected worker is lost.
         """
         if self.is_chief:
             self._wait_for_others()
@@ -201,7 +201,7 @@ class Team:
         self.broadcast("go")
 
     def gather(self, kind: str, value: Any = None) -> Dict[int, Any]:
-        """Send a value to the chief; there, return those of the others, by index."""
+        """Send a value to the chief; there, return the others' values by index."""
         if not self.is_chief:
             self.connections[0].send({kind: value})
         found: Dict[int, Any] = {}
@@ -211,7 +211,7 @@ class Team:
         return found
 
     def broadcast(self, kind: str, value: Any = None) -> Any:
-        """Return the chief's value, on all workers."""
+        """Return the chief's value on all workers."""
         if not self.is_chief:
             return self._next(kind)[1]
         for connection in list(self.connections.values()):
@@ -219,10 +219,10 @@ class Team:
         return value
 
     def compute(self, work: Callable[[], Any]) -> Any:
-        """Return what `work` returns, which computes together with the other workers.
+        """Return the result of `work`, which computes together with the other workers.
 
         Raises:
-          Ended: it failed, and the verdict says why; or a connection of TensorFlow
+          Ended: `work` failed, and the verdict says why; or a TensorFlow connection
             broke although no worker is lost.
         """
         try:
@@ -246,10 +246,10 @@ class Team:
                 raise self._verdict
 
     def cause(self, error: Exception) -> Exception:
-        """Return an error of this worker; wait where another worker has its cause.
+        """Return an error of this worker; if another worker caused it, wait for that.
 
         Raises:
-          ValueError: another worker ended with it.
+          ValueError: another worker ended with the error.
         """
         if isinstance(error, NotFiniteElsewhere) and self.cluster:
             self.gather("fine")
@@ -263,7 +263,7 @@ class Team:
         self.check()
 
     def pass_on_signal(self, number: int) -> None:
-        """Send a signal to the chief, which stops the run at its next safe point."""
+        """Pass a signal to the chief, which stops the run at its next safe point."""
         self.connections[0].send({"signal": number})
 
     # Connections
@@ -271,8 +271,8 @@ class Team:
     def _wait_for_others(self):
         """Wait for the connections of all other workers.
 
-        Where the configuration of one differs, the missing ones have `LIMIT` seconds
-        to connect, so that they learn of it, too.
+        If the configuration of one differs, the missing workers have `LIMIT` seconds to
+        connect, so that they also learn of it.
         """
         waiting = Waiting(self._warn)
         refused = 0.0  # seconds since a configuration differed
@@ -288,13 +288,13 @@ class Team:
         self.check()
 
     def _accept(self):
-        """Accept connections, each in a thread, until the listener is closed."""
+        """Accept connections, each in its own thread, until the listener is closed."""
         with contextlib.suppress(OSError):
             while True:
                 self._start_thread(self._admit, self._listener.accept()[0])
 
     def _admit(self, sock):
-        """Admit the connection of a worker that presents itself; refuse any other."""
+        """Admit the connection of a worker that identifies itself; refuse any other."""
         connection = Connection(sock)
         timer = threading.Timer(HANDSHAKE, connection.shut_down)
         timer.start()
@@ -332,7 +332,7 @@ class Team:
             self._read(index, connection)
 
     def _connect_to_chief(self):
-        """Connect to the chief as soon as it listens, and present this worker."""
+        """Connect to the chief as soon as it listens, and identify this worker."""
         name = self.cluster.name(0)
         host, port = self.cluster.chief_address()
         waiting = Waiting(self._warn)
@@ -379,7 +379,8 @@ class Team:
     def _next(self, kind):
         """Return (index of the worker, value) of the next message of a kind.
 
-        Messages of other kinds are dropped. What arrived before the verdict counts.
+        Messages of other kinds are dropped. Messages that arrived before the verdict
+        are still returned.
         """
         while True:
             try:
@@ -391,7 +392,7 @@ class Team:
                 return index, message[kind]
 
     def _end(self, verdict):
-        """Accept the first verdict, send it to all, end the process if need be."""
+        """Accept the first verdict, send it to all, end the process if necessary."""
         with self._lock:
             if self._verdict or self._is_known:
                 return
@@ -411,7 +412,7 @@ class Team:
             connection.send(message)
 
     def leave(self, status: int) -> None:
-        """End the process, whatever its main thread waits for."""
+        """End the process, whatever its main thread is waiting for."""
         os._exit(status)
 
 
@@ -428,7 +429,7 @@ class Waiting:
         self._next = self._began + REPORT
 
     def report(self, name: str) -> None:
-        """Report the name of what is missing, if it is time."""
+        """Report what is missing if it is time for a report."""
         now = time.monotonic()
         if now >= self._next:
             self._next = now + REPORT
@@ -436,7 +437,7 @@ class Waiting:
 
 
 def differences(configuration: Dict[str, Any], chief: Dict[str, Any]) -> str:
-    """Return, in words, where a worker's configuration is not the chief's."""
+    """Return, in words, how a worker's configuration differs from the chief's."""
     texts = [
         f"{name} {configuration.get(name)} (the chief: {chief.get(name)})"
         for name in sorted(set(configuration) | set(chief))
@@ -447,10 +448,10 @@ def differences(configuration: Dict[str, Any], chief: Dict[str, Any]) -> str:
 
 
 def listen(cluster: Cluster) -> socket.socket:
-    """Return the socket on which the chief accepts the connections of the others.
+    """Return the socket on which the chief accepts the others' connections.
 
     Raises:
-      ValueError: its port is in use.
+      ValueError: the port is in use.
     """
     host, port = cluster.chief_address()
     try:

@@ -1,4 +1,4 @@
-"""End a training run at NaN or infinity: which variable or gradient, at which step."""
+"""End a training run at NaN or infinity; name the variable or gradient and the step."""
 
 import dataclasses
 from typing import Any, Callable, Dict

@@ -1,8 +1,8 @@
-"""Make a data folder: text files → vocabularies, ids on disk, text.
+"""Make a data folder: turn text files into vocabularies, ids on disk, and text.
 
-A split is read in blocks of CHUNK pairs of lines. Each block is encoded independently,
-by this process or by a worker, so the ids do not depend on the number of workers. Only
-this process writes.
+A split is read in blocks of CHUNK pairs of lines. This process or a worker encodes each
+block independently, so the ids do not depend on the number of workers. Only this
+process writes.
 """
 
 import collections
@@ -42,9 +42,9 @@ from transformer.text.vocabulary import (
 )
 
 CHUNK = 10000  # pairs of lines in a block
-NEUTRAL = ("source", "target")  # the languages if no file name has any
+NEUTRAL = ("source", "target")  # the languages if no file name names any
 LANGUAGE = r"[a-z]{2,3}(?:[-_][A-Za-z]+)?"
-# Endings of file names that are not languages.
+# File extensions that are not languages.
 OTHER_ENDINGS = ("txt", "tsv", "csv", "raw", "tok", "src", "trg", "tgt", "ref")
 
 
@@ -55,21 +55,21 @@ class Text(NamedTuple):
     """The text of a split."""
 
     split: str
-    pairs: List[Pair]  # only train may have several
+    pairs: List[Pair]  # only train may have more than one
     counts: List[int]  # the number of pairs of lines in each
-    copies: int = 1  # how many times it is encoded
+    copies: int = 1  # how many times the text is encoded
 
 
 def read_text(split: str, pairs: List[Pair], copies: int = 1) -> Text:
-    """Return the text of a split, after reading it once.
+    """Return the text of a split after reading it once.
 
     Args:
       split: the name of the split.
       pairs: its files.
-      copies: how many times it is encoded.
+      copies: how many times the text is encoded.
 
     Raises:
-      ValueError: a file cannot be read, or two differ in length.
+      ValueError: a file cannot be read, or the two files of a pair differ in length.
     """
     counts = [count_pairs(split, pair) for pair in pairs]
     return Text(split, pairs, counts, copies)
@@ -83,11 +83,11 @@ def languages_of(
 ) -> Tuple[str, str]:
     """Return the languages of source and target.
 
-    In this order: the given ones; the endings of the names of two files (`corpus.es
-    corpus.en`); de and en if the data folder has such text; NEUTRAL.
+    The first of these that applies: the given languages; the extensions of two files
+    (`corpus.es corpus.en`); de and en if the data folder has such text; NEUTRAL.
 
     Args:
-      named_pairs: split → its text files, of the splits whose files are named.
+      named_pairs: split → its text files, for the splits whose files are named.
       out: the data folder.
       source, target: the given languages; None: not given.
     """
@@ -105,7 +105,7 @@ def languages_of(
 
 
 def _language(path: str) -> str:
-    """Return the language at the end of a file name; "" if there is none."""
+    """Return the language at the end of a file name, or ""."""
     name = re.sub(r"(\.gz|\.xml|\.sgm)*$", "", os.path.basename(path))
     found = re.search(rf"\.({LANGUAGE})$", name)
     return found.group(1) if found and found.group(1) not in OTHER_ENDINGS else ""
@@ -117,9 +117,10 @@ def find_splits(
     """Return the pairs of text files of each split; `test` may be absent.
 
     Args:
-      named_pairs: split → the files that were named; others are looked for in `out`.
+      named_pairs: split → the named files; files of other splits are searched for in
+        `out`.
       out: the data folder.
-      languages: the endings of source and target files.
+      languages: the extensions of source and target files.
 
     Raises:
       ValueError: a file is missing.
@@ -150,7 +151,7 @@ def find_splits(
 
 
 def _find_in(out: str, split: str, language: str) -> str:
-    """Return OUT/{split}.{language}, or its .gz, or ""."""
+    """Return OUT/{split}.{language}, or this with .gz, or ""."""
     path = os.path.join(out, f"{split}.{language}")
     for each in (path, path + ".gz"):
         if os.path.lexists(each):
@@ -159,19 +160,19 @@ def _find_in(out: str, split: str, language: str) -> str:
 
 
 def copy_text(pair: Pair, names: Sequence[str], out: str, made: str) -> List[str]:
-    """Write both sides of a split as plain text, unless OUT holds it already.
+    """Write both sides of a split as plain text, unless OUT already holds them.
 
     Args:
       pair: the text files.
-      names: their names in a data folder.
+      names: the names of the files in a data folder.
       out: the data folder.
       made: the folder to write to.
 
     Returns:
-      The paths of files that OUT already holds.
+      The paths of the files that OUT already holds.
 
     Raises:
-      ValueError: other text in OUT, perhaps the only copy, would be lost.
+      ValueError: different text in OUT, perhaps the only copy, would be lost.
     """
     kept = []
     for path, name in zip(pair[:2], names):
@@ -235,15 +236,15 @@ class Recipe(NamedTuple):
     """How text becomes ids."""
 
     folder: str  # holds the vocabularies
-    max_length: int  # pairs with more pieces on one side are dropped
-    max_ratio: float = 0.0  # and those with so many times more on one side; 0: none
+    max_length: int  # pairs with more pieces on either side are dropped
+    max_ratio: float = 0.0  # as are pairs above this ratio of pieces; 0: none
     bpe_dropout: float = 0.0  # the probability of skipping a merge
 
 
 class Block(NamedTuple):
     """Pairs of lines that are encoded together."""
 
-    name: str  # the seed of BPE-dropout: "train-0-0-12"
+    name: str  # the seed for BPE-dropout: "train-0-0-12"
     corpus: int  # the index of its pair of files
     lines: Tuple[List[str], List[str]]  # of source and target
 
@@ -251,13 +252,13 @@ class Block(NamedTuple):
 class Part(NamedTuple):
     """The pairs of a block that were kept, source and target."""
 
-    corpus: int  # of the block
+    corpus: int  # the index of the block's pair of files
     ids: List[np.ndarray]  # of all sentences, concatenated
     lengths: List[np.ndarray]  # of each sentence, int32 [pairs]
     dropped: Dict[str, int]  # reason → pairs
 
 
-# Why a pair is dropped, the first that applies → words about the dropped pairs.
+# The reason why a pair is dropped, the first that applies → a description.
 REASONS = {
     "empty": "empty",
     "too_long": "longer than {max_length} pieces",
@@ -266,11 +267,11 @@ REASONS = {
 
 
 def reason_to_drop(ids: Sequence[Sequence[int]], recipe: Recipe) -> str:
-    """Return the key of REASONS why a pair is dropped; "" if it is kept.
+    """Return why a pair is dropped, a key of REASONS; "" if it is kept.
 
     Args:
       ids: the pieces of source and target.
-      recipe: with the limits.
+      recipe: the Recipe with the limits.
     """
     shorter, longer = sorted(map(len, ids))
     if not shorter:
@@ -283,10 +284,10 @@ def reason_to_drop(ids: Sequence[Sequence[int]], recipe: Recipe) -> str:
 
 
 def described(entry: Dict[str, Any]) -> str:
-    """Return in words why pairs were dropped: "1 empty, 2 longer than 256 pieces".
+    """Return, in words, why pairs were dropped: "1 empty, 2 longer than 256 pieces".
 
     Args:
-      entry: of a split in corpus.json.
+      entry: the entry of a split in corpus.json.
     """
     return ", ".join(
         f"{entry[reason]:,} {words.format(**entry)}"
@@ -296,11 +297,11 @@ def described(entry: Dict[str, Any]) -> str:
 
 
 def encoder(recipe: Recipe, threads: int = -1) -> Callable[[Block], Part]:
-    """Return a function that encodes a block; its name is the seed of BPE-dropout.
+    """Return a function that encodes a block; its name is the seed for BPE-dropout.
 
     Args:
       recipe: how text becomes ids.
-      threads: the number of threads of SentencePiece; -1: one per core.
+      threads: the number of SentencePiece threads; -1: one per core.
     """
     draw = random.Random()
     sides: List[Pieces] = list(load_vocabularies(recipe.folder)[:2])
@@ -335,7 +336,7 @@ def encoder(recipe: Recipe, threads: int = -1) -> Callable[[Block], Part]:
 
 
 def id_type(vocabulary: Pieces) -> type:
-    """Return the type of the ids of a vocabulary on disk."""
+    """Return the type in which the ids of a vocabulary are stored on disk."""
     return np.uint16 if vocabulary.size < 2**16 else np.int32
 
 
@@ -374,7 +375,7 @@ def encode_split(
     written = [0] * len(text.pairs)
     unknown = [0, 0]
     dropped: collections.Counter = collections.Counter()
-    # Of the sentences of each block, source and target.
+    # The lengths of the sentences in each block, source and target.
     lengths: Tuple[List[np.ndarray], List[np.ndarray]] = ([], [])
     kinds = [id_type(each) for each in load_vocabularies(recipe.folder)[:2]]
     with contextlib.ExitStack() as stack:
@@ -426,23 +427,23 @@ def encode_split(
 
 
 def _encoded(blocks: Iterator[Block], recipe: Recipe, workers: int) -> Iterator[Part]:
-    """Return the parts of blocks, encoded here or by several workers."""
+    """Return the parts of blocks, encoded by this process or by several workers."""
     if workers < 2:
         return map(encoder(recipe), blocks)
     return pool.results(functools.partial(encoder, recipe, 1), blocks, workers)
 
 
 def times_written(weight: float, before: int, pairs: int) -> np.ndarray:
-    """Return how many times each of some pairs of a corpus is written, int64 [pairs].
+    """Return how many times each of the next pairs is written, int64 [pairs].
 
-    Each pair is written int(weight) times; for the rest of the weight, some are written
-    once more, spread evenly over the corpus:
+    Each pair is written int(weight) times. For the fractional part of the weight, some
+    pairs, spread evenly over the corpus, are written once more:
 
         times_written(2.5, 0, 4)    # [3, 2, 3, 2]
 
     Args:
       weight: 0 or more.
-      before: the number of pairs of the corpus before these.
+      before: the number of pairs in the corpus before these.
       pairs: the number of pairs.
     """
     ends = np.floor(weight * np.arange(before, before + pairs + 1) + 0.5)
@@ -469,7 +470,7 @@ def several_times(
 
 
 def report_lines(text: Text, entry: Dict[str, Any]) -> List[str]:
-    """Return the report of a split as a line, and one for each corpus with a weight.
+    """Return the report on a split: a line, and one for each corpus with a weight.
 
     Args:
       text: the text of the split.

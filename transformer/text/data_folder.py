@@ -1,7 +1,7 @@
-"""A data folder: write the files of a corpus; read them without trusting them.
+"""Data folders: write the files of a corpus; read them without trusting them.
 
 The summary `corpus.json` has the languages, the number of pairs in each split, and the
-checksums of the other files. It is written last and removed first: a folder without it
+checksums of the other files. It is written last and removed first; a folder without it
 is not a corpus.
 """
 
@@ -40,12 +40,12 @@ ID_FILES = [
 def integer_file(path: str, kind: type) -> Iterator[Callable[[np.ndarray], None]]:
     """Yield a function that appends an array of integers to a new file.
 
-    The file is what np.save would write of all arrays together, of which only one is in
-    memory at a time.
+    The file is what np.save would write for all arrays concatenated, but only one array
+    is in memory at a time.
 
     Args:
-      path: the file, which errors name.
-      kind: the dtype of the arrays, contiguous and of one dimension.
+      path: the file, which is named in errors.
+      kind: the dtype of the arrays, which are contiguous and one-dimensional.
     """
     descr = np.lib.format.dtype_to_descr(np.dtype(kind))
     header = {"descr": descr, "fortran_order": False, "shape": (0,)}
@@ -61,16 +61,16 @@ def integer_file(path: str, kind: type) -> Iterator[Callable[[np.ndarray], None]
         np.lib.format.write_array_header_1_0(file, header)
         yield append
         header["shape"] = (length,)
-        file.seek(0)  # a header has the same size, whatever the length
+        file.seek(0)  # the header has the same size for any length
         np.lib.format.write_array_header_1_0(file, header)
 
 
 def open_integers(path: str) -> np.ndarray:
-    """Return the integers of a file, [length], memory-mapped.
+    """Return the integers in a file, [length], memory-mapped.
 
     Raises:
       FileNotFoundError: there is no such file.
-      ValueError: it holds no such array.
+      ValueError: the file does not hold such an array.
     """
     found = None
     with contextlib.suppress(ValueError, EOFError):
@@ -91,15 +91,15 @@ def open_integers(path: str) -> np.ndarray:
 
 
 def check_language(name: str, where: str) -> str:
-    """Check the name of a language, which becomes the ending of a file name.
+    """Check the name of a language, which becomes a file extension; return it.
 
     Args:
       name: the name.
-      where: the flag or file with the name, for the message.
+      where: the flag or the file that gives the name, for the message.
 
     Raises:
-      ValueError: it has characters other than letters, digits, - and _. As part of a
-        path it could lead to any file.
+      ValueError: the name has characters other than letters, digits, - and _. As part
+        of a path, it could lead to any file.
     """
     if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
         raise ValueError(
@@ -112,8 +112,8 @@ def read_summary(folder: str) -> Dict[str, Any]:
     """Return the content of corpus.json.
 
     Raises:
-      FileNotFoundError: there is none.
-      ValueError: it is broken, or its languages would lead out of the folder.
+      FileNotFoundError: there is no corpus.json.
+      ValueError: it is broken, or its languages would lead outside the folder.
     """
     path = os.path.join(folder, SUMMARY)
     if not os.path.exists(path):
@@ -160,7 +160,7 @@ def text_paths(folder: str, split: str) -> Tuple[str, str]:
     """Return the paths of the source and the target text of a split.
 
     Raises:
-      FileNotFoundError, ValueError: as `read_summary` does; there is no such split.
+      FileNotFoundError, ValueError: as in `read_summary`; or there is no such split.
     """
     summary = read_summary(folder)
     with_text = [each for each in summary.get("splits", {}) if each != "train"]
@@ -175,16 +175,16 @@ def text_paths(folder: str, split: str) -> Tuple[str, str]:
 
 
 def verify(folder: str, but: str = "test.") -> Dict[str, str]:
-    """Return the SHA-256 of each file of a data folder, once it was compared.
+    """Return the SHA-256 of each file in a data folder after comparing it.
 
-    A folder of an older version has no checksums: nothing is compared.
+    A folder from an older version has no checksums, so nothing is compared.
 
     Args:
       folder: the data folder.
-      but: files whose names begin like this are not checked.
+      but: the prefix of the names of files that are not checked.
 
     Raises:
-      ValueError: a file is not the one that was prepared.
+      ValueError: a file differs from the prepared one.
     """
     verified: Dict[str, str] = {}
     for name, expected in read_summary(folder).get("sha256", {}).items():
@@ -204,13 +204,13 @@ def verify(folder: str, but: str = "test.") -> Dict[str, str]:
 def publish(made: str, out: str, old: Iterable[str]) -> None:
     """Move the files of a finished corpus into the data folder, corpus.json last.
 
-    The old corpus.json is removed first: while it is missing, there is no corpus. A
-    process that ends at any moment leaves the old corpus, none, or the new one.
+    The old corpus.json is removed first; while it is missing, there is no corpus. If
+    the process ends at any moment, it leaves the old corpus, none, or the new one.
 
     Args:
       made: the folder that holds the files.
       out: the data folder, on the same file system; it is created if necessary.
-      old: names of files of an earlier corpus, which are removed if not replaced.
+      old: the names of files from an earlier corpus, which are removed if not replaced.
     """
     new = sorted(set(os.listdir(made)) - {SUMMARY})
     for name in [*new, SUMMARY]:

@@ -1,7 +1,7 @@
 """Read text files: plain text, and the formats of IWSLT and WMT.
 
 `read_lines` reads corpus files; `READERS` maps file names to formats. `Oddities` reads
-lines to be translated, with any content.
+lines to be translated, whatever they contain.
 """
 
 import collections
@@ -16,13 +16,13 @@ from typing import Iterable, Iterator, Mapping, NamedTuple, Optional, Tuple
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-# Categories of Unicode: control characters, a tab among them, invisible characters, and
-# line ends for Python's splitlines and for other programs.
+# Unicode categories: control characters, including the tab; invisible characters; and
+# characters that end a line for Python's splitlines and other programs.
 ODD_CATEGORIES = ("Cc", "Cf", "Zl", "Zp")
 
 
 class Pair(NamedTuple):
-    """The paths of two text files, and how many times their pairs are written."""
+    """The paths of two text files, and how many times to write their pairs."""
 
     source: str
     target: str
@@ -35,7 +35,7 @@ def read_pairs(pair: Pair) -> Iterator[Tuple[str, str]]:
 
 
 def count_pairs(split: str, pair: Pair) -> int:
-    """Return the number of sentences in each of two files.
+    """Return the number of sentences in each of two parallel files.
 
     Args:
       split: the name of the split, for the message.
@@ -56,16 +56,16 @@ def count_pairs(split: str, pair: Pair) -> int:
 
 
 def read_lines(path: str) -> Iterator[str]:
-    r"""Yield the sentences of a corpus file in their order.
+    r"""Yield the sentences of a corpus file in order.
 
     The file is UTF-8, plain or `.gz`, with or without a byte order mark. A line ends
-    only at "\n" or "\r\n". U+2028 and similar characters are part of the sentence, as
-    for `wc -l` and other tools that count lines.
+    only at "\n" or "\r\n". U+2028 and similar characters are part of a sentence, as in
+    `wc -l` and other tools that count lines.
 
-    The name of the file determines its format: see `READERS`.
+    The file name determines the format: see `READERS`.
 
     Raises:
-      ValueError: a line is not UTF-8, the gzip stream is broken, or the markup is.
+      ValueError: a line is not UTF-8, or the gzip stream or the markup is broken.
     """
     path = os.fspath(path)
     name = re.sub(r"\.gz$", "", os.path.basename(path))
@@ -74,7 +74,7 @@ def read_lines(path: str) -> Iterator[str]:
 
 
 def _plain_lines(lines: Iterable[str], path: str) -> Iterator[str]:
-    """Yield every line: one sentence per line."""
+    """Yield every line, which is one sentence."""
     return iter(lines)
 
 
@@ -84,7 +84,7 @@ def _untagged_lines(lines: Iterable[str], path: str) -> Iterator[str]:
 
 
 def _segments(lines: Iterable[str], path: str) -> Iterator[str]:
-    """Yield the text of each `<seg id="1"> … </seg>` of an IWSLT or WMT test set."""
+    """Yield the text of each `<seg id="1"> … </seg>` in an IWSLT or WMT test set."""
     for number, line in enumerate(lines, 1):
         found = re.findall(r"<seg\b[^>]*>(.*?)</seg>", line)
         if len(found) != line.count("<seg"):
@@ -97,8 +97,8 @@ def _segments(lines: Iterable[str], path: str) -> Iterator[str]:
             yield re.sub(r"[\r\n]", " ", html.unescape(segment)).strip()
 
 
-# The extension point for corpus formats: pattern of the file name, without .gz → reader
-# of its lines. The first pattern that matches is used.
+# The extension point for corpus formats: pattern for the file name, without .gz →
+# reader of the lines. The first pattern that matches is used.
 READERS = {
     "*.xml": _segments,
     "*.sgm": _segments,
@@ -108,7 +108,7 @@ READERS = {
 
 
 def decoded_lines(path: str) -> Iterator[str]:
-    """Yield the lines of a plain or gzipped file, decoded, without their ends."""
+    """Yield the decoded lines of a plain or gzipped file, without line endings."""
     opener = gzip.open if path.endswith(".gz") else open
     with opener(path, "rb") as file:
         for number, raw in enumerate(_to_the_end(file, path), 1):
@@ -124,7 +124,7 @@ def decoded_lines(path: str) -> Iterator[str]:
 
 
 def _to_the_end(file: Iterable[bytes], path: str) -> Iterator[bytes]:
-    """Yield the raw lines; raise ValueError where a gzip stream is broken."""
+    """Yield the raw lines; raise ValueError if a gzip stream is broken."""
     try:
         yield from file
     except (EOFError, OSError, zlib.error) as error:
@@ -135,7 +135,7 @@ def _to_the_end(file: Iterable[bytes], path: str) -> Iterator[bytes]:
 
 
 def _text(raw: bytes, number: int, errors: str = "strict") -> str:
-    """Decode a line without its end, and without a byte order mark in line 1."""
+    """Decode a line, without its line ending and, in line 1, a byte order mark."""
     raw = raw[:-1] if raw.endswith(b"\n") else raw
     raw = raw[:-1] if raw.endswith(b"\r") else raw
     if number == 1 and raw.startswith(BYTE_ORDER_MARK):
@@ -144,15 +144,15 @@ def _text(raw: bytes, number: int, errors: str = "strict") -> str:
 
 
 class Oddities:
-    r"""Read lines of any content, and count what is unusual about them.
+    r"""Read lines with any content, and count unusual ones.
 
         oddities = Oddities()
         list(oddities.read([b"ein\tHund\n", b"\xe9\n"]))    # ["ein\tHund", "\ufffd"]
         oddities.report()
         # "2 lines: 1 with a control or invisible character, 1 not UTF-8"
 
-    No line is rejected, dropped or split: bytes that are not UTF-8 become U+FFFD, and a
-    line ends at "\n" or "\r\n", as in `read_lines`.
+    No line is rejected, dropped or split: bytes that are not UTF-8 become U+FFFD, and
+    lines end at "\n" or "\r\n", as in `read_lines`.
     """
 
     def __init__(self):
@@ -173,10 +173,10 @@ class Oddities:
             yield line
 
     def report(self, others: Optional[Mapping[str, int]] = None) -> str:
-        """Return one line about all lines so far, the most frequent oddity first.
+        """Return a line about all lines until now, the most frequent oddity first.
 
         Args:
-          others: more counts to report, by name.
+          others: additional counts to report, by name.
 
         Returns:
           An empty string if there was nothing unusual.

@@ -1,16 +1,16 @@
-"""The public corpora: addresses, checksums, files, splits.
+"""The public corpora: their addresses, checksums, files and splits.
 
 The checksums were published by other projects:
 
 * Multi30k: torchtext 0.18, `torchtext/datasets/multi30k.py`. The archive of the test
-  set was packed again when the first server was shut down; the checksum is that of the
-  new archive.
+  set was repacked when the first server was shut down; this is the checksum of the new
+  archive.
 * IWSLT 2017: Hugging Face datasets, `datasets/iwslt2017/dataset_infos.json`
   (`iwslt2017-de-en`), with the size.
 * WMT 2014: TensorFlow Datasets, `url_checksums/wmt14_translate.txt`, with the sizes.
 
 The names of the files in the archives are those that these projects read. IWSLT 2014 is
-missing because only an MD5 sum of its archive is published.
+missing, because only an MD5 checksum of its archive is published.
 """
 
 from typing import Dict, NamedTuple, Tuple
@@ -30,11 +30,11 @@ class Archive(NamedTuple):
 
     url: str
     sha256: str
-    max_bytes: int  # a longer file is an error; the size, if it is published
+    max_bytes: int  # a longer file is an error; the exact size, if it is published
 
 
 class PublicCorpus(NamedTuple):
-    """A corpus: its archives, and which of their files belong to each split."""
+    """A corpus: its archives, and the files in them that belong to each split."""
 
     described: str
     home: str  # a page about its authors and terms of use

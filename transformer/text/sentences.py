@@ -1,9 +1,10 @@
-"""A paragraph ↔ its sentences, for models that were trained on sentences.
+"""Split paragraphs into sentences and join them, for models trained on sentences.
 
-A sentence ends at a line end, and after ". ! ? …" and the quotes or brackets that
-close there, where white space follows and then no small letter. It does not end after
-an abbreviation (ABBREVIATIONS), a single letter ("J. S. Bach", "z. B.") or an ordinal
-number of one or two digits ("am 3. Oktober").
+A sentence ends at the end of a line. It also ends after ". ! ? …", and any quotes or
+brackets that close there, if white space follows and the next character is not a
+lower-case letter. It does not end after an abbreviation (ABBREVIATIONS), a single
+letter ("J. S. Bach", "z. B.") or an ordinal number with one or two digits ("am 3.
+Oktober").
 """
 
 import re
@@ -12,7 +13,7 @@ from typing import List, Sequence, Tuple
 ENDS = (".", "!", "?", "…")
 OPENING = "\"'“„‘‚«»([{"
 CLOSING = "\"'”“’‘»«)]}"
-# In small letters, without the last full stop.
+# In lower case, without the final full stop.
 ABBREVIATIONS = frozenset(
     "abs art bd betr bzgl bzw ca co dr etc evtl fig fr ggf hr hrsg inc inkl jr jun "
     "kap ltd mr mrs ms nr no prof rev sr sen sog st tel u.a usw vgl vs z.b zzgl".split()
@@ -20,14 +21,14 @@ ABBREVIATIONS = frozenset(
 
 
 def split(text: str) -> List[Tuple[str, str]]:
-    """Return the sentences of a text, each with the white space after it.
+    """Return the sentences of a text, each with the white space that follows it.
 
-    Joined again they are the text, but for white space at its beginning.
+    Joined again, they give the text, except for white space at its beginning.
 
         split("Dr. Bach kam. Er ging.")    # [("Dr. Bach kam.", " "), ("Er ging.", "")]
 
     Args:
-      text: of any number of lines.
+      text: a text with any number of lines.
     """
     text = text.lstrip()
     sentences = []
@@ -45,10 +46,10 @@ def split(text: str) -> List[Tuple[str, str]]:
 
 
 def join(translations: Sequence[str], sentences: Sequence[Tuple[str, str]]) -> str:
-    """Return the translation of a text: of each of its sentences, and what is between.
+    """Return the translation of a text: its translated sentences and the white space.
 
     Args:
-      translations: of each sentence.
+      translations: the translation of each sentence.
       sentences: what `split` returned.
     """
     return "".join(
@@ -57,7 +58,7 @@ def join(translations: Sequence[str], sentences: Sequence[Tuple[str, str]]) -> s
 
 
 def _ends(word, following):
-    """Return whether a sentence ends after a word, before the next character."""
+    """Return whether a sentence ends after a word, given the next character."""
     word = word.rstrip(CLOSING)
     if not word.endswith(ENDS) or following.islower():
         return False

@@ -1,14 +1,14 @@
 r"""Vocabularies: lines of text ↔ ids.
 
-A *piece* is one entry of a vocabulary; an *id* is its number. Three kinds of vocabulary
-have the same methods, and a folder holds one of them:
+A *piece* is an entry of a vocabulary; an *id* is its number. Three kinds of vocabulary
+have the same methods, and a folder holds one of these kinds:
 
 * `Vocabulary`: a SentencePiece model, which `train_vocabulary` trains;
-* `WordVocabulary`: a word list, of imported models;
-* `SubwordVocabulary`: a vocabulary file of tensor2tensor, of imported models.
+* `WordVocabulary`: a word list, for imported models;
+* `SubwordVocabulary`: a vocabulary file of tensor2tensor, for imported models.
 
 `DropoutVocabulary` splits words differently each time, for training (BPE-dropout).
-`TextSide` is what every engine that translates does with text.
+`TextSide` is the handling of text that all translation engines share.
 """
 
 import collections
@@ -42,7 +42,7 @@ from transformer.runtime.terminal import command
 from transformer.text.lines import decoded_lines, read_lines
 
 # The special ids of every vocabulary of this project. Code that also supports
-# vocabularies of tensor2tensor takes `bos` and `eos` from the vocabulary.
+# vocabularies of tensor2tensor must take `bos` and `eos` from the vocabulary.
 PAD = 0
 UNK = 1
 BOS = 2
@@ -57,7 +57,7 @@ JOINT_WORDS = "words.tsv"
 SEPARATE_WORDS = ("words.source.tsv", "words.target.tsv")
 JOINT_SUBWORDS = "vocab.subwords"
 SEPARATE_SUBWORDS = ("vocab.source.subwords", "vocab.target.subwords")
-# A folder holds one of these: a joint vocabulary, or one of the source and one of the
+# A folder holds one of these: a joint vocabulary, or one for the source and one for the
 # target.
 FILE_NAMES = (
     (JOINT_MODEL,),
@@ -68,14 +68,14 @@ FILE_NAMES = (
     SEPARATE_SUBWORDS,
 )
 
-MANY_LINES = 100000  # with more, training takes place in another process
+MANY_LINES = 100000  # with more lines, training runs in another process
 WORD = re.compile("▁?[^▁]+|▁")  # no piece extends across "▁", which is a space
 
 # Of tensor2tensor
 RESERVED = ["<pad>", "<EOS>"]
 ESCAPES = frozenset("\\_u;0123456789")  # the characters of escape sequences
 ESCAPED = re.compile(r"\\(?:(u)|(\\)|([0-9]+);)")
-UNDEFINED = "\u3013"  # decoded from a code point that cannot be part of a line
+UNDEFINED = "\u3013"  # the character for a code point that cannot be in a line
 
 
 class Pieces:
@@ -88,7 +88,7 @@ class Pieces:
 
     bos = BOS
     eos = EOS
-    threads = -1  # of `encode_lines`, if it uses threads; -1: one per core
+    threads = -1  # for `encode_lines`, if it uses threads; -1: one per core
 
     def __init__(self, path: str, pieces: List[str]):
         self.path = path
@@ -101,7 +101,7 @@ class Pieces:
         raise NotImplementedError
 
     def encode_lines(self, lines: Sequence[str]) -> List[List[int]]:
-        """Return the ids of many lines: `encode` of each."""
+        """Return the ids of many lines, each as in `encode`."""
         return [self.encode(line) for line in lines]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -119,7 +119,7 @@ class Pieces:
         return [one for one in before if one not in (PAD, self.bos)]
 
     def pieces(self, ids: Sequence[int]) -> List[str]:
-        """Return the piece of each id, also of special ids."""
+        """Return the piece of each id, including special ids."""
         return [self._pieces[one] for one in np.asarray(ids, int).tolist()]
 
 
@@ -170,7 +170,7 @@ class Vocabulary(Pieces):
         return self._model.encode(list(lines), out_type=int, num_threads=self.threads)
 
     def normalize(self, line: str) -> str:
-        """Normalize a line by NFKC, with "▁" before each word."""
+        """Normalize a line by NFKC; put "▁" before each word."""
         return "".join(self._model.encode(line, out_type=str))
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -180,7 +180,7 @@ class Vocabulary(Pieces):
 class DropoutVocabulary(Vocabulary):
     """A vocabulary that encodes with BPE-dropout, and decodes as usual.
 
-    Byte-pair encoding starts from the characters of a word. It then merges
+    Byte-pair encoding starts from the characters of a word. It then repeatedly merges
     the two neighbours whose merge was learned first, until no two can be merged:
 
         g r ü n e  ->  gr ü n e  ->  gr ü ne  ->  gr üne  ->  grüne
@@ -194,13 +194,13 @@ class DropoutVocabulary(Vocabulary):
     Args:
       path: a SentencePiece model of type "bpe"; its pieces are in the order in which
         their merges were learned.
-      dropout: the probability of skipping a merge. With 0 the ids are those of
-        `Vocabulary`, with 1 those of single characters.
-      draw: the random number generator. (That of SentencePiece ignores its seed since
-        version 0.2.2, so its results cannot be reproduced.)
+      dropout: the probability of skipping a merge. With 0, the ids are those of
+        `Vocabulary`; with 1, they are those of single characters.
+      draw: the random number generator. (SentencePiece's own generator has ignored its
+        seed since version 0.2.2, so its results cannot be reproduced.)
 
     Raises:
-      FileNotFoundError, ValueError: as of Vocabulary; it is of another type.
+      FileNotFoundError, ValueError: as in Vocabulary; or the model is of another type.
     """
 
     def __init__(self, path: str, dropout: float, draw: random.Random):
@@ -236,7 +236,7 @@ class DropoutVocabulary(Vocabulary):
         """
         pieces = list(word)
         never = self.size
-        # The rank of the merge of each piece with the next, in the order of learning.
+        # The rank of the merge of each piece with the next piece, in order of learning.
         ranks = [self._ids.get(a + b, never) for a, b in zip(pieces, pieces[1:])]
         while ranks and min(ranks) < never:
             here = ranks.index(min(ranks))
@@ -261,7 +261,7 @@ class WordVocabulary(Pieces):
 
     Raises:
       FileNotFoundError: there is no such file.
-      ValueError: it begins with other words, or a word occurs twice.
+      ValueError: the file begins with other words, or a word occurs twice.
     """
 
     def __init__(self, path: str):
@@ -272,7 +272,7 @@ class WordVocabulary(Pieces):
 
     @staticmethod
     def check(words: Sequence[str], path: str) -> None:
-        """Raise ValueError, which names the path, if `words` are not a vocabulary."""
+        """Raise ValueError, naming the path, if `words` are not a vocabulary."""
         found = list(words[: len(SPECIAL_WORDS)])
         if [word.lower() for word in found] != SPECIAL_WORDS:
             raise ValueError(
@@ -300,27 +300,28 @@ class SubwordVocabulary(Pieces):
 
     The file holds one subtoken per line in single quotes, in the order of the ids; the
     first two are '<pad>_' and '<EOS>_' (without "_" in older files). A line of text is
-    split into tokens, a token into subtokens:
+    split into tokens, and each token into subtokens:
 
         "Der Hund."  ->  "Der", "Hund", "."  ->  "Der_", "Hund_", "._"  ->  ids
 
     Tokens are the longest runs of letters and digits, and the longest runs of anything
-    else; a single space between two runs of letters is implied. Within a token "\" is
-    escaped as "\\", "_" as "\u", and a character that is in no subtoken by its code
-    point, as "\228;". A token ends with "_". Its subtokens are the longest that match,
-    from left to right. Decoding reverses each step (tensor2tensor 1.15.7,
+    else; a single space between two runs of letters is implied. Within a token, "\" is
+    escaped as "\\", "_" as "\u", and a character that is in no subtoken as its code
+    point, such as "\228;". A token ends with "_". Its subtokens are the longest that
+    match, from left to right. Decoding reverses each step (tensor2tensor 1.15.7,
     data_generators/text_encoder.py and tokenizer.py).
 
-    There is neither UNK nor BOS: any text can be encoded, and the target of
-    tensor2tensor begins with zeros. `bos` is the id of EOS, for dialects that begin
-    with a token: no other EOS can occur at that position.
+    There is neither UNK nor BOS: any text can be encoded, and the target in
+    tensor2tensor begins with zeros. For dialects that begin with a token, `bos` is the
+    id of EOS, because no other EOS can occur at that position.
 
     Args:
       path: the file; the quotes around subtokens are optional.
 
     Raises:
       FileNotFoundError: there is no such file.
-      ValueError: it begins with other subtokens, or has no subtoken for a character.
+      ValueError: the file begins with other subtokens, or has no subtoken for a
+        character.
     """
 
     bos = 1
@@ -378,13 +379,13 @@ class SubwordVocabulary(Pieces):
 
 
 def _unquoted(line: str) -> str:
-    """Return a line without the quotes around it, if it has them."""
+    """Return a line without the quotes around it, if there are any."""
     return line[1:-1] if re.fullmatch(r"'.*'|\".*\"", line, re.DOTALL) else line
 
 
 @functools.lru_cache(maxsize=None)
 def _is_alphanumeric(character: str) -> bool:
-    """Return whether a character is a letter or a number of any script."""
+    """Return whether a character is a letter or a number in any script."""
     return unicodedata.category(character)[0] in "LN"
 
 
@@ -418,13 +419,13 @@ def _character(match: Match) -> str:
 
 # --- The vocabularies of a folder -----------------------------------------------------
 
-# The extension point for vocabularies: ending of the file name → class. Files with
-# other endings are SentencePiece models.
+# The extension point for vocabularies: file extension → class. Files with other
+# extensions are SentencePiece models.
 KINDS = {".tsv": WordVocabulary, ".subwords": SubwordVocabulary}
 
 
 class Vocabularies(NamedTuple):
-    """The vocabularies of a folder; a joint one is the same object on both sides."""
+    """The vocabularies of a folder; a joint one is one object for both sides."""
 
     source: Pieces
     target: Pieces
@@ -435,7 +436,7 @@ def load_vocabularies(folder: str) -> Vocabularies:
     """Load the vocabularies of a prepared corpus or of a log directory.
 
     Raises:
-      FileNotFoundError: the folder holds none.
+      FileNotFoundError: the folder holds no vocabulary.
       ValueError: it holds more than one kind.
     """
     loaded = [load_vocabulary(path) for path in _find_files(folder)]
@@ -465,7 +466,7 @@ def vocabulary_names(folder: str) -> List[str]:
 
 
 def _find_files(folder: str) -> List[str]:
-    """Return the path of the joint vocabulary, or the paths of both sides."""
+    """Return the path of the joint vocabulary, or the paths for both sides."""
     found = [
         names
         for names in FILE_NAMES
@@ -487,11 +488,11 @@ def _find_files(folder: str) -> List[str]:
 
 
 def refuse_other_vocabulary(folder: str, expected: str, remedy: str) -> None:
-    """Raise ValueError where two folders have not the same vocabulary files.
+    """Raise ValueError if two folders do not have the same vocabulary files.
 
     Args:
-      folder: the one that is refused.
-      expected: the folder whose vocabulary it should have.
+      folder: the folder to check.
+      expected: the folder whose vocabulary `folder` should have.
       remedy: what to do, for the message.
     """
     names = vocabulary_names(expected)
@@ -541,8 +542,8 @@ class Translation(NamedTuple):
     text: str
     score: float  # log-probability / length penalty, in nats
     pieces: Tuple[str, ...] = ()  # as the vocabulary spells them
-    # Pairs of words that correspond, (source, target) from 0. None if they were not
-    # asked for, or if the vocabulary's words are not those between spaces.
+    # Pairs of words that correspond, (source, target), counted from 0. None if they
+    # were not requested, or if the vocabulary's words are not those between spaces.
     alignment: Optional[Tuple[Tuple[int, int], ...]] = None
 
 
@@ -551,7 +552,7 @@ class TextSide:
 
     Args:
       vocabularies: of source and target.
-      most: pieces of a line that are translated; the rest is cut off.
+      most: the most pieces of a line to translate; the rest is truncated.
     """
 
     def __init__(self, vocabularies: Vocabularies, most: int):
@@ -561,7 +562,7 @@ class TextSide:
         self.oddities: collections.Counter = collections.Counter()
 
     def encode(self, lines: Sequence[str]) -> List[List[int]]:
-        """Return the ids of source lines, cut off at the limit; count unusual lines."""
+        """Return the ids of source lines, up to the limit; count unusual lines."""
         most = self._most
         sources = self.vocabularies.source.encode_lines(lines)
         self.oddities.update(
@@ -574,7 +575,7 @@ class TextSide:
         return [ids[:most] for ids in sources]
 
     def translation(self, ids: Sequence[int], score: float) -> Translation:
-        """Return a Translation; line ends in its pieces become spaces."""
+        """Return a Translation; line breaks in its pieces become spaces."""
         vocabulary = self.vocabularies.target
         text = " ".join(vocabulary.decode(ids).splitlines())
         pieces = vocabulary.pieces(vocabulary.before_end(ids))
@@ -594,17 +595,17 @@ def train_vocabulary(
 ) -> None:
     """Train one SentencePiece model on the lines of some text files, and write it.
 
-    The same text gives the same bytes: the model contains neither a path nor a date.
-    With many lines, training takes minutes, and runs in another process: SentencePiece
-    does not handle signals, but the process that waits for it does.
+    The same text gives the same bytes, because the model contains neither a path nor a
+    date. With many lines, training takes minutes and runs in another process:
+    SentencePiece does not handle signals, but the process that waits for it does.
 
     Args:
-      text_paths: files that `read_lines` can read.
+      text_paths: the files, which `read_lines` must be able to read.
       model_path: the file to write.
-      vocab_size: the number of pieces, the four special ones included.
+      vocab_size: the number of pieces, including the four special ones.
       model_type: "bpe" or "unigram".
       line_count: the number of lines in the files; needed for `max_lines`.
-      max_lines: the largest number of lines, drawn at random; 0: all lines.
+      max_lines: the largest number of lines to train on, drawn at random; 0: all lines.
 
     Raises:
       ValueError: the text is empty, or does not allow `vocab_size` pieces.
@@ -619,16 +620,16 @@ def train_vocabulary(
 
 
 def _trainer() -> Callable:
-    """Return the function with which a worker trains vocabularies."""
+    """Return the function that trains vocabularies in a worker."""
     return lambda task: _trained(*task)
 
 
 def sampled(lines: Iterable[str], count: int, size: int) -> Iterator[str]:
-    """Yield a random sample of `size` lines out of `count`, in their order.
+    """Yield a random sample of `size` out of `count` lines, in order.
 
-    All lines are equally likely, and each run draws the same ones (Knuth, The Art of
-    Computer Programming, volume 2, algorithm 3.4.2 S). The sample that SentencePiece
-    0.2.3 draws is another one in each process.
+    All lines are equally likely, and each run draws the same lines (Knuth, The Art of
+    Computer Programming, volume 2, algorithm 3.4.2 S). SentencePiece 0.2.3 draws a
+    different sample in each process.
     """
     draw = random.Random(1)
     for number, line in enumerate(lines):
@@ -644,7 +645,7 @@ def _trained(
     line_count: int,
     max_lines: int,
 ) -> bytes:
-    """Train a model; return its bytes."""
+    """Train a SentencePiece model, and return its bytes."""
 
     def lines():
         every = itertools.chain.from_iterable(map(read_lines, text_paths))
@@ -657,8 +658,8 @@ def _trained(
             "expected sentences to train a vocabulary on, got text without a visible "
             "character: give other files"
         )
-    # Without a seed the trainer calls std::random_device. If TensorFlow 1.15 is loaded,
-    # this is TensorFlow's copy of the function, and the process crashes.
+    # Without a seed, the trainer calls std::random_device. If TensorFlow 1.15 is
+    # loaded, this is TensorFlow's copy of the function, which crashes the process.
     sentencepiece.set_random_generator_seed(1)
     model = io.BytesIO()
     try:

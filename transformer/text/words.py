@@ -1,4 +1,4 @@
-"""Pieces → words: which pieces make a word, and attention between words."""
+"""From pieces to words: which pieces make a word, and attention between words."""
 
 from typing import List, NamedTuple, Sequence, Tuple
 
@@ -6,25 +6,25 @@ import numpy as np
 
 from transformer.text.vocabulary import PAD, UNK, SubwordVocabulary, Vocabulary
 
-WORD_START = "▁"  # what SentencePiece begins a word with
-WORD_END = "_"  # what a subtoken of tensor2tensor ends a word with
+WORD_START = "▁"  # the character with which SentencePiece begins a word
+WORD_END = "_"  # the character with which tensor2tensor ends a word
 SHOWN = {"pad": "⟨pad⟩", "bos": "⟨begin⟩", "eos": "⟨end⟩", "unk": "⟨unk⟩"}
 
 
 class Tokens(NamedTuple):
-    """The pieces of a sentence, and the words that they make."""
+    """The pieces of a sentence, and the words that they form."""
 
     ids: List[int]
-    pieces: List[str]  # as they are shown
+    pieces: List[str]  # as shown to users
     words: List[str]
     spans: List[Tuple[int, int]]  # of each word: its first piece, and the one after it
 
 
 def tokens(vocabulary, ids: Sequence[int]) -> Tokens:
-    """Return the pieces and words of ids; beginning, end and padding are words.
+    """Return the pieces and words of ids; beginning, end and padding count as words.
 
     Args:
-      vocabulary: what `load_vocabularies` returns of a side.
+      vocabulary: the vocabulary of one side, from `load_vocabularies`.
       ids: int [T].
     """
     ids = [int(one) for one in ids]
@@ -37,12 +37,12 @@ def tokens(vocabulary, ids: Sequence[int]) -> Tokens:
 
 
 def with_surface(made: Tokens, vocabulary, line: str) -> Tokens:
-    """Return Tokens whose words are those of the line, the unknown ones too.
+    """Return Tokens whose words are those of the line, including unknown words.
 
     Args:
-      made: Tokens of the line.
-      vocabulary: its vocabulary; where it cannot say what a word looked like, or the
-        line was cut, the words stay as they are.
+      made: the Tokens of the line.
+      vocabulary: its vocabulary. If it cannot tell what a word looked like, or the line
+        was truncated, the words stay as they are.
       line: the text.
     """
     if not isinstance(vocabulary, Vocabulary):
@@ -55,12 +55,12 @@ def with_surface(made: Tokens, vocabulary, line: str) -> Tokens:
 
 
 def _is_real(vocabulary, one):
-    """Return whether an id is of a piece of text."""
+    """Return whether an id stands for a piece of text."""
     return _special(vocabulary, one) in ("", "unk")
 
 
 def _special(vocabulary, one):
-    """Return the name of a special id, or an empty text."""
+    """Return the name of a special id, or ""."""
     names = {PAD: "pad", vocabulary.bos: "bos", vocabulary.eos: "eos"}
     if not isinstance(vocabulary, SubwordVocabulary):
         names[UNK] = "unk"
@@ -79,7 +79,7 @@ def _begins(vocabulary, ids, raw, i):
 
 
 def _shown(vocabulary, one, piece):
-    """Return a piece as it is shown: "▁" or "_" where a word begins or ends."""
+    """Return a piece as shown to users, with "▁" or "_" at the edge of a word."""
     special = _special(vocabulary, one)
     return SHOWN[special] if special else piece
 
@@ -95,13 +95,14 @@ def _word(vocabulary, raw, pieces, begin, end):
 
 
 def between_words(weights, queries: Sequence[tuple], keys: Sequence[tuple]):
-    """Return attention between words: keys summed, queries averaged.
+    """Return the attention between words: sums over keys, means over queries.
 
-    A row still sums to 1: a word looks at another as much as its pieces do on average.
+    A row still sums to 1: a word attends to another as much as its pieces do on
+    average.
 
     Args:
       weights: float [..., Tq, Tk].
-      queries, keys: the spans of the words of either side.
+      queries, keys: the spans of the words on each side.
     """
     weights = np.stack(
         [weights[..., begin:end].sum(-1) for begin, end in keys], axis=-1

@@ -17,7 +17,7 @@ class Tokens(NamedTuple):
     ids: List[int]
     pieces: List[str]  # as shown to users
     words: List[str]
-    spans: List[Tuple[int, int]]  # of each word: its first piece, and the one after it
+    spans: List[Tuple[int, int]]  # of each word: its first piece, its end (exclusive)
 
 
 def tokens(vocabulary, ids: Sequence[int]) -> Tokens:

@@ -1,4 +1,4 @@
-"""Show attention, probabilities and the beam search of a translation.
+"""Show the attention, the probabilities and the beam search of a translation.
 
-sight.see(translator, "Der Hund schläft.")    # all of it, as numbers
+sight.see(translator, "Der Hund schläft.")    # all of them, as numbers
 """

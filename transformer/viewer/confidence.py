@@ -1,6 +1,7 @@
-"""Calibration: how many of the words of a given probability are in the reference.
+"""Calibration: how many of the words with a given probability are in the reference.
 
-Counted on the dev set once, and kept in `confidence.json` of the log directory.
+This is counted on the dev set once, and stored in `confidence.json` in the log
+directory.
 """
 
 import collections
@@ -16,15 +17,15 @@ from transformer.runtime import files
 from transformer.text.words import tokens
 
 FILE_NAME = "confidence.json"
-EDGES = (0.0, 0.3, 0.5, 0.7, 0.9, 1.0)  # of the shades: the page draws these five
+EDGES = (0.0, 0.3, 0.5, 0.7, 0.9, 1.0)  # of the five shades that the page draws
 MOST_LINES = 500
-CHUNK = 32  # sentences of one part of the work that is done while no client waits
+CHUNK = 32  # sentences in one part of the work done while no client waits
 
 
 def read(logdir: str, checkpoint: str) -> Optional[Dict[str, Any]]:
-    """Return what was counted with a checkpoint, None where nothing was.
+    """Return the legend counted with a checkpoint; None if there is none.
 
-    A damaged file, or one of another checkpoint, is ignored.
+    A damaged file, or a file for another checkpoint, is ignored.
 
     Args:
       logdir: the log directory.
@@ -46,12 +47,12 @@ def read(logdir: str, checkpoint: str) -> Optional[Dict[str, Any]]:
 def count(
     translator, sources: List[str], references: List[str]
 ) -> Generator[None, None, Dict[str, Any]]:
-    """Yield while counting; return the legend: what `read` returns.
+    """Yield while counting; return the legend, as `read` does.
 
     Args:
       translator: a Translator.
       sources: lines.
-      references: as many.
+      references: the reference of each line.
     """
     sources = sources[:MOST_LINES]
     references = references[:MOST_LINES]
@@ -71,14 +72,14 @@ def count(
 
 
 def write(logdir: str, checkpoint: str, legend: Dict[str, Any]) -> None:
-    """Keep a legend in the log directory; one that cannot be written is not kept."""
+    """Store a legend in the log directory, if the file can be written."""
     with contextlib.suppress(OSError):
         with files.replaced(os.path.join(logdir, FILE_NAME)) as file:
             json.dump({os.path.basename(checkpoint): legend}, file)
 
 
 def _words(translator, sources):
-    """Yield (the number of a line, [(word, probability)] of its translation)."""
+    """Yield (line number, [(word, probability)] of the translation)."""
     vocabulary = translator.vocabularies.target
     for indices, found in translator.search(sources):
         targets = [vocabulary.before_end(row) for row in found.ids[:, 0]]

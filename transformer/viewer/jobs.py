@@ -1,7 +1,7 @@
 """The queue of the service: many clients, one thread that computes.
 
-Urgent jobs of the same model that wait at the same time make a batch; other jobs wait
-until there is no urgent one. While no job waits, idle work goes on in small parts.
+Urgent jobs for the same model that wait at the same time form a batch; other jobs wait
+until there is no urgent one. While no job waits, idle work proceeds in small parts.
 """
 
 import concurrent.futures
@@ -15,15 +15,15 @@ from typing import Any, Callable, Iterable, List, Optional, Sequence
 
 MOST_WAITING = 1000
 MOST_AT_ONCE = 64
-LONGEST_WAIT = 60  # seconds after which a client that was refused is asked to return
+LONGEST_WAIT = 60  # the most seconds after which a refused client is asked to return
 
 
 class Refused(Exception):
-    """A job was not taken: the server stops."""
+    """A job was not accepted, because the server is stopping."""
 
 
 class Full(Refused):
-    """A job was not taken: too many wait; `seconds` is when to ask again."""
+    """A job was not accepted, because too many wait; ask again after `seconds`."""
 
     def __init__(self, seconds: int):
         super().__init__(f"{MOST_WAITING:,} sentences wait already")
@@ -32,13 +32,14 @@ class Full(Refused):
 
 @dataclasses.dataclass(eq=False)
 class Job:
-    """One thing to compute; its result comes in `future`.
+    """One thing to compute; `future` receives its result.
 
     Args:
-      work: function of the arguments of all jobs of a batch, in a list; returns as many
-        results.
-      argument: what `work` gets.
-      urgent: whether it comes before those that are not, and in a batch with others.
+      work: function of a list with the arguments of all jobs in a batch; returns a list
+        of their results.
+      argument: the argument for `work`.
+      urgent: whether the job goes before jobs that are not urgent, and is batched with
+        other urgent jobs.
     """
 
     work: Callable[[List[Any]], Sequence[Any]]
@@ -50,10 +51,10 @@ class Job:
 
 
 class Jobs:
-    """The queue, and the thread that empties it. To remove a job, cancel its future.
+    """The queue, and the thread that empties it; to remove a job, cancel its future.
 
     Args:
-      idle: what is done, part after part, while no job waits.
+      idle: the work to do, part by part, while no job waits.
     """
 
     def __init__(self, idle: Iterable = ()):
@@ -62,7 +63,7 @@ class Jobs:
         self._idle: Optional[Iterable] = iter(idle)
         self._is_stopping = False
         self.batches = 0
-        self.computed = 0  # jobs, since the start
+        self.computed = 0  # jobs since the start
         self.seconds = 0.0  # of computing
         self.cancelled = 0
         self._thread = threading.Thread(target=self._run, name="jobs", daemon=True)
@@ -72,10 +73,10 @@ class Jobs:
         return len(self._waiting)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Let jobs wait for their turn: all of them, or none.
+        """Add jobs to the queue, either all of them or none.
 
         Raises:
-          Refused: there are too many, or the server stops.
+          Refused: there are too many jobs, or the server is stopping.
         """
         with self._changed:
             if self._is_stopping:
@@ -88,19 +89,19 @@ class Jobs:
             self._changed.notify()
 
     def drain(self) -> None:
-        """Take no more jobs; return when those that wait are computed."""
+        """Accept no more jobs; return when the waiting ones are computed."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify()
         self._thread.join()
 
     def _seconds_to_wait(self):
-        """Return in how many seconds what waits now will be computed, about."""
+        """Return about how many seconds it takes to compute the waiting jobs."""
         seconds = len(self) * self.seconds / max(1, self.computed)
         return min(LONGEST_WAIT, max(1, math.ceil(seconds)))
 
     def _drop(self, job, future):
-        """Take a job out of the queue whose client gave it up."""
+        """Remove a job from the queue if its client has given it up."""
         if future.cancelled():
             with self._changed, contextlib.suppress(ValueError):
                 self.cancelled += 1
@@ -117,7 +118,7 @@ class Jobs:
                 self._do_idle_work()
 
     def _next(self) -> Optional[List[Job]]:
-        """Return the next batch; [] to do idle work, None to stop."""
+        """Return the next batch; [] to do idle work; None to stop."""
         with self._changed:
             while not self._waiting:
                 if self._is_stopping:
@@ -135,7 +136,7 @@ class Jobs:
         began = time.monotonic()
         try:
             results = batch[0].work([job.argument for job in batch])
-        except Exception as error:  # whatever it is, it belongs to who asked
+        except Exception as error:  # whatever it is, it belongs to the client
             if len(batch) > 1:
                 for job in batch:
                     self._compute([job])
@@ -149,7 +150,7 @@ class Jobs:
             job.future.set_result(result)
 
     def _do_idle_work(self):
-        """Do one part of the idle work; there is no more after its end or an error."""
+        """Do one part of the idle work; stop idle work at its end or at an error."""
         try:
             if self._idle is not None:
                 next(self._idle)

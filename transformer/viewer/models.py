@@ -23,10 +23,10 @@ class Model:
       logdir: the log directory.
       which: "best", "newest" or a step.
       warn: function of a text.
-      others: (settings, log directory) of models that translate together with it; the
-        attention that is shown is that of the first.
-      languages: of source and target; None: what the data folder says.
-      engine, quantization: as of Translator.
+      others: (settings, log directory) of models that translate together with this one;
+        only the attention of the first model is shown.
+      languages: the source and target languages; None: those of the data folder.
+      engine, quantization: as in Translator.
     """
 
     def __init__(
@@ -66,12 +66,13 @@ class Model:
         self.translator.__exit__(None, None, None)
 
     def description(self) -> Dict[str, Any]:
-        """Return what the page shows of the model."""
+        """Return what the page shows about the model."""
         hp = self.translator.hp
         logdir = os.path.realpath(self.logdir)
         return {
             "name": self.name,
-            # The same for two checkpoints of a training run; it does not tell the path.
+            # The same for all checkpoints of a training run; it does not reveal the
+            # path.
             "run": hashlib.sha256(os.fsencode(logdir)).hexdigest()[:16],
             "layers": max(hp.encoder_blocks, hp.decoder_blocks),
             "heads": hp.num_heads,
@@ -83,12 +84,12 @@ class Model:
         }
 
     def translate(self, asked: Sequence) -> List[List[Dict[str, Any]]]:
-        """Return the n best translations of each line that is asked about.
+        """Return the n best translations of each requested line.
 
         Args:
-          asked: each with a `text`. Where one has `alignments`, each translation has
-            the pairs [source word, target word] that correspond, None where words are
-            unclear.
+          asked: requests, each with a `text`. If one of them has `alignments` set, each
+            translation has the pairs [source word, target word] that correspond, or
+            None if the words are unclear.
         """
         n_best = self.translator.translate(
             [each.text for each in asked],
@@ -107,10 +108,10 @@ class Model:
         ]
 
     def see(self, asked: Sequence) -> List[Dict[str, Any]]:
-        """Return what can be seen of translations, as JSON: see `sight.see`.
+        """Return what can be seen of translations, ready for JSON: see `sight.see`.
 
         Args:
-          asked: each with a `text`, `prefix`, `target` and `padding`.
+          asked: requests, each with a `text`, `prefix`, `target` and `padding`.
         """
         return [
             packed(
@@ -120,13 +121,13 @@ class Model:
         ]
 
     def pieces(self, line: str) -> int:
-        """Return how many pieces a line has."""
+        """Return the number of pieces in a line."""
         return len(self.translator.vocabularies.source.encode(line))
 
     def count_confidence(self):
-        """Yield while the legend of confidence is counted on dev; then keep it.
+        """Yield while counting the confidence legend on dev; then store it.
 
-        Where the data folder is not there, there is no legend.
+        If the data folder is missing, there is no legend.
         """
         if self.legend is not None:
             return
@@ -142,7 +143,7 @@ class Model:
 
 
 def _languages(folder):
-    """Return the languages of a data folder, neutral names where it is not there."""
+    """Return the languages of a data folder, or neutral names if it is missing."""
     try:
         summary = read_summary(folder)
         return summary["source_lang"], summary["target_lang"]
@@ -151,6 +152,6 @@ def _languages(folder):
 
 
 def _name(checkpoint):
-    """Return the name of a checkpoint: its log directory, its file."""
+    """Return the name of a checkpoint: its log directory and its file."""
     logdir, name = os.path.split(os.path.abspath(checkpoint))
     return f"{os.path.basename(logdir)} · {name}"

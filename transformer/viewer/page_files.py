@@ -1,8 +1,8 @@
-"""The page: HTML, CSS and JavaScript → one file that asks for nothing else.
+"""The page: HTML, CSS and JavaScript → one file that loads nothing else.
 
-The sources are in `page/`, as a person writes them. Only the script and the style of
-the file run: a content security policy names them by their checksums, and forbids all
-other requests. Data are embedded in a script element that is not executed.
+The hand-written sources are in `page/`. Only the script and the style of the file take
+effect: a content security policy names them by their checksums, and forbids all other
+requests. Data is embedded in a script element that is not executed.
 """
 
 import base64
@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 from transformer.viewer.requests import SentenceRequest
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page")
-SCRIPTS = (  # in their order: what runs at once uses what stands before it
+SCRIPTS = (  # in this order: code that runs at once uses the code before it
     "elements.js",
     "sight.js",
     "heat.js",
@@ -31,16 +31,16 @@ SCRIPTS = (  # in their order: what runs at once uses what stands before it
 )
 ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 ESCAPED.update({"\u2028": "\\u2028", "\u2029": "\\u2029"})
-LIKELIEST = 2  # alternatives of each word of the best translation in a frozen page
-MOST_ALTERNATIVES = 64  # of a sentence: each has attention of its own
+LIKELIEST = 2  # alternatives of each word of the best translation on a frozen page
+MOST_ALTERNATIVES = 64  # of a sentence: each has its own attention
 
 
 def page(data: Dict[str, Any]) -> Tuple[str, str]:
     """Return (the page, its content security policy).
 
     Args:
-      data: what the page shows without a server: {"models": …, "sights": …}; or
-        {"server": true}, and it asks its own server.
+      data: what the page shows without a server, {"models": …, "sights": …}; or
+        {"server": true}: the page then asks its own server.
     """
     script = "".join(read(name) for name in SCRIPTS)
     style = read("page.css")
@@ -66,13 +66,13 @@ def page(data: Dict[str, Any]) -> Tuple[str, str]:
 
 
 def read(name: str) -> str:
-    """Return the text of a file of the page."""
+    """Return the text of one of the page's files."""
     with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
         return file.read()
 
 
 def in_a_block(data: Any) -> str:
-    """Return JSON that may stand in a script element: it cannot end there."""
+    """Return JSON that is safe in a script element, which it cannot end."""
     text = json.dumps(data, ensure_ascii=False)
     for character, escaped in ESCAPED.items():
         text = text.replace(character, escaped)
@@ -80,7 +80,7 @@ def in_a_block(data: Any) -> str:
 
 
 def checksum(text: str) -> str:
-    """Return the checksum of an inlined text as a policy names it."""
+    """Return the checksum of an inlined text, as a policy states it."""
     digest = hashlib.sha256(text.encode("utf-8")).digest()
     return "sha256-" + base64.b64encode(digest).decode("ascii")
 
@@ -92,8 +92,8 @@ def frozen_page(models: Sequence, lines: Sequence[str]) -> Tuple[str, List[str]]
     """Return (the page as HTML, the translation of each line by the first model).
 
     Args:
-      models: each a Model.
-      lines: sentences; the n best translations of each are looked at, and what follows
+      models: the models, each a Model.
+      lines: sentences; the page shows the n best translations of each, and what follows
         from the likeliest alternatives of each word.
     """
     sights = []
@@ -129,8 +129,8 @@ def _sights(model, number: int, line: str) -> List[Dict[str, Any]]:
 def _alternatives(sight: Dict[str, Any]) -> List[Tuple[List[int], Any]]:
     """Return the (prefix, target) of the likeliest alternatives of each word.
 
-    They are what the page asks for: the words before are kept and the rest is decoded
-    again, or the translation ends there.
+    These are the requests that the page makes: they keep the words before, and decode
+    the rest again or end the translation there.
     """
     ids = sight["target"]["ids"]
     end = ids[-1]

@@ -1,7 +1,7 @@
-"""Attention → a picture by matplotlib: one heat map, or a grid of them.
+"""Attention → a picture made by matplotlib: one heat map, or a grid of heat maps.
 
-In black on white, so that it is the same in grey print. Cells that cannot have
-attention are hatched.
+The picture is black on white, so that it looks the same in greyscale print. Cells that
+cannot have attention are hatched.
 """
 
 from typing import Any, List, NamedTuple, Optional, Sequence
@@ -11,13 +11,13 @@ import numpy as np
 from transformer.text.words import between_words
 from transformer.viewer.sight import KINDS, Sight
 
-NUMBERED = 16  # words of a map that has its numbers in its cells
-LETTERED = 40  # words of a map whose words are written beside it
+NUMBERED = 16  # the most words of a map that shows numbers in its cells
+LETTERED = 40  # the most words of a map that shows its words at the edges
 MEAN = "mean"  # of the heads of a layer
 
 
 class Map(NamedTuple):
-    """Attention of one head, or the mean of some."""
+    """The attention of one head, or the mean of several heads."""
 
     title: str
     weights: np.ndarray  # float [Tq, Tk]
@@ -36,11 +36,11 @@ def maps(
     """Return rows of maps: a row for each kind and layer, a column for each head.
 
     Args:
-      sight: Sight.
+      sight: a Sight.
       kinds: keys of KINDS.
-      layer: from 1; None: all.
-      head: from 1; "mean": of all; None: each.
-      pieces: whether attention is between pieces, not between words.
+      layer: the layer, from 1; None: all layers.
+      head: the head, from 1; "mean": the mean of all heads; None: each head.
+      pieces: whether attention is between pieces instead of words.
 
     Raises:
       ValueError: there is no such layer or head.
@@ -56,7 +56,7 @@ def maps(
 
 
 def _chosen(what, number, count):
-    """Return the numbers from 0 of one layer or head, or of all."""
+    """Return the indices, from 0, of one layer or head, or of all."""
     if number is None:
         return range(count)
     if not 1 <= number <= count:
@@ -65,7 +65,7 @@ def _chosen(what, number, count):
 
 
 def _map(sight, kind, layer, head, pieces):
-    """Return a Map; head None: the mean."""
+    """Return a Map; `head` None: the mean of the heads."""
     weights = sight.attention[kind][layer]
     weights = weights.mean(0) if head is None else weights[head]
     queries, keys = {
@@ -84,7 +84,7 @@ def _map(sight, kind, layer, head, pieces):
 
 
 def draw(rows: List[List[Map]], out: str) -> None:
-    """Draw maps into a file; its ending says which format.
+    """Draw maps to a file; its extension determines the format.
 
     Args:
       rows: what `maps` returned.
@@ -123,11 +123,11 @@ def _size(each, single):
 
 
 def draw_map(axes, each: Map, single: bool = True) -> None:
-    """Draw one map: a row looks at the columns.
+    """Draw one map, in which rows attend to columns.
 
     Args:
-      axes: of matplotlib.
-      each: Map.
+      axes: the axes of matplotlib.
+      each: the Map.
       single: whether there is room for numbers.
     """
     from matplotlib.patches import Rectangle
@@ -142,7 +142,7 @@ def draw_map(axes, each: Map, single: bool = True) -> None:
         shown = words if len(words) <= LETTERED or single else []
         axis.set_ticks(range(len(shown)), labels=shown, fontsize=size, rotation=turned)
         for label in axis.get_ticklabels():
-            label.set_parse_math(False)  # a $ begins no formula
+            label.set_parse_math(False)  # a $ does not begin a formula
         axis.set_tick_params(length=0)
     for i, j in zip(*np.nonzero(~each.allowed)):
         corner = (j - 0.5, i - 0.5)

@@ -13,14 +13,14 @@ MOST_CHARACTERS = 2000  # of a sentence
 MOST_CHARACTERS_SPLIT = 20000  # of a text that is split into sentences
 MOST_TEXTS = 128  # of a request
 MOST_SENTENCES = 256  # of all texts of a request
-MOST_PIECES = 256  # of a sentence: attention grows with their square
+MOST_PIECES = 256  # of a sentence: attention grows with the square of this
 MOST_PADDING = 16
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 
 
 class RefusedRequest(Exception):
-    """A request that is refused, with a status of HTTP and one sentence."""
+    """A request that is refused, with an HTTP status and one sentence."""
 
     def __init__(self, status: int, sentence: str):
         super().__init__(sentence)
@@ -28,7 +28,7 @@ class RefusedRequest(Exception):
 
 
 class SentenceRequest(NamedTuple):
-    """What a client asks about a sentence."""
+    """A client's request about a sentence."""
 
     model: int
     text: str
@@ -39,16 +39,16 @@ class SentenceRequest(NamedTuple):
 
 
 class TranslateRequest(NamedTuple):
-    """What a client wants translated."""
+    """A client's request for translations."""
 
     model: int
-    texts: List[List[tuple]]  # of each text its sentences, as `sentences.split` does
+    texts: List[List[tuple]]  # the sentences of each text, as in `sentences.split`
     is_list: bool  # whether the client sent a list
     n_best: int
     scores: bool
     alignments: bool
     split: bool
-    source: str = ""  # as a client of LibreTranslate names it; "" for others
+    source: str = ""  # as named by a LibreTranslate client; "" for others
 
 
 def fields_of(body: bytes, content_type: str) -> Dict[str, Any]:
@@ -56,10 +56,10 @@ def fields_of(body: bytes, content_type: str) -> Dict[str, Any]:
 
     Args:
       body: JSON in UTF-8, or a form.
-      content_type: which of the two: JSON or FORM.
+      content_type: JSON or FORM.
 
     Raises:
-      RefusedRequest: it is not of that type.
+      RefusedRequest: the body is not of that type.
     """
     if content_type == FORM:
         return _fields_of_form(body)
@@ -77,7 +77,7 @@ def _refuse_constant(name):
 
 
 def _fields_of_form(body):
-    """Return the fields of a form; numbers are numbers."""
+    """Return the fields of a form, with numeric fields as numbers."""
     try:
         pairs = urllib.parse.parse_qsl(
             body.decode("utf-8"), True, True, errors="strict", max_num_fields=16
@@ -91,14 +91,14 @@ def _fields_of_form(body):
 
 
 def parse_see(fields: Dict[str, Any], models: Sequence) -> SentenceRequest:
-    """Return what is to be seen.
+    """Return the request to see a translation.
 
     Args:
-      fields: of the request.
-      models: each a Model.
+      fields: the fields of the request.
+      models: the models, each a Model.
 
     Raises:
-      RefusedRequest: it is not what is wanted, or too long.
+      RefusedRequest: the request is invalid or too long.
     """
     _refuse_unknown(fields, ("model", "text", "prefix", "target", "padding"))
     text = fields.get("text")
@@ -118,15 +118,15 @@ def parse_see(fields: Dict[str, Any], models: Sequence) -> SentenceRequest:
 def parse_translate(
     fields: Dict[str, Any], models: Sequence, split: bool = False
 ) -> TranslateRequest:
-    """Return what is to be translated: our fields, or those of LibreTranslate.
+    """Return the request for translations, in our fields or those of LibreTranslate.
 
     Args:
-      fields: of the request.
-      models: each a Model.
-      split: whether texts are split into sentences where the request does not say.
+      fields: the fields of the request.
+      models: the models, each a Model.
+      split: whether to split texts into sentences if the request does not say.
 
     Raises:
-      RefusedRequest: it is not what is wanted, or too long.
+      RefusedRequest: the request is invalid or too long.
     """
     if "q" in fields:
         return _parse_libretranslate(fields, models, split)
@@ -146,7 +146,7 @@ def parse_translate(
 
 
 def _parse_libretranslate(fields, models, split):
-    """Return what a client of LibreTranslate wants; its languages choose the model."""
+    """Return the request of a LibreTranslate client; its languages choose the model."""
     names = ("q", "source", "target", "format", "alternatives", "api_key")
     _refuse_unknown(fields, names)
     source = fields.get("source", "auto")
@@ -206,7 +206,7 @@ def _switch(fields, name, default=False):
 
 
 def _ids(fields, name):
-    """Return a list of ids, None where there is none."""
+    """Return a list of ids; None if there is none."""
     ids = fields.get(name)
     if ids is None:
         return None
@@ -219,7 +219,7 @@ def _ids(fields, name):
 
 
 def _texts(fields, name, model, split):
-    """Return the sentences of each text of a field."""
+    """Return the sentences of each text in a field."""
     given = fields.get(name)
     texts = given if isinstance(given, list) else [given]
     if not all(isinstance(text, str) for text in texts):
@@ -249,7 +249,7 @@ def _split(text):
 
 
 def _one_line(text):
-    """Return a sentence on one line, with what is not Unicode replaced."""
+    """Return a sentence on one line, with invalid Unicode replaced."""
     _refuse_characters(text, MOST_CHARACTERS)
     return " ".join(_unicode(text).split())
 
@@ -279,15 +279,16 @@ def _refuse_long(sentence, model):
 def refuse_other_hosts(host: Optional[str], served: Collection[str]) -> None:
     """Refuse a request that a page of another site may have sent: DNS rebinding.
 
-    Such a page makes its own name lead to this machine, but the browser still says the
-    name. An address is nobody's name.
+    Such a page makes its own host name resolve to this machine, but the browser still
+    sends that name. A numeric address is accepted, because it is not the name of a
+    site.
 
     Args:
       host: the Host header.
-      served: names that are this server's.
+      served: the host names of this server.
 
     Raises:
-      RefusedRequest: the host is missing, or another name.
+      RefusedRequest: the host is missing or has another name.
     """
     name = (host or "").strip().lower()
     if not name.endswith("]") and ":" in name:
@@ -304,7 +305,7 @@ def refuse_other_hosts(host: Optional[str], served: Collection[str]) -> None:
 
 
 def refuse_other_origins(headers: Mapping[str, str]) -> None:
-    """Refuse what the page of another site sends.
+    """Refuse requests from a page of another site.
 
     Raises:
       RefusedRequest: the request has another Origin.

@@ -1,11 +1,11 @@
-"""Attention weights → what each head does: its entropy, and a sentence about it."""
+"""Attention weights → what each head does: its entropy, and a phrase about it."""
 
 from typing import List, NamedTuple
 
 import numpy as np
 
-CLEAR = 0.4  # a head does what it does with at least this share of its attention
-SPREAD = 0.85  # of the greatest entropy: it looks everywhere
+CLEAR = 0.4  # the least share of its attention that gives a head a role
+SPREAD = 0.85  # of the greatest entropy, above which a head looks everywhere
 PLACES = {
     "previous": "the previous position",
     "same": "its own position",
@@ -13,7 +13,8 @@ PLACES = {
     "first": "the first position",
     "last": "the end of the sentence",
 }
-# Where source and target are counted from their beginnings, and where no end is seen.
+# Other words where source and target positions are counted separately, and where no end
+# is visible.
 OTHERWISE = {
     ("cross", "previous"): "the source piece one place before its own number",
     ("cross", "same"): "the source piece of its own number",
@@ -28,8 +29,8 @@ class Role(NamedTuple):
     """What a head does on one sentence."""
 
     entropy: float  # in bits, the mean of the queries
-    most: float  # the greatest possible entropy: all allowed keys alike
-    share: float  # of its attention that goes where `text` says
+    most: float  # the greatest possible entropy: equal attention to all allowed keys
+    share: float  # the share of its attention that goes where `text` says
     text: str
 
 
@@ -46,7 +47,7 @@ def roles(weights, allowed, kind: str) -> List[List[Role]]:
 
 def _role(weights, allowed, kind):
     """Return the Role of one head: weights [Tq, Tk]."""
-    real = allowed.any(-1)  # a padded query is none
+    real = allowed.any(-1)  # a padded query is not real
     weights = weights[real]
     allowed = allowed[real]
     entropy = _entropy(weights)
@@ -60,7 +61,7 @@ def _role(weights, allowed, kind):
         share = entropy / most
         text = "looks everywhere alike"
     else:
-        # Where each query looks most, whatever stands there.
+        # The greatest attention of each query, wherever it goes.
         share = float(weights.max(-1).mean())
         text = "looks at single words"
         if share < CLEAR:
@@ -69,15 +70,15 @@ def _role(weights, allowed, kind):
 
 
 def _entropy(weights):
-    """Return the mean entropy of the rows in bits."""
+    """Return the mean entropy of the rows, in bits."""
     logs = np.log2(np.where(weights > 0, weights, 1.0))
     return float(-(weights * logs).sum(-1).mean())
 
 
 def _shares(weights, allowed, kind):
-    """Return how much of the attention goes to each of PLACES, on average.
+    """Return the average share of attention that goes to each of PLACES.
 
-    Only queries count that have the place before or after them.
+    For the neighboring positions, only queries that have such a neighbor count.
     """
     queries, keys = weights.shape
     shares = {"first": float(weights[:, 0].mean()), "same": _diagonal(weights, 0)}

@@ -1,8 +1,9 @@
-"""The HTTP service: translations, and the page that shows how they come about.
+"""The HTTP service: translations, and the page that shows how they are made.
 
-HTTP is uvicorn's work, routes are Starlette's; one thread computes (see jobs.py). It
-needs Python 3.10 or newer, and `pip install 'transformer-tf[serve]'`. It has no TLS,
-no authentication and no clustering: docs/serving.md shows a proxy for these.
+uvicorn handles HTTP, Starlette handles the routes, and one thread computes (see
+jobs.py). The service needs Python 3.10 or newer, and `pip install
+'transformer-tf[serve]'`. It has no TLS, no authentication and no clustering:
+docs/serving.md shows a proxy for these.
 """
 
 import asyncio
@@ -37,19 +38,19 @@ from transformer.viewer.requests import (
 )
 
 MOST_CONNECTIONS = 768  # below the 1,024 files that a process may open by default
-SECONDS_TO_SEND = 20  # a client has to send its request, or is forgotten
-SECONDS_TO_STOP = 20  # for answers that are under way
-LEFT = 499  # the status in the log when the client left
+SECONDS_TO_SEND = 20  # within which a client must send its request, or it is dropped
+SECONDS_TO_STOP = 20  # for answers in progress
+LEFT = 499  # the status in the log if the client left
 JSON_POLICY = "default-src 'none'"
 
 log = logging.getLogger("transformer.service")
 
 
 class Json(JSONResponse):
-    """JSON that ends with a line feed, for those who ask from a terminal."""
+    """JSON that ends with a line feed, for users on a terminal."""
 
     def render(self, content: Any) -> bytes:
-        """Return the body."""
+        """Return the body of the response."""
         return super().render(content) + b"\n"
 
 
@@ -57,10 +58,10 @@ class Service:
     """The routes, as an ASGI application.
 
     Args:
-      models: each a Model.
+      models: the models, each a Model.
       jobs: the queue.
-      names: host names that requests may name, in small letters.
-      split: whether texts are split into sentences where a request does not say.
+      names: host names that requests may name, in lower case.
+      split: whether to split texts into sentences if a request does not say.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Service:
         self._app.router.redirect_slashes = False
 
     async def __call__(self, scope, receive, send) -> None:
-        """Answer a request; count it, and log it in one line."""
+        """Answer a request, count it, and log it in one line."""
         began = time.perf_counter()
         headers = Headers(scope=scope)
         status = LEFT
@@ -138,7 +139,7 @@ class Service:
             )
 
     def _add_headers(self, headers):
-        """Add what every answer says about itself."""
+        """Add the headers of every answer."""
         is_page = headers.get("content-type", "").startswith("text/html")
         policy = self._policy if is_page else JSON_POLICY
         headers.update(
@@ -224,7 +225,7 @@ class Service:
         )
 
     async def _computed(self, request: Request, jobs: List[Job]) -> List[Any]:
-        """Return the results of jobs; give them up if the client leaves."""
+        """Return the results of jobs; cancel the jobs if the client leaves."""
         self.jobs.submit(jobs)
         futures = [asyncio.wrap_future(job.future) for job in jobs]
         outcomes = asyncio.gather(*futures, return_exceptions=True)
@@ -254,10 +255,11 @@ async def _left(request: Request) -> None:
 
 
 async def _fields(request: Request, kinds: Sequence[str]) -> Dict[str, Any]:
-    """Return the fields of a request whose body is one of some kinds; read all of it.
+    """Read a request whose body is one of some kinds, and return its fields.
 
     Raises:
-      RefusedRequest: it comes from elsewhere, is too long, or is not of these kinds.
+      RefusedRequest: the request comes from another site, is too long, or is not of
+        these kinds.
     """
     requests.refuse_other_origins(request.headers)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -285,7 +287,7 @@ def _error(
 
 
 def _refused(request: Request, error: Exception) -> Response:
-    """Return what Starlette refuses as JSON: another path, another method."""
+    """Return Starlette's refusal of a path or a method as JSON."""
     assert isinstance(error, HTTPException)
     sentences_of = {
         404: "There is nothing here; the page is at /.",
@@ -299,8 +301,8 @@ def _translation(wanted: TranslateRequest, text, row) -> Dict[str, Any]:
     """Return the answer about a text.
 
     Args:
-      wanted: what the client wants.
-      text: its sentences, each with what follows it.
+      wanted: the request of the client.
+      text: the sentences of the text, each with the white space after it.
       row: the n best translations of each sentence.
     """
     translated = [_n_best(wanted, n_best) for n_best in row]
@@ -317,7 +319,7 @@ def _translation(wanted: TranslateRequest, text, row) -> Dict[str, Any]:
 
 
 def _n_best(wanted: TranslateRequest, n_best) -> Dict[str, Any]:
-    """Return the best translation of a sentence, with the others where wanted."""
+    """Return the best translation of a sentence, with the others if requested."""
     names = ["text"] + ["score"] * wanted.scores + ["alignment"] * wanted.alignments
     best, *others = (
         {name: each[name] for name in names} for each in n_best[: wanted.n_best]
@@ -339,7 +341,7 @@ def _for_libretranslate(wanted: TranslateRequest, rows, models) -> Dict[str, Any
     answer: Dict[str, Any] = {"translatedText": [each[0] for each in made]}
     if wanted.n_best > 1:
         answer["alternatives"] = [each[1:] for each in made]
-    if wanted.source == "auto":  # nothing is detected
+    if wanted.source == "auto":  # no language is detected
         language = models[wanted.model].languages[0]
         detected = {"language": language, "confidence": 0}
         answer["detectedLanguage"] = [detected] * len(made)
@@ -349,7 +351,7 @@ def _for_libretranslate(wanted: TranslateRequest, rows, models) -> Dict[str, Any
 
 
 class _OfJobs:
-    """What the queue counts, for Prometheus."""
+    """The counters of the queue, for Prometheus."""
 
     def __init__(self, jobs: Jobs):
         self._jobs = jobs
@@ -370,14 +372,15 @@ class _OfJobs:
 
 
 class Protocol(H11Protocol):
-    """HTTP of one connection; a client that drips its request loses it.
+    """HTTP on one connection, which is closed if a client sends its request too slowly.
 
-    uvicorn waits for ever for the end of a request. Here a request has a deadline, and
-    with many connections the one that has sent part of a request for longest is closed.
+    uvicorn waits forever for the end of a request. Here, a request has a deadline. If
+    there are too many connections, the one that has been sending its request for the
+    longest time is closed.
     """
 
     def connection_made(self, transport) -> None:
-        """Begin the time of the first request."""
+        """Start the timer for the first request."""
         super().connection_made(transport)
         self.deadline: Optional[asyncio.TimerHandle] = None
         self._watch()
@@ -387,7 +390,7 @@ class Protocol(H11Protocol):
             min(sending, key=lambda each: each.deadline.when()).give_up()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; the time ends with the request."""
+        """Receive bytes; stop the timer if the request is complete."""
         super().data_received(data)
         self._watch()
 
@@ -402,7 +405,7 @@ class Protocol(H11Protocol):
         self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP with JSON, as all that is refused."""
+        """Answer what is not HTTP with JSON, like every refusal."""
         log.info("%s sent what is not HTTP 400", (self.client or ["-"])[0])
         body = json.dumps({"error": "The request is not HTTP."}).encode() + b"\n"
         self.transport.write(
@@ -427,11 +430,11 @@ class Server:
     """The service at an address.
 
     Args:
-      address: (host, port); port 0: any that is free.
-      models: each a Model.
+      address: (host, port); port 0: any free port.
+      models: the models, each a Model.
       jobs: the queue.
-      names: host names that are answered besides those of this machine.
-      split: whether texts are split into sentences where a request does not say.
+      names: host names to answer to, besides those of this machine.
+      split: whether to split texts into sentences if a request does not say.
     """
 
     def __init__(
@@ -444,8 +447,8 @@ class Server:
     ):
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self._socket = socket.create_server(address, family=family, backlog=1024)
-        # Connections inherit it. Without, the body of an answer waits 40 ms for the
-        # client to acknowledge its head.
+        # Connections inherit this option. Without it, the body of an answer waits 40 ms
+        # until the client acknowledges its head.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.server_address = self._socket.getsockname()
         self.jobs = jobs
@@ -468,14 +471,14 @@ class Server:
         )
 
     def serve_forever(self) -> None:
-        """Serve until `drain`; in a thread of its own."""
+        """Serve until `drain` is called; this runs in its own thread."""
         try:
             self._server.run([self._socket])
         finally:
             self._stopped.set()
 
     def drain(self) -> None:
-        """Accept nobody, finish what waits, send the answers."""
+        """Accept no new clients, finish the waiting jobs, and send the answers."""
         self._server.should_exit = True
         self.jobs.drain()
         self._stopped.wait(2 * SECONDS_TO_STOP)

@@ -1,10 +1,10 @@
-"""A translator and a line → all that can be seen of the translation, as numbers.
+"""A translator and a line → everything that can be seen of a translation, as numbers.
 
 For example:
 
     sight = see(translator, "Der Hund schläft.")
     sight.attention["cross"][layer, head]    # float [Tq, Tk], rows sum to 1
-    packed(sight)                            # a dict of what JSON has, for the page
+    packed(sight)                            # a dict of JSON types, for the page
 """
 
 import base64
@@ -31,23 +31,23 @@ STEPS = 65535  # in JSON a weight is an integer from 0 to this
 class Sight(NamedTuple):
     """What can be seen of one translation of one line.
 
-    The queries of "encoder" are the pieces of `source`; those of "decoder" are the
-    pieces of `target_in`; those of "cross" the pieces of `target`, each of which is
-    chosen after the piece of `target_in` at the same position.
+    The queries of "encoder" are the pieces of `source`. The queries of "decoder" are
+    the pieces of `target_in`. The queries of "cross" are the pieces of `target`; each
+    is chosen after the piece of `target_in` at the same position.
     """
 
-    source: Tokens  # with the end, and padding where there is some
-    target_in: Tokens  # the beginning, and the target without its end
+    source: Tokens  # with the end, and any padding
+    target_in: Tokens  # the beginning, then the target without its end
     target: Tokens  # with the end
     n_best: List[Translation]
     best_ids: List[List[int]]  # of `n_best`, without the end
     attention: Dict[str, np.ndarray]  # kind → float [layers, H, Tq, Tk]
     allowed: Dict[str, np.ndarray]  # kind → bool [Tq, Tk]
-    roles: Dict[str, List[List[Role]]]  # kind → of each layer and head
+    roles: Dict[str, List[List[Role]]]  # kind → the Role of each layer and head
     log_probs: np.ndarray  # float [T], of the pieces of `target`
     alternatives: List[List[Tuple[int, str, float]]]  # id, piece, probability
     nodes: List[Node]  # every hypothesis of every step of the search
-    node_pieces: Dict[int, str]  # of the ids of `nodes`
+    node_pieces: Dict[int, str]  # for the ids in `nodes`
     without: np.ndarray  # float [source words, T]: see `changes_without`
 
 
@@ -58,18 +58,19 @@ def see(
     target: Optional[Sequence[int]] = None,
     padding: int = 0,
 ) -> Sight:
-    """Translate a line, and return all that can be seen of that.
+    """Translate a line, and return everything that can be seen of the translation.
 
     Args:
       translator: a Translator, with `keep_history` for the tree of the search.
       line: the source.
-      prefix: what the translation begins with, as text or as ids of pieces.
-      target: the ids of the translation to look at, without the end; the best one where
-        not given.
-      padding: pieces of padding after the source, as in a batch with longer lines.
+      prefix: the beginning of the translation, as text or as ids.
+      target: the ids of the translation to look at, without the end; None: the best
+        one.
+      padding: the number of padding pieces after the source, as in a batch with longer
+        lines.
 
     Raises:
-      ValueError: the line has no piece, or ids are no pieces of the vocabulary.
+      ValueError: the line has no pieces, or ids are not pieces of the vocabulary.
     """
     vocabularies = translator.vocabularies
     [source] = translator.encode([line])
@@ -108,7 +109,7 @@ def see(
 
 def _inside(translator, source, target, padding):
     """Return (weights by kind, log-probabilities [T, V], those of the target [T])."""
-    # A longer neighbour in the batch is what pads a line.
+    # A longer neighbour in the batch causes a line to be padded.
     rows = [source] + [[UNK] * (len(source) + padding)] * bool(padding)
     inside = translator.inspect(rows, [target] * len(rows), lambda inside: inside)
     weights = {
@@ -127,8 +128,8 @@ def _allowed(real, source, target):
     """Return which keys each query may see: kind → bool [Tq, Tk].
 
     Args:
-      real: how many positions of the source are no padding.
-      source, target: how many positions there are.
+      real: how many positions of the source are not padding.
+      source, target: the numbers of all positions.
     """
     is_real = np.arange(source) < real
     return {
@@ -154,7 +155,7 @@ def _alternatives(translator, log_probs):
 
 
 def _nodes(translator, found, target, of_target):
-    """Return the tree of the search; one path where it kept no history."""
+    """Return the tree of the search; one path if it kept no history."""
     eos = translator.vocabularies.target.eos
     if found.history:
         return tree(found, 0, eos)
@@ -167,19 +168,19 @@ def _nodes(translator, found, target, of_target):
 
 
 def changes_without(translator, source, target, spans, of_target):
-    """Return what each word of the source contributes: leave one out.
+    """Return what each source word contributes, by leaving out one at a time.
 
-    The pieces of a word are replaced by UNK, one for each, so that the others keep
-    their positions; by PAD where a vocabulary of tensor2tensor has no UNK.
+    Each piece of the word is replaced by UNK, so that the other pieces keep their
+    positions; a vocabulary of tensor2tensor has no UNK, so PAD is used.
 
     Args:
       translator: a Translator.
-      source, target: ids, without the end.
-      spans: of the words of the source; those after its pieces are left out.
+      source, target: the ids, without the end.
+      spans: the spans of the source words; those beyond the pieces are left out.
       of_target: float [T], the log-probabilities of the target with the whole source.
 
     Returns:
-      float [source words, T]: the change of the log-probability of each target piece.
+      float [source words, T]: the change in the log-probability of each target piece.
     """
     has_none = isinstance(translator.vocabularies.source, SubwordVocabulary)
     unknown = PAD if has_none else UNK
@@ -202,7 +203,7 @@ def changes_without(translator, source, target, spans, of_target):
 
 
 def packed(sight: Sight) -> Dict[str, Any]:
-    """Return a Sight as a dict of what JSON has."""
+    """Return a Sight as a dict of JSON types."""
     return {
         "source": sight.source._asdict(),
         "targetIn": sight.target_in._asdict(),
@@ -228,14 +229,14 @@ def packed(sight: Sight) -> Dict[str, Any]:
 
 
 def _packed_weights(weights):
-    """Return weights from 0 to 1 as their shape and base64 of little-endian uint16."""
+    """Return weights from 0 to 1: their shape, and base64 of little-endian uint16."""
     steps = np.rint(np.clip(weights, 0, 1) * STEPS).astype("<u2")
     data = base64.b64encode(steps.tobytes()).decode("ascii")
     return {"shape": list(weights.shape), "data": data}
 
 
 def _rounded(value):
-    """Return a value with floats of six digits; arrays and tuples become lists."""
+    """Return a value with floats rounded to six digits, and sequences as lists."""
     if isinstance(value, dict):
         return {name: _rounded(each) for name, each in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):

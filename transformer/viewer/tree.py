@@ -1,4 +1,4 @@
-"""The history of a beam search → a tree of hypotheses, and what became of each."""
+"""The history of a beam search → a tree of hypotheses, and the fate of each."""
 
 from typing import List, NamedTuple
 
@@ -13,28 +13,28 @@ BEATEN = "beaten"
 
 
 class Node(NamedTuple):
-    """A hypothesis at one step: its parent's and one more piece."""
+    """A hypothesis at one step: its parent plus one piece."""
 
-    parent: int  # the number of another Node; -1: the beginning
-    step: int  # how many pieces it has
-    piece: int  # the id of the newest
+    parent: int  # the index of another Node; -1: the beginning
+    step: int  # the number of its pieces
+    piece: int  # the id of the newest piece
     log_prob: float  # of all its pieces
     score: float  # log-probability / length penalty
-    fate: str  # OPEN, CUT, ENDED (one of the n best), BEATEN (ended, but is not)
-    rank: int  # among the n best; -1: it is not one of them
+    fate: str  # OPEN, CUT, ENDED (one of the n best), BEATEN (ended, but not one)
+    rank: int  # its rank among the n best; -1: not one of them
 
 
 def tree(hypotheses, line: int, eos: int) -> List[Node]:
-    """Return every hypothesis of every step of a sentence, those of a step in order.
+    """Return every hypothesis at every step for a sentence, in order within each step.
 
     Args:
       hypotheses: values of Hypotheses, with a SearchHistory.
-      line: the number of the sentence in its batch.
+      line: the index of the sentence in its batch.
       eos: the id that ends a hypothesis.
     """
     history = type(hypotheses.history)(*(each[line] for each in hypotheses.history))
     nodes: List[Node] = []
-    numbers = [-1] * history.kept.shape[0]  # of the nodes that are searched on from
+    numbers = [-1] * history.kept.shape[0]  # of the nodes from which the search goes on
     for step in range(history.pieces.shape[1]):
         kept = history.kept[:, step].tolist()
         of_candidate = {}
@@ -68,7 +68,7 @@ def path(nodes: List[Node], number: int) -> List[int]:
 
 
 def _ranked(nodes, ids, scores):
-    """Return the nodes with the ranks of those that are the n best."""
+    """Return the nodes; mark those that are the n best, and rank them."""
     best = {
         tuple(np.trim_zeros(row, "b").tolist()): rank
         for rank, (row, score) in enumerate(zip(ids, scores))

@@ -1,7 +1,7 @@
-"""The settings and presets by one name, and the place for presets of your own.
+"""The settings and presets under one name, and the place for your own presets.
 
-They are in `transformer/hparams.py`. A preset that is added here is known to
-`python train.py`:
+They are defined in `transformer/hparams.py`. `python train.py` also knows presets that
+you add here:
 
     PRESETS["mine"] = {"num_blocks": 4, "d_model": 256}
 """

@@ -6,6 +6,6 @@ from transformer.__main__ import interrupt_quietly, main
 
 if __name__ == "__main__":
     interrupt_quietly()
-    import hparams  # noqa: F401 (what it adds to PRESETS counts)
+    import hparams  # noqa: F401 (it may add to PRESETS)
 
     main(["train", *sys.argv[1:]])

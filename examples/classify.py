@@ -5,8 +5,8 @@
 
 The sentiment classifier of bojone/attention, with `transformer.functional`: embedding,
 positions, attention, mean, dropout, sigmoid. It trains for about 25 seconds on two
-cores (IMDB: some minutes). Expect an accuracy of at least 0.95 on our own reviews, of
-which a bag of words tells half: each has a twin of the same words and the other label.
+cores (IMDB: minutes). Expect an accuracy of at least 0.95 on our own reviews. A bag of
+words gets half of them: each has a twin with the same words and the other label.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from transformer.runtime import cli
 
 # As in bojone/attention.
 VOCAB_SIZE = 20000
-MAX_LENGTH = 80  # words; of longer reviews, the last ones
+MAX_LENGTH = 80  # words; longer reviews keep their last words
 D_MODEL = 128
 HEADS = 8
 DROPOUT_RATE = 0.5
@@ -34,7 +34,7 @@ LEARNING_RATE = 0.001
 
 
 def own_reviews(pairs: int = 2000) -> Tuple[Reviews, Reviews]:
-    """Return generated reviews to train on, and others to test on."""
+    """Return (generated reviews to train on, others to test on)."""
     train = make_reviews.reviews(pairs, seed=1)
     known = {tuple(words) for words, _ in train}
     test = [
@@ -50,14 +50,14 @@ def own_reviews(pairs: int = 2000) -> Tuple[Reviews, Reviews]:
 
 
 def batches(reviews: Reviews) -> Iterator[Tuple[np.ndarray, List[int]]]:
-    """Yield (ids [N, T], labels [N]) of all reviews, in their order."""
+    """Yield (ids [N, T], labels [N]) for all reviews, in order."""
     for start in range(0, len(reviews), BATCH_SIZE):
         ids, labels = zip(*reviews[start : start + BATCH_SIZE])
         yield pad([each[-MAX_LENGTH:] for each in ids]), list(labels)
 
 
 def positive_logits(ids, is_training: bool):
-    """Return how positive each review is: float [N], above 0 if it rather is.
+    """Return how positive each review is: float [N], above 0 if rather positive.
 
     Args:
       ids: int32 [N, T], 0 = padding.
@@ -68,7 +68,7 @@ def positive_logits(ids, is_training: bool):
         x = embedding(ids, VOCAB_SIZE, D_MODEL, scale=False)  # [N, T, D]
         x += position_embedding(ids, D_MODEL)
         x = attention(x, x, x, HEADS, D_MODEL // HEADS, lengths, lengths)  # [N, T, D]
-        # The attention returns zeros for padding: this is the mean over the words.
+        # Attention returns zeros for padding, so this is the mean over the words.
         x = tf.reduce_sum(x, 1) / tf.cast(tf.maximum(lengths, 1), tf.float32)[:, None]
         x = dropout(x, DROPOUT_RATE, is_training)  # [N, D]
         return dense(x, 1, True, "output")[:, 0]  # [N]

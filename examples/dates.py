@@ -2,11 +2,11 @@
 
     python examples/dates.py
 
-The model and its training are those of reverse_digits.py; only the text is new. It is
-read and written character by character. The model has to copy digits (the year), to
-look up words (the month), to fill up with zeros (the day) and to ignore the rest. It
-trains for about 40 seconds on two cores. Expect `right: 100.0 %` (at least 99 %) of 200
-days that were in no batch, each in five spellings.
+The model and its training are those of reverse_digits.py; only the text is new. The
+model reads and writes it character by character. It must copy digits (the year), look
+up words (the month), pad with zeros (the day), and ignore the rest. It trains for about
+40 seconds on two cores. Expect `right: 100.0 %` (at least 99 %) for 200 days that were
+in no batch, each in five spellings.
 """
 
 import datetime
@@ -24,7 +24,7 @@ MONTHS = (
     "Januar Februar März April Mai Juni Juli August September Oktober November Dezember"
 ).split()
 
-# The ids of characters follow those of padding, unknown, begin and end.
+# The ids of the characters follow those of padding, unknown, begin and end.
 CHARACTERS = sorted(set("".join(WEEKDAYS + MONTHS) + "am den 0123456789.,-"))
 FIRST = len(SPECIAL_IDS)
 IDS = {character: i for i, character in enumerate(CHARACTERS, FIRST)}
@@ -45,7 +45,7 @@ SETTINGS = HParams(
 
 
 def spellings(day: datetime.date) -> List[str]:
-    """Return the ways in which a day is written."""
+    """Return the ways to write a day."""
     name = f"{day.day}. {MONTHS[day.month - 1]} {day.year}"  # 3. Mai 2014
     return [
         name,
@@ -57,7 +57,7 @@ def spellings(day: datetime.date) -> List[str]:
 
 
 def split_days() -> Tuple[List[datetime.date], List[datetime.date]]:
-    """Return the days of 1900 to 2099 in two parts: to train on, and 200 to test on."""
+    """Return the days from 1900 to 2099: (days to train on, 200 days to test on)."""
     first = datetime.date(1900, 1, 1).toordinal()
     last = datetime.date(2099, 12, 31).toordinal()
     shuffled = np.random.RandomState(0).permutation(np.arange(first, last + 1)).tolist()
@@ -71,7 +71,7 @@ def encode(text: str) -> List[int]:
 
 
 def decode(ids: List[int]) -> str:
-    """Return the text of ids; what is no character becomes "?"."""
+    """Return the text of ids; ids that are not characters become "?"."""
     return "".join(CHARACTERS[i - FIRST] if i >= FIRST else "?" for i in ids)
 
 

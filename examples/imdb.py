@@ -1,7 +1,7 @@
-"""Read the film reviews of IMDB (Maas et al. 2011) from the file that Keras downloads.
+"""Read the IMDB film reviews (Maas et al. 2011) from the file that Keras downloads.
 
-The file, imdb.npz, holds pickled lists, and a pickle can run any code when it is read:
-`ListsUnpickler` reads lists of numbers and nothing else. Used by classify.py.
+The file, imdb.npz, holds pickled lists. A pickle can run any code when it is read, but
+`ListsUnpickler` reads only lists of numbers. classify.py uses this file.
 """
 
 import pickle
@@ -18,12 +18,13 @@ DOWNLOAD = "download"
 
 
 def load(path: str, vocab_size: int) -> Tuple[Reviews, Reviews]:
-    """Return the reviews to train on, and those to test on.
+    """Return (reviews to train on, reviews to test on).
 
-    In the file a word is its rank, from 1 for the most frequent; its id is rank + 1.
+    In the file, a word is its rank, from 1 for the most frequent word; its id is rank +
+    1.
 
     Args:
-      path: the file, or DOWNLOAD.
+      path: the path of the file, or DOWNLOAD.
       vocab_size: words with larger ids become UNKNOWN.
 
     Raises:
@@ -61,7 +62,7 @@ def download() -> Dict[str, np.ndarray]:
 
 
 def read(path: str) -> Dict[str, np.ndarray]:
-    """Return the same from the file; run no code in it."""
+    """Return the arrays of `download` from a file; run no code in it."""
     arrays = {}
     try:
         with zipfile.ZipFile(path) as archive:
@@ -82,7 +83,7 @@ def read(path: str) -> Dict[str, np.ndarray]:
 
 
 def read_array(file: BinaryIO) -> np.ndarray:
-    """Return an array in the format .npy, of numbers or of lists of numbers."""
+    """Return an array of numbers, or of lists of numbers, in .npy format."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)

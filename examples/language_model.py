@@ -2,11 +2,11 @@
 
     python examples/language_model.py
 
-A stack of blocks in which each byte sees itself and the bytes before it predicts the
-next one: a decoder without an encoder, as in GPT. Nothing but `causality=True` makes it
-a language model. It trains for about a minute on two cores. Expect fewer than 3.0 bits
-per byte of text that it has not seen (8 without training, 5.1 by the frequencies of the
-bytes alone), and a continuation of mostly English words.
+A stack of blocks, in which each byte sees itself and the bytes before it, predicts the
+next byte: a decoder without an encoder, as in GPT. Only `causality=True` makes it a
+language model. It trains for about a minute on two cores. Expect fewer than 3.0 bits
+per byte on unseen text (8 without training, 5.1 from the byte frequencies alone), and a
+continuation of mostly English words.
 """
 
 import glob
@@ -33,11 +33,11 @@ LEARNING_RATE = 0.002
 D_MODEL = 128
 BLOCKS = 2
 BYTES = 256
-TEMPERATURE = 0.7  # below 1: likely bytes become likelier
+TEMPERATURE = 0.7  # below 1, likely bytes become likelier
 
 
 def read_text() -> np.ndarray:
-    """Return the documentation as one row of bytes."""
+    """Return the documentation as one array of bytes."""
     text = b""
     for pattern in PATTERNS:
         for path in sorted(glob.glob(os.path.join(ROOT, pattern))):
@@ -47,8 +47,8 @@ def read_text() -> np.ndarray:
 
 
 def next_byte(inputs):
-    """Return the logits of the byte after each position: float [N, T, 256]."""
-    # zero_pad=False: a byte 0 is a byte like any other, not padding.
+    """Return the logits for the byte after each position: float [N, T, 256]."""
+    # zero_pad=False: a byte of 0 is a byte like any other, not padding.
     x = embedding(inputs, BYTES, D_MODEL, zero_pad=False)  # [N, T, D]
     x += positional_encoding(inputs, D_MODEL, zero_pad=False)
     for i in range(BLOCKS):
@@ -59,7 +59,7 @@ def next_byte(inputs):
 
 
 def main(steps: int = STEPS) -> float:
-    """Train, write a continuation, and return the bits per byte of unseen text."""
+    """Train, write a continuation, and return the bits per byte on unseen text."""
     text = read_text()
     train, test = np.split(text, [len(text) * 9 // 10])
     random = np.random.RandomState(1)
@@ -85,7 +85,7 @@ def main(steps: int = STEPS) -> float:
                     f"step {number}  bits per byte {value / np.log(2):.2f}", flush=True
                 )
 
-        # Each byte of the text that was held back, after at most LENGTH others.
+        # Score each byte of the held-out text, given at most LENGTH others.
         count = (len(test) - 1) // LENGTH
         feeds = {
             inputs: test[: count * LENGTH].reshape(count, LENGTH),
@@ -93,7 +93,7 @@ def main(steps: int = STEPS) -> float:
         }
         unseen = session.run(nats, feeds) / np.log(2)
 
-        # Write on: draw each byte as the model predicts it, the likely ones more often.
+        # Continue a text: draw each byte from the model, likely bytes more often.
         written = list(b"The attention ")
         for _ in range(300):
             last = session.run(logits, {inputs: [written[-LENGTH:]]})

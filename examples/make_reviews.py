@@ -1,10 +1,10 @@
-"""Generate film reviews whose label does not depend on the counts of their words.
+"""Generate film reviews whose labels do not depend on their word counts.
 
     python examples/make_reviews.py [--pairs 5] [--seed 1]
 
 A review has two or four opinions ("the plot was not very good"), half of them negated,
-all positive or all negative. Each positive review has a negative twin with
-exactly the same words, in which the other opinions are negated: a bag-of-words
+all positive or all negative. Each positive review has a negative twin with exactly the
+same words, in which the other opinions are negated. Therefore, a bag-of-words
 classifier is right half of the time.
 """
 
@@ -43,7 +43,7 @@ def opinion(draw: random.Random, aspect: str, good: bool, negated: bool) -> List
 
 
 def twins(draw: random.Random) -> Tuple[List[str], List[str]]:
-    """Return (a positive review, a negative one of the same words), as words."""
+    """Return (a positive review, a negative one with the same words), as words."""
     count = draw.choice([2, 2, 4])
     negated = [i % 2 == 0 for i in range(count)]
     draw.shuffle(negated)
@@ -65,7 +65,7 @@ def twins(draw: random.Random) -> Tuple[List[str], List[str]]:
 
 
 def moved(opinions: List[List[str]], negated: List[bool]) -> List[List[str]]:
-    """Return the opinions with each negation moved to an opinion without one."""
+    """Return the opinions, with each negation moved to an opinion without one."""
     denials = [words[3] for words, denied in zip(opinions, negated) if denied]
     return [
         words[:3] + words[4:] if denied else words[:3] + [denials.pop()] + words[3:]
@@ -74,11 +74,11 @@ def moved(opinions: List[List[str]], negated: List[bool]) -> List[List[str]]:
 
 
 def reviews(pairs: int, seed: int = 1) -> List[Tuple[List[str], int]]:
-    """Return [(words, label)], 1 for a positive review or 0, twins side by side.
+    """Return [(words, label)] with twins side by side; 1 is positive, 0 negative.
 
     Args:
       pairs: the number of positive reviews, and of negative ones.
-      seed: the same seed gives the same reviews on every machine.
+      seed: the seed; the same seed gives the same reviews on every machine.
     """
     draw = random.Random(seed)
     return [

@@ -3,8 +3,8 @@
 #
 #     bash examples/multi30k.sh [FOLDER [FLAGS OF train.py]]
 #
-# FOLDER (data/multi30k if none is named) has {train,dev,test}.{de,en}; where it has not,
-# they are downloaded. Terms of use: see the page that download.py names.
+# FOLDER (by default data/multi30k) has {train,dev,test}.{de,en}; if these files are
+# missing, they are downloaded. Terms of use: see the page that download.py names.
 #
 # It takes about an hour on two cores that compute in bfloat16 (avx512_bf16, AMX). Expect
 # a BLEU of about 42.3 on test: mean of three seeds, standard deviation 0.3.
@@ -14,15 +14,15 @@ folder=${1:-data/multi30k}
 
 [ -e "$folder/train.de" ] || python scripts/download.py multi30k --out "$folder"
 
-# BPE-dropout: the corpus is written 24 times, each time in other pieces. The model sees
-# each of them once or twice.
+# BPE-dropout: the corpus is written 24 times, each time in different pieces. The model
+# sees each copy once or twice.
 python scripts/prepare.py --out "$folder/24" --vocab_size 8000 \
   --bpe_dropout 0.05 --copies 24 \
   --train "$folder/train.de" "$folder/train.en" \
   --dev "$folder/dev.de" "$folder/dev.en" \
   --test "$folder/test.de" "$folder/test.en"
 
-# More steps than the preset has, and more dropout.
+# More steps and more dropout than the preset.
 python train.py --preset multi30k --data "$folder/24" --logdir "$folder/model" \
   --precision bfloat16 --dropout_rate 0.2 --max_steps 9500 --warmup_steps 800 \
   --save_every 950 --eval_every 1900 "${@:2}"

@@ -3,13 +3,13 @@
 #
 #     bash examples/own_language.sh [FOLDER [FLAGS OF train.py]]
 #
-# Here Spanish → English: where FOLDER (data/spanish if none is named) has no corpus.es,
-# make_spanish.py writes a small corpus there. For your own pair put your files in its
-# place: one sentence a line, line n of one file the translation of line n of the other.
-# The languages are read from the endings of the names.
+# The example is Spanish → English: if FOLDER (by default data/spanish) has no
+# corpus.es, make_spanish.py writes a small corpus there. For your own pair, put your
+# files there instead: one sentence per line, with line n of one file the translation of
+# line n of the other. The languages are read from the file extensions.
 #
 # It takes about a minute and a half on two cores. Expect a BLEU above 95 (all sentences
-# come from one small grammar), and at the end
+# come from one small grammar), and these lines at the end:
 #
 #     We do not buy the red house.
 #     Do you look for this green book now?
@@ -20,14 +20,14 @@ folder=${1:-data/spanish}
 [ -e "$folder/corpus.es" ] || python examples/make_spanish.py "$folder"
 head -n 3 "$folder/corpus.es" "$folder/corpus.en"
 
-# Learn a vocabulary of pieces, and write every sentence as their numbers.
+# Learn a vocabulary of pieces, and write every sentence as the ids of its pieces.
 python scripts/prepare.py --out "$folder" --vocab_size 250 \
   --train "$folder/corpus.es" "$folder/corpus.en" \
   --dev "$folder/dev.es" "$folder/dev.en" \
   --test "$folder/test.es" "$folder/test.en"
 
-# A small model. A larger corpus deserves a larger one: --preset base; on CPUs multi30k,
-# for long sentences with --max_extra_length 50.
+# A small model. A larger corpus deserves a larger one: --preset base; on CPUs, use
+# --preset multi30k, and add --max_extra_length 50 for long sentences.
 python train.py --preset sample --data "$folder" --logdir "$folder/model" \
   --max_steps 300 --warmup_steps 60 --eval_every 150 --save_every 150 "${@:2}"
 

@@ -2,12 +2,12 @@
 
     python examples/print_attention.py logs/sample "Die Frau ist müde."
 
-logs/sample is the log directory of a trained model: `make demo` makes one. It takes 10
-seconds. Expect a row for each piece of the translation, with the attention
-that it pays to each piece of the source, in percent. In a row they add up to 100, and
-mostly the largest is under the piece that is translated.
+logs/sample is the log directory of a trained model: `make demo` makes one. The program
+takes 10 seconds. Expect a row for each piece of the translation, with the attention
+that it pays to each piece of the source, in percent. Each row sums to 100, and the
+largest number is usually under the piece that is translated.
 
-`python scripts/plot_attention.py` draws all layers and heads, as a picture or a page.
+`python scripts/plot_attention.py` draws all layers and heads as a picture or a page.
 """
 
 import sys
@@ -17,7 +17,7 @@ from transformer.viewer.sight import see
 
 
 def main(logdir: str, sentence: str) -> None:
-    """Print the cross-attention of the last layer, the mean of its heads."""
+    """Print the cross-attention of the last layer, averaged over its heads."""
     with Translator(logdir) as translator:
         sight = see(translator, sentence)
     weights = sight.attention["cross"][-1].mean(axis=0)  # [H, T, S] → [T, S]

@@ -1,14 +1,14 @@
-"""Recommend what to watch next: a sequential recommender on our blocks, like SASRec.
+"""Recommend what to watch next: a sequential recommender built from our blocks.
 
     python examples/recommend.py
 
-Every user follows two of ten series, and watches now the next episode of the one, now
-that of the other. So there are two good recommendations, and who looks at the last
-episode alone knows only one of them. The model is a stack of blocks in which an item
-sees itself and the items before it (Kang and McAuley 2018). It trains for about 30
-seconds on two cores. Expect the true next item among the first two recommendations for
-about 99 % of 1,000 new users. The episode after the last one would be right for half of
-them, two items at random for 1 %.
+Every user follows two of ten series, and watches the next episode of one or the other.
+So there are two good recommendations, but the last episode alone points to only one of
+them. Like SASRec (Kang and McAuley 2018), the model is a stack of blocks in which an
+item sees itself and the items before it. It trains for about 30 seconds on two cores.
+Expect the true next item among the first two recommendations for about 99 % of 1,000
+new users. The episode after the last one would be right for half of them, two random
+items for 1 %.
 """
 
 import numpy as np
@@ -35,7 +35,7 @@ SERIES = 10
 EPISODES = 20
 ITEMS = 1 + SERIES * EPISODES  # item 0 is padding
 SHORTEST = 5
-LONGEST = 16  # items of a history
+LONGEST = 16  # items in a history
 
 
 def draw_histories(count: int, random: np.random.RandomState) -> np.ndarray:
@@ -52,7 +52,7 @@ def draw_histories(count: int, random: np.random.RandomState) -> np.ndarray:
 
 
 def scores_of_next(items):
-    """Return how well each item fits as the next one, at each position.
+    """Return how well each item fits as the next one at each position.
 
     Args:
       items: int32 [N, T], 0 = padding.
@@ -64,23 +64,23 @@ def scores_of_next(items):
     x += positional_encoding(items, D_MODEL)  # [N, T, D]
     for i in range(2):
         with tf.variable_scope(f"block_{i}"):
-            # Without causality each position would see the item it has to predict.
+            # Without causality, each position would see the item it has to predict.
             x = multihead_attention(x, x, num_heads=4, causality=True)
             x = feedforward(x, (4 * D_MODEL, D_MODEL))
-    # An item fits if its embedding is like the output: the table is used twice.
+    # An item fits if its embedding is like the output, so the table is used twice.
     table = embedding_table(ITEMS, D_MODEL, scope="items", reuse=True)
     return tf.einsum("ntd,vd->ntv", x, table)
 
 
 def main(steps: int = STEPS) -> float:
-    """Train, and return the share of new users whose next item is one of the two."""
+    """Train; return the share of new users whose next item is one of the two best."""
     random = np.random.RandomState(1)
     with tf.Graph().as_default(), tf.Session() as session:
         tf.set_random_seed(1)
         seen = tf.placeholder(tf.int32, [None, None])  # [N, T]
         following = tf.placeholder(tf.int32, [None, None])  # [N, T], one item later
         scores = scores_of_next(seen)
-        loss = cross_entropy(scores, following)  # padding does not count
+        loss = cross_entropy(scores, following)  # padding is not counted
         update = make_update(loss, RATES, tf.train.get_or_create_global_step())
 
         session.run(tf.global_variables_initializer())
@@ -91,7 +91,7 @@ def main(steps: int = STEPS) -> float:
             if number % 100 == 0:
                 print(f"step {number}  loss {value:.3f}", flush=True)
 
-        # The last item of a new user is the one to find; the model sees those before.
+        # The task: find a new user's last item. The model sees the items before it.
         histories = draw_histories(1000, random)
         users = np.arange(len(histories))
         last = np.sum(histories > 0, axis=1) - 1  # [N]

@@ -2,9 +2,9 @@
 
     python examples/reverse_digits.py
 
-The source is a row of four to nine digits, the target the same digits in reverse. The
-model, encoder and decoder, is that of the paper, only small. It trains for about 20
-seconds on two cores. Expect `right: 100.0 %` of 500 new rows.
+The source is a row of four to nine digits; the target is the same digits in reverse.
+The model is the encoder and decoder of the paper, but small. It trains for about 20
+seconds on two cores. Expect `right: 100.0 %` for 500 new rows.
 """
 
 from typing import Callable, List, Sequence, Tuple
@@ -31,7 +31,7 @@ SETTINGS = HParams(
     d_model=64,
     d_ff=128,
     num_heads=4,
-    dropout_rate=0.0,  # every batch is new: nothing can be learned by heart
+    dropout_rate=0.0,  # every batch is new, so the model cannot memorize
     schedule="linear",
     learning_rate=0.004,
     warmup_steps=100,
@@ -40,7 +40,7 @@ SETTINGS = HParams(
 
 
 def draw_pairs(count: int, random: np.random.RandomState) -> Tuple[Rows, Rows]:
-    """Return `count` rows of digits, and the same backwards."""
+    """Return `count` rows of digits, and the same rows reversed."""
     sources = [
         random.randint(ZERO, ZERO + 10, random.randint(4, 10)).tolist()
         for _ in range(count)
@@ -51,14 +51,14 @@ def draw_pairs(count: int, random: np.random.RandomState) -> Tuple[Rows, Rows]:
 def learn(
     hp: HParams, draw: Callable, to_test: Sequence, limit: int, steps: int
 ) -> Rows:
-    """Train a Transformer, and return what it writes for new sources.
+    """Train a Transformer; return its outputs for new sources.
 
     Args:
-      hp: the settings of the model and of its training.
-      draw: function like `draw_pairs`, of the pairs of a batch.
+      hp: the settings of the model and its training.
+      draw: function like `draw_pairs` that returns the pairs for a batch.
       to_test: the new sources.
-      limit: how long a target may be, with its end.
-      steps: how many batches to train on.
+      limit: the largest length of a target, including its end.
+      steps: the number of batches to train on.
     """
     random = np.random.RandomState(hp.seed)
     with tf.Graph().as_default(), tf.Session() as session:
@@ -66,7 +66,7 @@ def learn(
         model = Transformer(hp)
 
         # Training: at each position, the decoder sees the true target before it. So its
-        # input is the target after a begin, and its output the target before an end.
+        # input is a begin, then the target; its output is the target, then an end.
         source = tf.placeholder(tf.int32, [None, None])  # [N, S]
         target_in = tf.placeholder(tf.int32, [None, None])  # [N, T]
         target_out = tf.placeholder(tf.int32, [None, None])  # [N, T]
@@ -75,7 +75,7 @@ def learn(
         loss = cross_entropy(logits, target_out)
         update = make_update(loss, hp, tf.train.get_or_create_global_step())
 
-        # Translation: the decoder sees what it has written itself so far.
+        # Translation: the decoder sees its own output up to this position.
         step, state = model.start_search(model.encode(source))
         limits = tf.fill(tf.shape(source)[:1], limit)
         found = greedy(step, state, limits, SearchOptions())

@@ -1,9 +1,9 @@
-"""Translate lines with TensorFlow Serving, by its REST interface.
+"""Translate lines with TensorFlow Serving through its REST interface.
 
     python examples/serving_client.py --url http://localhost:8501/v1/models/m < test.de
 
-The model is what `export --format savedmodel` writes, with tensorflow-text. Python's
-own library is enough.
+The model is an export by `export --format savedmodel` with tensorflow-text. This client
+only needs Python's standard library.
 """
 
 import argparse
@@ -14,8 +14,8 @@ import urllib.error
 import urllib.request
 from typing import Iterator, List, Optional, Sequence, Tuple
 
-AT_ONCE = 64  # lines of a request
-SECONDS = 60  # that an answer may take
+AT_ONCE = 64  # lines in a request
+SECONDS = 60  # within which an answer must arrive
 SIGNATURE = "translate"
 
 
@@ -30,14 +30,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def translate(url: str, lines: Sequence[str]) -> List[Tuple[str, float]]:
-    """Return (text, score) of the translation of each line.
+    """Return (text, score) for the translation of each line.
 
     Args:
-      url: of the model.
-      lines: as many as one request may have.
+      url: the URL of the model.
+      lines: the lines for one request.
 
     Raises:
-      ValueError: the server refused them, with its reason.
+      ValueError: the server refused the lines; the message has its reason.
       OSError: there is no server.
     """
     body = {"signature_name": SIGNATURE, "instances": list(lines)}
@@ -56,7 +56,7 @@ def translate(url: str, lines: Sequence[str]) -> List[Tuple[str, float]]:
 
 
 def chunks(lines: Iterator[str]) -> Iterator[List[str]]:
-    """Yield the lines, as many as a request has at a time."""
+    """Yield the lines in chunks for one request each."""
     while True:
         chunk = list(itertools.islice(lines, AT_ONCE))
         if not chunk:

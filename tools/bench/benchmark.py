@@ -3,9 +3,9 @@
     python tools/bench/benchmark.py --data data/multi30k --logdir logs/multi30k \\
         --json bench.json
 
-The systems run in turns, A B A B; a value is the median of the rounds, reported with
-the minimum and the maximum. A system that is not installed is skipped with one line;
-install them with pip install '.[bench]'.
+The systems take turns, A B A B; a value is the median over the rounds, reported with
+the minimum and the maximum. A system that is not installed is skipped with a one-line
+message; install the systems with pip install '.[bench]'.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
 
     if args.device == "cpu":
         use_cores(args.threads)
-    # So that SIGTERM, too, ends the child processes, which may be stopped.
+    # So that SIGTERM also ends the child processes, which may be stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("benchmark.py: terminated"))
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def use_cores(count: int) -> None:
-    """Confine this process and its children to so many cores, if the system can."""
+    """Confine this process and its children to `count` cores, if the system can."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 

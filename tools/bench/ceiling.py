@@ -1,4 +1,4 @@
-"""The limits of the machine: matrix products in TensorFlow, copies of memory."""
+"""The limits of the machine: matrix products in TensorFlow, and memory copies."""
 
 import threading
 import time
@@ -8,12 +8,12 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from worker import Measure, serve
 
-PRODUCTS = 8  # in one run, so that starting it costs nothing
+PRODUCTS = 8  # in one run, so that the cost of starting it is negligible
 COPIED = 2**28  # bytes, far more than any cache
 
 
 def repeat(run: Callable[[], Any], seconds: float) -> float:
-    """Return the mean duration of a run, over so many seconds."""
+    """Return the mean duration of a run, measured over `seconds` seconds."""
     run()
     count, start = 0, time.perf_counter()
     while time.perf_counter() - start < seconds:
@@ -45,7 +45,7 @@ def matrix_rate(
 
         left = variable(rows, width)
         products = [tf.matmul(left, variable(width, out)) for _ in range(PRODUCTS)]
-        # One element of each, so that each is computed and none is copied.
+        # One element of each product, so that each is computed and none is copied.
         some = [tf.cast(product[0, 0], tf.float32) for product in products]
         session.run(tf.global_variables_initializer())
         taken = repeat(session.make_callable(some), seconds)
@@ -53,7 +53,7 @@ def matrix_rate(
 
 
 def copy_rate(threads: int, seconds: float) -> float:
-    """Return the GB/s that so many threads read and write."""
+    """Return the rate, in GB/s, at which `threads` threads copy memory."""
     pairs = [
         (np.ones(COPIED, np.uint8), np.ones(COPIED, np.uint8)) for _ in range(threads)
     ]
@@ -69,12 +69,12 @@ def copy_rate(threads: int, seconds: float) -> float:
 
 
 def open_copies(spec: dict) -> Measure:
-    """Return a function that measures copies of memory."""
+    """Return a function that measures memory copies."""
     return lambda request: {"rate": copy_rate(spec["threads"], request["seconds"])}
 
 
 def open_products(spec: dict) -> Measure:
-    """Return a function that measures matrix products, with the best use of threads."""
+    """Return a function that measures matrix products with the best use of threads."""
     threads = spec["threads"]
     uses = {(threads, 1), (1, threads), (threads, threads)}
     if spec["device"] == "gpu":

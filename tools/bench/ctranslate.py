@@ -1,4 +1,4 @@
-"""Worker for CTranslate2, with our checkpoint as scripts/export.py writes it."""
+"""Worker for CTranslate2, with our checkpoint exported by scripts/export.py."""
 
 import os
 
@@ -9,7 +9,7 @@ from worker import Measure, serve
 
 
 def open_decoding(spec: dict) -> Measure:
-    """Return a function that measures translating."""
+    """Return a function that measures translation."""
     folder = spec["exported"]
     text = sentencepiece.SentencePieceProcessor(
         model_file=os.path.join(folder, "spm.model")

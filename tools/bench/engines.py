@@ -1,10 +1,10 @@
-"""Measure the engines of a model: start, speed, size and BLEU, in one table.
+"""Measure the engines of a model in one table: start, speed, size and BLEU.
 
     python tools/bench/engines.py --logdir logs/sample
 
-Start: from the command to the translation of a first line, where an export was made
-before. One sentence: each line alone. Together: all lines in one call. Size: what the
-engine reads. The best of --rounds, on the test split.
+Start: from the command to the translation of a first line, with an existing export. One
+sentence: each line alone. Together: all lines in one call. Size: the size of what the
+engine reads. Each time is the best of --rounds, on the test split.
 """
 
 import argparse
@@ -28,7 +28,7 @@ HEAD = "| engine | start, s | one sentence, ms | together, sentences/s | MB | BL
 
 
 def timed(rounds, function):
-    """Return the least seconds that a function takes, and what it returns."""
+    """Return (the shortest time in seconds of a function, what it returns)."""
     least = float("inf")
     for _ in range(rounds):
         began = time.perf_counter()
@@ -38,7 +38,7 @@ def timed(rounds, function):
 
 
 def start(logdir, engine, quantization, line):
-    """Translate a line with a program of its own."""
+    """Translate a line in a new process."""
     program = [sys.executable, os.path.join(ROOT, "scripts", "translate.py")]
     flags = ["--logdir", logdir, "--engine", engine, "--quantization", quantization]
     subprocess.run(
@@ -47,7 +47,7 @@ def start(logdir, engine, quantization, line):
 
 
 def row(args, hp, text, engine, quantization):
-    """Return the row of an engine."""
+    """Return the table row for an engine."""
     from transformer.evaluation import score
     from transformer.translator import Translator
 

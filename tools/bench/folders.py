@@ -1,4 +1,4 @@
-"""Make the folders of a benchmark: prepared text, an environment for OpenNMT-tf."""
+"""Make the folders for a benchmark: prepared text, an environment for OpenNMT-tf."""
 
 import glob
 import os
@@ -19,9 +19,9 @@ def prepared(data: str, folder: str) -> str:
     """Return a prepared folder: `data` itself, or `folder` with the text of `data`.
 
     Args:
-      data: a folder of scripts/prepare.py, or one with files such as train.de.gz,
-        val.de, test_2016_flickr.de and their translations, .en.
-      folder: where text is prepared, if necessary.
+      data: a folder written by scripts/prepare.py, or one with files such as
+        train.de.gz, val.de, test_2016_flickr.de and their translations, .en.
+      folder: where to prepare text, if necessary.
 
     Raises:
       ValueError: `data` is neither.
@@ -41,7 +41,7 @@ def prepared(data: str, folder: str) -> str:
 
 
 def _text(data: str, names: List[str], language: str) -> str:
-    """Return the first file of a split, by its beginning and its ending."""
+    """Return the first file of a split, found by the beginning and end of its name."""
     found = sorted(
         path
         for name in names
@@ -60,10 +60,10 @@ def _text(data: str, names: List[str], language: str) -> str:
 
 
 def opennmt_python(folder: str) -> str:
-    """Return the Python of an environment with OpenNMT-tf, which is made if missing.
+    """Return the Python of an environment with OpenNMT-tf; make it if it is missing.
 
     Raises:
-      ValueError: it cannot be made.
+      ValueError: the environment cannot be made.
     """
     python = os.path.join(folder, "bin", "python")
     done = os.path.join(folder, "installed")

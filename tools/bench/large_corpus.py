@@ -1,12 +1,12 @@
-"""Measure what preparing and planning a large corpus costs, on synthetic text.
+"""Measure the cost of preparing and planning a large corpus of synthetic text.
 
     python tools/bench/large_corpus.py --pairs 2000000 --workers 2
 
-The text is made of invented words, whose frequencies fall as Zipf's law has it (the
-word of rank r as 1 / (r + 2.7)); a sentence has 25 on average, as those of WMT 2014.
-Nothing could be learned from it, but it has as many lines, words and word forms as a
-large corpus. Time is given by the clock and in seconds of the processors, which other
-programs on the machine change less; memory is the sum of all processes at its peak.
+The text consists of invented words, whose frequencies follow Zipf's law (1 / (r + 2.7)
+for the word of rank r); a sentence has 25 words on average, as in WMT 2014. Nothing
+could be learned from it, but it has as many lines, words and word forms as a large
+corpus. Time is reported as wall time and as CPU time, which other programs on the
+machine affect less; memory is the peak of the sum over all processes.
 """
 
 import argparse
@@ -25,10 +25,10 @@ import numpy as np
 from transformer.runtime import cli
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-WORDS = 400000  # word forms of a language
+WORDS = 400000  # word forms in a language
 MEAN_WORDS, LONGEST = 25, 120  # words in a sentence
 BLOCK = 20000  # pairs written at a time
-SPLITS = {"dev": 1000}  # pairs; train has those that are asked for
+SPLITS = {"dev": 1000}  # pairs; train has as many as requested
 SYLLABLES = {
     "de": "sch ein ge ver un lich keit ung auf be den er ter mit nach vor ber tung "
     "kei wer stand halt fahr ü ö ä ß zeit haus kraft werk",
@@ -58,9 +58,9 @@ print(f"{built:.1f} s, each later epoch {epoch:.1f} s, {peak() - before:,.0f} Mi
 
 @functools.lru_cache(maxsize=None)
 def words(language: str) -> np.ndarray:
-    """Return the invented words of a language, the most frequent ones first, [WORDS].
+    """Return the invented words of a language, the most frequent first, [WORDS].
 
-    The more frequent they are, the fewer syllables they have.
+    More frequent words have fewer syllables.
     """
     syllables, draw = SYLLABLES[language].split(), np.random.RandomState(len(language))
     made, most = {}, 7
@@ -73,9 +73,9 @@ def words(language: str) -> np.ndarray:
 
 
 def sentences(language: str, pairs: int, seed: int) -> Iterator[str]:
-    """Yield the text of so many sentences, some thousands at a time.
+    """Yield the text of `pairs` sentences, some thousands at a time.
 
-    Sentence n of two languages has the same number of words, give or take a few.
+    Sentence n has about the same number of words in both languages.
     """
     weights = 1 / (np.arange(WORDS) + 2.7)
     shares, known = np.cumsum(weights / weights.sum()), words(language)
@@ -95,7 +95,7 @@ def sentences(language: str, pairs: int, seed: int) -> Iterator[str]:
 
 
 def write_text(folder: str, pairs: int) -> int:
-    """Write {train,dev}.{de,en} to a folder; return how many bytes train has."""
+    """Write {train,dev}.{de,en} to a folder; return the size of train in bytes."""
     for split, count in {"train": pairs, **SPLITS}.items():
         for language in SYLLABLES:
             path = os.path.join(folder, f"{split}.{language}")
@@ -107,7 +107,7 @@ def write_text(folder: str, pairs: int) -> int:
 
 
 class Watch(threading.Thread):
-    """Follows the memory of a process and of all that it started, in MiB."""
+    """Tracks the memory, in MiB, of a process and of all processes that it started."""
 
     def __init__(self, pid: int):
         super().__init__(daemon=True)
@@ -115,14 +115,14 @@ class Watch(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Look at it now and then."""
+        """Measure the memory at intervals."""
         while not self._is_over.wait(0.2):
             family = self._family()
             pages = sum(_pages(pid) for pid in family)
             self.peak = max(self.peak, pages * resource.getpagesize() / 2**20)
 
     def end(self) -> float:
-        """Return the most that it was."""
+        """Return the peak of the memory."""
         self._is_over.set()
         self.join()
         return self.peak
@@ -130,13 +130,13 @@ class Watch(threading.Thread):
     def _family(self) -> List[int]:
         parents = _parents()
         family = [self._pid]
-        for pid in family:  # it grows as it is walked
+        for pid in family:  # it grows during the loop
             family += [child for child, parent in parents.items() if parent == pid]
         return family
 
 
 def _parents() -> Dict[int, int]:
-    """Return the parent of each process of the machine."""
+    """Return the parent of each process on the machine."""
     found = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -148,7 +148,7 @@ def _parents() -> Dict[int, int]:
 
 
 def _pages(pid: int) -> int:
-    """Return how many pages of memory a process has, 0 if it has ended."""
+    """Return how many pages of memory a process has; 0 if it has ended."""
     try:
         with open(f"/proc/{pid}/statm", encoding="utf-8") as file:
             return int(file.read().split()[1])
@@ -157,7 +157,7 @@ def _pages(pid: int) -> int:
 
 
 def measured(command: List[str]) -> Tuple[float, float, float, str]:
-    """Run a command; return its seconds, processor seconds, MiB, what it printed."""
+    """Run a command; return (seconds, CPU seconds, MiB, what it printed)."""
     begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     with subprocess.Popen(
         [sys.executable, *command],
@@ -175,7 +175,7 @@ def measured(command: List[str]) -> Tuple[float, float, float, str]:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the text, prepare it, plan its batches; print what each takes."""
+    """Write the text, prepare it, plan its batches; print the cost of each."""
     with tempfile.TemporaryDirectory(dir=args.out) as folder:
         begin = time.perf_counter()
         size = write_text(folder, args.pairs) / 1e6

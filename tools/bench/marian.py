@@ -1,6 +1,6 @@
 """Worker for Hugging Face's Marian.
 
-Its normalization is always after the sub-layers, so it cannot load our checkpoint: it
+Marian always normalizes after the sub-layers, so it cannot load our checkpoint: it
 decodes with random weights, as many pieces as the reference has.
 """
 
@@ -18,7 +18,7 @@ from transformer.text.vocabulary import BOS, EOS, PAD, load_vocabularies
 
 
 def make_model(sizes: Dict[str, int], vocab_size: int) -> MarianMTModel:
-    """Return a MarianMTModel of the same sizes."""
+    """Return a MarianMTModel with the same sizes."""
     stacks = {
         f"{stack}_{name}": sizes[ours]
         for stack in ("encoder", "decoder")
@@ -66,7 +66,7 @@ def open_training(spec: dict) -> Measure:
 
 
 def open_decoding(spec: dict) -> Measure:
-    """Return a function that measures translating."""
+    """Return a function that measures translation."""
     device, hp = set_up(spec), hparams.load(spec["logdir"])
     model = make_model(vars(hp), hp.target_vocab_size).to(device).eval()
     source_vocabulary, target_vocabulary, _ = load_vocabularies(spec["logdir"])

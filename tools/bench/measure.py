@@ -1,4 +1,4 @@
-"""The measurements: each function asks the systems in turns, and adds rows."""
+"""The measurements: each function asks the systems in turn, and adds rows."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from transformer.text.vocabulary import load_vocabularies
 
 
 class Contestant(NamedTuple):
-    """A system at a precision, and its worker."""
+    """A system at one precision, and its worker."""
 
     system: str
     precision: str
@@ -26,27 +26,27 @@ class Contestant(NamedTuple):
 
 
 Workers = Dict[Contestant, Worker]
-Pieces = Dict[Contestant, List[int]]  # of each line that was translated
+Pieces = Dict[Contestant, List[int]]  # of each translated line
 
 
 class Plan(NamedTuple):
     """Which systems are measured, and how much of each."""
 
-    sizes: list  # of trainings, keys of work.SIZES
+    sizes: list  # sizes to train, keys of work.SIZES
     trainers: list  # Contestants
     decoders: list  # Contestants
     rounds: int
     steps: dict  # size → updates in a round
     every: int  # each n-th line is decoded in batches of 64 ...
     every_single: int  # ... and each n-th alone
-    checked: int  # lines for which CTranslate2 is compared with us
-    pairs: list  # numbers of training pairs, for the cost of larger corpora
-    several: str  # the size that is trained in several processes; empty: none
+    checked: int  # lines on which CTranslate2 is compared with us
+    pairs: list  # numbers of training pairs, to measure the cost of larger corpora
+    several: str  # the size to train in several processes; empty: none
     seconds: float  # for each measurement of the machine
 
 
 class Bench:
-    """A run of the benchmark: its flags, its folders, the rows so far."""
+    """A run of the benchmark: its flags, its folders, and the rows until now."""
 
     def __init__(self, args, plan, folder):
         self.args, self.plan, self.folder, self.rows = args, plan, folder, []
@@ -76,7 +76,7 @@ class Bench:
 
     @contextlib.contextmanager
     def workers(self, among: List[Contestant], spec: dict) -> Iterator[Workers]:
-        """Yield {Contestant: Worker} of those that can be started; end all of them."""
+        """Yield {Contestant: Worker} for those that can start; end them all."""
         started, opened = {}, []
         try:
             for one in among:
@@ -110,17 +110,17 @@ class Bench:
 
 
 def here(bench: Bench, one: Contestant) -> Tuple[str, dict]:
-    """Return the set-up of a system that runs in this environment."""
+    """Return the set-up for a system that runs in this environment."""
     return sys.executable, {}
 
 
 def in_its_own(bench: Bench, one: Contestant) -> Tuple[str, dict]:
-    """Return the set-up of OpenNMT-tf, in an environment of its own."""
+    """Return the set-up for OpenNMT-tf, which has its own environment."""
     return folders.opennmt_python(bench.args.opennmt), {}
 
 
 def with_our_model(bench: Bench, one: Contestant) -> Tuple[str, dict]:
-    """Return the set-up of CTranslate2, with our checkpoint, compared with us."""
+    """Return the set-up for CTranslate2: our checkpoint, exported and compared."""
     out = os.path.join(bench.folder, one.precision)
     if not os.path.exists(out):
         command = [
@@ -164,7 +164,7 @@ def measure_copies(bench: Bench) -> None:
 
 
 def measure_ceiling(bench: Bench, size: str) -> Dict[str, float]:
-    """Measure the matrix products of a size; return {precision: best GFLOP/s}."""
+    """Measure the matrix products for a size; return {precision: best GFLOP/s}."""
     best = {}
     with bench.workers([MACHINE], {"work": "product"}) as started:
         for precision in ("float32", "bfloat16"):
@@ -191,9 +191,10 @@ def measure_ceiling(bench: Bench, size: str) -> Dict[str, float]:
 
 
 def measure_training(bench: Bench, size: str) -> None:
-    """Measure the updates of a size: tokens/s, memory, share of the best GFLOP/s.
+    """Measure updates of a model size: tokens/s, memory, share of the best GFLOP/s.
 
-    The systems of one precision take turns: all at once would not fit in the memory.
+    The systems of one precision take turns; together, all systems would not fit in
+    memory.
     """
     best = measure_ceiling(bench, size)
     for precision in dict.fromkeys(one.precision for one in bench.plan.trainers):
@@ -203,10 +204,10 @@ def measure_training(bench: Bench, size: str) -> None:
 def measure_trainers(
     bench: Bench, size: str, precision: str, best: Optional[float]
 ) -> None:
-    """Measure the updates of a size by the systems of one precision.
+    """Measure updates of a model size by the systems of one precision.
 
     Args:
-      best: the fastest matrix product at that precision, in GFLOP/s, if it is known.
+      best: the fastest matrix product at that precision, in GFLOP/s, if known.
     """
     sizes, name, steps = work.SIZES[size], f"train/{size}", bench.plan.steps[size]
     gflop = work.training_gflop(bench.data, sizes, bench.vocab_size)
@@ -236,7 +237,7 @@ def measure_trainers(
 
 
 def gpu_memory(pid: int) -> Optional[float]:
-    """Return the GPU memory of a process, in MiB; None if it is not known."""
+    """Return the GPU memory of a process in MiB; None if unknown."""
     command = [
         "nvidia-smi",
         "--query-compute-apps=pid,used_memory",
@@ -253,7 +254,7 @@ def gpu_memory(pid: int) -> Optional[float]:
 
 
 def measure_decoding(bench: Bench, search: str, beam_size: int) -> None:
-    """Measure decoding of the test split, length penalty 0: in batches, and alone."""
+    """Measure decoding of the test split, length penalty 0, in batches and alone."""
     vocabulary = load_vocabularies(bench.data).target
     references = work.test_lines(bench.data)[1]
     spec = {
@@ -268,7 +269,7 @@ def measure_decoding(bench: Bench, search: str, beam_size: int) -> None:
         texts = {
             one: answer["texts"]
             for one, [answer] in bench.ask_all(started, everything).items()
-        }  # and warm-up
+        }  # this is also the warm-up
         pieces = {
             one: [
                 each if isinstance(each, int) else len(vocabulary.encode(each)) + 1
@@ -286,7 +287,7 @@ def measure_decoding(bench: Bench, search: str, beam_size: int) -> None:
 
 
 def batched(bench: Bench, started: Workers, name: str, pieces: Pieces) -> None:
-    """Measure sentences and pieces per second, in batches of 64."""
+    """Measure sentences and pieces per second in batches of 64."""
     every = bench.plan.every
     for one, answers in bench.ask_all(
         started, {"batch": 64, "every": every}, bench.plan.rounds
@@ -308,7 +309,7 @@ def batched(bench: Bench, started: Workers, name: str, pieces: Pieces) -> None:
 
 
 def single(bench: Bench, started: Workers, name: str) -> None:
-    """Measure the time for one sentence: median and 95th percentile."""
+    """Measure the time per sentence: its median and 95th percentile."""
     request = {"batch": 1, "every": bench.plan.every_single}
     bench.ask_all(started, dict(request, every=10 * request["every"]))  # warm-up
     for one, answers in bench.ask_all(started, request, bench.plan.rounds).items():

@@ -1,4 +1,4 @@
-"""Worker for OpenNMT-tf 2.32, on the TensorFlow 2.13 that it needs.
+"""Worker for OpenNMT-tf 2.32, which needs TensorFlow 2.13.
 
 It decodes with random weights, as many pieces as the reference has.
 """
@@ -21,7 +21,7 @@ from transformer.text.vocabulary import load_vocabularies
 def make_model(
     sizes: Dict[str, int], vocab_size: int, params: Dict[str, Any]
 ) -> opennmt.models.Transformer:
-    """Return a Transformer of the same sizes, with all embeddings shared."""
+    """Return a Transformer with the same sizes and with all embeddings shared."""
     model = opennmt.models.Transformer(
         num_layers=sizes["num_blocks"],
         num_units=sizes["d_model"],
@@ -34,7 +34,7 @@ def make_model(
     )
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "vocabulary")
-        special = ["<blank>", "<s>", "</s>"]  # and one for unknown words
+        special = ["<blank>", "<s>", "</s>"]  # plus one for unknown words
         words = [f"piece{i}" for i in range(vocab_size - len(special) - 1)]
         with open(path, "w", encoding="utf-8") as file:
             file.write("\n".join(special + words) + "\n")
@@ -86,7 +86,7 @@ def open_training(spec: dict) -> Measure:
 
 
 def open_decoding(spec: dict) -> Measure:
-    """Return a function that measures translating."""
+    """Return a function that measures translation."""
     set_up(spec)
     hp = hparams.load(spec["logdir"])
     model = make_model(

@@ -1,4 +1,4 @@
-"""Worker for this project: training, decoding, and reading batches alone."""
+"""Worker for this project: training, decoding, and only reading batches."""
 
 import dataclasses
 import functools
@@ -17,7 +17,7 @@ from transformer.translator import Translator
 
 
 def training_settings(spec: dict) -> hparams.HParams:
-    """Return the settings with which a user would train a model of this size."""
+    """Return the settings that a user would choose to train a model of this size."""
     return hparams.HParams(
         data=spec["data"],
         dialect="tensor2tensor",
@@ -53,8 +53,8 @@ def open_training(spec: dict) -> Measure:
 def open_several(spec: dict) -> Measure:
     """Return a function that measures training in several processes.
 
-    A request is {"steps": n} for updates, {"exchanges": n} for what these add up over
-    the processes, alone.
+    A request is {"steps": n} for updates, or {"exchanges": n} for only the sums over
+    the processes that updates need.
     """
     several.take_device(spec)
     addresses = spec["addresses"]
@@ -81,7 +81,7 @@ def open_several(spec: dict) -> Measure:
 
 
 def open_decoding(spec: dict) -> Measure:
-    """Return a function that measures translating."""
+    """Return a function that measures translation."""
     hp = hparams.load(spec["logdir"])
     hp = dataclasses.replace(
         hp,
@@ -106,14 +106,14 @@ def open_decoding(spec: dict) -> Measure:
 
 
 def own_memory() -> float:
-    """Return the memory of this process without mapped files, in MiB."""
+    """Return the memory of this process in MiB, without mapped files."""
     with open("/proc/self/status") as file:
         fields = dict(line.split(":", 1) for line in file)
     return int(fields["RssAnon"].split()[0]) / 1024
 
 
 def open_input(spec: dict) -> Measure:
-    """Return a function that measures the memory of a corpus and of 200 batches."""
+    """Return a function that measures the memory for a corpus and 200 batches."""
 
     def measure(request):
         before, source = own_memory(), work.batches(spec)

@@ -1,4 +1,4 @@
-"""The systems that are measured, and how much of each: in full, quickly, on a GPU."""
+"""The systems to measure, and how much of each: in full, quickly, and on a GPU."""
 
 import argparse
 from typing import Any, Callable, Dict, List
@@ -24,7 +24,7 @@ from transformer.runtime import cli
 def contestants(
     system: str, module: str, *precisions: str, set_up: Callable = here
 ) -> List[Contestant]:
-    """Return a system at each of some precisions."""
+    """Return a system at several precisions."""
     return [Contestant(system, precision, module, set_up) for precision in precisions]
 
 
@@ -72,7 +72,7 @@ ON_GPU = FULL._replace(
 
 
 def measure_all(args: argparse.Namespace, folder: str) -> List[Dict[str, Any]]:
-    """Measure the parts that were asked for; return the rows."""
+    """Measure the requested parts; return the rows."""
     plan = ON_GPU if args.device == "gpu" else QUICK if args.quick else FULL
     if args.rounds:
         plan = plan._replace(rounds=args.rounds)
@@ -83,7 +83,7 @@ def measure_all(args: argparse.Namespace, folder: str) -> List[Dict[str, Any]]:
         ("beam5", measure_decoding, ("beam", 5)),
     ]
     if args.logdir:
-        hparams.load(args.logdir)  # refuses other folders early
+        hparams.load(args.logdir)  # refuses a wrong folder early
         parts += decoding
     elif not args.only or {name for name, *_ in decoding}.intersection(args.only):
         bench.say(

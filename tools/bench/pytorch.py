@@ -1,4 +1,4 @@
-"""Worker for a plain PyTorch loop around torch.nn.Transformer, compiled on a GPU."""
+"""Worker for a plain PyTorch loop around torch.nn.Transformer, compiled on GPUs."""
 
 import math
 from typing import Callable, Dict, List
@@ -27,7 +27,7 @@ def set_up(spec: dict) -> torch.device:
     torch.manual_seed(work.SEED)
     if spec["device"] != "gpu":
         return torch.device("cpu")
-    torch.set_float32_matmul_precision("high")  # TF32, which TensorFlow takes by itself
+    torch.set_float32_matmul_precision("high")  # TF32, TensorFlow's default
     return torch.device("cuda")
 
 
@@ -63,7 +63,7 @@ class Model(nn.Module):
         self.register_buffer("source_positions", sinusoids(1024, width))
 
     def embed(self, ids, positions):
-        """Return the embedding of ids [N, T] and positions: [N, T, D]."""
+        """Return the embeddings of ids [N, T] plus positions: [N, T, D]."""
         x = functional.embedding(ids, self.table) * self.table.shape[1] ** 0.5
         x = x * (ids != PAD)[..., None]
         return self.dropout(x + positions[: ids.shape[1]])
@@ -130,7 +130,7 @@ def open_training(spec: dict) -> Measure:
 
 
 def load(model: Model, variables: Dict[str, np.ndarray], blocks: int) -> None:
-    """Copy the variables of a model of ours, with normalization first, into `model`."""
+    """Copy the variables of our model, with normalization first, into `model`."""
     state = model.state_dict()
 
     def put(name, *ours):
@@ -180,7 +180,7 @@ class Decoder:
     Args:
       model: Model.
       source: ids [N, S].
-      size: hypotheses per sentence.
+      size: the number of hypotheses per sentence.
     """
 
     def __init__(self, model, source, size):
@@ -239,7 +239,7 @@ class Decoder:
         return logits.log_softmax(-1)
 
     def reorder(self, rows: torch.Tensor) -> None:
-        """Select the hypotheses that are continued, int64 [M]."""
+        """Select the hypotheses to continue, int64 [M]."""
         self.cache = [[x.index_select(0, rows) for x in pair] for pair in self.cache]
 
 
@@ -284,7 +284,7 @@ def beam(model: Model, source, limit: int, start: int, size: int) -> List[List[i
 
 
 def open_decoding(spec: dict) -> Measure:
-    """Return a function that measures translating with our checkpoint."""
+    """Return a function that measures translation with our checkpoint."""
     device = set_up(spec)
     hp = hparams.load(spec["logdir"])
     row = resolve(hp.dialect)

@@ -1,4 +1,4 @@
-"""Make rows of measurements, and tables of the rows."""
+"""Make rows from measurements, and tables from rows."""
 
 import statistics
 from typing import Any, Dict, Iterable, List
@@ -21,7 +21,7 @@ UNITS = {
 def row(
     system: str, work: str, precision: str, values: Iterable[float], unit: str
 ) -> Row:
-    """Return the median of some values, with their minimum and maximum as spread."""
+    """Return a row: the median of values, and their minimum and maximum as spread."""
     values = list(values)
     return {
         "system": system,
@@ -34,12 +34,12 @@ def row(
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """Return the value below which a share of all values lies, by nearest rank."""
+    """Return the value below which a share of the values lies, by nearest rank."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
 def line(one: Row) -> str:
-    """Return a row as a line of a table in Markdown."""
+    """Return a row as a line of a Markdown table."""
     shown = UNITS[one["unit"]]
     low, high = (shown.format(value) for value in one["spread"])
     spread = f"{low} – {high}" if low != high else ""
@@ -55,7 +55,7 @@ def line(one: Row) -> str:
 
 
 def table(rows: List[Row]) -> str:
-    """Return all rows as a table in Markdown, the best of each work first."""
+    """Return all rows as a Markdown table, with the best of each work first."""
     works = list(dict.fromkeys(one["work"] for one in rows))
     less_is_better = {"ms", "MiB", "s"}
     head = "| work | system | precision | median | unit | min – max |\n" + "|---" * 6
@@ -70,9 +70,9 @@ def table(rows: List[Row]) -> str:
 
 
 def summary(rows: List[Row]) -> str:
-    """Return the medians as a table in Markdown, without the limits of the machine.
+    """Return the medians as a Markdown table, without the limits of the machine.
 
-    It has a line for each work, and a column for each system at a precision.
+    The table has a row for each work, and a column for each system and precision.
     """
     found = {}
     for one in rows:

@@ -3,16 +3,16 @@
     python tools/bench/scaling.py
     python tools/bench/scaling.py --link 230 --network 25
 
-A worker is a process with a device of its own. An update of a fixed batch takes
+A worker is a process with its own device. An update with a fixed batch takes
 
     compute   batch * FLOP per target token / (workers * TFLOP/s * share)
     exchange  2 (n - 1) / n * 4 P bytes in and out of each of n workers, in a ring, of P
               parameters: at the rate of the link within a machine, or, where there are
               more workers than a machine has devices, at that of the network
 
-one after the other. The exchange of the last layers overlaps the backward pass of the
-first ones, so at best an update takes the longer of both. The default rates are those
-measured of TensorFlow's ring over gRPC on one machine; see docs/scaling.md.
+one after the other. The exchange for the last layers overlaps the backward pass of the
+first layers, so at best, an update takes the longer of the two times. The default rates
+were measured for TensorFlow's ring over gRPC on one machine: see docs/scaling.md.
 """
 
 import argparse
@@ -24,30 +24,31 @@ from transformer.runtime import cli
 
 PROG = "scaling.py"
 VOCAB_SIZE = 37000  # section 5.1
-LENGTH = 27  # pieces of a sentence, with EOS
+LENGTH = 27  # pieces in a sentence, including EOS
 
 
 class Machines(NamedTuple):
-    """What is computed on."""
+    """The machines that compute."""
 
     tflops: float  # peak of a device, in TFLOP/s
-    share: float  # of the peak that training reaches on one device
-    link: float  # of an exchange within a machine, in GB/s
-    network: float  # of an exchange between machines, in GB/s
-    devices: int  # of a machine
+    share: float  # the share of the peak that training reaches on one device
+    link: float  # rate of an exchange within a machine, in GB/s
+    network: float  # rate of an exchange between machines, in GB/s
+    devices: int  # per machine
 
 
 A100 = Machines(tflops=312.0, share=0.33, link=0.25, network=0.25, devices=8)
 
 
 def flop_of_token(sizes: Dict[str, int], length: int) -> float:
-    """Return the FLOP that training spends on a target token and a source token.
+    """Return the FLOP that training spends on one target token and one source token.
 
-    These are the matrix products: forward, and twice as much backward.
+    They are those of the matrix products: the forward pass, and twice as much for the
+    backward pass.
 
     Args:
-      sizes: settings of the model.
-      length: pieces of every sentence of both languages.
+      sizes: the settings of the model.
+      length: the number of pieces in every sentence of both languages.
     """
     D, F, blocks = (sizes[name] for name in ("d_model", "d_ff", "num_blocks"))
     a_pair = 12 * D * D + 4 * D * F + 6 * length * D  # projections, inner, attention
@@ -57,13 +58,13 @@ def flop_of_token(sizes: Dict[str, int], length: int) -> float:
 def seconds_of_update(
     alone: float, parameters: int, workers: int, machines: Machines
 ) -> Dict[str, float]:
-    """Return the seconds that an update spends on each part, by its name.
+    """Return the seconds that an update spends on each part, by name.
 
     Args:
-      alone: seconds of an update on one device.
-      parameters: how many the model has.
-      workers: of all machines together.
-      machines: what they are.
+      alone: the seconds for an update on one device.
+      parameters: the number of parameters of the model.
+      workers: the number of workers on all machines together.
+      machines: the machines.
     """
     rate = machines.link if workers <= machines.devices else machines.network
     return {
@@ -73,19 +74,19 @@ def seconds_of_update(
 
 
 def sent(parameters: int, workers: int) -> float:
-    """Return the bytes that go in and out of each worker in an update, by a ring."""
+    """Return the bytes that go in and out of each worker per update in a ring."""
     return 8.0 * (workers - 1) / workers * parameters
 
 
 def parameters_of(sizes: Dict[str, int]) -> int:
-    """Return how many parameters a model of these sizes has, about."""
+    """Return the approximate number of parameters in a model of these sizes."""
     hp = hparams.HParams(**sizes)
     D = hp.d_model
     return hp.num_blocks * D * (12 * D + 4 * hp.d_ff) + VOCAB_SIZE * D
 
 
 def table(machines: Machines, counts: List[int]) -> List[str]:
-    """Return lines of Markdown: a row for each model and number of workers."""
+    """Return lines of a Markdown table: a row for each model and number of workers."""
     from work import SIZES  # needs TensorFlow
 
     rate = machines.tflops * 1e12 * machines.share

@@ -1,4 +1,4 @@
-"""Measure a service that runs: what each of N clients waits, and sentences a second.
+"""Measure a running service: how long N clients wait, and sentences per second.
 
     python scripts/serve.py --logdir logs/sample
     python tools/bench/service.py --text data/sample/test.de --clients 1 8 64
@@ -18,7 +18,7 @@ import urllib.parse
 
 
 def client(address, lines, times, begin, end):
-    """Ask until the end; add (when, how long) of each answer to `times`."""
+    """Send requests until `end`; add (when, how long) for each answer to `times`."""
     connection = http.client.HTTPConnection(address.hostname, address.port, timeout=600)
     headers = {"Content-Type": "application/json"}
     while time.perf_counter() < end:
@@ -35,11 +35,11 @@ def client(address, lines, times, begin, end):
 
 
 def measure(address, lines, clients, warm_up, seconds):
-    """Return the row of a number of clients."""
+    """Return the table row for a number of clients."""
     begin = time.perf_counter() + warm_up
     end = begin + seconds
     times = []
-    following = itertools.cycle(lines)  # `next` of it is one step, for all threads
+    following = itertools.cycle(lines)  # `next` is atomic, so all threads can share it
     threads = [
         threading.Thread(target=client, args=[address, following, times, begin, end])
         for _ in range(clients)

@@ -1,7 +1,7 @@
-"""Measure training in several processes, one per device, beside the estimate.
+"""Measure training in several processes, one per device, next to the estimate.
 
-A device is a core of the CPU here, or a GPU. The processes add up their gradients over
-the network of the machine, whose rate is measured, too.
+A device is a CPU core or a GPU. The processes sum their gradients over the machine's
+network, whose rate is also measured.
 """
 
 import os
@@ -20,7 +20,7 @@ EXCHANGES = 5  # in a measurement of the network
 
 
 def set_up(bench: Bench, one: Contestant) -> Tuple[str, Dict[str, Any]]:
-    """Return the set-up of so many processes."""
+    """Return the set-up for the processes of a contestant."""
     count = count_of(one)
     addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
     gpus = visible_gpus() if bench.args.device == "gpu" else []
@@ -38,7 +38,7 @@ def set_up(bench: Bench, one: Contestant) -> Tuple[str, Dict[str, Any]]:
 
 
 def take_device(spec: Dict[str, Any]) -> None:
-    """Confine this process to its device; call it before TensorFlow computes."""
+    """Confine this process to its device, before TensorFlow computes."""
     if spec["gpu"] is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = spec["gpu"]
     if spec["cores"]:
@@ -51,7 +51,7 @@ def count_of(one: Contestant) -> int:
 
 
 def contestants(bench: Bench) -> List[Contestant]:
-    """Return one process, and several."""
+    """Return the contestants: one process, and several."""
     counts = [1, 2, 4]
     if bench.args.device == "gpu":
         counts = [count for count in (1, 2, 4, 8) if count <= len(visible_gpus())]
@@ -62,7 +62,7 @@ def contestants(bench: Bench) -> List[Contestant]:
 
 
 def measure_scaling(bench: Bench, size: str) -> None:
-    """Measure the updates of a size, the network, and what `scaling.py` estimates."""
+    """Measure updates of a size and the network; add the estimate of `scaling.py`."""
     steps = bench.plan.steps[size]
     spec = {"work": "several", "sizes": work.SIZES[size]}
     with bench.workers(contestants(bench), spec) as started:
@@ -72,7 +72,7 @@ def measure_scaling(bench: Bench, size: str) -> None:
     alone = None  # seconds of an update in one process
     tokens = None  # of such an update
     for one, answers in found.items():
-        if one not in exchanged:  # it failed there
+        if one not in exchanged:  # its exchanges failed
             continue
         count = count_of(one)
         rates = [answer["tokens"] / answer["seconds"] for answer in answers]

@@ -1,4 +1,4 @@
-"""The work that all systems get: sizes, batches, lines; and its cost in FLOP."""
+"""The work for all systems: sizes, batches and lines; and its cost in FLOP."""
 
 import glob
 import os
@@ -52,7 +52,7 @@ LEARNING_RATE, BETAS, EPSILON = 0.0005, (0.9, 0.98), 1e-9
 
 
 def batches(spec: dict) -> Iterator[Batch]:
-    """Yield the batches of an unlimited training run, the same for every system."""
+    """Yield the batches of an endless training run, the same for every system."""
     corpus = Corpus(spec["data"], "train")
     plan = BatchPlan(
         corpus.source_lengths,
@@ -69,14 +69,14 @@ def batches(spec: dict) -> Iterator[Batch]:
 def timed_training(
     update: Callable[[Batch], Any], finish: Callable[[], Any] = lambda: None
 ) -> Callable[[dict, Iterator[Batch]], dict]:
-    """Return a function that measures updates of a system that takes arrays.
+    """Return a function that measures the updates of a system that takes arrays.
 
     Args:
-      update: function of a Batch of arrays.
+      update: function of a Batch of arrays; makes an update.
       finish: function that returns when all updates are done.
 
     Returns:
-      A function of (request, batches): {"steps": n} → tokens, seconds.
+      A function of (request, batches): {"steps": n} → {"tokens": …, "seconds": …}.
     """
 
     def measure(request, source):
@@ -94,17 +94,17 @@ def timed_training(
 def timed_decoding(
     translate: Callable[[List[str], int], list], lines: List[str]
 ) -> Callable[[dict], dict]:
-    """Return a function that measures a translating system.
+    """Return a function that measures a translation system.
 
     Args:
-      translate: function of (lines, batch size) that returns a translation of each
-        line, or, for a system that cannot load our model, the number of its pieces.
+      translate: function of (lines, batch size) that returns a translation of each line
+        or, for a system that cannot load our model, the number of its pieces.
       lines: all lines.
 
     Returns:
-      A function of a request, {"batch": n, "every": n}, which takes each n-th line, →
-      seconds, and with batches of one the seconds of each line; with {"texts": true}
-      also what `translate` returned.
+      A function of a request, {"batch": n, "every": n}, which translates every n-th
+      line. It returns the seconds and, with a batch size of 1, the seconds for each
+      line; with {"texts": true}, also what `translate` returned.
     """
 
     def measure(request):
@@ -121,7 +121,7 @@ def timed_decoding(
 
 
 def in_batches(sources: Sequence[Sequence[int]], size: int) -> List[np.ndarray]:
-    """Return the indices of sentences in batches, the longest sentence first."""
+    """Return batches of the indices of sentences, the longest sentences first."""
     order = np.argsort([-len(source) for source in sources], kind="stable")
     return [order[start : start + size] for start in range(0, len(order), size)]
 
@@ -132,10 +132,10 @@ def test_lines(data: str) -> Tuple[List[str], List[str]]:
 
 
 def training_gflop(data: str, sizes: Dict[str, int], vocab_size: int) -> float:
-    """Return the cost in training of a target token that is not padding, in GFLOP.
+    """Return the training cost, in GFLOP, of a target token that is not padding.
 
-    It counts the matrix products of the model, forward and twice as much backward,
-    without those of padding.
+    It counts the matrix products of the model without those for padding: the forward
+    pass, and twice as much for the backward pass.
     """
     D, F, blocks = (sizes[name] for name in ("d_model", "d_ff", "num_blocks"))
     corpus = Corpus(data, "train")
@@ -151,15 +151,15 @@ def training_gflop(data: str, sizes: Dict[str, int], vocab_size: int) -> float:
 
 
 def matrix_shapes(sizes: Dict[str, int], vocab_size: int) -> List[Tuple[int, int, int]]:
-    """Return the (rows, in, out) of the products [rows, in] x [in, out] of a model."""
+    """Return (rows, in, out) of the products [rows, in] x [in, out] in a model."""
     D, F, rows = (sizes[name] for name in ("d_model", "d_ff", "batch_tokens"))
     return [(rows, D, D), (rows, D, F), (rows, F, D), (rows, D, vocab_size)]
 
 
 def write_corpus(data: str, folder: str, pairs: int) -> None:
-    """Write a corpus of so many training pairs, by repeating those of `data`.
+    """Write a corpus with `pairs` training pairs by repeating those of `data`.
 
-    All files but those of train are copies of those of `data`.
+    All files except those of the train split are copied from `data`.
     """
     os.makedirs(folder)
     for side in ("source", "target"):
@@ -177,4 +177,4 @@ def write_corpus(data: str, folder: str, pairs: int) -> None:
         name = os.path.basename(path)
         if name != SUMMARY and not name.startswith("train."):
             shutil.copyfile(path, os.path.join(folder, name))
-    write_summary(folder, read_summary(data))  # without checksums: they are of `data`
+    write_summary(folder, read_summary(data))  # without the checksums of `data`

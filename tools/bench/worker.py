@@ -1,7 +1,7 @@
-"""Worker processes: each measured system runs in one, stopped while it is not asked.
+"""Worker processes: each measured system runs in one, which is stopped when idle.
 
-So systems can be measured in turns, A B A B, without starting each time, without two
-versions of a library in one process, and without disturbing each other. The parent
+Systems can thus be measured in turns, A B A B, without a new start each time, without
+two versions of a library in one process, and without disturbing each other. The parent
 writes requests, one line of JSON each; the child writes an answer to each.
 """
 
@@ -19,21 +19,21 @@ from typing import Callable, Dict, List
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-# Seconds in which a child has to answer. On a CPU without instructions for bfloat16,
-# PyTorch does not make 12 updates of bench-small in them.
+# Seconds within which a child must answer. On a CPU without bfloat16 instructions,
+# PyTorch takes longer than this for 12 updates of bench-small.
 LIMIT = 300
 
 Measure = Callable[[dict], dict]  # function of a request that returns an answer
 
 
 def serve(openers: Dict[str, Callable[[dict], Measure]]) -> None:
-    """Prepare the work of the specification in argv, then answer requests.
+    """Prepare the work specified in argv, then answer requests.
 
     Args:
-      openers: name of a work → function of the specification that prepares it and
-        returns the function that measures.
+      openers: name of a work → function of the specification that prepares the work and
+        returns the function that measures it.
     """
-    # Only answers are written to the original standard output: libraries print, too.
+    # Only answers go to the original standard output, because libraries also print.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     spec = json.loads(sys.argv[1])
@@ -50,13 +50,13 @@ def serve(openers: Dict[str, Callable[[dict], Measure]]) -> None:
 class Worker:
     """The child process, as the parent sees it.
 
-    It answers once when it is ready: see `open_worker`.
+    It sends a first answer when it is ready: see `open_worker`.
 
     Args:
       module: the module that calls `serve`.
-      spec: its specification; `work` is a key of its `openers`.
+      spec: the specification of its work; `work` is a key of its `openers`.
       python: the interpreter of the child.
-      is_stopped: whether it is stopped while it is not asked.
+      is_stopped: whether it is stopped when idle.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Worker:
         self.pid = self._process.pid
 
     def ask(self, request: dict) -> dict:
-        """Return the answer to a request, with `peak`, the memory in MiB."""
+        """Return the answer to a request, with `peak`, the peak memory in MiB."""
         self.tell(request)
         return self.answer()
 
@@ -101,8 +101,8 @@ class Worker:
         """Wait for the child's answer.
 
         Raises:
-          ChildProcessError: the child ended, with the last line that it wrote; or it
-            did not answer in time.
+          ChildProcessError: the child ended (the message is the last line that it
+            wrote), or it did not answer in time.
         """
         ready, _, _ = select.select([self._process.stdout], [], [], LIMIT)
         if not ready:
@@ -122,13 +122,13 @@ class Worker:
 
     def kill(self) -> None:
         """End the child."""
-        # On Python 3.7 the process may be gone where another thread has waited for it.
+        # On Python 3.7, the process may be gone if another thread has waited for it.
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         self._process.wait()
 
     def close(self) -> None:
-        """End the child, and forget what it wrote."""
+        """End the child, and close its files."""
         self.kill()
         for file in (self._process.stdin, self._process.stdout, self._errors):
             file.close()
@@ -138,7 +138,8 @@ class Group:
     """Several child processes that compute together, asked as one.
 
     Args:
-      workers: the children; none is stopped, as another may need what it has sent.
+      workers: the children. None of them is stopped, because another may need what it
+        sends.
     """
 
     def __init__(self, workers: List[Worker]):
@@ -154,7 +155,8 @@ class Group:
         """Wait for the answers of all children; return the first child's.
 
         Raises:
-          ChildProcessError: a child ended; the others may wait for it, and are ended.
+          ChildProcessError: a child ended; the others, which may wait for it, are then
+            ended.
         """
         with ThreadPoolExecutor(len(self._workers)) as executor:
             answers = [executor.submit(worker.answer) for worker in self._workers]
@@ -173,11 +175,12 @@ class Group:
 
 
 def open_worker(module: str, spec: dict, python: str = sys.executable):
-    """Return a Worker that is ready, or a Group of them.
+    """Return a Worker that is ready, or a Group of such workers.
 
     Args:
-      module: as of a Worker.
-      spec: as of a Worker; of a Group, `spec["group"]` has what differs of each.
+      module: as in Worker.
+      spec: as in Worker; for a Group, `spec["group"]` has what differs between the
+        workers.
       python: the interpreter of the children.
 
     Raises:

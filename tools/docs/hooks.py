@@ -1,13 +1,13 @@
-"""Hooks of MkDocs: what the site has beside the pages in docs/. See mkdocs.yml.
+"""MkDocs hooks: what the site has besides the pages in docs/; see mkdocs.yml.
 
-* README.md and its Chinese twin, CONTRIBUTING.md, data/README.md and examples/README.md
-  are pages.
+* README.md and its Chinese version, CONTRIBUTING.md, data/README.md and
+  examples/README.md are pages.
 * Each module of the package has a page with its docstrings, in the order of
   docs/files.md.
 * A link to another file of the repository leads to a page that shows it.
 * Formulas become MathML, which browsers draw without a script.
 
-The site loads nothing from other servers: a page that does is an error.
+The site loads nothing from other servers; a page that does is an error.
 """
 
 import glob
@@ -35,7 +35,7 @@ LOADED = re.compile(
 
 
 def on_config(config):
-    """Make the navigation: the first heading of a page is its title."""
+    """Make the navigation; the first heading of a page is its title."""
     guides = sorted(os.path.basename(path) for path in glob.glob(_path("docs/*.md")))
     config.nav = [
         {"Home": "index.md"},
@@ -70,7 +70,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Point links at pages of the site, and draw formulas."""
+    """Point links to pages of the site, and render formulas."""
     if page.file.src_uri.startswith("source/"):
         return markdown
 
@@ -78,7 +78,7 @@ def on_page_markdown(markdown, page, config, files):
         begin, target, anchor, end = match.groups()
         path = _repository_path(page.file.src_uri, target)
         if not os.path.isfile(_path(path)):
-            return match.group(0)  # strict mode reports it
+            return match.group(0)  # MkDocs's strict mode reports it
         if anchor and re.fullmatch(r"#L\d+", anchor):
             anchor = ""  # lines have anchors on GitHub, not on the site
         folder = posixpath.dirname(page.file.src_uri)
@@ -120,7 +120,7 @@ def _modules():
 
 
 def _files_linked(page, text):
-    """Return the paths of files, which are no pages yet, that a page links to."""
+    """Yield the paths of files that a page links to and that are not yet pages."""
     for _, target, _, _ in LINK.findall(text):
         path = _repository_path(page, target)
         if os.path.isfile(_path(path)) and _page_of(path).startswith("source/"):
@@ -128,7 +128,7 @@ def _files_linked(page, text):
 
 
 def _repository_path(page, target):
-    """Return the path in the repository that a link on a page means."""
+    """Return the path in the repository to which a link on a page points."""
     start = OTHERS.get(
         page, "docs/files.md" if page == "api/index.md" else f"docs/{page}"
     )
@@ -136,7 +136,7 @@ def _repository_path(page, target):
 
 
 def _page_of(path):
-    """Return the page, or the picture, of the site for a file of the repository."""
+    """Return the site's page or picture for a file in the repository."""
     for page, other in OTHERS.items():
         if path == other:
             return page

@@ -1,4 +1,4 @@
-"""The commands whose writes fail, and what may be found in a folder afterwards."""
+"""The commands whose writes fail, and what a folder may contain afterwards."""
 
 import fnmatch
 import glob
@@ -14,7 +14,7 @@ Content = Dict[str, Any]
 
 
 class Scenario(NamedTuple):
-    """A command, the folder that it writes, and what that folder may hold.
+    """A command, the folder that it writes, and what that folder may contain.
 
     All paths are relative to the folder in which the command runs.
 
@@ -22,11 +22,12 @@ class Scenario(NamedTuple):
       command: its name in the program, or a key of FUNCTIONS.
       argv: its arguments.
       target: the folder that it writes.
-      before: (command, arguments) that run first, without faults.
-      read: target → its content, without what differs from run to run.
-      damage: a target that is neither the old nor the new one → what is wrong with it,
-        "" for nothing; None: it may not be.
-      needs: the name of a package, "" for none.
+      before: (command, arguments) of the commands to run first, without faults.
+      read: function of the target; returns its content, without what differs from run
+        to run.
+      damage: function of a target that is neither the old nor the new one; returns what
+        is wrong with it, or "". None: there must be no such target.
+      needs: the name of a required package, or "".
     """
 
     command: str
@@ -39,7 +40,7 @@ class Scenario(NamedTuple):
 
 
 def write_texts(world: str) -> None:
-    """Write the text of two small corpora: symbols, and the same reversed."""
+    """Write the text of two small corpora: symbols, and the same symbols reversed."""
     draw = random.Random(1)
     for corpus in ("text", "data"):
         os.makedirs(os.path.join(world, corpus))
@@ -55,7 +56,7 @@ def write_texts(world: str) -> None:
 
 
 def is_remainder(path: str) -> bool:
-    """Return whether a path is, or lies in, what no command may leave."""
+    """Return whether a path is, or lies in, a remainder that no command may leave."""
     return any(
         fnmatch.fnmatchcase(name, pattern)
         for name in path.split(os.sep)
@@ -64,7 +65,7 @@ def is_remainder(path: str) -> bool:
 
 
 def tree(folder: str) -> Content:
-    """Return every file and folder below a folder: path → content, None of a folder."""
+    """Return files and folders below a folder: path → content, None for a folder."""
     found = {}
     for parent, folders, names in os.walk(folder):
         for name in folders:
@@ -82,13 +83,13 @@ def read_files(folder: str) -> Content:
 
 
 def read_run(logdir: str) -> Content:
-    """Return the content of a log directory; of events, the values that repeat."""
-    import tensorflow.compat.v1 as tf  # only a process with the shim needs it
+    """Return the content of a log directory; for events, only reproducible values."""
+    import tensorflow.compat.v1 as tf  # only processes with the shim need it
 
     content = {}
     scalars = {}
     for name, data in read_files(logdir).items():
-        if name == "lock":  # it names a process
+        if name == "lock":  # its content is the name of a process
             continue
         if not name.startswith("events."):
             content[name] = data
@@ -100,14 +101,14 @@ def read_run(logdir: str) -> Content:
                         key = f"{value.tag} of step {event.step}"
                         scalars.setdefault(key, set()).add(value.simple_value)
         except tf.errors.DataLossError:
-            continue  # the record at which the process was killed
+            continue  # the process was killed at this record
     for key, values in scalars.items():
         content[key] = sorted(values)
     return content
 
 
 def damage_of_sums(folder: str, sums: Dict[str, str]) -> str:
-    """Return which file is not what its SHA-256 says, "" for none."""
+    """Return which file does not match its SHA-256; "" if all match."""
     for name, expected in sums.items():
         path = os.path.join(folder, name)
         if not os.path.exists(path):
@@ -119,7 +120,7 @@ def damage_of_sums(folder: str, sums: Dict[str, str]) -> str:
 
 
 def damage_of_corpus(folder: str) -> str:
-    """Return what is wrong with a corpus that says it is whole, "" for nothing."""
+    """Return what is wrong with a corpus that claims to be whole, or ""."""
     path = os.path.join(folder, "corpus.json")
     if not os.path.exists(path):
         return ""
@@ -128,7 +129,7 @@ def damage_of_corpus(folder: str) -> str:
 
 
 def damage_of_run(logdir: str) -> str:
-    """Return what is wrong in a log directory whose training run was ended."""
+    """Return what is wrong in a log directory whose training run was ended, or ""."""
     try:
         for path in glob.glob(os.path.join(logdir, "*.json*")):
             if not is_remainder(os.path.basename(path)):
@@ -139,7 +140,7 @@ def damage_of_run(logdir: str) -> str:
         return f"{path}: {error}"
     for manifest in glob.glob(os.path.join(logdir, "*.ckpt-*.sha256")):
         if not os.path.exists(manifest[: -len(".sha256")] + ".index"):
-            continue  # no checkpoint: its index comes last, and is removed first
+            continue  # not a checkpoint: its index comes last, and is removed first
         with open(manifest, encoding="utf-8") as file:
             lines = [line.split() for line in file if not line.startswith("#")]
             sums = {name: value for value, name in lines}
@@ -204,7 +205,7 @@ ORIGINAL = (
     ("write_original", "logs original"),
 )
 
-# What is no command: name → function of the arguments.
+# Functions that are not commands: name → function of the arguments.
 FUNCTIONS = {"write_original": write_original}
 
 CORPUS = {"read": read_files, "damage": damage_of_corpus}

@@ -1,11 +1,11 @@
-/* Fail, or end the process at, the n-th call that changes files below a folder.
+/* At the n-th call that changes files below a folder, fail or end the process.
 
      gcc -shared -fPIC -O1 -o shim.so shim.c -ldl
      LD_PRELOAD=./shim.so python server.py
 
-   Not below Python only: TensorFlow writes its files itself. `faults_arm` says which
-   folder, which call and what happens there. Each call is a line in the trace: what it
-   was, and the path. */
+   This is below Python, because TensorFlow writes its files itself. `faults_arm` sets
+   the folder, the call and what happens there. Each call is a line in the trace: its
+   kind, and the path. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -32,14 +32,14 @@ static long counted, wanted;
 static int mode, trace_to = -1, reached;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Count calls below `folder` from now on, and do `what` at the call number `at`. */
+/* Count calls below `folder` from now on, and do `what` at call number `at`. */
 void faults_arm(const char *folder, long at, int what, int trace) {
   snprintf(root, sizeof root, "%s", folder);
   root_length = strlen(root);
   counted = reached = 0, wanted = at, mode = what, trace_to = trace;
 }
 
-/* Return how many calls there were. */
+/* Return the number of calls. */
 long faults_count(void) { return counted; }
 
 static int is_below(const char *path) {
@@ -55,7 +55,7 @@ static const char *path_of(int fd, char *found) {
   return found;
 }
 
-/* Write to `found` the absolute path that `path` means from a folder. */
+/* Write the absolute path of `path`, relative to a folder, to `found`. */
 static const char *absolute(int folder, const char *path, char *found) {
   if (path[0] == '/') {
     snprintf(found, PATH_MAX, "%s", path);
@@ -83,8 +83,8 @@ static void end(void) {
   for (;;) syscall(SYS_pause);
 }
 
-/* Count a call; return what happens: 0, an errno, or -1 for SIGKILL behind the call.
-   A disk that is full stays full. */
+/* Count a call; return what happens: 0, an errno, or -1 for SIGKILL after the call.
+   A full disk stays full. */
 static int begin(const char *what, const char *path, int needs) {
   if (!is_below(path)) return 0;
   pthread_mutex_lock(&lock);
@@ -110,7 +110,7 @@ static int half_fits(int fault) { return fault == ENOSPC && reached == 1; }
   static __typeof__(&name) real; \
   if (!real) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
 
-/* Do a call that returns a number, -1 where it fails. */
+/* Make a call that returns a number, or -1 if it fails. */
 #define CALL(type, path, what, needs, ...) \
   int fault = begin(what, path, needs); \
   if (fault > 0) return errno = fault, -1; \
@@ -192,7 +192,7 @@ int close(int fd) {
   int fault = flags >= 0 && (flags & (O_WRONLY | O_RDWR))
                   ? begin("close", path_of(fd, full), 0)
                   : 0;
-  int result = real(fd); /* closed even where that fails, as by Linux */
+  int result = real(fd); /* closes even if it fails, as on Linux */
   if (fault < 0) end();
   return fault > 0 ? (errno = fault, -1) : result;
 }

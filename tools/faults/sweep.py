@@ -1,17 +1,17 @@
-"""Fail every call by which the commands write files, one call after the other.
+"""Fail every call with which the commands write files, one call after another.
 
     python tools/faults/sweep.py
     python tools/faults/sweep.py --scenarios prepare train --every 10
 
-Each command runs again and again. In the first run its first call that opens, writes,
-syncs, renames, removes or closes a file fails; in the second run the second call; and
+Each command runs again and again. In the first run, its first call that opens, writes,
+syncs, renames, removes or closes a file fails; in the second run, the second call; and
 so on. There are four kinds of fault: one call fails, the disk is full from one call on,
-SIGKILL before a call, SIGKILL after it. After each fault, the folder must be the old
-one or the new one, the command must have said in one line what failed, and the same
-command, run once more, must end as if there had been no fault.
+SIGKILL before a call, SIGKILL after a call. After each fault, the folder must be the
+old one or the new one, the command must have reported the failure in one line, and the
+same command, run once more, must end as if there had been no fault.
 
-Needs Linux and a C compiler. `shim.c` is loaded by LD_PRELOAD, because TensorFlow and
-SentencePiece write files of their own.
+This needs Linux and a C compiler. LD_PRELOAD loads `shim.c`, because TensorFlow and
+SentencePiece write files without Python.
 """
 
 import argparse
@@ -43,11 +43,11 @@ from transformer.runtime import cli, terminal
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-# What the commands import only after they have checked their flags.
+# Modules that the commands import only after they have checked their flags.
 IMPORTED_LATE = ("transformer.trainer", "transformer.export", "ctranslate2")
 NO_FAULT = 0
-# Kinds of fault, in the order of the shim: name → the calls that it applies to, () for
-# all of them.
+# Kinds of fault, in the order of the shim: name → the calls to which it applies; () for
+# all calls.
 FAULTS = {
     "fails once (EIO)": (),
     "disk full from here on": ("open", "write", "fsync", "mkdir", "link"),
@@ -71,7 +71,7 @@ class Ended(NamedTuple):
 
 
 def compiler() -> Optional[str]:
-    """Return the C compiler, None where there is none."""
+    """Return the path of the C compiler; None if there is none."""
     return shutil.which("gcc") or shutil.which("cc")
 
 
@@ -91,8 +91,8 @@ class Runner:
     """Run commands in forked processes, each with at most one fault.
 
     Args:
-      folder: for the world, which is the folder that the commands run in, a copy of it,
-        and what the commands write on their standard output.
+      folder: a folder for the world (the folder in which the commands run), a copy of
+        the world, and the standard output of the commands.
     """
 
     def __init__(self, folder: str):
@@ -102,7 +102,7 @@ class Runner:
         self._trace = os.path.join(folder, "trace")
 
     def run(self, command: str, argv: str, at: int = 0, fault: int = NO_FAULT) -> Ended:
-        """Run a command in the world; the call number `at` has the fault."""
+        """Run a command in the world; call number `at` has the fault."""
         process = os.fork()
         if not process:
             os._exit(self._work(command, argv, at, fault))
@@ -149,7 +149,7 @@ class Runner:
 
 
 def import_everything() -> None:
-    """Import what the commands import, so that each forked process only works."""
+    """Import what the commands import, so that forked processes need no imports."""
     sys.path.insert(0, ROOT)
     cli.start_tensorflow()
     for name in IMPORTED_LATE:
@@ -161,7 +161,7 @@ def import_everything() -> None:
 
 
 class Sweep:
-    """The faults of one scenario, and what they did."""
+    """The faults of one scenario, and their effects."""
 
     def __init__(self, runner: Runner, scenario: Scenario):
         self.runner = runner
@@ -181,7 +181,7 @@ class Sweep:
         self.new = scenario.read(self.target)
 
     def run(self, every: int = 1) -> None:
-        """Try each fault at each `every`-th call; each kind starts at another call."""
+        """Try each fault at each n-th call, n = `every`; each kind starts elsewhere."""
         for number, (name, kinds) in enumerate(FAULTS.items()):
             first = number * min(every, len(self.calls)) // len(FAULTS)
             for at in range(first + 1, len(self.calls) + 1, every):
@@ -189,7 +189,7 @@ class Sweep:
                     self.try_fault(name, number + 1, at)
 
     def try_fault(self, name: str, fault: int, at: int) -> None:
-        """Run the command with a fault, check the folder, run the command again."""
+        """Run the command with a fault, check the folder, and run the command again."""
         shutil.rmtree(self.runner.world)
         shutil.copytree(self.runner.copy, self.runner.world)
         scenario = self.scenario
@@ -238,16 +238,16 @@ class Sweep:
         return [damage] if damage else []
 
     def _differences(self, state: Content) -> str:
-        """Return the names of what differs from the new folder."""
+        """Return the names of the entries that differ from the new folder."""
         names = sorted({*state, *self.new})
         return ", ".join(
             name for name in names if state.get(name, 0) != self.new.get(name, 0)
         )
 
     def _wrong_afterwards(self, state: Content) -> List[str]:
-        """Return what is wrong after the same command without a fault.
+        """Return what is wrong after the same command has run without a fault.
 
-        It runs once for each different state that the faults leave.
+        The command runs once for each different state that the faults leave.
         """
         left = {
             re.sub(r"(unfinished-|tempstate)\w+", r"\1", path): content
@@ -280,7 +280,7 @@ def run(args: argparse.Namespace) -> int:
     for name in names:
         cli.refuse_unknown("scenario", name, SCENARIOS)
     with tempfile.TemporaryDirectory() as folder:
-        if not hasattr(ctypes.CDLL(None), "faults_arm"):  # start again, with the shim
+        if not hasattr(ctypes.CDLL(None), "faults_arm"):  # start again with the shim
             settings = {
                 "LD_PRELOAD": build_shim(folder),
                 "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -288,7 +288,7 @@ def run(args: argparse.Namespace) -> int:
             }
             command = [sys.executable, *sys.argv]
             return subprocess.run(command, env={**os.environ, **settings}).returncode
-        os.environ.pop("LD_PRELOAD")  # the processes that a command starts have none
+        os.environ.pop("LD_PRELOAD")  # processes started by a command do not get it
         import_everything()
         points = lost = 0
         for name in names:

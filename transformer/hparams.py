@@ -272,7 +272,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "warmup_steps": 200,  # a sixth of the way
         "max_steps": 1200,  # three minutes on two cores
         "save_every": 400,  # three checkpoints
-        "eval_every": 400,  # a dev BLEU beside each
+        "eval_every": 400,  # a dev BLEU for each
     },
     # Multi30k: 29,000 captions of pictures.
     "multi30k": {

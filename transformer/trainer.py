@@ -436,7 +436,7 @@ class Training:
       session: a session with the variables of `graph`.
       graph: the ops.
       translator: translates dev, with the same settings.
-      scores: the dev scores until now.
+      scores: the dev scores so far.
       start: how many updates have already been made.
       team: the other workers, if any.
       corpus: the checksum of each part of the corpus.

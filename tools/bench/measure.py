@@ -46,7 +46,7 @@ class Plan(NamedTuple):
 
 
 class Bench:
-    """A run of the benchmark: its flags, its folders, and the rows until now."""
+    """A run of the benchmark: its flags, its folders, and the rows so far."""
 
     def __init__(self, args, plan, folder):
         self.args, self.plan, self.folder, self.rows = args, plan, folder, []

@@ -43,7 +43,7 @@ A100 = Machines(tflops=312.0, share=0.33, link=0.25, network=0.25, devices=8)
 def flop_of_token(sizes: Dict[str, int], length: int) -> float:
     """Return the FLOP that training spends on one target token and one source token.
 
-    They are those of the matrix products: the forward pass, and twice as much for the
+    This counts the matrix products: the forward pass, and twice as much for the
     backward pass.
 
     Args:

@@ -36,7 +36,7 @@ class Texts(NamedTuple):
 
 
 def ignores_source(texts: Texts) -> Optional[str]:
-    """Find translations of which many are empty or equal."""
+    """Detect that many translations are empty or equal."""
     counts = collections.Counter(line.strip() for line in texts.translations)
     usual = collections.Counter(line.strip() for line in texts.references)
     line, times = counts.most_common(1)[0]

@@ -27,9 +27,9 @@ def beam_search(
     """Search with a beam and a length penalty: see `decoding.beam`.
 
     Args:
-      symbols_to_logits_fn: function of the ids until now, int32 [N * K, t], that
-        returns logits [N * K, V]; with `states`, function of (ids, t - 1, states) that
-        returns (logits, states).
+      symbols_to_logits_fn: function of the ids so far, int32 [N * K, t], that returns
+        logits [N * K, V]; with `states`, function of (ids, t - 1, states) that returns
+        (logits, states).
       initial_ids: int32 [N], the first ids.
       beam_size: int, K.
       decode_length: int, the largest number of additional ids.

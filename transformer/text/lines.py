@@ -173,7 +173,7 @@ class Oddities:
             yield line
 
     def report(self, others: Optional[Mapping[str, int]] = None) -> str:
-        """Return a line about all lines until now, the most frequent oddity first.
+        """Return a line about all lines so far, with the most frequent oddity first.
 
         Args:
           others: additional counts to report, by name.

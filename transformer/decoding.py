@@ -36,7 +36,7 @@ class Hypotheses(NamedTuple):
 
 
 class SearchHistory(NamedTuple):
-    """Every candidate in every step of a beam search, best first: [N, 2K, T] each.
+    """Every candidate in every step of a beam search, best first: [N, 2K, T].
 
     A step considers the 2K best continuations of the open hypotheses. Those that end
     are finished; the K best of the others stay open; the rest are dropped.

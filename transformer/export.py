@@ -266,7 +266,8 @@ def find_or_make(
       The folder; "" if CTranslate2 cannot represent the model.
 
     Raises:
-      ValueError: CTranslate2 is not installed, or gives other scores.
+      ValueError: CTranslate2 is not installed, or gives other scores; or the log
+        directory cannot be written.
     """
     try:
         refuse_unsupported(ours.hp)

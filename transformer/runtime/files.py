@@ -161,6 +161,8 @@ def refuse_used(
 ) -> None:
     """Raise ValueError if `out` is anything but a new or an empty folder.
 
+    Before that, remove what killed processes left next to `out`.
+
     Args:
       out: a path.
       flag: the flag that named it, for the message.

@@ -44,10 +44,10 @@ def handled(handler: Callable[[int, Any], None]) -> Iterator[None]:
 
 
 class StopSignals:
-    """Defer Ctrl-C, SIGTERM and SIGHUP to a safe point, but not a second Ctrl-C.
+    """Defer the first Ctrl-C, SIGTERM or SIGHUP to a safe point.
 
-    A second Ctrl-C ends the process at once. A process gets SIGHUP when its terminal is
-    closed.
+    After it, Ctrl-C ends the process at once. A process gets SIGHUP when its terminal
+    is closed.
 
     Example:
 

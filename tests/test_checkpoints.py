@@ -140,7 +140,7 @@ def test_what_a_checkpoint_means_goes_with_it(session, tmp_path):
         checkpoints.find(logdir)
     settings.write_text('{"num_heads": 4}')
     vocabulary.write_bytes(b"PIECES")
-    with pytest.raises(ValueError, match="spm.model does not have the checksum"):
+    with pytest.raises(ValueError, match="spm.model does not match its checksum"):
         checkpoints.find(logdir)
 
 
@@ -370,5 +370,5 @@ def test_shapes_are_those_that_tensorflow_reads(session, tmp_path):
     path = tmp_path / "model.ckpt-1.index"
     for size in (0, 47, 500):
         path.write_bytes(path.read_bytes()[:size])
-        with pytest.raises(ValueError, match="expected an index that TensorFlow wrote"):
+        with pytest.raises(ValueError, match="expected an index written by TensorFlow"):
             checkpoints.shapes(checkpoint)

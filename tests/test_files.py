@@ -116,7 +116,9 @@ def test_a_folder_that_fails_never_appears(tmp_path):
 def test_a_folder_of_other_things_is_refused_and_one_of_ours_replaced(tmp_path):
     for name in ("Documents", "a", "b", "c"):
         (tmp_path / name).mkdir()
-    with pytest.raises(ValueError, match="got one with Documents, a, b and 1 more"):
+    with pytest.raises(
+        ValueError, match="got one that contains Documents, a, b and 1 more"
+    ):
         files.refuse_used(str(tmp_path), "--out")
     out = tmp_path / "a"
     (out / "model.bin").write_text("old")

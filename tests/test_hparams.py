@@ -135,7 +135,7 @@ def test_a_missing_or_broken_file_is_named(tmp_path):
     with pytest.raises(ValueError, match="no .*hparams.json: expected a log directory"):
         hparams.load(str(tmp_path))
     (tmp_path / "hparams.json").write_text('{"d_model": ')
-    with pytest.raises(ValueError, match="json: expected settings, got no JSON"):
+    with pytest.raises(ValueError, match="json: expected settings, got invalid JSON"):
         hparams.load(str(tmp_path))
 
 

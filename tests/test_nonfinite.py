@@ -72,7 +72,7 @@ def test_a_poisoned_variable_is_named_and_the_last_checkpoints_too(
     assert "step 5: expected a finite loss and gradient, got loss nan" in line
     assert f"; the variable {name} is not finite" in line
     assert f"{logdir}{os.sep}model.ckpt-4, {logdir}{os.sep}model.ckpt-2;" in line
-    assert line.endswith("if it happens again, remove the newest")
+    assert line.endswith("if it happens again, remove the newest checkpoint")
 
 
 @pytest.mark.parametrize(

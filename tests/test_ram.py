@@ -74,11 +74,11 @@ def test_the_report_warns_where_more_is_needed_than_there_is(machine):
 
     machine(8000 * 1024)
     enough = ram.report(8000 * 1024, Session())
-    assert enough == "memory for training: about 8 MB of 8 MB that are free"
+    assert enough == "memory for training: about 8 MB of 8 MB free"
     assert "lower --batch_tokens" in ram.report(8000 * 1024 + 1, Session())
     Session.devices = [Device("GPU", 9000), Device("GPU", 8000)]
-    assert "may not suffice" not in ram.report(8000, Session())
-    assert "it may not suffice" in ram.report(8001, Session())
+    assert "may not be enough" not in ram.report(8000, Session())
+    assert "this may not be enough" in ram.report(8001, Session())
 
 
 # --- The end of it --------------------------------------------------------------------

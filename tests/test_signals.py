@@ -233,8 +233,8 @@ def test_a_full_disk_is_told_in_one_line(lines):
         done = corpora.python("-c", PRINTS, "--lines", lines, stdout=full)
     assert done.returncode == 2
     assert done.stderr == (
-        "x.py: standard output: there is no room for it (No space left on device); "
-        "make room, then run the same again\n"
+        "x.py: standard output: there is no space for it (No space left on device); "
+        "free some space, then run the same command again\n"
     )
 
 

@@ -205,7 +205,8 @@ def test_one_that_is_killed_ends_all_and_the_run_goes_on(
         status, said = each.end()
         assert status == 75, each.lines
         assert re.search(
-            rf"train.py: worker {killed} at \S+ died: .* continues from the last", said
+            rf"train.py: worker {killed} at \S+ died: .* to continue from the last",
+            said,
         )
     assert_goes_on(start, tmp_path, alone)
 
@@ -216,7 +217,7 @@ def test_a_worker_that_is_frozen_ends_all(start, tmp_path):
     frozen.process.send_signal(signal.SIGSTOP)
     status, said = chief.end()
     assert status == 75, chief.lines
-    assert re.search(r"worker 1 at \S+ was not heard of for 30 s", said)
+    assert re.search(r"worker 1 at \S+ has not been heard from for 30 s", said)
     frozen.process.send_signal(signal.SIGCONT)
     assert frozen.end()[0] == 75
 

@@ -226,8 +226,9 @@ def test_another_configuration_is_refused_on_all(threads):
         error = result()
         assert isinstance(error, ValueError)
         assert (
-            f"worker 2 at {here.addresses[2]}: expected the same on all workers, got "
-            "code x (the chief: None), seed 5 (the chief: 1); give each" in str(error)
+            f"worker 2 at {here.addresses[2]}: expected the same configuration on all "
+            "workers, got code x (the chief: None), seed 5 (the chief: 1); give each"
+            in str(error)
         )
 
 
@@ -255,7 +256,11 @@ def test_a_worker_that_is_lost_is_named_on_all(threads, is_dead):
     lost.connections[0].send({"ready": None})
     if is_dead:
         lost.connections[0].shut_down()
-    how = "died: its connection ended" if is_dead else "was not heard of for 1 s"
+    how = (
+        "died: its connection was closed"
+        if is_dead
+        else "has not been heard from for 1 s"
+    )
     for result in results:
         text, status = ending(result())
         assert text.startswith(f"worker 2 at {here.addresses[2]} {how}")
@@ -330,7 +335,7 @@ def test_strangers_are_turned_away_one_by_one(threads, monkeypatch):
         first = here.run(1, lambda team: [team.meet(), team._over.wait(20)])
         chief.meet()
         second = here.run(1, joins)()
-        assert "expected one worker of each index, got another worker 1" in str(second)
+        assert "expected one worker per index, got a second worker 1" in str(second)
         with pytest.raises(OSError):
             for _ in range(100):
                 slow.sendall(b"{")

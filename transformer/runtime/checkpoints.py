@@ -133,8 +133,8 @@ def shapes(checkpoint: str) -> Dict[str, List[int]]:
                 found[name.decode("utf-8")] = shape
     except (IndexError, UnicodeDecodeError, message.DecodeError) as error:
         raise ValueError(
-            f"{checkpoint}{INDEX}: expected an index that TensorFlow wrote, got "
-            "another file; choose another checkpoint"
+            f"{checkpoint}{INDEX}: expected an index written by TensorFlow, got "
+            "another kind of file; choose another checkpoint"
         ) from error
     return found
 
@@ -318,8 +318,8 @@ def refuse_other_shapes(
         more = f", and {len(others) - 1} more such variables" if others[1:] else ""
         raise ValueError(
             f"{checkpoint}: expected {name} of shape {expected[name]}, as hparams.json "
-            f"and the vocabulary imply, got {shape}{more}: it is of another model; put "
-            "back those files as they were when it was trained"
+            f"and the vocabulary imply, got {shape}{more}: the checkpoint belongs to "
+            "another model; restore those files as they were when it was trained"
         )
 
 

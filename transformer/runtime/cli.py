@@ -155,7 +155,8 @@ def add_logdir(parser: argparse.ArgumentParser, several: str = "") -> None:
         required=True,
         nargs="+" if several else None,
         metavar="DIR",
-        help=f"what {command('train')} wrote" + (several and f"; several: {several}"),
+        help=f"the output of {command('train')}"
+        + (several and f"; several: {several}"),
     )
 
 
@@ -197,7 +198,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         "--data",
         metavar="DIR",
         default=argparse.SUPPRESS,
-        help="the data folder, if it was moved since training",
+        help="the data folder, if it has moved since training",
     )
 
 
@@ -302,8 +303,8 @@ def explained(error: Exception) -> str:
     """Return the message of an error; for a full disk, with what to do about it."""
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return (
-            f"{error.filename or 'standard output'}: there is no room for it "
-            f"({error.strerror}); make room, then run the same again"
+            f"{error.filename or 'standard output'}: there is no space for it "
+            f"({error.strerror}); free some space, then run the same command again"
         )
     return str(error) or type(error).__name__
 

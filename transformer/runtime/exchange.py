@@ -66,8 +66,8 @@ def make_cluster_session(
         server = tf.train.Server(jobs, "worker", cluster.index, config=config)
     except FAILURES as error:
         raise ValueError(
-            f"{cluster.name(cluster.index)}: expected a free port, got that TensorFlow "
-            f"cannot listen there ({error.message}); choose another one in TF_CONFIG"
+            f"{cluster.name(cluster.index)}: expected a free port, got one on which "
+            f"TensorFlow cannot listen ({error.message}); choose another in TF_CONFIG"
         ) from error
     session = tf.Session(server.target, graph, config)
     session.server = server  # keeps the server alive as long as the session

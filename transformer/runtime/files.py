@@ -114,7 +114,7 @@ def read_json(path: str, expected: str) -> Dict[str, Any]:
             content = json.load(file)
         except (ValueError, RecursionError) as error:
             raise ValueError(
-                f"{path}: expected {expected}, got no JSON ({error})"
+                f"{path}: expected {expected}, got invalid JSON ({error})"
             ) from error
     if not isinstance(content, dict):
         kind = type(content).__name__
@@ -151,8 +151,7 @@ def refuse_unwritable(folder: str, flag: str) -> None:
         )
     if not os.access(path, os.W_OK | os.X_OK):
         raise ValueError(
-            f"{flag} {folder}: there is no permission to write in {path}; choose "
-            f"another {flag}"
+            f"{flag} {folder}: no permission to write in {path}; choose another {flag}"
         )
 
 
@@ -180,7 +179,7 @@ def refuse_used(
         _sweep(os.path.dirname(os.path.realpath(out)))
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
         raise ValueError(
-            f"{flag} {out}: expected a new folder, got one with "
+            f"{flag} {out}: expected a new folder, got one that contains "
             f"{', '.join(others[:3])}{more}; choose another {flag}"
         )
 

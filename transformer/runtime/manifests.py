@@ -111,8 +111,8 @@ def find(
         faults.append(fault)
     more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
     raise ValueError(
-        f"checkpoint {which!r}: expected a whole one, got only broken ones in {logdir} "
-        f"({'; '.join(faults[:3])}{more})"
+        f"checkpoint {which!r}: expected an intact one, got only damaged ones in "
+        f"{logdir} ({'; '.join(faults[:3])}{more})"
     )
 
 
@@ -124,21 +124,21 @@ def fault_of(checkpoint: str) -> Optional[str]:
     except FileNotFoundError:
         return f"{name}{MANIFEST} is missing"
     except ValueError:
-        return f"{name}{MANIFEST} is cut off or damaged"
+        return f"{name}{MANIFEST} is truncated or damaged"
     for each, checksum in listed.items():
         try:
             found = files.sha256_of(os.path.join(logdir, each))
         except OSError as error:
             return f"{each}: {error.strerror}"
         if found != checksum:
-            return f"{each} does not have the checksum in {name}{MANIFEST}"
+            return f"{each} does not match its checksum in {name}{MANIFEST}"
     path = os.path.join(logdir, SETTINGS)
     saved = files.read_json(path, "settings") if os.path.exists(path) else {}
     for setting, value in described.get("settings", {}).items():
         if saved.get(setting, value) != value:
             return (
-                f"{SETTINGS} has {setting} {saved[setting]}, {name} was trained with "
-                f"{value}"
+                f"{SETTINGS} has {setting} {saved[setting]}, but {name} was trained "
+                f"with {value}"
             )
     return None
 

@@ -58,17 +58,17 @@ class FiniteGuard:
         bad = self._bad(self._variables, {})
         if not bad and np.isfinite(loss + norm) and self.has_others:
             return NotFiniteElsewhere(
-                f"step {step + 1}: expected a finite loss and gradient, got others in "
-                "what another worker computed, or in the sum"
+                f"step {step + 1}: expected a finite loss and gradient, got NaN or "
+                "infinity from another worker, or in the sum"
             )
         bad = bad or self._bad(self._gradients(), feed)
         saved = checkpoints.steps(self.logdir)[-2:]
         names = [checkpoints.path_of(self.logdir, each) for each in reversed(saved)]
         return FloatingPointError(
             f"step {step + 1}: expected a finite loss and gradient, got loss {loss}, "
-            f"gradient norm {norm}{bad}; the last checkpoints are "
+            f"gradient norm {norm}{bad}; the latest checkpoints are "
             f"{', '.join(names) or 'none'}; lower --learning_rate or set --clip_norm; "
-            "if it happens again, remove the newest"
+            "if it happens again, remove the newest checkpoint"
         )
 
     def _gradients(self) -> Dict[str, tf.Tensor]:

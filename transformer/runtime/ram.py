@@ -59,9 +59,9 @@ def report(needed: int, session: Any) -> str:
     free = min(gpus) if gpus else free_memory()
     text = f"memory for training: about {readable(needed)}"
     if free:
-        text += f" of {readable(free)} that are free"
+        text += f" of {readable(free)} free"
     if 0 < free < needed:
-        text += "; it may not suffice: lower --batch_tokens, or the size of the model"
+        text += "; this may not be enough: lower --batch_tokens or the model size"
     return text
 
 

@@ -171,9 +171,9 @@ class RunHistory:
         if parts:
             raise ValueError(
                 f"data: expected the corpus of the steps up to {self._now['step']}, "
-                f"got another one in {self._now['settings']['data']} "
-                f"({', '.join(parts)} differ); put it back, choose another --logdir, "
-                "or continue with this one by --accept_changes"
+                f"got a different one in {self._now['settings']['data']} "
+                f"({', '.join(parts)} differ); restore it, choose another --logdir, or "
+                "continue with this one: --accept_changes"
             )
 
     def changes(self) -> str:

@@ -22,7 +22,7 @@ from transformer.runtime.cluster import PORT_OFFSET, Cluster
 from transformer.runtime.signals import Stopped
 
 LOST = 75  # the exit status if a worker was lost: EX_TEMPFAIL, a retry may work
-ADVICE = "the same command on all workers continues from the last checkpoint"
+ADVICE = "run the same command on all workers to continue from the last checkpoint"
 
 HEARTBEAT = 2.0  # seconds between two heartbeats
 LIMIT = 30.0  # seconds without a heartbeat after which a worker counts as lost
@@ -78,13 +78,14 @@ class Connection:
             line = self._lines.readline(LONGEST)
         except socket.timeout:
             text = (
-                f"was not heard of for {LIMIT:.0f} s: it is frozen, or its link is cut"
+                f"has not been heard from for {LIMIT:.0f} s: it is frozen, or its "
+                "connection is lost"
             )
             raise Ended(f"{self.name} {text}", LOST) from None
         except OSError:
             line = b""
         if not line:
-            raise Ended(f"{self.name} died: its connection ended", LOST)
+            raise Ended(f"{self.name} died: its connection was closed", LOST)
         try:
             return dict(json.loads(line.decode("utf-8")))
         except MALFORMED:
@@ -313,8 +314,8 @@ class Team:
             refusal = self._verdict
             if index not in self._others or index in self.connections:
                 refusal = refusal or Ended(
-                    f"expected one worker of each index, got another worker {index}; "
-                    "give each process an index of its own in TF_CONFIG",
+                    f"expected one worker per index, got a second worker {index}; "
+                    "give each process its own index in TF_CONFIG",
                     REFUSED,
                 )
             if not refusal:
@@ -322,8 +323,8 @@ class Team:
                 self.connections[index] = connection
             if not refusal and others and not self._refusal:
                 self._refusal = (
-                    f"{connection.name}: expected the same on all workers, got "
-                    f"{others}; give each the same command, code and data"
+                    f"{connection.name}: expected the same configuration on all "
+                    f"workers, got {others}; give each the same command, code and data"
                 )
         if refusal:
             connection.send({"end": str(refusal), "status": refusal.status})
@@ -464,8 +465,8 @@ def listen(cluster: Cluster) -> socket.socket:
         return socket.create_server(("", port))
     except OSError as error:
         raise ValueError(
-            f"port {port}: expected it to be free for the connections of the workers, "
-            f"{PORT_OFFSET} from the chief's port in TF_CONFIG, got that it cannot be "
-            f"used ({error.strerror}); another chief may run: stop it, or choose "
-            "another port"
+            f"port {port}: expected a free port for the workers' connections, "
+            f"{PORT_OFFSET} from the chief's port in TF_CONFIG, got one that cannot be "
+            f"used ({error.strerror}); another chief may be running: stop it, or "
+            "choose another port"
         ) from None

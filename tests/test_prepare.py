@@ -338,7 +338,9 @@ def test_text_that_may_be_the_only_copy_is_not_replaced(tmp_path, capsys):
         said = refused(
             capsys, tmp_path, ["--out", out, *SMALL, *train, "--dev", *named]
         )
-        assert "expected no file, or the text of" in said and "got other text" in said
+        assert (
+            "expected no file, or the text of" in said and "got different text" in said
+        )
 
 
 def test_a_full_disk_names_the_file_and_leaves_the_corpus(tmp_path, capsys, room):

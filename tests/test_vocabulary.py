@@ -98,7 +98,7 @@ def test_training_twice_gives_the_same_bytes_and_no_path(model_type, corpus, tmp
 
 def test_no_text_is_refused(tmp_path):
     empty = write(tmp_path / "a", "")
-    with pytest.raises(ValueError, match="without a visible character"):
+    with pytest.raises(ValueError, match="without visible characters"):
         train_vocabulary([empty], str(tmp_path / "m"), SIZE, "bpe")
 
 
@@ -170,7 +170,7 @@ def test_a_broken_gzip_file_is_not_passed_over(tmp_path):
         path = str(tmp_path / name)
         with open(path, "wb") as file:
             file.write(broken)
-        with pytest.raises(ValueError, match=name + ".*cannot be read to its end"):
+        with pytest.raises(ValueError, match=name + ".*cannot be read to the end"):
             list(read_lines(path))
 
 

@@ -143,8 +143,8 @@ def find_splits(
         for path in itertools.chain.from_iterable(pair[:2] for pair in pairs):
             if not os.path.isfile(path):
                 raise ValueError(
-                    f"--{split}: expected a text file, got {path}, which is none: name "
-                    f"another"
+                    f"--{split}: expected a text file, got {path}, which is not one: "
+                    f"name another"
                 )
         splits[split] = pairs
     return splits
@@ -184,8 +184,8 @@ def copy_text(pair: Pair, names: Sequence[str], out: str, made: str) -> List[str
         write_text(path, written)
         if os.path.exists(existing) and not filecmp.cmp(written, existing, False):
             raise ValueError(
-                f"{existing}: expected no file, or the text of {path}, got other text: "
-                f"remove it, or choose another --out"
+                f"{existing}: expected no file, or the text of {path}, got different "
+                f"text: remove it, or choose another --out"
             )
     return kept
 
@@ -486,7 +486,7 @@ def report_lines(text: Text, entry: Dict[str, Any]) -> List[str]:
         f"{100 * entry['target_unknown'] / target:.3f} %"
     ]
     return lines + [
-        f"{text.split}: of {pair.source} and {pair.target}, weight "
+        f"{text.split}: from {pair.source} and {pair.target}, weight "
         f"{corpus['weight']:g}: {corpus['pairs']:,} pairs kept, {corpus['written']:,} "
         f"written"
         for corpus, pair in zip(entry.get("corpora", []), text.pairs)

@@ -81,8 +81,8 @@ def open_integers(path: str) -> np.ndarray:
         or found.dtype.kind not in "iu"
     ):
         raise ValueError(
-            f"{path}: expected an array of integers in one dimension, got another "
-            f"file, or a part of one: run {command('prepare')} again"
+            f"{path}: expected a one-dimensional array of integers, got something "
+            f"else, or a part of one: run {command('prepare')} again"
         )
     return found
 
@@ -166,8 +166,8 @@ def text_paths(folder: str, split: str) -> Tuple[str, str]:
     with_text = [each for each in summary.get("splits", {}) if each != "train"]
     if with_text and split not in with_text:
         raise ValueError(
-            f"--split: expected one of {', '.join(with_text)}, the text in {folder}, "
-            f"got {split}; or name two text files with --files"
+            f"--split: expected one of {', '.join(with_text)}, the splits with text in "
+            f"{folder}, got {split}; or name two text files with --files"
         )
     source = os.path.join(folder, f"{split}.{summary['source_lang']}")
     target = os.path.join(folder, f"{split}.{summary['target_lang']}")
@@ -194,8 +194,8 @@ def verify(folder: str, but: str = "test.") -> Dict[str, str]:
         if not os.path.isfile(path) or sha256_of(path) != expected:
             raise ValueError(
                 f"{path}: expected the file that {command('prepare')} wrote, got none "
-                f"or another: it was changed, or {command('prepare')} was killed; run "
-                f"{command('prepare')} --out {folder} again"
+                f"or a different one: it was changed, or {command('prepare')} was "
+                f"killed; run {command('prepare')} --out {folder} again"
             )
         verified[name] = expected
     return verified

@@ -48,9 +48,9 @@ def count_pairs(split: str, pair: Pair) -> int:
     target = sum(1 for _ in read_lines(pair.target))
     if source != target:
         raise ValueError(
-            f"{split}: expected as many sentences in both files, got {source:,} in "
-            f"{pair.source} and {target:,} in {pair.target}: line n of one must be "
-            f"the translation of line n of the other"
+            f"{split}: expected the same number of sentences in both files, got "
+            f"{source:,} in {pair.source} and {target:,} in {pair.target}: line n of "
+            f"one must be the translation of line n of the other"
         )
     return source
 
@@ -129,7 +129,7 @@ def _to_the_end(file: Iterable[bytes], path: str) -> Iterator[bytes]:
         yield from file
     except (EOFError, OSError, zlib.error) as error:
         raise ValueError(
-            f"{path}: expected a whole file, got one that cannot be read to its end "
+            f"{path}: expected a complete file, got one that cannot be read to the end "
             f"({error}): copy or download it again"
         ) from error
 

@@ -50,7 +50,7 @@ def _iwslt17_pair(name: str) -> Tuple[str, str]:
 
 CORPORA = {
     "multi30k": PublicCorpus(
-        "captions of pictures, 29,000 pairs (task 1 of WMT 2016, test_2016_flickr)",
+        "image captions, 29,000 pairs (task 1 of WMT 2016, test_2016_flickr)",
         "https://github.com/multi30k/dataset",
         (
             Archive(

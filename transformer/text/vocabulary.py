@@ -142,15 +142,15 @@ class Vocabulary(Pieces):
         path = os.fspath(path)
         if not os.path.isfile(path):
             raise FileNotFoundError(
-                f"{path}: expected a SentencePiece model, got no file: write it with "
+                f"{path}: expected a SentencePiece model, got no file: create it with "
                 f"{command('prepare')}"
             )
         try:
             model = sentencepiece.SentencePieceProcessor(model_file=path)
         except (RuntimeError, OSError) as error:
             raise ValueError(
-                f"{path}: expected a SentencePiece model, got another file ({error}): "
-                f"write it with {command('prepare')}"
+                f"{path}: expected a SentencePiece model, got another kind of file "
+                f"({error}): create it with {command('prepare')}"
             ) from error
         found = (model.pad_id(), model.unk_id(), model.bos_id(), model.eos_id())
         if found != SPECIAL_IDS:
@@ -655,8 +655,8 @@ def _trained(
     visible = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc").normalize
     if not any(map(visible, lines())):
         raise ValueError(
-            "expected sentences to train a vocabulary on, got text without a visible "
-            "character: give other files"
+            "expected sentences to train a vocabulary on, got text without visible "
+            "characters: give other files"
         )
     # Without a seed, the trainer calls std::random_device. If TensorFlow 1.15 is
     # loaded, this is TensorFlow's copy of the function, which crashes the process.

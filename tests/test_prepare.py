@@ -350,7 +350,7 @@ def test_a_full_disk_names_the_file_and_leaves_the_corpus(tmp_path, capsys, room
     room(400)
     said = refused(capsys, tmp_path, ["--out", out, *SMALL])
     room()
-    assert "no room" in said and "File too large" in said and out in said
+    assert "no space" in said and "File too large" in said and out in said
 
 
 def test_a_log_directory_is_not_prepared(tmp_path, capsys):

@@ -184,7 +184,7 @@ def softmax_over_nothing(x, mended):
         return oracle.softmax(logits) @ (x @ W_V)
 
 
-REMOVED = "output position 0 moved by .* columns of padding were taken"
+REMOVED = "output position 0 moved by .* columns of padding were removed"
 CAUGHT = [  # source, stand-in, the check that catches it, its arguments, what it says
     ("tutorial", learned_positions_on_padding, PADDING, IDS, REMOVED),
     ("tutorial", mask_of_row_sums, PADDING, {}, "a real row with the sum 0"),

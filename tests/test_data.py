@@ -97,7 +97,9 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path):
             str(tmp_path / f"dev.source.{part}.npy"),
             str(tmp_path / f"train.source.{part}.npy"),
         )
-    with pytest.raises(ValueError, match="as many source as target .*, got 10 and 20"):
+    with pytest.raises(
+        ValueError, match="same number of source and target .*, got 10 and 20"
+    ):
         Corpus(str(tmp_path), "train")
     np.save(str(tmp_path / "dev.source.ids.npy"), np.zeros([3], np.uint16))
     with pytest.raises(ValueError, match="expected ascending offsets from 0 to 3"):

@@ -122,7 +122,9 @@ def test_an_export_with_other_translations_is_refused(trained, tmp_path, monkeyp
     logdir = corpora.copy_of(trained, tmp_path / "logs")
     sinusoids = export.sinusoids
     monkeypatch.setattr(export, "sinusoids", lambda *args: 0 * sinusoids(*args))
-    with pytest.raises(ValueError, match="scores of .* others for .* of dev .* → "):
+    with pytest.raises(
+        ValueError, match="scores of .* different ones for .* of dev .* → "
+    ):
         Translator(logdir, search="greedy", engine=CTRANSLATE2)
     assert find_exported(logdir) is None
     assert not glob.glob(os.path.join(logdir, "ctranslate2-*"))
@@ -188,7 +190,7 @@ def test_a_dialect_it_lacks_is_tensorflows(digits, tmp_path):
     logdir = str(tmp_path / "logs")
     flags = ["--max_steps", "1", "--dialect", "tutorial"]
     corpora.run_train(digits, logdir, *corpora.SMALL, *flags)
-    with pytest.warns(UserWarning, match="projection_relu.*TensorFlow is used"):
+    with pytest.warns(UserWarning, match="projection_relu.*TensorFlow is used instead"):
         with Translator(logdir, engine=CTRANSLATE2) as translator:
             assert translator.engine == TENSORFLOW
             assert len(translator.translate(["1 2 3"])) == 1

@@ -124,7 +124,7 @@ def test_wrong_given_settings_are_refused():
     with pytest.raises(ValueError, match="unknown setting beam; did you mean beam_"):
         hparams.resolve({"beam": 3})
     with pytest.raises(
-        ValueError, match="ffn_dropout: expected -1 .* rate from 0, got"
+        ValueError, match="ffn_dropout: expected -1 .* rate of 0 or more, got"
     ):
         hparams.resolve({"ffn_dropout": -0.5})
     with pytest.raises(ValueError, match="command line: seed: expected int, got"):

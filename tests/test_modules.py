@@ -492,7 +492,7 @@ def attend(queries=X, keys=X, *more, **options):
             lambda: attend(unknown(None, None, dtype=tf.int32)),
             r"queries: expected float \[N, Tq, D\], got int32 \[N, Tq\]; embed",
         ),
-        (lambda: attend(tf.placeholder(tf.float32)), "of unknown rank; give its sizes"),
+        (lambda: attend(tf.placeholder(tf.float32)), "of unknown rank; set its shape"),
         (lambda: attend(None), "got NoneType; give a tensor"),
         (
             lambda: attend(X, X[:, :2], key_masks=IDS),

@@ -51,7 +51,7 @@ def test_ids_in_a_batch_of_any_size(trained, ours, tmp_path, monkeypatch):
     out = str(tmp_path / "model")
     hp = hparams.load(trained)
     remark = savedmodel.write(hp, checkpoints.find(trained), out, "float32")
-    assert "ids alone" in remark
+    assert "ids only" in remark
     check_that_it_agrees(out, trained, ours)
 
 

@@ -114,7 +114,7 @@ def test_a_stack_leaks_where_its_source_does(dialect):
         if dialect == "paper" or moved(build, dialect, depth) < 1e-5:
             check_padding(fn, vocab_size=VOCAB_SIZE)
         else:
-            with pytest.raises(CheckFailed, match="columns of padding were taken away"):
+            with pytest.raises(CheckFailed, match="columns of padding were removed"):
                 check_padding(fn, vocab_size=VOCAB_SIZE)
     check_causality(
         opened(stack, dialect, depth, True),

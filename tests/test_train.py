@@ -139,7 +139,7 @@ def test_the_lowest_dev_loss_is_the_best_while_bleu_is_near_zero(
     losses = {row["step"]: row["loss"] for row in run.read_dev_scores(str(tmp_path))}
     best = min(losses, key=losses.get)
     assert best != 2
-    assert f"of step {best} (the lowest dev loss" in said
+    assert f"at step {best} (the lowest dev loss" in said
     assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [best]
 
 
@@ -150,7 +150,7 @@ def test_the_best_is_kept_older_ones_go_and_patience_ends(
     corpora.run_train(digits, tmp_path, *PATIENT)
     said = capsys.readouterr().err.splitlines()
     assert said[-1].startswith("stopped at step 10")
-    assert "best dev BLEU 3.00, of step 4" in said[-1]
+    assert "best dev BLEU 3.00, at step 4" in said[-1]
     assert dev_bleus(tmp_path) == {2: 1.0, 4: 3.0, 6: 2.0, 8: 3.0, 10: 2.5}
     assert checkpoints.steps(str(tmp_path)) == [8, 9, 10]
     assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]

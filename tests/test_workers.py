@@ -394,7 +394,9 @@ def test_a_worker_continues_from_the_checkpoint_of_the_chief(trained, tmp_path):
     assert trainer.described_checkpoint(copy, description) == there
     assert trainer.described_checkpoint(copy, trainer.description_of(None)) is None
     changed = dict(description, manifest=description["manifest"].replace("0", "1"))
-    with pytest.raises(ValueError, match="expected the checkpoint .* is another one"):
+    with pytest.raises(
+        ValueError, match="expected the checkpoint .* differs from the chief's"
+    ):
         trainer.described_checkpoint(copy, changed)
     os.remove(there + ".index")
     with pytest.raises(ValueError, match=re.escape(copy)):

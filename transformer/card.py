@@ -56,17 +56,17 @@ def model_card(
         f"# {languages[0]} → {languages[1]}: a Transformer {exported.title}",
         f"A Transformer of {size:,} parameters in the dialect `{hp.dialect}`: "
         f"{hp.encoder_blocks} encoder and {hp.decoder_blocks} decoder blocks, "
-        f"{hp.num_heads} heads, width {hp.d_model}, {hp.d_ff} inside. The checkpoint "
-        f"is of step {checkpoints.step_of(checkpoint):,}; transformer-tf {__version__} "
-        "exported it.",
+        f"{hp.num_heads} heads, width {hp.d_model}, feed-forward width {hp.d_ff}. The "
+        f"checkpoint of step {checkpoints.step_of(checkpoint):,} was exported by "
+        f"transformer-tf {__version__}.",
         "## Use\n\n" + "\n".join(exported.usage),
         "## Data\n\n" + _data(hp, checkpoint, summary),
         "## Scores\n\n" + _scores(hp, checkpoint, samples),
         "## Settings\n\n" + _settings(hp, logdir),
         "## Limits\n\n" + _limits(hp, exported.limits),
         "## Licence\n\nThe program, transformer-tf, is under the Apache License 2.0. "
-        "The log directory does not know under which terms the corpus, and what was "
-        "learned from it, may be used.",
+        "The log directory does not record the terms under which the corpus, and what "
+        "was learned from it, may be used.",
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -189,8 +189,8 @@ def _limits(hp, more: Sequence[str]) -> str:
         "It was trained on sentences: split a paragraph first.",
         f"A line is cut off after {hp.max_source_length:,} pieces; a translation has "
         f"at most {hp.max_extra_length} more than its source.",
-        "It knows the kind of text that it was trained on. On other text it may be "
-        "wrong, fluently; nothing here measures that.",
+        "It knows only the kind of text that it was trained on. On other text it may "
+        "be fluent but wrong; nothing here measures that.",
         *more,
     ]
     return "\n".join(f"* {each}" for each in limits)

@@ -190,7 +190,7 @@ def check_padding(
 
     expected = subject.first_outputs(*cut(length)[1])
     for width in range(1, length + 1):
-        change = f"{length - width} columns of padding were taken away"
+        change = f"{length - width} columns of padding were removed"
         if with_lengths:
             change += " and the padding changed"
         rows, arrays = cut(width)
@@ -355,7 +355,7 @@ class _Subject:
         if found.shape != expected.shape:
             self.fail(
                 f"when {change}, expected outputs of shape {expected.shape} "
-                f"as at first, got {found.shape}"
+                f"as in the first call, got {found.shape}"
             )
         limit = (tolerance or self.tolerance) * max(1, np.abs(expected).max())
         difference = np.abs(found - expected).max(-1)  # [N, T]

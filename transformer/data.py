@@ -115,8 +115,8 @@ class Corpus:
         self.target_lengths = _lengths(self._target_offsets)
         if len(self.source_lengths) != len(self.target_lengths):
             raise ValueError(
-                f"{folder}: expected as many source as target sentences of split "
-                f"{split!r}, got {len(self.source_lengths)} and "
+                f"{folder}: expected the same number of source and target sentences in "
+                f"split {split!r}, got {len(self.source_lengths)} and "
                 f"{len(self.target_lengths)}: run {command('prepare')} again"
             )
 

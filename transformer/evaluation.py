@@ -83,8 +83,8 @@ def read_parallel(
         name = split
     if len(sources) != len(references) or not sources:
         raise ValueError(
-            f"{name}: expected as many source as reference lines, and at least one, "
-            f"got {len(sources)} and {len(references)}"
+            f"{name}: expected the same number of source and reference lines, at least "
+            f"one, got {len(sources)} and {len(references)}"
         )
     return ParallelText(name, sources, references)
 
@@ -177,8 +177,8 @@ def check_samples(samples: int, lines: int) -> None:
     seed = os.environ.get(SEED, "none").lower()
     if samples and seed != "none" and not (seed.isdigit() and int(seed)):
         raise ValueError(
-            f"{SEED}: expected a whole number from 1, or none for other samples each "
-            f"time, got {seed}"
+            f"{SEED}: expected a whole number of 1 or more, or none for different "
+            f"samples each time, got {seed}"
         )
 
 
@@ -238,7 +238,7 @@ def semantic_similarity(
     if not differ.any():
         raise ValueError(
             "--semantic: expected lines with different references, got "
-            f"{len(references)} with the same one; score more lines"
+            f"{len(references)} with the same reference; score more lines"
         )
     ours = encoder.query(hypotheses)
     theirs = encoder.query(references)

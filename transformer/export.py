@@ -55,7 +55,7 @@ def refuse_unsupported(hp: HParams) -> None:
     if unsupported:
         raise ValueError(
             f"dialect {hp.dialect}: expected a model that CTranslate2 can "
-            "represent, as of --dialect paper, got "
+            "represent, such as one of --dialect paper, got "
             f"{', '.join(unsupported)}"
         )
 
@@ -228,8 +228,8 @@ def described(hp: HParams, name: str, quantization: str) -> card.Exported:
     rank = f"pair[0] / ((6 + len(pair[1])) / 6) ** {hp.length_penalty:g}"
     usage = [
         "`transformer.fast.FastTranslator` opens this folder. With CTranslate2 alone, "
-        "`pieces`, a list of strings for each line, are those of the source vocabulary "
-        "in this folder, without the end:",
+        "`pieces` holds a list of strings for each line: its pieces in the source "
+        "vocabulary of this folder, without the end-of-sentence piece:",
         "",
         "```python",
         f"folder = {name!r}",
@@ -238,8 +238,8 @@ def described(hp: HParams, name: str, quantization: str) -> card.Exported:
         f"{rank})[1] for each in found]",
         "```",
         "",
-        "The last line is the length penalty of the training program; `length_penalty` "
-        "of CTranslate2 is another formula, with which more lines differ.",
+        "The last line is the length penalty of the training program; CTranslate2's "
+        "own `length_penalty` uses another formula, with which more lines differ.",
     ]
     limits = [f"It has {LONGEST:,} positions: longer sentences are refused."]
     if quantization != "float32":
@@ -272,7 +272,7 @@ def find_or_make(
     try:
         refuse_unsupported(ours.hp)
     except ValueError as error:
-        warn(f"--engine {CTRANSLATE2}: {error}: TensorFlow is used")
+        warn(f"--engine {CTRANSLATE2}: {error}: TensorFlow is used instead")
         return ""
     logdir = os.path.dirname(checkpoint) or os.curdir
     folder = folder_of(checkpoint, quantization)
@@ -336,9 +336,9 @@ def _compare(ours, folder, quantization, warn) -> None:
     ]
     if wrong and quantization == QUANTIZATIONS[0]:
         raise ValueError(
-            f"--engine {CTRANSLATE2}: expected the scores of TensorFlow, got others "
-            f"for {len(wrong)} of {len(pairs)} lines of dev ({'; '.join(wrong[:3])}); "
-            f"use --engine {TENSORFLOW}"
+            f"--engine {CTRANSLATE2}: expected the scores of TensorFlow, got different "
+            f"ones for {len(wrong)} of {len(pairs)} lines of dev "
+            f"({'; '.join(wrong[:3])}); use --engine {TENSORFLOW}"
         )
     others = sum(
         our.text != their.text and abs(our.score - their.score) > TIE
@@ -347,5 +347,5 @@ def _compare(ours, folder, quantization, warn) -> None:
     if others:
         warn(
             f"--engine {CTRANSLATE2}, {quantization}: {others} of {len(pairs)} lines "
-            "of dev are translated otherwise than by TensorFlow"
+            "of dev are translated differently than by TensorFlow"
         )

@@ -35,13 +35,13 @@ def add_engine(parser: Any) -> None:
         "--engine",
         default=TENSORFLOW,
         choices=ENGINES,
-        help="ctranslate2 is the fast one: docs/serving.md [tensorflow]",
+        help="ctranslate2 is faster: see docs/serving.md [tensorflow]",
     )
     parser.add_argument(
         "--quantization",
         default="float32",
         choices=QUANTIZATIONS,
-        help="of the fast engine: int8 is smaller, and a little less exact [float32]",
+        help="for ctranslate2: int8 is smaller, but slightly less precise [float32]",
     )
 
 
@@ -78,7 +78,10 @@ def usable(
     }
     asked = [name for name, is_asked in cannot.items() if is_asked]
     if engine == CTRANSLATE2 and asked:
-        warn(f"--engine {engine} has no {', '.join(asked)}: TensorFlow is used")
+        warn(
+            f"--engine {engine} does not support {', '.join(asked)}: TensorFlow is "
+            "used instead"
+        )
         return TENSORFLOW
     return engine
 
@@ -151,7 +154,7 @@ def open_exported(
         raise FileNotFoundError(
             f"{logdir}: expected a model exported for CTranslate2, {quantization}, of "
             f"the checkpoint {which!r}, got none; translate a line with --engine "
-            f"{CTRANSLATE2}, which makes it"
+            f"{CTRANSLATE2}, which exports it"
         )
     return FastTranslator(found[1], hp or load(logdir), n_best)
 
@@ -205,7 +208,7 @@ class FastTranslator(TextSide):
         except RuntimeError as error:
             raise ValueError(
                 f"{folder}: expected a model for CTranslate2, got one that cannot be "
-                f"opened ({error}); remove the folder, and it is made again"
+                f"opened ({error}); remove the folder, and it will be exported again"
             ) from error
 
     def __enter__(self) -> "FastTranslator":

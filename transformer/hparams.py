@@ -61,10 +61,10 @@ class HParams:
 
     # The model. These settings are fixed once training has begun.
     dialect: str = setting(
-        "model", "paper", f"whose design: {', '.join(DIALECTS)}", choices=DIALECTS
+        "model", "paper", f"the design: {', '.join(DIALECTS)}", choices=DIALECTS
     )
     num_blocks: int = setting(
-        "model", 6, "encoder blocks, and as many decoder blocks", below=MOST_BLOCKS
+        "model", 6, "number of encoder blocks, and of decoder blocks", below=MOST_BLOCKS
     )
     num_encoder_blocks: int = setting(
         "model",
@@ -82,19 +82,19 @@ class HParams:
     )
     d_model: int = setting("model", 512, "width of the model", below=WIDEST)
     d_ff: int = setting(
-        "model", 2048, "width inside the feed-forward networks", below=4 * WIDEST
+        "model", 2048, "inner width of the feed-forward networks", below=4 * WIDEST
     )
-    num_heads: int = setting("model", 8, "attention heads; they divide d_model")
+    num_heads: int = setting("model", 8, "attention heads; a divisor of d_model")
     positions: str = setting(
         "model", "", "learned, interleaved, per_channel, halves; empty: the dialect's"
     )
     max_positions: int = setting(
-        "model", 256, "rows of a table of learned positions", below=LONGEST
+        "model", 256, "rows in the table of learned positions", below=LONGEST
     )
     pad_sources_to: int = setting(
         "model",
         0,
-        "pieces that sources are padded to; 0: the longest",
+        "pad sources to this many pieces; 0: to the longest",
         least=0,
         below=LONGEST // 4,
     )
@@ -105,14 +105,18 @@ class HParams:
         least=0,
         below=LONGEST,
     )
-    proximity_bias: bool = setting("model", False, "prefer near positions")
-    source_vocab_size: int = setting("model", 0, "source pieces; 0: data's", least=0)
-    target_vocab_size: int = setting("model", 0, "target pieces; 0: data's", least=0)
+    proximity_bias: bool = setting("model", False, "prefer nearby positions")
+    source_vocab_size: int = setting(
+        "model", 0, "source vocabulary size; 0: from the data", least=0
+    )
+    target_vocab_size: int = setting(
+        "model", 0, "target vocabulary size; 0: from the data", least=0
+    )
     joint_vocab: bool = setting("model", True, "both languages share one vocabulary")
 
     # Training.
     batch_tokens: int = setting(
-        "training", 4096, "most tokens of a batch, with padding, on either side"
+        "training", 4096, "maximum tokens per batch on either side, with padding"
     )
     accumulate: int = setting(
         "training", 1, "batches summed into one update", below=MOST_PARTS
@@ -120,32 +124,34 @@ class HParams:
     shards: int = setting(
         "training",
         0,
-        "with --deterministic, parts of a batch; 0: 1, or 8 with several workers",
+        "with --deterministic: parts per batch; 0: 1, or 8 with several workers",
         least=0,
         below=MOST_PARTS,
     )
-    max_steps: int = setting("training", 100000, "updates until training ends")
+    max_steps: int = setting("training", 100000, "total number of updates")
     schedule: str = setting(
-        "training", "", "noam, noam_by_peak, rsqrt, constant, linear; empty: dialect's"
+        "training",
+        "",
+        "noam, noam_by_peak, rsqrt, constant, linear; empty: the dialect's",
     )
     learning_rate: float = setting(
         "training", 0.0, "factor of the schedule; 0: the dialect's", least=0
     )
-    warmup_steps: int = setting("training", 4000, "steps up to the highest rate")
+    warmup_steps: int = setting("training", 4000, "steps to the peak learning rate")
     dropout_rate: float = setting(
-        "training", 0.1, "share of activations dropped", least=0, below=1
+        "training", 0.1, "fraction of activations dropped", least=0, below=1
     )
     attention_dropout: float = setting(
         "training",
         -1.0,
-        "that of attention weights; -1: the dialect's",
+        "fraction of attention weights dropped; -1: the dialect's",
         least=-1,
         below=1,
     )
     ffn_dropout: float = setting(
         "training",
         -1.0,
-        "that inside the feed-forward; -1: the dialect's",
+        "fraction of inner feed-forward activations dropped; -1: the dialect's",
         least=-1,
         below=1,
     )
@@ -155,50 +161,53 @@ class HParams:
     r_drop: float = setting(
         "training",
         0.0,
-        "weight of R-Drop, which makes two passes with other dropout agree, at twice "
-        "the cost; 0: one pass; try 5",
+        "weight of R-Drop, which makes two passes with different dropout agree, at "
+        "twice the cost; 0: one pass; try 5",
         least=0,
     )
     clip_norm: float = setting(
-        "training", 0.0, "largest norm of the gradients; 0: no limit", least=0
+        "training", 0.0, "maximum gradient norm; 0: no limit", least=0
     )
     seed: int = setting("training", 1, "seed of variables, batches, dropout", least=0)
-    log_every: int = setting("training", 50, "steps between two lines of the log")
-    save_every: int = setting("training", 1000, "steps between two checkpoints")
-    keep_checkpoints: int = setting("training", 5, "checkpoints kept, the newest")
+    log_every: int = setting("training", 50, "steps between log lines")
+    save_every: int = setting("training", 1000, "steps between checkpoints")
+    keep_checkpoints: int = setting("training", 5, "newest checkpoints to keep")
     on_save_error: str = setting(
         "training",
         "stop",
         "if saving fails: stop or continue",
         choices=("stop", "continue"),
     )
-    eval_every: int = setting("training", 1000, "steps between two dev BLEU scores")
+    eval_every: int = setting("training", 1000, "steps between dev BLEU scores")
     patience: int = setting(
-        "training", 0, "evaluations without a better BLEU, then stop; 0: off", least=0
+        "training",
+        0,
+        "stop after this many evaluations without a better BLEU; 0: off",
+        least=0,
     )
 
     # Decoding.
     search: str = setting("decoding", "beam", "beam, greedy or sample")
     beam_size: int = setting("decoding", 4, "hypotheses kept at each step", below=2**10)
     length_penalty: float = setting(
-        "decoding", 0.6, "alpha: how much long translations are preferred", least=0
+        "decoding", 0.6, "alpha: how strongly to prefer long translations", least=0
     )
     min_length: int = setting(
-        "decoding", 0, "pieces that a translation has at least", least=0
+        "decoding", 0, "minimum number of pieces in a translation", least=0
     )
     no_repeat_ngram: int = setting(
-        "decoding", 0, "no n pieces in a row twice; 0: no rule", least=0
+        "decoding", 0, "never produce the same n pieces in a row twice; 0: off", least=0
     )
     temperature: float = setting(
-        "decoding", 1.0, "of sample; below 1 favours likely pieces", least=0.01
+        "decoding", 1.0, "sample: below 1 favours likely pieces", least=0.01
     )
     top_k: int = setting(
-        "decoding", 0, "sample: of the k likeliest; 0: of all", least=0
+        "decoding", 0, "sample: from the k likeliest pieces; 0: from all", least=0
     )
     top_p: float = setting(
         "decoding",
         0.0,
-        "sample: of the likeliest up to this sum; 0: of all",
+        "sample: from the likeliest pieces up to this total probability; 0: from all",
         least=0,
         below=1,
     )
@@ -212,14 +221,16 @@ class HParams:
     max_source_length: int = setting(
         "decoding",
         1000,
-        "pieces of a line that are translated; the rest is cut off",
+        "pieces of a line to translate; the rest is cut off",
         below=LARGEST // 2,
     )
-    decode_batch_size: int = setting("decoding", 64, "sentences; 1: the least delay")
+    decode_batch_size: int = setting(
+        "decoding", 64, "sentences per batch; 1: the lowest latency"
+    )
     decode_precision: str = setting(
         "decoding",
         "float32",
-        "float32; bfloat16 is faster in batches, and a little less exact",
+        "float32; bfloat16 is faster in batches, but slightly less precise",
         choices=("float32", "bfloat16"),
     )
 
@@ -228,7 +239,7 @@ class HParams:
         "machine", "float32", "float32, bfloat16; float16 (CPU: slow)"
     )
     deterministic: bool = setting(
-        "machine", False, "one thread: runs are equal to the last bit, and slower"
+        "machine", False, "one thread: runs are slower, but identical to the last bit"
     )
 
     @property
@@ -353,7 +364,7 @@ def validate(hp: HParams) -> None:
     for name in ("attention_dropout", "ffn_dropout"):
         if -1 < getattr(hp, name) < 0:
             raise ValueError(
-                f"{name}: expected -1 for the dialect's, or a rate from 0, got "
+                f"{name}: expected -1 for the dialect's, or a rate of 0 or more, got "
                 f"{getattr(hp, name)}"
             )
     if not hp.data:
@@ -366,7 +377,7 @@ def validate(hp: HParams) -> None:
     sizes = (hp.source_vocab_size, hp.target_vocab_size)
     if hp.joint_vocab and 0 not in sizes and sizes[0] != sizes[1]:
         raise ValueError(
-            "joint_vocab: expected as many source as target pieces, got "
+            "joint_vocab: expected the same number of source and target pieces, got "
             f"{sizes[0]} and {sizes[1]}"
         )
 

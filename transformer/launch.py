@@ -41,11 +41,9 @@ def parser() -> argparse.ArgumentParser:
     made = cli.make_parser("launch", __doc__)
     cli.add_number(made, "workers", 2, "how many to start")
     cli.add_number(
-        made, "restarts", 0, "how often to start again after a worker was lost"
+        made, "restarts", 0, "how many times to restart after losing a worker"
     )
-    made.add_argument(
-        "command", nargs="+", help="a program in Python and its arguments"
-    )
+    made.add_argument("command", nargs="+", help="a Python program and its arguments")
     return made
 
 
@@ -129,8 +127,8 @@ def program_file(name: str) -> str:
     found = shutil.which(name, path=os.pathsep.join(folders))
     if not found:
         raise ValueError(
-            f"expected a program in Python after --, got {name}, which is neither a "
-            f"file nor on the path: write -- {command('train')} --logdir DIR"
+            f"expected a Python program after --, got {name}, which is neither a file "
+            f"nor on the path: write -- {command('train')} --logdir DIR"
         )
     return found
 

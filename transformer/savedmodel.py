@@ -58,8 +58,8 @@ def write(hp: HParams, checkpoint: str, out: str, quantization: str) -> str:
     """
     if quantization != "float32":
         raise ValueError(
-            f"--quantization {quantization}: expected float32, which is all that a "
-            "SavedModel has; or choose --format ctranslate2"
+            f"--quantization {quantization}: expected float32, the only one for a "
+            "SavedModel; or choose --format ctranslate2"
         )
     logdir = os.path.dirname(checkpoint)
     vocabularies = load_vocabularies(logdir)
@@ -104,7 +104,7 @@ def described(hp: HParams, name: str, quantization: str) -> Exported:
         "In Python, `import tensorflow_text` comes before `tf.saved_model.load`. The "
         f"signature `{TRANSLATE}` (where it could be made) takes text and gives text "
         f"and score; `{IDS}` takes ids of the vocabulary beside this file, each "
-        "sentence with its end (`</s>`), padded by 0, and gives ids and score.",
+        "sentence with its end (`</s>`), padded with 0, and gives ids and score.",
     ]
     search = f"{hp.search}, beam {hp.beam_size}, length penalty {hp.length_penalty:g}"
     limits = [f"The search is fixed: {search}."]
@@ -114,16 +114,16 @@ def described(hp: HParams, name: str, quantization: str) -> Exported:
 def why_without_text(vocabularies: Vocabularies) -> str:
     """Return why text cannot be translated in the graph; "" if it can."""
     if not all(type(each) is Vocabulary for each in vocabularies[:2]):
-        return "its vocabulary is no SentencePiece model: the signature is ids alone"
+        return "its vocabulary is not a SentencePiece model: the signature has ids only"
     if tf.__version__.startswith("1."):
-        return "TensorFlow 1.15: the signature is ids alone"
+        return "TensorFlow 1.15: the signature has ids only"
     try:
         import_tensorflow_text()
     except (ImportError, tf.errors.OpError) as error:
         reason = str(error).splitlines()[0]
         return (
             f"without tensorflow-text of TensorFlow {tf.__version__} ({reason:.80}) "
-            "the signature is ids alone: pip install 'transformer-tf[savedmodel]'"
+            "the signature has ids only: pip install 'transformer-tf[savedmodel]'"
         )
     return ""
 

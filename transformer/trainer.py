@@ -322,8 +322,8 @@ class TrainingGraph:
             values of the weights. None: the first values are random.
         """
         with ram.shortage_explained(
-            "when the variables were made",
-            "lower --d_model, --d_ff, --num_blocks or the vocabulary's size",
+            "when the variables were created",
+            "lower --d_model, --d_ff, --num_blocks or the vocabulary size",
         ):
             session.run(self.initialize)
         if checkpoint:
@@ -486,13 +486,13 @@ class Training:
         assert best  # the last step was evaluated
         reason = "the last step"
         if self.step < hp.max_steps:
-            reason = f"{hp.patience} evaluations without a better dev BLEU"
+            reason = f"after {hp.patience} evaluations without a better dev BLEU"
         why = ""
         if best["bleu"] < LEAST_BLEU:
             why = f" (the lowest dev loss, as no BLEU reached {LEAST_BLEU:g})"
         self.progress.say(
             f"stopped at step {self.step}, {reason}; best dev BLEU "
-            f"{best['bleu']:.2f}, of step {best['step']}{why}"
+            f"{best['bleu']:.2f}, at step {best['step']}{why}"
         )
 
     def announce(self) -> None:
@@ -556,7 +556,7 @@ class Training:
         speed = f"{tokens_per_second:,.0f} tokens/s"
         if self.team.cluster:
             each = tokens_per_second / self.graph.shards.workers
-            speed += f", {each:,.0f} a worker"
+            speed += f", {each:,.0f} per worker"
         left = self.progress.left(step, last)
         self.progress.show(
             step,
@@ -609,7 +609,7 @@ class Training:
                 or self.step >= self.hp.max_steps
             ):
                 raise OSError(
-                    f"{message}; mend that, and the same command continues from there"
+                    f"{message}; fix that, then run the same command to continue"
                 ) from error
             self.progress.say(f"{message}; continuing")
             return False
@@ -776,10 +776,11 @@ def described_checkpoint(logdir: str, description: Dict[str, str]) -> Optional[s
     path = os.path.join(logdir, name)
     fault = checkpoints.fault_of(path)
     if not fault and description_of(path) != description:
-        fault = f"{name} is another one"
+        fault = f"{name} differs from the chief's"
     if fault:
         raise ValueError(
             f"{logdir}: expected the checkpoint from which the chief continues, got "
-            f"that {fault}; give all workers the same folder, or a copy of it"
+            f"none or another one ({fault}); give all workers the same folder, or a "
+            "copy of it"
         )
     return path

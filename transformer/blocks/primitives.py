@@ -50,11 +50,11 @@ def checked(name: str, x, kind: str, *shapes: str):
         is_ids = kind == "float" and x.dtype.is_integer
         advice = "embed it first" if is_ids else f"cast it to {kind}32"
     elif sizes is None:
-        advice = "" if any_rank and kind == "int" else "give its sizes with set_shape"
+        advice = "" if any_rank and kind == "int" else "set its shape with set_shape"
     elif not any_rank and len(sizes) not in ranks or kind == "float" and not sizes:
         advice = "reshape it"
     elif kind == "float" and sizes[-1] is None:
-        advice = "give its last size with set_shape"
+        advice = "set its last dimension with set_shape"
     if advice:
         letters = [] if any_rank else shapes[0].strip("[]").split(", ")
         if kind == "float":
@@ -94,8 +94,8 @@ def check_broadcasts(name: str, x, shape: str, sizes: Sequence[Optional[int]]) -
     ):
         wanted = ", ".join("?" if size is None else str(size) for size in sizes)
         raise ValueError(
-            f"{name}: expected {shape} = [{wanted}], got {_described(x)}; give what "
-            "broadcasts to it"
+            f"{name}: expected {shape} = [{wanted}], got {_described(x)}; give a shape "
+            "that broadcasts to it"
         )
 
 

@@ -298,11 +298,11 @@ def test_a_missing_split(tmp_path, capsys, split):
 @pytest.mark.parametrize(
     "flags, said",
     [
-        ("--source_lang en --target_lang en", "expected two names, got 'en'"),
+        ("--source_lang en --target_lang en", "expected two different names, got 'en'"),
         ("--source_lang ../de", "expected a language in letters, got '../de'"),
         ("--max_length 0", "--max_length: expected 1 or more, got 0"),
         ("--workers 0", "--workers: expected 1 or more, got 0"),
-        ("--max_ratio 0.5", "or 0 for any, got 0.5"),
+        ("--max_ratio 0.5", "or 0 for no limit, got 0.5"),
         ("--bpe_dropout nan", "--bpe_dropout: expected 0 to 1, got nan"),
         ("--bpe_dropout 0.1 --model_type unigram", "expected --model_type bpe"),
         ("--copies 2", "got --copies 2 alone"),

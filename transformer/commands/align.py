@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="word pairs of test by other aligners, in the format of Pharaoh",
+        help="word pairs of test by other aligners, in Pharaoh format",
     )
     return made
 
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
     say(f"alignment error rate on dev, {len(rates)} choices, the best {SHOWN}:")
     say(*(f"{100 * rates[each]:5.1f} %  {each}" for each in ordered[:SHOWN]))
     plain = alignment.default_head(hp.decoder_blocks)
-    say(f"{100 * rates[plain]:5.1f} %  where none is chosen: {plain}")
+    say(f"{100 * rates[plain]:5.1f} %  default, if none is chosen: {plain}")
     say("on test:", f"{100 * rate:5.1f} %  {best}")
     for path, pairs in others.items():
         say(f"{100 * alignment.error_rate(pairs, known_test):5.1f} %  {path}")
@@ -74,9 +74,8 @@ def read(data: str, split: str) -> Tuple:
     path = os.path.join(data, split + ".align")
     if not os.path.exists(path):
         raise ValueError(
-            f"expected {path}, the pairs of words of {split}, a line for "
-            "each sentence (0-0 1-2), got no such file; data/sample has "
-            "them"
+            f"expected {path}, the word pairs of {split}, one line per sentence "
+            "(0-0 1-2), got no such file; data/sample has such files"
         )
     text = read_parallel(data, split)
     return text, alignment.read_known(path, len(text.sources))

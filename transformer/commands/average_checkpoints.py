@@ -18,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = cli.make_parser("average", __doc__)
     cli.add_logdir(made)
-    cli.add_number(made, "last", 5, "how many checkpoints, the newest")
+    cli.add_number(made, "last", 5, "how many of the newest checkpoints")
     made.add_argument("--out", required=True, metavar="DIR", help="a new log directory")
     return made
 
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(
             f"--last: expected 2 to {len(steps)}, the number of "
             f"checkpoints in {args.logdir}, got {args.last}; {command('train')} "
-            "keeps as many as --keep_checkpoints says"
+            "keeps the number given by --keep_checkpoints"
         )
     steps = steps[-args.last :]
     prefixes = [checkpoints.find(args.logdir, step) for step in steps]  # verified

@@ -55,9 +55,9 @@ def unknown_pieces(texts: Texts) -> Optional[str]:
     if share <= 0.1 or share <= 2 * _share(UNKNOWN, texts.references):
         return None
     return (
-        f"{share:.0%} of the translations hold an unknown piece: the vocabulary does "
-        "not fit the text; prepare the data again with a larger --vocab_size, on text "
-        "of the same kind and in the same script"
+        f"{share:.0%} of the translations contain an unknown piece: the vocabulary "
+        "does not fit the text; prepare the data again with a larger --vocab_size, on "
+        "text of the same kind and in the same script"
     )
 
 
@@ -86,8 +86,8 @@ def resembles_source(texts: Texts) -> Optional[str]:
     return (
         f"{foreign / len(words):.0%} of the words of the translations occur only in "
         f"the sources, {expected / len(words):.0%} only in the references: the files "
-        "are swapped, or the model copies; look at the order of --files and of "
-        f"{command('prepare')} --train, at --source_lang and --target_lang"
+        "are swapped, or the model copies; check the order of --files and of "
+        f"{command('prepare')} --train, and check --source_lang and --target_lang"
     )
 
 
@@ -120,7 +120,7 @@ def too_few_steps(hp: hparams.HParams, checkpoint: str) -> str:
     if step >= hp.warmup_steps:
         return ""
     return (
-        f"step {step} is before the end of the warm-up, {hp.warmup_steps} "
+        f"step {step} is before the end of the warm-up, step {hp.warmup_steps} "
         "(--warmup_steps): train for longer, or shorten the warm-up"
     )
 
@@ -172,7 +172,8 @@ def parser():
     made.add_argument(
         "--translations",
         metavar="FILE",
-        help=f"translations of the source [those of {command('eval')}, else made now]",
+        help="translations of the source [those that "
+        f"{command('eval')} wrote, else made now]",
     )
     return made
 

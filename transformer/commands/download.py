@@ -48,7 +48,9 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--out", metavar="DIR", help="the data folder [data/NAME]")
     flags.add_argument("--list", action="store_true", help="show the corpora")
     flags.add_argument(
-        "--url_base", metavar="URL", help="a mirror: take the archives from URL/FILE"
+        "--url_base",
+        metavar="URL",
+        help="a mirror: download the archives from URL/FILE",
     )
     return flags
 
@@ -66,12 +68,12 @@ def run(args: argparse.Namespace) -> None:
     if args.name == SAMPLE:
         copy_sample(out)
         size = SAMPLE_PIECES
-        said = "The sample corpus, of a small grammar. Next:"
+        said = "The sample corpus, generated from a small grammar. Next:"
     else:
         corpus = CORPORA[args.name]
         download(corpus, out, args.url_base)
         size = corpus.vocab_size
-        said = f"{corpus.home} says who made this corpus, and its terms of use. Next:"
+        said = f"{corpus.home} names the authors and terms of use of this corpus. Next:"
     prepare = f"{command_line('prepare')} --out {shlex.quote(out)}"
     say(said, f"{prepare} --vocab_size {size}")
 
@@ -92,7 +94,7 @@ def copy_sample(out: str) -> None:
             os.path.join(folder, name), path, shallow=False
         ):
             raise ValueError(
-                f"{path}: expected no other text, got a file that is not of the "
+                f"{path}: expected no other text, got a file that is not part of the "
                 "sample corpus: choose another --out"
             )
     with unfinished(out) as work:
@@ -105,7 +107,10 @@ def copy_sample(out: str) -> None:
 
 def show_list() -> None:
     """Print the corpora."""
-    say(f"{SAMPLE}: sentences of a small grammar, 20,000 pairs; comes with the package")
+    say(
+        f"{SAMPLE}: sentences from a small grammar, 20,000 pairs; comes with the "
+        "package"
+    )
     for name, corpus in CORPORA.items():
         size = sum(archive.max_bytes for archive in corpus.archives) / 1e6
         say(f"{name}: {corpus.described}; at most {size:,.0f} MB", f"    {corpus.home}")
@@ -257,6 +262,6 @@ def _append(pair: Tuple[str, str], files: str, split: str, work: str) -> None:
     ]
     if source != target:
         raise ValueError(
-            f"{split}: expected as many sentences in both files, got {source:,} in "
-            f"{pair[0]} and {target:,} in {pair[1]}"
+            f"{split}: expected the same number of sentences in both files, got "
+            f"{source:,} in {pair[0]} and {target:,} in {pair[1]}"
         )

@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     cli.add_logdir(made, "their probabilities are averaged")
     cli.add_checkpoint(made, f"; {ALL}: each that is kept")
     cli.add_text(made, split="test")
-    made.add_argument("--json", metavar="FILE", help="write the scores there too")
+    made.add_argument("--json", metavar="FILE", help="also write the scores here")
     made.add_argument(
         "--compare",
         nargs="+",
@@ -71,12 +71,15 @@ def parser() -> argparse.ArgumentParser:
         help="other log directories, or files of translations, to compare with",
     )
     cli.add_number(
-        made, "samples", 1000, "drawn for the intervals and the test; 0: no intervals"
+        made,
+        "samples",
+        1000,
+        "samples for the intervals and the significance test; 0: no intervals",
     )
     made.add_argument(
         "--semantic",
         action="store_true",
-        help="similarity in meaning too; needs the extra semantic",
+        help="also measure similarity in meaning; needs the extra semantic",
     )
     add_engine(made)
     cli.add_settings(made, hparams.DECODING)
@@ -192,7 +195,7 @@ def systems_to_compare(
             "--checkpoint all: expected one log directory, got more than one system"
         )
     if args.compare and not args.samples:
-        raise ValueError("--compare: expected samples to compare by, got --samples 0")
+        raise ValueError("--compare: expected 1 or more samples, got --samples 0")
     names = [" + ".join(args.logdir), *args.compare]
     if len(set(names)) < len(names):
         raise ValueError("--compare: expected different systems, got one twice")
@@ -326,5 +329,5 @@ def refuse_unwritten(systems: Iterable[Translations]) -> None:
             raise OSError(
                 f"{each.path} could not be written: {each.error.strerror}; the "
                 "scores are complete; for the translations, copy the log directory to "
-                "where there is room and permission, and score it there"
+                "a place with enough space and write permission, and score it there"
             )

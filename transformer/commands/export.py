@@ -78,14 +78,14 @@ def parser() -> argparse.ArgumentParser:
         default="float32",
         metavar="TYPE",
         choices=QUANTIZATIONS,
-        help="float32; int8, of ctranslate2 [float32]",
+        help="float32; int8, for ctranslate2 only [float32]",
     )
     cli.add_number(
         made,
         "check",
         0,
-        "translate so many lines of the test split with both, the exported one in a "
-        "process of its own; ctranslate2: greedily and by beam search",
+        "translate this many lines of the test split with both models, the exported "
+        "one in a separate process; ctranslate2: greedily and by beam search",
     )
     cli.add_data(made)
     return made
@@ -137,6 +137,6 @@ def check(args: argparse.Namespace, hp: hparams.HParams, chosen: Format) -> None
             if one.text == other.text
         ]
         say(
-            f"{search}: {len(gaps)} of {len(lines)} translations equal ours; worst "
+            f"{search}: {len(gaps)} of {len(lines)} translations equal ours; largest "
             f"difference of their scores {max(gaps, default=0):.2g}"
         )

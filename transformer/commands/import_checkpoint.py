@@ -53,7 +53,7 @@ def vocabulary_files(
     paths = given_vocabularies(args)
     if hp.joint_vocab and len(paths) > 1:
         raise ValueError(
-            f"--src_vocab: expected one vocabulary, which {args.source} has for both "
+            f"--src_vocab: expected one vocabulary, as {args.source} has one for both "
             "languages, got two; give --spm or --vocab"
         )
     sizes = [hp.target_vocab_size]
@@ -80,7 +80,7 @@ def given_vocabularies(args: argparse.Namespace) -> List[str]:
     separate = bool(args.src_vocab) and bool(args.tgt_vocab)
     if len(given) > 1 + separate or bool(args.src_vocab) != bool(args.tgt_vocab):
         raise ValueError(
-            "vocabulary: expected --spm, or --vocab, or both of --src_vocab and "
+            "vocabulary: expected --spm, or --vocab, or both --src_vocab and "
             "--tgt_vocab, got another combination; remove the others"
         )
     return given
@@ -226,7 +226,7 @@ def report(
     )
     say(f"dialect {hp.dialect}, unlike the paper:", *differences_to_paper(hp.dialect))
     if not has_vocabulary:
-        say("no vocabulary: imported for ids only; to translate text needs one")
+        say("no vocabulary: imported for ids only; translating text needs one")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -243,7 +243,7 @@ def parser() -> argparse.ArgumentParser:
         "--ckpt",
         required=True,
         metavar="CHECKPOINT",
-        help="the checkpoint, without the endings of its files",
+        help="the checkpoint, without the extensions of its files",
     )
     made.add_argument(
         "--num_heads",
@@ -258,10 +258,10 @@ def parser() -> argparse.ArgumentParser:
     for flag, metavar, text in (
         ("--names", "MAP.json", "regular expressions that rename its variables first"),
         ("--spm", "FILE", "its SentencePiece model"),
-        ("--vocab", "FILE", "its list of words; of tensor2tensor, of subwords"),
-        ("--src_vocab", "FILE", "the source's, where the target has another"),
-        ("--tgt_vocab", "FILE", "the target's"),
+        ("--vocab", "FILE", "its list of words; for tensor2tensor, of subwords"),
+        ("--src_vocab", "FILE", "the source's list, if the target has its own"),
+        ("--tgt_vocab", "FILE", "the target's list"),
     ):
         made.add_argument(flag, metavar=metavar, help=text)
-    cli.add_number(made, "target_space_id", 0, "tensor2tensor's kind of target")
+    cli.add_number(made, "target_space_id", 0, "tensor2tensor's target space")
     return made

@@ -27,19 +27,21 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = cli.make_parser("attention", __doc__)
     made.add_argument(
-        "sentences", nargs="+", metavar="SENTENCE", help="what is translated"
+        "sentences", nargs="+", metavar="SENTENCE", help="text to translate"
     )
     cli.add_logdir(made, "to compare them on the page")
     cli.add_checkpoint(made)
-    made.add_argument("--html", metavar="FILE", help="the page")
+    made.add_argument("--html", metavar="FILE", help="the page to write")
     picture = made.add_argument_group("picture")
-    picture.add_argument("--out", metavar="FILE", help="the picture, .png or .svg")
+    picture.add_argument(
+        "--out", metavar="FILE", help="the picture to write, .png or .svg"
+    )
     picture.add_argument(
         "--kind", nargs="+", metavar="KIND", help="encoder, decoder, cross [all]"
     )
     picture.add_argument("--layer", type=int, metavar="INT", help="from 1 [all]")
     picture.add_argument(
-        "--head", metavar="WHICH", help="from 1, or mean, of all heads [each]"
+        "--head", metavar="WHICH", help="from 1, or mean for all heads [each]"
     )
     picture.add_argument("--pieces", action="store_true", help="pieces, not words")
     cli.add_settings(made, hparams.DECODING)

@@ -70,17 +70,19 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         metavar=("SOURCE TARGET", "WEIGHT"),
         help="text files: plain, IWSLT tags or xml, also .gz; their pairs are written "
-        "WEIGHT times; --train again for another corpus [OUT/train.LANGUAGE, 1]",
+        "WEIGHT times; repeat --train for another corpus [OUT/train.LANGUAGE, 1]",
     )
     for split in SPLITS[1:]:
         flags.add_argument(
             f"--{split}",
             nargs=2,
             metavar=("SOURCE", "TARGET"),
-            help="text files, as of train "
-            f"[OUT/{split}.LANGUAGE{', if there' if split == 'test' else ''}]",
+            help="text files, as for --train "
+            f"[OUT/{split}.LANGUAGE{', if it exists' if split == 'test' else ''}]",
         )
-    cli.add_number(flags, "workers", 1, "processes that encode; the result is the same")
+    cli.add_number(
+        flags, "workers", 1, "processes to encode with; the result is the same"
+    )
     _add_filters(flags.add_argument_group("filters"))
     _add_vocabulary_flags(flags.add_argument_group("vocabulary"))
     return flags
@@ -88,13 +90,13 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_filters(group) -> None:
     """Add the flags of the filters."""
-    cli.add_number(group, "max_length", 256, "drop pairs with more pieces on one side")
+    cli.add_number(group, "max_length", 256, "drop pairs with more pieces on a side")
     cli.add_number(
         group,
         "max_ratio",
         0.0,
-        "drop pairs of train where one side has more than so many times the pieces of "
-        "the other; 0: any",
+        "drop train pairs where one side has more than this many times the pieces of "
+        "the other; 0: no limit",
     )
 
 
@@ -104,7 +106,7 @@ def _add_vocabulary_flags(group) -> None:
         "--vocab_from",
         metavar="DIR",
         help="copy the vocabulary of a log directory or corpus, as imported models "
-        "need it, instead of training one",
+        "require, instead of training one",
     )
     group.add_argument(
         "--vocab_size", type=int, metavar="INT", help="number of pieces [8000]"
@@ -113,7 +115,7 @@ def _add_vocabulary_flags(group) -> None:
         "--vocab_lines",
         type=int,
         metavar="INT",
-        help="largest number of lines to train it on, drawn at random [1000000]",
+        help="maximum number of lines to train it on, drawn at random [1000000]",
     )
     group.add_argument("--model_type", choices=("bpe", "unigram"), help="[bpe]")
     group.add_argument(
@@ -132,7 +134,7 @@ def _add_vocabulary_flags(group) -> None:
         group,
         "copies",
         1,
-        "with --bpe_dropout: how many times train is written, each drawn anew",
+        "with --bpe_dropout: how many times to encode train, each at random",
     )
 
 
@@ -164,8 +166,8 @@ def check(args: argparse.Namespace) -> None:
     check_dropout(args)
     if not (args.max_ratio == 0 or args.max_ratio >= 1):
         raise ValueError(
-            f"--max_ratio: expected 1 or more, or 0 for any, got {args.max_ratio:g}: "
-            "try 3"
+            f"--max_ratio: expected 1 or more, or 0 for no limit, got "
+            f"{args.max_ratio:g}: try 3"
         )
     refuse_unwritable(args.out, "--out")
     if os.path.exists(os.path.join(args.out, hparams.FILE_NAME)):
@@ -234,8 +236,8 @@ def checked_languages(args: argparse.Namespace) -> List[str]:
         check_language(language, flag)
     if found[0] == found[1]:
         raise ValueError(
-            f"--source_lang and --target_lang: expected two names, got {found[0]!r} "
-            f"for both: the text of both is written to OUT/dev.LANGUAGE"
+            f"--source_lang and --target_lang: expected two different names, got "
+            f"{found[0]!r} for both: the text of each is written to OUT/dev.LANGUAGE"
         )
     return list(found)
 

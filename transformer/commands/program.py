@@ -32,13 +32,13 @@ COMMANDS: Dict[str, Command] = {
     "download": Command(
         "commands.download",
         "download a public corpus",
-        advice="run the same command again; whole archives are kept",
+        advice="run the same command again; complete archives are kept",
     ),
     "prepare": Command("commands.prepare", "text files → a data folder"),
     "train": Command(
         "commands.train",
         "a data folder → a log directory",
-        advice="the same command continues from the last checkpoint",
+        advice="run the same command to continue from the last checkpoint",
     ),
     "launch": Command("launch", "train with several workers on this machine"),
     "eval": Command("commands.evaluate", "BLEU, chrF, TER of a model; compare systems"),
@@ -52,7 +52,7 @@ COMMANDS: Dict[str, Command] = {
     "import": Command(
         "commands.import_checkpoint", "open a checkpoint of another system"
     ),
-    "port": Command("porting.__main__", "which functions of TF1 code are ours"),
+    "port": Command("porting.__main__", "which functions in TF1 code match ours"),
 }
 
 HELP = f"""usage: {PROGRAM} COMMAND [--flag value] ...
@@ -69,7 +69,7 @@ one line; 75 a worker of several was lost; 128 + the number of the signal that e
 def help_text() -> str:
     """Return what `--help` shows."""
     rows = {name: each.line for name, each in COMMANDS.items()}
-    rows["completion"] = f"what completes words in {' or '.join(SHELLS)}"
+    rows["completion"] = f"print the word completion for {' or '.join(SHELLS)}"
     width = max(map(len, rows))
     lines = [f"  {name:<{width}}  {line}" for name, line in rows.items()]
     return HELP.format(commands="\n".join(lines), version=__version__)

@@ -48,26 +48,26 @@ def parser():
         "--host",
         default="127.0.0.1",
         metavar="NAME",
-        help="the address to listen at; 0.0.0.0 accepts other machines [127.0.0.1]",
+        help="the address to listen on; 0.0.0.0 accepts other machines [127.0.0.1]",
     )
-    cli.add_number(made, "port", 8000, "0: a free one")
+    cli.add_number(made, "port", 8000, "0: any free port")
     made.add_argument(
         "--server_name",
         default=[],
         nargs="+",
         metavar="NAME",
-        help="host names that requests may name, besides those of this machine",
+        help="host names that requests may use, besides those of this machine",
     )
     made.add_argument(
         "--split",
         action="store_true",
-        help="translate texts sentence by sentence; a request can say otherwise",
+        help="translate texts sentence by sentence; a request can override this",
     )
     made.add_argument(
         "--languages",
         nargs=2,
         metavar=("SOURCE", "TARGET"),
-        help="what /languages says [the languages of the data folder]",
+        help="what /languages returns [the languages of the data folder]",
     )
     add_engine(made)
     cli.add_settings(made, hparams.DECODING)
@@ -78,7 +78,7 @@ def opened(args):
     """Return the models of the command line, each ready to translate."""
     models = hparams.load_each(args.logdir, cli.given(args, hparams.FIELDS))
     if args.ensemble and len(models) < 2:
-        raise ValueError("--ensemble: expected two --logdir or more, got one")
+        raise ValueError("--ensemble: expected two or more --logdir, got one")
     others = models[1:] if args.ensemble else []
     cli.start_tensorflow(args.verbose)
     from transformer.viewer.models import Model

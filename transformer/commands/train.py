@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
         "--logdir",
         required=True,
         metavar="DIR",
-        help="where everything is written; the same again continues",
+        help="where everything is written; give it again to continue",
     )
     made.add_argument(
         "--preset",
@@ -51,12 +51,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--init_from",
         metavar="DIR",
-        help="a log directory whose best weights a new training run begins with",
+        help="a log directory; its best weights start a new training run",
     )
     made.add_argument(
         "--accept_changes",
         action="store_true",
-        help="continue although the corpus is another one",
+        help="continue even though the corpus differs",
     )
     cli.add_settings(made, hparams.FIELDS)
     return made
@@ -127,6 +127,6 @@ def overruled_by(hp: hparams.HParams, args: argparse.Namespace) -> str:
     if not others:
         return ""
     return (
-        f"the saved values of {args.logdir} stay: {', '.join(others)}; for those of "
-        "the preset choose another --logdir"
+        f"the saved values of {args.logdir} are kept: {', '.join(others)}; for those "
+        "of the preset, choose another --logdir"
     )

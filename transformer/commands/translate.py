@@ -126,8 +126,8 @@ def write_translations(
             more["prefix"] = list(itertools.islice(prefixes, len(chunk) or 1))
             if len(more["prefix"]) != len(chunk):
                 raise ValueError(
-                    "--prefix_file: expected a line for each line to translate, got "
-                    "another number of lines; an empty line gives no prefix"
+                    "--prefix_file: expected a line for each line to translate, got a "
+                    "different number of lines; an empty line gives no prefix"
                 )
         if not chunk:
             return
@@ -144,22 +144,22 @@ def parser():
     made = cli.make_parser("translate", __doc__)
     cli.add_logdir(made, "their probabilities are averaged")
     cli.add_checkpoint(made)
-    cli.add_number(made, "n_best", 1, "translations of each line, with their scores")
+    cli.add_number(made, "n_best", 1, "translations per line, with their scores")
     made.add_argument(
         "--prefix_file",
         metavar="FILE",
-        help="what each translation begins with, a line for each line",
+        help="what each translation begins with, one line per line of input",
     )
     made.add_argument(
-        "--scores", action="store_true", help="the score of each translation too"
+        "--scores", action="store_true", help="also print the score of each translation"
     )
     made.add_argument(
-        "--alignments", action="store_true", help="the pairs of words too: 0-0 2-1"
+        "--alignments", action="store_true", help="also print the word pairs: 0-0 2-1"
     )
     made.add_argument(
         "--stream",
         action="store_true",
-        help="answer each line as soon as it is read, as at a terminal",
+        help="translate each line as soon as it is read, as at a terminal",
     )
     add_engine(made)
     cli.add_settings(made, hparams.DECODING)
@@ -196,7 +196,7 @@ def opened(args, hp, logdir: str, others: list):
     if args.alignments and translator.chosen_head() is None:
         args.warn(
             f"--alignments: no head was chosen for {checkpoint}, using "
-            f"{default_head(hp.decoder_blocks)}; {command('align')} chooses one by "
+            f"{default_head(hp.decoder_blocks)}; {command('align')} chooses one from "
             "known alignments"
         )
     return translator

@@ -217,13 +217,13 @@ def test_each_function_has_a_verdict(folder, capsys):
     assert told[2].endswith(
         "write: from transformer.compat.kyubyong import ln as normalize"
     )
-    assert "same but for: the default of epsilon: 0.2, here 0.1 (beside " in told[3]
+    assert "same except for: the default of epsilon: 0.2, here 0.1 (beside " in told[3]
     assert told[5] == (
-        "  feedforward: not one of these: keep yours: it needs time_matrix, of which "
-        "nothing is known"
+        "  feedforward: not one of these: keep yours: it needs time_matrix, about "
+        "which nothing is known"
     )
     assert told[6] == (
-        "  helper: not one of these: keep yours: we have no function that is called so"
+        "  helper: not one of these: keep yours: we have no function of that name"
     )
     assert told[7].startswith(
         "  embedding: could not be run: with zero_pad=True: SystemExit: no table; else "
@@ -281,10 +281,10 @@ def test_what_forks_change_is_told(folder, capsys):
     told = said(capsys, "--run", folder("modules.py", FORK + attention), status=2)
     verdicts = dict(line.strip().split(": ", 1) for line in told.splitlines()[1:])
     norm = verdicts["layer_normalize"]
-    assert norm.startswith("same but for: the default of scope: 'norm', here 'ln'; ")
+    assert norm.startswith("same except for: the default of scope: 'norm', here 'ln'; ")
     assert "first values: norm/gamma is 0, here 1; " in norm
     assert verdicts["feed_forward"].startswith(
-        "same but for: it takes dropout_keep_prob (beside sasrec)"
+        "same except for: it takes dropout_keep_prob (beside sasrec)"
     )
     none = "not one of these: keep yours: "
     assert verdicts["scaled_dot_product_attention"] == (
@@ -318,7 +318,7 @@ def test_files_that_cannot_be_run_and_one_without_functions(tmp_path):
     for each, wanted in zip(found, CANNOT.values()):
         assert [verdict["kind"] for verdict in each] == ["failed"]
         assert porting.report(each, "")[0].startswith(f"could not be run: {wanted}")
-    assert porting.report(found[4], "")[0].startswith("no functions in it")
+    assert porting.report(found[4], "")[0].startswith("no functions found")
 
 
 # The command
@@ -328,7 +328,7 @@ def test_it_executes_only_files_that_are_there_and_only_if_told(folder, capsys):
     path = folder("modules.py", "raise SystemExit(7)\n")
     assert "expected --run, got none" in said(capsys, path, status=2)
     told = said(capsys, "--run", path, "none.py", status=2)
-    assert "none.py: expected a file of Python" in told
+    assert "none.py: expected a Python file" in told
 
 
 def test_a_transformer_of_the_users_own_gives_ours_its_other_name(folder):

@@ -34,11 +34,13 @@ MEASURE = "import transformer_tf.porting.measure as measure; measure.main()"
 
 def parser() -> argparse.ArgumentParser:
     made = cli.make_parser("port", __doc__)
-    made.add_argument("files", nargs="+", metavar="FILE", help="files of Python")
+    made.add_argument("files", nargs="+", metavar="FILE", help="Python files")
     made.add_argument(
-        "--run", action="store_true", help="yes, execute the files: required"
+        "--run",
+        action="store_true",
+        help="confirm that the files may be executed; required",
     )
-    cli.add_number(made, "seconds", 600.0, "end the process of a file after this time")
+    cli.add_number(made, "seconds", 600.0, "time limit per file")
     return made
 
 
@@ -48,11 +50,11 @@ def run(args: argparse.Namespace) -> int:
     if not args.run:
         raise ValueError(
             "expected --run, got none: this command executes the files; give --run if "
-            "you would run them anyway"
+            "you would run them yourself"
         )
     for path in args.files:
         if not os.path.isfile(path):
-            raise ValueError(f"{path}: expected a file of Python, got none")
+            raise ValueError(f"{path}: expected a Python file, got none")
     status = 0
     for path in args.files:
         verdicts = measure(path, args.seconds, args.verbose)
@@ -85,7 +87,7 @@ def measure(path: str, seconds: float, verbose: bool) -> List[Dict[str, Any]]:
         try:
             ended = f"its process ended with status {child.wait(seconds)}"
         except subprocess.TimeoutExpired:
-            ended = f"the time limit of {seconds:g} s (--seconds)"
+            ended = f"it reached the time limit of {seconds:g} s (--seconds)"
         finally:
             _end(child)
         found = []
@@ -119,7 +121,7 @@ def report(verdicts: List[Dict[str, Any]], package: str) -> List[str]:
             line = each["line"].replace("from transformer.", f"from {package}.")
             first = "write" if each["kind"] == "same" else "keep yours, or write"
             lines.append(f"    {first}: {line}")
-    return lines or ["no functions in it: give the file that defines them"]
+    return lines or ["no functions found: give the file that defines them"]
 
 
 def _package(path: str) -> str:

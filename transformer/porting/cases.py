@@ -117,7 +117,7 @@ def _arguments(function: Callable, setting: Setting) -> Dict[str, Any]:
         elif each.default is not each.empty:
             found[name] = each.default
         elif name not in CHOICES and name not in BOOLEANS:
-            raise ValueError(f"it needs {name}, of which nothing is known")
+            raise ValueError(f"it needs {name}, about which nothing is known")
     if not set(KEEP).isdisjoint(found):
         found["dropout_rate"] = known["dropout_rate"]  # the name in our functions
     return found

@@ -54,7 +54,7 @@ OURS = [sys.modules[name] for name in sys.modules if name.startswith("transforme
 # Kind of a verdict → the beginning of its text.
 KINDS = {
     "same": "same numbers",
-    "but": "same but for",
+    "but": "same except for",
     "none": "not one of these: keep yours",
     "failed": "could not be run",
 }
@@ -188,7 +188,7 @@ def candidates(
         renamed = "" if own == name else f" as {name}"
         line = f"from transformer.compat.{source} import {own}{renamed}"
         found.setdefault(ours[own], Candidate(source, line, ours[own]))
-    why = "we have no function that is called so"
+    why = "we have no function of that name"
     if lacking:
         why = f"ours of that name need {', or '.join(lacking)}"
     return list(found.values()), why
@@ -385,7 +385,7 @@ def _apart(first: Built, second: Built) -> Tuple[Dict[str, float], Dict[str, str
     if set(first.variables) != set(second.variables):
         lacking = [name for name in first.variables if name not in second.variables]
         new = [name for name in second.variables if name not in first.variables]
-        texts["names of variables:"] = f"{_some(lacking)}; here {_some(new)}"
+        texts["variable names:"] = f"{_some(lacking)}; here {_some(new)}"
     for name, (shape, trained) in first.variables.items():
         here = second.variables.get(name, (shape, trained))
         if here != (shape, trained):

@@ -84,7 +84,7 @@ class Absent(types.ModuleType):
         return Absent(f"{self.__name__}.{name}")
 
     def __call__(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError(f"{self.__name__} is not lent to the file")
+        raise NotImplementedError(f"{self.__name__} is not available to the file")
 
 
 def _with_l(regularizer: Callable) -> Callable:

@@ -115,7 +115,7 @@ def test_a_missing_or_narrow_shard_is_refused():
                 {name: arrays[name] for name in arrays if name != table + str(bad)},
                 "tensor2tensor",
             )
-    with pytest.raises(ValueError, match="one width"):
+    with pytest.raises(ValueError, match="of the same width"):
         imported(
             dict(arrays, **{table + "0": arrays[table + "0"][:, 1:]}), "tensor2tensor"
         )

@@ -62,7 +62,7 @@ def read(checkpoint: str, rules: Sequence = ()) -> Dict[str, np.ndarray]:
     except (tf.errors.OpError, ValueError, IndexError) as error:
         raise ValueError(
             f"{checkpoint}: expected the path of its .index file without "
-            "that ending, and its .data files next to it, got no "
+            "that extension, and its .data files next to it, got no "
             "checkpoint, or a damaged one"
         ) from error
     return join_shards(arrays)
@@ -84,7 +84,7 @@ def join_shards(arrays: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:
         if missing or len(widths) > 1:
             raise ValueError(
                 f"{name}{missing[0] if missing else '*'}: expected all "
-                f"shards, of one width, got {sorted(parts)} of widths "
+                f"shards, of the same width, got {sorted(parts)} of widths "
                 f"{sorted(widths)}"
             )
         joined[name] = np.concatenate([parts[i] for i in sorted(parts)])
@@ -235,8 +235,8 @@ class _Finder:
         count = max(numbers, default=0) + 1
         if count > max(1, len(set(numbers))):
             raise ValueError(
-                f"{self.dialect}: expected blocks numbered from 0 without a "
-                f"gap, got number {count - 1}, but only {len(set(numbers))} "
+                f"{self.dialect}: expected blocks numbered from 0 without "
+                f"gaps, got number {count - 1}, but only {len(set(numbers))} "
                 "blocks"
             )
         return count

@@ -156,7 +156,7 @@ def rules_in(path: str) -> List[Tuple[str, str]]:
             raise ValueError(
                 f"--names {path}: expected a JSON object "
                 '{"regular expression": "replacement", ...}'
-                f", got no such rules ({error})"
+                f", got something else ({error})"
             ) from error
     return rules
 

@@ -486,7 +486,7 @@ def _check_attention(depths, num_heads, attention_type, bias, cache):
     for kind, depth in zip(("total_key_depth", "total_value_depth"), depths):
         if depth % num_heads:
             raise ValueError(
-                f"multihead_attention: expected num_heads that divide {kind} "
+                f"multihead_attention: expected num_heads to divide {kind} "
                 f"= {depth}, got {num_heads}"
             )
     kinds = tuple(KINDS) if cache is None else WITH_CACHE

@@ -70,7 +70,7 @@ class Attention(keras.layers.Layer):
     `return_attention_scores` also returns the weights [N, H, Tq, Tk].
     """
 
-    inputs_expected = "queries, keys, values [N, T, width], perhaps two masks"
+    inputs_expected = "queries, keys, values [N, T, width], and up to two masks"
     numbers_of_inputs: Sequence[int] = (3, 4, 5)
 
     def __init__(
@@ -257,7 +257,7 @@ class SelfAttention(Attention):
     Args: as in `Attention`.
     """
 
-    inputs_expected = "a sequence [N, T, width], perhaps its mask"
+    inputs_expected = "a sequence [N, T, width], and optionally its mask"
     numbers_of_inputs = (1, 2)
 
     def sources(self, inputs: list) -> list:

@@ -44,7 +44,13 @@ class _PositionEmbedding(keras.layers.Layer):
     def build(self, input_shape) -> None:
         shapes = shapes_of(input_shape)
         fits = len(shapes) in (1, 2) and len(shapes[0]) == 3
-        need(self, "inputs", shapes, fits, "a sequence [N, T, width], perhaps origins")
+        need(
+            self,
+            "inputs",
+            shapes,
+            fits,
+            "a sequence [N, T, width], and optionally origins",
+        )
         width = shapes[0][-1]
         need(
             self,

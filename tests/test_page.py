@@ -107,7 +107,7 @@ def test_the_heat_map_has_the_models_weights_and_hovering_says_them(page, models
     )
     page.mouse("mouseMoved", x, y)
     said = page.until("byId('cell').textContent")
-    assert re.search(r"looks at “2” with \d\.\d+\.", said)
+    assert re.search(r"looks at “2” with weight \d\.\d+\.", said)
     assert "{:.3f}".format(wanted[0, 1]) in said
 
 

@@ -115,7 +115,7 @@ def test_a_head_that_looks_at_one_place_is_said_to(offset, text):
 def test_a_head_that_looks_everywhere_has_the_greatest_entropy():
     weights = np.full([1, 1, 4, 8], 1 / 8)
     [[role]] = roles.roles(weights, np.ones([4, 8], bool), "cross")
-    assert (role.text, role.entropy, role.most) == ("looks everywhere alike", 3, 3)
+    assert (role.text, role.entropy, role.most) == ("looks everywhere equally", 3, 3)
 
 
 def test_a_translation_begins_with_its_prefix_and_has_the_models_score(
@@ -211,7 +211,7 @@ def test_another_translation_can_be_looked_at(sight, translator, lines):
     other = see(translator, lines[0], target=sight.best_ids[2])
     assert other.target.ids[:-1] == sight.best_ids[2]
     assert other.n_best[0].text == sight.n_best[0].text
-    with pytest.raises(ValueError, match="without a piece"):
+    with pytest.raises(ValueError, match="without pieces"):
         see(translator, "  ")
 
 

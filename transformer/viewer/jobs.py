@@ -26,7 +26,7 @@ class Full(Refused):
     """A job was not accepted, because too many wait; ask again after `seconds`."""
 
     def __init__(self, seconds: int):
-        super().__init__(f"{MOST_WAITING:,} sentences wait already")
+        super().__init__(f"{MOST_WAITING:,} sentences are already waiting")
         self.seconds = seconds
 
 

@@ -161,9 +161,7 @@ def _parse_libretranslate(fields, models, split):
     )
     if number is None:
         pairs = " and ".join("{} to {}".format(*model.languages) for model in models)
-        raise RefusedRequest(
-            400, f"This server translates {pairs}, no other languages."
-        )
+        raise RefusedRequest(400, f"This server translates only {pairs}.")
     if fields.get("format", "text") != "text":
         raise RefusedRequest(
             400, "The field format is not text: HTML is not translated."
@@ -262,7 +260,7 @@ def _refuse_characters(text, most):
     if len(text) > most:
         raise RefusedRequest(
             413,
-            f"The text has {len(text):,} characters, at most {most:,} are translated.",
+            f"The text has {len(text):,} characters; at most {most:,} are translated.",
         )
 
 
@@ -271,7 +269,7 @@ def _refuse_long(sentence, model):
     if pieces > model.most_pieces:
         raise RefusedRequest(
             413,
-            f"The sentence has {pieces:,} pieces, at most {model.most_pieces} are "
+            f"The sentence has {pieces:,} pieces; at most {model.most_pieces} are "
             "translated.",
         )
 
@@ -315,4 +313,4 @@ def refuse_other_origins(headers: Mapping[str, str]) -> None:
     is_own = origin is None or origin.lower() in ("http://" + host, "https://" + host)
     site = headers.get("sec-fetch-site", "same-origin")
     if not is_own or site not in ("same-origin", "none"):
-        raise RefusedRequest(403, "This server answers its own page only.")
+        raise RefusedRequest(403, "This server answers only its own page.")

@@ -16,9 +16,9 @@ PLACES = {
 # Other words where source and target positions are counted separately, and where no end
 # is visible.
 OTHERWISE = {
-    ("cross", "previous"): "the source piece one place before its own number",
-    ("cross", "same"): "the source piece of its own number",
-    ("cross", "next"): "the source piece one place after its own number",
+    ("cross", "previous"): "the source piece before the one at its own position",
+    ("cross", "same"): "the source piece at its own position",
+    ("cross", "next"): "the source piece after the one at its own position",
     ("cross", "first"): "the first source position",
     ("cross", "last"): "the end of the source",
     ("decoder", "first"): "the beginning",
@@ -59,7 +59,7 @@ def _role(weights, allowed, kind):
         text = f"looks at {OTHERWISE.get((kind, place), PLACES[place])}"
     elif most and entropy >= SPREAD * most:
         share = entropy / most
-        text = "looks everywhere alike"
+        text = "looks everywhere equally"
     else:
         # The greatest attention of each query, wherever it goes.
         share = float(weights.max(-1).mean())

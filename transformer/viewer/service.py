@@ -291,7 +291,7 @@ def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     sentences_of = {
         404: "There is nothing here; the page is at /.",
-        405: f"This path does not answer to {request.method[:20]}.",
+        405: f"This path does not accept {request.method[:20]}.",
     }
     sentence = sentences_of.get(error.status_code, "The request is refused.")
     return _error(error.status_code, sentence, dict(error.headers or {}))
@@ -360,13 +360,13 @@ class _OfJobs:
         """Yield the numbers."""
         jobs = self._jobs
         yield core.GaugeMetricFamily(
-            "transformer_waiting", "Sentences that wait", len(jobs)
+            "transformer_waiting", "Sentences waiting", len(jobs)
         )
         for name, text, value in (
-            ("sentences", "Sentences that were computed", jobs.computed),
-            ("batches", "Batches that were computed", jobs.batches),
-            ("busy_seconds", "Time of computing", jobs.seconds),
-            ("cancelled", "Sentences whose client left", jobs.cancelled),
+            ("sentences", "Sentences computed", jobs.computed),
+            ("batches", "Batches computed", jobs.batches),
+            ("busy_seconds", "Time spent computing", jobs.seconds),
+            ("cancelled", "Sentences whose client disconnected", jobs.cancelled),
         ):
             yield core.CounterMetricFamily("transformer_" + name, text, value)
 

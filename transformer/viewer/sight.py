@@ -75,7 +75,7 @@ def see(
     vocabularies = translator.vocabularies
     [source] = translator.encode([line])
     if not source:
-        raise ValueError("expected a sentence, got a line without a piece")
+        raise ValueError("expected a sentence, got a line without pieces")
     prefixes = translator.encode_prefixes([prefix], [line])
     [(_, found)] = translator.search([source], prefixes)
     rows = [row for row in zip(found.ids[0], found.scores[0]) if row[1] > NEVER]

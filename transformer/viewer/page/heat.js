@@ -133,7 +133,7 @@ function cellInWords(matrix, { row, column }) {
   if (matrix.isDifference) {
     return `“${from}” looks at “${to}” ${fixed(Math.abs(value), 3)} ${value < 0 ? "less" : "more"} in the other model.`;
   }
-  return `“${from}” looks at “${to}” with ${fixed(value, 3)}.`;
+  return `“${from}” looks at “${to}” with weight ${fixed(value, 3)}.`;
 }
 
 // The same numbers for those who do not see the picture.

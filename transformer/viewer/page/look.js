@@ -24,7 +24,7 @@ function isStale() {
 function markStale() {
   document.body.classList.toggle("stale", isStale());
   byId("stale").hidden = !isStale();
-  byId("stale").textContent = isStale() ? `What follows is of “${page.sight.text}”, by ${page.models[page.sight.model].name}.` : "";
+  byId("stale").textContent = isStale() ? `The results below are for “${page.sight.text}”, by ${page.models[page.sight.model].name}.` : "";
 }
 
 // Ask anew; what was asked before is given up.

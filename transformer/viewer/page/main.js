@@ -33,8 +33,8 @@ function showReading() {
   replaceChildren(byId("nbest"), makeBest(page.sight, choosing));
   const note = byId("prefix");
   note.hidden = !view.prefix.length && !view.target;
-  replaceChildren(note, view.prefix.length ? `The first ${view.prefix.length} pieces are kept; the rest was decoded anew. ` : "This is the hypothesis that you chose. ",
-    make("button", { type: "button", id: "free", onclick: free }, "Back to the model's own"));
+  replaceChildren(note, view.prefix.length ? `The first ${view.prefix.length} pieces are kept; the rest was decoded again. ` : "This is the hypothesis that you chose. ",
+    make("button", { type: "button", id: "free", onclick: free }, "Back to the model's own translation"));
   if (page.other) {
     replaceChildren(byId("compared"), makeComparison(page.models, [page.sight, page.other]));
   }
@@ -202,7 +202,7 @@ function listen() {
   byId("pieces").addEventListener("change", (event) => { view.byWords = !event.target.checked; page.lit = null; history.replaceState(null, "", viewToHash()); show(); });
   byId("cut").addEventListener("change", showTree);
   byId("theme").addEventListener("click", () => { view.theme = { auto: "light", light: "dark", dark: "auto" }[view.theme]; history.replaceState(null, "", viewToHash()); setTheme(); });
-  byId("link").addEventListener("click", () => navigator.clipboard?.writeText(location.href).then(() => say("The link is in the clipboard."), () => say("The address bar has the link.")));
+  byId("link").addEventListener("click", () => navigator.clipboard?.writeText(location.href).then(() => say("The link has been copied."), () => say("The address bar has the link.")));
   byId("as-table").addEventListener("toggle", () => page.matrix && replaceChildren(byId("table"), heatTable(page.matrix)));
   byId("heat").addEventListener("mousemove", (event) => light(heatPlace(page.matrix, page.layout, event.offsetX, event.offsetY)));
   byId("heat").addEventListener("mouseleave", () => light(null));

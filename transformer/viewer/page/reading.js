@@ -30,7 +30,7 @@ function makeChoices(sight, place, choosing) {
     share.style.width = `${(100 * probability).toFixed(1)}%`;
     return make("li", {}, make("button", {
       type: "button", class: id === chosen ? "chosen" : null, "data-alternative": `${place}-${id}`,
-      title: id === chosen ? "What the translation has" : "Keep what stands before it, and decode the rest anew",
+      title: id === chosen ? "Already in the translation" : "Keep what comes before it, and decode the rest again",
       ...choosing(alternative(sight, place, id)),
     }, make("span", {}, piece), make("span", { class: "number" }, fixed(probability, 3)), share));
   }));
@@ -47,12 +47,12 @@ function alternative(sight, place, id) {
 // What the shades mean.
 function makeLegend(legend) {
   if (!legend) {
-    return [make("span", {}, "Shade: the probability of a word. What that means on the dev set is not counted (yet).")];
+    return [make("span", {}, "Shade: the probability of a word. How often such words occur in the dev references has not been counted (yet).")];
   }
   const rows = legend.shades.map(([low, high, words, found], shade) =>
     make("span", {}, make("span", { class: `said shade${shade}` }, `${fixed(low, 1)}–${fixed(high, 1)}`),
       words ? ` ${Math.round((100 * found) / words)} % of ${words.toLocaleString("en")}` : " none"));
-  return [make("span", {}, `Words so probable that stand in the reference, of ${legend.lines} dev sentences:`), ...rows];
+  return [make("span", {}, `Share of words of this probability that occur in the reference, over ${legend.lines} dev sentences:`), ...rows];
 }
 
 function makeBest(sight, choosing) {

@@ -1,6 +1,6 @@
 // Where sights come from: the page's own server, or what was frozen into the file.
 
-const NOT_IN_FILE = "This is not in the file; serve.py shows it.";
+const NOT_IN_FILE = "This is not in the file; use serve.py to see it.";
 
 class Unreachable extends Error {}
 

@@ -107,7 +107,7 @@ class Sight {
         return columns[column][0] >= rows[row][1] ? "in the future: not written yet" : "";
       }
       const padded = columns[column][0] >= real || (kind === "encoder" && rows[row][0] >= real);
-      return padded ? "padding: no word stands there" : "";
+      return padded ? "padding: there is no word" : "";
     };
   }
 

@@ -3,8 +3,8 @@
 const TREE = { column: 112, row: 30 };
 const FATES = {
   open: "stays open",
-  cut: "is cut: others of this step are likelier",
-  ended: "has ended, one of the n best",
+  cut: "was cut: others at this step are more likely",
+  ended: "has ended, and is one of the n best",
   beaten: "has ended, but others score better",
 };
 

@@ -97,8 +97,10 @@ def run(args: argparse.Namespace) -> None:
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the command line."""
     parser = cli.make_parser("make_reviews.py", __doc__)
-    cli.add_number(parser, "pairs", 5, "positive reviews, each with a negative twin")
-    cli.add_number(parser, "seed", 1, "chooses the reviews")
+    cli.add_number(
+        parser, "pairs", 5, "number of positive reviews, each with a negative twin"
+    )
+    cli.add_number(parser, "seed", 1, "seed for choosing the reviews")
     cli.main(parser, run, argv)
 
 

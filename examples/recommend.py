@@ -104,9 +104,7 @@ def main(steps: int = STEPS) -> float:
         ]
         print("seen", *names[:end][-8:], "→", " or ".join(names[-2:]))
     right = np.mean(recommended == truth[:, None], axis=0)
-    print(
-        f"right: {100 * right[0]:.1f} %, with the second one {100 * sum(right):.1f} %"
-    )
+    print(f"right: {100 * right[0]:.1f} %, in the first two: {100 * sum(right):.1f} %")
     return sum(right)
 
 

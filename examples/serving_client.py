@@ -23,9 +23,9 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     made.add_argument(
-        "--url", required=True, help="of the model: http://HOST:8501/v1/models/NAME"
+        "--url", required=True, help="URL of the model: http://HOST:8501/v1/models/NAME"
     )
-    made.add_argument("--scores", action="store_true", help="write the scores too")
+    made.add_argument("--scores", action="store_true", help="also write the scores")
     return made
 
 

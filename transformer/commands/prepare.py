@@ -90,7 +90,9 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_filters(group) -> None:
     """Add the flags of the filters."""
-    cli.add_number(group, "max_length", 256, "drop pairs with more pieces on a side")
+    cli.add_number(
+        group, "max_length", 256, "drop pairs with more pieces than this on either side"
+    )
     cli.add_number(
         group,
         "max_ratio",

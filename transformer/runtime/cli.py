@@ -155,7 +155,7 @@ def add_logdir(parser: argparse.ArgumentParser, several: str = "") -> None:
         required=True,
         nargs="+" if several else None,
         metavar="DIR",
-        help=f"the output of {command('train')}"
+        help=f"log directory written by {command('train')}"
         + (several and f"; several: {several}"),
     )
 

@@ -41,7 +41,7 @@ HINTS = {
     "that is no longer zero when a mask is made of it; a mask made of "
     "sums or of single elements; statistics over time",
     "check_batch_invariance": "statistics over the batch; a reshape that mixes batch "
-    "and heads; a width or a stop taken from the whole batch",
+    "and heads; a width or a stopping point taken from the whole batch",
 }
 HAIR = 1e-5  # how far an input value is moved
 JUMP = 1e-3  # how far the outputs may then move

@@ -292,7 +292,7 @@ def _restore(session, graph, checkpoint, saver):
             saver.restore(session, path)
     except tf.errors.OpError as error:
         raise ValueError(
-            f"{checkpoint}: expected a whole checkpoint of this model, got one that "
+            f"{checkpoint}: expected an intact checkpoint of this model, got one that "
             f"cannot be read ({type(error).__name__}); choose another, or remove it"
         ) from error
 

@@ -195,7 +195,7 @@ def systems_to_compare(
             "--checkpoint all: expected one log directory, got more than one system"
         )
     if args.compare and not args.samples:
-        raise ValueError("--compare: expected 1 or more samples, got --samples 0")
+        raise ValueError("--compare: expected samples for the test, got --samples 0")
     names = [" + ".join(args.logdir), *args.compare]
     if len(set(names)) < len(names):
         raise ValueError("--compare: expected different systems, got one twice")

@@ -80,7 +80,7 @@ class Jobs:
         """
         with self._changed:
             if self._is_stopping:
-                raise Refused("the server is stopping; ask again when it is back")
+                raise Refused("The server is stopping; ask again when it is back")
             if len(self) + len(jobs) > MOST_WAITING:
                 raise Full(self._seconds_to_wait())
             for job in jobs:

@@ -97,7 +97,7 @@ class Service:
             Full: lambda _, error: _error(
                 429, f"Too busy: {error}.", {"Retry-After": str(error.seconds)}
             ),
-            Refused: lambda _, error: _error(503, f"Too busy: {error}."),
+            Refused: lambda _, error: _error(503, f"{error}."),
             ClientDisconnect: lambda *_: Response(status_code=LEFT),
             HTTPException: _refused,
             Exception: lambda *_: _error(500, "The server failed."),

@@ -302,7 +302,7 @@ CANNOT = {
     'print "Python 2"\n': "SyntaxError: Missing parentheses in call to 'print'",
     "import no_such_module\n": "ModuleNotFoundError: No module named 'no_such_mod",
     "import os\nos._exit(3)\n": "its process ended with status 3",
-    "import time\ntime.sleep(99)\n": "the time limit of 3 s (--seconds)",
+    "import time\ntime.sleep(99)\n": "it reached the time limit of 3 s (--seconds)",
 }
 
 

@@ -369,7 +369,7 @@ def test_a_split_with_nothing_left(tmp_path, capsys):
 def test_a_vocabulary_of_another_size_names_the_size_that_works(tmp_path, capsys):
     out = fill(tmp_path)
     said = refused(capsys, tmp_path, ["--out", out, "--vocab_size", "5"])
-    assert "got 5: raise --vocab_size" in said
+    assert "got 5; raise --vocab_size" in said
     said = refused(capsys, tmp_path, ["--out", out, "--vocab_size", "8000"])
     assert "lower --vocab_size to" in said
     corpora.command("prepare", "--out", out, "--vocab_size", said.split()[-1])

@@ -117,7 +117,7 @@ class Corpus:
             raise ValueError(
                 f"{folder}: expected the same number of source and target sentences in "
                 f"split {split!r}, got {len(self.source_lengths)} and "
-                f"{len(self.target_lengths)}: run {command('prepare')} again"
+                f"{len(self.target_lengths)}; run {command('prepare')} again"
             )
 
     def _load(self, side: str) -> Tuple[np.ndarray, np.ndarray]:
@@ -128,14 +128,14 @@ class Corpus:
             if not os.path.isfile(path):
                 raise FileNotFoundError(
                     f"expected the prepared ids of split {self.split!r}, got no "
-                    f"{path}: run {command('prepare')} --out {self.folder}"
+                    f"{path}; run {command('prepare')} --out {self.folder}"
                 )
         ids, offsets = (open_integers(path) for path in paths)
         is_cut = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == len(ids)
         if not (is_cut and (offsets[1:] >= offsets[:-1]).all()):
             raise ValueError(
                 f"{paths[1]}: expected ascending offsets from 0 to {len(ids)}, the "
-                f"ids in {paths[0]}, got {offsets[:1]} … {offsets[-1:]}: run "
+                f"ids in {paths[0]}, got {offsets[:1]} … {offsets[-1:]}; run "
                 f"{command('prepare')} again"
             )
         return ids, offsets
@@ -156,7 +156,7 @@ class Corpus:
                 raise ValueError(
                     f"{self.split}.{side}.ids.npy in {self.folder}: expected ids from "
                     f"1 to {size - 1}, pieces of the vocabulary, got {least} to "
-                    f"{most}: run {command('prepare')} again"
+                    f"{most}; run {command('prepare')} again"
                 )
 
     def __len__(self) -> int:
@@ -254,21 +254,21 @@ def _check_plan(widths: np.ndarray, batch_tokens: int, seed: int) -> None:
     """Raise ValueError for invalid arguments; widths [pairs] are the longer sides."""
     if batch_tokens < 1:
         raise ValueError(
-            f"batch_tokens: expected 1 or more, got {batch_tokens}: raise it"
+            f"batch_tokens: expected 1 or more, got {batch_tokens}; raise it"
         )
     if not 0 <= seed <= MAX_SEED:
         raise ValueError(
-            f"seed: expected 0 to {MAX_SEED}, got {seed}: choose one in that range"
+            f"seed: expected 0 to {MAX_SEED}, got {seed}; choose one in that range"
         )
     if not len(widths):
         raise ValueError(
-            f"expected a split with at least one pair, got none: run "
+            f"expected a split with at least one pair, got none; run "
             f"{command('prepare')} on other text"
         )
     if widths.max() > batch_tokens:
         raise ValueError(
             f"expected pairs of at most --batch_tokens {batch_tokens} tokens, got a "
-            f"pair of {widths.max()} tokens: raise --batch_tokens, or prepare the "
+            f"pair of {widths.max()} tokens; raise --batch_tokens, or prepare the "
             f"corpus again with a --max_length below {batch_tokens}"
         )
 

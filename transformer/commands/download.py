@@ -95,7 +95,7 @@ def copy_sample(out: str) -> None:
         ):
             raise ValueError(
                 f"{path}: expected no other text, got a file that is not part of the "
-                "sample corpus: choose another --out"
+                "sample corpus; choose another --out"
             )
     with unfinished(out) as work:
         for name in names:
@@ -137,7 +137,7 @@ def download(corpus: PublicCorpus, out: str, url_base: Optional[str]) -> None:
     if found and not all(map(os.path.exists, paths)):
         raise ValueError(
             f"--out {out}: expected a folder without text of another corpus, got "
-            f"{', '.join(found)}: choose another"
+            f"{', '.join(found)}; choose another"
         )
     with unfinished(out) as work:
         for archive, path in zip(corpus.archives, paths):
@@ -181,7 +181,7 @@ def fetch(archive: Archive, path: str, work: str, url_base: Optional[str]) -> No
         from requests import RequestException
     except ImportError as error:
         raise ValueError(
-            "expected the package pooch, got none: pip install 'pooch[progress]'"
+            "expected the package pooch, got none; pip install 'pooch[progress]'"
         ) from error
     pooch.get_logger().setLevel("ERROR")
     has_bar = sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None

@@ -154,7 +154,7 @@ def fill_defaults(args: argparse.Namespace) -> None:
             setattr(args, name, default)
         elif args.vocab_from:
             raise ValueError(
-                f"expected --vocab_from or --{name}, got both: leave one out"
+                f"expected --vocab_from or --{name}, got both; leave one out"
             )
 
 
@@ -163,19 +163,19 @@ def check(args: argparse.Namespace) -> None:
     for name in ("vocab_size", "vocab_lines", "max_length", "copies", "workers"):
         if getattr(args, name) < 1:
             raise ValueError(
-                f"--{name}: expected 1 or more, got {getattr(args, name)}: raise it"
+                f"--{name}: expected 1 or more, got {getattr(args, name)}; raise it"
             )
     check_dropout(args)
     if not (args.max_ratio == 0 or args.max_ratio >= 1):
         raise ValueError(
             f"--max_ratio: expected 1 or more, or 0 for no limit, got "
-            f"{args.max_ratio:g}: try 3"
+            f"{args.max_ratio:g}; try 3"
         )
     refuse_unwritable(args.out, "--out")
     if os.path.exists(os.path.join(args.out, hparams.FILE_NAME)):
         raise ValueError(
             f"--out {args.out}: expected a data folder, got a log directory, whose "
-            f"vocabulary would be replaced: choose another --out"
+            f"vocabulary would be replaced; choose another --out"
         )
 
 
@@ -183,7 +183,7 @@ def check_dropout(args: argparse.Namespace) -> None:
     """Raise ValueError for dropout without merges, and for copies without dropout."""
     if not 0 <= args.bpe_dropout <= 1:
         raise ValueError(
-            f"--bpe_dropout: expected 0 to 1, got {args.bpe_dropout}: try 0.05"
+            f"--bpe_dropout: expected 0 to 1, got {args.bpe_dropout}; try 0.05"
         )
     if args.bpe_dropout and args.model_type != "bpe":
         raise ValueError(
@@ -215,7 +215,7 @@ def weighted_pair(words: List[str]) -> Pair:
     if len(words) not in (2, 3) or "" in words:
         raise ValueError(
             f"--train: expected SOURCE TARGET, or SOURCE TARGET WEIGHT, got "
-            f"{' '.join(map(repr, words))}: write --train a.de a.en 3"
+            f"{' '.join(map(repr, words))}; write --train a.de a.en 3"
         )
     try:
         weight = float(words[2]) if len(words) == 3 else 1.0

@@ -136,14 +136,14 @@ def find_splits(
                 language = languages[found.index("")]
                 raise ValueError(
                     f"{out}: expected {split}.{language} or {split}.{language}.gz, got "
-                    f"neither: name the files with --{split} SOURCE TARGET, or their "
+                    f"neither; name the files with --{split} SOURCE TARGET, or their "
                     f"endings with --source_lang and --target_lang"
                 )
             pairs = [Pair(found[0], found[1])]
         for path in itertools.chain.from_iterable(pair[:2] for pair in pairs):
             if not os.path.isfile(path):
                 raise ValueError(
-                    f"--{split}: expected a text file, got {path}, which is not one: "
+                    f"--{split}: expected a text file, got {path}, which is not one; "
                     f"name another"
                 )
         splits[split] = pairs
@@ -185,7 +185,7 @@ def copy_text(pair: Pair, names: Sequence[str], out: str, made: str) -> List[str
         if os.path.exists(existing) and not filecmp.cmp(written, existing, False):
             raise ValueError(
                 f"{existing}: expected no file, or the text of {path}, got different "
-                f"text: remove it, or choose another --out"
+                f"text; remove it, or choose another --out"
             )
     return kept
 

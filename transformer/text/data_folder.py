@@ -82,7 +82,7 @@ def open_integers(path: str) -> np.ndarray:
     ):
         raise ValueError(
             f"{path}: expected a one-dimensional array of integers, got something "
-            f"else, or a part of one: run {command('prepare')} again"
+            f"else, or a part of one; run {command('prepare')} again"
         )
     return found
 
@@ -103,7 +103,7 @@ def check_language(name: str, where: str) -> str:
     """
     if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
         raise ValueError(
-            f"{where}: expected a language in letters, got {name!r}: write de or en"
+            f"{where}: expected a language in letters, got {name!r}; write de or en"
         )
     return name
 
@@ -119,7 +119,7 @@ def read_summary(folder: str) -> Dict[str, Any]:
     if not os.path.exists(path):
         raise FileNotFoundError(
             f"{path}: expected a folder that {command('prepare')} has finished, got "
-            f"no such file: name the folder with --data, or run {command('prepare')} "
+            f"no such file; name the folder with --data, or run {command('prepare')} "
             f"--out {folder}"
         )
     expected = f"what {command('prepare')} writes: run it again"
@@ -131,7 +131,7 @@ def read_summary(folder: str) -> Dict[str, Any]:
                 raise ValueError(name)
     except (ValueError, TypeError, LookupError) as error:
         raise ValueError(
-            f"{path}: expected languages, splits and checksums, got none ({error!r}): "
+            f"{path}: expected languages, splits and checksums, got none ({error!r}); "
             f"run {command('prepare')} again"
         ) from error
     for language in languages:

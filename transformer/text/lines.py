@@ -117,7 +117,7 @@ def decoded_lines(path: str) -> Iterator[str]:
             except UnicodeDecodeError as error:
                 raise ValueError(
                     f"{path}:{number}: expected UTF-8, got the byte "
-                    f"0x{error.object[error.start]:02x}: give a compressed file a name "
+                    f"0x{error.object[error.start]:02x}; give a compressed file a name "
                     f"that ends in .gz; convert other text with iconv -f LATIN1 -t "
                     f"UTF-8 (or -f UTF-16)"
                 ) from error

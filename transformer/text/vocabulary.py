@@ -155,7 +155,7 @@ class Vocabulary(Pieces):
         found = (model.pad_id(), model.unk_id(), model.bos_id(), model.eos_id())
         if found != SPECIAL_IDS:
             raise ValueError(
-                f"{path}: expected pad, unk, bos, eos = {SPECIAL_IDS}, got {found}: "
+                f"{path}: expected pad, unk, bos, eos = {SPECIAL_IDS}, got {found}; "
                 f"train the model with {command('prepare')}, or with --pad_id=0 "
                 "--unk_id=1 --bos_id=2 --eos_id=3"
             )
@@ -277,12 +277,12 @@ class WordVocabulary(Pieces):
         if [word.lower() for word in found] != SPECIAL_WORDS:
             raise ValueError(
                 f"{path}: expected <PAD> <UNK> <S> </S>, then the words, one per line, "
-                f"got {found} first: add those lines, or give another file"
+                f"got {found} first; add those lines, or give another file"
             )
         word, times = collections.Counter(words).most_common(1)[0]
         if times > 1:
             raise ValueError(
-                f"{path}: expected each word once, got {word!r} {times} times: remove "
+                f"{path}: expected each word once, got {word!r} {times} times; remove "
                 f"the repeated lines"
             )
 
@@ -342,14 +342,14 @@ class SubwordVocabulary(Pieces):
         if [subtoken.rstrip("_") for subtoken in found] != RESERVED:
             raise ValueError(
                 f"{self.path}: expected {RESERVED} first, then one subtoken per line, "
-                f"got {found}: give the vocabulary file that tensor2tensor wrote"
+                f"got {found}; give the vocabulary file that tensor2tensor wrote"
             )
         alphabet = ESCAPES.union(*self._pieces[len(RESERVED) :])
         missing = sorted(alphabet.difference(self._ids))
         if missing:
             raise ValueError(
                 f"{self.path}: expected a subtoken for each character of the subtokens "
-                f"and of {''.join(sorted(ESCAPES))}, got none for {missing[0]!r}: give "
+                f"and of {''.join(sorted(ESCAPES))}, got none for {missing[0]!r}; give "
                 f"the vocabulary file that tensor2tensor wrote"
             )
 
@@ -475,13 +475,13 @@ def _find_files(folder: str) -> List[str]:
     if len(found) > 1:
         raise ValueError(
             f"{folder}: expected one kind of vocabulary, got "
-            f"{' as well as '.join(' and '.join(names) for names in found)}: delete "
+            f"{' as well as '.join(' and '.join(names) for names in found)}; delete "
             f"the files that were not used"
         )
     if not found:
         raise FileNotFoundError(
             f"{folder}: expected the vocabulary {JOINT_MODEL} or "
-            f"{' and '.join(SEPARATE_MODELS)}, got none: run "
+            f"{' and '.join(SEPARATE_MODELS)}, got none; run "
             f"{command('prepare')} --out {folder}"
         )
     return [os.path.join(folder, name) for name in found[0]]
@@ -517,7 +517,7 @@ def copy_vocabularies(from_folder: str, to_folder: str) -> None:
     for name in sorted(others.intersection(os.listdir(to_folder))):
         raise ValueError(
             f"{to_folder}: expected the vocabulary of {from_folder}, "
-            f"{' and '.join(names)}, got {name}: choose another --data, or another "
+            f"{' and '.join(names)}, got {name}; choose another --data, or another "
             f"--logdir"
         )
     for name in names:
@@ -528,7 +528,7 @@ def copy_vocabularies(from_folder: str, to_folder: str) -> None:
                 shutil.copyfileobj(source, file)
         elif not filecmp.cmp(original, copy, shallow=False):
             raise ValueError(
-                f"{copy}: expected the same vocabulary as {original}, got another: "
+                f"{copy}: expected the same vocabulary as {original}, got another; "
                 f"choose another --data, or another --logdir"
             )
 
@@ -656,7 +656,7 @@ def _trained(
     if not any(map(visible, lines())):
         raise ValueError(
             "expected sentences to train a vocabulary on, got text without visible "
-            "characters: give other files"
+            "characters; give other files"
         )
     # Without a seed, the trainer calls std::random_device. If TensorFlow 1.15 is
     # loaded, this is TensorFlow's copy of the function, which crashes the process.
@@ -686,13 +686,13 @@ def _explain_size(vocab_size: int, message: str) -> str:
     if largest:
         return (
             f"--vocab_size: expected at most {largest.group(1)} for this text, got "
-            f"{vocab_size}: lower --vocab_size to {largest.group(1)}"
+            f"{vocab_size}; lower --vocab_size to {largest.group(1)}"
         )
     smallest = re.search(r"required_chars\. \d+ vs (\d+)", message)
     least = int(smallest.group(1)) if smallest else len(SPECIAL_IDS)
     if smallest or vocab_size <= least:
         return (
             f"--vocab_size: expected more than the {least} characters and special "
-            f"pieces of this text, got {vocab_size}: raise --vocab_size"
+            f"pieces of this text, got {vocab_size}; raise --vocab_size"
         )
     return f"SentencePiece could not train a vocabulary: {message.strip()}"

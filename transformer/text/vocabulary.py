@@ -142,7 +142,7 @@ class Vocabulary(Pieces):
         path = os.fspath(path)
         if not os.path.isfile(path):
             raise FileNotFoundError(
-                f"{path}: expected a SentencePiece model, got no file: create it with "
+                f"{path}: expected a SentencePiece model, got no file; create it with "
                 f"{command('prepare')}"
             )
         try:
@@ -150,7 +150,7 @@ class Vocabulary(Pieces):
         except (RuntimeError, OSError) as error:
             raise ValueError(
                 f"{path}: expected a SentencePiece model, got another kind of file "
-                f"({error}): create it with {command('prepare')}"
+                f"({error}); create it with {command('prepare')}"
             ) from error
         found = (model.pad_id(), model.unk_id(), model.bos_id(), model.eos_id())
         if found != SPECIAL_IDS:

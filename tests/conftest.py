@@ -39,6 +39,8 @@ spare_hidden_tiles()  # tests open sessions of their own, too
 
 # A GPU multiplies float32 matrices in TF32, which does not keep what tests allow.
 os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")
+# Several processes of pytest-xdist share it.
+os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 HAS_BFLOAT16 = not tf.__version__.startswith("1.")
 

@@ -217,7 +217,7 @@ def test_each_function_has_a_verdict(folder, capsys):
     assert told[2].endswith(
         "write: from transformer.compat.kyubyong import ln as normalize"
     )
-    assert "same except for: the default of epsilon: 0.2, here 0.1 (beside " in told[3]
+    assert "same except for: the default of epsilon: 0.2, ours 0.1 (beside " in told[3]
     assert told[5] == (
         "  feedforward: not one of these: keep yours: it needs time_matrix, about "
         "which nothing is known"
@@ -281,8 +281,8 @@ def test_what_forks_change_is_told(folder, capsys):
     told = said(capsys, "--run", folder("modules.py", FORK + attention), status=2)
     verdicts = dict(line.strip().split(": ", 1) for line in told.splitlines()[1:])
     norm = verdicts["layer_normalize"]
-    assert norm.startswith("same except for: the default of scope: 'norm', here 'ln'; ")
-    assert "first values: norm/gamma is 0, here 1; " in norm
+    assert norm.startswith("same except for: the default of scope: 'norm', ours 'ln'; ")
+    assert "first values: norm/gamma is 0, ours 1; " in norm
     assert verdicts["feed_forward"].startswith(
         "same except for: it takes dropout_keep_prob (beside sasrec)"
     )

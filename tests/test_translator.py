@@ -208,8 +208,8 @@ def test_settings_of_the_search_are_overruled_by_keyword(greedily, trained, line
 @pytest.mark.parametrize(
     "name, value, said",
     [
-        ("bem_size", 1, "unknown setting of the search bem_size; did you mean beam_"),
-        ("d_model", 64, "unknown setting of the search d_model"),
+        ("bem_size", 1, "unknown search setting bem_size; did you mean beam_"),
+        ("d_model", 64, "unknown search setting d_model"),
         ("beam_size", "1", "Translator: beam_size: expected int, got '1'"),
         ("beam_size", 0, "beam_size"),
     ],
@@ -219,6 +219,12 @@ def test_what_is_no_setting_of_the_search_is_refused(trained, name, value, said)
         with pytest.raises(ValueError) as error:
             Translator(*given, **{name: value})
         assert said in str(error.value)
+
+
+@pytest.mark.parametrize("lines", ["Ein Hund.", ["Ein Hund.", 1], [["Ein Hund."]]])
+def test_what_is_no_list_of_strings_is_refused(greedily, lines):
+    with pytest.raises(ValueError, match="lines: expected a list of strings, got "):
+        greedily.translate(lines)
 
 
 def test_several_log_directories_translate_together(opened, trained, lines):

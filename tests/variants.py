@@ -113,7 +113,7 @@ WANTED = {
     "mask r": "with causality=True",
     "mask s": "with causality=True",
     "regularized": "regularization losses",
-    "frozen": "not trained, here",
+    "frozen": "not trained, ours",
     "half the dropout": " at 0.25; here ",
     "no dropout": "dropout: none; here multihead_attention/",
     "dropout always": "dropout: multihead_attention/",

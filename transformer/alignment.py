@@ -45,7 +45,7 @@ class Head(NamedTuple):
     def __str__(self) -> str:
         who = "mean of the heads" if self.head is None else f"head {self.head + 1}"
         when = "read" if self.when_read else "chosen"
-        return f"layer {self.layer + 1}, {who}, while a word is {when}"
+        return f"layer {self.layer + 1}, {who}, when a word is {when}"
 
 
 class Known(NamedTuple):

@@ -324,8 +324,10 @@ def comparison_sentence(compared: Compared, first: str, metric: str) -> str:
     if compared.p_value is None:
         return f"{compared.name} and {first} have the same translations"
     negation = "" if compared.p_value < LEVEL else "not "
+    side = "above" if compared.difference > 0 else "below"
     return (
-        f"{compared.name} has {compared.difference:+.2f} {metric}: the difference is "
+        f"{compared.name} is {abs(compared.difference):.2f} {metric} {side} {first}: "
+        "the difference is "
         f"{negation}significant at {100 * LEVEL:.0f} % (p = {compared.p_value:.4f})"
     )
 

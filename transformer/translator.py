@@ -149,7 +149,7 @@ class Translator(TextSide):
         refuse_unknown("engine", engine, ENGINES)
         refuse_unknown("quantization", quantization, QUANTIZATIONS)
         for name in changes:
-            refuse_unknown("setting of the search", name, DECODING)
+            refuse_unknown("search setting", name, DECODING)
         changes = checked(changes, "Translator")
         if isinstance(model, HParams):
             hp = dataclasses.replace(model, **changes)

@@ -3,8 +3,9 @@
     transformer-tf doctor --logdir logs/mine
     transformer-tf doctor --logdir logs/mine --files test.de test.en
 
-It reads the translations that transformer-tf eval wrote, or makes them if there are
-none. Exit status: 0 if nothing was found, 1 if something was found, 2 for an error.
+It reads the translations of the same split that transformer-tf eval wrote, or makes
+them if there are none. Exit status: 0 if nothing was found, 1 if something was found,
+2 for an error.
 """
 
 import collections
@@ -18,6 +19,7 @@ from transformer.runtime import cli
 from transformer.runtime.terminal import command, say
 from transformer.text.lines import read_lines
 
+LOW_BLEU = 10.0  # from there on, a short training run needs no explanation
 UNKNOWN = re.compile(r"⁇|<unk>", re.IGNORECASE)
 NO_TEXT = re.compile(
     r"▁|@@( |$)|</?s>|<pad>|\w [.,;:!?](?!\S)|&(quot|apos|amp|lt|gt|#\d+);|@-@"
@@ -146,7 +148,7 @@ def look(args, hp: hparams.HParams, checkpoint: str) -> Dict[str, str]:
     bleu = score(translations, text.references).bleu
     say(f"{len(translations)} translations ({path}): BLEU {bleu:.2f}")
     texts = Texts(text.sources, text.references, translations)
-    found = {"too few steps": too_few_steps(hp, checkpoint)}
+    found = {"too few steps": too_few_steps(hp, checkpoint) if bleu < LOW_BLEU else ""}
     for name, check in SYMPTOMS.items():
         found[name] = check(texts) or ""
     if found["translations that ignore the source"]:  # these resemble nothing

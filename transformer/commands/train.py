@@ -120,13 +120,13 @@ def overruled_by(hp: hparams.HParams, args: argparse.Namespace) -> str:
     """Return, in words, which preset values the log directory overrules."""
     given = cli.given(args, hparams.FIELDS)
     others = [
-        f"{name} {getattr(hp, name)} (preset: {value})"
+        f"{name} {getattr(hp, name)!r} (preset: {value!r})"
         for name, value in hparams.PRESETS.get(args.preset, {}).items()
         if name not in ("data", *given) and getattr(hp, name) != value
     ]
     if not others:
         return ""
     return (
-        f"the saved values of {args.logdir} are kept: {', '.join(others)}; for those "
-        "of the preset, choose another --logdir"
+        f"the saved values of {args.logdir} are kept: {', '.join(others)}; to use "
+        "those of the preset, choose another --logdir"
     )

@@ -9,7 +9,7 @@ regularization losses, gradients, variables and dropout. The verdict on a functi
 one of
 
     same numbers                    import ours instead
-    same but for ...                what, and how far
+    same except for ...             what differs, and by how much
     not one of these: keep yours
     could not be run                the exception
 

@@ -312,8 +312,8 @@ def _parameters(theirs: Callable, ours: Callable) -> List[str]:
             for each in (there[name], here[name])
         )
         if default is not inspect.Parameter.empty and default != own:
-            here_is = "none" if own is inspect.Parameter.empty else repr(own)
-            found.append(f"the default of {name}: {default!r}, here {here_is}")
+            our_default = "none" if own is inspect.Parameter.empty else repr(own)
+            found.append(f"the default of {name}: {default!r}, ours {our_default}")
     if [name for name in here if name in there] != shared:
         found.append(f"the order of its arguments: {', '.join(shared)}")
     return found
@@ -393,11 +393,11 @@ def _apart(first: Built, second: Built) -> Tuple[Dict[str, float], Dict[str, str
                 f"{size}, {'trained' if is_trained else 'not trained'}"
                 for size, is_trained in ((shape, trained), here)
             ]
-            texts["variables:"] = f"{name} is {both[0]}, here {both[1]}"
+            texts["variables:"] = f"{name} is {both[0]}, ours {both[1]}"
     for name, value in first.initial.items():
         ours = second.initial.get(name, value)
         if value not in (ours, RANDOM):
-            texts[FIRST_VALUES] = f"{name} is {value}, here {ours}"
+            texts[FIRST_VALUES] = f"{name} is {value}, ours {ours}"
     if first.is_random:
         texts["its random numbers"] = "cannot be fixed: not compared"
         return {}, texts

@@ -233,7 +233,8 @@ def unknown(kind: str, name: str, known: Collection[str]) -> str:
     """Return the message for an unknown name: the nearest, or all if there are few."""
     near = difflib.get_close_matches(name, known, n=1)
     advice = f"; did you mean {near[0]}?" if near else ""
-    every = f" ({', '.join(known)})" if len(known) < 9 else ""
+    some = [each for each in known if each]  # an empty name is a default
+    every = f" ({', '.join(some)})" if len(some) < 9 else ""
     return f"unknown {kind} {name}{advice}{every}"
 
 
@@ -306,6 +307,8 @@ def explained(error: Exception) -> str:
             f"{error.filename or 'standard output'}: there is no space for it "
             f"({error.strerror}); free some space, then run the same command again"
         )
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"{error.filename}: expected a file, got none; check the path"
     return str(error) or type(error).__name__
 
 

@@ -142,9 +142,10 @@ def find_splits(
             pairs = [Pair(found[0], found[1])]
         for path in itertools.chain.from_iterable(pair[:2] for pair in pairs):
             if not os.path.isfile(path):
+                what = "is a folder" if os.path.isdir(path) else "does not exist"
                 raise ValueError(
-                    f"--{split}: expected a text file, got {path}, which is not one; "
-                    f"name another"
+                    f"--{split}: expected a text file, got {path}, which {what}; check "
+                    f"the path"
                 )
         splits[split] = pairs
     return splits

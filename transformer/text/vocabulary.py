@@ -478,6 +478,11 @@ def _find_files(folder: str) -> List[str]:
             f"{' as well as '.join(' and '.join(names) for names in found)}; delete "
             f"the files that were not used"
         )
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(
+            f"{folder}: expected a folder with a vocabulary, got no folder; check the "
+            "path"
+        )
     if not found:
         raise FileNotFoundError(
             f"{folder}: expected the vocabulary {JOINT_MODEL} or "
@@ -562,7 +567,16 @@ class TextSide:
         self.oddities: collections.Counter = collections.Counter()
 
     def encode(self, lines: Sequence[str]) -> List[List[int]]:
-        """Return the ids of source lines, up to the limit; count unusual lines."""
+        """Return the ids of source lines, up to the limit; count unusual lines.
+
+        Raises:
+          ValueError: `lines` is a string, or has anything but strings.
+        """
+        if isinstance(lines, str) or not all(isinstance(one, str) for one in lines):
+            raise ValueError(
+                f"lines: expected a list of strings, got {lines!r:.60}; for a single "
+                "line, write [line]"
+            )
         most = self._most
         sources = self.vocabularies.source.encode_lines(lines)
         self.oddities.update(

@@ -80,9 +80,10 @@ def test_refusals_of_the_command(capsys, original, tmp_path, digits):
 
 @pytest.mark.slow
 def test_without_a_vocabulary_it_says_so(capsys, original, tmp_path):
-    logdir = run_import("kyubyong", original, tmp_path / "log")
+    logdir = run_import("kyubyong", f"{original}.index", tmp_path / "log")
     said = capsys.readouterr().out
-    assert "imported for ids only" in said and "training continues exactly" in said
+    assert "no vocabulary: translating text needs one" in said
+    assert "training continues exactly" in said
     assert "output_projection: False (paper: True)" in said
     argv = ["--logdir", logdir]
     assert "expected the vocabulary" in corpora.refusal(capsys, "translate", *argv)
@@ -183,7 +184,7 @@ def test_a_subword_vocabulary_of_tensor2tensor(capsys, tmp_path):
         "--vocab",
         subword_list(tmp_path / "vocab.ende", VOCAB),
     )
-    assert "ids only" not in capsys.readouterr().out
+    assert "no vocabulary" not in capsys.readouterr().out
     hp = dataclasses.replace(hparams.load(logdir), search="greedy", max_extra_length=5)
     lines = ["2", "1;", "9_0", "0 1 2"]
     with Translator(hp, logdir) as translator:

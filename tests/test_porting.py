@@ -176,7 +176,7 @@ def test_the_regularizer_of_keras_is_twice_that_of_contrib(verdicts, keras):
 @pytest.mark.slow
 def test_training_and_is_training_are_one_argument(verdicts):
     kind, text = verdicts["renamed"]
-    assert kind == "but" and text.startswith("it takes ")
+    assert kind == "but" and text.startswith("ours does not take ")
     assert "outputs" not in text and "dropout" not in text
 
 
@@ -207,6 +207,13 @@ def embedding(inputs, vocab_size, num_units, zero_pad=True):
         raise SystemExit("no table")
     table = tf.get_variable("lookup_table", [vocab_size, num_units])
     return tf.gather(table, inputs) * num_units ** 0.5
+
+def noam_scheme(init_lr, global_step, warmup_steps=4000.):
+    step = tf.cast(global_step + 1, tf.float32)
+    return init_lr * tf.minimum(1., step / warmup_steps)
+
+def layer_norm(x):
+    return normalize(x)
 """
 
 
@@ -217,16 +224,20 @@ def test_each_function_has_a_verdict(folder, capsys):
     assert told[2].endswith(
         "write: from transformer.compat.kyubyong import ln as normalize"
     )
-    assert "same except for: the default of epsilon: 0.2, ours 0.1 (beside " in told[3]
+    assert "same except for: the default of epsilon: 0.2, ours 0.1 (compared " in told[3]
     assert told[5] == (
-        "  feedforward: not one of these: keep yours: it needs time_matrix, about "
-        "which nothing is known"
+        "  feedforward: not one of these: keep yours: this command has no value for its "
+        "required argument time_matrix"
     )
     assert told[6] == (
         "  helper: not one of these: keep yours: we have no function of that name"
     )
     assert told[7].startswith(
         "  embedding: could not be run: with zero_pad=True: SystemExit: no table; else "
+    )
+    assert told[8].startswith("  noam_scheme: same except for: outputs ")
+    assert told[10] == (
+        "  layer_norm: same except for: its x is our inputs (compared with kyubyong)"
     )
 
 
@@ -284,11 +295,12 @@ def test_what_forks_change_is_told(folder, capsys):
     assert norm.startswith("same except for: the default of scope: 'norm', ours 'ln'; ")
     assert "first values: norm/gamma is 0, ours 1; " in norm
     assert verdicts["feed_forward"].startswith(
-        "same except for: it takes dropout_keep_prob (beside sasrec)"
+        "same except for: ours does not take dropout_keep_prob; pass dropout_rate=1 - "
+        "dropout_keep_prob instead (compared with sasrec)"
     )
     none = "not one of these: keep yours: "
     assert verdicts["scaled_dot_product_attention"] == (
-        f"{none}ours of that name need key_masks"
+        f"{none}our functions of that name require key_masks"
     )
     assert verdicts["mask"] == f"{none}nearest: kyubyong, outputs of another kind"
     assert verdicts["label_smoothing"].startswith(
@@ -329,6 +341,8 @@ def test_it_executes_only_files_that_are_there_and_only_if_told(folder, capsys):
     assert "expected --run, got none" in said(capsys, path, status=2)
     told = said(capsys, "--run", path, "none.py", status=2)
     assert "none.py: expected a Python file" in told
+    told = said(capsys, "--run", ".", status=2)
+    assert ".: expected a Python file, got a folder" in told
 
 
 def test_a_transformer_of_the_users_own_gives_ours_its_other_name(folder):

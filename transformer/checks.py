@@ -337,8 +337,10 @@ class _Subject:
         """Return the outputs with which others are compared; check that they vary."""
         kind = np.asarray(self.fn(*arrays)).dtype.kind  # the caller's errors propagate
         outputs = self.run("given its first input", *arrays)
-        change = "the same inputs were given again, as if dropout were on"
-        self.compare(outputs, self.run("called again", *arrays), True, change)
+        again = self.run("called again", *arrays)
+        change = "the same inputs were given again"
+        causes = "dropout that is on, or another random operation"
+        self.compare(outputs, again, True, change, causes=causes)
         self.conclude()
         limit = 1e-6 * np.abs(outputs).max()
         by_position = self.by_position and kind == "f"
@@ -350,7 +352,7 @@ class _Subject:
             )
         return outputs
 
-    def compare(self, expected, found, where, change, tolerance=None):
+    def compare(self, expected, found, where, change, tolerance=None, causes=""):
         """Record the first position in `where` [N, T] that differs too much."""
         if found.shape != expected.shape:
             self.fail(
@@ -363,7 +365,7 @@ class _Subject:
             message = (
                 f"sentence {sentence}, output position {position} moved by "
                 f"{difference[sentence, position]:.3g} (tolerance {limit:.3g}) "
-                f"when {change}. Usual causes: {HINTS[self.check]}"
+                f"when {change}. Usual causes: {causes or HINTS[self.check]}"
             )
             self.failures.append((position, message))
 

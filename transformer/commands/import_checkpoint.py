@@ -10,6 +10,7 @@
 
 import argparse
 import os
+import re
 from typing import TYPE_CHECKING, List, Sequence, Tuple, Union
 
 from transformer import hparams
@@ -182,7 +183,8 @@ def run(args: argparse.Namespace) -> None:
     from transformer.compat import convert
     from transformer.runtime import checkpoints
 
-    arrays = convert.read(args.ckpt, rules_in(args.names) if args.names else ())
+    checkpoint = re.sub(r"\.(index|data-.*)$", "", args.ckpt)  # of a completed path
+    arrays = convert.read(checkpoint, rules_in(args.names) if args.names else ())
     settings = convert.settings_of(args.source, arrays, subword_sizes(args))
     settings.update(TRAINED_WITH.get(settings["dialect"], {}))
     hp = hparams.HParams(num_heads=args.num_heads, **settings)
@@ -226,7 +228,7 @@ def report(
     )
     say(f"dialect {hp.dialect}, unlike the paper:", *differences_to_paper(hp.dialect))
     if not has_vocabulary:
-        say("no vocabulary: imported for ids only; translating text needs one")
+        say("no vocabulary: translating text needs one; see --spm and --vocab")
 
 
 def parser() -> argparse.ArgumentParser:

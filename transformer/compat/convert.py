@@ -218,7 +218,8 @@ class _Finder:
             name = original_name(dimensions[0][0], self.dialect, "**")
             raise ValueError(
                 f"{name}: expected this variable in a checkpoint of "
-                f"{self.dialect}, got none"
+                f"{self.dialect}, got none; if the variables of the program have other "
+                "names, rename them with --names"
             )
         return int(votes.most_common(1)[0][0])
 

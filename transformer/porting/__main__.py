@@ -49,12 +49,13 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--seconds: expected a positive number, got {args.seconds}")
     if not args.run:
         raise ValueError(
-            "expected --run, got none: this command executes the files; give --run if "
+            "expected --run, got none; this command executes the files: give --run if "
             "you would run them yourself"
         )
     for path in args.files:
         if not os.path.isfile(path):
-            raise ValueError(f"{path}: expected a Python file, got none")
+            got = "a folder" if os.path.isdir(path) else "none"
+            raise ValueError(f"{path}: expected a Python file, got {got}")
     status = 0
     for path in args.files:
         verdicts = measure(path, args.seconds, args.verbose)

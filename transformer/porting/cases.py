@@ -6,7 +6,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import numpy as np
 
-BATCH, HEADS, WIDTH, WORDS = 3, 4, 16, 50
+# WIDTH / HEADS is not HEADS, so that neither can be taken for the other.
+BATCH, HEADS, WIDTH, WORDS = 3, 4, 24, 50
 # Functions that have two names.
 SYNONYMS = {
     **dict.fromkeys(["ff", "feed_forward"], "feedforward"),
@@ -36,6 +37,7 @@ class Setting(NamedTuple):
     tolerance: float = 1e-5
     scope: str = ""  # the scope in which the function is called
     rate: float = 0.5  # of dropout
+    step: int = 7  # of training
 
 
 class Call(NamedTuple):
@@ -49,10 +51,10 @@ class Call(NamedTuple):
 
 SETTINGS = [
     Setting("length 40", 40, 40),
-    Setting("7 queries, 40 keys, in a scope", 7, 40, scope="net", rate=0.25),
-    Setting("small numbers", 5, 5, inputs=1e-2, variables=3e-3),
+    Setting("7 queries, 40 keys, in a scope", 7, 40, scope="net", rate=0.25, step=3999),
+    Setting("small numbers", 5, 5, inputs=1e-2, variables=3e-3, step=20000),
     # Logits of several hundred keep fewer digits.
-    Setting("large numbers", 5, 5, inputs=10.0, tolerance=3e-4),
+    Setting("large numbers", 5, 5, inputs=10.0, tolerance=3e-4, step=100000),
 ]
 
 
@@ -61,7 +63,7 @@ def calls(function: Callable) -> List[Call]:
 
     The first setting tries all combinations of the varied arguments (if there are more
     than MOST_CALLS, it changes one argument at a time). The second setting changes one
-    argument at a time, and the others change none.
+    argument at a time, floating-point arguments included; the others change none.
 
     Raises:
       ValueError: the function needs an argument about which nothing is known.
@@ -77,7 +79,9 @@ def calls(function: Callable) -> List[Call]:
         if sum(options[name] != every[0][name] for name in options) <= 1
     ]
     combined = every if len(every) <= MOST_CALLS else few
-    for setting, varied in zip(SETTINGS, (combined, few, every[:1], every[:1])):
+    numbers = [{**every[0], name: value} for name, value in _numbers(function).items()]
+    plain = every[:1]
+    for setting, varied in zip(SETTINGS, (combined, few + numbers, plain, plain)):
         for options in varied:
             arguments = _arguments(function, setting)
             chosen = {name: each for name, each in options.items() if each != "given"}
@@ -102,6 +106,16 @@ def _choices(function: Callable) -> Dict[str, List[Any]]:
     return found
 
 
+def _numbers(function: Callable) -> Dict[str, float]:
+    """Return another value for each floating-point argument with a default."""
+    known = _known(function, SETTINGS[0])
+    return {
+        name: round(3 * each.default + 0.25, 2)  # far from 1e-8 and from 4000
+        for name, each in inspect.signature(function).parameters.items()
+        if isinstance(each.default, float) and name not in (*known, *LEFT_OUT)
+    }
+
+
 def _arguments(function: Callable, setting: Setting) -> Dict[str, Any]:
     """Return the arguments for a function: known values, then its own defaults."""
     parameters = inspect.signature(function).parameters
@@ -117,7 +131,9 @@ def _arguments(function: Callable, setting: Setting) -> Dict[str, Any]:
         elif each.default is not each.empty:
             found[name] = each.default
         elif name not in CHOICES and name not in BOOLEANS:
-            raise ValueError(f"it needs {name}, about which nothing is known")
+            raise ValueError(
+                f"this command has no value for its required argument {name}"
+            )
     if not set(KEEP).isdisjoint(found):
         found["dropout_rate"] = known["dropout_rate"]  # the name in our functions
     return found
@@ -152,7 +168,7 @@ def _known(function: Callable, setting: Setting) -> Dict[str, Any]:
         l2_reg=0.1,
         maxlen=40,
         init_lr=1e-3,
-        global_step=np.array(7, np.int32),
+        global_step=np.array(setting.step, np.int32),
         size_per_head=WIDTH // HEADS,
         memory_antecedent=None if keys is queries else keys,
         memory_padding=padding.astype(np.float32),

@@ -15,13 +15,23 @@ import sys
 import tokenize
 import types
 import zlib
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+)
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.porting import tensorflow1
-from transformer.porting.cases import Call, alike, calls
+from transformer.porting.cases import KEEP, Call, alike, calls
 
 # What building or running a graph may raise; a file may also exit.
 RAISED = (Exception, SystemExit)
@@ -83,6 +93,7 @@ class Candidate(NamedTuple):
     source: str  # a key of SOURCES
     line: str  # the import
     function: Callable
+    renamed: Dict[str, str] = {}  # name of its argument → name in theirs
 
 
 class Verdict(NamedTuple):
@@ -175,23 +186,39 @@ def candidates(
         own = alike(name, ours)
         if own is None:
             continue
+        renamed = _renamed(theirs, inspect.signature(ours[own]).parameters)
         needed = [
             parameter
             for parameter, each in inspect.signature(ours[own]).parameters.items()
-            if each.default is each.empty
-            and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
-            and parameter not in theirs
+            if _is_required(each) and parameter not in (*theirs, *renamed)
         ]
         if needed:
             lacking[" and ".join(needed)] = None
             continue
-        renamed = "" if own == name else f" as {name}"
-        line = f"from transformer.compat.{source} import {own}{renamed}"
-        found.setdefault(ours[own], Candidate(source, line, ours[own]))
+        as_theirs = "" if own == name else f" as {name}"
+        line = f"from transformer.compat.{source} import {own}{as_theirs}"
+        found.setdefault(ours[own], Candidate(source, line, ours[own], renamed))
     why = "we have no function of that name"
     if lacking:
-        why = f"ours of that name need {', or '.join(lacking)}"
+        why = f"our functions of that name require {', or '.join(lacking)}"
     return list(found.values()), why
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    is_several = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and not is_several
+
+
+def _renamed(
+    theirs: Mapping[str, inspect.Parameter], ours: Mapping[str, inspect.Parameter]
+) -> Dict[str, str]:
+    """Return our name → their name for required arguments in the same position."""
+    return {
+        own: name
+        for (own, mine), (name, each) in zip(ours.items(), theirs.items())
+        if own not in theirs and name not in ours
+        if _is_required(mine) and _is_required(each)
+    }
 
 
 # The verdict on a function
@@ -249,7 +276,7 @@ def _beside(
 ) -> Tuple[int, Verdict]:
     """Return (how many things differ, the verdict) for one of our functions."""
     differences, largest = compare(candidate, theirs)
-    texts = _parameters(function, candidate.function)
+    texts = _parameters(function, candidate)
     count = len(texts)
     for aspect, by_call in differences.items():
         others = [call for i, (call, _) in enumerate(theirs) if i not in by_call]
@@ -261,7 +288,7 @@ def _beside(
         texts.append(f"{aspect} {_amount(worst)}{where and ' ' + where}")
         count += len(by_call)
     if texts:
-        text = f"{'; '.join(texts)} (beside {candidate.source})"
+        text = f"{'; '.join(texts)} (compared with {candidate.source})"
         return count, Verdict(name, "but", text, candidate.line)
     text = f"{candidate.source} (largest difference {largest:.1e}, {len(theirs)} calls"
     dropped = sum(bool(built.masks) for _, built in theirs)
@@ -296,16 +323,18 @@ def _where(these: List[Call], others: List[Call]) -> str:
     return text + (f", all with {' and '.join(shared)}" if shared else "")
 
 
-def _parameters(theirs: Callable, ours: Callable) -> List[str]:
+def _parameters(theirs: Callable, ours: Candidate) -> List[str]:
     """Return the differences between the parameters of two functions."""
     there = inspect.signature(theirs).parameters
-    here = inspect.signature(ours).parameters
-    found = []
+    here = inspect.signature(ours.function).parameters
+    found = [f"its {name} is our {own}" for own, name in ours.renamed.items()]
     shared = [name for name in there if name in here]
     takes_any = any(each.kind == each.VAR_KEYWORD for each in here.values())
-    more = [name for name in there if name not in here]
+    more = [name for name in there if name not in (*here, *ours.renamed.values())]
     if more and not takes_any:
-        found.append(f"it takes {', '.join(more)}")
+        found.append(f"ours does not take {', '.join(more)}")
+        kept = [name for name in more if name in KEEP and "dropout_rate" in here]
+        found += [f"pass dropout_rate=1 - {name} instead" for name in kept]
     for name in shared:
         default, own = (
             tuple(each.default) if isinstance(each.default, list) else each.default
@@ -335,12 +364,21 @@ def compare(
     dropped: Dict[int, str] = {}
     for i, (call, first) in enumerate(theirs):
         try:
-            second = build(candidate.function, call, first)
+            arguments = dict(call.arguments)
+            for own, name in candidate.renamed.items():
+                arguments[own] = arguments[name]
+            own_call = call._replace(arguments=arguments)
+            second = build(candidate.function, own_call, first)
         except RAISED as error:
             differences.setdefault("outputs", {})[i] = np.inf
             differences.setdefault("ours raises", {})[i] = said(error)
             continue
-        numbers, texts = _apart(first, second)
+        named = {f"argument {own}": name for own, name in candidate.renamed.items()}
+        slopes = {
+            f"argument {named[name]}" if name in named else name: each
+            for name, each in second.gradients.items()
+        }
+        numbers, texts = _apart(first, second._replace(gradients=slopes))
         for aspect, distance in numbers.items():
             largest = max(largest, distance)
             if distance > call.setting.tolerance:
@@ -348,7 +386,7 @@ def compare(
         for aspect, text in texts.items():
             differences.setdefault(aspect, {})[i] = text
         if first.masks or second.masks:
-            dropped[i] = f"{_dropped(first)}; here {_dropped(second)}"
+            dropped[i] = f"{_dropped(first)}; ours {_dropped(second)}"
     wrong = differences.get("outputs", {})
     is_dropouts = set(wrong) <= set(dropped) < set(range(len(theirs)))
     if wrong and is_dropouts and DROPOUT not in differences:
@@ -385,7 +423,7 @@ def _apart(first: Built, second: Built) -> Tuple[Dict[str, float], Dict[str, str
     if set(first.variables) != set(second.variables):
         lacking = [name for name in first.variables if name not in second.variables]
         new = [name for name in second.variables if name not in first.variables]
-        texts["variable names:"] = f"{_some(lacking)}; here {_some(new)}"
+        texts["variable names:"] = f"{_some(lacking)}; ours {_some(new)}"
     for name, (shape, trained) in first.variables.items():
         here = second.variables.get(name, (shape, trained))
         if here != (shape, trained):
@@ -402,16 +440,16 @@ def _apart(first: Built, second: Built) -> Tuple[Dict[str, float], Dict[str, str
         texts["its random numbers"] = "cannot be fixed: not compared"
         return {}, texts
     if not _drop_alike(first, second):
-        texts[DROPOUT] = f"{_dropped(first)}; here {_dropped(second)}"
+        texts[DROPOUT] = f"{_dropped(first)}; ours {_dropped(second)}"
     if first.again != second.again:
-        texts[SECOND_CALL] = f"{first.again}; here {second.again}"
+        texts[SECOND_CALL] = f"{first.again}; ours {second.again}"
     kinds = [[str(each.dtype) for each in built.outputs] for built in (first, second)]
     numbers = {"outputs": np.inf}
     if len(kinds[0]) == len(kinds[1]):
         pairs = zip(first.outputs, second.outputs)
         numbers["outputs"] = max([0.0] + [_distance(a, b, 1e-6) for a, b in pairs])
         if kinds[0] != kinds[1]:
-            texts["types:"] = f"{', '.join(kinds[0])}; here {', '.join(kinds[1])}"
+            texts["types:"] = f"{', '.join(kinds[0])}; ours {', '.join(kinds[1])}"
     losses = [np.array(built.regularization) for built in (first, second)]
     numbers["regularization losses"] = _distance(losses[0], losses[1], 1e-6)
     # What rounding leaves of a zero gradient is measured against the other gradients.
@@ -423,9 +461,12 @@ def _apart(first: Built, second: Built) -> Tuple[Dict[str, float], Dict[str, str
     ]
     numbers["gradients"] = 0.0
     for name in {*first.gradients, *second.gradients}:
-        a = slopes[0].get(name, np.zeros_like(slopes[1].get(name, 0)))
-        b = slopes[1].get(name, np.zeros_like(a))
-        numbers["gradients"] = max(numbers["gradients"], _distance(a, b, floor))
+        pair = [each[name] for each in slopes if name in each]
+        if len(pair) == 2:
+            distance = _distance(pair[0], pair[1], floor)
+        else:  # one of them does not depend on it
+            distance = np.inf if np.abs(pair[0]).max(initial=0) > floor else 0.0
+        numbers["gradients"] = max(numbers["gradients"], distance)
     return numbers, texts
 
 

@@ -205,7 +205,7 @@ CAUGHT = [  # source, stand-in, the check that catches it, its arguments, what i
         "and the padding changed",
     ),
     ("tensor2tensor", search_stopped_by_the_batch, BATCH, IDS, "sentence . was alone"),
-    ("lilianweng", dropout_that_is_on, CAUSALITY, {}, "Usual causes: dropout that is on"),
+    ("lilianweng", dropout_that_is_on, CAUSALITY, {}, "causes: dropout that is on"),
     (
         "elsewhere",
         softmax_over_nothing,

@@ -224,10 +224,12 @@ def test_each_function_has_a_verdict(folder, capsys):
     assert told[2].endswith(
         "write: from transformer.compat.kyubyong import ln as normalize"
     )
-    assert "same except for: the default of epsilon: 0.2, ours 0.1 (compared " in told[3]
+    assert (
+        "same except for: the default of epsilon: 0.2, ours 0.1 (compared " in told[3]
+    )
     assert told[5] == (
-        "  feedforward: not one of these: keep yours: this command has no value for its "
-        "required argument time_matrix"
+        "  feedforward: not one of these: keep yours: this command has no value for "
+        "its required argument time_matrix"
     )
     assert told[6] == (
         "  helper: not one of these: keep yours: we have no function of that name"

@@ -212,8 +212,8 @@ def noam_scheme(init_lr, global_step, warmup_steps=4000.):
     step = tf.cast(global_step + 1, tf.float32)
     return init_lr * tf.minimum(1., step / warmup_steps)
 
-def layer_norm(x):
-    return normalize(x)
+def layer_norm(vectors):
+    return normalize(vectors)
 """
 
 
@@ -239,7 +239,8 @@ def test_each_function_has_a_verdict(folder, capsys):
     )
     assert told[8].startswith("  noam_scheme: same except for: outputs ")
     assert told[10] == (
-        "  layer_norm: same except for: its x is our inputs (compared with kyubyong)"
+        "  layer_norm: same except for: its vectors is our inputs "
+        "(compared with kyubyong)"
     )
 
 

@@ -36,6 +36,7 @@ OF_LEGACY = {
         "logits clipped": [(DIVIDED, f"{DIVIDED[:10]}tf.minimum({DIVIDED[10:]}, 50.)")],
         "residual halved": [("outputs += queries", "outputs += 0.5 * queries")],
         "values linear": [(V, V.replace("tf.nn.relu", "None"))],
+        "values reversed": [(V, V.replace("(keys", "(keys[:, ::-1]"))],
         "no bias": [(Q, Q.replace("tf.nn.relu", "tf.nn.relu, use_bias=False"))],
         "regularized": [
             (Q, Q[:-1] + ", kernel_regularizer=tf.contrib.layers.l2_regularizer(1e-3))")

@@ -58,12 +58,16 @@ SETTINGS = [
 ]
 
 
-def calls(function: Callable) -> List[Call]:
+def calls(function: Callable, renamed: Dict[str, str]) -> List[Call]:
     """Return the calls with which a function is measured, the plainest first.
 
     The first setting tries all combinations of the varied arguments (if there are more
     than MOST_CALLS, it changes one argument at a time). The second setting changes one
     argument at a time, floating-point arguments included; the others change none.
+
+    Args:
+      function: a function of theirs.
+      renamed: name of its argument → the name of ours in the same position.
 
     Raises:
       ValueError: the function needs an argument about which nothing is known.
@@ -83,7 +87,7 @@ def calls(function: Callable) -> List[Call]:
     plain = every[:1]
     for setting, varied in zip(SETTINGS, (combined, few + numbers, plain, plain)):
         for options in varied:
-            arguments = _arguments(function, setting)
+            arguments = _arguments(function, setting, renamed)
             chosen = {name: each for name, each in options.items() if each != "given"}
             arguments.update(chosen)
             for name, other in (TRAINING, TRAINING[::-1]):
@@ -110,20 +114,29 @@ def _numbers(function: Callable) -> Dict[str, float]:
     """Return another value for each floating-point argument with a default."""
     known = _known(function, SETTINGS[0])
     return {
-        name: round(3 * each.default + 0.25, 2)  # far from 1e-8 and from 4000
+        # far from 1e-8 and from 4000
+        name: type(each.default)(round(3 * each.default + 0.25, 2))
         for name, each in inspect.signature(function).parameters.items()
-        if isinstance(each.default, float) and name not in (*known, *LEFT_OUT)
+        if name not in (*known, *LEFT_OUT)
+        if isinstance(each.default, float)
+        or (name == "warmup_steps" and isinstance(each.default, int))
     }
 
 
-def _arguments(function: Callable, setting: Setting) -> Dict[str, Any]:
+def _arguments(
+    function: Callable, setting: Setting, renamed: Dict[str, str]
+) -> Dict[str, Any]:
     """Return the arguments for a function: known values, then its own defaults."""
     parameters = inspect.signature(function).parameters
     known = _known(function, setting)
+    for name, own in renamed.items():
+        if own in known:
+            known.setdefault(name, known[own])
     found = {}
     for name, each in parameters.items():
         if name == "scope" and isinstance(each.default, str):
-            found[name] = each.default  # ours gets it too, for equal names of variables
+            # Ours gets it too, for equal names of variables.
+            found[name] = each.default + ("_2" if setting.scope else "")
         if name in LEFT_OUT or each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
             continue
         if name in known:
@@ -142,9 +155,10 @@ def _arguments(function: Callable, setting: Setting) -> Dict[str, Any]:
 def _known(function: Callable, setting: Setting) -> Dict[str, Any]:
     """Return the known values of arguments, by name, as a function uses them."""
     queries = _vectors(setting.queries, setting.inputs)
-    keys = queries
+    keys = meant = queries
     if setting.keys != setting.queries:
         keys = _vectors(setting.keys, setting.inputs)
+        meant = keys[:, ::-1].copy()
     ids = np.arange(BATCH * setting.queries).reshape(BATCH, -1) % WORDS
     ids[:, -1] = [0, 0, WORDS - 1]
     padding = np.all(keys == 0, -1)
@@ -152,7 +166,7 @@ def _known(function: Callable, setting: Setting) -> Dict[str, Any]:
     # tutorials; bojone; tensor2tensor
     names = "inputs queries Q x query_antecedent"
     values.update(dict.fromkeys(names.split(), queries))
-    values.update(dict.fromkeys("keys values K V".split(), keys))
+    values.update(keys=keys, K=keys, values=meant, V=meant)
     names = "num_units dim position_size ouput_size total_key_depth total_value_depth"
     names += " output_depth channels hidden_size"
     values.update(dict.fromkeys(names.split(), WIDTH))
@@ -167,7 +181,7 @@ def _known(function: Callable, setting: Setting) -> Dict[str, Any]:
         vocab_size=WORDS,
         l2_reg=0.1,
         maxlen=40,
-        init_lr=1e-3,
+        init_lr=1e-3 * setting.rate,
         global_step=np.array(setting.step, np.int32),
         size_per_head=WIDTH // HEADS,
         memory_antecedent=None if keys is queries else keys,
@@ -191,7 +205,8 @@ def _known(function: Callable, setting: Setting) -> Dict[str, Any]:
         values["inputs"] = _random(count, setting.queries, setting.keys)
     if name == "scaled_dot_product_attention":
         values["Q"] = _random(BATCH * HEADS, setting.queries, WIDTH)
-        values["K"] = values["V"] = _random(BATCH * HEADS, setting.keys, WIDTH)
+        values["K"] = _random(BATCH * HEADS, setting.keys, WIDTH)
+        values["V"] = values["K"][:, ::-1].copy()
     return values
 
 
@@ -203,6 +218,7 @@ def _random(*shape: int) -> np.ndarray:
 def _vectors(length: int, size: float) -> np.ndarray:
     """Return vectors [N, T, D] with rows of zeros, and one row whose sum is zero."""
     found = size * _random(BATCH, length, WIDTH)
+    found[0, 2, 3] = 0  # alone in its row
     found[0, -1] = 0  # at the end
     found[1, 0] = 0  # at the beginning
     found[2, length // 2 :] = 0

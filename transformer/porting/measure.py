@@ -230,7 +230,10 @@ def measured(name: str, function: Callable, likely: str = "") -> Verdict:
     if not found:
         return Verdict(name, "none", why)
     try:
-        every = calls(function)
+        renamed = {
+            name: own for each in found[::-1] for own, name in each.renamed.items()
+        }
+        every = calls(function, renamed)
     except ValueError as error:
         return Verdict(name, "none", str(error))
     try:

@@ -155,10 +155,10 @@ def _arguments(
 def _known(function: Callable, setting: Setting) -> Dict[str, Any]:
     """Return the known values of arguments, by name, as a function uses them."""
     queries = _vectors(setting.queries, setting.inputs)
-    keys = meant = queries
+    keys = attended = queries
     if setting.keys != setting.queries:
         keys = _vectors(setting.keys, setting.inputs)
-        meant = keys[:, ::-1].copy()
+        attended = keys[:, ::-1].copy()
     ids = np.arange(BATCH * setting.queries).reshape(BATCH, -1) % WORDS
     ids[:, -1] = [0, 0, WORDS - 1]
     padding = np.all(keys == 0, -1)
@@ -166,7 +166,7 @@ def _known(function: Callable, setting: Setting) -> Dict[str, Any]:
     # tutorials; bojone; tensor2tensor
     names = "inputs queries Q x query_antecedent"
     values.update(dict.fromkeys(names.split(), queries))
-    values.update(keys=keys, K=keys, values=meant, V=meant)
+    values.update(keys=keys, K=keys, values=attended, V=attended)
     names = "num_units dim position_size ouput_size total_key_depth total_value_depth"
     names += " output_depth channels hidden_size"
     values.update(dict.fromkeys(names.split(), WIDTH))

@@ -468,7 +468,8 @@ def _apart(first: Built, second: Built) -> Tuple[Dict[str, float], Dict[str, str
         if len(pair) == 2:
             distance = _distance(pair[0], pair[1], floor)
         else:  # one of them does not depend on it
-            distance = np.inf if np.abs(pair[0]).max(initial=0) > floor else 0.0
+            distance = _distance(np.zeros_like(pair[0]), pair[0], floor)
+            distance = np.inf if distance > 1 else distance  # of another kind
         numbers["gradients"] = max(numbers["gradients"], distance)
     return numbers, texts
 

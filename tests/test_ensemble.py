@@ -143,7 +143,7 @@ def test_eval_scores_what_the_models_translate_together(
     assert found["others"] == [checkpoints.find(other)]
     steps = [checkpoints.step_of(checkpoints.find(each)) for each in (first, other)]
     assert f"step {steps[0]} + {steps[1]}: " in said[0]
-    assert any(each.startswith(f"{first} has ") for each in said)
+    assert any(each.startswith(f"{first} is ") for each in said)
     alone = checkpoints.find(first) + ".test.translations"
     assert os.path.exists(alone) and found["translations"] != alone
 

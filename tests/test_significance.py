@@ -121,10 +121,9 @@ def test_a_log_directory_and_a_file_are_compared(run, trained, digits, tmp_path)
         assert told["signature"] == comparison.signature in lines
         for row, each in zip(told["systems"], comparison.systems):
             assert row == json.loads(json.dumps(each._asdict()))
-        assert (
-            evaluation.comparison_sentence(comparison.systems[2], "", told["metric"])
-            in lines
-        )
+        first, _, best = comparison.systems
+        sentence = evaluation.comparison_sentence(best, first.name, told["metric"])
+        assert sentence in lines
     assert f"{other} and {run.logdir} have the same translations" in lines
     assert any(name.endswith(".translations") for name in os.listdir(other))
 

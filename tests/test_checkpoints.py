@@ -7,7 +7,6 @@ import shutil
 import corpora
 import pytest
 import tensorflow.compat.v1 as tf
-from tensorflow.core.protobuf import tensor_bundle_pb2
 
 from transformer.runtime import checkpoints
 
@@ -299,76 +298,3 @@ def test_what_a_killed_process_did_not_finish_is_finished(write, tmp_path):
     )  # that of step 30 is broken: training goes on at 20
     assert checkpoints.steps(logdir) == [20, 30]
     assert tf.train.latest_checkpoint(logdir) == os.path.join(logdir, "model.ckpt-20")
-
-
-def index_file(path, entries):
-    """Write an index as TensorFlow does: name → BundleEntryProto."""
-
-    def varint(number):
-        low = number & 127
-        return (
-            bytes([low | 128]) + varint(number >> 7) if number > 127 else bytes([low])
-        )
-
-    content = b""
-    places = []
-
-    def add(pairs):
-        nonlocal content
-        block = b"".join(
-            b"\0" + varint(len(key)) + varint(len(value)) + key + value
-            for key, value in pairs
-        )
-        block += bytes(4) + (1).to_bytes(4, "little")
-        places.append(varint(len(content)) + varint(len(block)))
-        content += block + bytes(5)  # not compressed; a checksum that nobody reads
-
-    add([(b"", b""), *entries])
-    add([(b"z", places[0])])
-    footer = bytes(2) + places[1]
-    magic = (0xDB4775248B80FB57).to_bytes(8, "little")
-    path.write_bytes(content + footer + bytes(40 - len(footer)) + magic)
-
-
-@pytest.mark.parametrize(
-    "shape", [[-1, 4], [1] * 300, [2**62, 2**62], [10**6]], ids=lambda shape: shape[0]
-)
-def test_impossible_shapes_do_not_reach_tensorflow(shape, tmp_path):
-    """Which would end the process, whatever Python could catch."""
-    entry = tensor_bundle_pb2.BundleEntryProto(dtype=1)
-    for size in shape:
-        entry.shape.dim.add(size=size)
-    checkpoint = str(tmp_path / "model.ckpt-1")
-    (tmp_path / "model.ckpt-1.data-00000-of-00001").write_bytes(bytes(100))
-    index_file(tmp_path / "model.ckpt-1.index", [(b"x", entry.SerializeToString())])
-    for reader in (checkpoints.shapes, checkpoints.read):
-        with pytest.raises(ValueError, match="fit into 100 bytes, got b'x' of shape"):
-            reader(checkpoint)
-
-
-def test_shapes_are_those_that_tensorflow_reads(session, tmp_path):
-    """Of an index of several blocks, with a scalar, an empty tensor, and a slice."""
-    names = [f"a/rather/long/scope/of/variable/{i:04}" for i in range(6000)]
-    sizes = [[], [0, 3], [2, 1]] * 2000
-    values = [tf.zeros(size) for size in sizes]
-    names.append("sliced")
-    values.append(tf.ones([2, 2]))
-    slices = [""] * 6000 + ["4 2 0,2:-"]
-    checkpoint = str(tmp_path / "model.ckpt-1")
-    session.run(
-        tf.raw_ops.SaveV2(
-            prefix=checkpoint,
-            tensor_names=names,
-            shape_and_slices=slices,
-            tensors=values,
-        )
-    )
-    found = checkpoints.shapes(checkpoint)
-    assert found["sliced"] == [4, 2] and len(found) == 6001
-    reader = tf.train.load_checkpoint(checkpoint)
-    assert found == reader.get_variable_to_shape_map()
-    path = tmp_path / "model.ckpt-1.index"
-    for size in (0, 47, 500):
-        path.write_bytes(path.read_bytes()[:size])
-        with pytest.raises(ValueError, match="expected an index written by TensorFlow"):
-            checkpoints.shapes(checkpoint)

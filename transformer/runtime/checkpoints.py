@@ -30,8 +30,6 @@ from typing import (
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from google.protobuf import message
-from tensorflow.core.protobuf import tensor_bundle_pb2
 
 from transformer.runtime import files
 from transformer.runtime.manifests import (
@@ -54,8 +52,6 @@ from transformer.runtime.manifests import step_of as step_of
 from transformer.text.vocabulary import FILE_NAMES
 
 STATE = "checkpoint"  # what tf.train.latest_checkpoint reads
-FOOTER = 48  # bytes at the end of an index file
-MOST_AXES = 254  # of a tensor; TensorFlow aborts if there are more
 PATTERN = frozenset("*?[]\\")  # what TensorFlow treats as a pattern in a path
 NEW = "loss_scale/"  # variables that checkpoints of other precisions lack
 
@@ -109,94 +105,15 @@ def literal(checkpoint: str) -> Iterator[str]:
 def shapes(checkpoint: str) -> Dict[str, List[int]]:
     """Return the variables of a checkpoint: name → shape.
 
-    TensorFlow ends the process if an index has an impossible shape, so this function
-    reads the index itself.
-
     Raises:
-      ValueError: a shape is impossible, or the index cannot be read.
+      tf.errors.OpError: the index cannot be read.
     """
-    room = sum(os.path.getsize(path) for path in _data_of(checkpoint))
-    found = {}
-    try:
-        for name, entry in _index_entries(checkpoint + INDEX):
-            shape = [axis.size for axis in entry.shape.dim]
-            size = 1
-            for axis in shape:
-                size *= axis
-            if len(shape) > MOST_AXES or min(shape, default=0) < 0 or size > room:
-                raise ValueError(
-                    f"{checkpoint}: expected variables that fit into {room:,} bytes, "
-                    f"got {name!r:.80} of shape {str(shape):.80}: the checkpoint is "
-                    "damaged; choose another"
-                )
-            if not name.startswith(b"\0"):  # a slice of a variable, listed elsewhere
-                found[name.decode("utf-8")] = shape
-    except (IndexError, UnicodeDecodeError, message.DecodeError) as error:
-        raise ValueError(
-            f"{checkpoint}{INDEX}: expected an index written by TensorFlow, got "
-            "another kind of file; choose another checkpoint"
-        ) from error
-    return found
-
-
-def _index_entries(path):
-    """Yield (name, BundleEntryProto) of each tensor of an index file.
-
-    The file is a sorted string table, as in LevelDB: blocks of entries, a block with
-    the handles of those blocks, and a footer with the handle of that block.
-    """
-    with open(path, "rb") as file:
-        content = file.read()
-    footer = content[-FOOTER:]
-    _, end = _handle(footer, 0)
-    handle, _ = _handle(footer, end)
-    for _, each in _block_entries(content, *handle):
-        for name, value in _block_entries(content, *_handle(each, 0)[0]):
-            if name:  # the first entry, without a name, is a header
-                yield name, tensor_bundle_pb2.BundleEntryProto.FromString(value)
-
-
-def _block_entries(content, offset, size):
-    """Yield (key, value) of a block; keys share first bytes with the previous key."""
-    restarts = int.from_bytes(content[offset + size - 4 : offset + size], "little")
-    end = offset + size - 4 * (restarts + 1)
-    key = b""
-    while offset < end:
-        shared, offset = _varint(content, offset)
-        rest, offset = _varint(content, offset)
-        length, offset = _varint(content, offset)
-        key = key[:shared] + content[offset : offset + rest]
-        offset += rest
-        yield key, content[offset : offset + length]
-        offset += length
-
-
-def _handle(data, at):
-    """Return ((offset, size) of a block, where its numbers end)."""
-    offset, at = _varint(data, at)
-    size, at = _varint(data, at)
-    return (offset, size), at
-
-
-def _varint(data, at):
-    """Return (number, index after it) of an integer: 7 bits per byte, lowest first.
-
-    Raises:
-      IndexError: the data ends before the integer does.
-    """
-    number = 0
-    shift = 0
-    while data[at] >= 128:
-        number |= (data[at] & 127) << shift
-        shift += 7
-        at += 1
-    return number | data[at] << shift, at + 1
+    with literal(checkpoint) as path:
+        return tf.train.load_checkpoint(path).get_variable_to_shape_map()
 
 
 def read(checkpoint: str) -> Dict[str, np.ndarray]:
     """Return the variables of a checkpoint: name → array."""
-    if os.path.exists(checkpoint + INDEX):  # TensorFlow 1 also had another format
-        shapes(checkpoint)
     with literal(checkpoint) as path:
         reader = tf.train.load_checkpoint(path)
         return {

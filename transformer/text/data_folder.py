@@ -174,21 +174,20 @@ def text_paths(folder: str, split: str) -> Tuple[str, str]:
     return source, target
 
 
-def verify(folder: str, but: str = "test.") -> Dict[str, str]:
-    """Return the SHA-256 of each file in a data folder after comparing it.
+def verify(folder: str) -> Dict[str, str]:
+    """Return the SHA-256 of each file that training reads, after comparing it.
 
     A folder from an older version has no checksums, so nothing is compared.
 
     Args:
       folder: the data folder.
-      but: the prefix of the names of files that are not checked.
 
     Raises:
       ValueError: a file differs from the prepared one.
     """
     verified: Dict[str, str] = {}
     for name, expected in read_summary(folder).get("sha256", {}).items():
-        if name.startswith(but):
+        if name.startswith("test."):
             continue
         path = os.path.join(folder, os.path.basename(name))
         if not os.path.isfile(path) or sha256_of(path) != expected:

@@ -74,7 +74,7 @@ def test_the_report_warns_where_more_is_needed_than_there_is(machine):
 
     machine(8000 * 1024)
     enough = ram.report(8000 * 1024, Session())
-    assert enough == "memory for training: about 8 MB of 8 MB free"
+    assert enough == "memory for the tensors of training: about 8 MB of 8 MB free"
     assert "lower --batch_tokens" in ram.report(8000 * 1024 + 1, Session())
     Session.devices = [Device("GPU", 9000), Device("GPU", 8000)]
     assert "may not be enough" not in ram.report(8000, Session())

@@ -239,7 +239,7 @@ class Data:
         return sums
 
     def forecast(self, hp: HParams, parameters: int) -> int:
-        """Return how many bytes of memory training on this data needs."""
+        """Return how many bytes the tensors of training on this data take."""
         lengths = (self.train.source_lengths, self.train.target_lengths)
         longest = max(side.max() for side in lengths)
         return ram.forecast(hp, parameters, len(self.train), int(longest))

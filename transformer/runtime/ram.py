@@ -1,4 +1,4 @@
-"""Memory: a forecast of how much a training run needs, and how much is free.
+"""Memory: a forecast of the tensors of a training run, and how much is free.
 
 Dimension letters: L the longest sentence, D d_model, F d_ff, H heads, V vocabulary.
 """
@@ -18,7 +18,10 @@ LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_by
 
 
 def forecast(hp: HParams, parameters: int, pairs: int, longest: int) -> int:
-    """Return how many bytes of memory a training run adds to its process.
+    """Return how many bytes the tensors of a training run take.
+
+    On a CPU, TensorFlow also keeps up to 1,024 compiled products for each thread (see
+    docs/performance.md), which are not counted.
 
     The backward pass reads results of the forward pass, which are kept. For each token,
     these are, in numbers of 4 bytes: 9 D + H L for an attention, 5 D + F for a
@@ -57,7 +60,7 @@ def report(needed: int, session: Any) -> str:
     devices = session.list_devices()
     gpus = [each.memory_limit_bytes for each in devices if each.device_type == "GPU"]
     free = min(gpus) if gpus else free_memory()
-    text = f"memory for training: about {readable(needed)}"
+    text = f"memory for the tensors of training: about {readable(needed)}"
     if free:
         text += f" of {readable(free)} free"
     if 0 < free < needed:

@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterable, List, NamedTuple, Sequence, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.runtime.terminal import command
+from transformer.runtime.terminal import command, command_line
 from transformer.text.data_folder import open_integers
 from transformer.text.vocabulary import BOS, EOS, PAD, vocabulary_kind
 
@@ -128,7 +128,7 @@ class Corpus:
             if not os.path.isfile(path):
                 raise FileNotFoundError(
                     f"expected the prepared ids of split {self.split!r}, got no "
-                    f"{path}; run {command('prepare')} --out {self.folder}"
+                    f"{path}; run " + command_line("prepare", "--out", self.folder)
                 )
         ids, offsets = (open_integers(path) for path in paths)
         is_cut = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == len(ids)

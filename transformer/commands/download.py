@@ -15,7 +15,6 @@ import filecmp
 import importlib.util
 import io
 import os
-import shlex
 import shutil
 import sys
 import tarfile
@@ -74,8 +73,7 @@ def run(args: argparse.Namespace) -> None:
         download(corpus, out, args.url_base)
         size = corpus.vocab_size
         said = f"{corpus.home} names the authors and terms of use of this corpus. Next:"
-    prepare = f"{command_line('prepare')} --out {shlex.quote(out)}"
-    say(said, f"{prepare} --vocab_size {size}")
+    say(said, command_line("prepare", "--out", out, "--vocab_size", f"{size}"))
 
 
 def copy_sample(out: str) -> None:

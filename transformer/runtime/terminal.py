@@ -57,17 +57,23 @@ def command(name: str) -> str:
     return os.path.basename(file) if file.endswith(".py") else "python " + file
 
 
-def command_line(name: str) -> str:
-    """Return the shell command line for a command: "python scripts/prepare.py"."""
+def command_line(name: str, *arguments: str) -> str:
+    """Return what to type for a command: "python scripts/prepare.py --out data/mine".
+
+    Args:
+      name: a key of FILES.
+      arguments: unquoted.
+    """
+    quoted = "".join(" " + shlex.quote(each) for each in arguments)
     if _runs_installed():
-        return f"{PROGRAM} {name}"
+        return f"{PROGRAM} {name}{quoted}"
     file = FILES[name]
     if file.endswith(".py"):
         path = os.path.join(os.path.dirname(PACKAGE), file)
         with contextlib.suppress(OSError):  # the current folder was removed
             path = os.path.relpath(path)
         file = shlex.quote(path)
-    return "python " + file
+    return f"python {file}{quoted}"
 
 
 def _runs_installed() -> bool:

@@ -21,7 +21,7 @@ from transformer.runtime.files import (
     stamped,
     sync,
 )
-from transformer.runtime.terminal import command
+from transformer.runtime.terminal import command, command_line
 
 SUMMARY = "corpus.json"
 SPLITS = ("train", "dev", "test")
@@ -119,8 +119,8 @@ def read_summary(folder: str) -> Dict[str, Any]:
     if not os.path.exists(path):
         raise FileNotFoundError(
             f"{path}: expected a folder that {command('prepare')} has finished, got "
-            f"no such file; name the folder with --data, or run {command('prepare')} "
-            f"--out {folder}"
+            f"no such file; name the folder with --data, or run "
+            + command_line("prepare", "--out", folder)
         )
     expected = f"what {command('prepare')} writes: run it again"
     summary = read_json(path, expected)
@@ -194,7 +194,7 @@ def verify(folder: str) -> Dict[str, str]:
             raise ValueError(
                 f"{path}: expected the file that {command('prepare')} wrote, got none "
                 f"or a different one: it was changed, or {command('prepare')} was "
-                f"killed; run {command('prepare')} --out {folder} again"
+                "killed; run again: " + command_line("prepare", "--out", folder)
             )
         verified[name] = expected
     return verified

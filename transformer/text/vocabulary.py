@@ -38,7 +38,7 @@ import sentencepiece
 
 from transformer.runtime import pool
 from transformer.runtime.files import replaced
-from transformer.runtime.terminal import command
+from transformer.runtime.terminal import command, command_line
 from transformer.text.lines import decoded_lines, read_lines
 
 # The special ids of every vocabulary of this project. Code that also supports
@@ -487,7 +487,7 @@ def _find_files(folder: str) -> List[str]:
         raise FileNotFoundError(
             f"{folder}: expected the vocabulary {JOINT_MODEL} or "
             f"{' and '.join(SEPARATE_MODELS)}, got none; run "
-            f"{command('prepare')} --out {folder}"
+            + command_line("prepare", "--out", folder)
         )
     return [os.path.join(folder, name) for name in found[0]]
 

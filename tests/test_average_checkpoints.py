@@ -37,6 +37,20 @@ def test_it_is_the_mean(logdir, tmp_path, capsys, steps):
         np.testing.assert_array_equal(array, mean.astype(np.float32), name)
 
 
+def test_runs_that_went_on_in_float16(digits, tmp_path):
+    """Only the later checkpoints have a loss scale, which is not averaged."""
+    logdir = str(tmp_path / "logs")
+    flags = ("--save_every", "2", "--eval_every", "4")
+    corpora.run_train(digits, logdir, "--max_steps", "2", *flags)
+    corpora.run_train(
+        digits, logdir, "--max_steps", "4", "--precision", "float16", *flags
+    )
+    average(logdir, tmp_path / "out", "2")
+    last = corpora.read_variables(checkpoints.path_of(logdir, 4))
+    found = corpora.read_variables(checkpoints.path_of(str(tmp_path / "out"), 4))
+    assert found["loss_scale/scale"] == last["loss_scale/scale"]
+
+
 def test_it_translates_and_the_others_are_as_they_were(logdir, tmp_path):
     before, out = corpora.tree(logdir), str(tmp_path / "out")
     average(logdir, out, "3")

@@ -57,7 +57,7 @@ def test_it_grows_and_backs_off(graph, monkeypatch):
         for x in (1, 1, 1, 1, np.inf, 1, 1, 1, 1):
             values, _, scaling = line.step(session, x)
             assert scaling.is_skipped == np.isinf(x)
-            scales.append(values[SCALE] / training.FIRST)
+            scales.append(values[SCALE] / training.FIRST_SCALE)
         assert scales == [1, 1, 2, 2, 1, 1, 1, 2, 2]
         assert (values[GOOD], values[SKIPPED], values["global_step"]) == (1, 1, 9)
 
@@ -82,7 +82,7 @@ def test_a_skipped_update_changes_nothing_but_the_step(graph, accumulate):
     Line.run(test, accumulate)
 
 
-@pytest.mark.parametrize("scale, found", [(training.FIRST, 2.0**-28), (1.0, 0.0)])
+@pytest.mark.parametrize("scale, found", [(training.FIRST_SCALE, 2.0**-28), (1.0, 0.0)])
 def test_gradients_that_vanish_without_it_do_not_with_it(graph, scale, found):
     """The gradient passes a number of float16 that is 2^-28 without the factor."""
 
@@ -112,7 +112,7 @@ def test_a_checkpoint_of_float32_is_continued_in_float16(graph, tmp_path):
         checkpoints.restore(session, checkpoints.make_saver(), path)
         found = session.run(line.variables)
         assert (found["w"], found["global_step"], found[GOOD]) == (7, 5, 0)
-        assert found[SCALE] == training.FIRST
+        assert found[SCALE] == training.FIRST_SCALE
 
     Line.run(test)
 
@@ -121,7 +121,7 @@ def test_a_checkpoint_of_float32_is_continued_in_float16(graph, tmp_path):
 @needs_float16
 def test_a_resumed_run_skips_what_one_run_skips(digits, tmp_path, monkeypatch, capsys):
     """The first factors are too large for float16; the settings are deterministic."""
-    monkeypatch.setattr(training, "FIRST", 2.0**14)
+    monkeypatch.setattr(training, "FIRST_SCALE", 2.0**14)
     monkeypatch.setattr(training, "GROW_AFTER", 6)
     sizes = "--num_blocks 1 --d_model 16 --d_ff 16 --num_heads 2 --batch_tokens 300"
     machine = "--precision float16 --deterministic --save_every 6 --log_every 3"

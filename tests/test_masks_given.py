@@ -44,6 +44,16 @@ def test_masks_of_numbers_are_those_of_bools(start, dtype):
         np.testing.assert_array_equal(bools, numbers)
 
 
+@pytest.mark.parametrize("dialect", ["paper", "tutorial", "tensor2tensor"])
+def test_a_mask_of_positions_is_the_same_for_all_sentences(start, dialect):
+    order = np.tri(3, dtype=bool)
+    outputs = [
+        attended(True, True, mask, dialect) for mask in (order, order[None, None])
+    ]
+    session, _ = start()
+    np.testing.assert_array_equal(*session.run(outputs))
+
+
 @pytest.mark.parametrize("dialect", ["paper", "tutorial"])
 def test_true_stands_for_a_mask_without_padding(start, dialect):
     everything = tf.ones([2, 3], tf.bool)

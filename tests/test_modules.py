@@ -91,9 +91,12 @@ def test_positional_encoding(start, width, zero_pad, scale):
     expected *= width**0.5 if scale else 1
     if zero_pad:
         expected[ids == 0] = 0
+    vectors = np.eye(width)[ids % width] * (ids > 0)[..., None]  # single zeros in rows
+    of_vectors = modules.positional_encoding(vectors, width, zero_pad, scale)
     session, variables = start()
     assert not variables
-    np.testing.assert_allclose(session.run(output), expected, **CLOSE)
+    for found in session.run([output, of_vectors]):
+        np.testing.assert_allclose(found, expected, **CLOSE)
 
 
 def test_positional_encoding_of_given_positions(start):
@@ -112,12 +115,14 @@ def test_positional_encoding_of_given_positions(start):
 def test_normalize(start, epsilon):
     x = np.random.RandomState(0).randn(3, 4, 8).astype(np.float32)
     output = modules.normalize(as_tensor(x), epsilon, scope="norm")
+    of_one = modules.normalize(as_tensor(x[0, 0]), epsilon, scope="norm", reuse=True)
     session, variables = start()
     assert names_and_shapes() == {"norm/gamma": [8], "norm/beta": [8]}
     expected = oracle.layer_norm(
         x, variables["norm/gamma"], variables["norm/beta"], epsilon
     )
     np.testing.assert_allclose(session.run(output), expected, **CLOSE)
+    np.testing.assert_allclose(session.run(of_one), expected[0, 0], **CLOSE)
 
 
 # --- Scaled dot-product attention and masks -------------------------------------------
@@ -300,10 +305,8 @@ def test_attention_with_explicit_masks_uses_them_as_given(start):
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("key_masks", [None, True], ids=["found", "no_padding"])
-def test_attention_behind_the_past_is_attention_over_the_whole(
-    start, dialect, key_masks
-):
+@pytest.mark.parametrize("masks", ["found", "no_padding", "given"])
+def test_attention_behind_the_past_is_attention_over_the_whole(start, dialect, masks):
     x = np.random.RandomState(0).randn(2, 5, 8).astype(np.float32)
     options = {
         "num_heads": 2,
@@ -312,20 +315,29 @@ def test_attention_behind_the_past_is_attention_over_the_whole(
         "scope": "a",
         "reuse": tf.AUTO_REUSE,
         "dialect": dialect,
-        "key_masks": key_masks,
     }
+    ids = np.array([[5, 4, 3, 2, 1], [5, 4, 3, 0, 0]])
+
+    def key_masks(part):
+        given = modules.padding_mask(tf.constant(ids[:, part]))
+        return {"found": None, "no_padding": True, "given": given}[masks]
+
     tensor = as_tensor(x)
-    whole = modules.multihead_attention(tensor, tensor, **options)
+    whole = modules.multihead_attention(
+        tensor, tensor, key_masks=key_masks(slice(None)), **options
+    )
     past, parts = nothing_before(batch=2, num_heads=2, width=4), []
     for start_at, end in ((0, 1), (1, 2), (2, 5)):  # steps of 1, 1 and 3 positions
         part = as_tensor(x[:, start_at:end])
-        output, past = modules.multihead_attention(part, part, past=past, **options)
+        output, past = modules.multihead_attention(
+            part, part, past=past, key_masks=key_masks(slice(start_at, end)), **options
+        )
         parts.append(output)
     session, _ = start()
     whole, parts, past = session.run([whole, tf.concat(parts, 1), past])
     np.testing.assert_allclose(parts, whole, **CLOSE)
     assert past.keys.shape == past.values.shape == (2, 2, 5, 4)
-    assert past.mask.shape == (2, 5 if key_masks is None else 0)
+    assert past.mask.shape == (2, 0 if masks == "no_padding" else 5)
 
 
 def nothing_before(batch, num_heads, width):

@@ -1,6 +1,7 @@
 """run.py: one run in a log directory; its history, dev scores, events and speed."""
 
 import json
+import math
 import os
 import socket
 import subprocess
@@ -244,6 +245,9 @@ def test_the_meter_weighs_losses_by_tokens_and_pauses_do_not_count(now):
     now[0] += 1
     meter.add(1.0, 300)
     assert meter.read() == (1.75, 50)
+    now[0] += 1
+    meter.add(math.inf, 300)  # float16 has skipped the update
+    assert math.isnan(meter.read()[0])
 
 
 # --- The command ----------------------------------------------------------------------

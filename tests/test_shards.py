@@ -14,9 +14,9 @@ from transformer.data import (
     SHARD_STRIDE,
     BatchPlan,
     Shards,
-    chosen_count,
     make_batch,
     prefetched,
+    shard_count,
     training_dataset,
 )
 from transformer.runtime.cluster import Cluster
@@ -79,8 +79,8 @@ def test_they_do_not_depend_on_the_number_of_workers(plan, workers):
 
 def test_how_many_there_are():
     """A deterministic run keeps their number; any other does not use it."""
-    assert [chosen_count(0, workers) for workers in (1, 2, 8, 9)] == [1, 8, 8, 9]
-    assert [chosen_count(3, workers) for workers in (1, 2, 3)] == [3, 3, 3]
+    assert [shard_count(0, workers) for workers in (1, 2, 8, 9)] == [1, 8, 8, 9]
+    assert [shard_count(3, workers) for workers in (1, 2, 3)] == [3, 3, 3]
     four = Cluster(["a:1", "b:1", "c:1", "d:1"], 0)
     hp = hparams.HParams(deterministic=True)
     assert with_shards(hp).shards == 1

@@ -156,7 +156,7 @@ def test_the_same_bits_as_one_process(tmp_path, command, started, alone, count):
 
 def test_float16_is_the_same_on_two_workers(started, command, tmp_path):
     """The loss scale, and the updates that it skips, are the same, too."""
-    script = CHANGED.format("training.FIRST = 2.0**14")  # too large for float16
+    script = CHANGED.format("training.FIRST_SCALE = 2.0**14")  # too large for float16
     environments = {"one": [os.environ], "two": launch.environments(2)}
     for each in [
         started(

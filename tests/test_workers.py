@@ -60,6 +60,7 @@ def test_the_workers_of_tf_config(environment, cluster):
         {"TF_CONFIG": '{"cluster": {"worker": ["a:1", "b:2"]}}'},
         config(worker=["a:1", "a:1"]),
         config(worker=["a:1", "b:123456"]),
+        config(worker=["a:1", "b:65536"]),
         config(index=2, worker=TWO),
         config(index=1e999, worker=TWO),
         config("chief", worker=TWO),
@@ -388,11 +389,11 @@ def test_workers_compare_settings_corpus_and_code():
 
 def test_a_worker_continues_from_the_checkpoint_of_the_chief(trained, tmp_path):
     newest = checkpoints.find(trained, "newest")
-    description = trainer.description_of(newest)
+    description = trainer.identity_of(newest)
     copy = corpora.copy_of(trained, tmp_path / "copy")
     there = os.path.join(copy, os.path.basename(newest))
     assert trainer.described_checkpoint(copy, description) == there
-    assert trainer.described_checkpoint(copy, trainer.description_of(None)) is None
+    assert trainer.described_checkpoint(copy, trainer.identity_of(None)) is None
     changed = dict(description, manifest=description["manifest"].replace("0", "1"))
     with pytest.raises(
         ValueError, match="expected the checkpoint .* differs from the chief's"

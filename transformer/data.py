@@ -150,6 +150,8 @@ class Corpus:
             ("source", self._source_ids, source_size),
             ("target", self._target_ids, target_size),
         ):
+            if not len(ids):  # `BatchPlan` refuses an empty split
+                continue
             least = int(ids.min())
             most = int(ids.max())
             if least <= PAD or most >= size:
@@ -304,7 +306,7 @@ def _greedy_cuts(widths: np.ndarray, batch_tokens: int) -> np.ndarray:
     return np.array(cuts, np.int64)
 
 
-def chosen_count(count: int, workers: int) -> int:
+def shard_count(count: int, workers: int) -> int:
     """Return the number of shards into which `--deterministic` cuts a batch.
 
     Args:

@@ -124,12 +124,12 @@ def score(
       metrics: keys of METRICS, "bleu" and "chrf" among them.
 
     Raises:
-      ValueError: the numbers of hypotheses and references differ.
+      ValueError: the numbers of hypotheses and references differ, or are 0.
     """
-    if len(hypotheses) != len(references):
+    if len(hypotheses) != len(references) or not references:
         raise ValueError(
-            f"score: expected {len(references)} hypotheses, one for each reference, "
-            f"got {len(hypotheses)}"
+            f"score: expected {len(references) or 'some'} hypotheses, one for each "
+            f"reference, got {len(hypotheses)}"
         )
     chosen: Dict[str, Any] = {field: METRICS[field][1]() for field in metrics}
     fields: Dict[str, Any] = {}
@@ -146,11 +146,11 @@ def score(
         result: Any = results[name][0]
         fields[field] = result.score
         fields[f"{field}_signature"] = str(signatures[name])
-        fields[f"{field}_interval"] = interval_of(result.mean, result.ci)
+        fields[f"{field}_interval"] = _interval(result.mean, result.ci)
     return Scores(**fields)
 
 
-def interval_of(mean: float, half: float) -> Tuple[float, float]:
+def _interval(mean: float, half: float) -> Tuple[float, float]:
     """Return (from, to) of the interval mean ± half."""
     return (float(mean - half), float(mean + half))
 
@@ -170,12 +170,12 @@ def check_samples(samples: int, lines: int) -> None:
     free = ram.free_memory()
     if needed > free > 0:
         raise ValueError(
-            f"samples: expected at most the {ram.readable(free)} of free memory, "
-            f"got {samples:,} samples of {lines:,} lines, which need "
+            f"samples: expected samples that fit the {ram.readable(free)} of free "
+            f"memory, got {samples:,} of {lines:,} lines each, which need "
             f"{ram.readable(needed)}; choose fewer --samples, or 0"
         )
     seed = os.environ.get(SEED, "none").lower()
-    if samples and seed != "none" and not (seed.isdigit() and int(seed)):
+    if samples and seed != "none" and not (seed.isdecimal() and int(seed)):
         raise ValueError(
             f"{SEED}: expected a whole number of 1 or more, or none for different "
             f"samples each time, got {seed}"
@@ -313,7 +313,7 @@ def _compared(name, result, first, are_equal):
     return Compared(
         name,
         float(result.score),
-        interval_of(result.mean, result.ci),
+        _interval(result.mean, result.ci),
         float(result.score - first.score),
         None if are_equal else float(result.p_value),
     )

@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Un
 from transformer.hparams import HParams, load, refuse_n_best
 from transformer.runtime import files
 from transformer.runtime.devices import cores
-from transformer.runtime.manifests import MANIFEST, named
+from transformer.runtime.manifests import MANIFEST, to_try
 from transformer.text.vocabulary import TextSide, Translation, load_vocabularies
 
 TENSORFLOW = "tensorflow"
@@ -103,7 +103,7 @@ def folder_of(checkpoint: str, quantization: str) -> str:
 def remove_outdated(logdir: str) -> None:
     """Remove the exported models of checkpoints that no longer exist."""
     current: Set[str] = set()
-    for checkpoint in named(logdir):
+    for checkpoint in to_try(logdir):
         for each in QUANTIZATIONS:
             with contextlib.suppress(FileNotFoundError):
                 current.add(os.path.basename(folder_of(checkpoint, each)))
@@ -123,7 +123,7 @@ def find_exported(
       quantization: one of QUANTIZATIONS.
     """
     with contextlib.suppress(FileNotFoundError):
-        for checkpoint in named(logdir, which)[:1]:
+        for checkpoint in to_try(logdir, which)[:1]:
             folder = folder_of(checkpoint, quantization)
             if os.path.exists(os.path.join(folder, MODEL)):
                 return checkpoint, folder

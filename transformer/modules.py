@@ -1,7 +1,7 @@
 """The building blocks of the Transformer, for any TensorFlow 1.x-style graph.
 
-Dimension letters, here and in every other file: N batch, S source length, T target
-length, Tq queries, Tk keys, H heads, D d_model, F d_ff, V vocabulary.
+Dimension letters, here and in every other file: N batch, T length (S and T: source and
+target length), Tq queries, Tk keys, H heads, D d_model, F d_ff, V vocabulary.
 
 A mask is a bool tensor, True = may attend, that broadcasts to [N, H, Tq, Tk].
 `tf.get_variable` creates the variables in `scope`: `reuse=True` shares them, and their
@@ -134,11 +134,11 @@ def positional_encoding(
     positions=None,
     dialect: Union[str, Dialect] = "paper",
 ):
-    """Return a vector for each position: sines and cosines, not scaled (section 3.5).
+    """Return a vector for each position: sines and cosines (section 3.5).
 
     Args:
-      inputs: int [N, T] ids, or float [N, T, D]; only their shape, and which of them
-        are 0, matter.
+      inputs: int [N, T] ids, or float [N, T, D]; only their shape, and which ids or
+        rows are 0, matter.
       num_units: int, D.
       zero_pad: return zeros for padding (where `inputs` are 0), so that it can still be
         recognized; some dialects return zeros for position 0 instead.
@@ -171,8 +171,9 @@ def positional_encoding(
         if zero_pad and dialect.first_position_padded:
             table *= tf.cast(tf.not_equal(positions, 0), tf.float32)[:, None]
         elif zero_pad:
-            real = tf.cast(tf.not_equal(inputs, 0), tf.float32)
-            return table * (real if inputs.shape.ndims == 3 else real[..., None])
+            is_ids = inputs.shape.ndims == 2
+            real = tf.not_equal(inputs, 0) if is_ids else found_mask(inputs)
+            return table * tf.cast(real, tf.float32)[..., None]
         return tf.tile(table[None, :, :], [batch, 1, 1])  # [N, T, D]
 
 

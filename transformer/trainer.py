@@ -22,13 +22,13 @@ from transformer.data import (
     BatchPlan,
     Corpus,
     Shards,
-    chosen_count,
     evaluation_dataset,
     prefetched,
+    shard_count,
     training_dataset,
 )
 from transformer.decoding import SEARCHES
-from transformer.evaluation import evaluate, load_text
+from transformer.evaluation import evaluate, read_parallel
 from transformer.hparams import HParams
 from transformer.model import Transformer
 from transformer.runtime import checkpoints, ram
@@ -124,7 +124,7 @@ def train(
             history.refuse_other_corpus(
                 checkpoints.description_of(checkpoint).get("corpus", {})
             )
-        team.meet(description_of(checkpoint))
+        team.meet(identity_of(checkpoint))
         graph = TrainingGraph(hp, data, start, cluster)
         with graph.make_session() as session:
             # If this fails, nothing has been written yet.
@@ -184,7 +184,7 @@ def with_shards(hp: HParams, cluster: Optional[Cluster] = None) -> HParams:
             f"{hp.shards}; start fewer workers, or set --shards {workers}, which "
             "changes dropout from here on"
         )
-    return dataclasses.replace(hp, shards=chosen_count(hp.shards, workers))
+    return dataclasses.replace(hp, shards=shard_count(hp.shards, workers))
 
 
 def newest_checkpoint(logdir: str, warn: Callable[[str], None]) -> Optional[str]:
@@ -223,7 +223,8 @@ class Data:
         # No pair of dev is too long for a batch.
         most = max(hp.batch_tokens, *(side.max() for side in lengths))
         self.dev_plan = BatchPlan(*lengths, most, hp.seed)
-        self.dev_text = load_text(hp.data, "dev")
+        dev = read_parallel(hp.data, "dev")
+        self.dev_text = (dev.sources, dev.references)
 
     def checksums(self) -> Dict[str, str]:
         """Return the SHA-256 of each part of the corpora: name → SHA-256."""
@@ -270,7 +271,7 @@ class TrainingGraph:
         worker = cluster.index if cluster else 0
         # Each worker computes one part, unless the number of parts must not affect the
         # result.
-        count = chosen_count(hp.shards, workers) if hp.deterministic else workers
+        count = shard_count(hp.shards, workers) if hp.deterministic else workers
         self.shards = Shards(data.train_plan, count, workers, worker)
         self.exchange = Exchange(cluster) if cluster else None
 
@@ -748,7 +749,7 @@ def checksum_of_code() -> str:
     return digest.hexdigest()[:8]
 
 
-def description_of(checkpoint: Optional[str]) -> Dict[str, str]:
+def identity_of(checkpoint: Optional[str]) -> Dict[str, str]:
     """Return the name of a checkpoint, and its manifest, which lists its checksums.
 
     Args:
@@ -765,7 +766,7 @@ def described_checkpoint(logdir: str, description: Dict[str, str]) -> Optional[s
 
     Args:
       logdir: the log directory of this worker: the chief's, or a copy of it.
-      description: what `description_of` returned there.
+      description: what `identity_of` returned there.
 
     Raises:
       ValueError: the checkpoint in `logdir` is not the chief's.
@@ -775,7 +776,7 @@ def described_checkpoint(logdir: str, description: Dict[str, str]) -> Optional[s
     name = os.path.basename(description["name"])
     path = os.path.join(logdir, name)
     fault = checkpoints.fault_of(path)
-    if not fault and description_of(path) != description:
+    if not fault and identity_of(path) != description:
         fault = f"{name} differs from the chief's"
     if fault:
         raise ValueError(

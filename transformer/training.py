@@ -17,15 +17,15 @@ from transformer.blocks.primitives import as_int64, register_gradient, with_grad
 from transformer.data import Shards
 from transformer.dialects import resolve
 from transformer.hparams import HParams
+from transformer.runtime.checkpoints import LOSS_SCALE
 from transformer.runtime.exchange import Exchange
 
 # Loss scaling in float16. The loss is a sum over thousands of tokens, which already
 # scales its gradients.
-FIRST = 2.0**7
-FLOOR = 1.0
-MOST = 2.0**100
+FIRST_SCALE = 2.0**7
+LEAST_SCALE = 1.0
+MOST_SCALE = 2.0**100
 GROW_AFTER = 2000  # updates
-SCOPE = "loss_scale"
 
 
 class Loss(NamedTuple):
@@ -47,7 +47,7 @@ class Metrics(NamedTuple):
     """Numbers of an update, which `trainer.Training.log_metrics` logs."""
 
     loss: tf.Tensor  # mean over the real tokens, with label smoothing, in nats
-    tokens: tf.Tensor  # real target tokens
+    tokens: tf.Tensor  # real target tokens; with R-Drop, each counts twice
     learning_rate: tf.Tensor
     gradient_norm: tf.Tensor  # before clipping
     scaling: tuple = ()  # in float16: a Scaling
@@ -296,7 +296,7 @@ def make_update(
     # Compute all of them before any variable changes: otherwise, TensorFlow 1.15 would
     # compute some gradients with variables that this update has already changed.
     *gradients, loss_sum, count = tf.tuple(update_sums)
-    count = tf.maximum(count, 1.0)  # where only a round without a pair is computed
+    count = tf.maximum(count, 1.0)  # not 0 / 0 if all shards of a batch are empty
     divisor = count * loss_scale.value if loss_scale else count
     gradients = [gradient / divisor for gradient in gradients]
     mean_loss = loss_sum / count
@@ -371,8 +371,8 @@ class LossScale:
     """
 
     def __init__(self):
-        with tf.variable_scope(SCOPE):
-            self._scale = _variable("scale", FIRST, tf.float32)
+        with tf.variable_scope(LOSS_SCALE):
+            self._scale = _variable("scale", FIRST_SCALE, tf.float32)
             self._good = _variable("good_updates", 0, tf.int64)
             self._skipped = _variable("skipped_updates", 0, tf.int64)
         self.value = tf.identity(self._scale)
@@ -393,10 +393,12 @@ class LossScale:
         """
         good = tf.identity(self._good) + 1
         skipped = tf.identity(self._skipped)
-        is_skipped = tf.logical_and(tf.logical_not(are_finite), self.value > FLOOR)
+        is_skipped = tf.logical_and(
+            tf.logical_not(are_finite), self.value > LEAST_SCALE
+        )
         grows = tf.equal(good, GROW_AFTER)
-        grown = tf.where_v2(grows, tf.minimum(self.value * 2, MOST), self.value)
-        halved = tf.maximum(self.value / 2, FLOOR)
+        grown = tf.where_v2(grows, tf.minimum(self.value * 2, MOST_SCALE), self.value)
+        halved = tf.maximum(self.value / 2, LEAST_SCALE)
         none = tf.zeros_like(good)
         adapt = tf.group(
             tf.assign(self._scale, tf.where_v2(are_finite, grown, halved)),

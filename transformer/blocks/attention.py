@@ -109,20 +109,22 @@ def mask_and_bias(dialect: Dialect, key_mask, order_mask, bias) -> tuple:
       dialect: a Dialect.
       key_mask: the padding mask of the keys, bool [N, Tk] or [N, 1, 1, Tk]; Python True
         if no key is padding.
-      order_mask: a causal mask, another mask of positions, or None.
+      order_mask: a causal mask or another one, bool, broadcastable to
+        [N, H, Tq, Tk], or None.
       bias: float, broadcastable to [N, H, Tq, Tk], or None.
 
     Returns:
       (mask or None, bias or None) for `scaled_dot_product_attention`.
     """
     mask = None
+    if key_mask is not None and key_mask is not True:
+        key_mask = broadcast_keys(key_mask)
     for allowed, masking in (
         (key_mask, dialect.key_masking),
         (order_mask, dialect.future_masking),
     ):
         if allowed is None or allowed is True:
             continue
-        allowed = broadcast_keys(allowed)
         if masking == "replaced":
             mask = both(mask, allowed)
         else:
@@ -189,14 +191,6 @@ def scaled_dot_product_attention(
     return context, weights
 
 
-def unscaled(queries):
-    """Multiply queries by sqrt(d_k), so that the scale of the logits cancels.
-
-    This is for code that scales the queries itself, as tensor2tensor does.
-    """
-    return queries * queries.shape.as_list()[-1] ** 0.5
-
-
 class KeyValueCache(NamedTuple):
     """The keys and values of the earlier positions in one self-attention."""
 
@@ -209,8 +203,10 @@ class KeyValueCache(NamedTuple):
 
         Args:
           keys, values: float [N, H, Tk, D / H].
-          mask: bool [N, Tk]; Python True if no key is padding.
+          mask: bool [N, Tk] or [N, 1, 1, Tk]; Python True if no key is padding.
         """
+        if mask is not True and mask.shape.ndims == 4:
+            mask = mask[:, 0, 0, :]
         return KeyValueCache(
             tf.concat([self.keys, keys], axis=2),
             tf.concat([self.values, values], axis=2),

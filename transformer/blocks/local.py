@@ -63,6 +63,7 @@ def local_attention(
     if causality:
         mask = tf.logical_and(mask, positions[:, None, :] <= members[:, :, None])
     if key_mask is not None:
+        key_mask = tf.convert_to_tensor(key_mask)
         if key_mask.shape.ndims == 2:
             key_mask = key_mask[:, None]  # [N, 1, T]
         key_mask = in_windows(key_mask, axis=2)[..., None, :]

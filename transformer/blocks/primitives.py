@@ -135,7 +135,7 @@ def shape_list(x) -> List:
 
 
 def reshape(x, sizes: Sequence):
-    """Return tf.reshape(x, sizes) without computing a single size that is not static.
+    """Return tf.reshape(x, sizes); TensorFlow infers the size if only one is dynamic.
 
     Otherwise, most operations in a search step would compute sizes.
     """
@@ -547,6 +547,8 @@ def standardized(inputs, epsilon: float, gamma, beta):
 
     x, gamma = widened(inputs), tf.convert_to_tensor(gamma)
     x = with_gradient("transformer/standardize", forward, x, gamma)
+    if x.shape.ndims == 1:
+        return x + beta
     # Not `+ beta`: the graph optimizer of TensorFlow 2.16 fails on that form.
     return tf.nn.bias_add(x, beta)
 

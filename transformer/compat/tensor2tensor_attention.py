@@ -18,7 +18,6 @@ from transformer.blocks.attention import (
     relative_bias,
     relative_positions,
     scaled_dot_product_attention,
-    unscaled,
 )
 from transformer.blocks.local import local_attention
 from transformer.blocks.primitives import dropout, shape_list, split_heads
@@ -205,7 +204,7 @@ def dot_product_self_attention_relative_v2(
     drop = _dropout_of(dropout_rate, dropout_broadcast_dims)
     with scope_of(name, function):
         added = relative_bias(
-            unscaled(q) if scaled else q,
+            _prescaled(q) if scaled else q,
             max_relative_position,
             causality,
             "relative_bias",
@@ -234,7 +233,7 @@ def local_attention_1d(
       scaled: as in `dot_product_attention`.
     """
     return local_attention(
-        unscaled(q) if scaled else q,
+        _prescaled(q) if scaled else q,
         k,
         v,
         block_length,
@@ -263,7 +262,7 @@ def masked_local_attention_1d(
       ValueError: a `dropout_rate` is given.
     """
     refuse("masked_local_attention_1d", ("dropout_rate", dropout_rate, 0.0))
-    q = unscaled(q) if scaled else q
+    q = _prescaled(q) if scaled else q
     window = (block_length, 0)
     return local_attention(q, k, v, block_length, window=window, causality=True)[0]
 
@@ -275,7 +274,7 @@ def masked_within_block_local_attention_1d(
 
     Args: as in `local_attention_1d`.
     """
-    q = unscaled(q) if scaled else q
+    q = _prescaled(q) if scaled else q
     return local_attention(q, k, v, block_length, causality=True)[0]
 
 
@@ -501,3 +500,8 @@ def _check_attention(depths, num_heads, attention_type, bias, cache):
             "multihead_attention: expected the bias that masks later "
             "positions, got a cache and bias = None"
         )
+
+
+def _prescaled(q):
+    """Multiply queries by sqrt(d_k), so that the scale of the logits cancels."""
+    return q * q.shape.as_list()[-1] ** 0.5

@@ -53,7 +53,7 @@ from transformer.text.vocabulary import FILE_NAMES
 
 STATE = "checkpoint"  # what tf.train.latest_checkpoint reads
 PATTERN = frozenset("*?[]\\")  # what TensorFlow treats as a pattern in a path
-NEW = "loss_scale/"  # variables that checkpoints of other precisions lack
+LOSS_SCALE = "loss_scale"  # scope of variables that only checkpoints of float16 have
 
 # --- Read one -------------------------------------------------------------------------
 
@@ -124,8 +124,8 @@ def read(checkpoint: str) -> Dict[str, np.ndarray]:
 def average(paths: Sequence[str]) -> Dict[str, np.ndarray]:
     """Return the averaged variables of several checkpoints of one training run.
 
-    Variables that are not floats, such as the count of updates, come from the last
-    checkpoint.
+    Variables that are not floats, such as the count of updates, and the loss scale come
+    from the last checkpoint.
 
     Args:
       paths: the paths of the checkpoints, without file extensions.
@@ -134,7 +134,7 @@ def average(paths: Sequence[str]) -> Dict[str, np.ndarray]:
     sums = {
         name: array.astype(np.float64)
         for name, array in arrays.items()
-        if array.dtype == np.float32
+        if array.dtype == np.float32 and not name.startswith(f"{LOSS_SCALE}/")
     }
     for path in paths[:-1]:
         others = read(path)
@@ -199,7 +199,7 @@ def _restore(session, graph, checkpoint, saver):
         kept = {
             name: variable
             for name, variable in graph.items()
-            if name in found or not name.startswith(NEW)
+            if name in found or not name.startswith(f"{LOSS_SCALE}/")
         }
         if len(kept) < len(graph):  # the others keep their initial values
             saver = tf.train.Saver(kept)

@@ -73,6 +73,7 @@ def cluster_of(environment: Mapping[str, str]) -> Optional[Cluster]:
             and len(chiefs) <= 1
             and len(set(addresses)) == len(addresses)
             and all(re.fullmatch(r"\S+:[1-9]\d{0,4}", each) for each in addresses)
+            and all(int(each.rsplit(":", 1)[1]) <= LAST_PORT for each in addresses)
             and type(index) is int
             and 0 <= index < len(members)
         )

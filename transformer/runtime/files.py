@@ -160,7 +160,7 @@ def refuse_used(
 ) -> None:
     """Raise ValueError if `out` is anything but a new or an empty folder.
 
-    Before that, remove what killed processes left next to `out`.
+    Before it refuses, it removes what killed processes left next to `out`.
 
     Args:
       out: a path.

@@ -59,7 +59,7 @@ def step_of(checkpoint: str) -> int:
     return int(checkpoint.rsplit("-", 1)[1])
 
 
-def named(logdir: str, which: Union[str, int] = "best") -> List[str]:
+def to_try(logdir: str, which: Union[str, int] = "best") -> List[str]:
     """Return the checkpoints to try, whole or not, in order of preference.
 
     Args:
@@ -93,11 +93,13 @@ def find(
       FileNotFoundError: there is no such checkpoint.
       ValueError: there is no whole one.
     """
-    candidates = named(logdir, which)
+    candidates = to_try(logdir, which)
     if not candidates:
+        known = steps(logdir)
+        expected = f"'best', 'newest' or a step of {known}" if known else "a checkpoint"
         raise FileNotFoundError(
-            f"checkpoint {which!r}: expected 'best', 'newest' or a step of "
-            f"{steps(logdir)} in {logdir}; {command('train')} writes them"
+            f"checkpoint {which!r}: expected {expected} in {logdir}; "
+            f"{command('train')} writes them"
         )
     faults: List[str] = []
     for checkpoint in candidates:

@@ -350,9 +350,12 @@ class Meter:
         return (self._seconds_before + self._seconds) / 60
 
     def read(self) -> Tuple[float, float]:
-        """Return (mean loss, tokens per second) since the last reading."""
+        """Return (mean loss, tokens per second) since the last reading.
+
+        The loss is NaN if every update was skipped.
+        """
         self.pause()
-        loss = self._loss / (self._tokens or 1)
+        loss = self._loss / self._tokens if self._tokens else math.nan
         rate = self._tokens / self._seconds
         self._restart()
         return loss, rate

@@ -103,7 +103,8 @@ def check_language(name: str, where: str) -> str:
     """
     if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
         raise ValueError(
-            f"{where}: expected a language in letters, got {name!r}; write de or en"
+            f"{where}: expected letters, digits, - and _ only, got {name!r}; write de "
+            "or pt-br, for example"
         )
     return name
 
@@ -131,8 +132,8 @@ def read_summary(folder: str) -> Dict[str, Any]:
                 raise ValueError(name)
     except (ValueError, TypeError, LookupError) as error:
         raise ValueError(
-            f"{path}: expected languages, splits and checksums, got none ({error!r}); "
-            f"run {command('prepare')} again"
+            f"{path}: expected source_lang, target_lang, splits and sha256, got a "
+            f"problem with {error}; run {command('prepare')} again"
         ) from error
     for language in languages:
         check_language(language, path)

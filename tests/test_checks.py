@@ -286,6 +286,11 @@ def test_wrong_shape(check):
         check(lambda x: x.sum((1, 2)))
 
 
+def test_a_function_of_a_graph_is_to_be_wrapped():
+    with tf.Graph().as_default(), pytest.raises(ValueError, match="graph_function"):
+        CAUSALITY(tf.identity)
+
+
 @pytest.mark.parametrize("check", ALL, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("sizes", [{"batch": 1}, {"length": 1}], ids=str)
 def test_sizes_in_which_nothing_can_be_seen_are_refused(check, sizes):

@@ -47,6 +47,15 @@ def test_what_fails_leaves_the_old_file_and_no_other(
     assert corpora.tree(tmp_path) == {"file": b"old"}
 
 
+def test_what_is_in_the_way_of_a_file_is_named_by_its_path(tmp_path):
+    (tmp_path / "folder").mkdir()
+    for path, said in (("none/file", "named .*none; create"), ("folder", "folder'$")):
+        with pytest.raises(OSError, match=said) as error:
+            with files.replaced(str(tmp_path / path)):
+                pass
+        assert ".tmp" not in str(error.value).split(" -> ")[0]
+
+
 @pytest.mark.parametrize("size", [0, 1, 1 << 20, (1 << 20) + 1])
 def test_the_checksum_is_that_of_the_content(tmp_path, size):
     (tmp_path / "file").write_bytes(b"x" * size)

@@ -138,5 +138,7 @@ def test_mask(start, shape, lengths):
 def test_mask_without_lengths_is_the_input():
     x = tf.ones([2, 3])
     assert functional.mask(x, None) is x
+    with pytest.raises(ValueError, match=r"int \[N\], got int32 \[2, 1\]"):
+        functional.mask(x, [[1], [2]])
     with pytest.raises(ValueError, match="'mul' or 'add'.*'max'"):
         functional.mask(x, None, "max")

@@ -78,6 +78,9 @@ def test_killed_before_its_first_checkpoint_it_begins_so_again(
     found, _ = weights(logdir)
     for name, array in found.items():
         np.testing.assert_array_equal(array, expected[name], err_msg=name)
+    capsys.readouterr()
+    corpora.command("train", *flags, "--init_from", logdir)
+    assert "ignored, because" in capsys.readouterr().err
     card_of = card.model_card(
         hparams.load(logdir),
         checkpoints.find(logdir),

@@ -518,6 +518,14 @@ def attend(queries=X, keys=X, *more, **options):
             lambda: attend(X, X, X, IDS, 8, 0.1),
             "num_units to be an int, got ndarray; for .* import it from .*kyubyong",
         ),
+        (
+            lambda: attend(mask=np.ones([2, 3, 3], bool)),
+            r"got three dimensions; .* give mask\[:, None\]",
+        ),
+        (
+            lambda: attend(mask=-1e9 * np.tri(3)),
+            "True or 1 = may attend, .* got -1e.09; .* the argument bias",
+        ),
         (lambda: attend(num_heads=3), "num_units = 8, got 3"),
         (
             lambda: attend(num_heads=2, is_training=tf.constant(1)),
@@ -533,7 +541,10 @@ def attend(queries=X, keys=X, *more, **options):
         ),
         (lambda: modules.embedding(X, 9, 8), r"int .*, got float32 .*; cast it to"),
         (lambda: modules.dropout(IDS, 0.5), "dropout: expected inputs of floats"),
+        (lambda: modules.embedding(IDS, 9, 0), "num_units: expected an int .*, got 0"),
         (lambda: modules.dropout(X, 1), "got 1$"),
+        (lambda: modules.dropout(X, "0.1"), "got '0.1'$"),
+        (lambda: modules.label_smoothing(X, 2), "epsilon <= 1, got 2$"),
     ],
 )
 def test_one_line_says_what_a_block_expects(call, message):
@@ -551,10 +562,29 @@ def test_arrays_of_numpy_are_inputs_too(start):
         x = attend(modules.normalize(x), x, num_heads=2, key_masks=ids)
         return modules.feedforward(x, (16, 8), mask=ids)
 
+    def formula(x, positions):
+        x = np.float32(x) if isinstance(x, np.ndarray) else x
+        mask = modules.causal_mask(positions)
+        return modules.scaled_dot_product_attention(x, x, x, mask[0])[0]
+
     with tf.variable_scope("block", reuse=tf.AUTO_REUSE):
         given = [block(X, IDS), block(as_tensor(X), tf.constant(IDS))]
+        given += [formula(X, np.arange(3)), formula(as_tensor(X), tf.range(3))]
     session, _ = start()
-    np.testing.assert_array_equal(*session.run(given))
+    *blocks, one, other = session.run(given)
+    np.testing.assert_array_equal(*blocks)
+    np.testing.assert_array_equal(one, other)
+
+
+def test_inputs_of_16_bits_are_computed_with_the_kernels_of_32(start):
+    """As few digits as the inputs have, the outputs of both are nearly equal."""
+    with tf.variable_scope("block", reuse=tf.AUTO_REUSE):
+        wide, narrow = (
+            modules.feedforward(attend(x, x, num_heads=2), (16, 8))
+            for x in (as_tensor(X), tf.cast(as_tensor(X), tf.float16))
+        )
+    session, _ = start()
+    np.testing.assert_allclose(*session.run([narrow, wide]), atol=0.01)
 
 
 @pytest.mark.skipif(tf.__version__.startswith("1."), reason="graph mode is its default")

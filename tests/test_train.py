@@ -398,4 +398,4 @@ def test_the_data_folder_is_found_from_another_folder(
     line = corpora.refusal(capsys, "eval", *missing)
     assert "gone/corpus.json" in line and "--data" in line
     line = corpora.refusal(capsys, "eval", "--logdir", "logs", "--split", "tset")
-    assert "--split: expected one of dev, test" in line and "got tset" in line
+    assert "split: expected one of dev, test" in line and "got tset" in line

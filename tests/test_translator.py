@@ -91,6 +91,13 @@ def test_lines_without_a_piece_have_an_empty_translation(by_beam, lines, transla
     assert [found[i] for i in (0, 2, 3, 5)] == [empty] * 4
 
 
+def test_any_iterable_of_lines_and_a_surrogate_in_one(by_beam, lines, translations):
+    assert_same(by_beam.translate(line for line in lines), translations)
+    assert by_beam.translate(["\ud800"]) == by_beam.translate(["?"])
+    with pytest.raises(ValueError, match="prefix: expected a list, .* got '123'"):
+        by_beam.translate(lines[:3], prefix="123")
+
+
 def test_no_lines_no_translations(by_beam):
     assert by_beam.translate([]) == []
     assert by_beam.translate(["", ""]) == [[Translation("", 0.0)] * 4] * 2

@@ -298,6 +298,14 @@ class _Subject:
     by_position: bool = True
 
     def __post_init__(self) -> None:
+        if self.vocab_size is not None and self.vocab_size < 3:
+            raise ValueError(
+                f"a check: expected vocab_size of at least 3, got {self.vocab_size}"
+            )
+        if self.tolerance < 0:
+            raise ValueError(
+                f"a check: expected tolerance of at least 0, got {self.tolerance}"
+            )
         self.failures: List[Tuple[int, str]] = []
         self.rng = np.random.RandomState(self.seed)
 
@@ -335,7 +343,13 @@ class _Subject:
 
     def first_outputs(self, *arrays):
         """Return the outputs with which others are compared; check that they vary."""
-        kind = np.asarray(self.fn(*arrays)).dtype.kind  # the caller's errors propagate
+        first = self.fn(*arrays)  # the caller's errors propagate
+        if tf.is_tensor(first) and not hasattr(first, "numpy"):  # not an eager one
+            raise ValueError(
+                "a check: expected fn to return an array, got a tensor of a graph; "
+                "wrap it: graph_function(fn)"
+            )
+        kind = np.asarray(first).dtype.kind
         outputs = self.run("given its first input", *arrays)
         again = self.run("called again", *arrays)
         change = "the same inputs were given again"

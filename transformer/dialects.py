@@ -30,7 +30,7 @@ class Dialect(NamedTuple):
     decoder_masks_padding: bool  # in its self-attention
     fully_masked_is_zero: bool  # a query that may attend to nothing gets zeros
     mask_queries: bool  # the weights of padded queries are zeroed
-    padding_stays_zero: bool  # rows of padding are zero in the output, too
+    padding_stays_zero: bool  # a block that detects padding returns zeros for it
     attention_dropout: bool  # dropout is applied to the attention weights
     # Around a sub-layer f: norm(x + dropout(f(x))), or x + dropout(f(norm(x))).
     residual: bool  # x is added to the result

@@ -79,12 +79,13 @@ def read_parallel(
         sources, references = (list(read_lines(path)) for path in paths)
         name = _name_of(paths[0], sources)
     else:
+        paths = text_paths(data, split)
         sources, references = load_text(data, split)
         name = split
     if len(sources) != len(references) or not sources:
         raise ValueError(
-            f"{name}: expected the same number of source and reference lines, at least "
-            f"one, got {len(sources)} and {len(references)}"
+            f"{' and '.join(paths)}: expected the same number of lines, at least one, "
+            f"got {len(sources)} and {len(references)}"
         )
     return ParallelText(name, sources, references)
 

@@ -13,7 +13,18 @@ checkpoint, and compares it with TensorFlow once; this file opens an existing ex
 import contextlib
 import os
 import shutil
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
 
 from transformer.hparams import HParams, load, refuse_n_best
 from transformer.runtime import files
@@ -217,7 +228,7 @@ class FastTranslator(TextSide):
     def __exit__(self, *exception) -> None:
         self._model.unload_model()
 
-    def translate(self, lines: Sequence[str]) -> List[List[Translation]]:
+    def translate(self, lines: Iterable[str]) -> List[List[Translation]]:
         """Translate lines, like `Translator.translate`.
 
         Args:
@@ -227,8 +238,8 @@ class FastTranslator(TextSide):
         Returns:
           For each line, its n best translations, best first.
         """
-        translations = [[Translation("", 0.0)] * self._n_best for _ in lines]
         sources = self.encode(lines)
+        translations = [[Translation("", 0.0)] * self._n_best for _ in sources]
         for i, hypotheses in self._search(sources).items():
             translations[i] = [
                 self.translation([self._ids[piece] for piece in pieces], score)

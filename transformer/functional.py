@@ -19,7 +19,14 @@ from typing import Optional
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.positions import interleaved
-from transformer.blocks.primitives import dense, join_heads, shape_list, split_heads
+from transformer.blocks.primitives import (
+    check_size,
+    checked,
+    dense,
+    join_heads,
+    shape_list,
+    split_heads,
+)
 from transformer.modules import scaled_dot_product_attention
 
 __all__ = ["attention", "mask", "position_embedding"]
@@ -57,6 +64,8 @@ def attention(
 
     Source: bojone/attention, `attention_tf.Attention`.
     """
+    check_size("attention: nb_head", nb_head)
+    check_size("attention: size_per_head", size_per_head)
     with tf.variable_scope(scope, reuse=reuse):
         queries, keys, values = (
             split_heads(dense(x, nb_head * size_per_head, False, name), nb_head)
@@ -82,7 +91,7 @@ def position_embedding(inputs, position_size: int):
 
     Source: bojone/attention, `attention_tf.Position_Embedding`.
     """
-    batch, length = shape_list(inputs)[:2]
+    batch, length = shape_list(tf.convert_to_tensor(inputs))[:2]
     positions = tf.cast(tf.range(length), tf.float64)
     table = interleaved(positions, position_size)  # [T, size]
     blocks = tf.concat([table[:, 1::2], table[:, 0::2]], axis=-1)
@@ -108,6 +117,7 @@ def mask(inputs, seq_len, mode: str = "mul"):
     """
     if mode not in ("mul", "add"):
         raise ValueError(f"mask: expected mode 'mul' or 'add', got {mode!r}")
+    inputs = tf.convert_to_tensor(inputs)
     if seq_len is None:
         return inputs
     real = tf.cast(_is_real(inputs, seq_len), inputs.dtype)  # [N, T]
@@ -120,4 +130,5 @@ def mask(inputs, seq_len, mode: str = "mul"):
 
 def _is_real(inputs, lengths):
     """Return bool [N, T], True up to each length, given [N, T, ...] and int [N]."""
-    return tf.sequence_mask(lengths, shape_list(inputs)[1])
+    lengths = checked("lengths", lengths, "int", "[N]")
+    return tf.sequence_mask(lengths, shape_list(tf.convert_to_tensor(inputs))[1])

@@ -223,8 +223,9 @@ def multihead_attention(
         True: no key is padding. By default, rows of `keys` that are exactly zero are
         padding. In numeric masks, 0 is False.
       query_masks: bool [N, Tq], or True; by default derived in the same way from
-        `queries`.
-      mask: a further mask, such as `local_mask`.
+        `queries`, and then their rows of padding stay zero in dialects with
+        `padding_stays_zero`.
+      mask: a further mask, [Tq, Tk] or [N, H, Tq, Tk], such as `local_mask`.
       bias: float, broadcastable to [N, H, Tq, Tk], added to the logits.
       query_positions, key_positions: int [Tq], [Tk], for `causality` and relative
         positions. By default, keys have the positions 0, 1, ..., and queries continue
@@ -471,6 +472,11 @@ def _check_masks(queries, keys, query_masks, key_masks, mask) -> None:
         else:
             check_broadcasts(name, key_masks, "[N, H, Tq, Tk]", pairs)
     if mask is not None:
+        if mask.shape.ndims == 3 and mask.shape.as_list()[0] != 1:
+            raise ValueError(
+                f"{block}: mask: expected [Tq, Tk] or [N, H, Tq, Tk], got three "
+                "dimensions; for a mask [Tq, Tk] of each sentence, give mask[:, None]"
+            )
         check_broadcasts(f"{block}: mask", mask, "[N, H, Tq, Tk]", pairs)
 
 
@@ -485,7 +491,9 @@ def label_smoothing(inputs, epsilon: float = 0.1):
       float [..., V]. `[0, 1]` with epsilon 0.1 gives `[0.05, 0.95]`.
 
     Raises:
-      ValueError: `inputs` have a wrong type or size.
+      ValueError: `inputs` have a wrong type or size, or epsilon a wrong value.
     """
     inputs = checked("label_smoothing: inputs", inputs, "float", "[..., V]")
+    if not tf.is_tensor(epsilon) and not 0 <= epsilon <= 1:
+        raise ValueError(f"label_smoothing: expected 0 <= epsilon <= 1, got {epsilon}")
     return (1 - epsilon) * inputs + epsilon / inputs.shape.as_list()[-1]

@@ -120,6 +120,13 @@ def train(
             )
         # A run killed before its first checkpoint starts again from the same weights.
         history = RunHistory(logdir, start, hp, corpus, init_from)
+        is_known = not init_from or history.begun_from == os.path.abspath(init_from)
+        if checkpoint and not is_known:
+            first_weights = history.begun_from or "random"
+            warn(
+                f"--init_from {init_from}: ignored, because {logdir} already has a "
+                f"checkpoint (its first weights: {first_weights})"
+            )
         if checkpoint and not accept_changes:
             history.refuse_other_corpus(
                 checkpoints.description_of(checkpoint).get("corpus", {})

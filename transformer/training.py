@@ -17,7 +17,6 @@ from transformer.blocks.primitives import as_int64, register_gradient, with_grad
 from transformer.data import Shards
 from transformer.dialects import resolve
 from transformer.hparams import HParams
-from transformer.runtime.checkpoints import LOSS_SCALE
 from transformer.runtime.exchange import Exchange
 
 # Loss scaling in float16. The loss is a sum over thousands of tokens, which already
@@ -26,6 +25,7 @@ FIRST_SCALE = 2.0**7
 LEAST_SCALE = 1.0
 MOST_SCALE = 2.0**100
 GROW_AFTER = 2000  # updates
+LOSS_SCALE = "loss_scale"  # scope of variables that only checkpoints of float16 have
 
 
 class Loss(NamedTuple):

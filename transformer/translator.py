@@ -22,6 +22,7 @@ from typing import (
     Any,
     Callable,
     Dict,
+    Iterable,
     Iterator,
     List,
     NamedTuple,
@@ -77,6 +78,7 @@ from transformer.text.vocabulary import (
     TextSide,
     Translation,
     Vocabularies,
+    as_lines,
     load_vocabularies,
     refuse_other_vocabulary,
 )
@@ -193,6 +195,10 @@ class Translator(TextSide):
         return self
 
     def __exit__(self, *exception) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the session; afterwards, this object cannot translate."""
         self._close_fast()
         self._session.close()
 
@@ -243,8 +249,8 @@ class Translator(TextSide):
 
     def translate(
         self,
-        lines: Sequence[str],
-        prefix: Sequence[Union[str, Sequence[int]]] = (),
+        lines: Iterable[str],
+        prefix: Iterable[Union[str, Sequence[int]]] = (),
         alignments: bool = False,
     ) -> List[List[Translation]]:
         """Translate lines, each independently of the other lines.
@@ -262,8 +268,16 @@ class Translator(TextSide):
           For each line, its n best translations, best first.
 
         Raises:
-          ValueError: the numbers of prefixes and lines differ, or an id is not a piece.
+          ValueError: `lines` or `prefix` is a string; the numbers of prefixes and lines
+            differ, or an id is not a piece.
         """
+        lines = as_lines(lines)
+        if isinstance(prefix, str):
+            raise ValueError(
+                f"prefix: expected a list, one prefix for each line, got {prefix!r:.60}"
+                "; for a single line, write [prefix]"
+            )
+        prefix = list(prefix)
         if self._fast and not prefix:
             translations = self._fast.translate(lines)
             return self._aligned(lines, translations) if alignments else translations

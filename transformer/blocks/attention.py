@@ -35,6 +35,7 @@ def distances(query_positions, key_positions=None):
       query_positions: int [Tq].
       key_positions: int [Tk]; by default `query_positions`.
     """
+    query_positions = tf.convert_to_tensor(query_positions)
     if key_positions is None:
         key_positions = query_positions
     return key_positions[None, :] - query_positions[:, None]
@@ -77,10 +78,20 @@ def found_mask(x, padded_row: str = "is zero"):
 
 
 def as_mask(mask):
-    """Return a numeric mask as bool: 0 is False. None and True are unchanged."""
+    """Return a numeric mask as bool: 0 is False. None and True are unchanged.
+
+    Raises:
+      ValueError: the mask is a constant with numbers below 0.
+    """
     if mask is None or mask is True:
         return mask
     mask = tf.convert_to_tensor(mask)
+    value = tf.get_static_value(mask)
+    if value is not None and mask.dtype != tf.bool and (value < 0).any():
+        raise ValueError(
+            f"a mask: expected True or 1 = may attend, False or 0 = may not, got "
+            f"{value.min():g}; what is added to the logits is the argument bias"
+        )
     return mask if mask.dtype == tf.bool else tf.not_equal(mask, 0)
 
 
@@ -169,6 +180,9 @@ def scaled_dot_product_attention(
       (context float [N, H, Tq, d_v], weights float [N, H, Tq, Tk] before dropout). The
       weights are float32 even if queries, keys and values have 16 bits.
     """
+    queries = tf.convert_to_tensor(queries)
+    keys = tf.convert_to_tensor(keys)
+    values = tf.convert_to_tensor(values)
     scale = queries.shape.as_list()[-1] ** -0.5 if scale is None else scale
     queries = tf.cast(widened(queries) * scale, queries.dtype)
     logits = widened(tf.matmul(queries, keys, transpose_b=True))  # [N, H, Tq, Tk]

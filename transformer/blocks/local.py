@@ -5,7 +5,7 @@ from typing import Tuple
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.attention import scaled_dot_product_attention
-from transformer.blocks.primitives import shape_list
+from transformer.blocks.primitives import check_size, shape_list
 
 
 def local_attention(
@@ -42,6 +42,10 @@ def local_attention(
       (context float [N, H, T, d_v], weights float
       [N, H, blocks, B, before + B + after]).
     """
+    queries = tf.convert_to_tensor(queries)
+    keys = tf.convert_to_tensor(keys)
+    values = tf.convert_to_tensor(values)
+    check_size("local_attention: block_length", block_length)
     batch, heads, length, _ = shape_list(queries)
     before, after = window
     blocks = (length + block_length - 1) // block_length

@@ -6,6 +6,7 @@ precision: see `register_gradient` and `with_gradient`.
 
 import contextlib
 import functools
+import numbers
 import operator
 import zlib
 from typing import Callable, Dict, List, Optional, Sequence, Union
@@ -97,6 +98,16 @@ def check_broadcasts(name: str, x, shape: str, sizes: Sequence[Optional[int]]) -
             f"{name}: expected {shape} = [{wanted}], got {_described(x)}; give a shape "
             "that broadcasts to it"
         )
+
+
+def check_size(name: str, size) -> None:
+    """Raise ValueError unless a size is an int of 1 or more."""
+    try:
+        fits = operator.index(size) > 0
+    except TypeError:
+        fits = False
+    if not fits:
+        raise ValueError(f"{name}: expected an int of 1 or more, got {size!r}")
 
 
 def check_is_training(block: str, is_training) -> None:
@@ -280,8 +291,9 @@ def dropout(
     Raises:
       ValueError: an argument has a wrong type or value.
     """
-    if not tf.is_tensor(rate) and not 0 <= rate < 1:
-        raise ValueError(f"dropout: expected 0 <= rate < 1, got {rate}")
+    is_rate = isinstance(rate, numbers.Real) and 0 <= rate < 1
+    if not tf.is_tensor(rate) and not is_rate:
+        raise ValueError(f"dropout: expected 0 <= rate < 1, got {rate!r}")
     check_is_training("dropout", is_training)
     if not tf.is_tensor(inputs):
         inputs = checked("dropout: inputs", inputs, "numbers", "[...]")
@@ -369,11 +381,11 @@ def dense(
       ValueError: an argument has a wrong type, rank or size, or eager mode is on.
     """
     refuse_eager("dense")
+    check_size("dense: num_units", num_units)
     inputs = checked("dense: inputs", inputs, "float", "[..., D]")
     *leading, width = shape_list(inputs)
     kernel, bias = dense_variables(width, num_units, use_bias, scope)
-    if has_16_bits(kernel):
-        inputs = tf.cast(inputs, kernel.dtype)
+    inputs = tf.cast(inputs, kernel.dtype)
     outputs = tf.matmul(tf.reshape(inputs, [-1, width]), kernel)
     if use_bias:
         outputs = _add_bias(outputs, bias)
@@ -470,6 +482,8 @@ def embedding_table(
 ):
     """Return the variable `lookup_table` [V, D] of `embedding` in a scope."""
     refuse_eager("embedding")
+    check_size("embedding: vocab_size", vocab_size)
+    check_size("embedding: num_units", num_units)
     with tf.variable_scope(scope, reuse=reuse):
         return tf.get_variable(
             "lookup_table",

@@ -59,7 +59,6 @@ def run(args: argparse.Namespace) -> None:
         found = dict(alignment.align(translator, test.sources, test.references, [best]))
     rate = alignment.error_rate([found[i][0] for i in range(len(found))], known_test)
     numbers = {"dev_error_rate": rates[best], "test_error_rate": rate}
-    alignment.write_choice(args.logdir, checkpoint, best, numbers)
     say(f"alignment error rate on dev, {len(rates)} choices, the best {SHOWN}:")
     say(*(f"{100 * rates[each]:5.1f} %  {each}" for each in ordered[:SHOWN]))
     plain = alignment.default_head(hp.decoder_blocks)
@@ -67,6 +66,7 @@ def run(args: argparse.Namespace) -> None:
     say("on test:", f"{100 * rate:5.1f} %  {best}")
     for path, pairs in others.items():
         say(f"{100 * alignment.error_rate(pairs, known_test):5.1f} %  {path}")
+    alignment.write_choice(args.logdir, checkpoint, best, numbers)
 
 
 def read(data: str, split: str) -> Tuple:

@@ -88,6 +88,8 @@ def parser() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Translate, print the scores, and write the translations."""
+    if args.json:
+        files.refuse_no_folder(args.json)
     changes = cli.given(args, hparams.FIELDS)
     models = hparams.load_each(args.logdir, changes)
     encoder = evaluation.sentence_encoder() if args.semantic else None

@@ -7,11 +7,12 @@
         --kind cross --layer 2 --head 3 "Ein Satz."
 
 The page is one file that needs neither a server nor a network; it shows the n best
-translations of each sentence. A picture, PNG or SVG, is a grid of all layers and heads,
-or of the chosen ones. docs/seeing.md is a tour of the page.
+translations of each sentence. A picture is a grid of all layers and heads, or of the
+chosen ones. docs/seeing.md is a tour of the page.
 """
 
 import argparse
+import os
 from typing import TYPE_CHECKING, Union
 
 from transformer import hparams
@@ -21,6 +22,8 @@ from transformer.viewer.page_files import frozen_page
 
 if TYPE_CHECKING:
     from transformer.translator import Translator
+
+PICTURES = (".png", ".svg", ".pdf")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,10 +37,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--html", metavar="FILE", help="the page to write")
     picture = made.add_argument_group("picture")
     picture.add_argument(
-        "--out", metavar="FILE", help="the picture to write, .png or .svg"
+        "--out", metavar="FILE", help="the picture to write, .png, .svg or .pdf"
     )
     picture.add_argument(
-        "--kind", nargs="+", metavar="KIND", help="encoder, decoder, cross [all]"
+        "--kind",
+        action="append",
+        metavar="KIND",
+        help="encoder, decoder or cross; may be repeated [all]",
     )
     picture.add_argument("--layer", type=int, metavar="INT", help="from 1 [all]")
     picture.add_argument(
@@ -80,6 +86,16 @@ def checked_head(args: argparse.Namespace) -> Union[int, str, None]:
             "--out: expected one sentence and one log directory, got "
             f"{len(args.sentences)} and {len(args.logdir)}; a page has "
             "room for more: --html"
+        )
+    for flag, path in (("--html", args.html), ("--out", args.out)):
+        if path:
+            files.refuse_no_folder(path)
+            files.refuse_unwritable(os.path.dirname(os.path.abspath(path)), flag)
+        if path and os.path.isdir(path):
+            raise ValueError(f"{flag} {path}: expected a file, got a folder")
+    if args.out and os.path.splitext(args.out)[1] not in PICTURES:
+        raise ValueError(
+            f"--out {args.out}: expected the ending {' or '.join(PICTURES)}"
         )
     for kind in args.kind or ():
         cli.refuse_unknown("--kind", kind, ("encoder", "decoder", "cross"))

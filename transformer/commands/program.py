@@ -38,7 +38,7 @@ COMMANDS: Dict[str, Command] = {
     "train": Command(
         "commands.train",
         "a data folder → a log directory",
-        advice="run the same command to continue from the last checkpoint",
+        advice="run the same command to continue",
     ),
     "launch": Command("launch", "train with several workers on this machine"),
     "eval": Command("commands.evaluate", "BLEU, chrF, TER of a model; compare systems"),

@@ -191,6 +191,7 @@ def opened(args, hp, logdir: str, others: list):
         others=others,
         engine=engine,
         quantization=args.quantization if engine == CTRANSLATE2 else QUANTIZATIONS[0],
+        warn=args.warn,
     )
     checkpoint = translator.restore_found(args.checkpoint)
     if args.alignments and translator.chosen_head() is None:

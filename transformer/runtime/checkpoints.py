@@ -50,10 +50,10 @@ from transformer.runtime.manifests import exist as exist
 from transformer.runtime.manifests import fault_of as fault_of
 from transformer.runtime.manifests import step_of as step_of
 from transformer.text.vocabulary import FILE_NAMES
+from transformer.training import LOSS_SCALE
 
 STATE = "checkpoint"  # what tf.train.latest_checkpoint reads
 PATTERN = frozenset("*?[]\\")  # what TensorFlow treats as a pattern in a path
-LOSS_SCALE = "loss_scale"  # scope of variables that only checkpoints of float16 have
 
 # --- Read one -------------------------------------------------------------------------
 

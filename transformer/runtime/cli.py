@@ -309,6 +309,8 @@ def explained(error: Exception) -> str:
         )
     if isinstance(error, FileNotFoundError) and error.filename:
         return f"{error.filename}: expected a file, got none; check the path"
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
 
 

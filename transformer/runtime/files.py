@@ -38,12 +38,13 @@ def replaced(path: str, mode: str = "w") -> Iterator[IO]:
     At any time, `path` has either the old content or the new one.
 
     Args:
-      path: the file; its folder exists.
+      path: the file.
       mode: "w" for UTF-8 text, "wb" for bytes.
 
     Raises:
       OSError: the file could not be written; `path` is untouched.
     """
+    refuse_no_folder(path)
     draft = path + ".tmp"
     text: Dict[str, Any] = {}
     if "b" not in mode:
@@ -54,10 +55,22 @@ def replaced(path: str, mode: str = "w") -> Iterator[IO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename == draft:
+            error.filename = path
         with contextlib.suppress(OSError):
             os.remove(draft)
         raise
+
+
+def refuse_no_folder(path: str) -> None:
+    """Raise FileNotFoundError if the folder of a file to be written does not exist."""
+    folder = os.path.dirname(path)
+    if folder and not os.path.isdir(folder):
+        raise FileNotFoundError(
+            f"{path}: expected an existing folder, got none named {folder}; create it, "
+            "or choose another path"
+        )
 
 
 @contextlib.contextmanager

@@ -149,7 +149,8 @@ class RunHistory:
         self._path = os.path.join(logdir, RUN)
         rows = read_run(logdir)
         self._before = [row for row in rows if row["step"] < start]
-        self.init_from = init_from or begun_from(rows)
+        self.begun_from = begun_from(rows)
+        self.init_from = init_from or self.begun_from
         self._now: Dict[str, Any] = {
             "step": start,
             "settings": dataclasses.asdict(hp),

@@ -167,8 +167,8 @@ def text_paths(folder: str, split: str) -> Tuple[str, str]:
     with_text = [each for each in summary.get("splits", {}) if each != "train"]
     if with_text and split not in with_text:
         raise ValueError(
-            f"--split: expected one of {', '.join(with_text)}, the splits with text in "
-            f"{folder}, got {split}; or name two text files with --files"
+            f"split: expected one of {', '.join(with_text)}, the splits with text in "
+            f"{folder}, got {split}"
         )
     source = os.path.join(folder, f"{split}.{summary['source_lang']}")
     target = os.path.join(folder, f"{split}.{summary['target_lang']}")

@@ -552,6 +552,21 @@ class Translation(NamedTuple):
     alignment: Optional[Tuple[Tuple[int, int], ...]] = None
 
 
+def as_lines(lines: Iterable[str]) -> List[str]:
+    """Return lines as a list; a surrogate, which no encoding knows, becomes "?".
+
+    Raises:
+      ValueError: `lines` is a string, or has anything but strings.
+    """
+    found = [] if isinstance(lines, str) else list(lines)
+    if isinstance(lines, str) or not all(isinstance(one, str) for one in found):
+        raise ValueError(
+            f"lines: expected a list of strings, got {lines!r:.60}; for a single "
+            "line, write [line]"
+        )
+    return [one.encode("utf-8", "replace").decode("utf-8") for one in found]
+
+
 class TextSide:
     """The base class of translators: lines → ids, ids → a Translation.
 
@@ -566,19 +581,14 @@ class TextSide:
         # Kind of oddity → the number of source lines with it.
         self.oddities: collections.Counter = collections.Counter()
 
-    def encode(self, lines: Sequence[str]) -> List[List[int]]:
+    def encode(self, lines: Iterable[str]) -> List[List[int]]:
         """Return the ids of source lines, up to the limit; count unusual lines.
 
         Raises:
-          ValueError: `lines` is a string, or has anything but strings.
+          ValueError: as in `as_lines`.
         """
-        if isinstance(lines, str) or not all(isinstance(one, str) for one in lines):
-            raise ValueError(
-                f"lines: expected a list of strings, got {lines!r:.60}; for a single "
-                "line, write [line]"
-            )
         most = self._most
-        sources = self.vocabularies.source.encode_lines(lines)
+        sources = self.vocabularies.source.encode_lines(as_lines(lines))
         self.oddities.update(
             {
                 "empty": sum(not ids for ids in sources),

@@ -446,7 +446,13 @@ class Server:
         split: bool = False,
     ):
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self._socket = socket.create_server(address, family=family, backlog=1024)
+        try:
+            self._socket = socket.create_server(address, family=family, backlog=1024)
+        except OSError as error:
+            raise OSError(
+                f"{address[0]}, port {address[1]}: expected an address to listen on, "
+                f"got {error.strerror}; choose another --port or --host"
+            ) from error
         # Connections inherit this option. Without it, the body of an answer waits 40 ms
         # until the client acknowledges its head.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -3,6 +3,7 @@
 import corpora
 import numpy as np
 import pytest
+from conftest import HAS_BFLOAT16
 
 from transformer import hparams
 from transformer.runtime import checkpoints
@@ -37,6 +38,7 @@ def test_it_is_the_mean(logdir, tmp_path, capsys, steps):
         np.testing.assert_array_equal(array, mean.astype(np.float32), name)
 
 
+@pytest.mark.skipif(not HAS_BFLOAT16, reason="TensorFlow 1.15 cannot on CPUs")
 def test_runs_that_went_on_in_float16(digits, tmp_path):
     """Only the later checkpoints have a loss scale, which is not averaged."""
     logdir = str(tmp_path / "logs")

@@ -135,10 +135,16 @@ def test_mask(start, shape, lengths):
         assert (added[n, length:] < -0.9e12).all()
 
 
+def test_a_float16_mask_is_finite_where_a_sequence_is_real(start):
+    session, _ = start()
+    masked = functional.mask(tf.ones([1, 3], tf.float16), [2], "add")
+    np.testing.assert_array_equal(session.run(masked) < -6e4, [[False, False, True]])
+
+
 def test_mask_without_lengths_is_the_input():
     x = tf.ones([2, 3])
     assert functional.mask(x, None) is x
-    with pytest.raises(ValueError, match=r"int \[N\], got int32 \[2, 1\]"):
+    with pytest.raises(ValueError, match=r"numbers \[N\], got int32 \[2, 1\]"):
         functional.mask(x, [[1], [2]])
     with pytest.raises(ValueError, match="'mul' or 'add'.*'max'"):
         functional.mask(x, None, "max")

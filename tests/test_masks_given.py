@@ -66,6 +66,8 @@ def test_masks_made_by_equal_are_reported():
     ids = tf.placeholder(tf.int32, [None, None])
     with pytest.warns(UserWarning, match="got masks made as tf.equal"):
         attended(tf.equal(ids, 0))
+    with pytest.warns(UserWarning, match="got masks made as tf.equal"):
+        attended(tf.cast(tf.equal(ids, 0), tf.float32))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         attended(tf.not_equal(ids, 0))

@@ -523,6 +523,18 @@ def attend(queries=X, keys=X, *more, **options):
             r"got three dimensions; .* give mask\[:, None\]",
         ),
         (
+            lambda: attend(X[:1], X[:1], key_masks=IDS[:1, :, None]),
+            r"expected \[N, Tk\] or .*, got three dimensions",
+        ),
+        (
+            lambda: attend(bias=np.zeros([2, 3, 3], np.float32)),
+            r"got three dimensions; .* give bias\[:, None\]",
+        ),
+        (
+            lambda: attend(mask=tf.placeholder(tf.bool)),
+            "got unknown rank; set its shape",
+        ),
+        (
             lambda: attend(mask=-1e9 * np.tri(3)),
             "True or 1 = may attend, .* got -1e.09; .* the argument bias",
         ),
@@ -574,6 +586,37 @@ def test_arrays_of_numpy_are_inputs_too(start):
     *blocks, one, other = session.run(given)
     np.testing.assert_array_equal(*blocks)
     np.testing.assert_array_equal(one, other)
+
+
+def test_a_width_may_be_a_dimension_and_a_batch_empty(start):
+    """In TensorFlow 1, x.shape[-1] is a tf.Dimension."""
+    ids = tf.placeholder(tf.int32, [0, None])
+    width = tf.Dimension(8)
+    x = modules.embedding(ids, tf.Dimension(9), width)
+    x += modules.positional_encoding(ids, width)
+    x = modules.feedforward(attend(x, x, width, 2), (tf.Dimension(16), width))
+    session, _ = start()
+    assert session.run(x, {ids: np.zeros([0, 3])}).shape == (0, 3, 8)
+
+
+def test_variables_may_have_16_bits_in_the_graph(start):
+    """With the getter of mixed precision by hand: float32 in memory."""
+
+    def stored_as_float32(getter, *args, dtype=None, **options):
+        return tf.cast(getter(*args, dtype=tf.float32, **options), dtype)
+
+    narrow = tf.cast(as_tensor(X), tf.float16)
+    with tf.variable_scope(
+        "block", custom_getter=stored_as_float32, dtype=tf.float16, reuse=tf.AUTO_REUSE
+    ):
+        bias = tf.zeros([1, 1, 3, 3], tf.float16)
+        x = attend(narrow, narrow, num_heads=2, bias=bias)
+        output = modules.feedforward(x, (16, 8))
+    gradients = tf.gradients(output[..., 0], tf.trainable_variables())
+    session, _ = start()
+    assert {each.dtype.base_dtype for each in tf.trainable_variables()} == {tf.float32}
+    for value in session.run([output, *gradients]):
+        assert np.isfinite(value).all()
 
 
 def test_inputs_of_16_bits_are_computed_with_the_kernels_of_32(start):

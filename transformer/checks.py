@@ -157,9 +157,9 @@ def check_padding(
     """Raise CheckFailed if padding changes an output, or a real row counts as padding.
 
     The check removes columns of padding from sentences of different lengths; one
-    sentence is empty, and some have leading padding. It also moves real rows that
-    resemble padding (rows whose sum is 0, or with a single 0) by a tiny amount; no
-    output may change by much.
+    sentence is empty, and some have leading padding. Without `vocab_size`, it also
+    moves real rows that resemble padding (rows whose sum is 0, or with a single 0) by a
+    tiny amount; no output may change by much.
 
     Args:
       fn, num_units, vocab_size, batch, length, tolerance, seed: as in the module
@@ -168,7 +168,8 @@ def check_padding(
         mask from the lengths; the padding then holds random values, which vary.
 
     Raises:
-      CheckFailed: a real position depends on padding, or is taken for padding.
+      CheckFailed: a real position depends on padding, or such a row is taken for
+        padding.
     """
     subject = _Subject("check_padding", fn, num_units, vocab_size, tolerance, seed)
     lengths = _lengths(0, batch, length)
@@ -227,6 +228,8 @@ def _check_lookalikes(subject, real, *also):
     lone_0 = subject.rng.standard_normal(len(channels)) * (channels > 0)
     for i in range(real.shape[1]):
         for row, name in ((sum_is_0, "the sum 0"), (lone_0, "a lone 0")):
+            if not row.any():  # with a single channel, it is padding
+                continue
             near = x.copy()
             near[:, i] = row
             change = f"input position {i}, a real row with {name}, was moved by {HAIR}"

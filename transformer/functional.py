@@ -20,7 +20,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.blocks.positions import interleaved
 from transformer.blocks.primitives import (
-    check_size,
+    as_size,
     checked,
     dense,
     join_heads,
@@ -64,8 +64,8 @@ def attention(
 
     Source: bojone/attention, `attention_tf.Attention`.
     """
-    check_size("attention: nb_head", nb_head)
-    check_size("attention: size_per_head", size_per_head)
+    nb_head = as_size("attention: nb_head", nb_head)
+    size_per_head = as_size("attention: size_per_head", size_per_head)
     with tf.variable_scope(scope, reuse=reuse):
         queries, keys, values = (
             split_heads(dense(x, nb_head * size_per_head, False, name), nb_head)
@@ -91,6 +91,7 @@ def position_embedding(inputs, position_size: int):
 
     Source: bojone/attention, `attention_tf.Position_Embedding`.
     """
+    position_size = as_size("position_embedding: position_size", position_size)
     batch, length = shape_list(tf.convert_to_tensor(inputs))[:2]
     positions = tf.cast(tf.range(length), tf.float64)
     table = interleaved(positions, position_size)  # [T, size]
@@ -104,8 +105,8 @@ def mask(inputs, seq_len, mode: str = "mul"):
     Args:
       inputs: float [N, T, ...].
       seq_len: int [N], the lengths; None returns `inputs`.
-      mode: "mul" sets masked positions to zero; "add" subtracts 1e12 from them, for a
-        softmax or a maximum over T.
+      mode: "mul" sets masked positions to zero; "add" subtracts 1e12 from them (in
+        float16, the largest number), for a softmax or a maximum over T.
 
     Returns:
       A tensor like `inputs`.
@@ -125,10 +126,13 @@ def mask(inputs, seq_len, mode: str = "mul"):
         real,
         tf.concat([tf.shape(real), tf.ones([inputs.shape.ndims - 2], tf.int32)], 0),
     )
-    return inputs * real if mode == "mul" else inputs - (1 - real) * SUBTRACTED
+    if mode == "mul":
+        return inputs * real
+    lowered = inputs - min(SUBTRACTED, float(inputs.dtype.max))
+    return tf.where_v2(tf.cast(real, tf.bool), inputs, lowered)
 
 
 def _is_real(inputs, lengths):
     """Return bool [N, T], True up to each length, given [N, T, ...] and int [N]."""
-    lengths = checked("lengths", lengths, "int", "[N]")
+    lengths = checked("lengths", lengths, "numbers", "[N]")
     return tf.sequence_mask(lengths, shape_list(tf.convert_to_tensor(inputs))[1])

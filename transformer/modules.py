@@ -25,7 +25,7 @@ these rows and returns zeros for them, so that the next block detects them too.
 """
 
 import operator
-from typing import Dict, Optional, Sequence, Union
+from typing import Dict, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -49,6 +49,7 @@ from transformer.blocks.attention import (
 from transformer.blocks.local import local_attention
 from transformer.blocks.positions import POSITIONS
 from transformer.blocks.primitives import (
+    as_size,
     check_broadcasts,
     check_is_training,
     checked,
@@ -115,6 +116,7 @@ def embedding(
       ValueError: an argument has a wrong type, rank or size, or eager mode is on.
     """
     inputs = checked("embedding: inputs", inputs, "int", "[...]")
+    num_units = as_size("embedding: num_units", num_units)
     table = embedding_table(vocab_size, num_units, scope, reuse)  # [V, D]
     if not zero_pad:
         return looked_up(table, inputs, scale)
@@ -159,6 +161,7 @@ def positional_encoding(
     inputs = checked(
         "positional_encoding: inputs", inputs, "numbers", "[N, T]", "[N, T, D]"
     )
+    num_units = as_size("positional_encoding: num_units", num_units)
     batch, length = shape_list(inputs)[:2]
     with tf.variable_scope(scope, reuse=reuse):
         # In float64: at position 1,000 a float32 angle is already wrong by 6e-5.
@@ -254,8 +257,7 @@ def multihead_attention(
         keys = checked("multihead_attention: keys", keys, "float", "[N, Tk, D]")
     keys = queries if is_self else keys
     width = queries.shape.as_list()[-1]
-    num_units = width if num_units is None else num_units
-    _check_attention_sizes(width, num_units, num_heads, dialect)
+    num_units, num_heads = _attention_sizes(width, num_units, num_heads, dialect)
     check_is_training("multihead_attention", is_training)
     if attention_dropout is None:
         attention_dropout = dropout_rate if dialect.attention_dropout else 0.0
@@ -269,7 +271,11 @@ def multihead_attention(
     query_masks = as_mask(query_masks)
     key_masks = as_mask(key_masks)
     mask = as_mask(mask)
-    _check_masks(queries, keys, query_masks, key_masks, mask if past is None else None)
+    bias = None if bias is None else tf.convert_to_tensor(bias)
+    if past is None:
+        _check_masks(queries, keys, query_masks, key_masks, mask, bias)
+    else:
+        _check_masks(queries, keys, query_masks, key_masks, None, None)
     if causality or max_relative_position:
         past_length = 0 if past is None else tf.shape(past.keys)[2]
         if query_positions is None:
@@ -432,8 +438,13 @@ def _add_and_normalize(
     return x
 
 
-def _check_attention_sizes(width, num_units, num_heads, dialect) -> None:
-    """Raise ValueError for widths that cannot be divided into heads, or added."""
+def _attention_sizes(width, num_units, num_heads, dialect) -> Tuple[int, int]:
+    """Return num_units and num_heads as ints.
+
+    Raises:
+      ValueError: the width cannot be divided into heads, or added to the queries.
+    """
+    num_units = width if num_units is None else num_units
     for name, size in (("num_units", num_units), ("num_heads", num_heads)):
         try:
             operator.index(size)
@@ -443,6 +454,8 @@ def _check_attention_sizes(width, num_units, num_heads, dialect) -> None:
                 f"{type(size).__name__}; for (queries, keys, values, key_masks, ...) "
                 "import it from transformer.compat.kyubyong"
             ) from error
+    num_units = operator.index(num_units)
+    num_heads = operator.index(num_heads)
     if num_heads < 1 or num_units % num_heads:
         raise ValueError(
             "multihead_attention: expected num_heads to divide num_units = "
@@ -453,31 +466,34 @@ def _check_attention_sizes(width, num_units, num_heads, dialect) -> None:
             f"multihead_attention: expected num_units = {width}, the width of the "
             f"queries it is added to, got {num_units}"
         )
+    return num_units, num_heads
 
 
-def _check_masks(queries, keys, query_masks, key_masks, mask) -> None:
-    """Raise ValueError for keys and masks that do not fit the queries."""
+def _check_masks(queries, keys, query_masks, key_masks, mask, bias) -> None:
+    """Raise ValueError for keys, masks and a bias that do not fit the queries."""
     batch, query_length, _ = queries.shape.as_list()
     _, key_length, key_width = keys.shape.as_list()
-    pairs = (batch, None, query_length, key_length)
     block = "multihead_attention"
     check_broadcasts(f"{block}: keys", keys, "[N, Tk, D]", (batch, None, key_width))
     if query_masks is not None and query_masks is not True:
         sizes = (batch, query_length)
         check_broadcasts(f"{block}: query_masks", query_masks, "[N, Tq]", sizes)
-    if key_masks is not True:
-        name = f"{block}: key_masks"
-        if key_masks.shape.ndims == 2:
-            check_broadcasts(name, key_masks, "[N, Tk]", (batch, key_length))
-        else:
-            check_broadcasts(name, key_masks, "[N, H, Tq, Tk]", pairs)
-    if mask is not None:
-        if mask.shape.ndims == 3 and mask.shape.as_list()[0] != 1:
+    if key_masks is not True and key_masks.shape.ndims == 2:
+        sizes = (batch, key_length)
+        check_broadcasts(f"{block}: key_masks", key_masks, "[N, Tk]", sizes)
+        key_masks = True
+    for name, x in (("key_masks", key_masks), ("mask", mask), ("bias", bias)):
+        if x is None or x is True:
+            continue
+        sizes = (batch, None, query_length, key_length)
+        check_broadcasts(f"{block}: {name}", x, "[N, H, Tq, Tk]", sizes)
+        # It would broadcast, but as [H, Tq, Tk].
+        if x.shape.ndims == 3 and (name == "key_masks" or x.shape.as_list()[0] != 1):
+            first = "[N, Tk]" if name == "key_masks" else "[Tq, Tk]"
             raise ValueError(
-                f"{block}: mask: expected [Tq, Tk] or [N, H, Tq, Tk], got three "
-                "dimensions; for a mask [Tq, Tk] of each sentence, give mask[:, None]"
+                f"{block}: {name}: expected {first} or [N, H, Tq, Tk], got three "
+                f"dimensions; for [N, Tq, Tk], give {name}[:, None]"
             )
-        check_broadcasts(f"{block}: mask", mask, "[N, H, Tq, Tk]", pairs)
 
 
 def label_smoothing(inputs, epsilon: float = 0.1):

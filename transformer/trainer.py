@@ -63,8 +63,8 @@ from transformer.training import (
     cross_entropy,
     disagreement,
     make_update,
-    report,
-    scalars,
+    scaling_report,
+    scaling_scalars,
 )
 from transformer.translator import Translator
 
@@ -570,13 +570,13 @@ class Training:
             step,
             last,
             f"step {step}/{last}  loss {loss:.3f}  {speed}  {left} left"
-            f"{report(metrics.scaling)}",
+            f"{scaling_report(metrics.scaling)}",
         )
         self.try_to_write(
             self.events.write,
             step,
             {
-                **scalars(metrics.scaling),
+                **scaling_scalars(metrics.scaling),
                 "loss": loss,
                 "tokens_per_second": tokens_per_second,
                 "minutes": self.meter.minutes(),

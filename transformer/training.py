@@ -430,7 +430,7 @@ def are_fine(metrics) -> bool:
     return is_finite or any(metrics.scaling[-1:])
 
 
-def scalars(scaling: Any) -> Dict[str, float]:
+def scaling_scalars(scaling: Any) -> Dict[str, float]:
     """Return the scalars to log for the values of a Scaling; {} for ()."""
     if not scaling:
         return {}
@@ -438,7 +438,7 @@ def scalars(scaling: Any) -> Dict[str, float]:
     return {"loss_scale": float(scaling.scale), "skipped_updates": skipped}
 
 
-def report(scaling: Any) -> str:
+def scaling_report(scaling: Any) -> str:
     """Return the end of a log line: the values of a Scaling; "" for ()."""
     if not scaling:
         return ""

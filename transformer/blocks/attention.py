@@ -190,7 +190,7 @@ def scaled_dot_product_attention(
         of_keys, of_values = (tf.cast(each, queries.dtype) for each in relative)
         logits += widened(tf.einsum("nhqd,qkd->nhqk", queries, of_keys))
     if bias is not None:
-        logits += bias
+        logits += tf.cast(bias, logits.dtype)
     if mask is not None:
         logits = tf.where_v2(mask, logits, MASKED_LOGIT)  # padding, later positions
     weights = tf.nn.softmax(logits)  # [N, H, Tq, Tk]
@@ -291,7 +291,7 @@ def relative_bias(
     _, heads, length, width = shape_list(queries)
     rows = max_distance if causality else 2 * max_distance - 1
     with tf.variable_scope(scope, reuse=reuse):
-        table = _table("keys", [heads, rows], width)
+        table = tf.cast(_table("keys", [heads, rows], width), queries.dtype)
     by_distance = tf.matmul(queries * width**-0.5, table[None], transpose_b=True)
     # Cut or pad the m - 1 distances of each side to T - 1.
     cut = tf.maximum(max_distance - length, 0)
@@ -335,6 +335,8 @@ def _is_zero(x):
 def warn_of_inverted(key_masks) -> None:
     """Warn about key masks made by `tf.equal(ids, 0)`, in which True means padding."""
     operation = getattr(key_masks, "op", None)  # arrays and True have none
+    while operation and operation.type in ("Cast", "ExpandDims", "Reshape"):
+        operation = operation.inputs[0].op
     if not operation or operation.type != "Equal":
         return
     if any(map(_is_zero, operation.inputs)):

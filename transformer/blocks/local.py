@@ -5,7 +5,7 @@ from typing import Tuple
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.attention import scaled_dot_product_attention
-from transformer.blocks.primitives import check_size, shape_list
+from transformer.blocks.primitives import as_size, shape_list
 
 
 def local_attention(
@@ -45,7 +45,7 @@ def local_attention(
     queries = tf.convert_to_tensor(queries)
     keys = tf.convert_to_tensor(keys)
     values = tf.convert_to_tensor(values)
-    check_size("local_attention: block_length", block_length)
+    block_length = as_size("local_attention: block_length", block_length)
     batch, heads, length, _ = shape_list(queries)
     before, after = window
     blocks = (length + block_length - 1) // block_length

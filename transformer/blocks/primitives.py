@@ -80,6 +80,8 @@ def _described(x, letters: Sequence[str] = ()) -> str:
 def check_broadcasts(name: str, x, shape: str, sizes: Sequence[Optional[int]]) -> None:
     """Raise ValueError if a tensor does not broadcast to the sizes that are known.
 
+    Its rank must be known.
+
     Args:
       name: the block and the argument.
       x: a tensor.
@@ -87,7 +89,9 @@ def check_broadcasts(name: str, x, shape: str, sizes: Sequence[Optional[int]]) -
       sizes: ints; None if unknown.
     """
     if x.shape.ndims is None:
-        return
+        raise ValueError(
+            f"{name}: expected {shape}, got unknown rank; set its shape with set_shape"
+        )
     found = x.shape.as_list()
     pairs = zip(reversed(found), reversed(sizes))
     if len(found) > len(sizes) or any(
@@ -100,14 +104,19 @@ def check_broadcasts(name: str, x, shape: str, sizes: Sequence[Optional[int]]) -
         )
 
 
-def check_size(name: str, size) -> None:
-    """Raise ValueError unless a size is an int of 1 or more."""
+def as_size(name: str, size) -> int:
+    """Return a size, such as TensorFlow 1's `x.shape[-1]`, as an int.
+
+    Raises:
+      ValueError: it is not an int of 1 or more.
+    """
     try:
-        fits = operator.index(size) > 0
+        number = operator.index(size)
     except TypeError:
-        fits = False
-    if not fits:
+        number = 0
+    if number < 1:
         raise ValueError(f"{name}: expected an int of 1 or more, got {size!r}")
+    return number
 
 
 def check_is_training(block: str, is_training) -> None:
@@ -150,9 +159,9 @@ def reshape(x, sizes: Sequence):
 
     Otherwise, most operations in a search step would compute sizes.
     """
-    unknown = [tf.is_tensor(size) for size in sizes]
-    if sum(unknown) == 1:
-        sizes = [-1 if is_tensor else size for size, is_tensor in zip(sizes, unknown)]
+    known = [size for size in sizes if not tf.is_tensor(size)]
+    if len(known) == len(sizes) - 1 and 0 not in known:  # beside 0, -1 is ambiguous
+        sizes = [-1 if tf.is_tensor(size) else size for size in sizes]
     return tf.reshape(x, sizes)
 
 
@@ -381,7 +390,7 @@ def dense(
       ValueError: an argument has a wrong type, rank or size, or eager mode is on.
     """
     refuse_eager("dense")
-    check_size("dense: num_units", num_units)
+    num_units = as_size("dense: num_units", num_units)
     inputs = checked("dense: inputs", inputs, "float", "[..., D]")
     *leading, width = shape_list(inputs)
     kernel, bias = dense_variables(width, num_units, use_bias, scope)
@@ -482,8 +491,8 @@ def embedding_table(
 ):
     """Return the variable `lookup_table` [V, D] of `embedding` in a scope."""
     refuse_eager("embedding")
-    check_size("embedding: vocab_size", vocab_size)
-    check_size("embedding: num_units", num_units)
+    vocab_size = as_size("embedding: vocab_size", vocab_size)
+    num_units = as_size("embedding: num_units", num_units)
     with tf.variable_scope(scope, reuse=reuse):
         return tf.get_variable(
             "lookup_table",
@@ -559,7 +568,9 @@ def standardized(inputs, epsilon: float, gamma, beta):
         standard = centred * scale
         return standard * gamma, standard, scale
 
-    x, gamma = widened(inputs), tf.convert_to_tensor(gamma)
+    x = widened(inputs)
+    gamma = tf.cast(tf.convert_to_tensor(gamma), x.dtype)
+    beta = tf.cast(beta, x.dtype)
     x = with_gradient("transformer/standardize", forward, x, gamma)
     if x.shape.ndims == 1:
         return x + beta

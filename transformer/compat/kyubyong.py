@@ -129,7 +129,7 @@ def mask(inputs, key_masks=None, type=None):  # noqa: A002 (the original name)
 def _padding_of_heads(key_masks, stacked):
     """Repeat masks [N, Tk], True = padding, for each head: bool [H * N, Tk]."""
     key_masks = _checked(key_masks)
-    heads = tf.shape(stacked)[0] // tf.shape(key_masks)[0]
+    heads = tf.shape(stacked)[0] // tf.maximum(1, tf.shape(key_masks)[0])
     return tf.tile(key_masks, [heads, 1])
 
 

@@ -64,7 +64,8 @@ def dot_product_attention(
       bias: float, broadcastable to [..., Tq, Tk], or None.
       dropout_rate, dropout_broadcast_dims: for the weights.
       name: the variable scope.
-      save_weights_to: dict; receives the weights by scope name.
+      save_weights_to: dict; receives the weights by scope name and, in graph mode, the
+        logits.
       scaled: whether the queries are already scaled; False: multiply them by d_k **
         -0.5.
 
@@ -94,7 +95,7 @@ def _attended(heads, bias, scaled, drop, saved, relative=None):
     """Attend; save the weights under the name of the current scope."""
     context, weights = scaled_dot_product_attention(
         *heads,
-        bias=None if bias is None else tf.cast(bias, heads[0].dtype),
+        bias=None if bias is None else tf.cast(bias, tf.float32),
         relative=relative,
         scale=1.0 if scaled else None,
         drop=drop,
@@ -102,7 +103,9 @@ def _attended(heads, bias, scaled, drop, saved, relative=None):
     if saved is not None:
         name = tf.get_variable_scope().name
         saved[name] = weights
-        saved[f"{name}/logits"] = weights.op.inputs[0]  # of the softmax: it has no mask
+        if not tf.executing_eagerly():
+            # The inputs of the softmax: there is no mask.
+            saved[f"{name}/logits"] = weights.op.inputs[0]
     return context
 
 
@@ -210,7 +213,7 @@ def dot_product_self_attention_relative_v2(
             "relative_bias",
         )
         if bias is not None:
-            added += bias
+            added += tf.cast(bias, added.dtype)
         return _attended((q, k, v), added, scaled, drop, save_weights_to)
 
 

@@ -122,7 +122,10 @@ def report(verdicts: List[Dict[str, Any]], package: str) -> List[str]:
             line = each["line"].replace("from transformer.", f"from {package}.")
             first = "write" if each["kind"] == "same" else "keep yours, or write"
             lines.append(f"    {first}: {line}")
-    return lines or ["no functions found: give the file that defines them"]
+    return lines or [
+        "no functions found: give the file that defines them; classes and what "
+        "functools.partial makes are not measured"
+    ]
 
 
 def _package(path: str) -> str:

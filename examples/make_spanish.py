@@ -8,9 +8,9 @@ translator must learn that adjectives follow the noun and agree with it, the pro
 in the verb ending, and English needs "do" to negate and ask.
 """
 
+import argparse
 import os
 import random
-import sys
 from typing import List, Tuple
 
 SIZES = {"corpus": 4000, "dev": 100, "test": 200}
@@ -117,4 +117,6 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder")
+    main(parser.parse_args().folder)

@@ -10,7 +10,7 @@ largest number is usually under the piece that is translated.
 `python scripts/plot_attention.py` draws all layers and heads as a picture or a page.
 """
 
-import sys
+import argparse
 
 from transformer import Translator
 from transformer.viewer.sight import see
@@ -27,4 +27,7 @@ def main(logdir: str, sentence: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("logdir")
+    parser.add_argument("sentence")
+    main(**vars(parser.parse_args()))

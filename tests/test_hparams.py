@@ -68,7 +68,7 @@ def test_saved_architecture_cannot_be_changed(tmp_path, name, other):
         hparams.resolve({name: other}, None, str(tmp_path))
     message = str(error.value)
     assert message.startswith(name)
-    assert "expected {}, got {}".format(getattr(saved, name), other) in message
+    assert "expected {!r}, got {!r}".format(getattr(saved, name), other) in message
     assert "choose another --logdir" in message
     same = {name: getattr(saved, name)}
     assert hparams.resolve(same, None, str(tmp_path)) == saved

@@ -135,7 +135,11 @@ class HParams:
         "noam, noam_by_peak, rsqrt, constant, linear; empty: the dialect's",
     )
     learning_rate: float = setting(
-        "training", 0.0, "factor of the schedule; 0: the dialect's", least=0
+        "training",
+        0.0,
+        "factor of the schedule: with linear, constant and noam_by_peak, the peak; 0: "
+        "the dialect's",
+        least=0,
     )
     warmup_steps: int = setting("training", 4000, "steps to the peak learning rate")
     dropout_rate: float = setting(
@@ -297,7 +301,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "schedule": "linear",  # the number of steps is known
         "learning_rate": 0.002,  # a small model tolerates a high rate
         "warmup_steps": 400,  # a seventh of the way
-        "max_steps": 2700,  # 11 minutes on two cores in bfloat16
+        "max_steps": 2700,  # 13 minutes on two cores in bfloat16
         "save_every": 450,  # at most two minutes can be lost
         "eval_every": 450,  # six dev BLEU scores
         "beam_size": 5,
@@ -467,8 +471,8 @@ def refuse_other_architecture(
         fixed = FIELDS[name].metadata["group"] == "model"
         if fixed and given[name] != saved[name]:
             raise ValueError(
-                f"{name} is fixed by {path}: expected {saved[name]}, got "
-                f"{given[name]}; choose another {flag}"
+                f"{name} is fixed by {path}: expected {saved[name]!r}, got "
+                f"{given[name]!r}; choose another {flag}"
             )
 
 

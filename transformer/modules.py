@@ -12,6 +12,7 @@ connection and the layer normalization.
     from transformer.modules import (
         embedding, feedforward, multihead_attention, positional_encoding)
 
+    tf.disable_eager_execution()
     ids = tf.placeholder(tf.int32, [None, None])                            # [N, T]
     x = embedding(ids, vocab_size=100, num_units=64)                        # [N, T, 64]
     x += positional_encoding(ids, num_units=64)                             # [N, T, 64]

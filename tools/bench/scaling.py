@@ -1,7 +1,7 @@
 """Estimate how fast several workers train, from sizes and rates.
 
     python tools/bench/scaling.py
-    python tools/bench/scaling.py --link 230 --network 25
+    python tools/bench/scaling.py --link 230 --network 24
 
 A worker is a process with its own device. An update with a fixed batch takes
 

@@ -11,6 +11,7 @@ import argparse
 import http.client
 import itertools
 import json
+import socket
 import statistics
 import threading
 import time
@@ -71,6 +72,8 @@ def main(argv=None):
     address = urllib.parse.urlsplit(args.url)
     with open(args.text, encoding="utf-8") as file:
         lines = [line.strip() for line in file if line.strip()]
+    with socket.create_connection((address.hostname, address.port)):  # it listens
+        pass
     print("| clients | p50 ms | p95 ms | p99 ms | sentences/s |\n|---|---|---|---|---|")
     for number in args.clients:
         print(measure(address, lines, number, args.warm_up, args.seconds), flush=True)

@@ -1,7 +1,5 @@
 """Write a trained model in the format of other software, with a model card.
 
-    Examples:
-
     transformer-tf export --format ctranslate2 --logdir logs/sample --out exported \\
             --quantization int8 --check 200
     transformer-tf export --format savedmodel --logdir logs/sample --out sample

@@ -1,7 +1,5 @@
 """Import a checkpoint of an original system as a log directory.
 
-    Examples:
-
     transformer-tf import --from kyubyong --ckpt original/model-20 \\
         --num_heads 8 --spm original/bpe.model --out logs/imported
     transformer-tf import --from tensor2tensor --ckpt model.ckpt-250 \\

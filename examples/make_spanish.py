@@ -2,10 +2,8 @@
 
     python examples/make_spanish.py FOLDER
 
-FOLDER gets corpus.es, corpus.en, dev.es, dev.en, test.es and test.en: line n in one
-language is the translation of line n in the other. No sentence is in two splits. A
-translator must learn that adjectives follow the noun and agree with it, the pronoun is
-in the verb ending, and English needs "do" to negate and ask.
+FOLDER gets {corpus,dev,test}.{es,en}. A translator must learn that adjectives follow
+the noun and agree with it, and that English needs "do" to negate and ask.
 """
 
 import argparse

@@ -289,6 +289,9 @@ def test_wrong_shape(check):
 def test_a_function_of_a_graph_is_to_be_wrapped():
     with tf.Graph().as_default(), pytest.raises(ValueError, match="graph_function"):
         CAUSALITY(tf.identity)
+    for wrong in ({"vocab_size": 2}, {"tolerance": -1}):
+        with pytest.raises(ValueError, match="expected .* of at least"):
+            CAUSALITY(lambda x: x, **wrong)
 
 
 @pytest.mark.parametrize("check", ALL, ids=lambda check: check.__name__)

@@ -54,6 +54,19 @@ def test_a_mask_of_positions_is_the_same_for_all_sentences(start, dialect):
     np.testing.assert_array_equal(*session.run(outputs))
 
 
+def test_three_dimensions_are_those_of_the_heads_where_no_batch_can_be_meant(start):
+    slopes = tf.constant([1.0, 0.5, 0.25, 0.125])[:, None, None]  # as in ALiBi
+    bias = slopes * tf.constant([[0.0, -1.0, -2.0]])  # [H, 1, Tk]
+    outputs = [
+        modules.multihead_attention(
+            tf.constant(X), tf.constant(X), 4, 4, bias=each, reuse=tf.AUTO_REUSE
+        )
+        for each in (bias, bias[None])
+    ]
+    session, _ = start()
+    np.testing.assert_array_equal(*session.run(outputs))
+
+
 @pytest.mark.parametrize("dialect", ["paper", "tutorial"])
 def test_true_stands_for_a_mask_without_padding(start, dialect):
     everything = tf.ones([2, 3], tf.bool)
@@ -67,7 +80,7 @@ def test_masks_made_by_equal_are_reported():
     with pytest.warns(UserWarning, match="got masks made as tf.equal"):
         attended(tf.equal(ids, 0))
     with pytest.warns(UserWarning, match="got masks made as tf.equal"):
-        attended(tf.cast(tf.equal(ids, 0), tf.float32))
+        attended(tf.cast(tf.equal(ids, 0), tf.float32)[:, None, None, :])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         attended(tf.not_equal(ids, 0))

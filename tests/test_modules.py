@@ -524,7 +524,21 @@ def attend(queries=X, keys=X, *more, **options):
         ),
         (
             lambda: attend(X[:1], X[:1], key_masks=IDS[:1, :, None]),
-            r"expected \[N, Tk\] or .*, got three dimensions",
+            r"expected \[N, Tk\] = \[1, 3\], got \[1, 3, 1\]",
+        ),
+        (
+            lambda: attend(
+                num_heads=2,
+                key_masks=np.ones([2, 1, 3, 3]),
+                past=nothing_before(2, 2, 4),
+            ),
+            "with past, got .*2, 1, 3, 3.*; give what depends on the query as mask",
+        ),
+        (
+            lambda: attend(
+                mask=np.ones([2, 3, 3]), num_heads=2, past=nothing_before(2, 2, 4)
+            ),
+            r"got three dimensions; .* give mask\[:, None\]",
         ),
         (
             lambda: attend(bias=np.zeros([2, 3, 3], np.float32)),
@@ -536,9 +550,10 @@ def attend(queries=X, keys=X, *more, **options):
         ),
         (
             lambda: attend(mask=-1e9 * np.tri(3)),
-            "True or 1 = may attend, .* got -1e.09; .* the argument bias",
+            "True or 1 = may attend, .* got -1e.09; .* is a bias, not a mask",
         ),
         (lambda: attend(num_heads=3), "num_units = 8, got 3"),
+        (lambda: modules.feedforward(X, (0, 8)), "feedforward: num_units: expected an"),
         (
             lambda: attend(num_heads=2, is_training=tf.constant(1)),
             "is_training to be True, False or a bool tensor",

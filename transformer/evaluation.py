@@ -127,10 +127,12 @@ def score(
     Raises:
       ValueError: the numbers of hypotheses and references differ, or are 0.
     """
-    if len(hypotheses) != len(references) or not references:
+    if not references:
+        raise ValueError("score: expected at least one reference, got none")
+    if len(hypotheses) != len(references):
         raise ValueError(
-            f"score: expected {len(references) or 'some'} hypotheses, one for each "
-            f"reference, got {len(hypotheses)}"
+            f"score: expected {len(references)} hypotheses, one for each reference, "
+            f"got {len(hypotheses)}"
         )
     chosen: Dict[str, Any] = {field: METRICS[field][1]() for field in metrics}
     fields: Dict[str, Any] = {}
@@ -172,7 +174,7 @@ def check_samples(samples: int, lines: int) -> None:
     if needed > free > 0:
         raise ValueError(
             f"samples: expected samples that fit the {ram.readable(free)} of free "
-            f"memory, got {samples:,} of {lines:,} lines each, which need "
+            f"memory, got {samples:,} samples of {lines:,} lines, which need "
             f"{ram.readable(needed)}; choose fewer --samples, or 0"
         )
     seed = os.environ.get(SEED, "none").lower()

@@ -21,7 +21,6 @@ import tensorflow.compat.v1 as tf
 from transformer.blocks.positions import interleaved
 from transformer.blocks.primitives import (
     as_size,
-    checked,
     dense,
     join_heads,
     shape_list,
@@ -71,7 +70,9 @@ def attention(
             split_heads(dense(x, nb_head * size_per_head, False, name), nb_head)
             for x, name in ((Q, "q"), (K, "k"), (V, "v"))
         )  # [N, H, T, size]
-        real = None if V_len is None else _is_real(V, V_len)[:, None, None, :]
+        real = None
+        if V_len is not None:
+            real = _is_real(V, V_len, "attention: V_len")[:, None, None, :]
         context, _ = scaled_dot_product_attention(
             queries, keys, values, real, fully_masked_is_zero=False
         )
@@ -106,7 +107,7 @@ def mask(inputs, seq_len, mode: str = "mul"):
       inputs: float [N, T, ...].
       seq_len: int [N], the lengths; None returns `inputs`.
       mode: "mul" sets masked positions to zero; "add" subtracts 1e12 from them (in
-        float16, the largest number), for a softmax or a maximum over T.
+        float16, half of the largest number), for a softmax or a maximum over T.
 
     Returns:
       A tensor like `inputs`.
@@ -121,18 +122,22 @@ def mask(inputs, seq_len, mode: str = "mul"):
     inputs = tf.convert_to_tensor(inputs)
     if seq_len is None:
         return inputs
-    real = tf.cast(_is_real(inputs, seq_len), inputs.dtype)  # [N, T]
+    real = tf.cast(_is_real(inputs, seq_len, "mask: seq_len"), inputs.dtype)  # [N, T]
     real = tf.reshape(
         real,
         tf.concat([tf.shape(real), tf.ones([inputs.shape.ndims - 2], tf.int32)], 0),
     )
     if mode == "mul":
         return inputs * real
-    lowered = inputs - min(SUBTRACTED, float(inputs.dtype.max))
+    lowered = inputs - min(SUBTRACTED, float(inputs.dtype.max) / 2)
     return tf.where_v2(tf.cast(real, tf.bool), inputs, lowered)
 
 
-def _is_real(inputs, lengths):
+def _is_real(inputs, lengths, name):
     """Return bool [N, T], True up to each length, given [N, T, ...] and int [N]."""
-    lengths = checked("lengths", lengths, "numbers", "[N]")
+    lengths = tf.convert_to_tensor(lengths)
+    if lengths.shape.ndims not in (None, 1):
+        raise ValueError(
+            f"{name}: expected lengths [N], got {lengths.shape}; reshape them"
+        )
     return tf.sequence_mask(lengths, shape_list(tf.convert_to_tensor(inputs))[1])

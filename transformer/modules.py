@@ -269,14 +269,14 @@ def multihead_attention(
     if key_masks is None:
         key_masks = found_mask(keys, dialect.padded_row)
     warn_of_inverted(key_masks)
-    query_masks = as_mask(query_masks)
-    key_masks = as_mask(key_masks)
-    mask = as_mask(mask)
+    query_masks = as_mask(query_masks, "multihead_attention: query_masks")
+    key_masks = as_mask(key_masks, "multihead_attention: key_masks")
+    mask = as_mask(mask, "multihead_attention: mask")
     bias = None if bias is None else tf.convert_to_tensor(bias)
-    if past is None:
-        _check_masks(queries, keys, query_masks, key_masks, mask, bias)
-    else:
-        _check_masks(queries, keys, query_masks, key_masks, None, None)
+    _check_masks(queries, keys, query_masks, key_masks, past)
+    seen = keys.shape.as_list()[1] if past is None else None  # the number of keys
+    for name, x in (("mask", mask), ("bias", bias)):
+        _check_pairs(name, x, queries, seen, num_heads)
     if causality or max_relative_position:
         past_length = 0 if past is None else tf.shape(past.keys)[2]
         if query_positions is None:
@@ -388,13 +388,15 @@ def feedforward(
             f"feedforward: expected num_units = (F, D), got {num_units}; give both "
             f"widths, such as ({4 * width}, {width})"
         )
-    inner_units, outer_units = num_units
+    inner_units, outer_units = (
+        as_size("feedforward: num_units", each) for each in num_units
+    )
     if dialect.residual and outer_units != width:
         raise ValueError(
             f"feedforward: expected num_units = (..., {width}), the width of the "
             f"inputs, got {tuple(num_units)}"
         )
-    mask = as_mask(mask)
+    mask = as_mask(mask, "feedforward: mask")
     if mask is not None and mask is not True:
         check_broadcasts("feedforward: mask", mask, "[N, T]", (batch, length))
     if inner_dropout is None:
@@ -445,18 +447,18 @@ def _attention_sizes(width, num_units, num_heads, dialect) -> Tuple[int, int]:
     Raises:
       ValueError: the width cannot be divided into heads, or added to the queries.
     """
-    num_units = width if num_units is None else num_units
-    for name, size in (("num_units", num_units), ("num_heads", num_heads)):
+    sizes = []
+    given = width if num_units is None else num_units
+    for name, size in (("num_units", given), ("num_heads", num_heads)):
         try:
-            operator.index(size)
+            sizes.append(operator.index(size))
         except TypeError as error:
             raise ValueError(
                 f"multihead_attention: expected {name} to be an int, got "
                 f"{type(size).__name__}; for (queries, keys, values, key_masks, ...) "
                 "import it from transformer.compat.kyubyong"
             ) from error
-    num_units = operator.index(num_units)
-    num_heads = operator.index(num_heads)
+    num_units, num_heads = sizes
     if num_heads < 1 or num_units % num_heads:
         raise ValueError(
             "multihead_attention: expected num_heads to divide num_units = "
@@ -470,8 +472,8 @@ def _attention_sizes(width, num_units, num_heads, dialect) -> Tuple[int, int]:
     return num_units, num_heads
 
 
-def _check_masks(queries, keys, query_masks, key_masks, mask, bias) -> None:
-    """Raise ValueError for keys, masks and a bias that do not fit the queries."""
+def _check_masks(queries, keys, query_masks, key_masks, past) -> None:
+    """Raise ValueError for keys and padding masks that do not fit the queries."""
     batch, query_length, _ = queries.shape.as_list()
     _, key_length, key_width = keys.shape.as_list()
     block = "multihead_attention"
@@ -479,22 +481,39 @@ def _check_masks(queries, keys, query_masks, key_masks, mask, bias) -> None:
     if query_masks is not None and query_masks is not True:
         sizes = (batch, query_length)
         check_broadcasts(f"{block}: query_masks", query_masks, "[N, Tq]", sizes)
-    if key_masks is not True and key_masks.shape.ndims == 2:
+    if key_masks is True:
+        return
+    if key_masks.shape.ndims == 4:
+        _check_pairs("key_masks", key_masks, queries, key_length, None)
+        if past is not None and key_masks.shape.as_list()[1:3] != [1, 1]:
+            raise ValueError(
+                f"{block}: key_masks: expected [N, Tk] or [N, 1, 1, Tk] with past, got "
+                f"{key_masks.shape}; give what depends on the query as mask"
+            )
+    else:
         sizes = (batch, key_length)
         check_broadcasts(f"{block}: key_masks", key_masks, "[N, Tk]", sizes)
-        key_masks = True
-    for name, x in (("key_masks", key_masks), ("mask", mask), ("bias", bias)):
-        if x is None or x is True:
-            continue
-        sizes = (batch, None, query_length, key_length)
-        check_broadcasts(f"{block}: {name}", x, "[N, H, Tq, Tk]", sizes)
-        # It would broadcast, but as [H, Tq, Tk].
-        if x.shape.ndims == 3 and (name == "key_masks" or x.shape.as_list()[0] != 1):
-            first = "[N, Tk]" if name == "key_masks" else "[Tq, Tk]"
-            raise ValueError(
-                f"{block}: {name}: expected {first} or [N, H, Tq, Tk], got three "
-                f"dimensions; for [N, Tq, Tk], give {name}[:, None]"
-            )
+
+
+def _check_pairs(name, x, queries, key_length, num_heads) -> None:
+    """Raise ValueError for a mask or a bias that does not broadcast to [N, H, Tq, Tk].
+
+    Three dimensions broadcast as [H, Tq, Tk], but most callers mean [N, Tq, Tk].
+    """
+    if x is None or x is True:
+        return
+    batch, query_length, _ = queries.shape.as_list()
+    block = "multihead_attention"
+    sizes = (batch, None, query_length, key_length)
+    check_broadcasts(f"{block}: {name}", x, "[N, H, Tq, Tk]", sizes)
+    first = x.shape.as_list()[0] if x.shape.ndims == 3 else 1
+    is_of_heads = first == num_heads and first != batch
+    if first != 1 and not is_of_heads:
+        raise ValueError(
+            f"{block}: {name}: expected [Tq, Tk] or [N, H, Tq, Tk], got three "
+            f"dimensions; for [N, Tq, Tk], give {name}[:, None], and for [H, Tq, Tk], "
+            f"{name}[None]"
+        )
 
 
 def label_smoothing(inputs, epsilon: float = 0.1):
@@ -511,6 +530,9 @@ def label_smoothing(inputs, epsilon: float = 0.1):
       ValueError: `inputs` have a wrong type or size, or epsilon a wrong value.
     """
     inputs = checked("label_smoothing: inputs", inputs, "float", "[..., V]")
-    if not tf.is_tensor(epsilon) and not 0 <= epsilon <= 1:
-        raise ValueError(f"label_smoothing: expected 0 <= epsilon <= 1, got {epsilon}")
+    is_number = not tf.is_tensor(epsilon)
+    if is_number and (isinstance(epsilon, str) or not 0 <= epsilon <= 1):
+        raise ValueError(
+            f"label_smoothing: expected 0 <= epsilon <= 1, got {epsilon!r}"
+        )
     return (1 - epsilon) * inputs + epsilon / inputs.shape.as_list()[-1]

@@ -8,6 +8,7 @@ A mask is a bool tensor, True = may attend, that broadcasts to [N, H, Tq, Tk].
 import warnings
 from typing import Callable, NamedTuple, Optional
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.primitives import shape_list, widened
@@ -77,8 +78,12 @@ def found_mask(x, padded_row: str = "is zero"):
     return tf.reduce_any(tf.not_equal(x, 0), axis=-1)
 
 
-def as_mask(mask):
+def as_mask(mask, name: str):
     """Return a numeric mask as bool: 0 is False. None and True are unchanged.
+
+    Args:
+      mask: a mask.
+      name: the block and the argument, for the message.
 
     Raises:
       ValueError: the mask is a constant with numbers below 0.
@@ -87,10 +92,10 @@ def as_mask(mask):
         return mask
     mask = tf.convert_to_tensor(mask)
     value = tf.get_static_value(mask)
-    if value is not None and mask.dtype != tf.bool and (value < 0).any():
+    if value is not None and (value.astype(np.float32) < 0).any():
         raise ValueError(
-            f"a mask: expected True or 1 = may attend, False or 0 = may not, got "
-            f"{value.min():g}; what is added to the logits is the argument bias"
+            f"{name}: expected True or 1 = may attend, False or 0 = may not, got "
+            f"{float(value.min()):g}; what is added to logits is a bias, not a mask"
         )
     return mask if mask.dtype == tf.bool else tf.not_equal(mask, 0)
 
@@ -335,7 +340,12 @@ def _is_zero(x):
 def warn_of_inverted(key_masks) -> None:
     """Warn about key masks made by `tf.equal(ids, 0)`, in which True means padding."""
     operation = getattr(key_masks, "op", None)  # arrays and True have none
-    while operation and operation.type in ("Cast", "ExpandDims", "Reshape"):
+    while operation and operation.type in (
+        "Cast",
+        "ExpandDims",
+        "Reshape",
+        "StridedSlice",
+    ):
         operation = operation.inputs[0].op
     if not operation or operation.type != "Equal":
         return

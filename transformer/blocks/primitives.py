@@ -6,7 +6,6 @@ precision: see `register_gradient` and `with_gradient`.
 
 import contextlib
 import functools
-import numbers
 import operator
 import zlib
 from typing import Callable, Dict, List, Optional, Sequence, Union
@@ -300,8 +299,7 @@ def dropout(
     Raises:
       ValueError: an argument has a wrong type or value.
     """
-    is_rate = isinstance(rate, numbers.Real) and 0 <= rate < 1
-    if not tf.is_tensor(rate) and not is_rate:
+    if not tf.is_tensor(rate) and (isinstance(rate, str) or not 0 <= rate < 1):
         raise ValueError(f"dropout: expected 0 <= rate < 1, got {rate!r}")
     check_is_training("dropout", is_training)
     if not tf.is_tensor(inputs):

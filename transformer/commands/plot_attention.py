@@ -57,6 +57,7 @@ def parser() -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> None:
     """Translate the sentences; write page and picture; print the translations."""
     head = checked_head(args)
+    refuse_paths(args)
     settings = hparams.load_each(args.logdir, cli.given(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
     from transformer.viewer.models import Model
@@ -87,16 +88,6 @@ def checked_head(args: argparse.Namespace) -> Union[int, str, None]:
             f"{len(args.sentences)} and {len(args.logdir)}; a page has "
             "room for more: --html"
         )
-    for flag, path in (("--html", args.html), ("--out", args.out)):
-        if path:
-            files.refuse_no_folder(path)
-            files.refuse_unwritable(os.path.dirname(os.path.abspath(path)), flag)
-        if path and os.path.isdir(path):
-            raise ValueError(f"{flag} {path}: expected a file, got a folder")
-    if args.out and os.path.splitext(args.out)[1] not in PICTURES:
-        raise ValueError(
-            f"--out {args.out}: expected the ending {' or '.join(PICTURES)}"
-        )
     for kind in args.kind or ():
         cli.refuse_unknown("--kind", kind, ("encoder", "decoder", "cross"))
     if args.head in (None, "mean"):
@@ -104,6 +95,25 @@ def checked_head(args: argparse.Namespace) -> Union[int, str, None]:
     if not args.head.isdigit():
         raise ValueError(f"--head: expected a number from 1, or mean, got {args.head}")
     return int(args.head)
+
+
+def refuse_paths(args: argparse.Namespace) -> None:
+    """Raise ValueError or OSError for a file that cannot be written."""
+    for flag, path in (("--html", args.html), ("--out", args.out)):
+        if not path:
+            continue
+        if os.path.isdir(path):
+            raise ValueError(
+                f"{flag} {path}: expected a file, got a folder; add a file name"
+            )
+        files.refuse_no_folder(path)
+        files.refuse_unwritable(os.path.dirname(os.path.abspath(path)), flag)
+    ending = os.path.splitext(args.out or PICTURES[0])[1]
+    if ending.lower() not in PICTURES:
+        raise ValueError(
+            f"--out {args.out}: expected a name that ends in {', '.join(PICTURES)}, "
+            f"got {ending or 'no ending'}; choose one of them"
+        )
 
 
 def write_picture(

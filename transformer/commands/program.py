@@ -59,7 +59,7 @@ HELP = f"""usage: {PROGRAM} COMMAND [--flag value] ...
 
 {{commands}}
 
-{PROGRAM} COMMAND --help describes a command; This is version {{version}}.
+{PROGRAM} COMMAND --help describes a command. This is version {{version}}.
 
 Exit status: 0 done; 1 something was found (doctor, port); 2 refused, with the reason in
 one line; 75 a worker of several was lost; 128 + the number of the signal that ended it,

@@ -141,7 +141,7 @@ def _checked(key_masks):
             "as tf.equal(ids, 0) makes them, got masks made by tf.not_equal",
             stacklevel=4,
         )
-    return as_mask(key_masks)
+    return as_mask(key_masks, "key_masks")
 
 
 @variables_named_as("kyubyong")

@@ -64,7 +64,7 @@ def command_line(name: str, *arguments: str) -> str:
       name: a key of FILES.
       arguments: unquoted.
     """
-    quoted = "".join(" " + shlex.quote(each) for each in arguments)
+    quoted = "".join(" " + shlex.quote(str(each)) for each in arguments)
     if _runs_installed():
         return f"{PROGRAM} {name}{quoted}"
     file = FILES[name]

@@ -52,6 +52,7 @@ DEFECTS = {
     "joints": ("not detokenized", [line.replace("e", "e@@ ", 1) for line in FAIR]),
     "entities": ("not detokenized", [line.replace("n", "&apos;", 1) for line in FAIR]),
     "copies": (SOURCE, SOURCES),
+    "capitals": ("another case", [line.upper() for line in FAIR]),
     "another language": (
         SOURCE,
         [line for i in range(0, 80, 8) for line in SOURCES[i : i + 8][::-1]],
@@ -143,3 +144,9 @@ def test_what_cannot_be_looked_at(logdir, digits, tmp_path, capsys):
         assert status == 2 and len(lines) == 1
         assert lines[0].startswith("doctor.py: ")
         assert [word for word in words if word not in lines[0]] == []
+
+
+def test_a_file_given_twice_is_found():
+    texts = doctor.Texts(SOURCES, SOURCES, FAIR)
+    assert "the same file" in doctor.same_reference(texts)
+    assert doctor.same_reference(doctor.Texts(SOURCES, REFERENCES, FAIR)) is None

@@ -121,7 +121,7 @@ def test_where_the_translations_cannot_be_written_the_scores_are_not_lost(
 def test_translations_in_bfloat16_have_a_file_of_their_own(moved, test_files):
     flags = ["--search", "greedy", "--samples", 0, "--decode_precision", "bfloat16"]
     lines = run("--logdir", moved, "--files", *test_files, *flags)
-    assert lines[0].endswith(".bfloat16.translations")
+    assert lines[0].endswith(".bfloat16.search-greedy.translations")
 
 
 def test_one_translation_a_line_whatever_the_lines_are(moved, tmp_path):

@@ -105,7 +105,9 @@ def test_a_language_that_leads_to_another_file_is_refused(data, tmp_path, side):
     (tmp_path / "secret").write_bytes(b"1 2 3\n")
     summary = json.loads((data / "corpus.json").read_text())
     (data / "corpus.json").write_text(json.dumps(dict(summary, **{side: language})))
-    with pytest.raises(ValueError, match="expected a language in letters") as stopped:
+    with pytest.raises(
+        ValueError, match="expected letters, digits, - and _ only"
+    ) as stopped:
         load_text(str(data), "test")
     assert str(data / "corpus.json") in str(stopped.value)
     assert repr(language) in str(stopped.value) and "\n" not in str(stopped.value)

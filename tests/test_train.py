@@ -46,7 +46,7 @@ def script(monkeypatch):
     def script(*bleus):
         following = iter(bleus)
 
-        def evaluate(translate, sources, references):
+        def evaluate(translate, sources, references, tokenizer):
             return Scores(next(following), 0.0, "", ""), sources
 
         monkeypatch.setattr(trainer, "evaluate", evaluate)
@@ -289,11 +289,12 @@ def test_without_a_terminal_progress_is_plain_lines(digits, tmp_path, script, ca
     assert captured.out == ""
     assert re.match(r"[\d,]+ parameters; step 0 of 2; logs in ", lines[0])
     assert lines[1] == "each batch is cut into 2 shards"
-    assert lines[2].startswith("memory for the tensors of training: about ")
-    for step, line in enumerate(lines[3:5], 1):
+    assert lines[2] == "learning rate: at most 0.004"
+    assert lines[3].startswith("memory for the tensors of training: about ")
+    for step, line in enumerate(lines[4:6], 1):
         assert re.match(rf"step {step}/2  loss \d\.\d+  [\d,]+ tokens/s", line)
-    assert lines[5].startswith("step 2: dev BLEU 12.50, dev loss ")
-    assert lines[6].startswith("stopped at step 2") and len(lines) == 7
+    assert lines[6].startswith("step 2: dev BLEU 12.50, dev loss ")
+    assert lines[7].startswith("stopped at step 2") and len(lines) == 8
     assert "\r" not in captured.err and "\x1b" not in captured.err
 
 
@@ -309,6 +310,7 @@ def test_without_a_terminal_progress_is_plain_lines(digits, tmp_path, script, ca
             ["vocab_size", "30", "25"],
         ),
         (["--joint_vocab", "false"], ["joint_vocab"]),
+        (["--schedule", "linear", "--learning_rate", "1"], ["learning_rate", "0.1"]),
         (
             ["--batch_tokens", "9"],
             ["batch_tokens", "10"],
@@ -319,6 +321,13 @@ def test_without_a_terminal_progress_is_plain_lines(digits, tmp_path, script, ca
 def test_settings_are_refused(digits, tmp_path, capsys, flags, words):
     line = corpora.refused_training(capsys, digits, tmp_path / "logs", *flags)
     assert [word for word in words if word not in line] == []
+
+
+def test_positions_beyond_a_table_are_reported(digits, tmp_path, script, capsys):
+    script(1.0)
+    flags = ("--positions", "learned", "--max_positions", "4", "--max_steps", "1")
+    corpora.run_train(digits, tmp_path, *flags)
+    assert "max_positions: 4, but the longest" in capsys.readouterr().err
 
 
 def test_a_data_folder_that_is_not_prepared(tmp_path, capsys):

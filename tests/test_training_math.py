@@ -12,12 +12,14 @@ from transformer.hparams import HParams
 from transformer.model import Transformer
 from transformer.trainer import training_loss
 from transformer.training import (
+    SCHEDULES,
     SMOOTHINGS,
     Loss,
     cross_entropy,
     disagreement,
     learning_rate,
     make_update,
+    peak_rate,
 )
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64
@@ -195,6 +197,16 @@ def test_linear(start):
     expected = np.interp(range(1, 51), [0, 10, 51], [0, 0.5, 0])
     found = [session.run(rate, {done: step}) for step in range(50)]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_peak_is_the_highest_rate(start, schedule):
+    hp = HParams(**dict(HP, schedule=schedule, warmup_steps=10, max_steps=50))
+    done = tf.placeholder(tf.int64, [])
+    rate = learning_rate(hp, done)
+    session, _ = start()
+    found = [session.run(rate, {done: step}) for step in range(50)]
+    np.testing.assert_allclose(max(found), peak_rate(hp), rtol=1e-5)
 
 
 # --- Adam -----------------------------------------------------------------------------

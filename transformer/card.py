@@ -12,7 +12,13 @@ import numpy as np
 
 from transformer import __version__
 from transformer.compat.convert import variable_shapes
-from transformer.evaluation import SAMPLES, Scores, load_text, score, translations_path
+from transformer.evaluation import (
+    SAMPLES,
+    Scores,
+    read_parallel,
+    score,
+    translations_path,
+)
 from transformer.hparams import FIELDS, HParams
 from transformer.runtime import checkpoints
 from transformer.runtime.run import begun_from, read_dev_scores, read_run
@@ -149,8 +155,9 @@ def _score_written(data, checkpoint, split, samples) -> Optional[Scores]:
     """Return the Scores of the translations from `eval`; None if there are none."""
     path = translations_path(checkpoint, split)
     try:
-        _, references = load_text(data, split)
-        return score(list(read_lines(path)), references, samples)
+        text = read_parallel(data, split)
+        found = list(read_lines(path))
+        return score(found, text.references, samples, tokenizer=text.tokenizer)
     except (OSError, ValueError):
         return None
 

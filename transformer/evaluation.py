@@ -14,7 +14,12 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
 from transformer.runtime import ram
-from transformer.text.data_folder import text_paths
+from transformer.text.data_folder import (
+    language_of,
+    read_summary,
+    text_paths,
+    tokenizer_of,
+)
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary import Translation
 
@@ -48,6 +53,7 @@ class ParallelText(NamedTuple):
     name: str  # of the split or the file
     sources: List[str]
     references: List[str]
+    tokenizer: str = "13a"  # sacreBLEU's, for the language of the references
 
 
 def load_text(data: str, split: str) -> Tuple[List[str], List[str]]:
@@ -78,16 +84,18 @@ def read_parallel(
     if paths:
         sources, references = (list(read_lines(path)) for path in paths)
         name = _name_of(paths[0], sources)
+        language = language_of(paths[1])
     else:
         paths = text_paths(data, split)
         sources, references = load_text(data, split)
         name = split
+        language = read_summary(data)["target_lang"]
     if len(sources) != len(references) or not sources:
         raise ValueError(
             f"{' and '.join(paths)}: expected the same number of lines, at least one, "
             f"got {len(sources)} and {len(references)}"
         )
-    return ParallelText(name, sources, references)
+    return ParallelText(name, sources, references, tokenizer_of(language))
 
 
 def _name_of(path, lines):
@@ -115,14 +123,16 @@ def score(
     references: List[str],
     samples: int = 0,
     metrics: Sequence[str] = WITHOUT_TER,
+    tokenizer: str = "13a",
 ) -> Scores:
-    """Return sacreBLEU's scores over all sentences: BLEU (13a, cased), chrF2, TER.
+    """Return sacreBLEU's scores over all sentences: BLEU (cased), chrF2, TER.
 
     Args:
       hypotheses: the translations.
       references: the reference of each.
       samples: the number of bootstrap samples for the intervals; 0: no intervals.
       metrics: keys of METRICS, "bleu" and "chrf" among them.
+      tokenizer: sacreBLEU's tokenizer for BLEU: see `ParallelText`.
 
     Raises:
       ValueError: the numbers of hypotheses and references differ, or are 0.
@@ -134,7 +144,7 @@ def score(
             f"score: expected {len(references)} hypotheses, one for each reference, "
             f"got {len(hypotheses)}"
         )
-    chosen: Dict[str, Any] = {field: METRICS[field][1]() for field in metrics}
+    chosen = {field: _metric(field, tokenizer) for field in metrics}
     fields: Dict[str, Any] = {}
     if not samples:
         for field, metric in chosen.items():
@@ -151,6 +161,16 @@ def score(
         fields[f"{field}_signature"] = str(signatures[name])
         fields[f"{field}_interval"] = _interval(result.mean, result.ci)
     return Scores(**fields)
+
+
+def _metric(field: str, tokenizer: str) -> Any:
+    """Return the metric of sacreBLEU for a field of Scores."""
+    metric: Callable = METRICS[field][1]
+    if field == "bleu":
+        return metric(tokenize=tokenizer)
+    if field == "ter" and tokenizer != "13a":  # it would count a line as one word
+        return metric(normalized=True, asian_support=True)
+    return metric()
 
 
 def _interval(mean: float, half: float) -> Tuple[float, float]:
@@ -190,10 +210,12 @@ def evaluate(
     sources: List[str],
     references: List[str],
     samples: int = 0,
+    tokenizer: str = "13a",
 ) -> Tuple[Scores, List[str]]:
     """Translate and score lines; return (Scores, the best translation of each line)."""
     hypotheses = [best.text for best, *_ in translate(sources)]
-    return score(hypotheses, references, samples), hypotheses
+    scores = score(hypotheses, references, samples, tokenizer=tokenizer)
+    return scores, hypotheses
 
 
 class Similarity(NamedTuple):
@@ -270,7 +292,10 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    systems: Dict[str, List[str]], references: List[str], samples: int = SAMPLES
+    systems: Dict[str, List[str]],
+    references: List[str],
+    samples: int = SAMPLES,
+    tokenizer: str = "13a",
 ) -> List[Comparison]:
     """Compare the translations of systems with those of the first one.
 
@@ -278,6 +303,7 @@ def compare(
       systems: name → the translation of each line, for two or more systems.
       references: the reference of each line.
       samples: the number of bootstrap samples.
+      tokenizer: as in `score`.
 
     Returns:
       A Comparison for each metric: BLEU, chrF2, TER.
@@ -291,7 +317,7 @@ def compare(
                 f"{name}: expected {len(references)} translations, one for each "
                 f"reference, got {len(hypotheses)}"
             )
-    metrics: Dict[str, Any] = {name: metric() for name, metric in METRICS.values()}
+    metrics = {name: _metric(each, tokenizer) for each, (name, _) in METRICS.items()}
     test = PairedTest(list(systems.items()), metrics, [references], "bs", samples)
     signatures, results = test()
     translations = list(systems.values())

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Optional
 import tensorflow.compat.v1 as tf
 
 from transformer import hparams
-from transformer.blocks.positions import LEARNED, POSITIONS
+from transformer.blocks.positions import LEARNED, POSITIONS, chosen_positions
 from transformer.data import (
     Batch,
     BatchPlan,
@@ -28,6 +28,7 @@ from transformer.data import (
     training_dataset,
 )
 from transformer.decoding import SEARCHES
+from transformer.dialects import resolve
 from transformer.evaluation import evaluate, read_parallel
 from transformer.hparams import HParams
 from transformer.model import Transformer
@@ -63,10 +64,13 @@ from transformer.training import (
     cross_entropy,
     disagreement,
     make_update,
+    peak_rate,
     scaling_report,
     scaling_scalars,
 )
 from transformer.translator import Translator
+
+HIGHEST_RATE = 0.1  # of Adam
 
 
 def train(
@@ -100,10 +104,17 @@ def train(
         ended the run.
     """
     refuse_unknown_names(hp)
+    refuse_high_rate(hp)
     compute_type(hp.precision)  # refuses a precision that this TensorFlow lacks
     refuse_old_tensorflow(cluster)
     hp = with_shards(hp, cluster)
     data = Data(hp)
+    is_learned = chosen_positions(hp.positions, resolve(hp.dialect)) == LEARNED
+    if is_learned and data.longest() > hp.max_positions:
+        warn(
+            f"max_positions: {hp.max_positions}, but the longest sentence has "
+            f"{data.longest()} tokens: all later positions share the last vector"
+        )
     corpus = data.checksums()
     compared = configuration(hp, corpus) if cluster else {}
     team = Team(cluster, compared, warn, FAILURES)
@@ -176,6 +187,20 @@ def refuse_unknown_names(hp: HParams) -> None:
         refuse_unknown(name, getattr(hp, name), table)
 
 
+def refuse_high_rate(hp: HParams) -> None:
+    """Raise ValueError for a learning rate with which no model learns.
+
+    The usual cause is a factor for `noam` with a schedule that takes the peak itself.
+    """
+    peak = peak_rate(hp)
+    if peak > HIGHEST_RATE:
+        raise ValueError(
+            f"learning_rate: expected a peak of at most {HIGHEST_RATE}, got {peak:g}; "
+            "with the schedules linear, constant and noam_by_peak, give the peak "
+            "itself, such as --learning_rate 0.001"
+        )
+
+
 def with_shards(hp: HParams, cluster: Optional[Cluster] = None) -> HParams:
     """Return the settings, with the number of shards set for a deterministic run.
 
@@ -230,8 +255,7 @@ class Data:
         # No pair of dev is too long for a batch.
         most = max(hp.batch_tokens, *(side.max() for side in lengths))
         self.dev_plan = BatchPlan(*lengths, most, hp.seed)
-        dev = read_parallel(hp.data, "dev")
-        self.dev_text = (dev.sources, dev.references)
+        self.dev_text = read_parallel(hp.data, "dev")
 
     def checksums(self) -> Dict[str, str]:
         """Return the SHA-256 of each part of the corpora: name → SHA-256."""
@@ -241,16 +265,20 @@ class Data:
         for name in names:
             path = os.path.join(self.train.folder, name)
             sums[name] = self._verified.get(name) or sha256_of(path)
-        for side, lines in zip(("source", "target"), self.dev_text):
+        texts = (self.dev_text.sources, self.dev_text.references)
+        for side, lines in zip(("source", "target"), texts):
             text = "\n".join(lines).encode("utf-8")
             sums[f"dev.{side}.text"] = hashlib.sha256(text).hexdigest()
         return sums
 
     def forecast(self, hp: HParams, parameters: int) -> int:
         """Return how many bytes the tensors of training on this data take."""
+        return ram.forecast(hp, parameters, len(self.train), self.longest())
+
+    def longest(self) -> int:
+        """Return the number of tokens of the longest sentence of train."""
         lengths = (self.train.source_lengths, self.train.target_lengths)
-        longest = max(side.max() for side in lengths)
-        return ram.forecast(hp, parameters, len(self.train), int(longest))
+        return int(max(side.max() for side in lengths))
 
 
 class TrainingGraph:
@@ -511,6 +539,7 @@ class Training:
         )
         if self.graph.shards.count > 1:
             self.progress.say(self.graph.parts_of_batch())
+        self.progress.say(f"learning rate: at most {peak_rate(self.hp):.2g}")
         forecast = self.graph.data.forecast(self.hp, self.graph.size)
         self.progress.say(ram.report(forecast, self.session))
 
@@ -644,7 +673,13 @@ class Training:
         with self.signals.at_once(), explained:  # the checkpoint is written
             self.translator.restore(checkpoints.path_of(self.logdir, self.step))
             loss = self.graph.dev_loss(self.session)
-            scores, _ = evaluate(self.translator.translate, *self.graph.data.dev_text)
+            dev = self.graph.data.dev_text
+            scores, _ = evaluate(
+                self.translator.translate,
+                dev.sources,
+                dev.references,
+                tokenizer=dev.tokenizer,
+            )
         row = {
             "step": self.step,
             "bleu": scores.bleu,

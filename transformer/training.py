@@ -235,6 +235,15 @@ SCHEDULES: Dict[str, Callable] = {
 }
 
 
+def peak_rate(hp: HParams) -> float:
+    """Return the highest learning rate of a training run."""
+    dialect = resolve(hp.dialect)
+    factor = hp.learning_rate or dialect.learning_rate
+    if (hp.schedule or dialect.schedule) in ("noam", "rsqrt"):
+        return factor * (hp.d_model * hp.warmup_steps) ** -0.5
+    return factor
+
+
 def learning_rate(hp: HParams, global_step):
     """Return the learning rate after `global_step` updates: float32 scalar."""
     dialect = resolve(hp.dialect)

@@ -93,7 +93,36 @@ def resembles_source(texts: Texts) -> Optional[str]:
     )
 
 
+def same_reference(texts: Texts) -> Optional[str]:
+    """Find references that are the source."""
+    pairs = list(zip(texts.sources, texts.references))
+    share = sum(source == reference for source, reference in pairs) / len(pairs)
+    if share <= 0.5:
+        return None
+    return (
+        f"{share:.0%} of the references are equal to their sources: the same file was "
+        "given for both"
+    )
+
+
+def other_case(texts: Texts) -> Optional[str]:
+    """Find references that differ from the translations mostly in upper case."""
+    cased = score(texts.translations, texts.references).bleu
+    lower = score(
+        [line.lower() for line in texts.translations],
+        [line.lower() for line in texts.references],
+    ).bleu
+    if lower < LOW_BLEU or lower < 2 * cased:
+        return None
+    return (
+        f"BLEU is {lower:.2f} instead of {cased:.2f} if case is ignored: the "
+        "references have another case than the text that the model was trained on"
+    )
+
+
 SYMPTOMS = {
+    "references that are the source": same_reference,
+    "another case": other_case,
     "translations that ignore the source": ignores_source,
     "unknown pieces": unknown_pieces,
     "not detokenized": not_detokenized,
@@ -145,7 +174,7 @@ def look(args, hp: hparams.HParams, checkpoint: str) -> Dict[str, str]:
             f"{len(text.sources)} source lines, got {len(translations)} ({path}): "
             "they do not belong together"
         )
-    bleu = score(translations, text.references).bleu
+    bleu = score(translations, text.references, tokenizer=text.tokenizer).bleu
     say(f"{len(translations)} translations ({path}): BLEU {bleu:.2f}")
     texts = Texts(text.sources, text.references, translations)
     found = {"too few steps": too_few_steps(hp, checkpoint) if bleu < LOW_BLEU else ""}

@@ -43,6 +43,12 @@ from transformer.text.lines import read_lines
 
 ALL = "all"  # every checkpoint that is kept
 
+# Settings on which translations depend.
+SEARCH_SETTINGS = [
+    name
+    for name in hparams.DECODING
+    if name not in ("decode_batch_size", "decode_precision", "deterministic")
+]
 Model = Tuple[hparams.HParams, str]  # the settings, the log directory
 
 
@@ -119,7 +125,9 @@ def score_one(
     )
     written = "not written" if ours.error else ours.path
     say(f"{len(text.sources)} lines of {text.name}, step {steps}: {written}")
-    scores = score(ours.lines, text.references, args.samples, list(METRICS))
+    scores = score(
+        ours.lines, text.references, args.samples, list(METRICS), text.tokenizer
+    )
     for line, signature in describe(scores):
         say(line, signature)
     report = dict(
@@ -137,7 +145,7 @@ def score_one(
             [other] = translate(args, [other], [args.checkpoint], text)
         systems[name] = other
     if others:
-        report["compared"] = compare(systems, text.references, args.samples)
+        report["compared"] = compare(systems, text, args.samples)
     write_json(args.json, report)
     refuse_unwritten(systems.values())
 
@@ -159,7 +167,9 @@ def score_all(
     which = [kept[step] for step in sorted(kept)]
     for each in translate(args, models, which, text):
         systems.append(each)
-        scores = score(each.lines, text.references, args.samples, list(METRICS))
+        scores = score(
+            each.lines, text.references, args.samples, list(METRICS), text.tokenizer
+        )
         step = checkpoints.step_of(each.checkpoint)
         lines, signatures = zip(*describe(scores))
         is_best = " (best on dev)" if step in best else ""
@@ -260,6 +270,11 @@ def translate(
                 name += f".{args.engine}-{args.quantization}"
             elif hp.decode_precision != "float32":
                 name += f".{hp.decode_precision}"
+            # Other settings of the search than the saved ones have files of their own.
+            saved = hparams.load(logdir)
+            for setting in SEARCH_SETTINGS:
+                if getattr(hp, setting) != getattr(saved, setting):
+                    name += f".{setting}-{getattr(hp, setting)}"
             path = translations_path(checkpoint, name, others)
             write_error = write_lines(path, lines)
             yield Translations(lines, path, checkpoint, others, write_error)
@@ -292,12 +307,14 @@ def semantic(encoder: Any, lines: List[str], references: List[str]) -> Dict[str,
 
 
 def compare(
-    systems: Dict[str, Translations], references: List[str], samples: int
+    systems: Dict[str, Translations], text, samples: int
 ) -> List[Dict[str, Any]]:
     """Print how systems compare with the first one; return that for the JSON report."""
     report = []
     lines = {name: each.lines for name, each in systems.items()}
-    for comparison in evaluation.compare(lines, references, samples):
+    for comparison in evaluation.compare(
+        lines, text.references, samples, text.tokenizer
+    ):
         say("", *evaluation.comparison_table(comparison))
         first, *others = comparison.systems
         for other in others:

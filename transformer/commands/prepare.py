@@ -34,7 +34,9 @@ from transformer.text.data_folder import (
     ID_FILES,
     SPLITS,
     check_language,
+    language_of,
     publish,
+    tokenizer_of,
     write_summary,
 )
 from transformer.text.lines import Pair
@@ -47,6 +49,7 @@ VOCABULARY_DEFAULTS = {
     "vocab_size": 8000,
     "vocab_lines": 1000000,
     "model_type": "bpe",
+    "normalization": "",
     "separate": False,
 }
 
@@ -120,6 +123,13 @@ def _add_vocabulary_flags(group) -> None:
         help="maximum number of lines to train it on, drawn at random [1000000]",
     )
     group.add_argument("--model_type", choices=("bpe", "unigram"), help="[bpe]")
+    group.add_argument(
+        "--normalization",
+        choices=("nmt_nfkc", "nfkc", "identity"),
+        help="SentencePiece's rule for characters, which translations follow too: "
+        "nmt_nfkc replaces full-width punctuation, ligatures and superscripts "
+        "[nmt_nfkc; identity for languages that are written without spaces]",
+    )
     group.add_argument(
         "--separate",
         action="store_true",
@@ -241,6 +251,14 @@ def checked_languages(args: argparse.Namespace) -> List[str]:
             f"--source_lang and --target_lang: expected two different names, got "
             f"{found[0]!r} for both: the text of each is written to OUT/dev.LANGUAGE"
         )
+    for pair in itertools.chain.from_iterable(named_pairs(args).values()):
+        for path, other in ((pair.source, found[1]), (pair.target, found[0])):
+            if language_of(path) == other:
+                raise ValueError(
+                    f"{path}: expected a file in another language than {other}, the "
+                    f"language of the other side; change the order of the two files, "
+                    "or rename them"
+                )
     return list(found)
 
 
@@ -274,6 +292,9 @@ def prepare(
         if split != "train":
             names = [f"{split}.{language}" for language in languages]
             kept += copy_text(text.pairs[0], names, args.out, made)
+    if not args.normalization:
+        without_spaces = any(tokenizer_of(each) != "13a" for each in languages)
+        args.normalization = "identity" if without_spaces else "nmt_nfkc"
     make_vocabularies(args, texts["train"], made)
     entries = {}
     for split, text in texts.items():
@@ -324,7 +345,13 @@ def make_vocabularies(args: argparse.Namespace, train: Text, made: str) -> None:
             f"{' of each language' if args.separate else ''}, drawn at random"
         )
     train_vocabularies(
-        train, made, args.vocab_size, args.model_type, args.separate, args.vocab_lines
+        train,
+        made,
+        args.vocab_size,
+        args.model_type,
+        args.separate,
+        args.vocab_lines,
+        args.normalization,
     )
 
 

@@ -89,8 +89,8 @@ def settings(args: argparse.Namespace) -> hparams.HParams:
         is_auto = not chosen and name != "joint_vocab"  # a size of 0
         if (name in given or is_set) and chosen != value and not is_auto:
             raise ValueError(
-                f"{name}: expected {value} as in {hp.data}, got {chosen}; choose "
-                "another --data, or another --logdir"
+                f"{name}: expected {chosen}, as in the settings, got {value} in "
+                f"{hp.data}; choose another --data, or another --logdir"
             )
     # Later commands may run in another folder.
     return dataclasses.replace(hp, data=os.path.abspath(hp.data), **from_data)

@@ -148,7 +148,8 @@ def parser():
     made.add_argument(
         "--prefix_file",
         metavar="FILE",
-        help="what each translation begins with, one line per line of input",
+        help="what each translation begins with, in whole words, one line per line of "
+        "input",
     )
     made.add_argument(
         "--scores", action="store_true", help="also print the score of each translation"

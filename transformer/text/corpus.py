@@ -12,7 +12,6 @@ import functools
 import itertools
 import os
 import random
-import re
 from typing import (
     Any,
     Callable,
@@ -29,7 +28,7 @@ import numpy as np
 
 from transformer.runtime import pool
 from transformer.runtime.files import named
-from transformer.text.data_folder import SIDES, SPLITS, integer_file
+from transformer.text.data_folder import SIDES, SPLITS, integer_file, language_of
 from transformer.text.lines import Pair, count_pairs, read_lines, read_pairs
 from transformer.text.vocabulary import (
     JOINT_MODEL,
@@ -43,9 +42,6 @@ from transformer.text.vocabulary import (
 
 CHUNK = 10000  # pairs of lines in a block
 NEUTRAL = ("source", "target")  # the languages if no file name names any
-LANGUAGE = r"[a-z]{2,3}(?:[-_][A-Za-z]+)?"
-# File extensions that are not languages.
-OTHER_ENDINGS = ("txt", "tsv", "csv", "raw", "tok", "src", "trg", "tgt", "ref")
 
 
 # --- The text files -------------------------------------------------------------------
@@ -95,20 +91,13 @@ def languages_of(
     has_german = any(_find_in(out, split, "de") for split in others)
     found = ("de", "en") if has_german else NEUTRAL
     for pair in itertools.chain.from_iterable(named_pairs.values()):
-        endings = (_language(pair.source), _language(pair.target))
+        endings = (language_of(pair.source), language_of(pair.target))
         if all(endings) and endings[0] != endings[1]:
             found = endings
             break
     if source == found[1] or target == found[0]:
         found = found[::-1]
     return source or found[0], target or found[1]
-
-
-def _language(path: str) -> str:
-    """Return the language at the end of a file name, or ""."""
-    name = re.sub(r"(\.gz|\.xml|\.sgm)*$", "", os.path.basename(path))
-    found = re.search(rf"\.({LANGUAGE})$", name)
-    return found.group(1) if found and found.group(1) not in OTHER_ENDINGS else ""
 
 
 def find_splits(
@@ -142,7 +131,9 @@ def find_splits(
             pairs = [Pair(found[0], found[1])]
         for path in itertools.chain.from_iterable(pair[:2] for pair in pairs):
             if not os.path.isfile(path):
-                what = "is a folder" if os.path.isdir(path) else "does not exist"
+                what = "does not exist"
+                if os.path.exists(path):
+                    what = "is a folder" if os.path.isdir(path) else "is a pipe"
                 raise ValueError(
                     f"--{split}: expected a text file, got {path}, which {what}; check "
                     f"the path"
@@ -211,6 +202,7 @@ def train_vocabularies(
     model_type: str,
     separate: bool,
     max_lines: int,
+    normalization: str,
 ) -> None:
     """Train the vocabularies of a corpus on its train split.
 
@@ -221,13 +213,16 @@ def train_vocabularies(
       model_type: "bpe" or "unigram".
       separate: train one vocabulary per language instead of a joint one.
       max_lines: if there are more lines, train on a random sample of this size.
+      normalization: the rule of SentencePiece for characters.
     """
     paths = [pair[:2] for pair in train.pairs]
     texts = list(zip(*paths)) if separate else [list(itertools.chain(*paths))]
     lines = sum(train.counts) * (1 if separate else 2)
     for name, text in zip(SEPARATE_MODELS if separate else (JOINT_MODEL,), texts):
         path = os.path.join(folder, name)
-        train_vocabulary(text, path, vocab_size, model_type, lines, max_lines)
+        train_vocabulary(
+            text, path, vocab_size, model_type, lines, max_lines, normalization
+        )
 
 
 # --- Encoding -------------------------------------------------------------------------

@@ -24,6 +24,9 @@ from transformer.runtime.files import (
 from transformer.runtime.terminal import command, command_line
 
 SUMMARY = "corpus.json"
+LANGUAGE = r"[a-z]{2,3}(?:[-_][A-Za-z]+)?"
+# File extensions that are not languages.
+OTHER_ENDINGS = ("txt", "tsv", "csv", "raw", "tok", "src", "trg", "tgt", "ref")
 SPLITS = ("train", "dev", "test")
 SIDES = ("source", "target")
 ID_FILES = [
@@ -88,6 +91,23 @@ def open_integers(path: str) -> np.ndarray:
 
 
 # --- The summary ----------------------------------------------------------------------
+
+
+def language_of(path: str) -> str:
+    """Return the language at the end of a file name, or ""."""
+    name = re.sub(r"(\.gz|\.xml|\.sgm)*$", "", os.path.basename(path))
+    found = re.search(rf"\.({LANGUAGE})$", name)
+    return found.group(1) if found and found.group(1) not in OTHER_ENDINGS else ""
+
+
+# Languages that are written without spaces between words → sacreBLEU's tokenizer. For
+# all others it is 13a.
+TOKENIZERS = {"zh": "zh", **dict.fromkeys(("ja", "th", "lo", "km", "my"), "char")}
+
+
+def tokenizer_of(language: str) -> str:
+    """Return the name of sacreBLEU's tokenizer for a language, such as zh or zh-CN."""
+    return TOKENIZERS.get(re.split("[-_]", language.lower())[0], "13a")
 
 
 def check_language(name: str, where: str) -> str:

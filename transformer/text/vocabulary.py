@@ -616,6 +616,7 @@ def train_vocabulary(
     model_type: str,
     line_count: int = 0,
     max_lines: int = 0,
+    normalization: str = "nmt_nfkc",
 ) -> None:
     """Train one SentencePiece model on the lines of some text files, and write it.
 
@@ -630,11 +631,13 @@ def train_vocabulary(
       model_type: "bpe" or "unigram".
       line_count: the number of lines in the files; needed for `max_lines`.
       max_lines: the largest number of lines to train on, drawn at random; 0: all lines.
+      normalization: the rule for characters: "nmt_nfkc", "nfkc" or "identity".
 
     Raises:
       ValueError: the text is empty, or does not allow `vocab_size` pieces.
     """
-    task = (list(text_paths), vocab_size, model_type, line_count, max_lines)
+    paths = list(text_paths)
+    task = (paths, vocab_size, model_type, line_count, max_lines, normalization)
     if min(line_count, max_lines) > MANY_LINES:
         [model] = pool.results(_trainer, [task], 1)
     else:
@@ -668,6 +671,7 @@ def _trained(
     model_type: str,
     line_count: int,
     max_lines: int,
+    normalization: str,
 ) -> bytes:
     """Train a SentencePiece model, and return its bytes."""
 
@@ -693,6 +697,7 @@ def _trained(
             vocab_size=vocab_size,
             model_type=model_type,
             character_coverage=1.0,
+            normalization_rule_name=normalization,
             pad_id=PAD,
             unk_id=UNK,
             bos_id=BOS,

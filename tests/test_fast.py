@@ -104,8 +104,8 @@ def test_eval_and_the_service_have_it_too(exported, digits, tmp_path, capsys):
     pattern = os.path.join(logdir, "best.ckpt-*.test*.translations")
     names = sorted(os.path.basename(path) for path in glob.glob(pattern))
     assert [name.split(".test")[1] for name in names] == [
-        ".ctranslate2-float32.translations",
-        ".translations",
+        ".ctranslate2-float32.search-greedy.translations",
+        ".search-greedy.translations",
     ]
     hp = hparams.load(logdir, {"search": "greedy"})
     asked = [SentenceRequest(0, "1 2 3 4")]

@@ -240,7 +240,7 @@ def test_what_needs_no_tensorflow_is_refused_without_it(tmp_path, case):
 
 @pytest.mark.slow
 def test_a_command_that_succeeds_shows_nothing_of_tensorflow(digits, trained, tmp_path):
-    ours = ("step ", "memory for ", "stopped at ")
+    ours = ("step ", "learning rate: ", "memory for ", "stopped at ")
     flags = [f"--data={digits}", "--logdir", str(tmp_path / "new"), "--max_steps=4"]
     trains = process(RUN, "train.py", *corpora.TINY, *flags)
     assert trains.returncode == 0

@@ -108,8 +108,8 @@ def refuse_paths(args: argparse.Namespace) -> None:
             )
         files.refuse_no_folder(path)
         files.refuse_unwritable(os.path.dirname(os.path.abspath(path)), flag)
-    ending = os.path.splitext(args.out or PICTURES[0])[1]
-    if ending.lower() not in PICTURES:
+    ending = os.path.splitext(args.out or "")[1]
+    if args.out and ending.lower() not in PICTURES:
         raise ValueError(
             f"--out {args.out}: expected a name that ends in {', '.join(PICTURES)}, "
             f"got {ending or 'no ending'}; choose one of them"

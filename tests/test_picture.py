@@ -105,6 +105,9 @@ def test_page_and_picture_at_once(trained, tmp_path, capsys):
     [
         ([], "--html"),
         (["--out", "x.png", "another line"], "expected one sentence"),
+        (["--out", "x.jpg"], "ends in .png, .svg, .pdf, got .jpg"),
+        (["--html", "."], "expected a file, got a folder"),
+        (["--html", "none/x.html"], "expected an existing folder"),
         (["--out", "x.png", "--head", "9"], "expected 1 to 4"),
     ],
 )

@@ -105,7 +105,7 @@ def test_the_best_is_the_best_of_the_steps_that_there_were(
     """Not one of a run that got further, was thrown back, and came out otherwise."""
     bleus = iter([3.0, 1.0, 5.0, 1.0, 2.0])
     monkeypatch.setattr(
-        trainer, "evaluate", lambda *args: (Scores(next(bleus), 0.0, "", ""), [])
+        trainer, "evaluate", lambda *_, **__: (Scores(next(bleus), 0.0, "", ""), [])
     )
     corpora.run_train(digits, tmp_path, *corpora.HARD)
     assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [12]

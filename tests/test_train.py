@@ -65,7 +65,7 @@ def newest(logdir):
 # --- Going on -------------------------------------------------------------------------
 
 
-def interrupt(*arguments):
+def interrupt(*arguments, **options):
     raise Killed
 
 

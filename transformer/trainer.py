@@ -58,6 +58,7 @@ from transformer.text.data_folder import ID_FILES, verify
 from transformer.text.vocabulary import copy_vocabularies, vocabulary_names
 from transformer.training import (
     SCHEDULES,
+    TIMES_FACTOR,
     Loss,
     Metrics,
     are_fine,
@@ -188,16 +189,14 @@ def refuse_unknown_names(hp: HParams) -> None:
 
 
 def refuse_high_rate(hp: HParams) -> None:
-    """Raise ValueError for a learning rate with which no model learns.
-
-    The usual cause is a factor for `noam` with a schedule that takes the peak itself.
-    """
+    """Raise ValueError for a factor of `noam` with a schedule that takes the peak."""
+    schedule = hp.schedule or resolve(hp.dialect).schedule
     peak = peak_rate(hp)
-    if peak > HIGHEST_RATE:
+    if peak > HIGHEST_RATE and schedule not in TIMES_FACTOR:
         raise ValueError(
-            f"learning_rate: expected a peak of at most {HIGHEST_RATE}, got {peak:g}; "
-            "with the schedules linear, constant and noam_by_peak, give the peak "
-            "itself, such as --learning_rate 0.001"
+            f"learning_rate: expected at most {HIGHEST_RATE}, the peak with schedule "
+            f"{schedule}, got {peak:g}, as a factor for {' or '.join(TIMES_FACTOR)}; "
+            "give the peak itself, such as --learning_rate 0.001"
         )
 
 

@@ -235,11 +235,15 @@ SCHEDULES: Dict[str, Callable] = {
 }
 
 
+# Schedules whose highest rate is not the factor itself.
+TIMES_FACTOR = ("noam", "rsqrt")
+
+
 def peak_rate(hp: HParams) -> float:
     """Return the highest learning rate of a training run."""
     dialect = resolve(hp.dialect)
     factor = hp.learning_rate or dialect.learning_rate
-    if (hp.schedule or dialect.schedule) in ("noam", "rsqrt"):
+    if (hp.schedule or dialect.schedule) in TIMES_FACTOR:
         return factor * (hp.d_model * hp.warmup_steps) ** -0.5
     return factor
 

@@ -16,7 +16,7 @@ from typing import Callable, Dict, NamedTuple, Sequence
 
 from transformer import hparams
 from transformer.evaluation import load_text
-from transformer.fast import CTRANSLATE2, QUANTIZATIONS, FastTranslator
+from transformer.fast import CTRANSLATE2, MODEL, QUANTIZATIONS, FastTranslator
 from transformer.runtime import cli, pool
 from transformer.runtime.files import new_folder, refuse_used
 from transformer.runtime.terminal import say
@@ -92,7 +92,8 @@ def parser() -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> None:
     """Write the model and its card; compare its translations with ours if requested."""
     cli.refuse_unknown("format", args.format, FORMATS)
-    refuse_used(args.out, "--out")
+    replaced = MODEL if args.format == CTRANSLATE2 else ""
+    refuse_used(args.out, "--out", replaced)
     hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
     from transformer import card
@@ -101,7 +102,7 @@ def run(args: argparse.Namespace) -> None:
     chosen = formats()[args.format]
     name = os.path.basename(os.path.realpath(args.out))
     described = chosen.described(hp, name, args.quantization)
-    with new_folder(args.out, "--out") as made:
+    with new_folder(args.out, "--out", replaced) as made:
 
         def write(checkpoint):
             remark = chosen.write(hp, checkpoint, made, args.quantization)

@@ -194,9 +194,9 @@ def refuse_high_rate(hp: HParams) -> None:
     peak = peak_rate(hp)
     if peak > HIGHEST_RATE and schedule not in TIMES_FACTOR:
         raise ValueError(
-            f"learning_rate: expected at most {HIGHEST_RATE}, the peak with schedule "
-            f"{schedule}, got {peak:g}, as a factor for {' or '.join(TIMES_FACTOR)}; "
-            "give the peak itself, such as --learning_rate 0.001"
+            f"learning_rate: expected at most {HIGHEST_RATE}, because it is the peak "
+            f"with the schedule {schedule} (with {' and '.join(TIMES_FACTOR)}, it is a "
+            f"factor), got {peak:g}; try --learning_rate 0.001"
         )
 
 

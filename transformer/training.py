@@ -235,7 +235,7 @@ SCHEDULES: Dict[str, Callable] = {
 }
 
 
-# Schedules whose highest rate is not the factor itself.
+# Schedules for which `learning_rate` is a factor, not the peak.
 TIMES_FACTOR = ("noam", "rsqrt")
 
 

@@ -246,6 +246,13 @@ def translate(
     from transformer.translator import Translator  # needs TensorFlow
 
     hp, logdir = models[0]
+    saved = hparams.load(logdir)
+    # Translations with other settings than the saved ones have files of their own.
+    changed = "".join(
+        f".{setting}-{getattr(hp, setting)}"
+        for setting in SEARCH_SETTINGS
+        if getattr(hp, setting) != getattr(saved, setting)
+    )
     with Translator(
         hp,
         logdir,
@@ -270,11 +277,7 @@ def translate(
                 name += f".{args.engine}-{args.quantization}"
             elif hp.decode_precision != "float32":
                 name += f".{hp.decode_precision}"
-            # Other settings of the search than the saved ones have files of their own.
-            saved = hparams.load(logdir)
-            for setting in SEARCH_SETTINGS:
-                if getattr(hp, setting) != getattr(saved, setting):
-                    name += f".{setting}-{getattr(hp, setting)}"
+            name += changed
             path = translations_path(checkpoint, name, others)
             write_error = write_lines(path, lines)
             yield Translations(lines, path, checkpoint, others, write_error)

@@ -133,7 +133,7 @@ def find_splits(
             if not os.path.isfile(path):
                 what = "does not exist"
                 if os.path.exists(path):
-                    what = "is a folder" if os.path.isdir(path) else "is a pipe"
+                    what = "is a folder, a pipe or a device"
                 raise ValueError(
                     f"--{split}: expected a text file, got {path}, which {what}; check "
                     f"the path"

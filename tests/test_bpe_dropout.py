@@ -17,15 +17,29 @@ from transformer.text.vocabulary import (
 WORDS = ["grüne", "grünen", "graue", "Wiese", "Wiesen", "Hund", "Hunde", "und", "rund"]
 SENTENCES = [" ".join(words) for words in itertools.permutations(WORDS, 3)]
 SIZE = 50
+BYTES = 256
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bpe_dropout")
-    corpus, model = str(folder / "text.de"), str(folder / JOINT_MODEL)
-    with open(corpus, "w", encoding="utf-8") as file:
-        file.write("\n".join(SENTENCES))
-    train_vocabulary([corpus], model, SIZE, "bpe")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bpe_dropout") / "text.de"
+    path.write_text("\n".join(SENTENCES), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def path(corpus, tmp_path_factory):
+    model = str(tmp_path_factory.mktemp("model") / JOINT_MODEL)
+    train_vocabulary([corpus], model, SIZE, model_type="bpe")
+    return model
+
+
+@pytest.fixture(scope="module")
+def path_with_bytes(corpus, tmp_path_factory):
+    model = str(tmp_path_factory.mktemp("bytes") / JOINT_MODEL)
+    train_vocabulary(
+        [corpus], model, BYTES + SIZE, model_type="bpe", byte_fallback=True
+    )
     return model
 
 
@@ -45,12 +59,21 @@ def vocabulary(path, dropout, seed=1):
         "Hund Žžž. Žund",
         "Ž",
         "Hund <unk> <s> rund</s>",
+        "Hund 🙂🙂 <0xF0>",
     ],
 )
-def test_without_dropout_it_encodes_as_sentencepiece(path, line):
-    """The same merges in the same order, unknown characters in one piece."""
-    plain = Vocabulary(path).encode(line)
-    assert vocabulary(path, 0).encode(line) == plain
+def test_without_dropout_it_encodes_as_sentencepiece(path, path_with_bytes, line):
+    """The same merges, and unknown characters in one piece or as bytes."""
+    for model in (path, path_with_bytes):
+        plain = Vocabulary(model).encode(line)
+        assert vocabulary(model, 0).encode(line) == plain
+
+
+@pytest.mark.parametrize("dropout", [0, 0.5])
+def test_with_byte_fallback_any_text_can_be_copied(path_with_bytes, dropout):
+    sampled = vocabulary(path_with_bytes, dropout)
+    line = "Hund 🙂 Žund 猫 <0xF0>"
+    assert sampled.decode(sampled.encode(line)) == line
 
 
 @pytest.mark.parametrize("dropout", [0.05, 0.5, 1])

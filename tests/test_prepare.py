@@ -119,6 +119,19 @@ def test_separate_vocabularies_see_one_language_each(tmp_path):
     assert decoded == sentences("dev", "de")
 
 
+def test_rare_characters_are_encoded_as_bytes_if_asked(tmp_path):
+    out = fill(tmp_path)
+    flags = ["--byte_fallback", "--character_coverage", "0.99"]
+    corpora.command("prepare", "--out", out, "--vocab_size", "310", *flags)
+    vocabulary = load_vocabularies(out).source
+    known = set("".join(vocabulary.pieces(range(vocabulary.size))))
+    assert "a" in known and "ß" not in known
+    line = "die große Wiese 🙂"
+    ids = vocabulary.encode(line)
+    assert UNK not in ids
+    assert vocabulary.decode(ids) == line
+
+
 def test_a_vocabulary_that_is_given_replaces_what_there_was(tmp_path):
     out, given = fill(tmp_path / "out"), tmp_path / "given"
     corpora.command("prepare", "--out", out, *SMALL)

@@ -205,7 +205,7 @@ def test_a_file_is_read_or_refused(folder, kind, content, ending, missing):
 @pytest.fixture(scope="module", params=["bpe", "unigram"])
 def vocabulary(request, folder):
     path = os.path.join(folder, request.param + ".model")
-    train_vocabulary([SAMPLE], path, 300, request.param)
+    train_vocabulary([SAMPLE], path, 300, model_type=request.param)
     return Vocabulary(path)
 
 

@@ -95,9 +95,8 @@ def test_a_line_break_that_is_a_piece_ends_no_line(run, trained, digits, tmp_pat
         for line in corpora.read_lines(os.path.join(digits, "train.de"))
     ]
     corpora.write_lines(text, lines)
-    train_vocabulary(
-        [text], os.path.join(copy, "spm.model"), int(corpora.VOCAB_SIZE), "bpe"
-    )
+    path = os.path.join(copy, "spm.model")
+    train_vocabulary([text], path, int(corpora.VOCAB_SIZE), model_type="bpe")
     corpora.forget_vocabulary(copy)
     vocabulary = load_vocabularies(copy).target
     assert "\x85" in vocabulary.pieces(range(vocabulary.size))

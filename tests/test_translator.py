@@ -155,6 +155,14 @@ def test_samples_differ_and_their_scores_are_the_models(opened, lines):
         assert max(best.score for (best,) in found) < 0
 
 
+def test_the_seed_decides_the_samples(trained, lines):
+    samples = []
+    for seed in (2, 2, 3):
+        with Translator(trained, search="sample", seed=seed) as translator:
+            samples.append(translator.translate(lines))
+    assert samples[0] == samples[1] != samples[2]
+
+
 def test_a_translation_has_at_most_the_extra_length(opened, lines):
     short = opened(max_extra_length=0).translate(lines)
     for line, row in zip(lines, short):

@@ -48,7 +48,7 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="module", params=["bpe", "unigram"])
 def vocabulary(request, corpus, tmp_path_factory):
     path = str(tmp_path_factory.mktemp(request.param) / JOINT_MODEL)
-    train_vocabulary([corpus], path, SIZE, request.param)
+    train_vocabulary([corpus], path, SIZE, model_type=request.param)
     return Vocabulary(path)
 
 
@@ -89,7 +89,7 @@ def test_what_is_no_model_is_refused(corpus, tmp_path):
 def test_training_twice_gives_the_same_bytes_and_no_path(model_type, corpus, tmp_path):
     first, second = str(tmp_path / "1"), str(tmp_path / "2")
     for path in (first, second):
-        train_vocabulary([corpus, corpus], path, SIZE, model_type)
+        train_vocabulary([corpus, corpus], path, SIZE, model_type=model_type)
     with open(first, "rb") as one, open(second, "rb") as other:
         content = one.read()
         assert content == other.read()
@@ -99,7 +99,7 @@ def test_training_twice_gives_the_same_bytes_and_no_path(model_type, corpus, tmp
 def test_no_text_is_refused(tmp_path):
     empty = write(tmp_path / "a", "")
     with pytest.raises(ValueError, match="without visible characters"):
-        train_vocabulary([empty], str(tmp_path / "m"), SIZE, "bpe")
+        train_vocabulary([empty], str(tmp_path / "m"), SIZE, model_type="bpe")
 
 
 # Folders
@@ -114,7 +114,7 @@ def test_a_joint_vocabulary_is_one_object(vocabulary):
 
 def separate_folder(corpus, folder):
     for size, name in zip((SIZE, SIZE + 5), SEPARATE_MODELS):
-        train_vocabulary([corpus], str(folder / name), size, "bpe")
+        train_vocabulary([corpus], str(folder / name), size, model_type="bpe")
     return str(folder)
 
 
@@ -145,7 +145,7 @@ def test_a_folder_with_no_vocabulary_says_what_to_run(tmp_path):
 
 def test_a_folder_with_both_kinds_is_refused(corpus, tmp_path):
     separate_folder(corpus, tmp_path)
-    train_vocabulary([corpus], str(tmp_path / JOINT_MODEL), SIZE, "bpe")
+    train_vocabulary([corpus], str(tmp_path / JOINT_MODEL), SIZE, model_type="bpe")
     with pytest.raises(ValueError, match="expected one kind"):
         load_vocabularies(str(tmp_path))
 

@@ -172,7 +172,9 @@ class HParams:
     clip_norm: float = setting(
         "training", 0.0, "maximum gradient norm; 0: no limit", least=0
     )
-    seed: int = setting("training", 1, "seed of variables, batches, dropout", least=0)
+    seed: int = setting(
+        "training", 1, "seed of variables, batches, dropout, and samples", least=0
+    )
     log_every: int = setting("training", 50, "steps between log lines")
     save_every: int = setting("training", 1000, "steps between checkpoints")
     keep_checkpoints: int = setting("training", 5, "newest checkpoints to keep")
@@ -328,7 +330,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
 DECODING = {
     name: field
     for name, field in FIELDS.items()
-    if field.metadata["group"] == "decoding" or name == "deterministic"
+    if field.metadata["group"] == "decoding" or name in ("deterministic", "seed")
 }
 
 
@@ -389,9 +391,10 @@ def validate(hp: HParams) -> None:
 def refuse_n_best(n_best: int, hp: HParams) -> None:
     """Raise ValueError if the search does not keep `n_best` translations of a line."""
     if not 1 <= n_best <= hp.hypotheses:
+        more = "raise --beam_size" if hp.search == "beam" else "choose --search beam"
         raise ValueError(
             f"n_best: expected 1 to {hp.hypotheses}, got {n_best}: search {hp.search} "
-            "finds no more"
+            f"finds no more; {more}"
         )
 
 

@@ -50,6 +50,8 @@ VOCABULARY_DEFAULTS = {
     "vocab_lines": 1000000,
     "model_type": "bpe",
     "normalization": "",
+    "character_coverage": 1.0,
+    "byte_fallback": False,
     "separate": False,
 }
 
@@ -131,6 +133,20 @@ def _add_vocabulary_flags(group) -> None:
         "[nmt_nfkc; identity for languages that are written without spaces]",
     )
     group.add_argument(
+        "--character_coverage",
+        type=float,
+        metavar="FLOAT",
+        help="share of the text whose characters are pieces; the rarest characters are "
+        "unknown; try 0.9995 for text with thousands of characters [1.0]",
+    )
+    group.add_argument(
+        "--byte_fallback",
+        action="store_true",
+        default=None,
+        help="encode unknown characters as bytes, so that the model can learn to copy "
+        "them; combine with a --character_coverage below 1",
+    )
+    group.add_argument(
         "--separate",
         action="store_true",
         default=None,
@@ -176,6 +192,11 @@ def check(args: argparse.Namespace) -> None:
                 f"--{name}: expected 1 or more, got {getattr(args, name)}; raise it"
             )
     check_dropout(args)
+    if not 0.98 <= args.character_coverage <= 1:
+        raise ValueError(
+            f"--character_coverage: expected 0.98 to 1, got "
+            f"{args.character_coverage}; try 0.9995"
+        )
     if not (args.max_ratio == 0 or args.max_ratio >= 1):
         raise ValueError(
             f"--max_ratio: expected 1 or more, or 0 for no limit, got "
@@ -348,10 +369,12 @@ def make_vocabularies(args: argparse.Namespace, train: Text, made: str) -> None:
         train,
         made,
         args.vocab_size,
-        args.model_type,
         args.separate,
         args.vocab_lines,
-        args.normalization,
+        model_type=args.model_type,
+        normalization_rule_name=args.normalization,
+        character_coverage=args.character_coverage,
+        byte_fallback=args.byte_fallback,
     )
 
 

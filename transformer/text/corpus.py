@@ -199,10 +199,9 @@ def train_vocabularies(
     train: Text,
     folder: str,
     vocab_size: int,
-    model_type: str,
     separate: bool,
     max_lines: int,
-    normalization: str,
+    **options: Any,
 ) -> None:
     """Train the vocabularies of a corpus on its train split.
 
@@ -210,19 +209,16 @@ def train_vocabularies(
       train: the text of the train split.
       folder: where the model files are written.
       vocab_size: the number of pieces.
-      model_type: "bpe" or "unigram".
       separate: train one vocabulary per language instead of a joint one.
       max_lines: if there are more lines, train on a random sample of this size.
-      normalization: the rule of SentencePiece for characters.
+      options: options of SentencePieceTrainer, such as `model_type="bpe"`.
     """
     paths = [pair[:2] for pair in train.pairs]
     texts = list(zip(*paths)) if separate else [list(itertools.chain(*paths))]
     lines = sum(train.counts) * (1 if separate else 2)
     for name, text in zip(SEPARATE_MODELS if separate else (JOINT_MODEL,), texts):
         path = os.path.join(folder, name)
-        train_vocabulary(
-            text, path, vocab_size, model_type, lines, max_lines, normalization
-        )
+        train_vocabulary(text, path, vocab_size, lines, max_lines, **options)
 
 
 # --- Encoding -------------------------------------------------------------------------

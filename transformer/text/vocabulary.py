@@ -22,7 +22,9 @@ import re
 import shutil
 import unicodedata
 from typing import (
+    Any,
     Callable,
+    Dict,
     Iterable,
     Iterator,
     List,
@@ -170,8 +172,8 @@ class Vocabulary(Pieces):
         return self._model.encode(list(lines), out_type=int, num_threads=self.threads)
 
     def normalize(self, line: str) -> str:
-        """Normalize a line by NFKC; put "▁" before each word."""
-        return "".join(self._model.encode(line, out_type=str))
+        """Normalize a line by the rule of the model; put "▁" before each word."""
+        return self._model.normalize(line)
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._model.decode(self.before_end(ids))
@@ -203,9 +205,14 @@ class DropoutVocabulary(Vocabulary):
       FileNotFoundError, ValueError: as in Vocabulary; or the model is of another type.
     """
 
+    _bytes: Sequence[int] = ()  # the ids of the 256 bytes, if the model has them
+
     def __init__(self, path: str, dropout: float, draw: random.Random):
         super().__init__(path)
         first = len(SPECIAL_IDS)
+        if self._model.is_byte(first):  # of --byte_fallback
+            self._bytes = range(first, first + 256)
+            first += 256
         if self._model.get_score(first) != 0 or self._model.get_score(first + 1) != -1:
             raise ValueError(
                 "--bpe_dropout: expected a vocabulary of --model_type bpe, got another "
@@ -213,16 +220,19 @@ class DropoutVocabulary(Vocabulary):
             )
         self.dropout = dropout
         self._draw = draw
-        for number in SPECIAL_IDS:
-            del self._ids[self._pieces[number]]
+        for piece in self._pieces[:first]:  # never the result of a merge
+            del self._ids[piece]
 
     def encode(self, line: str) -> List[int]:
         ids: List[int] = []
         for word in WORD.findall(self.normalize(line)):
             for piece in self._merge(word):
-                number = self._ids.get(piece, UNK)
-                if number != UNK or ids[-1:] != [UNK]:  # one UNK for several in a row
-                    ids.append(number)
+                if piece in self._ids:
+                    ids.append(self._ids[piece])
+                elif self._bytes:
+                    ids += [self._bytes[byte] for byte in piece.encode("utf-8")]
+                elif ids[-1:] != [UNK]:  # one UNK for several in a row
+                    ids.append(UNK)
         return ids
 
     def encode_lines(self, lines: Sequence[str]) -> List[List[int]]:
@@ -613,10 +623,9 @@ def train_vocabulary(
     text_paths: Sequence[str],
     model_path: str,
     vocab_size: int,
-    model_type: str,
     line_count: int = 0,
     max_lines: int = 0,
-    normalization: str = "nmt_nfkc",
+    **options: Any,
 ) -> None:
     """Train one SentencePiece model on the lines of some text files, and write it.
 
@@ -628,16 +637,15 @@ def train_vocabulary(
       text_paths: the files, which `read_lines` must be able to read.
       model_path: the file to write.
       vocab_size: the number of pieces, including the four special ones.
-      model_type: "bpe" or "unigram".
       line_count: the number of lines in the files; needed for `max_lines`.
       max_lines: the largest number of lines to train on, drawn at random; 0: all lines.
-      normalization: the rule for characters: "nmt_nfkc", "nfkc" or "identity".
+      options: options of SentencePieceTrainer, such as `model_type="bpe"`.
 
     Raises:
       ValueError: the text is empty, or does not allow `vocab_size` pieces.
     """
     paths = list(text_paths)
-    task = (paths, vocab_size, model_type, line_count, max_lines, normalization)
+    task = (paths, vocab_size, line_count, max_lines, options)
     if min(line_count, max_lines) > MANY_LINES:
         [model] = pool.results(_trainer, [task], 1)
     else:
@@ -668,10 +676,9 @@ def sampled(lines: Iterable[str], count: int, size: int) -> Iterator[str]:
 def _trained(
     text_paths: Sequence[str],
     vocab_size: int,
-    model_type: str,
     line_count: int,
     max_lines: int,
-    normalization: str,
+    options: Dict[str, Any],
 ) -> bytes:
     """Train a SentencePiece model, and return its bytes."""
 
@@ -695,14 +702,12 @@ def _trained(
             sentence_iterator=lines(),
             model_writer=model,
             vocab_size=vocab_size,
-            model_type=model_type,
-            character_coverage=1.0,
-            normalization_rule_name=normalization,
             pad_id=PAD,
             unk_id=UNK,
             bos_id=BOS,
             eos_id=EOS,
             minloglevel=2,  # log errors only, which are raised as well
+            **{"character_coverage": 1.0, **options},
         )
     except RuntimeError as error:
         raise ValueError(_explain_size(vocab_size, str(error))) from error

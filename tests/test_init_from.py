@@ -1,5 +1,6 @@
 """train.py --init_from: a new training run begins with the weights of another."""
 
+import dataclasses
 import os
 import shutil
 
@@ -105,3 +106,11 @@ def test_another_architecture_or_vocabulary_is_refused(
     said = corpora.refusal(capsys, "train", "--data", letters, *flags)
     assert f"prepare the corpus with --vocab_from {trained}" in said
     assert not os.path.exists(str(logdir))
+    # Also if an earlier process was killed before its first checkpoint.
+    hp = dataclasses.replace(hparams.load(trained), num_heads=1)
+    hparams.save(hp, str(logdir))
+    said = corpora.refusal(capsys, "train", "--data", others, *flags)
+    assert f"num_heads is fixed by {trained}" in said
+    hparams.save(hparams.load(trained), str(logdir))
+    said = corpora.refusal(capsys, "train", "--data", letters, *flags)
+    assert f"--vocab_from {trained}" in said

@@ -9,6 +9,7 @@ import sys
 
 import corpora
 import pytest
+import tensorflow.compat.v1 as tf
 
 from transformer import hparams
 from transformer.runtime import checkpoints, run
@@ -117,12 +118,20 @@ def test_a_segment_of_which_no_checkpoint_is_left_is_forgotten(tmp_path):
             str(tmp_path), 4, HP, dict(CORPUS, **{"dev.source.text": "c"})
         )
         with pytest.raises(ValueError, match="dev.source.text.*--accept_changes"):
-            other.refuse_other_corpus({})
+            other.refuse_other_corpus({}, accept=False)
+        other.refuse_other_corpus({}, accept=True)
         assert other.changes() == "changed at step 4: another corpus"
         other.write()
     assert segment(tmp_path, 4) == ""
     assert [row["step"] for row in segments(tmp_path)] == [0]
     assert segment(tmp_path, 0, hparams.HParams(seed=2)) == ""
+
+
+def test_another_vocabulary_is_refused_even_if_changes_are_accepted(tmp_path):
+    segment(tmp_path, 0, corpus=dict(CORPUS, **{"spm.model": "a"}))
+    other = RunHistory(str(tmp_path), 4, HP, dict(CORPUS, **{"spm.model": "b"}))
+    with pytest.raises(ValueError, match=f"--vocab_from {tmp_path}"):
+        other.refuse_other_corpus({}, accept=True)
 
 
 def test_a_setting_that_an_older_version_did_not_have_is_no_change(tmp_path):
@@ -182,6 +191,17 @@ def test_events_are_those_of_tensorboard(tmp_path):
         "loss": {3: 0.5, 4: 0.25},
         "dev/bleu": {3: 25.0},
     }
+
+
+def test_tensorboard_drops_what_a_killed_process_wrote_too_much(tmp_path):
+    Events(str(tmp_path)).write(3, {"loss": 0.5})
+    (path,) = map(str, tmp_path.iterdir())
+    started = [
+        each for each in tf.train.summary_iterator(path) if each.session_log.status
+    ]
+    assert [(each.step, each.session_log.status) for each in started] == [
+        (3, tf.SessionLog.START)
+    ]
 
 
 def row(step, bleu):

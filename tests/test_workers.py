@@ -303,10 +303,10 @@ def test_a_signal_of_another_worker_stops_the_chief(threads, monkeypatch):
     here = threads(2)
     killed = []
     monkeypatch.setattr(workers.os, "kill", lambda _, number: killed.append(number))
-    asks = here.run(1, lambda team: [team.meet(), team.pass_on_signal(2)])
+    asks = here.run(1, lambda team: [team.meet(), team.pass_on_signal(signal.SIGINT)])
     chief = here.run(0, lambda team: [team.meet(), team.wait_for_the_end()])
     asks(), chief()
-    assert killed == [signal.SIGTERM]
+    assert killed == [signal.SIGINT]
     assert here.said == [f"worker 1 at {here.addresses[1]} was asked to stop"]
 
 
@@ -598,4 +598,16 @@ def test_the_launcher_refuses_what_cannot_be(capsys, monkeypatch, flag, said):
 def test_the_launcher_refuses_a_program_that_is_not_there(capsys, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     said = corpora.refusal(capsys, "launch", "--", "no-such-program")
-    assert "got no-such-program, which is neither a file nor on the path" in said
+    assert "got 'no-such-program', which is neither a file nor on the path" in said
+    assert "expected a Python program" in corpora.refusal(
+        capsys, "launch", "--", "python3"
+    )
+
+
+@pytest.mark.parametrize(
+    "line", ["train.py --seed 2", "python train.py --seed 2", "-m transformer train"]
+)
+def test_the_launcher_takes_a_program_as_it_is_typed(line):
+    words = line.split()
+    arguments = launch.arguments_of_python(words)
+    assert arguments == (words[1:] if words[0] == "python" else words)

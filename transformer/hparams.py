@@ -11,7 +11,7 @@ import os
 from typing import Any, Collection, Dict, List, Optional, Sequence, Tuple
 
 from transformer.dialects import DIALECTS
-from transformer.runtime import files
+from transformer.runtime import files, manifests
 from transformer.runtime.cli import refuse_unknown, unknown
 from transformer.runtime.terminal import command
 
@@ -128,7 +128,12 @@ class HParams:
         least=0,
         below=MOST_PARTS,
     )
-    max_steps: int = setting("training", 100000, "total number of updates")
+    max_steps: int = setting(
+        "training",
+        100000,
+        "total number of updates; with the schedule linear, the learning rate ends "
+        "near 0 there, and rises again if a finished run gets more",
+    )
     schedule: str = setting(
         "training",
         "",
@@ -509,7 +514,7 @@ def resolve(
         saved = {**MODEL_DEFAULTS, **read(logdir)}  # an older file may lack settings
         refuse_other_architecture(given, saved, os.path.join(logdir, FILE_NAME))
         values.update(saved)
-    elif init_from:
+    if init_from and not (logdir and manifests.exist(logdir)):
         saved = {**MODEL_DEFAULTS, **read(init_from)}
         model = {name: saved[name] for name in MODEL_DEFAULTS}
         path = os.path.join(init_from, FILE_NAME)

@@ -15,6 +15,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -115,6 +116,23 @@ def environments(count: int, gpus: Optional[List[str]] = None) -> List[Dict[str,
     return made
 
 
+def arguments_of_python(line: List[str]) -> List[str]:
+    """Return the arguments with which Python runs the command line of a worker.
+
+    Args:
+      line: a program, as a file, by its name or as `-m MODULE`, and its arguments;
+        `python` may precede it.
+
+    Raises:
+      ValueError: there is no such program.
+    """
+    if re.fullmatch(r"python[\d.]*", os.path.basename(line[0])):
+        line = line[1:] or [""]
+    if line[0] == "-m":
+        return line
+    return [program_file(line[0]), *line[1:]]
+
+
 def program_file(name: str) -> str:
     """Return the file of a Python program: `name` itself, or a file on the search path.
 
@@ -127,8 +145,8 @@ def program_file(name: str) -> str:
     found = shutil.which(name, path=os.pathsep.join(folders))
     if not found:
         raise ValueError(
-            f"expected a Python program after --, got {name}, which is neither a file "
-            f"nor on the path: write -- {command('train')} --logdir DIR"
+            f"expected a Python program after --, got {name!r}, which is neither a "
+            f"file nor on the path: write -- {command('train')} --logdir DIR"
         )
     return found
 
@@ -137,7 +155,7 @@ class Workers:
     """The worker processes of one start.
 
     Args:
-      line: the file of a Python program, and its arguments.
+      line: the arguments of Python.
       count: how many to start.
       gpus: what `visible_gpus` returned.
     """
@@ -238,8 +256,7 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError(
                 f"{name}: expected {least} or more, got {getattr(args, name)}"
             )
-    program, *arguments = args.command
-    line = [program_file(program), *arguments]
+    line = arguments_of_python(args.command)
     gpus = visible_gpus()
     if gpus and args.workers > len(gpus):
         raise ValueError(

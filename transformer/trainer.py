@@ -139,10 +139,9 @@ def train(
                 f"--init_from {init_from}: ignored, because {logdir} already has a "
                 f"checkpoint (its first weights: {first_weights})"
             )
-        if checkpoint and not accept_changes:
-            history.refuse_other_corpus(
-                checkpoints.description_of(checkpoint).get("corpus", {})
-            )
+        if checkpoint:
+            described = checkpoints.description_of(checkpoint)
+            history.refuse_other_corpus(described.get("corpus", {}), accept_changes)
         team.meet(identity_of(checkpoint))
         graph = TrainingGraph(hp, data, start, cluster)
         with graph.make_session() as session:
@@ -161,6 +160,7 @@ def train(
                 )
             checkpoints.clean_up(logdir, start, hp.keep_checkpoints)
             copy_vocabularies(hp.data, logdir)  # refuses to replace a different one
+            refuse_prepared_again(hp.data, logdir, corpus)
             history.write()
             hparams.save(hp, logdir)
             with Translator(hp, logdir) as translator:
@@ -175,6 +175,23 @@ def train(
                 )
                 with training.signals:
                     training.run()
+
+
+def refuse_prepared_again(data: str, logdir: str, corpus: Dict[str, str]) -> None:
+    """Raise ValueError if `logdir` has another vocabulary than the ids that were read.
+
+    Args:
+      data: the data folder, for the message.
+      logdir: the log directory, with the copy of the vocabulary.
+      corpus: the checksum of each part of the corpus.
+    """
+    for name in vocabulary_names(logdir):
+        if sha256_of(os.path.join(logdir, name)) != corpus[name]:
+            raise ValueError(
+                f"{data}: expected the vocabulary of the ids that were read, got "
+                f"another {name}: the folder was prepared again in the meantime; run "
+                "the same command again"
+            )
 
 
 def refuse_unknown_names(hp: HParams) -> None:
@@ -538,7 +555,11 @@ class Training:
         )
         if self.graph.shards.count > 1:
             self.progress.say(self.graph.parts_of_batch())
-        self.progress.say(f"learning rate: at most {peak_rate(self.hp):.2g}")
+        rate = f"at most {peak_rate(self.hp):.2g}"
+        if self.step:
+            now = self.session.run(self.graph.update.metrics.learning_rate)
+            rate = f"{now:.2g} now, {rate}"
+        self.progress.say(f"learning rate: {rate}")
         forecast = self.graph.data.forecast(self.hp, self.graph.size)
         self.progress.say(ram.report(forecast, self.session))
 

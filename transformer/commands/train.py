@@ -20,7 +20,7 @@ import os
 from typing import Any, Dict
 
 from transformer import hparams
-from transformer.runtime import cli
+from transformer.runtime import cli, manifests
 from transformer.runtime.cluster import cluster_of
 from transformer.runtime.files import refuse_used
 from transformer.text.vocabulary import load_vocabularies, refuse_other_vocabulary
@@ -72,7 +72,7 @@ def settings(args: argparse.Namespace) -> hparams.HParams:
     is_set = hparams.has_settings(args.logdir)
     hp = hparams.resolve(given, args.preset, args.logdir, args.init_from)
     refuse_used(args.logdir, "--logdir", hparams.FILE_NAME, BEGUN)
-    if args.init_from and not is_set:
+    if args.init_from and not manifests.exist(args.logdir):
         refuse_other_vocabulary(
             hp.data,
             args.init_from,

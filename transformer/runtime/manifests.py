@@ -69,8 +69,8 @@ def to_try(logdir: str, which: Union[str, int] = "best") -> List[str]:
     best = [path_of(logdir, step, BEST) for step in all_steps(logdir, BEST)]
     if which == "best":
         return best + newest
-    if which == "newest":
-        return newest + best
+    if which == "newest":  # the best one may outlive its original
+        return sorted(newest + best, key=step_of, reverse=True)
     return [path for path in newest + best if str(step_of(path)) == str(which)]
 
 
@@ -83,7 +83,8 @@ def find(
 
     Args:
       logdir: the log directory.
-      which: "best" (by dev BLEU; the newest if none was scored), "newest", or a step.
+      which: "best" (by dev BLEU; the newest if none was scored), "newest" (of both
+        kinds), or a step.
       warn: function of a text; called for each broken checkpoint that is skipped.
 
     Returns:

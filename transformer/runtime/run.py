@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -22,6 +23,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.runtime import files
+from transformer.text.vocabulary import FILE_NAMES
 
 LOCK = "lock"
 RUN = "run.jsonl"
@@ -160,16 +162,25 @@ class RunHistory:
         if start == 0 and self.init_from:
             self._now["init_from"] = os.path.abspath(self.init_from)
 
-    def refuse_other_corpus(self, trained_on: Mapping[str, str]) -> None:
+    def refuse_other_corpus(self, trained_on: Mapping[str, str], accept: bool) -> None:
         """Raise ValueError if the corpus is not the one of the previous steps.
 
         Args:
           trained_on: the corpus recorded in the checkpoint; {}: the history decides.
+          accept: only refuse another vocabulary.
         """
         now = self._now["corpus"]
         parts = [name for name in now if trained_on.get(name, now[name]) != now[name]]
         parts = parts or self._changed("corpus")
-        if parts:
+        vocabularies = itertools.chain(*FILE_NAMES)
+        if parts and not set(parts).isdisjoint(vocabularies):
+            logdir = os.path.dirname(self._path)
+            raise ValueError(
+                f"data: expected the vocabulary of {logdir}, got another one in "
+                f"{self._now['settings']['data']}; prepare that corpus with "
+                f"--vocab_from {logdir}, or choose another --logdir"
+            )
+        if parts and not accept:
             raise ValueError(
                 f"data: expected the corpus of the steps up to {self._now['step']}, "
                 f"got a different one in {self._now['settings']['data']} "
@@ -383,6 +394,9 @@ class Events:
                 name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}"
                 self._writer = tf.io.TFRecordWriter(os.path.join(self._logdir, name))
                 self._put(file_version="brain.Event:2")  # the format
+                # TensorBoard drops what an earlier process wrote from this step on.
+                restarted = tf.SessionLog(status=tf.SessionLog.START)
+                self._put(step=step, session_log=restarted)
             self._put(step=step, summary=summary)
         # TensorFlow raises IndexError for "File too large".
         except (tf.errors.OpError, IndexError) as error:

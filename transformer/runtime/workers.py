@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import queue
-import signal
 import socket
 import threading
 import time
@@ -19,7 +18,7 @@ from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 from transformer.runtime.cli import REFUSED
 from transformer.runtime.cluster import PORT_OFFSET, Cluster
-from transformer.runtime.signals import Stopped
+from transformer.runtime.signals import SIGNALS, Stopped
 
 LOST = 75  # the exit status if a worker was lost: EX_TEMPFAIL, a retry may work
 ADVICE = "run the same command on all workers to continue from the last checkpoint"
@@ -368,8 +367,11 @@ class Team:
                 if "end" in message:
                     raise Ended(str(message["end"]), int(message["status"]))
                 if "signal" in message:
+                    number = message["signal"]
+                    if number not in SIGNALS:
+                        raise ValueError(number)
                     self._warn(f"{connection.name} was asked to stop")
-                    os.kill(os.getpid(), signal.SIGTERM)
+                    os.kill(os.getpid(), number)
                 elif "heartbeat" not in message:
                     self._inbox.put((index, message))
         except Ended as verdict:

@@ -14,6 +14,7 @@ from transformer.text import sentences
         ("Kommt sie? „Ja.“ Er geht …  Gut", 4),
         ("(Er kam.) Sie ging.", 2),
         ("eine Zeile\nnoch eine\r\n\r\nund noch eine", 3),
+        ("eine Zeile\u2028noch eine\u2029und noch eine\x85 und die letzte", 4),
         ("Dr. Bach und Prof. J. S. Bach, z. B. am 3. Oktober bzw. am 4. November.", 1),
         ("Mr. Smith met Mrs. Jones in St. Louis, e.g. at 10 p.m. on Monday.", 1),
         ("Es war 1990. Dann kam er.", 2),

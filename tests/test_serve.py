@@ -1,5 +1,6 @@
 """The service: one queue, batches, clients that leave, a quiet end; what it answers."""
 
+import itertools
 import json
 import logging
 import os
@@ -55,7 +56,8 @@ def test_an_answer_does_not_wait_for_an_acknowledgement(server):
 
 
 def test_a_sentence_is_translated(server):
-    status, told, _ = ask(server, "/translate", {"text": " ein\nHund \t"})
+    fields = {"text": " ein\nHund \t", "split": False}
+    status, told, _ = ask(server, "/translate", fields)
     assert (status, told) == (200, {"translations": [{"text": "EIN HUND"}]})
     assert ask(server, "/see", {"text": "x", "target": [5]})[1]["result"] == {
         "text": "x",
@@ -238,7 +240,19 @@ def test_a_paragraph_is_translated_sentence_by_sentence(model):
         assert told["translations"] == [{"text": "JA. NEIN.", "score": -1.0}]
 
 
-def test_clients_of_libretranslate_are_answered(server):
+def test_texts_are_split_unless_the_answer_belongs_to_a_sentence(server, model):
+    for more, expected in (
+        ({}, ["Ja.", "Nein."]),
+        ({"split": False}, ["Ja. Nein."]),
+        ({"scores": True}, ["Ja. Nein."]),
+        ({"n_best": 2, "split": True}, ["Ja.", "Nein."]),
+    ):
+        ask(server, "/translate", {"text": "Ja. Nein.", **more})
+        assert sorted(itertools.chain(*model.batches)) == expected
+        model.batches.clear()
+
+
+def test_clients_of_libretranslate_are_answered(server, model):
     """By JSON, and by the form that libretranslatepy sends."""
     fields = {"q": "ein hund", "source": "de", "target": "en", "format": "text"}
     assert ask(server, "/translate", fields)[1] == {"translatedText": "EIN HUND"}
@@ -255,7 +269,11 @@ def test_clients_of_libretranslate_are_answered(server):
         assert refused(ask(server, "/translate", body=odd, headers=form))[0] == 400
     body = "q=ä&target=en&alternatives=1".encode()
     told = ask(server, "/translate", body=body, headers=form)[1]
-    assert told["translatedText"] == "Ä" and told["alternatives"] == ["Ä"]
+    assert told["translatedText"] == "Ä" and told["alternatives"] == []  # each once
+    fields = {"q": "Ja. Nein.", "target": "en", "alternatives": 3}
+    told = ask(server, "/translate", fields)[1]
+    assert told["translatedText"] == "JA. NEIN." and len(told["alternatives"]) == 1
+    assert sorted(model.batches.pop()) == ["Ja.", "Nein."]
     assert ask(server, "/languages")[1] == [
         {"code": "de", "name": "de", "targets": ["en"]}
     ]

@@ -127,6 +127,9 @@ def test_the_length_penalty_divides_the_score(opened, by_beam, lines):
 def test_unequal_numbers_of_lines_cannot_be_scored(by_beam):
     with pytest.raises(ValueError) as error:
         by_beam.score(["1 2", "3"], ["2 1"])
+    with pytest.raises(ValueError, match="expected a list"):
+        by_beam.score("1 2", "2 1")
+    assert by_beam.score(["", " "], ["", "2 1"]) == [0.0, float("-inf")]
     assert "expected 2 target lines, one for each source line, got 1" in str(
         error.value
     )

@@ -325,7 +325,7 @@ def _compare(ours, folder, quantization, warn) -> None:
             )
             if our.pieces
         ]
-        scores = theirs.score(
+        scores = theirs.score_pieces(
             [line for line, _, _ in pairs], [our.pieces for _, our, _ in pairs]
         )
     ours.oddities = before

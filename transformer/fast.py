@@ -247,7 +247,7 @@ class FastTranslator(TextSide):
             ]
         return translations
 
-    def score(
+    def score_pieces(
         self, lines: Sequence[str], targets: Sequence[Sequence[str]]
     ) -> List[float]:
         """Return the scores of given translations, as `translate` would score them.
@@ -255,7 +255,15 @@ class FastTranslator(TextSide):
         Args:
           lines: sentences, each with at least one piece.
           targets: the pieces of the translation of each.
+
+        Raises:
+          ValueError: the numbers of lines and targets differ.
         """
+        if len(lines) != len(targets):
+            raise ValueError(
+                f"score_pieces: expected {len(lines)} targets, one for each line, got "
+                f"{len(targets)}"
+            )
         vocabulary = self.vocabularies.source
         pieces = [vocabulary.pieces(ids) for ids in vocabulary.encode_lines(lines)]
         scored = self._log_probs([each[: self._most] for each in pieces], targets)

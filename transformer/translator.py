@@ -431,19 +431,24 @@ class Translator(TextSide):
     def score(self, sources: List[str], targets: List[str]) -> List[float]:
         """Return the scores of given translations, as `translate` would score them.
 
+        An empty line has no translation but an empty one, with the score 0; any other
+        has the score -inf.
+
         Args:
           sources: lines.
           targets: the translation of each line.
 
         Raises:
-          ValueError: the numbers of lines differ.
+          ValueError: `sources` or `targets` is a string, or their numbers differ.
         """
+        sources = as_lines(sources)
+        targets = as_lines(targets)
         if len(sources) != len(targets):
             raise ValueError(
                 f"score: expected {len(sources)} target lines, one for each source "
                 f"line, got {len(targets)}"
             )
-        results = [0.0] * len(sources)
+        results = [NEVER if target.strip() else 0.0 for target in targets]
         of_target = self._ops.inspection().scores
         for indices, source_ids, target_ids in self.in_batches(sources, targets):
             batch = make_batch(
@@ -519,6 +524,8 @@ def search_from(
     """
     limits = _count(source) + hp.max_extra_length  # both count EOS
     limits = tf.maximum(limits, _count(prefix) + 1)  # int64 [N]
+    if hp.min_length:
+        limits = tf.maximum(limits, np.int64(hp.min_length + 1))
     step, state = model.start_search(memory, hp.hypotheses)
     search = SEARCHES[hp.search]
     return search(step, state, limits, options._replace(prefix=prefix))

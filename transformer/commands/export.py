@@ -86,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
         "one in a separate process; ctranslate2: greedily and by beam search",
     )
     cli.add_data(made)
+    cli.add_settings(made, hparams.DECODING)
     return made
 
 

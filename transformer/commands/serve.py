@@ -1,7 +1,6 @@
 """Serve translations over HTTP, and a page that shows how they are made.
 
     transformer-tf serve --logdir logs/sample
-    transformer-tf serve --logdir logs/sample --split          # whole paragraphs
     transformer-tf serve --logdir logs/sample logs/other       # to compare two
     transformer-tf serve --logdir logs/sample --checkpoint best newest
     transformer-tf serve --logdir logs/sample logs/other --ensemble
@@ -60,14 +59,19 @@ def parser():
     )
     made.add_argument(
         "--split",
-        action="store_true",
-        help="translate texts sentence by sentence; a request can override this",
+        type=cli.parse_bool,
+        nargs="?",
+        const=True,
+        metavar="BOOL",
+        help="translate texts sentence by sentence; a request can override this [true; "
+        "false if it asks for n_best, scores or alignments]",
     )
     made.add_argument(
         "--languages",
-        nargs=2,
-        metavar=("SOURCE", "TARGET"),
-        help="what /languages returns [the languages of the data folder]",
+        nargs="+",
+        metavar="LANGUAGE",
+        help="source and target, of each log directory if there are several; what "
+        "/languages returns [the languages of the data folders]",
     )
     add_engine(made)
     cli.add_settings(made, hparams.DECODING)
@@ -80,6 +84,14 @@ def opened(args):
     if args.ensemble and len(models) < 2:
         raise ValueError("--ensemble: expected two or more --logdir, got one")
     others = models[1:] if args.ensemble else []
+    served = models[:1] if args.ensemble else models
+    languages = args.languages or []
+    if len(languages) not in (0, 2, 2 * len(served)):
+        raise ValueError(
+            f"--languages: expected two, or two for each of the {len(served)} models, "
+            f"got {len(languages)}: {' '.join(languages)}"
+        )
+    pairs = list(zip(languages[::2], languages[1::2])) or [None]
     cli.start_tensorflow(args.verbose)
     from transformer.viewer.models import Model
 
@@ -90,11 +102,11 @@ def opened(args):
             which,
             args.warn,
             others,
-            args.languages,
+            pair,
             engine=args.engine,
             quantization=args.quantization,
         )
-        for hp, logdir in (models[:1] if args.ensemble else models)
+        for (hp, logdir), pair in zip(served, itertools.cycle(pairs))
         for which in args.checkpoint
     ]
 
@@ -125,18 +137,19 @@ def run(args) -> None:
     if not 0 <= args.port < 1 << 16:
         raise ValueError(f"--port: expected 0 to 65535, got {args.port}")
     try:
-        from transformer.viewer.service import Server
+        from transformer.viewer.service import Server, listen
     except ImportError as error:
         raise ValueError(
             f"expected uvicorn, starlette and prometheus-client, got none "
             f"({error}): pip install 'transformer-tf[serve]', with Python 3.10 or newer"
         ) from error
+    address = (args.host, args.port)
+    listen(address).close()  # refuse a port in use before the models are loaded
     models = opened(args)
     for model in models:
         model.translate([SentenceRequest(0, "x")])  # the first run takes seconds
     log_to_stderr()
     idle = itertools.chain.from_iterable(each.count_confidence() for each in models)
-    address = (args.host, args.port)
     server = Server(address, models, Jobs(idle), args.server_name, args.split)
     host = f"[{args.host}]" if ":" in args.host else args.host
     serve(server, f"http://{host}:{server.server_address[1]}/")

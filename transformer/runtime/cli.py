@@ -89,7 +89,7 @@ def add_settings(parser: argparse.ArgumentParser, fields: Dict[str, Any]) -> Non
         if group not in groups:
             groups[group] = parser.add_argument_group(group)
         kind, metavar = {
-            bool: (_parse_bool, "BOOL"),
+            bool: (parse_bool, "BOOL"),
             int: (int, "INT"),
             float: (float, "FLOAT"),
             str: (str, "TEXT"),
@@ -106,7 +106,7 @@ def add_settings(parser: argparse.ArgumentParser, fields: Dict[str, Any]) -> Non
         )
 
 
-def _parse_bool(text: str) -> bool:
+def parse_bool(text: str) -> bool:
     """Return True for `true` and False for `false`, in upper or lower case."""
     if text.lower() not in ("true", "false"):
         raise argparse.ArgumentTypeError(f"expected true or false, got {text!r}")

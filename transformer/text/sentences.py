@@ -36,7 +36,8 @@ def split(text: str) -> List[Tuple[str, str]]:
     for space in re.finditer(r"\s+", text):
         word = text[word_start : space.start()]
         following = text[space.end() : space.end() + 1]
-        if "\n" in space.group() or not following or _ends(word, following):
+        is_line_end = len((space.group() + ".").splitlines()) > 1
+        if is_line_end or not following or _ends(word, following):
             sentences.append((text[start : space.start()], space.group()))
             start = space.end()
         word_start = space.end()

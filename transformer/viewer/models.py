@@ -42,7 +42,7 @@ class Model:
     ):
         self.n_best = hp.hypotheses  # at most
         self.most_pieces = min(MOST_PIECES, hp.max_source_length)
-        self.languages = tuple(languages or _languages(hp.data))
+        self.languages = tuple(languages or _languages(hp.data, warn))
         self.translator = Translator(
             hp,
             logdir,
@@ -142,12 +142,16 @@ class Model:
             confidence.write(self.logdir, self.checkpoint, self.legend)
 
 
-def _languages(folder):
+def _languages(folder, warn):
     """Return the languages of a data folder, or neutral names if it is missing."""
     try:
         summary = read_summary(folder)
         return summary["source_lang"], summary["target_lang"]
     except (OSError, ValueError):
+        warn(
+            f"{folder}: expected the data folder, which names the languages, got none; "
+            f"clients find {' and '.join(NEUTRAL)}: name them with --languages"
+        )
         return NEUTRAL
 
 

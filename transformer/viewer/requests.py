@@ -15,6 +15,7 @@ MOST_TEXTS = 128  # of a request
 MOST_SENTENCES = 256  # of all texts of a request
 MOST_PIECES = 256  # of a sentence: attention grows with the square of this
 MOST_PADDING = 16
+MOST_ALTERNATIVES = 9999  # that a request may ask for; it gets what the search finds
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 
@@ -116,14 +117,15 @@ def parse_see(fields: Dict[str, Any], models: Sequence) -> SentenceRequest:
 
 
 def parse_translate(
-    fields: Dict[str, Any], models: Sequence, split: bool = False
+    fields: Dict[str, Any], models: Sequence, split: Optional[bool] = None
 ) -> TranslateRequest:
     """Return the request for translations, in our fields or those of LibreTranslate.
 
     Args:
       fields: the fields of the request.
       models: the models, each a Model.
-      split: whether to split texts into sentences if the request does not say.
+      split: whether to split texts into sentences if the request does not say. None:
+        unless it asks for n best, scores or alignments, which belong to a sentence.
 
     Raises:
       RefusedRequest: the request is invalid or too long.
@@ -133,20 +135,26 @@ def parse_translate(
     names = ("text", "model", "n_best", "scores", "alignments", "split")
     _refuse_unknown(fields, names)
     number = _integer(fields, "model", 0, 0, len(models) - 1)
+    n_best = _integer(fields, "n_best", 1, 1, models[number].n_best)
+    scores = _switch(fields, "scores")
+    alignments = _switch(fields, "alignments")
+    if split is None:
+        split = not (n_best > 1 or scores or alignments)
     split = _switch(fields, "split", split)
     return TranslateRequest(
         number,
         _texts(fields, "text", models[number], split),
         isinstance(fields["text"], list),
-        _integer(fields, "n_best", 1, 1, models[number].n_best),
-        _switch(fields, "scores"),
-        _switch(fields, "alignments"),
+        n_best,
+        scores,
+        alignments,
         split,
     )
 
 
 def _parse_libretranslate(fields, models, split):
     """Return the request of a LibreTranslate client; its languages choose the model."""
+    split = split is not False
     names = ("q", "source", "target", "format", "alternatives", "api_key")
     _refuse_unknown(fields, names)
     source = fields.get("source", "auto")
@@ -160,18 +168,20 @@ def _parse_libretranslate(fields, models, split):
         None,
     )
     if number is None:
-        pairs = " and ".join("{} to {}".format(*model.languages) for model in models)
+        pairs = " and ".join(
+            dict.fromkeys("{} to {}".format(*model.languages) for model in models)
+        )
         raise RefusedRequest(400, f"This server translates only {pairs}.")
     if fields.get("format", "text") != "text":
         raise RefusedRequest(
             400, "The field format is not text: HTML is not translated."
         )
-    most = models[number].n_best - 1
+    n_best = 1 + _integer(fields, "alternatives", 0, 0, MOST_ALTERNATIVES)
     return TranslateRequest(
         number,
         _texts(fields, "q", models[number], split),
         isinstance(fields["q"], list),
-        1 + _integer(fields, "alternatives", 0, 0, most),
+        min(n_best, models[number].n_best),
         False,
         False,
         split,
@@ -243,7 +253,7 @@ def _split(text):
     """Return the sentences of a text, each on one line."""
     _refuse_characters(text, MOST_CHARACTERS_SPLIT)
     parts = sentences.split(_unicode(text))
-    return [(" ".join(sentence.split()), space) for sentence, space in parts]
+    return [(_one_line(sentence), space) for sentence, space in parts]
 
 
 def _one_line(text):

@@ -61,11 +61,15 @@ class Service:
       models: the models, each a Model.
       jobs: the queue.
       names: host names that requests may name, in lower case.
-      split: whether to split texts into sentences if a request does not say.
+      split: as in `requests.parse_translate`.
     """
 
     def __init__(
-        self, models: Sequence, jobs: Jobs, names: Sequence[str], split: bool = False
+        self,
+        models: Sequence,
+        jobs: Jobs,
+        names: Sequence[str],
+        split: Optional[bool] = None,
     ):
         self.models = models
         self.jobs = jobs
@@ -329,15 +333,15 @@ def _n_best(wanted: TranslateRequest, n_best) -> Dict[str, Any]:
 
 def _for_libretranslate(wanted: TranslateRequest, rows, models) -> Dict[str, Any]:
     """Return the answer that a client of LibreTranslate expects."""
-    made = [
-        [
+    made = []
+    for text, row in zip(wanted.texts, rows):
+        joined = (
             sentences.join(
                 [n_best[min(i, len(n_best) - 1)]["text"] for n_best in row], text
             )
             for i in range(wanted.n_best)
-        ]
-        for text, row in zip(wanted.texts, rows)
-    ]
+        )
+        made.append(list(dict.fromkeys(joined)))  # each once, in order
     answer: Dict[str, Any] = {"translatedText": [each[0] for each in made]}
     if wanted.n_best > 1:
         answer["alternatives"] = [each[1:] for each in made]
@@ -426,6 +430,22 @@ class Protocol(H11Protocol):
             self.deadline = None
 
 
+def listen(address: Tuple[str, int]) -> socket.socket:
+    """Return a socket that listens at an address; port 0: any free port.
+
+    Raises:
+      OSError: the port is in use, or the host is not this machine.
+    """
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    try:
+        return socket.create_server(address, family=family, backlog=1024)
+    except OSError as error:
+        raise OSError(
+            f"{address[0]}, port {address[1]}: expected an address to listen on, got "
+            f"{error.strerror}; choose another --port or --host"
+        ) from error
+
+
 class Server:
     """The service at an address.
 
@@ -434,7 +454,7 @@ class Server:
       models: the models, each a Model.
       jobs: the queue.
       names: host names to answer to, besides those of this machine.
-      split: whether to split texts into sentences if a request does not say.
+      split: as in `requests.parse_translate`.
     """
 
     def __init__(
@@ -443,16 +463,9 @@ class Server:
         models: Sequence,
         jobs: Jobs,
         names: Sequence[str] = (),
-        split: bool = False,
+        split: Optional[bool] = None,
     ):
-        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        try:
-            self._socket = socket.create_server(address, family=family, backlog=1024)
-        except OSError as error:
-            raise OSError(
-                f"{address[0]}, port {address[1]}: expected an address to listen on, "
-                f"got {error.strerror}; choose another --port or --host"
-            ) from error
+        self._socket = listen(address)
         # Connections inherit this option. Without it, the body of an answer waits 40 ms
         # until the client acknowledges its head.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

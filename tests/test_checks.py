@@ -195,7 +195,13 @@ CAUGHT = [  # source, stand-in, the check that catches it, its arguments, what i
         {},
         "sentence 1, output position 0 moved by .* input position 1 was changed",
     ),
-    ("kyubyong", positions_masked_by_element, PADDING, {}, "a real row with a lone 0"),
+    (
+        "kyubyong",
+        positions_masked_by_element,
+        PADDING,
+        {"mixes_positions": False},
+        "a real row with a lone 0",
+    ),
     ("bojone", logits_lost_in_a_constant, PADDING, {}, "uniform attention"),
     (
         "bojone",
@@ -248,7 +254,7 @@ def test_the_first_output_position_is_named_and_the_input_it_saw():
     message = str(caught.value)
     assert "check_causality: sentence 0, output position 2 moved by" in message
     assert "when input position 6 was changed" in message and "tolerance" in message
-    assert "no causal mask" in message
+    assert "a causal mask that is missing" in message
     with pytest.raises(CheckFailed) as again:
         CAUSALITY(leaking([(3, 5), (2, 6)]))
     assert str(again.value) == message
@@ -263,6 +269,38 @@ def test_no_leak_is_missed(pair):
 
 def test_leading_padding_can_be_left_out():
     CAUSALITY(lambda x: blind_queries_see_all(x, mended=False), leading_padding=False)
+
+
+def test_a_mask_that_hides_real_positions_is_caught():
+    """The padding is zero, so that attending only to it changes nothing."""
+
+    def masked(hides):
+        return lambda x: x + attention(x, x, hides(real_rows(x))[:, None], True)
+
+    PADDING(masked(lambda real: real))
+    with pytest.raises(CheckFailed, match="position 0 was changed.* is reversed"):
+        PADDING(masked(np.logical_not))
+    with pytest.raises(CheckFailed, match="mixes_positions=False"):
+        PADDING(lambda x: 2 * x)
+
+    def counted(missing):
+        def fn(x, lengths):
+            seen = np.arange(x.shape[1]) < lengths[:, None] - missing
+            return attention(x, x, seen[:, None], True)
+
+        return fn
+
+    PADDING(counted(0), with_lengths=True)
+    with pytest.raises(CheckFailed, match="position 7 was changed.* lengths - 1"):
+        PADDING(counted(1), with_lengths=True)
+
+
+def test_a_function_may_change_its_argument():
+    def fn(x):
+        x += 1
+        return x
+
+    CAUSALITY(fn)
 
 
 def test_tolerance():

@@ -23,9 +23,10 @@ Arguments of all three:
     output or to 1, whichever is larger.
   seed: int, the seed for the random inputs; the same seed gives the same result.
 
-All three also raise CheckFailed if outputs are not finite, have a wrong shape, differ
-from call to call or are the same at every position, and if `fn` fails on any input but
-the first.
+All three also raise CheckFailed if outputs are not finite, have a wrong shape or differ
+from call to call, and if `fn` fails on any input but the first; the first two also if
+outputs are the same at two positions. None of them checks a formula: a scale that is
+missing, or a normalization at another place, passes.
 """
 
 import dataclasses
@@ -35,11 +36,13 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 HINTS = {
-    "check_causality": "no causal mask, or one that is off by one; statistics over "
-    "time; a query that may attend to nothing attends to everything",
+    "check_causality": "a causal mask that is missing, reversed or off by one; softmax "
+    "over another axis than the keys'; a reshape that mixes positions and heads; "
+    "statistics over time; a query that may attend to nothing attends to everything",
     "check_padding": "a padding mask that is missing, reversed or never true; padding "
     "that is no longer zero when a mask is made of it; a mask made of "
-    "sums or of single elements; statistics over time",
+    "sums or of single elements; softmax over another axis than the keys'; a reshape "
+    "that mixes positions and heads; statistics over time",
     "check_batch_invariance": "statistics over the batch; a reshape that mixes batch "
     "and heads; a width or a stopping point taken from the whole batch",
 }
@@ -153,22 +156,26 @@ def check_padding(
     tolerance: float = 1e-4,
     seed: int = 0,
     with_lengths: bool = False,
+    mixes_positions: bool = True,
 ) -> None:
     """Raise CheckFailed if padding changes an output, or a real row counts as padding.
 
-    The check removes columns of padding from sentences of different lengths; one
-    sentence is empty, and some have leading padding. Without `vocab_size`, it also
+    The check removes columns of padding at the end from sentences of different lengths;
+    one sentence is empty, and some have leading padding. Without `vocab_size`, it also
     moves real rows that resemble padding (rows whose sum is 0, or with a single 0) by a
-    tiny amount; no output may change by much.
+    tiny amount; no output may change by much. Finally, it changes the real positions of
+    a sentence without padding, one by one: other outputs must move.
 
     Args:
       fn, num_units, vocab_size, batch, length, tolerance, seed: as in the module
         docstring.
       with_lengths: call `fn(inputs, lengths int32 [N])`, for a block that makes its
         mask from the lengths; the padding then holds random values, which vary.
+      mixes_positions: whether the outputs depend on other positions, as those of
+        attention do; False for a feed-forward layer, an embedding or a normalization.
 
     Raises:
-      CheckFailed: a real position depends on padding, or such a row is taken for
+      CheckFailed: a real position depends on padding, or a real row is taken for
         padding.
     """
     subject = _Subject("check_padding", fn, num_units, vocab_size, tolerance, seed)
@@ -201,10 +208,12 @@ def check_padding(
             real[rows, :width],
             change,
         )
+    full = (np.full_like(lengths, length),) if with_lengths else ()
     if vocab_size is None:
-        full = (np.full_like(lengths, length),) if with_lengths else ()
         _check_lookalikes(subject, np.ones_like(real), *full)
     subject.conclude()
+    if mixes_positions:
+        _check_attended(subject, np.ones_like(real), *full)
 
 
 def _need_two(name, size):
@@ -237,6 +246,32 @@ def _check_lookalikes(subject, real, *also):
             near[:, i] += HAIR * subject.rng.standard_normal(near[:, i].shape)
             found = subject.run(change, near, *also)
             subject.compare(expected, found, real, change, max(JUMP, subject.tolerance))
+
+
+def _check_attended(subject, real, *also):
+    """Raise CheckFailed if the outputs do not depend on the first or last position."""
+    x = subject.inputs(real)
+    other = -x if subject.vocab_size is None else x % (subject.vocab_size - 1) + 1
+    expected = subject.run("no position was padding", x, *also)
+    length = real.shape[1]
+    moved = np.zeros([length, length], bool)  # [position that is changed, output]
+    for i in range(length):
+        changed = x.copy()
+        changed[:, i] = other[:, i]
+        found = subject.run(f"input position {i} was changed", changed, *also)
+        limit = subject.tolerance * max(1, np.abs(expected).max())
+        moved[i] = (np.abs(found - expected).max(-1) > limit).any(0)
+    np.fill_diagonal(moved, False)
+    is_causal = not np.tril(moved).any()  # no earlier output moved
+    for i in [0] if is_causal else [0, length - 1]:
+        if not moved[i].any():
+            subject.fail(
+                f"in sentences without padding, no other output moved when input "
+                f"position {i} was changed. Usual causes: a padding mask that is "
+                "reversed, or hides a real position, such as one made from lengths - "
+                "1. If the outputs are to depend on their own position only, pass "
+                "mixes_positions=False"
+            )
 
 
 def check_batch_invariance(
@@ -327,7 +362,8 @@ class _Subject:
     def run(self, change, *arrays):
         """Run `fn`; return its outputs, float64 [N, T, C], checked to be finite."""
         try:
-            outputs = np.asarray(self.fn(*arrays), np.float64)
+            # Copies, because `fn` may change its arguments.
+            outputs = np.asarray(self.fn(*map(np.copy, arrays)), np.float64)
         except Exception as error:
             self.fail(f"fn failed when {change}: {error!r}", error)
         leading = arrays[0].shape[: 2 if self.by_position else 1]
@@ -346,7 +382,7 @@ class _Subject:
 
     def first_outputs(self, *arrays):
         """Return the outputs with which others are compared; check that they vary."""
-        first = self.fn(*arrays)  # the caller's errors propagate
+        first = self.fn(*map(np.copy, arrays))  # the caller's errors propagate
         if tf.is_tensor(first) and not hasattr(first, "numpy"):  # not an eager one
             raise ValueError(
                 "a check: expected fn to return an array, got a tensor of a graph; "
@@ -360,13 +396,16 @@ class _Subject:
         self.compare(outputs, again, True, change, causes=causes)
         self.conclude()
         limit = 1e-6 * np.abs(outputs).max()
-        by_position = self.by_position and kind == "f"
-        if by_position and np.allclose(outputs[:, 0], outputs[:, 1], 1e-6, limit):
-            self.fail(
-                "output position 1 equals position 0 in each sentence, but the "
-                "inputs differ. Usual cause: uniform attention, as its logits "
-                "are lost in a huge constant"
-            )
+        if self.by_position and kind == "f":
+            # In the last sentence, at least the last two positions are real.
+            last = outputs.shape[1] - 1
+            for rows, i, j in ((outputs, 0, 1), (outputs[-1:], last - 1, last)):
+                if np.allclose(rows[:, i], rows[:, j], 1e-6, limit):
+                    self.fail(
+                        f"output position {j} equals position {i}, but the inputs "
+                        "differ. Usual cause: uniform attention, as its logits are "
+                        "lost in a huge constant"
+                    )
         return outputs
 
     def compare(self, expected, found, where, change, tolerance=None, causes=""):

@@ -14,6 +14,8 @@ import tensorflow.compat.v1 as tf
 from transformer.blocks.primitives import shape_list, widened
 from transformer.dialects import Dialect
 
+# Operations after which a mask of padding is still a mask of padding.
+KEEP_MEANING = ("All", "Any", "Cast", "ExpandDims", "Reshape", "StridedSlice")
 MASKED_LOGIT = -1e9  # the softmax makes it exactly 0 in float32, never NaN
 
 # Masks
@@ -340,14 +342,12 @@ def _is_zero(x):
 def warn_of_inverted(key_masks) -> None:
     """Warn about key masks made by `tf.equal(ids, 0)`, in which True means padding."""
     operation = getattr(key_masks, "op", None)  # arrays and True have none
-    while operation and operation.type in (
-        "Cast",
-        "ExpandDims",
-        "Reshape",
-        "StridedSlice",
-    ):
+    inverted = "Equal"
+    while operation and operation.type in (*KEEP_MEANING, "LogicalNot"):
+        if operation.type == "LogicalNot":
+            inverted = "NotEqual" if inverted == "Equal" else "Equal"
         operation = operation.inputs[0].op
-    if not operation or operation.type != "Equal":
+    if not operation or operation.type != inverted:
         return
     if any(map(_is_zero, operation.inputs)):
         warnings.warn(

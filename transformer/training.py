@@ -74,7 +74,9 @@ class Update(NamedTuple):
 
 
 def smooth_all(epsilon: float, vocab_size: int) -> Tuple[float, float, float]:
-    """Return the paper's smoothed labels: epsilon / V is added to all labels.
+    """Return the smoothed labels of the dialect `paper` (Szegedy et al. 2015).
+
+    They are (1 - epsilon) times the one-hot label, plus epsilon / V for every piece.
 
     Returns:
       (label of the true piece, label of each other piece, what is subtracted from the
@@ -214,7 +216,7 @@ def constant(step, hp: HParams):
 
 
 def linear(step, hp: HParams):
-    """Rise to 1 at the end of the warm-up, then fall to 0 at the last step.
+    """Rise to 1 at the end of the warm-up, then fall to 0 one step after the last.
 
     If the number of steps is known, it gives better models than `noam`, whose rate is
     still high when training ends.

@@ -17,33 +17,33 @@ from transformer.training import cross_entropy, make_update
 
 
 def losses(norm, warmup):
-    """Learn to write eight digits backwards with six blocks; return mean losses."""
+    """Learn to write eight digits backwards with four blocks; return mean losses."""
     tiny.start()
     dialect = PAPER._replace(norm=norm)
     given, wanted = (tf.placeholder(tf.int32, [32, 8]) for _ in range(2))
     x = embedding(given, 14, 32) + positional_encoding(given, 32, scale=False)
-    for i in range(6):
+    for i in range(4):
         with tf.variable_scope(f"block_{i}"):
             x = multihead_attention(x, x, num_heads=4, dialect=dialect)
             x = feedforward(x, (64, 32), dialect=dialect)
     if norm == "before":
         x = normalize(x)
     loss = cross_entropy(dense(x, 14, True, "output"), wanted)
-    settings = dict(schedule="linear", learning_rate=0.01, max_steps=200)
+    settings = dict(schedule="linear", learning_rate=0.007, max_steps=500)
     hp = HParams(warmup_steps=warmup, **settings)
     update = make_update(loss, hp, tf.train.get_or_create_global_step())
     draw = np.random.RandomState(1)
     found = []
     with tiny.session() as session:
-        for _ in range(160):
+        for _ in range(400):
             digits = draw.randint(4, 14, [32, 8])
             feed = {given: digits, wanted: digits[:, ::-1]}
             loss, _ = session.run([update.metrics.loss, update.apply], feed)
             found.append(loss)
-    return [np.mean(found[i : i + 20]) for i in range(0, 160, 20)]
+    return [np.mean(found[i : i + 100]) for i in range(0, 400, 100)]
 
 
-print("loss in nats, means of 20 updates (ln 10 = 2.30: guessing)")
+print("loss in nats, means of 100 updates (ln 10 = 2.30: guessing)")
 for norm, warmup in [("after", 1), ("after", 100), ("before", 1)]:
     row = losses(norm, warmup)
     print(f"norm {norm:6} warm-up {warmup:3}:", *[f"{loss:5.2f}" for loss in row])

@@ -177,10 +177,11 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
         step_fields = (pieces, parents, log_probs, scores)
         # The K best of the hypotheses that ended before or end now.
         finished = tf.where_v2(ends, scores, NEVER)
-        finished, kept = top_k(tf.concat([found.scores, finished], axis=1), beam_size)
+        finished, best = top_k(tf.concat([found.scores, finished], axis=1), beam_size)
         longer = followed_by_zeros(found.ids, 1, axis=2)  # [N, K, t + 1]
-        longer = reorder(tf.concat([longer, candidates], axis=1), kept)
+        longer = reorder(tf.concat([longer, candidates], axis=1), best)
         found = found._replace(ids=longer, scores=finished)
+        # The K best of those that stay open.
         log_probs, kept = top_k(tf.where_v2(ends, NEVER, log_probs), beam_size)
         ids, parents = reorder((candidates, parents), kept)  # [N, K, ...]
         if not options.must_end:

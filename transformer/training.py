@@ -242,7 +242,7 @@ TIMES_FACTOR = ("noam", "rsqrt")
 
 
 def peak_rate(hp: HParams) -> float:
-    """Return the highest learning rate of a training run."""
+    """Return the learning rate at the end of the warm-up; it is never higher."""
     dialect = resolve(hp.dialect)
     factor = hp.learning_rate or dialect.learning_rate
     if (hp.schedule or dialect.schedule) in TIMES_FACTOR:
@@ -303,7 +303,7 @@ def make_update(
         if runs == 1:
             collect = tf.no_op()
             update_sums = sums
-            clear = list
+            clear = list  # nothing is stored
         else:
             collect, update_sums, clear = _accumulated([sums], shapes)
         if exchange:

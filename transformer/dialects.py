@@ -14,87 +14,54 @@ from typing import Any, NamedTuple, Tuple, Union
 
 
 class Dialect(NamedTuple):
-    """The decisions on which the sources differ."""
+    """The decisions on which the sources differ; the defaults are the paper's."""
 
     described_in: str  # the source of this row
     # Attention.
-    projection_relu: bool  # Q, K and V go through a ReLU
-    projection_bias: bool  # Q, K and V are x W + b instead of x W
-    output_projection: bool  # the concatenated heads are multiplied by W^O ...
-    output_bias: bool  # ... and get a bias
-    output_relu: bool  # ... and go through a ReLU
-    key_masking: str  # logits of padded keys are "replaced" by a number, or "lowered"
-    future_masking: str  # logits of later keys, likewise
-    padded_row: str  # a row is padding if it "is zero" or "sums to zero"
-    masks_from: str  # padding is found from "ids" or "activations"
-    decoder_masks_padding: bool  # in its self-attention
-    fully_masked_is_zero: bool  # a query that may attend to nothing gets zeros
-    mask_queries: bool  # the weights of padded queries are zeroed
-    padding_stays_zero: bool  # a block that detects padding returns zeros for it
-    attention_dropout: bool  # dropout is applied to the attention weights
+    projection_relu: bool = False  # Q, K and V go through a ReLU
+    projection_bias: bool = False  # Q, K and V are x W + b instead of x W
+    output_projection: bool = True  # the concatenated heads are multiplied by W^O ...
+    output_bias: bool = False  # ... and get a bias; only transformer.compat changes it
+    output_relu: bool = False  # ... and go through a ReLU; likewise
+    # Logits of padded keys, and those of later keys, are "replaced" by a number, or
+    # "lowered".
+    key_masking: str = "replaced"
+    future_masking: str = "replaced"
+    padded_row: str = "is zero"  # a row is padding if it "is zero" or "sums to zero"
+    masks_from: str = "ids"  # padding is found from "ids" or "activations"
+    decoder_masks_padding: bool = True  # in its self-attention
+    fully_masked_is_zero: bool = True  # a query that may attend to nothing gets zeros
+    mask_queries: bool = True  # the weights of padded queries are zeroed
+    padding_stays_zero: bool = True  # a block that detects padding returns zeros for it
+    attention_dropout: bool = False  # dropout is applied to the attention weights
     # Around a sub-layer f: norm(x + dropout(f(x))), or x + dropout(f(norm(x))).
-    residual: bool  # x is added to the result
-    residual_dropout: bool  # dropout is applied to what is added to x
-    norm: str  # "before" the sub-layer, "after" the addition, or "" for none
-    final_norm: bool  # a last normalization after each whole stack
-    norm_epsilon: float  # added to the variance, inside the root
+    residual: bool = True  # x is added to the result; only compat changes it
+    residual_dropout: bool = True  # dropout is applied to what is added to x
+    norm: str = "after"  # "before" the sub-layer, "after" the addition, or "" for none
+    final_norm: bool = False  # a last normalization after each whole stack
+    norm_epsilon: float = 1e-6  # added to the variance, inside the root
     # Feed-forward.
-    inner_dropout: bool  # dropout is applied between the two layers
-    feedforward_skips_padding: bool  # padded positions of the encoder get zeros
+    inner_dropout: bool = False  # dropout is applied between the two layers
+    feedforward_skips_padding: bool = False  # padded positions of the encoder get zeros
     # Positions and embeddings.
-    positions: str  # a key of positions.POSITIONS
-    scaled_positions: bool  # positional_encoding multiplies by sqrt(D) by default
-    learned_positions: bool  # a table of positions instead of sinusoids
-    positions_on_padding: bool  # positions are also added to padding
-    first_position_padded: bool  # zero_pad zeroes position 0, not padding
-    target_space: bool  # a vector for the target language is added to the source
-    begins_with_zeros: bool  # the target begins with zeros, not with BOS
-    tied_embeddings: bool  # source, target and output share one table
-    padding_row_is_zero: bool  # also in the output layer, so the logit of padding is 0
+    positions: str = "interleaved"  # a key of positions.POSITIONS
+    scaled_positions: bool = False  # positional_encoding scales by sqrt(D) by default
+    learned_positions: bool = False  # a table of positions instead of sinusoids
+    positions_on_padding: bool = False  # positions are also added to padding
+    first_position_padded: bool = False  # zero_pad zeroes position 0, not padding
+    target_space: bool = False  # the source gets a vector for the target language
+    begins_with_zeros: bool = False  # the target begins with zeros, not with BOS
+    tied_embeddings: bool = True  # source, target and output share one table
+    # Also in the output layer, so the logit of padding is 0.
+    padding_row_is_zero: bool = False
     # Training.
-    smoothing: str  # a key of training.SMOOTHINGS
-    schedule: str  # a key of training.SCHEDULES
-    learning_rate: float  # the factor of the schedule
-    adam: Tuple[float, float, float]  # beta1, beta2, epsilon
+    smoothing: str = "all"  # a key of training.SMOOTHINGS
+    schedule: str = "noam"  # a key of training.SCHEDULES
+    learning_rate: float = 1.0  # the factor of the schedule
+    adam: Tuple[float, float, float] = (0.9, 0.98, 1e-9)  # beta1, beta2, epsilon
 
 
-PAPER = Dialect(
-    described_in="Vaswani et al. 2017, Attention Is All You Need",
-    projection_relu=False,
-    projection_bias=False,
-    output_projection=True,
-    output_bias=False,
-    output_relu=False,
-    key_masking="replaced",
-    future_masking="replaced",
-    padded_row="is zero",
-    masks_from="ids",
-    decoder_masks_padding=True,
-    fully_masked_is_zero=True,
-    mask_queries=True,
-    padding_stays_zero=True,
-    attention_dropout=False,
-    residual=True,
-    residual_dropout=True,
-    norm="after",
-    final_norm=False,
-    norm_epsilon=1e-6,
-    inner_dropout=False,
-    feedforward_skips_padding=False,
-    positions="interleaved",
-    scaled_positions=False,
-    learned_positions=False,
-    positions_on_padding=False,
-    first_position_padded=False,
-    target_space=False,
-    begins_with_zeros=False,
-    tied_embeddings=True,
-    padding_row_is_zero=False,
-    smoothing="all",
-    schedule="noam",
-    learning_rate=1.0,
-    adam=(0.9, 0.98, 1e-9),
-)
+PAPER = Dialect(described_in="Vaswani et al. 2017, Attention Is All You Need")
 
 TENSOR2TENSOR = PAPER._replace(
     described_in="tensor2tensor 1.15.7, transformer_base",

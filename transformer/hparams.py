@@ -5,6 +5,7 @@ Every field is a flag of `transformer-tf train` and a name in `logdir/hparams.js
 """
 
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -52,6 +53,13 @@ def setting(
     )
 
 
+# A field of a group; "corpus" has only one.
+for_model = functools.partial(setting, "model")
+for_training = functools.partial(setting, "training")
+for_decoding = functools.partial(setting, "decoding")
+for_machine = functools.partial(setting, "machine")
+
+
 @dataclasses.dataclass(frozen=True)
 class HParams:
     """All settings; the defaults are those of the paper's base model (Table 3)."""
@@ -60,197 +68,163 @@ class HParams:
     data: str = setting("corpus", "data/sample", "folder of a prepared corpus")
 
     # The model. These settings are fixed once training has begun.
-    dialect: str = setting(
-        "model", "paper", f"the design: {', '.join(DIALECTS)}", choices=DIALECTS
+    dialect: str = for_model(
+        "paper", f"the design: {', '.join(DIALECTS)}", choices=DIALECTS
     )
-    num_blocks: int = setting(
-        "model", 6, "number of encoder blocks, and of decoder blocks", below=MOST_BLOCKS
+    num_blocks: int = for_model(
+        6, "number of encoder blocks, and of decoder blocks", below=MOST_BLOCKS
     )
-    num_encoder_blocks: int = setting(
-        "model",
-        0,
-        "number of encoder blocks; 0: num_blocks",
-        least=0,
-        below=MOST_BLOCKS,
+    num_encoder_blocks: int = for_model(
+        0, "number of encoder blocks; 0: num_blocks", least=0, below=MOST_BLOCKS
     )
-    num_decoder_blocks: int = setting(
-        "model",
-        0,
-        "number of decoder blocks; 0: num_blocks",
-        least=0,
-        below=MOST_BLOCKS,
+    num_decoder_blocks: int = for_model(
+        0, "number of decoder blocks; 0: num_blocks", least=0, below=MOST_BLOCKS
     )
-    d_model: int = setting("model", 512, "width of the model", below=WIDEST)
-    d_ff: int = setting(
-        "model", 2048, "inner width of the feed-forward networks", below=4 * WIDEST
+    d_model: int = for_model(512, "width of the model", below=WIDEST)
+    d_ff: int = for_model(
+        2048, "inner width of the feed-forward networks", below=4 * WIDEST
     )
-    num_heads: int = setting("model", 8, "attention heads; a divisor of d_model")
-    positions: str = setting(
-        "model", "", "learned, interleaved, per_channel, halves; empty: the dialect's"
+    num_heads: int = for_model(8, "attention heads; a divisor of d_model")
+    positions: str = for_model(
+        "", "learned, interleaved, per_channel, halves; empty: the dialect's"
     )
-    max_positions: int = setting(
-        "model", 256, "rows in the table of learned positions", below=LONGEST
+    max_positions: int = for_model(
+        256, "rows in the table of learned positions", below=LONGEST
     )
-    pad_sources_to: int = setting(
-        "model",
+    pad_sources_to: int = for_model(
         0,
         "pad sources to this many pieces; 0: to the longest",
         least=0,
         below=LONGEST // 4,
     )
-    max_relative_position: int = setting(
-        "model",
+    max_relative_position: int = for_model(
         0,
         "relative positions are clipped to this distance; 0: none",
         least=0,
         below=LONGEST,
     )
-    proximity_bias: bool = setting("model", False, "prefer nearby positions")
-    source_vocab_size: int = setting(
-        "model", 0, "source vocabulary size; 0: from the data", least=0
+    proximity_bias: bool = for_model(False, "prefer nearby positions")
+    source_vocab_size: int = for_model(
+        0, "source vocabulary size; 0: from the data", least=0
     )
-    target_vocab_size: int = setting(
-        "model", 0, "target vocabulary size; 0: from the data", least=0
+    target_vocab_size: int = for_model(
+        0, "target vocabulary size; 0: from the data", least=0
     )
-    joint_vocab: bool = setting("model", True, "both languages share one vocabulary")
+    joint_vocab: bool = for_model(True, "both languages share one vocabulary")
 
     # Training.
-    batch_tokens: int = setting(
-        "training", 4096, "maximum tokens per batch on either side, with padding"
+    batch_tokens: int = for_training(
+        4096, "maximum tokens per batch on either side, with padding"
     )
-    accumulate: int = setting(
-        "training", 1, "batches summed into one update", below=MOST_PARTS
+    accumulate: int = for_training(
+        1, "batches summed into one update", below=MOST_PARTS
     )
-    shards: int = setting(
-        "training",
+    shards: int = for_training(
         0,
         "with --deterministic: parts per batch; 0: 1, or 8 with several workers",
         least=0,
         below=MOST_PARTS,
     )
-    max_steps: int = setting(
-        "training",
+    max_steps: int = for_training(
         100000,
         "total number of updates; with the schedule linear, the learning rate ends "
         "near 0 there, and rises again if a finished run gets more",
     )
-    schedule: str = setting(
-        "training",
-        "",
-        "noam, noam_by_peak, rsqrt, constant, linear; empty: the dialect's",
+    schedule: str = for_training(
+        "", "noam, noam_by_peak, rsqrt, constant, linear; empty: the dialect's"
     )
-    learning_rate: float = setting(
-        "training",
+    learning_rate: float = for_training(
         0.0,
         "factor of the schedule: with linear, constant and noam_by_peak, the peak; 0: "
         "the dialect's",
         least=0,
     )
-    warmup_steps: int = setting("training", 4000, "steps to the peak learning rate")
-    dropout_rate: float = setting(
-        "training", 0.1, "fraction of activations dropped", least=0, below=1
+    warmup_steps: int = for_training(4000, "steps to the peak learning rate")
+    dropout_rate: float = for_training(
+        0.1, "fraction of activations dropped", least=0, below=1
     )
-    attention_dropout: float = setting(
-        "training",
+    attention_dropout: float = for_training(
         -1.0,
         "fraction of attention weights dropped; -1: the dialect's",
         least=-1,
         below=1,
     )
-    ffn_dropout: float = setting(
-        "training",
+    ffn_dropout: float = for_training(
         -1.0,
         "fraction of inner feed-forward activations dropped; -1: the dialect's",
         least=-1,
         below=1,
     )
-    label_smoothing: float = setting(
-        "training", 0.1, "probability taken from the true piece", least=0, below=1
+    label_smoothing: float = for_training(
+        0.1, "probability taken from the true piece", least=0, below=1
     )
-    r_drop: float = setting(
-        "training",
+    r_drop: float = for_training(
         0.0,
         "weight of R-Drop, which makes two passes with different dropout agree, at "
         "twice the cost; 0: one pass; try 5",
         least=0,
     )
-    clip_norm: float = setting(
-        "training", 0.0, "maximum gradient norm; 0: no limit", least=0
+    clip_norm: float = for_training(0.0, "maximum gradient norm; 0: no limit", least=0)
+    seed: int = for_training(
+        1, "seed of variables, batches, dropout, and samples", least=0
     )
-    seed: int = setting(
-        "training", 1, "seed of variables, batches, dropout, and samples", least=0
+    log_every: int = for_training(50, "steps between log lines")
+    save_every: int = for_training(1000, "steps between checkpoints")
+    keep_checkpoints: int = for_training(5, "newest checkpoints to keep")
+    on_save_error: str = for_training(
+        "stop", "if saving fails: stop or continue", choices=("stop", "continue")
     )
-    log_every: int = setting("training", 50, "steps between log lines")
-    save_every: int = setting("training", 1000, "steps between checkpoints")
-    keep_checkpoints: int = setting("training", 5, "newest checkpoints to keep")
-    on_save_error: str = setting(
-        "training",
-        "stop",
-        "if saving fails: stop or continue",
-        choices=("stop", "continue"),
-    )
-    eval_every: int = setting("training", 1000, "steps between dev BLEU scores")
-    patience: int = setting(
-        "training",
-        0,
-        "stop after this many evaluations without a better BLEU; 0: off",
-        least=0,
+    eval_every: int = for_training(1000, "steps between dev BLEU scores")
+    patience: int = for_training(
+        0, "stop after this many evaluations without a better BLEU; 0: off", least=0
     )
 
     # Decoding.
-    search: str = setting("decoding", "beam", "beam, greedy or sample")
-    beam_size: int = setting("decoding", 4, "hypotheses kept at each step", below=2**10)
-    length_penalty: float = setting(
-        "decoding", 0.6, "alpha: how strongly to prefer long translations", least=0
+    search: str = for_decoding("beam", "beam, greedy or sample")
+    beam_size: int = for_decoding(4, "hypotheses kept at each step", below=2**10)
+    length_penalty: float = for_decoding(
+        0.6, "alpha: how strongly to prefer long translations", least=0
     )
-    min_length: int = setting(
-        "decoding", 0, "minimum number of pieces in a translation", least=0
+    min_length: int = for_decoding(
+        0, "minimum number of pieces in a translation", least=0
     )
-    no_repeat_ngram: int = setting(
-        "decoding", 0, "never produce the same n pieces in a row twice; 0: off", least=0
+    no_repeat_ngram: int = for_decoding(
+        0, "never produce the same n pieces in a row twice; 0: off", least=0
     )
-    temperature: float = setting(
-        "decoding", 1.0, "sample: below 1 favours likely pieces", least=0.01
+    temperature: float = for_decoding(
+        1.0, "sample: below 1 favours likely pieces", least=0.01
     )
-    top_k: int = setting(
-        "decoding", 0, "sample: from the k likeliest pieces; 0: from all", least=0
+    top_k: int = for_decoding(
+        0, "sample: from the k likeliest pieces; 0: from all", least=0
     )
-    top_p: float = setting(
-        "decoding",
+    top_p: float = for_decoding(
         0.0,
         "sample: from the likeliest pieces up to this total probability; 0: from all",
         least=0,
         below=1,
     )
-    max_extra_length: int = setting(
-        "decoding",
+    max_extra_length: int = for_decoding(
         50,
         "pieces by which a translation may exceed its source",
         least=0,
         below=LONGEST,
     )
-    max_source_length: int = setting(
-        "decoding",
-        1000,
-        "pieces of a line to translate; the rest is cut off",
-        below=LARGEST // 2,
+    max_source_length: int = for_decoding(
+        1000, "pieces of a line to translate; the rest is cut off", below=LARGEST // 2
     )
-    decode_batch_size: int = setting(
-        "decoding", 64, "sentences per batch; 1: the lowest latency"
+    decode_batch_size: int = for_decoding(
+        64, "sentences per batch; 1: the lowest latency"
     )
-    decode_precision: str = setting(
-        "decoding",
+    decode_precision: str = for_decoding(
         "float32",
         "float32; bfloat16 is faster in batches, but slightly less precise",
         choices=("float32", "bfloat16"),
     )
 
     # The machine: how it computes, not what it computes.
-    precision: str = setting(
-        "machine", "float32", "float32, bfloat16; float16 (CPU: slow)"
-    )
-    deterministic: bool = setting(
-        "machine", False, "one thread: runs are slower, but identical to the last bit"
+    precision: str = for_machine("float32", "float32, bfloat16; float16 (CPU: slow)")
+    deterministic: bool = for_machine(
+        False, "one thread: runs are slower, but identical to the last bit"
     )
 
     @property

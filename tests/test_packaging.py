@@ -102,6 +102,14 @@ def test_importing_the_package_needs_no_tensorflow_and_the_settings_neither():
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
+def test_importing_the_translator_does_not_import_what_only_exports_need():
+    code = (
+        "import sys; from transformer import Translator; sys.exit(sorted("
+        "set(sys.modules) & {'sacrebleu', 'transformer.compat.convert'}) or None)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
 def test_no_file_names_a_folder_of_one_machine():
     roots = "|".join(["home", "opt", "private", "root", "tmp", "Users", "work"])
     pattern = re.compile(r"(?<![\w./}*-])/(?:" + roots + r")/\S*")

@@ -35,10 +35,10 @@ from typing import (
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer import alignment, export
+from transformer import alignment
 from transformer.blocks.attention import is_token
 from transformer.blocks.primitives import as_int64
-from transformer.data import Batch, make_batch, pad, pad_with_end
+from transformer.data import make_batch, pad, pad_with_end
 from transformer.decoding import (
     NEVER,
     RANDOM,
@@ -228,6 +228,8 @@ class Translator(TextSide):
 
     def _open_fast(self, checkpoint: str) -> None:
         """Open the export of a checkpoint; see `export.find_or_make`."""
+        from transformer import export  # brings sacreBLEU, which only the card needs
+
         self._close_fast()
         folder = export.find_or_make(self, checkpoint, self._quantization, self._warn)
         if not folder:
@@ -399,8 +401,12 @@ class Translator(TextSide):
           pick: function of an Inspection that returns a nest of some of its tensors.
         """
         batch = make_batch(sources, targets, 0, self._options.bos, self._options.eos)
-        tensors = pick(self._ops.inspection())
-        return self._session.run(tensors, self._feed(batch))
+        feed = {
+            self._ops.source: batch.source,
+            self._ops.target_in: batch.target_in,
+            self._ops.target_out: batch.target_out,
+        }
+        return self._session.run(pick(self._ops.inspection()), feed)
 
     def in_batches(
         self, sources: Sequence[str], targets: Sequence[str]
@@ -449,24 +455,12 @@ class Translator(TextSide):
                 f"line, got {len(targets)}"
             )
         results = [NEVER if target.strip() else 0.0 for target in targets]
-        of_target = self._ops.inspection().scores
         for indices, source_ids, target_ids in self.in_batches(sources, targets):
-            batch = make_batch(
-                source_ids, target_ids, 0, self._options.bos, self._options.eos
-            )
-            scores = self._session.run(of_target, self._feed(batch))
+            scores = self.inspect(source_ids, target_ids, lambda found: found.scores)
             self._refuse_not_finite(scores, scores)
             for i, score in zip(indices, scores):
                 results[i] = float(score)
         return results
-
-    def _feed(self, batch: Batch) -> Dict:
-        """Return the feed of a Batch: placeholder → array."""
-        return {
-            self._ops.source: batch.source,
-            self._ops.target_in: batch.target_in,
-            self._ops.target_out: batch.target_out,
-        }
 
 
 # The graph: the search, and scores for given translations
@@ -551,9 +545,9 @@ class TranslationGraph:
             tf.zeros([tf.shape(self.source)[0], 0], tf.int32), [None, None], "prefix"
         )
         getter = getter_to(compute_type(self._hp.decode_precision, "decode_precision"))
-        self._model: Union[Transformer, Ensemble] = Ensemble(members, getter)
-        if len(members) == 1:
-            self._model = Transformer(self._hp, getter)
+        self._model: Union[Transformer, Ensemble] = Transformer(self._hp, getter)
+        if len(members) > 1:
+            self._model = Ensemble(members, getter)
         self._weights: Dict[str, tf.Tensor] = {}
         self._memory: Any = self._model.encode(self.source, weights=self._weights)
         self.found = search_from(

@@ -202,7 +202,8 @@ except SystemExit as stopped:
 
 
 @pytest.mark.parametrize(
-    "file", [each for each in terminal.FILES.values() if each.endswith(".py")]
+    "file",
+    [each.file for each in terminal.COMMANDS.values() if each.file.endswith(".py")],
 )
 def test_help_needs_no_tensorflow_and_shows_the_examples(file):
     done = process(RUN, file, "--help")
@@ -230,7 +231,7 @@ REFUSALS = {
 def test_what_needs_no_tensorflow_is_refused_without_it(tmp_path, case):
     name, *flags = REFUSALS[case]
     missing = str(tmp_path / "none")
-    file = terminal.FILES[name]
+    file = terminal.COMMANDS[name].file
     done = process(RUN, file, *(flag.format(missing) for flag in flags))
     assert done.stdout == "status 2 False\n"
     lines = [line for line in done.stderr.splitlines() if "usage:" not in line]
@@ -262,7 +263,7 @@ def test_the_program_lists_and_completes_its_commands(capsys):
     listed = capsys.readouterr().out
     program.main(["completion", "bash"])
     completed = capsys.readouterr().out
-    for name, each in program.COMMANDS.items():
+    for name, each in terminal.COMMANDS.items():
         assert each.line in listed
         assert f"    {name}) words='--help --verbose " in completed
     program.main(["completion", "--help"])

@@ -156,7 +156,7 @@ def import_everything() -> None:
         if importlib.util.find_spec(name):
             importlib.import_module(name)
     for scenario in SCENARIOS.values():
-        module = program.COMMANDS[scenario.command].module
+        module = terminal.COMMANDS[scenario.command].module
         importlib.import_module("transformer." + module)
 
 

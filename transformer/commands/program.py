@@ -9,51 +9,13 @@
 
 import importlib
 import sys
-from typing import Dict, List, NamedTuple, Optional
+from typing import List, Optional
 
 from transformer import __version__
 from transformer.runtime import cli
-from transformer.runtime.terminal import PROGRAM, say, warner
+from transformer.runtime.terminal import COMMANDS, PROGRAM, say, warner
 
 SHELLS = ("bash", "zsh")
-
-
-class Command(NamedTuple):
-    """A command: a module with the functions `parser` and `run`."""
-
-    module: str
-    line: str  # what it does
-    advice: str = ""  # what to do after a signal, if it can continue
-
-
-# The extension point for commands. In a checkout, each also has a script: see
-# `transformer/runtime/terminal.py`.
-COMMANDS: Dict[str, Command] = {
-    "download": Command(
-        "commands.download",
-        "download a public corpus",
-        advice="run the same command again; complete archives are kept",
-    ),
-    "prepare": Command("commands.prepare", "text files → a data folder"),
-    "train": Command(
-        "commands.train",
-        "a data folder → a log directory",
-        advice="run the same command to continue",
-    ),
-    "launch": Command("launch", "train with several workers on this machine"),
-    "eval": Command("commands.evaluate", "BLEU, chrF, TER of a model; compare systems"),
-    "translate": Command("commands.translate", "translate standard input"),
-    "serve": Command("commands.serve", "serve a model, and a page that shows it"),
-    "average": Command("commands.average_checkpoints", "average checkpoints"),
-    "doctor": Command("commands.doctor", "explain a BLEU near zero"),
-    "align": Command("commands.align", "choose the head that aligns words best"),
-    "attention": Command("commands.plot_attention", "draw the attention of a model"),
-    "export": Command("commands.export", "write a model for other software"),
-    "import": Command(
-        "commands.import_checkpoint", "open a checkpoint of another system"
-    ),
-    "port": Command("porting.__main__", "which functions in TF1 code match ours"),
-}
 
 HELP = f"""usage: {PROGRAM} COMMAND [--flag value] ...
 

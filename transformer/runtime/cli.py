@@ -34,7 +34,13 @@ from typing import Any, Callable, Collection, Dict, Iterator, List, Optional
 
 from transformer.runtime.files import UNFINISHED
 from transformer.runtime.signals import SIGNALS, Stopped, handled
-from transformer.runtime.terminal import FILES, PROGRAM, command, command_line, warner
+from transformer.runtime.terminal import (
+    COMMANDS,
+    PROGRAM,
+    command,
+    command_line,
+    warner,
+)
 
 REFUSED = 2  # the exit status of every refusal, including argparse's
 # The metavars of flags that name a file or a folder, for which an empty name is
@@ -54,7 +60,7 @@ def make_parser(name: str, doc: Optional[str]) -> argparse.ArgumentParser:
         becomes what the user has to type. None under `python -OO`.
     """
     lines = re.sub(
-        rf"\b{PROGRAM} ({'|'.join(FILES)})\b",
+        rf"\b{PROGRAM} ({'|'.join(COMMANDS)})\b",
         lambda found: command_line(found.group(1)),
         (doc or "").strip(),
     )

@@ -11,26 +11,9 @@ import re
 import shlex
 import sys
 import time
-from typing import Callable, TextIO
+from typing import Callable, Dict, NamedTuple, TextIO
 
 PROGRAM = "transformer-tf"  # what setup.py installs; its first argument is a command
-# Command → what Python runs for it in a checkout.
-FILES = {
-    "prepare": "scripts/prepare.py",
-    "train": "train.py",
-    "eval": "eval.py",
-    "translate": "scripts/translate.py",
-    "serve": "scripts/serve.py",
-    "export": "scripts/export.py",
-    "import": "scripts/import_checkpoint.py",
-    "doctor": "scripts/doctor.py",
-    "download": "scripts/download.py",
-    "average": "scripts/average_checkpoints.py",
-    "attention": "scripts/plot_attention.py",
-    "align": "scripts/align.py",
-    "launch": "-m transformer.launch",
-    "port": "-m transformer.porting",
-}
 PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 # These include the line and paragraph separators, the overrides of the writing
@@ -42,6 +25,76 @@ BAR_WIDTH = 20  # characters
 CLEAR_LINE = "\r\x1b[K"
 
 
+class Command(NamedTuple):
+    """A command: a module with the functions `parser` and `run`."""
+
+    module: str  # in the package
+    file: str  # what Python runs for it in a checkout
+    line: str  # what it does
+    advice: str = ""  # what to do after a signal, if it can continue
+
+
+# The extension point for commands.
+COMMANDS: Dict[str, Command] = {
+    "download": Command(
+        "commands.download",
+        "scripts/download.py",
+        "download a public corpus",
+        advice="run the same command again; complete archives are kept",
+    ),
+    "prepare": Command(
+        "commands.prepare", "scripts/prepare.py", "text files → a data folder"
+    ),
+    "train": Command(
+        "commands.train",
+        "train.py",
+        "a data folder → a log directory",
+        advice="run the same command to continue",
+    ),
+    "launch": Command(
+        "launch", "-m transformer.launch", "train with several workers on this machine"
+    ),
+    "eval": Command(
+        "commands.evaluate", "eval.py", "BLEU, chrF, TER of a model; compare systems"
+    ),
+    "translate": Command(
+        "commands.translate", "scripts/translate.py", "translate standard input"
+    ),
+    "serve": Command(
+        "commands.serve", "scripts/serve.py", "serve a model, and a page that shows it"
+    ),
+    "average": Command(
+        "commands.average_checkpoints",
+        "scripts/average_checkpoints.py",
+        "average checkpoints",
+    ),
+    "doctor": Command(
+        "commands.doctor", "scripts/doctor.py", "explain a BLEU near zero"
+    ),
+    "align": Command(
+        "commands.align", "scripts/align.py", "choose the head that aligns words best"
+    ),
+    "attention": Command(
+        "commands.plot_attention",
+        "scripts/plot_attention.py",
+        "draw the attention of a model",
+    ),
+    "export": Command(
+        "commands.export", "scripts/export.py", "write a model for other software"
+    ),
+    "import": Command(
+        "commands.import_checkpoint",
+        "scripts/import_checkpoint.py",
+        "open a checkpoint of another system",
+    ),
+    "port": Command(
+        "porting.__main__",
+        "-m transformer.porting",
+        "which functions in TF1 code match ours",
+    ),
+}
+
+
 def command(name: str) -> str:
     """Return what messages call a command: "train.py", or "transformer-tf train".
 
@@ -49,11 +102,11 @@ def command(name: str) -> str:
     program.
 
     Args:
-      name: a key of FILES, or the file name of another program.
+      name: a key of COMMANDS, or the file name of another program.
     """
-    if name in FILES and _runs_installed():
+    if name in COMMANDS and _runs_installed():
         return f"{PROGRAM} {name}"
-    file = FILES.get(name, name)
+    file = COMMANDS[name].file if name in COMMANDS else name
     return os.path.basename(file) if file.endswith(".py") else "python " + file
 
 
@@ -61,13 +114,13 @@ def command_line(name: str, *arguments: str) -> str:
     """Return what to type for a command: "python scripts/prepare.py --out data/mine".
 
     Args:
-      name: a key of FILES.
+      name: a key of COMMANDS.
       arguments: unquoted.
     """
     quoted = "".join(" " + shlex.quote(str(each)) for each in arguments)
     if _runs_installed():
         return f"{PROGRAM} {name}{quoted}"
-    file = FILES[name]
+    file = COMMANDS[name].file
     if file.endswith(".py"):
         path = os.path.join(os.path.dirname(PACKAGE), file)
         with contextlib.suppress(OSError):  # the current folder was removed
@@ -81,7 +134,8 @@ def _runs_installed() -> bool:
     typed = os.path.realpath(sys.argv[0]) if sys.argv else ""
     if os.path.basename(typed) == PROGRAM or os.path.dirname(typed) == PACKAGE:
         return True
-    return not os.path.isfile(os.path.join(os.path.dirname(PACKAGE), FILES["prepare"]))
+    checkout = os.path.dirname(PACKAGE)
+    return not os.path.isfile(os.path.join(checkout, COMMANDS["prepare"].file))
 
 
 def shown(text: str) -> str:

@@ -50,7 +50,7 @@ class Scores(NamedTuple):
 class ParallelText(NamedTuple):
     """Source lines and their references."""
 
-    name: str  # of the split or the file
+    name: str  # of the split, or of the file, with a hash of its lines
     sources: List[str]
     references: List[str]
     tokenizer: str = "13a"  # sacreBLEU's, for the language of the references
@@ -83,7 +83,8 @@ def read_parallel(
     """
     if paths:
         sources, references = (list(read_lines(path)) for path in paths)
-        name = _name_of(paths[0], sources)
+        text = "\n".join(sources).encode("utf-8")
+        name = f"{os.path.basename(paths[0])}-{hashlib.sha256(text).hexdigest()[:8]}"
         language = language_of(paths[1])
     else:
         paths = text_paths(data, split)
@@ -96,12 +97,6 @@ def read_parallel(
             f"got {len(sources)} and {len(references)}"
         )
     return ParallelText(name, sources, references, tokenizer_of(language))
-
-
-def _name_of(path, lines):
-    """Return a name for the lines of a file that depends on their content."""
-    text = "\n".join(lines).encode("utf-8")
-    return f"{os.path.basename(path)}-{hashlib.sha256(text).hexdigest()[:8]}"
 
 
 def translations_path(checkpoint: str, name: str, others: Sequence[str] = ()) -> str:
@@ -209,12 +204,11 @@ def evaluate(
     translate: Callable[[Sequence[str]], List[List[Translation]]],
     sources: List[str],
     references: List[str],
-    samples: int = 0,
     tokenizer: str = "13a",
 ) -> Tuple[Scores, List[str]]:
     """Translate and score lines; return (Scores, the best translation of each line)."""
     hypotheses = [best.text for best, *_ in translate(sources)]
-    scores = score(hypotheses, references, samples, tokenizer=tokenizer)
+    scores = score(hypotheses, references, tokenizer=tokenizer)
     return scores, hypotheses
 
 

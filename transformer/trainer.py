@@ -287,10 +287,6 @@ class Data:
             sums[f"dev.{side}.text"] = hashlib.sha256(text).hexdigest()
         return sums
 
-    def forecast(self, hp: HParams, parameters: int) -> int:
-        """Return how many bytes the tensors of training on this data take."""
-        return ram.forecast(hp, parameters, len(self.train), self.longest())
-
     def longest(self) -> int:
         """Return the number of tokens of the longest sentence of train."""
         lengths = (self.train.source_lengths, self.train.target_lengths)
@@ -340,7 +336,9 @@ class TrainingGraph:
         self._dev = tf.data.make_initializable_iterator(
             evaluation_dataset(data.dev, data.dev_plan)
         )
-        self._dev_loss = _loss(model, self._dev.get_next())
+        batch = self._dev.get_next()
+        logits = model.decode(batch.target_in, model.encode(batch.source))
+        self._dev_loss = cross_entropy(logits, batch.target_out)
         self.saver = checkpoints.make_saver()
         variables = tf.trainable_variables()
         self._copy_from_chief = tf.no_op()
@@ -422,13 +420,6 @@ class TrainingGraph:
                 "gradients over the workers"
             )
         return f"each batch is cut into {shards.count} shards" * (shards.count > 1)
-
-
-def _loss(model, batch):
-    """Return the Loss of a batch."""
-    encoded = model.encode(batch.source)
-    logits = model.decode(batch.target_in, encoded)
-    return cross_entropy(logits, batch.target_out)
 
 
 def _loss_of_parts(model, batch, hp, parts):
@@ -560,8 +551,10 @@ class Training:
             now = self.session.run(self.graph.update.metrics.learning_rate)
             rate = f"{now:.2g} now, {rate}"
         self.progress.say(f"learning rate: {rate}")
-        forecast = self.graph.data.forecast(self.hp, self.graph.size)
-        self.progress.say(ram.report(forecast, self.session))
+        data = self.graph.data
+        pairs = len(data.train)
+        needed = ram.forecast(self.hp, self.graph.size, pairs, data.longest())
+        self.progress.say(ram.report(needed, self.session))
 
     def keep_best(self) -> None:
         """Copy the checkpoint with the best dev BLEU, unless a copy exists.

@@ -158,13 +158,12 @@ def score_all(
 
     [logdir] = args.logdir
     best = checkpoints.steps(logdir, checkpoints.BEST)[-1:]
-    kept: Dict[int, Union[str, int]] = {step: "best" for step in best}
-    kept.update((step, step) for step in checkpoints.steps(logdir))
+    kept = checkpoints.steps(logdir)
+    which = [step if step in kept else "best" for step in sorted({*best, *kept})]
     say(f"{len(text.sources)} lines of {text.name}")
     systems = []
     rows = []
     signatures: Sequence[str] = []
-    which = [kept[step] for step in sorted(kept)]
     for each in translate(args, models, which, text):
         systems.append(each)
         scores = score(

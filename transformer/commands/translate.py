@@ -26,7 +26,7 @@ import dataclasses
 import importlib
 import itertools
 import sys
-from typing import IO, Any, Dict, Iterator, NamedTuple, Optional
+from typing import IO, Any, Dict, Iterator, Optional
 
 from transformer import hparams
 from transformer.alignment import default_head, written
@@ -74,52 +74,24 @@ def read_edited() -> bytes:
         return b""
 
 
-class Columns(NamedTuple):
-    """The columns of an output line besides the text."""
-
-    n_best: int = 1  # if above 1: the line number, and the score
-    scores: bool = False
-    alignments: bool = False  # the pairs of words
-
-
-ONLY_TEXT = Columns()
-
-
-def show(number: int, n_best: list, columns: Columns) -> str:
-    """Return the output for a line of input.
-
-    Args:
-      number: the number of the line.
-      n_best: its translations, best first.
-      columns: the columns to show.
-    """
-    lines = []
-    for each in n_best:
-        row = [str(number)] if columns.n_best > 1 else []
-        row.append(each.text)
-        if columns.scores or columns.n_best > 1:
-            row.append(f"{each.score:.4f}")
-        if columns.alignments:
-            row.append(written(each.alignment))
-        lines.append(" ||| ".join(row) + "\n")
-    return "".join(lines)
-
-
 def write_translations(
     translator,
     lines: Iterator[str],
     output: IO[bytes],
-    columns: Columns = ONLY_TEXT,
     chunk_size: int = CHUNK,
     prefixes: Optional[Iterator[str]] = None,
+    numbers: bool = False,
+    scores: bool = False,
+    alignments: bool = False,
 ) -> None:
-    """Write what `show` returns for each of `lines`, one chunk at a time.
+    """Write the translations of each of `lines`, one chunk at a time.
 
     On a terminal, control characters are escaped; a file or a pipe gets every byte. The
     translation of each line begins with the corresponding line of `prefixes`, if given.
+    Columns besides the text: `numbers` of lines, `scores`, and `alignments`.
     """
-    numbers = itertools.count()
-    more: Dict[str, Any] = {"alignments": True} if columns.alignments else {}
+    counter = itertools.count()
+    more: Dict[str, Any] = {"alignments": True} if alignments else {}
     while True:
         chunk = list(itertools.islice(lines, chunk_size))
         if prefixes is not None:
@@ -132,7 +104,16 @@ def write_translations(
         if not chunk:
             return
         for n_best in translator.translate(chunk, **more):
-            text = show(next(numbers), n_best, columns)
+            number = next(counter)
+            text = ""
+            for each in n_best:
+                row = [str(number)] if numbers else []
+                row.append(each.text)
+                if scores:
+                    row.append(f"{each.score:.4f}")
+                if alignments:
+                    row.append(written(each.alignment))
+                text += " ||| ".join(row) + "\n"
             if output.isatty():
                 text = "".join(shown(line) + "\n" for line in text.split("\n")[:-1])
             output.write(text.encode("utf-8"))
@@ -218,10 +199,15 @@ def run(args) -> None:
         hp = dataclasses.replace(hp, decode_batch_size=1)
     lines = oddities.read(ask(stdin) if typed else stdin)
     with opened(args, hp, logdir, others) as translator:
-        columns = Columns(args.n_best, args.scores, args.alignments)
-        chunk_size = 1 if by_line else CHUNK
         write_translations(
-            translator, lines, sys.stdout.buffer, columns, chunk_size, prefixes
+            translator,
+            lines,
+            sys.stdout.buffer,
+            chunk_size=1 if by_line else CHUNK,
+            prefixes=prefixes,
+            numbers=args.n_best > 1,
+            scores=args.scores or args.n_best > 1,
+            alignments=args.alignments,
         )
     report = oddities.report(translator.oddities)
     if report:

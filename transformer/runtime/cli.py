@@ -328,7 +328,10 @@ def _signals_end_at_once(prog: str, advice: str) -> Iterator[None]:
     or of a thread: some of these ignore it, others report it in a hundred lines.
     Training defers signals once there is something to save.
     """
-    stderr = _copy_of_stderr()  # TensorFlow's start is silenced; signals are not
+    try:
+        stderr = os.dup(2)  # TensorFlow's start is silenced; signals are not
+    except OSError:  # it is closed
+        stderr = os.open(os.devnull, os.O_WRONLY)
     terminal = None
     with contextlib.suppress(OSError, termios.error):  # there is no terminal
         terminal = termios.tcgetattr(0)
@@ -348,14 +351,6 @@ def _signals_end_at_once(prog: str, advice: str) -> Iterator[None]:
             yield
     finally:
         os.close(stderr)
-
-
-def _copy_of_stderr() -> int:
-    """Return a new descriptor for standard error, even if standard error is closed."""
-    try:
-        return os.dup(2)
-    except OSError:
-        return os.open(os.devnull, os.O_WRONLY)
 
 
 def _ignore_signals() -> None:

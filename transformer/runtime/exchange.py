@@ -127,7 +127,8 @@ class Exchange:
         """
         totals = [None] * len(tensors)
         previous: List[tf.Tensor] = []
-        for pack in packs([_size_of(tensor) for tensor in tensors]):
+        sizes = [FLOAT_BYTES * tensor.shape.num_elements() for tensor in tensors]
+        for pack in packs(sizes):
             members = [tensors[i] for i in pack]
             joined = _join(members)
             with tf.control_dependencies(previous):
@@ -208,11 +209,6 @@ def packs(sizes: Sequence[int], most: int = PACK_BYTES) -> List[List[int]]:
         found[-1].append(index)
         used += sizes[index]
     return found
-
-
-def _size_of(tensor):
-    """Return the size in bytes of a float32 tensor of static shape."""
-    return FLOAT_BYTES * tensor.shape.num_elements()
 
 
 def _join(tensors):

@@ -368,7 +368,8 @@ class SubwordVocabulary(Pieces):
 
     def decode(self, ids: Sequence[int]) -> str:
         text = "".join(self.pieces(self.before_end(ids)))
-        return _joined([_unescaped(token) for token in text.split("_") if token])
+        tokens = [token for token in text.split("_") if token]
+        return _joined([ESCAPED.sub(_character, token) for token in tokens])
 
     def _encode_token(self, token: str) -> Tuple[int, ...]:
         """Return the ids of the longest subtokens that match, from left to right."""
@@ -411,11 +412,6 @@ def _joined(tokens: Sequence[str]) -> str:
     kinds = [_is_alphanumeric(token[0]) for token in tokens]
     spaces = [" " if pair == (True, True) else "" for pair in zip(kinds, kinds[1:])]
     return "".join(itertools.chain(*zip(tokens, [*spaces, ""])))
-
-
-def _unescaped(token: str) -> str:
-    r"""Undo the escapes of a token; "\" before any other character stays."""
-    return ESCAPED.sub(_character, token)
 
 
 def _character(match: Match) -> str:

@@ -15,7 +15,7 @@ class Tokens(NamedTuple):
     """The pieces of a sentence, and the words that they form."""
 
     ids: List[int]
-    pieces: List[str]  # as shown to users
+    pieces: List[str]  # as shown to users, with "▁" or "_" at the edge of a word
     words: List[str]
     spans: List[Tuple[int, int]]  # of each word: its first piece, its end (exclusive)
 
@@ -31,7 +31,8 @@ def tokens(vocabulary, ids: Sequence[int]) -> Tokens:
     raw = vocabulary.pieces(ids)
     starts = [i for i in range(len(ids)) if _begins(vocabulary, ids, raw, i)]
     spans = list(zip(starts, starts[1:] + [len(ids)]))
-    pieces = [_shown(vocabulary, one, piece) for one, piece in zip(ids, raw)]
+    names = [_special(vocabulary, one) for one in ids]
+    pieces = [SHOWN.get(name, piece) for name, piece in zip(names, raw)]
     words = [_word(vocabulary, raw, pieces, *span) for span in spans]
     return Tokens(ids, pieces, words, spans)
 
@@ -76,12 +77,6 @@ def _begins(vocabulary, ids, raw, i):
     if isinstance(vocabulary, SubwordVocabulary):
         return raw[i - 1].endswith(WORD_END)
     return True
-
-
-def _shown(vocabulary, one, piece):
-    """Return a piece as shown to users, with "▁" or "_" at the edge of a word."""
-    special = _special(vocabulary, one)
-    return SHOWN[special] if special else piece
 
 
 def _word(vocabulary, raw, pieces, begin, end):

@@ -145,6 +145,13 @@ def test_n_best(run):
 
 
 @pytest.mark.slow
+def test_a_line_can_be_split_into_sentences(run):
+    one, other, third = run(b"1 2!\n3 4 5?\n6 7\n").splitlines()
+    found = run(b"1 2! 3 4 5?\n6 7\n 1 2! \n", "--split").splitlines()
+    assert found == [one + b" " + other, third, one]
+    assert run(b" \n", "--split", warned=None) == b"\n"
+
+
 def test_translations_begin_with_the_lines_of_a_prefix_file(run, tmp_path, capfdbinary):
     given, path = b"1 2 3 4\n5 6 7\n\n", tmp_path / "prefixes"
     path.write_text("7 7\n\n9\n")
@@ -191,7 +198,11 @@ def test_at_a_terminal_each_line_is_prompted_and_answered(
 
 @pytest.mark.parametrize(
     "flags, words",
-    [(["--n_best", "5"], ["n_best", "5", "4"]), (["--checkpoint", "7"], ["7", "240"])],
+    [
+        (["--n_best", "5"], ["n_best", "5", "4", "raise --beam_size"]),
+        (["--checkpoint", "7"], ["7", "240"]),
+        (["--split", "--scores"], ["expected --split or --scores, got both"]),
+    ],
     ids="_".join,
 )
 def test_settings_are_refused(trained, monkeypatch, capsys, flags, words):

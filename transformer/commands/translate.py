@@ -12,6 +12,9 @@
 score, and the pairs of words that correspond, source-target, counted from 0, such as
 0-0 2-1. transformer-tf align chooses the attention from which the pairs are taken.
 
+A model that was trained on sentences loses the second of two in a line: --split
+translates each sentence by itself.
+
 Several log directories translate together: their probabilities are averaged.
 
 With --engine ctranslate2, the first answer takes half a second instead of five: see
@@ -26,7 +29,7 @@ import dataclasses
 import importlib
 import itertools
 import sys
-from typing import IO, Any, Dict, Iterator, Optional
+from typing import IO, Any, Dict, Iterator, List, Optional, Sequence
 
 from transformer import hparams
 from transformer.alignment import default_head, written
@@ -41,6 +44,8 @@ from transformer.fast import (
 from transformer.runtime import cli
 from transformer.runtime.terminal import command, shown
 from transformer.text.lines import Oddities, read_lines
+from transformer.text.sentences import split
+from transformer.text.vocabulary import Translation
 
 CHUNK = 2000  # lines read before they are translated, sorted by length
 
@@ -74,6 +79,16 @@ def read_edited() -> bytes:
         return b""
 
 
+def by_sentence(translator, lines: Sequence[str]) -> List[List[Translation]]:
+    """Translate lines sentence by sentence; the result has texts, but no scores."""
+    parts = [[sentence for sentence, _ in split(line)] for line in lines]
+    found = iter(translator.translate(list(itertools.chain(*parts))))
+    return [
+        [Translation(" ".join(next(found)[0].text for _ in sentences), 0.0)]
+        for sentences in parts
+    ]
+
+
 def write_translations(
     translator,
     lines: Iterator[str],
@@ -83,12 +98,14 @@ def write_translations(
     numbers: bool = False,
     scores: bool = False,
     alignments: bool = False,
+    sentences: bool = False,
 ) -> None:
     """Write the translations of each of `lines`, one chunk at a time.
 
     On a terminal, control characters are escaped; a file or a pipe gets every byte. The
     translation of each line begins with the corresponding line of `prefixes`, if given.
-    Columns besides the text: `numbers` of lines, `scores`, and `alignments`.
+    Columns besides the text: `numbers` of lines, `scores`, and `alignments`. With
+    `sentences`, lines are translated sentence by sentence.
     """
     counter = itertools.count()
     more: Dict[str, Any] = {"alignments": True} if alignments else {}
@@ -103,7 +120,11 @@ def write_translations(
                 )
         if not chunk:
             return
-        for n_best in translator.translate(chunk, **more):
+        if sentences:
+            translations = by_sentence(translator, chunk)
+        else:
+            translations = translator.translate(chunk, **more)
+        for n_best in translations:
             number = next(counter)
             text = ""
             for each in n_best:
@@ -131,6 +152,12 @@ def parser():
         metavar="FILE",
         help="what each translation begins with, in whole words, one line per line of "
         "input",
+    )
+    made.add_argument(
+        "--split",
+        action="store_true",
+        help="translate each sentence of a line by itself; not with --n_best, "
+        "--prefix_file, --scores or --alignments",
     )
     made.add_argument(
         "--scores", action="store_true", help="also print the score of each translation"
@@ -187,6 +214,18 @@ def opened(args, hp, logdir: str, others: list):
 
 def run(args) -> None:
     """Translate standard input to standard output."""
+    by_translation = {
+        "--n_best": args.n_best > 1,
+        "--prefix_file": args.prefix_file,
+        "--scores": args.scores,
+        "--alignments": args.alignments,
+    }
+    for flag, is_given in by_translation.items():
+        if args.split and is_given:
+            raise ValueError(
+                f"expected --split or {flag}, got both: it belongs to one translation, "
+                "but a line with several sentences has several; leave one out"
+            )
     typed = sys.stdin.isatty()
     stdin = sys.stdin.buffer
     (hp, logdir), *others = hparams.load_each(
@@ -208,6 +247,7 @@ def run(args) -> None:
             numbers=args.n_best > 1,
             scores=args.scores or args.n_best > 1,
             alignments=args.alignments,
+            sentences=args.split,
         )
     report = oddities.report(translator.oddities)
     if report:

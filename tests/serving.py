@@ -30,7 +30,7 @@ class Echo:
         self.begun = threading.Semaphore(0)
 
     def description(self):
-        return {"name": "echo", "layers": 1, "heads": 1, "legend": None}
+        return {"name": "echo", "layers": 1, "heads": 1}
 
     def translate(self, asked):
         texts = [each.text for each in asked]
@@ -57,9 +57,9 @@ class Echo:
 
 
 @contextlib.contextmanager
-def served(models, idle=(), host="127.0.0.1", port=0, **more):
+def served(models, host="127.0.0.1", port=0, **more):
     """A server in this process, on a free port."""
-    server = service.Server((host, port), models, Jobs(idle), **more)
+    server = service.Server((host, port), models, Jobs(), **more)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -37,7 +37,6 @@ SEEN = "page.sight.pack"
 def models(trained):
     hp, oldest = hparams.load(trained), checkpoints.steps(trained)[0]
     opened = [Model(hp, trained), Model(hp, trained, oldest)]
-    opened[0].legend = {"lines": 3, "shades": [[0.0, 0.3, 4, 1]] * 5}
     yield opened
     for model in opened:
         model.close()

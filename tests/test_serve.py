@@ -19,8 +19,8 @@ from documents import blocks, read
 from serving import Echo, ask, connect, refused, served, service
 
 from transformer import alignment, hparams
-from transformer.viewer import confidence, jobs, page_files, requests
-from transformer.viewer.jobs import Job, Jobs, Refused
+from transformer.viewer import jobs, page_files, requests
+from transformer.viewer.jobs import Job, Refused
 from transformer.viewer.models import Model
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -385,23 +385,6 @@ def test_a_name_that_is_given_is_answered(model):
         assert ask(server, "/translate", {"text": "x"}, origin)[0] == 200
 
 
-def test_idle_work_goes_on_while_nobody_waits_and_ends_with_an_error():
-    done = []
-
-    def work():
-        for i in range(3):
-            done.append(i)
-            yield
-        raise RuntimeError
-
-    queue = Jobs(work())
-    job = Job(lambda arguments: arguments, "x")
-    queue.submit([job])
-    assert job.future.result(60) == "x"
-    corpora.wait_until(lambda: done == [0, 1, 2])
-    queue.drain()
-
-
 def test_the_answers_are_those_of_the_translator(trained, digits):
     """Through HTTP: texts, scores and pairs of words, n best, in any batch."""
     model = Model(hparams.load(trained), trained)
@@ -425,32 +408,6 @@ def test_the_answers_are_those_of_the_translator(trained, digits):
     for number, each in enumerate(told[:4]):
         assert {tuple(pair) for pair in each["alignment"]} == pairs[number][0]
     model.close()
-
-
-def test_confidence_is_counted_on_dev_once(trained, digits, tmp_path):
-    logdir = str(tmp_path / "logs")
-    shutil.copytree(trained, logdir)
-    hp = hparams.load(logdir)
-    model = Model(hp, logdir)
-    assert model.legend is None and len(list(model.count_confidence())) > 0
-    shades = model.legend["shades"]
-    dev = corpora.read_lines(os.path.join(digits, "dev.de"))
-    rows = [row[0].text.split() for row in model.translator.translate(dev)]
-    assert sum(words for _, _, words, _ in shades) == sum(map(len, rows))
-    references = corpora.read_lines(os.path.join(digits, "dev.en"))
-    matches = sum(
-        min(row.count(word), reference.split().count(word))
-        for row, reference in zip(rows, references)
-        for word in set(row)
-    )
-    assert sum(found for _, _, _, found in shades) == matches
-    assert confidence.read(logdir, model.checkpoint) == model.legend
-    assert list(model.count_confidence()) == []
-    assert confidence.read(logdir, "another") is None
-    model.close()
-    with open(os.path.join(logdir, confidence.FILE_NAME), "w") as file:
-        file.write('{"best": [')
-    assert confidence.read(logdir, model.checkpoint) is None
 
 
 def test_without_the_extra_it_says_what_to_install(trained, monkeypatch, capsys):

@@ -149,8 +149,7 @@ def run(args) -> None:
     for model in models:
         model.translate([SentenceRequest(0, "x")])  # the first run takes seconds
     log_to_stderr()
-    idle = itertools.chain.from_iterable(each.count_confidence() for each in models)
-    server = Server(address, models, Jobs(idle), args.server_name, args.split)
+    server = Server(address, models, Jobs(), args.server_name, args.split)
     host = f"[{args.host}]" if ":" in args.host else args.host
     serve(server, f"http://{host}:{server.server_address[1]}/")
     for model in models:

@@ -11,7 +11,7 @@ import functools
 import math
 import threading
 import time
-from typing import Any, Callable, Iterable, List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 MOST_WAITING = 1000
 MOST_AT_ONCE = 64
@@ -51,16 +51,11 @@ class Job:
 
 
 class Jobs:
-    """The queue, and the thread that empties it; to remove a job, cancel its future.
+    """The queue, and the thread that empties it; to remove a job, cancel its future."""
 
-    Args:
-      idle: the work to do, part by part, while no job waits.
-    """
-
-    def __init__(self, idle: Iterable = ()):
+    def __init__(self):
         self._waiting: List[Job] = []
         self._changed = threading.Condition()
-        self._idle: Optional[Iterable] = iter(idle)
         self._is_stopping = False
         self.batches = 0
         self.computed = 0  # jobs since the start
@@ -114,17 +109,13 @@ class Jobs:
                 return
             if batch:
                 self._compute(batch)
-            else:
-                self._do_idle_work()
 
     def _next(self) -> Optional[List[Job]]:
-        """Return the next batch; [] to do idle work; None to stop."""
+        """Return the next batch, which may be empty; None to stop."""
         with self._changed:
             while not self._waiting:
                 if self._is_stopping:
                     return None
-                if self._idle is not None:
-                    return []
                 self._changed.wait()
             urgent = [job for job in self._waiting if job.urgent]
             same = [job for job in urgent if job.work == urgent[0].work]
@@ -148,11 +139,3 @@ class Jobs:
         self.seconds += time.monotonic() - began
         for job, result in zip(batch, results):
             job.future.set_result(result)
-
-    def _do_idle_work(self):
-        """Do one part of the idle work; stop idle work at its end or at an error."""
-        try:
-            if self._idle is not None:
-                next(self._idle)
-        except Exception:  # StopIteration too
-            self._idle = None

@@ -5,12 +5,10 @@ import os
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
-from transformer.evaluation import read_parallel
 from transformer.fast import QUANTIZATIONS, TENSORFLOW
 from transformer.text.corpus import NEUTRAL
 from transformer.text.data_folder import read_summary
 from transformer.translator import Translator
-from transformer.viewer import confidence
 from transformer.viewer.requests import MOST_PIECES
 from transformer.viewer.sight import packed, see
 
@@ -55,11 +53,7 @@ class Model:
         )
         self.checkpoint = self.translator.restore_found(which)
         self.logdir = logdir
-        self.is_alone = not others
         self.name = " + ".join(map(_name, self.translator.checkpoints))
-        self.legend = None
-        if self.is_alone:
-            self.legend = confidence.read(logdir, self.checkpoint)
 
     def close(self) -> None:
         """Close the session."""
@@ -80,7 +74,6 @@ class Model:
             "beam": self.n_best,
             "languages": self.languages,
             "lengthPenalty": hp.length_penalty,
-            "legend": self.legend,
         }
 
     def translate(self, asked: Sequence) -> List[List[Dict[str, Any]]]:
@@ -123,23 +116,6 @@ class Model:
     def pieces(self, line: str) -> int:
         """Return the number of pieces in a line."""
         return len(self.translator.vocabularies.source.encode(line))
-
-    def count_confidence(self):
-        """Yield while counting the confidence legend on dev; then store it.
-
-        If the data folder is missing, there is no legend.
-        """
-        if self.legend is not None:
-            return
-        try:
-            dev = read_parallel(self.translator.hp.data, "dev")
-        except (OSError, ValueError):
-            return
-        self.legend = yield from confidence.count(
-            self.translator, dev.sources, dev.references
-        )
-        if self.is_alone:
-            confidence.write(self.logdir, self.checkpoint, self.legend)
 
 
 def _languages(folder, warn):

@@ -2,8 +2,6 @@
 
 const DEBOUNCE = 250; // milliseconds after the last key
 const RETRY = 1500; // milliseconds between two tries to reach the server
-const LEGEND = 1000; // milliseconds until the legend is asked for again; then more
-const LEGEND_MOST = 60000;
 
 function say(text, isBad = false) {
   byId("status").textContent = text;
@@ -51,7 +49,6 @@ async function look() {
       say("");
       show();
       byId("heard").textContent = `Translation: ${textOf(sight)}`;
-      awaitLegend(LEGEND);
     }
   } catch (error) {
     if (page.asking === asking) {
@@ -129,17 +126,4 @@ function free() {
     itemsOf(byId("words")).find((item) => item.tabIndex === 0).focus();
   }
   choose(FREE);
-}
-
-// The legend comes when it is counted: it is asked for, ever more seldom.
-function awaitLegend(wait) {
-  clearTimeout(page.legendTimer);
-  if (page.source.isFrozen || page.models[view.model].legend) {
-    return;
-  }
-  page.legendTimer = setTimeout(async () => {
-    page.models = await page.source.models().catch(() => page.models);
-    replaceChildren(byId("legend"), makeLegend(page.models[page.sight ? page.sight.model : view.model].legend));
-    awaitLegend(Math.min(2 * wait, LEGEND_MOST));
-  }, wait);
 }

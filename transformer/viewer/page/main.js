@@ -29,7 +29,6 @@ function show() {
 
 function showReading() {
   replaceChildren(byId("words"), makeWords(page.sight, view.byWords, choosing));
-  replaceChildren(byId("legend"), makeLegend(page.models[page.sight.model].legend));
   replaceChildren(byId("nbest"), makeBest(page.sight, choosing));
   const note = byId("prefix");
   note.hidden = !view.prefix.length && !view.target;

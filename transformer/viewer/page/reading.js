@@ -44,17 +44,6 @@ function alternative(sight, place, id) {
   return isEnd ? { prefix: [], target: before } : { prefix: [...before, id], target: null };
 }
 
-// What the shades mean.
-function makeLegend(legend) {
-  if (!legend) {
-    return [make("span", {}, "Shade: the probability of a word. How often such words occur in the dev references has not been counted (yet).")];
-  }
-  const rows = legend.shades.map(([low, high, words, found], shade) =>
-    make("span", {}, make("span", { class: `said shade${shade}` }, `${fixed(low, 1)}–${fixed(high, 1)}`),
-      words ? ` ${Math.round((100 * found) / words)} % of ${words.toLocaleString("en")}` : " none"));
-  return [make("span", {}, `Share of words of this probability that occur in the reference, over ${legend.lines} dev sentences:`), ...rows];
-}
-
 function makeBest(sight, choosing) {
   const shown = sight.pack.target.ids.slice(0, -1).join();
   return sight.pack.nBest.map((each, rank) => make("li", {},

@@ -1,6 +1,6 @@
 // What is looked at, and the link that says it.
 
-const page = { source: null, models: [], sight: null, other: null, lit: null, matrix: null, layout: null, asking: null, timer: 0, legendTimer: 0, isPrinted: false };
+const page = { source: null, models: [], sight: null, other: null, lit: null, matrix: null, layout: null, asking: null, timer: 0, isPrinted: false };
 const view = { text: "", model: 0, other: -1, byWords: true, kind: "cross", layer: 0, head: "mean", prefix: [], target: null, padding: 0, theme: "auto" };
 const FREE = { prefix: [], target: null }; // the model's own translation
 const MOST_CHARACTERS = 2000; // of a sentence

@@ -86,10 +86,11 @@ def opened(args):
     others = models[1:] if args.ensemble else []
     served = models[:1] if args.ensemble else models
     languages = args.languages or []
-    if len(languages) not in (0, 2, 2 * len(served)):
+    counts = sorted({2, 2 * len(served)})
+    if languages and len(languages) not in counts:
         raise ValueError(
-            f"--languages: expected two, or two for each of the {len(served)} models, "
-            f"got {len(languages)}: {' '.join(languages)}"
+            f"--languages: expected {' or '.join(map(str, counts))}, two for each "
+            f"model, got {len(languages)}: {' '.join(languages)}"
         )
     pairs = list(zip(languages[::2], languages[1::2])) or [None]
     cli.start_tensorflow(args.verbose)

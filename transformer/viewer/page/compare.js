@@ -26,13 +26,14 @@ function inBoth(one, other) {
   return found;
 }
 
-function makeComparison(models, sights) {
+// `isChosen`: the first translation is not the model's own.
+function makeComparison(models, sights, isChosen) {
   const words = sights.map((sight) => sight.pack.target.words.slice(0, -1));
   const same = inBoth(...words);
   return make("div", { class: "pair" }, sights.map((sight, which) => {
     const { name } = models[sight.model];
     const total = sight.pack.logProbs.reduce((a, b) => a + b, 0);
-    return make("div", {}, make("h3", {}, name),
+    return make("div", {}, make("h3", {}, name + (which === 0 && isChosen ? " (your choice)" : "")),
       make("p", { class: "translation", dir: "auto" }, words[which].map((word, i) => [
         same[which][i] ? make("span", {}, word) : make("mark", {}, word), " "]).flat()),
       make("p", { class: "number" }, `log-probability ${fixed(total, 3)}`));

@@ -82,7 +82,8 @@ function nearest(items, from, [x, y]) {
 }
 
 function fixed(number, digits = 2) {
-  return number.toFixed(digits).replace("-", "−");
+  const text = number.toFixed(digits);
+  return (Number(text) ? text : text.replace("-", "")).replace("-", "−");
 }
 
 // A colour of the page's theme, as CSS has it; asked for once a theme.
@@ -113,10 +114,11 @@ function mixed(from, to, share) {
   return from.map((value, i) => Math.round(value + (to[i] - value) * share));
 }
 
-// The colour of a weight from 0 to 1: [red, green, blue].
+// The colour of a weight from 0 to 1: [red, green, blue]. A square root shows small
+// weights too.
 function weightColour(weight) {
   const ramp = isDark() ? RAMPS.dark : RAMPS.light;
-  const place = Math.min(Math.max(weight, 0), 1) * (ramp.length - 1);
+  const place = Math.sqrt(Math.min(Math.max(weight, 0), 1)) * (ramp.length - 1);
   const below = Math.min(Math.floor(place), ramp.length - 2);
   return mixed(ramp[below], ramp[below + 1], place - below);
 }

@@ -18,14 +18,14 @@ function drawThumbnail(canvas, matrix) {
   pen.putImageData(image, 0, 0);
 }
 
-// The 255 colours as pixels of a theme; a square root shows small weights too.
+// The 255 colours as pixels of a theme.
 const thumbnailPixels = new Map();
 
 function thumbnailColours(isDifference) {
   const key = `${isDark()} ${isDifference}`;
   if (!thumbnailPixels.has(key)) {
     thumbnailPixels.set(key, Uint32Array.from({ length: 255 }, (_, i) => {
-      const [red, green, blue] = isDifference ? differenceColour((i - 127) / 127) : weightColour(Math.sqrt(i / 254));
+      const [red, green, blue] = isDifference ? differenceColour((i - 127) / 127) : weightColour(i / 254);
       return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
     }));
   }

@@ -28,6 +28,15 @@ function cellColour(matrix, value) {
   return matrix.isDifference ? differenceColour(value) : weightColour(value);
 }
 
+// What the colours of the weights mean.
+function makeScale() {
+  return ["Weight:", ...[0, 0.05, 0.2, 0.5, 1].flatMap((weight) => {
+    const sample = make("span", {});
+    sample.style.background = css(weightColour(weight));
+    return [sample, String(weight)];
+  })];
+}
+
 function drawHeat(canvas, matrix, layout, lit) {
   const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.ceil(layout.width * ratio);

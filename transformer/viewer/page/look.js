@@ -74,7 +74,7 @@ async function failed(error) {
   if (error.name === "AbortError") {
     return;
   }
-  if (error instanceof Unreachable) {
+  if (error instanceof Unreachable || error.message.startsWith("The field model")) {
     page.timer = setTimeout(recover, RETRY);
   } else if (view.prefix.length || view.target) {
     Object.assign(view, FREE);
@@ -87,15 +87,39 @@ async function failed(error) {
 }
 
 async function recover() {
-  if (await page.source.isThere()) {
-    await look();
-  } else {
+  try {
+    await askModels();
+  } catch {
     page.timer = setTimeout(recover, RETRY);
+    return;
   }
+  showSettings();
+  await look();
+}
+
+// The models of the source, which may have been started again with others. Where two
+// have the same name, a number tells them apart.
+async function askModels() {
+  const before = page.models.map(({ name }) => name).join();
+  const models = await page.source.models();
+  const isTwice = (name) => models.filter((each) => each.name === name).length > 1;
+  page.models = models.map((each, i) => (isTwice(each.name) ? { ...each, name: `${each.name} (${i + 1})` } : each));
+  if (page.models.map(({ name }) => name).join() !== before) {
+    Object.assign(page, { sight: null, other: null });
+    view.model = Math.min(view.model, page.models.length - 1);
+    view.other = view.other < page.models.length ? view.other : -1;
+    show();
+  }
+}
+
+// A model that was trained on sentences may translate only the first of several.
+function showRemark() {
+  byId("several").hidden = !/[\n.!?…]["”’»)]*\s+\S/.test(view.text.trim());
 }
 
 function typed() {
   view.text = cut(byId("text").value);
+  showRemark();
   if (byId("text").value !== view.text) {
     byId("text").value = view.text;
   }

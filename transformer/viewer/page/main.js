@@ -35,7 +35,7 @@ function showReading() {
   replaceChildren(note, view.prefix.length ? `The first ${view.prefix.length} pieces are kept; the rest was decoded again. ` : "This is the hypothesis that you chose. ",
     make("button", { type: "button", id: "free", onclick: free }, "Back to the model's own translation"));
   if (page.other) {
-    replaceChildren(byId("compared"), makeComparison(page.models, [page.sight, page.other]));
+    replaceChildren(byId("compared"), makeComparison(page.models, [page.sight, page.other], view.prefix.length > 0 || view.target !== null));
   }
 }
 
@@ -76,13 +76,14 @@ function showRole() {
   const lacking = "The other model has no such layer or head. ";
   const alone = page.other ? (byId("beside").hidden ? lacking : differing) : "";
   const compared = page.matrix.isDifference ? "Green: the other model looks more, purple: less. " : alone;
-  byId("role").textContent = compared + (isOne
-    ? `This head ${role.text}, ${fixed(role.share)}; entropy ${fixed(role.entropy)} of at most ${fixed(role.most)} bits.`
-    : `The ${view.head === "max" ? "maximum" : "mean"} over the ${page.sight.heads} heads of layer ${view.layer + 1}.`);
+  byId("role").textContent = `${KINDS[view.kind].name}, layer ${view.layer + 1}: ${compared}` + (isOne
+    ? `head ${view.head + 1} ${role.text}, ${fixed(role.share)}; entropy ${fixed(role.entropy)} of at most ${fixed(role.most)} bits.`
+    : `the ${view.head === "max" ? "maximum" : "mean"} over the ${page.sight.heads} heads.`);
 }
 
 function showHeat() {
   drawHeat(byId("heat"), page.matrix, page.layout, page.lit);
+  replaceChildren(byId("scale"), page.matrix.isDifference ? "" : makeScale());
   const { name } = KINDS[view.kind];
   byId("heat").setAttribute("aria-label", `Heat map: ${name} attention, layer ${view.layer + 1}. Arrow keys read its cells; the table below has the numbers.`);
   showLit();
@@ -146,6 +147,21 @@ function moveInHeat(event) {
   const { row, column } = page.lit || {};
   const limited = (value, by, most) => (value === undefined ? 0 : Math.min(Math.max(value + by, 0), most - 1));
   light({ row: limited(row, step[1], page.matrix.rows), column: limited(column, step[0], page.matrix.columns) });
+  showLitCell();
+}
+
+// Scroll to the cell that is lit, if it is outside of what can be seen.
+function showLitCell() {
+  const { left, top, cell } = page.layout;
+  const frame = byId("heat").parentElement;
+  const x = left + page.lit.column * cell;
+  if (x < frame.scrollLeft || x + cell > frame.scrollLeft + frame.clientWidth) {
+    frame.scrollLeft = x - frame.clientWidth / 2;
+  }
+  const y = byId("heat").getBoundingClientRect().top + top + page.lit.row * cell;
+  if (y < 0 || y + cell > innerHeight) {
+    scrollBy(0, y - innerHeight / 2);
+  }
 }
 
 // Let go of what is lit, else of the translation that was chosen.
@@ -166,7 +182,7 @@ function pressed(event) {
   const turn = (value, count, by) => (value + by + count) % count;
   const head = typeof view.head === "number" ? view.head : -1;
   const acts = {
-    "/": () => byId("text").focus(),
+    "/": () => byId(page.source.isFrozen ? "sentence" : "text").focus(),
     "[": () => chooseHead({ layer: turn(view.layer, page.sight.layersOf(view.kind), -1) }),
     "]": () => chooseHead({ layer: turn(view.layer, page.sight.layersOf(view.kind), 1) }),
     "{": () => chooseHead({ head: turn(Math.max(head, 0), page.sight.heads, -1) }),
@@ -192,16 +208,26 @@ function setTheme() {
   }
 }
 
+// A page that is not served securely may not write to the clipboard.
+async function copyLink() {
+  try {
+    await navigator.clipboard.writeText(location.href);
+    say("The link has been copied.");
+  } catch {
+    say("The address bar has the link.");
+  }
+}
+
 function listen() {
   byId("text").addEventListener("input", typed);
   byId("sentence").addEventListener("change", (event) => { Object.assign(view, FREE, { text: event.target.value }); look(); });
   byId("model").addEventListener("change", (event) => { Object.assign(view, FREE, { model: Number(event.target.value) }); look(); });
   byId("other").addEventListener("change", (event) => { view.other = Number(event.target.value); look(); });
-  byId("padding").addEventListener("change", (event) => { view.padding = Math.min(Math.max(Number(event.target.value) || 0, 0), 16); look(); });
+  byId("padding").addEventListener("change", (event) => { view.padding = Math.min(Math.max(Math.round(event.target.value) || 0, 0), 16); event.target.value = view.padding; look(); });
   byId("pieces").addEventListener("change", (event) => { view.byWords = !event.target.checked; page.lit = null; history.replaceState(null, "", viewToHash()); show(); });
   byId("cut").addEventListener("change", showTree);
   byId("theme").addEventListener("click", () => { view.theme = { auto: "light", light: "dark", dark: "auto" }[view.theme]; history.replaceState(null, "", viewToHash()); setTheme(); });
-  byId("link").addEventListener("click", () => navigator.clipboard?.writeText(location.href).then(() => say("The link has been copied."), () => say("The address bar has the link.")));
+  byId("link").addEventListener("click", copyLink);
   byId("as-table").addEventListener("toggle", () => page.matrix && replaceChildren(byId("table"), heatTable(page.matrix)));
   byId("heat").addEventListener("mousemove", (event) => light(heatPlace(page.matrix, page.layout, event.offsetX, event.offsetY)));
   byId("heat").addEventListener("mouseleave", () => light(null));
@@ -242,11 +268,12 @@ function showSettings() {
   byId("pieces").checked = !view.byWords;
   byId("padding").value = view.padding;
   byId("text").value = view.text;
+  showRemark();
 }
 
 async function begin() {
   try {
-    page.models = await page.source.models();
+    await askModels();
   } catch (error) {
     say(error.message, true);
     page.timer = setTimeout(begin, RETRY);

@@ -31,7 +31,7 @@ function makeChoices(sight, place, choosing) {
     return make("li", {}, make("button", {
       type: "button", class: id === chosen ? "chosen" : null, "data-alternative": `${place}-${id}`,
       title: id === chosen ? "Already in the translation" : "Keep what comes before it, and decode the rest again",
-      ...choosing(alternative(sight, place, id)),
+      ...(id === chosen ? {} : choosing(alternative(sight, place, id))),
     }, make("span", {}, piece), make("span", { class: "number" }, fixed(probability, 3)), share));
   }));
 }

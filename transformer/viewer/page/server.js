@@ -25,28 +25,21 @@ class FromServer {
     return true;
   }
 
-  async isThere() {
-    try {
-      return (await this.ask("healthz")).status === "ok";
-    } catch {
-      return false;
-    }
-  }
-
   async ask(path, body, signal) {
     const options = body
       ? { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal }
       : { signal };
     let answer;
+    let told;
     try {
       answer = await fetch(path, options);
+      told = await answer.json(); // a proxy may answer with a page of its own
     } catch (error) {
       if (error.name === "AbortError") {
         throw error;
       }
       throw new Unreachable("The server does not answer. Trying again …");
     }
-    const told = await answer.json();
     if (answer.status === 429 || answer.status === 503) {
       throw new Unreachable(`${told.error} Trying again …`);
     }

@@ -42,6 +42,7 @@ function idsOf(nodes, number) {
 function makeTree(sight, pieceOf, showCut, choosing) {
   const nodes = nodesOf(sight.pack);
   const { shown, rows, steps } = placed(nodes, showCut);
+  const displayed = sight.pack.target.ids.slice(0, -1).join();
   const path = new Set();
   for (let at = nodes.findIndex((node) => node.rank === 0); at >= 0; at = nodes[at].parent) {
     path.add(at);
@@ -50,7 +51,7 @@ function makeTree(sight, pieceOf, showCut, choosing) {
   const height = rows * TREE.row + 20;
   const picture = makeSvg("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Beam tree", "font-family": "system-ui, sans-serif" });
   shown.forEach((node) => picture.append(makeBranch(nodes, node, path)));
-  shown.forEach((node) => picture.append(makeNode(nodes, node, pieceOf, path, choosing)));
+  shown.forEach((node) => picture.append(makeNode(nodes, node, pieceOf, path, choosing, displayed)));
   return picture;
 }
 
@@ -74,18 +75,20 @@ function makeBranch(nodes, node, path) {
   });
 }
 
-function makeNode(nodes, node, pieceOf, path, choosing) {
+function makeNode(nodes, node, pieceOf, path, choosing, shown) {
   const marks = { open: "", cut: " ✂", ended: ` #${node.rank + 1}`, beaten: " ✕" };
   const colour = themeColour(path.has(node.number) ? "--accent" : node.fate === "cut" ? "--soft" : "--ink");
   const numbers = `${fixed(node.logProb)} | ${fixed(node.score)}`;
   const hasEnd = node.fate === "ended" || node.fate === "beaten";
-  const attributes = choosing({ target: idsOf(nodes, node.number).slice(0, hasEnd ? -1 : undefined) });
+  const target = idsOf(nodes, node.number).slice(0, hasEnd ? -1 : undefined);
+  const isShown = target.join() === shown;
+  const attributes = { ...choosing({ target }), "aria-pressed": String(isShown) };
   const piece = clipped(pieceOf(node.id), 11) + marks[node.fate];
   const told = `${pieceOf(node.id)}: log-probability ${fixed(node.logProb, 3)}, penalised score ${fixed(node.score, 3)}; step ${node.step}; it ${FATES[node.fate]}`;
   return makeSvg("g", { class: "node", role: "button", "data-node": node.number, ...attributes,
     onkeydown: (event) => (event.key === "Enter" || event.key === " ") && pressNode(event) },
   makeSvg("title", {}, told), // its name
-  makeSvg("rect", { x: nodeX(node) - 4, y: nodeY(node) - 14, width: TREE.column - 26, height: TREE.row - 2, "fill-opacity": 0 }),
+  makeSvg("rect", { x: nodeX(node) - 4, y: nodeY(node) - 14, width: TREE.column - 26, height: TREE.row - 2, "fill-opacity": 0, stroke: isShown ? themeColour("--accent") : "none", rx: 4 }),
   makeSvg("text", { x: nodeX(node), y: nodeY(node) + 1, "font-size": 13, fill: colour, "font-weight": path.has(node.number) ? 600 : 400 }, `${piece} `),
   makeSvg("text", { x: nodeX(node), y: nodeY(node) + 12, "font-size": 9, fill: themeColour("--soft") }, numbers));
 }

@@ -194,6 +194,9 @@ def test_the_best_is_the_newest_if_what_it_was_copied_from_is_gone(write, tmp_pa
         path.unlink()
     assert step_found(logdir, "newest") == (20, 20)
     assert checkpoints.find(logdir, "newest").endswith("best.ckpt-20")
+    checkpoints.copy_best(logdir, 20)
+    assert checkpoints.find(logdir, "newest").endswith("model.ckpt-20")
+    assert step_found(logdir, "newest") == step_found(logdir) == (20, 20)
 
 
 def test_broken_later_ones_are_not_kept_in_place_of_whole_ones(write, tmp_path):

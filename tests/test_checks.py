@@ -295,6 +295,37 @@ def test_a_mask_that_hides_real_positions_is_caught():
         PADDING(counted(1), with_lengths=True)
 
 
+def test_blocks_that_are_right_are_no_alarm():
+    """Ids that repeat, attention to later positions only, wide vectors."""
+
+    def encoder(ids):
+        x = TABLE[ids]
+        return x + attention(x, x, (ids != 0)[:, None], True)
+
+    for seed in range(20):
+        PADDING(encoder, vocab_size=4, seed=seed)
+    later = np.triu(np.ones([8, 8], bool))
+    PADDING(
+        lambda x: (
+            (
+                x
+                + attention(
+                    x, x, real_rows(x)[:, None] & later[: x.shape[1], : x.shape[1]]
+                )
+            )
+            * real_rows(x)[..., None]
+        )
+    )
+
+    def unprojected(x):
+        weights = oracle.softmax(
+            np.where(real_rows(x)[:, None], x @ x.transpose(0, 2, 1) / 512**0.5, -1e9)
+        )
+        return x + weights @ x
+
+    PADDING(unprojected, num_units=512)
+
+
 def test_a_function_may_change_its_argument():
     def fn(x):
         x += 1

@@ -299,14 +299,17 @@ def test_a_computation_that_fails_while_all_are_there_ends_the_run(threads):
         assert status == 75
 
 
-def test_a_signal_of_another_worker_stops_the_chief(threads, monkeypatch):
+@pytest.mark.parametrize("is_ignored", [False, True])
+def test_a_signal_of_another_worker_stops_the_chief(threads, monkeypatch, is_ignored):
     here = threads(2)
     killed = []
+    handler = signal.SIG_IGN if is_ignored else signal.default_int_handler
+    monkeypatch.setattr(workers.signal, "getsignal", lambda _: handler)
     monkeypatch.setattr(workers.os, "kill", lambda _, number: killed.append(number))
     asks = here.run(1, lambda team: [team.meet(), team.pass_on_signal(signal.SIGINT)])
     chief = here.run(0, lambda team: [team.meet(), team.wait_for_the_end()])
     asks(), chief()
-    assert killed == [signal.SIGINT]
+    assert killed == [signal.SIGTERM if is_ignored else signal.SIGINT]
     assert here.said == [f"worker 1 at {here.addresses[1]} was asked to stop"]
 
 

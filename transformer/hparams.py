@@ -166,7 +166,7 @@ class HParams:
     )
     clip_norm: float = for_training(0.0, "maximum gradient norm; 0: no limit", least=0)
     seed: int = for_training(
-        1, "seed of variables, batches, dropout, and samples", least=0
+        1, "seed of variables, batches, dropout, and of --search sample", least=0
     )
     log_every: int = for_training(50, "steps between log lines")
     save_every: int = for_training(1000, "steps between checkpoints")
@@ -186,7 +186,7 @@ class HParams:
         0.6, "alpha: how strongly to prefer long translations", least=0
     )
     min_length: int = for_decoding(
-        0, "minimum number of pieces in a translation", least=0
+        0, "minimum number of pieces in a translation", least=0, below=LONGEST
     )
     no_repeat_ngram: int = for_decoding(
         0, "never produce the same n pieces in a row twice; 0: off", least=0

@@ -158,6 +158,8 @@ def train(
                     "that began at the same time; run the same command again to "
                     "continue it"
                 )
+            if checkpoint == checkpoints.path_of(logdir, start, checkpoints.BEST):
+                checkpoints.copy_best(logdir, start)
             checkpoints.clean_up(logdir, start, hp.keep_checkpoints)
             copy_vocabularies(hp.data, logdir)  # refuses to replace a different one
             refuse_prepared_again(hp.data, logdir, corpus)
@@ -505,7 +507,7 @@ class Training:
         self.saved = start  # the step of the last checkpoint
         self.team = team
         self.corpus = corpus
-        self.events = Events(self.logdir)
+        self.events = Events(self.logdir, start)
         self.guard = _guard(session, graph, self.logdir)
         self.meter = Meter()
         self.progress = Progress(sys.stderr, start)

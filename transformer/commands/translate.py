@@ -81,7 +81,7 @@ def read_edited() -> bytes:
 
 def by_sentence(translator, lines: Sequence[str]) -> List[List[Translation]]:
     """Translate lines sentence by sentence; the result has texts, but no scores."""
-    parts = [[sentence for sentence, _ in split(line)] for line in lines]
+    parts = [[sentence for sentence, _ in split(line)] or [""] for line in lines]
     found = iter(translator.translate(list(itertools.chain(*parts))))
     return [
         [Translation(" ".join(next(found)[0].text for _ in sentences), 0.0)]

@@ -277,16 +277,29 @@ def save_best(logdir: str, step: int) -> None:
     Raises:
       OSError: the copy could not be written; the previous best is untouched.
     """
-    source = path_of(logdir, step)
+    _copy(path_of(logdir, step), path_of(logdir, step, BEST))
+    for old in all_steps(logdir, BEST):
+        if old != step:
+            _remove(path_of(logdir, old, BEST))
+
+
+def copy_best(logdir: str, step: int) -> None:
+    """Copy the best checkpoint as the newest one of its step, which is damaged or gone.
+
+    Raises:
+      OSError: the copy could not be written.
+    """
+    _copy(path_of(logdir, step, BEST), path_of(logdir, step))
+
+
+def _copy(source, target):
+    """Write a copy of a checkpoint under another name."""
 
     def copy(path):
         for each in [*_data_of(source), source + INDEX]:
             shutil.copyfile(each, path + each[len(source) :])
 
-    _publish(path_of(logdir, step, BEST), copy, description_of(source))
-    for old in all_steps(logdir, BEST):
-        if old != step:
-            _remove(path_of(logdir, old, BEST))
+    _publish(target, copy, description_of(source))
 
 
 def write(

@@ -96,7 +96,7 @@ def find(
     """
     candidates = to_try(logdir, which)
     if not candidates:
-        known = steps(logdir)
+        known = sorted({*steps(logdir), *steps(logdir, BEST)})
         expected = f"'best', 'newest' or a step of {known}" if known else "a checkpoint"
         raise FileNotFoundError(
             f"checkpoint {which!r}: expected {expected} in {logdir}; "

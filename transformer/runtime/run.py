@@ -376,13 +376,16 @@ class Meter:
 class Events:
     """Write scalars for TensorBoard, into a new file for each process.
 
+    `start` is the step from which the process continues.
+
     This is not a `tf.summary.FileWriter`, which writes in a thread; TensorFlow 1.15
     does not report its failures to write.
     """
 
-    def __init__(self, logdir: str):
+    def __init__(self, logdir: str, start: int = 0):
         self._logdir = logdir
         self._writer: Any = None
+        self._restart: Optional[int] = start + 1
 
     def write(self, step: int, values: Dict[str, float]) -> None:
         """Write the values of a step immediately; raise OSError if that fails."""
@@ -394,9 +397,11 @@ class Events:
                 name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}"
                 self._writer = tf.io.TFRecordWriter(os.path.join(self._logdir, name))
                 self._put(file_version="brain.Event:2")  # the format
+            if self._restart is not None:
                 # TensorBoard drops what an earlier process wrote from this step on.
                 restarted = tf.SessionLog(status=tf.SessionLog.START)
-                self._put(step=step, session_log=restarted)
+                self._put(step=self._restart, session_log=restarted)
+                self._restart = None
             self._put(step=step, summary=summary)
         # TensorFlow raises IndexError for "File too large".
         except (tf.errors.OpError, IndexError) as error:

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import socket
 import threading
 import time
@@ -371,6 +372,8 @@ class Team:
                     if number not in SIGNALS:
                         raise ValueError(number)
                     self._warn(f"{connection.name} was asked to stop")
+                    if signal.getsignal(number) == signal.SIG_IGN:  # as under nohup
+                        number = signal.SIGTERM
                     os.kill(os.getpid(), number)
                 elif "heartbeat" not in message:
                     self._inbox.put((index, message))

@@ -1,5 +1,6 @@
 """From pieces to words: which pieces make a word, and attention between words."""
 
+import re
 from typing import List, NamedTuple, Sequence, Tuple
 
 import numpy as np
@@ -8,6 +9,7 @@ from transformer.text.vocabulary import PAD, UNK, SubwordVocabulary, Vocabulary
 
 WORD_START = "▁"  # the character with which SentencePiece begins a word
 WORD_END = "_"  # the character with which tensor2tensor ends a word
+BYTE = re.compile("<0x[0-9A-F]{2}>")  # a piece of a vocabulary with byte fallback
 SHOWN = {"pad": "⟨pad⟩", "bos": "⟨begin⟩", "eos": "⟨end⟩", "unk": "⟨unk⟩"}
 
 
@@ -33,7 +35,7 @@ def tokens(vocabulary, ids: Sequence[int]) -> Tokens:
     spans = list(zip(starts, starts[1:] + [len(ids)]))
     names = [_special(vocabulary, one) for one in ids]
     pieces = [SHOWN.get(name, piece) for name, piece in zip(names, raw)]
-    words = [_word(vocabulary, raw, pieces, *span) for span in spans]
+    words = [_word(vocabulary, ids, raw, pieces, *span) for span in spans]
     return Tokens(ids, pieces, words, spans)
 
 
@@ -79,10 +81,12 @@ def _begins(vocabulary, ids, raw, i):
     return True
 
 
-def _word(vocabulary, raw, pieces, begin, end):
+def _word(vocabulary, ids, raw, pieces, begin, end):
     """Return the text of a word."""
     text = "".join(pieces[begin:end])
     if isinstance(vocabulary, Vocabulary):
+        if BYTE.search(text):
+            text = vocabulary.decode(ids[begin:end])
         text = text.replace(WORD_START, "")
     elif isinstance(vocabulary, SubwordVocabulary) and text.endswith(WORD_END):
         text = text[: -len(WORD_END)]

@@ -1,7 +1,7 @@
 """The queue of the service: many clients, one thread that computes.
 
 Urgent jobs for the same model that wait at the same time form a batch; other jobs wait
-until there is no urgent one. While no job waits, idle work proceeds in small parts.
+until there is no urgent one.
 """
 
 import concurrent.futures

@@ -181,7 +181,7 @@ def _parse_libretranslate(fields, models, split):
         number,
         _texts(fields, "q", models[number], split),
         isinstance(fields["q"], list),
-        min(n_best, models[number].n_best),
+        n_best,
         False,
         False,
         split,

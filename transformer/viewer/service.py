@@ -339,7 +339,7 @@ def _for_libretranslate(wanted: TranslateRequest, rows, models) -> Dict[str, Any
             sentences.join(
                 [n_best[min(i, len(n_best) - 1)]["text"] for n_best in row], text
             )
-            for i in range(wanted.n_best)
+            for i in range(min(wanted.n_best, models[wanted.model].n_best))
         )
         made.append(list(dict.fromkeys(joined)))  # each once, in order
     answer: Dict[str, Any] = {"translatedText": [each[0] for each in made]}

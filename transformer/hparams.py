@@ -53,7 +53,7 @@ def setting(
     )
 
 
-# A field of a group; "corpus" has only one.
+# Each makes a field of its group; the group "corpus" has only one field.
 for_model = functools.partial(setting, "model")
 for_training = functools.partial(setting, "training")
 for_decoding = functools.partial(setting, "decoding")

@@ -28,7 +28,13 @@ from transformer.model import table_scope
 from transformer.runtime import checkpoints, files
 from transformer.text.data_folder import text_paths
 from transformer.text.lines import read_lines
-from transformer.text.vocabulary import UNK, copy_vocabularies, load_vocabularies
+from transformer.text.vocabulary import (
+    JOINT_MODEL,
+    SEPARATE_MODELS,
+    UNK,
+    copy_vocabularies,
+    load_vocabularies,
+)
 
 # An export is compared with TensorFlow on this many lines of dev. Scores that differ by
 # less than TIE count as equal: either of the two translations may be found first.
@@ -225,14 +231,21 @@ def described(hp: HParams, name: str, quantization: str) -> card.Exported:
         f"max_decoding_length=max(map(len, pieces)) + {hp.max_extra_length}, "
         "return_scores=True"
     )
+    model = JOINT_MODEL if hp.joint_vocab else SEPARATE_MODELS[0]
     rank = f"pair[0] / ((6 + len(pair[1])) / 6) ** {hp.length_penalty:g}"
     usage = [
         "`transformer.fast.FastTranslator` opens this folder. With CTranslate2 alone, "
         "`pieces` holds a list of strings for each line: its pieces in the source "
-        "vocabulary of this folder, without the end-of-sentence piece:",
+        "vocabulary of this folder, without the end-of-sentence piece. If that is a "
+        "SentencePiece model:",
         "",
         "```python",
+        "import ctranslate2",
+        "import sentencepiece",
+        "",
         f"folder = {name!r}",
+        f"model = sentencepiece.SentencePieceProcessor(model_file=folder + '/{model}')",
+        "pieces = model.encode(lines, out_type=str)",
         f"found = ctranslate2.Translator(folder).translate_batch(pieces, {options})",
         "best = [max(zip(each.scores, each.hypotheses), key=lambda pair: "
         f"{rank})[1] for each in found]",

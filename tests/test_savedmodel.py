@@ -67,13 +67,16 @@ def test_the_command_writes_what_serving_opens_and_checks_it(trained, tmp_path, 
     """The check runs in a process of its own."""
     out = tmp_path / "reversed"
     flags = ["--format", "savedmodel", "--logdir", trained, "--out", str(out)]
-    corpora.command("export", *flags, "--check", "6")
+    corpora.command("export", *flags, "--check", "6", "--search", "greedy")
     assert "6 of 6 translations equal ours" in capsys.readouterr().out
     for path in ("saved_model.pb", "variables", savedmodel.WARM_UP):
         assert (out / "1" / path).exists()
-    assert f"/v1/models/{out.name}:predict" in (out / "README.md").read_text("utf-8")
+    card = (out / "README.md").read_text("utf-8")
+    assert f"/v1/models/{out.name}:predict" in card and "fixed: greedy," in card
     assert "expected a new folder" in corpora.refusal(capsys, "export", *flags)
     flags[-1] = str(tmp_path / "other")
+    said = corpora.refusal(capsys, "export", *flags, "--search", "x")
+    assert "unknown search x (greedy, beam, sample)" in said
     said = corpora.refusal(capsys, "export", *flags, "--quantization", "int8")
     assert "expected float32" in said
 

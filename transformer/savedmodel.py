@@ -106,7 +106,8 @@ def described(hp: HParams, name: str, quantization: str) -> Exported:
         f"and score; `{IDS}` takes ids of the vocabulary beside this file, each "
         "sentence with its end (`</s>`), padded with 0, and gives ids and score.",
     ]
-    search = f"{hp.search}, beam {hp.beam_size}, length penalty {hp.length_penalty:g}"
+    beam = f" of {hp.hypotheses}" if hp.search == "beam" else ""
+    search = f"{hp.search}{beam}, length penalty {hp.length_penalty:g}"
     limits = [f"The search is fixed: {search}."]
     return Exported("for TensorFlow Serving", usage, limits)
 

@@ -98,8 +98,10 @@ def run(args: argparse.Namespace) -> None:
     hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
     from transformer import card
+    from transformer.decoding import SEARCHES
     from transformer.runtime import checkpoints
 
+    cli.refuse_unknown("search", hp.search, SEARCHES)
     chosen = formats()[args.format]
     name = os.path.basename(os.path.realpath(args.out))
     described = chosen.described(hp, name, args.quantization)

@@ -124,6 +124,11 @@ def test_the_length_penalty_divides_the_score(opened, by_beam, lines):
     )
 
 
+def test_no_model_is_refused():
+    with pytest.raises(ValueError, match="expected one or more log directories"):
+        Translator([])
+
+
 def test_unequal_numbers_of_lines_cannot_be_scored(by_beam):
     with pytest.raises(ValueError) as error:
         by_beam.score(["1 2", "3"], ["2 1"])

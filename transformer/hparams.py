@@ -406,6 +406,8 @@ def load_each(
     logdirs: Sequence[str], given: Dict[str, Any]
 ) -> List[Tuple[HParams, str]]:
     """Return (settings, log directory) for each log directory; see `load`."""
+    if not logdirs:
+        raise ValueError("expected one or more log directories, got none")
     return [(load(logdir, given), logdir) for logdir in logdirs]
 
 

@@ -15,6 +15,7 @@ MOST_TEXTS = 128  # of a request
 MOST_SENTENCES = 256  # of all texts of a request
 MOST_PIECES = 256  # of a sentence: attention grows with the square of this
 MOST_PADDING = 16
+MOST_FIELDS = 16  # of a form
 MOST_ALTERNATIVES = 9999  # that a request may ask for; it gets what the search finds
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
@@ -81,10 +82,16 @@ def _fields_of_form(body):
     """Return the fields of a form, with numeric fields as numbers."""
     try:
         pairs = urllib.parse.parse_qsl(
-            body.decode("utf-8"), True, True, errors="strict", max_num_fields=16
+            body.decode("utf-8"),
+            True,
+            True,
+            errors="strict",
+            max_num_fields=MOST_FIELDS,
         )
     except ValueError:
-        raise RefusedRequest(400, "The request is not a form in UTF-8.") from None
+        raise RefusedRequest(
+            400, f"The request is not a form in UTF-8 of at most {MOST_FIELDS} fields."
+        ) from None
     fields = dict(pairs)
     if re.fullmatch("[0-9]{1,4}", fields.get("alternatives", "")):
         fields["alternatives"] = int(fields["alternatives"])

@@ -117,7 +117,10 @@ class HParams:
         4096, "maximum tokens per batch on either side, with padding"
     )
     accumulate: int = for_training(
-        1, "batches summed into one update", below=MOST_PARTS
+        1,
+        "batches summed into one update; if it changes, a run reads some batches again, "
+        "or leaves some out",
+        below=MOST_PARTS,
     )
     shards: int = for_training(
         0,

@@ -118,8 +118,8 @@ class HParams:
     )
     accumulate: int = for_training(
         1,
-        "batches summed into one update; if it changes, a run reads some batches again, "
-        "or leaves some out",
+        "batches summed into one update; if it changes, a run reads some batches "
+        "again, or leaves some out",
         below=MOST_PARTS,
     )
     shards: int = for_training(

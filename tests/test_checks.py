@@ -304,18 +304,13 @@ def test_blocks_that_are_right_are_no_alarm():
 
     for seed in range(20):
         PADDING(encoder, vocab_size=4, seed=seed)
-    later = np.triu(np.ones([8, 8], bool))
-    PADDING(
-        lambda x: (
-            (
-                x
-                + attention(
-                    x, x, real_rows(x)[:, None] & later[: x.shape[1], : x.shape[1]]
-                )
-            )
-            * real_rows(x)[..., None]
-        )
-    )
+
+    def backwards(x):
+        real = real_rows(x)
+        later = np.triu(np.ones([x.shape[1]] * 2, bool))
+        return (x + attention(x, x, real[:, None] & later)) * real[..., None]
+
+    PADDING(backwards)
 
     def unprojected(x):
         weights = oracle.softmax(

@@ -124,6 +124,7 @@ def test_without_a_whole_checkpoint_nothing_begins_anew(digits, logdir, capsys):
     line = corpora.refused_training(capsys, digits, logdir)
     for step in (8, 12):
         assert f"model.ckpt-{step}.index" in line
+    assert "best.ckpt-" in line and "; and 1 more)" in line
     for path in logdir.glob("*.ckpt-*"):
         path.unlink()
     line = corpora.refused_training(capsys, digits, logdir)

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import corpora
 import pytest
 import tensorflow.compat.v1 as tf
 
-from transformer import hparams
+from transformer import hparams, trainer
 from transformer.runtime import checkpoints, run
 from transformer.runtime.run import (
     DEV_SCORES,
@@ -25,6 +26,7 @@ from transformer.runtime.run import (
     name_of_dev,
     read_dev_scores,
 )
+from transformer.text.vocabulary import train_vocabulary
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -280,6 +282,25 @@ def other(digits, tmp_path):
     corpora.write_text(folder, corpora.reversed_symbols({"dev": 20}, seed=2))
     corpora.command("prepare", "--out", folder, "--vocab_from", digits)
     return folder
+
+
+def test_a_corpus_that_is_prepared_again_while_training_starts_is_refused(
+    digits, tmp_path, monkeypatch, capsys
+):
+    """The ids are those of the vocabulary before."""
+    data = str(tmp_path / "data")
+    shutil.copytree(digits, data)
+    text = str(tmp_path / "text")
+    corpora.write_lines(text, ["a b c d", "d c b a"])
+    copy = trainer.copy_vocabularies
+
+    def prepared_again(source, target):
+        train_vocabulary([text], os.path.join(data, "spm.model"), 12, model_type="bpe")
+        copy(source, target)
+
+    monkeypatch.setattr(trainer, "copy_vocabularies", prepared_again)
+    flags = ["--data", data, "--logdir", tmp_path / "logs", *corpora.TINY]
+    assert "prepared again in the meantime" in corpora.refusal(capsys, "train", *flags)
 
 
 @pytest.mark.slow

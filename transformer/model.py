@@ -61,14 +61,6 @@ class DecoderCache(NamedTuple):
     past: Tuple[KeyValueCache, ...]  # for each decoder block, T * K keys
 
 
-class Order(NamedTuple):
-    """The positions in a self-attention, and which keys each query may see."""
-
-    query_positions: tf.Tensor  # int64 [Tq]
-    key_positions: tf.Tensor  # int64 [Tk]
-    mask: Optional[tf.Tensor]  # causal, or a hypothesis's ancestors; None: all
-
-
 class Transformer:
     """A Transformer with the sizes and the dialect of `hp`.
 
@@ -159,13 +151,13 @@ class Transformer:
         Returns:
           float [N, T, V], the logits of the next piece at each position.
         """
-        target_in = as_int64(target_in)
         positions = as_int64(tf.range(tf.shape(target_in)[1]))  # [T]
-        order = Order(positions, positions, causal_mask(positions))
         states, _ = self._decoder_states(
             target_in,
             memory,
-            order,
+            query_positions=positions,
+            key_positions=positions,
+            mask=causal_mask(positions),
             is_training=is_training,
             dropout_seed=dropout_seed,
             weights=weights,
@@ -218,8 +210,14 @@ class Transformer:
                 mask = ancestors  # [N, 1, K, (T + 1) * K]
             newest = positions[-beam_size:]
             newest.set_shape([beam_size])
-            order = Order(newest, positions, mask)
-            states, past = self._decoder_states(ids, memory, order, past=cache.past)
+            states, past = self._decoder_states(
+                ids,
+                memory,
+                query_positions=newest,
+                key_positions=positions,
+                mask=mask,
+                past=cache.past,
+            )
             cache = DecoderCache(ancestors, past)
             return logits(states, *output_layer), (memory, cache)
 
@@ -229,7 +227,9 @@ class Transformer:
         self,
         ids,
         memory: Memory,
-        order: Order,
+        query_positions,
+        key_positions,
+        mask,
         past: Optional[Tuple[KeyValueCache, ...]] = None,
         is_training=False,
         dropout_seed=None,
@@ -238,9 +238,10 @@ class Transformer:
         """Run the decoder's blocks, in training and in each step of a search.
 
         Args:
-          ids: int64 [N, T].
+          ids: int [N, T].
           memory: Memory of N sentences.
-          order: Order of the T queries.
+          query_positions, key_positions: int64 [T], [Tk], of the self-attention.
+          mask: causal, or the ancestors of each hypothesis; None: a query sees all keys.
           past: the KeyValueCache of each block; None in training.
           is_training, dropout_seed, weights: as in `encode`.
 
@@ -255,7 +256,7 @@ class Transformer:
         query_masks = is_token(ids) if dialect.masks_from == "ids" else None  # [N, T]
         key_masks = query_masks if dialect.decoder_masks_padding else True
         presents = []
-        x = self.embed(ids, "decoder", order.query_positions)  # [N, T, D]
+        x = self.embed(ids, "decoder", query_positions)  # [N, T, D]
         x = dropout(x, hp.dropout_rate, is_training, dropout_seed, "decoder/embedding")
         with self._scope("decoder"):
             for i in range(hp.decoder_blocks):
@@ -266,12 +267,10 @@ class Transformer:
                         scope="self_attention",
                         key_masks=key_masks,
                         query_masks=query_masks,
-                        mask=order.mask,
-                        bias=self._proximity_bias(
-                            order.query_positions, order.key_positions
-                        ),
-                        query_positions=order.query_positions,
-                        key_positions=order.key_positions,
+                        mask=mask,
+                        bias=self._proximity_bias(query_positions, key_positions),
+                        query_positions=query_positions,
+                        key_positions=key_positions,
                         max_relative_position=hp.max_relative_position,
                         past=past[i] if past else None,
                     )

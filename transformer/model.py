@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.attention import (
-    broadcast_keys,
     causal_mask,
     found_mask,
     is_token,
@@ -131,7 +130,7 @@ class Transformer:
                 x = normalize(x, dialect.norm_epsilon)
         if masks is None:
             padding_mask = found_mask(x, dialect.padded_row)
-        return Memory(x, broadcast_keys(padding_mask))
+        return Memory(x, padding_mask[:, None, None, :])
 
     def decode(
         self,

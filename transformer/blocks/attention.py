@@ -102,11 +102,6 @@ def as_mask(mask, name: str):
     return mask if mask.dtype == tf.bool else tf.not_equal(mask, 0)
 
 
-def broadcast_keys(mask):
-    """Return bool [N, Tk] as [N, 1, 1, Tk]; other masks are unchanged."""
-    return mask[:, None, None, :] if mask.shape.ndims == 2 else mask
-
-
 def both(mask, other):
     """Return the logical AND of two masks; the first may be None, which allows all."""
     return other if mask is None else tf.logical_and(mask, other)
@@ -135,8 +130,8 @@ def mask_and_bias(dialect: Dialect, key_mask, order_mask, bias) -> tuple:
       (mask or None, bias or None) for `scaled_dot_product_attention`.
     """
     mask = None
-    if key_mask is not None and key_mask is not True:
-        key_mask = broadcast_keys(key_mask)
+    if tf.is_tensor(key_mask) and key_mask.shape.ndims == 2:
+        key_mask = key_mask[:, None, None, :]  # [N, 1, 1, Tk]
     for allowed, masking in (
         (key_mask, dialect.key_masking),
         (order_mask, dialect.future_masking),

@@ -5,12 +5,7 @@ A bias is added to the logits of attention: 0 where a query may attend, otherwis
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.attention import (
-    broadcast_keys,
-    found_mask,
-    lowering,
-    proximity_bias,
-)
+from transformer.blocks.attention import found_mask, lowering, proximity_bias
 from transformer.blocks.positions import halves
 from transformer.compat.tensor2tensor_layers import cast_like, embedding, shape_list
 
@@ -200,7 +195,7 @@ def attention_bias_same_segment(query_segment_id, memory_segment_id):
 
 def attention_bias_ignore_padding(memory_padding):
     """Return -1e9 for keys whose padding, float [N, Tk], is not 0: [N, 1, 1, Tk]."""
-    return lowering(broadcast_keys(tf.equal(memory_padding, 0)))
+    return lowering(tf.equal(memory_padding, 0)[:, None, None, :])
 
 
 def attention_bias_to_padding(

@@ -99,8 +99,7 @@ class Transformer:
         """
         hp = self.hp
         dialect = self.dialect
-        attention = self._attention(is_training, dropout_seed, weights)
-        transform = self._feedforward(is_training, dropout_seed)
+        attention, transform = self._sublayers(is_training, dropout_seed, weights)
         source = as_int64(source)
         if hp.pad_sources_to:
             missing = tf.maximum(0, hp.pad_sources_to - tf.shape(source)[1])
@@ -240,7 +239,7 @@ class Transformer:
           ids: int [N, T].
           memory: Memory of N sentences.
           query_positions, key_positions: int64 [T], [Tk], of the self-attention.
-          mask: causal, or the ancestors of each hypothesis; None: a query sees all keys.
+          mask: causal, or the ancestors of each hypothesis; None: all keys are seen.
           past: the KeyValueCache of each block; None in training.
           is_training, dropout_seed, weights: as in `encode`.
 
@@ -249,8 +248,7 @@ class Transformer:
         """
         hp = self.hp
         dialect = self.dialect
-        attention = self._attention(is_training, dropout_seed, weights)
-        transform = self._feedforward(is_training, dropout_seed)
+        attention, transform = self._sublayers(is_training, dropout_seed, weights)
         ids = as_int64(ids)
         query_masks = is_token(ids) if dialect.masks_from == "ids" else None  # [N, T]
         key_masks = query_masks if dialect.decoder_masks_padding else True
@@ -293,10 +291,12 @@ class Transformer:
         """Return a variable scope that all calls share."""
         return tf.variable_scope(name, reuse=tf.AUTO_REUSE, custom_getter=self._getter)
 
-    def _attention(self, is_training, dropout_seed, weights) -> Callable:
-        """Return `multihead_attention` with the settings of this model."""
+    def _sublayers(
+        self, is_training, dropout_seed, weights
+    ) -> Tuple[Callable, Callable]:
+        """Return `multihead_attention` and `feedforward` with this model's settings."""
         hp = self.hp
-        return functools.partial(
+        attention = functools.partial(
             multihead_attention,
             num_units=hp.d_model,
             num_heads=hp.num_heads,
@@ -307,11 +307,7 @@ class Transformer:
             weights=weights,
             dropout_seed=dropout_seed,
         )
-
-    def _feedforward(self, is_training, dropout_seed) -> Callable:
-        """Return `feedforward` with the settings of this model."""
-        hp = self.hp
-        return functools.partial(
+        transform = functools.partial(
             feedforward,
             num_units=(hp.d_ff, hp.d_model),
             dropout_rate=hp.dropout_rate,
@@ -320,6 +316,7 @@ class Transformer:
             dialect=self.dialect,
             dropout_seed=dropout_seed,
         )
+        return attention, transform
 
     def _proximity_bias(self, query_positions, key_positions):
         """Return the bias for near keys; None if the settings do not ask for one."""

@@ -164,10 +164,10 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
     def extend(found, extras, state):
         ids, log_probs, parents, limits, prefix = extras
         length = tf.shape(ids)[2]
-        forced = _forced(ids, limits, prefix, options)
         newest = tf.cast(ids[:, :, -1], tf.int32)
         logits, state = step(newest, tf.cast(parents, tf.int32), state)  # [N, K, V]
-        allowed = _allowed(ids, shape_list(logits)[2], options)
+        vocab_size = shape_list(logits)[2]
+        forced, allowed = _rules(ids, limits, prefix, vocab_size, options)
         log_probs, parents, pieces = best_continuations(
             log_probs, logits, 2 * beam_size, forced, options.forbidden, allowed
         )  # [N, 2K]
@@ -247,8 +247,8 @@ def _follow_one_path(step, state, limits, options, choose):
 
     Args:
       step, state, limits, options: as in `greedy`.
-      choose: function of logits [N, 1, V] and the results of `_forced` and `_allowed`
-        that returns (log-probabilities, pieces), [N, 1] each.
+      choose: function of logits [N, 1, V] and the results of `_rules` that returns
+        (log-probabilities, pieces), [N, 1] each.
     """
 
     def is_open(found, extras):
@@ -260,8 +260,8 @@ def _follow_one_path(step, state, limits, options, choose):
         has_ended, limits, prefix = extras
         newest = tf.cast(ids[:, :, -1], tf.int32)
         logits, state = step(newest, None, state)  # [N, 1, V]
-        forced = _forced(ids, limits, prefix, options)
-        allowed = _allowed(ids, shape_list(logits)[2], options)
+        vocab_size = shape_list(logits)[2]
+        forced, allowed = _rules(ids, limits, prefix, vocab_size, options)
         gained, pieces = choose(logits, forced, allowed)
         ended = has_ended[:, None]
         taken = tf.where_v2(ended, np.int64(PAD), pieces)
@@ -285,7 +285,7 @@ def _follow_one_path(step, state, limits, options, choose):
     return Hypotheses(tf.cast(ids, tf.int32), scores)
 
 
-# Shared by all searches: the start, forced pieces, the loop
+# Shared by all searches: the start, the rules, the loop
 
 
 def _prefix(batch, options):
@@ -295,46 +295,34 @@ def _prefix(batch, options):
     return followed_by_zeros(as_int64(options.prefix), 1, axis=1)
 
 
-def _forced(ids, limits, prefix, options):
-    """Return the piece that each sequence must take next; PAD: any piece.
+def _rules(ids, limits, prefix, vocab_size: int, options):
+    """Return which piece comes next if it is fixed, and which pieces are allowed.
 
     Args:
       ids: int64 [N, K, t], BOS and the pieces so far.
       limits: int64 [N].
       prefix: int64 [N, P + 1], from `_prefix`.
+      vocab_size: int, V.
       options: SearchOptions.
 
     Returns:
-      int64 [N].
+      (int64 [N], the piece that each sequence must take, PAD: any piece; bool [N or 1,
+      K or 1, V], whether a piece is allowed, None: all are allowed).
     """
     length = tf.shape(ids)[2]
     forced = prefix[:, tf.minimum(length, tf.shape(prefix)[1]) - 1]  # [N]
     if options.must_end:
         at_limit = tf.equal(as_int64(length), limits)
         forced = tf.where_v2(at_limit, np.int64(options.eos), forced)
-    return forced
-
-
-def _allowed(ids, vocab_size: int, options):
-    """Return which pieces the rules of a search allow next; None if they allow all.
-
-    Args:
-      ids: int64 [N, K, t], BOS and the pieces so far.
-      vocab_size: int, V.
-      options: SearchOptions, with `min_length` and `no_repeat_ngram`.
-
-    Returns:
-      bool [N or 1, K or 1, V].
-    """
     allowed = None
     if options.min_length:
-        may_end = tf.shape(ids)[2] > options.min_length
+        may_end = length > options.min_length
         is_end = np.arange(vocab_size) == options.eos
         allowed = tf.logical_or(may_end, ~is_end)[None, None, :]
     if options.no_repeat_ngram:
         repeated = _repeated(ids[:, :, 1:], vocab_size, options.no_repeat_ngram)
         allowed = both(allowed, tf.logical_not(repeated))
-    return allowed
+    return forced, allowed
 
 
 def _repeated(pieces, vocab_size: int, size: int):
@@ -416,16 +404,13 @@ def search_loop(
         tf.nest.map_structure(of_any_batch, state),
     )
 
-    def number_open(found, extras):
-        return tf.reduce_sum(tf.cast(is_open(found, extras), tf.float32))
-
     def until_open(remaining, search):
+        def more_are_open(found, extras, state):
+            number = tf.reduce_sum(tf.cast(is_open(found, extras), tf.float32))
+            return number > remaining
+
         return tf.while_loop(
-            lambda found, extras, state: number_open(found, extras) > remaining,
-            extend,
-            search,
-            shape_invariants=shapes,
-            back_prop=False,
+            more_are_open, extend, search, shape_invariants=shapes, back_prop=False
         )
 
     def until_a_quarter_is_done(sentences, results, search):
@@ -477,7 +462,7 @@ def best_continuations(
       count: int, the number of continuations.
       forced: int64 [N], the piece that the hypotheses must take; PAD: any piece.
       forbidden: ids of pieces that no hypothesis may take.
-      allowed: bool, broadcastable to [N, K, V], from `_allowed`; None: all are allowed.
+      allowed: bool, broadcastable to [N, K, V], from `_rules`; None: all are allowed.
 
     Returns:
       (log-probabilities, parents, pieces), [N, count] each, best first.

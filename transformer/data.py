@@ -221,7 +221,8 @@ class BatchPlan:
         self.seed = seed
         self._sort_keys = _sorting_key(source_lengths, target_lengths)
         self._cuts = _greedy_cuts(np.sort(widths), batch_tokens)
-        # The number of the latest epoch, its pairs and its batches.
+        # The number of the latest epoch, its pairs sorted by length, and the order of
+        # its batches.
         self._epoch: Any = (None, None, None)
 
     def __len__(self) -> int:
@@ -233,23 +234,16 @@ class BatchPlan:
         if k < 0:
             raise ValueError(f"expected batch 0 or more, got {k}")
         epoch, position = divmod(int(k), len(self))
-        pairs, batches = self._shuffled(epoch)
-        batch = batches[position]
-        return pairs[self._cuts[batch] : self._cuts[batch + 1]]
-
-    def _shuffled(self, epoch: int) -> Tuple[np.ndarray, np.ndarray]:
-        """Return the order of the pairs, sorted by length, and the order of batches.
-
-        RandomState draws the same numbers in every version of NumPy.
-        """
         cached, pairs, batches = self._epoch
         if cached != epoch:
+            # It draws the same numbers in every version of NumPy.
             random = np.random.RandomState([self.seed, epoch])
             pairs = random.permutation(len(self._sort_keys))
             pairs = pairs[np.argsort(self._sort_keys[pairs], kind="stable")]
             batches = random.permutation(len(self))
             self._epoch = (epoch, pairs, batches)
-        return pairs, batches
+        batch = batches[position]
+        return pairs[self._cuts[batch] : self._cuts[batch + 1]]
 
 
 def _check_plan(widths: np.ndarray, batch_tokens: int, seed: int) -> None:
@@ -402,7 +396,7 @@ def _dataset_of(
 
     def tensors(number):
         types = [tf.int32, tf.int32, tf.int32, tf.int64]
-        batch = Batch(*tf.numpy_function(lambda k: list(make(k)), [number], types))
+        batch = Batch(*tf.numpy_function(make, [number], types))
         batch.number.set_shape([])
         for ids in batch[:-1]:
             ids.set_shape([None, None])

@@ -437,12 +437,20 @@ def _loss_of_parts(model, batch, hp, parts):
         part = batch
         if parts > 1:
             ours = slice(i * rows // parts, (i + 1) * rows // parts)
-            part = Batch(*(ids[ours] for ids in batch[:3]), batch.number)
+            part = Batch(
+                batch.source[ours],
+                batch.target_in[ours],
+                batch.target_out[ours],
+                batch.number,
+            )
         with tf.device("/cpu:0"):  # see `dropout`
             seed = tf.constant(hp.seed, tf.int64)
             seed = tf.stack([seed, parts * batch.number + i])
         losses.append(training_loss(model, part, hp, seed))
-    return Loss(*(tf.add_n(each) for each in zip(*losses)))
+    return Loss(
+        tf.add_n([loss.sum for loss in losses]),
+        tf.add_n([loss.count for loss in losses]),
+    )
 
 
 def training_loss(

@@ -149,8 +149,9 @@ def cross_entropies(logits, pieces, epsilon: float = 0.0, smoothing: str = "all"
         result = normalizer - (true - other) * logit
         if other:
             result -= other * tf.reduce_sum(logits, -1)
-        labels = (tf.constant(each, logits.dtype) for each in (true - other, other))
-        return (result, probabilities, pieces, *labels)
+        more = tf.constant(true - other, logits.dtype)
+        of_others = tf.constant(other, logits.dtype)
+        return result, probabilities, pieces, more, of_others
 
     logits = tf.reshape(logits, [-1, vocab_size])
     return with_gradient("transformer/cross_entropy", losses, logits) - entropy
@@ -290,7 +291,6 @@ def make_update(
     for gradient, variable in zip(gradients, variables):
         gradient.set_shape(variable.shape)
     sums = [*gradients, loss.sum, loss.count]  # what an update adds up
-    shapes = [variable.shape for variable in variables] + [[], []]
     in_order = hp.deterministic and shards is not None and shards.count > 1
     most = tf.maximum(loss.count, 1.0)
     local_divisor = most * loss_scale.value if loss_scale else most
@@ -298,14 +298,14 @@ def make_update(
     runs = hp.accumulate * (shards.rounds if shards else 1)
     if in_order:  # one shard after another, whichever worker computed it
         parts = exchange.all(sums) if exchange else [sums]
-        collect, update_sums, clear = _accumulated(parts, shapes)
+        collect, update_sums, clear = _accumulated(parts)
     else:
         if runs == 1:
             collect = tf.no_op()
             update_sums = sums
             clear = list  # nothing is stored
         else:
-            collect, update_sums, clear = _accumulated([sums], shapes)
+            collect, update_sums, clear = _accumulated([sums])
         if exchange:
             update_sums = exchange.sums(update_sums)
     # Compute all of them before any variable changes: otherwise, TensorFlow 1.15 would
@@ -335,7 +335,7 @@ def make_update(
     return Update(collect, applied, metrics, local_loss_and_norm, runs)
 
 
-def _accumulated(parts, shapes):
+def _accumulated(parts):
     """Sum over the runs of an update.
 
     The parts of a run are added one after another to a stored sum. `assign_add` keeps
@@ -343,8 +343,7 @@ def _accumulated(parts, shapes):
     equal shapes in one operation, whose rounding depends on their number.
 
     Args:
-      parts: lists of tensors that the current run computes.
-      shapes: the static shapes of the tensors in each list.
+      parts: lists of tensors of static shapes, which the current run computes.
 
     Returns:
       (op that adds the current run, the sums including the current run, a function that
@@ -354,12 +353,12 @@ def _accumulated(parts, shapes):
     kept = [
         tf.get_variable(
             f"accumulated_{i}",
-            shape,
+            tensor.shape,
             trainable=False,
             initializer=tf.zeros_initializer(),
             collections=[tf.GraphKeys.LOCAL_VARIABLES],
         )
-        for i, shape in enumerate(shapes)
+        for i, tensor in enumerate(parts[0])
     ]
     totals = [
         functools.reduce(tf.assign_add, tensors, total)

@@ -111,27 +111,21 @@ def decoded_lines(path: str) -> Iterator[str]:
     """Yield the decoded lines of a plain or gzipped file, without line endings."""
     opener = gzip.open if path.endswith(".gz") else open
     with opener(path, "rb") as file:
-        for number, raw in enumerate(_to_the_end(file, path), 1):
-            try:
+        try:
+            for number, raw in enumerate(file, 1):
                 yield _text(raw, number)
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{path}:{number}: expected UTF-8, got the byte "
-                    f"0x{error.object[error.start]:02x}; give a compressed file a name "
-                    f"that ends in .gz; convert other text with iconv -f LATIN1 -t "
-                    f"UTF-8 (or -f UTF-16)"
-                ) from error
-
-
-def _to_the_end(file: Iterable[bytes], path: str) -> Iterator[bytes]:
-    """Yield the raw lines; raise ValueError if a gzip stream is broken."""
-    try:
-        yield from file
-    except (EOFError, OSError, zlib.error) as error:
-        raise ValueError(
-            f"{path}: expected a complete file, got one that cannot be read to the end "
-            f"({error}): copy or download it again"
-        ) from error
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path}:{number}: expected UTF-8, got the byte "
+                f"0x{error.object[error.start]:02x}; give a compressed file a name "
+                f"that ends in .gz; convert other text with iconv -f LATIN1 -t "
+                f"UTF-8 (or -f UTF-16)"
+            ) from error
+        except (EOFError, OSError, zlib.error) as error:
+            raise ValueError(
+                f"{path}: expected a complete file, got one that cannot be read to the "
+                f"end ({error}): copy or download it again"
+            ) from error
 
 
 def _text(raw: bytes, number: int, errors: str = "strict") -> str:

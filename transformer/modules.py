@@ -254,18 +254,18 @@ def multihead_attention(
     dialect = resolve(dialect)
     is_self = keys is queries
     queries = checked("multihead_attention: queries", queries, "float", "[N, Tq, D]")
-    if not is_self:
+    if is_self:
+        keys = queries
+    else:
         keys = checked("multihead_attention: keys", keys, "float", "[N, Tk, D]")
-    keys = queries if is_self else keys
     width = queries.shape.as_list()[-1]
     num_units, num_heads = _attention_sizes(width, num_units, num_heads, dialect)
     check_is_training("multihead_attention", is_training)
     if attention_dropout is None:
         attention_dropout = dropout_rate if dialect.attention_dropout else 0.0
     stays_zero = dialect.padding_stays_zero and query_masks is None
-    if dialect.mask_queries or stays_zero:
-        if query_masks is None:
-            query_masks = found_mask(queries, dialect.padded_row)
+    if query_masks is None and (dialect.mask_queries or stays_zero):
+        query_masks = found_mask(queries, dialect.padded_row)
     if key_masks is None:
         key_masks = found_mask(keys, dialect.padded_row)
     warn_of_inverted(key_masks)
@@ -295,7 +295,7 @@ def multihead_attention(
             x = normalize(x, dialect.norm_epsilon)
         Q = project(x, num_units, num_heads, dialect, "q")  # [N, H, Tq, D / H]
         if projected is None:
-            keys = x if keys is queries else keys
+            keys = x if is_self else keys
             projected = keys_and_values(keys, num_units, num_heads, dialect)
         K, V = projected  # [N, H, Tk, D / H] each
         if past is not None:

@@ -287,10 +287,10 @@ class Translator(TextSide):
         sources = self.encode(lines)
         prefixes = self.encode_prefixes(prefix, lines) if prefix else []
         for indices, found in self.search(sources, prefixes):
-            for i, *n_best in zip(indices, found.ids, found.scores):
+            for i, n_best, scores in zip(indices, found.ids, found.scores):
                 translations[i] = [
                     self.translation(ids, score)
-                    for ids, score in zip(*n_best)
+                    for ids, score in zip(n_best, scores)
                     if score > NEVER
                 ]
         return self._aligned(lines, translations) if alignments else translations
@@ -359,7 +359,7 @@ class Translator(TextSide):
         for indices, found in zip(
             batches, run_at_once(self._session, self._ops.found, feeds, self._at_once)
         ):
-            self._refuse_not_finite(found.scores[:, 0], found.scores)
+            self._refuse_not_finite(found.scores)
             yield indices, found
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -373,14 +373,14 @@ class Translator(TextSide):
             yield order[start:end]
             start = end
 
-    def _refuse_not_finite(self, best: np.ndarray, scores: np.ndarray) -> None:
+    def _refuse_not_finite(self, scores: np.ndarray) -> None:
         """Raise FloatingPointError for scores that only damaged weights can give.
 
         Args:
-          best: the best score of each line, which must be finite.
-          scores: all scores; NEVER for hypotheses that were not found.
+          scores: float [N, n_best]. The first of a line must be finite; the others may
+            be NEVER, for hypotheses that were not found.
         """
-        if not np.isfinite(best).all() or np.isnan(scores).any():
+        if not np.isfinite(scores[:, 0]).all() or np.isnan(scores).any():
             raise FloatingPointError(
                 f"{' + '.join(self.checkpoints)}: expected translations with finite "
                 "scores, got NaN or infinity: the weights are damaged, or training "
@@ -457,7 +457,7 @@ class Translator(TextSide):
         results = [NEVER if target.strip() else 0.0 for target in targets]
         for indices, source_ids, target_ids in self.in_batches(sources, targets):
             scores = self.inspect(source_ids, target_ids, lambda found: found.scores)
-            self._refuse_not_finite(scores, scores)
+            self._refuse_not_finite(scores[:, np.newaxis])
             for i, score in zip(indices, scores):
                 results[i] = float(score)
         return results
@@ -560,20 +560,20 @@ class TranslationGraph:
     def inspection(self) -> Inspection:
         """Return the Inspection for the target that is fed."""
         with self._lock, self.source.graph.as_default():
-            if self._inspection is None:
-                self._inspection = self._inspect()
+            if self._inspection is not None:
+                return self._inspection
+            logits = self._model.decode(
+                self.target_in, self._memory, weights=self._weights
+            )
+            log_probs = tf.nn.log_softmax(logits)
+            real = tf.cast(is_token(self.target_out), tf.float32)  # [N, T]
+            of_target = tf.gather(log_probs, self.target_out[..., None], batch_dims=2)
+            of_target = of_target[..., 0] * real
+            scores = tf.reduce_sum(of_target, -1) / penalty(
+                _count(self.target_out), self._hp.length_penalty
+            )
+            self._inspection = Inspection(self._weights, log_probs, of_target, scores)
             return self._inspection
-
-    def _inspect(self):
-        logits = self._model.decode(self.target_in, self._memory, weights=self._weights)
-        log_probs = tf.nn.log_softmax(logits)
-        real = tf.cast(is_token(self.target_out), tf.float32)  # [N, T]
-        of_target = tf.gather(log_probs, self.target_out[..., None], batch_dims=2)
-        of_target = of_target[..., 0] * real
-        scores = tf.reduce_sum(of_target, -1) / penalty(
-            _count(self.target_out), self._hp.length_penalty
-        )
-        return Inspection(self._weights, log_probs, of_target, scores)
 
 
 def _count(ids):

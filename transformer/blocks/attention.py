@@ -203,7 +203,8 @@ def scaled_dot_product_attention(
         context += tf.einsum("nhqk,qkd->nhqd", dropped, of_values)
     if mask is not None and fully_masked_is_zero:
         sees_a_key = tf.reduce_any(mask, -1, keepdims=True)
-        return tuple(x * tf.cast(sees_a_key, x.dtype) for x in (context, weights))
+        context *= tf.cast(sees_a_key, context.dtype)
+        weights *= tf.cast(sees_a_key, weights.dtype)
     return context, weights
 
 

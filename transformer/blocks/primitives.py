@@ -471,7 +471,9 @@ def keys_and_values(
       Two float [N, H, Tk, num_units / H].
     """
     dialect = resolve(dialect)
-    return tuple(project(keys, num_units, num_heads, dialect, name) for name in "kv")
+    K = project(keys, num_units, num_heads, dialect, "k")
+    V = project(keys, num_units, num_heads, dialect, "v")
+    return K, V
 
 
 # Embedding tables

@@ -12,7 +12,7 @@ number of heads. A variable that does not fit, or would be left over, is an erro
 import collections
 import fnmatch
 import re
-from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -26,6 +26,7 @@ from transformer.runtime import checkpoints
 SLOTS = ("/Adam", "/Adam_1")  # the moments of each variable
 POWERS = ("beta1_power", "beta2_power")  # the powers of beta1 and beta2
 STEP = "global_step"
+STACKS = ("encoder", "decoder")
 # The optimizer slots of a variable or a shard; they are not imported.
 SLOT = re.compile(r"(.+?)((?<=/weights_)\d+)?/(Adam|AdamW|Adafactor|Momentum)(_\d+)?")
 # Averages and counters that tensor2tensor keeps for its log and its optimizers.
@@ -117,7 +118,7 @@ def settings_of(
     find = _Finder(dialect, arrays)
     settings: Dict[str, Any] = {"dialect": dialect, "joint_vocab": row.tied_embeddings}
     settings.update(_sizes(row, find))
-    shared = [_size_in_name(name, 0) for name in find.all("embedding/lookup_table")]
+    shared = [_vocab_size_in(name) for name in find.all("embedding/lookup_table")]
     if len(shared) == 2:
         settings.update(_separate_vocabularies(shared, vocab_sizes))
     settings.update(_position_settings(row, find))
@@ -126,46 +127,30 @@ def settings_of(
 
 def _sizes(row: Dialect, find: "_Finder") -> Dict[str, Any]:
     """Return the settings that are sizes of variables."""
-    blocks = find.number_of_blocks()
-    tables = (
-        ["embedding/lookup_table"] * 2
-        if row.tied_embeddings
-        else ["encoder/embedding/lookup_table", "decoder/embedding/lookup_table"]
-    )
-    inner = [
-        f"{stack}/block_{i}/feedforward/"
-        for i in range(blocks)
-        for stack in ("encoder", "decoder")
-    ]
+    embeddings = ["embedding/lookup_table"] * 2
+    if not row.tied_embeddings:
+        embeddings = [f"{stack}/embedding/lookup_table" for stack in STACKS]
     return {
-        "num_blocks": blocks,
-        "d_model": find.size(
-            *[(name + "outer/bias", 0) for name in inner],
-            *[(name, 1) for name in tables],
-        ),
-        "d_ff": find.size(
-            *[(name + "inner/bias", 0) for name in inner],
-            (inner[0] + "inner/kernel", -1),
-        ),
-        "source_vocab_size": find.size((tables[0], 0)),
-        "target_vocab_size": find.size(
-            (tables[1], 0), ("decoder/output/bias", 0), ("decoder/output/kernel", 1)
-        ),
+        "num_blocks": find.number_of_blocks(),
+        "d_model": find.size("encoder/block_0/feedforward/outer/bias"),
+        "d_ff": find.size("encoder/block_0/feedforward/inner/bias"),
+        "source_vocab_size": find.size(embeddings[0]),
+        "target_vocab_size": find.size(embeddings[1]),
     }
 
 
 def _position_settings(row: Dialect, find: "_Finder") -> Dict[str, Any]:
     """Return the settings for absolute and relative positions."""
     settings: Dict[str, Any] = {}
-    table = ("encoder/positional_encoding/lookup_table", 0)
-    if row.learned_positions and find.all(table[0]):
+    table = "encoder/positional_encoding/lookup_table"
+    if row.learned_positions and find.all(table):
         settings["max_positions"] = find.size(table)
         if row.masks_from == "activations":  # the model attends to padding
             settings["pad_sources_to"] = settings["max_positions"]
     elif row.learned_positions:
         settings["positions"] = row.positions
-    distances = ("encoder/block_0/self_attention/relative/keys", 0)
-    if find.all(distances[0]):
+    distances = "encoder/block_0/self_attention/relative/keys"
+    if find.all(distances):
         settings["max_relative_position"] = find.size(distances) // 2
     return settings
 
@@ -189,7 +174,7 @@ def _norms_found(dialect, arrays):
     """Return how many normalizations in the first blocks have a dialect's names."""
     names = (
         f"{stack}/block_0/{layer}/ln/gamma"
-        for stack in ("encoder", "decoder")
+        for stack in STACKS
         for layer in ("self_attention", "feedforward")
     )
     return sum(original_name(name, dialect, "**") in arrays for name in names)
@@ -206,28 +191,22 @@ class _Finder:
         """Return the original names: several if a size is part of the name."""
         return fnmatch.filter(self.arrays, original_name(name, self.dialect, "**"))
 
-    def size(self, *dimensions: Tuple[str, int]) -> int:
-        """Return the commonest size of dimensions (name, axis); if tied, the first."""
-        votes: collections.Counter = collections.Counter()
-        for name, axis in dimensions:
-            for found in self.all(name):
-                shape = self.arrays[found].shape
-                if len(shape) > axis:
-                    votes[_size_in_name(found, axis) or shape[axis]] += 1
-        if not votes:
-            name = original_name(dimensions[0][0], self.dialect, "**")
+    def size(self, name: str) -> int:
+        """Return the first dimension of a variable; of a table, the vocabulary size."""
+        found = self.all(name)
+        if not found:
             raise ValueError(
-                f"{name}: expected this variable in a checkpoint of "
-                f"{self.dialect}, got none; if the variables of the program have other "
-                "names, rename them with --names"
+                f"{original_name(name, self.dialect, '**')}: expected this variable in "
+                f"a checkpoint of {self.dialect}, got none; if the variables of the "
+                "program have other names, rename them with --names"
             )
-        return int(votes.most_common(1)[0][0])
+        return _vocab_size_in(found[0]) or len(self.arrays[found[0]])
 
     def number_of_blocks(self) -> int:
         """Return one more than the highest block number in either stack."""
         stems = [
             original_name(f"{stack}/block_0/", self.dialect, "**")[: -len("0/")]
-            for stack in ("encoder", "decoder")
+            for stack in STACKS
         ]
         pattern = re.compile("(?:" + "|".join(stems) + r")(\d+)/")
         numbers = [
@@ -243,10 +222,10 @@ class _Finder:
         return count
 
 
-def _size_in_name(name, axis):
-    """Return the size along an axis from a name like symbol_modality_8000_512."""
-    match = re.search(r"/symbol_modality_(\d+)_(\d+)/", name)
-    return match and int(match.group(axis + 1))
+def _vocab_size_in(name: str) -> Optional[int]:
+    """Return V from a name like symbol_modality_V_512, which a missing shard keeps."""
+    match = re.search(r"/symbol_modality_(\d+)_", name)
+    return int(match.group(1)) if match else None
 
 
 def convert(

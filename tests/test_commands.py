@@ -98,7 +98,7 @@ TARGETS = {
     "help": "",
     "demo": f"LOGDIR=logs/demo TRAIN='{ADDED['train.py']}'",
     "test-all": QUICK,
-    "clean": "",
+    "clean": "VENV=.venv-other",  # the other tests need this one
 }
 
 
@@ -194,6 +194,15 @@ class World:
         for name in values(command, "--logdir") + others:
             if not is_training and not os.path.exists(self.path(name)):
                 shutil.copytree(self.path("logs/sample"), self.path(name))
+        for name in values(command, "--vocab_from"):
+            if not os.path.exists(self.path(name)):
+                shutil.copytree(self.path("data/sample"), self.path(name))
+        if "--init_from" in command:  # both have the same vocabulary
+            pairs = [("--init_from", "logs/sample"), ("--data", "data/sample")]
+            for flag, original in pairs:
+                for name in values(command, flag):
+                    shutil.rmtree(self.path(name), ignore_errors=True)
+                    shutil.copytree(self.path(original), self.path(name))
         for name in values(command, "--data"):
             self.provide_corpus(name)
         if is_training and not values(command, "--data"):
@@ -260,6 +269,8 @@ def small(command):
     if "--help" in command:
         return command
     for script, flags in ADDED.items():
+        if "--vocab_from" in command and "--vocab_size" in flags:
+            continue  # it takes the size too
         command = re.sub(
             rf"((?<!\S){re.escape(script)}(?!\S)[^|>]*)", rf"\1 {flags} ", command
         )

@@ -1,5 +1,7 @@
 """scripts/average_checkpoints.py: the average of section 6.1, in a log directory."""
 
+import shutil
+
 import corpora
 import numpy as np
 import pytest
@@ -71,6 +73,18 @@ def test_as_many_as_there_are_or_fewer(logdir, tmp_path, capsys, last):
     )
     assert "--last: expected 2 to 3" in said
     assert not (tmp_path / "out").exists()
+
+
+def test_a_single_checkpoint_has_no_average(logdir, tmp_path, capsys):
+    alone = tmp_path / "alone"
+    shutil.copytree(logdir, alone)
+    for step in checkpoints.steps(alone)[:-1]:
+        for path in alone.glob(f"model.ckpt-{step}.*"):
+            path.unlink()
+    said = corpora.refusal(
+        capsys, "average", "--logdir", alone, "--out", tmp_path / "out"
+    )
+    assert "expected two or more checkpoints to average, got 1; lower" in said
 
 
 def test_nothing_is_overwritten(logdir, tmp_path, capsys):

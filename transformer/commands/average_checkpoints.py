@@ -32,6 +32,12 @@ def run(args: argparse.Namespace) -> None:
     from transformer.runtime import checkpoints
 
     steps = checkpoints.steps(args.logdir)
+    if len(steps) < 2:
+        raise ValueError(
+            f"{args.logdir}: expected two or more checkpoints to average, got "
+            f"{len(steps)}; lower --save_every, or raise --keep_checkpoints, of "
+            f"{command('train')}"
+        )
     if not 2 <= args.last <= len(steps):
         raise ValueError(
             f"--last: expected 2 to {len(steps)}, the number of "

@@ -192,7 +192,9 @@ class World:
             each for each in values(command, "--compare") if not each.endswith(".en")
         ]
         for name in values(command, "--logdir") + others:
-            if not is_training and not os.path.exists(self.path(name)):
+            if is_training:  # a log directory of another command has another corpus
+                shutil.rmtree(self.path(name), ignore_errors=True)
+            elif not os.path.exists(self.path(name)):
                 shutil.copytree(self.path("logs/sample"), self.path(name))
         for name in values(command, "--vocab_from"):
             if not os.path.exists(self.path(name)):

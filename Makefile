@@ -9,7 +9,7 @@
 # make docs            the documentation as a site, with the API: build/site
 # make clean           remove environments and caches; data and logs stay
 #
-# Each target sets up what it needs in VENV. TensorFlow 2 wants Python 3.10 or newer,
+# Each target sets up what it needs in VENV. TensorFlow 2 wants Python 3.10 to 3.13,
 # genuine TensorFlow 1.15 wants Python 3.7:
 #
 #   make test VENV=.venv-tf1 PYTHON=python3.7
@@ -53,7 +53,7 @@ $(VENV)/installed: setup.py
 	@$(PYTHON) -c 'import sys' || { \
 	  echo "$(PYTHON) does not run: say which Python to use, make PYTHON=..."; exit 1; }
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit( \
-	  None if v >= (3, 10) or v == (3, 7) else "expected Python 3.10 or newer " \
+	  None if (3, 10) <= v <= (3, 13) or v == (3, 7) else "expected Python 3.10 to 3.13 " \
 	  "(TensorFlow 2) or 3.7 (TensorFlow 1.15), got %d.%d: make PYTHON=..." % v)'
 	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || { \
 	  echo "$(PYTHON) cannot make environments: install its venv module" \
@@ -67,7 +67,7 @@ demo: $(VENV)/installed
 	$(BIN)/python train.py --preset sample --logdir $(LOGDIR) $(TRAIN)
 	$(BIN)/python eval.py --logdir $(LOGDIR) --split test
 	@echo "Source, translation and reference:"
-	@head -n 5 $(DATA)/test.de | $(BIN)/python scripts/translate.py --logdir $(LOGDIR) \
+	@set -o pipefail; head -n 5 $(DATA)/test.de | $(BIN)/python scripts/translate.py --logdir $(LOGDIR) \
 	  | paste -d '\n' $(DATA)/test.de - $(DATA)/test.en \
 	  | awk 'NR % 3 == 1 && NR <= 15 { print "" } NR <= 15'
 	@echo
@@ -106,7 +106,7 @@ lint: $(VENV)/installed
 	  echo "$(BIN)/ruff check" && $(BIN)/ruff check && \
 	  echo "$(BIN)/ruff format --check" && $(BIN)/ruff format --check && \
 	  echo "$(BIN)/mypy" && $(BIN)/mypy; \
-	else echo "no ruff in $(VENV) (it comes with Python 3.10 or newer): not linted"; fi
+	else echo "no ruff in $(VENV) (it comes with TensorFlow 2): not linted"; fi
 
 $(VENV)/bench: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'

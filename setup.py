@@ -95,7 +95,7 @@ setup(
     cmdclass={"build_py": BuildWithSample, "sdist": SameBytes},
     py_modules=["transformer_tf"],
     entry_points={"console_scripts": ["transformer-tf = transformer.__main__:main"]},
-    python_requires=">=3.7, !=3.8.*, !=3.9.*",
+    python_requires=">=3.7, !=3.8.*, !=3.9.*, <3.14",
     install_requires=[
         "tensorflow>=2.16,<2.22; " + TF2,
         "tensorflow==1.15.5; " + TF1,

@@ -25,6 +25,7 @@ from transformer.keras_layers import (  # noqa: E402
     SparseSelfAttention,
     TrainablePositionEmbedding,
 )
+from transformer.keras_layers.base import as_list  # noqa: E402
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64
 SELF = [
@@ -468,3 +469,9 @@ def test_recorded_layer(name):
         )
     check_recorded(case, mask_right=False)
     check_recorded(case, mask_right=np.ones(case["out/attn"].shape[-2:]).tolist())
+
+
+def test_tensors_of_keras_2_are_refused():
+    tensor = type("KerasTensor", (), {"__module__": "tf_keras.src.engine.keras_tensor"})
+    with pytest.raises(TypeError, match="expected tensors of Keras 3, got those of tf"):
+        as_list([tensor()])

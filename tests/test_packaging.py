@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import corpora
 import pytest
 
 import transformer
@@ -100,6 +101,23 @@ def test_importing_the_package_needs_no_tensorflow_and_the_settings_neither():
         "sys.exit(sorted(set(sys.modules) & {'tensorflow', 'numpy'}) or None)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_a_system_without_posix_has_the_library_and_a_refusal_of_the_commands():
+    code = """
+import os, signal, sys
+sys.modules.update(fcntl=None, termios=None)
+del signal.SIGHUP
+from transformer import HParams, Transformer, Translator
+from transformer.commands import program
+os.name = "nt"
+program.main(["train", "--help"])
+"""
+    done = corpora.python("-c", code)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        "train.py: error: expected Linux or macOS; on Windows, use WSL"
+    )
 
 
 def test_importing_the_translator_does_not_import_what_only_exports_need():

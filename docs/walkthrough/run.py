@@ -46,12 +46,16 @@ INSTALL = """\
 import os
 import sys
 
-if "google.colab" in sys.modules and not os.path.exists("transformer-tf"):
-    address = input("Address of the repository (git): ")
-    get_ipython().system(f"git clone {address} transformer-tf")
-    get_ipython().system("pip install -q -e transformer-tf")
+if "google.colab" in sys.modules:
+    os.chdir("/content")
+    if not os.path.exists("transformer-tf"):
+        address = input("Address of the repository (git): ")
+        get_ipython().system(f"git clone {address} transformer-tf")
+        get_ipython().system("pip install -q -e transformer-tf")
     os.chdir("transformer-tf")
-while not os.path.exists("docs/walkthrough") and os.getcwd() != os.path.abspath(os.sep):
+while not os.path.exists("docs/walkthrough"):
+    if os.getcwd() == os.path.abspath(os.sep):
+        raise FileNotFoundError("expected this notebook in a clone of the repository")
     os.chdir("..")
 sys.path[:0] = [os.path.abspath("docs/walkthrough"), os.getcwd()]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

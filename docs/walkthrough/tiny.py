@@ -6,19 +6,20 @@ change when operations are added to a block. `tiny.trained()` trains a small tra
 in `logs/walkthrough`, once; the environment variable WALKTHROUGH names another folder.
 """
 
-import contextlib
-import io
 import os
+import subprocess
+import sys
 import zlib
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.commands import program
 from transformer.text.vocabulary import load_vocabularies
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-FOLDER = os.environ.get("WALKTHROUGH") or os.path.join(ROOT, "logs", "walkthrough")
+FOLDER = os.path.abspath(
+    os.environ.get("WALKTHROUGH") or os.path.join(ROOT, "logs", "walkthrough")
+)
 SAMPLE = os.path.join(ROOT, "data", "sample")
 
 SENTENCE = "Die Frau, die wir besuchen, ist müde."
@@ -102,11 +103,17 @@ def trained():
 
 
 def _call(command, arguments):
-    """Run a command; return what it printed."""
-    silent = io.StringIO()
-    with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
-        program.main([command, *arguments])
-    return silent.getvalue()
+    """Run a command in a process of its own; return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "transformer", command, *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+    )
+    if done.returncode:
+        raise RuntimeError(done.stdout)
+    return done.stdout
 
 
 def picture(matrix, rows=(), columns=()):

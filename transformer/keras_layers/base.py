@@ -20,8 +20,20 @@ serializable_of_bojone = keras.saving.register_keras_serializable(package="bojon
 
 
 def as_list(x) -> list:
-    """Return one or more inputs or masks as a list."""
-    return list(x) if isinstance(x, (list, tuple)) else [x]
+    """Return one or more inputs or masks as a list.
+
+    Raises:
+      TypeError: one of them is a tensor of tf_keras (Keras 2): a layer accepts it, but
+        the model does not find the variables of the layer.
+    """
+    found = list(x) if isinstance(x, (list, tuple)) else [x]
+    if any(type(each).__module__.startswith("tf_keras") for each in found):
+        raise TypeError(
+            "transformer.keras_layers: expected tensors of Keras 3, got those of "
+            "tf_keras; make the model with `import keras`, or unset "
+            "TF_USE_LEGACY_KERAS"
+        )
+    return found
 
 
 def shapes_of(shape) -> list:

@@ -29,7 +29,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import termios
 from typing import Any, Callable, Collection, Dict, Iterator, List, Optional
 
 from transformer.runtime.files import UNFINISHED
@@ -274,6 +273,8 @@ def main(
         number of a signal. With status 0, `main` returns, even if nobody reads standard
         output any more.
     """
+    if os.name != "posix":
+        parser.error("expected Linux or macOS; on Windows, use WSL")
     _open_missing_streams()
     warn = warner(parser.prog)
     advice = advice and "; " + advice
@@ -328,6 +329,8 @@ def _signals_end_at_once(prog: str, advice: str) -> Iterator[None]:
     or of a thread: some of these ignore it, others report it in a hundred lines.
     Training defers signals once there is something to save.
     """
+    import termios  # Windows has none
+
     try:
         stderr = os.dup(2)  # TensorFlow's start is silenced; signals are not
     except OSError:  # it is closed

@@ -7,7 +7,6 @@ with new_folder("logs/mean", "--out") as made:  # logs/.unfinished-…/made
 """
 
 import contextlib
-import fcntl
 import fnmatch
 import hashlib
 import json
@@ -252,11 +251,14 @@ def unfinished(near: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _locked(folder: str, flags: int = fcntl.LOCK_EX) -> Iterator[bool]:
+def _locked(folder: str, wait: bool = True) -> Iterator[bool]:
     """Hold the lock on a folder; yield whether this process has it.
 
     On a file system without locks, no process has it.
     """
+    import fcntl  # Windows has none
+
+    flags = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
     handle = os.open(folder, os.O_RDONLY)
     is_locked = False
     try:
@@ -275,6 +277,6 @@ def _sweep(parent: str) -> None:
             path = os.path.join(parent, name)
             if name.startswith(NAME_START) and not os.path.islink(path):
                 with contextlib.suppress(OSError):
-                    with _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB) as is_left:
+                    with _locked(path, wait=False) as is_left:
                         if is_left:
                             shutil.rmtree(path, ignore_errors=True)

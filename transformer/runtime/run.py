@@ -8,7 +8,6 @@ with all of these unchanged adds no line. `dev_scores.jsonl` has the evaluations
 
 import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import itertools
 import json
@@ -57,6 +56,8 @@ class Lock:
 
     def take(self) -> None:
         """Take the lock if this object does not have it yet."""
+        import fcntl  # Windows has none
+
         if self._file:
             return
         file = open(os.path.join(self.logdir, LOCK), "a+", encoding="utf-8")

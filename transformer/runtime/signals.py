@@ -7,7 +7,11 @@ import socket
 import threading
 from typing import Any, Callable, Iterator
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP")
+    if hasattr(signal, name)  # Windows has no SIGHUP
+)
 
 
 class Stopped(BaseException):

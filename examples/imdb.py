@@ -1,12 +1,12 @@
 """Read the IMDB film reviews (Maas et al. 2011) from the file that Keras downloads.
 
-The file, imdb.npz, holds pickled lists. A pickle can run any code when it is read, but
-`ListsUnpickler` reads only lists of numbers. classify.py uses this file.
+The file, imdb.npz, holds pickled arrays of lists. A pickle can run any code when it is
+read, but `ListsUnpickler` only takes the lists from it. classify.py uses this file.
 """
 
 import pickle
 import zipfile
-from typing import Any, BinaryIO, Dict, List, Tuple
+from typing import Any, BinaryIO, Dict, List, Sequence, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -47,7 +47,7 @@ def load(path: str, vocab_size: int) -> Tuple[Reviews, Reviews]:
     return parts[0], parts[1]
 
 
-def download() -> Dict[str, np.ndarray]:
+def download() -> Dict[str, Sequence]:
     """Return {"x_train": reviews, "y_train": labels, "x_test": ..., "y_test": ...}."""
     try:
         (x_train, y_train), (x_test, y_test) = tf.keras.datasets.imdb.load_data(
@@ -61,7 +61,7 @@ def download() -> Dict[str, np.ndarray]:
     return {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
 
 
-def read(path: str) -> Dict[str, np.ndarray]:
+def read(path: str) -> Dict[str, Sequence]:
     """Return the arrays of `download` from a file; run no code in it."""
     arrays = {}
     try:
@@ -82,28 +82,56 @@ def read(path: str) -> Dict[str, np.ndarray]:
     return arrays
 
 
-def read_array(file: BinaryIO) -> np.ndarray:
-    """Return an array of numbers, or of lists of numbers, in .npy format."""
+def read_array(file: BinaryIO) -> Sequence:
+    """Return an array of numbers, or a list of lists of ints, in .npy format."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
     else:
         shape, _, dtype = np.lib.format.read_array_header_2_0(file)
     if dtype.hasobject:
-        return ListsUnpickler(file, encoding="latin1").load()
+        return lists_of(ListsUnpickler(file, encoding="latin1").load())
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     return np.frombuffer(file.read(size), dtype).reshape(shape)
 
 
-class ListsUnpickler(pickle.Unpickler):
-    """Reads an array of lists of numbers; any other object is an error."""
+class Pickled:
+    """Stands for an array, or for its dtype: keeps what was pickled of it.
 
-    reconstruct = np.empty(0, object).__reduce__()[0]
+    NumPy itself would take any bytes in the file for the addresses of objects.
+    """
+
+    def __init__(self, *arguments):
+        self.state: Any = None
+
+    def __setstate__(self, state):
+        self.state = state
+
+
+def lists_of(array: Any) -> List[List[int]]:
+    """Return the lists in a pickled array.
+
+    Raises:
+      ValueError: it has anything but lists of ints.
+    """
+    state = getattr(array, "state", None)
+    lists = state[-1] if isinstance(state, tuple) and state else None
+    if not isinstance(lists, list) or not all(
+        isinstance(each, list) and all(type(number) is int for number in each)
+        for each in lists
+    ):
+        raise ValueError("expected lists of numbers, got others in a pickled array")
+    return lists
+
+
+class ListsUnpickler(pickle.Unpickler):
+    """Reads a pickled array as Pickled; any object but arrays and lists is an error."""
+
     ALLOWED = {
-        ("numpy", "ndarray"): np.ndarray,
-        ("numpy", "dtype"): np.dtype,
-        ("numpy.core.multiarray", "_reconstruct"): reconstruct,
-        ("numpy._core.multiarray", "_reconstruct"): reconstruct,
+        ("numpy", "ndarray"): Pickled,
+        ("numpy", "dtype"): Pickled,
+        ("numpy.core.multiarray", "_reconstruct"): Pickled,
+        ("numpy._core.multiarray", "_reconstruct"): Pickled,
         ("_codecs", "encode"): lambda text, encoding: text.encode("latin1"),
     }
 

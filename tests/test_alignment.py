@@ -156,7 +156,9 @@ def test_align_chooses_the_best_head_and_translate_uses_it(
         '{"best.ckpt-1": {"layer": 0, "head": 0, "when_read": true}}',
         '{"NAME": {"layer": 9, "head": 0, "when_read": true}}',
         '{"NAME": {"layer": 0}}',
+        "[" * 60000,
     ],
+    ids=["none", "of_another", "too_high", "half", "nested"],
 )
 def test_a_choice_that_is_none(trained, translator, tmp_path, content):
     checkpoint = checkpoints.find(trained)

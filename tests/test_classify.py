@@ -1,7 +1,10 @@
 """The classifier of reviews: its corpora, the reader of IMDB files, its accuracy."""
 
+import io
 import os
+import pickle
 import re
+import zipfile
 
 import classify
 import imdb
@@ -66,7 +69,7 @@ def test_reading_imdb(tmp_path):
     found = imdb.read(str(tmp_path / "imdb.npz"))
     assert set(found) == set(arrays)
     for name, array in arrays.items():
-        assert found[name].tolist() == array.tolist()
+        assert np.asarray(found[name], array.dtype).tolist() == array.tolist()
 
 
 class Malicious:
@@ -84,6 +87,30 @@ def test_a_pickle_that_would_run_code_is_refused(tmp_path, capfd):
     out, said = capfd.readouterr()
     assert re.match(r"classify.py: expected lists of numbers, got \w+\.system in", said)
     assert said.count("\n") == 1 and "must not run" not in out
+
+
+class Forged:
+    """An array whose pickle gives bytes for the addresses of its objects."""
+
+    def __reduce__(self):
+        made, arguments, state = object_array([[1]]).__reduce__()
+        return made, arguments, (*state[:4], b"A" * 8)
+
+
+def test_a_pickle_with_addresses_is_refused(tmp_path, capfd):
+    path = str(tmp_path / "imdb.npz")
+    file = io.BytesIO()
+    header = {"descr": "|O", "fortran_order": False, "shape": (1,)}
+    np.lib.format.write_array_header_1_0(file, header)
+    file.write(pickle.dumps(Forged(), protocol=2))
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in imdb_arrays():
+            archive.writestr(name + ".npy", file.getvalue())
+    with pytest.raises(SystemExit, match="2"):
+        classify.main(["--imdb", path])
+    assert capfd.readouterr().err == (
+        "classify.py: expected lists of numbers, got others in a pickled array\n"
+    )
 
 
 def test_imdb_ids_are_ranks_moved_up_and_rare_words_are_unknown(tmp_path):

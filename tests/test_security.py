@@ -14,8 +14,8 @@ import pytest
 
 from transformer.data import Corpus
 from transformer.evaluation import load_text
-from transformer.runtime import checkpoints
-from transformer.runtime.run import DevScores
+from transformer.runtime import checkpoints, files
+from transformer.runtime.run import LOCK, DevScores, Lock
 
 # --- Arrays ---------------------------------------------------------------------------
 
@@ -121,6 +121,37 @@ def test_a_broken_summary_is_refused(data, content):
     with pytest.raises(ValueError, match="prepare.py") as stopped:
         load_text(str(data), "test")
     assert str(data / "corpus.json") in str(stopped.value)
+
+
+def test_a_link_in_the_place_of_a_file_leads_to_no_other(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / LOCK).symlink_to(tmp_path / "mine")
+    with pytest.raises(OSError), Lock(str(tmp_path)):
+        raise AssertionError("the lock was taken")
+    for name in ("hparams.json", "hparams.json.tmp"):
+        (tmp_path / name).symlink_to(tmp_path / "mine")
+    with files.replaced(str(tmp_path / "hparams.json")) as file:
+        file.write("theirs")
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert (tmp_path / "hparams.json").read_text() == "theirs"
+    assert not (tmp_path / "hparams.json").is_symlink()
+
+
+NESTED = "[" * 60000
+
+
+@pytest.mark.parametrize("content", ["5", "null", "[1]", NESTED])
+def test_a_strange_manifest_is_a_damaged_one(trained, tmp_path, content):
+    logdir = str(tmp_path / "logs")
+    shutil.copytree(trained, logdir)
+    path = checkpoints.find(logdir) + checkpoints.MANIFEST
+    with open(path, encoding="utf-8") as file:
+        lines = file.readlines()
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines([f"# {content}\n", *lines[1:]])
+    skipped = []
+    other = checkpoints.find(logdir, warn=skipped.append)
+    assert other + checkpoints.MANIFEST != path and "damaged" in skipped[0]
 
 
 @pytest.mark.parametrize("line", ["x", "{}", '{"step": "../../x", "bleu": 1.0}'])

@@ -188,6 +188,24 @@ def test_a_full_queue_is_told_and_when_to_return(server, monkeypatch):
     assert ask(server, "/translate", {"text": ["x"]})[0] == 200
 
 
+def test_the_page_may_ask_less_so_that_translations_are_accepted(
+    server, model, monkeypatch
+):
+    monkeypatch.setattr("transformer.viewer.jobs.MOST_WAITING_OF_THE_PAGE", 1)
+    model.gate.clear()
+    begun, _ = asking(server, ["begun"])
+    model.begun.acquire()
+    seeing = threading.Thread(target=ask, args=[server, "/see", {"text": "x"}])
+    seeing.start()
+    corpora.wait_until(lambda: len(server.jobs) == 1)
+    assert refused(ask(server, "/see", {"text": "x"}))[0] == 429
+    translating, _ = asking(server, ["next"])
+    corpora.wait_until(lambda: len(server.jobs) == 2)
+    model.gate.set()
+    for thread in [*begun, seeing, *translating]:
+        thread.join(60)
+
+
 def test_translations_come_before_what_the_page_asks(server, model):
     order = []
     model.gate.clear()
@@ -345,8 +363,9 @@ def test_the_document_says_the_limits(model):
         f"{requests.MOST_CHARACTERS_SPLIT:,} characters",
         f"{requests.MOST_BYTES >> 10} KiB, {requests.MOST_TEXTS} texts, "
         f"{requests.MOST_SENTENCES} sentences",
-        f"{jobs.MOST_WAITING:,} |",
+        f"{jobs.MOST_WAITING:,}; of the page, {jobs.MOST_WAITING_OF_THE_PAGE} |",
         f"{service.SECONDS_TO_SEND} seconds",
+        f"| {service.SECONDS_TO_READ} seconds |",
         f"{service.MOST_CONNECTIONS};",
         f"up to {jobs.MOST_AT_ONCE};",
     ):

@@ -6,6 +6,7 @@ import re
 import socket
 import time
 
+import corpora
 import pytest
 from serving import Echo, ask, connect, refused, served, service
 
@@ -157,6 +158,25 @@ def test_a_request_that_drips_has_a_deadline(server, monkeypatch, data):
                         raise EOFError
     assert 0.3 < time.monotonic() - began < 10
     assert ask(server, "/healthz")[1]["waiting"] == 0
+
+
+def test_half_a_request_behind_a_whole_one_has_a_deadline(server, monkeypatch):
+    monkeypatch.setattr(service, "SECONDS_TO_SEND", 0.4)
+    whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    began = time.monotonic()
+    assert raw(server, whole + HALF).count(b"HTTP/1.1 200 ") == 1
+    assert 0.3 < time.monotonic() - began < 10
+
+
+def test_reading_an_answer_has_a_deadline(server, monkeypatch):
+    monkeypatch.setattr(service, "SECONDS_TO_READ", 0.4)
+    page = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        client.settimeout(60)
+        client.connect(server.server_address)
+        client.sendall(page * 100)
+        corpora.wait_until(lambda: not server._server.server_state.connections)
 
 
 def test_clients_that_drip_shut_nobody_out(monkeypatch):

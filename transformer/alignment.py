@@ -209,7 +209,7 @@ def read_choice(logdir: str, checkpoint: str, hp) -> Optional[Head]:
         chosen = kept[os.path.basename(checkpoint)]
         head = Head(chosen["layer"], chosen["head"], chosen["when_read"])
         return head if head in heads_of(hp) else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

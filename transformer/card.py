@@ -6,6 +6,7 @@ licence.
 """
 
 import os
+import shlex
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
@@ -165,21 +166,22 @@ def _score_written(data, checkpoint, split, samples) -> Optional[Scores]:
 def _settings(hp, logdir):
     """Return the command that trained the model, and the versions that it used."""
     flags = [
-        f"--{name} {getattr(hp, name)}"
+        f"--{name} {shlex.quote(str(getattr(hp, name)))}"
         for name, field in FIELDS.items()
         if getattr(hp, name) != field.default and name not in OF_THE_DATA
     ]
-    name = os.path.basename(os.path.normpath(hp.data))
-    logs = os.path.basename(os.path.realpath(logdir))
+    data = shlex.quote("data/" + os.path.basename(os.path.normpath(hp.data)))
+    logs = shlex.quote("logs/" + os.path.basename(os.path.realpath(logdir)))
     rows = read_run(logdir)
     parent = begun_from(rows)
     if parent:
-        flags.insert(0, f"--init_from logs/{os.path.basename(parent)}")
+        first = shlex.quote("logs/" + os.path.basename(parent))
+        flags.insert(0, f"--init_from {first}")
     lines = [
         "```",
-        f"transformer-tf train --data data/{name} --logdir logs/{logs} \\",
+        f"transformer-tf train --data {data} --logdir {logs} \\",
         "    " + " ".join(flags),
-        f"transformer-tf eval --logdir logs/{logs}",
+        f"transformer-tf eval --logdir {logs}",
         "```",
     ]
     for row in rows[-1:]:

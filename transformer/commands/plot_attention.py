@@ -120,10 +120,12 @@ def write_picture(
     args: argparse.Namespace, head: Union[int, str, None], translator: "Translator"
 ) -> str:
     """Write the picture; return the translation."""
+    from transformer.text.vocabulary import as_lines
     from transformer.viewer import picture
     from transformer.viewer.sight import KINDS, see
 
-    sight = see(translator, " ".join(args.sentences[0].split()))
+    [sentence] = as_lines(args.sentences)
+    sight = see(translator, " ".join(sentence.split()))
     kinds = args.kind or tuple(KINDS)
     rows = picture.maps(sight, kinds, args.layer, head, args.pieces)
     picture.draw(rows, args.out)

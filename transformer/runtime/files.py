@@ -49,7 +49,9 @@ def replaced(path: str, mode: str = "w") -> Iterator[IO]:
     if "b" not in mode:
         text = {"encoding": "utf-8", "newline": "\n"}
     try:
-        with named(path), open(draft, mode, **text) as file:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(draft)  # of a killed process; or a link, which leads elsewhere
+        with named(path), open(draft, mode.replace("w", "x"), **text) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -171,7 +171,10 @@ def _manifest(checkpoint):
     with open(checkpoint + MANIFEST, encoding="utf-8", errors="replace") as file:
         for text in file:
             if text.startswith(COMMENT):
-                described = dict(json.loads(text[len(COMMENT) :]))
+                try:
+                    described = dict(json.loads(text[len(COMMENT) :]))
+                except (TypeError, RecursionError) as error:
+                    raise ValueError(text) from error
                 continue
             match = LINE.fullmatch(text)
             if not match:

@@ -60,7 +60,12 @@ class Lock:
 
         if self._file:
             return
-        file = open(os.path.join(self.logdir, LOCK), "a+", encoding="utf-8")
+        file = open(
+            os.path.join(self.logdir, LOCK),
+            "a+",
+            encoding="utf-8",
+            opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o666),
+        )
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

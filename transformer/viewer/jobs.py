@@ -14,6 +14,7 @@ import time
 from typing import Any, Callable, List, Optional, Sequence
 
 MOST_WAITING = 1000
+MOST_WAITING_OF_THE_PAGE = 32  # each may take seconds
 MOST_AT_ONCE = 64
 LONGEST_WAIT = 60  # the most seconds after which a refused client is asked to return
 
@@ -25,8 +26,8 @@ class Refused(Exception):
 class Full(Refused):
     """A job was not accepted, because too many wait; ask again after `seconds`."""
 
-    def __init__(self, seconds: int):
-        super().__init__(f"{MOST_WAITING:,} sentences are already waiting")
+    def __init__(self, most: int, seconds: int):
+        super().__init__(f"{most:,} sentences are already waiting")
         self.seconds = seconds
 
 
@@ -68,7 +69,7 @@ class Jobs:
         return len(self._waiting)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Add jobs to the queue, either all of them or none.
+        """Add jobs to the queue, either all of them or none; all are equally urgent.
 
         Raises:
           Refused: there are too many jobs, or the server is stopping.
@@ -76,8 +77,13 @@ class Jobs:
         with self._changed:
             if self._is_stopping:
                 raise Refused("The server is stopping; ask again when it is back")
-            if len(self) + len(jobs) > MOST_WAITING:
-                raise Full(self._seconds_to_wait())
+            most = MOST_WAITING
+            waiting = len(self)
+            if not all(job.urgent for job in jobs):
+                most = MOST_WAITING_OF_THE_PAGE
+                waiting = sum(not job.urgent for job in self._waiting)
+            if waiting + len(jobs) > most:
+                raise Full(most, self._seconds_to_wait())
             for job in jobs:
                 self._waiting.append(job)
                 job.future.add_done_callback(functools.partial(self._drop, job))

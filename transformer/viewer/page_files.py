@@ -12,6 +12,7 @@ import os
 import re
 from typing import Any, Dict, List, Sequence, Tuple
 
+from transformer.text.vocabulary import as_lines
 from transformer.viewer.requests import SentenceRequest
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page")
@@ -98,7 +99,7 @@ def frozen_page(models: Sequence, lines: Sequence[str]) -> Tuple[str, List[str]]
     """
     sights = []
     translations = []
-    for line in lines:
+    for line in as_lines(lines):
         line = " ".join(line.split())
         for number, model in enumerate(models):
             seen = _sights(model, number, line)

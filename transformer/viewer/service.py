@@ -27,6 +27,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from transformer.runtime.terminal import shown
 from transformer.text import sentences
 from transformer.viewer import requests
 from transformer.viewer.jobs import Full, Job, Jobs, Refused
@@ -39,6 +40,7 @@ from transformer.viewer.requests import (
 
 MOST_CONNECTIONS = 768  # below the 1,024 files that a process may open by default
 SECONDS_TO_SEND = 20  # within which a client must send its request, or it is dropped
+SECONDS_TO_READ = 60  # within which a client must read what was sent to it
 SECONDS_TO_STOP = 20  # for answers in progress
 LEFT = 499  # the status in the log if the client left
 JSON_POLICY = "default-src 'none'"
@@ -135,7 +137,7 @@ class Service:
             self._seconds.labels(path, str(status)).observe(seconds)
             log.info(
                 "%s %s %s %d %.0f ms",
-                (scope["client"] or ["-"])[0],
+                shown((scope["client"] or ["-"])[0][:60]),  # X-Forwarded-For is text
                 scope["method"],
                 scope["raw_path"].decode("ascii", "replace")[:200],
                 status,
@@ -376,11 +378,11 @@ class _OfJobs:
 
 
 class Protocol(H11Protocol):
-    """HTTP on one connection, which is closed if a client sends its request too slowly.
+    """HTTP on one connection, which is closed if its client is too slow.
 
-    uvicorn waits forever for the end of a request. Here, a request has a deadline. If
-    there are too many connections, the one that has been sending its request for the
-    longest time is closed.
+    uvicorn waits forever for the end of a request, and until an answer is read. Here,
+    both have a deadline. If there are too many connections, the one whose deadline is
+    the nearest is closed.
     """
 
     def connection_made(self, transport) -> None:
@@ -390,12 +392,22 @@ class Protocol(H11Protocol):
         self._watch()
         if len(self.connections) > MOST_CONNECTIONS:
             every: Any = self.connections
-            sending = [each for each in every if each.deadline]
-            min(sending, key=lambda each: each.deadline.when()).give_up()
+            slow = [each for each in every if each.deadline]
+            min(slow, key=lambda each: each.deadline.when()).give_up()
 
-    def data_received(self, data: bytes) -> None:
-        """Receive bytes; stop the timer if the request is complete."""
-        super().data_received(data)
+    def handle_events(self) -> None:
+        """Handle what was received; stop the timer if the request is complete."""
+        super().handle_events()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        """Start the timer: the client has not read all that was sent."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """Stop the timer: the client has read it."""
+        super().resume_writing()
         self._watch()
 
     def connection_lost(self, exc) -> None:
@@ -419,10 +431,15 @@ class Protocol(H11Protocol):
         self.transport.close()
 
     def _watch(self):
-        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+        seconds = 0
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
+            seconds = SECONDS_TO_SEND
+        elif self.flow.write_paused:
+            seconds = SECONDS_TO_READ
+        if not seconds:
             self._stop_watching()
         elif self.deadline is None:
-            self.deadline = self.loop.call_later(SECONDS_TO_SEND, self.give_up)
+            self.deadline = self.loop.call_later(seconds, self.give_up)
 
     def _stop_watching(self):
         if self.deadline is not None:

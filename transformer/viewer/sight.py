@@ -15,7 +15,7 @@ import numpy as np
 from transformer.decoding import NEVER
 from transformer.text.vocabulary import PAD, UNK, SubwordVocabulary
 from transformer.text.words import Tokens, tokens, with_surface
-from transformer.translator import Translation
+from transformer.translator import FULL_LENGTH, Translation
 from transformer.viewer.roles import Role, roles
 from transformer.viewer.tree import ENDED, Node, tree
 
@@ -189,7 +189,8 @@ def changes_without(translator, source, target, spans, of_target):
         for begin, end in spans
         if end <= len(source)
     ]
-    most = translator.hp.decode_batch_size
+    longest = max(len(source), len(target), FULL_LENGTH)
+    most = max(1, translator.hp.decode_batch_size * FULL_LENGTH // longest)
     changed = []
     for start in range(0, len(rows), most):
         part = rows[start : start + most]

@@ -42,6 +42,7 @@ RUN_TESTS = $(if $(COVERAGE),COVERAGE_FILE=$(COVERAGE)) $(BIN)/python -m pytest 
 COVERAGE ?=
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 SHELL := bash
+# GNU make 3.81, that of macOS, ignores this: a recipe with a pipe sets pipefail, too.
 .SHELLFLAGS := -eu -o pipefail -c
 .PHONY: help demo test test-all test-versions coverage coverage-report lint \
   bench faults docs clean

@@ -120,7 +120,10 @@ def lists_of(array: Any) -> List[List[int]]:
         isinstance(each, list) and all(type(number) is int for number in each)
         for each in lists
     ):
-        raise ValueError("expected lists of numbers, got others in a pickled array")
+        raise ValueError(
+            "expected lists of numbers, got others in a pickled array; download the "
+            "file again"
+        )
     return lists
 
 

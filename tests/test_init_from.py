@@ -88,6 +88,8 @@ def test_killed_before_its_first_checkpoint_it_begins_so_again(
         card.Exported("for nothing", [], []),
     )
     assert "--init_from logs/parent " in card_of and str(tmp_path) not in card_of
+    strange = dataclasses.replace(hparams.load(logdir), data="/x/digits; rm y")
+    assert "train --data 'data/digits; rm y' " in card._settings(strange, logdir)
 
 
 def test_another_architecture_or_vocabulary_is_refused(

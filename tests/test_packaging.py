@@ -116,7 +116,7 @@ program.main(["train", "--help"])
     done = corpora.python("-c", code)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
-        "train.py: error: expected Linux or macOS; on Windows, use WSL"
+        "train.py: error: expected Linux or macOS, got Windows; use WSL"
     )
 
 

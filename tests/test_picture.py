@@ -91,10 +91,11 @@ def test_the_command_draws_maps(trained, tmp_path, capsys, ending, flags, maps):
 
 
 def test_page_and_picture_at_once(trained, tmp_path, capsys):
+    """Even of a line that is not UTF-8."""
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     page, out = str(tmp_path / "x.html"), str(tmp_path / "x.png")
     corpora.command(
-        "attention", "--logdir", trained, "--out", out, "--html", page, LINE
+        "attention", "--logdir", trained, "--out", out, "--html", page, LINE + "\udcff"
     )
     said = capsys.readouterr().out.splitlines()
     assert said[1:] == [page, out] and all(map(os.path.exists, said[1:]))

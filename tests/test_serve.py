@@ -365,7 +365,7 @@ def test_the_document_says_the_limits(model):
         f"{requests.MOST_SENTENCES} sentences",
         f"{jobs.MOST_WAITING:,}; of the page, {jobs.MOST_WAITING_OF_THE_PAGE} |",
         f"{service.SECONDS_TO_SEND} seconds",
-        f"| {service.SECONDS_TO_READ} seconds |",
+        f"| {service.SECONDS_TO_READ} seconds, and",
         f"{service.MOST_CONNECTIONS};",
         f"up to {jobs.MOST_AT_ONCE};",
     ):
@@ -387,10 +387,12 @@ def test_metrics_and_one_line_a_request(server, caplog):
     with caplog.at_level(logging.INFO, "transformer.service"):
         ask(server, "/translate?secret=1", {"text": ["ein", "hund"]})
         ask(server, "/nothing%0aGET%1b")
+        ask(server, "/healthz", headers={"X-Forwarded-For": "\x1b[31mx"})
         text = ask(server, "/metrics")[1]
-    first, second = [each.getMessage() for each in caplog.records][:2]
+    first, second, third = [each.getMessage() for each in caplog.records][:3]
     assert re.fullmatch(r"127\.0\.0\.1 POST /translate 200 \d+ ms", first)
     assert re.fullmatch(r"127\.0\.0\.1 GET /nothing%0aGET%1b 404 \d+ ms", second)
+    assert third.startswith(r"\x1b[31mx GET /healthz 200 ")
     assert "\ntransformer_sentences_total 2.0\n" in text
     assert 'seconds_count{path="/translate",status="200"} 1.0' in text
     assert 'seconds_count{path="other",status="404"} 1.0' in text

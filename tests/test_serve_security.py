@@ -168,15 +168,25 @@ def test_half_a_request_behind_a_whole_one_has_a_deadline(server, monkeypatch):
     assert 0.3 < time.monotonic() - began < 10
 
 
-def test_reading_an_answer_has_a_deadline(server, monkeypatch):
+@pytest.mark.parametrize("path, last", [("", ""), ("openapi.json", "close")])
+def test_reading_an_answer_has_a_deadline(server, monkeypatch, path, last):
+    """Whether the server waits until it can send more, or only to close."""
     monkeypatch.setattr(service, "SECONDS_TO_READ", 0.4)
-    page = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    connections = server._server.server_state.connections
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        client.settimeout(60)
         client.connect(server.server_address)
-        client.sendall(page * 100)
-        corpora.wait_until(lambda: not server._server.server_state.connections)
+        corpora.wait_until(lambda: connections)
+        [connection] = connections
+        theirs = connection.transport.get_extra_info("socket")
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
+        request = (
+            f"GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: {last}\r\n\r\n"
+        )
+        client.sendall(request.encode())
+        corpora.wait_until(connection.transport.get_write_buffer_size)
+        assert connection.flow.write_paused != bool(last)
+        corpora.wait_until(lambda: not connections)
 
 
 def test_clients_that_drip_shut_nobody_out(monkeypatch):

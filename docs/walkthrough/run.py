@@ -51,11 +51,14 @@ if "google.colab" in sys.modules:
     if not os.path.exists("transformer-tf"):
         address = input("Address of the repository (git): ")
         get_ipython().system(f"git clone {address} transformer-tf")
-        get_ipython().system("pip install -q -e transformer-tf")
+    get_ipython().system("pip install -q -e transformer-tf")
     os.chdir("transformer-tf")
 while not os.path.exists("docs/walkthrough"):
     if os.getcwd() == os.path.abspath(os.sep):
-        raise FileNotFoundError("expected this notebook in a clone of the repository")
+        raise FileNotFoundError(
+            "expected the folder docs/walkthrough, got none; put this notebook into a "
+            "clone of the repository"
+        )
     os.chdir("..")
 sys.path[:0] = [os.path.abspath("docs/walkthrough"), os.getcwd()]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

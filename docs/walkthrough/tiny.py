@@ -26,6 +26,9 @@ SENTENCE = "Die Frau, die wir besuchen, ist müde."
 REFERENCE = "The woman whom we visit is tired."
 VOCAB_SIZE = 500
 
+# Commands have a process of their own, which needs memory of a GPU too.
+os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+
 # A minute of training: one block, 1,000 updates.
 SETTINGS = (
     "--num_blocks 1 --d_model 96 --d_ff 192 --num_heads 4 --dialect tensor2tensor "

@@ -274,7 +274,7 @@ def main(
         output any more.
     """
     if os.name != "posix":
-        parser.error("expected Linux or macOS; on Windows, use WSL")
+        parser.error("expected Linux or macOS, got Windows; use WSL")
     _open_missing_streams()
     warn = warner(parser.prog)
     advice = advice and "; " + advice

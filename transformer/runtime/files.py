@@ -37,7 +37,7 @@ def replaced(path: str, mode: str = "w") -> Iterator[IO]:
     At any time, `path` has either the old content or the new one.
 
     Args:
-      path: the file.
+      path: the file; no other process may write it at the same time.
       mode: "w" for UTF-8 text, "wb" for bytes.
 
     Raises:

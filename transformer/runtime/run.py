@@ -60,12 +60,10 @@ class Lock:
 
         if self._file:
             return
-        file = open(
-            os.path.join(self.logdir, LOCK),
-            "a+",
-            encoding="utf-8",
-            opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o666),
-        )
+        path = os.path.join(self.logdir, LOCK)
+        if os.path.islink(path):
+            raise ValueError(f"{path}: expected a file, got a link; remove it")
+        file = open(path, "a+", encoding="utf-8")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -86,9 +86,9 @@ def _untagged_lines(lines: Iterable[str], path: str) -> Iterator[str]:
 def _segments(lines: Iterable[str], path: str) -> Iterator[str]:
     """Yield the text of each `<seg id="1"> … </seg>` in an IWSLT or WMT test set."""
     for number, line in enumerate(lines, 1):
-        found = []
-        if line.count("<seg") == line.count("</seg>"):  # else it would take long
-            found = re.findall(r"<seg\b[^<>]*>(.*?)</seg>", line)
+        parts = line.split("</seg>")[:-1]
+        matches = [re.search(r"<seg\b[^<>]*>(.*)", part) for part in parts]
+        found = [match.group(1) for match in matches if match]
         if len(found) != line.count("<seg"):
             raise ValueError(
                 f"{path}:{number}: expected <seg id=…> text </seg> on one line, got a "

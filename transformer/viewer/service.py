@@ -40,7 +40,7 @@ from transformer.viewer.requests import (
 
 MOST_CONNECTIONS = 768  # below the 1,024 files that a process may open by default
 SECONDS_TO_SEND = 20  # within which a client must send its request, or it is dropped
-SECONDS_TO_READ = 60  # within which a client must read what was sent to it
+SECONDS_TO_READ = 60  # within which a client must read each MiB of an answer
 SECONDS_TO_STOP = 20  # for answers in progress
 LEFT = 499  # the status in the log if the client left
 JSON_POLICY = "default-src 'none'"
@@ -392,12 +392,17 @@ class Protocol(H11Protocol):
         self._watch()
         if len(self.connections) > MOST_CONNECTIONS:
             every: Any = self.connections
-            slow = [each for each in every if each.deadline]
-            min(slow, key=lambda each: each.deadline.when()).give_up()
+            slow = [each for each in every if each.deadline and each is not self]
+            min(slow or [self], key=lambda each: each.deadline.when()).give_up()
 
     def handle_events(self) -> None:
         """Handle what was received; stop the timer if the request is complete."""
         super().handle_events()
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """Begin the next request, or close; start the timer for either."""
+        super().on_response_complete()
         self._watch()
 
     def pause_writing(self) -> None:
@@ -434,8 +439,9 @@ class Protocol(H11Protocol):
         seconds = 0
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
             seconds = SECONDS_TO_SEND
-        elif self.flow.write_paused:
-            seconds = SECONDS_TO_READ
+        elif self.flow.write_paused or self.transport.is_closing():
+            size = self.transport.get_write_buffer_size()
+            seconds = SECONDS_TO_READ * (1 + (size >> 20))
         if not seconds:
             self._stop_watching()
         elif self.deadline is None:

@@ -84,64 +84,37 @@ def read(path: str) -> Dict[str, Sequence]:
 
 def read_array(file: BinaryIO) -> Sequence:
     """Return an array of numbers, or a list of lists of ints, in .npy format."""
-    version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    else:
-        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+    np.lib.format.read_magic(file)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
     if dtype.hasobject:
-        return lists_of(ListsUnpickler(file, encoding="latin1").load())
+        array = ListsUnpickler(file, encoding="latin1").load()
+        if not isinstance(getattr(array, "content", None), list):
+            raise ValueError("expected lists of numbers, got none in a pickled array")
+        return array.content
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     return np.frombuffer(file.read(size), dtype).reshape(shape)
 
 
 class Pickled:
-    """Stands for an array, or for its dtype: keeps what was pickled of it.
-
-    NumPy itself would take any bytes in the file for the addresses of objects.
-    """
+    """Stands for an array or its dtype; NumPy would take any bytes for addresses."""
 
     def __init__(self, *arguments):
-        self.state: Any = None
+        pass
 
     def __setstate__(self, state):
-        self.state = state
-
-
-def lists_of(array: Any) -> List[List[int]]:
-    """Return the lists in a pickled array.
-
-    Raises:
-      ValueError: it has anything but lists of ints.
-    """
-    state = getattr(array, "state", None)
-    lists = state[-1] if isinstance(state, tuple) and state else None
-    if not isinstance(lists, list) or not all(
-        isinstance(each, list) and all(type(number) is int for number in each)
-        for each in lists
-    ):
-        raise ValueError(
-            "expected lists of numbers, got others in a pickled array; download the "
-            "file again"
-        )
-    return lists
+        self.content = state[-1]
 
 
 class ListsUnpickler(pickle.Unpickler):
-    """Reads a pickled array as Pickled; any object but arrays and lists is an error."""
-
-    ALLOWED = {
-        ("numpy", "ndarray"): Pickled,
-        ("numpy", "dtype"): Pickled,
-        ("numpy.core.multiarray", "_reconstruct"): Pickled,
-        ("numpy._core.multiarray", "_reconstruct"): Pickled,
-        ("_codecs", "encode"): lambda text, encoding: text.encode("latin1"),
-    }
+    """Reads an array of lists as Pickled; any object but these is an error."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return an allowed class or function; raise ValueError for any other."""
-        if (module, name) not in self.ALLOWED:
-            raise ValueError(
-                f"expected lists of numbers, got {module}.{name} in a pickled array"
-            )
-        return self.ALLOWED[module, name]
+        """Return what makes an object; raise ValueError for any other object."""
+        is_array = name in ("ndarray", "dtype", "_reconstruct")
+        if is_array and module.partition(".")[0] == "numpy":
+            return Pickled
+        if (module, name) == ("_codecs", "encode"):
+            return lambda text, encoding: text.encode("latin1")
+        raise ValueError(
+            f"expected lists of numbers, got {module}.{name} in a pickled array"
+        )

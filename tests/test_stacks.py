@@ -172,6 +172,7 @@ def run_example(monkeypatch, where, causality=False):
     monkeypatch.setattr(
         modules, "feedforward", patched(modules.feedforward, dropout_rate=0)
     )
+    monkeypatch.setattr(tf, "reset_default_graph", lambda: None)  # it is a new one
     names = {}
     exec(compile(EXAMPLES[where], where, "exec"), names)
     return names

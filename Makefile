@@ -68,7 +68,8 @@ demo: $(VENV)/installed
 	$(BIN)/python train.py --preset sample --logdir $(LOGDIR) $(TRAIN)
 	$(BIN)/python eval.py --logdir $(LOGDIR) --split test
 	@echo "Source, translation and reference:"
-	@set -o pipefail; head -n 5 $(DATA)/test.de | $(BIN)/python scripts/translate.py --logdir $(LOGDIR) \
+	@set -o pipefail; head -n 5 $(DATA)/test.de \
+	  | $(BIN)/python scripts/translate.py --logdir $(LOGDIR) \
 	  | paste -d '\n' $(DATA)/test.de - $(DATA)/test.en \
 	  | awk 'NR % 3 == 1 && NR <= 15 { print "" } NR <= 15'
 	@echo

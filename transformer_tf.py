@@ -82,7 +82,11 @@ def run_command(name):
     with others_aside():
         module = importlib.import_module(PACKAGE + name[len(__name__) :])
         cli = importlib.import_module(PACKAGE + ".runtime.cli")
-        cli.main(module.parser(), module.run)
+        parser = module.parser()
+        for part in ("prog", "description"):  # they show what the user typed
+            text = getattr(parser, part)
+            setattr(parser, part, text.replace(f" {PACKAGE}.", f" {__name__}."))
+        cli.main(parser, module.run)
 
 
 sys.meta_path.insert(0, Finder())

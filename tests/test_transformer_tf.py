@@ -55,13 +55,17 @@ def test_the_command_measures_beside_a_file_of_that_name(tmp_path):
     (tmp_path / "transformer.py").write_text("MINE = 5\n")
     text = tutorials.SASREC + "\nimport transformer\nassert transformer.MINE == 5\n"
     (tmp_path / "modules.py").write_text(text)
-    command = "-m transformer_tf.porting --run modules.py".split()
-    text = subprocess.run(
-        [sys.executable, *command],
-        cwd=str(tmp_path),
-        check=True,
-        stdout=subprocess.PIPE,
-        universal_newlines=True,
-    ).stdout
+
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "transformer_tf.porting", *arguments],
+            cwd=str(tmp_path),
+            check=True,
+            stdout=subprocess.PIPE,
+            universal_newlines=True,
+        ).stdout
+
+    assert run("--help").count("python -m transformer_tf.porting") == 2
+    text = run("--run", "modules.py")
     assert text.count("same numbers: sasrec") == 5
     assert "write: from transformer_tf.compat.sasrec import feedforward\n" in text

@@ -47,7 +47,8 @@ def ignores_source(texts: Texts) -> Optional[str]:
     return (
         f"{times} of {len(texts.translations)} translations are {line!r}: the model "
         "has not learned to look at the source; train for longer, or with another "
-        "--learning_rate or --warmup_steps"
+        "--learning_rate or --warmup_steps; if it was trained on the other direction, "
+        "check the order of --files"
     )
 
 

@@ -173,6 +173,43 @@ def test_a_choice_that_is_none(trained, translator, tmp_path, content):
     assert kept[name]["x"] == 1
 
 
+def test_the_choices_for_other_checkpoints_are_kept(trained, tmp_path):
+    first, second, gone = (str(tmp_path / f"best.ckpt-{step}") for step in (1, 2, 3))
+    for number, checkpoint in enumerate([gone, first, second]):
+        choice = Head(0, number, False)
+        alignment.write_choice(str(tmp_path), checkpoint, choice, {})
+        corpora.write_lines(checkpoint + ".index", [])
+        if checkpoint == gone:
+            os.remove(checkpoint + ".index")
+    kept = json.loads((tmp_path / "alignment.json").read_text())
+    assert {name: each["head"] for name, each in kept.items()} == {
+        "best.ckpt-1": 1,
+        "best.ckpt-2": 2,
+    }
+
+
+def test_a_head_is_not_chosen_by_lines_that_it_cannot_align(
+    logdir, data, tmp_path, capsys
+):
+    """A zero-width space is a word between spaces, but has no piece."""
+    other = corpora.copy_of(data, tmp_path / "data")
+    flags = ["--logdir", logdir, "--data", other]
+
+    def spoil(split, count):
+        path = os.path.join(other, f"{split}.de")
+        lines = corpora.read_lines(path)
+        lines[:count] = ["\u200b " + line for line in lines[:count]]
+        corpora.write_lines(path, lines)
+
+    spoil("test", 5)
+    corpora.command("align", *flags)
+    assert "on test, 15 of 20 lines:" in capsys.readouterr().out
+    os.remove(os.path.join(logdir, "alignment.json"))
+    spoil("dev", 20)
+    assert "got none in 20 lines" in corpora.refusal(capsys, "align", *flags)
+    assert not os.path.exists(os.path.join(logdir, "alignment.json"))
+
+
 def test_what_align_cannot_use_is_one_line(logdir, data, trained, tmp_path, capsys):
     other = corpora.copy_of(data, tmp_path / "data")
     flags = ["--logdir", logdir, "--data", other]

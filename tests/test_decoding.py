@@ -10,7 +10,15 @@ import oracle
 import pytest
 import tensorflow.compat.v1 as tf
 
-from transformer.decoding import SEARCHES, SearchOptions, beam, greedy, reorder, sample
+from transformer.decoding import (
+    SEARCHES,
+    SearchOptions,
+    beam,
+    chosen_by,
+    greedy,
+    reorder,
+    sample,
+)
 from transformer.hparams import HParams
 from transformer.model import Transformer
 from transformer.text.vocabulary import BOS, EOS, PAD
@@ -385,6 +393,7 @@ def test_a_path_need_not_end_at_its_limit(start, search):
         ({}, {A: 0.5, B: 0.3, EOS: 0.15, C: 0.05}),
         ({"top_k": 2}, {A: 5 / 8, B: 3 / 8}),
         ({"top_p": 0.4}, {A: 1}),
+        ({"top_p": 1e-50}, {A: 1}),  # 0 in float32
         ({"top_p": 0.7}, {A: 5 / 8, B: 3 / 8}),  # A alone is less than 0.7
         ({"top_p": 0.9}, {A: 10 / 19, B: 6 / 19, EOS: 3 / 19}),
         ({"temperature": 0.5, "top_p": 0.7}, {A: 25 / 34, B: 9 / 34}),
@@ -412,6 +421,20 @@ def test_samples_of_the_likeliest_pieces(start, options, shares):
         assert abs(drawn.mean() - share) <= 5 * (share * (1 - share) / lines) ** 0.5
         expected = math.log(tree[piece][0])
         np.testing.assert_allclose(found.scores[drawn, 0], expected, **CLOSE)
+
+
+def test_a_number_chooses_the_piece_in_whose_share_it_lies(start):
+    session, _ = start()
+    random = np.random.RandomState(3)
+    logits = random.normal(size=[50, 7]).astype(np.float32)
+    logits[:, 2:4] = -np.inf  # forbidden
+    drawn = random.uniform(size=50).astype(np.float32)
+    drawn[:2] = 0, np.nextafter(np.float32(1), np.float32(0))
+    found = session.run(chosen_by(drawn, logits))
+    shares = np.exp(oracle.log_softmax(logits.astype(float)))
+    for row, number, [piece] in zip(shares, drawn, found):
+        assert row[piece] and row[:piece].sum() <= number + 1e-5
+        assert number < row[: piece + 1].sum() + 1e-5
 
 
 # --- With the model -------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import re
 import shutil
 import sys
 
@@ -13,6 +14,7 @@ import sacrebleu
 import tensorflow.compat.v1 as tf
 
 from transformer import evaluation as scores
+from transformer import hparams
 from transformer.runtime import checkpoints
 from transformer.runtime.run import read_dev_scores
 from transformer.translator import Translator
@@ -55,6 +57,28 @@ def scored(name, score, interval):
     """The line about a score."""
     low, high = interval
     return f"{name} = {score:.2f}, 95 % interval {low:.2f} to {high:.2f}"
+
+
+def test_translations_of_another_text_are_another_file(
+    trained, digits, tmp_path, capsys
+):
+    """The doctor, and the card of an export, do not take them for the own ones."""
+    logdir = corpora.copy_of(trained, tmp_path / "logs")
+    hparams.save(hparams.load(logdir, {"data": digits}), logdir)
+    other = corpora.copy_of(digits, tmp_path / "other")
+    for language in ("de", "en"):
+        path = os.path.join(other, f"test.{language}")
+        corpora.write_lines(path, corpora.read_lines(path)[::-1])
+    same = corpora.copy_of(digits, tmp_path / "same")
+    found = [
+        run("--logdir", logdir, "--data", folder, "--samples", "0")[0].split()[-1]
+        for folder in (digits, same, other)
+    ]
+    assert found[0] == found[1] != found[2]
+    assert re.search(r"\.test-[0-9a-f]{8}\.translations$", found[2])
+    assert corpora.read_lines(found[2]) == corpora.read_lines(found[0])[::-1]
+    corpora.status_of("doctor", "--logdir", logdir, "--data", other, "--split", "test")
+    assert found[2] in capsys.readouterr().out
 
 
 # --- What it prints and writes --------------------------------------------------------
@@ -323,3 +347,10 @@ def test_files_of_different_lengths_are_refused_before_the_work(
     monkeypatch.setattr(Translator, "translate", translate)
     short = corpora.write_lines(tmp_path / "short.en", ["1 2"])
     assert "20" in refused(capsys, moved, "--files", test_files[0], short)
+    flags = ["--files", *test_files, "--json", str(tmp_path)]
+    assert "--json: expected a file, got a folder" in refused(capsys, moved, *flags)
+    other = corpora.copy_of(moved, tmp_path / "other")
+    for path in glob.glob(os.path.join(glob.escape(other), "*.ckpt-240.*")):
+        os.remove(path)
+    flags[3:] = ["--compare", other, "--checkpoint", "240"]
+    assert f"a step of [160, 200] in {other}" in refused(capsys, moved, *flags)

@@ -96,6 +96,22 @@ def test_without_ctranslate2_one_line_says_so(trained, monkeypatch, tmp_path, ca
     assert "pip install 'transformer-tf[fast]'" in said
 
 
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        (["--check", "-5"], "--check: expected 0 or more lines, got -5"),
+        (["--check", "5", "--min_length", "3"], "supports, got --min_length; change"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused_first(
+    trained, tmp_path, capsys, flags, said
+):
+    out = tmp_path / "out"
+    where = ["--format", "ctranslate2", "--logdir", trained, "--out", str(out)]
+    assert said in corpora.refusal(capsys, "export", *where, *flags)
+    assert not out.exists()
+
+
 def test_other_files_are_not_overwritten(trained, capsys):
     flags = ["--format", "ctranslate2", "--logdir", trained, "--out", trained]
     assert "expected a new folder" in corpora.refusal(capsys, "export", *flags)

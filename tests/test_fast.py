@@ -170,6 +170,7 @@ def test_a_broken_export_is_refused(exported, tmp_path):
         ({"search": "sample"}, {}, "--search sample"),
         ({"min_length": 3}, {}, "--min_length"),
         ({"no_repeat_ngram": 2}, {}, "--no_repeat_ngram"),
+        ({"max_extra_length": 200}, {}, "--max_extra_length of 1,100 or more"),
         ({}, {"ensembles": True}, "ensembles"),
     ],
 )
@@ -184,6 +185,13 @@ def test_what_it_cannot_do_is_tensorflows(settings, needs, named):
     assert len(said) == 1
     with pytest.raises(ValueError, match="expected --engine ctranslate2 too"):
         usable(TENSORFLOW, "int8", plain, said.append)
+
+
+@pytest.mark.parametrize("changes", [{"min_length": 3}, {"search": "sample"}])
+def test_a_rule_of_the_search_is_not_left_out(exported, changes):
+    hp = dataclasses.replace(hparams.load(exported), **changes)
+    with pytest.raises(ValueError, match=f"--{[*changes][0]}.*or use Translator"):
+        open_exported(exported, hp)
 
 
 def test_a_dialect_it_lacks_is_tensorflows(digits, tmp_path):

@@ -96,6 +96,11 @@ def test_any_iterable_of_lines_and_a_surrogate_in_one(by_beam, lines, translatio
     assert by_beam.translate(["\ud800"]) == by_beam.translate(["?"])
     with pytest.raises(ValueError, match="prefix: expected a list, .* got '123'"):
         by_beam.translate(lines[:3], prefix="123")
+    for wrong in (b"1", None, 5, [1.5], [True], ["1"]):
+        with pytest.raises(ValueError, match="prefix: expected a text or a list of"):
+            by_beam.translate(lines[:1], prefix=[wrong])
+    [[found, *_]] = by_beam.translate(lines[:1], prefix=["\ud800"])
+    assert found.score < 0
 
 
 def test_no_lines_no_translations(by_beam):
@@ -169,6 +174,17 @@ def test_the_seed_decides_the_samples(trained, lines):
         with Translator(trained, search="sample", seed=seed) as translator:
             samples.append(translator.translate(lines))
     assert samples[0] == samples[1] != samples[2]
+
+
+def test_a_sample_depends_on_the_seed_and_the_number_of_its_line(opened, lines):
+    """Not on the batch: each line by itself is drawn as among all lines."""
+    sampler = opened(search="sample")
+    sampler.restore()
+    together = sampler.translate(lines)
+    in_pairs = opened(search="sample", decode_batch_size=2)
+    assert_same(in_pairs.translate(lines), together)
+    sampler.restore()  # begins again
+    assert_same([sampler.translate([line])[0] for line in lines], together)
 
 
 def test_a_translation_has_at_most_the_extra_length(opened, lines):

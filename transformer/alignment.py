@@ -27,6 +27,7 @@ from typing import (
 )
 
 from transformer.runtime import files
+from transformer.runtime.manifests import is_there
 from transformer.text.lines import read_lines
 from transformer.text.words import between_words, tokens
 
@@ -142,10 +143,19 @@ def error_rate(found: Sequence[Optional[Pairs]], known: Sequence[Known]) -> floa
 def measure(
     translator, sources: List[str], targets: List[str], known: Sequence[Known]
 ) -> Dict[Head, float]:
-    """Return the error rate of every Head on lines with known translations."""
+    """Return the error rate of every Head on lines with known translations.
+
+    Raises:
+      ValueError: no line can be aligned.
+    """
     heads = heads_of(translator.hp)
     found = dict(align(translator, sources, targets, heads))
     in_order = [found[i] for i in range(len(sources))]
+    if all(pairs[0] is None for pairs in in_order):
+        raise ValueError(
+            "expected words that the vocabulary separates as spaces do, got none in "
+            f"{len(sources)} lines, such as {sources[0]!r:.60}; no head can be chosen"
+        )
     return {
         head: error_rate([pairs[number] for pairs in in_order], known)
         for number, head in enumerate(heads)
@@ -204,20 +214,35 @@ def read_choice(logdir: str, checkpoint: str, hp) -> Optional[Head]:
     A damaged file, or a file for another checkpoint, is ignored.
     """
     try:
-        with open(os.path.join(logdir, FILE_NAME), "rb") as file:
-            kept = json.loads(file.read(1 << 16).decode("utf-8"))
-        chosen = kept[os.path.basename(checkpoint)]
+        chosen = _choices(logdir)[os.path.basename(checkpoint)]
         head = Head(chosen["layer"], chosen["head"], chosen["when_read"])
         return head if head in heads_of(hp) else None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (KeyError, TypeError):
         return None
+
+
+def _choices(logdir: str) -> Dict[str, Any]:
+    """Return what is stored: checkpoint → choice; {} for no file or a damaged one."""
+    try:
+        with open(os.path.join(logdir, FILE_NAME), "rb") as file:
+            return dict(json.loads(file.read(1 << 16).decode("utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return {}
 
 
 def write_choice(
     logdir: str, checkpoint: str, head: Head, found: Dict[str, Any]
 ) -> None:
-    """Store the Head that was chosen for a checkpoint, with its error rates."""
+    """Store the Head that was chosen for a checkpoint, with its error rates.
+
+    The choices for other checkpoints are kept as long as these exist.
+    """
+    kept = {
+        name: choice
+        for name, choice in _choices(logdir).items()
+        if is_there(os.path.join(logdir, name))
+    }
+    kept[os.path.basename(checkpoint)] = {**head._asdict(), **found}
     with files.replaced(os.path.join(logdir, FILE_NAME)) as file:
-        chosen = {os.path.basename(checkpoint): {**head._asdict(), **found}}
-        json.dump(chosen, file, indent=2)
+        json.dump(kept, file, indent=2)
         file.write("\n")

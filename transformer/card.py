@@ -20,7 +20,7 @@ from transformer.evaluation import (
     score,
     translations_path,
 )
-from transformer.hparams import FIELDS, HParams
+from transformer.hparams import FIELDS, SEARCH_SETTINGS, HParams, has_settings, load
 from transformer.runtime import checkpoints
 from transformer.runtime.run import begun_from, read_dev_scores, read_run
 from transformer.text.data_folder import read_summary
@@ -36,6 +36,7 @@ class Exported(NamedTuple):
     title: str  # "for CTranslate2, int8"
     usage: Sequence[str]  # Markdown
     limits: Sequence[str]  # one sentence each
+    has_search: bool = False  # whether the settings of the search are fixed
 
 
 def write(hp: HParams, checkpoint: str, folder: str, exported: Exported) -> None:
@@ -56,6 +57,15 @@ def model_card(
       samples: the number of bootstrap samples for the intervals; 0: no intervals.
     """
     logdir = os.path.dirname(checkpoint)
+    saved = load(logdir) if has_settings(logdir) else hp
+    is_other_search = exported.has_search and any(
+        getattr(hp, name) != getattr(saved, name) for name in SEARCH_SETTINGS
+    )
+    scores = (
+        "None are known for the search of this export, which is not the saved one."
+        if is_other_search
+        else _scores(saved.data, hp.data, checkpoint, samples)
+    )
     summary = _summary(hp.data)
     languages = [summary.get(f"{side}_lang", side) for side in ("source", "target")]
     size = sum(int(np.prod(shape)) for shape in variable_shapes(hp).values())
@@ -68,8 +78,8 @@ def model_card(
         f"transformer-tf {__version__}.",
         "## Use\n\n" + "\n".join(exported.usage),
         "## Data\n\n" + _data(hp, checkpoint, summary),
-        "## Scores\n\n" + _scores(hp, checkpoint, samples),
-        "## Settings\n\n" + _settings(hp, logdir),
+        "## Scores\n\n" + scores,
+        "## Settings\n\n" + _settings(saved, logdir),
         "## Limits\n\n" + _limits(hp, exported.limits),
         "## Licence\n\nThe program, transformer-tf, is under the Apache License 2.0. "
         "The log directory does not record the terms under which the corpus, and what "
@@ -116,8 +126,14 @@ def _data(hp, checkpoint, summary):
     return "\n".join(lines)
 
 
-def _scores(hp, checkpoint, samples):
-    """Return the section on the known scores, with their signatures."""
+def _scores(own_data, data, checkpoint, samples):
+    """Return the section on the known scores, with their signatures.
+
+    Args:
+      own_data: the data folder that the log directory names.
+      data: the data folder.
+      checkpoint, samples: as in `model_card`.
+    """
     rows = []
     step = checkpoints.step_of(checkpoint)
     of_dev = read_dev_scores(os.path.dirname(checkpoint))
@@ -126,7 +142,7 @@ def _scores(hp, checkpoint, samples):
         rows.append(f"| dev, while training | {row['bleu']:.2f} | {chrf} |")
     signatures = score([""], [""])
     for split in ("dev", "test"):
-        found = _score_written(hp.data, checkpoint, split, samples)
+        found = _score_written(own_data, data, checkpoint, split, samples)
         if found:
             signatures = found
             numbers = [
@@ -152,12 +168,11 @@ def _scores(hp, checkpoint, samples):
     )
 
 
-def _score_written(data, checkpoint, split, samples) -> Optional[Scores]:
+def _score_written(own_data, data, checkpoint, split, samples) -> Optional[Scores]:
     """Return the Scores of the translations from `eval`; None if there are none."""
-    path = translations_path(checkpoint, split)
     try:
-        text = read_parallel(data, split)
-        found = list(read_lines(path))
+        text = read_parallel(data, split, own_data=own_data)
+        found = list(read_lines(translations_path(checkpoint, text.name)))
         return score(found, text.references, samples, tokenizer=text.tokenizer)
     except (OSError, ValueError):
         return None

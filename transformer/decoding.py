@@ -78,6 +78,7 @@ class SearchOptions(NamedTuple):
     temperature: float = 1.0  # `sample`: below 1, likely pieces become likelier
     top_k: int = 0  # `sample`: draw only from the k likeliest pieces; 0: from all
     top_p: float = 0.0  # `sample`: only from the likeliest whose sum reaches p; 0: all
+    draws: Any = None  # `sample`: T → float [N, T], numbers to draw with; None: random
     prefix: Any = None  # int32 [N, P]: first pieces of each sequence; PAD: any piece
     keep_history: bool = False  # whether a beam search returns its SearchHistory
     together: bool = False  # in a beam search, all sentences step until the last ends
@@ -100,33 +101,37 @@ def greedy(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
       Hypotheses with n_best = 1.
     """
 
-    def likeliest(logits, forced, allowed):
+    def likeliest(logits, forced, allowed, draws, length):
         zeros = tf.zeros_like(logits[:, :, 0])
         log_probs, _, pieces = best_continuations(
             zeros, logits, 1, forced, options.forbidden, allowed
         )
         return log_probs, pieces
 
-    return _follow_one_path(step, state, limits, options, likeliest)
+    return _follow_one_path(step, state, limits, options, likeliest, draws=())
 
 
 def sample(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
     """Draw each piece from the model's distribution; otherwise work like `greedy`."""
 
-    def draw(logits, forced, allowed):
+    def draw(logits, forced, allowed, draws, length):
         every_piece = range(shape_list(logits)[2])
         is_allowed = [piece not in options.forbidden for piece in every_piece]  # [V]
         if allowed is not None:
             is_allowed = tf.logical_and(is_allowed, allowed[:, 0])  # [N or 1, V]
         log_probs = tf.nn.log_softmax(logits[:, 0, :])
         candidates = tf.where_v2(is_allowed, log_probs, NEVER)  # [N, V]
-        pieces = tf.random.categorical(likeliest_only(candidates, options), 1)  # [N, 1]
-        pieces = tf.minimum(pieces, len(every_piece) - 1)  # V if all are NaN
+        pieces = chosen_by(draws[:, length], likeliest_only(candidates, options))
         forced = forced[:, None]
         pieces = tf.where_v2(tf.equal(forced, PAD), pieces, forced)
         return tf.gather(log_probs, pieces, batch_dims=1), pieces
 
-    return _follow_one_path(step, state, limits, options, draw)
+    longest = tf.maximum(1, tf.cast(tf.reduce_max(limits), tf.int32))
+    if options.draws is None:
+        draws = tf.random.uniform([tf.shape(limits)[0], longest])
+    else:
+        draws = options.draws(longest)
+    return _follow_one_path(step, state, limits, options, draw, draws)
 
 
 def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
@@ -221,7 +226,6 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
 
 
 SEARCHES: Dict[str, Callable] = {"greedy": greedy, "beam": beam, "sample": sample}
-RANDOM = ("sample",)  # searches whose results depend on the order of sentences
 
 
 def penalty(length, alpha: float):
@@ -242,27 +246,29 @@ def reorder(state, parents):
 # Greedy search and sampling: one hypothesis for each sentence
 
 
-def _follow_one_path(step, state, limits, options, choose):
+def _follow_one_path(step, state, limits, options, choose, draws):
     """Search with one hypothesis for each sentence.
 
     Args:
       step, state, limits, options: as in `greedy`.
-      choose: function of logits [N, 1, V] and the results of `_rules` that returns
-        (log-probabilities, pieces), [N, 1] each.
+      choose: function of logits [N, 1, V], the results of `_rules`, `draws`, and the
+        number of pieces so far; returns (log-probabilities, pieces), [N, 1] each.
+      draws: float [N, T], random numbers; () if `choose` needs none.
     """
 
     def is_open(found, extras):
-        has_ended, _, _ = extras
+        has_ended, *_ = extras
         return tf.logical_not(has_ended)
 
     def extend(found, extras, state):
         ids, log_probs = found  # [N, 1, t]
-        has_ended, limits, prefix = extras
+        has_ended, limits, prefix, draws = extras
         newest = tf.cast(ids[:, :, -1], tf.int32)
         logits, state = step(newest, None, state)  # [N, 1, V]
         vocab_size = shape_list(logits)[2]
         forced, allowed = _rules(ids, limits, prefix, vocab_size, options)
-        gained, pieces = choose(logits, forced, allowed)
+        length = tf.shape(ids)[2] - 1
+        gained, pieces = choose(logits, forced, allowed, draws, length)
         ended = has_ended[:, None]
         taken = tf.where_v2(ended, np.int64(PAD), pieces)
         ids = tf.concat([ids, taken[:, :, None]], axis=2)
@@ -270,11 +276,12 @@ def _follow_one_path(step, state, limits, options, choose):
         has_ended = tf.logical_or(has_ended, tf.equal(pieces[:, 0], options.eos))
         at_limit = tf.equal(as_int64(tf.shape(ids)[2] - 1), limits)  # [N]
         has_ended = tf.logical_or(has_ended, at_limit)
-        return (ids, log_probs), (has_ended, limits, prefix), state
+        return (ids, log_probs), (has_ended, limits, prefix, draws), state
 
     batch = tf.shape(limits)[0]
     found = (tf.fill([batch, 1, 1], np.int64(options.bos)), tf.zeros([batch, 1]))
-    extras = (tf.fill([batch], False), as_int64(limits), _prefix(batch, options))
+    has_ended = tf.fill([batch], False)
+    extras = (has_ended, as_int64(limits), _prefix(batch, options), draws)
     (ids, log_probs), _, _ = search_loop(is_open, extend, found, extras, state)
     ids = ids[:, :, 1:]  # [N, 1, T]
     lengths = tf.reduce_sum(tf.cast(is_token(ids), tf.float32), -1)
@@ -512,9 +519,29 @@ def likeliest_only(log_probs, options: SearchOptions):
         best = tf.sort(logits, direction="DESCENDING")
         before = tf.cumsum(tf.nn.softmax(best), axis=1, exclusive=True)  # [N, V]
         kept = tf.reduce_sum(tf.cast(before < options.top_p, tf.int32), 1) - 1  # [N]
+        kept = tf.maximum(0, kept)  # in float32, a tiny `top_p` is 0
         least = tf.gather(best, kept[:, None], batch_dims=1)  # [N, 1]
         logits = tf.where_v2(logits < least, NEVER, logits)
     return logits
+
+
+def chosen_by(drawn, logits):
+    """Return the pieces that numbers choose from the distributions of logits.
+
+    Piece v has the probability p_v: it is chosen by the numbers from p_0 + ... + p_v-1
+    up to p_0 + ... + p_v.
+
+    Args:
+      drawn: float [N], uniform in [0, 1).
+      logits: float [N, V].
+
+    Returns:
+      int64 [N, 1]; 0 if the logits are NaN.
+    """
+    ends = tf.cumsum(tf.nn.softmax(logits), axis=1)  # [N, V]
+    drawn = drawn * (1 - 1e-6)  # rounding must not reach the end of the last piece
+    is_before = tf.less_equal(ends, drawn[:, None] * ends[:, -1:])
+    return tf.math.count_nonzero(is_before, 1, keepdims=True)
 
 
 def top_k(x, k: int):

@@ -5,6 +5,7 @@ computes the intervals by bootstrap resampling of lines, and compares systems wi
 paired bootstrap test (Koehn 2004).
 """
 
+import contextlib
 import hashlib
 import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -50,7 +51,7 @@ class Scores(NamedTuple):
 class ParallelText(NamedTuple):
     """Source lines and their references."""
 
-    name: str  # of the split, or of the file, with a hash of its lines
+    name: str  # of the split or of the source file; may end with a hash of its lines
     sources: List[str]
     references: List[str]
     tokenizer: str = "13a"  # sacreBLEU's, for the language of the references
@@ -68,7 +69,7 @@ def load_text(data: str, split: str) -> Tuple[List[str], List[str]]:
 
 
 def read_parallel(
-    data: str, split: str, paths: Optional[Sequence[str]] = None
+    data: str, split: str, paths: Optional[Sequence[str]] = None, own_data: str = ""
 ) -> ParallelText:
     """Return the lines of two files, or of a split of the data folder.
 
@@ -76,6 +77,9 @@ def read_parallel(
       data: the data folder.
       split: "dev" or "test"; ignored if `paths` are given.
       paths: the source file and the reference file, or None.
+      own_data: the data folder that the log directory names. If the split has other
+        sources there, the name of the text has a hash: translations of the two are
+        different files.
 
     Raises:
       ValueError: the numbers of lines differ, or there are no lines.
@@ -83,13 +87,15 @@ def read_parallel(
     """
     if paths:
         sources, references = (list(read_lines(path)) for path in paths)
-        text = "\n".join(sources).encode("utf-8")
-        name = f"{os.path.basename(paths[0])}-{hashlib.sha256(text).hexdigest()[:8]}"
+        name = f"{os.path.basename(paths[0])}-{_hash_of(sources)}"
         language = language_of(paths[1])
     else:
         paths = text_paths(data, split)
         sources, references = load_text(data, split)
         name = split
+        with contextlib.suppress(OSError, ValueError):  # the folder has moved to `data`
+            if own_data and load_text(own_data, split)[0] != sources:
+                name = f"{split}-{_hash_of(sources)}"
         language = read_summary(data)["target_lang"]
     if len(sources) != len(references) or not sources:
         raise ValueError(
@@ -97,6 +103,11 @@ def read_parallel(
             f"got {len(sources)} and {len(references)}"
         )
     return ParallelText(name, sources, references, tokenizer_of(language))
+
+
+def _hash_of(lines: Sequence[str]) -> str:
+    """Return eight digits that identify lines of text."""
+    return hashlib.sha256("\n".join(lines).encode("utf-8")).hexdigest()[:8]
 
 
 def translations_path(checkpoint: str, name: str, others: Sequence[str] = ()) -> str:

@@ -22,6 +22,7 @@ from transformer.fast import (
     folder_of,
     import_ctranslate2,
     remove_outdated,
+    unsupported,
 )
 from transformer.hparams import HParams, has_settings, load
 from transformer.model import table_scope
@@ -57,12 +58,11 @@ def refuse_unsupported(hp: HParams) -> None:
         "max_relative_position": hp.max_relative_position > 0,
         "proximity_bias": hp.proximity_bias,
     }
-    unsupported = [name for name, is_so in found.items() if is_so]
-    if unsupported:
+    requested = [name for name, is_so in found.items() if is_so]
+    if requested:
         raise ValueError(
-            f"dialect {hp.dialect}: expected a model that CTranslate2 can "
-            "represent, such as one of --dialect paper, got "
-            f"{', '.join(unsupported)}"
+            f"dialect {hp.dialect}: expected a model that CTranslate2 can represent, "
+            f"got {', '.join(requested)}"
         )
 
 
@@ -233,11 +233,12 @@ def described(hp: HParams, name: str, quantization: str) -> card.Exported:
     )
     model = JOINT_MODEL if hp.joint_vocab else SEPARATE_MODELS[0]
     rank = f"pair[0] / ((6 + len(pair[1])) / 6) ** {hp.length_penalty:g}"
+    ours = "`transformer.fast.FastTranslator` opens this folder. "
     usage = [
-        "`transformer.fast.FastTranslator` opens this folder. With CTranslate2 alone, "
-        "`pieces` holds a list of strings for each line: its pieces in the source "
-        "vocabulary of this folder, without the end-of-sentence piece. If that is a "
-        "SentencePiece model:",
+        ("" if unsupported(hp) else ours)
+        + "With CTranslate2 alone, `pieces` holds a list of strings for each line: its "
+        "pieces in the source vocabulary of this folder, without the end-of-sentence "
+        "piece. If that is a SentencePiece model:",
         "",
         "```python",
         "import ctranslate2",

@@ -56,6 +56,19 @@ def add_engine(parser: Any) -> None:
     )
 
 
+def unsupported(hp: HParams) -> List[str]:
+    """Return what the settings request that changes translations, and it cannot do."""
+    found = {
+        f"--search {hp.search}": hp.search not in ("beam", "greedy"),
+        "--min_length": hp.min_length > 0,
+        "--no_repeat_ngram": hp.no_repeat_ngram > 0,
+        f"--max_source_length + --max_extra_length of {LONGEST:,} or more": (
+            hp.max_source_length + hp.max_extra_length >= LONGEST
+        ),
+    }
+    return [name for name, is_requested in found.items() if is_requested]
+
+
 def usable(
     engine: str,
     quantization: str,
@@ -81,9 +94,7 @@ def usable(
         )
     cannot = {
         **(needs or {}),
-        f"--search {hp.search}": hp.search not in ("beam", "greedy"),
-        "--min_length": hp.min_length > 0,
-        "--no_repeat_ngram": hp.no_repeat_ngram > 0,
+        **dict.fromkeys(unsupported(hp), True),
         f"--decode_precision {hp.decode_precision}": hp.decode_precision != "float32",
         "--deterministic": hp.deterministic,
     }
@@ -195,13 +206,17 @@ class FastTranslator(TextSide):
       n_best: the number of translations of each line.
 
     Raises:
-      ValueError: CTranslate2 is not installed, cannot open the model, or keeps fewer
-        than `n_best` hypotheses.
+      ValueError: CTranslate2 is not installed, cannot open the model, lacks a rule of
+        the search, or keeps fewer than `n_best` hypotheses.
     """
 
     def __init__(self, folder: str, hp: HParams, n_best: int = 1):
-        most = min(hp.max_source_length, LONGEST - 1)  # leave room for the end
-        super().__init__(load_vocabularies(folder), most)
+        if unsupported(hp):
+            raise ValueError(
+                f"{folder}: expected a search that {CTRANSLATE2} supports, got "
+                f"{', '.join(unsupported(hp))}; change it, or use Translator"
+            )
+        super().__init__(load_vocabularies(folder), hp.max_source_length)
         refuse_n_best(n_best, hp)
         self._hp = hp
         self._n_best = n_best
@@ -298,7 +313,7 @@ class FastTranslator(TextSide):
             if ids
         }
         more = self._hp.max_extra_length
-        most = {i: min(len(each) + more, LONGEST - 1) for i, each in pieces.items()}
+        most = {i: len(each) + more for i, each in pieces.items()}
         found = self._found(pieces, max(most.values(), default=0) + 1)
         over: Dict[int, Dict[int, List[str]]] = {}  # limit → lines that exceed it
         for i, hypotheses in found.items():

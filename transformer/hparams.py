@@ -315,6 +315,12 @@ DECODING = {
     if field.metadata["group"] == "decoding" or name in ("deterministic", "seed")
 }
 
+# Those of them on which a translation depends.
+SEARCH_SETTINGS = [
+    name
+    for name in DECODING
+    if name not in ("decode_batch_size", "decode_precision", "deterministic")
+]
 
 MODEL_DEFAULTS = {
     name: field.default
@@ -372,7 +378,7 @@ def validate(hp: HParams) -> None:
 
 def refuse_n_best(n_best: int, hp: HParams) -> None:
     """Raise ValueError if the search does not keep `n_best` translations of a line."""
-    if not 1 <= n_best <= hp.hypotheses:
+    if type(n_best) is not int or not 1 <= n_best <= hp.hypotheses:
         more = "raise --beam_size" if hp.search == "beam" else "choose --search beam"
         raise ValueError(
             f"n_best: expected 1 to {hp.hypotheses}, got {n_best}: search {hp.search} "

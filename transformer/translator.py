@@ -39,14 +39,7 @@ from transformer import alignment
 from transformer.blocks.attention import is_token
 from transformer.blocks.primitives import as_int64
 from transformer.data import make_batch, pad, pad_with_end
-from transformer.decoding import (
-    NEVER,
-    RANDOM,
-    SEARCHES,
-    Hypotheses,
-    SearchOptions,
-    penalty,
-)
+from transformer.decoding import NEVER, SEARCHES, Hypotheses, SearchOptions, penalty
 from transformer.fast import (
     CTRANSLATE2,
     ENGINES,
@@ -180,7 +173,9 @@ class Translator(TextSide):
         with tf.Graph().as_default() as graph:
             tf.set_random_seed(hp.seed)  # `deterministic` needs a seed in every graph
             self._ops = TranslationGraph(self._members, self._options)
-        self._at_once = 1 if hp.search in RANDOM else batches_at_once(hp)
+        self._at_once = batches_at_once(hp)
+        self._drawn = 0  # lines that were translated with this checkpoint
+        self._lock = threading.Lock()
         self._session = make_session(
             hp,
             graph,
@@ -222,6 +217,7 @@ class Translator(TextSide):
         with self._session.graph.as_default():  # a Saver checks whether this is eager
             checkpoints.restore(self._session, saver, checkpoint, scope)
         self.checkpoints[number] = checkpoint
+        self._drawn = 0
         if self.engine == CTRANSLATE2:
             self._open_fast(checkpoint)
         return checkpoint
@@ -326,10 +322,16 @@ class Translator(TextSide):
                 f"{len(prefixes)}"
             )
         target = self.vocabularies.target
-        ids = [
-            target.encode(each) if isinstance(each, str) else list(each)
-            for each in prefixes
-        ]
+        ids = []
+        for each in prefixes:
+            if isinstance(each, str):
+                each = target.encode(as_lines([each])[0])
+            numbers = np.asarray(each)
+            if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+                raise ValueError(
+                    f"prefix: expected a text or a list of ids, got {each!r:.60}"
+                )
+            ids.append(numbers.tolist())
         special = (PAD, target.bos, target.eos)
         for each in ids:
             wrong = [one for one in each if one in special or not 0 < one < target.size]
@@ -350,10 +352,14 @@ class Translator(TextSide):
           prefixes: the ids of the prefix of each line, or no prefixes at all.
         """
         batches = list(self._batches([len(source) for source in sources]))
+        with self._lock:
+            first = self._drawn
+            self._drawn += len(sources)
         feeds = []
         for indices in batches:
             ids = pad_with_end([sources[i] for i in indices], self._options.eos)
-            feeds.append({self._ops.source: ids})
+            numbers = [first + int(i) for i in indices]
+            feeds.append({self._ops.source: ids, self._ops.numbers: numbers})
             if prefixes:
                 feeds[-1][self._ops.prefix] = pad([prefixes[i] for i in indices])
         for indices, found in zip(
@@ -381,11 +387,17 @@ class Translator(TextSide):
             be NEVER, for hypotheses that were not found.
         """
         if not np.isfinite(scores[:, 0]).all() or np.isnan(scores).any():
+            rules = [
+                f"--{name}"
+                for name in ("min_length", "no_repeat_ngram")
+                if getattr(self.hp, name)
+            ]
+            unmet = f", or no translation meets {' and '.join(rules)}" if rules else ""
             raise FloatingPointError(
                 f"{' + '.join(self.checkpoints)}: expected translations with finite "
-                "scores, got NaN or infinity: the weights are damaged, or training "
-                "diverged; choose another --checkpoint, or train again with a lower "
-                "--learning_rate"
+                "scores, got NaN or infinity: the weights are damaged, training "
+                f"diverged{unmet}; choose another --checkpoint, or train again with a "
+                "lower --learning_rate"
             )
 
     def inspect(
@@ -503,6 +515,27 @@ def search_options(
     )
 
 
+def draws_of(seed: int, numbers: Any) -> Callable:
+    """Return `SearchOptions.draws` that depend on the seed and a line's number alone.
+
+    So a sample does not depend on the batch, or on the number of threads.
+
+    Args:
+      seed: the seed.
+      numbers: int64 [N], the number of each line.
+    """
+
+    def of_line(number, longest):
+        key = tf.stack([np.int64(seed), number])
+        return tf.random.stateless_uniform([longest], key, 0, 2**24, tf.int64)
+
+    def draws(longest):
+        drawn = tf.map_fn(lambda number: of_line(number, longest), numbers)  # [N, T]
+        return tf.cast(drawn, tf.float32) / 2**24
+
+    return draws
+
+
 def search_from(
     hp: HParams, model: Any, memory: Any, source: Any, prefix: Any, options: Any
 ) -> Hypotheses:
@@ -541,6 +574,8 @@ class TranslationGraph:
         self.source = tf.placeholder(tf.int32, [None, None], "source")  # [N, S]
         self.target_in = tf.placeholder(tf.int32, [None, None], "target_in")  # [N, T]
         self.target_out = tf.placeholder(tf.int32, [None, None], "target_out")
+        self.numbers = tf.placeholder(tf.int64, [None], "numbers")  # of the lines
+        options = options._replace(draws=draws_of(self._hp.seed, self.numbers))
         self.prefix = tf.placeholder_with_default(
             tf.zeros([tf.shape(self.source)[0], 0], tf.int32), [None, None], "prefix"
         )

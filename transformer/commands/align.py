@@ -57,15 +57,22 @@ def run(args: argparse.Namespace) -> None:
         ordered = sorted(rates, key=rates.__getitem__)
         best = ordered[0]
         found = dict(alignment.align(translator, test.sources, test.references, [best]))
-    rate = alignment.error_rate([found[i][0] for i in range(len(found))], known_test)
+    ours = [found[i][0] for i in range(len(found))]
+    aligned = [pairs is not None for pairs in ours]  # the lines that can be compared
+    rate = alignment.error_rate(ours, known_test)
     numbers = {"dev_error_rate": rates[best], "test_error_rate": rate}
     say(f"alignment error rate on dev, {len(rates)} choices, the best {SHOWN}:")
     say(*(f"{100 * rates[each]:5.1f} %  {each}" for each in ordered[:SHOWN]))
     plain = alignment.default_head(hp.decoder_blocks)
     say(f"{100 * rates[plain]:5.1f} %  default, if none is chosen: {plain}")
-    say("on test:", f"{100 * rate:5.1f} %  {best}")
+    part = "" if all(aligned) else f", {sum(aligned)} of {len(aligned)} lines"
+    say(f"on test{part}:", f"{100 * rate:5.1f} %  {best}")
     for path, pairs in others.items():
-        say(f"{100 * alignment.error_rate(pairs, known_test):5.1f} %  {path}")
+        same_lines = [
+            theirs if is_aligned else None for theirs, is_aligned in zip(pairs, aligned)
+        ]
+        rate = alignment.error_rate(same_lines, known_test)
+        say(f"{100 * rate:5.1f} %  {path}")
     alignment.write_choice(args.logdir, checkpoint, best, numbers)
 
 

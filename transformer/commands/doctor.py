@@ -162,11 +162,12 @@ def too_few_steps(hp: hparams.HParams, checkpoint: str) -> str:
 
 def look(args, hp: hparams.HParams, checkpoint: str) -> Dict[str, str]:
     """Return what is wrong with a checkpoint: name → explanation; print its BLEU."""
-    text = read_parallel(hp.data, args.split, args.files)
+    own_data = hparams.load(args.logdir).data
+    text = read_parallel(hp.data, args.split, args.files, own_data)
     path = args.translations or translations_path(checkpoint, text.name)
-    if args.translations or os.path.isfile(path):
-        translations = list(read_lines(path))
-    else:
+    is_written = args.translations or os.path.isfile(path)
+    translations = list(read_lines(path)) if is_written else []
+    if len(translations) != len(text.sources) and not args.translations:
         path = "translated now"
         translations = translate(hp, args.logdir, checkpoint, text.sources)
     if len(translations) != len(text.sources):

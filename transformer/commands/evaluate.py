@@ -43,12 +43,6 @@ from transformer.text.lines import read_lines
 
 ALL = "all"  # every checkpoint that is kept
 
-# Settings on which translations depend.
-SEARCH_SETTINGS = [
-    name
-    for name in hparams.DECODING
-    if name not in ("decode_batch_size", "decode_precision", "deterministic")
-]
 Model = Tuple[hparams.HParams, str]  # the settings, the log directory
 
 
@@ -96,10 +90,13 @@ def run(args: argparse.Namespace) -> None:
     """Translate, print the scores, and write the translations."""
     if args.json:
         files.refuse_no_folder(args.json)
+        if os.path.isdir(args.json):
+            raise ValueError(f"--json: expected a file, got a folder, {args.json}")
     changes = cli.given(args, hparams.FIELDS)
     models = hparams.load_each(args.logdir, changes)
     encoder = evaluation.sentence_encoder() if args.semantic else None
-    text = read_parallel(models[0][0].data, args.split, args.files)
+    own_data = hparams.load(args.logdir[0]).data
+    text = read_parallel(models[0][0].data, args.split, args.files, own_data)
     evaluation.check_samples(args.samples, len(text.sources))
     others = systems_to_compare(args, changes, text)
     cli.start_tensorflow(args.verbose)
@@ -119,6 +116,9 @@ def score_one(
     """Score one checkpoint (for an ensemble, one of each model), and compare it."""
     from transformer.runtime import checkpoints  # needs TensorFlow
 
+    for other in others.values():
+        if not isinstance(other, Translations):  # refuse a missing one now, not later
+            checkpoints.find(other[1], args.checkpoint, lambda text: None)
     [ours] = translate(args, models, [args.checkpoint], text)
     steps = " + ".join(
         str(checkpoints.step_of(each)) for each in [ours.checkpoint, *ours.others]
@@ -249,7 +249,7 @@ def translate(
     # Translations with other settings than the saved ones have files of their own.
     changed = "".join(
         f".{setting}-{getattr(hp, setting)}"
-        for setting in SEARCH_SETTINGS
+        for setting in hparams.SEARCH_SETTINGS
         if getattr(hp, setting) != getattr(saved, setting)
     )
     with Translator(

@@ -16,7 +16,13 @@ from typing import Callable, Dict, NamedTuple, Sequence
 
 from transformer import hparams
 from transformer.evaluation import load_text
-from transformer.fast import CTRANSLATE2, MODEL, QUANTIZATIONS, FastTranslator
+from transformer.fast import (
+    CTRANSLATE2,
+    MODEL,
+    QUANTIZATIONS,
+    FastTranslator,
+    unsupported,
+)
 from transformer.runtime import cli, pool
 from transformer.runtime.files import new_folder, refuse_used
 from transformer.runtime.terminal import say
@@ -102,6 +108,14 @@ def run(args: argparse.Namespace) -> None:
     from transformer.runtime import checkpoints
 
     cli.refuse_unknown("search", hp.search, SEARCHES)
+    if args.check < 0:
+        raise ValueError(f"--check: expected 0 or more lines, got {args.check}")
+    rules = unsupported(dataclasses.replace(hp, search="greedy"))
+    if args.check and rules and args.format == CTRANSLATE2:
+        raise ValueError(
+            f"--check: expected a search that {CTRANSLATE2} supports, got "
+            f"{', '.join(rules)}; change it, or leave out --check"
+        )
     chosen = formats()[args.format]
     name = os.path.basename(os.path.realpath(args.out))
     described = chosen.described(hp, name, args.quantization)
@@ -125,6 +139,7 @@ def check(args: argparse.Namespace, hp: hparams.HParams, chosen: Format) -> None
     from transformer.translator import Translator  # needs TensorFlow
 
     lines = load_text(hp.data, "test")[0][: args.check]
+    hp = dataclasses.replace(hp, decode_precision="float32")  # as exports compute
     for search in chosen.searches or [hp.search]:
         hp = dataclasses.replace(hp, search=search)
         with Translator(hp, args.logdir, warn=args.warn) as translator:

@@ -92,7 +92,7 @@ def checked_head(args: argparse.Namespace) -> Union[int, str, None]:
         cli.refuse_unknown("--kind", kind, ("encoder", "decoder", "cross"))
     if args.head in (None, "mean"):
         return args.head
-    if not args.head.isdigit():
+    if not args.head.isdecimal():
         raise ValueError(f"--head: expected a number from 1, or mean, got {args.head}")
     return int(args.head)
 

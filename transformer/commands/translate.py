@@ -146,7 +146,12 @@ def parser():
     made = cli.make_parser("translate", __doc__)
     cli.add_logdir(made, "their probabilities are averaged")
     cli.add_checkpoint(made)
-    cli.add_number(made, "n_best", 1, "translations per line, with their scores")
+    cli.add_number(
+        made,
+        "n_best",
+        1,
+        "translations per line, with their scores; fewer if the search finds fewer",
+    )
     made.add_argument(
         "--prefix_file",
         metavar="FILE",
@@ -249,6 +254,9 @@ def run(args) -> None:
             alignments=args.alignments,
             sentences=args.split,
         )
-    report = oddities.report(translator.oddities)
+    of = "sentences " if args.split else ""
+    report = oddities.report(
+        {of + name: number for name, number in translator.oddities.items()}
+    )
     if report:
         args.warn(report)

@@ -492,8 +492,9 @@ def _find_files(folder: str) -> List[str]:
     if not found:
         raise FileNotFoundError(
             f"{folder}: expected the vocabulary {JOINT_MODEL} or "
-            f"{' and '.join(SEPARATE_MODELS)}, got none; run "
-            + command_line("prepare", "--out", folder)
+            f"{' and '.join(SEPARATE_MODELS)}, got none; for a data folder, run "
+            f"{command_line('prepare', '--out', folder)}; for a log directory, copy "
+            "the vocabulary of its data folder"
         )
     return [os.path.join(folder, name) for name in found[0]]
 

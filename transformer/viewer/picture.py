@@ -48,8 +48,10 @@ def maps(
     rows = []
     for kind in kinds:
         weights = sight.attention[kind]  # [layers, H, Tq, Tk]
-        layers = _chosen("layer", layer, len(weights))
-        heads = [None] if head == MEAN else _chosen("head", head, weights.shape[1])
+        layers = _chosen(f"{kind}: layer", layer, len(weights))
+        heads = [None]
+        if head != MEAN:
+            heads = _chosen(f"{kind}: head", head, weights.shape[1])
         for i in layers:
             rows.append([_map(sight, kind, i, one, pieces) for one in heads])
     return rows
@@ -60,7 +62,9 @@ def _chosen(what, number, count):
     if number is None:
         return range(count)
     if not 1 <= number <= count:
-        raise ValueError(f"{what}: expected 1 to {count}, got {number}")
+        raise ValueError(
+            f"{what}: expected 1 to {count}, got {number}; choose another, or a --kind"
+        )
     return [number - 1]
 
 

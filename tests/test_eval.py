@@ -79,6 +79,14 @@ def test_translations_of_another_text_are_another_file(
     assert corpora.read_lines(found[2]) == corpora.read_lines(found[0])[::-1]
     corpora.status_of("doctor", "--logdir", logdir, "--data", other, "--split", "test")
     assert found[2] in capsys.readouterr().out
+    theirs = corpora.copy_of(logdir, tmp_path / "theirs")
+    hparams.save(hparams.load(theirs, {"data": other}), theirs)
+    before = corpora.tree(theirs)
+    run("--logdir", logdir, "--compare", theirs, "--samples", "40")
+    assert len(set(corpora.tree(theirs)) - set(before)) == 1
+    os.remove(os.path.join(other, "test.de"))  # a folder without this split
+    name = scores.name_beside(scores.read_parallel(digits, "test"), other)
+    assert re.fullmatch(r"test-[0-9a-f]{8}", name)
 
 
 # --- What it prints and writes --------------------------------------------------------

@@ -149,7 +149,7 @@ def test_a_line_can_be_split_into_sentences(run):
     one, other, third = run(b"1 2!\n3 4 5?\n6 7\n").splitlines()
     found = run(b"1 2! 3 4 5?\n6 7\n 1 2! \n", "--split").splitlines()
     assert found == [one + b" " + other, third, one]
-    assert run(b" \n", "--split", warned=["1 sentences empty"]) == b"\n"
+    assert run(b" \n", "--split", warned=["1 empty (of the sentences)"]) == b"\n"
 
 
 def test_translations_begin_with_the_lines_of_a_prefix_file(run, tmp_path, capfdbinary):

@@ -96,11 +96,11 @@ def test_any_iterable_of_lines_and_a_surrogate_in_one(by_beam, lines, translatio
     assert by_beam.translate(["\ud800"]) == by_beam.translate(["?"])
     with pytest.raises(ValueError, match="prefix: expected a list, .* got '123'"):
         by_beam.translate(lines[:3], prefix="123")
-    for wrong in (b"1", None, 5, [1.5], [True], ["1"]):
+    for wrong in (b"1", None, 5, [1.5], [True, 5], ["1"], [[5], [5, 6]]):
         with pytest.raises(ValueError, match="prefix: expected a text or a list of"):
             by_beam.translate(lines[:1], prefix=[wrong])
-    [[found, *_]] = by_beam.translate(lines[:1], prefix=["\ud800"])
-    assert found.score < 0
+    odd, plain = (by_beam.translate(lines[:1], prefix=[x]) for x in ("\ud800", "?"))
+    assert odd == plain
 
 
 def test_no_lines_no_translations(by_beam):

@@ -140,6 +140,15 @@ def error_rate(found: Sequence[Optional[Pairs]], known: Sequence[Known]) -> floa
     return 1 - right / many if many else 0.0
 
 
+def refuse_unaligned(found: Sequence[Optional[Pairs]]) -> None:
+    """Raise ValueError if no line could be aligned, so that no rate says anything."""
+    if not any(found):
+        raise ValueError(
+            "expected lines in which the words of the vocabulary are those between "
+            f"spaces, got none among {len(found)}; no head can be chosen by this text"
+        )
+
+
 def measure(
     translator, sources: List[str], targets: List[str], known: Sequence[Known]
 ) -> Dict[Head, float]:
@@ -151,11 +160,7 @@ def measure(
     heads = heads_of(translator.hp)
     found = dict(align(translator, sources, targets, heads))
     in_order = [found[i] for i in range(len(sources))]
-    if all(pairs[0] is None for pairs in in_order):
-        raise ValueError(
-            "expected words that the vocabulary separates as spaces do, got none in "
-            f"{len(sources)} lines, such as {sources[0]!r:.60}; no head can be chosen"
-        )
+    refuse_unaligned([pairs[0] for pairs in in_order])
     return {
         head: error_rate([pairs[number] for pairs in in_order], known)
         for number, head in enumerate(heads)

@@ -5,6 +5,7 @@ the log directory does not know: what the model is for, who made the corpus, and
 licence.
 """
 
+import dataclasses
 import os
 import shlex
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
@@ -20,7 +21,7 @@ from transformer.evaluation import (
     score,
     translations_path,
 )
-from transformer.hparams import FIELDS, SEARCH_SETTINGS, HParams, has_settings, load
+from transformer.hparams import FIELDS, HParams, has_settings, load, search_settings
 from transformer.runtime import checkpoints
 from transformer.runtime.run import begun_from, read_dev_scores, read_run
 from transformer.text.data_folder import read_summary
@@ -36,7 +37,6 @@ class Exported(NamedTuple):
     title: str  # "for CTranslate2, int8"
     usage: Sequence[str]  # Markdown
     limits: Sequence[str]  # one sentence each
-    has_search: bool = False  # whether the settings of the search are fixed
 
 
 def write(hp: HParams, checkpoint: str, folder: str, exported: Exported) -> None:
@@ -51,22 +51,19 @@ def model_card(
     """Return the model card of a checkpoint.
 
     Args:
-      hp: the settings.
+      hp: the settings, with those of the export's search.
       checkpoint: its path, without file extensions.
       exported: the export.
       samples: the number of bootstrap samples for the intervals; 0: no intervals.
     """
     logdir = os.path.dirname(checkpoint)
     saved = load(logdir) if has_settings(logdir) else hp
-    is_other_search = exported.has_search and any(
-        getattr(hp, name) != getattr(saved, name) for name in SEARCH_SETTINGS
-    )
-    scores = (
-        "None are known for the search of this export, which is not the saved one."
-        if is_other_search
-        else _scores(saved.data, hp.data, checkpoint, samples)
-    )
-    summary = _summary(hp.data)
+    if not os.path.isdir(saved.data):  # it has moved
+        saved = dataclasses.replace(saved, data=hp.data)
+    scores = "None are known for this search, which is not the one of the training run."
+    if search_settings(hp) == search_settings(saved):
+        scores = _scores(saved.data, checkpoint, samples)
+    summary = _summary(saved.data)
     languages = [summary.get(f"{side}_lang", side) for side in ("source", "target")]
     size = sum(int(np.prod(shape)) for shape in variable_shapes(hp).values())
     sections = [
@@ -77,7 +74,7 @@ def model_card(
         f"checkpoint of step {checkpoints.step_of(checkpoint):,} was exported by "
         f"transformer-tf {__version__}.",
         "## Use\n\n" + "\n".join(exported.usage),
-        "## Data\n\n" + _data(hp, checkpoint, summary),
+        "## Data\n\n" + _data(saved, checkpoint, summary),
         "## Scores\n\n" + scores,
         "## Settings\n\n" + _settings(saved, logdir),
         "## Limits\n\n" + _limits(hp, exported.limits),
@@ -126,14 +123,8 @@ def _data(hp, checkpoint, summary):
     return "\n".join(lines)
 
 
-def _scores(own_data, data, checkpoint, samples):
-    """Return the section on the known scores, with their signatures.
-
-    Args:
-      own_data: the data folder that the log directory names.
-      data: the data folder.
-      checkpoint, samples: as in `model_card`.
-    """
+def _scores(data, checkpoint, samples):
+    """Return the section on the known scores, with their signatures."""
     rows = []
     step = checkpoints.step_of(checkpoint)
     of_dev = read_dev_scores(os.path.dirname(checkpoint))
@@ -142,7 +133,7 @@ def _scores(own_data, data, checkpoint, samples):
         rows.append(f"| dev, while training | {row['bleu']:.2f} | {chrf} |")
     signatures = score([""], [""])
     for split in ("dev", "test"):
-        found = _score_written(own_data, data, checkpoint, split, samples)
+        found = _score_written(data, checkpoint, split, samples)
         if found:
             signatures = found
             numbers = [
@@ -168,11 +159,12 @@ def _scores(own_data, data, checkpoint, samples):
     )
 
 
-def _score_written(own_data, data, checkpoint, split, samples) -> Optional[Scores]:
+def _score_written(data, checkpoint, split, samples) -> Optional[Scores]:
     """Return the Scores of the translations from `eval`; None if there are none."""
+    path = translations_path(checkpoint, split)
     try:
-        text = read_parallel(data, split, own_data=own_data)
-        found = list(read_lines(translations_path(checkpoint, text.name)))
+        text = read_parallel(data, split)
+        found = list(read_lines(path))
         return score(found, text.references, samples, tokenizer=text.tokenizer)
     except (OSError, ValueError):
         return None

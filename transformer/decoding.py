@@ -124,7 +124,8 @@ def sample(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
         pieces = chosen_by(draws[:, length], likeliest_only(candidates, options))
         forced = forced[:, None]
         pieces = tf.where_v2(tf.equal(forced, PAD), pieces, forced)
-        return tf.gather(log_probs, pieces, batch_dims=1), pieces
+        possible = tf.where_v2(tf.equal(forced, PAD), candidates, log_probs)  # [N, V]
+        return tf.gather(possible, pieces, batch_dims=1), pieces
 
     longest = tf.maximum(1, tf.cast(tf.reduce_max(limits), tf.int32))
     if options.draws is None:
@@ -536,7 +537,7 @@ def chosen_by(drawn, logits):
       logits: float [N, V].
 
     Returns:
-      int64 [N, 1]; 0 if the logits are NaN.
+      int64 [N, 1]; 0 if the logits are NaN, or all of them NEVER.
     """
     ends = tf.cumsum(tf.nn.softmax(logits), axis=1)  # [N, V]
     drawn = drawn * (1 - 1e-6)  # rounding must not reach the end of the last piece

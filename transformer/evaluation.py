@@ -5,7 +5,6 @@ computes the intervals by bootstrap resampling of lines, and compares systems wi
 paired bootstrap test (Koehn 2004).
 """
 
-import contextlib
 import hashlib
 import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -51,10 +50,11 @@ class Scores(NamedTuple):
 class ParallelText(NamedTuple):
     """Source lines and their references."""
 
-    name: str  # of the split or of the source file; may end with a hash of its lines
+    name: str  # of the split, or of the file, with a hash of its lines
     sources: List[str]
     references: List[str]
     tokenizer: str = "13a"  # sacreBLEU's, for the language of the references
+    is_split: bool = False  # whether it is a split of a data folder
 
 
 def load_text(data: str, split: str) -> Tuple[List[str], List[str]]:
@@ -69,7 +69,7 @@ def load_text(data: str, split: str) -> Tuple[List[str], List[str]]:
 
 
 def read_parallel(
-    data: str, split: str, paths: Optional[Sequence[str]] = None, own_data: str = ""
+    data: str, split: str, paths: Optional[Sequence[str]] = None
 ) -> ParallelText:
     """Return the lines of two files, or of a split of the data folder.
 
@@ -77,14 +77,12 @@ def read_parallel(
       data: the data folder.
       split: "dev" or "test"; ignored if `paths` are given.
       paths: the source file and the reference file, or None.
-      own_data: the data folder that the log directory names. If the split has other
-        sources there, the name of the text has a hash: translations of the two are
-        different files.
 
     Raises:
       ValueError: the numbers of lines differ, or there are no lines.
       OSError: a file cannot be read.
     """
+    is_split = not paths
     if paths:
         sources, references = (list(read_lines(path)) for path in paths)
         name = f"{os.path.basename(paths[0])}-{_hash_of(sources)}"
@@ -93,16 +91,34 @@ def read_parallel(
         paths = text_paths(data, split)
         sources, references = load_text(data, split)
         name = split
-        with contextlib.suppress(OSError, ValueError):  # the folder has moved to `data`
-            if own_data and load_text(own_data, split)[0] != sources:
-                name = f"{split}-{_hash_of(sources)}"
         language = read_summary(data)["target_lang"]
     if len(sources) != len(references) or not sources:
         raise ValueError(
             f"{' and '.join(paths)}: expected the same number of lines, at least one, "
             f"got {len(sources)} and {len(references)}"
         )
-    return ParallelText(name, sources, references, tokenizer_of(language))
+    tokenizer = tokenizer_of(language)
+    return ParallelText(name, sources, references, tokenizer, is_split)
+
+
+def name_beside(text: ParallelText, own_data: str) -> str:
+    """Return the name of a text in the translations beside a checkpoint.
+
+    The name of a split ends with a hash if the split of the log directory's own data
+    folder has other sources, so that translations of the two are different files. If
+    the folder is missing, the split counts as its own: the folder has moved.
+
+    Args:
+      text: the text.
+      own_data: the data folder that the log directory names.
+    """
+    if not text.is_split or not os.path.isdir(own_data):
+        return text.name
+    try:
+        is_own = load_text(own_data, text.name)[0] == text.sources
+    except (OSError, ValueError):
+        is_own = False
+    return text.name if is_own else f"{text.name}-{_hash_of(text.sources)}"
 
 
 def _hash_of(lines: Sequence[str]) -> str:
@@ -111,11 +127,11 @@ def _hash_of(lines: Sequence[str]) -> str:
 
 
 def translations_path(checkpoint: str, name: str, others: Sequence[str] = ()) -> str:
-    """Return the path of the translations of a `ParallelText`.
+    """Return the path of the translations of a text.
 
     Args:
       checkpoint: the checkpoint that translates.
-      name: the name of the text.
+      name: what `name_beside` returns, or a longer name.
       others: the other checkpoints of an ensemble.
     """
     if others:

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import json
 import math
+import operator
 import os
 from typing import Any, Collection, Dict, List, Optional, Sequence, Tuple
 
@@ -315,13 +316,6 @@ DECODING = {
     if field.metadata["group"] == "decoding" or name in ("deterministic", "seed")
 }
 
-# Those of them on which a translation depends.
-SEARCH_SETTINGS = [
-    name
-    for name in DECODING
-    if name not in ("decode_batch_size", "decode_precision", "deterministic")
-]
-
 MODEL_DEFAULTS = {
     name: field.default
     for name, field in FIELDS.items()
@@ -339,6 +333,23 @@ def model_settings(hp: HParams) -> Dict[str, Any]:
         name: getattr(hp, name)
         for name, field in FIELDS.items()
         if field.metadata["group"] == "model" and name != "pad_sources_to"
+    }
+
+
+def search_settings(hp: HParams) -> Dict[str, Any]:
+    """Return the settings on which the translations of a model depend."""
+    of_others = {
+        "beam_size": "beam",
+        "seed": "sample",
+        "temperature": "sample",
+        "top_k": "sample",
+        "top_p": "sample",
+    }
+    how = ("decode_batch_size", "decode_precision", "deterministic")
+    return {
+        name: getattr(hp, name)
+        for name in DECODING
+        if name not in how and of_others.get(name, hp.search) == hp.search
     }
 
 
@@ -378,7 +389,11 @@ def validate(hp: HParams) -> None:
 
 def refuse_n_best(n_best: int, hp: HParams) -> None:
     """Raise ValueError if the search does not keep `n_best` translations of a line."""
-    if type(n_best) is not int or not 1 <= n_best <= hp.hypotheses:
+    try:
+        operator.index(n_best)
+    except TypeError:
+        raise ValueError(f"n_best: expected an integer, got {n_best!r}") from None
+    if not 1 <= n_best <= hp.hypotheses:
         more = "raise --beam_size" if hp.search == "beam" else "choose --search beam"
         raise ValueError(
             f"n_best: expected 1 to {hp.hypotheses}, got {n_best}: search {hp.search} "

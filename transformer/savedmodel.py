@@ -20,7 +20,7 @@ import tensorflow.compat.v1 as tf
 from transformer.card import Exported
 from transformer.data import pad_with_end
 from transformer.decoding import Hypotheses
-from transformer.hparams import FIELDS, HParams
+from transformer.hparams import FIELDS, HParams, search_settings
 from transformer.model import Transformer
 from transformer.runtime import checkpoints
 from transformer.runtime.sessions import make_session
@@ -108,12 +108,12 @@ def described(hp: HParams, name: str, quantization: str) -> Exported:
     ]
     beam = f" of {hp.hypotheses}" if hp.search == "beam" else ""
     search = f"{hp.search}{beam}, length penalty {hp.length_penalty:g}"
-    rules = ("min_length", "no_repeat_ngram", "temperature", "top_k", "top_p")
-    for name in rules:
-        if getattr(hp, name) != FIELDS[name].default:
-            search += f", {name} {getattr(hp, name):g}"
+    for rule in ("min_length", "no_repeat_ngram", "temperature", "top_k", "top_p"):
+        value = search_settings(hp).get(rule, FIELDS[rule].default)
+        if value != FIELDS[rule].default:
+            search += f", {rule} {value:g}"
     limits = [f"The search is fixed: {search}."]
-    return Exported("for TensorFlow Serving", usage, limits, has_search=True)
+    return Exported("for TensorFlow Serving", usage, limits)
 
 
 def why_without_text(vocabularies: Vocabularies) -> str:

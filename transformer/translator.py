@@ -12,6 +12,7 @@ have the same vocabularies.
 With `engine="ctranslate2"`, `translate` runs on CTranslate2: see `fast.py`.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -253,6 +254,9 @@ class Translator(TextSide):
     ) -> List[List[Translation]]:
         """Translate lines, each independently of the other lines.
 
+        With `search="sample"`, a translation depends on the seed and on the number of
+        its line, counted from the last `restore`; so a second call gives other samples.
+
         Args:
           lines: sentences. A line without pieces gets an empty translation; a line with
             more than `max_source_length` pieces is truncated.
@@ -322,16 +326,10 @@ class Translator(TextSide):
                 f"{len(prefixes)}"
             )
         target = self.vocabularies.target
-        ids = []
-        for each in prefixes:
-            if isinstance(each, str):
-                each = target.encode(as_lines([each])[0])
-            numbers = np.asarray(each)
-            if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
-                raise ValueError(
-                    f"prefix: expected a text or a list of ids, got {each!r:.60}"
-                )
-            ids.append(numbers.tolist())
+        ids = [
+            target.encode(as_lines([each])[0]) if isinstance(each, str) else _ids(each)
+            for each in prefixes
+        ]
         special = (PAD, target.bos, target.eos)
         for each in ids:
             wrong = [one for one in each if one in special or not 0 < one < target.size]
@@ -475,6 +473,17 @@ class Translator(TextSide):
         return results
 
 
+def _ids(prefix: Any) -> List[int]:
+    """Return the ids of a prefix that is not text."""
+    with contextlib.suppress(TypeError):
+        ids = list(prefix)
+        is_list = not isinstance(prefix, bytes)
+        if is_list and all(isinstance(one, (int, np.integer)) for one in ids):
+            if not any(isinstance(one, bool) for one in ids):
+                return ids
+    raise ValueError(f"prefix: expected a text or a list of ids, got {prefix!r:.60}")
+
+
 # The graph: the search, and scores for given translations
 
 
@@ -518,7 +527,7 @@ def search_options(
 def draws_of(seed: int, numbers: Any) -> Callable:
     """Return `SearchOptions.draws` that depend on the seed and a line's number alone.
 
-    So a sample does not depend on the batch, or on the number of threads.
+    So a sample does not depend on the batch, except by rounding, or on threads.
 
     Args:
       seed: the seed.

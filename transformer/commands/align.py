@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> None:
         best = ordered[0]
         found = dict(alignment.align(translator, test.sources, test.references, [best]))
     ours = [found[i][0] for i in range(len(found))]
+    alignment.refuse_unaligned(ours)
     aligned = [pairs is not None for pairs in ours]  # the lines that can be compared
     rate = alignment.error_rate(ours, known_test)
     numbers = {"dev_error_rate": rates[best], "test_error_rate": rate}

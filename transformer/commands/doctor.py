@@ -3,9 +3,9 @@
     transformer-tf doctor --logdir logs/mine
     transformer-tf doctor --logdir logs/mine --files test.de test.en
 
-It reads the translations of the same split that transformer-tf eval wrote, or makes
-them if there are none. Exit status: 0 if nothing was found, 1 if something was found,
-2 for an error.
+It reads the translations of the same text that transformer-tf eval wrote, or makes them
+if there are none, or not one for each line. Exit status: 0 if nothing was found, 1 if
+something was found, 2 for an error.
 """
 
 import collections
@@ -14,7 +14,7 @@ import re
 from typing import Dict, List, NamedTuple, Optional
 
 from transformer import hparams
-from transformer.evaluation import read_parallel, score, translations_path
+from transformer.evaluation import name_beside, read_parallel, score, translations_path
 from transformer.runtime import cli
 from transformer.runtime.terminal import command, say
 from transformer.text.lines import read_lines
@@ -162,9 +162,9 @@ def too_few_steps(hp: hparams.HParams, checkpoint: str) -> str:
 
 def look(args, hp: hparams.HParams, checkpoint: str) -> Dict[str, str]:
     """Return what is wrong with a checkpoint: name → explanation; print its BLEU."""
-    own_data = hparams.load(args.logdir).data
-    text = read_parallel(hp.data, args.split, args.files, own_data)
-    path = args.translations or translations_path(checkpoint, text.name)
+    text = read_parallel(hp.data, args.split, args.files)
+    name = name_beside(text, hparams.load(args.logdir).data)
+    path = args.translations or translations_path(checkpoint, name)
     is_written = args.translations or os.path.isfile(path)
     translations = list(read_lines(path)) if is_written else []
     if len(translations) != len(text.sources) and not args.translations:

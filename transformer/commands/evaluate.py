@@ -35,7 +35,13 @@ from typing import (
 )
 
 from transformer import evaluation, hparams
-from transformer.evaluation import METRICS, read_parallel, score, translations_path
+from transformer.evaluation import (
+    METRICS,
+    name_beside,
+    read_parallel,
+    score,
+    translations_path,
+)
 from transformer.fast import CTRANSLATE2, add_engine
 from transformer.runtime import cli, files
 from transformer.runtime.terminal import command, say
@@ -95,8 +101,7 @@ def run(args: argparse.Namespace) -> None:
     changes = cli.given(args, hparams.FIELDS)
     models = hparams.load_each(args.logdir, changes)
     encoder = evaluation.sentence_encoder() if args.semantic else None
-    own_data = hparams.load(args.logdir[0]).data
-    text = read_parallel(models[0][0].data, args.split, args.files, own_data)
+    text = read_parallel(models[0][0].data, args.split, args.files)
     evaluation.check_samples(args.samples, len(text.sources))
     others = systems_to_compare(args, changes, text)
     cli.start_tensorflow(args.verbose)
@@ -248,9 +253,9 @@ def translate(
     saved = hparams.load(logdir)
     # Translations with other settings than the saved ones have files of their own.
     changed = "".join(
-        f".{setting}-{getattr(hp, setting)}"
-        for setting in hparams.SEARCH_SETTINGS
-        if getattr(hp, setting) != getattr(saved, setting)
+        f".{setting}-{value}"
+        for setting, value in hparams.search_settings(hp).items()
+        if value != getattr(saved, setting)
     )
     with Translator(
         hp,
@@ -271,7 +276,7 @@ def translate(
             lines = [best.text for best, *_ in translator.translate(text.sources)]
             others = translator.checkpoints[1:]
             is_fast = translator.engine == CTRANSLATE2
-            name = text.name
+            name = name_beside(text, saved.data)
             if is_fast:
                 name += f".{args.engine}-{args.quantization}"
             elif hp.decode_precision != "float32":

@@ -110,6 +110,11 @@ def run(args: argparse.Namespace) -> None:
     cli.refuse_unknown("search", hp.search, SEARCHES)
     if args.check < 0:
         raise ValueError(f"--check: expected 0 or more lines, got {args.check}")
+    if args.check and hp.search == "sample" and args.format == SAVEDMODEL:
+        raise ValueError(
+            "--check: expected --search beam or greedy, got sample: no two samples of "
+            "a line are the same; leave out --check"
+        )
     rules = unsupported(dataclasses.replace(hp, search="greedy"))
     if args.check and rules and args.format == CTRANSLATE2:
         raise ValueError(

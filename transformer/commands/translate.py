@@ -254,9 +254,9 @@ def run(args) -> None:
             alignments=args.alignments,
             sentences=args.split,
         )
-    of = "sentences " if args.split else ""
+    whose = " (of the sentences)" if args.split else ""
     report = oddities.report(
-        {of + name: number for name, number in translator.oddities.items()}
+        {name + whose: number for name, number in translator.oddities.items()}
     )
     if report:
         args.warn(report)

@@ -63,7 +63,8 @@ def _chosen(what, number, count):
         return range(count)
     if not 1 <= number <= count:
         raise ValueError(
-            f"{what}: expected 1 to {count}, got {number}; choose another, or a --kind"
+            f"{what}: expected 1 to {count}, got {number}; choose another, or a --kind "
+            "that has it"
         )
     return [number - 1]
 

@@ -168,10 +168,9 @@ def test_half_a_request_behind_a_whole_one_has_a_deadline(server, monkeypatch):
     assert 0.3 < time.monotonic() - began < 10
 
 
-@pytest.mark.parametrize("path, last", [("", ""), ("openapi.json", "close")])
-def test_reading_an_answer_has_a_deadline(server, monkeypatch, path, last):
-    """Whether the server waits until it can send more, or only to close."""
-    monkeypatch.setattr(service, "SECONDS_TO_READ", 0.4)
+@contextlib.contextmanager
+def unread(server, path, last=""):
+    """The connection of a client that asks for a page and does not read the answer."""
     connections = server._server.server_state.connections
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -185,8 +184,24 @@ def test_reading_an_answer_has_a_deadline(server, monkeypatch, path, last):
         )
         client.sendall(request.encode())
         corpora.wait_until(connection.transport.get_write_buffer_size)
+        yield connection
+
+
+@pytest.mark.parametrize("path, last", [("", ""), ("openapi.json", "close")])
+def test_reading_an_answer_has_a_deadline(server, monkeypatch, path, last):
+    """Whether the server waits until it can send more, or only to close."""
+    monkeypatch.setattr(service, "SECONDS_TO_READ", 0.4)
+    with unread(server, path, last) as connection:
         assert connection.flow.write_paused != bool(last)
-        corpora.wait_until(lambda: not connections)
+        corpora.wait_until(lambda: not server._server.server_state.connections)
+
+
+def test_a_client_that_does_not_read_does_not_stop_the_end(monkeypatch, caplog):
+    monkeypatch.setattr(service, "SECONDS_TO_STOP", 0.4)
+    with served([Echo()]) as server, unread(server, ""):
+        server.drain()
+        assert server._stopped.is_set()
+    assert [each for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 def test_clients_that_drip_shut_nobody_out(monkeypatch):

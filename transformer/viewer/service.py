@@ -415,6 +415,11 @@ class Protocol(H11Protocol):
         super().resume_writing()
         self._watch()
 
+    def shutdown(self) -> None:
+        """Close the connection after its answer, or when the time for that is over."""
+        super().shutdown()
+        self.loop.call_later(SECONDS_TO_STOP, self.give_up)
+
     def connection_lost(self, exc) -> None:
         """Forget the connection."""
         super().connection_lost(exc)
@@ -508,7 +513,7 @@ class Server:
                 access_log=False,
                 log_level=logging.ERROR,
                 server_header=False,
-                timeout_graceful_shutdown=SECONDS_TO_STOP,
+                timeout_graceful_shutdown=SECONDS_TO_STOP + 5,
             )
         )
 

@@ -390,11 +390,11 @@ class Translator(TextSide):
                 for name in ("min_length", "no_repeat_ngram")
                 if getattr(self.hp, name)
             ]
-            unmet = f", or no translation meets {' and '.join(rules)}" if rules else ""
+            unmet = f"no translation meets {' and '.join(rules)}, or " if rules else ""
             raise FloatingPointError(
                 f"{' + '.join(self.checkpoints)}: expected translations with finite "
-                "scores, got NaN or infinity: the weights are damaged, training "
-                f"diverged{unmet}; choose another --checkpoint, or train again with a "
+                f"scores, got NaN or infinity: {unmet}the weights are damaged, or "
+                "training diverged; choose another --checkpoint, or train again with a "
                 "lower --learning_rate"
             )
 

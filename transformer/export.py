@@ -22,7 +22,7 @@ from transformer.fast import (
     folder_of,
     import_ctranslate2,
     remove_outdated,
-    unsupported,
+    unsupported_search,
 )
 from transformer.hparams import HParams, has_settings, load
 from transformer.model import table_scope
@@ -235,7 +235,7 @@ def described(hp: HParams, name: str, quantization: str) -> card.Exported:
     rank = f"pair[0] / ((6 + len(pair[1])) / 6) ** {hp.length_penalty:g}"
     ours = "`transformer.fast.FastTranslator` opens this folder. "
     usage = [
-        ("" if unsupported(hp) else ours)
+        ("" if unsupported_search(hp) else ours)
         + "With CTranslate2 alone, `pieces` holds a list of strings for each line: its "
         "pieces in the source vocabulary of this folder, without the end-of-sentence "
         "piece. If that is a SentencePiece model:",

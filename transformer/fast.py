@@ -56,8 +56,8 @@ def add_engine(parser: Any) -> None:
     )
 
 
-def unsupported(hp: HParams) -> List[str]:
-    """Return what the settings request that changes translations, and it cannot do."""
+def unsupported_search(hp: HParams) -> List[str]:
+    """Return the settings of the search with which it would translate differently."""
     found = {
         f"--search {hp.search}": hp.search not in ("beam", "greedy"),
         "--min_length": hp.min_length > 0,
@@ -94,7 +94,7 @@ def usable(
         )
     cannot = {
         **(needs or {}),
-        **dict.fromkeys(unsupported(hp), True),
+        **dict.fromkeys(unsupported_search(hp), True),
         f"--decode_precision {hp.decode_precision}": hp.decode_precision != "float32",
         "--deterministic": hp.deterministic,
     }
@@ -211,10 +211,10 @@ class FastTranslator(TextSide):
     """
 
     def __init__(self, folder: str, hp: HParams, n_best: int = 1):
-        if unsupported(hp):
+        if unsupported_search(hp):
             raise ValueError(
                 f"{folder}: expected a search that {CTRANSLATE2} supports, got "
-                f"{', '.join(unsupported(hp))}; change it, or use Translator"
+                f"{', '.join(unsupported_search(hp))}; change it, or use Translator"
             )
         super().__init__(load_vocabularies(folder), hp.max_source_length)
         refuse_n_best(n_best, hp)

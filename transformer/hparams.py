@@ -338,18 +338,18 @@ def model_settings(hp: HParams) -> Dict[str, Any]:
 
 def search_settings(hp: HParams) -> Dict[str, Any]:
     """Return the settings on which the translations of a model depend."""
-    of_others = {
+    used_only_by = {
         "beam_size": "beam",
         "seed": "sample",
         "temperature": "sample",
         "top_k": "sample",
         "top_p": "sample",
     }
-    how = ("decode_batch_size", "decode_precision", "deterministic")
+    of_the_machine = ("decode_batch_size", "decode_precision", "deterministic")
     return {
         name: getattr(hp, name)
         for name in DECODING
-        if name not in how and of_others.get(name, hp.search) == hp.search
+        if name not in of_the_machine and used_only_by.get(name, hp.search) == hp.search
     }
 
 

@@ -475,12 +475,14 @@ class Translator(TextSide):
 
 def _ids(prefix: Any) -> List[int]:
     """Return the ids of a prefix that is not text."""
+
+    def is_id(one):
+        return isinstance(one, (int, np.integer)) and not isinstance(one, bool)
+
     with contextlib.suppress(TypeError):
         ids = list(prefix)
-        is_list = not isinstance(prefix, bytes)
-        if is_list and all(isinstance(one, (int, np.integer)) for one in ids):
-            if not any(isinstance(one, bool) for one in ids):
-                return ids
+        if not isinstance(prefix, bytes) and all(map(is_id, ids)):
+            return ids
     raise ValueError(f"prefix: expected a text or a list of ids, got {prefix!r:.60}")
 
 

@@ -257,6 +257,7 @@ def translate(
         for setting, value in hparams.search_settings(hp).items()
         if value != getattr(saved, setting)
     )
+    text_name = name_beside(text, saved.data)
     with Translator(
         hp,
         logdir,
@@ -276,7 +277,7 @@ def translate(
             lines = [best.text for best, *_ in translator.translate(text.sources)]
             others = translator.checkpoints[1:]
             is_fast = translator.engine == CTRANSLATE2
-            name = name_beside(text, saved.data)
+            name = text_name
             if is_fast:
                 name += f".{args.engine}-{args.quantization}"
             elif hp.decode_precision != "float32":

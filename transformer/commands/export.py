@@ -21,7 +21,7 @@ from transformer.fast import (
     MODEL,
     QUANTIZATIONS,
     FastTranslator,
-    unsupported,
+    unsupported_search,
 )
 from transformer.runtime import cli, pool
 from transformer.runtime.files import new_folder, refuse_used
@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> None:
             "--check: expected --search beam or greedy, got sample: no two samples of "
             "a line are the same; leave out --check"
         )
-    rules = unsupported(dataclasses.replace(hp, search="greedy"))
+    rules = unsupported_search(dataclasses.replace(hp, search="greedy"))
     if args.check and rules and args.format == CTRANSLATE2:
         raise ValueError(
             f"--check: expected a search that {CTRANSLATE2} supports, got "

@@ -188,41 +188,63 @@ def test_a_full_queue_is_told_and_when_to_return(server, monkeypatch):
     assert ask(server, "/translate", {"text": ["x"]})[0] == 200
 
 
+@pytest.fixture
+def slow_page(model):
+    """A semaphore that counts the page's requests that have begun, and their end."""
+    begun, end = threading.Semaphore(0), threading.Event()
+
+    def see(asked):
+        begun.release()
+        assert end.wait(60)
+        return [{}]
+
+    model.see = see
+    yield begun, end
+    end.set()
+
+
+def looking(server):
+    """A thread that asks what the page asks."""
+    thread = threading.Thread(target=ask, args=[server, "/see", {"text": "x"}])
+    thread.start()
+    return thread
+
+
 def test_the_page_may_ask_less_so_that_translations_are_accepted(
-    server, model, monkeypatch
+    server, slow_page, monkeypatch
 ):
     monkeypatch.setattr("transformer.viewer.jobs.MOST_WAITING_OF_THE_PAGE", 1)
-    model.gate.clear()
-    begun, _ = asking(server, ["begun"])
-    model.begun.acquire()
-    seeing = threading.Thread(target=ask, args=[server, "/see", {"text": "x"}])
-    seeing.start()
+    begun, end = slow_page
+    threads = [looking(server)]
+    begun.acquire()
+    threads.append(looking(server))
     corpora.wait_until(lambda: len(server.jobs) == 1)
     assert refused(ask(server, "/see", {"text": "x"}))[0] == 429
-    translating, _ = asking(server, ["next"])
-    corpora.wait_until(lambda: len(server.jobs) == 2)
-    model.gate.set()
-    for thread in [*begun, seeing, *translating]:
+    assert ask(server, "/translate", {"text": "x"})[0] == 200
+    end.set()
+    for thread in threads:
         thread.join(60)
 
 
-def test_translations_come_before_what_the_page_asks(server, model):
-    order = []
+def test_translations_do_not_wait_for_the_page(server, slow_page):
+    begun, end = slow_page
+    seeing = looking(server)
+    begun.acquire()
+    for text in ("first", "second"):
+        status, told, _ = ask(server, "/translate", {"text": text})
+        assert (status, told["translations"][0]["text"]) == (200, text.upper())
+    assert seeing.is_alive()
+    end.set()
+    seeing.join(60)
+
+
+def test_the_page_does_not_wait_for_translations(server, model):
     model.gate.clear()
-    model.see = lambda asked: order.append("see") or [{}]
     begun, _ = asking(server, ["begun"])
     model.begun.acquire()
-    seeing = threading.Thread(target=ask, args=[server, "/see", {"text": "x"}])
-    seeing.start()
-    corpora.wait_until(lambda: len(server.jobs) == 1)
-    translating, _ = asking(server, ["next"])
-    corpora.wait_until(lambda: len(server.jobs) == 2)
-    model.translate = lambda asked: order.append("translate") or [[{"text": ""}]]
-    server.jobs._waiting[-1].work = model.translate
+    assert ask(server, "/see", {"text": "x"})[0] == 200
     model.gate.set()
-    for thread in [*begun, seeing, *translating]:
-        thread.join(60)
-    assert order == ["translate", "see"]
+    begun[0].join(60)
 
 
 # --- What the interface answers -------------------------------------------------------

@@ -1,12 +1,18 @@
 """How a graph is run: in a process that is set up, several runs at once."""
 
 import os
+import threading
 
 import pytest
 import tensorflow.compat.v1 as tf
 
 from transformer.hparams import HParams
-from transformer.runtime.sessions import make_session, run_at_once, set_up_process
+from transformer.runtime.sessions import (
+    Pools,
+    make_session,
+    run_at_once,
+    set_up_process,
+)
 
 GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 
@@ -31,7 +37,7 @@ def test_runs_at_once_come_in_their_order(runs):
                 session,
                 counted,
                 [{given: steps} for steps in (3000, 2, 1000, 0, 5, 7)],
-                runs,
+                Pools(runs),
             )
             assert list(found) == [3000, 2, 1000, 0, 5, 7]
 
@@ -48,9 +54,30 @@ def test_runs_at_once_wait_for_each_other():
 
         answer = tf.cond(first, lambda: talk(there, back), lambda: talk(back, there))
         with make_session(HParams(), graph, runs=2) as session:
-            assert list(
-                run_at_once(session, answer, [{first: True}, {first: False}], 2)
-            ) == [1, 1]
+            feeds = [{first: True}, {first: False}]
+            assert list(run_at_once(session, answer, feeds, Pools(2))) == [1, 1]
+
+
+def test_callers_in_several_threads_get_different_pools():
+    taken = []
+    both = threading.Barrier(2, timeout=60)
+
+    class Session:
+        def run(self, fetches, feed, options):
+            taken.append(options.inter_op_thread_pool)
+            both.wait()
+
+    pools = Pools(2)
+    for _ in range(3):
+        threads = [
+            threading.Thread(target=pools.run, args=[Session(), None, {}])
+            for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [sorted(taken[i : i + 2]) for i in (0, 2, 4)] == [[0, 1]] * 3
 
 
 def test_what_is_wrong_with_a_run_is_said():
@@ -63,6 +90,6 @@ def test_what_is_wrong_with_a_run_is_said():
                         session,
                         tf.range(0, 1, given),
                         [{given: 1}, {given: 0}, {given: 1}],
-                        2,
+                        Pools(2),
                     )
                 )

@@ -62,6 +62,7 @@ from transformer.runtime import checkpoints
 from transformer.runtime.cli import refuse_unknown
 from transformer.runtime.precision import compute_type, getter_to
 from transformer.runtime.sessions import (
+    Pools,
     batches_at_once,
     make_session,
     run_at_once,
@@ -174,13 +175,13 @@ class Translator(TextSide):
         with tf.Graph().as_default() as graph:
             tf.set_random_seed(hp.seed)  # `deterministic` needs a seed in every graph
             self._ops = TranslationGraph(self._members, self._options)
-        self._at_once = batches_at_once(hp)
+        self._pools = Pools(batches_at_once(hp))
         self._drawn = 0  # lines that were translated with this checkpoint
         self._lock = threading.Lock()
         self._session = make_session(
             hp,
             graph,
-            runs=self._at_once,
+            runs=self._pools.count,
             sequential=hp.decode_batch_size == 1,
             rewritten=False,
         )
@@ -361,7 +362,7 @@ class Translator(TextSide):
             if prefixes:
                 feeds[-1][self._ops.prefix] = pad([prefixes[i] for i in indices])
         for indices, found in zip(
-            batches, run_at_once(self._session, self._ops.found, feeds, self._at_once)
+            batches, run_at_once(self._session, self._ops.found, feeds, self._pools)
         ):
             self._refuse_not_finite(found.scores)
             yield indices, found
@@ -416,7 +417,7 @@ class Translator(TextSide):
             self._ops.target_in: batch.target_in,
             self._ops.target_out: batch.target_out,
         }
-        return self._session.run(pick(self._ops.inspection()), feed)
+        return self._pools.run(self._session, pick(self._ops.inspection()), feed)
 
     def in_batches(
         self, sources: Sequence[str], targets: Sequence[str]

@@ -3,7 +3,7 @@
 import concurrent.futures
 import contextlib
 import os
-import queue
+import threading
 from typing import Any, Dict, Iterable, Iterator, Optional
 
 import tensorflow.compat.v1 as tf
@@ -57,7 +57,7 @@ def make_session(
     Args:
       hp: the settings.
       graph: the graph to run.
-      runs: how many concurrent runs there may be: see `run_at_once`.
+      runs: how many runs there usually are at once, each in a pool: see `Pools`.
       parts: how many parts of a run are independent of each other.
       sequential: whether to run operations one by one, and loops as functions, which
         TensorFlow does not rewrite for oneDNN. This is faster if operations are so
@@ -107,31 +107,47 @@ def parts_at_once(hp: HParams) -> int:
     return 1 if hp.deterministic or has_gpu() else PARTS_AT_ONCE
 
 
-def run_at_once(
-    session: tf.Session, fetches: Any, feeds: Iterable[Dict], runs: int
-) -> Iterator[Any]:
-    """Yield the values of `fetches` for each of `feeds`, in order.
+class Pools:
+    """The thread pools of a session: a run takes the one with the fewest runs.
 
-    Up to `runs` runs are in progress at once, each in its own thread, to use cores that
-    a single small operation cannot use.
+    Runs share a pool only if there are more of them than pools, for example if several
+    threads translate with one Translator.
 
     Args:
-      session: a session from `make_session`, with the same `runs`.
-      fetches: a nest of tensors.
-      feeds: the feed of each run: tensors → values.
-      runs: the largest number of concurrent runs.
+      count: the `runs` that the session was made for.
     """
-    free_pools: "queue.Queue[int]" = queue.Queue()
-    for pool in range(runs):
-        free_pools.put(pool)
 
-    def run(feed):
-        pool = free_pools.get()
+    def __init__(self, count: int):
+        self.count = count
+        self._runs = [0] * count  # in progress, of each pool
+        self._lock = threading.Lock()
+
+    def run(self, session: tf.Session, fetches: Any, feed: Dict) -> Any:
+        """Return what `session.run` returns."""
+        with self._lock:
+            pool = self._runs.index(min(self._runs))
+            self._runs[pool] += 1
         try:
             options = tf.RunOptions(inter_op_thread_pool=pool)
             return session.run(fetches, feed, options=options)
         finally:
-            free_pools.put(pool)
+            with self._lock:
+                self._runs[pool] -= 1
 
-    with concurrent.futures.ThreadPoolExecutor(runs) as executor:
-        yield from executor.map(run, feeds)
+
+def run_at_once(
+    session: tf.Session, fetches: Any, feeds: Iterable[Dict], pools: Pools
+) -> Iterator[Any]:
+    """Yield the values of `fetches` for each of `feeds`, in order.
+
+    As many runs are in progress at once as there are pools, to use cores that a single
+    small operation cannot use.
+
+    Args:
+      session: a session from `make_session`.
+      fetches: a nest of tensors.
+      feeds: the feed of each run: tensors → values.
+      pools: those of the session.
+    """
+    with concurrent.futures.ThreadPoolExecutor(pools.count) as executor:
+        yield from executor.map(lambda feed: pools.run(session, fetches, feed), feeds)

@@ -1,7 +1,8 @@
-"""The queue of the service: many clients, one thread that computes.
+"""The queue of the service: many clients, two threads that compute.
 
-Urgent jobs for the same model that wait at the same time form a batch; other jobs wait
-until there is no urgent one.
+One thread computes translations: those that wait for the same model at the same time
+form a batch. The other computes what the page shows, which may take seconds, one by
+one; translations do not wait for it.
 """
 
 import concurrent.futures
@@ -39,20 +40,20 @@ class Job:
       work: function of a list with the arguments of all jobs in a batch; returns a list
         of their results.
       argument: the argument for `work`.
-      urgent: whether the job goes before jobs that are not urgent, and is batched with
-        other urgent jobs.
+      batched: whether the job is computed in a batch, with others that have the same
+        `work`; otherwise it is computed alone, by the other thread.
     """
 
     work: Callable[[List[Any]], Sequence[Any]]
     argument: Any
-    urgent: bool = False
+    batched: bool = False
     future: concurrent.futures.Future = dataclasses.field(
         default_factory=concurrent.futures.Future
     )
 
 
 class Jobs:
-    """The queue, and the thread that empties it; to remove a job, cancel its future."""
+    """The queue, and the threads that empty it; to remove a job, cancel its future."""
 
     def __init__(self):
         self._waiting: List[Job] = []
@@ -60,16 +61,20 @@ class Jobs:
         self._is_stopping = False
         self.batches = 0
         self.computed = 0  # jobs since the start
-        self.seconds = 0.0  # of computing
+        self.seconds = 0.0  # of computing, in both threads
         self.cancelled = 0
-        self._thread = threading.Thread(target=self._run, name="jobs", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._run, args=[batched], name=name, daemon=True)
+            for name, batched in (("translations", True), ("page", False))
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def __len__(self):
         return len(self._waiting)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Add jobs to the queue, either all of them or none; all are equally urgent.
+        """Add jobs to the queue, either all of them or none; all are of one kind.
 
         Raises:
           Refused: there are too many jobs, or the server is stopping.
@@ -79,22 +84,23 @@ class Jobs:
                 raise Refused("The server is stopping; ask again when it is back")
             most = MOST_WAITING
             waiting = len(self)
-            if not all(job.urgent for job in jobs):
+            if not all(job.batched for job in jobs):
                 most = MOST_WAITING_OF_THE_PAGE
-                waiting = sum(not job.urgent for job in self._waiting)
+                waiting = sum(not job.batched for job in self._waiting)
             if waiting + len(jobs) > most:
                 raise Full(most, self._seconds_to_wait())
             for job in jobs:
                 self._waiting.append(job)
                 job.future.add_done_callback(functools.partial(self._drop, job))
-            self._changed.notify()
+            self._changed.notify_all()
 
     def drain(self) -> None:
         """Accept no more jobs; return when the waiting ones are computed."""
         with self._changed:
             self._is_stopping = True
-            self._changed.notify()
-        self._thread.join()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
 
     def _seconds_to_wait(self):
         """Return about how many seconds it takes to compute the waiting jobs."""
@@ -108,24 +114,26 @@ class Jobs:
                 self.cancelled += 1
                 self._waiting.remove(job)
 
-    def _run(self):
+    def _run(self, batched):
         while True:
-            batch = self._next()
+            batch = self._next(batched)
             if batch is None:
                 return
             if batch:
                 self._compute(batch)
 
-    def _next(self) -> Optional[List[Job]]:
-        """Return the next batch, which may be empty; None to stop."""
+    def _next(self, batched) -> Optional[List[Job]]:
+        """Return the next batch of a thread, which may be empty; None to stop."""
         with self._changed:
-            while not self._waiting:
+            while True:
+                jobs = [job for job in self._waiting if job.batched == batched]
+                if jobs:
+                    break
                 if self._is_stopping:
                     return None
                 self._changed.wait()
-            urgent = [job for job in self._waiting if job.urgent]
-            same = [job for job in urgent if job.work == urgent[0].work]
-            batch = same[:MOST_AT_ONCE] or self._waiting[:1]
+            most = MOST_AT_ONCE if batched else 1
+            batch = [job for job in jobs if job.work == jobs[0].work][:most]
             self._waiting = [job for job in self._waiting if job not in batch]
         return [job for job in batch if job.future.set_running_or_notify_cancel()]
 
@@ -140,8 +148,9 @@ class Jobs:
             else:
                 batch[0].future.set_exception(error)
             return
-        self.batches += 1
-        self.computed += len(batch)
-        self.seconds += time.monotonic() - began
+        with self._changed:
+            self.batches += 1
+            self.computed += len(batch)
+            self.seconds += time.monotonic() - began
         for job, result in zip(batch, results):
             job.future.set_result(result)

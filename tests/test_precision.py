@@ -204,18 +204,23 @@ def test_bfloat16_learns_as_much(digits, trained, tmp_path):
 @needs_16_bits
 @pytest.mark.parametrize("count", [1, 2])
 def test_translations_in_bfloat16_are_nearly_the_same(trained, lines, count):
-    """By one model and by an ensemble; scores differ in what 8 bits leave out."""
+    """By one model and by an ensemble; scores differ in what 8 bits leave out.
+
+    Which of two nearly equal translations is found depends on the processor, but each
+    is as good in float32, nearly.
+    """
     logdirs = [trained] * count
-    with Translator(logdirs) as exact:
+    with Translator(logdirs) as exact, Translator(
+        logdirs, decode_precision="bfloat16"
+    ) as nearly:
         texts = [best.text for best, *_ in exact.translate(lines)]
-        expected = exact.score(lines, texts)
-    with Translator(logdirs, decode_precision="bfloat16") as nearly:
         others = [best.text for best, *_ in nearly.translate(lines)]
-        scores = nearly.score(lines, texts)
-    assert expected != scores
+        expected = np.array(exact.score(lines, texts))
+        scores = np.array(nearly.score(lines, texts))
+        of_others = np.array(exact.score(lines, others))
+    assert (scores != expected).any()
     np.testing.assert_allclose(scores, expected, rtol=0.05, atol=0.05)
-    same = sum(one == other for one, other in zip(texts, others))
-    assert same >= 0.9 * len(lines)
+    assert (of_others >= expected - 0.05 - 0.05 * abs(expected)).all()
 
 
 @pytest.mark.skipif(HAS_BFLOAT16, reason="TensorFlow 2 has it")

@@ -3,10 +3,11 @@
 #
 #     bash examples/own_language.sh [FOLDER [FLAGS OF train.py]]
 #
-# The example is Spanish → English: if FOLDER (by default data/spanish) has no
-# corpus.es, make_spanish.py writes a small corpus there. For your own pair, put your
-# files there instead: one sentence per line, with line n of one file the translation of
-# line n of the other. The languages are read from the file extensions.
+# The example is Spanish → English: if FOLDER (by default data/spanish) does not exist,
+# make_spanish.py writes a small corpus there. For your own pair, make the folder, put
+# your files there, and change their names below. Each has one sentence per line; line n
+# of one file is the translation of line n of the other. prepare.py reads the languages
+# from the file extensions.
 #
 # It takes about a minute and a half on two cores. Expect a BLEU above 95 (all sentences
 # come from one small grammar), and these lines at the end:
@@ -14,10 +15,11 @@
 #     We do not buy the red house.
 #     Do you look for this green book now?
 set -euo pipefail
-cd "$(dirname "$0")/.."
-folder=${1:-data/spanish}
+root=$(dirname "$0")/..
+folder=$(realpath -m "${1:-$root/data/spanish}")
+cd "$root"
 
-[ -e "$folder/corpus.es" ] || python examples/make_spanish.py "$folder"
+[ -e "$folder" ] || python examples/make_spanish.py "$folder"
 head -n 3 "$folder/corpus.es" "$folder/corpus.en"
 
 # Learn a vocabulary of pieces, and write every sentence as the ids of its pieces.

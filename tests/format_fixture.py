@@ -2,8 +2,9 @@
 
     python tests/format_fixture.py
 
-writes tests/formats/VERSION/: an archive of both, and what the model translates. What
-a version wrote is recorded once: where that folder exists, nothing is written.
+writes tests/formats/VERSION/ (on TensorFlow 1.15, VERSION-tensorflow1): an archive of
+both, and what the model translates. What a version wrote is recorded once: where that
+folder exists, nothing is written.
 """
 
 import argparse
@@ -85,7 +86,8 @@ def main():
     from transformer import __version__
 
     tf.disable_eager_execution()
-    kept = os.path.join(WRITTEN_FOLDERS, __version__)
+    name = __version__ if tf.__version__ >= "2" else __version__ + "-tensorflow1"
+    kept = os.path.join(WRITTEN_FOLDERS, name)
     if os.path.exists(kept):
         raise SystemExit(f"{kept}: expected no such folder, got one; it stays as it is")
     os.mkdir(kept)

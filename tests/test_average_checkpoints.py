@@ -1,5 +1,7 @@
 """scripts/average_checkpoints.py: the average of section 6.1, in a log directory."""
 
+import glob
+import os
 import shutil
 
 import corpora
@@ -53,6 +55,23 @@ def test_runs_that_went_on_in_float16(digits, tmp_path):
     last = corpora.read_variables(checkpoints.path_of(logdir, 4))
     found = corpora.read_variables(checkpoints.path_of(str(tmp_path / "out"), 4))
     assert found["loss_scale/scale"] == last["loss_scale/scale"]
+
+
+def test_a_checkpoint_that_training_removes_meanwhile(
+    logdir, tmp_path, capsys, monkeypatch
+):
+    copied = corpora.copy_of(logdir, tmp_path / "copied")
+    average_of = checkpoints.average
+
+    def too_late(prefixes):
+        monkeypatch.setattr(checkpoints, "average", average_of)
+        for path in glob.glob(prefixes[0] + ".*"):
+            os.remove(path)
+        return average_of(prefixes)
+
+    monkeypatch.setattr(checkpoints, "average", too_late)
+    average(copied, tmp_path / "out", "2")
+    assert "of steps 2, 6\n" in capsys.readouterr().out
 
 
 def test_it_translates_and_the_others_are_as_they_were(logdir, tmp_path):

@@ -16,7 +16,6 @@ import sys
 
 import pytest
 import tensorflow.compat.v1 as tf
-from conftest import HAS_BFLOAT16
 from documents import ROOT, blocks, commands, documents, read
 
 pytestmark = [
@@ -69,8 +68,6 @@ SMALL = {
     "--layer": "1",
     "--plan_pairs": "3000",
 }
-if not HAS_BFLOAT16:
-    SMALL["--precision"] = "float32"
 ADDED = {
     "train.py": "--num_blocks 1 --d_model 16 --d_ff 32 --num_heads 2 "
     "--batch_tokens 500 --max_extra_length 3 --max_steps 4 --warmup_steps 2 "
@@ -318,6 +315,11 @@ def form(command):
             is_value = word.startswith("--")
         words.append("" if is_value and not word.startswith("--") else word)
     return tuple(words)
+
+
+@pytest.mark.parametrize("pattern", NOT_RUN)
+def test_what_is_not_run_is_shown(pattern):
+    assert any(re.match(r"(python3? )?" + pattern, each.text) for each in commands())
 
 
 # Of commands that differ in the values of their flags alone, the first.

@@ -103,6 +103,14 @@ def test_what_is_left_over_is_refused(name, said):
         imported(arrays, "kyubyong")
 
 
+def test_two_variables_that_would_have_one_name_are_refused(tmp_path):
+    arrays = {"x/kernel": np.zeros(3), "x/kernel/ExponentialMovingAverage": np.ones(3)}
+    checkpoint = write(arrays, tmp_path)
+    assert sorted(convert.read(checkpoint)) == sorted(arrays)
+    with pytest.raises(ValueError, match="got two named x/kernel, once .*Average"):
+        convert.read(checkpoint, [("/ExponentialMovingAverage$", "")])
+
+
 def test_a_missing_or_narrow_shard_is_refused():
     arrays = as_original(random_model("tensor2tensor"), "tensor2tensor")
     table = "transformer/symbol_modality_25_8/shared/weights_"

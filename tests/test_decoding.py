@@ -405,13 +405,13 @@ def test_samples_of_the_likeliest_pieces(start, options, shares):
     """A first piece, 5,000 times; its score is the model's all the same."""
     tree = {A: (0.5, None), B: (0.3, None), EOS: (0.15, None), C: (0.05, None)}
     lines = 5000
+    tf.set_random_seed(1)
     found = sample(
         tree_step(tree),
         tf.zeros([lines, 1], tf.int32),
         tf.fill([lines], 5),
         SearchOptions(length_penalty=0.0, **options),
     )
-    tf.set_random_seed(1)
     session, _ = start()
     found = session.run(found)
     first = found.ids[:, 0, 0]

@@ -6,6 +6,7 @@ import shutil
 import corpora
 import pytest
 
+from transformer import hparams
 from transformer.commands import doctor
 from transformer.runtime import checkpoints
 
@@ -89,6 +90,13 @@ def test_sources_and_references_that_were_swapped():
 
 
 # --- A log directory ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schedule, is_found", [("", True), ("constant", False)])
+def test_only_a_schedule_with_a_warm_up_can_be_within_it(schedule, is_found):
+    hp = hparams.HParams(schedule=schedule, warmup_steps=100)
+    assert bool(doctor.too_few_steps(hp, "model.ckpt-99")) == is_found
+    assert doctor.too_few_steps(hp, "model.ckpt-100") == ""
 
 
 @pytest.fixture

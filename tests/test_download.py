@@ -207,6 +207,17 @@ def test_text_of_another_corpus_is_not_replaced(server, tmp_path, capsys):
     assert server.asked == [] and (tmp_path / "dev.de").read_bytes() == b"mine\n"
 
 
+def test_text_that_was_changed_is_not_replaced(server, tmp_path, capsys):
+    corpora.command("download", *arguments(server, tmp_path))
+    with open(str(tmp_path / "train.en"), "ab") as file:
+        file.write(b"mine\n")
+    before = corpora.tree(tmp_path)
+    assert "train.en: expected the text of the archives" in refused(
+        capsys, *arguments(server, tmp_path)
+    )
+    assert corpora.tree(tmp_path) == before
+
+
 @pytest.mark.parametrize("more", [(), (("more.en", b"one line\n"),)])
 def test_an_archive_that_does_not_fit_leaves_no_text(
     server, tmp_path, capsys, monkeypatch, more

@@ -126,7 +126,7 @@ def test_the_scores_are_sacrebleus_of_the_written_translations(evaluated, test_f
 
 def test_it_writes_nothing_but_the_translations(evaluated, moved, trained):
     new = set(os.listdir(moved)) - set(os.listdir(trained))
-    assert all(name.endswith(".translations") for name in new)
+    assert new and all(name.endswith(".translations") for name in new)
     names = [name for name in os.listdir(trained) if not name == "hparams.json"]
     before, after = corpora.tree(trained), corpora.tree(moved)
     assert [name for name in names if before[name] != after[name]] == []

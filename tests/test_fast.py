@@ -16,6 +16,7 @@ from transformer.fast import (
     FastTranslator,
     find_exported,
     open_exported,
+    remove_outdated,
     usable,
 )
 from transformer.translator import Translator
@@ -128,6 +129,16 @@ def test_an_export_with_other_translations_is_refused(trained, tmp_path, monkeyp
         Translator(logdir, search="greedy", engine=CTRANSLATE2)
     assert find_exported(logdir) is None
     assert not glob.glob(os.path.join(logdir, "ctranslate2-*"))
+
+
+def test_only_exports_of_its_own_are_removed(exported, tmp_path):
+    logdir = corpora.copy_of(exported, tmp_path / "logs")
+    _, kept = find_exported(logdir)
+    for name in ("ctranslate2-int8", "ctranslate2-float32-" + 16 * "0"):
+        os.makedirs(os.path.join(logdir, name))
+    remove_outdated(logdir)
+    left = sorted(map(os.path.basename, glob.glob(f"{logdir}/ctranslate2-*")))
+    assert left == sorted([os.path.basename(kept), "ctranslate2-int8"])
 
 
 def test_int8_may_change_scores_and_dev_may_be_missing(trained, tmp_path, monkeypatch):

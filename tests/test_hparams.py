@@ -170,7 +170,22 @@ def test_values_that_cannot_work_are_refused(values, message):
         hparams.resolve(values)
 
 
+def test_a_setting_of_sampling_is_not_ignored_by_another_search(tmp_path):
+    hparams.save(hparams.HParams(temperature=0.5), str(tmp_path))
+    assert hparams.load(str(tmp_path)).temperature == 0.5
+    given = {"temperature": 0.7, "top_k": 3}
+    with pytest.raises(ValueError, match="temperature, top_k: expected .* got beam"):
+        hparams.load(str(tmp_path), given)
+    hparams.load(str(tmp_path), {**given, "search": "sample"})
+
+
 # The presets.
+
+
+def test_a_wrong_name_in_a_preset_is_one_line(monkeypatch):
+    monkeypatch.setitem(hparams.PRESETS, "mine", {"d_modell": 256})
+    with pytest.raises(ValueError, match="preset mine: .*d_modell"):
+        hparams.resolve({}, "mine")
 
 
 @pytest.mark.parametrize("name", sorted(hparams.PRESETS))

@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer import card, hparams, trainer
 from transformer.hparams import model_settings
-from transformer.runtime import checkpoints
+from transformer.runtime import checkpoints, run
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -89,7 +89,9 @@ def test_killed_before_its_first_checkpoint_it_begins_so_again(
     )
     assert "--init_from logs/parent " in card_of and str(tmp_path) not in card_of
     strange = dataclasses.replace(hparams.load(logdir), data="/x/digits; rm y")
-    assert "train --data 'data/digits; rm y' " in card._settings(strange, logdir)
+    assert "train --data 'data/digits; rm y' " in card._settings(
+        strange, logdir, run.read_run(logdir)
+    )
 
 
 def test_another_architecture_or_vocabulary_is_refused(

@@ -82,6 +82,19 @@ def test_a_skipped_update_changes_nothing_but_the_step(graph, accumulate):
     Line.run(test, accumulate)
 
 
+def test_at_the_least_factor_a_bad_update_is_not_skipped(graph):
+    def test(line, session):
+        line.variables[SCALE].load(training.LEAST_SCALE, session)
+        before = session.run(line.variables)
+        after, metrics, scaling = line.step(session, np.inf)
+        assert not scaling.is_skipped and not training.are_fine(metrics)
+        assert after[SCALE] == training.LEAST_SCALE
+        for name in ("w", SKIPPED, "global_step"):
+            np.testing.assert_array_equal(after[name], before[name])
+
+    Line.run(test)
+
+
 @pytest.mark.parametrize("scale, found", [(training.FIRST_SCALE, 2.0**-28), (1.0, 0.0)])
 def test_gradients_that_vanish_without_it_do_not_with_it(graph, scale, found):
     """The gradient passes a number of float16 that is 2^-28 without the factor."""

@@ -169,3 +169,16 @@ def test_dropout_is_a_function_of_its_seed(start):
     )
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
+
+
+@pytest.mark.parametrize("name", ["attention_dropout", "ffn_dropout"])
+def test_the_weights_and_the_inner_layer_have_rates_of_their_own(start, name):
+    rates = {"dropout_rate": 0.0, "attention_dropout": 0.0, "ffn_dropout": 0.0}
+    models = [
+        Model(is_training=is_training, **{**rates, name: rate})
+        for is_training, rate in ((True, 0.0), (True, 0.5), (False, 0.5))
+    ]
+    session, _ = start()
+    plain, dropped, off = (model.run(session, seed=[3, 1]) for model in models)
+    assert (dropped != plain).any()
+    np.testing.assert_allclose(off, plain, **CLOSE)

@@ -101,11 +101,12 @@ def test_positional_encoding(start, width, zero_pad, scale):
 
 def test_positional_encoding_of_given_positions(start):
     ids, positions = tf.ones([1, 3], tf.int32), tf.placeholder(tf.int32, [3])
-    output = modules.positional_encoding(ids, 6, positions=positions)
+    output = modules.positional_encoding(ids, 64, positions=positions)
+    expected = oracle.sinusoids(5001, 64)
     session, _ = start()
-    for places in ([4, 5, 6], [5, 5, 5], [6, 0, 2]):
+    for places in ([4, 5, 6], [5, 5, 5], [6, 0, 2], [0, 1000, 5000]):
         found = session.run(output, {positions: places})[0]
-        np.testing.assert_allclose(found, oracle.sinusoids(7, 6)[places], **CLOSE)
+        np.testing.assert_allclose(found, expected[places], **CLOSE)
 
 
 # --- Layer normalization --------------------------------------------------------------

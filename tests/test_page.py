@@ -369,6 +369,14 @@ def test_keys_keep_the_focus(page):
         assert page.run("byId('words').contains(document.activeElement)")
 
 
+def test_a_kind_with_fewer_layers_shows_its_last(page):
+    page.run("page.sight.layersOf = (kind) => (kind === 'cross' ? 1 : 9)")
+    page.run("view.kind = 'encoder'; view.layer = 5; chooseHead({kind: 'cross'})")
+    assert page.run("[view.kind, view.layer]") == ["cross", 0]
+    page.run("look()")  # the sight of the server again
+    page.until("!Object.hasOwn(page.sight, 'layersOf')")
+
+
 def test_each_group_is_one_stop_of_the_tab_key(page):
     stops = "[...byId('{}').querySelectorAll('*')].filter((e) => e.tabIndex === 0)"
     for group in ("words", "nbest", "grid", "chips", "tree"):

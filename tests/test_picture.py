@@ -30,13 +30,18 @@ def test_every_layer_and_head_of_every_kind(sight):
     assert len(rows) == len(KINDS) and {len(row) for row in rows} == {4}
     titles = [each.title for row in rows for each in row]
     assert len(set(titles)) == 12 and "cross, layer 1, head 3" in titles
+    sides = {
+        "encoder": (sight.source, sight.source),
+        "decoder": (sight.target_in, sight.target_in),
+        "cross": (sight.target, sight.source),
+    }
     for kind, row in zip(KINDS, rows):
+        spans = [side.spans for side in sides[kind]]
         for head, each in enumerate(row):
             assert each.weights.shape == each.allowed.shape
             assert each.weights.shape == (len(each.queries), len(each.keys))
-            total = sight.attention[kind][0, head].sum()
-            if all(end == begin + 1 for begin, end in sight.source.spans):
-                np.testing.assert_allclose(each.weights.sum(), total, rtol=1e-5)
+            expected = between_words(sight.attention[kind][0, head], *spans)
+            np.testing.assert_array_equal(each.weights, expected)
 
 
 def test_one_map_has_the_weights_between_words_or_pieces(sight):

@@ -62,7 +62,6 @@ def load(folder, split, side):
     )
     assert ids.dtype == np.uint16
     assert offsets.dtype == np.int64
-    assert isinstance(ids, np.memmap)
     return [ids[a:b].tolist() for a, b in zip(offsets[:-1], offsets[1:])]
 
 

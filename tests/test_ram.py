@@ -28,6 +28,10 @@ def test_the_parts_of_the_forecast():
         ram.forecast(dataclasses.replace(hp, batch_tokens=tokens), 1000, 50, 10) - found
         for tokens in (200, 300, 1000)
     ]
+    assert found - ram.forecast(hp, 1000, 50, 10, 2) == activations[0] / 2
+    ordered = dataclasses.replace(hp, deterministic=True)  # adds up the gradients
+    of_shards = [ram.forecast(each, 1000, 50, 10, 2) for each in (ordered, hp)]
+    assert of_shards[0] - of_shards[1] == 4000
     assert activations[1] == 2 * activations[0]
     assert activations[2] == 4 * activations[0]  # no batch is larger than the corpus
 

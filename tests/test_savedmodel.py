@@ -15,7 +15,7 @@ import serving_client
 import tensorflow.compat.v1 as tf
 
 from transformer import card, hparams, savedmodel
-from transformer.runtime import checkpoints
+from transformer.runtime import checkpoints, run
 from transformer.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -176,11 +176,18 @@ def test_the_card_says_what_the_log_directory_knows(trained, tmp_path):
     assert card.model_card(unused, checkpoint, exported, samples=0) == before_change
 
 
-def test_the_card_of_a_model_without_its_data(trained, tmp_path):
+def test_the_card_of_a_model_without_its_data(trained, tmp_path, monkeypatch):
     logdir = corpora.copy_of(trained, tmp_path / "logs")
     hp = hparams.load(logdir, {"data": str(tmp_path / "none")})
     hparams.save(hp, logdir)
     exported = savedmodel.described(hp, "model", "float32")
     text = card.model_card(hp, checkpoints.find(logdir), exported)
     assert "The data folder was not there" in text
+    os.remove(os.path.join(logdir, run.RUN))  # as if averaged
+    text = card.model_card(hp, checkpoints.find(logdir), exported)
+    assert "The data folder was not there" in text
+    assert "does not record how the model was trained" in text
+    monkeypatch.setattr(checkpoints, "description_of", lambda _: {})  # or imported
+    text = card.model_card(hp, checkpoints.find(logdir), exported)
+    assert "The log directory does not record the corpus" in text
     assert "# source → target" in text

@@ -22,7 +22,7 @@ from transformer.text.vocabulary import (
 from transformer.translator import Translator
 from transformer.viewer import roles
 from transformer.viewer.sight import STEPS, packed, see
-from transformer.viewer.tree import ENDED, path
+from transformer.viewer.tree import BEATEN, ENDED, OPEN, path
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -143,6 +143,12 @@ def test_a_search_of_one_hypothesis_keeps_the_prefix(trained, search, lines):
         assert best.text.startswith("7 7")
         found = see(opened, lines[0])
         assert path(found.nodes, len(found.nodes) - 1) == found.target.ids
+        *before, end = found.nodes
+        assert {(node.fate, node.rank) for node in before} == {(OPEN, -1)}
+        assert (end.fate, end.rank) == (ENDED, 0)
+        assert end.score == pytest.approx(found.n_best[0].score, abs=1e-5)
+        other = see(opened, lines[0], target=found.target.ids[:-2]).nodes[-1]
+        assert (other.fate, other.rank) == (BEATEN, -1)
 
 
 @pytest.mark.parametrize("prefix", [[["x"]], [[3]], [[10**6]], [[-1]], ["1", "2"]])

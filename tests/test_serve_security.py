@@ -36,6 +36,12 @@ def test_it_listens_to_this_machine_alone_unless_told_otherwise():
     assert serve.parser().parse_args(["--logdir", "x"]).host == "127.0.0.1"
 
 
+@pytest.mark.parametrize("flag", ["--host", "--server_name"])
+def test_an_empty_name_would_be_every_address(flag, capsys):
+    said = corpora.refusal(capsys, "serve", "--logdir", "x", flag, "")
+    assert "expected names, got an empty one" in said
+
+
 @pytest.mark.parametrize("host", ["evil.example:8000", "localhost.evil.example", "a]"])
 def test_another_host_name_is_refused(server, host):
     """DNS rebinding: the name of a page's own site leads here."""

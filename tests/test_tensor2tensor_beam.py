@@ -236,6 +236,40 @@ def test_the_state_of_the_end_is_returned():
     assert states.tolist() == [[[2]]]
 
 
+def test_their_function_finds_what_ours_does_for_each_of_several_sentences():
+    draw = np.random.RandomState(3)
+    table = np.log(draw.dirichlet(np.ones(7), size=[3, 7]))  # [N, V, V]
+    log_probs = tf.constant(table, tf.float32)
+
+    def symbols_to_logits(ids, _, sentences):
+        places = tf.stack([sentences[:, 0], ids[:, -1]], axis=1)
+        return tf.gather_nd(log_probs, places), sentences
+
+    sentences = tf.range(3)
+    theirs = beam_search(
+        symbols_to_logits,
+        tf.fill([3], BOS),
+        4,
+        5,
+        7,
+        0.6,
+        states=sentences[:, tf.newaxis],
+        eos_id=EOS,
+        stop_early=False,
+    )
+    options = SearchOptions(beam_size=4, n_best=4, length_penalty=0.6, must_end=False)
+    limits = tf.fill([3], 5)
+    ours = beam(table_step(log_probs), sentences, limits, options)
+    with tf.Session() as session:
+        (ids, scores, _), found = session.run([theirs, ours])
+    is_real = scores > WORST_SCORE
+    assert is_real.sum() >= 9 and (is_real == (found.scores > WORST_SCORE)).all()
+    np.testing.assert_allclose(scores[is_real], found.scores[is_real], atol=1e-5)
+    length = min(ids.shape[2] - 1, found.ids.shape[2])
+    shown = ids[:, :, 1:][is_real][:, :length]
+    np.testing.assert_array_equal(shown, found.ids[is_real][:, :length])
+
+
 def test_what_their_search_has_and_ours_not():
     with pytest.raises(ValueError, match="expected use_tpu = False, got True"):
         beam_search(None, tf.constant([0]), 2, 3, 4, 0.0, use_tpu=True)

@@ -151,16 +151,11 @@ def test_unequal_numbers_of_lines_cannot_be_scored(by_beam):
 def test_n_best_are_different_and_come_best_first(translations):
     for row in translations:
         scores = [each.score for each in row]
-        assert len(row) == 4
+        assert len({each.pieces for each in row}) == len(row) == 4
         assert scores == sorted(scores, reverse=True)
-        assert len(set(scores)) > 1
 
 
-def test_a_beam_of_one_is_greedy(opened, greedily, lines):
-    assert_same(opened(beam_size=1).translate(lines), greedily.translate(lines))
-
-
-def test_samples_differ_and_their_scores_are_the_models(opened, lines):
+def test_samples_differ_and_have_scores_below_0(opened, lines):
     sampler = opened(search="sample")
     first, second = (sampler.translate(lines) for _ in range(2))
     assert first != second

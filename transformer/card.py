@@ -28,6 +28,7 @@ from transformer.text.data_folder import read_summary
 from transformer.text.lines import read_lines
 
 NAME = "README.md"
+NO_SCORES = "None are known: `transformer-tf eval` measures them."
 OF_THE_DATA = ("data", "source_vocab_size", "target_vocab_size", "joint_vocab")
 
 
@@ -60,10 +61,15 @@ def model_card(
     saved = load(logdir) if has_settings(logdir) else hp
     if not os.path.isdir(saved.data):  # it has moved
         saved = dataclasses.replace(saved, data=hp.data)
+    segments = read_run(logdir)
+    corpus = checkpoints.description_of(checkpoint).get("corpus", {})
+    is_known = bool(segments or corpus)  # not so if the checkpoint was imported
     scores = "None are known for this search, which is not the one of the training run."
     if search_settings(hp) == search_settings(saved):
-        scores = _scores(saved.data, checkpoint, samples)
-    summary = _summary(saved.data)
+        scores = NO_SCORES
+        if is_known:
+            scores = _scores(saved.data, checkpoint, samples)
+    summary = _summary(saved.data) if is_known else {}
     languages = [summary.get(f"{side}_lang", side) for side in ("source", "target")]
     size = sum(int(np.prod(shape)) for shape in variable_shapes(hp).values())
     sections = [
@@ -74,9 +80,9 @@ def model_card(
         f"checkpoint of step {checkpoints.step_of(checkpoint):,} was exported by "
         f"transformer-tf {__version__}.",
         "## Use\n\n" + "\n".join(exported.usage),
-        "## Data\n\n" + _data(saved, checkpoint, summary),
+        "## Data\n\n" + _data(saved, is_known, corpus, summary),
         "## Scores\n\n" + scores,
-        "## Settings\n\n" + _settings(saved, logdir),
+        "## Settings\n\n" + _settings(saved, logdir, segments),
         "## Limits\n\n" + _limits(hp, exported.limits),
         "## Licence\n\nThe program, transformer-tf, is under the Apache License 2.0. "
         "The log directory does not record the terms under which the corpus, and what "
@@ -93,7 +99,7 @@ def _summary(folder: str) -> Dict[str, Any]:
         return {}
 
 
-def _data(hp, checkpoint, summary):
+def _data(hp, is_known, corpus, summary):
     """Return the section on the training data."""
     name = os.path.basename(os.path.normpath(hp.data))
     vocabulary = (
@@ -102,6 +108,8 @@ def _data(hp, checkpoint, summary):
         else f"{hp.source_vocab_size:,} source and {hp.target_vocab_size:,} target "
         "pieces"
     )
+    if not is_known:
+        return f"The log directory does not record the corpus. It has {vocabulary}."
     lines = [f"The corpus `{name}`, {vocabulary}.", ""]
     rows = summary.get("splits", {})
     if rows:
@@ -114,7 +122,6 @@ def _data(hp, checkpoint, summary):
         lines.append(f"| {split} | " + " | ".join(f"{x:,}" for x in numbers) + " |")
     if not rows:
         lines.append("The data folder was not there when the model was exported.")
-    corpus = checkpoints.description_of(checkpoint).get("corpus", {})
     sums = [
         f"`{each}` {corpus[each][:16]}…" for each in sorted(corpus) if "train." in each
     ]
@@ -146,7 +153,7 @@ def _scores(data, checkpoint, samples):
             ]
             rows.append(f"| {split} | " + " | ".join(numbers) + " |")
     if not rows:
-        return "None are known: `transformer-tf eval` measures them."
+        return NO_SCORES
     return "\n".join(
         [
             "| text | BLEU (95 % interval) | chrF2 (95 % interval) |",
@@ -170,8 +177,10 @@ def _score_written(data, checkpoint, split, samples) -> Optional[Scores]:
         return None
 
 
-def _settings(hp, logdir):
+def _settings(hp, logdir, segments):
     """Return the command that trained the model, and the versions that it used."""
+    if not segments:  # it was imported or averaged
+        return "The log directory does not record how the model was trained."
     flags = [
         f"--{name} {shlex.quote(str(getattr(hp, name)))}"
         for name, field in FIELDS.items()
@@ -179,8 +188,7 @@ def _settings(hp, logdir):
     ]
     data = shlex.quote("data/" + os.path.basename(os.path.normpath(hp.data)))
     logs = shlex.quote("logs/" + os.path.basename(os.path.realpath(logdir)))
-    rows = read_run(logdir)
-    parent = begun_from(rows)
+    parent = begun_from(segments)
     if parent:
         first = shlex.quote("logs/" + os.path.basename(parent))
         flags.insert(0, f"--init_from {first}")
@@ -191,7 +199,7 @@ def _settings(hp, logdir):
         f"transformer-tf eval --logdir {logs}",
         "```",
     ]
-    for row in rows[-1:]:
+    for row in segments[-1:]:
         versions = ", ".join(
             f"{each} {row['versions'][each]}" for each in row["versions"]
         )

@@ -10,8 +10,10 @@ import takes seconds. `Translator(…, engine="ctranslate2")` makes the export n
 checkpoint, and compares it with TensorFlow once; this file opens an existing export.
 """
 
+import concurrent.futures
 import contextlib
 import os
+import re
 import shutil
 from typing import (
     Any,
@@ -129,8 +131,9 @@ def remove_outdated(logdir: str) -> None:
         for each in QUANTIZATIONS:
             with contextlib.suppress(FileNotFoundError):
                 current.add(os.path.basename(folder_of(checkpoint, each)))
+    made_here = re.compile(f"{CTRANSLATE2}-({'|'.join(QUANTIZATIONS)})-[0-9a-f]{{16}}")
     for name in os.listdir(logdir):
-        if name.startswith(CTRANSLATE2 + "-") and name not in current:
+        if made_here.fullmatch(name) and name not in current:
             shutil.rmtree(os.path.join(logdir, name), ignore_errors=True)
 
 
@@ -195,6 +198,16 @@ def import_ctranslate2() -> Any:
             "pip install 'transformer-tf[fast]'"
         ) from error
     return ctranslate2
+
+
+def _in_a_thread(function: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Return what a function returns.
+
+    Python handles signals in the main thread only, and not while CTranslate2 computes
+    there.
+    """
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        return executor.submit(function, *args, **kwargs).result()
 
 
 class FastTranslator(TextSide):
@@ -291,7 +304,8 @@ class FastTranslator(TextSide):
         self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]
     ) -> List[float]:
         """Return the log-probability of each target, including its end."""
-        scored = self._model.score_batch(
+        scored = _in_a_thread(
+            self._model.score_batch,
             list(sources),
             list(targets),
             max_batch_size=self._hp.decode_batch_size,
@@ -331,7 +345,8 @@ class FastTranslator(TextSide):
           limit: the most pieces of a translation; one with this many may lack its end.
         """
         a_core = -(-len(pieces) // cores())  # lines per core, so that no core is idle
-        results = self._model.translate_batch(
+        results = _in_a_thread(
+            self._model.translate_batch,
             list(pieces.values()),
             beam_size=self._hp.hypotheses,
             num_hypotheses=self._hp.hypotheses,

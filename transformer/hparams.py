@@ -316,6 +316,9 @@ DECODING = {
     if field.metadata["group"] == "decoding" or name in ("deterministic", "seed")
 }
 
+# The settings of the search that only `sample` uses.
+OF_SAMPLING = ("temperature", "top_k", "top_p")
+
 MODEL_DEFAULTS = {
     name: field.default
     for name, field in FIELDS.items()
@@ -338,13 +341,8 @@ def model_settings(hp: HParams) -> Dict[str, Any]:
 
 def search_settings(hp: HParams) -> Dict[str, Any]:
     """Return the settings on which the translations of a model depend."""
-    used_only_by = {
-        "beam_size": "beam",
-        "seed": "sample",
-        "temperature": "sample",
-        "top_k": "sample",
-        "top_p": "sample",
-    }
+    used_only_by = {"beam_size": "beam", "seed": "sample"}
+    used_only_by.update(dict.fromkeys(OF_SAMPLING, "sample"))
     of_the_machine = ("decode_batch_size", "decode_precision", "deterministic")
     return {
         name: getattr(hp, name)
@@ -421,8 +419,15 @@ def load(logdir: str, given: Optional[Dict[str, Any]] = None) -> HParams:
     Raises:
       ValueError: there are no saved settings, or they cannot work.
     """
-    hp = HParams(**{**read(logdir), **(given or {})})
+    given = given or {}
+    hp = HParams(**{**read(logdir), **given})
     validate(hp)
+    unused = [name for name in OF_SAMPLING if name in given and hp.search != "sample"]
+    if unused:
+        raise ValueError(
+            f"{', '.join(unused)}: expected the search sample, which uses this, got "
+            f"{hp.search}; choose --search sample"
+        )
     return hp
 
 
@@ -508,7 +513,7 @@ def resolve(
     """
     if preset:
         refuse_unknown("preset", preset, PRESETS)
-    values = dict(PRESETS[preset]) if preset else {}
+    values = checked(PRESETS[preset], f"preset {preset}") if preset else {}
     given = checked(given, "command line")
     if logdir and has_settings(logdir):
         saved = {**MODEL_DEFAULTS, **read(logdir)}  # an older file may lack settings

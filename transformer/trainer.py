@@ -72,6 +72,7 @@ from transformer.training import (
 from transformer.translator import Translator
 
 HIGHEST_RATE = 0.1  # of Adam
+LOWEST_RATE = 2e-5  # a lower peak is said to be low
 
 
 def train(
@@ -217,6 +218,17 @@ def refuse_high_rate(hp: HParams) -> None:
             f"with the schedule {schedule} (with {' and '.join(TIMES_FACTOR)}, it is a "
             f"factor), got {peak:g}; try --learning_rate 0.001"
         )
+
+
+def low_factor(hp: HParams) -> str:
+    """Return a remark if a factor is so small that it may be meant as a peak, or ""."""
+    schedule = hp.schedule or resolve(hp.dialect).schedule
+    if schedule not in TIMES_FACTOR or peak_rate(hp) >= LOWEST_RATE:
+        return ""
+    return (
+        f"; this is low, because learning_rate is a factor with the schedule "
+        f"{schedule}: try --learning_rate 1"
+    )
 
 
 def with_shards(hp: HParams, cluster: Optional[Cluster] = None) -> HParams:
@@ -556,14 +568,16 @@ class Training:
         )
         if self.graph.shards.count > 1:
             self.progress.say(self.graph.parts_of_batch())
-        rate = f"at most {peak_rate(self.hp):.2g}"
+        rate = f"at most {peak_rate(self.hp):.2g}{low_factor(self.hp)}"
         if self.step:
             now = self.session.run(self.graph.update.metrics.learning_rate)
             rate = f"{now:.2g} now, {rate}"
         self.progress.say(f"learning rate: {rate}")
         data = self.graph.data
         pairs = len(data.train)
-        needed = ram.forecast(self.hp, self.graph.size, pairs, data.longest())
+        needed = ram.forecast(
+            self.hp, self.graph.size, pairs, data.longest(), self.graph.shards.count
+        )
         self.progress.say(ram.report(needed, self.session))
 
     def keep_best(self) -> None:

@@ -6,12 +6,16 @@ It writes a log directory that all other commands can use.
 """
 
 import argparse
+from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
 from transformer import hparams
 from transformer.runtime import cli
 from transformer.runtime.files import new_folder, refuse_used
 from transformer.runtime.terminal import command, say
 from transformer.text.vocabulary import copy_vocabularies
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def parser() -> argparse.ArgumentParser:
@@ -31,6 +35,27 @@ def run(args: argparse.Namespace) -> None:
     # Imported here, because importing TensorFlow takes seconds.
     from transformer.runtime import checkpoints
 
+    steps, arrays, described = averaged(args)
+    with new_folder(args.out, "--out") as made:
+        copy_vocabularies(args.logdir, made)
+        hparams.save(hp, made)
+        checkpoints.write(arrays, made, steps[-1], described)
+    say(
+        f"{args.out}: the average of the checkpoints of steps "
+        f"{', '.join(map(str, steps))}"
+    )
+
+
+def averaged(
+    args: argparse.Namespace,
+) -> Tuple[List[int], Dict[str, "np.ndarray"], Dict[str, Any]]:
+    """Return (steps, the averages by name, what the last checkpoint describes).
+
+    If a training run removes one of the checkpoints in the meantime, the newest that
+    are there now are averaged.
+    """
+    from transformer.runtime import checkpoints  # needs TensorFlow
+
     steps = checkpoints.steps(args.logdir)
     if len(steps) < 2:
         raise ValueError(
@@ -45,14 +70,11 @@ def run(args: argparse.Namespace) -> None:
             "keeps the number given by --keep_checkpoints"
         )
     steps = steps[-args.last :]
-    prefixes = [checkpoints.find(args.logdir, step) for step in steps]  # verified
-    arrays = checkpoints.average(prefixes)
-    with new_folder(args.out, "--out") as made:
-        copy_vocabularies(args.logdir, made)
-        hparams.save(hp, made)
-        described = checkpoints.description_of(prefixes[-1])
-        checkpoints.write(arrays, made, steps[-1], described)
-    say(
-        f"{args.out}: the average of the checkpoints of steps "
-        f"{', '.join(map(str, steps))}"
-    )
+    try:
+        prefixes = [checkpoints.find(args.logdir, step, args.warn) for step in steps]
+        arrays = checkpoints.average(prefixes)
+        return steps, arrays, checkpoints.description_of(prefixes[-1])
+    except Exception:  # there are several kinds for a file that vanished
+        if set(steps).issubset(checkpoints.steps(args.logdir)):
+            raise
+    return averaged(args)

@@ -14,6 +14,7 @@ import re
 from typing import Dict, List, NamedTuple, Optional
 
 from transformer import hparams
+from transformer.dialects import resolve
 from transformer.evaluation import name_beside, read_parallel, score, translations_path
 from transformer.runtime import cli
 from transformer.runtime.terminal import command, say
@@ -149,7 +150,8 @@ def too_few_steps(hp: hparams.HParams, checkpoint: str) -> str:
     from transformer.runtime import checkpoints  # needs TensorFlow
 
     step = checkpoints.step_of(checkpoint)
-    if step >= hp.warmup_steps:
+    schedule = hp.schedule or resolve(hp.dialect).schedule
+    if step >= hp.warmup_steps or schedule == "constant":
         return ""
     return (
         f"step {step} is before the end of the warm-up, step {hp.warmup_steps} "

@@ -134,8 +134,9 @@ def download(corpus: PublicCorpus, out: str, url_base: Optional[str]) -> None:
     found = [name for name in texts if os.path.exists(os.path.join(out, name))]
     if found and not all(map(os.path.exists, paths)):
         raise ValueError(
-            f"--out {out}: expected a folder without text of another corpus, got "
-            f"{', '.join(found)}; choose another"
+            f"--out {out}: expected the archives that its text is from, got "
+            f"{', '.join(found)} without them; choose another folder, or remove the "
+            "text to download it again"
         )
     with unfinished(out) as work:
         for archive, path in zip(corpus.archives, paths):
@@ -157,6 +158,13 @@ def download(corpus: PublicCorpus, out: str, url_base: Optional[str]) -> None:
         for split, pairs in corpus.splits.items():
             for pair in pairs:
                 _append(pair, files, split, work)
+        for name in found:
+            path = os.path.join(out, name)
+            if not filecmp.cmp(os.path.join(work, name), path, shallow=False):
+                raise ValueError(
+                    f"{path}: expected the text of the archives, got another; choose "
+                    "another --out, or remove the file to write it again"
+                )
         for name in texts:
             os.replace(os.path.join(work, name), os.path.join(out, name))
 

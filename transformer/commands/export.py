@@ -131,7 +131,9 @@ def run(args: argparse.Namespace) -> None:
             card.write(hp, checkpoint, made, described)
             return remark
 
-        remark = checkpoints.find_and_load(args.logdir, write, args.checkpoint)
+        remark = checkpoints.find_and_load(
+            args.logdir, write, args.checkpoint, args.warn
+        )
     if remark:
         args.warn(remark)
     say(f"{args.format}, {args.quantization}: {args.out}")

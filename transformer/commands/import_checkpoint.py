@@ -9,7 +9,7 @@
 import argparse
 import os
 import re
-from typing import TYPE_CHECKING, List, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple, Union
 
 from transformer import hparams
 from transformer.compat.names import rules_in, systems
@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from transformer.compat.convert import Imported
 
 # Training settings of an original system that are not part of its dialect.
-TRAINED_WITH = {"tensor2tensor": {"warmup_steps": 8000}}
+TRAINED_WITH: Dict[str, Dict[str, Any]] = {
+    "kyubyong": {"dropout_rate": 0.3},
+    "tensor2tensor": {"warmup_steps": 8000},
+}
 
 # The systems whose vocabularies are all of one kind → that kind, a key of KINDS.
 KIND_OF = {"tensor2tensor": "subwords"}
@@ -220,11 +223,12 @@ def report(
     if row.target_space:
         say(f"target space {target_space} (--target_space_id)")
     say(
-        "with the moments of the optimizer: training continues exactly"
+        "with the moments of the optimizer: Adam continues where it was"
         if imported.has_moments
         else "without moments of the optimizer: Adam starts afresh"
     )
     say(f"dialect {hp.dialect}, unlike the paper:", *differences_to_paper(hp.dialect))
+    say("no data folder: training and scoring need one; see --data")
     if not has_vocabulary:
         say("no vocabulary: translating text needs one; see --spm and --vocab")
 

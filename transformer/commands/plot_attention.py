@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Union
 from transformer import hparams
 from transformer.runtime import cli, files
 from transformer.runtime.terminal import say
+from transformer.text.corpus import NEUTRAL
 from transformer.viewer.page_files import frozen_page
 
 if TYPE_CHECKING:
@@ -62,7 +63,10 @@ def run(args: argparse.Namespace) -> None:
     cli.start_tensorflow(args.verbose)
     from transformer.viewer.models import Model
 
-    models = [Model(hp, logdir, args.checkpoint, args.warn) for hp, logdir in settings]
+    models = [
+        Model(hp, logdir, args.checkpoint, args.warn, languages=NEUTRAL)
+        for hp, logdir in settings
+    ]
     if args.out:
         translations = [write_picture(args, head, models[0].translator)]
     if args.html:
@@ -87,6 +91,13 @@ def checked_head(args: argparse.Namespace) -> Union[int, str, None]:
             "--out: expected one sentence and one log directory, got "
             f"{len(args.sentences)} and {len(args.logdir)}; a page has "
             "room for more: --html"
+        )
+    of_picture = ("kind", "layer", "head", "pieces")
+    unused = [f"--{name}" for name in of_picture if getattr(args, name)]
+    if unused and not args.out:
+        raise ValueError(
+            f"{', '.join(unused)}: expected --out, the picture that this is for, got "
+            "none; on the page of --html, everything can be chosen"
         )
     for kind in args.kind or ():
         cli.refuse_unknown("--kind", kind, ("encoder", "decoder", "cross"))

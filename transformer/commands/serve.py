@@ -135,6 +135,8 @@ def log_to_stderr() -> None:
 
 def run(args) -> None:
     """Open the models, and serve them."""
+    if not all([args.host, *args.server_name]):
+        raise ValueError("--host and --server_name: expected names, got an empty one")
     if not 0 <= args.port < 1 << 16:
         raise ValueError(f"--port: expected 0 to 65535, got {args.port}")
     try:

@@ -52,20 +52,28 @@ def read(checkpoint: str, rules: Sequence = ()) -> Dict[str, np.ndarray]:
       rules: (regular expression, replacement) pairs, applied to each name in order.
 
     Raises:
-      ValueError: there is no checkpoint, the checkpoint is damaged, or a shard is
-        missing.
+      ValueError: there is no checkpoint, the checkpoint is damaged, the rules give two
+        variables the same name, or a shard is missing.
     """
     try:
-        arrays = {
-            renamed(re.sub("^training/", "", name), rules): array
-            for name, array in checkpoints.read(checkpoint).items()
-        }
+        found = checkpoints.read(checkpoint)
     except (tf.errors.OpError, ValueError, IndexError) as error:
         raise ValueError(
             f"{checkpoint}: expected the path of its .index file without "
             "that extension, and its .data files next to it, got no "
             "checkpoint, or a damaged one"
         ) from error
+    arrays: Dict[str, np.ndarray] = {}
+    before: Dict[str, str] = {}  # new name → original name
+    for name, array in found.items():
+        new = renamed(re.sub("^training/", "", name), rules)
+        if new in arrays:
+            raise ValueError(
+                f"{checkpoint}: expected variables with different names, got two named "
+                f"{new}, once {before[new]} and {name}; change the --names"
+            )
+        arrays[new] = array
+        before[new] = name
     return join_shards(arrays)
 
 

@@ -17,8 +17,10 @@ MEMINFO = "/proc/meminfo"
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def forecast(hp: HParams, parameters: int, pairs: int, longest: int) -> int:
-    """Return how many bytes the tensors of a training run take.
+def forecast(
+    hp: HParams, parameters: int, pairs: int, longest: int, parts: int = 1
+) -> int:
+    """Return how many bytes the tensors of a training run take, in each worker.
 
     On a CPU, TensorFlow also keeps up to 1,024 compiled products for each thread (see
     docs/performance.md), which are not counted.
@@ -33,6 +35,8 @@ def forecast(hp: HParams, parameters: int, pairs: int, longest: int) -> int:
       parameters: the number of parameters.
       pairs: the number of sentence pairs in the corpus.
       longest: L, the number of tokens in its longest sentence.
+      parts: the number of parts of a batch that are not computed at the same time in a
+        worker: shards, or those of the workers.
     """
     dialect = resolve(hp.dialect)
 
@@ -48,10 +52,10 @@ def forecast(hp: HParams, parameters: int, pairs: int, longest: int) -> int:
     a_token = 8 * hp.d_model + 2 * hp.target_vocab_size
     a_token += hp.encoder_blocks * (attention + feedforward)
     a_token += hp.decoder_blocks * (2 * attention + feedforward)
-    shards = (hp.shards or 1) if hp.deterministic else 1
-    tokens = min(hp.batch_tokens, pairs * longest) // shards
+    tokens = min(hp.batch_tokens, pairs * longest) // parts
     passes = 2 if hp.r_drop else 1
-    copies = COPIES + (hp.accumulate > 1 or shards > 1)  # a sum of gradients
+    adds_up = hp.accumulate > 1 or (hp.deterministic and parts > 1)
+    copies = COPIES + adds_up  # a sum of gradients
     return FLOAT * (copies * parameters + passes * tokens * a_token)
 
 

@@ -28,7 +28,7 @@ class Full(Refused):
     """A job was not accepted, because too many wait; ask again after `seconds`."""
 
     def __init__(self, most: int, seconds: int):
-        super().__init__(f"{most:,} sentences are already waiting")
+        super().__init__(f"at most {most:,} sentences may wait")
         self.seconds = seconds
 
 

@@ -17,7 +17,7 @@ from transformer.text.vocabulary import PAD, UNK, SubwordVocabulary
 from transformer.text.words import Tokens, tokens, with_surface
 from transformer.translator import FULL_LENGTH, Translation
 from transformer.viewer.roles import Role, roles
-from transformer.viewer.tree import ENDED, Node, tree
+from transformer.viewer.tree import BEATEN, ENDED, OPEN, Node, tree
 
 KINDS = {
     "encoder": ("encoder", "self_attention"),
@@ -88,7 +88,7 @@ def see(
     read = tokens(vocabularies.source, [*source, vocabularies.source.eos, *padded])
     written = tokens(vocabularies.target, [*target, vocabularies.target.eos])
     allowed = _allowed(len(source) + 1, len(read.ids), len(written.ids))
-    nodes = _nodes(translator, found, target, of_target)
+    nodes = _nodes(translator, found, best_ids[0], target, of_target)
     used = sorted({node.piece for node in nodes})
     return Sight(
         source=with_surface(read, vocabularies.source, line),
@@ -154,17 +154,25 @@ def _alternatives(translator, log_probs):
     return found
 
 
-def _nodes(translator, found, target, of_target):
-    """Return the tree of the search; one path if it kept no history."""
+def _nodes(translator, found, best, target, of_target):
+    """Return the tree of the search; if it kept no history, the path of the target."""
     eos = translator.vocabularies.target.eos
     if found.history:
         return tree(found, 0, eos)
-    sums = np.cumsum(of_target).tolist()
-    ids = [*target, eos]
-    return [
-        Node(i - 1, i + 1, one, total, total, ENDED if one == eos else "open", 0)
-        for i, (one, total) in enumerate(zip(ids, sums))
+    lengths = np.arange(1, len(target) + 2)
+    sums = np.cumsum(of_target)
+    scores = sums / ((5 + lengths) / 6) ** translator.hp.length_penalty
+    nodes = [
+        Node(length - 2, length, piece, log_prob, score, OPEN, -1)
+        for length, piece, log_prob, score in zip(
+            lengths.tolist(), [*target, eos], sums.tolist(), scores.tolist()
+        )
     ]
+    is_best = list(target) == list(best)
+    nodes[-1] = nodes[-1]._replace(
+        fate=ENDED if is_best else BEATEN, rank=0 if is_best else -1
+    )
+    return nodes
 
 
 def changes_without(translator, source, target, spans, of_target):

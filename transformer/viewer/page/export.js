@@ -57,14 +57,17 @@ function svgText(picture) {
   return new XMLSerializer().serializeToString(picture);
 }
 
-// A PNG of twice the size, for print.
+const MOST_PIXELS = 16384; // of a side: what every browser can draw
+
+// A PNG of twice the size, for print; a large picture may need less.
 async function pngOf(picture) {
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svgText(picture))}`;
   await image.decode();
   const canvas = document.createElement("canvas");
-  canvas.width = 2 * picture.getAttribute("width");
-  canvas.height = 2 * picture.getAttribute("height");
+  const size = ["width", "height"].map((side) => Number(picture.getAttribute(side)));
+  const factor = Math.min(2, MOST_PIXELS / Math.max(...size));
+  [canvas.width, canvas.height] = size.map((side) => Math.floor(factor * side));
   canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
   return new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });
 }

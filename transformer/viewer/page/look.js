@@ -107,7 +107,7 @@ async function askModels() {
   if (page.models.map(({ name }) => name).join() !== before) {
     Object.assign(page, { sight: null, other: null });
     view.model = Math.min(view.model, page.models.length - 1);
-    view.other = view.other < page.models.length ? view.other : -1;
+    view.other = page.models.length > 1 && view.other < page.models.length ? view.other : -1;
     show();
   }
 }

@@ -2,6 +2,7 @@
 
 function chooseHead(choice) {
   Object.assign(view, choice);
+  view.layer = Math.min(view.layer, page.sight.layersOf(view.kind) - 1);
   page.lit = null;
   history.replaceState(null, "", viewToHash());
   showAttention();
@@ -114,6 +115,7 @@ function relight(chips) {
   const buttons = anew.flatMap((line) => [...line.querySelectorAll("button")]);
   [...chips.querySelectorAll("button")].forEach((chip, i) => {
     chip.className = buttons[i].className;
+    chip.ariaPressed = buttons[i].ariaPressed;
     chip.style.background = buttons[i].style.background;
     chip.style.color = buttons[i].style.color;
   });
@@ -175,7 +177,8 @@ function letGo() {
 
 function pressed(event) {
   const isTyped = event.target.matches("textarea, select, input:not([type='checkbox'])");
-  if ((isTyped && event.key !== "Escape") || event.ctrlKey || event.metaKey || event.altKey) {
+  const isShortcut = event.ctrlKey || event.metaKey || (event.altKey && !"[]{}".includes(event.key)); // Option types brackets on some keyboards
+  if ((isTyped && event.key !== "Escape") || isShortcut) {
     return;
   }
   const kinds = Object.keys(KINDS);

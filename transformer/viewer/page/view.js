@@ -21,7 +21,7 @@ function hashToView(hash) {
   const ids = (name) => (fields.get(name) || "").split(".").filter((one) => /^\d{1,7}$/.test(one)).map(Number);
   view.text = cut(fields.get("t") || "");
   view.model = number("m", 0, page.models.length - 1, 0);
-  view.other = number("o", 0, page.models.length - 1, -1);
+  view.other = page.models.length > 1 ? number("o", 0, page.models.length - 1, -1) : -1;
   view.byWords = fields.get("w") !== "0";
   view.kind = Object.hasOwn(KINDS, fields.get("k")) ? fields.get("k") : "cross";
   view.layer = number("l", 0, page.models[view.model].layers - 1, page.models[view.model].layers - 1);

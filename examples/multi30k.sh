@@ -9,8 +9,9 @@
 # It takes about an hour and a half on two cores that compute in bfloat16 (avx512_bf16,
 # AMX). Expect a BLEU of about 44.3 on test: mean of four seeds, standard deviation 0.1.
 set -euo pipefail
-root=$(dirname "$0")/..
-folder=$(realpath -m "${1:-$root/data/multi30k}")
+root=$(cd "$(dirname "$0")/.." && pwd)
+folder=${1:-$root/data/multi30k}
+[[ $folder = /* ]] || folder=$PWD/$folder
 cd "$root"
 
 [ -e "$folder/train.de" ] || python scripts/download.py multi30k --out "$folder"

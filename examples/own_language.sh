@@ -3,8 +3,8 @@
 #
 #     bash examples/own_language.sh [FOLDER [FLAGS OF train.py]]
 #
-# The example is Spanish → English: if FOLDER (by default data/spanish) does not exist,
-# make_spanish.py writes a small corpus there. For your own pair, make the folder, put
+# The example is Spanish → English: if FOLDER (by default data/spanish) is missing or
+# empty, make_spanish.py writes a small corpus there. For your own pair, make the folder, put
 # your files there, and change their names below. Each has one sentence per line; line n
 # of one file is the translation of line n of the other. prepare.py reads the languages
 # from the file extensions.
@@ -15,11 +15,12 @@
 #     We do not buy the red house.
 #     Do you look for this green book now?
 set -euo pipefail
-root=$(dirname "$0")/..
-folder=$(realpath -m "${1:-$root/data/spanish}")
+root=$(cd "$(dirname "$0")/.." && pwd)
+folder=${1:-$root/data/spanish}
+[[ $folder = /* ]] || folder=$PWD/$folder
 cd "$root"
 
-[ -e "$folder" ] || python examples/make_spanish.py "$folder"
+[ "$(ls -A "$folder" 2> /dev/null)" ] || python examples/make_spanish.py "$folder"
 head -n 3 "$folder/corpus.es" "$folder/corpus.en"
 
 # Learn a vocabulary of pieces, and write every sentence as the ids of its pieces.

@@ -107,7 +107,7 @@ def test_two_variables_that_would_have_one_name_are_refused(tmp_path):
     arrays = {"x/kernel": np.zeros(3), "x/kernel/ExponentialMovingAverage": np.ones(3)}
     checkpoint = write(arrays, tmp_path)
     assert sorted(convert.read(checkpoint)) == sorted(arrays)
-    with pytest.raises(ValueError, match="got two named x/kernel, once .*Average"):
+    with pytest.raises(ValueError, match="both be x/kernel; rename one"):
         convert.read(checkpoint, [("/ExponentialMovingAverage$", "")])
 
 

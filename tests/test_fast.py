@@ -4,6 +4,7 @@ import dataclasses
 import glob
 import os
 import shutil
+import threading
 
 import corpora
 import numpy as np
@@ -67,6 +68,23 @@ def test_by_beam_search_the_same_scores(exported, lines):
         assert one.text != other.text or one.score > other.score - 1e-4
     assert prefixed.text.startswith("3 3")  # TensorFlow's work
     assert aligned.text == found[0].text and aligned.alignment is not None
+
+
+def test_signals_need_not_wait_for_it(exported, monkeypatch):
+    """Python handles them in the main thread."""
+    with open_exported(exported) as fast:
+        model, threads = fast._model, []
+
+        class Watched:
+            def translate_batch(self, *args, **kwargs):
+                threads.append(threading.current_thread())
+                return model.translate_batch(*args, **kwargs)
+
+            unload_model = model.unload_model
+
+        monkeypatch.setattr(fast, "_model", Watched())
+        assert len(fast.translate(["1 2 3"])) == 1
+    assert threads and threading.main_thread() not in threads
 
 
 def test_the_n_best_come_best_first(exported, lines):

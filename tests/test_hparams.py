@@ -177,6 +177,7 @@ def test_a_setting_of_sampling_is_not_ignored_by_another_search(tmp_path):
     with pytest.raises(ValueError, match="temperature, top_k: expected .* got beam"):
         hparams.load(str(tmp_path), given)
     hparams.load(str(tmp_path), {**given, "search": "sample"})
+    hparams.load(str(tmp_path), {"temperature": 1.0, "top_k": 0})
 
 
 # The presets.

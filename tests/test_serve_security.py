@@ -39,7 +39,7 @@ def test_it_listens_to_this_machine_alone_unless_told_otherwise():
 @pytest.mark.parametrize("flag", ["--host", "--server_name"])
 def test_an_empty_name_would_be_every_address(flag, capsys):
     said = corpora.refusal(capsys, "serve", "--logdir", "x", flag, "")
-    assert "expected names, got an empty one" in said
+    assert f"{flag}: expected a name or an address, got an empty one" in said
 
 
 @pytest.mark.parametrize("host", ["evil.example:8000", "localhost.evil.example", "a]"])

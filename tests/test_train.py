@@ -323,6 +323,15 @@ def test_settings_are_refused(digits, tmp_path, capsys, flags, words):
     assert [word for word in words if word not in line] == []
 
 
+@pytest.mark.parametrize(
+    "schedule, rate, is_low",
+    [("noam", 0.001, True), ("noam", 0.0, False), ("linear", 1e-5, False)],
+)
+def test_a_peak_that_is_taken_for_a_factor_is_remarked_on(schedule, rate, is_low):
+    hp = hparams.HParams(schedule=schedule, learning_rate=rate)
+    assert ("is a factor" in trainer.low_factor(hp)) == is_low
+
+
 def test_positions_beyond_a_table_are_reported(digits, tmp_path, script, capsys):
     script(1.0)
     flags = ("--positions", "learned", "--max_positions", "4", "--max_steps", "1")

@@ -28,7 +28,6 @@ from transformer.text.data_folder import read_summary
 from transformer.text.lines import read_lines
 
 NAME = "README.md"
-NO_SCORES = "None are known: `transformer-tf eval` measures them."
 OF_THE_DATA = ("data", "source_vocab_size", "target_vocab_size", "joint_vocab")
 
 
@@ -66,9 +65,7 @@ def model_card(
     is_known = bool(segments or corpus)  # not so if the checkpoint was imported
     scores = "None are known for this search, which is not the one of the training run."
     if search_settings(hp) == search_settings(saved):
-        scores = NO_SCORES
-        if is_known:
-            scores = _scores(saved.data, checkpoint, samples)
+        scores = _scores(saved.data, checkpoint, samples)
     summary = _summary(saved.data) if is_known else {}
     languages = [summary.get(f"{side}_lang", side) for side in ("source", "target")]
     size = sum(int(np.prod(shape)) for shape in variable_shapes(hp).values())
@@ -153,7 +150,7 @@ def _scores(data, checkpoint, samples):
             ]
             rows.append(f"| {split} | " + " | ".join(numbers) + " |")
     if not rows:
-        return NO_SCORES
+        return "None are known: `transformer-tf eval` measures them."
     return "\n".join(
         [
             "| text | BLEU (95 % interval) | chrF2 (95 % interval) |",

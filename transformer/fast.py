@@ -201,7 +201,7 @@ def import_ctranslate2() -> Any:
 
 
 def _in_a_thread(function: Callable, *args: Any, **kwargs: Any) -> Any:
-    """Return what a function returns.
+    """Call a function in another thread; return what it returns.
 
     Python handles signals in the main thread only, and not while CTranslate2 computes
     there.

@@ -417,16 +417,21 @@ def load(logdir: str, given: Optional[Dict[str, Any]] = None) -> HParams:
     """Return the settings saved in `logdir`, overridden by those that are `given`.
 
     Raises:
-      ValueError: there are no saved settings, or they cannot work.
+      ValueError: there are no saved settings, they cannot work, or one of those in
+        `given` would have no effect.
     """
     given = given or {}
     hp = HParams(**{**read(logdir), **given})
     validate(hp)
-    unused = [name for name in OF_SAMPLING if name in given and hp.search != "sample"]
-    if unused:
+    changed = [
+        name
+        for name in OF_SAMPLING
+        if given.get(name, FIELDS[name].default) != FIELDS[name].default
+    ]
+    if changed and hp.search != "sample":
         raise ValueError(
-            f"{', '.join(unused)}: expected the search sample, which uses this, got "
-            f"{hp.search}; choose --search sample"
+            f"{', '.join(changed)}: expected the search sample, as no other uses these "
+            f"settings, got {hp.search}; add --search sample, or leave them out"
         )
     return hp
 

@@ -226,8 +226,8 @@ def low_factor(hp: HParams) -> str:
     if schedule not in TIMES_FACTOR or peak_rate(hp) >= LOWEST_RATE:
         return ""
     return (
-        f"; this is low, because learning_rate is a factor with the schedule "
-        f"{schedule}: try --learning_rate 1"
+        f"; this is low: with the schedule {schedule}, learning_rate is a factor (1 in "
+        "the paper), not the peak"
     )
 
 

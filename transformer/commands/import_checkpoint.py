@@ -228,7 +228,7 @@ def report(
         else "without moments of the optimizer: Adam starts afresh"
     )
     say(f"dialect {hp.dialect}, unlike the paper:", *differences_to_paper(hp.dialect))
-    say("no data folder: training and scoring need one; see --data")
+    say("no data folder: to train or score, prepare one, and pass it with --data")
     if not has_vocabulary:
         say("no vocabulary: translating text needs one; see --spm and --vocab")
 

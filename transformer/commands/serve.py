@@ -135,8 +135,12 @@ def log_to_stderr() -> None:
 
 def run(args) -> None:
     """Open the models, and serve them."""
-    if not all([args.host, *args.server_name]):
-        raise ValueError("--host and --server_name: expected names, got an empty one")
+    for flag, names in (("--host", [args.host]), ("--server_name", args.server_name)):
+        if not all(names):
+            raise ValueError(
+                f"{flag}: expected a name or an address, got an empty one; --host "
+                "0.0.0.0 accepts other machines"
+            )
     if not 0 <= args.port < 1 << 16:
         raise ValueError(f"--port: expected 0 to 65535, got {args.port}")
     try:

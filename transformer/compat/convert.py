@@ -69,8 +69,9 @@ def read(checkpoint: str, rules: Sequence = ()) -> Dict[str, np.ndarray]:
         new = renamed(re.sub("^training/", "", name), rules)
         if new in arrays:
             raise ValueError(
-                f"{checkpoint}: expected variables with different names, got two named "
-                f"{new}, once {before[new]} and {name}; change the --names"
+                f"{checkpoint}: expected a name of its own for each variable, got "
+                f"{before[new]} and {name}, which would both be {new}; rename one with "
+                "--names"
             )
         arrays[new] = array
         before[new] = name

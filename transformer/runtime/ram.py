@@ -35,8 +35,8 @@ def forecast(
       parameters: the number of parameters.
       pairs: the number of sentence pairs in the corpus.
       longest: L, the number of tokens in its longest sentence.
-      parts: the number of parts of a batch that are not computed at the same time in a
-        worker: shards, or those of the workers.
+      parts: the number of parts into which a batch is cut for shards or workers; a
+        worker computes one at a time.
     """
     dialect = resolve(hp.dialect)
 

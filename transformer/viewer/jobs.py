@@ -25,7 +25,7 @@ class Refused(Exception):
 
 
 class Full(Refused):
-    """A job was not accepted, because too many wait; ask again after `seconds`."""
+    """A job was refused, because too many would wait; ask again after `seconds`."""
 
     def __init__(self, most: int, seconds: int):
         super().__init__(f"at most {most:,} sentences may wait")

@@ -57,7 +57,7 @@ function svgText(picture) {
   return new XMLSerializer().serializeToString(picture);
 }
 
-const MOST_PIXELS = 16384; // of a side: what every browser can draw
+const MOST_PIXELS = 16384; // of a side: browsers draw no larger canvas reliably
 
 // A PNG of twice the size, for print; a large picture may need less.
 async function pngOf(picture) {

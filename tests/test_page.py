@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 
+import corpora
 import pytest
 from browser import Browser, needs_browser
 from serving import address, served
@@ -369,12 +370,23 @@ def test_keys_keep_the_focus(page):
         assert page.run("byId('words').contains(document.activeElement)")
 
 
-def test_a_kind_with_fewer_layers_shows_its_last(page):
-    page.run("page.sight.layersOf = (kind) => (kind === 'cross' ? 1 : 9)")
-    page.run("view.kind = 'encoder'; view.layer = 5; chooseHead({kind: 'cross'})")
-    assert page.run("[view.kind, view.layer]") == ["cross", 0]
-    page.run("look()")  # the sight of the server again
-    page.until("!Object.hasOwn(page.sight, 'layersOf')")
+def test_a_server_that_was_started_again_with_another_model(page, models, monkeypatch):
+    monkeypatch.setattr(models[0], "name", "logs · another")
+    typed(page, "5 4")
+    chosen = "byId('model').selectedOptions[0].textContent"
+    assert page.run(f"[page.models[0].name, {chosen}]") == ["logs · another"] * 2
+
+
+def test_a_kind_with_fewer_layers_shows_its_last(browser, digits, tmp_path):
+    logdir = str(tmp_path / "logs")
+    blocks = ["--num_encoder_blocks", "2", "--num_decoder_blocks", "1"]
+    corpora.run_train(digits, logdir, *corpora.SMALL, *blocks, "--max_steps", "1")
+    model = Model(hparams.load(logdir), logdir)
+    frozen_file(browser, tmp_path, [model], ["1 2 3"])
+    model.close()
+    browser.run("chooseHead({kind: 'encoder', layer: 1}); chooseHead({kind: 'cross'})")
+    assert browser.run("[view.kind, view.layer]") == ["cross", 0]
+    assert browser.complaints() == []
 
 
 def test_each_group_is_one_stop_of_the_tab_key(page):

@@ -41,6 +41,7 @@ async function look() {
   }
   say("Translating …");
   try {
+    await askModels(asking.signal);
     await sayBest(asking.signal);
     const sight = await page.source.see(asked(view.model), asking.signal);
     const other = view.other < 0 ? null : await page.source.see({ ...asked(view.other), prefix: [], target: null }, asking.signal);
@@ -93,21 +94,21 @@ async function recover() {
     page.timer = setTimeout(recover, RETRY);
     return;
   }
-  showSettings();
   await look();
 }
 
 // The models of the source, which may have been started again with others. Where two
 // have the same name, a number tells them apart.
-async function askModels() {
+async function askModels(signal) {
   const before = page.models.map(({ name }) => name).join();
-  const models = await page.source.models();
+  const models = await page.source.models(signal);
   const isTwice = (name) => models.filter((each) => each.name === name).length > 1;
   page.models = models.map((each, i) => (isTwice(each.name) ? { ...each, name: `${each.name} (${i + 1})` } : each));
   if (page.models.map(({ name }) => name).join() !== before) {
     Object.assign(page, { sight: null, other: null });
     view.model = Math.min(view.model, page.models.length - 1);
     view.other = page.models.length > 1 && view.other < page.models.length ? view.other : -1;
+    showSettings();
     show();
   }
 }

@@ -9,8 +9,8 @@ class FromServer {
     this.isFrozen = false;
   }
 
-  async models() {
-    return (await this.ask("models")).models;
+  async models(signal) {
+    return (await this.ask("models", null, signal)).models;
   }
 
   async translate({ model, text }, signal) {

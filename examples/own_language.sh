@@ -4,10 +4,10 @@
 #     bash examples/own_language.sh [FOLDER [FLAGS OF train.py]]
 #
 # The example is Spanish → English: if FOLDER (by default data/spanish) is missing or
-# empty, make_spanish.py writes a small corpus there. For your own pair, make the folder, put
-# your files there, and change their names below. Each has one sentence per line; line n
-# of one file is the translation of line n of the other. prepare.py reads the languages
-# from the file extensions.
+# empty, make_spanish.py writes a small corpus there. For your own pair, make the
+# folder, put your files there, and change their names below. Each has one sentence per
+# line; line n of one file is the translation of line n of the other. prepare.py reads
+# the languages from the file extensions.
 #
 # It takes about a minute and a half on two cores. Expect a BLEU above 95 (all sentences
 # come from one small grammar), and these lines at the end:

@@ -171,6 +171,16 @@ def step_of_find(logdir, which, said):
     return checkpoints.step_of(found)
 
 
+def test_links_to_what_was_removed_are_damaged(write, tmp_path):
+    logdir, said = write(10, 20), []
+    for name in os.listdir(logdir):
+        if name.startswith("model.ckpt-20"):
+            os.remove(tmp_path / name)
+            os.symlink(tmp_path / "gone" / name, tmp_path / name)
+    assert step_of_find(logdir, "newest", said) == 10
+    assert len(said) == 1 and "model.ckpt-20" in said[0]
+
+
 def test_a_broken_best_falls_back_on_the_newest_and_the_newest_on_the_best(
     write, tmp_path
 ):

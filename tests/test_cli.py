@@ -313,6 +313,22 @@ def test_streams_that_were_closed_before_lead_nowhere():
     assert done.returncode == 7, done.stderr
 
 
+def test_what_a_terminal_cannot_encode_is_escaped():
+    """The help of the program has an arrow."""
+    shown = {}
+    for encoding in ("utf-8", "ascii"):
+        done = subprocess.run(
+            [sys.executable, "-m", "transformer"],
+            cwd=corpora.ROOT,
+            env=dict(os.environ, PYTHONIOENCODING=encoding),
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        shown[encoding] = done.stdout.decode(encoding)
+    escaped = shown["utf-8"].encode("ascii", "backslashreplace").decode("ascii")
+    assert shown["ascii"] == escaped != shown["utf-8"]
+
+
 def test_without_a_temporary_folder_nothing_is_held_back(held, monkeypatch):
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda: open("/none/x"))
     assert held(fails=False) == ["from C", "from Python", "later"]

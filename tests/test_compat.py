@@ -356,6 +356,8 @@ def test_masks_that_say_the_opposite_are_reported():
     ids = tf.placeholder(tf.int32, [None, None])
     with pytest.warns(UserWarning, match="expected key_masks in which True = padding"):
         kyubyong.multihead_attention(x, x, x, tf.not_equal(ids, 0), num_heads=2)
+    with pytest.raises(ValueError, match="kyubyong: key_masks: .*padding, .* got -1"):
+        kyubyong.multihead_attention(x, x, x, -np.ones([2, 3]), num_heads=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with tf.variable_scope("as_expected"):

@@ -96,12 +96,13 @@ def test_first_values_are_uniform_whatever_the_scope_says():
 
 
 @pytest.mark.skipif(not tf.__version__.startswith("1."), reason="has Keras 3")
-def test_without_keras_3_the_layers_say_what_to_do():
+@pytest.mark.parametrize("module", ["compat.bojone_keras", "keras_layers"])
+def test_without_keras_3_the_layers_say_what_to_do(module):
     with pytest.raises(ImportError) as raised:
-        exec("from transformer.compat.bojone_keras import *", {})
+        exec(f"from transformer.{module} import *", {})
     (line,) = str(raised.value).splitlines()
     assert (
         f"expected TensorFlow 2.16 or newer, which has Keras 3, got {tf.__version__}"
         in line
     )
-    assert "import transformer.compat.bojone" in line
+    assert "import transformer.functional or transformer.compat.bojone" in line

@@ -345,6 +345,21 @@ def test_dense():
         common_layers.dense(x, 6, layer_collection=1)
 
 
+@pytest.mark.parametrize("name", ["inner", "outer", "q", "o", "norm", "ln", "conv1d"])
+def test_a_layer_has_the_given_name_even_if_a_block_uses_it_otherwise(name):
+    common_layers.dense(tf.ones([2, 3]), 6, name=name)
+    common_layers.embedding(tf.constant([[1]]), 5, 4, name=f"{name}_of_ids")
+    with tf.variable_scope(name):
+        common_layers.embedding(tf.constant([[1]]), 5, 4, name="o")
+    found = {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
+    assert found == {
+        f"{name}/kernel": [3, 6],
+        f"{name}/bias": [6],
+        f"{name}_of_ids/kernel": [5, 4],
+        f"{name}/o/kernel": [5, 4],
+    }
+
+
 @pytest.mark.parametrize("length", [3, 6])
 def test_add_positional_embedding(length):
     x = tf.random_uniform([2, length, 3], seed=1)

@@ -41,6 +41,13 @@ def below(scope, variables):
 # --- Attention ------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["Q_len", "V_len"])
+def test_lengths_of_a_wrong_rank_are_named(name):
+    x = tf.zeros([2, 3, 4])
+    with pytest.raises(ValueError, match=f"attention: {name}: expected lengths"):
+        functional.attention(x, x, x, 2, 2, **{name: tf.ones([2, 1], tf.int32)})
+
+
 @pytest.mark.parametrize("Q_len", [None, [6, 2]], ids=["all_queries", "Q_len"])
 @pytest.mark.parametrize("V_len", [None, [3, 4]], ids=["all_keys", "V_len"])
 def test_attention(start, Q_len, V_len):

@@ -85,6 +85,8 @@ def test_masks_made_by_equal_are_reported():
         warnings.simplefilter("error")
         attended(tf.not_equal(ids, 0))
         attended(tf.equal(tf.minimum(ids, 1), 1))
+        is_padding = tf.cast(tf.equal(ids, 0), tf.float32)
+        attended(tf.equal(is_padding, 0))
         attended(tf.sequence_mask([2, 1], 3))
         attended(modules.padding_mask(ids))
 

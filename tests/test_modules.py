@@ -341,6 +341,80 @@ def test_attention_behind_the_past_is_attention_over_the_whole(start, dialect, m
     assert past.mask.shape == (2, 0 if masks == "no_padding" else 5)
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int32])
+def test_a_bias_of_any_type_is_that_of_float32(start, dialect, dtype):
+    bias = np.array([[0, 1, 2], [3, 4, 5], [6, 7, 8]])
+    outputs = [
+        attend(
+            X.astype(np.float32),
+            num_heads=2,
+            key_masks=IDS,
+            bias=bias.astype(kind),
+            dialect=dialect,
+            reuse=tf.AUTO_REUSE,
+        )
+        for kind in (np.float32, dtype)
+    ]
+    session, _ = start()
+    np.testing.assert_array_equal(*session.run(outputs))
+
+
+@pytest.mark.parametrize(
+    "positions", [np.arange(3, 6), [3, 4, 5], np.arange(3, 6, dtype=np.int32)]
+)
+def test_positions_may_be_arrays_and_lists(start, positions):
+    options = {
+        "num_heads": 2,
+        "causality": True,
+        "max_relative_position": 2,
+        "reuse": tf.AUTO_REUSE,
+    }
+    outputs = [
+        attend(query_positions=each, **given, **options)
+        for each in (tf.range(3, 6), positions)
+        for given in ({}, {"key_positions": positions})
+    ]
+    session, _ = start()
+    of_defaults, of_keys, *others = session.run(outputs)
+    np.testing.assert_array_equal(others, [of_defaults, of_keys])
+
+
+def test_query_masks_of_one_line_are_those_of_all(start):
+    real = np.array([True, False, True])
+    outputs = [
+        attend(num_heads=2, query_masks=each, reuse=tf.AUTO_REUSE, dialect="tutorial")
+        for each in (real, np.tile(real, [2, 1]))
+    ]
+    session, _ = start()
+    np.testing.assert_array_equal(*session.run(outputs))
+
+
+def test_a_getter_may_give_kernels_alone_16_bits(start):
+    def narrow_kernels(getter, name, **options):
+        found = getter(name, **options)
+        return tf.cast(found, tf.float16) if name.endswith("kernel") else found
+
+    with tf.variable_scope("block", reuse=tf.AUTO_REUSE):
+        wide = modules.feedforward(X, (16, 8))
+    with tf.variable_scope("block", reuse=tf.AUTO_REUSE, custom_getter=narrow_kernels):
+        narrow = modules.feedforward(X, (16, 8))
+    session, _ = start()
+    np.testing.assert_allclose(*session.run([narrow, wide]), atol=0.01)
+
+
+def unmasked_past(*sizes):
+    empty = nothing_before(*sizes)
+    one = tf.zeros([sizes[0], sizes[1], 1, sizes[2]])
+    return empty.followed_by(one, one, True)
+
+
+def masked_past(*sizes):
+    empty = nothing_before(*sizes)
+    one = tf.zeros([sizes[0], sizes[1], 1, sizes[2]])
+    return empty.followed_by(one, one, tf.ones([sizes[0], 1], tf.bool))
+
+
 def nothing_before(batch, num_heads, width):
     """The KeyValueCache before the first position."""
     keys = tf.zeros([batch, num_heads, 0, width])
@@ -519,6 +593,7 @@ def attend(queries=X, keys=X, *more, **options):
             lambda: attend(X, X, X, IDS, 8, 0.1),
             "num_units to be an int, got ndarray; for .* import it from .*kyubyong",
         ),
+        (lambda: attend(X, X, 8 / 2), "num_units to be an int, got float; give an int"),
         (
             lambda: attend(mask=np.ones([2, 3, 3], bool)),
             r"got three dimensions; .* give mask\[:, None\]",
@@ -534,6 +609,20 @@ def attend(queries=X, keys=X, *more, **options):
                 past=nothing_before(2, 2, 4),
             ),
             "with past, got .*2, 1, 3, 3.*; give what depends on the query as mask",
+        ),
+        (
+            lambda: attend(
+                num_heads=2, key_masks=np.ones([1, 3]), past=nothing_before(2, 2, 4)
+            ),
+            r"expected \[N, Tk\] or \[N, 1, 1, Tk\] with past, got \(?1, 3",
+        ),
+        (
+            lambda: attend(num_heads=2, key_masks=IDS, past=unmasked_past(2, 2, 4)),
+            "a mask of 1 positions, because key_masks are not True, got 0; give",
+        ),
+        (
+            lambda: attend(num_heads=2, key_masks=True, past=masked_past(2, 2, 4)),
+            "a mask of 0 positions, because key_masks are True, got 1; give",
         ),
         (
             lambda: attend(
@@ -573,6 +662,7 @@ def attend(queries=X, keys=X, *more, **options):
         (lambda: modules.dropout(X, 1), "got 1$"),
         (lambda: modules.dropout(X, "0.1"), "got '0.1'$"),
         (lambda: modules.label_smoothing(X, 2), "epsilon <= 1, got 2$"),
+        (lambda: modules.label_smoothing(IDS), "got int64 .*; cast it to float32"),
     ],
 )
 def test_one_line_says_what_a_block_expects(call, message):

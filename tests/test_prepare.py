@@ -11,6 +11,7 @@ from originals import subword_list, word_list
 
 from transformer.commands import prepare
 from transformer.evaluation import METRICS, read_parallel, score
+from transformer.text.data_folder import tokenizer_of
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary import (
     JOINT_SUBWORDS,
@@ -267,6 +268,8 @@ def test_the_languages_are_those_of_the_flags(tmp_path):
     [
         (("corpus.es", "corpus.en"), ["es", "en"]),
         (("a.de-es.es.gz", "a.de-es.de.gz"), ["es", "de"]),
+        (("corpus.es-419", "corpus.pt-BR"), ["es-419", "pt-BR"]),
+        (("corpus.zh-Hans-CN", "corpus.deu_Latn"), ["zh-Hans-CN", "deu_Latn"]),
         (("text.src", "text.tgt"), ["source", "target"]),
     ],
 )
@@ -298,6 +301,37 @@ def test_files_of_different_line_counts(tmp_path, capsys):
     write(tmp_path / "dev.en", sentences("dev", "en")[:-1])
     said = refused(capsys, tmp_path, ["--out", out, *SMALL])
     assert f"got 9 in {out}/dev.de and 8 in {out}/dev.en" in said
+
+
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+def test_an_empty_split_is_refused_before_any_work(tmp_path, capsys, split):
+    out = fill(tmp_path)
+    for language in WORDS:
+        write(tmp_path / f"{split}.{language}", [])
+    said = refused(capsys, tmp_path, ["--out", out, *SMALL])
+    assert f"{split}: expected text, got empty files: {out}/{split}.de" in said
+
+
+def test_a_file_that_is_given_as_its_own_translation(tmp_path, capsys):
+    """One corpus of several may be copied: it teaches names."""
+    out = fill(tmp_path)
+    names = write(tmp_path / "names.txt", sentences("train", "en"))
+    copied = ["--train", names, names]
+    said = refused(capsys, tmp_path, ["--out", out, *SMALL, *copied])
+    assert f"the text of two languages, got {names} twice" in said
+    both = ["--train", f"{out}/train.de", f"{out}/train.en", *copied]
+    corpora.command("prepare", "--out", out, *SMALL, *both)
+
+
+def test_separate_vocabularies_of_the_other_direction(tmp_path, capsys):
+    out = fill(tmp_path / "text")
+    corpora.command("prepare", "--out", out, "--vocab_size", "40", "--separate")
+    reverse = ["--source_lang", "en", "--target_lang", "de", "--vocab_from", out]
+    argv = ["--out", fill(tmp_path / "reverse"), *reverse]
+    said = refused(capsys, tmp_path, argv)
+    assert "expected the vocabularies of en → de, got those of de → en" in said
+    corpora.command("prepare", "--out", out, *SMALL)
+    corpora.command("prepare", *argv)
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
@@ -407,6 +441,14 @@ def test_an_interrupted_run_leaves_nothing_behind(tmp_path, monkeypatch, error):
     assert corpora.tree(tmp_path) == before
 
 
+@pytest.mark.parametrize(
+    "language, tokenizer",
+    [("zho_Hans", "zh"), ("yue", "zh"), ("jpn_Jpan", "char"), ("deu_Latn", "13a")],
+)
+def test_languages_of_three_letters_have_tokenizers_too(language, tokenizer):
+    assert tokenizer_of(language) == tokenizer
+
+
 def test_a_language_without_spaces_keeps_its_characters_and_is_scored_by_them(tmp_path):
     """Full-width punctuation would become ASCII, and a line would be one word."""
     chinese = ["我看见一只狗，它很大。", "你好！²"] * 20
@@ -424,6 +466,9 @@ def test_a_language_without_spaces_keeps_its_characters_and_is_scored_by_them(tm
         assert vocabulary.decode(vocabulary.encode(line)) == line
     text = read_parallel(out, "dev")
     assert text.tokenizer == read_parallel(out, "", pairs[1]).tokenizer == "zh"
+    reference = write(tmp_path / "reference.txt", chinese)
+    assert read_parallel(out, "", [pairs[1][0], reference]).tokenizer == "zh"
+    assert read_parallel("", "", [pairs[1][0], reference]).tokenizer == "13a"
     wrong = [line.replace("狗", "猫") for line in chinese]
     found = score(wrong, chinese, 0, list(METRICS), text.tokenizer)
     assert 50 < found.bleu < 100 and "tok:zh" in found.bleu_signature

@@ -106,8 +106,8 @@ def test_attention_is_that_of_the_equations(start, causality, max_distance):
 
 @pytest.mark.parametrize("causality", [False, True], ids=["both_sides", "causal"])
 @pytest.mark.parametrize("max_distance", [2, 8])
-def test_bias_of_the_music_transformer(max_distance, causality):
-    length = 5
+@pytest.mark.parametrize("length", [5, 1, 0])
+def test_bias_of_the_music_transformer(length, max_distance, causality):
     queries = tf.placeholder(tf.float32, [None, H, None, 4])
     bias = relative_bias(queries, max_distance, causality)
     Q = random(N, H, length, 4)

@@ -5,8 +5,10 @@ import http.server
 import io
 import json
 import os
+import shlex
 import sys
 import threading
+import urllib.parse
 
 import corpora
 import numpy as np
@@ -174,6 +176,33 @@ def test_the_card_says_what_the_log_directory_knows(trained, tmp_path):
     assert "min_length 3, no_repeat_ngram 2." in text and "--min_length" not in text
     unused = dataclasses.replace(hp, seed=hp.seed + 1, temperature=0.5)
     assert card.model_card(unused, checkpoint, exported, samples=0) == before_change
+
+
+def test_the_signature_of_dev_is_that_of_the_target_language(trained, monkeypatch):
+    hp, checkpoint = hparams.load(trained), checkpoints.find(trained)
+    summary = dict(card.read_summary(hp.data), target_lang="zh")
+    monkeypatch.setattr(card, "read_summary", lambda _: summary)
+    text = card.model_card(hp, checkpoint, savedmodel.described(hp, "m", "float32"))
+    assert "dev, while training" in text and "tok:zh" in text
+
+
+def test_nothing_is_exported_that_cannot_be_checked(trained, tmp_path, capsys):
+    out = tmp_path / "out"
+    flags = [f"--logdir={trained}", f"--out={out}", f"--data={tmp_path}", "--check=3"]
+    said = corpora.refusal(capsys, "export", "--format=savedmodel", *flags)
+    assert "corpus.json: expected" in said and not out.exists()
+
+
+@pytest.mark.parametrize("name", ["model", "my model's"])
+def test_the_commands_on_the_card_name_the_folder(name):
+    usage = savedmodel.described(hparams.HParams(), name, "float32").usage
+    docker, curl = (
+        shlex.split(line) for line in usage if line.startswith(("docker", "curl"))
+    )
+    assert f"MODEL_NAME={name}" in docker and f"$PWD/{name}:/models/{name}" in docker
+    address = urllib.parse.unquote(curl[1])
+    assert address.endswith(f"/v1/models/{name}:predict")
+    assert json.loads(curl[-1])["signature_name"] == "translate"
 
 
 def test_the_card_of_a_model_without_its_data(trained, tmp_path, monkeypatch):

@@ -22,7 +22,7 @@ from transformer.text.vocabulary import (
 from transformer.translator import Translator
 from transformer.viewer import roles
 from transformer.viewer.sight import STEPS, packed, see
-from transformer.viewer.tree import BEATEN, ENDED, OPEN, path
+from transformer.viewer.tree import CHOSEN, ENDED, OPEN, path, tree
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -148,7 +148,7 @@ def test_a_search_of_one_hypothesis_keeps_the_prefix(trained, search, lines):
         assert (end.fate, end.rank) == (ENDED, 0)
         assert end.score == pytest.approx(found.n_best[0].score, abs=1e-5)
         other = see(opened, lines[0], target=found.target.ids[:-2]).nodes[-1]
-        assert (other.fate, other.rank) == (BEATEN, -1)
+        assert (other.fate, other.rank) == (CHOSEN, -1)
 
 
 @pytest.mark.parametrize("prefix", [[["x"]], [[3]], [[10**6]], [[-1]], ["1", "2"]])
@@ -168,6 +168,19 @@ def test_the_tree_ends_in_the_n_best(sight, translator):
         assert node.fate == ENDED and ids[:-1] == sight.best_ids[rank]
         assert translator.vocabularies.target.decode(ids) == best.text
         assert node.score == pytest.approx(best.score, abs=1e-5)
+
+
+def test_the_tree_of_a_line_in_a_batch_is_that_of_the_line_alone(translator):
+    sources = translator.encode(["1 2 3 4 5 6 7 8 9", "3"])
+    trees = []
+    for chosen in (sources[1:], sources):
+        [(indices, found)] = translator.search(chosen)
+        line = list(indices).index(len(chosen) - 1)
+        trees.append(tree(found, line, translator.vocabularies.target.eos))
+    for one, other in zip(*trees):
+        assert one == other._replace(log_prob=one.log_prob, score=one.score)
+        np.testing.assert_allclose(one[3:5], other[3:5], atol=1e-4)
+    assert len(trees[0]) == len(trees[1])
 
 
 def test_the_tree_has_what_each_step_looked_at(sight, translator):

@@ -24,7 +24,7 @@ from transformer.evaluation import (
 from transformer.hparams import FIELDS, HParams, has_settings, load, search_settings
 from transformer.runtime import checkpoints
 from transformer.runtime.run import begun_from, read_dev_scores, read_run
-from transformer.text.data_folder import read_summary
+from transformer.text.data_folder import read_summary, tokenizer_of
 from transformer.text.lines import read_lines
 
 NAME = "README.md"
@@ -63,11 +63,11 @@ def model_card(
     segments = read_run(logdir)
     corpus = checkpoints.description_of(checkpoint).get("corpus", {})
     is_known = bool(segments or corpus)  # not so if the checkpoint was imported
-    scores = "None are known for this search, which is not the one of the training run."
-    if search_settings(hp) == search_settings(saved):
-        scores = _scores(saved.data, checkpoint, samples)
     summary = _summary(saved.data) if is_known else {}
     languages = [summary.get(f"{side}_lang", side) for side in ("source", "target")]
+    scores = "None are known for this search, which is not the one of the training run."
+    if search_settings(hp) == search_settings(saved):
+        scores = _scores(saved.data, checkpoint, samples, tokenizer_of(languages[1]))
     size = sum(int(np.prod(shape)) for shape in variable_shapes(hp).values())
     sections = [
         f"# {languages[0]} → {languages[1]}: a Transformer {exported.title}",
@@ -127,7 +127,7 @@ def _data(hp, is_known, corpus, summary):
     return "\n".join(lines)
 
 
-def _scores(data, checkpoint, samples):
+def _scores(data, checkpoint, samples, tokenizer):
     """Return the section on the known scores, with their signatures."""
     rows = []
     step = checkpoints.step_of(checkpoint)
@@ -135,7 +135,7 @@ def _scores(data, checkpoint, samples):
     for row in [row for row in of_dev if row["step"] == step][-1:]:
         chrf = f"{row['chrf']:.2f}" if "chrf" in row else "–"
         rows.append(f"| dev, while training | {row['bleu']:.2f} | {chrf} |")
-    signatures = score([""], [""])
+    signatures = score([""], [""], tokenizer=tokenizer)
     for split in ("dev", "test"):
         found = _score_written(data, checkpoint, split, samples)
         if found:

@@ -52,7 +52,7 @@ class Dialect(NamedTuple):
     target_space: bool = False  # the source gets a vector for the target language
     begins_with_zeros: bool = False  # the target begins with zeros, not with BOS
     tied_embeddings: bool = True  # source, target and output share one table
-    # Also in the output layer, so the logit of padding is 0.
+    # Row 0 of the table is zero, in the output layer too; so the logit of padding is 0.
     padding_row_is_zero: bool = False
     # Training.
     smoothing: str = "all"  # a key of training.SMOOTHINGS

@@ -5,6 +5,7 @@ computes the intervals by bootstrap resampling of lines, and compares systems wi
 paired bootstrap test (Koehn 2004).
 """
 
+import contextlib
 import hashlib
 import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -74,7 +75,8 @@ def read_parallel(
     """Return the lines of two files, or of a split of the data folder.
 
     Args:
-      data: the data folder.
+      data: the data folder, whose target language counts if the name of the reference
+        file has none.
       split: "dev" or "test"; ignored if `paths` are given.
       paths: the source file and the reference file, or None.
 
@@ -87,6 +89,9 @@ def read_parallel(
         sources, references = (list(read_lines(path)) for path in paths)
         name = f"{os.path.basename(paths[0])}-{_hash_of(sources)}"
         language = language_of(paths[1])
+        if not language:
+            with contextlib.suppress(OSError, ValueError):  # there is no data folder
+                language = read_summary(data)["target_lang"]
     else:
         paths = text_paths(data, split)
         sources, references = load_text(data, split)

@@ -63,6 +63,8 @@ def attention(
 
     Source: bojone/attention, `attention_tf.Attention`.
     """
+    if Q_len is not None:
+        Q_len = _lengths(Q_len, "attention: Q_len")
     nb_head = as_size("attention: nb_head", nb_head)
     size_per_head = as_size("attention: size_per_head", size_per_head)
     with tf.variable_scope(scope, reuse=reuse):
@@ -133,11 +135,17 @@ def mask(inputs, seq_len, mode: str = "mul"):
     return tf.where_v2(tf.cast(real, tf.bool), inputs, lowered)
 
 
-def _is_real(inputs, lengths, name):
-    """Return bool [N, T], True up to each length, given [N, T, ...] and int [N]."""
+def _lengths(lengths, name):
+    """Return lengths as a tensor; raise ValueError if they are not [N]."""
     lengths = tf.convert_to_tensor(lengths)
     if lengths.shape.ndims not in (None, 1):
         raise ValueError(
             f"{name}: expected lengths [N], got {lengths.shape}; reshape them"
         )
-    return tf.sequence_mask(lengths, shape_list(tf.convert_to_tensor(inputs))[1])
+    return lengths
+
+
+def _is_real(inputs, lengths, name):
+    """Return bool [N, T], True up to each length, given [N, T, ...] and int [N]."""
+    length = shape_list(tf.convert_to_tensor(inputs))[1]
+    return tf.sequence_mask(_lengths(lengths, name), length)

@@ -228,16 +228,19 @@ def multihead_attention(
         padding. In numeric masks, 0 is False.
       query_masks: bool [N, Tq], or True; by default derived in the same way from
         `queries`, and then their rows of padding stay zero in dialects with
-        `padding_stays_zero`.
+        `padding_stays_zero`. Given masks have no effect in dialects without
+        `mask_queries`.
       mask: a further mask, [Tq, Tk] or [N, H, Tq, Tk], such as `local_mask`.
-      bias: float, broadcastable to [N, H, Tq, Tk], added to the logits.
+      bias: float, broadcastable to [N, H, Tq, Tk], added to the logits; finite: what
+        is forbidden belongs in `mask`.
       query_positions, key_positions: int [Tq], [Tk], for `causality` and relative
         positions. By default, keys have the positions 0, 1, ..., and queries continue
         after `past`.
       max_relative_position: int; distances beyond it share a vector (see
         `relative_positions`). None or 0: no relative positions.
       projected: (K, V) that `keys_and_values` has already computed from `keys`.
-      past: KeyValueCache of the positions before `keys`.
+      past: KeyValueCache of the positions before `keys`. Give `key_masks` in every
+        call, or True in every call.
       dialect: a Dialect or its name, a key of `DIALECTS`.
       weights: dict; receives the attention weights [N, H, Tq, Tk] by scope name.
       dropout_seed: int [2] tensor: see `dropout`.
@@ -272,7 +275,7 @@ def multihead_attention(
     query_masks = as_mask(query_masks, "multihead_attention: query_masks")
     key_masks = as_mask(key_masks, "multihead_attention: key_masks")
     mask = as_mask(mask, "multihead_attention: mask")
-    bias = None if bias is None else tf.convert_to_tensor(bias)
+    bias = None if bias is None else tf.cast(bias, tf.float32)
     _check_masks(queries, keys, query_masks, key_masks, past)
     seen = keys.shape.as_list()[1] if past is None else None  # the number of keys
     for name, x in (("mask", mask), ("bias", bias)):
@@ -324,8 +327,8 @@ def multihead_attention(
             drop=drop_weights,
         )  # [N, H, Tq, D / H], [N, H, Tq, Tk]
         if dialect.mask_queries and query_masks is not True:
-            context *= tf.cast(query_masks, context.dtype)[:, None, :, None]
-            attention *= tf.cast(query_masks, attention.dtype)[:, None, :, None]
+            context *= tf.cast(query_masks, context.dtype)[..., None, :, None]
+            attention *= tf.cast(query_masks, attention.dtype)[..., None, :, None]
         if weights is not None:
             weights[tf.get_variable_scope().name] = attention
         x = join_heads(context)  # [N, Tq, H * D / H]
@@ -365,9 +368,9 @@ def feedforward(
       inner_dropout: float or scalar tensor, the rate for the inner layer; by default,
         the dialect decides.
       is_training: Python bool or scalar bool tensor; False: no dropout.
-      mask: bool or numbers [N, T]; where it is False or 0, only the residual remains.
-        Python True: no position is padding. By default, rows that are exactly zero stay
-        zero in dialects with `padding_stays_zero`.
+      mask: bool or numbers [N, T]; where it is False or 0, the sub-layer adds nothing
+        to its inputs. Python True: no position is masked. By default, rows that are
+        exactly zero stay zero in dialects with `padding_stays_zero`.
       dialect: a Dialect or its name, a key of `DIALECTS`.
       dropout_seed: int [2] tensor: see `dropout`.
 
@@ -453,10 +456,15 @@ def _attention_sizes(width, num_units, num_heads, dialect) -> Tuple[int, int]:
         try:
             sizes.append(operator.index(size))
         except TypeError as error:
+            advice = "give an int"
+            if tf.is_tensor(size) or isinstance(size, np.ndarray):
+                advice = (
+                    "for (queries, keys, values, key_masks, ...) import it from "
+                    "transformer.compat.kyubyong"
+                )
             raise ValueError(
                 f"multihead_attention: expected {name} to be an int, got "
-                f"{type(size).__name__}; for (queries, keys, values, key_masks, ...) "
-                "import it from transformer.compat.kyubyong"
+                f"{type(size).__name__}; {advice}"
             ) from error
     num_units, num_heads = sizes
     if num_heads < 1 or num_units % num_heads:
@@ -481,18 +489,32 @@ def _check_masks(queries, keys, query_masks, key_masks, past) -> None:
     if query_masks is not None and query_masks is not True:
         sizes = (batch, query_length)
         check_broadcasts(f"{block}: query_masks", query_masks, "[N, Tq]", sizes)
+    if past is not None:
+        masked = tf.TensorShape(past.mask.shape).with_rank(2).as_list()[1]
+        length = tf.TensorShape(past.keys.shape).with_rank(4).as_list()[2]
+        expected = 0 if key_masks is True else length
+        if None not in (masked, expected) and masked != expected:
+            raise ValueError(
+                f"{block}: past: expected a mask of {expected} positions, because "
+                f"key_masks {'are' if key_masks is True else 'are not'} True, got "
+                f"{masked}; give masks in every call, or True in every call"
+            )
     if key_masks is True:
         return
     if key_masks.shape.ndims == 4:
         _check_pairs("key_masks", key_masks, queries, key_length, None)
-        if past is not None and key_masks.shape.as_list()[1:3] != [1, 1]:
-            raise ValueError(
-                f"{block}: key_masks: expected [N, Tk] or [N, 1, 1, Tk] with past, got "
-                f"{key_masks.shape}; give what depends on the query as mask"
-            )
     else:
         sizes = (batch, key_length)
         check_broadcasts(f"{block}: key_masks", key_masks, "[N, Tk]", sizes)
+    if past is None:
+        return
+    first, *others = key_masks.shape.as_list()
+    is_shared = first == 1 and batch not in (1, None)
+    if not others or others[:-1] not in ([], [1, 1]) or is_shared:
+        raise ValueError(
+            f"{block}: key_masks: expected [N, Tk] or [N, 1, 1, Tk] with past, got "
+            f"{key_masks.shape}; give what depends on the query as mask"
+        )
 
 
 def _check_pairs(name, x, queries, key_length, num_heads) -> None:

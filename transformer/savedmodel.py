@@ -13,6 +13,8 @@ It has two signatures, for any number of sentences:
 """
 
 import os
+import shlex
+import urllib.parse
 from typing import Any, Dict, List, Sequence
 
 import tensorflow.compat.v1 as tf
@@ -92,13 +94,13 @@ def described(hp: HParams, name: str, quantization: str) -> Exported:
       name: the name of the folder.
       quantization: "float32".
     """
+    quoted = shlex.quote(name)
     usage = [
         "```",
         "docker run --rm --publish 8501:8501 --env MODEL_NAME="
-        f'{name} --volume "$PWD/{name}:/models/{name}" tensorflow/serving',
-        "curl http://localhost:8501/v1/models/"
-        f'{name}:predict --data \'{{"signature_name": "{TRANSLATE}", '
-        '"instances": ["TEXT"]}\'',
+        f'{quoted} --volume "$PWD"/{quoted}:/models/{quoted} tensorflow/serving',
+        f"curl http://localhost:8501/v1/models/{urllib.parse.quote(name)}:predict "
+        f'--data \'{{"signature_name": "{TRANSLATE}", "instances": ["TEXT"]}}\'',
         "```",
         "",
         "In Python, `import tensorflow_text` comes before `tf.saved_model.load`. The "

@@ -98,7 +98,7 @@ def train(
 
     Raises:
       ValueError: the settings, the data folder or the log directory cannot be used;
-        nothing was written.
+        nothing was trained.
       FloatingPointError: a loss or gradient is not finite.
       MemoryError: training needs more memory than is free.
       OSError: a checkpoint could not be written.

@@ -32,7 +32,7 @@ def padding_mask(ids):
 
 
 def distances(query_positions, key_positions=None):
-    """Return key position - query position: int32 [Tq, Tk], negative for earlier keys.
+    """Return key position - query position: int [Tq, Tk], negative for earlier keys.
 
     Args:
       query_positions: int [Tq].
@@ -41,6 +41,7 @@ def distances(query_positions, key_positions=None):
     query_positions = tf.convert_to_tensor(query_positions)
     if key_positions is None:
         key_positions = query_positions
+    key_positions = tf.cast(key_positions, query_positions.dtype)
     return key_positions[None, :] - query_positions[:, None]
 
 
@@ -80,12 +81,15 @@ def found_mask(x, padded_row: str = "is zero"):
     return tf.reduce_any(tf.not_equal(x, 0), axis=-1)
 
 
-def as_mask(mask, name: str):
+def as_mask(
+    mask, name: str, meaning: str = "True or 1 = may attend, False or 0 = may not"
+):
     """Return a numeric mask as bool: 0 is False. None and True are unchanged.
 
     Args:
       mask: a mask.
       name: the block and the argument, for the message.
+      meaning: of the values, for the message.
 
     Raises:
       ValueError: the mask is a constant with numbers below 0.
@@ -96,8 +100,8 @@ def as_mask(mask, name: str):
     value = tf.get_static_value(mask)
     if value is not None and (value.astype(np.float32) < 0).any():
         raise ValueError(
-            f"{name}: expected True or 1 = may attend, False or 0 = may not, got "
-            f"{float(value.min()):g}; what is added to logits is a bias, not a mask"
+            f"{name}: expected {meaning}, got {float(value.min()):g}; what is added to "
+            "logits is a bias, not a mask"
         )
     return mask if mask.dtype == tf.bool else tf.not_equal(mask, 0)
 
@@ -170,7 +174,8 @@ def scaled_dot_product_attention(
       keys: float [N, H, Tk, d_k].
       values: float [N, H, Tk, d_v].
       mask: bool, broadcastable to [N, H, Tq, Tk], True = may attend.
-      bias: float, broadcastable to [N, H, Tq, Tk], added to the logits.
+      bias: float, broadcastable to [N, H, Tq, Tk], added to the logits; finite: what
+        is forbidden belongs in `mask`.
       relative: (float [Tq, Tk, d_k], float [Tq, Tk, d_v]), added to the key and the
         value for each pair of positions: see `relative_positions`.
       scale: float, the factor for the logits; by default d_k ** -0.5.
@@ -220,7 +225,8 @@ class KeyValueCache(NamedTuple):
 
         Args:
           keys, values: float [N, H, Tk, D / H].
-          mask: bool [N, Tk] or [N, 1, 1, Tk]; Python True if no key is padding.
+          mask: bool [N, Tk] or [N, 1, 1, Tk]; Python True if no key is padding, here
+            and in the cache.
         """
         if mask is not True and mask.shape.ndims == 4:
             mask = mask[:, 0, 0, :]
@@ -301,7 +307,7 @@ def relative_bias(
     added = tf.maximum(length - max_distance, 0)
     if causality:
         by_distance = by_distance[..., cut:]
-        end = length - 1
+        end = tf.maximum(length - 1, 0)
     else:
         by_distance = by_distance[..., cut : rows - cut]
         end = added
@@ -345,7 +351,11 @@ def warn_of_inverted(key_masks) -> None:
         operation = operation.inputs[0].op
     if not operation or operation.type != inverted:
         return
-    if any(map(_is_zero, operation.inputs)):
+    negated = any(
+        each.op.type == "Cast" and each.op.inputs[0].dtype == tf.bool
+        for each in operation.inputs
+    )  # a mask of padding, so True = may attend
+    if any(map(_is_zero, operation.inputs)) and not negated:
         warnings.warn(
             "multihead_attention: expected key_masks in which True = may attend, as "
             "tf.not_equal(ids, 0) makes them, got masks made as tf.equal(ids, 0); for "

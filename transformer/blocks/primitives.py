@@ -47,7 +47,7 @@ def checked(name: str, x, kind: str, *shapes: str):
     ranks = [shape.count(",") + 1 for shape in shapes]
     advice = ""
     if x.dtype.base_dtype not in DTYPES.get(kind, [x.dtype.base_dtype]):
-        is_ids = kind == "float" and x.dtype.is_integer
+        is_ids = kind == "float" and x.dtype.is_integer and not any_rank
         advice = "embed it first" if is_ids else f"cast it to {kind}32"
     elif sizes is None:
         advice = "" if any_rank and kind == "int" else "set its shape with set_shape"
@@ -394,6 +394,8 @@ def dense(
     kernel, bias = dense_variables(width, num_units, use_bias, scope)
     inputs = tf.cast(inputs, kernel.dtype)
     outputs = tf.matmul(tf.reshape(inputs, [-1, width]), kernel)
+    if use_bias:
+        bias = tf.cast(bias, outputs.dtype)
     if use_bias and has_16_bits(outputs):
         outputs = with_gradient("transformer/add_bias", _add_bias, outputs, bias)
     elif use_bias:

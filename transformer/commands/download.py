@@ -21,7 +21,7 @@ import tarfile
 from typing import Any, Optional, Set, Tuple
 
 from transformer.runtime import cli
-from transformer.runtime.files import sha256_of, unfinished
+from transformer.runtime.files import named, sha256_of, unfinished
 from transformer.runtime.terminal import PACKAGE, command_line, say
 from transformer.text.corpus import write_text
 from transformer.text.public_corpora import CORPORA, Archive, PublicCorpus
@@ -138,7 +138,7 @@ def download(corpus: PublicCorpus, out: str, url_base: Optional[str]) -> None:
             f"{', '.join(found)} without them; choose another folder, or remove the "
             "text to download it again"
         )
-    with unfinished(out) as work:
+    with named(out), unfinished(out) as work:
         for archive, path in zip(corpus.archives, paths):
             if not os.path.exists(path) or sha256_of(path) != archive.sha256:
                 fetch(archive, path, work, url_base)

@@ -335,7 +335,8 @@ def compare(
 def write_json(path: Optional[str], report: Dict[str, Any]) -> None:
     """Write the scores as JSON if a path is given."""
     if path:
-        with open(path, "w", encoding="utf-8") as file:  # path may be /dev/stdout
+        # Not `files.replaced`: the path may be /dev/stdout.
+        with files.named(path), open(path, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=2)
 
 

@@ -12,7 +12,7 @@ import argparse
 import dataclasses
 import functools
 import os
-from typing import Callable, Dict, NamedTuple, Sequence
+from typing import Callable, Dict, List, NamedTuple, Sequence
 
 from transformer import hparams
 from transformer.evaluation import load_text
@@ -121,6 +121,7 @@ def run(args: argparse.Namespace) -> None:
             f"--check: expected a search that {CTRANSLATE2} supports, got "
             f"{', '.join(rules)}; change it, or leave out --check"
         )
+    lines = load_text(hp.data, "test")[0][: args.check] if args.check else []
     chosen = formats()[args.format]
     name = os.path.basename(os.path.realpath(args.out))
     described = chosen.described(hp, name, args.quantization)
@@ -137,15 +138,16 @@ def run(args: argparse.Namespace) -> None:
     if remark:
         args.warn(remark)
     say(f"{args.format}, {args.quantization}: {args.out}")
-    if args.check:
-        check(args, hp, chosen)
+    if lines:
+        check(args, hp, chosen, lines)
 
 
-def check(args: argparse.Namespace, hp: hparams.HParams, chosen: Format) -> None:
-    """Print how many lines of the test split both models translate equally."""
+def check(
+    args: argparse.Namespace, hp: hparams.HParams, chosen: Format, lines: List[str]
+) -> None:
+    """Print how many lines both models translate equally."""
     from transformer.translator import Translator  # needs TensorFlow
 
-    lines = load_text(hp.data, "test")[0][: args.check]
     hp = dataclasses.replace(hp, decode_precision="float32")  # as exports compute
     for search in chosen.searches or [hp.search]:
         hp = dataclasses.replace(hp, search=search)

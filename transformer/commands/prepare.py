@@ -36,6 +36,7 @@ from transformer.text.data_folder import (
     check_language,
     language_of,
     publish,
+    read_summary,
     tokenizer_of,
     write_summary,
 )
@@ -316,6 +317,8 @@ def prepare(
     if not args.normalization:
         without_spaces = any(tokenizer_of(each) != "13a" for each in languages)
         args.normalization = "identity" if without_spaces else "nmt_nfkc"
+    if args.vocab_from:
+        refuse_reversed(args.vocab_from, languages)
     make_vocabularies(args, texts["train"], made)
     entries = {}
     for split, text in texts.items():
@@ -345,6 +348,23 @@ def prepare(
     files = [os.path.join(made, name) for name in os.listdir(made)]
     write_summary(made, summary, files + kept)
     publish(made, args.out, [*itertools.chain(*FILE_NAMES), *ID_FILES])
+
+
+def refuse_reversed(folder: str, languages: List[str]) -> None:
+    """Raise ValueError if a folder has separate vocabularies of the other direction."""
+    try:
+        summary = read_summary(folder)
+    except (OSError, ValueError):  # a log directory, which does not name its languages
+        return
+    theirs = [summary["source_lang"], summary["target_lang"]]
+    if theirs == languages[::-1] != languages and not summary.get("vocab", {}).get(
+        "joint", True
+    ):
+        raise ValueError(
+            f"--vocab_from {folder}: expected the vocabularies of "
+            f"{' → '.join(languages)}, got those of {' → '.join(theirs)}; prepare it "
+            "without --separate, so that both languages share one"
+        )
 
 
 def recipe_of(args: argparse.Namespace, split: str, made: str) -> Recipe:

@@ -72,6 +72,7 @@ def main(argv: Optional[List[str]] = None) -> None:
         module = importlib.import_module("transformer." + COMMANDS[name].module)
         cli.main(module.parser(), module.run, rest, COMMANDS[name].advice)
         return
+    cli.prepare_streams()
     with cli.reader_may_leave():
         answer(name, rest)
 

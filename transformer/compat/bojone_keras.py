@@ -27,16 +27,9 @@ from typing import Any, Dict
 
 import tensorflow.compat.v1 as tf
 
-if tf.__version__.startswith("1."):
-    raise ImportError(
-        "transformer.compat.bojone_keras: expected TensorFlow 2.16 "
-        f"or newer, which has Keras 3, got {tf.__version__}; for "
-        "graphs of TensorFlow 1.15, import transformer.compat.bojone"
-    )
-
-from transformer import functional, keras_layers  # noqa: E402
-from transformer.keras_layers import *  # noqa: E402, F403
-from transformer.keras_layers.base import need, serializable_of_bojone  # noqa: E402
+from transformer import functional, keras_layers
+from transformer.keras_layers import *  # noqa: F403
+from transformer.keras_layers.base import need, serializable_of_bojone
 
 __all__ = [*keras_layers.__all__, "Position_Embedding"]
 

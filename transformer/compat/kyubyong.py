@@ -141,7 +141,11 @@ def _checked(key_masks):
             "as tf.equal(ids, 0) makes them, got masks made by tf.not_equal",
             stacklevel=4,
         )
-    return as_mask(key_masks, "key_masks")
+    return as_mask(
+        key_masks,
+        "transformer.compat.kyubyong: key_masks",
+        "True or 1 = padding, False or 0 = a token",
+    )
 
 
 @variables_named_as("kyubyong")

@@ -70,12 +70,8 @@ KYUBYONG = (
     (r"/feedforward/", "/positionwise_feedforward/"),
 ) + KYUBYONG_BLOCKS
 
-TENSOR2TENSOR_BLOCKS = _layers("q", "k", "v", "output_transform", "conv1", "conv2") + (
-    (r"(^|/)ln/gamma$", r"\1layer_norm/layer_norm_scale"),
-    (r"(^|/)ln/beta$", r"\1layer_norm/layer_norm_bias"),
-    # In scopes with any name, as `transformer.compat.tensor2tensor` opens them.
-    (r"(^|/)norm/gamma$", r"\1layer_norm_scale"),
-    (r"(^|/)norm/beta$", r"\1layer_norm_bias"),
+# `transformer.compat.tensor2tensor` itself names all others as in the original.
+TENSOR2TENSOR_BLOCKS = (
     (r"(^|/)positions/(key|value)s$", r"\1relative_positions_\2s/embeddings"),
     (r"(^|/)relative_bias/keys$", r"\1key_relative_embeddings"),
 )
@@ -97,8 +93,9 @@ TENSOR2TENSOR = (
         r"relative_positions_\1s/embeddings",
     ),
     (r"/feedforward/", "/ffn/"),
-    (r"/ln/", "/layer_prepostprocess/ln/"),
-) + TENSOR2TENSOR_BLOCKS
+    (r"/ln/gamma$", "/layer_prepostprocess/layer_norm/layer_norm_scale"),
+    (r"/ln/beta$", "/layer_prepostprocess/layer_norm/layer_norm_bias"),
+) + _layers("q", "k", "v", "output_transform", "conv1", "conv2")
 
 # The first version normalizes after each sub-layer, under another name.
 TENSOR2TENSOR_V1 = TENSOR2TENSOR + ((r"/layer_prepostprocess/", "/layer_postprocess/"),)

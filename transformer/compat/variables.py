@@ -37,7 +37,8 @@ def variables_named_as(
     caller = tf.get_default_graph().get_name_scope()
 
     def named_as_there(getter, name, shape=None, **settings):
-        name = renamed(name, BLOCKS[source])
+        ours = name
+        name = renamed(ours, BLOCKS[source])
         if TABLE.search(name):
             settings["initializer"] = tf.glorot_uniform_initializer()
         if name.endswith(("/kernel", "/embeddings")) and outer.initializer is not None:
@@ -49,7 +50,7 @@ def variables_named_as(
             scopeless = name.rpartition("/")[0] == outer.name
             scope = caller if scopeless else tf.get_variable_scope().original_name_scope
             return _anonymous_variable(scope, shape, **settings)
-        if CONVOLUTION.search(name):
+        if name != ours and CONVOLUTION.search(name):
             return tf.squeeze(getter(name, shape=[1, *shape], **settings), axis=0)
         return getter(name, shape=shape, **settings)
 

@@ -23,6 +23,7 @@ import atexit
 import contextlib
 import difflib
 import errno
+import io
 import os
 import re
 import shutil
@@ -275,7 +276,7 @@ def main(
     """
     if os.name != "posix":
         parser.error("expected Linux or macOS, got Windows; use WSL")
-    _open_missing_streams()
+    prepare_streams()
     warn = warner(parser.prog)
     advice = advice and "; " + advice
     status: Optional[int] = 0
@@ -296,15 +297,17 @@ def main(
         sys.exit(status)
 
 
-def _open_missing_streams() -> None:
+def prepare_streams() -> None:
     """Replace a stream that was closed before the process began by the null device.
 
     Python sets such a stream to None, and the next opened file would get its
-    descriptor.
+    descriptor. What standard output cannot encode is written like "\\u2026".
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def explained(error: Exception) -> str:

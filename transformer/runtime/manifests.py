@@ -195,4 +195,4 @@ def all_steps(logdir, kind):
 
 def is_there(checkpoint):
     """Return whether a checkpoint with this name, or a part of it, exists."""
-    return any(os.path.exists(checkpoint + ending) for ending in (INDEX, MANIFEST))
+    return any(os.path.lexists(checkpoint + ending) for ending in (INDEX, MANIFEST))

@@ -65,9 +65,13 @@ def read_text(split: str, pairs: List[Pair], copies: int = 1) -> Text:
       copies: how many times the text is encoded.
 
     Raises:
-      ValueError: a file cannot be read, or the two files of a pair differ in length.
+      ValueError: a file cannot be read, the two files of a pair differ in length, or
+        there are no lines.
     """
     counts = [count_pairs(split, pair) for pair in pairs]
+    if not any(counts):
+        paths = ", ".join(path for pair in pairs for path in pair[:2])
+        raise ValueError(f"{split}: expected text, got empty files: {paths}")
     return Text(split, pairs, counts, copies)
 
 
@@ -138,6 +142,11 @@ def find_splits(
                     f"--{split}: expected a text file, got {path}, which {what}; check "
                     f"the path"
                 )
+        if all(os.path.samefile(pair.source, pair.target) for pair in pairs):
+            raise ValueError(
+                f"--{split}: expected the text of two languages, got {pairs[0].source} "
+                "twice; name the file of each language"
+            )
         splits[split] = pairs
     return splits
 

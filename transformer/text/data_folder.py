@@ -24,7 +24,7 @@ from transformer.runtime.files import (
 from transformer.runtime.terminal import command, command_line
 
 SUMMARY = "corpus.json"
-LANGUAGE = r"[a-z]{2,3}(?:[-_][A-Za-z]+)?"
+LANGUAGE = r"[a-z]{2,3}(?:[-_](?:[A-Za-z]+|\d{3}))*"  # de, pt-BR, zho_Hans, es-419
 # File extensions that are not languages.
 OTHER_ENDINGS = ("txt", "tsv", "csv", "raw", "tok", "src", "trg", "tgt", "ref")
 SPLITS = ("train", "dev", "test")
@@ -102,7 +102,10 @@ def language_of(path: str) -> str:
 
 # Languages that are written without spaces between words → sacreBLEU's tokenizer. For
 # all others it is 13a.
-TOKENIZERS = {"zh": "zh", **dict.fromkeys(("ja", "th", "lo", "km", "my"), "char")}
+TOKENIZERS = {
+    **dict.fromkeys("zh zho cmn yue".split(), "zh"),
+    **dict.fromkeys("ja jpn th tha lo lao km khm my mya".split(), "char"),
+}
 
 
 def tokenizer_of(language: str) -> str:
@@ -215,7 +218,7 @@ def verify(folder: str) -> Dict[str, str]:
             raise ValueError(
                 f"{path}: expected the file that {command('prepare')} wrote, got none "
                 f"or a different one: it was changed, or {command('prepare')} was "
-                "killed; run again: " + command_line("prepare", "--out", folder)
+                "killed; run it again, with the same flags"
             )
         verified[name] = expected
     return verified

@@ -8,6 +8,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
+from transformer.runtime.files import named
 from transformer.text.words import between_words
 from transformer.viewer.sight import KINDS, Sight
 
@@ -115,7 +116,8 @@ def draw(rows: List[List[Map]], out: str) -> None:
     for row, of_row in zip(rows, grid):
         for each, axes in zip(row, of_row):
             draw_map(axes, each, single)
-    figure.savefig(out, dpi=150)
+    with named(out):
+        figure.savefig(out, dpi=150)
 
 
 def _size(each, single):

@@ -30,7 +30,10 @@ class Role(NamedTuple):
 
     entropy: float  # in bits, the mean of the queries
     most: float  # the greatest possible entropy: equal attention to all allowed keys
-    share: float  # the share of its attention that goes where `text` says
+    # The share of its attention that goes to the place in `text`. If the head looks at
+    # single or several pieces: the mean of each query's greatest weight; if everywhere
+    # equally: entropy / most.
+    share: float
     text: str
 
 
@@ -63,9 +66,9 @@ def _role(weights, allowed, kind):
     else:
         # The greatest attention of each query, wherever it goes.
         share = float(weights.max(-1).mean())
-        text = "looks at single words"
+        text = "looks at single pieces"
         if share < CLEAR:
-            text = "looks at several words"
+            text = "looks at several pieces"
     return Role(entropy, most, share, text)
 
 
@@ -78,7 +81,7 @@ def _entropy(weights):
 def _shares(weights, allowed, kind):
     """Return the average share of attention that goes to each of PLACES.
 
-    For the neighboring positions, only queries that have such a neighbor count.
+    For the neighbouring positions, only queries that have such a neighbour count.
     """
     queries, keys = weights.shape
     shares = {"first": float(weights[:, 0].mean()), "same": _diagonal(weights, 0)}

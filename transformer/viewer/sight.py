@@ -17,7 +17,7 @@ from transformer.text.vocabulary import PAD, UNK, SubwordVocabulary
 from transformer.text.words import Tokens, tokens, with_surface
 from transformer.translator import FULL_LENGTH, Translation
 from transformer.viewer.roles import Role, roles
-from transformer.viewer.tree import BEATEN, ENDED, OPEN, Node, tree
+from transformer.viewer.tree import CHOSEN, ENDED, OPEN, Node, tree
 
 KINDS = {
     "encoder": ("encoder", "self_attention"),
@@ -170,7 +170,7 @@ def _nodes(translator, found, best, target, of_target):
     ]
     is_best = list(target) == list(best)
     nodes[-1] = nodes[-1]._replace(
-        fate=ENDED if is_best else BEATEN, rank=0 if is_best else -1
+        fate=ENDED if is_best else CHOSEN, rank=0 if is_best else -1
     )
     return nodes
 

@@ -5,11 +5,13 @@ from typing import List, NamedTuple
 import numpy as np
 
 from transformer.decoding import NEVER
+from transformer.text.vocabulary import PAD
 
 OPEN = "open"
 CUT = "cut"
 ENDED = "ended"
 BEATEN = "beaten"
+CHOSEN = "chosen"
 
 
 class Node(NamedTuple):
@@ -20,7 +22,9 @@ class Node(NamedTuple):
     piece: int  # the id of the newest piece
     log_prob: float  # of all its pieces
     score: float  # log-probability / length penalty
-    fate: str  # OPEN, CUT, ENDED (one of the n best), BEATEN (ended, but not one)
+    # OPEN, CUT, ENDED (one of the n best), BEATEN (ended, but not one of them), CHOSEN
+    # (the end of a given target, which no search has compared with others).
+    fate: str
     rank: int  # its rank among the n best; -1: not one of them
 
 
@@ -39,9 +43,9 @@ def tree(hypotheses, line: int, eos: int) -> List[Node]:
         kept = history.kept[:, step].tolist()
         of_candidate = {}
         for i, log_prob in enumerate(history.log_probs[:, step].tolist()):
-            if log_prob == NEVER:
-                continue
             piece = int(history.pieces[i, step])
+            if log_prob == NEVER or piece == PAD:  # none, or the search has ended
+                continue
             of_candidate[i] = len(nodes)
             nodes.append(
                 Node(

@@ -57,7 +57,9 @@ function svgText(picture) {
   return new XMLSerializer().serializeToString(picture);
 }
 
-const MOST_PIXELS = 16384; // of a side: browsers draw no larger canvas reliably
+// What browsers draw reliably: of a side, and in all.
+const MOST_PIXELS = 16384;
+const MOST_AREA = 2 ** 24;
 
 // A PNG of twice the size, for print; a large picture may need less.
 async function pngOf(picture) {
@@ -66,7 +68,7 @@ async function pngOf(picture) {
   await image.decode();
   const canvas = document.createElement("canvas");
   const size = ["width", "height"].map((side) => Number(picture.getAttribute(side)));
-  const factor = Math.min(2, MOST_PIXELS / Math.max(...size));
+  const factor = Math.min(2, MOST_PIXELS / Math.max(...size), Math.sqrt(MOST_AREA / (size[0] * size[1])));
   [canvas.width, canvas.height] = size.map((side) => Math.floor(factor * side));
   canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
   return new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });
@@ -82,6 +84,10 @@ function save(blob, name) {
 }
 
 async function exportPicture(picture, name, format) {
-  const blob = format === "png" ? await pngOf(picture) : new Blob([svgText(picture)], { type: "image/svg+xml" });
-  save(blob, `${name}.${format}`);
+  try {
+    const blob = format === "png" ? await pngOf(picture) : new Blob([svgText(picture)], { type: "image/svg+xml" });
+    save(blob, `${name}.${format}`);
+  } catch {
+    say("The picture is too large for PNG; save it as SVG.", true);
+  }
 }

@@ -38,7 +38,7 @@ function makeScale() {
 }
 
 function drawHeat(canvas, matrix, layout, lit) {
-  const ratio = window.devicePixelRatio || 1;
+  const ratio = Math.min(window.devicePixelRatio || 1, Math.sqrt(MOST_AREA / (layout.width * layout.height)));
   canvas.width = Math.ceil(layout.width * ratio);
   canvas.height = Math.ceil(layout.height * ratio);
   canvas.style.width = `${layout.width}px`;

@@ -1,4 +1,4 @@
-// Asking for what is looked at, and what is chosen there; main.js shows the answer.
+// Requests what the page shows, and handles choices; main.js draws the answer.
 
 const DEBOUNCE = 250; // milliseconds after the last key
 const RETRY = 1500; // milliseconds between two tries to reach the server
@@ -31,7 +31,7 @@ async function look() {
   page.asking?.abort();
   const asking = new AbortController();
   page.asking = asking;
-  history.replaceState(null, "", viewToHash());
+  writeLink();
   markStale();
   if (!view.text.trim()) {
     page.sight = null;
@@ -113,9 +113,9 @@ async function askModels(signal) {
   }
 }
 
-// A model that was trained on sentences may translate only the first of several.
+// A model trained on single sentences may translate only the first of several.
 function showRemark() {
-  byId("several").hidden = !/[\n.!?…]["”’»)]*\s+\S/.test(view.text.trim());
+  byId("several").hidden = !/(\n|[.!?…]["”’»)]*\s)\s*\S/.test(view.text.trim());
 }
 
 function typed() {

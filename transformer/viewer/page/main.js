@@ -4,7 +4,7 @@ function chooseHead(choice) {
   Object.assign(view, choice);
   view.layer = Math.min(view.layer, page.sight.layersOf(view.kind) - 1);
   page.lit = null;
-  history.replaceState(null, "", viewToHash());
+  writeLink();
   showAttention();
 }
 
@@ -33,7 +33,8 @@ function showReading() {
   replaceChildren(byId("nbest"), makeBest(page.sight, choosing));
   const note = byId("prefix");
   note.hidden = !view.prefix.length && !view.target;
-  replaceChildren(note, view.prefix.length ? `The first ${view.prefix.length} pieces are kept; the rest was decoded again. ` : "This is the hypothesis that you chose. ",
+  const kept = view.prefix.length === 1 ? "The first piece is" : `The first ${view.prefix.length} pieces are`;
+  replaceChildren(note, view.target ? "This is the hypothesis that you chose. " : `${kept} kept; the rest was decoded again. `,
     make("button", { type: "button", id: "free", onclick: free }, "Back to the model's own translation"));
   if (page.other) {
     replaceChildren(byId("compared"), makeComparison(page.models, [page.sight, page.other], view.prefix.length > 0 || view.target !== null));
@@ -135,7 +136,7 @@ function showTree() {
   const pieceOf = (id) => page.sight.pack.nodePieces[id];
   replaceChildren(byId("tree"), makeTree(page.sight, pieceOf, byId("cut").checked, choosing));
   const told = page.models[page.sight.model];
-  byId("tree-note").textContent = `Search ${told.search}, ${told.beam} hypotheses kept, length penalty ${told.lengthPenalty}. Under each piece: the log-probability so far | the penalised score. ✂ cut, # its rank among the n best, ✕ ended but beaten. Click a hypothesis to see its attention.`;
+  byId("tree-note").textContent = `Search ${told.search}, ${told.beam} ${told.beam === 1 ? "hypothesis" : "hypotheses"} kept, length penalty ${told.lengthPenalty}. Under each piece: the log-probability so far | the score with the length penalty. ✂ cut, # its rank among the n best, ✕ ended but beaten. Click a hypothesis to see its attention.`;
 }
 
 // What a person does
@@ -178,7 +179,8 @@ function letGo() {
 function pressed(event) {
   const isTyped = event.target.matches("textarea, select, input:not([type='checkbox'])");
   const isShortcut = event.ctrlKey || event.metaKey || (event.altKey && !"[]{}".includes(event.key)); // Option types brackets on some keyboards
-  if ((isTyped && event.key !== "Escape") || isShortcut) {
+  const isOff = event.key.length === 1 && !byId("keys").checked;
+  if ((isTyped && event.key !== "Escape") || isShortcut || isOff) {
     return;
   }
   const kinds = Object.keys(KINDS);
@@ -227,9 +229,9 @@ function listen() {
   byId("model").addEventListener("change", (event) => { Object.assign(view, FREE, { model: Number(event.target.value) }); look(); });
   byId("other").addEventListener("change", (event) => { view.other = Number(event.target.value); look(); });
   byId("padding").addEventListener("change", (event) => { view.padding = Math.min(Math.max(Math.round(event.target.value) || 0, 0), 16); event.target.value = view.padding; look(); });
-  byId("pieces").addEventListener("change", (event) => { view.byWords = !event.target.checked; page.lit = null; history.replaceState(null, "", viewToHash()); show(); });
+  byId("pieces").addEventListener("change", (event) => { view.byWords = !event.target.checked; page.lit = null; writeLink(); show(); });
   byId("cut").addEventListener("change", showTree);
-  byId("theme").addEventListener("click", () => { view.theme = { auto: "light", light: "dark", dark: "auto" }[view.theme]; history.replaceState(null, "", viewToHash()); setTheme(); });
+  byId("theme").addEventListener("click", () => { view.theme = { auto: "light", light: "dark", dark: "auto" }[view.theme]; writeLink(); setTheme(); });
   byId("link").addEventListener("click", copyLink);
   byId("as-table").addEventListener("toggle", () => page.matrix && replaceChildren(byId("table"), heatTable(page.matrix)));
   byId("heat").addEventListener("mousemove", (event) => light(heatPlace(page.matrix, page.layout, event.offsetX, event.offsetY)));
@@ -237,7 +239,7 @@ function listen() {
   byId("heat").addEventListener("keydown", moveInHeat);
   document.addEventListener("keydown", pressed);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", setTheme);
-  addEventListener("hashchange", () => { readLink(); look(); });
+  addEventListener("hashchange", () => { if (page.models.length) { readLink(); look(); } });
   for (const name of ["beforeprint", "afterprint"]) {
     addEventListener(name, () => { page.isPrinted = name === "beforeprint"; setTheme(); }); // on paper it is light
   }

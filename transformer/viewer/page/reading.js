@@ -47,7 +47,7 @@ function alternative(sight, place, id) {
 function makeBest(sight, choosing) {
   const shown = sight.pack.target.ids.slice(0, -1).join();
   return sight.pack.nBest.map((each, rank) => make("li", {},
-    make("button", { type: "button", "aria-pressed": String(each.ids.join() === shown), "data-rank": rank, dir: "auto", ...choosing({ target: each.ids }) },
+    make("button", { type: "button", "aria-pressed": String(each.ids.join() === shown), "data-rank": rank, dir: "auto", ...choosing({ prefix: sight.prefix, target: each.ids }) },
       each.text || "(empty)"),
     make("span", { class: "number" }, ` ${fixed(each.score, 3)}`)));
 }

@@ -8,10 +8,11 @@ const KINDS = {
 const STEPS = 65535; // a weight is stored as an integer from 0 to this
 
 class Sight {
-  constructor(pack, { text, model }) {
+  constructor(pack, { text, model, prefix }) {
     this.pack = pack;
     this.text = text;
     this.model = model;
+    this.prefix = prefix;
     this.weights = {};
     this.made = new Map();
     for (const kind of Object.keys(KINDS)) {
@@ -60,7 +61,7 @@ class Sight {
     } else {
       made.values = this.overHeads(kind, layer, head, byWords, made.rows * made.columns);
     }
-    made.hidden = this.hidden(kind, byWords);
+    made.hidden = this.hidden(kind, byWords, made);
     return made;
   }
 
@@ -97,8 +98,9 @@ class Sight {
     return values;
   }
 
-  // A function of row and column: why there is no attention, or an empty text.
-  hidden(kind, byWords) {
+  // A function of row and column: why there is no attention, or an empty text. Some
+  // dialects attend to padding: then there is some.
+  hidden(kind, byWords, { values, columns: count }) {
     const rows = this.spans(KINDS[kind].rows, byWords);
     const columns = this.spans(KINDS[kind].columns, byWords);
     const real = this.pack.realSource;
@@ -106,8 +108,8 @@ class Sight {
       if (kind === "decoder") {
         return columns[column][0] >= rows[row][1] ? "in the future: not written yet" : "";
       }
-      const padded = columns[column][0] >= real || (kind === "encoder" && rows[row][0] >= real);
-      return padded ? "padding: there is no word" : "";
+      const isPadded = columns[column][0] >= real && values[row * count + column] === 0;
+      return isPadded || (kind === "encoder" && rows[row][0] >= real) ? "padding: there is no word" : "";
     };
   }
 
@@ -134,5 +136,6 @@ function difference(one, other) {
     return null;
   }
   const values = one.values.map((value, i) => other.values[i] - value);
-  return { ...one, values, isDifference: true };
+  const hidden = (row, column) => one.hidden(row, column) && other.hidden(row, column);
+  return { ...one, values, hidden, isDifference: true };
 }

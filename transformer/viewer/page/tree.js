@@ -6,6 +6,7 @@ const FATES = {
   cut: "was cut: others at this step are more likely",
   ended: "has ended, and is one of the n best",
   beaten: "has ended, but others score better",
+  chosen: "has ended; you chose it",
 };
 
 function nodesOf(pack) {
@@ -51,7 +52,8 @@ function makeTree(sight, pieceOf, showCut, choosing) {
   const height = rows * TREE.row + 20;
   const picture = makeSvg("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Beam tree", "font-family": "system-ui, sans-serif" });
   shown.forEach((node) => picture.append(makeBranch(nodes, node, path)));
-  shown.forEach((node) => picture.append(makeNode(nodes, node, pieceOf, path, choosing, displayed)));
+  const { prefix } = sight;
+  shown.forEach((node) => picture.append(makeNode(nodes, node, pieceOf, path, choosing, { prefix, displayed })));
   return picture;
 }
 
@@ -75,16 +77,16 @@ function makeBranch(nodes, node, path) {
   });
 }
 
-function makeNode(nodes, node, pieceOf, path, choosing, shown) {
-  const marks = { open: "", cut: " ✂", ended: ` #${node.rank + 1}`, beaten: " ✕" };
+function makeNode(nodes, node, pieceOf, path, choosing, { prefix, displayed }) {
+  const marks = { open: "", cut: " ✂", ended: ` #${node.rank + 1}`, beaten: " ✕", chosen: "" };
   const colour = themeColour(path.has(node.number) ? "--accent" : node.fate === "cut" ? "--soft" : "--ink");
   const numbers = `${fixed(node.logProb)} | ${fixed(node.score)}`;
-  const hasEnd = node.fate === "ended" || node.fate === "beaten";
+  const hasEnd = ["ended", "beaten", "chosen"].includes(node.fate);
   const target = idsOf(nodes, node.number).slice(0, hasEnd ? -1 : undefined);
-  const isShown = target.join() === shown;
-  const attributes = { ...choosing({ target }), "aria-pressed": String(isShown) };
+  const isShown = target.join() === displayed;
+  const attributes = { ...choosing({ prefix, target }), "aria-pressed": String(isShown) };
   const piece = clipped(pieceOf(node.id), 11) + marks[node.fate];
-  const told = `${pieceOf(node.id)}: log-probability ${fixed(node.logProb, 3)}, penalised score ${fixed(node.score, 3)}; step ${node.step}; it ${FATES[node.fate]}`;
+  const told = `${pieceOf(node.id)}: log-probability ${fixed(node.logProb, 3)}, score with the length penalty ${fixed(node.score, 3)}; step ${node.step}; it ${FATES[node.fate]}`;
   return makeSvg("g", { class: "node", role: "button", "data-node": node.number, ...attributes,
     onkeydown: (event) => (event.key === "Enter" || event.key === " ") && pressNode(event) },
   makeSvg("title", {}, told), // its name

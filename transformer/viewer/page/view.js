@@ -1,4 +1,4 @@
-// What is looked at, and the link that says it.
+// The current view, and the link that encodes it.
 
 const page = { source: null, models: [], sight: null, other: null, lit: null, matrix: null, layout: null, asking: null, timer: 0, isPrinted: false };
 const view = { text: "", model: 0, other: -1, byWords: true, kind: "cross", layer: 0, head: "mean", prefix: [], target: null, padding: 0, theme: "auto" };
@@ -10,6 +10,13 @@ function viewToHash() {
   const { text, model, other, byWords, kind, layer, head, prefix, target, padding, theme } = view;
   const fields = { t: text, m: model, o: other, w: byWords ? 1 : 0, k: kind, l: layer, h: head, p: prefix.join("."), g: target ? target.join(".") : "-", d: padding, y: theme };
   return `#${new URLSearchParams(fields)}`;
+}
+
+// Before the models are known, the address still holds the view to begin with.
+function writeLink() {
+  if (page.models.length) {
+    history.replaceState(null, "", viewToHash());
+  }
 }
 
 function hashToView(hash) {
@@ -29,7 +36,7 @@ function hashToView(hash) {
   view.prefix = ids("p");
   view.target = fields.has("g") && fields.get("g") !== "-" ? ids("g") : null;
   view.padding = number("d", 0, 16, 0);
-  view.theme = ["light", "dark"].includes(fields.get("y")) ? fields.get("y") : "auto";
+  view.theme = ["light", "dark", "auto"].includes(fields.get("y")) ? fields.get("y") : view.theme;
 }
 
 // A text of at most the characters that are translated; the page says where it was cut.

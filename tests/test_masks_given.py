@@ -81,6 +81,9 @@ def test_masks_made_by_equal_are_reported():
         attended(tf.equal(ids, 0))
     with pytest.warns(UserWarning, match="got masks made as tf.equal"):
         attended(tf.cast(tf.equal(ids, 0), tf.float32)[:, None, None, :])
+    is_real = tf.cast(tf.not_equal(ids, 0), tf.float32)
+    with pytest.warns(UserWarning, match="got masks made as tf.equal"):
+        attended(tf.equal(is_real, 0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         attended(tf.not_equal(ids, 0))

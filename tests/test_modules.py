@@ -403,16 +403,37 @@ def test_a_getter_may_give_kernels_alone_16_bits(start):
     np.testing.assert_allclose(*session.run([narrow, wide]), atol=0.01)
 
 
-def unmasked_past(*sizes):
-    empty = nothing_before(*sizes)
-    one = tf.zeros([sizes[0], sizes[1], 1, sizes[2]])
-    return empty.followed_by(one, one, True)
+def unmasked_past(batch, num_heads, width):
+    one = tf.zeros([batch, num_heads, 1, width])
+    return nothing_before(batch, num_heads, width).followed_by(one, one, True)
 
 
-def masked_past(*sizes):
-    empty = nothing_before(*sizes)
-    one = tf.zeros([sizes[0], sizes[1], 1, sizes[2]])
-    return empty.followed_by(one, one, tf.ones([sizes[0], 1], tf.bool))
+def test_keys_without_padding_may_follow_masked_ones(start):
+    """A prompt is padded; what is written after it is not."""
+    prompt, more = as_tensor(X), as_tensor(X[:, ::-1])
+    options = {"num_heads": 2, "causality": True, "reuse": tf.AUTO_REUSE}
+    outputs = []
+    for mask in (True, np.ones([2, 3], bool)):
+        _, past = attend(
+            prompt, prompt, key_masks=IDS, past=nothing_before(2, 2, 4), **options
+        )
+        outputs.append(attend(more, more, key_masks=mask, past=past, **options))
+    session, _ = start()
+    (found, past), (wanted, same) = session.run(outputs)
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(past.mask, same.mask)
+    assert past.mask.shape == (2, 6) and not past.mask[:, :3].all()
+
+
+def test_a_past_may_have_no_mask_at_all(start):
+    """As those of `transformer.compat.tensor2tensor`."""
+    empty = nothing_before(2, 2, 4)
+    outputs = [
+        attend(num_heads=2, key_masks=True, past=each, reuse=tf.AUTO_REUSE)[0]
+        for each in (empty, empty._replace(mask=None))
+    ]
+    session, _ = start()
+    np.testing.assert_array_equal(*session.run(outputs))
 
 
 def nothing_before(batch, num_heads, width):
@@ -614,15 +635,17 @@ def attend(queries=X, keys=X, *more, **options):
             lambda: attend(
                 num_heads=2, key_masks=np.ones([1, 3]), past=nothing_before(2, 2, 4)
             ),
-            r"expected \[N, Tk\] or \[N, 1, 1, Tk\] with past, got \(?1, 3",
+            r"with past, got \(?1, 3.*; repeat it for each of the N lines",
         ),
         (
             lambda: attend(num_heads=2, key_masks=IDS, past=unmasked_past(2, 2, 4)),
-            "a mask of 1 positions, because key_masks are not True, got 0; give",
+            "expected True, as for the 1 keys of past, got a mask; give masks in every",
         ),
         (
-            lambda: attend(num_heads=2, key_masks=True, past=masked_past(2, 2, 4)),
-            "a mask of 0 positions, because key_masks are True, got 1; give",
+            lambda: attend(
+                num_heads=2, key_masks=np.True_, past=nothing_before(2, 2, 4)
+            ),
+            r"with past, got \(\); repeat it for each of the N lines",
         ),
         (
             lambda: attend(

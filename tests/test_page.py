@@ -157,7 +157,7 @@ def test_a_choice_in_the_tree_keeps_the_prefix_of_the_tree(page):
     note = "byId('prefix').textContent"
     assert "The first 2 pieces are kept" in page.run(note)
     prefix, best = page.run("[view.prefix, page.sight.pack.nBest[0].text]")
-    # Whatever was asked for meanwhile, a choice is one of what is shown.
+    # A choice has the prefix of the sight that is shown, not that of the view.
     page.run("view.prefix = []; document.querySelector('[data-rank=\"1\"]').click()")
     page.until(f"view.target && {SILENT}")
     assert page.run("[view.prefix, page.sight.prefix]") == [prefix, prefix]
@@ -187,8 +187,9 @@ def test_a_link_reproduces_the_view(page, server, browser):
     ]
     assert browser.run("byId('nbest').textContent") == shown
     kept = browser.run(
-        "(() => { const [before, models] = [location.href, page.models];"
-        "page.models = []; byId('theme').click(); page.models = models;"
+        "(() => { const {models} = page, {head} = view, before = location.href;"
+        "page.models = []; view.head = 1; writeLink();"
+        "Object.assign(page, {models}); view.head = head;"
         "return location.href === before; })()"
     )
     assert kept  # until the models are known, the link is still to be read

@@ -312,17 +312,6 @@ def test_an_empty_split_is_refused_before_any_work(tmp_path, capsys, split):
     assert f"{split}: expected text, got empty files: {out}/{split}.de" in said
 
 
-def test_a_file_that_is_given_as_its_own_translation(tmp_path, capsys):
-    """One corpus of several may be copied: it teaches names."""
-    out = fill(tmp_path)
-    names = write(tmp_path / "names.txt", sentences("train", "en"))
-    copied = ["--train", names, names]
-    said = refused(capsys, tmp_path, ["--out", out, *SMALL, *copied])
-    assert f"the text of two languages, got {names} twice" in said
-    both = ["--train", f"{out}/train.de", f"{out}/train.en", *copied]
-    corpora.command("prepare", "--out", out, *SMALL, *both)
-
-
 def test_separate_vocabularies_of_the_other_direction(tmp_path, capsys):
     out = fill(tmp_path / "text")
     corpora.command("prepare", "--out", out, "--vocab_size", "40", "--separate")

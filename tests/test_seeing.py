@@ -170,7 +170,7 @@ def test_the_tree_ends_in_the_n_best(sight, translator):
         assert node.score == pytest.approx(best.score, abs=1e-5)
 
 
-def test_the_tree_of_a_line_in_a_batch_is_that_of_the_line_alone(translator):
+def test_the_tree_of_a_line_of_two_is_that_of_the_line_alone(translator):
     sources = translator.encode(["1 2 3 4 5 6 7 8 9", "3"])
     trees = []
     for chosen in (sources[1:], sources):

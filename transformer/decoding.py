@@ -39,8 +39,9 @@ class SearchHistory(NamedTuple):
     """Every candidate in every step of a beam search, best first: [N, 2K, T].
 
     A step considers the 2K best continuations of the open hypotheses. Those that end
-    are finished; the K best of the others stay open; the rest are dropped. After the
-    last step of a sentence, other sentences may continue: `pieces` are PAD there.
+    are finished; the K best of the others stay open; the rest are dropped. When a
+    sentence has left the batch, its `pieces` are PAD; before, it may have steps after
+    its end.
     """
 
     pieces: tf.Tensor  # int32

@@ -239,8 +239,8 @@ def multihead_attention(
       max_relative_position: int; distances beyond it share a vector (see
         `relative_positions`). None or 0: no relative positions.
       projected: (K, V) that `keys_and_values` has already computed from `keys`.
-      past: KeyValueCache of the positions before `keys`. Give `key_masks` in every
-        call, or True in every call.
+      past: KeyValueCache of the positions before `keys`. If the first call has
+        `key_masks` = True, all others need it, too.
       dialect: a Dialect or its name, a key of `DIALECTS`.
       weights: dict; receives the attention weights [N, H, Tq, Tk] by scope name.
       dropout_seed: int [2] tensor: see `dropout`.
@@ -305,7 +305,7 @@ def multihead_attention(
             past = past.followed_by(K, V, key_masks)
             K = past.keys
             V = past.values
-            if key_masks is not True:
+            if key_masks is not True or past.known_lengths()[1]:
                 key_masks = past.mask
         relative = None
         if max_relative_position:
@@ -489,16 +489,6 @@ def _check_masks(queries, keys, query_masks, key_masks, past) -> None:
     if query_masks is not None and query_masks is not True:
         sizes = (batch, query_length)
         check_broadcasts(f"{block}: query_masks", query_masks, "[N, Tq]", sizes)
-    if past is not None:
-        masked = tf.TensorShape(past.mask.shape).with_rank(2).as_list()[1]
-        length = tf.TensorShape(past.keys.shape).with_rank(4).as_list()[2]
-        expected = 0 if key_masks is True else length
-        if None not in (masked, expected) and masked != expected:
-            raise ValueError(
-                f"{block}: past: expected a mask of {expected} positions, because "
-                f"key_masks {'are' if key_masks is True else 'are not'} True, got "
-                f"{masked}; give masks in every call, or True in every call"
-            )
     if key_masks is True:
         return
     if key_masks.shape.ndims == 4:
@@ -508,12 +498,22 @@ def _check_masks(queries, keys, query_masks, key_masks, past) -> None:
         check_broadcasts(f"{block}: key_masks", key_masks, "[N, Tk]", sizes)
     if past is None:
         return
-    first, *others = key_masks.shape.as_list()
-    is_shared = first == 1 and batch not in (1, None)
-    if not others or others[:-1] not in ([], [1, 1]) or is_shared:
+    length, masked = past.known_lengths()
+    if length and masked == 0:
+        raise ValueError(
+            f"{block}: key_masks: expected True, as for the {length} keys of past, got "
+            "a mask; give masks in every call"
+        )
+    shape = key_masks.shape.as_list()
+    advice = ""
+    if len(shape) not in (2, 4) or shape[0] == 1 and batch not in (1, None):
+        advice = "repeat it for each of the N lines"
+    elif shape[1:-1] not in ([], [1, 1]):
+        advice = "give what depends on the query as mask"
+    if advice:
         raise ValueError(
             f"{block}: key_masks: expected [N, Tk] or [N, 1, 1, Tk] with past, got "
-            f"{key_masks.shape}; give what depends on the query as mask"
+            f"{key_masks.shape}; {advice}"
         )
 
 

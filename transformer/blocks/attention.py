@@ -220,14 +220,24 @@ class KeyValueCache(NamedTuple):
     values: tf.Tensor  # float [N, H, T, D / H]
     mask: tf.Tensor  # bool [N, T], False = padding; [N, 0] if no key is padding
 
+    def known_lengths(self) -> tuple:
+        """Return the static lengths of keys and mask; None where one is unknown."""
+        keys = tf.TensorShape(self.keys.shape).with_rank(4).as_list()[2]
+        if self.mask is None:
+            return keys, 0
+        return keys, tf.TensorShape(self.mask.shape).with_rank(2).as_list()[1]
+
     def followed_by(self, keys, values, mask) -> "KeyValueCache":
         """Return the cache with more positions at its end.
 
         Args:
           keys, values: float [N, H, Tk, D / H].
-          mask: bool [N, Tk] or [N, 1, 1, Tk]; Python True if no key is padding, here
-            and in the cache.
+          mask: bool [N, Tk] or [N, 1, 1, Tk]; Python True if none of these keys is
+            padding.
         """
+        if mask is True and self.known_lengths()[1]:  # they follow keys with a mask
+            batch, _, length, _ = shape_list(keys)
+            mask = tf.ones([batch, length], tf.bool)
         if mask is not True and mask.shape.ndims == 4:
             mask = mask[:, 0, 0, :]
         return KeyValueCache(
@@ -341,21 +351,33 @@ def _is_zero(x):
     return value is not None and not value.any()
 
 
+def _negated(operation):
+    """Return the mask that an operation negates, or None: not x, or float(x) == 0."""
+    if operation.type == "LogicalNot":
+        return operation.inputs[0]
+    if operation.type == "Equal" and any(map(_is_zero, operation.inputs)):
+        for each in operation.inputs:
+            if each.op.type == "Cast" and each.op.inputs[0].dtype == tf.bool:
+                return each.op.inputs[0]
+    return None
+
+
 def warn_of_inverted(key_masks) -> None:
     """Warn about key masks made by `tf.equal(ids, 0)`, in which True means padding."""
     operation = getattr(key_masks, "op", None)  # arrays and True have none
     inverted = "Equal"
-    while operation and operation.type in (*KEEP_MEANING, "LogicalNot"):
-        if operation.type == "LogicalNot":
+    while operation:
+        negated = _negated(operation)
+        if negated is not None:
             inverted = "NotEqual" if inverted == "Equal" else "Equal"
-        operation = operation.inputs[0].op
+            operation = negated.op
+        elif operation.type in KEEP_MEANING:
+            operation = operation.inputs[0].op
+        else:
+            break
     if not operation or operation.type != inverted:
         return
-    negated = any(
-        each.op.type == "Cast" and each.op.inputs[0].dtype == tf.bool
-        for each in operation.inputs
-    )  # a mask of padding, so True = may attend
-    if any(map(_is_zero, operation.inputs)) and not negated:
+    if any(map(_is_zero, operation.inputs)):
         warnings.warn(
             "multihead_attention: expected key_masks in which True = may attend, as "
             "tf.not_equal(ids, 0) makes them, got masks made as tf.equal(ids, 0); for "

@@ -138,7 +138,7 @@ def run(args: argparse.Namespace) -> None:
     if remark:
         args.warn(remark)
     say(f"{args.format}, {args.quantization}: {args.out}")
-    if lines:
+    if args.check:
         check(args, hp, chosen, lines)
 
 

@@ -71,7 +71,10 @@ def read_text(split: str, pairs: List[Pair], copies: int = 1) -> Text:
     counts = [count_pairs(split, pair) for pair in pairs]
     if not any(counts):
         paths = ", ".join(path for pair in pairs for path in pair[:2])
-        raise ValueError(f"{split}: expected text, got empty files: {paths}")
+        raise ValueError(
+            f"{split}: expected text, got empty files: {paths}; write text into them, "
+            "or name others"
+        )
     return Text(split, pairs, counts, copies)
 
 
@@ -142,11 +145,6 @@ def find_splits(
                     f"--{split}: expected a text file, got {path}, which {what}; check "
                     f"the path"
                 )
-        if all(os.path.samefile(pair.source, pair.target) for pair in pairs):
-            raise ValueError(
-                f"--{split}: expected the text of two languages, got {pairs[0].source} "
-                "twice; name the file of each language"
-            )
         splits[split] = pairs
     return splits
 

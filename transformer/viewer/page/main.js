@@ -87,7 +87,7 @@ function showHeat() {
   drawHeat(byId("heat"), page.matrix, page.layout, page.lit);
   replaceChildren(byId("scale"), page.matrix.isDifference ? "" : makeScale());
   const { name } = KINDS[view.kind];
-  byId("heat").setAttribute("aria-label", `Heat map: ${name} attention, layer ${view.layer + 1}. Arrow keys read its cells; the table below has the numbers.`);
+  byId("heat").setAttribute("aria-label", `${name} attention, layer ${view.layer + 1}. Arrow keys read its cells; the table below has the numbers.`);
   showLit();
 }
 

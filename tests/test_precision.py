@@ -1,5 +1,6 @@
 """Mixed precision: what is computed in 16 bits, what is not, and how near it comes."""
 
+import dataclasses
 import functools
 
 import corpora
@@ -227,3 +228,22 @@ def test_translations_in_bfloat16_are_nearly_the_same(trained, lines, count):
 def test_tensorflow_1_refuses_to_translate_in_bfloat16(trained):
     with pytest.raises(ValueError, match="decode_precision: expected float32, got bf"):
         Translator(trained, decode_precision="bfloat16")
+
+
+@pytest.mark.skipif(HAS_BFLOAT16, reason="TensorFlow 2 has it")
+@pytest.mark.parametrize("setting", ["precision", "decode_precision"])
+def test_tensorflow_1_refuses_bfloat16_before_anything_is_written(
+    digits, tmp_path, capsys, setting
+):
+    said = corpora.refused_training(
+        capsys, digits, str(tmp_path / "logs"), f"--{setting}", "bfloat16"
+    )
+    assert said.endswith(f"cannot compute in bfloat16; give --{setting} float32")
+
+
+def test_a_log_directory_of_another_tensorflow_can_be_examined(trained, tmp_path):
+    logdir = corpora.copy_of(trained, tmp_path / "logs")
+    hp = dataclasses.replace(hparams.load(logdir), decode_precision="bfloat16")
+    hparams.save(hp, logdir)
+    flags = [f"--logdir={logdir}", "--decode_precision=float32"]
+    assert corpora.status_of("doctor", *flags) in (0, 1)  # 2: refused

@@ -203,6 +203,10 @@ def test_the_commands_on_the_card_name_the_folder(name):
     address = urllib.parse.unquote(curl[1])
     assert address.endswith(f"/v1/models/{name}:predict")
     assert json.loads(curl[-1])["signature_name"] == "translate"
+    usage = savedmodel.described(hparams.HParams(), name, "float32", False).usage
+    [curl] = [shlex.split(line) for line in usage if line.startswith("curl")]
+    assert json.loads(curl[-1])["signature_name"] == "ids"
+    assert "translate" not in "".join(usage)
 
 
 def test_the_card_of_a_model_without_its_data(trained, tmp_path, monkeypatch):

@@ -196,11 +196,10 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
             at_limit = tf.equal(as_int64(length), limits)  # [N]
             rescued = tf.logical_and(at_limit, tf.equal(found.scores[:, 0], NEVER))
             found = found._replace(
-                ids=tf.where(rescued, ids, found.ids),
-                scores=tf.where(rescued, log_probs, found.scores),
+                ids=tf.where_v2(rescued[:, None, None], ids, found.ids),
+                scores=tf.where_v2(rescued[:, None], log_probs, found.scores),
             )
-            never = tf.fill(tf.shape(log_probs), NEVER)
-            log_probs = tf.where(at_limit, never, log_probs)
+            log_probs = tf.where_v2(at_limit[:, None], NEVER, log_probs)
         if options.keep_history:
             history = found.history.followed_by(*step_fields, kept)
             found = found._replace(history=history)
@@ -356,7 +355,7 @@ def _repeated(pieces, vocab_size: int, size: int):
             begins_like_the_end,
             tf.equal(pieces[:, i : i + count], pieces[:, newest : newest + 1]),
         )
-    found = tf.where(begins_like_the_end)  # [M, 2]: sequence, n-gram
+    found = tf.where_v2(begins_like_the_end)  # [M, 2]: sequence, n-gram
     last = tf.gather_nd(pieces[:, size - 1 :], found)  # [M]
     repeated = tf.scatter_nd(
         tf.stack([found[:, 0], last], axis=1),
@@ -434,7 +433,7 @@ def search_loop(
             return tf.tensor_scatter_nd_update(x, sentences[:, None], rows)
 
         results = tf.nest.map_structure(store, results, found)
-        left = tf.where(is_open(found, extras))[:, 0]
+        left = tf.where_v2(is_open(found, extras))[:, 0]
         return (
             tf.gather(sentences, left),
             results,
@@ -544,7 +543,7 @@ def chosen_by(drawn, logits):
     ends = tf.cumsum(tf.nn.softmax(logits), axis=1)  # [N, V]
     drawn = drawn * (1 - 1e-6)  # rounding must not reach the end of the last piece
     is_before = tf.less_equal(ends, drawn[:, None] * ends[:, -1:])
-    return tf.math.count_nonzero(is_before, 1, keepdims=True)
+    return tf.reduce_sum(tf.cast(is_before, tf.int64), 1, keepdims=True)
 
 
 def top_k(x, k: int):

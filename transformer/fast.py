@@ -195,7 +195,7 @@ def import_ctranslate2() -> Any:
     except ImportError as error:
         raise ValueError(
             f"expected the package ctranslate2, got none ({error}): "
-            "pip install 'transformer-tf[fast]'"
+            "pip install 'transformer-tf[fast]', with Python 3.10 or newer"
         ) from error
     return ctranslate2
 

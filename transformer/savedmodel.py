@@ -12,6 +12,7 @@ It has two signatures, for any number of sentences:
   signature is missing.
 """
 
+import json
 import os
 import shlex
 import urllib.parse
@@ -27,6 +28,7 @@ from transformer.model import Transformer
 from transformer.runtime import checkpoints
 from transformer.runtime.sessions import make_session
 from transformer.text.vocabulary import (
+    EOS,
     PAD,
     TextSide,
     Translation,
@@ -86,27 +88,39 @@ def write(hp: HParams, checkpoint: str, out: str, quantization: str) -> str:
     return missing
 
 
-def described(hp: HParams, name: str, quantization: str) -> Exported:
+def described(
+    hp: HParams, name: str, quantization: str, has_text: bool = True
+) -> Exported:
     """Return what the model card says about an export.
 
     Args:
       hp: the settings.
       name: the name of the folder.
       quantization: "float32".
+      has_text: whether it has the signature for text.
     """
     quoted = shlex.quote(name)
+    request = {"signature_name": IDS, "instances": [[5, 6, EOS]]}
+    signatures = (
+        f"The signature `{IDS}` takes ids of the vocabulary beside this file, each "
+        f"sentence with its end (`</s>`), padded with {PAD}, and gives ids and score."
+    )
+    if has_text:
+        request = {"signature_name": TRANSLATE, "instances": ["TEXT"]}
+        signatures = (
+            "In Python, `import tensorflow_text` comes before `tf.saved_model.load`. "
+            f"The signature `{TRANSLATE}` takes text and gives text and score. "
+            + signatures
+        )
     usage = [
         "```",
         "docker run --rm --publish 8501:8501 --env MODEL_NAME="
         f'{quoted} --volume "$PWD"/{quoted}:/models/{quoted} tensorflow/serving',
         f"curl http://localhost:8501/v1/models/{urllib.parse.quote(name)}:predict "
-        f'--data \'{{"signature_name": "{TRANSLATE}", "instances": ["TEXT"]}}\'',
+        f"--data '{json.dumps(request)}'",
         "```",
         "",
-        "In Python, `import tensorflow_text` comes before `tf.saved_model.load`. The "
-        f"signature `{TRANSLATE}` (where it could be made) takes text and gives text "
-        f"and score; `{IDS}` takes ids of the vocabulary beside this file, each "
-        "sentence with its end (`</s>`), padded with 0, and gives ids and score.",
+        signatures,
     ]
     beam = f" of {hp.hypotheses}" if hp.search == "beam" else ""
     search = f"{hp.search}{beam}, length penalty {hp.length_penalty:g}"

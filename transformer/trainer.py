@@ -107,7 +107,8 @@ def train(
     """
     refuse_unknown_names(hp)
     refuse_high_rate(hp)
-    compute_type(hp.precision)  # refuses a precision that this TensorFlow lacks
+    for setting in ("precision", "decode_precision"):
+        compute_type(getattr(hp, setting), setting)  # refuse what TensorFlow lacks
     refuse_old_tensorflow(cluster)
     hp = with_shards(hp, cluster)
     data = Data(hp)

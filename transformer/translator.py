@@ -625,7 +625,7 @@ class TranslationGraph:
 
 def _count(ids):
     """Return the number of ids that are not 0: int32 [N, T] → int64 [N]."""
-    return tf.math.count_nonzero(as_int64(ids), 1)
+    return tf.reduce_sum(tf.cast(is_token(as_int64(ids)), tf.int64), 1)
 
 
 # Ensembles

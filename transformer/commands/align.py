@@ -36,6 +36,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="word pairs of test by other aligners, in Pharaoh format",
     )
+    name = "decode_precision"
+    cli.add_settings(made, {name: hparams.DECODING[name]})
     return made
 
 

@@ -210,6 +210,8 @@ def parser():
         help="translations of the source [those that "
         f"{command('eval')} wrote, else made now]",
     )
+    name = "decode_precision"
+    cli.add_settings(made, {name: hparams.DECODING[name]})
     return made
 
 

@@ -120,9 +120,11 @@ def score_one(
 ) -> None:
     """Score one checkpoint (for an ensemble, one of each model), and compare it."""
     from transformer.runtime import checkpoints  # needs TensorFlow
+    from transformer.runtime.precision import compute_type
 
     for other in others.values():
-        if not isinstance(other, Translations):  # refuse a missing one now, not later
+        if not isinstance(other, Translations):  # refuse it now, not later
+            compute_type(other[0].decode_precision, "decode_precision")
             checkpoints.find(other[1], args.checkpoint, lambda text: None)
     [ours] = translate(args, models, [args.checkpoint], text)
     steps = " + ".join(

@@ -36,7 +36,8 @@ class Format(NamedTuple):
 
     # Writes the folder: (settings, checkpoint, folder, quantization) → a remark, or "".
     write: Callable[[hparams.HParams, str, str, str], str]
-    # Describes it for the card: (settings, folder name, quantization) → Exported.
+    # Describes it for the card: (settings, folder name, quantization) → Exported; with
+    # has_text=False after a remark.
     described: Callable
     # Opens it: (folder, settings) → function of lines that returns the best
     # Translations.
@@ -124,12 +125,13 @@ def run(args: argparse.Namespace) -> None:
     lines = load_text(hp.data, "test")[0][: args.check] if args.check else []
     chosen = formats()[args.format]
     name = os.path.basename(os.path.realpath(args.out))
-    described = chosen.described(hp, name, args.quantization)
+    described = functools.partial(chosen.described, hp, name, args.quantization)
     with new_folder(args.out, "--out", replaced) as made:
 
         def write(checkpoint):
             remark = chosen.write(hp, checkpoint, made, args.quantization)
-            card.write(hp, checkpoint, made, described)
+            exported = described(has_text=False) if remark else described()
+            card.write(hp, checkpoint, made, exported)
             return remark
 
         remark = checkpoints.find_and_load(

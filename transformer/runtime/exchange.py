@@ -40,7 +40,8 @@ def refuse_old_tensorflow(cluster: Optional[Cluster]) -> None:
     if cluster and not hasattr(tf.compat, "v2"):
         raise ValueError(
             "TF_CONFIG: expected TensorFlow 2 for more than one worker, got "
-            f"{cluster.size} workers and TensorFlow {tf.__version__}; unset TF_CONFIG"
+            f"{cluster.size} workers and TensorFlow {tf.__version__}; use --workers 1, "
+            "or unset TF_CONFIG"
         )
 
 

@@ -31,9 +31,11 @@ def compute_type(precision: str, setting: str = "precision") -> tf.DType:
     is_old = tf.__version__.startswith("1.")  # its CPU products sum in float16
     if is_old and precision != "float32":
         if precision == "bfloat16" or not has_gpu():
+            where = "" if precision == "bfloat16" else " on a CPU"
             raise ValueError(
                 f"{setting}: expected float32, got {precision}: TensorFlow "
-                f"{tf.__version__} cannot compute in {precision} on this machine"
+                f"{tf.__version__} cannot compute in {precision}{where}; give "
+                f"--{setting} float32"
             )
     return tf.as_dtype(precision)
 

@@ -104,7 +104,7 @@ def draw(rows: List[List[Map]], out: str) -> None:
     except ImportError as error:
         raise ValueError(
             f"expected matplotlib, got none ({error}): "
-            "pip install 'transformer-tf[plot]'"
+            "pip install 'transformer-tf[plot]', with Python 3.10 or newer"
         ) from error
     columns = len(rows[0])
     single = len(rows) * columns == 1

@@ -47,8 +47,9 @@ def checked(name: str, x, kind: str, *shapes: str):
     ranks = [shape.count(",") + 1 for shape in shapes]
     advice = ""
     if x.dtype.base_dtype not in DTYPES.get(kind, [x.dtype.base_dtype]):
-        is_ids = kind == "float" and x.dtype.is_integer and shapes[0] != "[..., V]"
-        advice = "embed it first" if is_ids else f"cast it to {kind}32"
+        may_be_ids = kind == "float" and x.dtype.is_integer
+        advice = "embed it if it holds ids, else " if may_be_ids else ""
+        advice += f"cast it to {kind}32"
     elif sizes is None:
         advice = "" if any_rank and kind == "int" else "set its shape with set_shape"
     elif not any_rank and len(sizes) not in ranks or kind == "float" and not sizes:

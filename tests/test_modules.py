@@ -639,7 +639,7 @@ def attend(queries=X, keys=X, *more, **options):
         ),
         (
             lambda: attend(num_heads=2, key_masks=IDS, past=unmasked_past(2, 2, 4)),
-            "expected True, as for the 1 keys of past, got a mask; give masks in every",
+            "expected True, as for the 1 keys of past, got a mask; give True, or masks",
         ),
         (
             lambda: attend(

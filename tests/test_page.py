@@ -148,7 +148,7 @@ def test_an_alternative_keeps_what_stands_before_it(page):
     page.until(f"page.sight.pack.target.ids.join() === '{','.join(map(str, before))}'")
 
 
-def test_a_choice_in_the_tree_keeps_the_prefix_of_the_tree(page):
+def test_a_choice_keeps_the_prefix_of_what_is_shown(page):
     other = page.run(
         f"{SEEN}.alternatives[1].find(a => a[0] !== {SEEN}.target.ids[1])[0]"
     )

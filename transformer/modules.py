@@ -502,7 +502,7 @@ def _check_masks(queries, keys, query_masks, key_masks, past) -> None:
     if length and masked == 0:
         raise ValueError(
             f"{block}: key_masks: expected True, as for the {length} keys of past, got "
-            "a mask; give masks in every call"
+            "a mask; give True, or masks in every call"
         )
     shape = key_masks.shape.as_list()
     advice = ""

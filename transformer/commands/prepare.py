@@ -357,9 +357,8 @@ def refuse_reversed(folder: str, languages: List[str]) -> None:
     except (OSError, ValueError):  # a log directory, which does not name its languages
         return
     theirs = [summary["source_lang"], summary["target_lang"]]
-    if theirs == languages[::-1] != languages and not summary.get("vocab", {}).get(
-        "joint", True
-    ):
+    is_joint = summary.get("vocab", {}).get("joint", True)
+    if theirs == languages[::-1] and not is_joint:
         raise ValueError(
             f"--vocab_from {folder}: expected the vocabularies of "
             f"{' → '.join(languages)}, got those of {' → '.join(theirs)}; prepare it "

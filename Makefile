@@ -15,7 +15,7 @@
 #   make test VENV=.venv-tf1 PYTHON=python3.7
 #
 # Options of the programs behind them: make demo TRAIN="--max_steps 100",
-# make test PYTEST="tests/test_data.py -x", make bench BENCH="--quick",
+# make test PYTEST="tests/test_batches.py -x", make bench BENCH="--quick",
 # make faults FAULTS="--every 20".
 
 PYTHON ?= python3

@@ -81,7 +81,7 @@ def run_command(name):
     """Run the command of a module below this name, others being put aside."""
     with others_aside():
         module = importlib.import_module(PACKAGE + name[len(__name__) :])
-        cli = importlib.import_module(PACKAGE + ".runtime.cli")
+        cli = importlib.import_module(PACKAGE + ".commands.cli")
         parser = module.parser()
         for part in ("prog", "description"):  # they show what the user typed
             text = getattr(parser, part)

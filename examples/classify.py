@@ -18,10 +18,10 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from imdb import UNKNOWN, Reviews
 
-from transformer.data import pad
+from transformer.commands import cli
 from transformer.functional import attention, position_embedding
 from transformer.modules import dense, dropout, embedding
-from transformer.runtime import cli
+from transformer.text.batches import pad
 
 # As in bojone/attention.
 VOCAB_SIZE = 20000

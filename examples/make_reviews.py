@@ -12,7 +12,7 @@ import argparse
 import random
 from typing import List, Optional, Tuple
 
-from transformer.runtime import cli
+from transformer.commands import cli
 
 PRAISE = "good great funny clever moving brilliant charming fresh".split()
 BLAME = "bad awful dull stupid boring terrible silly stale".split()

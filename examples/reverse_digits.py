@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer import HParams, Transformer
-from transformer.data import make_batch
 from transformer.decoding import SearchOptions, greedy
+from transformer.text.batches import make_batch
 from transformer.text.vocabulary import EOS, SPECIAL_IDS
 from transformer.training import cross_entropy, make_update
 

@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.commands import program
-from transformer.runtime import checkpoints
-from transformer.runtime.run import read_dev_scores
+from transformer.logdir import checkpoints
+from transformer.logdir.history import read_dev_scores
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VOCAB_SIZE = "25"  # ten digits, ten at the beginning of a word, the rest

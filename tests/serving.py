@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from transformer.viewer.jobs import Jobs
+from transformer.serving.jobs import Jobs
 
 service = pytest.importorskip(
-    "transformer.viewer.service", reason="the service needs the extra [serve]"
+    "transformer.serving.service", reason="the service needs the extra [serve]"
 )
 
 

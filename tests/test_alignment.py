@@ -11,7 +11,7 @@ import pytest
 
 from transformer import alignment, hparams
 from transformer.alignment import Head, Known
-from transformer.runtime import checkpoints
+from transformer.logdir import checkpoints
 from transformer.translator import Translator
 from transformer.viewer.sight import see
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import HAS_BFLOAT16
 
 from transformer import hparams
-from transformer.runtime import checkpoints
+from transformer.logdir import checkpoints
 from transformer.translator import Translator
 
 

@@ -8,7 +8,7 @@ import corpora
 import pytest
 import tensorflow.compat.v1 as tf
 
-from transformer.runtime import checkpoints
+from transformer.logdir import checkpoints
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ import pytest
 
 import transformer.__main__
 from transformer import __version__, hparams
-from transformer.commands import program
-from transformer.runtime import cli, terminal
+from transformer.commands import cli, program, terminal
 from transformer.runtime.signals import Stopped
 
 NAMES = list(hparams.FIELDS)
@@ -293,7 +292,7 @@ def test_messages_name_commands_as_the_user_typed_them(monkeypatch, capsys):
 def test_streams_that_were_closed_before_lead_nowhere():
     """They are None to Python; the work is done, and the status tells of it."""
     work = (
-        "import argparse, sys; from transformer.runtime import cli, terminal\n"
+        "import argparse, sys; from transformer.commands import cli, terminal\n"
         "def work(args):\n"
         "    assert sys.stdin.read() == ''\n"
         "    terminal.say('done')\n"

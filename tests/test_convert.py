@@ -23,8 +23,8 @@ from originals import (
 
 from transformer import hparams
 from transformer.compat import convert
+from transformer.logdir import checkpoints
 from transformer.model import Transformer
-from transformer.runtime import checkpoints
 from transformer.training import cross_entropy, make_update
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from transformer import hparams
 from transformer.commands import doctor
-from transformer.runtime import checkpoints
+from transformer.logdir import checkpoints
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 

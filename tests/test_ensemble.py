@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from transformer import hparams
-from transformer.runtime import checkpoints
+from transformer.logdir import checkpoints
 from transformer.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")

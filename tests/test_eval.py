@@ -15,8 +15,8 @@ import tensorflow.compat.v1 as tf
 
 from transformer import evaluation as scores
 from transformer import hparams
-from transformer.runtime import checkpoints
-from transformer.runtime.run import read_dev_scores
+from transformer.logdir import checkpoints
+from transformer.logdir.history import read_dev_scores
 from transformer.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")

@@ -8,9 +8,9 @@ import corpora
 import pytest
 
 from transformer import hparams
-from transformer.export import described, refuse_unsupported, write
-from transformer.fast import FastTranslator
-from transformer.runtime import checkpoints
+from transformer.exports.ctranslate2 import FastTranslator
+from transformer.exports.export import described, refuse_unsupported, write
+from transformer.logdir import checkpoints
 from transformer.text.vocabulary import load_vocabularies
 from transformer.translator import Translator
 

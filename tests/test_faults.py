@@ -11,8 +11,8 @@ import pytest
 
 from transformer import trainer
 from transformer.evaluation import Scores
-from transformer.runtime import checkpoints
-from transformer.runtime.run import Lock, read_dev_scores
+from transformer.logdir import checkpoints
+from transformer.logdir.history import Lock, read_dev_scores
 from transformer.runtime.signals import Stopped
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")

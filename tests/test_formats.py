@@ -12,7 +12,8 @@ import pytest
 
 import transformer
 from transformer import hparams
-from transformer.runtime import checkpoints, files
+from transformer.logdir import checkpoints
+from transformer.runtime import files
 from transformer.text.data_folder import read_summary
 from transformer.translator import Translator
 

@@ -23,8 +23,8 @@ from originals import (
 from test_dialects_whole import SOURCE, Whole, is_whole
 
 from transformer import hparams
+from transformer.logdir import checkpoints
 from transformer.model import Transformer
-from transformer.runtime import checkpoints
 from transformer.text.vocabulary import (
     BOS,
     EOS,

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from transformer import card, hparams, trainer
+from transformer import hparams, trainer
+from transformer.exports import card
 from transformer.hparams import model_settings
-from transformer.runtime import checkpoints, run
+from transformer.logdir import checkpoints
+from transformer.logdir import history as run
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 

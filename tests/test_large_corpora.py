@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from tasks import negating
 
-from transformer.data import Corpus
 from transformer.runtime import pool
 from transformer.text import corpus, vocabulary
+from transformer.text.batches import Corpus
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary import load_vocabularies, sampled
 

@@ -15,7 +15,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer import hparams
 from transformer.compat import convert
-from transformer.runtime import checkpoints, manifests
+from transformer.logdir import checkpoints, manifests
 from transformer.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")

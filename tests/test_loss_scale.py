@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from conftest import HAS_BFLOAT16
 
 from transformer import hparams, training
-from transformer.runtime import checkpoints
+from transformer.logdir import checkpoints
 from transformer.training import Loss, make_update
 
 needs_float16 = pytest.mark.skipif(

@@ -11,8 +11,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from transformer import hparams, trainer
-from transformer.data import SHARD_STRIDE
-from transformer.runtime import checkpoints
+from transformer.logdir import checkpoints
+from transformer.text.batches import SHARD_STRIDE
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 

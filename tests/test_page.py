@@ -12,11 +12,11 @@ from browser import Browser, needs_browser
 from serving import address, served
 
 from transformer import hparams
-from transformer.runtime import checkpoints
+from transformer.logdir import checkpoints
+from transformer.serving.requests import SentenceRequest
 from transformer.text.words import between_words
 from transformer.viewer import page_files
 from transformer.viewer.models import Model
-from transformer.viewer.requests import SentenceRequest
 from transformer.viewer.sight import see
 
 pytestmark = [

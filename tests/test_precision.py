@@ -12,9 +12,9 @@ from conftest import CONFIG, HAS_BFLOAT16
 from transformer import hparams, model
 from transformer.blocks import primitives
 from transformer.blocks.attention import scaled_dot_product_attention
+from transformer.logdir.history import read_dev_scores
 from transformer.model import Transformer
 from transformer.runtime.precision import compute_type, getter_to
-from transformer.runtime.run import read_dev_scores
 from transformer.training import cross_entropy, make_update
 from transformer.translator import Translator
 

@@ -19,8 +19,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from transformer import hparams
-from transformer.data import BatchPlan, make_batch, pad, pad_with_end
-from transformer.runtime import cli
+from transformer.commands import cli
+from transformer.text.batches import BatchPlan, make_batch, pad, pad_with_end
 from transformer.text.lines import READERS, Oddities, read_lines
 from transformer.text.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, train_vocabulary
 

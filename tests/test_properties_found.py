@@ -9,7 +9,7 @@ import corpora
 import pytest
 
 from transformer import hparams
-from transformer.data import BatchPlan
+from transformer.text.batches import BatchPlan
 from transformer.text.lines import read_lines
 from transformer.translator import Translator
 

@@ -16,8 +16,10 @@ import pytest
 import serving_client
 import tensorflow.compat.v1 as tf
 
-from transformer import card, hparams, savedmodel
-from transformer.runtime import checkpoints, run
+from transformer import hparams
+from transformer.exports import card, savedmodel
+from transformer.logdir import checkpoints
+from transformer.logdir import history as run
 from transformer.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")

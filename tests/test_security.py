@@ -12,10 +12,11 @@ import corpora
 import numpy as np
 import pytest
 
-from transformer.data import Corpus
 from transformer.evaluation import load_text
-from transformer.runtime import checkpoints, files
-from transformer.runtime.run import LOCK, DevScores, Lock
+from transformer.logdir import checkpoints
+from transformer.logdir.history import LOCK, DevScores, Lock
+from transformer.runtime import files
+from transformer.text.batches import Corpus
 
 # --- Arrays ---------------------------------------------------------------------------
 

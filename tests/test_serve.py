@@ -19,8 +19,9 @@ from documents import blocks, read
 from serving import Echo, ask, connect, refused, served, service
 
 from transformer import alignment, hparams
-from transformer.viewer import jobs, page_files, requests
-from transformer.viewer.jobs import Job, Refused
+from transformer.serving import jobs, requests
+from transformer.serving.jobs import Job, Refused
+from transformer.viewer import page_files
 from transformer.viewer.models import Model
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -181,7 +182,7 @@ def test_what_the_model_refuses_is_told(server):
 
 
 def test_a_full_queue_is_told_and_when_to_return(server, monkeypatch):
-    monkeypatch.setattr("transformer.viewer.jobs.MOST_WAITING", 1)
+    monkeypatch.setattr("transformer.serving.jobs.MOST_WAITING", 1)
     answer = ask(server, "/translate", {"text": ["x", "y"]})
     status, sentence = refused(answer)
     assert status == 429 and "busy" in sentence and int(answer[2]["Retry-After"]) >= 1
@@ -213,7 +214,7 @@ def looking(server):
 def test_the_page_may_ask_less_so_that_translations_are_accepted(
     server, slow_page, monkeypatch
 ):
-    monkeypatch.setattr("transformer.viewer.jobs.MOST_WAITING_OF_THE_PAGE", 1)
+    monkeypatch.setattr("transformer.serving.jobs.MOST_WAITING_OF_THE_PAGE", 1)
     begun, end = slow_page
     threads = [looking(server)]
     begun.acquire()
@@ -457,7 +458,7 @@ def test_the_answers_are_those_of_the_translator(trained, digits):
 
 
 def test_without_the_extra_it_says_what_to_install(trained, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "transformer.viewer.service", None)
+    monkeypatch.setitem(sys.modules, "transformer.serving.service", None)
     line = corpora.refusal(capsys, "serve", "--logdir", trained)
     assert "pip install 'transformer-tf[serve]'" in line
 

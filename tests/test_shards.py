@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
 from transformer import hparams
-from transformer.data import (
+from transformer.text.batches import (
     SHARD_STRIDE,
     BatchPlan,
     Shards,
@@ -19,8 +19,8 @@ from transformer.data import (
     shard_count,
     training_dataset,
 )
-from transformer.runtime.cluster import Cluster
 from transformer.trainer import Data, TrainingGraph, training_loss, with_shards
+from transformer.workers.cluster import Cluster
 
 
 class Pairs:

@@ -9,14 +9,15 @@ import time
 import corpora
 import pytest
 
-from transformer.runtime import cli, files
+from transformer.commands import cli
+from transformer.runtime import files
 from transformer.runtime.signals import SIGNALS, Stopped, StopSignals
 
 # A command that hangs in each of the ways in which an exception would be lost.
 COMMAND = """
 import sys, time
 sys.path.insert(0, ".")
-from transformer.runtime import cli
+from transformer.commands import cli
 from transformer.runtime.files import unfinished
 
 def ready():
@@ -114,7 +115,7 @@ def test_a_signal_removes_what_is_unfinished_and_handlers_come_back(
 ENDS = """
 import os, signal, sys
 sys.path.insert(0, ".")
-from transformer.runtime import cli
+from transformer.commands import cli
 
 class Library:
     def __del__(self, kill=os.kill, me=os.getpid()):
@@ -202,7 +203,7 @@ def test_a_second_ctrl_c_ends_at_once():
 PRINTS = """
 import sys
 sys.path.insert(0, ".")
-from transformer.runtime import cli
+from transformer.commands import cli
 
 def run(args):
     for number in range(int(args.lines)):

@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from transformer.runtime import terminal
-from transformer.runtime.terminal import BAR_WIDTH, Progress, clock
+from transformer.commands import terminal
+from transformer.commands.terminal import BAR_WIDTH, Progress, clock
 
 
 class Terminal(io.StringIO):

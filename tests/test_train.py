@@ -11,7 +11,8 @@ import pytest
 
 from transformer import hparams, trainer
 from transformer.evaluation import Scores
-from transformer.runtime import checkpoints, run
+from transformer.logdir import checkpoints
+from transformer.logdir import history as run
 from transformer.text.vocabulary import load_vocabularies
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")

@@ -7,9 +7,9 @@ import oracle
 import pytest
 import tensorflow.compat.v1 as tf
 
-from transformer.data import Batch
 from transformer.hparams import HParams
 from transformer.model import Transformer
+from transformer.text.batches import Batch
 from transformer.trainer import training_loss
 from transformer.training import (
     SCHEDULES,

@@ -11,7 +11,8 @@ import pytest
 
 import transformer
 from transformer import alignment, hparams
-from transformer.runtime import checkpoints, sessions
+from transformer.logdir import checkpoints
+from transformer.runtime import sessions
 from transformer.translator import Translation, Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")

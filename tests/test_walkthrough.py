@@ -16,7 +16,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from documents import ROOT, blocks, read
 
-from transformer.runtime.run import Events
+from transformer.logdir.history import Events
 
 WALKTHROUGH = os.path.join(ROOT, "docs", "walkthrough")
 SPEC = importlib.util.spec_from_file_location(

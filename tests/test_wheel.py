@@ -21,7 +21,7 @@ import pytest
 from conftest import HAS_BFLOAT16
 
 from transformer import __version__
-from transformer.runtime.terminal import COMMANDS
+from transformer.commands.terminal import COMMANDS
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from transformer import launch
-from transformer.runtime import checkpoints
+from transformer.commands import launch
+from transformer.logdir import checkpoints
 
 pytestmark = [
     pytest.mark.skipif(tf.__version__ < "2", reason="TensorFlow 1.15 refuses"),
@@ -128,8 +128,10 @@ def assert_goes_on(start, logdir, alone):
 # Trains as train.py does, after a change of the package.
 CHANGED = """
 import os, signal, sys
-from transformer import data, trainer, training
-from transformer.runtime import checkpoints, exchange
+from transformer.text import batches as data
+from transformer import trainer, training
+from transformer.logdir import checkpoints
+from transformer.workers import exchange
 from transformer.trainer import TrainingGraph
 {}
 from transformer.commands import program
@@ -141,7 +143,7 @@ program.main(["train", *sys.argv[1:]])
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_the_same_bits_as_one_process(tmp_path, command, started, alone, count):
     """By the launcher; three workers compute four shards in two rounds."""
-    launcher = ["-m", "transformer.launch", f"--workers={count}", "--"]
+    launcher = ["-m", "transformer.commands.launch", f"--workers={count}", "--"]
     run = started(os.environ, *launcher, *command(tmp_path, "--max_steps=8"))
     assert run.end()[0] == 0, run.lines
     for step in (4, 8):

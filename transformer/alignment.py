@@ -26,8 +26,8 @@ from typing import (
     Tuple,
 )
 
+from transformer.logdir.manifests import is_there
 from transformer.runtime import files
-from transformer.runtime.manifests import is_there
 from transformer.text.lines import read_lines
 from transformer.text.words import between_words, tokens
 

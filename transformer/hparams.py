@@ -12,10 +12,11 @@ import operator
 import os
 from typing import Any, Collection, Dict, List, Optional, Sequence, Tuple
 
+from transformer.commands.cli import refuse_unknown, unknown
+from transformer.commands.terminal import command
 from transformer.dialects import DIALECTS
-from transformer.runtime import files, manifests
-from transformer.runtime.cli import refuse_unknown, unknown
-from transformer.runtime.terminal import command
+from transformer.logdir import manifests
+from transformer.runtime import files
 
 FILE_NAME = "hparams.json"
 # Settings of earlier versions; their values are ignored.

@@ -17,29 +17,14 @@ import tensorflow.compat.v1 as tf
 
 from transformer import hparams
 from transformer.blocks.positions import LEARNED, POSITIONS, chosen_positions
-from transformer.data import (
-    Batch,
-    BatchPlan,
-    Corpus,
-    Shards,
-    evaluation_dataset,
-    prefetched,
-    shard_count,
-    training_dataset,
-)
+from transformer.commands.cli import refuse_unknown
+from transformer.commands.terminal import Progress, clock
 from transformer.decoding import SEARCHES
 from transformer.dialects import resolve
 from transformer.evaluation import evaluate, read_parallel
 from transformer.hparams import HParams
-from transformer.model import Transformer
-from transformer.runtime import checkpoints, ram
-from transformer.runtime.cli import refuse_unknown
-from transformer.runtime.cluster import Cluster
-from transformer.runtime.exchange import FAILURES, Exchange, refuse_old_tensorflow
-from transformer.runtime.files import sha256_of
-from transformer.runtime.nonfinite import FiniteGuard
-from transformer.runtime.precision import PRECISIONS, compute_type, getter_to
-from transformer.runtime.run import (
+from transformer.logdir import checkpoints
+from transformer.logdir.history import (
     LEAST_BLEU,
     DevScores,
     Events,
@@ -50,10 +35,23 @@ from transformer.runtime.run import (
     read_dev_scores,
     versions,
 )
+from transformer.logdir.nonfinite import FiniteGuard
+from transformer.model import Transformer
+from transformer.runtime import ram
+from transformer.runtime.files import sha256_of
+from transformer.runtime.precision import PRECISIONS, compute_type, getter_to
 from transformer.runtime.sessions import make_session, parts_at_once, set_up_process
 from transformer.runtime.signals import Stopped, StopSignals, signals_passed_to
-from transformer.runtime.terminal import Progress, clock
-from transformer.runtime.workers import Ended, Team
+from transformer.text.batches import (
+    Batch,
+    BatchPlan,
+    Corpus,
+    Shards,
+    evaluation_dataset,
+    prefetched,
+    shard_count,
+    training_dataset,
+)
 from transformer.text.data_folder import ID_FILES, verify
 from transformer.text.vocabulary import copy_vocabularies, vocabulary_names
 from transformer.training import (
@@ -70,6 +68,9 @@ from transformer.training import (
     scaling_scalars,
 )
 from transformer.translator import Translator
+from transformer.workers.cluster import Cluster
+from transformer.workers.exchange import FAILURES, Exchange, refuse_old_tensorflow
+from transformer.workers.team import Ended, Team
 
 HIGHEST_RATE = 0.1  # of Adam
 LOWEST_RATE = 2e-5  # a lower peak is said to be low

@@ -14,10 +14,10 @@ import tensorflow.compat.v1 as tf
 
 from transformer.blocks.attention import is_token
 from transformer.blocks.primitives import as_int64, register_gradient, with_gradient
-from transformer.data import Shards
 from transformer.dialects import resolve
 from transformer.hparams import HParams
-from transformer.runtime.exchange import Exchange
+from transformer.text.batches import Shards
+from transformer.workers.exchange import Exchange
 
 # Loss scaling in float16. The loss is a sum over thousands of tokens, which already
 # scales its gradients.

@@ -39,9 +39,9 @@ import tensorflow.compat.v1 as tf
 from transformer import alignment
 from transformer.blocks.attention import is_token
 from transformer.blocks.primitives import as_int64
-from transformer.data import make_batch, pad, pad_with_end
+from transformer.commands.cli import refuse_unknown
 from transformer.decoding import NEVER, SEARCHES, Hypotheses, SearchOptions, penalty
-from transformer.fast import (
+from transformer.exports.ctranslate2 import (
     CTRANSLATE2,
     ENGINES,
     QUANTIZATIONS,
@@ -57,9 +57,8 @@ from transformer.hparams import (
     refuse_n_best,
     validate,
 )
+from transformer.logdir import checkpoints
 from transformer.model import Transformer
-from transformer.runtime import checkpoints
-from transformer.runtime.cli import refuse_unknown
 from transformer.runtime.precision import compute_type, getter_to
 from transformer.runtime.sessions import (
     Pools,
@@ -68,6 +67,7 @@ from transformer.runtime.sessions import (
     run_at_once,
     set_up_process,
 )
+from transformer.text.batches import make_batch, pad, pad_with_end
 from transformer.text.vocabulary import (
     PAD,
     TextSide,
@@ -226,7 +226,9 @@ class Translator(TextSide):
 
     def _open_fast(self, checkpoint: str) -> None:
         """Open the export of a checkpoint; see `export.find_or_make`."""
-        from transformer import export  # brings sacreBLEU, which only the card needs
+        from transformer.exports import (
+            export,  # brings sacreBLEU, which only the card needs
+        )
 
         self._close_fast()
         folder = export.find_or_make(self, checkpoint, self._quantization, self._warn)

@@ -9,9 +9,9 @@ A chapter has two kinds of places to fill, each up to its `<!-- end -->`, and, a
 docs/paper.md has, references whose line numbers are filled:
 
     <!-- run 0402 -->                                    code and output of a snippet
-    <!-- quote transformer/data.py "begin =" ")" -->     lines of a file: from the one
+    <!-- quote transformer/text/batches.py "begin =" ")" --> lines: from the one
         with the first text, which is unique, to the next one with the second text
-    [`data.py:12`](../transformer/data.py#L12) `make_batch`   where a name is defined;
+    [`batches.py:12`](../transformer/text/batches.py#L12) `make_batch` where it is defined;
         `Class.name` is a method or a field
 
 The notebook is made of the English chapters: text and the code of the snippets.

@@ -20,7 +20,7 @@ from typing import List, Optional
 import report
 from worker import ROOT
 
-from transformer.runtime import cli
+from transformer.commands import cli
 from transformer.runtime.files import replaced
 
 

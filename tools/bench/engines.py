@@ -14,9 +14,13 @@ import sys
 import time
 
 from transformer import hparams
-from transformer.fast import find_exported, import_ctranslate2, open_exported
-from transformer.runtime import cli
-from transformer.runtime.terminal import say
+from transformer.commands import cli
+from transformer.commands.terminal import say
+from transformer.exports.ctranslate2 import (
+    find_exported,
+    import_ctranslate2,
+    open_exported,
+)
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ENGINES = [

@@ -22,7 +22,7 @@ from typing import Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 
-from transformer.runtime import cli
+from transformer.commands import cli
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WORDS = 400000  # word forms in a language
@@ -38,9 +38,9 @@ SYLLABLES = {
 PLAN = """
 import resource, sys, time
 import numpy as np
-from transformer.runtime import cli
+from transformer.commands import cli
 cli.start_tensorflow()
-from transformer.data import BatchPlan
+from transformer.text.batches import BatchPlan
 pairs, tokens = map(int, sys.argv[1:])
 draw = np.random.RandomState(1)
 source = np.minimum(draw.geometric(0.04, pairs) + 3, 250).astype(np.int32)

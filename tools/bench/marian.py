@@ -13,7 +13,7 @@ from transformers import MarianConfig, MarianMTModel
 from worker import Measure, serve
 
 from transformer import hparams
-from transformer.data import pad_with_end
+from transformer.text.batches import pad_with_end
 from transformer.text.vocabulary import BOS, EOS, PAD, load_vocabularies
 
 

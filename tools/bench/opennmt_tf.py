@@ -14,7 +14,7 @@ import work
 from worker import Measure, serve
 
 from transformer import hparams
-from transformer.data import pad_with_end
+from transformer.text.batches import pad_with_end
 from transformer.text.vocabulary import load_vocabularies
 
 

@@ -11,9 +11,9 @@ import work
 from worker import Measure, serve
 
 from transformer import hparams
-from transformer.runtime.cluster import Cluster
 from transformer.trainer import Data, TrainingGraph
 from transformer.translator import Translator
+from transformer.workers.cluster import Cluster
 
 
 def training_settings(spec: dict) -> hparams.HParams:

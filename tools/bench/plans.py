@@ -18,7 +18,7 @@ from measure import (
 from several import measure_scaling
 
 from transformer import hparams
-from transformer.runtime import cli
+from transformer.commands import cli
 
 
 def contestants(

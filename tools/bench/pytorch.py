@@ -12,9 +12,9 @@ from worker import Measure, serve
 
 from transformer import hparams
 from transformer.compat.convert import read
-from transformer.data import pad_with_end
 from transformer.dialects import resolve
-from transformer.runtime.checkpoints import find
+from transformer.logdir.checkpoints import find
+from transformer.text.batches import pad_with_end
 from transformer.text.vocabulary import BOS, EOS, PAD, load_vocabularies
 
 NEVER = float("-inf")

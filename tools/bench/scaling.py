@@ -20,7 +20,7 @@ import math
 from typing import Dict, List, NamedTuple, Optional
 
 from transformer import hparams
-from transformer.runtime import cli
+from transformer.commands import cli
 
 PROG = "scaling.py"
 VOCAB_SIZE = 37000  # section 5.1

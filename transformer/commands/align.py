@@ -16,9 +16,9 @@ import os
 from typing import Tuple
 
 from transformer import alignment, hparams
+from transformer.commands import cli
+from transformer.commands.terminal import say
 from transformer.evaluation import read_parallel
-from transformer.runtime import cli
-from transformer.runtime.terminal import say
 
 SHOWN = 5  # heads
 

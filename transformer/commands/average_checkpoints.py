@@ -9,9 +9,9 @@ import argparse
 from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
 from transformer import hparams
-from transformer.runtime import cli
+from transformer.commands import cli
+from transformer.commands.terminal import command, say
 from transformer.runtime.files import new_folder, refuse_used
-from transformer.runtime.terminal import command, say
 from transformer.text.vocabulary import copy_vocabularies
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> None:
     hp = hparams.load(args.logdir)
     cli.start_tensorflow(args.verbose)
     # Imported here, because importing TensorFlow takes seconds.
-    from transformer.runtime import checkpoints
+    from transformer.logdir import checkpoints
 
     steps, arrays, described = averaged(args)
     with new_folder(args.out, "--out") as made:
@@ -54,7 +54,7 @@ def averaged(
     If a training run removes one of the checkpoints in the meantime, the newest that
     are there now are averaged.
     """
-    from transformer.runtime import checkpoints  # needs TensorFlow
+    from transformer.logdir import checkpoints  # needs TensorFlow
 
     steps = checkpoints.steps(args.logdir)
     if len(steps) < 2:

@@ -14,10 +14,10 @@ import re
 from typing import Dict, List, NamedTuple, Optional
 
 from transformer import hparams
+from transformer.commands import cli
+from transformer.commands.terminal import command, say
 from transformer.dialects import resolve
 from transformer.evaluation import name_beside, read_parallel, score, translations_path
-from transformer.runtime import cli
-from transformer.runtime.terminal import command, say
 from transformer.text.lines import read_lines
 
 LOW_BLEU = 10.0  # from there on, a short training run needs no explanation
@@ -147,7 +147,7 @@ def _words(lines):
 
 def too_few_steps(hp: hparams.HParams, checkpoint: str) -> str:
     """Return an explanation if training has hardly begun, else ""."""
-    from transformer.runtime import checkpoints  # needs TensorFlow
+    from transformer.logdir import checkpoints  # needs TensorFlow
 
     step = checkpoints.step_of(checkpoint)
     schedule = hp.schedule or resolve(hp.dialect).schedule
@@ -219,7 +219,7 @@ def run(args) -> int:
     """Print what is found; return the exit status."""
     hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
-    from transformer.runtime import checkpoints  # needs TensorFlow
+    from transformer.logdir import checkpoints  # needs TensorFlow
 
     found = checkpoints.find_and_load(
         args.logdir,

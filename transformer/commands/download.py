@@ -20,9 +20,9 @@ import sys
 import tarfile
 from typing import Any, Optional, Set, Tuple
 
-from transformer.runtime import cli
+from transformer.commands import cli
+from transformer.commands.terminal import PACKAGE, command_line, say
 from transformer.runtime.files import named, sha256_of, unfinished
-from transformer.runtime.terminal import PACKAGE, command_line, say
 from transformer.text.corpus import write_text
 from transformer.text.public_corpora import CORPORA, Archive, PublicCorpus
 

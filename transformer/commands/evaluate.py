@@ -35,6 +35,8 @@ from typing import (
 )
 
 from transformer import evaluation, hparams
+from transformer.commands import cli
+from transformer.commands.terminal import command, say
 from transformer.evaluation import (
     METRICS,
     name_beside,
@@ -42,9 +44,8 @@ from transformer.evaluation import (
     score,
     translations_path,
 )
-from transformer.fast import CTRANSLATE2, add_engine
-from transformer.runtime import cli, files
-from transformer.runtime.terminal import command, say
+from transformer.exports.ctranslate2 import CTRANSLATE2, add_engine
+from transformer.runtime import files
 from transformer.text.lines import read_lines
 
 ALL = "all"  # every checkpoint that is kept
@@ -119,7 +120,7 @@ def score_one(
     encoder: Any,
 ) -> None:
     """Score one checkpoint (for an ensemble, one of each model), and compare it."""
-    from transformer.runtime import checkpoints  # needs TensorFlow
+    from transformer.logdir import checkpoints  # needs TensorFlow
     from transformer.runtime.precision import compute_type
 
     for other in others.values():
@@ -161,7 +162,7 @@ def score_all(
     args: argparse.Namespace, models: List[Model], text, encoder: Any
 ) -> None:
     """Score every checkpoint that is kept; print a line each, then the signatures."""
-    from transformer.runtime import checkpoints  # needs TensorFlow
+    from transformer.logdir import checkpoints  # needs TensorFlow
 
     [logdir] = args.logdir
     best = checkpoints.steps(logdir, checkpoints.BEST)[-1:]

@@ -15,17 +15,18 @@ import os
 from typing import Callable, Dict, List, NamedTuple, Sequence
 
 from transformer import hparams
+from transformer.commands import cli
+from transformer.commands.terminal import say
 from transformer.evaluation import load_text
-from transformer.fast import (
+from transformer.exports.ctranslate2 import (
     CTRANSLATE2,
     MODEL,
     QUANTIZATIONS,
     FastTranslator,
     unsupported_search,
 )
-from transformer.runtime import cli, pool
+from transformer.runtime import pool
 from transformer.runtime.files import new_folder, refuse_used
-from transformer.runtime.terminal import say
 
 SAVEDMODEL = "savedmodel"
 FORMATS = (CTRANSLATE2, SAVEDMODEL)
@@ -47,7 +48,7 @@ class Format(NamedTuple):
 
 def formats() -> Dict[str, Format]:
     """Return the extension point for formats: name → Format. It imports TensorFlow."""
-    from transformer import export, savedmodel
+    from transformer.exports import export, savedmodel
 
     return {
         CTRANSLATE2: Format(
@@ -66,7 +67,7 @@ def open_fast(folder: str, hp: hparams.HParams) -> Callable:
 def open_saved(folder: str, hp: hparams.HParams) -> Callable:
     """Return a function that translates with a SavedModel."""
     cli.start_tensorflow()
-    from transformer.savedmodel import SavedTranslator
+    from transformer.exports.savedmodel import SavedTranslator
 
     return SavedTranslator(folder, hp).translate
 
@@ -104,9 +105,9 @@ def run(args: argparse.Namespace) -> None:
     refuse_used(args.out, "--out", replaced)
     hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
-    from transformer import card
     from transformer.decoding import SEARCHES
-    from transformer.runtime import checkpoints
+    from transformer.exports import card
+    from transformer.logdir import checkpoints
 
     cli.refuse_unknown("search", hp.search, SEARCHES)
     if args.check < 0:

@@ -12,12 +12,12 @@ import re
 from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple, Union
 
 from transformer import hparams
+from transformer.commands import cli
+from transformer.commands.terminal import say
 from transformer.compat.names import rules_in, systems
 from transformer.dialects import DIALECTS
 from transformer.hparams import model_settings
-from transformer.runtime import cli
 from transformer.runtime.files import new_folder, refuse_used
-from transformer.runtime.terminal import say
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary import (
     JOINT_MODEL,
@@ -182,7 +182,7 @@ def run(args: argparse.Namespace) -> None:
     cli.start_tensorflow(args.verbose)
     # Imported here, because importing TensorFlow takes seconds.
     from transformer.compat import convert
-    from transformer.runtime import checkpoints
+    from transformer.logdir import checkpoints
 
     checkpoint = re.sub(r"\.(index|data-.*)$", "", args.ckpt)  # of a completed path
     arrays = convert.read(checkpoint, rules_in(args.names) if args.names else ())

@@ -16,8 +16,9 @@ import os
 from typing import TYPE_CHECKING, Union
 
 from transformer import hparams
-from transformer.runtime import cli, files
-from transformer.runtime.terminal import say
+from transformer.commands import cli
+from transformer.commands.terminal import say
+from transformer.runtime import files
 from transformer.text.corpus import NEUTRAL
 from transformer.viewer.page_files import frozen_page
 

@@ -16,9 +16,9 @@ import sys
 from typing import Callable, Dict, List
 
 from transformer import hparams
-from transformer.runtime import cli
+from transformer.commands import cli
+from transformer.commands.terminal import Progress, say
 from transformer.runtime.files import refuse_unwritable, unfinished
-from transformer.runtime.terminal import Progress, say
 from transformer.text.corpus import (
     Recipe,
     Text,

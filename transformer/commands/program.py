@@ -12,8 +12,8 @@ import sys
 from typing import List, Optional
 
 from transformer import __version__
-from transformer.runtime import cli
-from transformer.runtime.terminal import COMMANDS, PROGRAM, say, warner
+from transformer.commands import cli
+from transformer.commands.terminal import COMMANDS, PROGRAM, say, warner
 
 SHELLS = ("bash", "zsh")
 

@@ -17,12 +17,12 @@ import sys
 import threading
 
 from transformer import hparams
-from transformer.fast import add_engine
-from transformer.runtime import cli
+from transformer.commands import cli
+from transformer.commands.terminal import say
+from transformer.exports.ctranslate2 import add_engine
 from transformer.runtime.signals import StopSignals
-from transformer.runtime.terminal import say
-from transformer.viewer.jobs import Jobs
-from transformer.viewer.requests import SentenceRequest
+from transformer.serving.jobs import Jobs
+from transformer.serving.requests import SentenceRequest
 
 SECONDS_BETWEEN_LOOKS = 0.1  # checks for a signal
 
@@ -144,7 +144,7 @@ def run(args) -> None:
     if not 0 <= args.port < 1 << 16:
         raise ValueError(f"--port: expected 0 to 65535, got {args.port}")
     try:
-        from transformer.viewer.service import Server, listen
+        from transformer.serving.service import Server, listen
     except ImportError as error:
         raise ValueError(
             f"expected uvicorn, starlette and prometheus-client, got none "

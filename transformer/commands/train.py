@@ -20,10 +20,11 @@ import os
 from typing import Any, Dict
 
 from transformer import hparams
-from transformer.runtime import cli, manifests
-from transformer.runtime.cluster import cluster_of
+from transformer.commands import cli
+from transformer.logdir import manifests
 from transformer.runtime.files import refuse_used
 from transformer.text.vocabulary import load_vocabularies, refuse_other_vocabulary
+from transformer.workers.cluster import cluster_of
 
 # What a log directory may contain before its settings are written: remainders of a
 # killed start, and a log of the user's own.
@@ -102,7 +103,7 @@ def run(args: argparse.Namespace) -> None:
     cluster = cluster_of(os.environ)
     cli.start_tensorflow(args.verbose)
     # Imported here, because importing TensorFlow takes seconds.
-    from transformer.runtime import checkpoints
+    from transformer.logdir import checkpoints
     from transformer.trainer import train
 
     if checkpoints.exist(args.logdir) and not hparams.has_settings(args.logdir):

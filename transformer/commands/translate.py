@@ -33,7 +33,9 @@ from typing import IO, Any, Dict, Iterator, List, Optional, Sequence
 
 from transformer import hparams
 from transformer.alignment import default_head, written
-from transformer.fast import (
+from transformer.commands import cli
+from transformer.commands.terminal import command, shown
+from transformer.exports.ctranslate2 import (
     CTRANSLATE2,
     QUANTIZATIONS,
     FastTranslator,
@@ -41,8 +43,6 @@ from transformer.fast import (
     find_exported,
     usable,
 )
-from transformer.runtime import cli
-from transformer.runtime.terminal import command, shown
 from transformer.text.lines import Oddities, read_lines
 from transformer.text.sentences import split
 from transformer.text.vocabulary import Translation

@@ -20,8 +20,8 @@ import tensorflow.compat.v1 as tf
 from transformer.compat.names import original_name, renamed, systems
 from transformer.dialects import Dialect, resolve
 from transformer.hparams import HParams
+from transformer.logdir import checkpoints
 from transformer.model import Transformer
-from transformer.runtime import checkpoints
 
 SLOTS = ("/Adam", "/Adam_1")  # the moments of each variable
 POWERS = ("beta1_power", "beta2_power")  # the powers of beta1 and beta2

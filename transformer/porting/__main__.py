@@ -26,7 +26,7 @@ import tempfile
 import threading
 from typing import Any, Dict, List
 
-from transformer.runtime import cli
+from transformer.commands import cli
 
 # The package's other name works even if the user has a transformer.py.
 MEASURE = "import transformer_tf.porting.measure as measure; measure.main()"

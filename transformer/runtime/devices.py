@@ -1,7 +1,7 @@
 """Find the device of this process: a GPU, or cores of the CPU.
 
 A process computes on one device. To use several devices, start a process for each: see
-`transformer/launch.py` and docs/scaling.md.
+`transformer/commands/launch.py` and docs/scaling.md.
 """
 
 import contextlib

@@ -9,9 +9,9 @@ from typing import Any, Dict, Iterable, Iterator, Optional
 import tensorflow.compat.v1 as tf
 
 from transformer.hparams import HParams
-from transformer.runtime.cluster import Cluster
 from transformer.runtime.devices import cores, has_gpu, spare_hidden_tiles
-from transformer.runtime.exchange import make_cluster_session
+from transformer.workers.cluster import Cluster
+from transformer.workers.exchange import make_cluster_session
 
 MOST_AT_ONCE = 4  # batches in a session: each needs its own memory
 # Parts of a batch in training. Dropout depends on this number, so this number does not

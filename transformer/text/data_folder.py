@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
 
 import numpy as np
 
+from transformer.commands.terminal import command, command_line
 from transformer.runtime.files import (
     named,
     read_json,
@@ -21,7 +22,6 @@ from transformer.runtime.files import (
     stamped,
     sync,
 )
-from transformer.runtime.terminal import command, command_line
 
 SUMMARY = "corpus.json"
 LANGUAGE = r"[a-z]{2,3}(?:[-_](?:[A-Za-z]+|\d{3}))*"  # de, pt-BR, zho_Hans, es-419

@@ -38,9 +38,9 @@ from typing import (
 import numpy as np
 import sentencepiece
 
+from transformer.commands.terminal import command, command_line
 from transformer.runtime import pool
 from transformer.runtime.files import replaced
-from transformer.runtime.terminal import command, command_line
 from transformer.text.lines import decoded_lines, read_lines
 
 # The special ids of every vocabulary of this project. Code that also supports

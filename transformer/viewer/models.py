@@ -5,11 +5,11 @@ import os
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
-from transformer.fast import QUANTIZATIONS, TENSORFLOW
+from transformer.exports.ctranslate2 import QUANTIZATIONS, TENSORFLOW
+from transformer.serving.requests import MOST_PIECES
 from transformer.text.corpus import NEUTRAL
 from transformer.text.data_folder import read_summary
 from transformer.translator import Translator
-from transformer.viewer.requests import MOST_PIECES
 from transformer.viewer.sight import packed, see
 
 

@@ -1,6 +1,6 @@
 import tiny
 
-from transformer.data import make_batch
+from transformer.text.batches import make_batch
 
 tiny.start()
 vocabulary = tiny.vocabulary()

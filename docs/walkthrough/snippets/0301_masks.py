@@ -1,8 +1,8 @@
 import tensorflow.compat.v1 as tf
 import tiny
 
-from transformer.data import make_batch
 from transformer.modules import causal_mask, padding_mask
+from transformer.text.batches import make_batch
 
 tiny.start()
 vocabulary = tiny.vocabulary()

@@ -2,9 +2,9 @@
 import tensorflow.compat.v1 as tf
 import tiny
 
-from transformer.data import make_batch
 from transformer.hparams import HParams
 from transformer.model import Transformer
+from transformer.text.batches import make_batch
 from transformer.training import cross_entropy
 
 tiny.start()

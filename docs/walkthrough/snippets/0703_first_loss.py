@@ -3,9 +3,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 import tiny
 
-from transformer.data import Corpus
 from transformer.hparams import HParams
 from transformer.model import Transformer
+from transformer.text.batches import Corpus
 from transformer.training import cross_entropy, make_update
 
 tiny.start()

@@ -3,7 +3,6 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 import tiny
 
-from transformer.data import make_batch
 from transformer.hparams import HParams
 from transformer.modules import (
     dense,
@@ -12,6 +11,7 @@ from transformer.modules import (
     multihead_attention,
     positional_encoding,
 )
+from transformer.text.batches import make_batch
 from transformer.training import cross_entropy, make_update
 
 

@@ -3,7 +3,7 @@ import re
 
 import tiny
 
-from transformer.runtime.run import read_dev_scores
+from transformer.logdir.history import read_dev_scores
 
 logdir = tiny.trained()
 with open(f"{logdir}/train.log", encoding="utf-8") as file:

@@ -22,8 +22,8 @@ from transformer.evaluation import (
     translations_path,
 )
 from transformer.hparams import FIELDS, HParams, has_settings, load, search_settings
-from transformer.runtime import checkpoints
-from transformer.runtime.run import begun_from, read_dev_scores, read_run
+from transformer.logdir import checkpoints
+from transformer.logdir.history import begun_from, read_dev_scores, read_run
 from transformer.text.data_folder import read_summary, tokenizer_of
 from transformer.text.lines import read_lines
 

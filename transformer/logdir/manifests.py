@@ -17,8 +17,8 @@ import re
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Union
 
+from transformer.commands.terminal import command
 from transformer.runtime import files
-from transformer.runtime.terminal import command
 
 NEWEST = "model.ckpt"
 BEST = "best.ckpt"

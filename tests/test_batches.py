@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from transformer.data import (
+from transformer.text.batches import (
     Batch,
     BatchPlan,
     Corpus,

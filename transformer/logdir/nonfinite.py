@@ -6,8 +6,8 @@ from typing import Any, Callable, Dict
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.runtime import checkpoints
-from transformer.runtime.workers import NotFiniteElsewhere
+from transformer.logdir import checkpoints
+from transformer.workers.team import NotFiniteElsewhere
 
 
 @dataclasses.dataclass

@@ -31,8 +31,7 @@ from typing import (
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.runtime import files
-from transformer.runtime.manifests import (
+from transformer.logdir.manifests import (
     BEST,
     COMMENT,
     INDEX,
@@ -46,9 +45,10 @@ from transformer.runtime.manifests import (
     path_of,
     steps,
 )
-from transformer.runtime.manifests import exist as exist
-from transformer.runtime.manifests import fault_of as fault_of
-from transformer.runtime.manifests import step_of as step_of
+from transformer.logdir.manifests import exist as exist
+from transformer.logdir.manifests import fault_of as fault_of
+from transformer.logdir.manifests import step_of as step_of
+from transformer.runtime import files
 from transformer.text.vocabulary import FILE_NAMES
 from transformer.training import LOSS_SCALE
 

@@ -32,15 +32,15 @@ import sys
 import tempfile
 from typing import Any, Callable, Collection, Dict, Iterator, List, Optional
 
-from transformer.runtime.files import UNFINISHED
-from transformer.runtime.signals import SIGNALS, Stopped, handled
-from transformer.runtime.terminal import (
+from transformer.commands.terminal import (
     COMMANDS,
     PROGRAM,
     command,
     command_line,
     warner,
 )
+from transformer.runtime.files import UNFINISHED
+from transformer.runtime.signals import SIGNALS, Stopped, handled
 
 REFUSED = 2  # the exit status of every refusal, including argparse's
 # The metavars of flags that name a file or a folder, for which an empty name is

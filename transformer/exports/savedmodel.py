@@ -20,13 +20,13 @@ from typing import Any, Dict, List, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from transformer.card import Exported
-from transformer.data import pad_with_end
 from transformer.decoding import Hypotheses
+from transformer.exports.card import Exported
 from transformer.hparams import FIELDS, HParams, search_settings
+from transformer.logdir import checkpoints
 from transformer.model import Transformer
-from transformer.runtime import checkpoints
 from transformer.runtime.sessions import make_session
+from transformer.text.batches import pad_with_end
 from transformer.text.vocabulary import (
     EOS,
     PAD,

@@ -14,7 +14,7 @@ from typing import Callable, List, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from transformer.runtime.cluster import Cluster
+from transformer.workers.cluster import Cluster
 
 # What TensorFlow raises if another worker is gone.
 FAILURES = (

@@ -8,11 +8,11 @@ from typing import Any, Callable, Dict, Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer import card
 from transformer.blocks.positions import LEARNED, POSITIONS, chosen_positions
 from transformer.compat.convert import variable_shapes
 from transformer.dialects import resolve
-from transformer.fast import (
+from transformer.exports import card
+from transformer.exports.ctranslate2 import (
     CTRANSLATE2,
     LONGEST,
     MODEL,
@@ -25,8 +25,9 @@ from transformer.fast import (
     unsupported_search,
 )
 from transformer.hparams import HParams, has_settings, load
+from transformer.logdir import checkpoints
 from transformer.model import table_scope
-from transformer.runtime import checkpoints, files
+from transformer.runtime import files
 from transformer.text.data_folder import text_paths
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary import (
@@ -233,7 +234,7 @@ def described(hp: HParams, name: str, quantization: str) -> card.Exported:
     )
     model = JOINT_MODEL if hp.joint_vocab else SEPARATE_MODELS[0]
     rank = f"pair[0] / ((6 + len(pair[1])) / 6) ** {hp.length_penalty:g}"
-    ours = "`transformer.fast.FastTranslator` opens this folder. "
+    ours = "`transformer.exports.ctranslate2.FastTranslator` opens this folder. "
     usage = [
         ("" if unsupported_search(hp) else ours)
         + "With CTranslate2 alone, `pieces` holds a list of strings for each line: its "

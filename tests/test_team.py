@@ -16,13 +16,15 @@ import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
-from transformer import hparams, launch, trainer
-from transformer.commands import train
-from transformer.runtime import checkpoints, exchange, workers
-from transformer.runtime.cluster import Cluster, cluster_of
-from transformer.runtime.exchange import Exchange, packs, retried
+from transformer import hparams, trainer
+from transformer.commands import launch, train
+from transformer.logdir import checkpoints
 from transformer.runtime.signals import signals_passed_to
-from transformer.runtime.workers import Ended, NotFiniteElsewhere, Team
+from transformer.workers import exchange
+from transformer.workers import team as workers
+from transformer.workers.cluster import Cluster, cluster_of
+from transformer.workers.exchange import Exchange, packs, retried
+from transformer.workers.team import Ended, NotFiniteElsewhere, Team
 
 needs_tf2 = pytest.mark.skipif(tf.__version__ < "2", reason="TensorFlow 1.15 refuses")
 TWO = ["a:1", "b:2"]
@@ -560,7 +562,7 @@ def test_restarts_follow_the_loss_of_a_worker(
 def test_workers_end_with_the_launcher(tmp_path, number):
     """By the signal that it passes on; where it is killed, the system kills them."""
     (tmp_path / "worker.py").write_text(WORKER + "print(os.getpid())\ntime.sleep(60)")
-    command = ["-m", "transformer.launch", "--restarts=3", "--", "worker.py"]
+    command = ["-m", "transformer.commands.launch", "--restarts=3", "--", "worker.py"]
     environment = {
         **os.environ,
         "PYTHONPATH": corpora.ROOT,

@@ -27,16 +27,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from transformer.runtime.terminal import shown
-from transformer.text import sentences
-from transformer.viewer import requests
-from transformer.viewer.jobs import Full, Job, Jobs, Refused
-from transformer.viewer.page_files import page, read
-from transformer.viewer.requests import (
+from transformer.commands.terminal import shown
+from transformer.serving import requests
+from transformer.serving.jobs import Full, Job, Jobs, Refused
+from transformer.serving.requests import (
     RefusedRequest,
     SentenceRequest,
     TranslateRequest,
 )
+from transformer.text import sentences
+from transformer.viewer.page_files import page, read
 
 MOST_CONNECTIONS = 768  # below the 1,024 files that a process may open by default
 SECONDS_TO_SEND = 20  # within which a client must send its request, or it is dropped

@@ -10,8 +10,9 @@ import corpora
 import numpy as np
 import pytest
 
-from transformer import export, hparams
-from transformer.fast import (
+from transformer import hparams
+from transformer.exports import export
+from transformer.exports.ctranslate2 import (
     CTRANSLATE2,
     TENSORFLOW,
     FastTranslator,
@@ -20,9 +21,9 @@ from transformer.fast import (
     remove_outdated,
     usable,
 )
+from transformer.serving.requests import SentenceRequest
 from transformer.translator import Translator
 from transformer.viewer.models import Model
-from transformer.viewer.requests import SentenceRequest
 
 pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
 pytestmark = pytest.mark.usefixtures("one_thread_only")

@@ -13,8 +13,9 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from transformer import hparams, trainer
-from transformer.runtime import checkpoints, run
-from transformer.runtime.run import (
+from transformer.logdir import checkpoints
+from transformer.logdir import history as run
+from transformer.logdir.history import (
     DEV_SCORES,
     LOCK,
     RUN,
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("one_thread_only")
 
 HOLDER = """
 import sys, time
-from transformer.runtime.run import Lock
+from transformer.logdir.history import Lock
 with Lock(sys.argv[1]):
     print("taken", flush=True)
     time.sleep(60)

@@ -17,9 +17,9 @@ import time
 import warnings
 from typing import Any, Callable, Dict, Optional, Tuple, Type
 
-from transformer.runtime.cli import REFUSED
-from transformer.runtime.cluster import PORT_OFFSET, Cluster
+from transformer.commands.cli import REFUSED
 from transformer.runtime.signals import SIGNALS, Stopped
+from transformer.workers.cluster import PORT_OFFSET, Cluster
 
 LOST = 75  # the exit status if a worker was lost: EX_TEMPFAIL, a retry may work
 ADVICE = "run the same command on all workers to continue from the last checkpoint"

@@ -1,6 +1,6 @@
 """The fast engine: translate lines with a model exported for CTranslate2.
 
-    from transformer.fast import open_exported
+    from transformer.exports.ctranslate2 import open_exported
 
     with open_exported("logs/sample") as translator:
         [[best]] = translator.translate(["Der Hund schläft."])
@@ -29,9 +29,9 @@ from typing import (
 )
 
 from transformer.hparams import HParams, load, refuse_n_best
+from transformer.logdir.manifests import MANIFEST, to_try
 from transformer.runtime import files
 from transformer.runtime.devices import cores
-from transformer.runtime.manifests import MANIFEST, to_try
 from transformer.text.vocabulary import TextSide, Translation, load_vocabularies
 
 TENSORFLOW = "tensorflow"

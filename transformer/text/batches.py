@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterable, List, NamedTuple, Sequence, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.runtime.terminal import command, command_line
+from transformer.commands.terminal import command, command_line
 from transformer.text.data_folder import open_integers
 from transformer.text.vocabulary import BOS, EOS, PAD, vocabulary_kind
 

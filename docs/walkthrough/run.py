@@ -11,7 +11,7 @@ docs/paper.md has, references whose line numbers are filled:
     <!-- run 0402 -->                                    code and output of a snippet
     <!-- quote transformer/text/batches.py "begin =" ")" --> lines: from the one
         with the first text, which is unique, to the next one with the second text
-    [`batches.py:12`](../transformer/text/batches.py#L12) `make_batch` where it is defined;
+    [`batches.py:12`](../transformer/text/batches.py#L12) `make_batch` defined there;
         `Class.name` is a method or a field
 
 The notebook is made of the English chapters: text and the code of the snippets.

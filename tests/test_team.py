@@ -562,7 +562,7 @@ def test_restarts_follow_the_loss_of_a_worker(
 def test_workers_end_with_the_launcher(tmp_path, number):
     """By the signal that it passes on; where it is killed, the system kills them."""
     (tmp_path / "worker.py").write_text(WORKER + "print(os.getpid())\ntime.sleep(60)")
-    command = ["-m", "transformer.commands.launch", "--restarts=3", "--", "worker.py"]
+    command = ["-m", "transformer.launch", "--restarts=3", "--", "worker.py"]
     environment = {
         **os.environ,
         "PYTHONPATH": corpora.ROOT,

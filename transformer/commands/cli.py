@@ -32,6 +32,7 @@ import sys
 import tempfile
 from typing import Any, Callable, Collection, Dict, Iterator, List, Optional
 
+from transformer.commands.advice import advice_for
 from transformer.commands.terminal import (
     COMMANDS,
     PROGRAM,
@@ -286,7 +287,7 @@ def main(
             args.warn = warn
             status = work(args)
     except (ValueError, OSError, FloatingPointError, MemoryError) as error:
-        warn(explained(error))
+        warn(explained(error) + advice_for(error))
         status = REFUSED
     except Stopped as stopped:
         warn(f"{stopped}{advice}")

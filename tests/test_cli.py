@@ -16,6 +16,7 @@ import pytest
 import transformer.__main__
 from transformer import __version__, hparams
 from transformer.commands import cli, program, terminal
+from transformer.runtime import names
 from transformer.runtime.signals import Stopped
 
 NAMES = list(hparams.FIELDS)
@@ -107,13 +108,13 @@ def test_a_path_that_is_empty_is_refused(capsys, flag):
 
 
 def test_an_unknown_name_is_told_the_nearest_and_all_where_they_are_few():
-    assert cli.unknown("search", "beem", ["greedy", "beam"]) == (
+    assert names.describe_unknown("search", "beem", ["greedy", "beam"]) == (
         "unknown search beem; did you mean beam? (greedy, beam)"
     )
-    assert "(" not in cli.unknown("setting", "d_modle", NAMES)
-    cli.refuse_unknown("search", "beam", ["greedy", "beam"])
+    assert "(" not in names.describe_unknown("setting", "d_modle", NAMES)
+    names.refuse_unknown("search", "beam", ["greedy", "beam"])
     with pytest.raises(ValueError, match="unknown search beem"):
-        cli.refuse_unknown("search", "beem", ["greedy", "beam"])
+        names.refuse_unknown("search", "beem", ["greedy", "beam"])
 
 
 # --- The end of a command -------------------------------------------------------------

@@ -5,7 +5,13 @@ import io
 import pytest
 
 from transformer.commands import terminal
-from transformer.commands.terminal import BAR_WIDTH, Progress, clock
+from transformer.runtime import progress as progress_module
+from transformer.runtime.progress import (
+    BAR_WIDTH,
+    Progress,
+    escape_control,
+    format_duration,
+)
 
 
 class Terminal(io.StringIO):
@@ -17,7 +23,7 @@ class Terminal(io.StringIO):
 def now(monkeypatch):
     """A clock that stands still: now[0] is the time."""
     time = [1000.0]
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: time[0])
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: time[0])
     return time
 
 
@@ -91,8 +97,8 @@ def test_a_reader_that_has_gone_stops_nothing(now):
         (360000, "100:00:00"),
     ],
 )
-def test_clock(seconds, text):
-    assert clock(seconds) == text
+def test_format_duration(seconds, text):
+    assert format_duration(seconds) == text
 
 
 # --- What a terminal is shown ---------------------------------------------------------
@@ -101,8 +107,8 @@ HOSTILE = "\x1b]52;c;cm0gLXJmIH4=\x07\x9b31m\r\n\0\u202eabc\u2028\udc9b"
 
 
 def test_control_characters_are_escaped_and_nothing_else():
-    assert terminal.shown("größer 🙂 \u200d ​Привет!") == "größer 🙂 \u200d ​Привет!"
-    found = terminal.shown(HOSTILE)
+    assert escape_control("größer 🙂 \u200d ​Привет!") == "größer 🙂 \u200d ​Привет!"
+    found = escape_control(HOSTILE)
     assert found == (r"\x1b]52;c;cm0gLXJmIH4=\x07\x9b31m\r\n\x00\u202eabc\u2028\udc9b")
 
 
@@ -111,4 +117,4 @@ def test_what_is_said_is_a_line_each(capsys):
     terminal.warner("x.py")(HOSTILE)
     said = capsys.readouterr()
     assert said.out == "a\\x1b[2J\nb\\nc\n"
-    assert said.err == f"x.py: {terminal.shown(HOSTILE)}\n"
+    assert said.err == f"x.py: {escape_control(HOSTILE)}\n"

@@ -12,11 +12,11 @@ import operator
 import os
 from typing import Any, Collection, Dict, List, Optional, Sequence, Tuple
 
-from transformer.commands.cli import refuse_unknown, unknown
 from transformer.commands.terminal import command
 from transformer.dialects import DIALECTS
 from transformer.logdir import manifests
 from transformer.runtime import files
+from transformer.runtime.names import describe_unknown, refuse_unknown
 
 FILE_NAME = "hparams.json"
 # Settings of earlier versions; their values are ignored.
@@ -463,7 +463,7 @@ def checked(values: Dict[str, Any], where: str) -> Dict[str, Any]:
     checked = {}
     for name, value in values.items():
         if name not in FIELDS:
-            raise ValueError(f"{where}: {unknown('setting', name, FIELDS)}")
+            raise ValueError(f"{where}: {describe_unknown('setting', name, FIELDS)}")
         expected: Any = FIELDS[name].type
         if expected is float and type(value) is int and abs(value) < LARGEST:
             value = float(value)

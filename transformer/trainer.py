@@ -17,8 +17,6 @@ import tensorflow.compat.v1 as tf
 
 from transformer import hparams
 from transformer.blocks.positions import LEARNED, POSITIONS, chosen_positions
-from transformer.commands.cli import refuse_unknown
-from transformer.commands.terminal import Progress, clock
 from transformer.decoding import SEARCHES
 from transformer.dialects import resolve
 from transformer.evaluation import evaluate, read_parallel
@@ -39,7 +37,9 @@ from transformer.logdir.nonfinite import FiniteGuard
 from transformer.model import Transformer
 from transformer.runtime import ram
 from transformer.runtime.files import sha256_of
+from transformer.runtime.names import refuse_unknown
 from transformer.runtime.precision import PRECISIONS, compute_type, getter_to
+from transformer.runtime.progress import Progress, format_duration
 from transformer.runtime.sessions import make_session, parts_at_once, set_up_process
 from transformer.runtime.signals import Stopped, StopSignals, signals_passed_to
 from transformer.text.batches import (
@@ -742,7 +742,7 @@ class Training:
             self.try_to_write(self.scores.add, row)
         self.progress.say(
             f"step {self.step}: dev BLEU {scores.bleu:.2f}, dev loss "
-            f"{loss:.3f} ({clock(time.monotonic() - began)})"
+            f"{loss:.3f} ({format_duration(time.monotonic() - began)})"
         )
         self.meter.resume()
 

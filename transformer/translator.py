@@ -39,7 +39,6 @@ import tensorflow.compat.v1 as tf
 from transformer import alignment
 from transformer.blocks.attention import is_token
 from transformer.blocks.primitives import as_int64
-from transformer.commands.cli import refuse_unknown
 from transformer.decoding import NEVER, SEARCHES, Hypotheses, SearchOptions, penalty
 from transformer.exports.ctranslate2 import (
     CTRANSLATE2,
@@ -59,6 +58,7 @@ from transformer.hparams import (
 )
 from transformer.logdir import checkpoints
 from transformer.model import Transformer
+from transformer.runtime.names import refuse_unknown
 from transformer.runtime.precision import compute_type, getter_to
 from transformer.runtime.sessions import (
     Pools,

@@ -18,7 +18,7 @@ from measure import (
 from several import measure_scaling
 
 from transformer import hparams
-from transformer.commands import cli
+from transformer.runtime.names import refuse_unknown
 
 
 def contestants(
@@ -96,7 +96,7 @@ def measure_all(args: argparse.Namespace, folder: str) -> List[Dict[str, Any]]:
     if args.device == "cpu":
         parts.insert(0, ("copy", measure_copies, ()))
     for name in args.only or []:
-        cli.refuse_unknown("part", name, [part[0] for part in parts])
+        refuse_unknown("part", name, [part[0] for part in parts])
     for name, measure, arguments in parts:
         if not args.only or name in args.only:
             bench.say(f"--- {name}")

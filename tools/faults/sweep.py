@@ -277,7 +277,7 @@ def run(args: argparse.Namespace) -> int:
     """Try the faults of the scenarios; return the exit status, 1 for a loss."""
     names = args.scenarios or list(SCENARIOS)
     for name in names:
-        cli.refuse_unknown("scenario", name, SCENARIOS)
+        refuse_unknown("scenario", name, SCENARIOS)
     with tempfile.TemporaryDirectory() as folder:
         if not hasattr(ctypes.CDLL(None), "faults_arm"):  # start again with the shim
             settings = {

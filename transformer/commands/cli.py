@@ -21,7 +21,6 @@ starts TensorFlow, whose import takes seconds:
 import argparse
 import atexit
 import contextlib
-import difflib
 import errno
 import io
 import os
@@ -40,10 +39,11 @@ from transformer.commands.terminal import (
     command_line,
     warner,
 )
+from transformer.runtime.errors import REFUSED
 from transformer.runtime.files import UNFINISHED
+from transformer.runtime.names import describe_unknown
 from transformer.runtime.signals import SIGNALS, Stopped, handled
 
-REFUSED = 2  # the exit status of every refusal, including argparse's
 # The metavars of flags that name a file or a folder, for which an empty name is
 # refused.
 PATHS = ("DIR", "FILE", "CHECKPOINT", ("SOURCE", "TARGET"), ("SOURCE", "REFERENCE"))
@@ -224,7 +224,9 @@ def parse(parser: argparse.ArgumentParser, argv: List[str]) -> argparse.Namespac
         if flag.startswith("--"):
             flag = "--" + flag[2:].replace("-", "_")
             if flag not in known:
-                parser.error(unknown("flag", flag, known) + "; --help lists them all")
+                parser.error(
+                    describe_unknown("flag", flag, known) + "; --help lists them all"
+                )
         words.append(flag + equals + value)
     args = parser.parse_args(words)
     for action in parser._actions:
@@ -234,21 +236,6 @@ def parse(parser: argparse.ArgumentParser, argv: List[str]) -> argparse.Namespac
         if is_path and "" in paths:
             parser.error(f"--{action.dest}: expected a path, got an empty name")
     return args
-
-
-def unknown(kind: str, name: str, known: Collection[str]) -> str:
-    """Return the message for an unknown name: the nearest, or all if there are few."""
-    near = difflib.get_close_matches(name, known, n=1)
-    advice = f"; did you mean {near[0]}?" if near else ""
-    some = [each for each in known if each]  # an empty name is a default
-    every = f" ({', '.join(some)})" if len(some) < 9 else ""
-    return f"unknown {kind} {name}{advice}{every}"
-
-
-def refuse_unknown(kind: str, name: str, known: Collection[str]) -> None:
-    """Raise ValueError, with the nearest name, if `name` is not in `known`."""
-    if name not in known:
-        raise ValueError(unknown(kind, name, known))
 
 
 # --- Errors and signals ---------------------------------------------------------------

@@ -27,6 +27,7 @@ from transformer.exports.ctranslate2 import (
 )
 from transformer.runtime import pool
 from transformer.runtime.files import new_folder, refuse_used
+from transformer.runtime.names import refuse_unknown
 
 SAVEDMODEL = "savedmodel"
 FORMATS = (CTRANSLATE2, SAVEDMODEL)
@@ -100,7 +101,7 @@ def parser() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Write the model and its card; compare its translations with ours if requested."""
-    cli.refuse_unknown("format", args.format, FORMATS)
+    refuse_unknown("format", args.format, FORMATS)
     replaced = MODEL if args.format == CTRANSLATE2 else ""
     refuse_used(args.out, "--out", replaced)
     hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
@@ -109,7 +110,7 @@ def run(args: argparse.Namespace) -> None:
     from transformer.exports import card
     from transformer.logdir import checkpoints
 
-    cli.refuse_unknown("search", hp.search, SEARCHES)
+    refuse_unknown("search", hp.search, SEARCHES)
     if args.check < 0:
         raise ValueError(f"--check: expected 0 or more lines, got {args.check}")
     if args.check and hp.search == "sample" and args.format == SAVEDMODEL:

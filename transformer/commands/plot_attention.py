@@ -19,6 +19,7 @@ from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import say
 from transformer.runtime import files
+from transformer.runtime.names import refuse_unknown
 from transformer.text.corpus import NEUTRAL
 from transformer.viewer.page_files import frozen_page
 
@@ -101,7 +102,7 @@ def checked_head(args: argparse.Namespace) -> Union[int, str, None]:
             "none; on the page of --html, everything can be chosen"
         )
     for kind in args.kind or ():
-        cli.refuse_unknown("--kind", kind, ("encoder", "decoder", "cross"))
+        refuse_unknown("--kind", kind, ("encoder", "decoder", "cross"))
     if args.head in (None, "mean"):
         return args.head
     if not args.head.isdecimal():

@@ -17,8 +17,9 @@ from typing import Callable, Dict, List
 
 from transformer import hparams
 from transformer.commands import cli
-from transformer.commands.terminal import Progress, say
+from transformer.commands.terminal import say
 from transformer.runtime.files import refuse_unwritable, unfinished
+from transformer.runtime.progress import Progress
 from transformer.text.corpus import (
     Recipe,
     Text,

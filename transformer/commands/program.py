@@ -14,6 +14,8 @@ from typing import List, Optional
 from transformer import __version__
 from transformer.commands import cli
 from transformer.commands.terminal import COMMANDS, PROGRAM, say, warner
+from transformer.runtime.errors import REFUSED
+from transformer.runtime.names import describe_unknown
 
 SHELLS = ("bash", "zsh")
 
@@ -90,6 +92,6 @@ def answer(name: str, rest: List[str]) -> None:
     else:
         message = f"completion: expected {' or '.join(SHELLS)}, got {' '.join(rest)!r}"
         if name != "completion":
-            message = cli.unknown("command", name, [*COMMANDS, "completion"])
+            message = describe_unknown("command", name, [*COMMANDS, "completion"])
         warner(PROGRAM)(message + "; --help lists all commands")
-        sys.exit(cli.REFUSED)
+        sys.exit(REFUSED)

@@ -34,7 +34,7 @@ from typing import IO, Any, Dict, Iterator, List, Optional, Sequence
 from transformer import hparams
 from transformer.alignment import default_head, written
 from transformer.commands import cli
-from transformer.commands.terminal import command, shown
+from transformer.commands.terminal import command
 from transformer.exports.ctranslate2 import (
     CTRANSLATE2,
     QUANTIZATIONS,
@@ -43,6 +43,7 @@ from transformer.exports.ctranslate2 import (
     find_exported,
     usable,
 )
+from transformer.runtime.progress import escape_control
 from transformer.text.lines import Oddities, read_lines
 from transformer.text.sentences import split
 from transformer.text.vocabulary import Translation
@@ -136,7 +137,9 @@ def write_translations(
                     row.append(written(each.alignment))
                 text += " ||| ".join(row) + "\n"
             if output.isatty():
-                text = "".join(shown(line) + "\n" for line in text.split("\n")[:-1])
+                text = "".join(
+                    escape_control(line) + "\n" for line in text.split("\n")[:-1]
+                )
             output.write(text.encode("utf-8"))
         output.flush()
 

@@ -12,6 +12,8 @@ came. `commands/advice.py` adds what to type on the command line.
     └── EngineError          an engine or an optional package cannot do what is asked
 """
 
+REFUSED = 2  # the exit status of every refusal, including argparse's
+
 
 class TransformerError(ValueError):
     """An argument, a file or a setting cannot be used."""

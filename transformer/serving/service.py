@@ -27,7 +27,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from transformer.commands.terminal import shown
+from transformer.runtime.progress import escape_control
 from transformer.serving import requests
 from transformer.serving.jobs import Full, Job, Jobs, Refused
 from transformer.serving.requests import (
@@ -137,7 +137,9 @@ class Service:
             self._seconds.labels(path, str(status)).observe(seconds)
             log.info(
                 "%s %s %s %d %.0f ms",
-                shown((scope["client"] or ["-"])[0][:60]),  # X-Forwarded-For is text
+                escape_control(
+                    (scope["client"] or ["-"])[0][:60]
+                ),  # X-Forwarded-For is text
                 scope["method"],
                 scope["raw_path"].decode("ascii", "replace")[:200],
                 status,

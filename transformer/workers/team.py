@@ -17,7 +17,7 @@ import time
 import warnings
 from typing import Any, Callable, Dict, Optional, Tuple, Type
 
-from transformer.commands.cli import REFUSED
+from transformer.runtime.errors import REFUSED
 from transformer.runtime.signals import SIGNALS, Stopped
 from transformer.workers.cluster import PORT_OFFSET, Cluster
 

@@ -17,6 +17,7 @@ from transformer import evaluation as scores
 from transformer import hparams
 from transformer.logdir import checkpoints
 from transformer.logdir.history import read_dev_scores
+from transformer.text.data_folder import read_parallel
 from transformer.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -85,7 +86,7 @@ def test_translations_of_another_text_are_another_file(
     run("--logdir", logdir, "--compare", theirs, "--samples", "40")
     assert len(set(corpora.tree(theirs)) - set(before)) == 1
     os.remove(os.path.join(other, "test.de"))  # a folder without this split
-    name = scores.name_beside(scores.read_parallel(digits, "test"), other)
+    name = scores.name_beside(read_parallel(digits, "test"), other)
     assert re.fullmatch(r"test-[0-9a-f]{8}", name)
 
 

@@ -10,8 +10,8 @@ import pytest
 from originals import subword_list, word_list
 
 from transformer.commands import prepare
-from transformer.evaluation import METRICS, read_parallel, score
-from transformer.text.data_folder import tokenizer_of
+from transformer.evaluation import METRICS, score
+from transformer.text.data_folder import read_parallel, tokenizer_of
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary import (
     JOINT_SUBWORDS,

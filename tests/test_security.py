@@ -12,11 +12,11 @@ import corpora
 import numpy as np
 import pytest
 
-from transformer.evaluation import load_text
 from transformer.logdir import checkpoints
 from transformer.logdir.history import LOCK, DevScores, Lock
 from transformer.runtime import files
 from transformer.text.batches import Corpus
+from transformer.text.data_folder import load_text
 
 # --- Arrays ---------------------------------------------------------------------------
 

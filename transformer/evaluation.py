@@ -5,7 +5,6 @@ computes the intervals by bootstrap resampling of lines, and compares systems wi
 paired bootstrap test (Koehn 2004).
 """
 
-import contextlib
 import hashlib
 import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -15,13 +14,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
 from transformer.runtime import ram
-from transformer.text.data_folder import (
-    language_of,
-    read_summary,
-    text_paths,
-    tokenizer_of,
-)
-from transformer.text.lines import read_lines
+from transformer.text.data_folder import ParallelText, hash_lines, load_text
 from transformer.text.vocabulary import Translation
 
 SAMPLES = 1000  # drawn for an interval; the default of sacreBLEU
@@ -48,64 +41,6 @@ class Scores(NamedTuple):
     ter_interval: Tuple[float, ...] = ()
 
 
-class ParallelText(NamedTuple):
-    """Source lines and their references."""
-
-    name: str  # of the split, or of the file, with a hash of its lines
-    sources: List[str]
-    references: List[str]
-    tokenizer: str = "13a"  # sacreBLEU's, for the language of the references
-    is_split: bool = False  # whether it is a split of a data folder
-
-
-def load_text(data: str, split: str) -> Tuple[List[str], List[str]]:
-    """Return the plain source and reference lines of a split in a prepared folder.
-
-    Raises:
-      FileNotFoundError: a file is missing.
-      ValueError: corpus.json is broken, points outside the folder, or lacks the split.
-    """
-    source, reference = text_paths(data, split)
-    return list(read_lines(source)), list(read_lines(reference))
-
-
-def read_parallel(
-    data: str, split: str, paths: Optional[Sequence[str]] = None
-) -> ParallelText:
-    """Return the lines of two files, or of a split of the data folder.
-
-    Args:
-      data: the data folder, whose target language counts if the name of the reference
-        file has none.
-      split: "dev" or "test"; ignored if `paths` are given.
-      paths: the source file and the reference file, or None.
-
-    Raises:
-      ValueError: the numbers of lines differ, or there are no lines.
-      OSError: a file cannot be read.
-    """
-    is_split = not paths
-    if paths:
-        sources, references = (list(read_lines(path)) for path in paths)
-        name = f"{os.path.basename(paths[0])}-{_hash_of(sources)}"
-        language = language_of(paths[1])
-        if not language:
-            with contextlib.suppress(OSError, ValueError):  # there is no data folder
-                language = read_summary(data)["target_lang"]
-    else:
-        paths = text_paths(data, split)
-        sources, references = load_text(data, split)
-        name = split
-        language = read_summary(data)["target_lang"]
-    if len(sources) != len(references) or not sources:
-        raise ValueError(
-            f"{' and '.join(paths)}: expected the same number of lines, at least one, "
-            f"got {len(sources)} and {len(references)}"
-        )
-    tokenizer = tokenizer_of(language)
-    return ParallelText(name, sources, references, tokenizer, is_split)
-
-
 def name_beside(text: ParallelText, own_data: str) -> str:
     """Return the name of a text in the translations beside a checkpoint.
 
@@ -123,12 +58,7 @@ def name_beside(text: ParallelText, own_data: str) -> str:
         is_own = load_text(own_data, text.name)[0] == text.sources
     except (OSError, ValueError):
         is_own = False
-    return text.name if is_own else f"{text.name}-{_hash_of(text.sources)}"
-
-
-def _hash_of(lines: Sequence[str]) -> str:
-    """Return eight digits that identify lines of text."""
-    return hashlib.sha256("\n".join(lines).encode("utf-8")).hexdigest()[:8]
+    return text.name if is_own else f"{text.name}-{hash_lines(text.sources)}"
 
 
 def translations_path(checkpoint: str, name: str, others: Sequence[str] = ()) -> str:

@@ -19,7 +19,7 @@ from transformer import hparams
 from transformer.blocks.positions import LEARNED, POSITIONS, chosen_positions
 from transformer.decoding import SEARCHES
 from transformer.dialects import resolve
-from transformer.evaluation import evaluate, read_parallel
+from transformer.evaluation import evaluate
 from transformer.hparams import HParams
 from transformer.logdir import checkpoints
 from transformer.logdir.history import (
@@ -52,7 +52,7 @@ from transformer.text.batches import (
     shard_count,
     training_dataset,
 )
-from transformer.text.data_folder import ID_FILES, verify
+from transformer.text.data_folder import ID_FILES, read_parallel, verify
 from transformer.text.vocabulary import copy_vocabularies, vocabulary_names
 from transformer.training import (
     SCHEDULES,

@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> None:
     hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
     import_ctranslate2()  # refused early
     cli.start_tensorflow(args.verbose)
-    from transformer.evaluation import read_parallel
+    from transformer.text.data_folder import read_parallel
 
     text = read_parallel(hp.data, "test")
     say(HEAD, "|---|---|---|---|---|---|")

@@ -8,9 +8,8 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 import numpy as np
 
-from transformer.evaluation import load_text
 from transformer.text.batches import Batch, BatchPlan, Corpus
-from transformer.text.data_folder import SUMMARY, read_summary, write_summary
+from transformer.text.data_folder import SUMMARY, load_text, read_summary, write_summary
 from transformer.text.vocabulary import PAD
 
 VOCAB_SIZE = 8000

@@ -18,7 +18,7 @@ from typing import Tuple
 from transformer import alignment, hparams
 from transformer.commands import cli
 from transformer.commands.terminal import say
-from transformer.evaluation import read_parallel
+from transformer.text.data_folder import read_parallel
 
 SHOWN = 5  # heads
 

@@ -17,7 +17,8 @@ from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import command, say
 from transformer.dialects import resolve
-from transformer.evaluation import name_beside, read_parallel, score, translations_path
+from transformer.evaluation import name_beside, score, translations_path
+from transformer.text.data_folder import read_parallel
 from transformer.text.lines import read_lines
 
 LOW_BLEU = 10.0  # from there on, a short training run needs no explanation

@@ -37,15 +37,10 @@ from typing import (
 from transformer import evaluation, hparams
 from transformer.commands import cli
 from transformer.commands.terminal import command, say
-from transformer.evaluation import (
-    METRICS,
-    name_beside,
-    read_parallel,
-    score,
-    translations_path,
-)
+from transformer.evaluation import METRICS, name_beside, score, translations_path
 from transformer.exports.ctranslate2 import CTRANSLATE2, add_engine
 from transformer.runtime import files
+from transformer.text.data_folder import read_parallel
 from transformer.text.lines import read_lines
 
 ALL = "all"  # every checkpoint that is kept

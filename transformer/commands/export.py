@@ -17,7 +17,6 @@ from typing import Callable, Dict, List, NamedTuple, Sequence
 from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import say
-from transformer.evaluation import load_text
 from transformer.exports.ctranslate2 import (
     CTRANSLATE2,
     MODEL,
@@ -28,6 +27,7 @@ from transformer.exports.ctranslate2 import (
 from transformer.runtime import pool
 from transformer.runtime.files import new_folder, refuse_used
 from transformer.runtime.names import refuse_unknown
+from transformer.text.data_folder import load_text
 
 SAVEDMODEL = "savedmodel"
 FORMATS = (CTRANSLATE2, SAVEDMODEL)

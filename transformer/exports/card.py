@@ -14,17 +14,11 @@ import numpy as np
 
 from transformer import __version__
 from transformer.compat.convert import variable_shapes
-from transformer.evaluation import (
-    SAMPLES,
-    Scores,
-    read_parallel,
-    score,
-    translations_path,
-)
+from transformer.evaluation import SAMPLES, Scores, score, translations_path
 from transformer.hparams import FIELDS, HParams, has_settings, load, search_settings
 from transformer.logdir import checkpoints
 from transformer.logdir.history import begun_from, read_dev_scores, read_run
-from transformer.text.data_folder import read_summary, tokenizer_of
+from transformer.text.data_folder import read_parallel, read_summary, tokenizer_of
 from transformer.text.lines import read_lines
 
 NAME = "README.md"

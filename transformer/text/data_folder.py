@@ -6,10 +6,22 @@ is not a corpus.
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import re
-from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import numpy as np
 
@@ -22,6 +34,7 @@ from transformer.runtime.files import (
     stamped,
     sync,
 )
+from transformer.text.lines import read_lines
 
 SUMMARY = "corpus.json"
 LANGUAGE = r"[a-z]{2,3}(?:[-_](?:[A-Za-z]+|\d{3}))*"  # de, pt-BR, zho_Hans, es-419
@@ -249,3 +262,69 @@ def publish(made: str, out: str, old: Iterable[str]) -> None:
     sync(out)
     os.replace(os.path.join(made, SUMMARY), os.path.join(out, SUMMARY))
     sync(out)
+
+
+# --- Lines and their references ------------------------------------------------------
+
+
+class ParallelText(NamedTuple):
+    """Source lines and their references."""
+
+    name: str  # of the split, or of the file, with a hash of its lines
+    sources: List[str]
+    references: List[str]
+    tokenizer: str = "13a"  # sacreBLEU's, for the language of the references
+    is_split: bool = False  # whether it is a split of a data folder
+
+
+def load_text(data: str, split: str) -> Tuple[List[str], List[str]]:
+    """Return the plain source and reference lines of a split in a prepared folder.
+
+    Raises:
+      FileNotFoundError: a file is missing.
+      ValueError: corpus.json is broken, points outside the folder, or lacks the split.
+    """
+    source, reference = text_paths(data, split)
+    return list(read_lines(source)), list(read_lines(reference))
+
+
+def read_parallel(
+    data: str, split: str, paths: Optional[Sequence[str]] = None
+) -> ParallelText:
+    """Return the lines of two files, or of a split of the data folder.
+
+    Args:
+      data: the data folder, whose target language counts if the name of the reference
+        file has none.
+      split: "dev" or "test"; ignored if `paths` are given.
+      paths: the source file and the reference file, or None.
+
+    Raises:
+      ValueError: the numbers of lines differ, or there are no lines.
+      OSError: a file cannot be read.
+    """
+    is_split = not paths
+    if paths:
+        sources, references = (list(read_lines(path)) for path in paths)
+        name = f"{os.path.basename(paths[0])}-{hash_lines(sources)}"
+        language = language_of(paths[1])
+        if not language:
+            with contextlib.suppress(OSError, ValueError):  # there is no data folder
+                language = read_summary(data)["target_lang"]
+    else:
+        paths = text_paths(data, split)
+        sources, references = load_text(data, split)
+        name = split
+        language = read_summary(data)["target_lang"]
+    if len(sources) != len(references) or not sources:
+        raise ValueError(
+            f"{' and '.join(paths)}: expected the same number of lines, at least one, "
+            f"got {len(sources)} and {len(references)}"
+        )
+    tokenizer = tokenizer_of(language)
+    return ParallelText(name, sources, references, tokenizer, is_split)
+
+
+def hash_lines(lines: Sequence[str]) -> str:
+    """Return eight hexadecimal digits that identify lines of text."""
+    return hashlib.sha256("\n".join(lines).encode("utf-8")).hexdigest()[:8]

@@ -9,13 +9,32 @@ imports only files listed above it. `train.py`, `eval.py` and `scripts/` combine
 import importlib
 from typing import Any
 
-__all__ = ["HParams", "Transformer", "Translator", "modules"]
+# The exceptions of the package: the tree, with all classes, is in their module.
+_ERRORS = [
+    "TransformerError",
+    "SettingsError",
+    "CorpusError",
+    "DataFolderNotPrepared",
+    "DataFolderChanged",
+    "VocabularyError",
+    "VocabularyNotFound",
+    "VocabularyMismatch",
+    "VocabularySizeError",
+    "CheckpointError",
+    "CheckpointNotFound",
+    "LogDirectoryError",
+    "LogDirectoryNotFound",
+    "EngineError",
+    "PackageNotInstalled",
+]
+__all__ = ["HParams", "Transformer", "Translator", "modules", *_ERRORS]
 __version__ = "0.1.0"
 
 _HOMES = {
     "HParams": "transformer.hparams",
     "Transformer": "transformer.model",
     "Translator": "transformer.translator",
+    **dict.fromkeys(_ERRORS, "transformer.runtime.errors"),
 }
 
 

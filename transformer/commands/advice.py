@@ -1,20 +1,43 @@
 """Advice for the command line: an exception of the package → what to type.
 
 The package raises exceptions with facts (`runtime/errors.py`). A command that fails
-shows the message, and after it the advice of the first row that matches.
+shows the message, and after it the advice for the class of the exception.
 """
 
-from typing import Callable, Dict, Type
+from typing import Any, Callable, Dict, Type
+
+from transformer.commands.terminal import command, command_line
+from transformer.runtime import errors
 
 # The extension point for advice: exception class → a function of the exception that
-# returns what to do about it, or "". The first row whose class matches is used.
-ADVICE: Dict[Type[Exception], Callable[[Exception], str]] = {}
+# returns what to do about it, or "". A class without a row has the advice of its base.
+ADVICE: Dict[Type[Exception], Callable[[Any], str]] = {
+    errors.DataFolderNotPrepared: lambda error: (
+        "name the folder with --data, or run "
+        + command_line("prepare", "--out", error.folder)
+    ),
+    errors.DataFolderChanged: lambda error: f"run {command('prepare')} again",
+    errors.VocabularyNotFound: lambda error: (
+        f"for a data folder, run {command_line('prepare', '--out', error.folder)}; for "
+        "a log directory, copy the vocabulary of its data folder"
+        if error.folder
+        else f"create it with {command('prepare')}"
+    ),
+    errors.VocabularyMismatch: lambda error: "choose another --data, or --logdir",
+    errors.VocabularySizeError: lambda error: (
+        f"lower --vocab_size to {error.largest}"
+        if error.largest
+        else "raise --vocab_size"
+    ),
+    errors.CheckpointNotFound: lambda error: f"{command('train')} writes checkpoints",
+    errors.LogDirectoryNotFound: lambda error: f"{command('train')} writes one",
+}
 
 
 def advice_for(error: Exception) -> str:
     """Return what to do about an exception, as "; do …", or "" if no row matches."""
-    for kind, advise in ADVICE.items():
-        if isinstance(error, kind):
-            text = advise(error)
+    for kind in type(error).__mro__:
+        if kind in ADVICE:
+            text = ADVICE[kind](error)
             return text and f"; {text}"
     return ""

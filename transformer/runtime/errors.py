@@ -1,16 +1,35 @@
 """The exceptions of the package.
 
-All of them are ValueErrors, too. Their messages state facts: what was expected and what
-came. `commands/advice.py` adds what to type on the command line.
+Each of them is a ValueError, too. The message states the facts: what was expected and
+what came. Where a situation needs its own answer, it has its own class, and the facts
+are attributes. `transformer/commands/advice.py` turns them into what to type.
 
     TransformerError
-    ├── SettingsError        a setting has a wrong value, or contradicts another one
-    ├── CorpusError          text or a data folder cannot be used
-    ├── VocabularyError      a vocabulary is missing, broken, or a different one
-    ├── CheckpointError      a checkpoint is missing, broken, or of another model
-    ├── LogDirectoryError    a log directory cannot be used as it is
-    └── EngineError          an engine or an optional package cannot do what is asked
+    ├── SettingsError             a setting has a wrong value, or contradicts another
+    ├── CorpusError               text or a data folder cannot be used
+    │   ├── DataFolderNotPrepared     there is no data folder, or it is not complete
+    │   └── DataFolderChanged         its files are not those that were prepared
+    ├── VocabularyError           a vocabulary cannot be used
+    │   ├── VocabularyNotFound        there is none
+    │   ├── VocabularyMismatch        it is not the one that is needed
+    │   └── VocabularySizeError       the text does not allow a size
+    ├── CheckpointError           a checkpoint is broken, or of another model
+    │   └── CheckpointNotFound        there is none
+    ├── LogDirectoryError         a log directory cannot be used as it is
+    │   └── LogDirectoryNotFound      a folder is not a log directory
+    └── EngineError               an engine or a package cannot do what is asked
+        └── PackageNotInstalled       an optional package is missing
+
+    try:
+        translator = Translator("logs/mine")
+    except CheckpointNotFound as error:
+        train(error.logdir)
+
+The first argument of each class is the message, so that an exception can be sent to
+another process.
 """
+
+from typing import Optional
 
 REFUSED = 2  # the exit status of every refusal, including argparse's
 
@@ -27,17 +46,122 @@ class CorpusError(TransformerError):
     """Text, or a data folder, is missing, broken or unsuitable."""
 
 
+class DataFolderNotPrepared(CorpusError, FileNotFoundError):
+    """A folder is not a data folder, or preparing it did not finish."""
+
+    def __init__(self, message: str, folder: str = ""):
+        super().__init__(message)
+        self.folder = folder
+
+
+class DataFolderChanged(CorpusError):
+    """A file of a data folder is missing, broken, or not the one that was prepared."""
+
+    def __init__(self, message: str, folder: str = ""):
+        super().__init__(message)
+        self.folder = folder
+
+
 class VocabularyError(TransformerError):
     """A vocabulary is missing or broken, or is not the one that is needed."""
+
+
+class VocabularyNotFound(VocabularyError, FileNotFoundError):
+    """A file, or a folder, with a vocabulary is missing.
+
+    Attributes:
+      folder: where it was looked for; "" if a file was named.
+    """
+
+    def __init__(self, message: str, folder: str = ""):
+        super().__init__(message)
+        self.folder = folder
+
+
+class VocabularyMismatch(VocabularyError):
+    """Two folders that belong together have different vocabularies.
+
+    Attributes:
+      folder: the folder whose vocabulary is wrong.
+      expected: the folder that has the right one.
+    """
+
+    def __init__(self, message: str, folder: str = "", expected: str = ""):
+        super().__init__(message)
+        self.folder = folder
+        self.expected = expected
+
+
+class VocabularySizeError(VocabularyError):
+    """A text has too few, or too many, different pieces for a vocabulary size.
+
+    Attributes:
+      largest: the largest size that the text allows; None: the size is too small.
+    """
+
+    def __init__(self, message: str, largest: Optional[int] = None):
+        super().__init__(message)
+        self.largest = largest
 
 
 class CheckpointError(TransformerError):
     """A checkpoint is missing or broken, or belongs to another model."""
 
 
+class CheckpointNotFound(CheckpointError, FileNotFoundError):
+    """A log directory has no such checkpoint."""
+
+    def __init__(self, message: str, logdir: str = ""):
+        super().__init__(message)
+        self.logdir = logdir
+
+
 class LogDirectoryError(TransformerError):
     """A log directory cannot be used as it is."""
 
 
+class LogDirectoryNotFound(LogDirectoryError):
+    """A folder is missing, or is not a log directory."""
+
+    def __init__(self, message: str, logdir: str = ""):
+        super().__init__(message)
+        self.logdir = logdir
+
+
 class EngineError(TransformerError):
     """An engine, or an optional package, is missing or cannot do what is asked."""
+
+
+class PackageNotInstalled(EngineError):
+    """An optional package is missing, or cannot be imported.
+
+    Attributes:
+      extra: the extra of transformer-tf that installs it.
+    """
+
+    def __init__(self, message: str, extra: str = ""):
+        super().__init__(message)
+        self.extra = extra
+
+
+def missing_package(
+    package: str, extra: str, error: Optional[ImportError] = None
+) -> PackageNotInstalled:
+    """Return the exception for an optional package that cannot be imported.
+
+        except ImportError as error:
+            raise missing_package("uvicorn", "serve", error) from error
+
+    Args:
+      package: its name, "uvicorn", or several: "uvicorn and starlette".
+      extra: the extra of transformer-tf that installs it.
+      error: what the import raised. If the package itself is there, but something that
+        it needs is not, the message says what.
+    """
+    verb = "are" if " and " in package else "is"
+    reason = f" ({error})" if error else ""
+    return PackageNotInstalled(
+        f"{package} {verb} not installed{reason}: "
+        f"pip install 'transformer-tf[{extra}]', with Python 3.10 or newer",
+        extra,
+    )

@@ -25,9 +25,7 @@ def test_the_package_exports_every_class():
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_an_exception_reaches_another_process_with_its_facts(kind):
-    facts = {
-        name: 7 for name in list(inspect.signature(kind.__init__).parameters)[2:]
-    }
+    facts = {name: 7 for name in list(inspect.signature(kind.__init__).parameters)[2:]}
     facts = facts if "__init__" in vars(kind) else {}
     error = pickle.loads(pickle.dumps(kind("no file", **facts)))
     assert type(error) is kind

@@ -96,7 +96,9 @@ def test_first_values_are_uniform_whatever_the_scope_says():
 
 
 @pytest.mark.skipif(not tf.__version__.startswith("1."), reason="has Keras 3")
-@pytest.mark.parametrize("module", ["compat.bojone_keras", "keras_layers"])
+@pytest.mark.parametrize(
+    "module", ["compat.bojone.layers", "compat.bojone_keras", "keras_layers"]
+)
 def test_without_keras_3_the_layers_say_what_to_do(module):
     with pytest.raises(ImportError) as raised:
         exec(f"from transformer.{module} import *", {})

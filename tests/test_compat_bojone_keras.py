@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 if tf.__version__.startswith("1."):
     pytest.skip(
-        "transformer.compat.bojone_keras needs Keras 3, which needs TensorFlow 2",
+        "transformer.compat.bojone.layers needs Keras 3, which needs TensorFlow 2",
         allow_module_level=True,
     )
 
@@ -17,8 +17,8 @@ import test_keras_layers  # noqa: E402
 from test_keras_layers import CLOSE, graph, random_floats  # noqa: E402,F401
 
 from transformer import keras_layers  # noqa: E402
-from transformer.compat import bojone_keras  # noqa: E402
-from transformer.compat.bojone_keras import Attention, Position_Embedding  # noqa: E402
+from transformer.compat.bojone import layers  # noqa: E402
+from transformer.compat.bojone.layers import Attention, Position_Embedding  # noqa: E402
 
 LAYERS = {
     "Attention",
@@ -56,7 +56,7 @@ def with_weights_of(layer, other, inputs):
 )
 def test_recorded(name, monkeypatch):
     """As test_keras_layers has it; the other layers are those of `keras_layers`."""
-    monkeypatch.setattr(test_keras_layers, "keras_layers", bojone_keras)
+    monkeypatch.setattr(test_keras_layers, "keras_layers", layers)
     test_keras_layers.test_recorded_layer(name)
 
 
@@ -143,9 +143,10 @@ def test_errors_say_what_was_expected(make, message):
 # Imports
 
 
-def test_a_star_import_brings_their_layers_and_nothing_else():
+@pytest.mark.parametrize("module", ["bojone.layers", "bojone_keras"])
+def test_a_star_import_brings_their_layers_and_nothing_else(module):
     names = {}
-    exec("from transformer.compat.bojone_keras import *", names)
+    exec(f"from transformer.compat.{module} import *", names)
     assert set(names) - {"__builtins__"} == LAYERS
     for name in LAYERS - {"Attention", "Position_Embedding"}:
         assert names[name] is getattr(keras_layers, name)

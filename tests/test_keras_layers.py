@@ -16,6 +16,7 @@ import keras  # noqa: E402
 from tensorflow.python.eager import context  # noqa: E402
 
 from transformer import keras_layers  # noqa: E402
+from transformer.compat.bojone.keras_base import as_list  # noqa: E402
 from transformer.keras_layers import (  # noqa: E402
     AtrousSelfAttention,
     Attention,
@@ -25,7 +26,6 @@ from transformer.keras_layers import (  # noqa: E402
     SparseSelfAttention,
     TrainablePositionEmbedding,
 )
-from transformer.keras_layers.base import as_list  # noqa: E402
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64
 SELF = [

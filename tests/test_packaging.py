@@ -33,7 +33,7 @@ def present(*patterns):
     )
 
 
-PACKAGE = present("transformer/*.py", "transformer/*/*.py")
+PACKAGE = present("transformer/*.py", "transformer/*/*.py", "transformer/*/*/*.py")
 CODE = PACKAGE + present("scripts/*.py", "tools/*/*.py", "examples/*.py", *TOP)
 TESTS = present("tests/*.py")
 

@@ -183,7 +183,7 @@ def test_each_example_is_checked():
         "README.md",
         "transformer/modules.py",
         "transformer/functional.py",
-        "transformer/keras_layers/__init__.py",
+        "transformer/keras_layers.py",
     }
 
 
@@ -222,7 +222,7 @@ def test_the_example_of_lengths(monkeypatch, graph, start):
 @pytest.mark.skipif(tf.__version__.startswith("1."), reason="needs TensorFlow 2")
 def test_the_example_of_keras(monkeypatch):
     with context.eager_mode():
-        names = run_example(monkeypatch, "transformer/keras_layers/__init__.py")
+        names = run_example(monkeypatch, "transformer/keras_layers.py")
         keras = names["keras"]
         pooled = keras.Model(names["ids"], names["x"])
         attended = keras.Model(names["ids"], pooled.layers[-2].output)

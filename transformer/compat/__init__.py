@@ -14,7 +14,7 @@ variables of one original program. All formulas come from our blocks.
     | functional_time | Self-attention with Functional Time Representation Learning   |
     | interhat        | zyli93/InterHAt                                               |
     | bojone          | bojone/attention, attention_tf.py                             |
-    | bojone_keras    | bojone/attention, attention_keras.py                          |
+    | bojone.layers   | bojone/attention, attention_keras.py                          |
     | tensor2tensor   | tensor2tensor 1.15.7: common_attention, common_layers,        |
     |                 | transformer_layers, beam_search                               |
 

@@ -3,7 +3,7 @@
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.primitives import shape_list
-from transformer.compat.tensor2tensor_layers import refuse
+from transformer.compat.tensor2tensor.layers import refuse
 from transformer.decoding import SearchOptions, beam, reorder
 
 __all__ = ["beam_search"]

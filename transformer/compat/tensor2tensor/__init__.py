@@ -13,20 +13,10 @@ dilated, area, graph) and of normalization, queries and keys from filters wider 
 and three-dimensional variables.
 """
 
-from transformer.compat import (
-    tensor2tensor_attention,
-    tensor2tensor_biases,
-    tensor2tensor_layers,
-    tensor2tensor_search,
-)
-from transformer.compat.tensor2tensor_attention import *  # noqa: F403
-from transformer.compat.tensor2tensor_biases import *  # noqa: F403
-from transformer.compat.tensor2tensor_layers import *  # noqa: F403
-from transformer.compat.tensor2tensor_search import *  # noqa: F403
+from transformer.compat.tensor2tensor import attention, biases, layers, search
+from transformer.compat.tensor2tensor.attention import *  # noqa: F403
+from transformer.compat.tensor2tensor.biases import *  # noqa: F403
+from transformer.compat.tensor2tensor.layers import *  # noqa: F403
+from transformer.compat.tensor2tensor.search import *  # noqa: F403
 
-__all__ = [
-    *tensor2tensor_attention.__all__,
-    *tensor2tensor_biases.__all__,
-    *tensor2tensor_layers.__all__,
-    *tensor2tensor_search.__all__,
-]
+__all__ = [*attention.__all__, *biases.__all__, *layers.__all__, *search.__all__]

@@ -1,9 +1,7 @@
 """Attention as Keras 3 layers.
 
-The layers compute the same results as bojone/attention (`attention_keras.py`), with one
-exception: `mask_right=False`, the default, hides nothing, but in the original it makes
-all logits equal. The layers add no residual connection, no normalization and no output
-projection; Q, K and V have no bias. The rest of the package does not need Keras.
+The layers add no residual connection, no normalization and no output projection; Q, K
+and V have no bias.
 
 Padding is given by Keras masks (`Embedding(mask_zero=True)`, `Masking`, `mask=`) or, as
 in the original, by an additional input of ones and zeros, [N, T, 1] or [N, T]. If both
@@ -16,13 +14,18 @@ positions in a window, R a rate, G the number of positions in a group.
 
 from typing import Any, Dict, Optional, Sequence
 
-import keras
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.attention import both, causal_mask
 from transformer.blocks.primitives import join_heads, split_heads
-from transformer.keras_layers.base import as_list, need, serializable, shapes_of
+from transformer.compat.bojone.keras_base import (
+    as_list,
+    keras,
+    need,
+    serializable,
+    shapes_of,
+)
 from transformer.modules import scaled_dot_product_attention
 
 

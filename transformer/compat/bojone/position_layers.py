@@ -1,17 +1,22 @@
-"""The position embeddings of bojone/attention (`attention_keras.py`) for Keras 3.
+"""Positions as Keras 3 layers: sinusoids, and learned vectors.
 
 The dimension letters are those of `modules`.
 """
 
 from typing import Any, Dict
 
-import keras
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.positions import interleaved
 from transformer.blocks.primitives import shape_list
-from transformer.keras_layers.base import as_list, need, serializable, shapes_of
+from transformer.compat.bojone.keras_base import (
+    as_list,
+    keras,
+    need,
+    serializable,
+    shapes_of,
+)
 
 
 class _PositionEmbedding(keras.layers.Layer):

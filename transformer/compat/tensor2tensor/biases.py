@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.blocks.attention import found_mask, lowering, proximity_bias
 from transformer.blocks.positions import halves
-from transformer.compat.tensor2tensor_layers import cast_like, embedding, shape_list
+from transformer.compat.tensor2tensor.layers import cast_like, embedding, shape_list
 
 __all__ = [
     "add_positional_embedding",

@@ -1,11 +1,21 @@
-"""Helpers for the Keras layers: the backend, registered names, lists of inputs.
+"""Helpers for the Keras layers: Keras itself, registered names, lists of inputs.
 
-Keras 3 has several backends; these layers need TensorFlow.
+The layers need Keras 3 with TensorFlow as its backend. They import `keras` from here,
+so an installation without it gets one clear message.
 """
 
 from typing import Any
 
-import keras
+import tensorflow.compat.v1 as tf
+
+if tf.__version__.startswith("1."):
+    raise ImportError(
+        "transformer.keras_layers: expected TensorFlow 2.16 or newer, which has Keras "
+        f"3, got {tf.__version__}; for graphs of TensorFlow 1.15, import "
+        "transformer.functional or transformer.compat.bojone"
+    )
+
+import keras  # noqa: E402
 
 if keras.backend.backend() != "tensorflow":
     raise ImportError(
@@ -14,7 +24,7 @@ if keras.backend.backend() != "tensorflow":
     )
 
 # A layer is saved as `transformer>SelfAttention`, regardless of its file. Classes with
-# the same name in `compat.bojone_keras` are saved as `bojone>Attention`.
+# the same name in `layers` are saved as `bojone>Attention`.
 serializable = keras.saving.register_keras_serializable(package="transformer")
 serializable_of_bojone = keras.saving.register_keras_serializable(package="bojone")
 

@@ -11,8 +11,8 @@ import tensorflow.compat.v1 as tf
 
 from transformer.blocks.attention import causal_mask
 from transformer.blocks.primitives import shape_list
-from transformer.keras_layers.attention import SelfAttention, all_of
-from transformer.keras_layers.base import need, serializable
+from transformer.compat.bojone.attention_layers import SelfAttention, all_of
+from transformer.compat.bojone.keras_base import need, serializable
 
 
 class _SomeKeys(SelfAttention):

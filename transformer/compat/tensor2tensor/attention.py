@@ -22,7 +22,7 @@ from transformer.blocks.attention import (
 from transformer.blocks.local import local_attention
 from transformer.blocks.primitives import dropout, shape_list, split_heads
 from transformer.blocks.primitives import join_heads as combine_heads
-from transformer.compat.tensor2tensor_layers import dense, refuse, scope_of
+from transformer.compat.tensor2tensor.layers import dense, refuse, scope_of
 
 __all__ = [
     "combine_heads",

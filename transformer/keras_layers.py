@@ -12,21 +12,12 @@ Example:
     x = keras.layers.GlobalAveragePooling1D()(x)                   # [N, 128]
 """
 
-import tensorflow.compat.v1 as tf
-
-if tf.__version__.startswith("1."):
-    raise ImportError(
-        "transformer.keras_layers: expected TensorFlow 2.16 or newer, which has Keras "
-        f"3, got {tf.__version__}; for graphs of TensorFlow 1.15, import "
-        "transformer.functional or transformer.compat.bojone"
-    )
-
-from transformer.keras_layers.attention import Attention, SelfAttention  # noqa: E402
-from transformer.keras_layers.positions import (  # noqa: E402
+from transformer.compat.bojone.attention_layers import Attention, SelfAttention
+from transformer.compat.bojone.position_layers import (
     SinCosPositionEmbedding,
     TrainablePositionEmbedding,
 )
-from transformer.keras_layers.restricted import (  # noqa: E402
+from transformer.compat.bojone.restricted_layers import (
     AtrousSelfAttention,
     LocalSelfAttention,
     SparseSelfAttention,

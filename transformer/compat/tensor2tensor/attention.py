@@ -22,7 +22,11 @@ from transformer.blocks.attention import (
 from transformer.blocks.local import local_attention
 from transformer.blocks.primitives import dropout, shape_list, split_heads
 from transformer.blocks.primitives import join_heads as combine_heads
-from transformer.compat.tensor2tensor.layers import dense, refuse, scope_of
+from transformer.compat.tensor2tensor.layers import (
+    dense,
+    open_scope,
+    refuse_unsupported,
+)
 
 __all__ = [
     "combine_heads",
@@ -75,24 +79,24 @@ def dot_product_attention(
     Raises:
       ValueError: `hard_attention_k`, or a type other than float32, is given.
     """
-    refuse(
+    refuse_unsupported(
         "dot_product_attention",
         ("activation_dtype", tf.as_dtype(activation_dtype or "float32"), tf.float32),
         ("weight_dtype", tf.as_dtype(weight_dtype or "float32"), tf.float32),
         ("hard_attention_k", hard_attention_k, 0),
     )
-    drop = _dropout_of(dropout_rate, dropout_broadcast_dims)
-    with scope_of(name, "dot_product_attention"):
-        return _attended((q, k, v), bias, scaled, drop, save_weights_to)
+    drop = _weight_dropout(dropout_rate, dropout_broadcast_dims)
+    with open_scope(name, "dot_product_attention"):
+        return _attend((q, k, v), bias, scaled, drop, save_weights_to)
 
 
-def _dropout_of(rate, shared=None):
-    """Return a function that applies dropout to the weights."""
+def _weight_dropout(rate, shared=None):
+    """Return a function that applies dropout to attention weights."""
     return functools.partial(dropout, rate=rate, shared=shared or (), name="weights")
 
 
-def _attended(heads, bias, scaled, drop, saved, relative=None):
-    """Attend; save the weights under the name of the current scope."""
+def _attend(heads, bias, scaled, drop, save_weights_to, relative=None):
+    """Attend, and save the weights under the name of the current scope."""
     context, weights = scaled_dot_product_attention(
         *heads,
         bias=None if bias is None else tf.cast(bias, tf.float32),
@@ -100,12 +104,12 @@ def _attended(heads, bias, scaled, drop, saved, relative=None):
         scale=1.0 if scaled else None,
         drop=drop,
     )
-    if saved is not None:
+    if save_weights_to is not None:
         name = tf.get_variable_scope().name
-        saved[name] = weights
+        save_weights_to[name] = weights
         if not tf.executing_eagerly():
-            # The inputs of the softmax: there is no mask.
-            saved[f"{name}/logits"] = weights.op.inputs[0]
+            # The inputs of the softmax are the logits, because there is no mask.
+            save_weights_to[f"{name}/logits"] = weights.op.inputs[0]
     return context
 
 
@@ -142,13 +146,17 @@ def dot_product_attention_relative(
       ValueError: `max_relative_position` is missing, `hard_attention_k` is given, or
         the shapes differ.
     """
-    refuse("dot_product_attention_relative", ("hard_attention_k", hard_attention_k, 0))
-    _check_distance("dot_product_attention_relative", max_relative_position)
+    refuse_unsupported(
+        "dot_product_attention_relative", ("hard_attention_k", hard_attention_k, 0)
+    )
+    _check_max_relative_position(
+        "dot_product_attention_relative", max_relative_position
+    )
     if not (cache or allow_memory):
         q.shape.assert_is_compatible_with(k.shape)
         q.shape.assert_is_compatible_with(v.shape)
     positions = tf.range(shape_list(k)[2])
-    with scope_of(name, "dot_product_attention_relative"):
+    with open_scope(name, "dot_product_attention_relative"):
         relative = relative_positions(
             positions[-shape_list(q)[2] :],
             positions,
@@ -156,11 +164,11 @@ def dot_product_attention_relative(
             max_relative_position,
             scope="positions",
         )
-        drop = _dropout_of(dropout_rate)
-        return _attended((q, k, v), bias, scaled, drop, save_weights_to, relative)
+        drop = _weight_dropout(dropout_rate)
+        return _attend((q, k, v), bias, scaled, drop, save_weights_to, relative)
 
 
-def _check_distance(function, max_relative_position):
+def _check_max_relative_position(function, max_relative_position):
     """Raise ValueError if `max_relative_position` is missing."""
     if not max_relative_position:
         raise ValueError(
@@ -187,37 +195,37 @@ def dot_product_self_attention_relative_v2(
     scaled=True,
     causality=True,
 ):
-    """Attend to earlier positions like the Music Transformer: see `relative_bias`.
+    """Attend to earlier positions as the Music Transformer does: see `relative_bias`.
 
-    Args: as in `dot_product_attention_relative`, and in `dot_product_attention`; and
+    Args: as in `dot_product_attention_relative` and `dot_product_attention`, and
       causality: False: attend to all positions.
 
     Raises:
-      ValueError: `max_relative_position` is missing, or the caller requests heads that
-        share embeddings, or values with relative positions.
+      ValueError: `max_relative_position` is missing, or
+        `heads_share_relative_embedding` or `add_relative_to_values` is True.
     """
     kind = "" if causality else "unmasked_"
     function = f"dot_product_{kind}self_attention_relative_v2"
-    refuse(
+    refuse_unsupported(
         function,
         ("heads_share_relative_embedding", heads_share_relative_embedding, False),
         ("add_relative_to_values", add_relative_to_values, False),
     )
-    _check_distance(function, max_relative_position)
-    drop = _dropout_of(dropout_rate, dropout_broadcast_dims)
-    with scope_of(name, function):
-        added = relative_bias(
-            _prescaled(q) if scaled else q,
+    _check_max_relative_position(function, max_relative_position)
+    drop = _weight_dropout(dropout_rate, dropout_broadcast_dims)
+    with open_scope(name, function):
+        total_bias = relative_bias(
+            _undo_scaling(q) if scaled else q,
             max_relative_position,
             causality,
             "relative_bias",
         )
         if bias is not None:
-            added += tf.cast(bias, added.dtype)
-        return _attended((q, k, v), added, scaled, drop, save_weights_to)
+            total_bias += tf.cast(bias, total_bias.dtype)
+        return _attend((q, k, v), total_bias, scaled, drop, save_weights_to)
 
 
-# The same, but attending to all positions. The arguments and the result are the same.
+# Attends to all positions; arguments and result are those of the function above.
 dot_product_unmasked_self_attention_relative_v2 = functools.partial(
     dot_product_self_attention_relative_v2, causality=False
 )
@@ -236,7 +244,7 @@ def local_attention_1d(
       scaled: as in `dot_product_attention`.
     """
     return local_attention(
-        _prescaled(q) if scaled else q,
+        _undo_scaling(q) if scaled else q,
         k,
         v,
         block_length,
@@ -264,8 +272,8 @@ def masked_local_attention_1d(
     Raises:
       ValueError: a `dropout_rate` is given.
     """
-    refuse("masked_local_attention_1d", ("dropout_rate", dropout_rate, 0.0))
-    q = _prescaled(q) if scaled else q
+    refuse_unsupported("masked_local_attention_1d", ("dropout_rate", dropout_rate, 0.0))
+    q = _undo_scaling(q) if scaled else q
     window = (block_length, 0)
     return local_attention(q, k, v, block_length, window=window, causality=True)[0]
 
@@ -277,12 +285,12 @@ def masked_within_block_local_attention_1d(
 
     Args: as in `local_attention_1d`.
     """
-    q = _prescaled(q) if scaled else q
+    q = _undo_scaling(q) if scaled else q
     return local_attention(q, k, v, block_length, causality=True)[0]
 
 
-# `attention_type` → function.
-KINDS = {
+# `attention_type` → the function that attends.
+ATTENTION_TYPES = {
     "dot_product": dot_product_attention,
     "dot_product_relative": dot_product_attention_relative,
     "dot_product_relative_v2": dot_product_self_attention_relative_v2,
@@ -291,7 +299,7 @@ KINDS = {
     "local_unmasked": local_attention_1d,
     "local_within_block_mask_right": masked_within_block_local_attention_1d,
 }
-WITH_CACHE = ("dot_product", "dot_product_relative")
+TYPES_WITH_CACHE = ("dot_product", "dot_product_relative")
 
 
 def compute_qkv(
@@ -317,7 +325,7 @@ def compute_qkv(
       ValueError: filters wider than 1, variables of three dimensions, or a
         `layer_collection` are given.
     """
-    refuse(
+    refuse_unsupported(
         "compute_qkv",
         ("q_filter_width", q_filter_width, 1),
         ("kv_filter_width", kv_filter_width, 1),
@@ -331,8 +339,8 @@ def compute_qkv(
     return q, k, v
 
 
-def _cached(query_antecedent, memory_antecedent, depths, num_heads, cache, step):
-    """Return the heads of Q, K and V; with a cache, those of all positions so far.
+def _compute_heads(query_antecedent, memory_antecedent, depths, num_heads, cache, step):
+    """Return Q, K and V in heads; with a cache, K and V of all positions so far.
 
     Args:
       depths: (total_key_depth, total_value_depth).
@@ -419,7 +427,7 @@ def multihead_attention(
       num_heads: int, H; it must divide the depths.
       dropout_rate, dropout_broadcast_dims: for the weights. Local attention has no
         dropout.
-      attention_type: a key of `KINDS`.
+      attention_type: a key of `ATTENTION_TYPES`.
       max_relative_position: int, for relative attention.
       block_length, block_width: int, for local attention.
       cache: dict, for step-by-step decoding: "k" and "v" [N, H, T, depth / H] of the
@@ -437,7 +445,7 @@ def multihead_attention(
       ValueError: `num_heads` does not divide the depths, a cache is given without a
         bias, or an argument is not supported.
     """
-    refuse(
+    refuse_unsupported(
         "multihead_attention",
         ("vars_3d", vars_3d, False),
         ("layer_collection", layer_collection, None),
@@ -465,11 +473,11 @@ def multihead_attention(
         "block_length": block_length,
         "filter_width": block_width,
     }
-    attend = KINDS[attention_type]
-    taken = inspect.signature(attend).parameters
-    given = {name: each for name, each in arguments.items() if name in taken}
-    with scope_of(name, "multihead_attention"):
-        heads = _cached(
+    attend = ATTENTION_TYPES[attention_type]
+    accepted = inspect.signature(attend).parameters
+    arguments = {name: arguments[name] for name in arguments if name in accepted}
+    with open_scope(name, "multihead_attention"):
+        heads = _compute_heads(
             query_antecedent,
             memory_antecedent,
             depths,
@@ -477,7 +485,7 @@ def multihead_attention(
             cache,
             decode_loop_step,
         )
-        context = attend(*heads, scaled=False, **given)
+        context = attend(*heads, scaled=False, **arguments)
         x = combine_heads(context)  # [N, Tq, total_value_depth]
         x.set_shape([*x.shape.as_list()[:-1], total_value_depth])
         return dense(x, output_depth, use_bias=False, name="output_transform")
@@ -485,17 +493,17 @@ def multihead_attention(
 
 def _check_attention(depths, num_heads, attention_type, bias, cache):
     """Raise ValueError for arguments that `multihead_attention` does not support."""
-    for kind, depth in zip(("total_key_depth", "total_value_depth"), depths):
+    for name, depth in zip(("total_key_depth", "total_value_depth"), depths):
         if depth % num_heads:
             raise ValueError(
-                f"multihead_attention: expected num_heads to divide {kind} "
+                f"multihead_attention: expected num_heads to divide {name} "
                 f"= {depth}, got {num_heads}"
             )
-    kinds = tuple(KINDS) if cache is None else WITH_CACHE
-    if attention_type not in kinds:
+    supported = tuple(ATTENTION_TYPES) if cache is None else TYPES_WITH_CACHE
+    if attention_type not in supported:
         raise ValueError(
             "multihead_attention: expected attention_type to be one of "
-            f"{list(kinds)}, got {attention_type!r}"
+            f"{list(supported)}, got {attention_type!r}"
             + (" with a cache" if cache is not None else "")
         )
     if cache is not None and bias is None:
@@ -505,6 +513,6 @@ def _check_attention(depths, num_heads, attention_type, bias, cache):
         )
 
 
-def _prescaled(q):
-    """Multiply queries by sqrt(d_k), so that the scale of the logits cancels."""
+def _undo_scaling(q):
+    """Multiply queries by sqrt(d_k), because our blocks divide the logits by it."""
     return q * q.shape.as_list()[-1] ** 0.5

@@ -29,7 +29,7 @@ __all__ = [
 def get_timing_signal_1d(
     length, channels, min_timescale=1.0, max_timescale=1.0e4, start_index=0
 ):
-    """Return the sinusoids of positions start_index, ...: [1, length, channels].
+    """Return the sinusoids from position `start_index` on: [1, length, channels].
 
     See `positions.halves`. The angles are float64; in the original, they are float32.
     """
@@ -67,19 +67,19 @@ def add_timing_signal_nd(x, min_timescale=1.0, max_timescale=1.0e4):
     for i, length in enumerate(lengths):
         positions = tf.cast(tf.range(length), tf.float64)
         signal = halves(positions, 2 * pairs, min_timescale, max_timescale)
-        before = 2 * pairs * i
-        signal = tf.pad(signal, [[0, 0], [before, width - before - 2 * pairs]])
-        others = [1] * (len(lengths) - 1 - i)
-        x += tf.cast(tf.reshape(signal, [length, *others, width]), x.dtype)
+        first = 2 * pairs * i  # the first channel of this dimension
+        signal = tf.pad(signal, [[0, 0], [first, width - first - 2 * pairs]])
+        later_dims = [1] * (len(lengths) - 1 - i)
+        x += tf.cast(tf.reshape(signal, [length, *later_dims, width]), x.dtype)
     return x
 
 
 def add_positional_embedding(x, max_length, name=None, positions=None):
-    """Add the rows of a table, the variable `name` [max_length, D], to [N, T, D].
+    """Add learned positions, the variable `name` [max_length, D], to [N, T, D].
 
     Args:
       x: float [N, T, D].
-      max_length: int; positions from this one on get zeros.
+      max_length: int; later positions get zeros.
       name: the name of the variable.
       positions: int [N, T], below `max_length`; by default 0, 1, ...
     """
@@ -100,7 +100,7 @@ def transformer_prepare_encoder(
     num_types=None,
     reuse_target_embedding=tf.AUTO_REUSE,
 ):
-    """Add positions, the target language and types to embeddings; make the biases.
+    """Add positions, the target language and types to embeddings, and make the biases.
 
     Args:
       inputs: float [N, S, D]; rows of zeros are padding.
@@ -126,9 +126,7 @@ def transformer_prepare_encoder(
             f"got {hparams.pos!r}"
         )
     if type_ids is not None and not num_types:
-        raise ValueError(
-            f"transformer_prepare_encoder: expected num_types, got {num_types}"
-        )
+        raise ValueError("transformer_prepare_encoder: num_types is missing")
     _, length, width = shape_list(inputs)
     positions = None
     if features and "inputs_segmentation" in features:
@@ -178,8 +176,8 @@ def attention_bias_local(length, max_backward, max_forward):
 
     A negative distance has no limit.
     """
-    near = tf.linalg.band_part(tf.ones([length, length]), max_backward, max_forward)
-    return lowering(near)[None, None]
+    is_near = tf.linalg.band_part(tf.ones([length, length]), max_backward, max_forward)
+    return lowering(is_near)[None, None]
 
 
 def attention_bias_lower_triangle(length):
@@ -189,8 +187,8 @@ def attention_bias_lower_triangle(length):
 
 def attention_bias_same_segment(query_segment_id, memory_segment_id):
     """Return -1e9 for keys in other segments, else 0: [N, 1, Tq, Tk]."""
-    same = tf.equal(query_segment_id[:, :, None], memory_segment_id[:, None, :])
-    return lowering(same)[:, None]
+    is_same = tf.equal(query_segment_id[:, :, None], memory_segment_id[:, None, :])
+    return lowering(is_same)[:, None]
 
 
 def attention_bias_ignore_padding(memory_padding):
@@ -201,7 +199,7 @@ def attention_bias_ignore_padding(memory_padding):
 def attention_bias_to_padding(
     attention_bias, cast_fn=lambda padding: tf.cast(padding, tf.float32)
 ):
-    """Return the padding [N, Tk] from which a bias [N, 1, 1, Tk] was made."""
+    """Return the padding [N, Tk] of a bias [N, 1, 1, Tk]."""
     return tf.squeeze(cast_fn(tf.less(attention_bias, -1)), axis=[1, 2])
 
 

@@ -43,21 +43,21 @@ __all__ = [
 ]
 
 
-def refuse(function, *settings):
-    """Raise ValueError for an argument that is not supported.
+def refuse_unsupported(function, *settings):
+    """Raise ValueError for an argument whose value is not supported.
 
     Args:
       function: the name of the function that was called.
-      settings: (name, given value, the only value that is supported).
+      settings: (name, value, the only supported value) of each argument.
     """
-    for name, found, expected in settings:
-        if found is expected or not tf.is_tensor(found) and found == expected:
+    for name, value, expected in settings:
+        if value is expected or not tf.is_tensor(value) and value == expected:
             continue
-        raise ValueError(f"{function}: expected {name} = {expected!r}, got {found!r}")
+        raise ValueError(f"{function}: expected {name} = {expected!r}, got {value!r}")
 
 
 @contextlib.contextmanager
-def scope_of(name, default_name, reuse=None, initializer=None):
+def open_scope(name, default_name, reuse=None, initializer=None):
     """Open a variable scope in which blocks create variables like tensor2tensor."""
     with tf.variable_scope(name, default_name, reuse=reuse, initializer=initializer):
         with variables_named_as("tensor2tensor"):
@@ -87,8 +87,8 @@ def dense(
     Raises:
       ValueError: a `layer_collection` is given.
     """
-    refuse("dense", ("layer_collection", layer_collection, None))
-    with scope_of(None, name, initializer=kernel_initializer):
+    refuse_unsupported("dense", ("layer_collection", layer_collection, None))
+    with open_scope(None, name, initializer=kernel_initializer):
         here = tf.get_variable_scope()
         return primitives.dense(x, units, use_bias, here, activation)
 
@@ -113,7 +113,7 @@ def conv1d(
         no later positions; it needs an odd `kernel_size`.
       activation, use_bias, kernel_initializer, name: as in `dense`.
     """
-    outputs = _convolved(
+    outputs = _convolve(
         inputs[:, :, None],
         filters,
         (kernel_size, 1),
@@ -127,29 +127,29 @@ def conv1d(
     return outputs if activation is None else activation(outputs)
 
 
-def _convolved(
+def _convolve(
     x, filters, size, name, padding, dilation=(1, 1), use_bias=True, initializer=None
 ):
     """Convolve float [N, H, W, in] with one kernel: float [N, H, W, filters]."""
     if padding == "LEFT":
-        if not all(each % 2 for each in size):
+        if not all(length % 2 for length in size):
             raise ValueError(f"conv: expected odd sizes for padding LEFT, got {size}")
-        edges = [2 * (each // 2) * rate for each, rate in zip(size, dilation)]
+        edges = [2 * (length // 2) * rate for length, rate in zip(size, dilation)]
         x = tf.pad(x, [[0, 0], [edges[0], 0], [edges[1], 0], [0, 0]])
         padding = "VALID"
-    with scope_of(None, f"{name}_single", initializer=initializer):
+    with open_scope(None, f"{name}_single", initializer=initializer):
         shape = [*size, x.shape.as_list()[-1], filters]
         kernel = tf.get_variable("kernel", shape)
         x = tf.nn.convolution(
             x, kernel, padding=padding.upper(), dilation_rate=list(dilation)
         )
-        return _with_bias(x, filters) if use_bias else x
+        return _add_bias(x, filters) if use_bias else x
 
 
-def _separably_convolved(x, filters, size, name, padding):
-    """Convolve each channel separately, then mix the channels: see `_convolved`."""
+def _convolve_separably(x, filters, size, name, padding):
+    """Convolve each channel separately, then mix the channels: see `_convolve`."""
     width = x.shape.as_list()[-1]
-    with scope_of(None, f"{name}_single"):
+    with open_scope(None, f"{name}_single"):
         x = tf.nn.separable_conv2d(
             x,
             tf.get_variable("depthwise_kernel", [*size, width, 1]),
@@ -157,10 +157,10 @@ def _separably_convolved(x, filters, size, name, padding):
             [1, 1, 1, 1],
             padding.upper(),
         )
-        return _with_bias(x, filters)
+        return _add_bias(x, filters)
 
 
-def _with_bias(x, filters):
+def _add_bias(x, filters):
     """Add the variable `bias` [filters]."""
     bias = tf.get_variable("bias", [filters], initializer=tf.zeros_initializer())
     return tf.nn.bias_add(x, bias)
@@ -191,15 +191,15 @@ def conv_hidden_relu(
     Returns:
       float [N, H, W, output_size] or [N, T, output_size].
     """
-    with scope_of(name, "conv_hidden_relu"):
+    with open_scope(name, "conv_hidden_relu"):
         x = inputs if inputs.shape.ndims == 4 else inputs[:, :, None]
         for width, size, layer in (
             (hidden_size, kernel_size, "conv1"),
             (output_size, second_kernel_size, "conv2"),
         ):
             is_plain = tuple(size) == (1, 1)
-            convolved = _convolved if is_plain else _separably_convolved
-            x = convolved(x, width, size, layer, padding)
+            convolve = _convolve if is_plain else _convolve_separably
+            x = convolve(x, width, size, layer, padding)
             if layer == "conv1":
                 x = primitives.dropout(tf.nn.relu(x), dropout)
         return x if inputs.shape.ndims == 4 else tf.squeeze(x, 2)
@@ -229,14 +229,14 @@ def embedding(
     Raises:
       ValueError: `dtype` is not float32.
     """
-    refuse("embedding", ("dtype", tf.as_dtype(dtype), tf.float32))
-    with scope_of(name, "embedding", reuse):
+    refuse_unsupported("embedding", ("dtype", tf.as_dtype(dtype), tf.float32))
+    with open_scope(name, "embedding", reuse):
         if embedding_var is None:
             embedding_var = tf.get_variable("kernel", [vocab_size, dense_size])
         x = tf.convert_to_tensor(x)
         if symbol_dropout_rate:
-            is_kept = tf.random_uniform(tf.shape(x)) < 1.0 - symbol_dropout_rate
-            x *= cast_like(is_kept, x)
+            keep = tf.random_uniform(tf.shape(x)) < 1.0 - symbol_dropout_rate
+            x *= cast_like(keep, x)
         vectors = tf.gather(embedding_var * multiplier, x)
         return tf.squeeze(vectors, 3) if vectors.shape.ndims == 5 else vectors
 
@@ -265,25 +265,25 @@ def pad_to_same_length(x, y, final_length_divisible_by=1, axis=1):
     """
     if axis not in (1, 2):
         raise ValueError(f"pad_to_same_length: expected axis 1 or 2, got {axis}")
-    lengths = [shape_list(each)[axis] for each in (x, y)]
+    lengths = [shape_list(tensor)[axis] for tensor in (x, y)]
     if any(tf.is_tensor(length) for length in lengths):
         longest = tf.maximum(*lengths)
     else:
         longest = max(lengths)
     longest += -longest % final_length_divisible_by
     return tuple(
-        primitives.followed_by_zeros(each, longest - length, axis)
-        for each, length in zip((x, y), lengths)
+        primitives.followed_by_zeros(tensor, longest - length, axis)
+        for tensor, length in zip((x, y), lengths)
     )
 
 
 def sample_with_temperature(logits, temperature, sampling_keep_top_k=-1):
-    """Draw from the softmax of logits / temperature; for 0, take the largest.
+    """Sample ids from softmax(logits / temperature); a temperature of 0 is argmax.
 
     Args:
       logits: float [..., V].
       temperature: float.
-      sampling_keep_top_k: int; draw only from this many likeliest ids; -1: from all.
+      sampling_keep_top_k: int; sample from this many most probable ids; -1: from all.
 
     Returns:
       int64 [...].
@@ -301,8 +301,8 @@ def sample_with_temperature(logits, temperature, sampling_keep_top_k=-1):
     if not tf.is_tensor(temperature) and temperature == 0.0:
         return tf.reshape(tf.argmax(flat, axis=1), leading)
     options = SearchOptions(temperature=temperature, top_k=max(0, sampling_keep_top_k))
-    drawn = tf.random.categorical(likeliest_only(flat, options), 1)
-    return tf.reshape(drawn, leading)
+    sampled = tf.random.categorical(likeliest_only(flat, options), 1)
+    return tf.reshape(sampled, leading)
 
 
 def shape_list(x):
@@ -312,7 +312,7 @@ def shape_list(x):
 
 
 def comma_separated_string_to_integer_list(s):
-    """Return the numbers of "0,1" as a list."""
+    """Parse "0,1" as [0, 1]."""
     return [int(number) for number in s.split(",") if number]
 
 
@@ -322,7 +322,7 @@ def dropout_with_broadcast_dims(
     """Zero elements with probability 1 - keep_prob: see `primitives.dropout`.
 
     Along each of `broadcast_dims`, elements are zeroed together. With a `seed` (int),
-    each session draws the same numbers in the same order.
+    each session gets the same masks in the same order.
     """
     if seed is not None:
         seed = tf.random_uniform([2], maxval=2**31 - 1, dtype=tf.int32, seed=seed)
@@ -365,13 +365,13 @@ def layer_norm(
     if width is None and filters is not None:
         width = filters
         x = tf.ensure_shape(x, [*x.shape.as_list()[:-1], filters])
-    refuse(
+    refuse_unsupported(
         "layer_norm",
         ("filters", width if filters is None else filters, width),
         ("layer_collection", layer_collection, None),
     )
     x = primitives.checked("layer_norm: x", x, "float", "[..., D]")
-    with scope_of(name, "layer_norm", reuse):
+    with open_scope(name, "layer_norm", reuse):
         scale, bias = layer_norm_vars(width)
         return primitives.standardized(x, epsilon, scale, bias)
 
@@ -425,7 +425,7 @@ def layer_prepostprocess(
         name="residual",
         shared=dropout_broadcast_dims or (),
     )
-    with scope_of(name, default_name):
+    with open_scope(name, default_name):
         for letter in "" if sequence == "none" else sequence:
             if letter not in "adn":
                 raise ValueError(
@@ -441,7 +441,7 @@ def layer_prepostprocess(
     return x
 
 
-def _processed(previous_value, x, sequence, hparams, default_name):
+def _apply_sequence(previous_value, x, sequence, hparams, default_name):
     """Apply a sequence of steps with the settings in `hparams`."""
     dims = getattr(hparams, "layer_prepostprocess_dropout_broadcast_dims", "")
     return layer_prepostprocess(
@@ -469,13 +469,13 @@ def layer_preprocess(layer_input, hparams, layer_collection=None):
       ValueError: the sequence adds a residual, or a `layer_collection` is given.
     """
     sequence = hparams.layer_preprocess_sequence
-    refuse("layer_preprocess", ("layer_collection", layer_collection, None))
+    refuse_unsupported("layer_preprocess", ("layer_collection", layer_collection, None))
     if sequence != "none" and set(sequence) & {"a", "z"}:
         raise ValueError(
             "layer_preprocess: expected no 'a' or 'z' before a "
             f"sub-layer, got layer_preprocess_sequence = {sequence!r}"
         )
-    return _processed(None, layer_input, sequence, hparams, "layer_prepostprocess")
+    return _apply_sequence(None, layer_input, sequence, hparams, "layer_prepostprocess")
 
 
 def layer_postprocess(layer_input, layer_output, hparams):
@@ -487,7 +487,9 @@ def layer_postprocess(layer_input, layer_output, hparams):
       hparams: as in `layer_preprocess`, with layer_postprocess_sequence.
     """
     sequence = hparams.layer_postprocess_sequence
-    return _processed(layer_input, layer_output, sequence, hparams, "layer_postprocess")
+    return _apply_sequence(
+        layer_input, layer_output, sequence, hparams, "layer_postprocess"
+    )
 
 
 def dense_relu_dense(
@@ -505,7 +507,7 @@ def dense_relu_dense(
     Raises:
       ValueError: a `layer_collection` is given.
     """
-    refuse("dense_relu_dense", ("layer_collection", layer_collection, None))
+    refuse_unsupported("dense_relu_dense", ("layer_collection", layer_collection, None))
     prefix = f"{name}_" if name else ""
     x = dense(inputs, filter_size, activation=tf.nn.relu, name=prefix + "conv1")
     x = primitives.dropout(x, dropout, shared=dropout_broadcast_dims or ())
@@ -514,7 +516,7 @@ def dense_relu_dense(
 
 
 def weights_nonzero(labels):
-    """Return 1 for real labels and 0 for padding: float32 in the shape of `labels`."""
+    """Return 1 for tokens and 0 for padding: float32 in the shape of `labels`."""
     return tf.cast(tf.not_equal(labels, 0), tf.float32)
 
 
@@ -535,7 +537,7 @@ def smoothing_cross_entropy(logits, labels, vocab_size, confidence, gaussian=Fal
     Raises:
       ValueError: `gaussian` is True, or `vocab_size` is not the width of the logits.
     """
-    refuse(
+    refuse_unsupported(
         "smoothing_cross_entropy",
         ("gaussian", gaussian, False),
         ("vocab_size", vocab_size, logits.shape.as_list()[-1]),
@@ -574,7 +576,7 @@ def padded_cross_entropy(
     Raises:
       ValueError: `cutoff` or `gaussian` is given.
     """
-    refuse(
+    refuse_unsupported(
         "padded_cross_entropy", ("cutoff", cutoff, 0.0), ("gaussian", gaussian, False)
     )
     if logits.shape.ndims == 2:

@@ -3,12 +3,12 @@
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.primitives import shape_list
-from transformer.compat.tensor2tensor.layers import refuse
+from transformer.compat.tensor2tensor.layers import refuse_unsupported
 from transformer.decoding import SearchOptions, beam, reorder
 
 __all__ = ["beam_search"]
 
-WORST_SCORE = -1e9  # the score of a hypothesis that was not found
+WORST_SCORE = -1e9  # of hypotheses that do not exist
 
 
 def beam_search(
@@ -48,23 +48,25 @@ def beam_search(
     Raises:
       ValueError: `use_tpu` is given.
     """
-    refuse("beam_search", ("use_tpu", use_tpu, False))
+    refuse_unsupported("beam_search", ("use_tpu", use_tpu, False))
     initial_ids = tf.cast(initial_ids, tf.int32)
     batch = shape_list(initial_ids)[0]
 
-    def for_each_hypothesis(x):
+    def repeat_for_beam(x):
         """Repeat [N, ...] to [N, K, ...]; all sizes except the last may change."""
         x = tf.convert_to_tensor(x)
         repeats = [1, beam_size] + [1] * (x.shape.ndims - 1)
         last = x.shape.as_list()[1:][-1:]
-        known = [None, beam_size] + [None] * (x.shape.ndims - 1 - len(last)) + last
-        return tf.placeholder_with_default(tf.tile(x[:, None], repeats), known)
+        static_shape = (
+            [None, beam_size] + [None] * (x.shape.ndims - 1 - len(last)) + last
+        )
+        return tf.placeholder_with_default(tf.tile(x[:, None], repeats), static_shape)
 
-    def flat(x):
-        first, second, *others = shape_list(x)
-        return tf.reshape(x, [first * second, *others])
+    def flatten_beam(x):
+        batch, width, *rest = shape_list(x)
+        return tf.reshape(x, [batch * width, *rest])
 
-    def unflat(x):
+    def unflatten_beam(x):
         return tf.reshape(x, [-1, beam_size, *shape_list(x)[1:]])
 
     def step(newest, parents, state):
@@ -75,17 +77,17 @@ def beam_search(
         ids = tf.concat([ids, newest[:, :, None]], axis=2)  # [N, K, t]
         if has_states:
             logits, states = symbols_to_logits_fn(
-                flat(ids), length, tf.nest.map_structure(flat, states)
+                flatten_beam(ids), length, tf.nest.map_structure(flatten_beam, states)
             )
-            states = tf.nest.map_structure(unflat, states)
+            states = tf.nest.map_structure(unflatten_beam, states)
         else:
-            logits = symbols_to_logits_fn(flat(ids))
+            logits = symbols_to_logits_fn(flatten_beam(ids))
         logits = tf.reshape(logits, [-1, beam_size, vocab_size])
         return logits, (ids, states)
 
     has_states = states is not None and bool(tf.nest.flatten(states))
-    states = tf.nest.map_structure(for_each_hypothesis, states if has_states else ())
-    found = beam(
+    states = tf.nest.map_structure(repeat_for_beam, states if has_states else ())
+    hypotheses = beam(
         step,
         (tf.zeros([batch, beam_size, 0], tf.int32), states),
         tf.fill([batch], decode_length),
@@ -98,7 +100,7 @@ def beam_search(
             together=True,
         ),
     )
-    first = initial_ids[:, None, None] + tf.zeros_like(found.ids[:, :, :1])
-    scores = tf.maximum(found.scores, WORST_SCORE)
+    first = initial_ids[:, None, None] + tf.zeros_like(hypotheses.ids[:, :, :1])
+    scores = tf.maximum(hypotheses.scores, WORST_SCORE)
     scores.set_shape([initial_ids.shape.as_list()[0], beam_size])
-    return tf.concat([first, found.ids], axis=2), scores, found.state[1]
+    return tf.concat([first, hypotheses.ids], axis=2), scores, hypotheses.state[1]

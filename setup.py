@@ -94,7 +94,6 @@ setup(
     packages=find_packages(include=["transformer", "transformer.*"]),
     package_data={"transformer": ["py.typed"], "transformer.viewer": ["page/*"]},
     cmdclass={"build_py": BuildWithSample, "sdist": SameBytes},
-    py_modules=["transformer_tf"],
     entry_points={"console_scripts": ["transformer-tf = transformer.__main__:main"]},
     python_requires=">=3.7, !=3.8.*, !=3.9.*, <3.14",
     install_requires=[

@@ -21,7 +21,7 @@ with open(os.path.join(ROOT, "docs", "files.md"), encoding="utf-8") as file:
         for path in re.findall(r"^\| \[`transformer/(.*?)\.py`\]", file.read(), re.M)
     ]
 
-TOP = ["hparams.py", "train.py", "eval.py", "transformer_tf.py"]
+TOP = ["hparams.py", "train.py", "eval.py"]
 
 
 def present(*patterns):

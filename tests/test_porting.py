@@ -17,7 +17,7 @@ from transformer.porting import __main__ as porting
 # What functions of ours give is built once: the variants of a function call them alike.
 CHILD = """
 import json, pickle, sys
-from transformer_tf.porting import measure
+from transformer.porting import measure
 
 build, ours = measure.build, {}
 
@@ -332,8 +332,8 @@ def test_files_that_cannot_be_run_and_one_without_functions(tmp_path):
         found = list(pool.map(porting.measure, paths, limits, [False] * 5))
     for each, wanted in zip(found, CANNOT.values()):
         assert [verdict["kind"] for verdict in each] == ["failed"]
-        assert porting.report(each, "")[0].startswith(f"could not be run: {wanted}")
-    assert porting.report(found[4], "")[0].startswith("no functions found")
+        assert porting.report(each)[0].startswith(f"could not be run: {wanted}")
+    assert porting.report(found[4])[0].startswith("no functions found")
 
 
 # The command
@@ -348,11 +348,13 @@ def test_it_executes_only_files_that_are_there_and_only_if_told(folder, capsys):
     assert ".: expected a Python file, got a folder" in told
 
 
-def test_a_transformer_of_the_users_own_gives_ours_its_other_name(folder):
+def test_a_file_with_the_name_of_the_package_is_to_be_renamed(folder):
     path = folder("net/modules.py", "")
-    assert porting._package(path) == "transformer"
-    folder("net/transformer.py", "")
-    assert porting._package(path) == "transformer_tf"
+    assert porting.find_shadow(path) == ""
+    shadow = folder("net/transformer.py", "")
+    assert porting.find_shadow(path) == os.path.abspath(shadow)
+    lines = porting.report([], shadow)
+    assert lines[-1].startswith(f"rename {shadow}, ")
 
 
 def test_help_needs_no_tensorflow():

@@ -145,7 +145,7 @@ def test_the_wheel_says_what_it_is(wheel):
     with zipfile.ZipFile(wheel) as archive:
         folder = f"transformer_tf-{__version__}.dist-info/"
         names = {name.split("/")[0] + "/" for name in archive.namelist()}
-        assert names == {"transformer/", "transformer_tf.py/", folder}
+        assert names == {"transformer/", folder}
         assert "transformer/py.typed" in archive.namelist()
         fields = archive.read(folder + "METADATA").decode("utf-8")
     assert f"\nVersion: {__version__}\n" in fields

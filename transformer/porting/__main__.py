@@ -27,9 +27,14 @@ import threading
 from typing import Any, Dict, List
 
 from transformer.commands import cli
+from transformer.commands.terminal import PACKAGE
 
-# The package's other name works even if the user has a transformer.py.
-MEASURE = "import transformer_tf.porting.measure as measure; measure.main()"
+# The folder of the package comes first, in case there is a transformer.py here.
+ROOT = os.path.dirname(PACKAGE)
+MEASURE = (
+    f"import sys; sys.path[0] = {ROOT!r}; "
+    "from transformer.porting import measure; measure.main()"
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -62,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         kinds = [each["kind"] for each in verdicts] or ["none"]
         status = max(status, *(STATUS[kind] for kind in kinds))
         sys.stdout.write(f"{path}\n")
-        lines = report(verdicts, _package(path))
+        lines = report(verdicts, find_shadow(path))
         sys.stdout.write("".join(f"  {line}\n" for line in lines))
         sys.stdout.flush()
     return status
@@ -112,31 +117,39 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
     child.wait()
 
 
-def report(verdicts: List[Dict[str, Any]], package: str) -> List[str]:
-    """Return the lines of a report on verdicts."""
+def report(verdicts: List[Dict[str, Any]], shadow: str = "") -> List[str]:
+    """Return the lines of a report on verdicts.
+
+    Args:
+      verdicts: each `measure.Verdict` as a dict.
+      shadow: a file of the user's that Python would import instead of this package.
+    """
     lines = []
     for each in verdicts:
         name = f"{each['name']}: " if each["name"] else ""
         lines.append(name + each["text"])
         if each["kind"] in ("same", "but"):
-            line = each["line"].replace("from transformer.", f"from {package}.")
             first = "write" if each["kind"] == "same" else "keep yours, or write"
-            lines.append(f"    {first}: {line}")
-    return lines or [
+            lines.append(f"    {first}: {each['line']}")
+    lines = lines or [
         "no functions found: give the file that defines them; classes and what "
         "functools.partial makes are not measured"
     ]
+    if shadow:
+        lines.append(f"rename {shadow}, which Python imports instead of this package")
+    return lines
 
 
-def _package(path: str) -> str:
-    """Return the name under which a file can import this package."""
+def find_shadow(path: str) -> str:
+    """Return the file beside `path`, or here, that shadows this package, or ""."""
     for folder in (os.path.dirname(os.path.abspath(path)), os.getcwd()):
-        found = os.path.join(folder, "transformer")
-        ours = os.path.isfile(os.path.join(found, "compat", "__init__.py"))
-        others = (found + ".py", os.path.join(found, "__init__.py"))
-        if not ours and any(map(os.path.isfile, others)):
-            return "transformer_tf"
-    return "transformer"
+        stem = os.path.join(folder, "transformer")
+        if os.path.realpath(stem) == PACKAGE:
+            continue
+        for shadow in (stem + ".py", os.path.join(stem, "__init__.py")):
+            if os.path.isfile(shadow):
+                return shadow
+    return ""
 
 
 if __name__ == "__main__":

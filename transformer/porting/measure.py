@@ -2,7 +2,7 @@
 
 This is a separate program, which the command starts because it executes the file:
 
-    python -c "import transformer_tf.porting.measure as m; m.main()" FILE RESULTS
+    python -c "from transformer.porting import measure; measure.main()" FILE RESULTS
 
 For each function, it writes a `Verdict` to RESULTS, as one line of JSON.
 """

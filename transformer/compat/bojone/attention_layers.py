@@ -4,8 +4,8 @@ The layers add no residual connection, no normalization and no output projection
 and V have no bias.
 
 Padding is given by Keras masks (`Embedding(mask_zero=True)`, `Masking`, `mask=`) or, as
-in the original, by an additional input of ones and zeros, [N, T, 1] or [N, T]. If both
-are given, a position must be real in both. Queries do not attend to padding, and the
+in the original, by an additional input of ones and zeros, [N, T, 1] or [N, T]. A
+position is padding if one of the two says so. Queries do not attend to padding, and the
 outputs for padding are zeros.
 
 The dimension letters are those of `modules`; d is the width of a head, W the number of
@@ -21,30 +21,30 @@ from transformer.blocks.attention import both, causal_mask
 from transformer.blocks.primitives import join_heads, split_heads
 from transformer.compat.bojone.keras_base import (
     as_list,
+    check_argument,
     keras,
-    need,
+    list_shapes,
     serializable,
-    shapes_of,
 )
 from transformer.modules import scaled_dot_product_attention
 
 
-def all_of(masks: Sequence):
-    """Return the logical AND of masks; None is ignored."""
-    result = None
+def combine_all(masks: Sequence):
+    """Combine masks by logical AND; None is ignored."""
+    combined = None
     for mask in masks:
         if mask is not None:
-            result = both(result, tf.cast(mask, tf.bool))
-    return result
+            combined = both(combined, tf.cast(mask, tf.bool))
+    return combined
 
 
-def causal(Q, K):
+def causal_mask_of(Q, K):
     """Return the causal mask of queries and keys: bool [1, 1, Tq, Tk]."""
     return causal_mask(tf.range(tf.shape(Q)[-2]), tf.range(tf.shape(K)[-2]))
 
 
-def flat(mask):
-    """Return a mask [N, T, 1] or [N, T] as [N, T]."""
+def flatten_mask(mask):
+    """Reshape a mask [N, T, 1] or [N, T] to [N, T]."""
     return mask if mask.shape.ndims == 2 else tf.squeeze(mask, -1)
 
 
@@ -73,8 +73,8 @@ class Attention(keras.layers.Layer):
     `return_attention_scores` also returns the weights [N, H, Tq, Tk].
     """
 
-    inputs_expected = "queries, keys, values [N, T, width], and up to two masks"
-    numbers_of_inputs: Sequence[int] = (3, 4, 5)
+    expected_inputs = "queries, keys, values [N, T, width], and up to two masks"
+    input_counts: Sequence[int] = (3, 4, 5)
 
     def __init__(
         self,
@@ -90,9 +90,15 @@ class Attention(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         sizes = (heads, size_per_head, key_size or size_per_head)
-        fits = all(isinstance(size, (int, np.integer)) and size > 0 for size in sizes)
-        need(self, "(heads, size_per_head, key_size)", sizes, fits, "1 or more each")
-        need(self, "dropout", dropout, 0 <= dropout < 1, "0 or more, and below 1")
+        is_valid = all(
+            isinstance(size, (int, np.integer)) and size > 0 for size in sizes
+        )
+        check_argument(
+            self, "(heads, size_per_head, key_size)", sizes, is_valid, "1 or more each"
+        )
+        check_argument(
+            self, "dropout", dropout, 0 <= dropout < 1, "0 or more, and below 1"
+        )
         self.dropout = dropout
         self.drop = keras.layers.Dropout(dropout, autocast=False) if dropout else None
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -102,7 +108,7 @@ class Attention(keras.layers.Layer):
         self.key_size = key_size or size_per_head
         self.mask_right = np.asarray(mask_right).tolist()
         self.supports_masking = True
-        need(
+        check_argument(
             self,
             "mask_right",
             mask_right,
@@ -111,11 +117,11 @@ class Attention(keras.layers.Layer):
         )
 
     def build(self, input_shape) -> None:
-        shapes = shapes_of(input_shape)
-        fits = len(shapes) in self.numbers_of_inputs and all(
+        shapes = list_shapes(input_shape)
+        is_valid = len(shapes) in self.input_counts and all(
             len(shape) == 3 and shape[-1] for shape in self.sources(shapes)
         )
-        need(self, "inputs", shapes, fits, self.inputs_expected)
+        check_argument(self, "inputs", shapes, is_valid, self.expected_inputs)
         widths = [shape[-1] for shape in self.sources(shapes)]
         sizes = (self.key_size, self.key_size, self.size_per_head)
         self.kernels = [
@@ -147,13 +153,14 @@ class Attention(keras.layers.Layer):
             split_heads(keras.ops.matmul(x, kernel), self.heads)
             for x, kernel in zip(self.sources(inputs), self.kernels)
         )
-        given = None
+        pair_mask = None  # [N or 1, H or 1, Tq, Tk]
         if attention_mask is not None:
-            given = tf.cast(attention_mask, tf.bool)
-            given = given[:, None] if given.shape.ndims == 3 else given
+            pair_mask = tf.cast(attention_mask, tf.bool)
+            if pair_mask.shape.ndims == 3:
+                pair_mask = pair_mask[:, None]
         if use_causal_mask:
-            given = both(given, causal(Q, K))
-        context, weights = self.attend(Q, K, V, key_mask, given)
+            pair_mask = both(pair_mask, causal_mask_of(Q, K))
+        context, weights = self.attend(Q, K, V, key_mask, pair_mask)
         x = join_heads(context)  # [N, Tq, H * d]
         if query_mask is not None:
             x *= tf.cast(query_mask, x.dtype)[:, :, None]
@@ -172,39 +179,41 @@ class Attention(keras.layers.Layer):
         """Return the padding masks for keys and queries: bool [N, T] each, or None."""
         q, k, v = (masks + [None] * 2)[:3]
         extra_v, extra_q = (
-            [None if x is None else flat(x) for x in inputs[3:]] + [None] * 2
+            [None if x is None else flatten_mask(x) for x in inputs[3:]] + [None] * 2
         )[:2]
-        return all_of([k, v, extra_v]), all_of([q, extra_q])
+        return combine_all([k, v, extra_v]), combine_all([q, extra_q])
 
-    def attend(self, Q, K, V, key_mask, given=None) -> tuple:
+    def attend(self, Q, K, V, key_mask, pair_mask=None) -> tuple:
         """Apply attention.
 
         Args:
           Q, K, V: float [N, H, T, d] each.
           key_mask: bool [N, Tk] or None.
-          given: bool, broadcastable to [N, H, Tq, Tk], or None.
+          pair_mask: bool, broadcastable to [N, H, Tq, Tk], or None.
 
         Returns:
           (context [N, H, Tq, d], weights).
         """
-        real = None if key_mask is None else key_mask[:, None, None, :]
-        return self.weigh(Q, K, V, all_of([real, self.limits(Q, K), given]))
+        if key_mask is not None:
+            key_mask = key_mask[:, None, None, :]
+        masks = [key_mask, self.order_mask(Q, K), pair_mask]
+        return self.apply_attention(Q, K, V, combine_all(masks))
 
-    def limits(self, Q, K):
+    def order_mask(self, Q, K):
         """Return the mask of `mask_right`, [..., Tq, Tk], or None."""
         if self.mask_right is False:
             return None
         if self.mask_right is True:
-            return causal(Q, K)
+            return causal_mask_of(Q, K)
         return tf.constant(self.mask_right)
 
-    def weigh(self, Q, K, V, mask) -> tuple:
+    def apply_attention(self, Q, K, V, mask) -> tuple:
         """Apply equation 1 over the last two axes, at least in float32."""
-        wide = tf.float32 if V.dtype.size < 4 else V.dtype
+        dtype = tf.float32 if V.dtype.size < 4 else V.dtype
         context, weights = scaled_dot_product_attention(
-            tf.cast(Q, wide),
-            tf.cast(K, wide),
-            tf.cast(V, wide),
+            tf.cast(Q, dtype),
+            tf.cast(K, dtype),
+            tf.cast(V, dtype),
             mask,
             fully_masked_is_zero=False,
             drop=self.drop,
@@ -234,7 +243,7 @@ class Attention(keras.layers.Layer):
         return output, keras.KerasTensor(shape, dtype=self.compute_dtype)
 
     def compute_output_shape(self, input_shape) -> tuple:
-        return (*shapes_of(input_shape)[0][:2], self.heads * self.size_per_head)
+        return (*list_shapes(input_shape)[0][:2], self.heads * self.size_per_head)
 
     def get_config(self) -> Dict[str, Any]:
         return {
@@ -260,13 +269,13 @@ class SelfAttention(Attention):
     Args: as in `Attention`.
     """
 
-    inputs_expected = "a sequence [N, T, width], and optionally its mask"
-    numbers_of_inputs = (1, 2)
+    expected_inputs = "a sequence [N, T, width], and optionally its mask"
+    input_counts = (1, 2)
 
     def sources(self, inputs: list) -> list:
         return inputs[:1] * 3
 
     def padding(self, inputs: list, masks: list) -> tuple:
-        extra = None if len(inputs) < 2 else flat(inputs[1])
-        real = all_of([masks[0], extra])
-        return real, real
+        extra = None if len(inputs) < 2 else flatten_mask(inputs[1])
+        is_token = combine_all([masks[0], extra])
+        return is_token, is_token

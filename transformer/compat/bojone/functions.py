@@ -37,7 +37,9 @@ def attention(
     scope: str = "attention",
     reuse: Optional[bool] = None,
 ):
-    """Attend with several heads, and join them without a projection (section 3.2.2).
+    """Attend with several heads, and concatenate them (section 3.2.2).
+
+    The values attended to are not projected.
 
     Args:
       Q: float [N, Tq, any width], the queries.
@@ -45,9 +47,9 @@ def attention(
       V: float [N, Tk, any width], the values.
       nb_head: int, H.
       size_per_head: int, the width of each head, d_k and d_v.
-      Q_len: int [N], the numbers of real queries; the other output rows are zeros.
-      V_len: int [N], the numbers of real keys. If no key is real, all have equal
-        weights.
+      Q_len: int [N], the lengths of the queries; output rows beyond are zeros.
+      V_len: int [N], the lengths of the keys and values; keys beyond are masked. If
+        all keys are masked, all have equal weights.
       scope, reuse: for the variables `q/kernel` `k/kernel` `v/kernel`; there are no
         biases.
 
@@ -55,7 +57,7 @@ def attention(
       float [N, Tq, H * size_per_head].
     """
     if Q_len is not None:
-        Q_len = _lengths(Q_len, "attention: Q_len")
+        Q_len = _check_lengths(Q_len, "attention: Q_len")
     nb_head = as_size("attention: nb_head", nb_head)
     size_per_head = as_size("attention: size_per_head", size_per_head)
     with tf.variable_scope(scope, reuse=reuse):
@@ -63,17 +65,17 @@ def attention(
             split_heads(dense(x, nb_head * size_per_head, False, name), nb_head)
             for x, name in ((Q, "q"), (K, "k"), (V, "v"))
         )  # [N, H, T, size]
-        real = None
+        key_mask = None
         if V_len is not None:
-            real = _is_real(V, V_len, "attention: V_len")[:, None, None, :]
+            key_mask = _length_mask(V, V_len, "attention: V_len")[:, None, None, :]
         context, _ = scaled_dot_product_attention(
-            queries, keys, values, real, fully_masked_is_zero=False
+            queries, keys, values, key_mask, fully_masked_is_zero=False
         )
         return mask(join_heads(context), Q_len, "mul")
 
 
 def position_embedding(inputs, position_size: int):
-    """Return the sinusoids of section 3.5, all cosines before all sines.
+    """Return the sinusoids of section 3.5, with all cosines before all sines.
 
     Args:
       inputs: [N, T] or [N, T, any width], any type; only its shape is used.
@@ -87,12 +89,12 @@ def position_embedding(inputs, position_size: int):
     batch, length = shape_list(tf.convert_to_tensor(inputs))[:2]
     positions = tf.cast(tf.range(length), tf.float64)
     table = interleaved(positions, position_size)  # [T, size]
-    blocks = tf.concat([table[:, 1::2], table[:, 0::2]], axis=-1)
-    return tf.tile(tf.cast(blocks, tf.float32)[None, :, :], [batch, 1, 1])
+    encoding = tf.concat([table[:, 1::2], table[:, 0::2]], axis=-1)
+    return tf.tile(tf.cast(encoding, tf.float32)[None, :, :], [batch, 1, 1])
 
 
 def mask(inputs, seq_len, mode: str = "mul"):
-    """Mask the positions beyond the end of each sequence.
+    """Mask the positions beyond the length of each sequence.
 
     Args:
       inputs: float [N, T, ...].
@@ -111,15 +113,13 @@ def mask(inputs, seq_len, mode: str = "mul"):
     inputs = tf.convert_to_tensor(inputs)
     if seq_len is None:
         return inputs
-    real = tf.cast(_is_real(inputs, seq_len, "mask: seq_len"), inputs.dtype)  # [N, T]
-    real = tf.reshape(
-        real,
-        tf.concat([tf.shape(real), tf.ones([inputs.shape.ndims - 2], tf.int32)], 0),
-    )
+    is_token = _length_mask(inputs, seq_len, "mask: seq_len")  # [N, T]
+    ones = tf.ones([inputs.shape.ndims - 2], tf.int32)
+    is_token = tf.reshape(is_token, tf.concat([tf.shape(is_token), ones], 0))
     if mode == "mul":
-        return inputs * real
-    lowered = inputs - min(SUBTRACTED, float(inputs.dtype.max) / 2)
-    return tf.where_v2(tf.cast(real, tf.bool), inputs, lowered)
+        return inputs * tf.cast(is_token, inputs.dtype)
+    masked = inputs - min(SUBTRACTED, float(inputs.dtype.max) / 2)
+    return tf.where_v2(is_token, inputs, masked)
 
 
 # The original names
@@ -149,8 +149,8 @@ def Attention(Q, K, V, nb_head, size_per_head, Q_len=None, V_len=None):
     return attention(Q, K, V, nb_head, size_per_head, Q_len, V_len, ATTENTION)
 
 
-def _lengths(lengths, name):
-    """Return lengths as a tensor; raise ValueError if they are not [N]."""
+def _check_lengths(lengths, name):
+    """Convert lengths to a tensor; raise ValueError if they are not [N]."""
     lengths = tf.convert_to_tensor(lengths)
     if lengths.shape.ndims not in (None, 1):
         raise ValueError(
@@ -159,7 +159,7 @@ def _lengths(lengths, name):
     return lengths
 
 
-def _is_real(inputs, lengths, name):
-    """Return bool [N, T], True up to each length, given [N, T, ...] and int [N]."""
-    length = shape_list(tf.convert_to_tensor(inputs))[1]
-    return tf.sequence_mask(_lengths(lengths, name), length)
+def _length_mask(inputs, lengths, name):
+    """Return bool [N, T] for inputs [N, T, ...]: True below each length, int [N]."""
+    max_length = shape_list(tf.convert_to_tensor(inputs))[1]
+    return tf.sequence_mask(_check_lengths(lengths, name), max_length)

@@ -30,40 +30,40 @@ serializable_of_bojone = keras.saving.register_keras_serializable(package="bojon
 
 
 def as_list(x) -> list:
-    """Return one or more inputs or masks as a list.
+    """Put one or more inputs or masks into a list.
 
     Raises:
-      TypeError: one of them is a tensor of tf_keras (Keras 2): a layer accepts it, but
-        the model does not find the variables of the layer.
+      TypeError: one of them is a tensor of tf_keras (Keras 2). A Keras 3 layer accepts
+        it, but the model does not find the variables of the layer.
     """
-    found = list(x) if isinstance(x, (list, tuple)) else [x]
-    if any(type(each).__module__.startswith("tf_keras") for each in found):
+    tensors = list(x) if isinstance(x, (list, tuple)) else [x]
+    if any(type(tensor).__module__.startswith("tf_keras") for tensor in tensors):
         raise TypeError(
             "transformer.keras_layers: expected tensors of Keras 3, got those of "
             "tf_keras; make the model with `import keras`, or unset "
             "TF_USE_LEGACY_KERAS"
         )
-    return found
+    return tensors
 
 
-def shapes_of(shape) -> list:
-    """Return the shapes of one or more inputs as a list."""
+def list_shapes(shape) -> list:
+    """Put the shapes of one or more inputs into a list."""
     return list(shape) if isinstance(shape[0], (list, tuple)) else [shape]
 
 
-def need(
-    layer: keras.layers.Layer, name: str, found: Any, fits: bool, expected: str
+def check_argument(
+    layer: keras.layers.Layer, name: str, value: Any, is_valid: bool, expected: str
 ) -> None:
-    """Raise ValueError unless an argument `fits`.
+    """Raise ValueError for an invalid argument.
 
     Args:
       layer: the layer, whose class is named in the message.
       name: the name of the argument.
-      found: its value.
-      fits: whether the value is allowed.
-      expected: what is allowed, in words.
+      value: its value.
+      is_valid: whether the value is allowed.
+      expected: the allowed values, in words.
     """
-    if not fits:
+    if not is_valid:
         raise ValueError(
-            f"{type(layer).__name__}: expected {name} to be {expected}, got {found!r}"
+            f"{type(layer).__name__}: expected {name} to be {expected}, got {value!r}"
         )

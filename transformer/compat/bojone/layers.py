@@ -29,7 +29,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.compat.bojone import attention_layers, functions
 from transformer.compat.bojone.attention_layers import SelfAttention
-from transformer.compat.bojone.keras_base import need, serializable_of_bojone
+from transformer.compat.bojone.keras_base import check_argument, serializable_of_bojone
 from transformer.compat.bojone.position_layers import (
     SinCosPositionEmbedding,
     TrainablePositionEmbedding,
@@ -58,7 +58,7 @@ class Attention(attention_layers.Attention):
 
     Inputs: a list of the queries, the keys and the values; then, optionally, masks for
     the values and the queries, [N, T, 1] or [N, T]; or, as in earlier versions, the
-    numbers of real queries and real values, int [N, 1] each.
+    lengths of the queries and of the values, int [N, 1] each.
 
     Args: as in `transformer.keras_layers.Attention`, and
       nb_head: int, the earlier name of `heads`.
@@ -77,9 +77,15 @@ class Attention(attention_layers.Attention):
         if key_size is True:
             key_size = None
             mask_right = True
-        found = {"heads": heads, "nb_head": nb_head, "size_per_head": size_per_head}
-        one = (heads is None) != (nb_head is None) and size_per_head is not None
-        need(self, "arguments", found, one, "heads or nb_head, and size_per_head")
+        sizes = {"heads": heads, "nb_head": nb_head, "size_per_head": size_per_head}
+        has_heads = (heads is None) != (nb_head is None)
+        check_argument(
+            self,
+            "arguments",
+            sizes,
+            has_heads and size_per_head is not None,
+            "heads or nb_head, and size_per_head",
+        )
         heads = nb_head if heads is None else heads
         super().__init__(heads, size_per_head, key_size, mask_right, **kwargs)
 
@@ -96,10 +102,10 @@ class Attention(attention_layers.Attention):
 
 
 def _are_lengths(sources, extra):
-    """Return whether two inputs [N, 1] are lengths, not masks for a single position."""
+    """Tell lengths, two inputs [N, 1], from masks for sequences of one position."""
     widths = [None if x is None else x.shape.as_list()[1:] for x in extra]
-    single = all(x.shape.as_list()[1] == 1 for x in sources)
-    return widths == [[1], [1]] and not single
+    has_one_position = all(x.shape.as_list()[1] == 1 for x in sources)
+    return widths == [[1], [1]] and not has_one_position
 
 
 @serializable_of_bojone
@@ -115,7 +121,9 @@ class Position_Embedding(SinCosPositionEmbedding):
     """
 
     def __init__(self, size=None, mode="sum", **kwargs):
-        need(self, "mode", mode, mode in ("sum", "concat"), "'sum' or 'concat'")
+        check_argument(
+            self, "mode", mode, mode in ("sum", "concat"), "'sum' or 'concat'"
+        )
         super().__init__(size, {"sum": "add"}.get(mode, mode), **kwargs)
         self.size = size
         self.mode = mode

@@ -12,10 +12,10 @@ from transformer.blocks.positions import interleaved
 from transformer.blocks.primitives import shape_list
 from transformer.compat.bojone.keras_base import (
     as_list,
+    check_argument,
     keras,
-    need,
+    list_shapes,
     serializable,
-    shapes_of,
 )
 
 
@@ -38,7 +38,7 @@ class _PositionEmbedding(keras.layers.Layer):
         self.v_dim = v_dim
         self.merge_mode = merge_mode
         self.supports_masking = True
-        need(
+        check_argument(
             self,
             "merge_mode",
             merge_mode,
@@ -47,17 +47,17 @@ class _PositionEmbedding(keras.layers.Layer):
         )
 
     def build(self, input_shape) -> None:
-        shapes = shapes_of(input_shape)
-        fits = len(shapes) in (1, 2) and len(shapes[0]) == 3
-        need(
+        shapes = list_shapes(input_shape)
+        is_valid = len(shapes) in (1, 2) and len(shapes[0]) == 3
+        check_argument(
             self,
             "inputs",
             shapes,
-            fits,
+            is_valid,
             "a sequence [N, T, width], and optionally origins",
         )
         width = shapes[0][-1]
-        need(
+        check_argument(
             self,
             "v_dim",
             self.v_dim,
@@ -70,10 +70,10 @@ class _PositionEmbedding(keras.layers.Layer):
         positions = tf.abs(
             tf.range(tf.shape(x)[1])[None, :] - tf.cast(origin, tf.int32)
         )  # [1 or N, T]
-        return self.merged(x, self.vectors(positions))
+        return self.merge(x, self.vectors(positions))
 
-    def merged(self, x, vectors):
-        """Return `x` with vectors [1 or N, T, v_dim]."""
+    def merge(self, x, vectors):
+        """Add vectors [1 or N, T, v_dim] to `x`, or concatenate them with it."""
         vectors = tf.cast(vectors, x.dtype)
         if self.merge_mode == "add":
             return x + vectors
@@ -86,7 +86,7 @@ class _PositionEmbedding(keras.layers.Layer):
         return as_list(mask)[0]
 
     def compute_output_shape(self, input_shape) -> tuple:
-        *leading, width = shapes_of(input_shape)[0]
+        *leading, width = list_shapes(input_shape)[0]
         if self.merge_mode == "concat":
             width += self.v_dim
         return (*leading, width)
@@ -108,8 +108,8 @@ class SinCosPositionEmbedding(_PositionEmbedding):
 
     def vectors(self, positions):
         flat = tf.cast(tf.reshape(positions, [-1]), tf.float64)
-        table = interleaved(flat, self.v_dim)
-        return tf.reshape(table, tf.concat([tf.shape(positions), [self.v_dim]], 0))
+        encoding = interleaved(flat, self.v_dim)
+        return tf.reshape(encoding, tf.concat([tf.shape(positions), [self.v_dim]], 0))
 
 
 @serializable
@@ -126,8 +126,8 @@ class TrainablePositionEmbedding(_PositionEmbedding):
 
     def build(self, input_shape) -> None:
         super().build(input_shape)
-        length = shapes_of(input_shape)[0][1]
-        need(
+        length = list_shapes(input_shape)[0][1]
+        check_argument(
             self,
             "maxlen",
             self.maxlen,
@@ -149,12 +149,13 @@ class TrainablePositionEmbedding(_PositionEmbedding):
         tf.debugging.assert_less_equal(length, self.maxlen, message=message)
         # A slice that is too long also fails when compiled; `gather` does not.
         table = tf.convert_to_tensor(self.embeddings)
-        return self.merged(x, tf.slice(table, [0, 0], [length, self.v_dim])[None])
+        return self.merge(x, tf.slice(table, [0, 0], [length, self.v_dim])[None])
 
     def vectors(self, positions):
         vectors = tf.gather(tf.convert_to_tensor(self.embeddings), positions)
-        known = positions[..., None] < self.maxlen  # a compiled `gather` does not
-        return tf.where_v2(known, vectors, tf.constant(np.nan, vectors.dtype))
+        # A compiled `gather` clips positions beyond the table; mark them with NaN.
+        has_vector = positions[..., None] < self.maxlen
+        return tf.where_v2(has_vector, vectors, tf.constant(np.nan, vectors.dtype))
 
     def get_config(self) -> Dict[str, Any]:
         return {**super().get_config(), "maxlen": self.maxlen}

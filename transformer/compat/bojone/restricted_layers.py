@@ -11,11 +11,11 @@ import tensorflow.compat.v1 as tf
 
 from transformer.blocks.attention import causal_mask
 from transformer.blocks.primitives import shape_list
-from transformer.compat.bojone.attention_layers import SelfAttention, all_of
-from transformer.compat.bojone.keras_base import need, serializable
+from transformer.compat.bojone.attention_layers import SelfAttention, combine_all
+from transformer.compat.bojone.keras_base import check_argument, serializable
 
 
-class _SomeKeys(SelfAttention):
+class _RestrictedAttention(SelfAttention):
     """Self-attention to a few keys per query, selected by reshaping instead of a mask.
 
     Some of these keys lie beyond the ends of the sequence. With a padding mask, they
@@ -23,7 +23,7 @@ class _SomeKeys(SelfAttention):
     that receive a share of the attention; `zero_edges=False` hides them.
     """
 
-    takes_a_matrix = False  # whether `mask_right` may be a matrix
+    accepts_matrix = False  # whether `mask_right` may be a matrix
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class _SomeKeys(SelfAttention):
         super().__init__(heads, size_per_head, key_size, mask_right, **kwargs)
         self.rate = rate
         self.zero_edges = zero_edges
-        need(self, "rate", rate, rate >= 1, "1 or more")
-        fits = self.takes_a_matrix or isinstance(self.mask_right, bool)
-        need(self, "mask_right", mask_right, fits, "True or False")
+        check_argument(self, "rate", rate, rate >= 1, "1 or more")
+        is_valid = self.accepts_matrix or isinstance(self.mask_right, bool)
+        check_argument(self, "mask_right", mask_right, is_valid, "True or False")
 
     def padding(self, inputs: list, masks: list) -> tuple:
         key_mask, query_mask = super().padding(inputs, masks)
@@ -48,8 +48,8 @@ class _SomeKeys(SelfAttention):
             key_mask = tf.ones(tf.shape(inputs[0])[:2], tf.bool)
         return key_mask, query_mask
 
-    def real_among(self, select, key_mask):
-        """Return which of the selected keys are real: [N, 1, ..., 1, keys], or None.
+    def select_mask(self, select, key_mask):
+        """Select the mask like the keys: bool [N, 1, ..., 1, keys], or None.
 
         Args:
           select: function of [N, H, T, d] that returns keys: [N, H, ..., keys, d].
@@ -57,19 +57,20 @@ class _SomeKeys(SelfAttention):
         """
         if key_mask is None:
             return None
-        real = select(tf.cast(key_mask, tf.float32)[:, None, :, None])
-        return tf.not_equal(tf.matrix_transpose(real), 0)
+        selected = select(tf.cast(key_mask, tf.float32)[:, None, :, None])
+        return tf.not_equal(tf.matrix_transpose(selected), 0)
 
     def check_call(
         self, attention_mask, use_causal_mask, return_attention_scores
     ) -> None:
-        asked = use_causal_mask or return_attention_scores
-        plain = attention_mask is None and not asked
-        need(
+        is_valid = attention_mask is None and not (
+            use_causal_mask or return_attention_scores
+        )
+        check_argument(
             self,
             "attention_mask, use_causal_mask and return_attention_scores",
             "one of them",
-            plain,
+            is_valid,
             "left out (for a causal mask, use mask_right=True)",
         )
 
@@ -82,7 +83,7 @@ class _SomeKeys(SelfAttention):
 
 
 @serializable
-class LocalSelfAttention(_SomeKeys):
+class LocalSelfAttention(_RestrictedAttention):
     """Self-attention restricted to `neighbors` positions on each side (section 4).
 
     Time and memory grow with T * W, where W = 2 * neighbors + 1: no tensor is [T, T].
@@ -110,18 +111,21 @@ class LocalSelfAttention(_SomeKeys):
             heads, size_per_head, rate, key_size, mask_right, zero_edges, **kwargs
         )
         self.neighbors = neighbors
-        need(self, "neighbors", neighbors, neighbors >= 0, "0 or more")
+        check_argument(self, "neighbors", neighbors, neighbors >= 0, "0 or more")
 
-    def attend(self, Q, K, V, key_mask, given=None) -> tuple:
-        real = self.real_among(self.windows, key_mask)  # [N, 1, T, 1, W]
+    def attend(self, Q, K, V, key_mask, pair_mask=None) -> tuple:
+        mask = self.select_mask(self.make_windows, key_mask)  # [N, 1, T, 1, W]
         slots = np.arange(-self.neighbors, self.neighbors + 1)
-        left = tf.constant(slots <= 0) if self.mask_right else None
-        context, weights = self.weigh(
-            Q[:, :, :, None, :], self.windows(K), self.windows(V), all_of([real, left])
+        is_left = tf.constant(slots <= 0) if self.mask_right else None
+        context, weights = self.apply_attention(
+            Q[:, :, :, None, :],
+            self.make_windows(K),
+            self.make_windows(V),
+            combine_all([mask, is_left]),
         )  # [N, H, T, 1, d], [N, H, T, 1, W]
         return tf.squeeze(context, 3), weights
 
-    def windows(self, x):
+    def make_windows(self, x):
         """Return the window of each position: [N, H, T, d] → [N, H, T, W, d]."""
         length = shape_list(x)[2]
         edge = self.neighbors * self.rate
@@ -139,7 +143,7 @@ class LocalSelfAttention(_SomeKeys):
 
 
 @serializable
-class AtrousSelfAttention(_SomeKeys):
+class AtrousSelfAttention(_RestrictedAttention):
     """Self-attention to the positions whose distance is a multiple of `rate`.
 
     Time and memory grow with T * T / rate.
@@ -153,24 +157,24 @@ class AtrousSelfAttention(_SomeKeys):
         hides them.
     """
 
-    takes_a_matrix = True
+    accepts_matrix = True
 
-    def attend(self, Q, K, V, key_mask, given=None) -> tuple:
+    def attend(self, Q, K, V, key_mask, pair_mask=None) -> tuple:
         length = shape_list(Q)[2]
-        real = self.real_among(self.groups, key_mask)  # [N, 1, R, 1, G]
+        mask = self.select_mask(self.make_groups, key_mask)  # [N, 1, R, 1, G]
         context, weights = self.attend_in_groups(
-            self.groups(Q), self.groups(K), self.groups(V), real
+            self.make_groups(Q), self.make_groups(K), self.make_groups(V), mask
         )
         x = tf.transpose(context, [0, 1, 3, 2, 4])  # [N, H, G, R, d]
         batch, heads, groups, rate, width = shape_list(x)
         x = tf.reshape(x, [batch, heads, groups * rate, width])
         return x[:, :, :length], weights
 
-    def attend_in_groups(self, Q, K, V, real) -> tuple:
-        """Attend in each group: [N, H, R, G, d] each, mask → ([N, H, R, G, d], …)."""
-        return self.weigh(Q, K, V, all_of([real, self.limits(Q, K)]))
+    def attend_in_groups(self, Q, K, V, mask) -> tuple:
+        """Attend within each group: Q, K, V [N, H, R, G, d] → (context, weights)."""
+        return self.apply_attention(Q, K, V, combine_all([mask, self.order_mask(Q, K)]))
 
-    def groups(self, x):
+    def make_groups(self, x):
         """Group positions by their remainder: [N, H, T, d] → [N, H, R, G, d]."""
         batch, heads, length, width = shape_list(x)
         size = length // self.rate + 1
@@ -192,7 +196,7 @@ class SparseSelfAttention(AtrousSelfAttention):
       mask_right: True or False.
     """
 
-    takes_a_matrix = False
+    accepts_matrix = False
 
     def __init__(
         self,
@@ -207,21 +211,23 @@ class SparseSelfAttention(AtrousSelfAttention):
         super().__init__(
             heads, size_per_head, rate, key_size, mask_right, zero_edges, **kwargs
         )
-        need(self, "rate", rate, rate > 1, "2 or more (1 is SelfAttention)")
+        check_argument(self, "rate", rate, rate > 1, "2 or more (1 is SelfAttention)")
 
-    def attend_in_groups(self, Q, K, V, real) -> tuple:
-        """Attend within each group, and to a copy of it with the window mask."""
+    def attend_in_groups(self, Q, K, V, mask) -> tuple:
+        """Attend within each group, and to a copy of it with the mask of the window."""
         edge = self.rate - 1
         size = tf.shape(Q)[3]
         edges = [[0, 0], [0, 0], [0, 0], [edge, edge], [0, 0]]
         K, V = (tf.concat([x, tf.pad(x, edges)], axis=3) for x in (K, V))
-        if real is not None:
-            copy = tf.pad(tf.cast(real, tf.float32), edges[:3] + [[0, 0], [edge, edge]])
-            real = tf.concat([real, tf.not_equal(copy, 0)], axis=4)
+        if mask is not None:
+            copy = tf.pad(tf.cast(mask, tf.float32), edges[:3] + [[0, 0], [edge, edge]])
+            mask = tf.concat([mask, tf.not_equal(copy, 0)], axis=4)
         slots = tf.range(size + 2 * edge)[None, :] - tf.range(size)[:, None] - edge
-        whole = tf.ones([size, size], tf.bool)
+        group = tf.ones([size, size], tf.bool)  # the mask of the atrous part
         window = tf.less_equal(tf.abs(slots), edge)  # [G, G + 2 edge]
         if self.mask_right:
-            whole = causal_mask(tf.range(size))[0, 0]
+            group = causal_mask(tf.range(size))[0, 0]
             window = tf.logical_and(window, slots <= 0)
-        return self.weigh(Q, K, V, all_of([real, tf.concat([whole, window], axis=1)]))
+        return self.apply_attention(
+            Q, K, V, combine_all([mask, tf.concat([group, window], axis=1)])
+        )

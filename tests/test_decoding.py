@@ -14,7 +14,7 @@ from transformer.decoding import (
     SEARCHES,
     SearchOptions,
     beam,
-    chosen_by,
+    draw_pieces,
     greedy,
     reorder,
     sample,
@@ -430,7 +430,7 @@ def test_a_number_chooses_the_piece_in_whose_share_it_lies(start):
     logits[:, 2:4] = -np.inf  # forbidden
     drawn = random.uniform(size=50).astype(np.float32)
     drawn[:2] = 0, np.nextafter(np.float32(1), np.float32(0))
-    found = session.run(chosen_by(drawn, logits))
+    found = session.run(draw_pieces(drawn, logits))
     shares = np.exp(oracle.log_softmax(logits.astype(float)))
     for row, number, [piece] in zip(shares, drawn, found):
         assert row[piece] and row[:piece].sum() <= number + 1e-5

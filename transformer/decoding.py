@@ -9,21 +9,36 @@ tensors with leading dimension N; a dimension that starts at 0 may grow. The ste
 function reorders the state of the hypotheses by `parents`: see `reorder`. (Within a
 search, ids and parents are int64: see `as_int64`.)
 
-A sequence must end at its length limit, so every result is a whole sentence. Its score
-is based on the model's log-probability, even if some pieces are forbidden.
-(tensor2tensor truncates instead: `SearchOptions(must_end=False)`.)
+Every search repeats one decoding step. It calls the step function with the newest piece
+of each hypothesis, adds the log-probabilities of the next pieces to those of the
+hypotheses, and chooses how to continue. The searches differ in this choice only: greedy
+search takes the likeliest piece, sampling draws one, and beam search keeps the K best
+hypotheses of each sentence.
+
+The rules come first. A prefix, or the length limit, can fix the next piece; a minimum
+length, or repeated n-grams, can exclude pieces. Rules change which pieces may be
+chosen, but not their log-probabilities.
+
+A hypothesis ends with EOS. A sequence must end at its length limit, so every result is
+a whole sentence. (tensor2tensor truncates instead: `SearchOptions(must_end=False)`.)
+Its score is its log-probability divided by the length penalty.
+
+Sentences end at different steps. `search_loop` stores the results of those that are
+done, and continues the others in a smaller batch.
 """
 
-from typing import Any, Callable, Dict, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.attention import both, is_token
 from transformer.blocks.primitives import as_int64, followed_by_zeros, shape_list
+from transformer.length_penalty import length_penalty
+from transformer.runtime.errors import SettingsError
 from transformer.text.vocabulary import BOS, EOS, PAD
 
-NEVER = float("-inf")  # the score of what is forbidden, or was not found
+NEVER = float("-inf")  # the score of a forbidden piece, and of a missing hypothesis
 
 
 class Hypotheses(NamedTuple):
@@ -32,7 +47,7 @@ class Hypotheses(NamedTuple):
     ids: tf.Tensor  # int32 [N, n_best, T]: pieces, EOS, then PAD
     scores: tf.Tensor  # float32 [N, n_best]: log-probability / length penalty
     history: tuple = ()  # SearchHistory of a beam search, with `keep_history`
-    state: Any = ()  # the last state of the open hypotheses, with `together`
+    state: Any = ()  # the last state of the open hypotheses, with `keep_batch`
 
 
 class SearchHistory(NamedTuple):
@@ -48,18 +63,19 @@ class SearchHistory(NamedTuple):
     parents: tf.Tensor  # int32: the index of the open hypothesis it continues
     log_probs: tf.Tensor  # float32, of the whole hypothesis; -inf: there is none
     scores: tf.Tensor  # float32: log-probability / length penalty
-    kept: tf.Tensor  # int32 [N, K, T]: indices of candidates that stay open, best first
+    survivors: tf.Tensor  # int32 [N, K, T]: indices of the candidates that stay open
 
-    def followed_by(self, *candidates) -> "SearchHistory":
-        """Return the SearchHistory plus one more step, given a tensor per field."""
-        longer = [
-            tf.concat([before, now[:, :, None]], axis=2)
-            for before, now in zip(self, candidates)
-        ]
-        return SearchHistory(*longer)
+    def append(self, *step_fields) -> "SearchHistory":
+        """Append one step: a tensor [N, 2K] for each field, in their order."""
+        return SearchHistory(
+            *[
+                tf.concat([steps, newest[:, :, None]], axis=2)
+                for steps, newest in zip(self, step_fields)
+            ]
+        )
 
-    def finished(self) -> "SearchHistory":
-        """Return the SearchHistory with int32 instead of int64."""
+    def to_int32(self) -> "SearchHistory":
+        """Cast the integers to int32."""
         return SearchHistory(
             *[x if x.dtype.is_floating else tf.cast(x, tf.int32) for x in self]
         )
@@ -83,10 +99,27 @@ class SearchOptions(NamedTuple):
     draws: Any = None  # `sample`: T → float [N, T], numbers to draw with; None: random
     prefix: Any = None  # int32 [N, P]: first pieces of each sequence; PAD: any piece
     keep_history: bool = False  # whether a beam search returns its SearchHistory
-    together: bool = False  # in a beam search, all sentences step until the last ends
+    keep_batch: bool = False  # beam search: all sentences step until the last one ends
 
 
-# The searches
+class NextPiece(NamedTuple):
+    """The rules for the next piece of each hypothesis."""
+
+    forced: tf.Tensor  # int64 [N]: the piece that it must be; PAD: any piece
+    # bool, broadcastable to [N, K, V]: whether it may be this piece; None: all may.
+    allowed: Optional[tf.Tensor] = None
+
+
+# Greedy search and sampling: one hypothesis for each sentence
+
+
+class Path(NamedTuple):
+    """What greedy search and sampling know about each sentence."""
+
+    has_ended: tf.Tensor  # bool [N]
+    limits: tf.Tensor  # int64 [N]: the length limits, including EOS
+    prefix: tf.Tensor  # int64 [N, P + 1]: the first pieces, then PAD
+    draws: Any  # float [N, T]: random numbers; () if none are needed
 
 
 def greedy(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
@@ -103,48 +136,127 @@ def greedy(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
       Hypotheses with n_best = 1.
     """
 
-    def likeliest(logits, forced, allowed, draws, length):
+    def choose(logits, rules, draws, length):
         zeros = tf.zeros_like(logits[:, :, 0])
         log_probs, _, pieces = best_continuations(
-            zeros, logits, 1, forced, options.forbidden, allowed
+            zeros, logits, 1, rules, options.forbidden
         )
         return log_probs, pieces
 
-    return _follow_one_path(step, state, limits, options, likeliest, draws=())
+    return _follow_one_path(step, state, limits, options, choose, draws=())
 
 
 def sample(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
     """Draw each piece from the model's distribution; otherwise work like `greedy`."""
 
-    def draw(logits, forced, allowed, draws, length):
-        every_piece = range(shape_list(logits)[2])
-        is_allowed = [piece not in options.forbidden for piece in every_piece]  # [V]
-        if allowed is not None:
-            is_allowed = tf.logical_and(is_allowed, allowed[:, 0])  # [N or 1, V]
+    def choose(logits, rules, draws, length):
+        all_pieces = range(shape_list(logits)[2])
+        is_allowed = [piece not in options.forbidden for piece in all_pieces]  # [V]
+        if rules.allowed is not None:
+            is_allowed = tf.logical_and(is_allowed, rules.allowed[:, 0])  # [N or 1, V]
         log_probs = tf.nn.log_softmax(logits[:, 0, :])
         candidates = tf.where_v2(is_allowed, log_probs, NEVER)  # [N, V]
-        pieces = chosen_by(draws[:, length], likeliest_only(candidates, options))
-        forced = forced[:, None]
-        pieces = tf.where_v2(tf.equal(forced, PAD), pieces, forced)
-        possible = tf.where_v2(tf.equal(forced, PAD), candidates, log_probs)  # [N, V]
-        return tf.gather(possible, pieces, batch_dims=1), pieces
+        drawn = draw_pieces(draws[:, length], filter_logits(candidates, options))
+        forced = rules.forced[:, None]
+        is_free = tf.equal(forced, PAD)
+        pieces = tf.where_v2(is_free, drawn, forced)
+        candidates = tf.where_v2(is_free, candidates, log_probs)  # [N, V]
+        return tf.gather(candidates, pieces, batch_dims=1), pieces
 
-    longest = tf.maximum(1, tf.cast(tf.reduce_max(limits), tf.int32))
+    max_length = tf.maximum(1, tf.cast(tf.reduce_max(limits), tf.int32))
     if options.draws is None:
-        draws = tf.random.uniform([tf.shape(limits)[0], longest])
+        draws = tf.random.uniform([tf.shape(limits)[0], max_length])
     else:
-        draws = options.draws(longest)
-    return _follow_one_path(step, state, limits, options, draw, draws)
+        draws = options.draws(max_length)
+    return _follow_one_path(step, state, limits, options, choose, draws)
+
+
+def _follow_one_path(step, state, limits, options, choose, draws) -> Hypotheses:
+    """Search with one hypothesis for each sentence.
+
+    Args:
+      step, state, limits, options: as in `greedy`.
+      choose: function of logits [N, 1, V], NextPiece, `draws`, and the number of pieces
+        so far; returns (log-probabilities, pieces), [N, 1] each.
+      draws: float [N, T], random numbers; () if `choose` needs none.
+    """
+
+    def is_open(results, path):
+        return tf.logical_not(path.has_ended)
+
+    def extend(results, path, state):
+        ids, log_probs = results  # [N, 1, t], [N, 1]
+        length = tf.shape(ids)[2]  # of the sequence with its next piece
+        newest = tf.cast(ids[:, :, -1], tf.int32)
+        logits, state = step(newest, None, state)  # [N, 1, V]
+        vocab_size = shape_list(logits)[2]
+        rules = _rules_for_next(ids, path.limits, path.prefix, vocab_size, options)
+        gains, pieces = choose(logits, rules, path.draws, length - 1)
+        had_ended = path.has_ended[:, None]
+        ids = tf.concat(
+            [ids, tf.where_v2(had_ended, np.int64(PAD), pieces)[:, :, None]], axis=2
+        )
+        log_probs += tf.where_v2(had_ended, 0.0, gains)
+        ends = tf.equal(pieces[:, 0], options.eos)
+        at_limit = tf.equal(as_int64(length), path.limits)  # [N]
+        has_ended = tf.logical_or(tf.logical_or(path.has_ended, ends), at_limit)
+        return (ids, log_probs), path._replace(has_ended=has_ended), state
+
+    batch = tf.shape(limits)[0]
+    results = (tf.fill([batch, 1, 1], np.int64(options.bos)), tf.zeros([batch, 1]))
+    path = Path(
+        tf.fill([batch], False), as_int64(limits), _pad_prefix(batch, options), draws
+    )
+    (ids, log_probs), _, _ = search_loop(is_open, extend, results, path, state)
+    ids = ids[:, :, 1:]  # [N, 1, T]
+    lengths = tf.reduce_sum(tf.cast(is_token(ids), tf.float32), -1)
+    scores = log_probs / length_penalty(lengths, options.length_penalty)
+    if not options.must_end:
+        ends = tf.reduce_any(tf.equal(ids, options.eos), -1)  # [N, 1]
+        scores = tf.where_v2(ends, scores, log_probs)
+    return Hypotheses(tf.cast(ids, tf.int32), scores)
+
+
+# Beam search
+
+
+class OpenHypotheses(NamedTuple):
+    """The hypotheses of a beam search that can still grow: K for each sentence."""
+
+    ids: tf.Tensor  # int64 [N, K, t]: BOS and the pieces so far
+    log_probs: tf.Tensor  # float32 [N, K], best first; -inf: there is none
+    parents: (
+        tf.Tensor
+    )  # int64 [N, K]: which hypotheses of the step before they continue
+    limits: tf.Tensor  # int64 [N]: the length limits, including EOS
+    prefix: tf.Tensor  # int64 [N, P + 1]: the first pieces, then PAD
+
+
+class Candidates(NamedTuple):
+    """The 2K best continuations of the open hypotheses, best first."""
+
+    ids: tf.Tensor  # int64 [N, 2K, t + 1]
+    log_probs: tf.Tensor  # float32 [N, 2K]
+    parents: tf.Tensor  # int64 [N, 2K]
+    scores: tf.Tensor  # float32 [N, 2K]: log-probability / length penalty
+    ends: tf.Tensor  # bool [N, 2K]: whether the newest piece is EOS
 
 
 def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
     """Search with a beam and a length penalty (section 6.1; Wu et al. 2016, section 7).
 
-    Each step considers the 2K best continuations: those that end compete with the K
-    best finished hypotheses, and the K best of the others stay open. A sentence is done
-    when its best open hypothesis could not become one of the n best even if it grew to
-    the limit without losing log-probability. Therefore, the results do not depend on
-    the other sentences in the batch.
+    At every decoding step, each sentence has K open hypotheses and the K best finished
+    ones so far. The open hypotheses have all the same length, so they are compared by
+    their log-probabilities. Finished ones differ in length, so they are compared by
+    their scores, which include the length penalty.
+
+    A step considers the 2K best continuations. At most K of them end, one for each open
+    hypothesis, so at least K stay open. Those that end compete with the finished
+    hypotheses for K places; the K best of the others are the next open hypotheses.
+
+    A sentence is done when its best open hypothesis could not become one of the n best
+    even if it grew to the limit without losing log-probability. Therefore, the results
+    do not depend on the other sentences in the batch.
 
     Without `must_end`, hypotheses that are still open at the limit are dropped. If a
     sentence has no finished hypotheses, its results are the open ones, scored by their
@@ -154,88 +266,124 @@ def beam(step: Callable, state, limits, options: SearchOptions) -> Hypotheses:
       of 1, this is `greedy`.
 
     Raises:
-      ValueError: n_best is larger than the beam size.
+      SettingsError: n_best is larger than the beam size.
     """
-    beam_size = options.beam_size
+    beam_size, alpha = options.beam_size, options.length_penalty
     if options.n_best > beam_size:
-        raise ValueError(
+        raise SettingsError(
             f"n_best: expected at most the beam size, {beam_size}, got {options.n_best}"
         )
     if beam_size == 1 and options.must_end:
         return greedy(step, state, limits, options)
 
-    def is_open(found, extras):
-        _, log_probs, _, limits, _ = extras
-        bound = log_probs[:, 0] / penalty(limits, options.length_penalty)  # [N]
-        return bound > found.scores[:, options.n_best - 1]
+    def is_open(finished, hypotheses):
+        max_length = tf.cast(hypotheses.limits, tf.float32)
+        bound = hypotheses.log_probs[:, 0] / length_penalty(max_length, alpha)  # [N]
+        return bound > finished.scores[:, options.n_best - 1]
 
-    def extend(found, extras, state):
-        ids, log_probs, parents, limits, prefix = extras
-        length = tf.shape(ids)[2]
+    def extend(finished, hypotheses, state):
+        ids, _, parents, limits, prefix = hypotheses
+        length = tf.shape(ids)[2]  # of the candidates
         newest = tf.cast(ids[:, :, -1], tf.int32)
         logits, state = step(newest, tf.cast(parents, tf.int32), state)  # [N, K, V]
         vocab_size = shape_list(logits)[2]
-        forced, allowed = _rules(ids, limits, prefix, vocab_size, options)
+        rules = _rules_for_next(ids, limits, prefix, vocab_size, options)
         log_probs, parents, pieces = best_continuations(
-            log_probs, logits, 2 * beam_size, forced, options.forbidden, allowed
+            hypotheses.log_probs, logits, 2 * beam_size, rules, options.forbidden
         )  # [N, 2K]
-        candidates = tf.concat([reorder(ids, parents), pieces[:, :, None]], axis=2)
-        ends = tf.equal(pieces, options.eos)
-        scores = log_probs / penalty(length, options.length_penalty)
-        step_fields = (pieces, parents, log_probs, scores)
-        # The K best of the hypotheses that ended before or end now.
-        finished = tf.where_v2(ends, scores, NEVER)
-        finished, best = top_k(tf.concat([found.scores, finished], axis=1), beam_size)
-        longer = followed_by_zeros(found.ids, 1, axis=2)  # [N, K, t + 1]
-        longer = reorder(tf.concat([longer, candidates], axis=1), best)
-        found = found._replace(ids=longer, scores=finished)
-        # The K best of those that stay open.
-        log_probs, kept = top_k(tf.where_v2(ends, NEVER, log_probs), beam_size)
-        ids, parents = reorder((candidates, parents), kept)  # [N, K, ...]
+        scores = log_probs / length_penalty(tf.cast(length, tf.float32), alpha)
+        candidates = Candidates(
+            tf.concat([reorder(ids, parents), pieces[:, :, None]], axis=2),
+            log_probs,
+            parents,
+            scores,
+            ends=tf.equal(pieces, options.eos),
+        )
+        finished = _keep_best_finished(finished, candidates, beam_size)
+        hypotheses, survivors = _keep_best_open(hypotheses, candidates, beam_size)
         if not options.must_end:
-            at_limit = tf.equal(as_int64(length), limits)  # [N]
-            rescued = tf.logical_and(at_limit, tf.equal(found.scores[:, 0], NEVER))
-            found = found._replace(
-                ids=tf.where_v2(rescued[:, None, None], ids, found.ids),
-                scores=tf.where_v2(rescued[:, None], log_probs, found.scores),
-            )
-            log_probs = tf.where_v2(at_limit[:, None], NEVER, log_probs)
+            finished, hypotheses = _drop_at_limit(finished, hypotheses, length)
         if options.keep_history:
-            history = found.history.followed_by(*step_fields, kept)
-            found = found._replace(history=history)
-        return found, (ids, log_probs, parents, limits, prefix), state
+            history = finished.history.append(
+                pieces, parents, log_probs, scores, survivors
+            )
+            finished = finished._replace(history=history)
+        return finished, hypotheses, state
 
+    finished, hypotheses = _start_beam(limits, options)
+    finished, hypotheses, state = search_loop(
+        is_open, extend, finished, hypotheses, state, options.keep_batch
+    )
+    return Hypotheses(
+        tf.cast(finished.ids[:, : options.n_best, 1:], tf.int32),
+        finished.scores[:, : options.n_best],
+        finished.history and finished.history.to_int32(),
+        reorder(state, hypotheses.parents) if options.keep_batch else (),
+    )
+
+
+def _start_beam(limits, options) -> Tuple[Hypotheses, OpenHypotheses]:
+    """Return the hypotheses before the first step: none finished, one open."""
     batch = tf.shape(limits)[0]
+    beam_size = options.beam_size
     ids = tf.fill([batch, beam_size, 1], np.int64(options.bos))
     history: tuple = ()
     if options.keep_history:
-        numbers = tf.zeros([batch, 2 * beam_size, 0])
-        none = tf.cast(numbers, tf.int64)
-        history = SearchHistory(none, none, numbers, numbers, none[:, :beam_size])
-    found = Hypotheses(ids, tf.fill([batch, beam_size], NEVER), history)
+        floats = tf.zeros([batch, 2 * beam_size, 0])
+        integers = tf.cast(floats, tf.int64)
+        survivors = integers[:, :beam_size]
+        history = SearchHistory(integers, integers, floats, floats, survivors)
+    finished = Hypotheses(ids, tf.fill([batch, beam_size], NEVER), history)
+    # All K begin alike, so only the first one counts.
     only_first = tf.tile([[0.0] + [NEVER] * (beam_size - 1)], [batch, 1])
     parents = tf.zeros([batch, beam_size], tf.int64)
-    extras = (ids, only_first, parents, as_int64(limits), _prefix(batch, options))
-    found, extras, state = search_loop(
-        is_open, extend, found, extras, state, options.together
+    prefix = _pad_prefix(batch, options)
+    return finished, OpenHypotheses(ids, only_first, parents, as_int64(limits), prefix)
+
+
+def _keep_best_finished(finished, candidates, beam_size: int) -> Hypotheses:
+    """Keep the K best of the hypotheses that ended before or end now."""
+    scores = tf.where_v2(candidates.ends, candidates.scores, NEVER)
+    scores, best = top_k(tf.concat([finished.scores, scores], axis=1), beam_size)
+    ids = followed_by_zeros(finished.ids, 1, axis=2)  # [N, K, t + 1]
+    ids = reorder(tf.concat([ids, candidates.ids], axis=1), best)
+    return finished._replace(ids=ids, scores=scores)
+
+
+def _keep_best_open(hypotheses, candidates, beam_size: int):
+    """Keep the K best candidates that do not end.
+
+    Returns:
+      (OpenHypotheses, their indices among the candidates, int64 [N, K]).
+    """
+    log_probs = tf.where_v2(candidates.ends, NEVER, candidates.log_probs)
+    log_probs, survivors = top_k(log_probs, beam_size)
+    ids, parents = reorder((candidates.ids, candidates.parents), survivors)
+    hypotheses = hypotheses._replace(ids=ids, log_probs=log_probs, parents=parents)
+    return hypotheses, survivors
+
+
+def _drop_at_limit(finished, hypotheses, length):
+    """Drop the open hypotheses at the limit; without finished ones, they are results.
+
+    Returns:
+      (Hypotheses, OpenHypotheses).
+    """
+    at_limit = tf.equal(as_int64(length), hypotheses.limits)  # [N]
+    is_empty = tf.equal(finished.scores[:, 0], NEVER)
+    is_rescued = tf.logical_and(at_limit, is_empty)
+    finished = finished._replace(
+        ids=tf.where_v2(is_rescued[:, None, None], hypotheses.ids, finished.ids),
+        scores=tf.where_v2(is_rescued[:, None], hypotheses.log_probs, finished.scores),
     )
-    return Hypotheses(
-        tf.cast(found.ids[:, : options.n_best, 1:], tf.int32),
-        found.scores[:, : options.n_best],
-        found.history and found.history.finished(),
-        reorder(state, extras[2]) if options.together else (),
-    )
+    log_probs = tf.where_v2(at_limit[:, None], NEVER, hypotheses.log_probs)
+    return finished, hypotheses._replace(log_probs=log_probs)
 
 
 SEARCHES: Dict[str, Callable] = {"greedy": greedy, "beam": beam, "sample": sample}
 
 
-def penalty(length, alpha: float):
-    """Return the length penalty ((5 + length) / 6) ^ alpha (Wu et al. 2016, eq. 14).
-
-    The length includes EOS.
-    """
-    return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** alpha
+# Shared by all searches: the order of states, the rules, the loop
 
 
 def reorder(state, parents):
@@ -245,78 +393,22 @@ def reorder(state, parents):
     return tf.nest.map_structure(lambda x: tf.gather(x, parents, batch_dims=1), state)
 
 
-# Greedy search and sampling: one hypothesis for each sentence
-
-
-def _follow_one_path(step, state, limits, options, choose, draws):
-    """Search with one hypothesis for each sentence.
-
-    Args:
-      step, state, limits, options: as in `greedy`.
-      choose: function of logits [N, 1, V], the results of `_rules`, `draws`, and the
-        number of pieces so far; returns (log-probabilities, pieces), [N, 1] each.
-      draws: float [N, T], random numbers; () if `choose` needs none.
-    """
-
-    def is_open(found, extras):
-        has_ended, *_ = extras
-        return tf.logical_not(has_ended)
-
-    def extend(found, extras, state):
-        ids, log_probs = found  # [N, 1, t]
-        has_ended, limits, prefix, draws = extras
-        newest = tf.cast(ids[:, :, -1], tf.int32)
-        logits, state = step(newest, None, state)  # [N, 1, V]
-        vocab_size = shape_list(logits)[2]
-        forced, allowed = _rules(ids, limits, prefix, vocab_size, options)
-        length = tf.shape(ids)[2] - 1
-        gained, pieces = choose(logits, forced, allowed, draws, length)
-        ended = has_ended[:, None]
-        taken = tf.where_v2(ended, np.int64(PAD), pieces)
-        ids = tf.concat([ids, taken[:, :, None]], axis=2)
-        log_probs += tf.where_v2(ended, 0.0, gained)
-        has_ended = tf.logical_or(has_ended, tf.equal(pieces[:, 0], options.eos))
-        at_limit = tf.equal(as_int64(tf.shape(ids)[2] - 1), limits)  # [N]
-        has_ended = tf.logical_or(has_ended, at_limit)
-        return (ids, log_probs), (has_ended, limits, prefix, draws), state
-
-    batch = tf.shape(limits)[0]
-    found = (tf.fill([batch, 1, 1], np.int64(options.bos)), tf.zeros([batch, 1]))
-    has_ended = tf.fill([batch], False)
-    extras = (has_ended, as_int64(limits), _prefix(batch, options), draws)
-    (ids, log_probs), _, _ = search_loop(is_open, extend, found, extras, state)
-    ids = ids[:, :, 1:]  # [N, 1, T]
-    lengths = tf.reduce_sum(tf.cast(is_token(ids), tf.float32), -1)
-    scores = log_probs / penalty(lengths, options.length_penalty)
-    if not options.must_end:
-        ends = tf.reduce_any(tf.equal(ids, options.eos), -1)  # [N, 1]
-        scores = tf.where_v2(ends, scores, log_probs)
-    return Hypotheses(tf.cast(ids, tf.int32), scores)
-
-
-# Shared by all searches: the start, the rules, the loop
-
-
-def _prefix(batch, options):
+def _pad_prefix(batch, options):
     """Return the prefixes of the sequences: int64 [N, P + 1], the last column PAD."""
     if options.prefix is None:
         return tf.fill([batch, 1], np.int64(PAD))
     return followed_by_zeros(as_int64(options.prefix), 1, axis=1)
 
 
-def _rules(ids, limits, prefix, vocab_size: int, options):
-    """Return which piece comes next if it is fixed, and which pieces are allowed.
+def _rules_for_next(ids, limits, prefix, vocab_size: int, options) -> NextPiece:
+    """Apply the rules of the options: which piece must come next, and which may.
 
     Args:
       ids: int64 [N, K, t], BOS and the pieces so far.
       limits: int64 [N].
-      prefix: int64 [N, P + 1], from `_prefix`.
+      prefix: int64 [N, P + 1], from `_pad_prefix`.
       vocab_size: int, V.
       options: SearchOptions.
-
-    Returns:
-      (int64 [N], the piece that each sequence must take, PAD: any piece; bool [N or 1,
-      K or 1, V], whether a piece is allowed, None: all are allowed).
     """
     length = tf.shape(ids)[2]
     forced = prefix[:, tf.minimum(length, tf.shape(prefix)[1]) - 1]  # [N]
@@ -329,13 +421,13 @@ def _rules(ids, limits, prefix, vocab_size: int, options):
         is_end = np.arange(vocab_size) == options.eos
         allowed = tf.logical_or(may_end, ~is_end)[None, None, :]
     if options.no_repeat_ngram:
-        repeated = _repeated(ids[:, :, 1:], vocab_size, options.no_repeat_ngram)
-        allowed = both(allowed, tf.logical_not(repeated))
-    return forced, allowed
+        repeats = _find_repeats(ids[:, :, 1:], vocab_size, options.no_repeat_ngram)
+        allowed = both(allowed, tf.logical_not(repeats))
+    return NextPiece(forced, allowed)
 
 
-def _repeated(pieces, vocab_size: int, size: int):
-    """Return which pieces would complete an n-gram that the sequence already has.
+def _find_repeats(pieces, vocab_size: int, size: int):
+    """Find the pieces that would complete an n-gram that the sequence already has.
 
     Args:
       pieces: int64 [N, K, t].
@@ -355,23 +447,23 @@ def _repeated(pieces, vocab_size: int, size: int):
             begins_like_the_end,
             tf.equal(pieces[:, i : i + count], pieces[:, newest : newest + 1]),
         )
-    found = tf.where_v2(begins_like_the_end)  # [M, 2]: sequence, n-gram
-    last = tf.gather_nd(pieces[:, size - 1 :], found)  # [M]
-    repeated = tf.scatter_nd(
-        tf.stack([found[:, 0], last], axis=1),
-        tf.ones_like(last),
+    matches = tf.where_v2(begins_like_the_end)  # [M, 2]: sequence, n-gram
+    last_pieces = tf.gather_nd(pieces[:, size - 1 :], matches)  # [M]
+    counts = tf.scatter_nd(
+        tf.stack([matches[:, 0], last_pieces], axis=1),
+        tf.ones_like(last_pieces),
         tf.cast([batch * beam_size, vocab_size], tf.int64),
     )
-    return tf.reshape(repeated > 0, [batch, beam_size, vocab_size])
+    return tf.reshape(counts > 0, [batch, beam_size, vocab_size])
 
 
 def search_loop(
     is_open: Callable,
     extend: Callable,
-    found,
-    extras: tuple,
+    results,
+    hypotheses: tuple,
     state,
-    together: bool = False,
+    keep_batch: bool = False,
 ) -> tuple:
     """Extend the open hypotheses until none is open, while the batch shrinks.
 
@@ -388,78 +480,106 @@ def search_loop(
     last one ends.
 
     Args:
-      is_open: function of found, extras that returns bool [N].
-      extend: function of found, extras, state that returns the same, one piece longer.
-      found: a nest of tensors [N, ...], the results; their third dimension may grow.
-      extras: further tensors [N, ...] of the search; their third dimension may grow.
+      is_open: function of results, hypotheses that returns bool [N].
+      extend: function of results, hypotheses, state that returns the same, one piece
+        longer.
+      results: a nest of tensors [N, ...]; their third dimension may grow.
+      hypotheses: further tensors [N, ...] of the search; their third dimension may
+        grow.
       state: the state of the step function.
-      together: whether the batch keeps its size.
+      keep_batch: whether the batch keeps its size.
 
     Returns:
-      (`found` of all sentences, in their order, extras, state). With `together`, extras
-      and state are those of the last step; otherwise, they are ().
+      (`results` of all sentences, in their order, hypotheses, state). With
+      `keep_batch`, hypotheses and state are those of the last step; otherwise, they are
+      ().
     """
-
-    def growing(x):
-        sizes = x.shape.as_list()
-        return tf.TensorShape([None, *sizes[1:2]] + [None] * len(sizes[2:]))
-
-    def of_any_batch(x):  # and a dimension of size 0 may grow
-        return tf.TensorShape([None] + [size or None for size in x.shape.as_list()[1:]])
-
-    search = (found, extras, state)
+    search = (results, hypotheses, state)
     shapes = (
-        *tf.nest.map_structure(growing, (found, extras)),
-        tf.nest.map_structure(of_any_batch, state),
+        *tf.nest.map_structure(_shape_of_sequences, (results, hypotheses)),
+        tf.nest.map_structure(_shape_of_state, state),
     )
 
-    def until_open(remaining, search):
-        def more_are_open(found, extras, state):
-            number = tf.reduce_sum(tf.cast(is_open(found, extras), tf.float32))
-            return number > remaining
+    def extend_while_open(search, more_than):
+        """Extend while more than this many sentences are open."""
+
+        def has_enough_open(results, hypotheses, state):
+            is_sentence_open = tf.cast(is_open(results, hypotheses), tf.float32)
+            return tf.reduce_sum(is_sentence_open) > more_than
 
         return tf.while_loop(
-            more_are_open, extend, search, shape_invariants=shapes, back_prop=False
+            has_enough_open, extend, search, shape_invariants=shapes, back_prop=False
         )
 
-    def until_a_quarter_is_done(sentences, results, search):
-        remaining = tf.cast(3 * tf.shape(sentences)[0] // 4, tf.float32)
-        search = until_open(remaining, search)
-        found, extras, _ = search
-
-        def store(x, rows):
-            if x.shape.ndims > 2:
-                x = followed_by_zeros(x, tf.shape(rows)[2] - tf.shape(x)[2], axis=2)
-            return tf.tensor_scatter_nd_update(x, sentences[:, None], rows)
-
-        results = tf.nest.map_structure(store, results, found)
-        left = tf.where_v2(is_open(found, extras))[:, 0]
-        return (
-            tf.gather(sentences, left),
+    def finish_a_quarter(sentences, stored, search):
+        """Extend until a quarter of the sentences are done; go on with the others."""
+        three_quarters = tf.cast(3 * tf.shape(sentences)[0] // 4, tf.float32)
+        search = extend_while_open(search, three_quarters)
+        results, hypotheses, _ = search
+        stored = tf.nest.map_structure(
+            lambda all_rows, rows: _store_rows(all_rows, rows, sentences),
+            stored,
             results,
-            tf.nest.map_structure(lambda x: tf.gather(x, left), search),
         )
+        remaining = tf.where_v2(is_open(results, hypotheses))[:, 0]
+        search = tf.nest.map_structure(lambda x: tf.gather(x, remaining), search)
+        return tf.gather(sentences, remaining), stored, search
 
-    if together:
-        return until_open(0.0, search)
-    sentences = as_int64(tf.range(tf.shape(extras[0])[0]))  # [N]
-    _, results, _ = tf.while_loop(
+    if keep_batch:
+        return extend_while_open(search, 0.0)
+    batch = tf.shape(tf.nest.flatten(results)[0])[0]
+    sentences = as_int64(tf.range(batch))  # [N], the indices of those in the batch
+    _, stored, _ = tf.while_loop(
         lambda sentences, *_: tf.shape(sentences)[0] > 0,
-        until_a_quarter_is_done,
-        (sentences, found, search),
+        finish_a_quarter,
+        (sentences, results, search),
         back_prop=False,
         shape_invariants=(tf.TensorShape([None]), shapes[0], shapes),
     )
-    return results, (), ()
+    return stored, (), ()
+
+
+def _shape_of_sequences(x) -> tf.TensorShape:
+    """Return the shape of ids or numbers: the batch shrinks, the length grows."""
+    sizes = x.shape.as_list()
+    return tf.TensorShape([None, *sizes[1:2]] + [None] * len(sizes[2:]))
+
+
+def _shape_of_state(x) -> tf.TensorShape:
+    """Return the shape of a state: the batch shrinks; a size of 0 may grow."""
+    return tf.TensorShape([None] + [size or None for size in x.shape.as_list()[1:]])
+
+
+def _store_rows(all_rows, rows, sentences):
+    """Store the newest results of some sentences among those of all sentences.
+
+    Args:
+      all_rows: a tensor [N, ...]; its third dimension may be shorter than that of
+        `rows`, and is padded with zeros.
+      rows: a tensor [M, ...].
+      sentences: int64 [M], the indices of the sentences.
+    """
+    if all_rows.shape.ndims > 2:
+        growth = tf.shape(rows)[2] - tf.shape(all_rows)[2]
+        all_rows = followed_by_zeros(all_rows, growth, axis=2)
+    return tf.tensor_scatter_nd_update(all_rows, sentences[:, None], rows)
 
 
 # Ranking
 
 
+class Continuations(NamedTuple):
+    """Hypotheses that are one piece longer, best first, [N, count] each."""
+
+    log_probs: tf.Tensor  # float32
+    parents: tf.Tensor  # int64: the index of the hypothesis that is continued
+    pieces: tf.Tensor  # int64
+
+
 def best_continuations(
-    log_probs, logits, count: int, forced, forbidden: Sequence[int], allowed=None
-):
-    """Return the best continuations of the open hypotheses of each sentence.
+    log_probs, logits, count: int, rules: NextPiece, forbidden: Sequence[int]
+) -> Continuations:
+    """Rank the continuations of the open hypotheses of each sentence.
 
     Only the softmax needs the whole vocabulary, because the `count` best continuations
     of a sentence are among the `count` best of each hypothesis. (docs/performance.md
@@ -469,19 +589,16 @@ def best_continuations(
       log_probs: float [N, K], of the hypotheses.
       logits: float [N, K, V], of their next pieces.
       count: int, the number of continuations.
-      forced: int64 [N], the piece that the hypotheses must take; PAD: any piece.
+      rules: NextPiece.
       forbidden: ids of pieces that no hypothesis may take.
-      allowed: bool, broadcastable to [N, K, V], from `_rules`; None: all are allowed.
-
-    Returns:
-      (log-probabilities, parents, pieces), [N, count] each, best first.
     """
+    forced, allowed = rules
     _, beam_size, vocab_size = shape_list(logits)
     candidates = logits if allowed is None else tf.where_v2(allowed, logits, NEVER)
     logits = tf.reshape(logits, [-1, vocab_size])  # [N*K, V]
     candidates = tf.reshape(candidates, [-1, vocab_size])
-    most = min(vocab_size, count + len(forbidden))
-    best, pieces = _top_k_in_blocks(candidates, most)  # [N*K, most]
+    width = min(vocab_size, count + len(forbidden))  # candidates of a hypothesis
+    best, pieces = _top_k_in_chunks(candidates, width)  # [N*K, width]
     if allowed is None:
         largest = tf.gather(tf.nn.softmax(logits), pieces[:, :1], batch_dims=1)
         normalizers = best[:, :1] - tf.log(largest)  # [N*K, 1]
@@ -490,28 +607,28 @@ def best_continuations(
     for piece in forbidden:
         best = tf.where_v2(tf.equal(pieces, piece), NEVER, best)
     forced = tf.reshape(tf.tile(forced[:, None], [1, beam_size]), [-1, 1])  # [N*K, 1]
-    is_first = np.arange(most)[None] == 0
+    is_first = np.arange(width)[None] == 0
     only_forced = tf.where_v2(
         is_first, tf.gather(logits, forced, batch_dims=1), NEVER
-    )  # [N*K, most]
+    )  # [N*K, width]
     best = tf.where_v2(tf.equal(forced, PAD), best, only_forced)
     pieces = tf.where_v2(tf.equal(forced, PAD), pieces, forced)
     totals = tf.reshape(log_probs, [-1, 1]) + (best - normalizers)
-    totals, indices = top_k(tf.reshape(totals, [-1, beam_size * most]), count)
-    pieces = tf.reshape(pieces, [-1, beam_size * most])
+    totals, indices = top_k(tf.reshape(totals, [-1, beam_size * width]), count)
+    pieces = tf.reshape(pieces, [-1, beam_size * width])
     pieces = tf.gather(pieces, indices, batch_dims=1)
-    return totals, indices // most, pieces
+    return Continuations(totals, indices // width, pieces)
 
 
-def likeliest_only(log_probs, options: SearchOptions):
-    """Return the logits of the likeliest pieces, at a temperature; others are NEVER.
+def filter_logits(log_probs, options: SearchOptions):
+    """Apply the temperature, and set all but the likeliest pieces to NEVER.
 
     Args:
       log_probs: float [N, V].
       options: SearchOptions, with `temperature`, `top_k` and `top_p`.
 
     Returns:
-      float [N, V].
+      float [N, V], logits.
     """
     logits = log_probs / options.temperature
     if options.top_k:
@@ -519,52 +636,53 @@ def likeliest_only(log_probs, options: SearchOptions):
         logits = tf.where_v2(logits < best[:, -1:], NEVER, logits)
     if options.top_p:
         best = tf.sort(logits, direction="DESCENDING")
-        before = tf.cumsum(tf.nn.softmax(best), axis=1, exclusive=True)  # [N, V]
-        kept = tf.reduce_sum(tf.cast(before < options.top_p, tf.int32), 1) - 1  # [N]
-        kept = tf.maximum(0, kept)  # in float32, a tiny `top_p` is 0
-        least = tf.gather(best, kept[:, None], batch_dims=1)  # [N, 1]
-        logits = tf.where_v2(logits < least, NEVER, logits)
+        sum_before = tf.cumsum(tf.nn.softmax(best), axis=1, exclusive=True)  # [N, V]
+        is_needed = tf.cast(sum_before < options.top_p, tf.int32)
+        last = tf.reduce_sum(is_needed, 1) - 1  # [N]
+        last = tf.maximum(0, last)  # in float32, a tiny `top_p` is 0
+        threshold = tf.gather(best, last[:, None], batch_dims=1)  # [N, 1]
+        logits = tf.where_v2(logits < threshold, NEVER, logits)
     return logits
 
 
-def chosen_by(drawn, logits):
-    """Return the pieces that numbers choose from the distributions of logits.
+def draw_pieces(uniforms, logits):
+    """Draw a piece from each distribution, with random numbers that are given.
 
-    Piece v has the probability p_v: it is chosen by the numbers from p_0 + ... + p_v-1
+    Piece v has the probability p_v: it is drawn by the numbers from p_0 + ... + p_v-1
     up to p_0 + ... + p_v.
 
     Args:
-      drawn: float [N], uniform in [0, 1).
+      uniforms: float [N], uniform in [0, 1).
       logits: float [N, V].
 
     Returns:
       int64 [N, 1]; 0 if the logits are NaN, or all of them NEVER.
     """
     ends = tf.cumsum(tf.nn.softmax(logits), axis=1)  # [N, V]
-    drawn = drawn * (1 - 1e-6)  # rounding must not reach the end of the last piece
-    is_before = tf.less_equal(ends, drawn[:, None] * ends[:, -1:])
+    uniforms = uniforms * (1 - 1e-6)  # rounding must not reach the last piece's end
+    is_before = tf.less_equal(ends, uniforms[:, None] * ends[:, -1:])
     return tf.reduce_sum(tf.cast(is_before, tf.int64), 1, keepdims=True)
 
 
 def top_k(x, k: int):
-    """Return tf.nn.top_k of x [M, V]; the indices are int64, see `as_int64`."""
+    """Compute tf.nn.top_k of x [M, V]; the indices are int64, see `as_int64`."""
     best, indices = tf.nn.top_k(x, k)
     return best, as_int64(indices)
 
 
-def _top_k_in_blocks(x, k):
-    """Return `top_k` of x [M, V], computed in blocks if V has a suitable divisor.
+def _top_k_in_chunks(x, k: int):
+    """Compute `top_k` of x [M, V] in chunks, if V has a suitable divisor.
 
-    The k largest numbers are in the k blocks with the largest maxima, and finding a
+    The k largest numbers are in the k chunks with the largest maxima, and finding a
     maximum is faster than ranking: see docs/performance.md.
     """
     size = x.shape.as_list()[1]
     width = next(width for width in range(int(size**0.5), 0, -1) if size % width == 0)
     if k * width >= size // 2:
         return top_k(x, k)
-    blocks = tf.reshape(x, [-1, size // width, width])
-    _, chosen = top_k(tf.reduce_max(blocks, axis=2), k)  # [M, k]
-    among = tf.reshape(tf.gather(blocks, chosen, batch_dims=1), [-1, k * width])
-    best, indices = top_k(among, k)
-    chosen = tf.gather(chosen, indices // width, batch_dims=1)
-    return best, chosen * width + indices % width
+    chunks = tf.reshape(x, [-1, size // width, width])
+    _, best_chunks = top_k(tf.reduce_max(chunks, axis=2), k)  # [M, k]
+    numbers = tf.reshape(tf.gather(chunks, best_chunks, batch_dims=1), [-1, k * width])
+    best, indices = top_k(numbers, k)
+    chunk = tf.gather(best_chunks, indices // width, batch_dims=1)
+    return best, chunk * width + indices % width

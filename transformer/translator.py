@@ -39,7 +39,7 @@ import tensorflow.compat.v1 as tf
 from transformer import alignment
 from transformer.blocks.attention import is_token
 from transformer.blocks.primitives import as_int64
-from transformer.decoding import NEVER, SEARCHES, Hypotheses, SearchOptions, penalty
+from transformer.decoding import NEVER, SEARCHES, Hypotheses, SearchOptions
 from transformer.exports.ctranslate2 import (
     CTRANSLATE2,
     ENGINES,
@@ -56,6 +56,7 @@ from transformer.hparams import (
     refuse_n_best,
     validate,
 )
+from transformer.length_penalty import length_penalty
 from transformer.logdir import checkpoints
 from transformer.model import Transformer
 from transformer.runtime.names import refuse_unknown
@@ -511,15 +512,14 @@ def search_options(
       vocabularies: the vocabularies of the model.
       n_best, keep_history: as in Translator.
     """
-    ends = vocabularies.target
-    forbidden = {PAD, ends.bos} - {ends.eos}
+    target = vocabularies.target
     return SearchOptions(
         beam_size=hp.beam_size,
         length_penalty=hp.length_penalty,
         n_best=n_best,
-        bos=ends.bos,
-        eos=ends.eos,
-        forbidden=tuple(sorted(forbidden)),
+        bos=target.bos,
+        eos=target.eos,
+        forbidden=target.forbidden,
         min_length=hp.min_length,
         no_repeat_ngram=hp.no_repeat_ngram,
         temperature=hp.temperature,
@@ -618,8 +618,9 @@ class TranslationGraph:
             real = tf.cast(is_token(self.target_out), tf.float32)  # [N, T]
             of_target = tf.gather(log_probs, self.target_out[..., None], batch_dims=2)
             of_target = of_target[..., 0] * real
-            scores = tf.reduce_sum(of_target, -1) / penalty(
-                _count(self.target_out), self._hp.length_penalty
+            lengths = tf.cast(_count(self.target_out), tf.float32)
+            scores = tf.reduce_sum(of_target, -1) / length_penalty(
+                lengths, self._hp.length_penalty
             )
             self._inspection = Inspection(self._weights, log_probs, of_target, scores)
             return self._inspection

@@ -29,6 +29,7 @@ from typing import (
 )
 
 from transformer.hparams import HParams, load, refuse_n_best
+from transformer.length_penalty import length_penalty
 from transformer.logdir.manifests import MANIFEST, to_try
 from transformer.runtime import files
 from transformer.runtime.devices import cores
@@ -395,4 +396,4 @@ class FastTranslator(TextSide):
         """Return a hypothesis with our score, which has the length penalty applied."""
         log_prob, pieces = hypothesis
         length = len(pieces) + 1  # including the end
-        return log_prob / ((5 + length) / 6) ** self._hp.length_penalty, pieces
+        return log_prob / length_penalty(length, self._hp.length_penalty), pieces

@@ -98,6 +98,11 @@ class Pieces:
         self._ids = {piece: number for number, piece in enumerate(pieces)}
         self.size = len(pieces)
 
+    @property
+    def forbidden(self) -> Tuple[int, ...]:
+        """The ids that no translation may contain: PAD and BOS, unless one is EOS."""
+        return tuple(sorted({PAD, self.bos} - {self.eos}))
+
     def encode(self, line: str) -> List[int]:
         """Return the ids of one line, without BOS and EOS."""
         raise NotImplementedError

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from transformer.decoding import NEVER
+from transformer.length_penalty import length_penalty
 from transformer.text.vocabulary import PAD, UNK, SubwordVocabulary
 from transformer.text.words import Tokens, tokens, with_surface
 from transformer.translator import FULL_LENGTH, Translation
@@ -143,7 +144,7 @@ def _alternatives(translator, log_probs):
     """Return the likeliest pieces at each position, best first."""
     vocabulary = translator.vocabularies.target
     log_probs = log_probs.copy()
-    log_probs[:, sorted({PAD, vocabulary.bos} - {vocabulary.eos})] = NEVER
+    log_probs[:, list(vocabulary.forbidden)] = NEVER
     found = []
     for row in log_probs:
         best = np.argsort(-row, kind="stable")[:ALTERNATIVES]
@@ -161,7 +162,7 @@ def _nodes(translator, found, best, target, of_target):
         return tree(found, 0, eos)
     lengths = np.arange(1, len(target) + 2)
     sums = np.cumsum(of_target)
-    scores = sums / ((5 + lengths) / 6) ** translator.hp.length_penalty
+    scores = sums / length_penalty(lengths, translator.hp.length_penalty)
     nodes = [
         Node(length - 2, length, piece, log_prob, score, OPEN, -1)
         for length, piece, log_prob, score in zip(

@@ -38,9 +38,11 @@ def tree(hypotheses, line: int, eos: int) -> List[Node]:
     """
     history = type(hypotheses.history)(*(each[line] for each in hypotheses.history))
     nodes: List[Node] = []
-    numbers = [-1] * history.kept.shape[0]  # of the nodes from which the search goes on
+    numbers = [-1] * history.survivors.shape[
+        0
+    ]  # of the nodes from which the search goes on
     for step in range(history.pieces.shape[1]):
-        kept = history.kept[:, step].tolist()
+        kept = history.survivors[:, step].tolist()
         of_candidate = {}
         for i, log_prob in enumerate(history.log_probs[:, step].tolist()):
             piece = int(history.pieces[i, step])

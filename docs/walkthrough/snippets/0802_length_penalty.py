@@ -1,16 +1,13 @@
 # tolerance: 0.001
-import tensorflow.compat.v1 as tf
 import tiny
 
-from transformer.decoding import penalty
+from transformer.length_penalty import length_penalty
 
-tiny.start()
 candidates = {"The woman is tired.": (6, -4.2), tiny.REFERENCE: (9, -4.9)}
 for alpha in (0.0, 0.6, 1.0):
     print(f"alpha {alpha}: ", end="")
     scores = {}
-    with tf.Session() as session:
-        for text, (length, log_probability) in candidates.items():
-            scores[text] = log_probability / session.run(penalty(length, alpha))
+    for text, (length, log_probability) in candidates.items():
+        scores[text] = log_probability / length_penalty(length, alpha)
     print(*[f"{score:.3f}" for score in scores.values()], end="  best: ")
     print(max(scores, key=scores.get))

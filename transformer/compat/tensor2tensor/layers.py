@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.blocks import primitives
 from transformer.compat.variables import variables_named_as
-from transformer.decoding import SearchOptions, likeliest_only
+from transformer.decoding import SearchOptions, filter_logits
 from transformer.training import cross_entropies
 
 __all__ = [
@@ -301,7 +301,7 @@ def sample_with_temperature(logits, temperature, sampling_keep_top_k=-1):
     if not tf.is_tensor(temperature) and temperature == 0.0:
         return tf.reshape(tf.argmax(flat, axis=1), leading)
     options = SearchOptions(temperature=temperature, top_k=max(0, sampling_keep_top_k))
-    sampled = tf.random.categorical(likeliest_only(flat, options), 1)
+    sampled = tf.random.categorical(filter_logits(flat, options), 1)
     return tf.reshape(sampled, leading)
 
 

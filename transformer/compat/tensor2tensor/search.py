@@ -97,7 +97,7 @@ def beam_search(
             n_best=beam_size,
             must_end=False,
             eos=eos_id,
-            together=True,
+            keep_batch=True,
         ),
     )
     first = initial_ids[:, None, None] + tf.zeros_like(hypotheses.ids[:, :, :1])

@@ -6,7 +6,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from transformer import checks, modules
-from transformer.blocks import primitives
+from transformer.blocks import layers
 from transformer.checks import CheckFailed, graph_function
 from transformer.decoding import SearchOptions, beam
 from transformer.hparams import HParams
@@ -384,7 +384,7 @@ def test_graph_function_builds_once_in_a_graph_of_its_own(graph):
     def build(x, lengths):
         built.append((x.shape.as_list(), lengths.shape.as_list()))
         return (
-            primitives.dense(x, 3, True, "layer")
+            layers.dense(x, 3, True, "layer")
             + tf.cast(lengths, tf.float32)[:, None, None]
         )
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks import primitives
+from transformer.blocks import layers
 from transformer.hparams import HParams
 from transformer.model import Transformer
 from transformer.training import cross_entropy, make_update
@@ -210,7 +210,7 @@ def test_a_tape_in_a_graph_sees_the_same_gradients():
     x = tf.constant([[1.0, 3.0, 8.0]])
     with tf.GradientTape() as tape:
         tape.watch(x)
-        y = tf.reduce_sum(tf.sin(primitives.normalize(x)))
+        y = tf.reduce_sum(tf.sin(layers.normalize(x)))
     both = tape.gradient(y, x), tf.gradients(y, x)[0]
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())

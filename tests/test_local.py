@@ -5,8 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
-from transformer.blocks.attention import scaled_dot_product_attention
-from transformer.blocks.local import local_attention
+from transformer.blocks.attention import local_attention, scaled_dot_product_attention
 
 KINDS = {
     "blocks": dict(block_length=3),

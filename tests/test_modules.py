@@ -10,7 +10,7 @@ from conftest import CONFIG
 from tensorflow.python.eager import context
 
 from transformer import modules
-from transformer.blocks import primitives
+from transformer.blocks import layers
 from transformer.dialects import DIALECTS
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64
@@ -470,7 +470,7 @@ def test_label_smoothing(start):
 @pytest.mark.parametrize("rate", [0.1, 0.9], ids=lambda rate: f"rate_{rate}")
 def test_dropout_keeps_the_expectation_and_drops_the_rate(start, rate):
     count = 200000
-    output = primitives.dropout(tf.ones([count]), rate)
+    output = layers.dropout(tf.ones([count]), rate)
     session, _ = start()
     found = session.run(output)
     # The package rounds the rate to 1/256, and scales by the rounded one.
@@ -504,9 +504,7 @@ def test_masks_are_a_function_of_seed_and_place_alone(shape, shared, drawn, seed
     given = tf.placeholder_with_default(tf.ones(shape), [None] * len(shape))
     pair = tf.constant(seed, tf.int64)
     with tf.variable_scope("encoder/block_1"):
-        output = primitives.dropout(
-            given, rate, seed=pair, name="weights", shared=shared
-        )
+        output = layers.dropout(given, rate, seed=pair, name="weights", shared=shared)
     with tf.Session(config=CONFIG) as session:
         found = session.run(output) > 0
     mask = kept(drawn, rate, seed, b"encoder/block_1/weights")

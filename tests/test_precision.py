@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 from conftest import CONFIG, HAS_BFLOAT16
 
 from transformer import hparams, model
-from transformer.blocks import primitives
+from transformer.blocks import layers
 from transformer.blocks.attention import scaled_dot_product_attention
 from transformer.logdir.history import read_dev_scores
 from transformer.model import Transformer
@@ -144,7 +144,7 @@ def test_gradients_are_near_those_of_float32():
 def test_the_gradient_of_a_bias_is_a_sum_of_many_rows(start, precision):
     """Of 25,000 times 0.01; added up in bfloat16 it would be 4, in float16 32."""
     with tf.variable_scope("", custom_getter=getter_to(tf.as_dtype(precision))):
-        outputs = primitives.dense(tf.zeros([25000, 1]), 1, True, "x")
+        outputs = layers.dense(tf.zeros([25000, 1]), 1, True, "x")
     [bias] = [each for each in tf.trainable_variables() if each.op.name == "x/bias"]
     upstream = tf.fill(tf.shape(outputs), tf.cast(0.01, outputs.dtype))
     [gradient] = tf.gradients(outputs, bias, upstream)

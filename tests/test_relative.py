@@ -6,7 +6,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
-from transformer.blocks.attention import proximity_bias, relative_bias
+from transformer.blocks.attention import relative_bias
+from transformer.blocks.masks import proximity_bias
 from transformer.modules import multihead_attention
 
 N, H, T, D = 2, 2, 5, 8

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG, initialize
 
-from transformer.blocks.attention import MASKED_LOGIT, causal_mask, proximity_bias
+from transformer.blocks.masks import MASKED_LOGIT, causal_mask, proximity_bias
 from transformer.compat.names import original_name
 from transformer.hparams import HParams
 from transformer.model import Memory, Transformer

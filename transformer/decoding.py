@@ -7,7 +7,7 @@ int32 [N, K], are the indices of the hypotheses of the previous step that they c
 (None if K is 1). `state` is the state that the previous step returned: any nest of
 tensors with leading dimension N; a dimension that starts at 0 may grow. The step
 function reorders the state of the hypotheses by `parents`: see `reorder`. (Within a
-search, ids and parents are int64: see `as_int64`.)
+search, ids and parents are int64: see `cast_to_int64`.)
 
 Every search repeats one decoding step. It calls the step function with the newest piece
 of each hypothesis, adds the log-probabilities of the next pieces to those of the
@@ -32,8 +32,8 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.attention import both, is_token
-from transformer.blocks.primitives import as_int64, followed_by_zeros, shape_list
+from transformer.blocks.layers import append_zeros, cast_to_int64, shape_list
+from transformer.blocks.masks import combine_masks, is_token
 from transformer.length_penalty import length_penalty
 from transformer.runtime.errors import SettingsError
 from transformer.text.vocabulary import BOS, EOS, PAD
@@ -198,14 +198,14 @@ def _follow_one_path(step, state, limits, options, choose, draws) -> Hypotheses:
         )
         log_probs += tf.where_v2(had_ended, 0.0, gains)
         ends = tf.equal(pieces[:, 0], options.eos)
-        at_limit = tf.equal(as_int64(length), path.limits)  # [N]
+        at_limit = tf.equal(cast_to_int64(length), path.limits)  # [N]
         has_ended = tf.logical_or(tf.logical_or(path.has_ended, ends), at_limit)
         return (ids, log_probs), path._replace(has_ended=has_ended), state
 
     batch = tf.shape(limits)[0]
     results = (tf.fill([batch, 1, 1], np.int64(options.bos)), tf.zeros([batch, 1]))
     path = Path(
-        tf.fill([batch], False), as_int64(limits), _pad_prefix(batch, options), draws
+        tf.fill([batch], False), cast_to_int64(limits), _pad_prefix(batch, options), draws
     )
     (ids, log_probs), _, _ = search_loop(is_open, extend, results, path, state)
     ids = ids[:, :, 1:]  # [N, 1, T]
@@ -338,14 +338,14 @@ def _start_beam(limits, options) -> Tuple[Hypotheses, OpenHypotheses]:
     only_first = tf.tile([[0.0] + [NEVER] * (beam_size - 1)], [batch, 1])
     parents = tf.zeros([batch, beam_size], tf.int64)
     prefix = _pad_prefix(batch, options)
-    return finished, OpenHypotheses(ids, only_first, parents, as_int64(limits), prefix)
+    return finished, OpenHypotheses(ids, only_first, parents, cast_to_int64(limits), prefix)
 
 
 def _keep_best_finished(finished, candidates, beam_size: int) -> Hypotheses:
     """Keep the K best of the hypotheses that ended before or end now."""
     scores = tf.where_v2(candidates.ends, candidates.scores, NEVER)
     scores, best = top_k(tf.concat([finished.scores, scores], axis=1), beam_size)
-    ids = followed_by_zeros(finished.ids, 1, axis=2)  # [N, K, t + 1]
+    ids = append_zeros(finished.ids, 1, axis=2)  # [N, K, t + 1]
     ids = reorder(tf.concat([ids, candidates.ids], axis=1), best)
     return finished._replace(ids=ids, scores=scores)
 
@@ -369,7 +369,7 @@ def _drop_at_limit(finished, hypotheses, length):
     Returns:
       (Hypotheses, OpenHypotheses).
     """
-    at_limit = tf.equal(as_int64(length), hypotheses.limits)  # [N]
+    at_limit = tf.equal(cast_to_int64(length), hypotheses.limits)  # [N]
     is_empty = tf.equal(finished.scores[:, 0], NEVER)
     is_rescued = tf.logical_and(at_limit, is_empty)
     finished = finished._replace(
@@ -397,7 +397,7 @@ def _pad_prefix(batch, options):
     """Return the prefixes of the sequences: int64 [N, P + 1], the last column PAD."""
     if options.prefix is None:
         return tf.fill([batch, 1], np.int64(PAD))
-    return followed_by_zeros(as_int64(options.prefix), 1, axis=1)
+    return append_zeros(cast_to_int64(options.prefix), 1, axis=1)
 
 
 def _rules_for_next(ids, limits, prefix, vocab_size: int, options) -> NextPiece:
@@ -413,7 +413,7 @@ def _rules_for_next(ids, limits, prefix, vocab_size: int, options) -> NextPiece:
     length = tf.shape(ids)[2]
     forced = prefix[:, tf.minimum(length, tf.shape(prefix)[1]) - 1]  # [N]
     if options.must_end:
-        at_limit = tf.equal(as_int64(length), limits)
+        at_limit = tf.equal(cast_to_int64(length), limits)
         forced = tf.where_v2(at_limit, np.int64(options.eos), forced)
     allowed = None
     if options.min_length:
@@ -422,7 +422,7 @@ def _rules_for_next(ids, limits, prefix, vocab_size: int, options) -> NextPiece:
         allowed = tf.logical_or(may_end, ~is_end)[None, None, :]
     if options.no_repeat_ngram:
         repeats = _find_repeats(ids[:, :, 1:], vocab_size, options.no_repeat_ngram)
-        allowed = both(allowed, tf.logical_not(repeats))
+        allowed = combine_masks(allowed, tf.logical_not(repeats))
     return NextPiece(forced, allowed)
 
 
@@ -528,7 +528,7 @@ def search_loop(
     if keep_batch:
         return extend_while_open(search, 0.0)
     batch = tf.shape(tf.nest.flatten(results)[0])[0]
-    sentences = as_int64(tf.range(batch))  # [N], the indices of those in the batch
+    sentences = cast_to_int64(tf.range(batch))  # [N], the indices of those in the batch
     _, stored, _ = tf.while_loop(
         lambda sentences, *_: tf.shape(sentences)[0] > 0,
         finish_a_quarter,
@@ -561,7 +561,7 @@ def _store_rows(all_rows, rows, sentences):
     """
     if all_rows.shape.ndims > 2:
         growth = tf.shape(rows)[2] - tf.shape(all_rows)[2]
-        all_rows = followed_by_zeros(all_rows, growth, axis=2)
+        all_rows = append_zeros(all_rows, growth, axis=2)
     return tf.tensor_scatter_nd_update(all_rows, sentences[:, None], rows)
 
 
@@ -665,9 +665,9 @@ def draw_pieces(uniforms, logits):
 
 
 def top_k(x, k: int):
-    """Compute tf.nn.top_k of x [M, V]; the indices are int64, see `as_int64`."""
+    """Compute tf.nn.top_k of x [M, V]; the indices are int64, see `cast_to_int64`."""
     best, indices = tf.nn.top_k(x, k)
-    return best, as_int64(indices)
+    return best, cast_to_int64(indices)
 
 
 def _top_k_in_chunks(x, k: int):

@@ -11,23 +11,18 @@ from typing import Callable, Dict, NamedTuple, Optional, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.attention import (
-    causal_mask,
-    found_mask,
-    is_token,
-    proximity_bias,
-)
-from transformer.blocks.positions import LEARNED, chosen_positions
-from transformer.blocks.primitives import (
-    as_int64,
+from transformer.blocks.layers import (
+    append_zeros,
+    cast_to_float32,
+    cast_to_int64,
     dense_variables,
     dropout,
     embedding_table,
-    followed_by_zeros,
     shape_list,
-    widened,
-    with_zero_row,
+    zero_first_row,
 )
+from transformer.blocks.masks import causal_mask, is_token, nonzero_rows, proximity_bias
+from transformer.blocks.positions import LEARNED, chosen_positions
 from transformer.dialects import resolve
 from transformer.hparams import HParams
 from transformer.modules import (
@@ -91,7 +86,7 @@ class Transformer:
         Args:
           source: int32 [N, S], 0 = padding.
           is_training: bool, whether dropout is applied.
-          dropout_seed: int [2] tensor: see `primitives.dropout`.
+          dropout_seed: int [2] tensor: see `layers.dropout`.
           weights: dict; receives the attention weights [N, H, S, S] by scope name.
 
         Returns:
@@ -100,13 +95,13 @@ class Transformer:
         hp = self.hp
         dialect = self.dialect
         attention, transform = self._sublayers(is_training, dropout_seed, weights)
-        source = as_int64(source)
+        source = cast_to_int64(source)
         if hp.pad_sources_to:
             missing = tf.maximum(0, hp.pad_sources_to - tf.shape(source)[1])
-            source = followed_by_zeros(source, missing, axis=1)  # [N, S]
+            source = append_zeros(source, missing, axis=1)  # [N, S]
         padding_mask = is_token(source)  # [N, S]
         masks = padding_mask if dialect.masks_from == "ids" else None
-        positions = as_int64(tf.range(tf.shape(source)[1]))  # [S]
+        positions = cast_to_int64(tf.range(tf.shape(source)[1]))  # [S]
         x = self.embed(source, "encoder", positions)  # [N, S, D]
         x = dropout(x, hp.dropout_rate, is_training, dropout_seed, "encoder/embedding")
         with self._scope("encoder"):
@@ -128,7 +123,7 @@ class Transformer:
             if dialect.final_norm:  # nothing else normalizes the sum
                 x = normalize(x, dialect.norm_epsilon)
         if masks is None:
-            padding_mask = found_mask(x, dialect.padded_row)
+            padding_mask = nonzero_rows(x, dialect.padded_row)
         return Memory(x, padding_mask[:, None, None, :])
 
     def decode(
@@ -149,7 +144,7 @@ class Transformer:
         Returns:
           float [N, T, V], the logits of the next piece at each position.
         """
-        positions = as_int64(tf.range(tf.shape(target_in)[1]))  # [T]
+        positions = cast_to_int64(tf.range(tf.shape(target_in)[1]))  # [T]
         states, _ = self._decoder_states(
             target_in,
             memory,
@@ -196,7 +191,7 @@ class Transformer:
         def step(ids, parents, state):
             memory, cache = state
             length = tf.shape(cache.past[0].keys)[2] // beam_size  # T
-            positions = as_int64(tf.range(length + 1))[:, None]
+            positions = cast_to_int64(tf.range(length + 1))[:, None]
             positions = tf.reshape(tf.tile(positions, [1, beam_size]), [-1])
             ancestors = cache.ancestors
             mask = None
@@ -249,7 +244,7 @@ class Transformer:
         hp = self.hp
         dialect = self.dialect
         attention, transform = self._sublayers(is_training, dropout_seed, weights)
-        ids = as_int64(ids)
+        ids = cast_to_int64(ids)
         query_masks = is_token(ids) if dialect.masks_from == "ids" else None  # [N, T]
         key_masks = query_masks if dialect.decoder_masks_padding else True
         presents = []
@@ -389,7 +384,7 @@ class Transformer:
                 size, hp.d_model, table_scope(hp, "decoder"), tf.AUTO_REUSE
             )
             if self.dialect.padding_row_is_zero:
-                table = with_zero_row(table)
+                table = zero_first_row(table)
             return tf.transpose(table), None
 
 
@@ -416,7 +411,7 @@ def logits(states, kernel, bias):
     """
     batch, length, width = shape_list(states)
     states = tf.cast(tf.reshape(states, [-1, width]), kernel.dtype)
-    outputs = widened(tf.matmul(states, kernel))
+    outputs = cast_to_float32(tf.matmul(states, kernel))
     if bias is not None:
         outputs = tf.nn.bias_add(outputs, tf.cast(bias, outputs.dtype))
     return tf.reshape(outputs, [batch, length, kernel.shape.as_list()[1]])

@@ -31,41 +31,45 @@ from typing import Dict, Optional, Sequence, Tuple, Union
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.arguments import (
+    check_broadcast,
+    check_is_training,
+    check_size,
+    check_tensor,
+    refuse_eager,
+)
 from transformer.blocks.attention import (
     KeyValueCache,
-    as_mask,
-    both,
-    causal_mask,
-    found_mask,
-    is_token,
-    local_mask,
-    mask_and_bias,
-    padding_mask,
-    proximity_bias,
+    local_attention,
     relative_bias,
     relative_positions,
     scaled_dot_product_attention,
-    warn_of_inverted,
 )
-from transformer.blocks.local import local_attention
-from transformer.blocks.positions import POSITIONS
-from transformer.blocks.primitives import (
-    as_size,
-    check_broadcasts,
-    check_is_training,
-    checked,
+from transformer.blocks.layers import (
+    cast_to_float32,
     dense,
     dropout,
     embedding_table,
     join_heads,
     keys_and_values,
-    looked_up,
+    look_up,
     normalize,
     project,
-    refuse_eager,
     shape_list,
-    widened,
 )
+from transformer.blocks.masks import (
+    causal_mask,
+    combine_masks,
+    is_token,
+    local_mask,
+    mask_and_bias,
+    mask_to_bool,
+    nonzero_rows,
+    padding_mask,
+    proximity_bias,
+    warn_of_inverted,
+)
+from transformer.blocks.positions import POSITIONS
 from transformer.dialects import Dialect, resolve
 
 __all__ = [
@@ -116,11 +120,11 @@ def embedding(
     Raises:
       ValueError: an argument has a wrong type, rank or size, or eager mode is on.
     """
-    inputs = checked("embedding: inputs", inputs, "int", "[...]")
-    num_units = as_size("embedding: num_units", num_units)
+    inputs = check_tensor("embedding: inputs", inputs, "int", "[...]")
+    num_units = check_size("embedding: num_units", num_units)
     table = embedding_table(vocab_size, num_units, scope, reuse)  # [V, D]
     if not zero_pad:
-        return looked_up(table, inputs, scale)
+        return look_up(table, inputs, scale)
     outputs = tf.gather(table, inputs)  # [N, T, D]
     real = tf.cast(is_token(inputs), outputs.dtype)
     return outputs * (real * (num_units**0.5 if scale else 1.0))[..., None]
@@ -159,10 +163,10 @@ def positional_encoding(
       ValueError: `inputs` have a wrong type or rank.
     """
     dialect = resolve(dialect)
-    inputs = checked(
+    inputs = check_tensor(
         "positional_encoding: inputs", inputs, "numbers", "[N, T]", "[N, T, D]"
     )
-    num_units = as_size("positional_encoding: num_units", num_units)
+    num_units = check_size("positional_encoding: num_units", num_units)
     batch, length = shape_list(inputs)[:2]
     with tf.variable_scope(scope, reuse=reuse):
         # In float64: at position 1,000 a float32 angle is already wrong by 6e-5.
@@ -176,7 +180,7 @@ def positional_encoding(
             table *= tf.cast(tf.not_equal(positions, 0), tf.float32)[:, None]
         elif zero_pad:
             is_ids = inputs.shape.ndims == 2
-            real = tf.not_equal(inputs, 0) if is_ids else found_mask(inputs)
+            real = tf.not_equal(inputs, 0) if is_ids else nonzero_rows(inputs)
             return table * tf.cast(real, tf.float32)[..., None]
         return tf.tile(table[None, :, :], [batch, 1, 1])  # [N, T, D]
 
@@ -256,11 +260,13 @@ def multihead_attention(
     refuse_eager("multihead_attention")
     dialect = resolve(dialect)
     is_self = keys is queries
-    queries = checked("multihead_attention: queries", queries, "float", "[N, Tq, D]")
+    queries = check_tensor(
+        "multihead_attention: queries", queries, "float", "[N, Tq, D]"
+    )
     if is_self:
         keys = queries
     else:
-        keys = checked("multihead_attention: keys", keys, "float", "[N, Tk, D]")
+        keys = check_tensor("multihead_attention: keys", keys, "float", "[N, Tk, D]")
     width = queries.shape.as_list()[-1]
     num_units, num_heads = _attention_sizes(width, num_units, num_heads, dialect)
     check_is_training("multihead_attention", is_training)
@@ -268,13 +274,13 @@ def multihead_attention(
         attention_dropout = dropout_rate if dialect.attention_dropout else 0.0
     stays_zero = dialect.padding_stays_zero and query_masks is None
     if query_masks is None and (dialect.mask_queries or stays_zero):
-        query_masks = found_mask(queries, dialect.padded_row)
+        query_masks = nonzero_rows(queries, dialect.padded_row)
     if key_masks is None:
-        key_masks = found_mask(keys, dialect.padded_row)
+        key_masks = nonzero_rows(keys, dialect.padded_row)
     warn_of_inverted(key_masks)
-    query_masks = as_mask(query_masks, "multihead_attention: query_masks")
-    key_masks = as_mask(key_masks, "multihead_attention: key_masks")
-    mask = as_mask(mask, "multihead_attention: mask")
+    query_masks = mask_to_bool(query_masks, "multihead_attention: query_masks")
+    key_masks = mask_to_bool(key_masks, "multihead_attention: key_masks")
+    mask = mask_to_bool(mask, "multihead_attention: mask")
     bias = None if bias is None else tf.cast(bias, tf.float32)
     _check_masks(queries, keys, query_masks, key_masks, past)
     seen = keys.shape.as_list()[1] if past is None else None  # the number of keys
@@ -287,7 +293,7 @@ def multihead_attention(
         if key_positions is None:
             key_positions = tf.range(tf.shape(keys)[1] + past_length)  # [Tk]
     if causality:
-        mask = both(mask, causal_mask(query_positions, key_positions))
+        mask = combine_masks(mask, causal_mask(query_positions, key_positions))
 
     def drop_weights(x):
         return dropout(x, attention_dropout, is_training, dropout_seed, "weights")
@@ -384,7 +390,7 @@ def feedforward(
     refuse_eager("feedforward")
     check_is_training("feedforward", is_training)
     dialect = resolve(dialect)
-    inputs = checked("feedforward: inputs", inputs, "float", "[N, T, D]")
+    inputs = check_tensor("feedforward: inputs", inputs, "float", "[N, T, D]")
     batch, length, width = inputs.shape.as_list()
     if np.shape(num_units) != (2,):
         raise ValueError(
@@ -392,16 +398,16 @@ def feedforward(
             f"widths, such as ({4 * width}, {width})"
         )
     inner_units, outer_units = (
-        as_size("feedforward: num_units", each) for each in num_units
+        check_size("feedforward: num_units", each) for each in num_units
     )
     if dialect.residual and outer_units != width:
         raise ValueError(
             f"feedforward: expected num_units = (..., {width}), the width of the "
             f"inputs, got {tuple(num_units)}"
         )
-    mask = as_mask(mask, "feedforward: mask")
+    mask = mask_to_bool(mask, "feedforward: mask")
     if mask is not None and mask is not True:
-        check_broadcasts("feedforward: mask", mask, "[N, T]", (batch, length))
+        check_broadcast("feedforward: mask", mask, "[N, T]", (batch, length))
     if inner_dropout is None:
         inner_dropout = dropout_rate if dialect.inner_dropout else 0.0
 
@@ -418,7 +424,7 @@ def feedforward(
             inputs, x, dialect, dropout_rate, is_training, dropout_seed
         )
         if mask is None and dialect.padding_stays_zero:
-            real = found_mask(inputs, dialect.padded_row)
+            real = nonzero_rows(inputs, dialect.padded_row)
             x *= tf.cast(real, x.dtype)[..., None]
         return x
 
@@ -434,7 +440,7 @@ def _add_and_normalize(
       dialect: a Dialect; a pre-norm dialect does not normalize here.
       dropout_rate, is_training, dropout_seed: for the dropout of the outputs.
     """
-    x = widened(outputs)
+    x = cast_to_float32(outputs)
     if dialect.residual_dropout:
         x = dropout(x, dropout_rate, is_training, dropout_seed, "residual")
     if dialect.residual:
@@ -485,17 +491,17 @@ def _check_masks(queries, keys, query_masks, key_masks, past) -> None:
     batch, query_length, _ = queries.shape.as_list()
     _, key_length, key_width = keys.shape.as_list()
     block = "multihead_attention"
-    check_broadcasts(f"{block}: keys", keys, "[N, Tk, D]", (batch, None, key_width))
+    check_broadcast(f"{block}: keys", keys, "[N, Tk, D]", (batch, None, key_width))
     if query_masks is not None and query_masks is not True:
         sizes = (batch, query_length)
-        check_broadcasts(f"{block}: query_masks", query_masks, "[N, Tq]", sizes)
+        check_broadcast(f"{block}: query_masks", query_masks, "[N, Tq]", sizes)
     if key_masks is True:
         return
     if key_masks.shape.ndims == 4:
         _check_pairs("key_masks", key_masks, queries, key_length, None)
     else:
         sizes = (batch, key_length)
-        check_broadcasts(f"{block}: key_masks", key_masks, "[N, Tk]", sizes)
+        check_broadcast(f"{block}: key_masks", key_masks, "[N, Tk]", sizes)
     if past is None:
         return
     length, masked = past.known_lengths()
@@ -527,7 +533,7 @@ def _check_pairs(name, x, queries, key_length, num_heads) -> None:
     batch, query_length, _ = queries.shape.as_list()
     block = "multihead_attention"
     sizes = (batch, None, query_length, key_length)
-    check_broadcasts(f"{block}: {name}", x, "[N, H, Tq, Tk]", sizes)
+    check_broadcast(f"{block}: {name}", x, "[N, H, Tq, Tk]", sizes)
     first = x.shape.as_list()[0] if x.shape.ndims == 3 else 1
     is_of_heads = first == num_heads and first != batch
     if first != 1 and not is_of_heads:
@@ -551,7 +557,7 @@ def label_smoothing(inputs, epsilon: float = 0.1):
     Raises:
       ValueError: `inputs` have a wrong type or size, or epsilon a wrong value.
     """
-    inputs = checked("label_smoothing: inputs", inputs, "float", "[..., V]")
+    inputs = check_tensor("label_smoothing: inputs", inputs, "float", "[..., V]")
     is_number = not tf.is_tensor(epsilon)
     if is_number and (isinstance(epsilon, str) or not 0 <= epsilon <= 1):
         raise ValueError(

@@ -12,8 +12,9 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.attention import is_token
-from transformer.blocks.primitives import as_int64, register_gradient, with_gradient
+from transformer.blocks.gradients import register_gradient, with_gradient
+from transformer.blocks.layers import cast_to_int64
+from transformer.blocks.masks import is_token
 from transformer.dialects import resolve
 from transformer.hparams import HParams
 from transformer.text.batches import Shards
@@ -118,7 +119,7 @@ def cross_entropy(
     Returns:
       Loss.
     """
-    pieces = tf.reshape(as_int64(target_out), [-1])  # [M]
+    pieces = tf.reshape(cast_to_int64(target_out), [-1])  # [M]
     losses = cross_entropies(logits, pieces, epsilon, smoothing)
     real = tf.cast(is_token(pieces), tf.float32)
     return Loss(tf.reduce_sum(losses * real), tf.reduce_sum(real))
@@ -159,8 +160,8 @@ def cross_entropies(logits, pieces, epsilon: float = 0.0, smoothing: str = "all"
 
 def _losses_gradient(output, logits, probabilities, pieces, more, other, upstream):
     # 0, 1, ..., exact in float32, and computed on the device of the logits.
-    rows = as_int64(tf.cumsum(tf.ones_like(pieces, tf.float32), exclusive=True))
-    true_pieces = tf.stack([rows, as_int64(pieces)], axis=1)  # [M, 2]
+    rows = cast_to_int64(tf.cumsum(tf.ones_like(pieces, tf.float32), exclusive=True))
+    true_pieces = tf.stack([rows, cast_to_int64(pieces)], axis=1)  # [M, 2]
     less = tf.fill(tf.shape(rows), more)
     difference = tf.tensor_scatter_nd_sub(probabilities - other, true_pieces, less)
     return [difference * upstream[:, None]]

@@ -37,8 +37,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer import alignment
-from transformer.blocks.attention import is_token
-from transformer.blocks.primitives import as_int64
+from transformer.blocks.layers import cast_to_int64
+from transformer.blocks.masks import is_token
 from transformer.decoding import NEVER, SEARCHES, Hypotheses, SearchOptions
 from transformer.exports.ctranslate2 import (
     CTRANSLATE2,
@@ -628,7 +628,7 @@ class TranslationGraph:
 
 def _count(ids):
     """Return the number of ids that are not 0: int32 [N, T] → int64 [N]."""
-    return tf.reduce_sum(tf.cast(is_token(as_int64(ids)), tf.int64), 1)
+    return tf.reduce_sum(tf.cast(is_token(cast_to_int64(ids)), tf.int64), 1)
 
 
 # Ensembles

@@ -1,1 +1,1 @@
-"""The parts of `transformer.modules`: primitives, positions, attention."""
+"""The parts of `transformer.modules`: layers, positions, masks, attention."""

@@ -1,153 +1,16 @@
-"""Attention: masks, the formula (section 3.2.1), the cache, relative positions.
+"""Attention: the formula (section 3.2.1), relative positions, local attention.
 
-A mask is a bool tensor, True = may attend, that broadcasts to [N, H, Tq, Tk].
-`modules.multihead_attention` makes the padding mask of the keys and the causal mask;
-`mask_and_bias` combines them; `scaled_dot_product_attention` applies the result.
+`modules.multihead_attention` makes the masks (see `masks`), and
+`scaled_dot_product_attention` applies them.
 """
 
-import warnings
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional, Tuple
 
-import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.primitives import shape_list, widened
-from transformer.dialects import Dialect
-
-# Operations after which a mask of padding is still a mask of padding.
-KEEP_MEANING = ("All", "Any", "Cast", "ExpandDims", "Reshape", "StridedSlice")
-MASKED_LOGIT = -1e9  # the softmax makes it exactly 0 in float32, never NaN
-
-# Masks
-
-
-def is_token(ids):
-    """Return which ids are tokens: int of any shape, 0 = padding → bool."""
-    return tf.not_equal(ids, 0)
-
-
-def padding_mask(ids):
-    """Allow keys that hold a token: int [N, Tk], 0 = padding → bool [N, 1, 1, Tk]."""
-    return is_token(ids)[:, None, None, :]
-
-
-def distances(query_positions, key_positions=None):
-    """Return key position - query position: int [Tq, Tk], negative for earlier keys.
-
-    Args:
-      query_positions: int [Tq].
-      key_positions: int [Tk]; by default `query_positions`.
-    """
-    query_positions = tf.convert_to_tensor(query_positions)
-    if key_positions is None:
-        key_positions = query_positions
-    key_positions = tf.cast(key_positions, query_positions.dtype)
-    return key_positions[None, :] - query_positions[:, None]
-
-
-def causal_mask(query_positions, key_positions=None):
-    """Allow keys up to the position of the query: bool [1, 1, Tq, Tk] (section 3.2.3).
-
-    `causal_mask(tf.range(T))` is the lower triangle. Args: as in `distances`.
-    """
-    return (distances(query_positions, key_positions) <= 0)[None, None, :, :]
-
-
-def local_mask(positions, window: int):
-    """Allow keys up to `window` positions away: bool [1, 1, T, T] (section 4)."""
-    return (tf.abs(distances(positions)) <= window)[None, None, :, :]
-
-
-def proximity_bias(query_positions, key_positions=None):
-    """Return -log(1 + distance), a bias towards near keys: float32 [1, 1, Tq, Tk].
-
-    Args: as in `distances`.
-
-    Source: tensor2tensor, `attention_bias_proximal`.
-    """
-    distance = tf.abs(distances(query_positions, key_positions))
-    return -tf.log1p(tf.cast(distance, tf.float32))[None, None, :, :]
-
-
-def found_mask(x, padded_row: str = "is zero"):
-    """Detect padding in vectors: float [N, T, D] → bool [N, T], False = padding.
-
-    Args:
-      padded_row: a row is padding if it "is zero" or, as in the tutorial, if it "sums
-        to zero". Rows of a normalized tensor may sum to zero by accident.
-    """
-    if padded_row == "sums to zero":
-        return tf.not_equal(tf.reduce_sum(x, axis=-1), 0)
-    return tf.reduce_any(tf.not_equal(x, 0), axis=-1)
-
-
-def as_mask(
-    mask, name: str, meaning: str = "True or 1 = may attend, False or 0 = may not"
-):
-    """Return a numeric mask as bool: 0 is False. None and True are unchanged.
-
-    Args:
-      mask: a mask.
-      name: the block and the argument, for the message.
-      meaning: of the values, for the message.
-
-    Raises:
-      ValueError: the mask is a constant with numbers below 0.
-    """
-    if mask is None or mask is True:
-        return mask
-    mask = tf.convert_to_tensor(mask)
-    value = tf.get_static_value(mask)
-    if value is not None and (value.astype(np.float32) < 0).any():
-        raise ValueError(
-            f"{name}: expected {meaning}, got {float(value.min()):g}; what is added to "
-            "logits is a bias, not a mask"
-        )
-    return mask if mask.dtype == tf.bool else tf.not_equal(mask, 0)
-
-
-def both(mask, other):
-    """Return the logical AND of two masks; the first may be None, which allows all."""
-    return other if mask is None else tf.logical_and(mask, other)
-
-
-def lowering(mask, value: float = MASKED_LOGIT):
-    """Return a mask as a bias: 0 where the mask is True, else `value`."""
-    return value * (1.0 - tf.cast(mask, tf.float32))
-
-
-def mask_and_bias(dialect: Dialect, key_mask, order_mask, bias) -> tuple:
-    """Combine the padding mask and the causal mask as a dialect does.
-
-    A forbidden logit is replaced (by `mask`) or lowered (by `bias`). Both give the same
-    weights, unless a query may attend to nothing.
-
-    Args:
-      dialect: a Dialect.
-      key_mask: the padding mask of the keys, bool [N, Tk] or [N, 1, 1, Tk]; Python True
-        if no key is padding.
-      order_mask: a causal mask or another one, bool, broadcastable to
-        [N, H, Tq, Tk], or None.
-      bias: float, broadcastable to [N, H, Tq, Tk], or None.
-
-    Returns:
-      (mask or None, bias or None) for `scaled_dot_product_attention`.
-    """
-    mask = None
-    if tf.is_tensor(key_mask) and key_mask.shape.ndims == 2:
-        key_mask = key_mask[:, None, None, :]  # [N, 1, 1, Tk]
-    for allowed, masking in (
-        (key_mask, dialect.key_masking),
-        (order_mask, dialect.future_masking),
-    ):
-        if allowed is None or allowed is True:
-            continue
-        if masking == "replaced":
-            mask = both(mask, allowed)
-        else:
-            bias = lowering(allowed) if bias is None else bias + lowering(allowed)
-    return mask, bias
-
+from transformer.blocks.arguments import check_size
+from transformer.blocks.layers import cast_to_float32, shape_list
+from transformer.blocks.masks import MASKED_LOGIT, distances
 
 # The formula
 
@@ -191,11 +54,13 @@ def scaled_dot_product_attention(
     keys = tf.convert_to_tensor(keys)
     values = tf.convert_to_tensor(values)
     scale = queries.shape.as_list()[-1] ** -0.5 if scale is None else scale
-    queries = tf.cast(widened(queries) * scale, queries.dtype)
-    logits = widened(tf.matmul(queries, keys, transpose_b=True))  # [N, H, Tq, Tk]
+    queries = tf.cast(cast_to_float32(queries) * scale, queries.dtype)
+    logits = cast_to_float32(
+        tf.matmul(queries, keys, transpose_b=True)
+    )  # [N, H, Tq, Tk]
     if relative is not None:
         of_keys, of_values = (tf.cast(each, queries.dtype) for each in relative)
-        logits += widened(tf.einsum("nhqd,qkd->nhqk", queries, of_keys))
+        logits += cast_to_float32(tf.einsum("nhqd,qkd->nhqk", queries, of_keys))
     if bias is not None:
         logits += tf.cast(bias, logits.dtype)
     if mask is not None:
@@ -345,42 +210,88 @@ def _table(name, rows, width):
     return tf.get_variable(name, [*rows, width], initializer=initializer)
 
 
-def _is_zero(x):
-    """Return whether a tensor is a constant of zeros."""
-    value = tf.get_static_value(x)
-    return value is not None and not value.any()
+# Local attention (section 4)
 
 
-def _negated(operation):
-    """Return the mask that an operation negates, or None: not x, or float(x) == 0."""
-    if operation.type == "LogicalNot":
-        return operation.inputs[0]
-    if operation.type == "Equal" and any(map(_is_zero, operation.inputs)):
-        for each in operation.inputs:
-            if each.op.type == "Cast" and each.op.inputs[0].dtype == tf.bool:
-                return each.op.inputs[0]
-    return None
+def local_attention(
+    queries,
+    keys,
+    values,
+    block_length: int,
+    *,
+    window: Tuple[int, int] = (0, 0),
+    causality: bool = False,
+    key_mask=None,
+    fully_masked_is_zero: bool = True,
+) -> tuple:
+    """Attend within blocks of a sequence, and to a window around each block.
 
+    The sequence is cut into blocks of `block_length` positions. A position sees the
+    positions in its block, and those in a window before and after the block. The local
+    attentions of tensor2tensor are
 
-def warn_of_inverted(key_masks) -> None:
-    """Warn about key masks made by `tf.equal(ids, 0)`, in which True means padding."""
-    operation = getattr(key_masks, "op", None)  # arrays and True have none
-    inverted = "Equal"
-    while operation:
-        negated = _negated(operation)
-        if negated is not None:
-            inverted = "NotEqual" if inverted == "Equal" else "Equal"
-            operation = negated.op
-        elif operation.type in KEEP_MEANING:
-            operation = operation.inputs[0].op
-        else:
-            break
-    if not operation or operation.type != inverted:
-        return
-    if any(map(_is_zero, operation.inputs)):
-        warnings.warn(
-            "multihead_attention: expected key_masks in which True = may attend, as "
-            "tf.not_equal(ids, 0) makes them, got masks made as tf.equal(ids, 0); for "
-            "masks in which True means padding, use transformer.compat.kyubyong",
-            stacklevel=3,
+        local_attention_1d:                      window = (filter_width, filter_width)
+        masked_local_attention_1d:               window = (block_length, 0), causality
+        masked_within_block_local_attention_1d:  window = (0, 0), causality
+
+    Args:
+      queries, keys: float [N, H, T, d_k]; T need not be a multiple of B.
+      values: float [N, H, T, d_v].
+      block_length: int, B.
+      window: (int, int), the numbers of positions before and after the block.
+      causality: of these positions, a position sees only itself and earlier ones.
+      key_mask: bool [N, T] or [N, H, T], True = may attend.
+      fully_masked_is_zero: as in `scaled_dot_product_attention`.
+
+    Returns:
+      (context float [N, H, T, d_v], weights float
+      [N, H, blocks, B, before + B + after]).
+    """
+    queries = tf.convert_to_tensor(queries)
+    keys = tf.convert_to_tensor(keys)
+    values = tf.convert_to_tensor(values)
+    block_length = check_size("local_attention: block_length", block_length)
+    batch, heads, length, _ = shape_list(queries)
+    before, after = window
+    blocks = (length + block_length - 1) // block_length
+    padding = blocks * block_length - length
+    starts = tf.range(blocks)[:, None] * block_length  # [blocks, 1]
+    members = starts + tf.range(block_length)[None, :]  # [blocks, B]
+    positions = starts + tf.range(-before, block_length + after)[None, :]  # [blocks, W]
+
+    def in_blocks(x, axis):
+        return tf.gather(_padded(x, axis, 0, padding), members, axis=axis)
+
+    def in_windows(x, axis):
+        return tf.gather(
+            _padded(x, axis, before, padding + after), positions + before, axis=axis
         )
+
+    inside = tf.logical_and(positions >= 0, positions < length)
+    mask = inside[:, None, :]  # [blocks, 1, W]
+    if causality:
+        mask = tf.logical_and(mask, positions[:, None, :] <= members[:, :, None])
+    if key_mask is not None:
+        key_mask = tf.convert_to_tensor(key_mask)
+        if key_mask.shape.ndims == 2:
+            key_mask = key_mask[:, None]  # [N, 1, T]
+        key_mask = in_windows(key_mask, axis=2)[..., None, :]
+        mask = tf.logical_and(mask, key_mask)  # [N, 1 or H, blocks, 1 or B, W]
+    context, weights = scaled_dot_product_attention(
+        in_blocks(queries, 2),
+        in_windows(keys, 2),
+        in_windows(values, 2),
+        mask,
+        fully_masked_is_zero=fully_masked_is_zero,
+    )
+    context = tf.reshape(
+        context, [batch, heads, blocks * block_length, shape_list(values)[-1]]
+    )
+    return context[:, :, :length], weights
+
+
+def _padded(x, axis, before, after):
+    """Pad `x` with zeros (or False) before and after it along an axis."""
+    sizes = [[0, 0]] * x.shape.ndims
+    sizes[axis] = [before, after]
+    return tf.pad(x, sizes)

@@ -11,7 +11,7 @@ Like `tutorial`, but attention projects its output (with a bias and a ReLU), tak
 import tensorflow.compat.v1 as tf
 
 from transformer import modules
-from transformer.blocks.primitives import shape_list
+from transformer.blocks.layers import shape_list
 from transformer.compat import kyubyong_legacy
 from transformer.compat.kyubyong_legacy import *  # noqa: F403
 from transformer.compat.variables import variables_named_as

@@ -17,8 +17,13 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer import modules
-from transformer.blocks.attention import as_mask, causal_mask, lowering, mask_and_bias
-from transformer.blocks.primitives import dropout, project, with_zero_row
+from transformer.blocks.layers import dropout, project, zero_first_row
+from transformer.blocks.masks import (
+    causal_mask,
+    mask_and_bias,
+    mask_to_bias,
+    mask_to_bool,
+)
 from transformer.compat.variables import variables_named_as
 from transformer.dialects import DIALECTS
 from transformer.modules import label_smoothing
@@ -57,7 +62,7 @@ def get_token_embeddings(vocab_size, num_units, zero_pad=True):
     table = modules.embedding_table(
         vocab_size, num_units, "shared_weight_matrix", tf.AUTO_REUSE
     )
-    return with_zero_row(table) if zero_pad else table
+    return zero_first_row(table) if zero_pad else table
 
 
 def scaled_dot_product_attention(
@@ -118,7 +123,7 @@ def mask(inputs, key_masks=None, type=None):  # noqa: A002 (the original name)
     """
     if type in ("k", "key", "keys"):
         padding = _padding_of_heads(key_masks, inputs)  # [H * N, Tk]
-        return inputs + lowering(tf.logical_not(padding), PADDING)[:, None, :]
+        return inputs + mask_to_bias(tf.logical_not(padding), PADDING)[:, None, :]
     if type in ("f", "future", "right"):
         _, queries, keys = tf.unstack(tf.shape(inputs), num=3)
         order = causal_mask(tf.range(queries), tf.range(keys))[0]  # [1, Tq, Tk]
@@ -141,7 +146,7 @@ def _checked(key_masks):
             "as tf.equal(ids, 0) makes them, got masks made by tf.not_equal",
             stacklevel=4,
         )
-    return as_mask(
+    return mask_to_bool(
         key_masks,
         "transformer.compat.kyubyong: key_masks",
         "True or 1 = padding, False or 0 = a token",

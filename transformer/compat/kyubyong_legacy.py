@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer import modules
-from transformer.blocks.primitives import embedding_table, looked_up, with_zero_row
+from transformer.blocks.layers import embedding_table, look_up, zero_first_row
 from transformer.compat.variables import variables_named_as
 from transformer.dialects import DIALECTS
 from transformer.modules import label_smoothing
@@ -54,7 +54,7 @@ def embedding(
     norm, and optimizers with slots, treat it differently from `tf.IndexedSlices`.
     """
     table = embedding_table(vocab_size, num_units, scope, reuse)
-    return looked_up(with_zero_row(table) if zero_pad else table, inputs, scale)
+    return look_up(zero_first_row(table) if zero_pad else table, inputs, scale)
 
 
 def positional_encoding(

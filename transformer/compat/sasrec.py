@@ -12,12 +12,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer import modules
-from transformer.blocks.primitives import (
-    dense,
-    embedding_table,
-    looked_up,
-    with_zero_row,
-)
+from transformer.blocks.layers import dense, embedding_table, look_up, zero_first_row
 from transformer.compat.kyubyong_legacy import normalize
 from transformer.compat.variables import l2_regularizer, variables_named_as
 from transformer.dialects import DIALECTS
@@ -92,8 +87,8 @@ def embedding(
     """
     with variables_named_as("sasrec", l2_regularizer(l2_reg)):
         table = embedding_table(vocab_size, num_units, scope, reuse)
-    table = with_zero_row(table) if zero_pad else table
-    outputs = looked_up(table, inputs, scale)
+    table = zero_first_row(table) if zero_pad else table
+    outputs = look_up(table, inputs, scale)
     return (outputs, table) if with_t else outputs
 
 

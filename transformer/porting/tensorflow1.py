@@ -18,7 +18,7 @@ import tensorflow
 import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import nn_ops, random_ops
 
-from transformer.blocks import primitives
+from transformer.blocks import layers as block_layers
 
 drawn_uniform = random_ops.random_uniform
 drawn_dropout = nn_ops.dropout_v2  # all dropouts of TensorFlow call it
@@ -39,7 +39,7 @@ def lend(text: str, ours: Iterable[types.ModuleType]) -> None:
     random_ops.random_uniform = fixed_uniform
     tf.random_uniform = fixed_uniform
     nn_ops.dropout_v2 = noted_dropout
-    dropped = primitives.dropout
+    dropped = block_layers.dropout
     for module in ours:
         if vars(module).get("dropout") is dropped:
             vars(module)["dropout"] = fixed_dropout
@@ -152,8 +152,8 @@ def fixed_uniform(shape: Any, *settings: Any, **more: Any) -> Any:
 
 
 def fixed_dropout(inputs, rate, is_training=True, seed=None, name="dropout", shared=()):
-    """Apply `primitives.dropout` with the mask that TensorFlow's dropout gets."""
-    sizes = primitives.shape_list(inputs)
+    """Apply `blocks.layers.dropout` with the mask that TensorFlow's dropout gets."""
+    sizes = block_layers.shape_list(inputs)
     for dimension in shared:
         sizes[dimension] = 1
     return dropout(inputs, rate, tf.stack(sizes), training=is_training)

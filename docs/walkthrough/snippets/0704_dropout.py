@@ -3,7 +3,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 import tiny
 
-from transformer.blocks.primitives import dropout
+from transformer.blocks.layers import dropout
 
 tiny.start()
 ones = tf.ones([100, 100])

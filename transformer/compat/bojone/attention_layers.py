@@ -17,8 +17,8 @@ from typing import Any, Dict, Optional, Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.attention import both, causal_mask
-from transformer.blocks.primitives import join_heads, split_heads
+from transformer.blocks.layers import join_heads, split_heads
+from transformer.blocks.masks import causal_mask, combine_masks
 from transformer.compat.bojone.keras_base import (
     as_list,
     check_argument,
@@ -34,7 +34,7 @@ def combine_all(masks: Sequence):
     combined = None
     for mask in masks:
         if mask is not None:
-            combined = both(combined, tf.cast(mask, tf.bool))
+            combined = combine_masks(combined, tf.cast(mask, tf.bool))
     return combined
 
 
@@ -159,7 +159,7 @@ class Attention(keras.layers.Layer):
             if pair_mask.shape.ndims == 3:
                 pair_mask = pair_mask[:, None]
         if use_causal_mask:
-            pair_mask = both(pair_mask, causal_mask_of(Q, K))
+            pair_mask = combine_masks(pair_mask, causal_mask_of(Q, K))
         context, weights = self.attend(Q, K, V, key_mask, pair_mask)
         x = join_heads(context)  # [N, Tq, H * d]
         if query_mask is not None:

@@ -8,14 +8,9 @@ from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.arguments import check_size
+from transformer.blocks.layers import dense, join_heads, shape_list, split_heads
 from transformer.blocks.positions import interleaved
-from transformer.blocks.primitives import (
-    as_size,
-    dense,
-    join_heads,
-    shape_list,
-    split_heads,
-)
 from transformer.compat.variables import variables_named_as
 from transformer.modules import scaled_dot_product_attention
 
@@ -58,8 +53,8 @@ def attention(
     """
     if Q_len is not None:
         Q_len = _check_lengths(Q_len, "attention: Q_len")
-    nb_head = as_size("attention: nb_head", nb_head)
-    size_per_head = as_size("attention: size_per_head", size_per_head)
+    nb_head = check_size("attention: nb_head", nb_head)
+    size_per_head = check_size("attention: size_per_head", size_per_head)
     with tf.variable_scope(scope, reuse=reuse):
         queries, keys, values = (
             split_heads(dense(x, nb_head * size_per_head, False, name), nb_head)
@@ -85,7 +80,7 @@ def position_embedding(inputs, position_size: int):
       float32 [N, T, position_size], to be added or concatenated. With size 4,
       position 1 is `[cos 1, cos 0.01, sin 1, sin 0.01]`.
     """
-    position_size = as_size("position_embedding: position_size", position_size)
+    position_size = check_size("position_embedding: position_size", position_size)
     batch, length = shape_list(tf.convert_to_tensor(inputs))[:2]
     positions = tf.cast(tf.range(length), tf.float64)
     table = interleaved(positions, position_size)  # [T, size]

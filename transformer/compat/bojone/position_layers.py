@@ -8,8 +8,8 @@ from typing import Any, Dict
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.layers import shape_list
 from transformer.blocks.positions import interleaved
-from transformer.blocks.primitives import shape_list
 from transformer.compat.bojone.keras_base import (
     as_list,
     check_argument,

@@ -9,8 +9,8 @@ from typing import Any, Dict, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.attention import causal_mask
-from transformer.blocks.primitives import shape_list
+from transformer.blocks.layers import shape_list
+from transformer.blocks.masks import causal_mask
 from transformer.compat.bojone.attention_layers import SelfAttention, combine_all
 from transformer.compat.bojone.keras_base import check_argument, serializable
 

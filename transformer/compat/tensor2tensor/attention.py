@@ -14,14 +14,14 @@ import tensorflow.compat.v1 as tf
 
 from transformer.blocks.attention import (
     KeyValueCache,
-    found_mask,
+    local_attention,
     relative_bias,
     relative_positions,
     scaled_dot_product_attention,
 )
-from transformer.blocks.local import local_attention
-from transformer.blocks.primitives import dropout, shape_list, split_heads
-from transformer.blocks.primitives import join_heads as combine_heads
+from transformer.blocks.layers import dropout, shape_list, split_heads
+from transformer.blocks.layers import join_heads as combine_heads
+from transformer.blocks.masks import nonzero_rows
 from transformer.compat.tensor2tensor.layers import (
     dense,
     open_scope,
@@ -249,7 +249,7 @@ def local_attention_1d(
         v,
         block_length,
         window=(filter_width, filter_width),
-        key_mask=found_mask(k),
+        key_mask=nonzero_rows(k),
         fully_masked_is_zero=False,
     )[0]
 

@@ -5,7 +5,7 @@ A bias is added to the logits of attention: 0 where a query may attend, otherwis
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.attention import found_mask, lowering, proximity_bias
+from transformer.blocks.masks import mask_to_bias, nonzero_rows, proximity_bias
 from transformer.blocks.positions import halves
 from transformer.compat.tensor2tensor.layers import cast_like, embedding, shape_list
 
@@ -168,7 +168,7 @@ def transformer_prepare_encoder(
 
 def embedding_to_padding(emb):
     """Return 1 where a vector is all zeros, else 0: float [..., D] → float32 [...]."""
-    return tf.cast(tf.logical_not(found_mask(emb)), tf.float32)
+    return tf.cast(tf.logical_not(nonzero_rows(emb)), tf.float32)
 
 
 def attention_bias_local(length, max_backward, max_forward):
@@ -177,7 +177,7 @@ def attention_bias_local(length, max_backward, max_forward):
     A negative distance has no limit.
     """
     is_near = tf.linalg.band_part(tf.ones([length, length]), max_backward, max_forward)
-    return lowering(is_near)[None, None]
+    return mask_to_bias(is_near)[None, None]
 
 
 def attention_bias_lower_triangle(length):
@@ -188,12 +188,12 @@ def attention_bias_lower_triangle(length):
 def attention_bias_same_segment(query_segment_id, memory_segment_id):
     """Return -1e9 for keys in other segments, else 0: [N, 1, Tq, Tk]."""
     is_same = tf.equal(query_segment_id[:, :, None], memory_segment_id[:, None, :])
-    return lowering(is_same)[:, None]
+    return mask_to_bias(is_same)[:, None]
 
 
 def attention_bias_ignore_padding(memory_padding):
     """Return -1e9 for keys whose padding, float [N, Tk], is not 0: [N, 1, 1, Tk]."""
-    return lowering(tf.equal(memory_padding, 0)[:, None, None, :])
+    return mask_to_bias(tf.equal(memory_padding, 0)[:, None, None, :])
 
 
 def attention_bias_to_padding(

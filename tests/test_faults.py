@@ -10,7 +10,7 @@ import corpora
 import pytest
 
 from transformer import trainer
-from transformer.evaluation import Scores
+from transformer.evaluation import Score, Scores
 from transformer.logdir import checkpoints
 from transformer.logdir.history import Lock, read_dev_scores
 from transformer.runtime.signals import Stopped
@@ -107,7 +107,9 @@ def test_the_best_is_the_best_of_the_steps_that_there_were(
     """Not one of a run that got further, was thrown back, and came out otherwise."""
     bleus = iter([3.0, 1.0, 5.0, 1.0, 2.0])
     monkeypatch.setattr(
-        trainer, "evaluate", lambda *_, **__: (Scores(next(bleus), 0.0, "", ""), [])
+        trainer,
+        "evaluate",
+        lambda *_, **__: (Scores(bleu=Score(next(bleus)), chrf=Score(0.0)), []),
     )
     corpora.run_train(digits, tmp_path, *corpora.HARD)
     assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [12]

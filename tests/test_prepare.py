@@ -460,5 +460,5 @@ def test_a_language_without_spaces_keeps_its_characters_and_is_scored_by_them(tm
     assert read_parallel("", "", [pairs[1][0], reference]).tokenizer == "13a"
     wrong = [line.replace("狗", "猫") for line in chinese]
     found = score(wrong, chinese, 0, list(METRICS), text.tokenizer)
-    assert 50 < found.bleu < 100 and "tok:zh" in found.bleu_signature
+    assert 50 < found.bleu < 100 and "tok:zh" in found["bleu"].signature
     assert 0 < found.ter < 20 and score(wrong, chinese).bleu < found.bleu

@@ -38,13 +38,14 @@ def lines():
 def test_an_interval_is_around_the_score_and_in_its_signature(name, lines):
     hypotheses = damaged(lines, 0.3, 2)
     found = score(hypotheses, lines, SAMPLES, list(evaluation.METRICS))
-    low, high = getattr(found, name + "_interval")
-    assert low < getattr(found, name) < high
-    assert f"|bs:{SAMPLES}|seed:12345|" in getattr(found, name + "_signature")
+    low, high = found[name].interval
+    assert low < found[name].value < high
+    assert found[name].value == getattr(found, name)
+    assert f"|bs:{SAMPLES}|seed:12345|" in found[name].signature
     plain = score(hypotheses, lines, 0, list(evaluation.METRICS))
-    assert getattr(found, name) == getattr(plain, name)
-    assert getattr(plain, name + "_interval") == ()
-    assert "bs:" not in getattr(plain, name + "_signature")
+    assert found[name].value == plain[name].value
+    assert plain[name].interval == ()
+    assert "bs:" not in plain[name].signature
 
 
 def test_a_clear_difference_is_significant_and_a_slight_one_is_not(lines):
@@ -56,7 +57,7 @@ def test_a_clear_difference_is_significant_and_a_slight_one_is_not(lines):
     }
     [bleu, *_] = evaluation.compare(systems, lines)
     said = [
-        evaluation.comparison_sentence(each, "good", "BLEU")
+        evaluation.describe_difference(each, "good", "BLEU")
         for each in bleu.systems[1:]
     ]
     assert re.match(r"bad is \d+\.\d\d BLEU below ", said[0])
@@ -122,7 +123,7 @@ def test_a_log_directory_and_a_file_are_compared(run, trained, digits, tmp_path)
         for row, each in zip(told["systems"], comparison.systems):
             assert row == json.loads(json.dumps(each._asdict()))
         first, _, best = comparison.systems
-        sentence = evaluation.comparison_sentence(best, first.name, told["metric"])
+        sentence = evaluation.describe_difference(best, first.name, told["metric"])
         assert sentence in lines
     assert f"{other} and {run.logdir} have the same translations" in lines
     assert any(name.endswith(".translations") for name in os.listdir(other))

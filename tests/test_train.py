@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from transformer import hparams, trainer
-from transformer.evaluation import Scores
+from transformer.evaluation import Score, Scores
 from transformer.logdir import checkpoints
 from transformer.logdir import history as run
 from transformer.text.vocabulary import load_vocabularies
@@ -48,7 +48,7 @@ def script(monkeypatch):
         following = iter(bleus)
 
         def evaluate(translate, sources, references, tokenizer):
-            return Scores(next(following), 0.0, "", ""), sources
+            return Scores(bleu=Score(next(following)), chrf=Score(0.0)), sources
 
         monkeypatch.setattr(trainer, "evaluate", evaluate)
 

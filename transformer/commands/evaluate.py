@@ -37,7 +37,13 @@ from typing import (
 from transformer import evaluation, hparams
 from transformer.commands import cli
 from transformer.commands.terminal import command, say
-from transformer.evaluation import METRICS, name_beside, score, translations_path
+from transformer.evaluation import (
+    METRICS,
+    Scores,
+    name_beside,
+    score,
+    translations_path,
+)
 from transformer.exports.ctranslate2 import CTRANSLATE2, add_engine
 from transformer.runtime import files
 from transformer.text.data_folder import read_parallel
@@ -96,7 +102,7 @@ def run(args: argparse.Namespace) -> None:
             raise ValueError(f"--json: expected a file, got a folder, {args.json}")
     changes = cli.given(args, hparams.FIELDS)
     models = hparams.load_each(args.logdir, changes)
-    encoder = evaluation.sentence_encoder() if args.semantic else None
+    encoder = evaluation.load_sentence_encoder() if args.semantic else None
     text = read_parallel(models[0][0].data, args.split, args.files)
     evaluation.check_samples(args.samples, len(text.sources))
     others = systems_to_compare(args, changes, text)
@@ -134,7 +140,7 @@ def score_one(
     for line, signature in describe(scores):
         say(line, signature)
     report = dict(
-        scores._asdict(),
+        flatten_scores(scores),
         **semantic(encoder, ours.lines, text.references),
         lines=len(text.sources),
         checkpoint=ours.checkpoint,
@@ -178,7 +184,7 @@ def score_all(
         say(f"step {step}: {'; '.join(lines)}{is_best}")
         sys.stdout.flush()
         row = dict(
-            scores._asdict(),
+            flatten_scores(scores),
             **semantic(encoder, each.lines, text.references),
             step=step,
             checkpoint=each.checkpoint,
@@ -289,14 +295,22 @@ def translate(
 def describe(scores) -> List[Tuple[str, str]]:
     """Return (a line, the signature) for each metric in Scores."""
     described = []
-    for field, (name, _) in METRICS.items():
-        interval = getattr(scores, f"{field}_interval")
+    for key, (value, signature, interval) in scores.items():
         limits = ""
         if interval:
             limits = ", 95 % interval {:.2f} to {:.2f}".format(*interval)
-        line = f"{name} = {getattr(scores, field):.2f}{limits}"
-        described.append((line, getattr(scores, f"{field}_signature")))
+        described.append((f"{METRICS[key].name} = {value:.2f}{limits}", signature))
     return described
+
+
+def flatten_scores(scores: Scores) -> Dict[str, Any]:
+    """Return the fields of the JSON report: bleu, bleu_signature, bleu_interval, …"""
+    fields: Dict[str, Any] = {}
+    for key, (value, signature, interval) in scores.items():
+        fields[key] = value
+        fields[f"{key}_signature"] = signature
+        fields[f"{key}_interval"] = interval
+    return fields
 
 
 def semantic(encoder: Any, lines: List[str], references: List[str]) -> Dict[str, float]:
@@ -321,10 +335,10 @@ def compare(
     for comparison in evaluation.compare(
         lines, text.references, samples, text.tokenizer
     ):
-        say("", *evaluation.comparison_table(comparison))
+        say("", *evaluation.format_table(comparison))
         first, *others = comparison.systems
         for other in others:
-            say(evaluation.comparison_sentence(other, first.name, comparison.metric))
+            say(evaluation.describe_difference(other, first.name, comparison.metric))
         rows = [system._asdict() for system in comparison.systems]
         report.append(dict(comparison._asdict(), systems=rows))
     return report

@@ -137,10 +137,7 @@ def _scores(data, checkpoint, samples, tokenizer):
             numbers = [
                 f"{value:.2f}"
                 + (" ({:.2f} to {:.2f})".format(*limits) if limits else "")
-                for value, limits in (
-                    (found.bleu, found.bleu_interval),
-                    (found.chrf, found.chrf_interval),
-                )
+                for value, _, limits in (found["bleu"], found["chrf"])
             ]
             rows.append(f"| {split} | " + " | ".join(numbers) + " |")
     if not rows:
@@ -151,8 +148,8 @@ def _scores(data, checkpoint, samples, tokenizer):
             "|---|---|---|",
             *rows,
             "",
-            f"sacreBLEU: `{signatures.bleu_signature}` and "
-            f"`{signatures.chrf_signature}`; of translations by TensorFlow.",
+            f"sacreBLEU: `{signatures['bleu'].signature}` and "
+            f"`{signatures['chrf'].signature}`; of translations by TensorFlow.",
         ]
     )
 

@@ -20,7 +20,7 @@ for name, texts in [("equal", same), ("cut short", shorter), ("lower case", lowe
     result = BLEU().corpus_score(texts, [references])
     print(f"{name:14} {score(texts, references).bleu:6.1f} {result.bp:8.2f}")
 print(f"pieces         {score(in_pieces(same), references).bleu:6.1f}")
-print("signature:", score(same, references).bleu_signature.rsplit("|version", 1)[0])
+print("signature:", score(same, references)["bleu"].signature.rsplit("|version", 1)[0])
 wrong = [
     tiny.REFERENCE.replace("visit", "see"),
     "the child sleeps in the large garden !",

@@ -13,7 +13,7 @@ from transformer.text.vocabulary import (
     Vocabulary,
     train_vocabulary,
 )
-from transformer.text.words import tokens
+from transformer.text.words import split_into_words
 
 WORDS = ["grüne", "grünen", "graue", "Wiese", "Wiesen", "Hund", "Hunde", "und", "rund"]
 SENTENCES = [" ".join(words) for words in itertools.permutations(WORDS, 3)]
@@ -75,7 +75,7 @@ def test_with_byte_fallback_any_text_can_be_copied(path_with_bytes, dropout):
     sampled = vocabulary(path_with_bytes, dropout)
     line = "Hund 🙂 Žund 猫 <0xF0>"
     assert sampled.decode(sampled.encode(line)) == line
-    assert tokens(sampled, sampled.encode(line)).words == line.split()
+    assert split_into_words(sampled, sampled.encode(line)).words == line.split()
 
 
 @pytest.mark.parametrize("dropout", [0.05, 0.5, 1])

@@ -17,10 +17,11 @@ import pytest
 from tasks import negating
 
 from transformer.runtime import pool
-from transformer.text import corpus, vocabulary
+from transformer.text import corpus, sentencepiece_model
 from transformer.text.batches import Corpus
 from transformer.text.lines import read_lines
-from transformer.text.vocabulary import load_vocabularies, sampled
+from transformer.text.sentencepiece_model import sample_lines
+from transformer.text.vocabulary import load_vocabularies
 
 CHUNK = 7  # pairs in a block
 FLAGS = ["--vocab_size", "25"]
@@ -143,8 +144,8 @@ PREPARES = """
 import sys
 sys.path.insert(0, ".")
 from transformer.commands import program
-from transformer.text import corpus, vocabulary
-vocabulary.MANY_LINES = 10
+from transformer.text import corpus, sentencepiece_model
+sentencepiece_model.MANY_LINES = 10
 if __name__ == "__main__":
     program.main(["prepare", *sys.argv[1:]])
 """
@@ -272,10 +273,14 @@ def test_each_filter_counts_what_it_drops_and_only_in_train(tmp_path, capsys):
 
 
 def test_a_sample_has_so_many_lines_each_as_likely_as_any():
-    assert list(sampled("abc", 3, 3)) == list(sampled("abc", 3, 9)) == list("abc")
-    found = list(sampled(range(2000), 2000, 500))
+    assert (
+        list(sample_lines("abc", 3, 3))
+        == list(sample_lines("abc", 3, 9))
+        == list("abc")
+    )
+    found = list(sample_lines(range(2000), 2000, 500))
     assert len(found) == 500 and found == sorted(set(found))
-    assert found == list(sampled(range(2000), 2000, 500))
+    assert found == list(sample_lines(range(2000), 2000, 500))
     counts = np.histogram(found, 10, (0, 2000))[0]
     assert abs(counts - 50).max() < 5 * 6.2  # 50 on average, with a deviation of 6
 
@@ -289,7 +294,7 @@ def test_a_vocabulary_is_trained_on_a_sample_of_a_large_corpus(
     of = "60 lines of each language" if kind else "120 lines"
     said = f"vocabulary: trained on 40 of {of}, drawn at random"
     assert said in capsys.readouterr().out
-    monkeypatch.setattr(vocabulary, "MANY_LINES", 39)
+    monkeypatch.setattr(sentencepiece_model, "MANY_LINES", 39)
     assert prepared(tmp_path / "elsewhere", *flags) == files  # in another process
     capsys.readouterr()
     whole = words(text, *kind, "--vocab_lines", "120")

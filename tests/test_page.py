@@ -14,7 +14,7 @@ from serving import address, served
 from transformer import hparams
 from transformer.logdir import checkpoints
 from transformer.serving.requests import SentenceRequest
-from transformer.text.words import between_words
+from transformer.text.words import word_attention
 from transformer.viewer import page_files
 from transformer.viewer.models import Model
 from transformer.viewer.sight import see
@@ -98,7 +98,7 @@ def test_the_heat_map_has_the_models_weights_and_hovering_says_them(page, models
     values = page.run("[...page.matrix.values]")
     sight = see(models[0].translator, "1 2 3 4 5")
     weights = sight.attention["cross"][0, 1]
-    wanted = between_words(weights, sight.target.spans, sight.source.spans)
+    wanted = word_attention(weights, sight.target.spans, sight.source.spans)
     assert max(abs(a - b) for a, b in zip(values, wanted.ravel())) < 1e-4
     x, y = page.run(
         "(() => { byId('heat').scrollIntoView(); const l = page.layout;"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from transformer import hparams
-from transformer.text.words import between_words
+from transformer.text.words import word_attention
 from transformer.translator import Translator
 from transformer.viewer import picture
 from transformer.viewer.sight import KINDS, see
@@ -40,7 +40,7 @@ def test_every_layer_and_head_of_every_kind(sight):
         for head, each in enumerate(row):
             assert each.weights.shape == each.allowed.shape
             assert each.weights.shape == (len(each.queries), len(each.keys))
-            expected = between_words(sight.attention[kind][0, head], *spans)
+            expected = word_attention(sight.attention[kind][0, head], *spans)
             np.testing.assert_array_equal(each.weights, expected)
 
 
@@ -48,7 +48,7 @@ def test_one_map_has_the_weights_between_words_or_pieces(sight):
     [[words]] = picture.maps(sight, ["cross"], 1, 3)
     spans = sight.target.spans, sight.source.spans
     of_head = sight.attention["cross"][0, 2]
-    np.testing.assert_array_equal(words.weights, between_words(of_head, *spans))
+    np.testing.assert_array_equal(words.weights, word_attention(of_head, *spans))
     assert words.keys == sight.source.words and words.queries == sight.target.words
     [[pieces]] = picture.maps(sight, ["encoder"], 1, 3, pieces=True)
     np.testing.assert_array_equal(pieces.weights, sight.attention["encoder"][0, 2])

@@ -164,7 +164,7 @@ def test_a_vocabulary_that_is_given_replaces_what_there_was(tmp_path):
 
 def test_a_folder_without_a_vocabulary_gives_none(tmp_path, capsys):
     argv = ["--out", fill(tmp_path / "out"), "--vocab_from", str(tmp_path)]
-    assert "expected the vocabulary" in refused(capsys, tmp_path, argv)
+    assert "the vocabulary is missing: expected" in refused(capsys, tmp_path, argv)
 
 
 def test_the_same_text_gives_the_same_bytes(tmp_path):
@@ -220,7 +220,7 @@ def test_bpe_dropout_with_a_given_vocabulary(tmp_path, capsys):
         corpora.command(
             "prepare", "--out", given, "--vocab_from", own, "--bpe_dropout", "0.3"
         )
-    assert "expected a vocabulary of --model_type bpe" in capsys.readouterr().err
+    assert "expected a vocabulary of the model type bpe" in capsys.readouterr().err
 
 
 def test_a_test_split_is_not_needed(tmp_path):

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from transformer import hparams
 from transformer.commands import cli
 from transformer.text.batches import BatchPlan, make_batch, pad, pad_with_end
-from transformer.text.lines import READERS, Oddities, read_lines
+from transformer.text.lines import READERS, TolerantReader, read_lines
 from transformer.text.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, train_vocabulary
 
 pytestmark = pytest.mark.slow
@@ -123,19 +123,19 @@ def write(folder, name, content):
 def test_whatever_bytes_are_read_there_are_as_many_lines(raw_lines, ended):
     content = b"".join(raw + b"\n" for raw in raw_lines)
     content = content if ended else content[:-1]
-    oddities = Oddities()
-    lines = list(oddities.read(io.BytesIO(content)))
+    reader = TolerantReader()
+    lines = list(reader.read(io.BytesIO(content)))
     wanted = content.split(b"\n")
     wanted = wanted[:-1] if wanted[-1] == b"" else wanted
-    assert len(lines) == oddities.lines == len(wanted)
+    assert len(lines) == reader.num_lines == len(wanted)
     for number, (line, raw) in enumerate(zip(lines, wanted)):
         raw = raw[:-1] if raw.endswith(b"\r") else raw
         assert "\n" not in line
         assert line == raw.decode("utf-8", errors="replace") or (
             number == 0 and "\ufeff" + line == raw.decode("utf-8", errors="replace")
         )
-    assert all(0 <= count <= len(lines) for count in oddities.counts.values())
-    assert oddities.report().count("\n") == 0
+    assert all(0 <= count <= len(lines) for count in reader.counts.values())
+    assert reader.report().count("\n") == 0
 
 
 @settings(max_examples=300)
@@ -152,7 +152,7 @@ def test_lines_that_are_written_are_read(folder, lines, name, end, marked):
     path = write(folder, name, content.encode("utf-8"))
     wanted = lines or [""] * marked
     assert list(read_lines(path)) == wanted
-    assert list(Oddities().read(io.BytesIO(content.encode("utf-8")))) == wanted
+    assert list(TolerantReader().read(io.BytesIO(content.encode("utf-8")))) == wanted
 
 
 ENTITIES = st.sampled_from(

@@ -16,7 +16,7 @@ from test_properties import LINES, RAW_LINES
 
 from transformer import hparams
 from transformer.commands import translate
-from transformer.text.lines import Oddities, read_lines
+from transformer.text.lines import TolerantReader, read_lines
 from transformer.text.vocabulary import load_vocabularies
 from transformer.translator import Translator
 
@@ -126,7 +126,7 @@ def translated(translator, raw_lines, chunk_size):
     """What translate.py writes for the bytes of lines."""
     output = io.BytesIO()
     translate.write_translations(
-        translator, Oddities().read(raw_lines), output, chunk_size=chunk_size
+        translator, TolerantReader().read(raw_lines), output, chunk_size=chunk_size
     )
     return output.getvalue()
 

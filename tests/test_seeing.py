@@ -78,27 +78,31 @@ def test_the_tokens_are_those_of_the_line_and_its_translation(sight, lines):
 )
 def test_other_vocabularies_make_words_too(tmp_path, kind, write, listed, line, wanted):
     vocabulary = kind(write(tmp_path / "listed", 40, listed))
-    made = words.tokens(vocabulary, [*vocabulary.encode(line), vocabulary.eos, 0])
+    made = words.split_into_words(
+        vocabulary, [*vocabulary.encode(line), vocabulary.eos, 0]
+    )
     assert made.words == wanted
     joined = ["".join(made.pieces[begin:end]) for begin, end in made.spans]
     assert [each.rstrip("_") for each in joined] == wanted
     # They cannot say what the text of an unknown word was.
-    assert words.with_surface(made, vocabulary, line) == made
+    assert words.restore_unknown_words(made, vocabulary, line) == made
 
 
 def test_words_of_a_line_that_was_cut_stay_as_they_are(digits):
     vocabulary = Vocabulary(os.path.join(digits, "spm.model"))
     line = "1 2 ? 4"
-    made = words.tokens(vocabulary, [*vocabulary.encode(line), vocabulary.eos])
-    whole = words.with_surface(made, vocabulary, line)
+    made = words.split_into_words(
+        vocabulary, [*vocabulary.encode(line), vocabulary.eos]
+    )
+    whole = words.restore_unknown_words(made, vocabulary, line)
     assert whole.words == ["1", "2", "?", "4", "⟨end⟩"]
-    assert words.with_surface(made, vocabulary, line + " 5") == made
+    assert words.restore_unknown_words(made, vocabulary, line + " 5") == made
     assert made.words != whole.words
 
 
 def test_words_sum_keys_and_average_queries():
     weights = np.array([[0.5, 0.2, 0.3], [0.1, 0.1, 0.8], [0.0, 1.0, 0.0]])
-    found = words.between_words(weights, [(0, 2), (2, 3)], [(0, 1), (1, 3)])
+    found = words.word_attention(weights, [(0, 2), (2, 3)], [(0, 1), (1, 3)])
     np.testing.assert_allclose(found, [[0.3, 0.7], [0.0, 1.0]])
 
 

@@ -12,7 +12,7 @@ from transformer.text.vocabulary import (
     SubwordVocabulary,
     copy_vocabularies,
     load_vocabularies,
-    vocabulary_kind,
+    vocabulary_class,
 )
 
 SOME = ["der_", "de", "Hund_", "Hun", "d", "d_", "e", "._", ". ", " ", "ü", "ber"]
@@ -120,7 +120,7 @@ def test_what_is_no_subword_vocabulary_is_refused(tmp_path):
         SubwordVocabulary(write_lines(tmp_path / "words", ["<PAD>", "<UNK>", "a"]))
     some = ["<pad>_", "<EOS>_", "ab_", *"a\\_u;012345689"]
     for name, more, lacking in (("a", "b", "7"), ("b", "7", "b")):
-        with pytest.raises(ValueError, match=f"got none for '{lacking}'"):
+        with pytest.raises(ValueError, match=f"'{lacking}' is missing"):
             SubwordVocabulary(write_lines(tmp_path / name, [*some, more]))
     with pytest.raises(ValueError, match="first, then"):
         SubwordVocabulary(write_lines(tmp_path / "empty", []))
@@ -138,7 +138,7 @@ def test_folders_know_their_subword_vocabularies(tmp_path):
     assert found.joint and found.source is found.target and found.source.eos == 1
     found = load_vocabularies(str(separate))
     assert (found.joint, found.source.size, found.target.size) == (False, 30, 40)
-    assert vocabulary_kind(str(separate)) is SubwordVocabulary
+    assert vocabulary_class(str(separate)) is SubwordVocabulary
     for one, other in ((joint, separate), (words, joint), (separate, words)):
         with pytest.raises(ValueError, match="expected the vocabulary of"):
             copy_vocabularies(str(one), str(other))

@@ -12,7 +12,7 @@ import corpora
 import pytest
 
 from transformer.commands import translate
-from transformer.text.lines import Oddities
+from transformer.text.lines import TolerantReader
 from transformer.text.vocabulary import load_vocabularies, train_vocabulary
 from transformer.translator import Translation, Translator
 
@@ -66,10 +66,10 @@ def test_line_ends_make_no_difference(run):
     ids=ascii,
 )
 def test_what_is_odd_about_a_line_is_counted_as_it_is_read(line, counts):
-    oddities = Oddities()
-    (text,) = oddities.read([line + b"\n"])
+    reader = TolerantReader()
+    (text,) = reader.read([line + b"\n"])
     assert text == line.decode("utf-8", errors="replace").rstrip("\r")
-    assert set(oddities.report().replace("1 lines: ", "").split(", ")) == set(
+    assert set(reader.report().replace("1 lines: ", "").split(", ")) == set(
         counts or [""]
     )
 

@@ -8,6 +8,8 @@ import pytest
 import sentencepiece
 from corpora import write_lines
 
+from transformer.commands.advice import advice_for
+from transformer.runtime.errors import VocabularyNotFound
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary import (
     BOS,
@@ -78,8 +80,10 @@ def test_a_model_with_other_special_ids_is_refused(corpus, tmp_path):
 def test_what_is_no_model_is_refused(corpus, tmp_path):
     with pytest.raises(ValueError, match=r"a\.de: expected a SentencePiece model"):
         Vocabulary(corpus)
-    with pytest.raises(FileNotFoundError, match=r"prepare\.py"):
+    with pytest.raises(VocabularyNotFound, match=r"none\.model is missing") as caught:
         Vocabulary(str(tmp_path / "none.model"))
+    assert isinstance(caught.value, FileNotFoundError)
+    assert advice_for(caught.value) == "; create it with prepare.py"
 
 
 # Training
@@ -98,7 +102,7 @@ def test_training_twice_gives_the_same_bytes_and_no_path(model_type, corpus, tmp
 
 def test_no_text_is_refused(tmp_path):
     empty = write(tmp_path / "a", "")
-    with pytest.raises(ValueError, match="without visible characters"):
+    with pytest.raises(ValueError, match="has no visible characters"):
         train_vocabulary([empty], str(tmp_path / "m"), SIZE, model_type="bpe")
 
 
@@ -137,9 +141,11 @@ def test_another_vocabulary_is_not_copied_over_one(tmp_path):
 
 
 def test_a_folder_with_no_vocabulary_says_what_to_run(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"spm\.model.*prepare\.py"):
+    with pytest.raises(VocabularyNotFound, match=r"missing: .*spm\.model") as caught:
         load_vocabularies(str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"prepare\.py"):
+    command = f"python scripts/prepare.py --out {tmp_path}"
+    assert command in advice_for(caught.value)
+    with pytest.raises(VocabularyNotFound, match="vocabulary is missing"):
         copy_vocabularies(str(tmp_path), str(tmp_path))
 
 

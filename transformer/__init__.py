@@ -18,6 +18,7 @@ _ERRORS = [
     "DataFolderChanged",
     "VocabularyError",
     "VocabularyNotFound",
+    "VocabularyFileError",
     "VocabularyMismatch",
     "VocabularySizeError",
     "CheckpointError",

@@ -29,7 +29,7 @@ from typing import (
 from transformer.logdir.manifests import is_there
 from transformer.runtime import files
 from transformer.text.lines import read_lines
-from transformer.text.words import between_words, tokens
+from transformer.text.words import split_into_words, word_attention
 
 FILE_NAME = "alignment.json"
 Pair = Tuple[int, int]  # a source word and a target word, from 0
@@ -100,8 +100,8 @@ def align(
                 continue
             without.remove(i)
             spans = (
-                tokens(vocabularies.source, source).spans,
-                tokens(vocabularies.target, target).spans,
+                split_into_words(vocabularies.source, source).spans,
+                split_into_words(vocabularies.target, target).spans,
             )
             words = len(sources[i].split()), len(targets[i].split())
             was_cut = len(source) == most
@@ -123,7 +123,7 @@ def _pairs(weights, head, spans):
     weights = weights.mean(0) if head.head is None else weights[head.head]  # [T, S]
     if head.when_read:
         weights = weights[1:]  # the row of a piece is the step that chooses the next
-    best = between_words(weights, targets, sources).argmax(-1)  # [target words]
+    best = word_attention(weights, targets, sources).argmax(-1)  # [target words]
     return {(int(i), j) for j, i in enumerate(best)}
 
 

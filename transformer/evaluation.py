@@ -16,7 +16,7 @@ from sacrebleu.significance import PairedTest
 from transformer.runtime import ram
 from transformer.runtime.errors import CorpusError, SettingsError, missing_package
 from transformer.text.data_folder import ParallelText, hash_lines, load_text
-from transformer.text.vocabulary import Translation
+from transformer.text.translations import Translation
 
 SAMPLES = 1000  # drawn for an interval; the default of sacreBLEU
 MIN_SAMPLES = 40  # with fewer, the 95 % interval holds all of them

@@ -59,6 +59,7 @@ from transformer.hparams import (
 from transformer.length_penalty import length_penalty
 from transformer.logdir import checkpoints
 from transformer.model import Transformer
+from transformer.runtime.errors import VocabularyError
 from transformer.runtime.names import refuse_unknown
 from transformer.runtime.precision import compute_type, getter_to
 from transformer.runtime.sessions import (
@@ -69,14 +70,12 @@ from transformer.runtime.sessions import (
     set_up_process,
 )
 from transformer.text.batches import make_batch, pad, pad_with_end
+from transformer.text.translations import BaseTranslator, Translation, as_lines
 from transformer.text.vocabulary import (
     PAD,
-    TextSide,
-    Translation,
     Vocabularies,
-    as_lines,
+    has_same_vocabulary,
     load_vocabularies,
-    refuse_other_vocabulary,
 )
 
 # A batch holds `decode_batch_size` sentences of up to this many pieces. It holds fewer
@@ -94,7 +93,7 @@ class Member(NamedTuple):
     scope: str  # of its variables in the graph; empty if it is the only model
 
 
-class Translator(TextSide):
+class Translator(BaseTranslator):
     """Translates with a checkpoint of a log directory; owns a graph and a session.
 
         with Translator("logs/sample", beam_size=1) as translator:
@@ -237,7 +236,7 @@ class Translator(TextSide):
             self.engine = TENSORFLOW
             return
         self._fast = FastTranslator(folder, self.hp, self._options.n_best)
-        self._fast.oddities = self.oddities
+        self._fast.unusual_lines = self.unusual_lines
 
     def restore_found(self, which: Union[str, int] = "best") -> str:
         """Load the checkpoint that `checkpoints.find` finds; return its path.
@@ -747,12 +746,12 @@ def members_of(directories: Sequence[Tuple[HParams, str]]) -> List[Member]:
         member = Member(hp, logdir, load_vocabularies(logdir), scope)
         _refuse_other_sizes(member)
         members.append(member)
-        refuse_other_vocabulary(
-            logdir,
-            members[0].logdir,
-            "models that translate together share their vocabularies; train both on "
-            "the same prepared data",
-        )
+        if not has_same_vocabulary(members[0].logdir, logdir):
+            raise VocabularyError(
+                f"{logdir}: expected the vocabulary of {members[0].logdir}, got "
+                "another; models that translate together share their vocabularies; "
+                "train both on the same prepared data"
+            )
     return members
 
 

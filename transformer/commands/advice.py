@@ -4,10 +4,24 @@ The package raises exceptions with facts (`runtime/errors.py`). A command that f
 shows the message, and after it the advice for the class of the exception.
 """
 
+import os
 from typing import Any, Callable, Dict, Type
 
 from transformer.commands.terminal import command, command_line
 from transformer.runtime import errors
+
+
+def advise_on_vocabulary(error: errors.VocabularyNotFound) -> str:
+    """Return where a vocabulary comes from."""
+    if not error.folder:
+        return f"create it with {command('prepare')}"
+    if not os.path.isdir(error.folder):
+        return "check the path"
+    return (
+        f"for a data folder, run {command_line('prepare', '--out', error.folder)}; for "
+        "a log directory, copy the vocabulary of its data folder"
+    )
+
 
 # The extension point for advice: exception class → a function of the exception that
 # returns what to do about it, or "". A class without a row has the advice of its base.
@@ -17,12 +31,8 @@ ADVICE: Dict[Type[Exception], Callable[[Any], str]] = {
         + command_line("prepare", "--out", error.folder)
     ),
     errors.DataFolderChanged: lambda error: f"run {command('prepare')} again",
-    errors.VocabularyNotFound: lambda error: (
-        f"for a data folder, run {command_line('prepare', '--out', error.folder)}; for "
-        "a log directory, copy the vocabulary of its data folder"
-        if error.folder
-        else f"create it with {command('prepare')}"
-    ),
+    errors.VocabularyNotFound: advise_on_vocabulary,
+    errors.VocabularyFileError: lambda error: f"create it with {command('prepare')}",
     errors.VocabularyMismatch: lambda error: "choose another --data, or --logdir",
     errors.VocabularySizeError: lambda error: (
         f"lower --vocab_size to {error.largest}"

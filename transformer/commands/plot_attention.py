@@ -133,7 +133,7 @@ def write_picture(
     args: argparse.Namespace, head: Union[int, str, None], translator: "Translator"
 ) -> str:
     """Write the picture; return the translation."""
-    from transformer.text.vocabulary import as_lines
+    from transformer.text.translations import as_lines
     from transformer.viewer import picture
     from transformer.viewer.sight import KINDS, see
 

@@ -41,7 +41,7 @@ from transformer.text.data_folder import (
     tokenizer_of,
     write_summary,
 )
-from transformer.text.lines import Pair
+from transformer.text.lines import FilePair
 from transformer.text.vocabulary import FILE_NAMES, copy_vocabularies, load_vocabularies
 
 HEAVIEST = 1000  # the largest weight; a larger one is a mistake
@@ -230,16 +230,16 @@ def check_dropout(args: argparse.Namespace) -> None:
         )
 
 
-def named_pairs(args: argparse.Namespace) -> Dict[str, List[Pair]]:
+def named_pairs(args: argparse.Namespace) -> Dict[str, List[FilePair]]:
     """Return the pairs of text files that the flags name: split → pairs."""
     named = {"train": [weighted_pair(words) for words in args.train or []]}
     for split in SPLITS[1:]:
         words = getattr(args, split)
-        named[split] = [Pair(*words)] if words else []
+        named[split] = [FilePair(*words)] if words else []
     return {split: pairs for split, pairs in named.items() if pairs}
 
 
-def weighted_pair(words: List[str]) -> Pair:
+def weighted_pair(words: List[str]) -> FilePair:
     """Return the pair of text files that one --train names.
 
     Raises:
@@ -259,7 +259,7 @@ def weighted_pair(words: List[str]) -> Pair:
             f"--train: expected a weight above 0, at most {HEAVIEST}, got "
             f"{words[2]!r}: it is how many times the pairs of these files are written"
         )
-    return Pair(words[0], words[1], weight)
+    return FilePair(words[0], words[1], weight)
 
 
 def checked_languages(args: argparse.Namespace) -> List[str]:

@@ -22,8 +22,9 @@ from typing import Any, Dict
 from transformer import hparams
 from transformer.commands import cli
 from transformer.logdir import manifests
+from transformer.runtime.errors import VocabularyError
 from transformer.runtime.files import refuse_used
-from transformer.text.vocabulary import load_vocabularies, refuse_other_vocabulary
+from transformer.text.vocabulary import has_same_vocabulary, load_vocabularies
 from transformer.workers.cluster import cluster_of
 
 # What a log directory may contain before its settings are written: remainders of a
@@ -74,11 +75,11 @@ def settings(args: argparse.Namespace) -> hparams.HParams:
     hp = hparams.resolve(given, args.preset, args.logdir, args.init_from)
     refuse_used(args.logdir, "--logdir", hparams.FILE_NAME, BEGUN)
     if args.init_from and not manifests.exist(args.logdir):
-        refuse_other_vocabulary(
-            hp.data,
-            args.init_from,
-            f"prepare the corpus with --vocab_from {args.init_from}",
-        )
+        if not has_same_vocabulary(args.init_from, hp.data):
+            raise VocabularyError(
+                f"{hp.data}: expected the vocabulary of {args.init_from}, got another; "
+                f"prepare the corpus with --vocab_from {args.init_from}"
+            )
     vocabularies = load_vocabularies(hp.data)
     from_data: Dict[str, Any] = {
         "source_vocab_size": vocabularies.source.size,

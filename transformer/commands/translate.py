@@ -44,9 +44,9 @@ from transformer.exports.ctranslate2 import (
     usable,
 )
 from transformer.runtime.progress import escape_control
-from transformer.text.lines import Oddities, read_lines
+from transformer.text.lines import TolerantReader, read_lines
 from transformer.text.sentences import split
-from transformer.text.vocabulary import Translation
+from transformer.text.translations import Translation
 
 CHUNK = 2000  # lines read before they are translated, sorted by length
 
@@ -239,12 +239,12 @@ def run(args) -> None:
     (hp, logdir), *others = hparams.load_each(
         args.logdir, cli.given(args, hparams.FIELDS)
     )
-    oddities = Oddities()
+    reader = TolerantReader()
     prefixes = iter(list(read_lines(args.prefix_file))) if args.prefix_file else None
     by_line = typed or args.stream
     if by_line:
         hp = dataclasses.replace(hp, decode_batch_size=1)
-    lines = oddities.read(ask(stdin) if typed else stdin)
+    lines = reader.read(ask(stdin) if typed else stdin)
     with opened(args, hp, logdir, others) as translator:
         write_translations(
             translator,
@@ -258,8 +258,8 @@ def run(args) -> None:
             sentences=args.split,
         )
     whose = " (of the sentences)" if args.split else ""
-    report = oddities.report(
-        {name + whose: number for name, number in translator.oddities.items()}
+    report = reader.report(
+        {name + whose: number for name, number in translator.unusual_lines.items()}
     )
     if report:
         args.warn(report)

@@ -33,7 +33,8 @@ from transformer.length_penalty import length_penalty
 from transformer.logdir.manifests import MANIFEST, to_try
 from transformer.runtime import files
 from transformer.runtime.devices import cores
-from transformer.text.vocabulary import TextSide, Translation, load_vocabularies
+from transformer.text.translations import BaseTranslator, Translation
+from transformer.text.vocabulary import load_vocabularies
 
 TENSORFLOW = "tensorflow"
 CTRANSLATE2 = "ctranslate2"
@@ -211,7 +212,7 @@ def _in_a_thread(function: Callable, *args: Any, **kwargs: Any) -> Any:
         return executor.submit(function, *args, **kwargs).result()
 
 
-class FastTranslator(TextSide):
+class FastTranslator(BaseTranslator):
     """Translates with a model that was exported for CTranslate2, on the CPU.
 
     Args:

@@ -331,7 +331,7 @@ def _compare(ours, folder, quantization, warn) -> None:
             f"no dev set in {ours.hp.data}"
         )
         return
-    before = ours.oddities.copy()
+    before = ours.unusual_lines.copy()
     with FastTranslator(folder, ours.hp) as theirs:
         pairs = [
             (line, our, their)
@@ -343,7 +343,7 @@ def _compare(ours, folder, quantization, warn) -> None:
         scores = theirs.score_pieces(
             [line for line, _, _ in pairs], [our.pieces for _, our, _ in pairs]
         )
-    ours.oddities = before
+    ours.unusual_lines = before
     wrong = [
         f"{line!r:.80} → {our.text!r:.80}: {score:.3f}, not {our.score:.3f}"
         for (line, our, _), score in zip(pairs, scores)

@@ -27,11 +27,10 @@ from transformer.logdir import checkpoints
 from transformer.model import Transformer
 from transformer.runtime.sessions import make_session
 from transformer.text.batches import pad_with_end
+from transformer.text.translations import BaseTranslator, Translation
 from transformer.text.vocabulary import (
     EOS,
     PAD,
-    TextSide,
-    Translation,
     Vocabularies,
     Vocabulary,
     copy_vocabularies,
@@ -259,7 +258,7 @@ def _varint(number: int) -> bytes:
 # A translator for comparisons with our translations
 
 
-class SavedTranslator(TextSide):
+class SavedTranslator(BaseTranslator):
     """Translates with a SavedModel that `write` wrote, like TensorFlow Serving.
 
     Args:

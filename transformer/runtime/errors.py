@@ -11,6 +11,7 @@ are attributes. `transformer/commands/advice.py` turns them into what to type.
     │   └── DataFolderChanged         its files are not those that were prepared
     ├── VocabularyError           a vocabulary cannot be used
     │   ├── VocabularyNotFound        there is none
+    │   ├── VocabularyFileError       a file is not a vocabulary that can be used
     │   ├── VocabularyMismatch        it is not the one that is needed
     │   └── VocabularySizeError       the text does not allow a size
     ├── CheckpointError           a checkpoint is broken, or of another model
@@ -76,6 +77,10 @@ class VocabularyNotFound(VocabularyError, FileNotFoundError):
     def __init__(self, message: str, folder: str = ""):
         super().__init__(message)
         self.folder = folder
+
+
+class VocabularyFileError(VocabularyError):
+    """A file is not a SentencePiece model, or has other special ids."""
 
 
 class VocabularyMismatch(VocabularyError):

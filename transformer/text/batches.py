@@ -19,7 +19,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer.commands.terminal import command, command_line
 from transformer.text.data_folder import open_integers
-from transformer.text.vocabulary import BOS, EOS, PAD, vocabulary_kind
+from transformer.text.vocabulary import BOS, EOS, PAD, vocabulary_class
 
 PREFETCH = 4  # batches made in advance of the step that uses them
 LONGEST = 2**31 - 1  # wider than any batch: a pair of this length is always refused
@@ -110,7 +110,7 @@ class Corpus:
         self.split = split
         self._source_ids, self._source_offsets = self._load("source")
         self._target_ids, self._target_offsets = self._load("target")
-        self._vocabulary = vocabulary_kind(self.folder)
+        self._vocabulary = vocabulary_class(self.folder)
         self.source_lengths = _lengths(self._source_offsets)
         self.target_lengths = _lengths(self._target_offsets)
         if len(self.source_lengths) != len(self.target_lengths):

@@ -29,13 +29,13 @@ import numpy as np
 from transformer.runtime import pool
 from transformer.runtime.files import named
 from transformer.text.data_folder import SIDES, SPLITS, integer_file, language_of
-from transformer.text.lines import Pair, count_pairs, read_lines, read_pairs
+from transformer.text.lines import FilePair, count_pairs, read_lines, read_pairs
 from transformer.text.vocabulary import (
     JOINT_MODEL,
     SEPARATE_MODELS,
     UNK,
+    BaseVocabulary,
     DropoutVocabulary,
-    Pieces,
     load_vocabularies,
     train_vocabulary,
 )
@@ -51,12 +51,12 @@ class Text(NamedTuple):
     """The text of a split."""
 
     split: str
-    pairs: List[Pair]  # only train may have more than one
+    pairs: List[FilePair]  # only train may have more than one
     counts: List[int]  # the number of pairs of lines in each
     copies: int = 1  # how many times the text is encoded
 
 
-def read_text(split: str, pairs: List[Pair], copies: int = 1) -> Text:
+def read_text(split: str, pairs: List[FilePair], copies: int = 1) -> Text:
     """Return the text of a split after reading it once.
 
     Args:
@@ -79,7 +79,7 @@ def read_text(split: str, pairs: List[Pair], copies: int = 1) -> Text:
 
 
 def languages_of(
-    named_pairs: Dict[str, List[Pair]],
+    named_pairs: Dict[str, List[FilePair]],
     out: str,
     source: Optional[str] = None,
     target: Optional[str] = None,
@@ -108,8 +108,8 @@ def languages_of(
 
 
 def find_splits(
-    named_pairs: Dict[str, List[Pair]], out: str, languages: Sequence[str]
-) -> Dict[str, List[Pair]]:
+    named_pairs: Dict[str, List[FilePair]], out: str, languages: Sequence[str]
+) -> Dict[str, List[FilePair]]:
     """Return the pairs of text files of each split; `test` may be absent.
 
     Args:
@@ -135,7 +135,7 @@ def find_splits(
                     f"neither; name the files with --{split} SOURCE TARGET, or their "
                     f"endings with --source_lang and --target_lang"
                 )
-            pairs = [Pair(found[0], found[1])]
+            pairs = [FilePair(found[0], found[1])]
         for path in itertools.chain.from_iterable(pair[:2] for pair in pairs):
             if not os.path.isfile(path):
                 what = "does not exist"
@@ -158,7 +158,7 @@ def _find_in(out: str, split: str, language: str) -> str:
     return ""
 
 
-def copy_text(pair: Pair, names: Sequence[str], out: str, made: str) -> List[str]:
+def copy_text(pair: FilePair, names: Sequence[str], out: str, made: str) -> List[str]:
     """Write both sides of a split as plain text, unless OUT already holds them.
 
     Args:
@@ -303,7 +303,7 @@ def encoder(recipe: Recipe, threads: int = -1) -> Callable[[Block], Part]:
       threads: the number of SentencePiece threads; -1: one per core.
     """
     draw = random.Random()
-    sides: List[Pieces] = list(load_vocabularies(recipe.folder)[:2])
+    sides: List[BaseVocabulary] = list(load_vocabularies(recipe.folder)[:2])
     if recipe.bpe_dropout:
         sides = [
             DropoutVocabulary(each.path, recipe.bpe_dropout, draw) for each in sides
@@ -334,7 +334,7 @@ def encoder(recipe: Recipe, threads: int = -1) -> Callable[[Block], Part]:
     return encode
 
 
-def id_type(vocabulary: Pieces) -> type:
+def id_type(vocabulary: BaseVocabulary) -> type:
     """Return the type in which the ids of a vocabulary are stored on disk."""
     return np.uint16 if vocabulary.size < 2**16 else np.int32
 

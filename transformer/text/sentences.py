@@ -37,7 +37,7 @@ def split(text: str) -> List[Tuple[str, str]]:
         word = text[word_start : space.start()]
         following = text[space.end() : space.end() + 1]
         is_line_end = len((space.group() + ".").splitlines()) > 1
-        if is_line_end or not following or _ends(word, following):
+        if is_line_end or not following or _is_sentence_end(word, following):
             sentences.append((text[start : space.start()], space.group()))
             start = space.end()
         word_start = space.end()
@@ -58,7 +58,7 @@ def join(translations: Sequence[str], sentences: Sequence[Tuple[str, str]]) -> s
     )
 
 
-def _ends(word, following):
+def _is_sentence_end(word, following):
     """Return whether a sentence ends after a word, given the next character."""
     word = word.rstrip(CLOSING)
     if not word.endswith(ENDS) or following.islower():

@@ -5,12 +5,14 @@ from typing import List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from transformer.text.vocabulary import PAD, UNK, SubwordVocabulary, Vocabulary
+from transformer.text.imported_vocabulary import SubwordVocabulary
+from transformer.text.pieces import PAD, UNK, BaseVocabulary
+from transformer.text.sentencepiece_model import Vocabulary
 
 WORD_START = "▁"  # the character with which SentencePiece begins a word
 WORD_END = "_"  # the character with which tensor2tensor ends a word
 BYTE = re.compile("<0x[0-9A-F]{2}>")  # a piece of a vocabulary with byte fallback
-SHOWN = {"pad": "⟨pad⟩", "bos": "⟨begin⟩", "eos": "⟨end⟩", "unk": "⟨unk⟩"}
+SPECIAL_NAMES = {"pad": "⟨pad⟩", "bos": "⟨begin⟩", "eos": "⟨end⟩", "unk": "⟨unk⟩"}
 
 
 class Tokens(NamedTuple):
@@ -22,67 +24,73 @@ class Tokens(NamedTuple):
     spans: List[Tuple[int, int]]  # of each word: its first piece, its end (exclusive)
 
 
-def tokens(vocabulary, ids: Sequence[int]) -> Tokens:
-    """Return the pieces and words of ids; beginning, end and padding count as words.
+def split_into_words(vocabulary: BaseVocabulary, ids: Sequence[int]) -> Tokens:
+    """Group the pieces of a sentence into words.
+
+    Each special id, such as the end of the sentence, counts as a word.
 
     Args:
       vocabulary: the vocabulary of one side, from `load_vocabularies`.
       ids: int [T].
     """
-    ids = [int(one) for one in ids]
+    ids = [int(i) for i in ids]
     raw = vocabulary.pieces(ids)
-    starts = [i for i in range(len(ids)) if _begins(vocabulary, ids, raw, i)]
+    starts = [at for at in range(len(ids)) if _is_word_start(vocabulary, ids, raw, at)]
     spans = list(zip(starts, starts[1:] + [len(ids)]))
-    names = [_special(vocabulary, one) for one in ids]
-    pieces = [SHOWN.get(name, piece) for name, piece in zip(names, raw)]
-    words = [_word(vocabulary, ids, raw, pieces, *span) for span in spans]
+    kinds = [_special_kind(vocabulary, i) for i in ids]
+    pieces = [SPECIAL_NAMES.get(kind, piece) for kind, piece in zip(kinds, raw)]
+    words = [_join_pieces(vocabulary, ids, raw, pieces, *span) for span in spans]
     return Tokens(ids, pieces, words, spans)
 
 
-def with_surface(made: Tokens, vocabulary, line: str) -> Tokens:
-    """Return Tokens whose words are those of the line, including unknown words.
+def restore_unknown_words(
+    tokens: Tokens, vocabulary: BaseVocabulary, line: str
+) -> Tokens:
+    """Replace the words by those of the line, which also has the unknown words.
 
     Args:
-      made: the Tokens of the line.
+      tokens: the Tokens of the line.
       vocabulary: its vocabulary. If it cannot tell what a word looked like, or the line
         was truncated, the words stay as they are.
       line: the text.
     """
     if not isinstance(vocabulary, Vocabulary):
-        return made
-    said = vocabulary.normalize(line).split(WORD_START)[1:]
-    real = sum(_is_real(vocabulary, made.ids[begin]) for begin, _ in made.spans)
-    if len(said) != real or not all(said):
-        return made
-    return made._replace(words=said + made.words[real:])
+        return tokens
+    line_words = vocabulary.normalize(line).split(WORD_START)[1:]
+    num_words = sum(
+        _is_text(vocabulary, tokens.ids[begin]) for begin, _ in tokens.spans
+    )
+    if len(line_words) != num_words or not all(line_words):
+        return tokens
+    return tokens._replace(words=line_words + tokens.words[num_words:])
 
 
-def _is_real(vocabulary, one):
+def _is_text(vocabulary, i):
     """Return whether an id stands for a piece of text."""
-    return _special(vocabulary, one) in ("", "unk")
+    return _special_kind(vocabulary, i) in ("", "unk")
 
 
-def _special(vocabulary, one):
-    """Return the name of a special id, or ""."""
-    names = {PAD: "pad", vocabulary.bos: "bos", vocabulary.eos: "eos"}
+def _special_kind(vocabulary, i):
+    """Return the kind of a special id, a key of SPECIAL_NAMES, or ""."""
+    kinds = {PAD: "pad", vocabulary.bos: "bos", vocabulary.eos: "eos"}
     if not isinstance(vocabulary, SubwordVocabulary):
-        names[UNK] = "unk"
-    return names.get(one, "")
+        kinds[UNK] = "unk"
+    return kinds.get(i, "")
 
 
-def _begins(vocabulary, ids, raw, i):
-    """Return whether piece i is the first of a word."""
-    if i == 0 or not all(_is_real(vocabulary, one) for one in ids[i - 1 : i + 1]):
+def _is_word_start(vocabulary, ids, raw, at):
+    """Return whether the piece at a position is the first of a word."""
+    if at == 0 or not all(_is_text(vocabulary, i) for i in ids[at - 1 : at + 1]):
         return True
     if isinstance(vocabulary, Vocabulary):
-        return raw[i].startswith(WORD_START)
+        return raw[at].startswith(WORD_START)
     if isinstance(vocabulary, SubwordVocabulary):
-        return raw[i - 1].endswith(WORD_END)
+        return raw[at - 1].endswith(WORD_END)
     return True
 
 
-def _word(vocabulary, ids, raw, pieces, begin, end):
-    """Return the text of a word."""
+def _join_pieces(vocabulary, ids, raw, pieces, begin, end):
+    """Return the text of the word with the pieces from `begin` to `end`."""
     text = "".join(pieces[begin:end])
     if isinstance(vocabulary, Vocabulary):
         if BYTE.search(text):
@@ -93,15 +101,18 @@ def _word(vocabulary, ids, raw, pieces, begin, end):
     return text or raw[begin]
 
 
-def between_words(weights, queries: Sequence[tuple], keys: Sequence[tuple]):
-    """Return the attention between words: sums over keys, means over queries.
+def word_attention(weights, queries: Sequence[tuple], keys: Sequence[tuple]):
+    """Return the attention between words, summed over keys, averaged over queries.
 
     A row still sums to 1: a word attends to another as much as its pieces do on
     average.
 
     Args:
-      weights: float [..., Tq, Tk].
+      weights: float [..., Tq, Tk], the attention between pieces.
       queries, keys: the spans of the words on each side.
+
+    Returns:
+      Float [..., query words, key words].
     """
     weights = np.stack(
         [weights[..., begin:end].sum(-1) for begin, end in keys], axis=-1

@@ -13,7 +13,7 @@ import re
 from typing import Any, Dict, List, Sequence, Tuple
 
 from transformer.serving.requests import SentenceRequest
-from transformer.text.vocabulary import as_lines
+from transformer.text.translations import as_lines
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page")
 SCRIPTS = (  # in this order: code that runs at once uses the code before it

@@ -9,7 +9,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from transformer.runtime.files import named
-from transformer.text.words import between_words
+from transformer.text.words import word_attention
 from transformer.viewer.sight import KINDS, Sight
 
 NUMBERED = 16  # the most words of a map that shows numbers in its cells
@@ -85,8 +85,8 @@ def _map(sight, kind, layer, head, pieces):
     if pieces:
         return Map(title, weights, allowed, queries.pieces, keys.pieces)
     spans = queries.spans, keys.spans
-    seen = between_words(allowed.astype(float), *spans) > 0
-    return Map(title, between_words(weights, *spans), seen, queries.words, keys.words)
+    seen = word_attention(allowed.astype(float), *spans) > 0
+    return Map(title, word_attention(weights, *spans), seen, queries.words, keys.words)
 
 
 def draw(rows: List[List[Map]], out: str) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from transformer.decoding import NEVER
 from transformer.length_penalty import length_penalty
 from transformer.text.vocabulary import PAD, UNK, SubwordVocabulary
-from transformer.text.words import Tokens, tokens, with_surface
+from transformer.text.words import Tokens, restore_unknown_words, split_into_words
 from transformer.translator import FULL_LENGTH, Translation
 from transformer.viewer.roles import Role, roles
 from transformer.viewer.tree import CHOSEN, ENDED, OPEN, Node, tree
@@ -80,20 +80,24 @@ def see(
     prefixes = translator.encode_prefixes([prefix], [line])
     [(_, found)] = translator.search([source], prefixes)
     rows = [row for row in zip(found.ids[0], found.scores[0]) if row[1] > NEVER]
-    best_ids = [vocabularies.target.before_end(ids) for ids, _ in rows]
+    best_ids = [vocabularies.target.strip_special(ids) for ids, _ in rows]
     if target is None:
         target = best_ids[0]
     [target] = translator.encode_prefixes([list(target)], [line])
     weights, log_probs, of_target = _inside(translator, source, target, padding)
     padded = [PAD] * (weights["encoder"].shape[-1] - len(source) - 1)
-    read = tokens(vocabularies.source, [*source, vocabularies.source.eos, *padded])
-    written = tokens(vocabularies.target, [*target, vocabularies.target.eos])
+    read = split_into_words(
+        vocabularies.source, [*source, vocabularies.source.eos, *padded]
+    )
+    written = split_into_words(vocabularies.target, [*target, vocabularies.target.eos])
     allowed = _allowed(len(source) + 1, len(read.ids), len(written.ids))
     nodes = _nodes(translator, found, best_ids[0], target, of_target)
     used = sorted({node.piece for node in nodes})
     return Sight(
-        source=with_surface(read, vocabularies.source, line),
-        target_in=tokens(vocabularies.target, [vocabularies.target.bos, *target]),
+        source=restore_unknown_words(read, vocabularies.source, line),
+        target_in=split_into_words(
+            vocabularies.target, [vocabularies.target.bos, *target]
+        ),
         target=written,
         n_best=[translator.translation(ids, score) for ids, score in rows],
         best_ids=best_ids,
@@ -103,7 +107,7 @@ def see(
         log_probs=of_target,
         alternatives=_alternatives(translator, log_probs),
         nodes=nodes,
-        node_pieces=dict(zip(used, tokens(vocabularies.target, used).pieces)),
+        node_pieces=dict(zip(used, split_into_words(vocabularies.target, used).pieces)),
         without=changes_without(translator, source, target, read.spans, of_target),
     )
 
@@ -148,7 +152,7 @@ def _alternatives(translator, log_probs):
     found = []
     for row in log_probs:
         best = np.argsort(-row, kind="stable")[:ALTERNATIVES]
-        pieces = tokens(vocabulary, best).pieces
+        pieces = split_into_words(vocabulary, best).pieces
         found.append(
             [(int(i), piece, float(np.exp(row[i]))) for i, piece in zip(best, pieces)]
         )

@@ -14,30 +14,31 @@ import variants
 from transformer.porting import __main__ as porting
 
 # Measures functions of files: [[path, function], ...] → their verdicts, in one process.
-# What functions of ours give is built once: the variants of a function call them alike.
+# Results of our functions are kept: the variants of a function call them alike.
 CHILD = """
 import json, pickle, sys
-from transformer.porting import measure
+from transformer.porting import graphs, measure, sources
 
-build, ours = measure.build, {}
+evaluate, results = graphs.evaluate, {}
 
-def built(function, call, like=None):
-    if like is None:
-        return build(function, call)
-    key = id(function), pickle.dumps(call), str(like.variables)
-    if key not in ours:
+def evaluate_once(function, call, reference=None):
+    if reference is None:
+        return evaluate(function, call)
+    key = id(function), pickle.dumps(call), str(reference.variables)
+    if key not in results:
         try:
-            ours[key] = build(function, call, like)
+            results[key] = evaluate(function, call, reference)
         except Exception as error:
-            ours[key] = error
-    if isinstance(ours[key], Exception):
-        raise ours[key]
-    return ours[key]
+            results[key] = error
+    if isinstance(results[key], Exception):
+        raise results[key]
+    return results[key]
 
-measure.build = built
+graphs.evaluate = evaluate_once
 for path, name in json.loads(sys.argv[1]):
-    found = measure.functions(measure.load(path))
-    verdict = measure.measured(name, found[name], measure.likely(found))
+    functions = sources.public_functions(sources.load_file(path))
+    source = sources.guess_source(functions)
+    verdict = measure.measure_function(name, functions[name], source)
     print(json.dumps(["verdict", path, verdict.kind, verdict.text]), flush=True)
 """
 
@@ -152,7 +153,7 @@ def test_what_is_the_same_is_called_so(verdicts, source, function):
 @pytest.mark.parametrize("function, name", CHANGED)
 def test_what_computes_something_else_is_not_called_the_same(verdicts, function, name):
     kind, text = verdicts[function, name]
-    assert kind in ("but", "none"), text
+    assert kind in ("similar", "different"), text
     for begin, wanted in variants.WANTED.items():
         if name.startswith(begin):
             assert wanted in text
@@ -162,21 +163,21 @@ def test_what_computes_something_else_is_not_called_the_same(verdicts, function,
 @pytest.mark.parametrize("function", CALLERS)
 def test_a_function_that_calls_a_changed_one_is_not_the_same(verdicts, function):
     kind, text = verdicts["caller", function]
-    assert kind == "but" and "with small numbers" in text
+    assert kind == "similar" and "with small numbers" in text
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("keras", KERAS)
 def test_the_regularizer_of_keras_is_twice_that_of_contrib(verdicts, keras):
     kind, text = verdicts["keras", keras]
-    assert kind == "but"
+    assert kind == "similar"
     assert text.startswith("regularization losses 5.0e-01 apart")
 
 
 @pytest.mark.slow
 def test_training_and_is_training_are_one_argument(verdicts):
     kind, text = verdicts["renamed"]
-    assert kind == "but" and text.startswith("ours does not take ")
+    assert kind == "similar" and text.startswith("ours does not take ")
     assert "outputs" not in text and "dropout" not in text
 
 
@@ -228,8 +229,8 @@ def test_each_function_has_a_verdict(folder, capsys):
         "same except for: the default of epsilon: 0.2, ours 0.1 (compared " in told[3]
     )
     assert told[5] == (
-        "  feedforward: not one of these: keep yours: this command has no value for "
-        "its required argument time_matrix"
+        "  feedforward: not one of these: keep yours: no value is known for its "
+        "required argument time_matrix"
     )
     assert told[6] == (
         "  helper: not one of these: keep yours: we have no function of that name"
@@ -329,11 +330,11 @@ def test_files_that_cannot_be_run_and_one_without_functions(tmp_path):
             file.write(text)
     with concurrent.futures.ThreadPoolExecutor() as pool:  # processes side by side
         limits = [99, 99, 99, 3, 99]
-        found = list(pool.map(porting.measure, paths, limits, [False] * 5))
+        found = list(pool.map(porting.measure_file, paths, limits, [False] * 5))
     for each, wanted in zip(found, CANNOT.values()):
         assert [verdict["kind"] for verdict in each] == ["failed"]
-        assert porting.report(each)[0].startswith(f"could not be run: {wanted}")
-    assert porting.report(found[4])[0].startswith("no functions found")
+        assert porting.format_report(each)[0].startswith(f"could not be run: {wanted}")
+    assert porting.format_report(found[4])[0].startswith("no functions found")
 
 
 # The command
@@ -341,11 +342,11 @@ def test_files_that_cannot_be_run_and_one_without_functions(tmp_path):
 
 def test_it_executes_only_files_that_are_there_and_only_if_told(folder, capsys):
     path = folder("modules.py", "raise SystemExit(7)\n")
-    assert "expected --run, got none" in said(capsys, path, status=2)
+    assert "confirm with --run" in said(capsys, path, status=2)
     told = said(capsys, "--run", path, "none.py", status=2)
-    assert "none.py: expected a Python file" in told
+    assert "none.py does not exist: expected a Python file" in told
     told = said(capsys, "--run", ".", status=2)
-    assert ".: expected a Python file, got a folder" in told
+    assert ". is a folder: expected a Python file" in told
 
 
 def test_a_file_with_the_name_of_the_package_is_to_be_renamed(folder):
@@ -353,7 +354,7 @@ def test_a_file_with_the_name_of_the_package_is_to_be_renamed(folder):
     assert porting.find_shadow(path) == ""
     shadow = folder("net/transformer.py", "")
     assert porting.find_shadow(path) == os.path.abspath(shadow)
-    lines = porting.report([], shadow)
+    lines = porting.format_report([], shadow)
     assert lines[-1].startswith(f"rename {shadow}, ")
 
 

@@ -38,15 +38,15 @@ MEASURE = (
 
 
 def parser() -> argparse.ArgumentParser:
-    made = cli.make_parser("port", __doc__)
-    made.add_argument("files", nargs="+", metavar="FILE", help="Python files")
-    made.add_argument(
+    parser = cli.make_parser("port", __doc__)
+    parser.add_argument("files", nargs="+", metavar="FILE", help="Python files")
+    parser.add_argument(
         "--run",
         action="store_true",
         help="confirm that the files may be executed; required",
     )
-    cli.add_number(made, "seconds", 600.0, "time limit per file")
-    return made
+    cli.add_number(parser, "seconds", 600.0, "time limit per file")
+    return parser
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,30 +54,40 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--seconds: expected a positive number, got {args.seconds}")
     if not args.run:
         raise ValueError(
-            "expected --run, got none; this command executes the files: give --run if "
-            "you would run them yourself"
+            "this command executes the files; confirm with --run that you would run "
+            "them yourself"
         )
     for path in args.files:
         if not os.path.isfile(path):
-            got = "a folder" if os.path.isdir(path) else "none"
-            raise ValueError(f"{path}: expected a Python file, got {got}")
+            problem = "is a folder" if os.path.isdir(path) else "does not exist"
+            raise ValueError(f"{path} {problem}: expected a Python file")
     status = 0
     for path in args.files:
-        verdicts = measure(path, args.seconds, args.verbose)
-        kinds = [each["kind"] for each in verdicts] or ["none"]
+        verdicts = measure_file(path, args.seconds, args.verbose)
+        kinds = [verdict["kind"] for verdict in verdicts] or ["different"]
         status = max(status, *(STATUS[kind] for kind in kinds))
         sys.stdout.write(f"{path}\n")
-        lines = report(verdicts, find_shadow(path))
+        lines = format_report(verdicts, find_shadow(path))
         sys.stdout.write("".join(f"  {line}\n" for line in lines))
         sys.stdout.flush()
     return status
 
 
-STATUS = {"same": 0, "but": 1, "none": 1, "failed": 2}
+# Kind of a verdict, a key of `measure.KINDS` → exit status.
+STATUS = {"same": 0, "similar": 1, "different": 1, "failed": 2}
 
 
-def measure(path: str, seconds: float, verbose: bool) -> List[Dict[str, Any]]:
-    """Return the verdicts on a file's functions: each `measure.Verdict` as a dict."""
+def measure_file(path: str, seconds: float, verbose: bool) -> List[Dict[str, Any]]:
+    """Measure a file in a process of its own.
+
+    Args:
+      path: the file.
+      seconds: the time limit.
+      verbose: whether to show what the file writes.
+
+    Returns:
+      The verdicts on its functions, each `measure.Verdict` as a dict.
+    """
     environment = dict(os.environ, CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3")
     output = None if verbose else subprocess.DEVNULL
     with tempfile.TemporaryDirectory() as folder:
@@ -91,25 +101,23 @@ def measure(path: str, seconds: float, verbose: bool) -> List[Dict[str, Any]]:
             start_new_session=True,
         )
         try:
-            ended = f"its process ended with status {child.wait(seconds)}"
+            reason = f"its process ended with status {child.wait(seconds)}"
         except subprocess.TimeoutExpired:
-            ended = f"it reached the time limit of {seconds:g} s (--seconds)"
+            reason = f"it reached the time limit of {seconds:g} s (--seconds)"
         finally:
-            _end(child)
-        found = []
+            _kill(child)
+        verdicts = []
         if os.path.isfile(results):
             with open(results, encoding="utf-8") as file:
-                found = [json.loads(line) for line in file if line.endswith("\n")]
-    if found and found[-1]["kind"] == "done":
-        return found[:-1]
-    return [
-        *found,
-        {"name": "", "kind": "failed", "text": f"could not be run: {ended}"},
-    ]
+                verdicts = [json.loads(line) for line in file if line.endswith("\n")]
+    if verdicts and verdicts[-1]["kind"] == "done":
+        return verdicts[:-1]
+    text = f"could not be run: {reason}"
+    return [*verdicts, {"name": "", "kind": "failed", "text": text}]
 
 
-def _end(child: "subprocess.Popen[bytes]") -> None:
-    """End a process, and all processes that it started."""
+def _kill(child: "subprocess.Popen[bytes]") -> None:
+    """Kill a process, and all processes that it started."""
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -117,20 +125,20 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
     child.wait()
 
 
-def report(verdicts: List[Dict[str, Any]], shadow: str = "") -> List[str]:
-    """Return the lines of a report on verdicts.
+def format_report(verdicts: List[Dict[str, Any]], shadow: str = "") -> List[str]:
+    """Format verdicts as the lines of a report.
 
     Args:
       verdicts: each `measure.Verdict` as a dict.
       shadow: a file of the user's that Python would import instead of this package.
     """
     lines = []
-    for each in verdicts:
-        name = f"{each['name']}: " if each["name"] else ""
-        lines.append(name + each["text"])
-        if each["kind"] in ("same", "but"):
-            first = "write" if each["kind"] == "same" else "keep yours, or write"
-            lines.append(f"    {first}: {each['line']}")
+    for verdict in verdicts:
+        name = f"{verdict['name']}: " if verdict["name"] else ""
+        lines.append(name + verdict["text"])
+        if verdict["kind"] in ("same", "similar"):
+            advice = "write" if verdict["kind"] == "same" else "keep yours, or write"
+            lines.append(f"    {advice}: {verdict['line']}")
     lines = lines or [
         "no functions found: give the file that defines them; classes and what "
         "functools.partial makes are not measured"
@@ -141,7 +149,7 @@ def report(verdicts: List[Dict[str, Any]], shadow: str = "") -> List[str]:
 
 
 def find_shadow(path: str) -> str:
-    """Return the file beside `path`, or here, that shadows this package, or ""."""
+    """Find a file beside `path`, or here, that shadows this package; "": none."""
     for folder in (os.path.dirname(os.path.abspath(path)), os.getcwd()):
         stem = os.path.join(folder, "transformer")
         if os.path.realpath(stem) == PACKAGE:

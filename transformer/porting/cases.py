@@ -1,4 +1,4 @@
-"""The arguments with which functions are called for the comparison."""
+"""Make the calls with which functions are compared: the arguments of each call."""
 
 import inspect
 import itertools
@@ -13,17 +13,18 @@ SYNONYMS = {
     **dict.fromkeys(["ff", "feed_forward"], "feedforward"),
     **dict.fromkeys(["ln", "layer_norm", "layer_normalize"], "normalize"),
 }
-# Arguments that do not affect results; differences in them are ignored.
-LEFT_OUT = ("dtype", "name", "reuse", "scope", "seed")
+# Arguments that do not affect results. They are not passed.
+IGNORED = ("dtype", "name", "reuse", "scope", "seed")
 TRAINING = ("is_training", "training")  # two names for one argument
 BOOLEANS = (*TRAINING, "causality")  # even without a default
-KEEP = ["keep_prob", "dropout_keep_prob"]  # one minus the dropout rate
+KEEP_RATES = ["keep_prob", "dropout_keep_prob"]  # one minus the dropout rate
 CHOICES: Dict[str, List[Any]] = {
     "mode": ["mul", "add"],
     "type": ["key", "future"],
     **dict.fromkeys(["Q_len", "V_len", "seq_len"], [None, "given"]),
 }
-MOST_CALLS = 32  # in the first setting; all combinations of five Boolean arguments
+# Limits the first setting to all combinations of five Boolean arguments.
+MAX_COMBINATIONS = 32
 
 
 class Setting(NamedTuple):
@@ -58,102 +59,113 @@ SETTINGS = [
 ]
 
 
-def calls(function: Callable, renamed: Dict[str, str]) -> List[Call]:
-    """Return the calls with which a function is measured, the plainest first.
+def make_calls(function: Callable, our_names: Dict[str, str]) -> List[Call]:
+    """Make the calls with which a function is measured, the plainest first.
 
-    The first setting tries all combinations of the varied arguments (if there are more
-    than MOST_CALLS, it changes one argument at a time). The second setting changes one
-    argument at a time, floating-point arguments included; the others change none.
+    The first setting tries all combinations of the varied arguments; if there are more
+    than MAX_COMBINATIONS, it changes one argument at a time. So does the second
+    setting, floating-point arguments included. The others change none.
 
     Args:
-      function: a function of theirs.
-      renamed: name of its argument → the name of ours in the same position.
+      function: the function of a file.
+      our_names: name of its argument → the name of ours in the same position.
 
     Raises:
-      ValueError: the function needs an argument about which nothing is known.
+      ValueError: the function requires an argument for which there is no value.
     """
-    found: List[Call] = []
-    choices = _choices(function)
-    every = [
+    calls: List[Call] = []
+    for setting, variants in zip(SETTINGS, _make_options(function)):
+        for options in variants:
+            arguments = _make_arguments(function, setting, our_names)
+            arguments.update(
+                {name: value for name, value in options.items() if value != "given"}
+            )
+            for name, other_name in (TRAINING, TRAINING[::-1]):
+                if name in arguments:  # ours may use the other name
+                    arguments.setdefault(other_name, arguments[name])
+            calls.append(Call(options, arguments, setting, is_plain=not calls))
+    return calls
+
+
+def _make_options(function: Callable) -> List[List[Dict[str, Any]]]:
+    """Choose the values of the varied arguments for each of SETTINGS."""
+    choices = _find_choices(function)
+    combinations = [
         dict(zip(choices, values)) for values in itertools.product(*choices.values())
     ]
-    few = [
+    plain = combinations[0]
+    one_changed = [
         options
-        for options in every
-        if sum(options[name] != every[0][name] for name in options) <= 1
+        for options in combinations
+        if sum(options[name] != plain[name] for name in options) <= 1
     ]
-    combined = every if len(every) <= MOST_CALLS else few
-    numbers = [{**every[0], name: value} for name, value in _numbers(function).items()]
-    plain = every[:1]
-    for setting, varied in zip(SETTINGS, (combined, few + numbers, plain, plain)):
-        for options in varied:
-            arguments = _arguments(function, setting, renamed)
-            chosen = {name: each for name, each in options.items() if each != "given"}
-            arguments.update(chosen)
-            for name, other in (TRAINING, TRAINING[::-1]):
-                if name in arguments:  # ours may use the other name
-                    arguments.setdefault(other, arguments[name])
-            found.append(Call(options, arguments, setting, not found))
-    return found
+    floats = [{**plain, name: value} for name, value in _vary_floats(function).items()]
+    return [
+        combinations if len(combinations) <= MAX_COMBINATIONS else one_changed,
+        one_changed + floats,
+        [plain],
+        [plain],
+    ]
 
 
-def _choices(function: Callable) -> Dict[str, List[Any]]:
-    """Return the values of the arguments that are varied."""
-    found: Dict[str, List[Any]] = {}
-    for name, each in inspect.signature(function).parameters.items():
-        if name in LEFT_OUT:
+def _find_choices(function: Callable) -> Dict[str, List[Any]]:
+    """Return the arguments that are varied, and their values."""
+    choices: Dict[str, List[Any]] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in IGNORED:
             continue
         if name in CHOICES:
-            found[name] = CHOICES[name]
-        elif name in BOOLEANS or isinstance(each.default, bool):
-            found[name] = [False, True]
-    return found
+            choices[name] = CHOICES[name]
+        elif name in BOOLEANS or isinstance(parameter.default, bool):
+            choices[name] = [False, True]
+    return choices
 
 
-def _numbers(function: Callable) -> Dict[str, float]:
+def _vary_floats(function: Callable) -> Dict[str, float]:
     """Return another value for each floating-point argument with a default."""
-    known = _known(function, SETTINGS[0])
+    values = _argument_values(function, SETTINGS[0])
     return {
         # far from 1e-8 and from 4000
-        name: type(each.default)(round(3 * each.default + 0.25, 2))
-        for name, each in inspect.signature(function).parameters.items()
-        if name not in (*known, *LEFT_OUT)
-        if isinstance(each.default, float)
-        or (name == "warmup_steps" and isinstance(each.default, int))
+        name: type(parameter.default)(round(3 * parameter.default + 0.25, 2))
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name not in (*values, *IGNORED)
+        if isinstance(parameter.default, float)
+        or (name == "warmup_steps" and isinstance(parameter.default, int))
     }
 
 
-def _arguments(
-    function: Callable, setting: Setting, renamed: Dict[str, str]
+def _make_arguments(
+    function: Callable, setting: Setting, our_names: Dict[str, str]
 ) -> Dict[str, Any]:
-    """Return the arguments for a function: known values, then its own defaults."""
-    parameters = inspect.signature(function).parameters
-    known = _known(function, setting)
-    for name, own in renamed.items():
-        if own in known:
-            known.setdefault(name, known[own])
-    found = {}
-    for name, each in parameters.items():
-        if name == "scope" and isinstance(each.default, str):
+    """Return the arguments of a call: values by their names, else the defaults."""
+    values = _argument_values(function, setting)
+    for name, our_name in our_names.items():
+        if our_name in values:
+            values.setdefault(name, values[our_name])
+    arguments = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        default = parameter.default
+        if name == "scope" and isinstance(default, str):
             # Ours gets it too, for equal names of variables.
-            found[name] = each.default + ("_2" if setting.scope else "")
-        if name in LEFT_OUT or each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+            arguments[name] = default + ("_2" if setting.scope else "")
+        if name in IGNORED or parameter.kind in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        ):
             continue
-        if name in known:
-            found[name] = known[name]
-        elif each.default is not each.empty:
-            found[name] = each.default
+        if name in values:
+            arguments[name] = values[name]
+        elif default is not parameter.empty:
+            arguments[name] = default
         elif name not in CHOICES and name not in BOOLEANS:
-            raise ValueError(
-                f"this command has no value for its required argument {name}"
-            )
-    if not set(KEEP).isdisjoint(found):
-        found["dropout_rate"] = known["dropout_rate"]  # the name in our functions
-    return found
+            raise ValueError(f"no value is known for its required argument {name}")
+    if not set(KEEP_RATES).isdisjoint(arguments):
+        arguments["dropout_rate"] = values["dropout_rate"]  # the name in our functions
+    return arguments
 
 
-def _known(function: Callable, setting: Setting) -> Dict[str, Any]:
-    """Return the known values of arguments, by name, as a function uses them."""
+def _argument_values(function: Callable, setting: Setting) -> Dict[str, Any]:
+    """Return argument name → value, for the names that published programs use."""
     queries = _vectors(setting.queries, setting.inputs)
     keys = attended = queries
     if setting.keys != setting.queries:
@@ -172,7 +184,9 @@ def _known(function: Callable, setting: Setting) -> Dict[str, Any]:
     values.update(dict.fromkeys(names.split(), WIDTH))
     values.update(dict.fromkeys("num_heads nb_head".split(), HEADS))
     values.update(dict.fromkeys("sentence_length length".split(), setting.queries))
-    values.update(dict.fromkeys(KEEP, 1 - setting.rate), dropout_rate=setting.rate)
+    values.update(
+        dict.fromkeys(KEEP_RATES, 1 - setting.rate), dropout_rate=setting.rate
+    )
     values["Q_len"] = values["seq_len"] = np.array([setting.queries, 1, 2], np.int32)
     values["V_len"] = np.array([setting.keys, 1, 2], np.int32)
     values.update(
@@ -192,8 +206,8 @@ def _known(function: Callable, setting: Setting) -> Dict[str, Any]:
     name = getattr(function, "__name__", "")
     parameters = inspect.signature(function).parameters
     if SYNONYMS.get(name, name) == "feedforward":
-        wide = setting.scope or setting.inputs != 1
-        values["num_units"] = [2 * WIDTH if wide else WIDTH, WIDTH]
+        is_wide = setting.scope or setting.inputs != 1
+        values["num_units"] = [2 * WIDTH if is_wide else WIDTH, WIDTH]
     if "vocab_size" in parameters or (
         name == "positional_encoding" and "num_units" in parameters
     ):
@@ -217,19 +231,22 @@ def _random(*shape: int) -> np.ndarray:
 
 def _vectors(length: int, size: float) -> np.ndarray:
     """Return vectors [N, T, D] with rows of zeros, and one row whose sum is zero."""
-    found = size * _random(BATCH, length, WIDTH)
-    found[0, 2, 3] = 0  # alone in its row
-    found[0, -1] = 0  # at the end
-    found[1, 0] = 0  # at the beginning
-    found[2, length // 2 :] = 0
-    found[2, 1] = np.tile([size, -size], WIDTH // 2)
-    found[0, 1] *= 1e-2
-    return found
+    vectors = size * _random(BATCH, length, WIDTH)
+    vectors[0, 2, 3] = 0  # alone in its row
+    vectors[0, -1] = 0  # at the end
+    vectors[1, 0] = 0  # at the beginning
+    vectors[2, length // 2 :] = 0
+    vectors[2, 1] = np.tile([size, -size], WIDTH // 2)
+    vectors[0, 1] *= 1e-2
+    return vectors
 
 
-def alike(name: str, ours: Dict[str, Any]) -> Optional[str]:
-    """Return the name of our function that may correspond to a function of theirs."""
-    if name in ours:
+def find_synonym(name: str, our_functions: Dict[str, Any]) -> Optional[str]:
+    """Return the name of our function with a given name, or with a synonym of it."""
+    if name in our_functions:
         return name
-    meant = SYNONYMS.get(name, name)
-    return next((each for each in ours if SYNONYMS.get(each, each) == meant), None)
+    meaning = SYNONYMS.get(name, name)
+    for our_name in our_functions:
+        if SYNONYMS.get(our_name, our_name) == meaning:
+            return our_name
+    return None

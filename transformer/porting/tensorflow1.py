@@ -1,6 +1,6 @@
 """Provide a file with the TensorFlow 1 names that it needs and that are missing.
 
-Use this only in a process that measures, because `lend` changes TensorFlow itself.
+Use this only in a process of its own, because `install_tf1_names` changes TensorFlow.
 Under TensorFlow 2, `import tensorflow` then gives `tensorflow.compat.v1`, with those
 parts of `tf.layers` and `tf.contrib` that published Transformers use. Random numbers,
 and thus dropout masks, become fixed patterns, both in the file's functions and in ours,
@@ -11,7 +11,7 @@ import importlib.util
 import re
 import sys
 import types
-from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import tensorflow
@@ -20,135 +20,159 @@ from tensorflow.python.ops import nn_ops, random_ops
 
 from transformer.blocks import layers as block_layers
 
-drawn_uniform = random_ops.random_uniform
-drawn_dropout = nn_ops.dropout_v2  # all dropouts of TensorFlow call it
-OLD_OF_NUMPY = {"int": int, "float": float, "bool": bool, "object": object, "str": str}
+random_uniform = random_ops.random_uniform
+random_dropout = nn_ops.dropout_v2  # all dropouts of TensorFlow call it
+OLD_NUMPY_TYPES = {
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "object": object,
+    "str": str,
+}
 
 
-def lend(text: str, ours: Iterable[types.ModuleType]) -> None:
+def install_tf1_names(text: str) -> None:
     """Provide TensorFlow 1 names to files that are imported from now on.
+
+    The dropout of our modules that are already imported becomes a fixed pattern, too.
 
     Args:
       text: the content of the file, which shows whether it needs `tf.contrib` of
         TensorFlow 1.15; loading that takes seconds.
-      ours: our modules, whose dropout becomes a fixed pattern.
     """
     tf.disable_v2_behavior()
     tf.enable_resource_variables()  # Keras 3 regularizers take no others
     tf.logging.set_verbosity(tf.logging.ERROR)
     random_ops.random_uniform = fixed_uniform
     tf.random_uniform = fixed_uniform
-    nn_ops.dropout_v2 = noted_dropout
-    dropped = block_layers.dropout
-    for module in ours:
-        if vars(module).get("dropout") is dropped:
-            vars(module)["dropout"] = fixed_dropout
-    for name, kind in OLD_OF_NUMPY.items():
+    nn_ops.dropout_v2 = recorded_dropout
+    _fix_our_dropout()
+    for name, python_type in OLD_NUMPY_TYPES.items():
         if name not in vars(np):
-            setattr(np, name, kind)
-    is_first = tf.__version__.startswith("1.")
+            setattr(np, name, python_type)
+    is_tf1 = tf.__version__.startswith("1.")
     for name in set(re.findall(r"\btensorflow_\w+", text)) - set(sys.modules):
         # Under TensorFlow 2, it would need the TensorFlow that is hidden below.
-        if not is_first or importlib.util.find_spec(name) is None:
-            sys.modules[name] = Absent(name)
-    if is_first:
+        if not is_tf1 or importlib.util.find_spec(name) is None:
+            sys.modules[name] = MissingModule(name)
+    if is_tf1:
         if "contrib" in text:
-            _module("contrib.linalg", tensorflow.contrib, **LINALG)
-        return
+            _install_module("contrib.linalg", tensorflow.contrib, **LINALG)
+    else:
+        _install_tf1_modules(text)
+
+
+def _fix_our_dropout() -> None:
+    """Replace `blocks.layers.dropout` in the modules that have imported it."""
+    our_dropout = block_layers.dropout
+    for name, module in list(sys.modules.items()):
+        is_ours = name.startswith("transformer.")
+        if is_ours and vars(module).get("dropout") is our_dropout:
+            vars(module)["dropout"] = fixed_dropout
+
+
+def _install_tf1_modules(text: str) -> None:
+    """Make `tensorflow` mean `tensorflow.compat.v1`, with `layers` and `contrib`."""
     tf.__path__ = list(tf.__path__) + list(tensorflow.__path__)
     tf.compat.v1 = tf
     sys.modules["tensorflow"] = tf
-    _module("layers", tf, **LAYERS)
+    _install_module("layers", tf, **LAYERS)
     framework = types.SimpleNamespace(nest=tf.nest)
-    others = Absent("tf.contrib").__getattr__
-    contrib = _module("contrib", tf, framework=framework, __getattr__=others)
-    _module("contrib.linalg", contrib, **LINALG)
-    others = Absent("tf.contrib.layers").__getattr__
-    layers = _module("contrib.layers", contrib, **CONTRIB_LAYERS, __getattr__=others)
-    inside = _module("contrib.layers.python", layers)
-    inside = _module("contrib.layers.python.layers", inside, __getattr__=others)
-    _module("contrib.layers.python.layers.initializers", inside, **CONTRIB_LAYERS)
-    _module("contrib.layers.python.layers.regularizers", inside, **CONTRIB_LAYERS)
+    missing = MissingModule("tf.contrib").__getattr__
+    contrib = _install_module("contrib", tf, framework=framework, __getattr__=missing)
+    _install_module("contrib.linalg", contrib, **LINALG)
+    missing = MissingModule("tf.contrib.layers").__getattr__
+    layers = _install_module(
+        "contrib.layers", contrib, **CONTRIB_LAYERS, __getattr__=missing
+    )
+    path = "contrib.layers.python"
+    module = _install_module(path, layers)
+    module = _install_module(f"{path}.layers", module, __getattr__=missing)
+    _install_module(f"{path}.layers.initializers", module, **CONTRIB_LAYERS)
+    _install_module(f"{path}.layers.regularizers", module, **CONTRIB_LAYERS)
     if "keras.regularizers" in text:
         regularizers = tf.keras.regularizers
         for name in ("l1", "L1", "l2", "L2"):
-            setattr(regularizers, name, _with_l(getattr(regularizers, name)))
+            setattr(regularizers, name, _accept_l(getattr(regularizers, name)))
 
 
-class Absent(types.ModuleType):
+class MissingModule(types.ModuleType):
     """A missing module or name: a file can import it, but a function cannot call it."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return Absent(f"{self.__name__}.{name}")
+        return MissingModule(f"{self.__name__}.{name}")
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError(f"{self.__name__} is not available to the file")
 
 
-def _with_l(regularizer: Callable) -> Callable:
-    """Return a Keras regularizer that also takes the scale by its old name, `l`."""
+def _accept_l(regularizer: Callable) -> Callable:
+    """Let a Keras regularizer take the scale by its old name, `l`."""
 
-    def made(*scale: Any, **named: Any) -> Any:
-        return regularizer(*scale, *named.values())
+    def make_regularizer(*scale: Any, **named_scale: Any) -> Any:
+        return regularizer(*scale, *named_scale.values())
 
-    return made
+    return make_regularizer
 
 
-def _module(name: str, parent: Any, **names: Any) -> types.ModuleType:
+def _install_module(name: str, parent: Any, **names: Any) -> types.ModuleType:
     """Make the module `tensorflow.<name>`, an attribute of its parent."""
-    made = types.ModuleType(f"tensorflow.{name}")
-    made.__dict__.update(names, __path__=[])
-    sys.modules[made.__name__] = made
-    setattr(parent, name.rpartition(".")[2], made)
-    return made
+    module = types.ModuleType(f"tensorflow.{name}")
+    module.__dict__.update(names, __path__=[])
+    sys.modules[module.__name__] = module
+    setattr(parent, name.rpartition(".")[2], module)
+    return module
 
 
 # Random numbers
 
 
 class Mask(NamedTuple):
-    """Random numbers that were drawn, usually for a dropout mask."""
+    """Uniform random numbers, usually for a dropout mask."""
 
     name: str  # the name of what is dropped
     sizes: Optional[Tuple[int, ...]]  # the shape of the mask
-    rate: Optional[float]  # None: a tensor, or not drawn by TensorFlow's dropout
+    rate: Optional[float]  # None: a tensor, or not of TensorFlow's dropout
 
 
-masks: List[Mask] = []  # drawn since this list was last cleared
+masks: List[Mask] = []  # made since this list was last cleared
 dropping: List[Tuple[str, Any]] = []  # the current dropout: (what is dropped, the rate)
 
 
-def noted_dropout(x: Any, rate: Any, *settings: Any, **more: Any) -> Any:
-    """Apply `tf.nn.dropout`; tell `fixed_uniform` what is dropped."""
+def recorded_dropout(x: Any, rate: Any, *args: Any, **kwargs: Any) -> Any:
+    """Apply `tf.nn.dropout`, and tell `fixed_uniform` what is dropped."""
     dropping.append((tf.convert_to_tensor(x).op.name, rate))
     try:
-        return drawn_dropout(x, rate, *settings, **more)
+        return random_dropout(x, rate, *args, **kwargs)
     finally:
         dropping.pop()
 
 
-def fixed_uniform(shape: Any, *settings: Any, **more: Any) -> Any:
+def fixed_uniform(shape: Any, *args: Any, **kwargs: Any) -> Any:
     """Return fixed numbers like `tf.random_uniform`; record them in `masks`.
 
-    They depend on the last two dimensions, and on how many masks with these dimensions
-    were drawn before, so attention weights get the same mask as [N, H, Tq, Tk] and as
+    They depend on the last two dimensions, and on the number of earlier masks with
+    these dimensions, so attention weights get the same mask as [N, H, Tq, Tk] and as
     [H * N, Tq, Tk]. With bounds, which initializers pass, the numbers are random.
     """
-    if settings or "minval" in more or "maxval" in more:
-        return drawn_uniform(shape, *settings, **more)
+    if args or "minval" in kwargs or "maxval" in kwargs:
+        return random_uniform(shape, *args, **kwargs)
     shape = tf.convert_to_tensor(shape, tf.int32)
-    known = tf.get_static_value(shape)
-    sizes = None if known is None else tuple(int(size) for size in known)
-    earlier = [each for each in masks if (each.sizes or ())[-2:] == (sizes or ())[-2:]]
+    static_shape = tf.get_static_value(shape)
+    sizes = None
+    if static_shape is not None:
+        sizes = tuple(int(size) for size in static_shape)
+    last_sizes = (sizes or ())[-2:]
+    num_earlier = sum((mask.sizes or ())[-2:] == last_sizes for mask in masks)
     name, rate = dropping[-1] if dropping else ("a mask of its own", None)
     rate = tf.get_static_value(rate) if tf.is_tensor(rate) else rate
     masks.append(Mask(name, sizes, rate if rate is None else round(float(rate), 6)))
     last = shape[-min(shape.shape.as_list()[0], 2) :]
-    drawn = tf.random.stateless_uniform([tf.reduce_prod(last)], [1, 2 + len(earlier)])
-    drawn = tf.reshape(drawn, last) + tf.zeros(shape)
-    return tf.cast(drawn, more.get("dtype", tf.float32))
+    numbers = tf.random.stateless_uniform([tf.reduce_prod(last)], [1, 2 + num_earlier])
+    numbers = tf.reshape(numbers, last) + tf.zeros(shape)
+    return tf.cast(numbers, kwargs.get("dtype", tf.float32))
 
 
 def fixed_dropout(inputs, rate, is_training=True, seed=None, name="dropout", shared=()):
@@ -205,10 +229,10 @@ def dense(
         return outputs if activation is None else activation(outputs)
 
 
-def conv1d(inputs, filters, kernel_size, **settings):
+def conv1d(inputs, filters, kernel_size, **kwargs):
     names = ("conv1d", "kernel", "bias")
     size = int(np.ravel(kernel_size)[0])
-    return dense(inputs, filters, names=names, size=size, **settings)
+    return dense(inputs, filters, names=names, size=size, **kwargs)
 
 
 def fully_connected(
@@ -240,15 +264,15 @@ def fully_connected(
 
 
 def dropout(inputs, rate=0.5, noise_shape=None, seed=None, training=False, name=None):
-    def dropped():
+    def drop():
         return tf.nn.dropout(inputs, rate=rate, noise_shape=noise_shape)
 
     if tf.is_tensor(training) and tf.get_static_value(training) is not None:
         training = bool(tf.get_static_value(training))
     if tf.is_tensor(training):
         is_training = tf.cast(training, tf.bool)
-        return tf.cond(is_training, dropped, lambda: tf.identity(inputs))
-    return dropped() if training else tf.identity(inputs)
+        return tf.cond(is_training, drop, lambda: tf.identity(inputs))
+    return drop() if training else tf.identity(inputs)
 
 
 def contrib_dropout(inputs, keep_prob=0.5, noise_shape=None, is_training=True):
@@ -269,8 +293,8 @@ def layer_norm(inputs, begin_norm_axis=1, begin_params_axis=-1, reuse=None, scop
         return (inputs - mean) * tf.rsqrt(variance + 1e-12) * gamma + beta
 
 
-def first_values(*_, **__):
-    """Return any initializer, because the first values are replaced anyway."""
+def any_initializer(*_, **__):
+    """Return some initializer, because the initial values are replaced anyway."""
     return tf.glorot_uniform_initializer()
 
 
@@ -290,8 +314,8 @@ CONTRIB_LAYERS = {
     "l1_regularizer": l1_regularizer,
     "l2_regularizer": l2_regularizer,
     "layer_norm": layer_norm,
-    "variance_scaling_initializer": first_values,
-    "xavier_initializer": first_values,
+    "variance_scaling_initializer": any_initializer,
+    "xavier_initializer": any_initializer,
 }
 TRIL = tf.linalg.LinearOperatorLowerTriangular
 LINALG = {"LinearOperatorLowerTriangular": TRIL, "LinearOperatorTriL": TRIL}

@@ -20,6 +20,7 @@ with open("README.md", encoding="utf-8") as file:
 TF1 = 'python_version < "3.8"'  # genuine TensorFlow 1.15.5
 TF2 = 'python_version >= "3.10"'  # TensorFlow 2 through tensorflow.compat.v1
 SERVE = [
+    "msgspec>=0.19; " + TF2,
     "prometheus-client>=0.20; " + TF2,
     "starlette>=0.37; " + TF2,
     "uvicorn>=0.30; " + TF2,

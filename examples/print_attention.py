@@ -13,16 +13,16 @@ largest number is usually under the piece that is translated.
 import argparse
 
 from transformer import Translator
-from transformer.viewer.sight import see
+from transformer.viewer.inspection import inspect_line
 
 
 def main(logdir: str, sentence: str) -> None:
     """Print the cross-attention of the last layer, averaged over its heads."""
     with Translator(logdir) as translator:
-        sight = see(translator, sentence)
-    weights = sight.attention["cross"][-1].mean(axis=0)  # [H, T, S] → [T, S]
-    print(" " * 12, *[f"{piece[:5]:>5}" for piece in sight.source.pieces])
-    for piece, row in zip(sight.target.pieces, weights):
+        inspection = inspect_line(translator, sentence)
+    weights = inspection.attention["cross"][-1].mean(axis=0)  # [H, T, S] → [T, S]
+    print(" " * 12, *[f"{piece[:5]:>5}" for piece in inspection.source.pieces])
+    for piece, row in zip(inspection.target.pieces, weights):
         print(f"{piece[:12]:12}", *[f"{100 * weight:5.0f}" for weight in row])
 
 

@@ -17,23 +17,23 @@ service = pytest.importorskip(
 class Echo:
     """A model that translates a sentence to itself, in capitals.
 
-    `gate` holds it back; `batches` are the sentences that it was given at once.
+    It waits while `gate` is closed; `batches` has the sentences of each batch.
     """
 
     languages = ("de", "en")
     n_best = 2
-    most_pieces = 256
+    max_pieces = 256
 
     def __init__(self):
         self.gate, self.batches = threading.Event(), []
         self.gate.set()
         self.begun = threading.Semaphore(0)
 
-    def description(self):
+    def describe(self):
         return {"name": "echo", "layers": 1, "heads": 1}
 
-    def translate(self, asked):
-        texts = [each.text for each in asked]
+    def translate(self, requests):
+        texts = [request.text for request in requests]
         self.batches.append(texts)
         self.begun.release()
         assert self.gate.wait(60)
@@ -41,25 +41,27 @@ class Echo:
             raise RuntimeError("a secret of the machine")
         return [
             [
-                {"text": text, "score": -score, "alignment": [[0, 0]]}
-                for text, score in ((each.text.upper(), 1.0), (each.text.title(), 2.0))
+                {"text": translation, "score": -score, "alignment": [[0, 0]]}
+                for translation, score in ((text.upper(), 1.0), (text.title(), 2.0))
             ]
-            for each in asked
+            for text in texts
         ]
 
-    def see(self, asked):
-        if not asked[0].text:
+    def inspect(self, requests):
+        if not requests[0].text:
             raise ValueError("the line has no piece: wanted a sentence")
-        return [{"text": each.text, "target": each.target} for each in asked]
+        return [
+            {"text": request.text, "target": request.target} for request in requests
+        ]
 
-    def pieces(self, line):
+    def count_pieces(self, line):
         return len(line.split())
 
 
 @contextlib.contextmanager
-def served(models, host="127.0.0.1", port=0, **more):
+def serve(models, host="127.0.0.1", port=0, **options):
     """A server in this process, on a free port."""
-    server = service.Server((host, port), models, Jobs(), **more)
+    server = service.Server((host, port), models, Jobs(), **options)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -69,7 +71,7 @@ def served(models, host="127.0.0.1", port=0, **more):
         thread.join(60)
 
 
-def address(server):
+def url(server):
     return "http://127.0.0.1:{}/".format(server.server_address[1])
 
 
@@ -78,24 +80,24 @@ def connect(server):
 
 
 def ask(server, path, fields=None, headers=(), body=None, method=None):
-    """(status, JSON, headers) of a request; a POST where there are fields or a body."""
+    """(status, JSON, headers) of a request; a POST if there are fields or a body."""
     connection = connect(server)
     if fields is not None:
         body = json.dumps(fields)
     method = method or ("GET" if body is None else "POST")
-    sent = {"Content-Type": "application/json", **dict(headers)}
-    connection.request(method, path, body=body, headers=sent)
-    answer = connection.getresponse()
-    text = answer.read().decode("utf-8")
+    headers = {"Content-Type": "application/json", **dict(headers)}
+    connection.request(method, path, body=body, headers=headers)
+    response = connection.getresponse()
+    text = response.read().decode("utf-8")
     connection.close()
-    is_json = answer.getheader("Content-Type") == "application/json"
-    return answer.status, json.loads(text) if is_json else text, answer.headers
+    is_json = response.getheader("Content-Type") == "application/json"
+    return response.status, json.loads(text) if is_json else text, response.headers
 
 
-def refused(answer):
-    """The one sentence of an error."""
-    status, told, _ = answer
-    assert status >= 400 and set(told) == {"error"}
-    sentence = told["error"]
+def check_error(answer):
+    """(status, sentence) of an answer, which must be an error in one sentence."""
+    status, error, _ = answer
+    assert status >= 400 and set(error) == {"error"}
+    sentence = error["error"]
     assert sentence[0].isupper() and sentence.endswith(".") and "\n" not in sentence
     return status, sentence

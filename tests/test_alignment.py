@@ -13,7 +13,7 @@ from transformer import alignment, hparams
 from transformer.alignment import Head, Known
 from transformer.logdir import checkpoints
 from transformer.translator import Translator
-from transformer.viewer.sight import see
+from transformer.viewer.inspection import inspect_line
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -92,7 +92,7 @@ def test_pairs_are_where_attention_is_highest(translator, lines, head, when_read
     for number in range(5):
         source, target = (side[number] for side in lines)
         ids = translator.vocabularies.target.encode(target)
-        [cross] = see(translator, source, target=ids).attention["cross"]
+        [cross] = inspect_line(translator, source, target=ids).attention["cross"]
         weights = cross.mean(0) if head is None else cross[head]
         words = len(target.split())
         rows = weights[1 : words + 1] if when_read else weights[:words]

@@ -21,9 +21,9 @@ from transformer.exports.ctranslate2 import (
     remove_outdated,
     usable,
 )
-from transformer.serving.requests import SentenceRequest
 from transformer.translator import Translator
 from transformer.viewer.models import Model
+from transformer.viewer.sentence_request import SentenceRequest
 
 pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -128,7 +128,7 @@ def test_eval_and_the_service_have_it_too(exported, digits, tmp_path, capsys):
         ".search-greedy.translations",
     ]
     hp = hparams.load(logdir, {"search": "greedy"})
-    asked = [SentenceRequest(0, "1 2 3 4")]
+    asked = [SentenceRequest("1 2 3 4")]
     answers = []
     for engine in (CTRANSLATE2, TENSORFLOW):
         model = Model(hp, logdir, engine=engine)

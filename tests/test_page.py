@@ -9,15 +9,15 @@ import shutil
 import corpora
 import pytest
 from browser import Browser, needs_browser
-from serving import address, served
+from serving import serve, url
 
 from transformer import hparams
 from transformer.logdir import checkpoints
-from transformer.serving.requests import SentenceRequest
 from transformer.text.words import word_attention
 from transformer.viewer import page_files
+from transformer.viewer.inspection import inspect_line
 from transformer.viewer.models import Model
-from transformer.viewer.sight import see
+from transformer.viewer.sentence_request import SentenceRequest
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread_only"),
@@ -45,7 +45,7 @@ def models(trained):
 
 @pytest.fixture(scope="module")
 def server(models):
-    with served(models) as server:
+    with serve(models) as server:
         yield server
 
 
@@ -58,11 +58,11 @@ def browser():
 @pytest.fixture
 def page(browser, server):
     """The page, on which a sentence was typed; afterwards nothing was complained of."""
-    browser.open(address(server))
+    browser.open(url(server))
     typed(browser, "1 2 3 4 5")
     yield browser
     assert browser.complaints() == []
-    assert all(url.startswith(address(server)) for url in browser.requests())
+    assert all(url.startswith(url(server)) for url in browser.requests())
 
 
 def typed(browser, text):
@@ -82,7 +82,7 @@ def choose(browser, name, value):
 
 
 def test_a_sentence_is_translated_as_it_is_typed(page, models):
-    [row] = models[0].translate([SentenceRequest(0, "1 2 3 4 5")])
+    [row] = models[0].translate([SentenceRequest("1 2 3 4 5")])
     shown = page.run(
         "[...document.querySelectorAll('#nbest button')].map(b => b.textContent)"
     )
@@ -96,9 +96,10 @@ def test_a_sentence_is_translated_as_it_is_typed(page, models):
 def test_the_heat_map_has_the_models_weights_and_hovering_says_them(page, models):
     page.run("chooseHead({kind: 'cross', layer: 0, head: 1})")
     values = page.run("[...page.matrix.values]")
-    sight = see(models[0].translator, "1 2 3 4 5")
-    weights = sight.attention["cross"][0, 1]
-    wanted = word_attention(weights, sight.target.spans, sight.source.spans)
+    inspection = inspect_line(models[0].translator, "1 2 3 4 5")
+    weights = inspection.attention["cross"][0, 1]
+    spans = inspection.target.spans, inspection.source.spans
+    wanted = word_attention(weights, *spans)
     assert max(abs(a - b) for a, b in zip(values, wanted.ravel())) < 1e-4
     x, y = page.run(
         "(() => { byId('heat').scrollIntoView(); const l = page.layout;"
@@ -193,7 +194,7 @@ def test_a_link_reproduces_the_view(page, server, browser):
         "return location.href === before; })()"
     )
     assert kept  # until the models are known, the link is still to be read
-    browser.open(address(server) + "#t=1&m=99&l=-1&k=__proto__&h=1e9&p=a.b&d=x")
+    browser.open(url(server) + "#t=1&m=99&l=-1&k=__proto__&h=1e9&p=a.b&d=x")
     browser.until("page.sight !== null")
     assert browser.run("[view.kind, view.head, view.layer]") == ["cross", "mean", 0]
 
@@ -221,20 +222,20 @@ def test_two_models_are_compared(page):
 def spoil(data):
     """Put HOSTILE in place of each text of a page."""
     data["models"][0]["name"] = HOSTILE
-    for each in data["sights"]:
+    for each in data["inspections"]:
         each["text"] = HOSTILE
         for side in ("source", "target", "targetIn"):
-            seen = each["sight"][side]
+            seen = each["inspection"][side]
             seen["words"] = [HOSTILE] * len(seen["words"])
             seen["pieces"] = [HOSTILE] * len(seen["pieces"])
-        for best in each["sight"]["nBest"]:
+        for best in each["inspection"]["nBest"]:
             best["text"] = HOSTILE
-        each["sight"]["alternatives"] = [
+        each["inspection"]["alternatives"] = [
             [[one, HOSTILE, p] for one, _, p in row]
-            for row in each["sight"]["alternatives"]
+            for row in each["inspection"]["alternatives"]
         ]
-        each["sight"]["nodePieces"] = dict.fromkeys(
-            each["sight"]["nodePieces"], HOSTILE
+        each["inspection"]["nodePieces"] = dict.fromkeys(
+            each["inspection"]["nodePieces"], HOSTILE
         )
 
 
@@ -250,7 +251,7 @@ def test_no_text_is_html(browser, models, tmp_path):
 
 def test_a_frozen_page_works_from_a_file_without_a_network(browser, models, tmp_path):
     place = frozen_file(browser, tmp_path, models, ["1 2 3", "4 5 6"])
-    [[best, *_]] = models[0].translate([SentenceRequest(0, "1 2 3")])
+    [[best, *_]] = models[0].translate([SentenceRequest("1 2 3")])
     shown = browser.run("document.querySelector('#nbest button').textContent")
     assert shown == best["text"]
     browser.click("[data-rank='1']")
@@ -263,26 +264,26 @@ def test_a_frozen_page_works_from_a_file_without_a_network(browser, models, tmp_
 
 
 def test_a_dead_server_is_told_and_the_page_recovers(browser, models):
-    with served(models) as server:
-        browser.open(address(server))
+    with serve(models) as server:
+        browser.open(url(server))
         typed(browser, "1 2 3")
         port = server.server_address[1]
     browser.run("byId('text').focus()")
     browser.type(" 4")
     browser.until("byId('status').classList.contains('bad')")
     assert browser.run("document.body.classList.contains('stale')")
-    with served(models, port=port):
+    with serve(models, port=port):
         browser.until(f"page.sight.pack.source.words.length === 5 && {SILENT}")
 
 
 def frozen_file(browser, tmp_path, models, lines, link="", change=lambda data: None):
     """Open a page without a server, whose data may be changed; return its address."""
-    text, _ = page_files.frozen_page(models, lines)
+    text, _ = page_files.make_frozen_page(models, lines)
     [block] = re.findall(r'id="data">(.*?)</script>', text, re.S)
     data = json.loads(block)
     change(data)
     path = tmp_path / "page.html"
-    path.write_text(page_files.page(data)[0], encoding="utf-8")
+    path.write_text(page_files.make_page(data)[0], encoding="utf-8")
     browser.open(path.as_uri() + link)
     browser.until("page.sight !== null")
     return path.as_uri()
@@ -300,7 +301,7 @@ def test_a_frozen_file_has_the_likeliest_alternatives(browser, models, tmp_path)
     for begin, _ in target["spans"]:
         chosen = target["ids"][begin]
         others = [one for one, _, _ in alternatives[begin] if one != chosen]
-        likeliest = others[: page_files.LIKELIEST]
+        likeliest = others[: page_files.ALTERNATIVES_PER_WORD]
         assert {f"{begin}-{one}" for one in likeliest} <= set(alive)
     end = target["ids"][-1]
     [other, *_] = [
@@ -350,7 +351,7 @@ def test_a_link_to_what_a_file_lacks_shows_what_it_has(browser, models, tmp_path
 
 
 def test_a_prefix_that_is_refused_is_taken_back(browser, server):
-    browser.open(address(server) + "#t=1+2+3&p=999999")
+    browser.open(url(server) + "#t=1+2+3&p=999999")
     browser.until("page.sight !== null && byId('status').classList.contains('bad')")
     assert "Refused" in browser.run("byId('status').textContent")
     assert browser.run("[view.prefix, page.sight.text]") == [[], "1 2 3"]
@@ -454,7 +455,7 @@ def test_keys_do_what_the_page_says(page):
     page.run("byId('keys').click(); document.activeElement.blur()")
     page.press("1")
     assert page.run("view.kind") == "encoder"
-    for key in re.findall(r"<kbd>(.*?)</kbd>", page_files.read("page.html")):
+    for key in re.findall(r"<kbd>(.*?)</kbd>", page_files.read_file("page.html")):
         assert key in ("Esc", "Enter", "Space") or page.run(
             f"(() => {{ const e = new KeyboardEvent('keydown', {{key: {key!r},"
             "bubbles: true, cancelable: true}); document.body.dispatchEvent(e);"
@@ -479,7 +480,7 @@ VIOLATIONS = """axe.run({rules: {"label-content-name-mismatch": {enabled: true}}
 
 def test_axe_finds_nothing(browser, server, models, tmp_path):
     script = axe()
-    browser.open(address(server))
+    browser.open(url(server))
     typed(browser, "1 2 3 4 5")
     browser.run(script + "; 0")
     assert browser.run(VIOLATIONS) == []
@@ -503,7 +504,7 @@ def test_heads_of_two_runs_are_not_subtracted(page, models, trained, tmp_path):
     shutil.copytree(trained, copy)
     hp = models[0].translator.hp
     other = Model(hp, copy)
-    runs = [each.description()["run"] for each in (*models, other)]
+    runs = [each.describe()["run"] for each in (*models, other)]
     other.close()
     assert runs[0] == runs[1] != runs[2]
     choose(page, "other", "1")

@@ -12,63 +12,66 @@ from transformer import hparams
 from transformer.text.words import word_attention
 from transformer.translator import Translator
 from transformer.viewer import picture
-from transformer.viewer.sight import KINDS, see
+from transformer.viewer.inspection import KINDS, inspect_line
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 LINE = "1 22 3"
 
 
 @pytest.fixture(scope="module")
-def sight(trained):
-    with Translator(hparams.load(trained), trained, 4, keep_history=True) as opened:
-        opened.restore()
-        yield see(opened, LINE, padding=1)
+def inspection(trained):
+    with Translator(hparams.load(trained), trained, 4, keep_history=True) as translator:
+        translator.restore()
+        yield inspect_line(translator, LINE, padding=1)
 
 
-def test_every_layer_and_head_of_every_kind(sight):
-    rows = picture.maps(sight)
+def test_every_layer_and_head_of_every_kind(inspection):
+    rows = picture.select_maps(inspection)
     assert len(rows) == len(KINDS) and {len(row) for row in rows} == {4}
     titles = [each.title for row in rows for each in row]
     assert len(set(titles)) == 12 and "cross, layer 1, head 3" in titles
     sides = {
-        "encoder": (sight.source, sight.source),
-        "decoder": (sight.target_in, sight.target_in),
-        "cross": (sight.target, sight.source),
+        "encoder": (inspection.source, inspection.source),
+        "decoder": (inspection.target_in, inspection.target_in),
+        "cross": (inspection.target, inspection.source),
     }
     for kind, row in zip(KINDS, rows):
         spans = [side.spans for side in sides[kind]]
         for head, each in enumerate(row):
             assert each.weights.shape == each.allowed.shape
             assert each.weights.shape == (len(each.queries), len(each.keys))
-            expected = word_attention(sight.attention[kind][0, head], *spans)
+            expected = word_attention(inspection.attention[kind][0, head], *spans)
             np.testing.assert_array_equal(each.weights, expected)
 
 
-def test_one_map_has_the_weights_between_words_or_pieces(sight):
-    [[words]] = picture.maps(sight, ["cross"], 1, 3)
-    spans = sight.target.spans, sight.source.spans
-    of_head = sight.attention["cross"][0, 2]
+def test_one_map_has_the_weights_between_words_or_pieces(inspection):
+    [[words]] = picture.select_maps(inspection, ["cross"], 1, 3)
+    spans = inspection.target.spans, inspection.source.spans
+    of_head = inspection.attention["cross"][0, 2]
     np.testing.assert_array_equal(words.weights, word_attention(of_head, *spans))
-    assert words.keys == sight.source.words and words.queries == sight.target.words
-    [[pieces]] = picture.maps(sight, ["encoder"], 1, 3, pieces=True)
-    np.testing.assert_array_equal(pieces.weights, sight.attention["encoder"][0, 2])
-    assert pieces.keys == pieces.queries == sight.source.pieces
-    [[mean]] = picture.maps(sight, ["cross"], 1, picture.MEAN, pieces=True)
-    np.testing.assert_allclose(mean.weights, sight.attention["cross"][0].mean(0))
+    assert (
+        words.keys == inspection.source.words
+        and words.queries == inspection.target.words
+    )
+    [[pieces]] = picture.select_maps(inspection, ["encoder"], 1, 3, pieces=True)
+    np.testing.assert_array_equal(pieces.weights, inspection.attention["encoder"][0, 2])
+    assert pieces.keys == pieces.queries == inspection.source.pieces
+    [[mean]] = picture.select_maps(inspection, ["cross"], 1, picture.MEAN, pieces=True)
+    np.testing.assert_allclose(mean.weights, inspection.attention["cross"][0].mean(0))
     assert mean.title == "cross, layer 1, mean of the heads"
 
 
-def test_what_cannot_have_attention(sight):
-    [row] = picture.maps(sight, ["decoder"])
+def test_what_cannot_have_attention(inspection):
+    [row] = picture.select_maps(inspection, ["decoder"])
     assert (row[0].allowed == np.tril(np.ones_like(row[0].allowed))).all()
-    [row] = picture.maps(sight, ["cross"])
+    [row] = picture.select_maps(inspection, ["cross"])
     assert not row[0].allowed[:, -1].any() and row[0].allowed[:, :-1].all()
 
 
 @pytest.mark.parametrize("layer, head", [(2, None), (1, 0)])
-def test_layers_and_heads_that_are_not_there(sight, layer, head):
+def test_layers_and_heads_that_are_not_there(inspection, layer, head):
     with pytest.raises(ValueError, match="expected 1 to"):
-        picture.maps(sight, ["cross"], layer, head)
+        picture.select_maps(inspection, ["cross"], layer, head)
 
 
 # --- The command ----------------------------------------------------------------------

@@ -21,8 +21,8 @@ from transformer.text.vocabulary import (
 )
 from transformer.translator import Translator
 from transformer.viewer import roles
-from transformer.viewer.sight import STEPS, packed, see
-from transformer.viewer.tree import CHOSEN, ENDED, OPEN, path, tree
+from transformer.viewer.inspection import STEPS, inspect_line, to_json
+from transformer.viewer.tree import CHOSEN, ENDED, OPEN, path_ids, search_tree
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -35,24 +35,24 @@ def translator(trained):
 
 
 @pytest.fixture(scope="module")
-def sight(translator, lines):
-    return see(translator, lines[0], padding=2)
+def inspection(translator, lines):
+    return inspect_line(translator, lines[0], padding=2)
 
 
-def test_rows_of_attention_sum_to_one_and_masked_cells_are_zero(sight):
-    for kind, weights in sight.attention.items():
-        allowed = sight.allowed[kind]
+def test_rows_of_attention_sum_to_one_and_masked_cells_are_zero(inspection):
+    for kind, weights in inspection.attention.items():
+        allowed = inspection.allowed[kind]
         real = allowed.any(-1)
         np.testing.assert_allclose(weights[:, :, real].sum(-1), 1, atol=1e-5)
         assert (weights[:, :, ~allowed & real[:, None]] == 0).all()
-    assert not np.triu(sight.attention["decoder"], 1).any()
-    assert sight.source.words[-3:] == ["⟨end⟩", "⟨pad⟩", "⟨pad⟩"]
+    assert not np.triu(inspection.attention["decoder"], 1).any()
+    assert inspection.source.words[-3:] == ["⟨end⟩", "⟨pad⟩", "⟨pad⟩"]
 
 
-def test_the_tokens_are_those_of_the_line_and_its_translation(sight, lines):
-    assert " ".join(sight.source.words[:-3]) == lines[0]
-    assert " ".join(sight.target.words[:-1]) == sight.n_best[0].text
-    assert sight.target_in.ids[1:] == sight.target.ids[:-1]
+def test_the_tokens_are_those_of_the_line_and_its_translation(inspection, lines):
+    assert " ".join(inspection.source.words[:-3]) == lines[0]
+    assert " ".join(inspection.target.words[:-1]) == inspection.n_best[0].text
+    assert inspection.target_in.ids[1:] == inspection.target.ids[:-1]
 
 
 @pytest.mark.parametrize(
@@ -112,14 +112,20 @@ def test_words_sum_keys_and_average_queries():
 def test_a_head_that_looks_at_one_place_is_said_to(offset, text):
     place = np.clip(np.arange(6) + offset, 0, 5)
     weights = 0.9 * np.eye(6)[place] + 0.1 / 6
-    [[role]] = roles.roles(weights[None, None], np.ones([6, 6], bool), "encoder")
+    [[role]] = roles.describe_heads(
+        weights[None, None], np.ones([6, 6], bool), "encoder"
+    )
     assert text in role.text and role.share == pytest.approx(0.9 + 0.1 / 6)
 
 
 def test_a_head_that_looks_everywhere_has_the_greatest_entropy():
     weights = np.full([1, 1, 4, 8], 1 / 8)
-    [[role]] = roles.roles(weights, np.ones([4, 8], bool), "cross")
-    assert (role.text, role.entropy, role.most) == ("looks everywhere equally", 3, 3)
+    [[role]] = roles.describe_heads(weights, np.ones([4, 8], bool), "cross")
+    assert (role.text, role.entropy, role.max_entropy) == (
+        "looks everywhere equally",
+        3,
+        3,
+    )
 
 
 def test_a_translation_begins_with_its_prefix_and_has_the_models_score(
@@ -145,13 +151,13 @@ def test_a_search_of_one_hypothesis_keeps_the_prefix(trained, search, lines):
         opened.restore()
         [[best], _] = opened.translate(lines[:2], ["7 7", ""])
         assert best.text.startswith("7 7")
-        found = see(opened, lines[0])
-        assert path(found.nodes, len(found.nodes) - 1) == found.target.ids
+        found = inspect_line(opened, lines[0])
+        assert path_ids(found.nodes, len(found.nodes) - 1) == found.target.ids
         *before, end = found.nodes
         assert {(node.fate, node.rank) for node in before} == {(OPEN, -1)}
         assert (end.fate, end.rank) == (ENDED, 0)
         assert end.score == pytest.approx(found.n_best[0].score, abs=1e-5)
-        other = see(opened, lines[0], target=found.target.ids[:-2]).nodes[-1]
+        other = inspect_line(opened, lines[0], target=found.target.ids[:-2]).nodes[-1]
         assert (other.fate, other.rank) == (CHOSEN, -1)
 
 
@@ -161,15 +167,17 @@ def test_wrong_prefixes_are_refused(translator, prefix):
         translator.translate(["1 2"], prefix)
 
 
-def test_the_tree_ends_in_the_n_best(sight, translator):
+def test_the_tree_ends_in_the_n_best(inspection, translator):
     ended = {
-        node.rank: number for number, node in enumerate(sight.nodes) if node.rank >= 0
+        node.rank: number
+        for number, node in enumerate(inspection.nodes)
+        if node.rank >= 0
     }
-    assert sorted(ended) == list(range(len(sight.n_best)))
+    assert sorted(ended) == list(range(len(inspection.n_best)))
     for rank, number in ended.items():
-        node, best = sight.nodes[number], sight.n_best[rank]
-        ids = path(sight.nodes, number)
-        assert node.fate == ENDED and ids[:-1] == sight.best_ids[rank]
+        node, best = inspection.nodes[number], inspection.n_best[rank]
+        ids = path_ids(inspection.nodes, number)
+        assert node.fate == ENDED and ids[:-1] == inspection.best_ids[rank]
         assert translator.vocabularies.target.decode(ids) == best.text
         assert node.score == pytest.approx(best.score, abs=1e-5)
 
@@ -180,18 +188,18 @@ def test_the_tree_of_a_line_of_two_is_that_of_the_line_alone(translator):
     for chosen in (sources[1:], sources):
         [(indices, found)] = translator.search(chosen)
         line = list(indices).index(len(chosen) - 1)
-        trees.append(tree(found, line, translator.vocabularies.target.eos))
+        trees.append(search_tree(found, line, translator.vocabularies.target.eos))
     for one, other in zip(*trees):
         assert one == other._replace(log_prob=one.log_prob, score=one.score)
         np.testing.assert_allclose(one[3:5], other[3:5], atol=1e-4)
     assert len(trees[0]) == len(trees[1])
 
 
-def test_the_tree_has_what_each_step_looked_at(sight, translator):
+def test_the_tree_has_what_each_step_looked_at(inspection, translator):
     hp, by_step = translator.hp, {}
-    for node in sight.nodes:
+    for node in inspection.nodes:
         by_step.setdefault(node.step, []).append(node)
-        before = sight.nodes[node.parent] if node.parent >= 0 else None
+        before = inspection.nodes[node.parent] if node.parent >= 0 else None
         assert node.step == (before.step + 1 if before else 1)
         assert before is None or before.log_prob >= node.log_prob
         assert before is None or before.fate == "open"
@@ -201,18 +209,18 @@ def test_the_tree_has_what_each_step_looked_at(sight, translator):
         worst = min((n.log_prob for n in nodes if n.fate == "open"), default=0)
         assert all(n.log_prob <= worst for n in nodes if n.fate == "cut")
     alpha = hp.length_penalty
-    for node in sight.nodes[::7]:
+    for node in inspection.nodes[::7]:
         wanted = node.log_prob / ((5 + node.step) / 6) ** alpha
         assert node.score == pytest.approx(wanted, rel=1e-5)
 
 
-def test_probabilities_are_those_of_the_score(sight, translator, lines):
-    [score] = translator.score(lines[:1], [sight.n_best[0].text])
-    length = len(sight.target.ids)
+def test_probabilities_are_those_of_the_score(inspection, translator, lines):
+    [score] = translator.score(lines[:1], [inspection.n_best[0].text])
+    length = len(inspection.target.ids)
     factor = ((5 + length) / 6) ** translator.hp.length_penalty
-    assert sight.log_probs.sum() / factor == pytest.approx(score, abs=1e-4)
+    assert inspection.log_probs.sum() / factor == pytest.approx(score, abs=1e-4)
     for one, log_prob, likely in zip(
-        sight.target.ids, sight.log_probs, sight.alternatives
+        inspection.target.ids, inspection.log_probs, inspection.alternatives
     ):
         chances = [p for _, _, p in likely]
         assert len(likely) == 5 and chances == sorted(chances, reverse=True)
@@ -220,32 +228,34 @@ def test_probabilities_are_those_of_the_score(sight, translator, lines):
         assert known.get(one, np.exp(log_prob)) == pytest.approx(np.exp(log_prob))
 
 
-def test_leaving_a_word_out_changes_what_unk_changes(sight, translator, lines):
+def test_leaving_a_word_out_changes_what_unk_changes(inspection, translator, lines):
     [source] = translator.encode(lines[:1])
-    target = sight.target.ids[:-1]
-    assert len(sight.without) == len(lines[0].split())
-    begin, end = sight.source.spans[1]
+    target = inspection.target.ids[:-1]
+    assert len(inspection.without) == len(lines[0].split())
+    begin, end = inspection.source.spans[1]
     replaced = [*source[:begin], *[UNK] * (end - begin), *source[end:]]
     found = translator.inspect([replaced], [target], lambda inside: inside.of_target)[0]
-    np.testing.assert_allclose(sight.without[1], found - sight.log_probs, atol=1e-4)
+    np.testing.assert_allclose(
+        inspection.without[1], found - inspection.log_probs, atol=1e-4
+    )
 
 
-def test_another_translation_can_be_looked_at(sight, translator, lines):
-    other = see(translator, lines[0], target=sight.best_ids[2])
-    assert other.target.ids[:-1] == sight.best_ids[2]
-    assert other.n_best[0].text == sight.n_best[0].text
+def test_another_translation_can_be_looked_at(inspection, translator, lines):
+    other = inspect_line(translator, lines[0], target=inspection.best_ids[2])
+    assert other.target.ids[:-1] == inspection.best_ids[2]
+    assert other.n_best[0].text == inspection.n_best[0].text
     with pytest.raises(ValueError, match="without pieces"):
-        see(translator, "  ")
+        inspect_line(translator, "  ")
 
 
-def test_json_has_the_weights(sight):
-    pack = json.loads(json.dumps(packed(sight)))
-    for kind, weights in sight.attention.items():
+def test_json_has_the_weights(inspection):
+    pack = json.loads(json.dumps(to_json(inspection)))
+    for kind, weights in inspection.attention.items():
         stored = pack["attention"][kind]
         steps = np.frombuffer(base64.b64decode(stored["data"]), "<u2")
         found = steps.reshape(stored["shape"]) / STEPS
         np.testing.assert_allclose(found, weights, atol=1 / STEPS)
-    assert pack["target"]["words"] == sight.target.words
+    assert pack["target"]["words"] == inspection.target.words
 
 
 def test_the_command_writes_one_small_file(trained, lines, tmp_path, capsys):
@@ -254,6 +264,8 @@ def test_the_command_writes_one_small_file(trained, lines, tmp_path, capsys):
     page, said = path.read_text(encoding="utf-8"), capsys.readouterr().out.splitlines()
     assert len(said) == 3 and said[-1] == str(path)
     data = json.loads(re.search(r'id="data">(.*?)</script>', page).group(1))
-    assert list(dict.fromkeys(each["text"] for each in data["sights"])) == lines[:2]
-    assert data["sights"][0]["sight"]["nBest"][0]["text"] == said[0]
+    assert (
+        list(dict.fromkeys(each["text"] for each in data["inspections"])) == lines[:2]
+    )
+    assert data["inspections"][0]["inspection"]["nBest"][0]["text"] == said[0]
     assert len(page) - len(json.dumps(data)) < 1_000_000

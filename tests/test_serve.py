@@ -16,11 +16,11 @@ import urllib.parse
 import corpora
 import pytest
 from documents import blocks, read
-from serving import Echo, ask, connect, refused, served, service
+from serving import Echo, ask, check_error, connect, serve, service
 
 from transformer import alignment, hparams
 from transformer.serving import jobs, requests
-from transformer.serving.jobs import Job, Refused
+from transformer.serving.jobs import Job, QueueClosed
 from transformer.viewer import page_files
 from transformer.viewer.models import Model
 
@@ -34,7 +34,7 @@ def model():
 
 @pytest.fixture
 def server(model):
-    with served([model]) as server:
+    with serve([model]) as server:
         yield server
 
 
@@ -107,20 +107,20 @@ def test_what_a_client_wanted_that_left_is_not_computed(server, model):
 def test_a_sentence_that_fails_fails_alone(server, model):
     answers = answers_of_batch(server, model, ["good", "fail", "fine"])
     assert [answers[text][0] for text in ("good", "fine")] == [200, 200]
-    status, sentence = refused(answers["fail"])
+    status, sentence = check_error(answers["fail"])
     assert status == 500 and "secret" not in sentence
 
 
 def test_a_fault_of_the_server_is_told_without_its_reason(server, model, caplog):
-    model.pieces = lambda line: 1 // 0
-    status, sentence = refused(ask(server, "/translate", {"text": "x"}))
+    model.count_pieces = lambda line: 1 // 0
+    status, sentence = check_error(ask(server, "/translate", {"text": "x"}))
     assert (status, sentence) == (500, "The server failed.")
     corpora.wait_until(lambda: "ZeroDivisionError" in caplog.text)  # for who runs it
     assert ask(server, "/healthz")[0] == 200
 
 
 def test_a_drain_finishes_what_was_begun_and_takes_no_more(model):
-    with served([model]) as server:
+    with serve([model]) as server:
         model.gate.clear()
         begun, answers = asking(server, ["begun"])
         model.begun.acquire()
@@ -129,7 +129,7 @@ def test_a_drain_finishes_what_was_begun_and_takes_no_more(model):
         draining = threading.Thread(target=server.drain)
         draining.start()
         corpora.wait_until(lambda: server.jobs._is_stopping)
-        with pytest.raises(Refused):
+        with pytest.raises(QueueClosed):
             server.jobs.submit([Job(model.translate, None)])
         model.gate.set()
         for thread in [*begun, *waiting, draining]:
@@ -158,14 +158,14 @@ def test_health_and_models(server):
         (400, {"q": "x", "target": "en", "format": "html"}),
         (400, {"q": "x", "target": "en", "text": "x"}),
         (400, []),
-        (413, {"text": "x" * (requests.MOST_CHARACTERS + 1)}),
-        (413, {"text": ["x"] * (requests.MOST_TEXTS + 1)}),
-        (413, {"text": "x" * requests.MOST_BYTES}),
+        (413, {"text": "x" * (requests.MAX_CHARACTERS + 1)}),
+        (413, {"text": ["x"] * (requests.MAX_TEXTS + 1)}),
+        (413, {"text": "x" * requests.MAX_BYTES}),
     ],
     ids=lambda value: str(value)[:60],
 )
 def test_wrong_requests_are_refused_in_one_sentence(server, status, fields):
-    assert refused(ask(server, "/translate", fields))[0] == status
+    assert check_error(ask(server, "/translate", fields))[0] == status
 
 
 @pytest.mark.parametrize(
@@ -174,17 +174,17 @@ def test_wrong_requests_are_refused_in_one_sentence(server, status, fields):
     ids=lambda value: str(value)[:60],
 )
 def test_wrong_questions_of_the_page_are_refused(server, fields):
-    assert refused(ask(server, "/see", {"text": "x", **fields}))[0] == 400
+    assert check_error(ask(server, "/see", {"text": "x", **fields}))[0] == 400
 
 
 def test_what_the_model_refuses_is_told(server):
-    assert "no piece" in refused(ask(server, "/see", {"text": ""}))[1]
+    assert "no piece" in check_error(ask(server, "/see", {"text": ""}))[1]
 
 
 def test_a_full_queue_is_told_and_when_to_return(server, monkeypatch):
-    monkeypatch.setattr("transformer.serving.jobs.MOST_WAITING", 1)
+    monkeypatch.setattr("transformer.serving.jobs.MAX_WAITING", 1)
     answer = ask(server, "/translate", {"text": ["x", "y"]})
-    status, sentence = refused(answer)
+    status, sentence = check_error(answer)
     assert status == 429 and "busy" in sentence and int(answer[2]["Retry-After"]) >= 1
     assert ask(server, "/translate", {"text": ["x"]})[0] == 200
 
@@ -194,12 +194,12 @@ def slow_page(model):
     """A semaphore that counts the page's requests that have begun, and their end."""
     begun, end = threading.Semaphore(0), threading.Event()
 
-    def see(asked):
+    def inspect(requests):
         begun.release()
         assert end.wait(60)
         return [{}]
 
-    model.see = see
+    model.inspect = inspect
     yield begun, end
     end.set()
 
@@ -214,13 +214,13 @@ def looking(server):
 def test_the_page_may_ask_less_so_that_translations_are_accepted(
     server, slow_page, monkeypatch
 ):
-    monkeypatch.setattr("transformer.serving.jobs.MOST_WAITING_OF_THE_PAGE", 1)
+    monkeypatch.setattr("transformer.serving.jobs.MAX_WAITING_FOR_PAGE", 1)
     begun, end = slow_page
     threads = [looking(server)]
     begun.acquire()
     threads.append(looking(server))
     corpora.wait_until(lambda: len(server.jobs) == 1)
-    assert refused(ask(server, "/see", {"text": "x"}))[0] == 429
+    assert check_error(ask(server, "/see", {"text": "x"}))[0] == 429
     assert ask(server, "/translate", {"text": "x"})[0] == 200
     end.set()
     for thread in threads:
@@ -266,7 +266,7 @@ def test_a_list_gets_a_list_with_what_is_asked_for(server):
 
 def test_a_paragraph_is_translated_sentence_by_sentence(model):
     text = "Ein Hund schläft. Dr. Bach\tkommt!\n\nJa."
-    with served([model], split=True) as server:
+    with serve([model], split=True) as server:
         told = ask(server, "/translate", {"text": text})[1]
         assert told == {
             "translations": [{"text": "EIN HUND SCHLÄFT. DR. BACH KOMMT!\n\nJA."}]
@@ -307,7 +307,7 @@ def test_clients_of_libretranslate_are_answered(server, model):
     told = ask(server, "/translate", body=body, headers=form)[1]
     assert told == {"translatedText": "GRÖSSER & <B>"}
     for odd in (b"q=\xff&target=en", b"q=%ff&target=en", b"q", b"&" * 99):
-        assert refused(ask(server, "/translate", body=odd, headers=form))[0] == 400
+        assert check_error(ask(server, "/translate", body=odd, headers=form))[0] == 400
     body = "q=ä&target=en&alternatives=1".encode()
     told = ask(server, "/translate", body=body, headers=form)[1]
     assert told["translatedText"] == "Ä" and told["alternatives"] == []  # each once
@@ -323,7 +323,7 @@ def test_clients_of_libretranslate_are_answered(server, model):
 def test_the_languages_choose_the_model(model):
     other = Echo()
     other.languages = ("en", "de")
-    with served([model, other]) as server:
+    with serve([model, other]) as server:
         ask(server, "/translate", {"q": "dog", "source": "en", "target": "de"})
         assert other.batches == [["dog"]] and model.batches == []
 
@@ -342,7 +342,9 @@ def shape(value):
 
 def examples():
     """(path, name, request, answer) of each example of the description."""
-    for path, methods in json.loads(page_files.read("openapi.json"))["paths"].items():
+    for path, methods in json.loads(page_files.read_file("openapi.json"))[
+        "paths"
+    ].items():
         if "post" in methods:
             asked = methods["post"]["requestBody"]["content"]["application/json"]
             told = methods["post"]["responses"]["200"]["content"]["application/json"]
@@ -382,15 +384,15 @@ def test_what_the_document_asks_is_answered_so(server, command, wanted):
 def test_the_document_says_the_limits(model):
     text = read("docs/serving.md")
     for limit in (
-        f"{requests.MOST_CHARACTERS:,} characters; {requests.MOST_PIECES} pieces",
-        f"{requests.MOST_CHARACTERS_SPLIT:,} characters",
-        f"{requests.MOST_BYTES >> 10} KiB, {requests.MOST_TEXTS} texts, "
-        f"{requests.MOST_SENTENCES} sentences",
-        f"{jobs.MOST_WAITING:,}; of the page, {jobs.MOST_WAITING_OF_THE_PAGE} |",
+        f"{requests.MAX_CHARACTERS:,} characters; {requests.MAX_PIECES} pieces",
+        f"{requests.MAX_CHARACTERS_SPLIT:,} characters",
+        f"{requests.MAX_BYTES >> 10} KiB, {requests.MAX_TEXTS} texts, "
+        f"{requests.MAX_SENTENCES} sentences",
+        f"{jobs.MAX_WAITING:,}; of the page, {jobs.MAX_WAITING_FOR_PAGE} |",
         f"{service.SECONDS_TO_SEND} seconds",
         f"| {service.SECONDS_TO_READ} seconds, and",
-        f"{service.MOST_CONNECTIONS};",
-        f"up to {jobs.MOST_AT_ONCE};",
+        f"{service.MAX_CONNECTIONS};",
+        f"up to {jobs.MAX_BATCH_SIZE};",
     ):
         assert limit in text
 
@@ -425,7 +427,7 @@ def test_metrics_and_one_line_a_request(server, caplog):
 
 
 def test_a_name_that_is_given_is_answered(model):
-    with served([model], names=["Translate.example.org"]) as server:
+    with serve([model], host_names=["Translate.example.org"]) as server:
         host = {"Host": "translate.example.org:443"}
         assert ask(server, "/healthz", headers=host)[0] == 200
         origin = dict(host, Origin="https://translate.example.org:443")
@@ -438,7 +440,7 @@ def test_the_answers_are_those_of_the_translator(trained, digits):
     lines = corpora.read_lines(os.path.join(digits, "dev.de"))[:4] + [""]
     wanted = model.translator.translate(lines)
     assert model.languages == ("de", "en")
-    with served([model]) as server:
+    with serve([model]) as server:
         fields = {"text": lines, "n_best": 2, "scores": True, "alignments": True}
         told = ask(server, "/translate", fields)[1]["translations"]
         [alone] = ask(server, "/translate", {"text": lines[1]})[1]["translations"]

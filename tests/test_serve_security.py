@@ -8,15 +8,15 @@ import time
 
 import corpora
 import pytest
-from serving import Echo, ask, connect, refused, served, service
+from serving import Echo, ask, check_error, connect, serve, service
 
-from transformer.commands import serve
+from transformer.commands import serve as serve_command
 from transformer.viewer import page_files
 
 
 @pytest.fixture(scope="module")
 def server():
-    with served([Echo()]) as server:
+    with serve([Echo()]) as server:
         yield server
 
 
@@ -33,7 +33,7 @@ def raw(server, data, is_all=False):
 
 
 def test_it_listens_to_this_machine_alone_unless_told_otherwise():
-    assert serve.parser().parse_args(["--logdir", "x"]).host == "127.0.0.1"
+    assert serve_command.parser().parse_args(["--logdir", "x"]).host == "127.0.0.1"
 
 
 @pytest.mark.parametrize("flag", ["--host", "--server_name"])
@@ -46,7 +46,7 @@ def test_an_empty_name_would_be_every_address(flag, capsys):
 def test_another_host_name_is_refused(server, host):
     """DNS rebinding: the name of a page's own site leads here."""
     for path, body in (("/", None), ("/translate", "{}")):
-        status, _ = refused(ask(server, path, headers={"Host": host}, body=body))
+        status, _ = check_error(ask(server, path, headers={"Host": host}, body=body))
         assert status == 421
 
 
@@ -69,7 +69,7 @@ def test_this_machine_and_addresses_are_served(server, host):
     ids=str,
 )
 def test_the_page_of_another_site_is_refused(server, status, headers):
-    assert refused(ask(server, "/see", {"text": "x"}, headers))[0] == status
+    assert check_error(ask(server, "/see", {"text": "x"}, headers))[0] == status
 
 
 def test_the_own_page_is_served(server):
@@ -83,11 +83,11 @@ def test_the_own_page_is_served(server):
 
 @pytest.mark.parametrize("path", ["/../../etc/passwd", "//evil.example", "/see/"])
 def test_there_are_no_other_places(server, path):
-    assert refused(ask(server, path))[0] == 404
+    assert check_error(ask(server, path))[0] == 404
 
 
 def test_there_are_no_other_methods(server):
-    assert refused(ask(server, "/", method="PUT"))[0] == 405
+    assert check_error(ask(server, "/", method="PUT"))[0] == 405
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_there_are_no_other_methods(server):
     ids=lambda body: repr(body[:20]),
 )
 def test_what_is_no_question_is_refused(server, body):
-    assert refused(ask(server, "/translate", body=body))[0] == 400
+    assert check_error(ask(server, "/translate", body=body))[0] == 400
 
 
 @pytest.mark.parametrize("text", ["\ud800", "\0", "<script>alert(1)</script>"])
@@ -112,22 +112,26 @@ def test_any_text_is_text(server, text):
     assert "\0" not in told["translations"][0]["text"]
 
 
+HEAD = (
+    b"POST /see HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Connection: close\r\n"
+)
+
+
 @pytest.mark.parametrize(
-    "status, headers",
-    [
-        (400, b""),
-        (400, b"Content-Length: \xc2\xb2\r\n"),
-        (413, b"Content-Length: 99999999999999\r\n"),
-    ],
+    "status, headers", [(400, b""), (413, b"Content-Length: 99999999999999\r\n")]
 )
 def test_lengths_are_checked_before_anything_is_read(server, status, headers):
-    head = (
-        b"POST /see HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Connection: close\r\n"
-    )
-    answer = raw(server, head + headers + b"\r\n")
+    answer = raw(server, HEAD + headers + b"\r\n")
     assert answer.startswith(b"HTTP/1.1 %d " % status)
     assert json.loads(answer.partition(b"\r\n\r\n")[2].decode())["error"]
+    assert b"\r\nconnection: close" in answer.lower()
+
+
+def test_what_is_not_http_is_answered_by_uvicorn(server):
+    answer = raw(server, HEAD + b"Content-Length: \xc2\xb2\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.endswith(b"\r\n\r\nInvalid HTTP request received.")
     assert b"\r\nconnection: close" in answer.lower()
 
 
@@ -204,15 +208,17 @@ def test_reading_an_answer_has_a_deadline(server, monkeypatch, path, last):
 
 def test_a_client_that_does_not_read_does_not_stop_the_end(monkeypatch, caplog):
     monkeypatch.setattr(service, "SECONDS_TO_STOP", 0.4)
-    with served([Echo()]) as server, unread(server, ""):
+    with serve([Echo()]) as server, unread(server, ""):
         server.drain()
         assert server._stopped.is_set()
-    assert [each for each in caplog.records if each.levelname == "ERROR"] == []
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert [record.name for record in errors] == ["uvicorn.error"]
+    assert "timeout graceful shutdown exceeded" in errors[0].getMessage()
 
 
 def test_clients_that_drip_shut_nobody_out(monkeypatch):
     """512 of them; more than the limit, and the oldest of them make room."""
-    with served([Echo()]) as server, contextlib.ExitStack() as clients:
+    with serve([Echo()]) as server, contextlib.ExitStack() as clients:
         dripping = [
             clients.enter_context(socket.create_connection(server.server_address))
             for _ in range(256)
@@ -222,7 +228,7 @@ def test_clients_that_drip_shut_nobody_out(monkeypatch):
         keeping = connect(server)
         keeping.request("GET", "/healthz")
         keeping.getresponse().read()
-        monkeypatch.setattr(service, "MOST_CONNECTIONS", 300)
+        monkeypatch.setattr(service, "MAX_CONNECTIONS", 300)
         dripping += [
             clients.enter_context(socket.create_connection(server.server_address))
             for _ in range(256)
@@ -255,23 +261,25 @@ def test_every_answer_says_what_it_may_do(server):
 
 @pytest.mark.parametrize("name", page_files.SCRIPTS)
 def test_no_script_reads_text_as_html_or_as_code(name):
-    text = page_files.read(name)
+    text = page_files.read_file(name)
     for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write"):
         assert word not in text
     assert not re.search(r"\beval\b|new Function|setTimeout\(['\"`]|DOMParser", text)
 
 
 def test_the_page_names_no_other_place_and_is_small():
-    made, policy = page_files.page({"server": True})
+    made, policy = page_files.make_page({"server": True})
     addresses = set(re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\s\"'`)]*", made))
     assert addresses == {"http://www.w3.org/2000/svg"}  # the name of a language
     assert len(made.encode()) < 1_000_000
-    assert not re.search(r"\bon\w+=|style=|javascript:", page_files.read("page.html"))
+    assert not re.search(
+        r"\bon\w+=|style=|javascript:", page_files.read_file("page.html")
+    )
 
 
 def test_data_cannot_leave_their_block():
     evil = "</script><script>alert(1)</script><!-- {{script}} \u2028 &lt; ]]>"
-    made, _ = page_files.page({"text": evil})
+    made, _ = page_files.make_page({"text": evil})
     [block] = re.findall(
         r'<script type="application/json" id="data">(.*?)</script>', made
     )
@@ -280,7 +288,7 @@ def test_data_cannot_leave_their_block():
 
 
 def test_the_policy_names_the_script_and_the_style_of_the_page():
-    made, policy = page_files.page({})
+    made, policy = page_files.make_page({})
     [style] = re.findall(r"<style>(.*?)</style>", made, re.S)
     [script] = re.findall(r"<script>(.*?)</script>", made, re.S)
     for text in (style, script):

@@ -21,7 +21,7 @@ from transformer.commands.terminal import say
 from transformer.runtime import files
 from transformer.runtime.names import refuse_unknown
 from transformer.text.corpus import NEUTRAL
-from transformer.viewer.page_files import frozen_page
+from transformer.viewer.page_files import make_frozen_page
 
 if TYPE_CHECKING:
     from transformer.translator import Translator
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
     if args.out:
         translations = [write_picture(args, head, models[0].translator)]
     if args.html:
-        page, translations = frozen_page(models, args.sentences)
+        page, translations = make_frozen_page(models, args.sentences)
         with files.replaced(args.html) as file:
             file.write(page)
     for model in models:
@@ -135,11 +135,14 @@ def write_picture(
     """Write the picture; return the translation."""
     from transformer.text.translations import as_lines
     from transformer.viewer import picture
-    from transformer.viewer.sight import KINDS, see
+    from transformer.viewer.inspection import KINDS, inspect_line
 
     [sentence] = as_lines(args.sentences)
-    sight = see(translator, " ".join(sentence.split()))
+    inspection = inspect_line(translator, " ".join(sentence.split()))
     kinds = args.kind or tuple(KINDS)
-    rows = picture.maps(sight, kinds, args.layer, head, args.pieces)
+    try:
+        rows = picture.select_maps(inspection, kinds, args.layer, head, args.pieces)
+    except ValueError as error:
+        raise ValueError(f"{error}; choose another, or a --kind that has it") from error
     picture.draw(rows, args.out)
-    return sight.n_best[0].text
+    return inspection.n_best[0].text

@@ -11,53 +11,57 @@ in one line on stderr. On Ctrl-C or SIGTERM, it finishes the answers in progress
 ends.
 """
 
+import argparse
 import itertools
 import logging
 import sys
 import threading
+from typing import List
 
 from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import say
 from transformer.exports.ctranslate2 import add_engine
+from transformer.runtime.errors import missing_package
 from transformer.runtime.signals import StopSignals
 from transformer.serving.jobs import Jobs
-from transformer.serving.requests import SentenceRequest
+from transformer.text.corpus import NEUTRAL
+from transformer.viewer.sentence_request import SentenceRequest
 
-SECONDS_BETWEEN_LOOKS = 0.1  # checks for a signal
+POLL_SECONDS = 0.1  # between two checks for a signal
 
 
-def parser():
+def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = cli.make_parser("serve", __doc__)
-    cli.add_logdir(made, "to compare them on the page, or see --ensemble")
-    made.add_argument(
+    parser = cli.make_parser("serve", __doc__)
+    cli.add_logdir(parser, "to compare them on the page, or see --ensemble")
+    parser.add_argument(
         "--checkpoint",
         default=["best"],
         nargs="+",
         metavar="WHICH",
         help="best (by dev BLEU), newest, or steps; of each log directory [best]",
     )
-    made.add_argument(
+    parser.add_argument(
         "--ensemble",
         action="store_true",
         help="the log directories translate together: their probabilities are averaged",
     )
-    made.add_argument(
+    parser.add_argument(
         "--host",
         default="127.0.0.1",
         metavar="NAME",
         help="the address to listen on; 0.0.0.0 accepts other machines [127.0.0.1]",
     )
-    cli.add_number(made, "port", 8000, "0: any free port")
-    made.add_argument(
+    cli.add_number(parser, "port", 8000, "0: any free port")
+    parser.add_argument(
         "--server_name",
         default=[],
         nargs="+",
         metavar="NAME",
         help="host names that requests may use, besides those of this machine",
     )
-    made.add_argument(
+    parser.add_argument(
         "--split",
         type=cli.parse_bool,
         nargs="?",
@@ -66,20 +70,20 @@ def parser():
         help="translate texts sentence by sentence; a request can override this [true; "
         "false if it asks for n_best, scores or alignments]",
     )
-    made.add_argument(
+    parser.add_argument(
         "--languages",
         nargs="+",
         metavar="LANGUAGE",
         help="source and target, of each log directory if there are several; what "
         "/languages returns [the languages of the data folders]",
     )
-    add_engine(made)
-    cli.add_settings(made, hparams.DECODING)
-    return made
+    add_engine(parser)
+    cli.add_settings(parser, hparams.DECODING)
+    return parser
 
 
-def opened(args):
-    """Return the models of the command line, each ready to translate."""
+def open_models(args: argparse.Namespace) -> List:
+    """Open the models of the command line, each ready to translate."""
     models = hparams.load_each(args.logdir, cli.given(args, hparams.FIELDS))
     if args.ensemble and len(models) < 2:
         raise ValueError("--ensemble: expected two or more --logdir, got one")
@@ -113,14 +117,14 @@ def opened(args):
 
 
 def serve(server, url: str) -> None:
-    """Serve until a signal arrives, then finish the answers in progress."""
+    """Print the address; serve until a signal arrives, then finish the answers."""
     with StopSignals() as signals:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         say(url)
         sys.stdout.flush()
         while not signals.received:
-            thread.join(SECONDS_BETWEEN_LOOKS)
+            thread.join(POLL_SECONDS)
         server.drain()
 
 
@@ -133,7 +137,7 @@ def log_to_stderr() -> None:
     log.setLevel(logging.INFO)
 
 
-def run(args) -> None:
+def run(args: argparse.Namespace) -> None:
     """Open the models, and serve them."""
     for flag, names in (("--host", [args.host]), ("--server_name", args.server_name)):
         if not all(names):
@@ -146,15 +150,22 @@ def run(args) -> None:
     try:
         from transformer.serving.service import Server, listen
     except ImportError as error:
-        raise ValueError(
-            f"expected uvicorn, starlette and prometheus-client, got none "
-            f"({error}): pip install 'transformer-tf[serve]', with Python 3.10 or newer"
-        ) from error
+        packages = "uvicorn, starlette, msgspec and prometheus-client"
+        raise missing_package(packages, "serve", error) from error
     address = (args.host, args.port)
-    listen(address).close()  # refuse a port in use before the models are loaded
-    models = opened(args)
+    try:
+        listen(address).close()  # refuse a port in use before the models are loaded
+    except OSError as error:
+        raise OSError(f"{error}; choose another --port or --host") from error
+    models = open_models(args)
     for model in models:
-        model.translate([SentenceRequest(0, "x")])  # the first run takes seconds
+        if model.languages == NEUTRAL and not args.languages:
+            args.warn(
+                f"{model.translator.hp.data}: the data folder is missing or names no "
+                f"languages; clients find {' and '.join(NEUTRAL)}: name them with "
+                "--languages"
+            )
+        model.translate([SentenceRequest("x")])  # the first run takes seconds
     log_to_stderr()
     server = Server(address, models, Jobs(), args.server_name, args.split)
     host = f"[{args.host}]" if ":" in args.host else args.host

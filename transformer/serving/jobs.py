@@ -1,8 +1,8 @@
 """The queue of the service: many clients, two threads that compute.
 
-One thread computes translations: those that wait for the same model at the same time
-form a batch. The other computes what the page shows, which may take seconds, one by
-one; translations do not wait for it.
+One thread computes translations: sentences that wait for the same model are translated
+as one batch. The other thread computes what the page shows, one request at a time. That
+may take seconds, and translations do not wait for it.
 """
 
 import concurrent.futures
@@ -14,34 +14,38 @@ import threading
 import time
 from typing import Any, Callable, List, Optional, Sequence
 
-MOST_WAITING = 1000
-MOST_WAITING_OF_THE_PAGE = 32  # each may take seconds
-MOST_AT_ONCE = 64
-LONGEST_WAIT = 60  # the most seconds after which a refused client is asked to return
+MAX_WAITING = 1000
+MAX_WAITING_FOR_PAGE = 32  # each may take seconds
+MAX_BATCH_SIZE = 64
+MAX_RETRY_SECONDS = 60  # after which a rejected client is asked to return
 
 
-class Refused(Exception):
-    """A job was not accepted, because the server is stopping."""
+class QueueError(Exception):
+    """The queue did not accept a job."""
 
 
-class Full(Refused):
-    """A job was refused, because too many would wait; ask again after `seconds`."""
+class QueueClosed(QueueError):
+    """The server is stopping."""
 
-    def __init__(self, most: int, seconds: int):
-        super().__init__(f"at most {most:,} sentences may wait")
-        self.seconds = seconds
+
+class QueueFull(QueueError):
+    """The queue is full; there may be room after `retry_after` seconds."""
+
+    def __init__(self, message: str, retry_after: int = 1):
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 @dataclasses.dataclass(eq=False)
 class Job:
-    """One thing to compute; `future` receives its result.
+    """A computation; `future` receives its result.
 
     Args:
       work: function of a list with the arguments of all jobs in a batch; returns a list
         of their results.
       argument: the argument for `work`.
       batched: whether the job is computed in a batch, with others that have the same
-        `work`; otherwise it is computed alone, by the other thread.
+        `work`. Otherwise, it is computed alone, by the other thread.
     """
 
     work: Callable[[List[Any]], Sequence[Any]]
@@ -53,7 +57,7 @@ class Job:
 
 
 class Jobs:
-    """The queue, and the threads that empty it; to remove a job, cancel its future."""
+    """The queue and its two threads. To remove a job, cancel its future."""
 
     def __init__(self):
         self._waiting: List[Job] = []
@@ -74,21 +78,25 @@ class Jobs:
         return len(self._waiting)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Add jobs to the queue, either all of them or none; all are of one kind.
+        """Add jobs of one kind to the queue, either all of them or none.
 
         Raises:
-          Refused: there are too many jobs, or the server is stopping.
+          QueueFull: too many jobs are waiting.
+          QueueClosed: the server is stopping.
         """
         with self._changed:
             if self._is_stopping:
-                raise Refused("The server is stopping; ask again when it is back")
-            most = MOST_WAITING
+                raise QueueClosed("The server is stopping; ask again when it is back")
+            limit = MAX_WAITING
             waiting = len(self)
             if not all(job.batched for job in jobs):
-                most = MOST_WAITING_OF_THE_PAGE
+                limit = MAX_WAITING_FOR_PAGE
                 waiting = sum(not job.batched for job in self._waiting)
-            if waiting + len(jobs) > most:
-                raise Full(most, self._seconds_to_wait())
+            if waiting + len(jobs) > limit:
+                raise QueueFull(
+                    f"The server is busy: at most {limit:,} sentences may wait",
+                    self._estimate_wait(),
+                )
             for job in jobs:
                 self._waiting.append(job)
                 job.future.add_done_callback(functools.partial(self._drop, job))
@@ -102,28 +110,33 @@ class Jobs:
         for thread in self._threads:
             thread.join()
 
-    def _seconds_to_wait(self):
-        """Return about how many seconds it takes to compute the waiting jobs."""
+    def _estimate_wait(self):
+        """Estimate how many seconds the waiting jobs take."""
         seconds = len(self) * self.seconds / max(1, self.computed)
-        return min(LONGEST_WAIT, max(1, math.ceil(seconds)))
+        return min(MAX_RETRY_SECONDS, max(1, math.ceil(seconds)))
 
     def _drop(self, job, future):
-        """Remove a job from the queue if its client has given it up."""
+        """Remove a job from the queue if its client has cancelled it."""
         if future.cancelled():
             with self._changed, contextlib.suppress(ValueError):
                 self.cancelled += 1
                 self._waiting.remove(job)
 
     def _run(self, batched):
+        """Compute batches until the queue is drained."""
         while True:
-            batch = self._next(batched)
+            batch = self._take_batch(batched)
             if batch is None:
                 return
             if batch:
                 self._compute(batch)
 
-    def _next(self, batched) -> Optional[List[Job]]:
-        """Return the next batch of a thread, which may be empty; None to stop."""
+    def _take_batch(self, batched) -> Optional[List[Job]]:
+        """Wait for a batch and remove it from the queue.
+
+        Returns:
+          its jobs, fewer if some were cancelled; None: there will be no more.
+        """
         with self._changed:
             while True:
                 jobs = [job for job in self._waiting if job.batched == batched]
@@ -132,16 +145,16 @@ class Jobs:
                 if self._is_stopping:
                     return None
                 self._changed.wait()
-            most = MOST_AT_ONCE if batched else 1
-            batch = [job for job in jobs if job.work == jobs[0].work][:most]
+            size = MAX_BATCH_SIZE if batched else 1
+            batch = [job for job in jobs if job.work == jobs[0].work][:size]
             self._waiting = [job for job in self._waiting if job not in batch]
         return [job for job in batch if job.future.set_running_or_notify_cancel()]
 
     def _compute(self, batch):
-        began = time.monotonic()
+        start = time.monotonic()
         try:
             results = batch[0].work([job.argument for job in batch])
-        except Exception as error:  # whatever it is, it belongs to the client
+        except Exception as error:  # the client of the job receives it
             if len(batch) > 1:
                 for job in batch:
                     self._compute([job])
@@ -151,6 +164,6 @@ class Jobs:
         with self._changed:
             self.batches += 1
             self.computed += len(batch)
-            self.seconds += time.monotonic() - began
+            self.seconds += time.monotonic() - start
         for job, result in zip(batch, results):
             job.future.set_result(result)

@@ -14,7 +14,6 @@ import threading
 import time
 from typing import Any, Awaitable, Callable, Dict, List, Optional, Sequence, Tuple
 
-import h11
 import prometheus_client
 import uvicorn
 from prometheus_client import core
@@ -29,20 +28,17 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from transformer.runtime.progress import escape_control
 from transformer.serving import requests
-from transformer.serving.jobs import Full, Job, Jobs, Refused
-from transformer.serving.requests import (
-    RefusedRequest,
-    SentenceRequest,
-    TranslateRequest,
-)
+from transformer.serving.jobs import Job, Jobs, QueueClosed, QueueFull
+from transformer.serving.requests import RequestError, TranslateRequest
 from transformer.text import sentences
-from transformer.viewer.page_files import page, read
+from transformer.viewer.page_files import make_page, read_file
+from transformer.viewer.sentence_request import SentenceRequest
 
-MOST_CONNECTIONS = 768  # below the 1,024 files that a process may open by default
-SECONDS_TO_SEND = 20  # within which a client must send its request, or it is dropped
+MAX_CONNECTIONS = 768  # below the 1,024 files that a process may open by default
+SECONDS_TO_SEND = 20  # within which a client must send its request
 SECONDS_TO_READ = 60  # within which a client must read each MiB of an answer
 SECONDS_TO_STOP = 20  # for answers in progress
-LEFT = 499  # the status in the log if the client left
+CLIENT_DISCONNECTED = 499  # the status in the log
 JSON_POLICY = "default-src 'none'"
 
 log = logging.getLogger("transformer.service")
@@ -62,7 +58,7 @@ class Service:
     Args:
       models: the models, each a Model.
       jobs: the queue.
-      names: host names that requests may name, in lower case.
+      host_names: the host names that requests may use, in lower case.
       split: as in `requests.parse_translate`.
     """
 
@@ -70,52 +66,52 @@ class Service:
         self,
         models: Sequence,
         jobs: Jobs,
-        names: Sequence[str],
+        host_names: Sequence[str],
         split: Optional[bool] = None,
     ):
         self.models = models
         self.jobs = jobs
-        self._names = set(names)
+        self._host_names = set(host_names)
         self._split = split
-        self._page, self._policy = page({"server": True})
-        self._openapi = json.loads(read("openapi.json"))
+        self._page, self._page_policy = make_page({"server": True})
+        self._openapi = json.loads(read_file("openapi.json"))
         self._registry = prometheus_client.CollectorRegistry()
-        self._registry.register(_OfJobs(jobs))
-        self._seconds = prometheus_client.Histogram(
+        self._registry.register(JobMetrics(jobs))
+        self._request_seconds = prometheus_client.Histogram(
             "transformer_request_seconds",
             "Time from a request to its answer, by path and status",
             ["path", "status"],
             registry=self._registry,
         )
         routes = [
-            Route("/", self._show),
-            Route("/healthz", self._health),
-            Route("/languages", self._languages),
-            Route("/metrics", self._metrics),
-            Route("/models", self._models),
-            Route("/openapi.json", self._describe),
+            Route("/", self._get_page),
+            Route("/healthz", self._get_health),
+            Route("/languages", self._get_languages),
+            Route("/metrics", self._get_metrics),
+            Route("/models", self._get_models),
+            Route("/openapi.json", self._get_openapi),
             Route("/see", self._see, methods=["POST"]),
             Route("/translate", self._translate, methods=["POST"]),
         ]
         self._paths = {route.path for route in routes}
         handlers: Dict[Any, Callable] = {
-            RefusedRequest: lambda _, error: _error(error.status, str(error)),
-            Full: lambda _, error: _error(
-                429, f"Too busy: {error}.", {"Retry-After": str(error.seconds)}
+            RequestError: lambda _, error: _error_response(error.status, str(error)),
+            QueueFull: lambda _, error: _error_response(
+                429, f"{error}.", {"Retry-After": str(error.retry_after)}
             ),
-            Refused: lambda _, error: _error(503, f"{error}."),
-            ClientDisconnect: lambda *_: Response(status_code=LEFT),
-            HTTPException: _refused,
-            Exception: lambda *_: _error(500, "The server failed."),
+            QueueClosed: lambda _, error: _error_response(503, f"{error}."),
+            ClientDisconnect: lambda *_: Response(status_code=CLIENT_DISCONNECTED),
+            HTTPException: _routing_error_response,
+            Exception: lambda *_: _error_response(500, "The server failed."),
         }
         self._app = Starlette(routes=routes, exception_handlers=handlers)
         self._app.router.redirect_slashes = False
 
     async def __call__(self, scope, receive, send) -> None:
         """Answer a request, count it, and log it in one line."""
-        began = time.perf_counter()
+        start = time.perf_counter()
         headers = Headers(scope=scope)
-        status = LEFT
+        status = CLIENT_DISCONNECTED
 
         async def send_with_headers(message):
             nonlocal status
@@ -126,20 +122,19 @@ class Service:
 
         app: Callable[..., Awaitable] = self._app
         try:
-            requests.refuse_other_hosts(headers.get("host"), self._names)
-        except RefusedRequest as refusal:
-            app = _error(refusal.status, str(refusal))
+            requests.check_host(headers.get("host"), self._host_names)
+        except RequestError as error:
+            app = _error_response(error.status, str(error))
         try:
             await app(scope, receive, send_with_headers)
         finally:
-            seconds = time.perf_counter() - began
+            seconds = time.perf_counter() - start
             path = scope["path"] if scope["path"] in self._paths else "other"
-            self._seconds.labels(path, str(status)).observe(seconds)
+            self._request_seconds.labels(path, str(status)).observe(seconds)
+            client = (scope["client"] or ["-"])[0]  # X-Forwarded-For is any text
             log.info(
                 "%s %s %s %d %.0f ms",
-                escape_control(
-                    (scope["client"] or ["-"])[0][:60]
-                ),  # X-Forwarded-For is text
+                escape_control(client[:60]),
                 scope["method"],
                 scope["raw_path"].decode("ascii", "replace")[:200],
                 status,
@@ -149,7 +144,7 @@ class Service:
     def _add_headers(self, headers):
         """Add the headers of every answer."""
         is_page = headers.get("content-type", "").startswith("text/html")
-        policy = self._policy if is_page else JSON_POLICY
+        policy = self._page_policy if is_page else JSON_POLICY
         headers.update(
             {
                 "Content-Security-Policy": policy + "; frame-ancestors 'self'",
@@ -160,10 +155,10 @@ class Service:
             }
         )
 
-    async def _show(self, request: Request) -> Response:
+    async def _get_page(self, request: Request) -> Response:
         return Response(self._page, media_type="text/html")
 
-    async def _health(self, request: Request) -> Response:
+    async def _get_health(self, request: Request) -> Response:
         jobs = self.jobs
         return Json(
             {
@@ -174,17 +169,17 @@ class Service:
             }
         )
 
-    async def _models(self, request: Request) -> Response:
-        return Json({"models": [model.description() for model in self.models]})
+    async def _get_models(self, request: Request) -> Response:
+        return Json({"models": [model.describe() for model in self.models]})
 
-    async def _metrics(self, request: Request) -> Response:
+    async def _get_metrics(self, request: Request) -> Response:
         text = prometheus_client.generate_latest(self._registry)
         return Response(text, media_type="text/plain; version=0.0.4")
 
-    async def _describe(self, request: Request) -> Response:
+    async def _get_openapi(self, request: Request) -> Response:
         return Json(self._openapi)
 
-    async def _languages(self, request: Request) -> Response:
+    async def _get_languages(self, request: Request) -> Response:
         """Answer with the languages, as LibreTranslate does."""
         targets: Dict[str, List[str]] = {}
         for source, target in (model.languages for model in self.models):
@@ -192,180 +187,194 @@ class Service:
                 targets[source].append(target)
         return Json(
             [
-                {"code": source, "name": source, "targets": found}
-                for source, found in targets.items()
+                {"code": source, "name": source, "targets": codes}
+                for source, codes in targets.items()
             ]
         )
 
     async def _see(self, request: Request) -> Response:
-        fields = await _fields(request, [requests.JSON])
-        asked = await run_in_threadpool(requests.parse_see, fields, self.models)
-        job = Job(self.models[asked.model].see, asked)
-        [seen] = await self._computed(request, [job])
-        return Json({"result": seen})
+        fields = await _read_fields(request, [requests.JSON])
+        index, sentence = await run_in_threadpool(
+            requests.parse_see, fields, self.models
+        )
+        job = Job(self.models[index].inspect, sentence)
+        [result] = await self._run_jobs(request, [job])
+        return Json({"result": result})
 
     async def _translate(self, request: Request) -> Response:
-        fields = await _fields(request, [requests.JSON, requests.FORM])
+        fields = await _read_fields(request, [requests.JSON, requests.FORM])
         wanted = await run_in_threadpool(
             requests.parse_translate, fields, self.models, self._split
         )
-        work = self.models[wanted.model].translate
+        model = self.models[wanted.model]
         jobs = [
             Job(
-                work,
-                SentenceRequest(wanted.model, sentence, alignments=wanted.alignments),
-                True,
+                model.translate,
+                SentenceRequest(sentence, alignments=wanted.alignments),
+                batched=True,
             )
             for text in wanted.texts
             for sentence, _ in text
         ]
-        results = iter(await self._computed(request, jobs))
-        rows = [[next(results) for _ in text] for text in wanted.texts]
+        results = iter(await self._run_jobs(request, jobs))
+        translations = [[next(results) for _ in text] for text in wanted.texts]
         if wanted.source:
-            return Json(_for_libretranslate(wanted, rows, self.models))
+            return Json(_format_libretranslate(wanted, translations, model))
         return Json(
             {
                 "translations": [
-                    _translation(wanted, text, row)
-                    for text, row in zip(wanted.texts, rows)
+                    _format_text(wanted, text, n_bests)
+                    for text, n_bests in zip(wanted.texts, translations)
                 ]
             }
         )
 
-    async def _computed(self, request: Request, jobs: List[Job]) -> List[Any]:
-        """Return the results of jobs; cancel the jobs if the client leaves."""
+    async def _run_jobs(self, request: Request, jobs: List[Job]) -> List[Any]:
+        """Return the results of jobs; cancel the jobs if the client disconnects."""
         self.jobs.submit(jobs)
         futures = [asyncio.wrap_future(job.future) for job in jobs]
-        outcomes = asyncio.gather(*futures, return_exceptions=True)
-        left = asyncio.ensure_future(_left(request))
-        either: List[asyncio.Future] = [outcomes, left]
+        results = asyncio.gather(*futures, return_exceptions=True)
+        disconnect = asyncio.ensure_future(_wait_for_disconnect(request))
+        events: List[asyncio.Future] = [results, disconnect]
         try:
-            await asyncio.wait(either, return_when="FIRST_COMPLETED")
-            if not outcomes.done():
+            await asyncio.wait(events, return_when="FIRST_COMPLETED")
+            if not results.done():
                 raise ClientDisconnect
         finally:
-            left.cancel()
+            disconnect.cancel()
             for future in futures:
                 future.cancel()
-        for error in outcomes.result():
-            if isinstance(error, ValueError):
-                raise RefusedRequest(400, f"Refused: {error}.")
-            if isinstance(error, BaseException):
-                log.error("a model failed: %r", error)
-                raise RefusedRequest(500, "The model could not compute this sentence.")
-        return outcomes.result()
+        for result in results.result():
+            if isinstance(result, ValueError):
+                raise RequestError(400, f"Refused: {result}.")
+            if isinstance(result, BaseException):
+                log.error("a model failed: %r", result)
+                raise RequestError(500, "The model could not compute this sentence.")
+        return results.result()
 
 
-async def _left(request: Request) -> None:
-    """Return when the client has left."""
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-async def _fields(request: Request, kinds: Sequence[str]) -> Dict[str, Any]:
-    """Read a request whose body is one of some kinds, and return its fields.
+async def _read_fields(
+    request: Request, content_types: Sequence[str]
+) -> Dict[str, Any]:
+    """Read the fields of a request.
 
     Raises:
-      RefusedRequest: the request comes from another site, is too long, or is not of
-        these kinds.
+      RequestError: the request comes from another site, is too long, or is of another
+        content type.
     """
-    requests.refuse_other_origins(request.headers)
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in kinds:
-        raise RefusedRequest(415, f"The request is not of type {' or '.join(kinds)}.")
+    requests.check_origin(request.headers)
+    content_type = request.headers.get("content-type", "")
+    content_type = content_type.partition(";")[0].strip().lower()
+    if content_type not in content_types:
+        raise RequestError(
+            415, f"The request is not of type {' or '.join(content_types)}."
+        )
     length = int(request.headers.get("content-length", "0"))
     body = bytearray()
-    if length <= requests.MOST_BYTES:
+    if length <= requests.MAX_BYTES:
         async for part in request.stream():
             body += part
             length = max(length, len(body))
-            if length > requests.MOST_BYTES:
+            if length > requests.MAX_BYTES:
                 break
-    if length > requests.MOST_BYTES:
-        raise RefusedRequest(
-            413, f"The request has more than {requests.MOST_BYTES:,} bytes."
+    if length > requests.MAX_BYTES:
+        raise RequestError(
+            413, f"The request has more than {requests.MAX_BYTES:,} bytes."
         )
-    return requests.fields_of(bytes(body), kind)
+    return requests.parse_fields(bytes(body), content_type)
 
 
-def _error(
+def _error_response(
     status: int, sentence: str, headers: Optional[Dict[str, str]] = None
 ) -> Response:
     return Json({"error": sentence}, status, headers)
 
 
-def _refused(request: Request, error: Exception) -> Response:
-    """Return Starlette's refusal of a path or a method as JSON."""
+def _routing_error_response(request: Request, error: Exception) -> Response:
+    """Return Starlette's error about a path or a method as JSON."""
     assert isinstance(error, HTTPException)
-    sentences_of = {
+    sentence = {
         404: "There is nothing here; the page is at /.",
         405: f"This path does not accept {request.method[:20]}.",
-    }
-    sentence = sentences_of.get(error.status_code, "The request is refused.")
-    return _error(error.status_code, sentence, dict(error.headers or {}))
+    }.get(error.status_code, "The request is refused.")
+    return _error_response(error.status_code, sentence, dict(error.headers or {}))
 
 
-def _translation(wanted: TranslateRequest, text, row) -> Dict[str, Any]:
-    """Return the answer about a text.
+def _format_text(wanted: TranslateRequest, text, n_bests) -> Dict[str, Any]:
+    """Return the answer for a text.
 
     Args:
       wanted: the request of the client.
       text: the sentences of the text, each with the white space after it.
-      row: the n best translations of each sentence.
+      n_bests: the n best translations of each sentence.
     """
-    translated = [_n_best(wanted, n_best) for n_best in row]
+    translated = [_format_n_best(wanted, n_best) for n_best in n_bests]
     if not wanted.split:
         return translated[0]
-    whole: Dict[str, Any] = {
-        "text": sentences.join([each["text"] for each in translated], text)
+    answer: Dict[str, Any] = {
+        "text": sentences.join([sentence["text"] for sentence in translated], text)
     }
     if wanted.n_best > 1 or wanted.scores or wanted.alignments:
-        whole["sentences"] = [
-            {"source": source, **each} for (source, _), each in zip(text, translated)
+        answer["sentences"] = [
+            {"source": source, **sentence}
+            for (source, _), sentence in zip(text, translated)
         ]
-    return whole
+    return answer
 
 
-def _n_best(wanted: TranslateRequest, n_best) -> Dict[str, Any]:
-    """Return the best translation of a sentence, with the others if requested."""
+def _format_n_best(wanted: TranslateRequest, n_best) -> Dict[str, Any]:
+    """Return the best translation of a sentence, with its alternatives if requested."""
     names = ["text"] + ["score"] * wanted.scores + ["alignment"] * wanted.alignments
-    best, *others = (
-        {name: each[name] for name in names} for each in n_best[: wanted.n_best]
+    best, *alternatives = (
+        {name: translation[name] for name in names}
+        for translation in n_best[: wanted.n_best]
     )
-    return dict(best, alternatives=others) if wanted.n_best > 1 else best
+    return dict(best, alternatives=alternatives) if wanted.n_best > 1 else best
 
 
-def _for_libretranslate(wanted: TranslateRequest, rows, models) -> Dict[str, Any]:
-    """Return the answer that a client of LibreTranslate expects."""
-    made = []
-    for text, row in zip(wanted.texts, rows):
+def _format_libretranslate(
+    wanted: TranslateRequest, translations, model
+) -> Dict[str, Any]:
+    """Return the answer that a LibreTranslate client expects.
+
+    Args:
+      wanted: the request of the client.
+      translations: the n best translations of each sentence of each text.
+      model: the model that translated.
+    """
+    texts = []  # the different translations of each text, best first
+    for text, n_bests in zip(wanted.texts, translations):
         joined = (
             sentences.join(
-                [n_best[min(i, len(n_best) - 1)]["text"] for n_best in row], text
+                [n_best[min(rank, len(n_best) - 1)]["text"] for n_best in n_bests], text
             )
-            for i in range(min(wanted.n_best, models[wanted.model].n_best))
+            for rank in range(min(wanted.n_best, model.n_best))
         )
-        made.append(list(dict.fromkeys(joined)))  # each once, in order
-    answer: Dict[str, Any] = {"translatedText": [each[0] for each in made]}
+        texts.append(list(dict.fromkeys(joined)))
+    answer: Dict[str, Any] = {"translatedText": [best for best, *_ in texts]}
     if wanted.n_best > 1:
-        answer["alternatives"] = [each[1:] for each in made]
+        answer["alternatives"] = [alternatives for _, *alternatives in texts]
     if wanted.source == "auto":  # no language is detected
-        language = models[wanted.model].languages[0]
-        detected = {"language": language, "confidence": 0}
-        answer["detectedLanguage"] = [detected] * len(made)
+        detected = {"language": model.languages[0], "confidence": 0}
+        answer["detectedLanguage"] = [detected] * len(texts)
     if wanted.is_list:
         return answer
     return {name: values[0] for name, values in answer.items()}
 
 
-class _OfJobs:
+class JobMetrics:
     """The counters of the queue, for Prometheus."""
 
     def __init__(self, jobs: Jobs):
         self._jobs = jobs
 
     def collect(self):
-        """Yield the numbers."""
+        """Yield the metrics."""
         jobs = self._jobs
         yield core.GaugeMetricFamily(
             "transformer_waiting", "Sentences waiting", len(jobs)
@@ -382,79 +391,66 @@ class _OfJobs:
 class Protocol(H11Protocol):
     """HTTP on one connection, which is closed if its client is too slow.
 
-    uvicorn waits forever for the end of a request, and until an answer is read. Here,
-    both have a deadline. If there are too many connections, the one whose deadline is
-    the nearest is closed.
+    uvicorn has no timeout for the first request, for half a request, or for an answer
+    that is not read, and its `limit_concurrency` refuses everybody once slow clients
+    hold that many connections. Here, a client has a deadline whenever the next move is
+    its own. If there are too many connections, the one with the nearest deadline is
+    closed.
     """
 
-    def connection_made(self, transport) -> None:
-        """Start the timer for the first request."""
-        super().connection_made(transport)
-        self.deadline: Optional[asyncio.TimerHandle] = None
-        self._watch()
-        if len(self.connections) > MOST_CONNECTIONS:
-            every: Any = self.connections
-            slow = [each for each in every if each.deadline and each is not self]
-            min(slow or [self], key=lambda each: each.deadline.when()).give_up()
+    deadline: Optional[asyncio.TimerHandle] = None
 
-    def handle_events(self) -> None:
-        """Handle what was received; stop the timer if the request is complete."""
-        super().handle_events()
-        self._watch()
+    def connection_made(self, transport) -> None:
+        """Wait for the first request; close a connection if there are too many."""
+        super().connection_made(transport)
+        self._set_deadline()
+        if len(self.connections) > MAX_CONNECTIONS:
+            connections: Any = self.connections
+            slow = [
+                connection
+                for connection in connections
+                if connection.deadline and connection is not self
+            ]
+            min(slow or [self], key=lambda slow: slow.deadline.when()).abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Remove the deadline once a request is complete; never move it before."""
+        super().data_received(data)
+        if self._is_computing() and not self.transport.get_write_buffer_size():
+            self._clear_deadline()
 
     def on_response_complete(self) -> None:
-        """Begin the next request, or close; start the timer for either."""
+        """Wait until the answer is read, or for the next request."""
         super().on_response_complete()
-        self._watch()
-
-    def pause_writing(self) -> None:
-        """Start the timer: the client has not read all that was sent."""
-        super().pause_writing()
-        self._watch()
-
-    def resume_writing(self) -> None:
-        """Stop the timer: the client has read it."""
-        super().resume_writing()
-        self._watch()
-
-    def shutdown(self) -> None:
-        """Close the connection after its answer, or when the time for that is over."""
-        super().shutdown()
-        self.loop.call_later(SECONDS_TO_STOP, self.give_up)
+        self._set_deadline()
 
     def connection_lost(self, exc) -> None:
         """Forget the connection."""
         super().connection_lost(exc)
-        self._stop_watching()
+        self._clear_deadline()
 
-    def give_up(self) -> None:
-        """Close the connection."""
-        self._stop_watching()
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._clear_deadline()
         self.transport.abort()
 
-    def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP with JSON, like every refusal."""
-        log.info("%s sent what is not HTTP 400", (self.client or ["-"])[0])
-        body = json.dumps({"error": "The request is not HTTP."}).encode() + b"\n"
-        self.transport.write(
-            b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n"
-            b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
-        )
-        self.transport.close()
+    def _is_computing(self):
+        """Return whether a request is complete and its answer is not."""
+        cycle = self.cycle  # the newest request
+        return cycle and not (cycle.more_body or cycle.response_complete)
 
-    def _watch(self):
-        seconds = 0
-        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
+    def _set_deadline(self):
+        self._clear_deadline()
+        unread_bytes = self.transport.get_write_buffer_size()
+        if unread_bytes:
+            seconds = SECONDS_TO_READ * (1 + (unread_bytes >> 20))
+        elif self._is_computing():
+            return
+        else:
             seconds = SECONDS_TO_SEND
-        elif self.flow.write_paused or self.transport.is_closing():
-            size = self.transport.get_write_buffer_size()
-            seconds = SECONDS_TO_READ * (1 + (size >> 20))
-        if not seconds:
-            self._stop_watching()
-        elif self.deadline is None:
-            self.deadline = self.loop.call_later(seconds, self.give_up)
+        self.deadline = self.loop.call_later(seconds, self.abort)
 
-    def _stop_watching(self):
+    def _clear_deadline(self):
         if self.deadline is not None:
             self.deadline.cancel()
             self.deadline = None
@@ -471,8 +467,7 @@ def listen(address: Tuple[str, int]) -> socket.socket:
         return socket.create_server(address, family=family, backlog=1024)
     except OSError as error:
         raise OSError(
-            f"{address[0]}, port {address[1]}: expected an address to listen on, got "
-            f"{error.strerror}; choose another --port or --host"
+            f"cannot listen on {address[0]}, port {address[1]}: {error.strerror}"
         ) from error
 
 
@@ -483,7 +478,7 @@ class Server:
       address: (host, port); port 0: any free port.
       models: the models, each a Model.
       jobs: the queue.
-      names: host names to answer to, besides those of this machine.
+      host_names: host names that requests may use, besides those of this machine.
       split: as in `requests.parse_translate`.
     """
 
@@ -492,7 +487,7 @@ class Server:
         address: Tuple[str, int],
         models: Sequence,
         jobs: Jobs,
-        names: Sequence[str] = (),
+        host_names: Sequence[str] = (),
         split: Optional[bool] = None,
     ):
         self._socket = listen(address)
@@ -502,8 +497,8 @@ class Server:
         self.server_address = self._socket.getsockname()
         self.jobs = jobs
         self._stopped = threading.Event()
-        known = ["localhost", address[0], socket.gethostname(), *names]
-        service = Service(models, jobs, [name.lower() for name in known], split)
+        host_names = ["localhost", address[0], socket.gethostname(), *host_names]
+        service = Service(models, jobs, [name.lower() for name in host_names], split)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 service,
@@ -513,9 +508,9 @@ class Server:
                 lifespan="off",
                 log_config=None,
                 access_log=False,
-                log_level=logging.ERROR,
+                log_level=logging.WARNING,
                 server_header=False,
-                timeout_graceful_shutdown=SECONDS_TO_STOP + 5,
+                timeout_graceful_shutdown=SECONDS_TO_STOP,
             )
         )
 

@@ -1,4 +1,4 @@
 """Show the attention, the probabilities and the beam search of a translation.
 
-sight.see(translator, "Der Hund schläft.")    # all of them, as numbers
+inspection.inspect_line(translator, "Der Hund schläft.")    # all of them, as numbers
 """

@@ -6,11 +6,11 @@ import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from transformer.exports.ctranslate2 import QUANTIZATIONS, TENSORFLOW
-from transformer.serving.requests import MOST_PIECES
 from transformer.text.corpus import NEUTRAL
 from transformer.text.data_folder import read_summary
 from transformer.translator import Translator
-from transformer.viewer.sight import packed, see
+from transformer.viewer.inspection import inspect_line, to_json
+from transformer.viewer.sentence_request import MAX_PIECES, SentenceRequest
 
 
 class Model:
@@ -23,7 +23,8 @@ class Model:
       warn: function of a text.
       others: (settings, log directory) of models that translate together with this one;
         only the attention of the first model is shown.
-      languages: the source and target languages; None: those of the data folder.
+      languages: the source and target languages; None: those of the data folder, or
+        NEUTRAL if it is missing.
       engine, quantization: as in Translator.
     """
 
@@ -39,8 +40,8 @@ class Model:
         quantization: str = QUANTIZATIONS[0],
     ):
         self.n_best = hp.hypotheses  # at most
-        self.most_pieces = min(MOST_PIECES, hp.max_source_length)
-        self.languages = tuple(languages or _languages(hp.data, warn))
+        self.max_pieces = min(MAX_PIECES, hp.max_source_length)
+        self.languages = tuple(languages or _read_languages(hp.data))
         self.translator = Translator(
             hp,
             logdir,
@@ -53,14 +54,14 @@ class Model:
         )
         self.checkpoint = self.translator.restore_found(which)
         self.logdir = logdir
-        self.name = " + ".join(map(_name, self.translator.checkpoints))
+        self.name = " + ".join(map(_checkpoint_name, self.translator.checkpoints))
 
     def close(self) -> None:
         """Close the session."""
         self.translator.__exit__(None, None, None)
 
-    def description(self) -> Dict[str, Any]:
-        """Return what the page shows about the model."""
+    def describe(self) -> Dict[str, Any]:
+        """Describe the model for the page."""
         hp = self.translator.hp
         logdir = os.path.realpath(self.logdir)
         return {
@@ -76,62 +77,63 @@ class Model:
             "lengthPenalty": hp.length_penalty,
         }
 
-    def translate(self, asked: Sequence) -> List[List[Dict[str, Any]]]:
-        """Return the n best translations of each requested line.
+    def translate(
+        self, requests: Sequence[SentenceRequest]
+    ) -> List[List[Dict[str, Any]]]:
+        """Return the n best translations of each sentence.
 
         Args:
-          asked: requests, each with a `text`. If one of them has `alignments` set, each
-            translation has the pairs [source word, target word] that correspond, or
-            None if the words are unclear.
+          requests: the sentences. If one of them has `alignments` set, each translation
+            has the pairs [source word, target word] that correspond, or None if the
+            words are unclear.
         """
-        n_best = self.translator.translate(
-            [each.text for each in asked],
-            alignments=any(each.alignments for each in asked),
+        n_bests = self.translator.translate(
+            [request.text for request in requests],
+            alignments=any(request.alignments for request in requests),
         )
         return [
             [
                 {
-                    "text": each.text,
-                    "score": round(each.score, 6),
-                    "alignment": each.alignment and sorted(each.alignment),
+                    "text": translation.text,
+                    "score": round(translation.score, 6),
+                    "alignment": translation.alignment
+                    and sorted(translation.alignment),
                 }
-                for each in row
+                for translation in n_best
             ]
-            for row in n_best
+            for n_best in n_bests
         ]
 
-    def see(self, asked: Sequence) -> List[Dict[str, Any]]:
-        """Return what can be seen of translations, ready for JSON: see `sight.see`.
-
-        Args:
-          asked: requests, each with a `text`, `prefix`, `target` and `padding`.
-        """
+    def inspect(self, requests: Sequence[SentenceRequest]) -> List[Dict[str, Any]]:
+        """Inspect the translation of each sentence; return the inspections as JSON."""
         return [
-            packed(
-                see(self.translator, each.text, each.prefix, each.target, each.padding)
+            to_json(
+                inspect_line(
+                    self.translator,
+                    request.text,
+                    request.prefix,
+                    request.target,
+                    request.padding,
+                )
             )
-            for each in asked
+            for request in requests
         ]
 
-    def pieces(self, line: str) -> int:
+    def count_pieces(self, line: str) -> int:
         """Return the number of pieces in a line."""
         return len(self.translator.vocabularies.source.encode(line))
 
 
-def _languages(folder, warn):
-    """Return the languages of a data folder, or neutral names if it is missing."""
+def _read_languages(folder):
+    """Return the languages of a data folder, or NEUTRAL if it cannot be read."""
     try:
         summary = read_summary(folder)
         return summary["source_lang"], summary["target_lang"]
     except (OSError, ValueError):
-        warn(
-            f"{folder}: expected the data folder, which names the languages, got none; "
-            f"clients find {' and '.join(NEUTRAL)}: name them with --languages"
-        )
         return NEUTRAL
 
 
-def _name(checkpoint):
-    """Return the name of a checkpoint: its log directory and its file."""
+def _checkpoint_name(checkpoint):
+    """Return the name that the page shows: the log directory and the file."""
     logdir, name = os.path.split(os.path.abspath(checkpoint))
     return f"{os.path.basename(logdir)} · {name}"

@@ -12,8 +12,8 @@ import os
 import re
 from typing import Any, Dict, List, Sequence, Tuple
 
-from transformer.serving.requests import SentenceRequest
 from transformer.text.translations import as_lines
+from transformer.viewer.sentence_request import SentenceRequest
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page")
 SCRIPTS = (  # in this order: code that runs at once uses the code before it
@@ -32,19 +32,19 @@ SCRIPTS = (  # in this order: code that runs at once uses the code before it
 )
 ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 ESCAPED.update({"\u2028": "\\u2028", "\u2029": "\\u2029"})
-LIKELIEST = 2  # alternatives of each word of the best translation on a frozen page
-MOST_ALTERNATIVES = 64  # of a sentence: each has its own attention
+ALTERNATIVES_PER_WORD = 2  # of the best translation, on a frozen page
+MAX_ALTERNATIVES = 64  # of a sentence: each has its own attention
 
 
-def page(data: Dict[str, Any]) -> Tuple[str, str]:
+def make_page(data: Dict[str, Any]) -> Tuple[str, str]:
     """Return (the page, its content security policy).
 
     Args:
-      data: what the page shows without a server, {"models": …, "sights": …}; or
+      data: what the page shows without a server, {"models": …, "inspections": …}; or
         {"server": true}: the page then asks its own server.
     """
-    script = "".join(read(name) for name in SCRIPTS)
-    style = read("page.css")
+    script = "".join(read_file(name) for name in SCRIPTS)
+    style = read_file("page.css")
     policy = "; ".join(
         [
             "default-src 'none'",
@@ -59,21 +59,23 @@ def page(data: Dict[str, Any]) -> Tuple[str, str]:
     parts = {
         "policy": policy,
         "style": style,
-        "data": in_a_block(data),
+        "data": escape_json(data),
         "script": script,
     }
-    html = re.sub(r"{{(\w+)}}", lambda found: parts[found.group(1)], read("page.html"))
+    html = re.sub(
+        r"{{(\w+)}}", lambda match: parts[match.group(1)], read_file("page.html")
+    )
     return html, policy
 
 
-def read(name: str) -> str:
-    """Return the text of one of the page's files."""
+def read_file(name: str) -> str:
+    """Read one of the page's files."""
     with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
         return file.read()
 
 
-def in_a_block(data: Any) -> str:
-    """Return JSON that is safe in a script element, which it cannot end."""
+def escape_json(data: Any) -> str:
+    """Return data as JSON that cannot end the script element it stands in."""
     text = json.dumps(data, ensure_ascii=False)
     for character, escaped in ESCAPED.items():
         text = text.replace(character, escaped)
@@ -86,63 +88,73 @@ def checksum(text: str) -> str:
     return "sha256-" + base64.b64encode(digest).decode("ascii")
 
 
-# --- A page without a server ----------------------------------------------------------
+# A page without a server
 
 
-def frozen_page(models: Sequence, lines: Sequence[str]) -> Tuple[str, List[str]]:
+def make_frozen_page(models: Sequence, lines: Sequence[str]) -> Tuple[str, List[str]]:
     """Return (the page as HTML, the translation of each line by the first model).
 
     Args:
       models: the models, each a Model.
-      lines: sentences; the page shows the n best translations of each, and what follows
-        from the likeliest alternatives of each word.
+      lines: sentences. The page shows the n best translations of each, and how each of
+        the likeliest alternatives of a word continues.
     """
-    sights = []
+    entries = []
     translations = []
     for line in as_lines(lines):
         line = " ".join(line.split())
-        for number, model in enumerate(models):
-            seen = _sights(model, number, line)
-            sights += seen
-            if number == 0:
-                translations.append(seen[0]["sight"]["nBest"][0]["text"])
-    descriptions = [model.description() for model in models]
-    return page({"models": descriptions, "sights": sights})[0], translations
+        for index, model in enumerate(models):
+            of_line = _inspect_line(model, index, line)
+            entries += of_line
+            if index == 0:
+                translations.append(of_line[0]["inspection"]["nBest"][0]["text"])
+    descriptions = [model.describe() for model in models]
+    html, _ = make_page({"models": descriptions, "inspections": entries})
+    return html, translations
 
 
-def _sights(model, number: int, line: str) -> List[Dict[str, Any]]:
-    """Return what can be seen of a line, the best translation first."""
-    asked = [SentenceRequest(number, line)]
-    seen = model.see(asked)
-    others = [
-        SentenceRequest(number, line, target=each["ids"])
-        for each in seen[0]["nBest"][1:]
+def _inspect_line(model, index: int, line: str) -> List[Dict[str, Any]]:
+    """Inspect the translations of a line that the page can show, the best one first."""
+    best_request = SentenceRequest(line)
+    [best] = model.inspect([best_request])
+    requests = [
+        SentenceRequest(line, target=translation["ids"])
+        for translation in best["nBest"][1:]
     ]
-    others += [
-        SentenceRequest(number, line, *choice) for choice in _alternatives(seen[0])
+    requests += [
+        SentenceRequest(line, *choice) for choice in _choose_alternatives(best)
     ]
     return [
-        {"model": number, "text": line, "prefix": list(each.prefix), "sight": sight}
-        for each, sight in zip(asked + others, seen + model.see(others))
+        {
+            "model": index,
+            "text": line,
+            "prefix": list(request.prefix),
+            "inspection": inspection,
+        }
+        for request, inspection in zip(
+            [best_request, *requests], [best, *model.inspect(requests)]
+        )
     ]
 
 
-def _alternatives(sight: Dict[str, Any]) -> List[Tuple[List[int], Any]]:
+def _choose_alternatives(inspection: Dict[str, Any]) -> List[Tuple[List[int], Any]]:
     """Return the (prefix, target) of the likeliest alternatives of each word.
 
     These are the requests that the page makes: they keep the words before, and decode
     the rest again or end the translation there.
     """
-    ids = sight["target"]["ids"]
-    end = ids[-1]
-    found = []
-    for begin, _ in sight["target"]["spans"]:
-        others = [
-            each for each in sight["alternatives"][begin] if each[0] != ids[begin]
+    ids = inspection["target"]["ids"]
+    eos = ids[-1]
+    choices = []
+    for begin, _ in inspection["target"]["spans"]:
+        alternatives = [
+            (piece, probability)
+            for piece, _, probability in inspection["alternatives"][begin]
+            if piece != ids[begin]
         ]
-        for one, _, probability in others[:LIKELIEST]:
+        for piece, probability in alternatives[:ALTERNATIVES_PER_WORD]:
             before = ids[:begin]
-            choice = ([], before) if one == end else ([*before, one], None)
-            found.append((probability, choice))
-    found.sort(key=lambda each: -each[0])
-    return [choice for _, choice in found[:MOST_ALTERNATIVES]]
+            choice = ([], before) if piece == eos else ([*before, piece], None)
+            choices.append((probability, choice))
+    choices.sort(key=lambda choice: -choice[0])
+    return [choice for _, choice in choices[:MAX_ALTERNATIVES]]

@@ -15,20 +15,20 @@ CHOSEN = "chosen"
 
 
 class Node(NamedTuple):
-    """A hypothesis at one step: its parent plus one piece."""
+    """A hypothesis at one decoding step: its parent plus one piece."""
 
     parent: int  # the index of another Node; -1: the beginning
     step: int  # the number of its pieces
     piece: int  # the id of the newest piece
     log_prob: float  # of all its pieces
     score: float  # log-probability / length penalty
-    # OPEN, CUT, ENDED (one of the n best), BEATEN (ended, but not one of them), CHOSEN
-    # (the end of a given target, which no search has compared with others).
+    # OPEN: continued. CUT: dropped. ENDED: one of the n best. BEATEN: ended, but not
+    # one of the n best. CHOSEN: the end of a given target, which no search found.
     fate: str
     rank: int  # its rank among the n best; -1: not one of them
 
 
-def tree(hypotheses, line: int, eos: int) -> List[Node]:
+def search_tree(hypotheses, line: int, eos: int) -> List[Node]:
     """Return every hypothesis at every step for a sentence, in order within each step.
 
     Args:
@@ -36,22 +36,20 @@ def tree(hypotheses, line: int, eos: int) -> List[Node]:
       line: the index of the sentence in its batch.
       eos: the id that ends a hypothesis.
     """
-    history = type(hypotheses.history)(*(each[line] for each in hypotheses.history))
+    history = type(hypotheses.history)(*(field[line] for field in hypotheses.history))
     nodes: List[Node] = []
-    numbers = [-1] * history.survivors.shape[
-        0
-    ]  # of the nodes from which the search goes on
+    beam = [-1] * history.survivors.shape[0]  # the nodes that the search continues
     for step in range(history.pieces.shape[1]):
         kept = history.survivors[:, step].tolist()
-        of_candidate = {}
+        node_of_candidate = {}
         for i, log_prob in enumerate(history.log_probs[:, step].tolist()):
             piece = int(history.pieces[i, step])
-            if log_prob == NEVER or piece == PAD:  # none, or the search has ended
+            if log_prob == NEVER or piece == PAD:  # no candidate, or the search ended
                 continue
-            of_candidate[i] = len(nodes)
+            node_of_candidate[i] = len(nodes)
             nodes.append(
                 Node(
-                    parent=numbers[history.parents[i, step]],
+                    parent=beam[history.parents[i, step]],
                     step=step + 1,
                     piece=piece,
                     log_prob=log_prob,
@@ -60,29 +58,30 @@ def tree(hypotheses, line: int, eos: int) -> List[Node]:
                     rank=-1,
                 )
             )
-        numbers = [of_candidate.get(i, -1) for i in kept]
-    return _ranked(nodes, hypotheses.ids[line], hypotheses.scores[line])
+        beam = [node_of_candidate.get(i, -1) for i in kept]
+    return _rank_nodes(nodes, hypotheses.ids[line], hypotheses.scores[line])
 
 
-def path(nodes: List[Node], number: int) -> List[int]:
+def path_ids(nodes: List[Node], index: int) -> List[int]:
     """Return the ids of a hypothesis, from the beginning."""
     ids = []
-    while number >= 0:
-        ids.append(nodes[number].piece)
-        number = nodes[number].parent
+    while index >= 0:
+        ids.append(nodes[index].piece)
+        index = nodes[index].parent
     return ids[::-1]
 
 
-def _ranked(nodes, ids, scores):
-    """Return the nodes; mark those that are the n best, and rank them."""
-    best = {
+def _rank_nodes(nodes, ids, scores):
+    """Mark the nodes that end one of the n best, and give them their rank."""
+    ranks = {
         tuple(np.trim_zeros(row, "b").tolist()): rank
         for rank, (row, score) in enumerate(zip(ids, scores))
         if score > NEVER
     }
-    return [
-        node
-        if node.fate != BEATEN or tuple(path(nodes, number)) not in best
-        else node._replace(fate=ENDED, rank=best[tuple(path(nodes, number))])
-        for number, node in enumerate(nodes)
-    ]
+    ranked = []
+    for index, node in enumerate(nodes):
+        path = tuple(path_ids(nodes, index)) if node.fate == BEATEN else None
+        if path in ranks:
+            node = node._replace(fate=ENDED, rank=ranks[path])
+        ranked.append(node)
+    return ranked

@@ -65,7 +65,7 @@ class FromFile {
     if (!found) {
       throw new Error(NOT_IN_FILE);
     }
-    return new Sight(found.sight, asked);
+    return new Sight(found.inspection, asked);
   }
 
   has(asked) {
@@ -73,12 +73,12 @@ class FromFile {
   }
 
   find({ model, text, prefix, target }) {
-    return this.data.sights.find((each) =>
+    return this.data.inspections.find((each) =>
       each.text === text && each.model === model && each.prefix.join() === prefix.join() &&
-      (target === null || each.sight.target.ids.slice(0, -1).join() === target.join()));
+      (target === null || each.inspection.target.ids.slice(0, -1).join() === target.join()));
   }
 
   get texts() {
-    return [...new Set(this.data.sights.map((each) => each.text))];
+    return [...new Set(this.data.inspections.map((each) => each.text))];
   }
 }

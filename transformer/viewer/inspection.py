@@ -1,0 +1,292 @@
+"""Inspect the translation of a line: attention, probabilities and the beam search.
+
+For example:
+
+    inspection = inspect_line(translator, "Der Hund schläft.")
+    inspection.attention["cross"][layer, head]    # float [Tq, Tk], rows sum to 1
+    to_json(inspection)                           # a dict of JSON types, for the page
+"""
+
+import base64
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from transformer.decoding import NEVER
+from transformer.length_penalty import length_penalty
+from transformer.text.vocabulary import PAD, UNK, SubwordVocabulary
+from transformer.text.words import Tokens, restore_unknown_words, split_into_words
+from transformer.translator import FULL_LENGTH, Translation
+from transformer.viewer.roles import Role, describe_heads
+from transformer.viewer.tree import CHOSEN, ENDED, OPEN, Node, search_tree
+
+KINDS = {
+    "encoder": ("encoder", "self_attention"),
+    "decoder": ("decoder", "self_attention"),
+    "cross": ("decoder", "cross_attention"),
+}
+NUM_ALTERNATIVES = 5
+STEPS = 65535  # in JSON a weight is an integer from 0 to this
+
+
+class LineInspection(NamedTuple):
+    """One translation of one line, and what the model and the search computed for it.
+
+    It has the values of the translator's `inspect` for this line, with the tokens that
+    belong to them. The queries of "encoder" are the pieces of `source`. The queries of
+    "decoder" are the pieces of `target_in`. The queries of "cross" are the pieces of
+    `target`; each is chosen after the piece of `target_in` at the same position.
+    """
+
+    source: Tokens  # with the end, and any padding
+    target_in: Tokens  # the beginning, then the target without its end
+    target: Tokens  # with the end
+    n_best: List[Translation]
+    best_ids: List[List[int]]  # of `n_best`, without the end
+    attention: Dict[str, np.ndarray]  # kind → float [layers, H, Tq, Tk]
+    allowed: Dict[str, np.ndarray]  # kind → bool [Tq, Tk]
+    roles: Dict[str, List[List[Role]]]  # kind → the Role of each layer and head
+    log_probs: np.ndarray  # float [T], of the pieces of `target`
+    alternatives: List[List[Tuple[int, str, float]]]  # id, piece, probability
+    nodes: List[Node]  # every hypothesis of every step of the search
+    node_pieces: Dict[int, str]  # for the ids in `nodes`
+    without: np.ndarray  # float [source words, T]: see `leave_out_words`
+
+
+def inspect_line(
+    translator,
+    line: str,
+    prefix: Union[str, Sequence[int]] = "",
+    target: Optional[Sequence[int]] = None,
+    padding: int = 0,
+) -> LineInspection:
+    """Translate a line and inspect the translation.
+
+    Args:
+      translator: a Translator, with `keep_history` for the tree of the search.
+      line: the source.
+      prefix: the beginning of the translation, as text or as ids.
+      target: the ids of the translation to inspect, without the end; None: the best
+        one.
+      padding: the number of padding pieces after the source, as in a batch with longer
+        lines.
+
+    Raises:
+      ValueError: the line has no pieces, or ids are not pieces of the vocabulary.
+    """
+    vocabularies = translator.vocabularies
+    [source] = translator.encode([line])
+    if not source:
+        raise ValueError("expected a sentence, got a line without pieces")
+    prefixes = translator.encode_prefixes([prefix], [line])
+    [(_, hypotheses)] = translator.search([source], prefixes)
+    n_best = [
+        (ids, score)
+        for ids, score in zip(hypotheses.ids[0], hypotheses.scores[0])
+        if score > NEVER
+    ]
+    best_ids = [vocabularies.target.strip_special(ids) for ids, _ in n_best]
+    if target is None:
+        target = best_ids[0]
+    [target] = translator.encode_prefixes([list(target)], [line])
+    attention, log_probs, target_log_probs = _run_model(
+        translator, source, target, padding
+    )
+    num_padding = attention["encoder"].shape[-1] - len(source) - 1
+    source_tokens = split_into_words(
+        vocabularies.source, [*source, vocabularies.source.eos, *[PAD] * num_padding]
+    )
+    target_tokens = split_into_words(
+        vocabularies.target, [*target, vocabularies.target.eos]
+    )
+    allowed = _allowed_keys(
+        len(source) + 1, len(source_tokens.ids), len(target_tokens.ids)
+    )
+    nodes = _search_nodes(translator, hypotheses, best_ids[0], target, target_log_probs)
+    node_ids = sorted({node.piece for node in nodes})
+    return LineInspection(
+        source=restore_unknown_words(source_tokens, vocabularies.source, line),
+        target_in=split_into_words(
+            vocabularies.target, [vocabularies.target.bos, *target]
+        ),
+        target=target_tokens,
+        n_best=[translator.translation(ids, score) for ids, score in n_best],
+        best_ids=best_ids,
+        attention=attention,
+        allowed=allowed,
+        roles={
+            kind: describe_heads(attention[kind], allowed[kind], kind) for kind in KINDS
+        },
+        log_probs=target_log_probs,
+        alternatives=_likeliest_pieces(translator, log_probs),
+        nodes=nodes,
+        node_pieces=dict(
+            zip(node_ids, split_into_words(vocabularies.target, node_ids).pieces)
+        ),
+        without=leave_out_words(
+            translator, source, target, source_tokens.spans, target_log_probs
+        ),
+    )
+
+
+def _run_model(translator, source, target, padding):
+    """Return (attention by kind, log-probabilities [T, V], those of the target [T])."""
+    # A longer neighbour in the batch causes a line to be padded.
+    sources = [source] + [[UNK] * (len(source) + padding)] * bool(padding)
+    inspection = translator.inspect(
+        sources, [target] * len(sources), lambda inspection: inspection
+    )
+    attention = {
+        kind: np.stack(
+            [
+                inspection.weights[f"{stack}/block_{i}/{name}"][0]
+                for i in range(getattr(translator.hp, f"{stack}_blocks"))
+            ]
+        )
+        for kind, (stack, name) in KINDS.items()
+    }
+    return attention, inspection.log_probs[0], inspection.of_target[0]
+
+
+def _allowed_keys(num_real, source_length, target_length):
+    """Return which keys each query may attend to: kind → bool [Tq, Tk].
+
+    Args:
+      num_real: the number of source positions that are not padding.
+      source_length, target_length: the number of all positions.
+    """
+    is_real = np.arange(source_length) < num_real
+    return {
+        "encoder": np.outer(is_real, is_real),
+        "decoder": np.tril(np.ones([target_length, target_length], bool)),
+        "cross": np.tile(is_real, [target_length, 1]),
+    }
+
+
+def _likeliest_pieces(translator, log_probs):
+    """Return the likeliest (id, piece, probability) at each position, best first."""
+    vocabulary = translator.vocabularies.target
+    log_probs = log_probs.copy()
+    log_probs[:, list(vocabulary.forbidden)] = NEVER
+    alternatives = []
+    for row in log_probs:
+        ids = np.argsort(-row, kind="stable")[:NUM_ALTERNATIVES]
+        pieces = split_into_words(vocabulary, ids).pieces
+        alternatives.append(
+            [(int(i), piece, float(np.exp(row[i]))) for i, piece in zip(ids, pieces)]
+        )
+    return alternatives
+
+
+def _search_nodes(translator, hypotheses, best, target, target_log_probs):
+    """Return the tree of the search; if it kept no history, the path of the target."""
+    eos = translator.vocabularies.target.eos
+    if hypotheses.history:
+        return search_tree(hypotheses, 0, eos)
+    lengths = np.arange(1, len(target) + 2)
+    sums = np.cumsum(target_log_probs)
+    scores = sums / length_penalty(lengths, translator.hp.length_penalty)
+    nodes = [
+        Node(length - 2, length, piece, log_prob, score, OPEN, -1)
+        for length, piece, log_prob, score in zip(
+            lengths.tolist(), [*target, eos], sums.tolist(), scores.tolist()
+        )
+    ]
+    is_best = list(target) == list(best)
+    nodes[-1] = nodes[-1]._replace(
+        fate=ENDED if is_best else CHOSEN, rank=0 if is_best else -1
+    )
+    return nodes
+
+
+def leave_out_words(translator, source, target, spans, target_log_probs):
+    """Measure what each source word contributes, by leaving out one at a time.
+
+    Each piece of the word is replaced by UNK, so that the other pieces keep their
+    positions; a vocabulary of tensor2tensor has no UNK, so PAD is used.
+
+    Args:
+      translator: a Translator.
+      source, target: the ids, without the end.
+      spans: the spans of the source words; those beyond the pieces are left out.
+      target_log_probs: float [T], the log-probabilities of the target with the whole
+        source.
+
+    Returns:
+      float [source words, T]: the change in the log-probability of each target piece.
+    """
+    has_no_unk = isinstance(translator.vocabularies.source, SubwordVocabulary)
+    replacement = PAD if has_no_unk else UNK
+    sources = [
+        [*source[:begin], *[replacement] * (end - begin), *source[end:]]
+        for begin, end in spans
+        if end <= len(source)
+    ]
+    longest = max(len(source), len(target), FULL_LENGTH)
+    batch_size = max(1, translator.hp.decode_batch_size * FULL_LENGTH // longest)
+    log_probs = []
+    for start in range(0, len(sources), batch_size):
+        batch = sources[start : start + batch_size]
+        log_probs += list(
+            translator.inspect(
+                batch, [target] * len(batch), lambda inspection: inspection.of_target
+            )
+        )
+    return np.stack(log_probs) - target_log_probs
+
+
+# JSON, as the page reads it
+
+
+def to_json(inspection: LineInspection) -> Dict[str, Any]:
+    """Return an inspection as a dict of JSON types."""
+    return {
+        "source": inspection.source._asdict(),
+        "targetIn": inspection.target_in._asdict(),
+        "target": inspection.target._asdict(),
+        "realSource": int(inspection.allowed["encoder"][0].sum()),
+        "nBest": [
+            {"text": best.text, "score": _round(best.score), "ids": ids}
+            for best, ids in zip(inspection.n_best, inspection.best_ids)
+        ],
+        "attention": {
+            kind: _encode_weights(weights)
+            for kind, weights in inspection.attention.items()
+        },
+        "roles": {
+            kind: [[_role_to_json(role) for role in layer] for layer in layers]
+            for kind, layers in inspection.roles.items()
+        },
+        "logProbs": _round(inspection.log_probs),
+        "alternatives": _round(inspection.alternatives),
+        "nodes": _round(inspection.nodes),
+        "nodePieces": inspection.node_pieces,
+        "without": _round(inspection.without),
+    }
+
+
+def _role_to_json(role):
+    return {
+        "entropy": _round(role.entropy),
+        "most": _round(role.max_entropy),
+        "share": _round(role.share),
+        "text": role.text,
+    }
+
+
+def _encode_weights(weights):
+    """Encode weights from 0 to 1 as their shape and base64 of little-endian uint16."""
+    steps = np.rint(np.clip(weights, 0, 1) * STEPS).astype("<u2")
+    data = base64.b64encode(steps.tobytes()).decode("ascii")
+    return {"shape": list(weights.shape), "data": data}
+
+
+def _round(value):
+    """Round floats to six digits, and turn sequences into lists."""
+    if isinstance(value, dict):
+        return {name: _round(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_round(item) for item in value]
+    if isinstance(value, (float, np.floating)):
+        return float(f"{value:.6g}")
+    return value

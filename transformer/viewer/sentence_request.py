@@ -1,0 +1,18 @@
+"""What a client asks about one sentence."""
+
+from typing import List, NamedTuple, Optional, Sequence
+
+MAX_PIECES = 256  # of a sentence: attention grows with the square of this
+
+
+class SentenceRequest(NamedTuple):
+    """One sentence, and what is wanted of its translation.
+
+    Only the page uses `prefix`, `target` and `padding`.
+    """
+
+    text: str
+    prefix: Sequence[int] = ()  # the ids that the translation begins with
+    target: Optional[List[int]] = None  # the ids to inspect; None: the best translation
+    padding: int = 0  # pieces of padding after the sentence
+    alignments: bool = False

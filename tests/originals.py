@@ -119,7 +119,7 @@ def run_import(dialect, checkpoint, logdir, *flags):
 def imported(arrays, dialect, space=1, vocab_sizes=()):
     """The import of arrays that are in no file."""
     arrays = convert.join_shards(arrays)
-    told = convert.settings_of(source_of(dialect), arrays, vocab_sizes)
+    told = convert.infer_settings(source_of(dialect), arrays, vocab_sizes)
     return convert.convert(arrays, hparams.HParams(num_heads=2, **told), space)
 
 

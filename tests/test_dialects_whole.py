@@ -50,7 +50,7 @@ class Whole:
             learning_rate=kwargs.get("lr", 0.0),
             warmup_steps=kwargs.get("warmup_steps", 4000),
             dropout_rate=0.0,
-            **convert.settings_of(source, arrays),
+            **convert.infer_settings(source, arrays),
         )
         self.model = Transformer(self.hp)
         self.source = tf.constant(token_ids(case[self.names.source]))

@@ -56,8 +56,10 @@ def test_refusals_of_the_command(capsys, original, tmp_path, digits):
     out = tmp_path / "log"
     argv = ["--from", "kyubyong", "--ckpt", original, "--num_heads", "2", "--out", out]
     spm = os.path.join(digits, JOINT_MODEL)
-    assert "got no checkpoint" in refused(capsys, *argv, "--ckpt", tmp_path / "none")
-    assert "of tutorial" in refused(capsys, *argv, "--from", "tutorial")
+    assert "no checkpoint" in refused(capsys, *argv, "--ckpt", tmp_path / "none")
+    said = refused(capsys, *argv, "--from", "tutorial")
+    assert "is missing: each checkpoint of tutorial has it; " in said
+    assert said.endswith("if its variables have other names, rename them with --names")
     assert "d_model = 8, got 3" in refused(capsys, *argv, "--num_heads", "3")
     assert "one vocabulary" in refused(
         capsys, *argv, "--src_vocab", spm, "--tgt_vocab", spm

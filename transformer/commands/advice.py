@@ -34,12 +34,18 @@ ADVICE: Dict[Type[Exception], Callable[[Any], str]] = {
     errors.VocabularyNotFound: advise_on_vocabulary,
     errors.VocabularyFileError: lambda error: f"create it with {command('prepare')}",
     errors.VocabularyMismatch: lambda error: "choose another --data, or --logdir",
+    errors.VocabulariesAmbiguous: lambda error: (
+        "--src_vocab and --tgt_vocab say which of the two tables is the source's"
+    ),
     errors.VocabularySizeError: lambda error: (
         f"lower --vocab_size to {error.largest}"
         if error.largest
         else "raise --vocab_size"
     ),
     errors.CheckpointNotFound: lambda error: f"{command('train')} writes checkpoints",
+    errors.VariableNamesError: lambda error: (
+        "if its variables have other names, rename them with --names"
+    ),
     errors.LogDirectoryNotFound: lambda error: f"{command('train')} writes one",
 }
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple, Union
 from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import say
-from transformer.compat.names import rules_in, systems
+from transformer.compat.names import dialects_by_system, read_rules
 from transformer.dialects import DIALECTS
 from transformer.hparams import model_settings
 from transformer.runtime.files import new_folder, refuse_used
@@ -185,8 +185,8 @@ def run(args: argparse.Namespace) -> None:
     from transformer.logdir import checkpoints
 
     checkpoint = re.sub(r"\.(index|data-.*)$", "", args.ckpt)  # of a completed path
-    arrays = convert.read(checkpoint, rules_in(args.names) if args.names else ())
-    settings = convert.settings_of(args.source, arrays, subword_sizes(args))
+    arrays = convert.read(checkpoint, read_rules(args.names) if args.names else ())
+    settings = convert.infer_settings(args.source, arrays, subword_sizes(args))
     settings.update(TRAINED_WITH.get(settings["dialect"], {}))
     hp = hparams.HParams(num_heads=args.num_heads, **settings)
     hparams.validate(hp)
@@ -240,7 +240,7 @@ def parser() -> argparse.ArgumentParser:
         "--from",
         dest="source",
         required=True,
-        choices=sorted(systems()),
+        choices=sorted(dialects_by_system()),
         help="the original system",
     )
     made.add_argument(

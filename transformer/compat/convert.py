@@ -1,7 +1,7 @@
 """Convert checkpoints of the original systems to the variables of this project.
 
     arrays = convert.read("original/model.ckpt-1000")
-    hp = HParams(num_heads=8, **convert.settings_of("tensor2tensor", arrays))
+    hp = HParams(num_heads=8, **convert.infer_settings("tensor2tensor", arrays))
     imported = convert.convert(arrays, hp)
     checkpoints.write(imported.arrays, logdir, imported.step)
 
@@ -17,11 +17,16 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.compat.names import original_name, renamed, systems
+from transformer.compat.names import apply_rules, dialects_by_system, original_name
 from transformer.dialects import Dialect, resolve
 from transformer.hparams import HParams
 from transformer.logdir import checkpoints
 from transformer.model import Transformer
+from transformer.runtime.errors import (
+    CheckpointError,
+    VariableNamesError,
+    VocabulariesAmbiguous,
+)
 
 SLOTS = ("/Adam", "/Adam_1")  # the moments of each variable
 POWERS = ("beta1_power", "beta2_power")  # the powers of beta1 and beta2
@@ -45,7 +50,7 @@ class Imported(NamedTuple):
 
 
 def read(checkpoint: str, rules: Sequence = ()) -> Dict[str, np.ndarray]:
-    """Return the variables of a TF1 checkpoint by name; join the shards of tables.
+    """Read the variables of a TF1 checkpoint by name; join the shards of tables.
 
     Args:
       checkpoint: its path, without file extensions.
@@ -56,25 +61,23 @@ def read(checkpoint: str, rules: Sequence = ()) -> Dict[str, np.ndarray]:
         variables the same name, or a shard is missing.
     """
     try:
-        found = checkpoints.read(checkpoint)
+        originals = checkpoints.read(checkpoint)
     except (tf.errors.OpError, ValueError, IndexError) as error:
-        raise ValueError(
-            f"{checkpoint}: expected the path of its .index file without "
-            "that extension, and its .data files next to it, got no "
-            "checkpoint, or a damaged one"
+        raise CheckpointError(
+            f"{checkpoint}: no checkpoint, or a damaged one; expected the path of its "
+            ".index file without that extension, and its .data files next to it"
         ) from error
     arrays: Dict[str, np.ndarray] = {}
-    before: Dict[str, str] = {}  # new name → original name
-    for name, array in found.items():
-        new = renamed(re.sub("^training/", "", name), rules)
-        if new in arrays:
-            raise ValueError(
+    old_names: Dict[str, str] = {}  # new name → original name
+    for old_name, array in originals.items():
+        name = apply_rules(re.sub("^training/", "", old_name), rules)
+        if name in arrays:
+            raise VariableNamesError(
                 f"{checkpoint}: expected a name of its own for each variable, got "
-                f"{before[new]} and {name}, which would both be {new}; rename one with "
-                "--names"
+                f"{old_names[name]} and {old_name}, which would both be {name}"
             )
-        arrays[new] = array
-        before[new] = name
+        arrays[name] = array
+        old_names[name] = old_name
     return join_shards(arrays)
 
 
@@ -88,26 +91,26 @@ def join_shards(arrays: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:
             shards[match.group(1) + match.group(3)][int(match.group(2))] = array
         else:
             joined[name] = array
-    for name, parts in shards.items():
-        missing = sorted(set(range(len(parts))) - set(parts))
-        widths = {part.shape[1:] for part in parts.values()}
+    for name, by_number in shards.items():
+        missing = sorted(set(range(len(by_number))) - set(by_number))
+        widths = {shard.shape[1:] for shard in by_number.values()}
         if missing or len(widths) > 1:
-            raise ValueError(
+            raise CheckpointError(
                 f"{name}{missing[0] if missing else '*'}: expected all "
-                f"shards, of the same width, got {sorted(parts)} of widths "
+                f"shards, of the same width, got {sorted(by_number)} of widths "
                 f"{sorted(widths)}"
             )
-        joined[name] = np.concatenate([parts[i] for i in sorted(parts)])
+        joined[name] = np.concatenate([by_number[i] for i in sorted(by_number)])
     return joined
 
 
-def settings_of(
+def infer_settings(
     source: str, arrays: Dict[str, np.ndarray], vocab_sizes: Sequence[int] = ()
 ) -> Dict[str, Any]:
-    """Return the settings that a checkpoint implies: dialect, sizes and positions.
+    """Infer settings from the variables of a checkpoint: dialect, sizes and positions.
 
     Args:
-      source: a key of `names.systems()`.
+      source: a key of `names.dialects_by_system()`.
       arrays: the variables, from `read`.
       vocab_sizes: the sizes of the source and target vocabularies. They distinguish two
         tables with the same name.
@@ -117,60 +120,63 @@ def settings_of(
     """
     untied = sorted(filter(UNTIED.match, arrays))
     if untied:
-        raise ValueError(
+        raise CheckpointError(
             f"{untied[0]}: expected symbol_modality_*/shared/weights_*, "
             "as shared_embedding_and_softmax_weights makes them, got "
             "embeddings that the output layer does not share"
         )
-    dialect = max(systems()[source], key=lambda name: _norms_found(name, arrays))
-    row = resolve(dialect)
-    find = _Finder(dialect, arrays)
-    settings: Dict[str, Any] = {"dialect": dialect, "joint_vocab": row.tied_embeddings}
-    settings.update(_sizes(row, find))
-    shared = [_vocab_size_in(name) for name in find.all("embedding/lookup_table")]
-    if len(shared) == 2:
-        settings.update(_separate_vocabularies(shared, vocab_sizes))
-    settings.update(_position_settings(row, find))
+    dialects = dialects_by_system()[source]
+    name = max(dialects, key=lambda dialect: _count_norms(dialect, arrays))
+    dialect = resolve(name)
+    variables = _OriginalVariables(name, arrays)
+    settings: Dict[str, Any] = {"dialect": name, "joint_vocab": dialect.tied_embeddings}
+    settings.update(_infer_sizes(dialect, variables))
+    tables = variables.find("embedding/lookup_table")
+    if len(tables) == 2:
+        table_sizes = [_parse_vocab_size(table) for table in tables]
+        settings.update(_separate_vocabularies(table_sizes, vocab_sizes))
+    settings.update(_infer_positions(dialect, variables))
     return settings
 
 
-def _sizes(row: Dialect, find: "_Finder") -> Dict[str, Any]:
+def _infer_sizes(dialect: Dialect, variables: "_OriginalVariables") -> Dict[str, Any]:
     """Return the settings that are sizes of variables."""
     embeddings = ["embedding/lookup_table"] * 2
-    if not row.tied_embeddings:
+    if not dialect.tied_embeddings:
         embeddings = [f"{stack}/embedding/lookup_table" for stack in STACKS]
     return {
-        "num_blocks": find.number_of_blocks(),
-        "d_model": find.size("encoder/block_0/feedforward/outer/bias"),
-        "d_ff": find.size("encoder/block_0/feedforward/inner/bias"),
-        "source_vocab_size": find.size(embeddings[0]),
-        "target_vocab_size": find.size(embeddings[1]),
+        "num_blocks": variables.count_blocks(),
+        "d_model": variables.size_of("encoder/block_0/feedforward/outer/bias"),
+        "d_ff": variables.size_of("encoder/block_0/feedforward/inner/bias"),
+        "source_vocab_size": variables.size_of(embeddings[0]),
+        "target_vocab_size": variables.size_of(embeddings[1]),
     }
 
 
-def _position_settings(row: Dialect, find: "_Finder") -> Dict[str, Any]:
+def _infer_positions(
+    dialect: Dialect, variables: "_OriginalVariables"
+) -> Dict[str, Any]:
     """Return the settings for absolute and relative positions."""
     settings: Dict[str, Any] = {}
     table = "encoder/positional_encoding/lookup_table"
-    if row.learned_positions and find.all(table):
-        settings["max_positions"] = find.size(table)
-        if row.masks_from == "activations":  # the model attends to padding
+    if dialect.learned_positions and variables.find(table):
+        settings["max_positions"] = variables.size_of(table)
+        if dialect.masks_from == "activations":  # the model attends to padding
             settings["pad_sources_to"] = settings["max_positions"]
-    elif row.learned_positions:
-        settings["positions"] = row.positions
+    elif dialect.learned_positions:
+        settings["positions"] = dialect.positions
     distances = "encoder/block_0/self_attention/relative/keys"
-    if find.all(distances):
-        settings["max_relative_position"] = find.size(distances) // 2
+    if variables.find(distances):
+        settings["max_relative_position"] = variables.size_of(distances) // 2
     return settings
 
 
-def _separate_vocabularies(found, vocab_sizes):
-    """Return the settings for two vocabularies, identified by their sizes."""
-    if sorted(found) != sorted(vocab_sizes):
-        raise ValueError(
-            f"vocabulary: expected two of {found[0]} and {found[1]} "
-            f"pieces, got {list(vocab_sizes) or 'none'}; --src_vocab and "
-            "--tgt_vocab say which of the two tables is the source's"
+def _separate_vocabularies(table_sizes, vocab_sizes):
+    """Return the settings for two vocabularies, which their sizes identify."""
+    if sorted(table_sizes) != sorted(vocab_sizes):
+        raise VocabulariesAmbiguous(
+            f"vocabulary: expected two of {table_sizes[0]} and {table_sizes[1]} "
+            f"pieces, got {list(vocab_sizes) or 'none'}"
         )
     return {
         "source_vocab_size": vocab_sizes[0],
@@ -179,8 +185,8 @@ def _separate_vocabularies(found, vocab_sizes):
     }
 
 
-def _norms_found(dialect, arrays):
-    """Return how many normalizations in the first blocks have a dialect's names."""
+def _count_norms(dialect, arrays):
+    """Count the normalizations in the first blocks that have a dialect's names."""
     names = (
         f"{stack}/block_0/{layer}/ln/gamma"
         for stack in STACKS
@@ -189,30 +195,32 @@ def _norms_found(dialect, arrays):
     return sum(original_name(name, dialect, "**") in arrays for name in names)
 
 
-class _Finder:
-    """Finds variables of an original system by our names, and their sizes."""
+class _OriginalVariables:
+    """The variables of an original system, to be found by our names."""
 
     def __init__(self, dialect: str, arrays: Dict[str, np.ndarray]):
         self.dialect = dialect
         self.arrays = arrays
 
-    def all(self, name: str) -> List[str]:
-        """Return the original names: several if a size is part of the name."""
+    def find(self, name: str) -> List[str]:
+        """Return the original names of a variable.
+
+        There may be several if a size is part of the name.
+        """
         return fnmatch.filter(self.arrays, original_name(name, self.dialect, "**"))
 
-    def size(self, name: str) -> int:
+    def size_of(self, name: str) -> int:
         """Return the first dimension of a variable; of a table, the vocabulary size."""
-        found = self.all(name)
-        if not found:
-            raise ValueError(
-                f"{original_name(name, self.dialect, '**')}: expected this variable in "
-                f"a checkpoint of {self.dialect}, got none; if the variables of the "
-                "program have other names, rename them with --names"
+        names = self.find(name)
+        if not names:
+            raise VariableNamesError(
+                f"{original_name(name, self.dialect, '**')} is missing: each "
+                f"checkpoint of {self.dialect} has it"
             )
-        return _vocab_size_in(found[0]) or len(self.arrays[found[0]])
+        return _parse_vocab_size(names[0]) or len(self.arrays[names[0]])
 
-    def number_of_blocks(self) -> int:
-        """Return one more than the highest block number in either stack."""
+    def count_blocks(self) -> int:
+        """Return the number of blocks: one more than the highest in either stack."""
         stems = [
             original_name(f"{stack}/block_0/", self.dialect, "**")[: -len("0/")]
             for stack in STACKS
@@ -223,7 +231,7 @@ class _Finder:
         ]
         count = max(numbers, default=0) + 1
         if count > max(1, len(set(numbers))):
-            raise ValueError(
+            raise CheckpointError(
                 f"{self.dialect}: expected blocks numbered from 0 without "
                 f"gaps, got number {count - 1}, but only {len(set(numbers))} "
                 "blocks"
@@ -231,8 +239,8 @@ class _Finder:
         return count
 
 
-def _vocab_size_in(name: str) -> Optional[int]:
-    """Return V from a name like symbol_modality_V_512, which a missing shard keeps."""
+def _parse_vocab_size(name: str) -> Optional[int]:
+    """Return V from a name like symbol_modality_V_512; a missing shard keeps it."""
     match = re.search(r"/symbol_modality_(\d+)_", name)
     return int(match.group(1)) if match else None
 
@@ -251,31 +259,31 @@ def convert(
     Raises:
       ValueError: a variable is missing, has a wrong shape, or is left over.
     """
-    left = dict(arrays)
-    step = int(left.pop(STEP, 0))
+    remaining = dict(arrays)
+    step = int(remaining.pop(STEP, 0))
     shapes = variable_shapes(hp)
     originals = {
         name: original_name(name, hp.dialect, shape) for name, shape in shapes.items()
     }
-    has_moments = all(name in left for name in POWERS) and all(
-        name + slot in left for name in originals.values() for slot in SLOTS
+    has_moments = all(name in remaining for name in POWERS) and all(
+        name + slot in remaining for name in originals.values() for slot in SLOTS
     )
     result = {}
     for slot in ("",) + (SLOTS if has_moments else ()):
         for name, shape in shapes.items():
             result[name + slot] = _take(
-                left, name, originals[name] + slot, shape, target_space_id
+                remaining, name, originals[name] + slot, shape, target_space_id
             )
-    refuse_leftover(left, set(originals.values()))
+    refuse_leftover(remaining, set(originals.values()))
     if not has_moments:
         result.update(
             (name + slot, np.zeros(shape, np.float32))
             for name, shape in shapes.items()
             for slot in SLOTS
         )
-    adam = resolve(hp.dialect).adam
-    for name, fresh in zip(POWERS, adam):
-        result[name] = np.asarray(left[name] if has_moments else fresh, np.float32)
+    for name, beta in zip(POWERS, resolve(hp.dialect).adam):
+        power = remaining[name] if has_moments else beta
+        result[name] = np.asarray(power, np.float32)
     result[STEP] = np.asarray(step, np.int64)
     parameters = sum(result[name].size for name in shapes)
     return Imported(result, step, has_moments, parameters)
@@ -293,17 +301,17 @@ def variable_shapes(hp: HParams) -> Dict[str, List[int]]:
         }
 
 
-def _take(left, name, original, shape, target_space_id):
-    """Remove a variable from `left`; return it in our shape."""
-    if original not in left:
-        raise ValueError(
-            f"{original}: expected a variable of shape {shape} for {name}, got none"
+def _take(remaining, name, original, shape, target_space_id):
+    """Remove a variable from `remaining`; return it in our shape."""
+    if original not in remaining:
+        raise VariableNamesError(
+            f"{original} is missing: expected a variable of shape {shape} for {name}"
         )
-    array = left.pop(original)
-    found = list(array.shape)
+    array = remaining.pop(original)
+    original_shape = list(array.shape)
     if name == "encoder/target_space" and array.ndim == 2:
         if not 0 <= target_space_id < len(array):
-            raise ValueError(
+            raise CheckpointError(
                 f"{original}: expected row {target_space_id}, the target "
                 f"space id, got {len(array)} rows"
             )
@@ -311,31 +319,33 @@ def _take(left, name, original, shape, target_space_id):
     elif len(shape) == 2 and array.ndim == 3 and array.shape[0] == 1:
         array = array[0]  # a convolution of width 1
     if list(array.shape) != shape:
-        raise ValueError(f"{original}: expected shape {shape} for {name}, got {found}")
+        raise CheckpointError(
+            f"{original}: expected shape {shape} for {name}, got {original_shape}"
+        )
     return np.asarray(array, np.float32)
 
 
-def refuse_leftover(left: Dict[str, np.ndarray], originals: Iterable[str]) -> None:
+def refuse_leftover(remaining: Dict[str, np.ndarray], originals: Iterable[str]) -> None:
     """Raise ValueError if variables other than those of an optimizer are left over.
 
     Args:
-      left: the variables that were not converted.
-      originals: the names of the variables that were.
+      remaining: the variables that were not converted.
+      originals: the names of those that were.
     """
     slots = {
         name
-        for name in left
+        for name in remaining
         for match in [SLOT.fullmatch(name)]
         if match and match.group(1) in originals
     }
     names = sorted(
         name
-        for name in left
+        for name in remaining
         if name not in slots and name not in POWERS and not STATISTICS.match(name)
     )
     if names:
-        raise ValueError(
-            f"{names[0]}: expected no such variable, got one of shape "
-            f"{list(left[names[0]].shape)}; {len(names)} would be left "
+        raise VariableNamesError(
+            f"{names[0]}: unknown variable of shape "
+            f"{list(remaining[names[0]].shape)}; {len(names)} would be left "
             f"over: {', '.join(names[:5])}" + (" ..." if len(names) > 5 else "")
         )

@@ -14,7 +14,7 @@ from transformer import modules
 from transformer.blocks.layers import shape_list
 from transformer.compat import kyubyong_legacy
 from transformer.compat.kyubyong_legacy import *  # noqa: F403
-from transformer.compat.variables import variables_named_as
+from transformer.compat.variables import original_variables
 from transformer.dialects import DIALECTS
 
 __all__ = kyubyong_legacy.__all__
@@ -42,7 +42,7 @@ def embedding(  # type: ignore[no-redef]
     )
 
 
-@variables_named_as("interhat")  # type: ignore[no-redef]
+@original_variables("interhat")  # type: ignore[no-redef]
 def multihead_attention(
     queries,
     keys,

@@ -24,7 +24,7 @@ from transformer.blocks.masks import (
     mask_to_bias,
     mask_to_bool,
 )
-from transformer.compat.variables import variables_named_as
+from transformer.compat.variables import original_variables
 from transformer.dialects import DIALECTS
 from transformer.modules import label_smoothing
 from transformer.training import noam_by_peak
@@ -47,13 +47,13 @@ DIALECT = DIALECTS["kyubyong"]
 PADDING = -(2.0**32) + 1  # the value that `mask` writes
 
 
-@variables_named_as("kyubyong")
+@original_variables("kyubyong")
 def ln(inputs, epsilon=1e-8, scope="ln"):
     """Normalize the last axis: see `modules.normalize`."""
     return modules.normalize(inputs, epsilon, scope, tf.AUTO_REUSE)
 
 
-@variables_named_as("kyubyong")
+@original_variables("kyubyong")
 def get_token_embeddings(vocab_size, num_units, zero_pad=True):
     """Return the embedding table, float [V, D]; with `zero_pad`, row 0 is zeros.
 
@@ -153,7 +153,7 @@ def _checked(key_masks):
     )
 
 
-@variables_named_as("kyubyong")
+@original_variables("kyubyong")
 def multihead_attention(
     queries,
     keys,
@@ -201,7 +201,7 @@ def multihead_attention(
     )
 
 
-@variables_named_as("kyubyong")
+@original_variables("kyubyong")
 def ff(inputs, num_units, scope="positionwise_feedforward"):
     """Apply two dense layers, then add and normalize: see `modules.feedforward`."""
     return modules.feedforward(inputs, num_units, scope, tf.AUTO_REUSE, dialect=DIALECT)

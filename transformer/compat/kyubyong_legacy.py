@@ -14,7 +14,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer import modules
 from transformer.blocks.layers import embedding_table, look_up, zero_first_row
-from transformer.compat.variables import variables_named_as
+from transformer.compat.variables import original_variables
 from transformer.dialects import DIALECTS
 from transformer.modules import label_smoothing
 
@@ -32,13 +32,13 @@ __all__ = [
 DIALECT = DIALECTS["kyubyong_legacy"]
 
 
-@variables_named_as("kyubyong_legacy")
+@original_variables("kyubyong_legacy")
 def normalize(inputs, epsilon=1e-8, scope="ln", reuse=None):
     """Normalize the last axis: see `modules.normalize`. Variables are never shared."""
     return modules.normalize(inputs, epsilon, scope, reuse)
 
 
-@variables_named_as("kyubyong_legacy")
+@original_variables("kyubyong_legacy")
 def embedding(
     inputs,
     vocab_size,
@@ -74,7 +74,7 @@ def positional_encoding(
     )
 
 
-@variables_named_as("kyubyong_legacy")
+@original_variables("kyubyong_legacy")
 def multihead_attention(
     queries,
     keys,
@@ -101,7 +101,7 @@ def multihead_attention(
     )
 
 
-@variables_named_as("kyubyong_legacy")
+@original_variables("kyubyong_legacy")
 def feedforward(inputs, num_units=(2048, 512), scope="multihead_attention", reuse=None):
     """Apply two dense layers, then add and normalize: see `modules.feedforward`.
 

@@ -1,4 +1,4 @@
-"""The variable names of the original systems: tables that map our names to theirs.
+"""The variable names of the original systems: tables from our names to the originals.
 
 Each rule is a regular expression and its replacement; rules are applied in order. The
 rules in `BLOCKS` are for the variables of a block in any scope, those in
@@ -13,16 +13,16 @@ from typing import Dict, List, Sequence, Tuple
 OUR_LAYERS = ("q", "k", "v", "o", "inner", "outer")
 
 
-def _layers(*theirs):
-    """Return rules that rename the dense layers of a block, in our order."""
+def _rename_layers(*names):
+    """Return the rules that rename the dense layers of a block, in our order."""
     return tuple(
-        (rf"(^|/){ours}/(kernel|bias)$", rf"\1{name}/\2")
-        for ours, name in zip(OUR_LAYERS, theirs)
+        (rf"(^|/){our_name}/(kernel|bias)$", rf"\1{name}/\2")
+        for our_name, name in zip(OUR_LAYERS, names)
     )
 
 
 # The default names of tf.layers and tf.Variable.
-LEGACY_BLOCKS = _layers(
+LEGACY_BLOCKS = _rename_layers(
     "dense", "dense_1", "dense_2", "dense_3", "conv1d", "conv1d_1"
 ) + ((r"(^|/)beta$", r"\1Variable"), (r"(^|/)gamma$", r"\1Variable_1"))
 
@@ -56,7 +56,7 @@ KYUBYONG_LEGACY = (
     + LEGACY_BLOCKS
 )
 
-KYUBYONG_BLOCKS = _layers(
+KYUBYONG_BLOCKS = _rename_layers(
     "dense", "dense_1", "dense_2", "dense_3", "dense", "dense_1"
 ) + (
     (r"(^|/)shared_weight_matrix/lookup_table$", r"\1shared_weight_matrix/weight_mat"),
@@ -70,7 +70,7 @@ KYUBYONG = (
     (r"/feedforward/", "/positionwise_feedforward/"),
 ) + KYUBYONG_BLOCKS
 
-# `transformer.compat.tensor2tensor` itself names all others as in the original.
+# `transformer.compat.tensor2tensor` itself gives all others their original names.
 TENSOR2TENSOR_BLOCKS = (
     (r"(^|/)positions/(key|value)s$", r"\1relative_positions_\2s/embeddings"),
     (r"(^|/)relative_bias/keys$", r"\1key_relative_embeddings"),
@@ -95,7 +95,7 @@ TENSOR2TENSOR = (
     (r"/feedforward/", "/ffn/"),
     (r"/ln/gamma$", "/layer_prepostprocess/layer_norm/layer_norm_scale"),
     (r"/ln/beta$", "/layer_prepostprocess/layer_norm/layer_norm_bias"),
-) + _layers("q", "k", "v", "output_transform", "conv1", "conv2")
+) + _rename_layers("q", "k", "v", "output_transform", "conv1", "conv2")
 
 # The first version normalizes after each sub-layer, under another name.
 TENSOR2TENSOR_V1 = TENSOR2TENSOR + ((r"/layer_prepostprocess/", "/layer_postprocess/"),)
@@ -129,36 +129,35 @@ VARIABLE_NAMES = {
 VERSION_OF = {"tensor2tensor_v1": "tensor2tensor"}
 
 
-def systems() -> Dict[str, List[str]]:
-    """Return system → the dialects that its checkpoints may use, sorted."""
+def dialects_by_system() -> Dict[str, List[str]]:
+    """Return the dialects that the checkpoints of each system may use, sorted."""
     versions: Dict[str, List[str]] = {}
     for dialect in sorted(VARIABLE_NAMES):
         versions.setdefault(VERSION_OF.get(dialect, dialect), []).append(dialect)
     return versions
 
 
-def rules_in(path: str) -> List[Tuple[str, str]]:
-    """Return the renaming rules in a file, a JSON object, in its order.
+def read_rules(path: str) -> List[Tuple[str, str]]:
+    """Read renaming rules from a file, a JSON object, in its order.
 
     Raises:
-      ValueError: the file has no such object, or a regular expression is invalid.
+      ValueError: the file has no JSON object, or a regular expression is invalid.
     """
     with open(path, encoding="utf-8") as file:
         try:
-            found = json.load(file)
-            rules = list(found.items())
+            rules = list(json.load(file).items())
             for pattern, replacement in rules:
                 re.sub(pattern, replacement, "")
         except (ValueError, AttributeError, TypeError, re.error) as error:
             raise ValueError(
-                f"--names {path}: expected a JSON object "
+                f"{path}: expected a JSON object "
                 '{"regular expression": "replacement", ...}'
                 f", got something else ({error})"
             ) from error
     return rules
 
 
-def renamed(name: str, rules: Sequence) -> str:
+def apply_rules(name: str, rules: Sequence) -> str:
     """Apply renaming rules to a name in their order."""
     for pattern, replacement in rules:
         name = re.sub(pattern, replacement, name)
@@ -166,6 +165,6 @@ def renamed(name: str, rules: Sequence) -> str:
 
 
 def original_name(name: str, dialect: str, shape: Sequence) -> str:
-    """Return the original system's name for our variable `name` with a shape."""
-    name = renamed(name, VARIABLE_NAMES[dialect])
+    """Return the name that the original system gives to our variable of this shape."""
+    name = apply_rules(name, VARIABLE_NAMES[dialect])
     return name.replace("{V}", str(shape[0])).replace("{D}", str(shape[-1]))

@@ -14,7 +14,7 @@ import tensorflow.compat.v1 as tf
 from transformer import modules
 from transformer.blocks.layers import dense, embedding_table, look_up, zero_first_row
 from transformer.compat.kyubyong_legacy import normalize
-from transformer.compat.variables import l2_regularizer, variables_named_as
+from transformer.compat.variables import l2_regularizer, original_variables
 from transformer.dialects import DIALECTS
 
 __all__ = [
@@ -85,14 +85,14 @@ def embedding(
     Returns:
       float [N, T, D]; with `with_t`, (float [N, T, D], the unscaled table [V, D]).
     """
-    with variables_named_as("sasrec", l2_regularizer(l2_reg)):
+    with original_variables("sasrec", l2_regularizer(l2_reg)):
         table = embedding_table(vocab_size, num_units, scope, reuse)
     table = zero_first_row(table) if zero_pad else table
     outputs = look_up(table, inputs, scale)
     return (outputs, table) if with_t else outputs
 
 
-@variables_named_as("sasrec")
+@original_variables("sasrec")
 def multihead_attention(
     queries,
     keys,
@@ -135,7 +135,7 @@ def multihead_attention(
         )
 
 
-@variables_named_as("sasrec")
+@original_variables("sasrec")
 def feedforward(
     inputs,
     num_units=(2048, 512),

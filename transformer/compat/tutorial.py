@@ -11,7 +11,7 @@ zero, the scope is `mulithead_attention` (sic), and `num_heads` must be given.
 from transformer import modules
 from transformer.compat import kyubyong_legacy
 from transformer.compat.kyubyong_legacy import *  # noqa: F403
-from transformer.compat.variables import variables_named_as
+from transformer.compat.variables import original_variables
 from transformer.dialects import DIALECTS
 
 __all__ = [*kyubyong_legacy.__all__, "scaled_dotproduct_attention"]
@@ -19,7 +19,7 @@ __all__ = [*kyubyong_legacy.__all__, "scaled_dotproduct_attention"]
 DIALECT = DIALECTS["tutorial"]
 
 
-@variables_named_as("tutorial")  # type: ignore[no-redef]
+@original_variables("tutorial")  # type: ignore[no-redef]
 def multihead_attention(
     queries,
     keys,

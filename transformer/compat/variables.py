@@ -1,6 +1,6 @@
 """Create variables with an original program's names, shapes and initial values.
 
-When a block calls `tf.get_variable("q/kernel")` inside `variables_named_as`, it gets
+When a block calls `tf.get_variable("q/kernel")` inside `original_variables`, it gets
 the variable that the original would have created: `dense/kernel`, or a new
 `ln/Variable` for each call.
 """
@@ -11,7 +11,7 @@ from typing import Callable, Iterator, Optional
 
 import tensorflow.compat.v1 as tf
 
-from transformer.compat.names import BLOCKS, renamed
+from transformer.compat.names import BLOCKS, apply_rules
 
 # `tf.Variable` without a name: never shared, numbered in its name scope.
 ANONYMOUS = re.compile(r"(^|/)Variable(_\d+)?$")
@@ -19,11 +19,11 @@ ANONYMOUS = re.compile(r"(^|/)Variable(_\d+)?$")
 CONVOLUTION = re.compile(r"(^|/)conv1d(_\d+)?/kernel$")
 TABLE = re.compile(r"(^|/)(lookup_table|weight_mat|embeddings)$")
 # The initializers of originals that use the same one for all variables.
-FIRST_VALUES = {"bojone": tf.random_uniform_initializer(-0.05, 0.05)}
+INITIALIZERS = {"bojone": tf.random_uniform_initializer(-0.05, 0.05)}
 
 
 @contextlib.contextmanager
-def variables_named_as(
+def original_variables(
     source: str, regularizer: Optional[Callable] = None
 ) -> Iterator[None]:
     """Create the variables of blocks as an original does; also works as a decorator.
@@ -36,35 +36,37 @@ def variables_named_as(
     outer = tf.get_variable_scope()
     caller = tf.get_default_graph().get_name_scope()
 
-    def named_as_there(getter, name, shape=None, **settings):
-        ours = name
-        name = renamed(ours, BLOCKS[source])
+    def create_variable(getter, name, shape=None, **settings):
+        our_name = name
+        name = apply_rules(our_name, BLOCKS[source])
         if TABLE.search(name):
             settings["initializer"] = tf.glorot_uniform_initializer()
         if name.endswith(("/kernel", "/embeddings")) and outer.initializer is not None:
             settings["initializer"] = outer.initializer  # as tf.layers does
-        if source in FIRST_VALUES:
-            settings["initializer"] = FIRST_VALUES[source]
+        if source in INITIALIZERS:
+            settings["initializer"] = INITIALIZERS[source]
         if ANONYMOUS.search(name):
             # The original may not open a scope around it, although the block does.
-            scopeless = name.rpartition("/")[0] == outer.name
-            scope = caller if scopeless else tf.get_variable_scope().original_name_scope
-            return _anonymous_variable(scope, shape, **settings)
-        if name != ours and CONVOLUTION.search(name):
+            is_outside = name.rpartition("/")[0] == outer.name
+            scope = tf.get_variable_scope().original_name_scope
+            if is_outside:
+                scope = caller
+            return _create_anonymous(scope, shape, **settings)
+        if name != our_name and CONVOLUTION.search(name):
             return tf.squeeze(getter(name, shape=[1, *shape], **settings), axis=0)
         return getter(name, shape=shape, **settings)
 
     with tf.variable_scope(
         outer,
-        custom_getter=named_as_there,
+        custom_getter=create_variable,
         regularizer=regularizer,
         auxiliary_name_scope=False,
     ):
         yield
 
 
-def _anonymous_variable(scope, shape, initializer, dtype, trainable, **_):
-    """Return a new variable, named by a name scope: "scope/Variable_1"."""
+def _create_anonymous(scope, shape, initializer, dtype, trainable, **_):
+    """Create a variable that only its name scope names: "scope/Variable_1"."""
     return tf.Variable(
         initializer(shape, dtype=dtype),
         name=(scope.rstrip("/") + "/Variable").lstrip("/"),
@@ -73,5 +75,5 @@ def _anonymous_variable(scope, shape, initializer, dtype, trainable, **_):
 
 
 def l2_regularizer(scale: float) -> Optional[Callable]:
-    """Return what `tf.contrib.layers.l2_regularizer` returns; None for scale 0."""
+    """Make the regularizer of `tf.contrib.layers.l2_regularizer`; None for scale 0."""
     return (lambda weights: scale * tf.nn.l2_loss(weights)) if scale else None

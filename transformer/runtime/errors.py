@@ -97,6 +97,10 @@ class VocabularyMismatch(VocabularyError):
         self.expected = expected
 
 
+class VocabulariesAmbiguous(VocabularyError):
+    """A checkpoint has a table for each language, and their order is unknown."""
+
+
 class VocabularySizeError(VocabularyError):
     """A text has too few, or too many, different pieces for a vocabulary size.
 
@@ -119,6 +123,10 @@ class CheckpointNotFound(CheckpointError, FileNotFoundError):
     def __init__(self, message: str, logdir: str = ""):
         super().__init__(message)
         self.logdir = logdir
+
+
+class VariableNamesError(CheckpointError):
+    """The variables of an original checkpoint do not have the names of its system."""
 
 
 class LogDirectoryError(TransformerError):

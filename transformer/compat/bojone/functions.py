@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 from transformer.blocks.arguments import check_size
 from transformer.blocks.layers import dense, join_heads, shape_list, split_heads
 from transformer.blocks.positions import interleaved
-from transformer.compat.variables import variables_named_as
+from transformer.compat.variables import original_variables
 from transformer.modules import scaled_dot_product_attention
 
 SUBTRACTED = 1e12  # by `mask` with mode "add"; its docstring states the value
@@ -124,7 +124,7 @@ Mask = mask
 Position_Embedding = position_embedding
 
 
-@variables_named_as("bojone")
+@original_variables("bojone")
 def Dense(inputs, ouput_size, bias=True, seq_len=None):
     """Return x W + b along the last axis; `ouput_size` (sic) is the new width.
 
@@ -138,7 +138,7 @@ def Dense(inputs, ouput_size, bias=True, seq_len=None):
     return mask(outputs, seq_len)
 
 
-@variables_named_as("bojone")
+@original_variables("bojone")
 def Attention(Q, K, V, nb_head, size_per_head, Q_len=None, V_len=None):
     """Attend with several heads, and join them: see `attention`."""
     return attention(Q, K, V, nb_head, size_per_head, Q_len, V_len, ATTENTION)

@@ -9,8 +9,9 @@ import functools
 
 import tensorflow.compat.v1 as tf
 
-from transformer.blocks import arguments, layers
-from transformer.compat.variables import variables_named_as
+from transformer.blocks import arguments
+from transformer.blocks import layers as block_layers
+from transformer.compat.variables import original_variables
 from transformer.decoding import SearchOptions, filter_logits
 from transformer.training import cross_entropies
 
@@ -60,7 +61,7 @@ def refuse_unsupported(function, *settings):
 def open_scope(name, default_name, reuse=None, initializer=None):
     """Open a variable scope in which blocks create variables like tensor2tensor."""
     with tf.variable_scope(name, default_name, reuse=reuse, initializer=initializer):
-        with variables_named_as("tensor2tensor"):
+        with original_variables("tensor2tensor"):
             yield
 
 
@@ -74,7 +75,7 @@ def dense(
     name="dense",
     layer_collection=None,
 ):
-    """Return activation(x W + b), as `tf.layers.dense` does: see `layers.dense`.
+    """Return activation(x W + b), as `tf.layers.dense` does: see `blocks.layers.dense`.
 
     Args:
       x: float [..., in].
@@ -90,7 +91,7 @@ def dense(
     refuse_unsupported("dense", ("layer_collection", layer_collection, None))
     with open_scope(None, name, initializer=kernel_initializer):
         here = tf.get_variable_scope()
-        return layers.dense(x, units, use_bias, here, activation)
+        return block_layers.dense(x, units, use_bias, here, activation)
 
 
 def conv1d(
@@ -201,7 +202,7 @@ def conv_hidden_relu(
             convolve = _convolve if is_plain else _convolve_separably
             x = convolve(x, width, size, layer, padding)
             if layer == "conv1":
-                x = layers.dropout(tf.nn.relu(x), dropout)
+                x = block_layers.dropout(tf.nn.relu(x), dropout)
         return x if inputs.shape.ndims == 4 else tf.squeeze(x, 2)
 
 
@@ -272,7 +273,7 @@ def pad_to_same_length(x, y, final_length_divisible_by=1, axis=1):
         longest = max(lengths)
     longest += -longest % final_length_divisible_by
     return tuple(
-        layers.append_zeros(tensor, longest - length, axis)
+        block_layers.append_zeros(tensor, longest - length, axis)
         for tensor, length in zip((x, y), lengths)
     )
 
@@ -308,7 +309,7 @@ def sample_with_temperature(logits, temperature, sampling_keep_top_k=-1):
 def shape_list(x):
     """Return the shape of `x` as a list: ints for static sizes, else scalar tensors."""
     x = tf.convert_to_tensor(x)
-    return tf.shape(x) if x.shape.ndims is None else layers.shape_list(x)
+    return tf.shape(x) if x.shape.ndims is None else block_layers.shape_list(x)
 
 
 def comma_separated_string_to_integer_list(s):
@@ -319,14 +320,14 @@ def comma_separated_string_to_integer_list(s):
 def dropout_with_broadcast_dims(
     x, keep_prob, broadcast_dims=None, *, seed=None, name="dropout"
 ):
-    """Zero elements with probability 1 - keep_prob: see `layers.dropout`.
+    """Zero elements with probability 1 - keep_prob: see `blocks.layers.dropout`.
 
     Along each of `broadcast_dims`, elements are zeroed together. With a `seed` (int),
     each session gets the same masks in the same order.
     """
     if seed is not None:
         seed = tf.random_uniform([2], maxval=2**31 - 1, dtype=tf.int32, seed=seed)
-    return layers.dropout(
+    return block_layers.dropout(
         x, 1.0 - keep_prob, seed=seed, name=name, shared=broadcast_dims or ()
     )
 
@@ -353,7 +354,7 @@ def layer_norm_vars(filters):
 def layer_norm(
     x, filters=None, epsilon=1e-6, name=None, reuse=None, layer_collection=None
 ):
-    """Normalize the last axis, `filters` wide: see `layers.normalize`.
+    """Normalize the last axis, `filters` wide: see `blocks.layers.normalize`.
 
     In eager mode, each call makes new variables, as in tensor2tensor.
 
@@ -373,7 +374,7 @@ def layer_norm(
     x = arguments.check_tensor("layer_norm: x", x, "float", "[..., D]")
     with open_scope(name, "layer_norm", reuse):
         scale, bias = layer_norm_vars(width)
-        return layers.standardize(x, epsilon, scale, bias)
+        return block_layers.standardize(x, epsilon, scale, bias)
 
 
 def apply_norm(x, norm_type, depth, epsilon, layer_collection=None):
@@ -420,7 +421,7 @@ def layer_prepostprocess(
       ValueError: the sequence has an unknown letter.
     """
     drop = functools.partial(
-        layers.dropout,
+        block_layers.dropout,
         rate=dropout_rate,
         name="residual",
         shared=dropout_broadcast_dims or (),
@@ -510,7 +511,7 @@ def dense_relu_dense(
     refuse_unsupported("dense_relu_dense", ("layer_collection", layer_collection, None))
     prefix = f"{name}_" if name else ""
     x = dense(inputs, filter_size, activation=tf.nn.relu, name=prefix + "conv1")
-    x = layers.dropout(x, dropout, shared=dropout_broadcast_dims or ())
+    x = block_layers.dropout(x, dropout, shared=dropout_broadcast_dims or ())
     x = dense(x, output_size, name=prefix + "conv2")
     return x if output_activation is None else output_activation(x)
 

@@ -30,14 +30,14 @@ DOC = """Does something: `python x.py --logdir logs/sample`.
 
 def parser():
     made = cli.make_parser("x.py", DOC)
-    made.add_argument("--logdir", metavar="DIR")
+    made.add_argument("--logdir", type=cli.path, metavar="DIR")
     made.add_argument("names", nargs="*")
     cli.add_settings(made, hparams.FIELDS)
     return made
 
 
 def parsed(*argv):
-    return cli.given(cli.parse(parser(), list(argv)), hparams.FIELDS)
+    return cli.typed_settings(cli.parse(parser(), list(argv)), hparams.FIELDS)
 
 
 # --- Flags ----------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def test_wrong_flags_exit_with_status_2(capsys, argv, message):
 def test_a_path_that_is_empty_is_refused(capsys, flag):
     """An --out that became empty would be the current folder."""
     made = parser()
-    made.add_argument("--json", metavar="FILE")
+    made.add_argument("--json", type=cli.path, metavar="FILE")
     cli.parse(made, [flag, "a"])
     with pytest.raises(SystemExit):
         cli.parse(made, [flag, ""])
@@ -171,7 +171,7 @@ def held(capfd, monkeypatch):
     def held(fails):
         with open(2, "w", closefd=False) as stderr, monkeypatch.context() as patched:
             patched.setattr(sys, "stderr", stderr)
-            with contextlib.suppress(ZeroDivisionError), cli.held_back_stderr():
+            with contextlib.suppress(ZeroDivisionError), cli.hold_stderr():
                 print("from Python", file=sys.stderr)
                 os.write(2, b"from C\n")
                 1 / int(not fails)
@@ -265,7 +265,7 @@ def test_the_program_lists_and_completes_its_commands(capsys):
     program.main(["completion", "bash"])
     completed = capsys.readouterr().out
     for name, each in terminal.COMMANDS.items():
-        assert each.line in listed
+        assert each.summary in listed
         assert f"    {name}) words='--help --verbose " in completed
     program.main(["completion", "--help"])
     assert "source <(transformer-tf completion bash)" in capsys.readouterr().out
@@ -293,13 +293,13 @@ def test_messages_name_commands_as_the_user_typed_them(monkeypatch, capsys):
 def test_streams_that_were_closed_before_lead_nowhere():
     """They are None to Python; the work is done, and the status tells of it."""
     work = (
-        "import argparse, sys; from transformer.commands import cli, terminal\n"
+        "import sys; from transformer.commands import cli, terminal\n"
         "def work(args):\n"
         "    assert sys.stdin.read() == ''\n"
-        "    terminal.say('done')\n"
+        "    terminal.print_lines('done')\n"
         "    sys.stderr.write('done')\n"
         "    return 7\n"
-        "cli.main(argparse.ArgumentParser(), work, [])"
+        "cli.main(cli.Parser(), work, [])"
     )
     command = f'{sys.executable} -c "$WORK" <&- >&- 2>&-'
     done = subprocess.run(

@@ -1,6 +1,6 @@
-"""prepare.py on large corpora: blocks, workers, weights, filters, samples.
+"""prepare.py on large corpora: chunks, workers, weights, filters, samples.
 
-Large means several blocks: here a block has a few pairs.
+Large means several chunks: here a chunk has a few pairs.
 """
 
 import collections
@@ -23,18 +23,18 @@ from transformer.text.lines import read_lines
 from transformer.text.sentencepiece_model import sample_lines
 from transformer.text.vocabulary import load_vocabularies
 
-CHUNK = 7  # pairs in a block
+CHUNK_SIZE = 7  # pairs in a chunk
 FLAGS = ["--vocab_size", "25"]
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(corpus, "CHUNK", CHUNK)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(corpus, "CHUNK_SIZE", CHUNK_SIZE)
 
 
 @pytest.fixture
 def text(tmp_path):
-    """A folder with 60 pairs of train, nine blocks of them."""
+    """A folder with 60 pairs of train, nine chunks of them."""
     splits = corpora.reversed_symbols({"train": 60, "dev": 9, "test": 5}, shortest=3)
     return corpora.write_text(tmp_path / "text", splits)
 
@@ -79,7 +79,7 @@ def pairs_of(*stems):
     ]
 
 
-# --- Blocks and workers ---------------------------------------------------------------
+# --- Chunks and workers ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [[], ["--bpe_dropout", "0.3", "--copies", "2"]])
@@ -89,15 +89,17 @@ def test_any_number_of_workers_writes_the_same_bytes(tmp_path, text, kind):
     assert prepared(tmp_path / "2", *flags) == alone
 
 
-def test_dropout_is_drawn_anew_in_each_block(tmp_path, text):
+def test_dropout_is_drawn_anew_in_each_chunk(tmp_path, text):
     for language in ("de", "en"):
-        lines = corpora.read_lines(f"{text}/train.{language}")[:CHUNK]
+        lines = corpora.read_lines(f"{text}/train.{language}")[:CHUNK_SIZE]
         corpora.write_lines(f"{text}/train.{language}", lines * 9)
     flags = words(text, "--bpe_dropout", "0.5", "--vocab_size", "22")
     prepared(tmp_path / "out", *flags)
     found = Corpus(str(tmp_path / "out"), "train")
     ids = [found.source(i).tolist() for i in range(len(found))]
-    assert len({str(ids[i : i + CHUNK]) for i in range(0, len(ids), CHUNK)}) == 9
+    assert (
+        len({str(ids[i : i + CHUNK_SIZE]) for i in range(0, len(ids), CHUNK_SIZE)}) == 9
+    )
 
 
 def test_results_are_in_the_order_of_the_tasks_which_are_not_read_in_advance():
@@ -124,7 +126,7 @@ def test_a_worker_imports_no_tensorflow():
 
 def test_a_worker_that_is_killed_leaves_nothing(tmp_path, text, monkeypatch, capfd):
     monkeypatch.setattr(
-        corpus, "_encoded", lambda *_: pool.results(negating, ["killed"], 2)
+        corpus, "_encode", lambda *_: pool.results(negating, ["killed"], 2)
     )
     argv = ["--out", tmp_path / "out", *words(text, "--workers", "2")]
     said = corpora.refusal(capfd, "prepare", *argv)
@@ -139,7 +141,7 @@ def children_of(parent):
         return [int(number) for number in file.read().split()]
 
 
-# Prepares with small blocks, and many lines for a vocabulary.
+# Prepares with small chunks, and many lines for a vocabulary.
 PREPARES = """
 import sys
 sys.path.insert(0, ".")

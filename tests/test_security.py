@@ -12,9 +12,11 @@ import corpora
 import numpy as np
 import pytest
 
+from transformer.commands.advice import advice_for
 from transformer.logdir import checkpoints
 from transformer.logdir.history import LOCK, DevScores, Lock
 from transformer.runtime import files
+from transformer.runtime.errors import DataFolderChanged
 from transformer.text.batches import Corpus
 from transformer.text.data_folder import load_text
 
@@ -119,9 +121,10 @@ def test_a_language_that_leads_to_another_file_is_refused(data, tmp_path, side):
 )
 def test_a_broken_summary_is_refused(data, content):
     (data / "corpus.json").write_text(content)
-    with pytest.raises(ValueError, match="prepare.py") as stopped:
+    with pytest.raises(DataFolderChanged) as stopped:
         load_text(str(data), "test")
     assert str(data / "corpus.json") in str(stopped.value)
+    assert "run prepare.py again" in advice_for(stopped.value)
 
 
 def test_a_link_in_the_place_of_a_file_leads_to_no_other(tmp_path):

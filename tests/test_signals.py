@@ -31,7 +31,7 @@ def run(args):
         except BaseException:
             pass
     elif args.kind == "silenced":
-        with cli.held_back_stderr():
+        with cli.hold_stderr():
             print("what the start says", file=sys.stderr)
             ready()
     elif args.kind == "folder":
@@ -241,5 +241,5 @@ def test_a_full_disk_is_told_in_one_line(lines):
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(5, "broken")], ids=repr)
 def test_no_message_is_empty(error):
-    assert cli.explained(error)
+    assert cli.format_error(error)
     assert files.UNFINISHED == set()

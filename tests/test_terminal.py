@@ -113,8 +113,8 @@ def test_control_characters_are_escaped_and_nothing_else():
 
 
 def test_what_is_said_is_a_line_each(capsys):
-    terminal.say("a\x1b[2J", "b\nc")
-    terminal.warner("x.py")(HOSTILE)
+    terminal.print_lines("a\x1b[2J", "b\nc")
+    terminal.make_warn("x.py")(HOSTILE)
     said = capsys.readouterr()
     assert said.out == "a\\x1b[2J\nb\\nc\n"
     assert said.err == f"x.py: {escape_control(HOSTILE)}\n"

@@ -14,6 +14,7 @@ _ERRORS = [
     "TransformerError",
     "SettingsError",
     "CorpusError",
+    "TextNotFound",
     "DataFolderNotPrepared",
     "DataFolderChanged",
     "VocabularyError",

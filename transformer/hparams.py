@@ -12,7 +12,7 @@ import operator
 import os
 from typing import Any, Collection, Dict, List, Optional, Sequence, Tuple
 
-from transformer.commands.terminal import command
+from transformer.commands.terminal import command_name
 from transformer.dialects import DIALECTS
 from transformer.logdir import manifests
 from transformer.runtime import files
@@ -451,7 +451,7 @@ def read(logdir: str) -> Dict[str, Any]:
     path = os.path.join(logdir, FILE_NAME)
     if not os.path.exists(path):
         raise ValueError(
-            f"no {path}: expected a log directory written by {command('train')}"
+            f"no {path}: expected a log directory written by {command_name('train')}"
         )
     values = files.read_json(path, "settings")
     values = {name: value for name, value in values.items() if name not in REMOVED}

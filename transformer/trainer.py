@@ -52,7 +52,7 @@ from transformer.text.batches import (
     shard_count,
     training_dataset,
 )
-from transformer.text.data_folder import ID_FILES, read_parallel, verify
+from transformer.text.data_folder import ID_FILES, read_parallel, verify_checksums
 from transformer.text.vocabulary import copy_vocabularies, vocabulary_names
 from transformer.training import (
     SCHEDULES,
@@ -276,7 +276,7 @@ class Data:
     """
 
     def __init__(self, hp: HParams):
-        self._verified = verify(hp.data)
+        self._verified = verify_checksums(hp.data)
         self.train = Corpus(hp.data, "train")
         self.dev = Corpus(hp.data, "dev")
         for corpus in (self.train, self.dev):

@@ -24,7 +24,7 @@ from transformer.commands import cli
 from transformer.runtime.files import replaced
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     """Return the parser of the command's flags."""
     flags = cli.make_parser("benchmark.py", __doc__)
     flags.add_argument(

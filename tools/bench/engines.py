@@ -15,7 +15,7 @@ import time
 
 from transformer import hparams
 from transformer.commands import cli
-from transformer.commands.terminal import say
+from transformer.commands.terminal import print_lines
 from transformer.exports.ctranslate2 import (
     find_exported,
     import_ctranslate2,
@@ -87,7 +87,7 @@ def row(args, hp, text, engine, quantization):
     return "| " + " | ".join(cells) + " |"
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     """Return the parser of the command's flags."""
     made = cli.make_parser("engines.py", __doc__)
     cli.add_logdir(made)
@@ -99,15 +99,15 @@ def parser() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Print the table."""
-    hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
+    hp = hparams.load(args.logdir, cli.typed_settings(args, hparams.FIELDS))
     import_ctranslate2()  # refused early
     cli.start_tensorflow(args.verbose)
     from transformer.text.data_folder import read_parallel
 
     text = read_parallel(hp.data, "test")
-    say(HEAD, "|---|---|---|---|---|---|")
+    print_lines(HEAD, "|---|---|---|---|---|---|")
     for each in ENGINES:
-        say(row(args, hp, text, *each))
+        print_lines(row(args, hp, text, *each))
 
 
 if __name__ == "__main__":

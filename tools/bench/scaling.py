@@ -112,7 +112,7 @@ def table(machines: Machines, counts: List[int]) -> List[str]:
     return rows
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     """Return the parser of the command's flags."""
     made = cli.make_parser(PROG, __doc__)
     for name, text in (

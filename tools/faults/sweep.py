@@ -39,6 +39,7 @@ from scenarios import (
 )
 
 from transformer.commands import cli, program, terminal
+from transformer.runtime.names import refuse_unknown
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -209,7 +210,7 @@ class Sweep:
 
     def _wrong_status(self, ended: Ended, state: Content, is_kill: bool) -> List[str]:
         """Return what is wrong with the status and the last line of the output."""
-        prefix = terminal.command(self.scenario.command) + ": "
+        prefix = terminal.command_name(self.scenario.command) + ": "
         lines = ended.output.split("\n")
         messages = [line for line in lines if line.startswith(prefix)]
         if is_kill:

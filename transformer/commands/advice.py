@@ -7,14 +7,14 @@ shows the message, and after it the advice for the class of the exception.
 import os
 from typing import Any, Callable, Dict, Type
 
-from transformer.commands.terminal import command, command_line
+from transformer.commands.terminal import command_line, command_name
 from transformer.runtime import errors
 
 
 def advise_on_vocabulary(error: errors.VocabularyNotFound) -> str:
     """Return where a vocabulary comes from."""
     if not error.folder:
-        return f"create it with {command('prepare')}"
+        return f"create it with {command_name('prepare')}"
     if not os.path.isdir(error.folder):
         return "check the path"
     return (
@@ -26,13 +26,21 @@ def advise_on_vocabulary(error: errors.VocabularyNotFound) -> str:
 # The extension point for advice: exception class → a function of the exception that
 # returns what to do about it, or "". A class without a row has the advice of its base.
 ADVICE: Dict[Type[Exception], Callable[[Any], str]] = {
+    errors.TextNotFound: lambda error: (
+        f"name the files with --{error.split} SOURCE TARGET, or their endings with "
+        "--source_lang and --target_lang"
+    ),
     errors.DataFolderNotPrepared: lambda error: (
         "name the folder with --data, or run "
         + command_line("prepare", "--out", error.folder)
     ),
-    errors.DataFolderChanged: lambda error: f"run {command('prepare')} again",
+    errors.DataFolderChanged: lambda error: (
+        f"run {command_name('prepare')} again, with the same flags"
+    ),
     errors.VocabularyNotFound: advise_on_vocabulary,
-    errors.VocabularyFileError: lambda error: f"create it with {command('prepare')}",
+    errors.VocabularyFileError: lambda error: (
+        f"create it with {command_name('prepare')}"
+    ),
     errors.VocabularyMismatch: lambda error: "choose another --data, or --logdir",
     errors.VocabulariesAmbiguous: lambda error: (
         "--src_vocab and --tgt_vocab say which of the two tables is the source's"
@@ -42,11 +50,13 @@ ADVICE: Dict[Type[Exception], Callable[[Any], str]] = {
         if error.largest
         else "raise --vocab_size"
     ),
-    errors.CheckpointNotFound: lambda error: f"{command('train')} writes checkpoints",
+    errors.CheckpointNotFound: lambda error: (
+        f"{command_name('train')} writes checkpoints"
+    ),
     errors.VariableNamesError: lambda error: (
         "if its variables have other names, rename them with --names"
     ),
-    errors.LogDirectoryNotFound: lambda error: f"{command('train')} writes one",
+    errors.LogDirectoryNotFound: lambda error: f"{command_name('train')} writes one",
 }
 
 

@@ -17,13 +17,13 @@ from typing import Tuple
 
 from transformer import alignment, hparams
 from transformer.commands import cli
-from transformer.commands.terminal import say
+from transformer.commands.terminal import print_lines
 from transformer.text.data_folder import read_parallel
 
 SHOWN = 5  # heads
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     """Return the parser of the command line."""
     made = cli.make_parser("align", __doc__)
     cli.add_logdir(made)
@@ -33,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
         "--compare",
         nargs="+",
         default=[],
+        type=cli.path,
         metavar="FILE",
         help="word pairs of test by other aligners, in Pharaoh format",
     )
@@ -43,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Choose a head on dev, store it, and print its error rate on test."""
-    hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
+    hp = hparams.load(args.logdir, cli.typed_settings(args, hparams.FIELDS))
     dev, known_dev = read(hp.data, "dev")
     test, known_test = read(hp.data, "test")
     others = {
@@ -64,18 +65,18 @@ def run(args: argparse.Namespace) -> None:
     aligned = [pairs is not None for pairs in ours]  # the lines that can be compared
     rate = alignment.error_rate(ours, known_test)
     numbers = {"dev_error_rate": rates[best], "test_error_rate": rate}
-    say(f"alignment error rate on dev, {len(rates)} choices, the best {SHOWN}:")
-    say(*(f"{100 * rates[each]:5.1f} %  {each}" for each in ordered[:SHOWN]))
+    print_lines(f"alignment error rate on dev, {len(rates)} choices, the best {SHOWN}:")
+    print_lines(*(f"{100 * rates[each]:5.1f} %  {each}" for each in ordered[:SHOWN]))
     plain = alignment.default_head(hp.decoder_blocks)
-    say(f"{100 * rates[plain]:5.1f} %  default, if none is chosen: {plain}")
+    print_lines(f"{100 * rates[plain]:5.1f} %  default, if none is chosen: {plain}")
     part = "" if all(aligned) else f", {sum(aligned)} of {len(aligned)} lines"
-    say(f"on test{part}:", f"{100 * rate:5.1f} %  {best}")
+    print_lines(f"on test{part}:", f"{100 * rate:5.1f} %  {best}")
     for path, pairs in others.items():
         same_lines = [
             theirs if is_aligned else None for theirs, is_aligned in zip(pairs, aligned)
         ]
         rate = alignment.error_rate(same_lines, known_test)
-        say(f"{100 * rate:5.1f} %  {path}")
+        print_lines(f"{100 * rate:5.1f} %  {path}")
     alignment.write_choice(args.logdir, checkpoint, best, numbers)
 
 

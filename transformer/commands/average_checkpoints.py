@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
 from transformer import hparams
 from transformer.commands import cli
-from transformer.commands.terminal import command, say
+from transformer.commands.terminal import command_name, print_lines
 from transformer.runtime.files import new_folder, refuse_used
 from transformer.text.vocabulary import copy_vocabularies
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     """Return the parser of the command line."""
     made = cli.make_parser("average", __doc__)
     cli.add_logdir(made)
     cli.add_number(made, "last", 5, "how many of the newest checkpoints")
-    made.add_argument("--out", required=True, metavar="DIR", help="a new log directory")
+    made.add_argument(
+        "--out", required=True, type=cli.path, metavar="DIR", help="a new log directory"
+    )
     return made
 
 
@@ -40,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
         copy_vocabularies(args.logdir, made)
         hparams.save(hp, made)
         checkpoints.write(arrays, made, steps[-1], described)
-    say(
+    print_lines(
         f"{args.out}: the average of the checkpoints of steps "
         f"{', '.join(map(str, steps))}"
     )
@@ -61,12 +63,12 @@ def averaged(
         raise ValueError(
             f"{args.logdir}: expected two or more checkpoints to average, got "
             f"{len(steps)}; lower --save_every, or raise --keep_checkpoints, of "
-            f"{command('train')}"
+            f"{command_name('train')}"
         )
     if not 2 <= args.last <= len(steps):
         raise ValueError(
             f"--last: expected 2 to {len(steps)}, the number of "
-            f"checkpoints in {args.logdir}, got {args.last}; {command('train')} "
+            f"checkpoints in {args.logdir}, got {args.last}; {command_name('train')} "
             "keeps the number given by --keep_checkpoints"
         )
     steps = steps[-args.last :]

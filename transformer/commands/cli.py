@@ -4,9 +4,9 @@ A command parses its arguments, refuses everything that it can refuse, and only 
 starts TensorFlow, whose import takes seconds:
 
     def parser():
-        made = cli.make_parser("translate", __doc__)
-        made.add_argument("--n_best", type=int, default=1, help="...")
-        return made
+        parser = cli.make_parser("translate", __doc__)
+        parser.add_argument("--n_best", type=int, default=1, help="...")
+        return parser
 
     def run(args):
         hp = hparams.load(args.logdir)
@@ -29,30 +29,64 @@ import shutil
 import signal
 import sys
 import tempfile
-from typing import Any, Callable, Collection, Dict, Iterator, List, Optional
+from typing import Any, Callable, Collection, Dict, Iterator, List, Optional, Union
 
 from transformer.commands.advice import advice_for
 from transformer.commands.terminal import (
     COMMANDS,
     PROGRAM,
-    command,
     command_line,
-    warner,
+    command_name,
+    make_warn,
 )
 from transformer.runtime.errors import REFUSED
 from transformer.runtime.files import UNFINISHED
 from transformer.runtime.names import describe_unknown
 from transformer.runtime.signals import SIGNALS, Stopped, handled
 
-# The metavars of flags that name a file or a folder, for which an empty name is
-# refused.
-PATHS = ("DIR", "FILE", "CHECKPOINT", ("SOURCE", "TARGET"), ("SOURCE", "REFERENCE"))
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 # --- Flags ----------------------------------------------------------------------------
 
 
-def make_parser(name: str, doc: Optional[str]) -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """An argument parser that knows the names of its flags.
+
+    Attributes:
+      flags: the names, such as "--logdir", in the order in which they were added.
+    """
+
+    def __init__(self, **options: Any):
+        self.flags: List[str] = []
+        super().__init__(**options)
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """Add a flag or a positional argument, as in argparse."""
+        self.flags += [name for name in names if name.startswith("--")]
+        return super().add_argument(*names, **options)
+
+    def add_group(self, title: str) -> "FlagGroup":
+        """Add a heading for flags."""
+        return FlagGroup(self, title)
+
+
+class FlagGroup:
+    """The flags under a heading of the help; `Parser.add_group` returns it."""
+
+    def __init__(self, parser: Parser, title: str):
+        self._flags = parser.flags
+        self._group = parser.add_argument_group(title)
+
+    def add_argument(self, *names: str, **options: Any) -> argparse.Action:
+        """Add a flag, as in argparse."""
+        self._flags += names
+        return self._group.add_argument(*names, **options)
+
+
+Flags = Union[Parser, FlagGroup]  # what flags can be added to
+
+
+def make_parser(name: str, doc: Optional[str]) -> Parser:
     """Return a parser whose `--help` shows the whole docstring, including examples.
 
     Args:
@@ -60,14 +94,14 @@ def make_parser(name: str, doc: Optional[str]) -> argparse.ArgumentParser:
       doc: the docstring of the file. In a checkout, `transformer-tf train` in it
         becomes what the user has to type. None under `python -OO`.
     """
-    lines = re.sub(
+    description = re.sub(
         rf"\b{PROGRAM} ({'|'.join(COMMANDS)})\b",
-        lambda found: command_line(found.group(1)),
+        lambda match: command_line(match.group(1)),
         (doc or "").strip(),
     )
-    parser = argparse.ArgumentParser(
-        prog=command(name),
-        description=lines,
+    parser = Parser(
+        prog=command_name(name),
+        description=description,
         allow_abbrev=False,
         usage="%(prog)s [--flag value] ...",
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
@@ -80,22 +114,22 @@ def make_parser(name: str, doc: Optional[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def add_settings(parser: argparse.ArgumentParser, fields: Dict[str, Any]) -> None:
+def add_settings(parser: Parser, fields: Dict[str, Any]) -> None:
     """Add a flag for each field of the settings, under the heading of its group.
 
-    A flag that is not given is absent from the parsed namespace; `given` returns the
-    flags that were given.
+    A flag that is not typed is absent from the parsed namespace; `typed_settings`
+    returns the others.
 
     Args:
       parser: what `make_parser` returned.
       fields: name → dataclass field with `group` and `help` in its metadata.
     """
-    groups: Dict[str, Any] = {}
+    groups: Dict[str, FlagGroup] = {}
     for name, field in fields.items():
-        group = field.metadata["group"]
-        if group not in groups:
-            groups[group] = parser.add_argument_group(group)
-        kind, metavar = {
+        title = field.metadata["group"]
+        if title not in groups:
+            groups[title] = parser.add_group(title)
+        convert, metavar = {
             bool: (parse_bool, "BOOL"),
             int: (int, "INT"),
             float: (float, "FLOAT"),
@@ -103,9 +137,9 @@ def add_settings(parser: argparse.ArgumentParser, fields: Dict[str, Any]) -> Non
         }[field.type]
         is_switch = field.type is bool
         default = str(field.default).lower() if is_switch else field.default
-        groups[group].add_argument(
+        groups[title].add_argument(
             "--" + name,
-            type=kind,
+            type=convert,
             metavar=metavar,
             default=argparse.SUPPRESS,
             help=f"{field.metadata['help']} [{default}]",
@@ -120,8 +154,18 @@ def parse_bool(text: str) -> bool:
     return text.lower() == "true"
 
 
-def given(args: argparse.Namespace, fields: Collection[str]) -> Dict[str, Any]:
-    """Return the settings that were named on the command line: name → value.
+def path(text: str) -> str:
+    """Return the name of a file or folder, unless it is empty; a type for argparse.
+
+    An empty name, from a shell variable that is not set, would be the current folder.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("expected a path, got an empty name")
+    return text
+
+
+def typed_settings(args: argparse.Namespace, fields: Collection[str]) -> Dict[str, Any]:
+    """Return the settings that were typed on the command line: name → value.
 
     Args:
       args: the parsed arguments, from a parser with `add_settings`.
@@ -130,26 +174,26 @@ def given(args: argparse.Namespace, fields: Collection[str]) -> Dict[str, Any]:
     return {name: value for name, value in vars(args).items() if name in fields}
 
 
-def add_number(parser: Any, name: str, default: float, text: str) -> None:
+def add_number(flags: Flags, name: str, default: float, text: str) -> None:
     """Add a flag for a number of the type of its default, which its help shows.
 
     Args:
-      parser: what `make_parser` returned, or a group of its flags.
+      flags: where it is added.
       name: the flag without "--".
       default: an int or a float.
       text: the help.
     """
-    kind = type(default)
-    parser.add_argument(
+    number_type = type(default)
+    flags.add_argument(
         "--" + name,
-        type=kind,
+        type=number_type,
         default=default,
-        metavar=kind.__name__.upper(),
+        metavar=number_type.__name__.upper(),
         help=f"{text} [{default}]",
     )
 
 
-def add_logdir(parser: argparse.ArgumentParser, several: str = "") -> None:
+def add_logdir(parser: Parser, several: str = "") -> None:
     """Add `--logdir` for a command that reads a log directory.
 
     Args:
@@ -161,13 +205,14 @@ def add_logdir(parser: argparse.ArgumentParser, several: str = "") -> None:
         "--logdir",
         required=True,
         nargs="+" if several else None,
+        type=path,
         metavar="DIR",
-        help=f"log directory written by {command('train')}"
+        help=f"log directory written by {command_name('train')}"
         + (several and f"; several: {several}"),
     )
 
 
-def add_checkpoint(parser: argparse.ArgumentParser, more: str = "") -> None:
+def add_checkpoint(parser: Parser, more: str = "") -> None:
     """Add `--checkpoint`; its help ends with `more`."""
     parser.add_argument(
         "--checkpoint",
@@ -177,7 +222,7 @@ def add_checkpoint(parser: argparse.ArgumentParser, more: str = "") -> None:
     )
 
 
-def add_text(parser: argparse.ArgumentParser, split: str) -> None:
+def add_text(parser: Parser, split: str) -> None:
     """Add `--split`, `--data` and `--files`, which name the lines to translate.
 
     Args:
@@ -194,55 +239,48 @@ def add_text(parser: argparse.ArgumentParser, split: str) -> None:
     parser.add_argument(
         "--files",
         nargs=2,
+        type=path,
         metavar=("SOURCE", "REFERENCE"),
         help="any two text files, instead of a split",
     )
 
 
-def add_data(parser: argparse.ArgumentParser) -> None:
+def add_data(parser: Parser) -> None:
     """Add `--data` for a command that reads the data folder of a log directory."""
     parser.add_argument(
         "--data",
+        type=path,
         metavar="DIR",
         default=argparse.SUPPRESS,
         help="the data folder, if it has moved since training",
     )
 
 
-def parse(parser: argparse.ArgumentParser, argv: List[str]) -> argparse.Namespace:
+def parse(parser: Parser, argv: List[str]) -> argparse.Namespace:
     """Parse `argv`; for an unknown flag, name the nearest one and exit with status 2.
 
     `--vocab-size` and `--vocab_size` are the same flag; `--help` shows the latter.
     """
-    known = [flag for action in parser._actions for flag in action.option_strings]
     words = []
-    for number, word in enumerate(argv):
+    for i, word in enumerate(argv):
         if word == "--":
-            words += argv[number:]
+            words += argv[i:]
             break
         flag, equals, value = word.partition("=")
         if flag.startswith("--"):
             flag = "--" + flag[2:].replace("-", "_")
-            if flag not in known:
-                parser.error(
-                    describe_unknown("flag", flag, known) + "; --help lists them all"
-                )
+            if flag not in parser.flags:
+                message = describe_unknown("flag", flag, parser.flags)
+                parser.error(message + "; --help lists them all")
         words.append(flag + equals + value)
-    args = parser.parse_args(words)
-    for action in parser._actions:
-        given_path = getattr(args, action.dest, None)
-        paths = given_path if isinstance(given_path, list) else [given_path]
-        is_path = action.metavar in PATHS or action.dest == "data"
-        if is_path and "" in paths:
-            parser.error(f"--{action.dest}: expected a path, got an empty name")
-    return args
+    return parser.parse_args(words)
 
 
 # --- Errors and signals ---------------------------------------------------------------
 
 
 def main(
-    parser: argparse.ArgumentParser,
+    parser: Parser,
     work: Callable[[argparse.Namespace], Optional[int]],
     argv: Optional[List[str]] = None,
     advice: str = "",
@@ -265,16 +303,16 @@ def main(
     if os.name != "posix":
         parser.error("expected Linux or macOS, got Windows; use WSL")
     prepare_streams()
-    warn = warner(parser.prog)
+    warn = make_warn(parser.prog)
     advice = advice and "; " + advice
     status: Optional[int] = 0
     try:
-        with _signals_end_at_once(parser.prog, advice), reader_may_leave():
+        with _end_on_signals(parser.prog, advice), ignore_closed_output():
             args = parse(parser, sys.argv[1:] if argv is None else argv)
             args.warn = warn
             status = work(args)
     except (ValueError, OSError, FloatingPointError, MemoryError) as error:
-        warn(explained(error) + advice_for(error))
+        warn(format_error(error) + advice_for(error))
         status = REFUSED
     except Stopped as stopped:
         warn(f"{stopped}{advice}")
@@ -298,7 +336,7 @@ def prepare_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def explained(error: Exception) -> str:
+def format_error(error: Exception) -> str:
     """Return the message of an error; for a full disk, with what to do about it."""
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return (
@@ -306,14 +344,14 @@ def explained(error: Exception) -> str:
             f"({error.strerror}); free some space, then run the same command again"
         )
     if isinstance(error, FileNotFoundError) and error.filename:
-        return f"{error.filename}: expected a file, got none; check the path"
+        return f"{error.filename} is missing; check the path"
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
 
 
 @contextlib.contextmanager
-def _signals_end_at_once(prog: str, advice: str) -> Iterator[None]:
+def _end_on_signals(prog: str, advice: str) -> Iterator[None]:
     """Let a signal end the process immediately, without an exception.
 
     An exception could be raised in the middle of TensorFlow's import, of a destructor
@@ -358,7 +396,7 @@ def _ignore_signals() -> None:
 
 
 @contextlib.contextmanager
-def reader_may_leave() -> Iterator[None]:
+def ignore_closed_output() -> Iterator[None]:
     """End the body silently if nobody reads standard output any more.
 
     For example, `| head -1` stops reading. What Python writes at exit is then
@@ -386,7 +424,7 @@ def start_tensorflow(verbose: bool = False) -> None:
     if not verbose:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     quiet = not verbose and sys.stderr and "tensorflow" not in sys.modules
-    with held_back_stderr() if quiet else contextlib.nullcontext():
+    with hold_stderr() if quiet else contextlib.nullcontext():
         import tensorflow.compat.v1 as tf
     tf.disable_eager_execution()
     if not verbose:
@@ -394,7 +432,7 @@ def start_tensorflow(verbose: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def held_back_stderr() -> Iterator[None]:
+def hold_stderr() -> Iterator[None]:
     """Hold back what is written to file descriptor 2; show it if the body fails."""
     try:
         held = tempfile.TemporaryFile()

@@ -15,7 +15,7 @@ from typing import Dict, List, NamedTuple, Optional
 
 from transformer import hparams
 from transformer.commands import cli
-from transformer.commands.terminal import command, say
+from transformer.commands.terminal import command_name, print_lines
 from transformer.dialects import resolve
 from transformer.evaluation import name_beside, score, translations_path
 from transformer.text.data_folder import read_parallel
@@ -92,7 +92,7 @@ def resembles_source(texts: Texts) -> Optional[str]:
         f"{foreign / len(words):.0%} of the words of the translations occur only in "
         f"the sources, {expected / len(words):.0%} only in the references: the files "
         "are swapped, or the model copies; check the order of --files and of "
-        f"{command('prepare')} --train, and check --source_lang and --target_lang"
+        f"{command_name('prepare')} --train, and check --source_lang and --target_lang"
     )
 
 
@@ -180,7 +180,7 @@ def look(args, hp: hparams.HParams, checkpoint: str) -> Dict[str, str]:
             "they do not belong together"
         )
     bleu = score(translations, text.references, tokenizer=text.tokenizer).bleu
-    say(f"{len(translations)} translations ({path}): BLEU {bleu:.2f}")
+    print_lines(f"{len(translations)} translations ({path}): BLEU {bleu:.2f}")
     texts = Texts(text.sources, text.references, translations)
     found = {"too few steps": too_few_steps(hp, checkpoint) if bleu < LOW_BLEU else ""}
     for name, check in SYMPTOMS.items():
@@ -207,9 +207,10 @@ def parser():
     cli.add_text(made, split="dev")
     made.add_argument(
         "--translations",
+        type=cli.path,
         metavar="FILE",
         help="translations of the source [those that "
-        f"{command('eval')} wrote, else made now]",
+        f"{command_name('eval')} wrote, else made now]",
     )
     name = "decode_precision"
     cli.add_settings(made, {name: hparams.DECODING[name]})
@@ -218,7 +219,7 @@ def parser():
 
 def run(args) -> int:
     """Print what is found; return the exit status."""
-    hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
+    hp = hparams.load(args.logdir, cli.typed_settings(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
     from transformer.logdir import checkpoints  # needs TensorFlow
 
@@ -229,7 +230,7 @@ def run(args) -> int:
         args.warn,
     )
     for name, text in found.items():
-        say(f"found: {name}", f"  {text}")
+        print_lines(f"found: {name}", f"  {text}")
     if not found:
-        say("nothing found")
+        print_lines("nothing found")
     return 1 if found else 0

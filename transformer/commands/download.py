@@ -21,7 +21,7 @@ import tarfile
 from typing import Any, Optional, Set, Tuple
 
 from transformer.commands import cli
-from transformer.commands.terminal import PACKAGE, command_line, say
+from transformer.commands.terminal import PACKAGE, command_line, print_lines
 from transformer.runtime.files import named, sha256_of, unfinished
 from transformer.text.corpus import write_text
 from transformer.text.public_corpora import CORPORA, Archive, PublicCorpus
@@ -34,7 +34,7 @@ BLOCK = 1 << 16  # bytes read at a time
 RETRIES = 5  # for an archive; pooch waits 1 s after the first, 2 s after the second, …
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     """Return the parser of the command's flags."""
     flags = cli.make_parser("download", __doc__)
     flags.usage = "%(prog)s NAME [--flag value] ..."
@@ -44,7 +44,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help=f"one of {', '.join([SAMPLE, *CORPORA])}",
     )
-    flags.add_argument("--out", metavar="DIR", help="the data folder [data/NAME]")
+    flags.add_argument(
+        "--out", type=cli.path, metavar="DIR", help="the data folder [data/NAME]"
+    )
     flags.add_argument("--list", action="store_true", help="show the corpora")
     flags.add_argument(
         "--url_base",
@@ -73,7 +75,7 @@ def run(args: argparse.Namespace) -> None:
         download(corpus, out, args.url_base)
         size = corpus.vocab_size
         said = f"{corpus.home} names the authors and terms of use of this corpus. Next:"
-    say(said, command_line("prepare", "--out", out, "--vocab_size", f"{size}"))
+    print_lines(said, command_line("prepare", "--out", out, "--vocab_size", f"{size}"))
 
 
 def copy_sample(out: str) -> None:
@@ -105,13 +107,15 @@ def copy_sample(out: str) -> None:
 
 def show_list() -> None:
     """Print the corpora."""
-    say(
+    print_lines(
         f"{SAMPLE}: sentences from a small grammar, 20,000 pairs; comes with the "
         "package"
     )
     for name, corpus in CORPORA.items():
         size = sum(archive.max_bytes for archive in corpus.archives) / 1e6
-        say(f"{name}: {corpus.described}; at most {size:,.0f} MB", f"    {corpus.home}")
+        print_lines(
+            f"{name}: {corpus.described}; at most {size:,.0f} MB", f"    {corpus.home}"
+        )
 
 
 def download(corpus: PublicCorpus, out: str, url_base: Optional[str]) -> None:

@@ -36,7 +36,7 @@ from typing import (
 
 from transformer import evaluation, hparams
 from transformer.commands import cli
-from transformer.commands.terminal import command, say
+from transformer.commands.terminal import command_name, print_lines
 from transformer.evaluation import (
     METRICS,
     Scores,
@@ -64,13 +64,15 @@ class Translations(NamedTuple):
     error: Optional[OSError] = None  # why the file could not be written
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     """Return the parser of the command line."""
     made = cli.make_parser("eval", __doc__)
     cli.add_logdir(made, "their probabilities are averaged")
     cli.add_checkpoint(made, f"; {ALL}: each that is kept")
     cli.add_text(made, split="test")
-    made.add_argument("--json", metavar="FILE", help="also write the scores here")
+    made.add_argument(
+        "--json", type=cli.path, metavar="FILE", help="also write the scores here"
+    )
     made.add_argument(
         "--compare",
         nargs="+",
@@ -100,7 +102,7 @@ def run(args: argparse.Namespace) -> None:
         files.refuse_no_folder(args.json)
         if os.path.isdir(args.json):
             raise ValueError(f"--json: expected a file, got a folder, {args.json}")
-    changes = cli.given(args, hparams.FIELDS)
+    changes = cli.typed_settings(args, hparams.FIELDS)
     models = hparams.load_each(args.logdir, changes)
     encoder = evaluation.load_sentence_encoder() if args.semantic else None
     text = read_parallel(models[0][0].data, args.split, args.files)
@@ -133,12 +135,12 @@ def score_one(
         str(checkpoints.step_of(each)) for each in [ours.checkpoint, *ours.others]
     )
     written = "not written" if ours.error else ours.path
-    say(f"{len(text.sources)} lines of {text.name}, step {steps}: {written}")
+    print_lines(f"{len(text.sources)} lines of {text.name}, step {steps}: {written}")
     scores = score(
         ours.lines, text.references, args.samples, list(METRICS), text.tokenizer
     )
     for line, signature in describe(scores):
-        say(line, signature)
+        print_lines(line, signature)
     report = dict(
         flatten_scores(scores),
         **semantic(encoder, ours.lines, text.references),
@@ -169,7 +171,7 @@ def score_all(
     best = checkpoints.steps(logdir, checkpoints.BEST)[-1:]
     kept = checkpoints.steps(logdir)
     which = [step if step in kept else "best" for step in sorted({*best, *kept})]
-    say(f"{len(text.sources)} lines of {text.name}")
+    print_lines(f"{len(text.sources)} lines of {text.name}")
     systems = []
     rows = []
     signatures: Sequence[str] = []
@@ -181,7 +183,7 @@ def score_all(
         step = checkpoints.step_of(each.checkpoint)
         lines, signatures = zip(*describe(scores))
         is_best = " (best on dev)" if step in best else ""
-        say(f"step {step}: {'; '.join(lines)}{is_best}")
+        print_lines(f"step {step}: {'; '.join(lines)}{is_best}")
         sys.stdout.flush()
         row = dict(
             flatten_scores(scores),
@@ -194,9 +196,9 @@ def score_all(
     if not systems:
         raise ValueError(
             f"{logdir}: expected checkpoints that can be scored, got none; "
-            f"{command('train')} writes them"
+            f"{command_name('train')} writes them"
         )
-    say(*signatures)
+    print_lines(*signatures)
     write_json(args.json, dict(lines=len(text.sources), checkpoints=rows))
     refuse_unwritten(systems)
 
@@ -318,7 +320,7 @@ def semantic(encoder: Any, lines: List[str], references: List[str]) -> Dict[str,
     if not encoder:
         return {}
     found = evaluation.semantic_similarity(encoder, lines, references)
-    say(
+    print_lines(
         f"semantic similarity = {found.mean:.4f} (multilingual-e5-small, 4 bits); "
         f"{100 * found.recognized:.1f} % of the translations are nearer to their own "
         "reference than to the next line's"
@@ -335,10 +337,12 @@ def compare(
     for comparison in evaluation.compare(
         lines, text.references, samples, text.tokenizer
     ):
-        say("", *evaluation.format_table(comparison))
+        print_lines("", *evaluation.format_table(comparison))
         first, *others = comparison.systems
         for other in others:
-            say(evaluation.describe_difference(other, first.name, comparison.metric))
+            print_lines(
+                evaluation.describe_difference(other, first.name, comparison.metric)
+            )
         rows = [system._asdict() for system in comparison.systems]
         report.append(dict(comparison._asdict(), systems=rows))
     return report

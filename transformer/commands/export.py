@@ -16,7 +16,7 @@ from typing import Callable, Dict, List, NamedTuple, Sequence
 
 from transformer import hparams
 from transformer.commands import cli
-from transformer.commands.terminal import say
+from transformer.commands.terminal import print_lines
 from transformer.exports.ctranslate2 import (
     CTRANSLATE2,
     MODEL,
@@ -73,13 +73,15 @@ def open_saved(folder: str, hp: hparams.HParams) -> Callable:
     return SavedTranslator(folder, hp).translate
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     """Return the parser of the command line."""
     made = cli.make_parser("export", __doc__)
     made.add_argument("--format", required=True, help=" or ".join(FORMATS))
     cli.add_logdir(made)
     cli.add_checkpoint(made)
-    made.add_argument("--out", required=True, metavar="DIR", help="the folder to write")
+    made.add_argument(
+        "--out", required=True, type=cli.path, metavar="DIR", help="the folder to write"
+    )
     made.add_argument(
         "--quantization",
         default="float32",
@@ -104,7 +106,7 @@ def run(args: argparse.Namespace) -> None:
     refuse_unknown("format", args.format, FORMATS)
     replaced = MODEL if args.format == CTRANSLATE2 else ""
     refuse_used(args.out, "--out", replaced)
-    hp = hparams.load(args.logdir, cli.given(args, hparams.FIELDS))
+    hp = hparams.load(args.logdir, cli.typed_settings(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
     from transformer.decoding import SEARCHES
     from transformer.exports import card
@@ -141,7 +143,7 @@ def run(args: argparse.Namespace) -> None:
         )
     if remark:
         args.warn(remark)
-    say(f"{args.format}, {args.quantization}: {args.out}")
+    print_lines(f"{args.format}, {args.quantization}: {args.out}")
     if args.check:
         check(args, hp, chosen, lines)
 
@@ -165,7 +167,7 @@ def check(
             for one, other in zip(ours, theirs)
             if one.text == other.text
         ]
-        say(
+        print_lines(
             f"{search}: {len(gaps)} of {len(lines)} translations equal ours; largest "
             f"difference of their scores {max(gaps, default=0):.2g}"
         )

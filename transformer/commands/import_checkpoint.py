@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple, Union
 
 from transformer import hparams
 from transformer.commands import cli
-from transformer.commands.terminal import say
+from transformer.commands.terminal import print_lines
 from transformer.compat.names import dialects_by_system, read_rules
 from transformer.dialects import DIALECTS
 from transformer.hparams import model_settings
@@ -212,28 +212,32 @@ def report(
 ) -> None:
     """Print what was imported."""
     row = DIALECTS[hp.dialect]
-    say(f"{path}: {imported.parameters:,} parameters of {row.described_in}")
+    print_lines(f"{path}: {imported.parameters:,} parameters of {row.described_in}")
     if row.masks_from == "activations":  # so the model attends to padding
-        say(
+        print_lines(
             f"sources are padded to {hp.pad_sources_to} pieces, as in the original"
             if hp.pad_sources_to
             else "sources are not padded: no variable says how long they were "
             "in the original; set pad_sources_to in hparams.json"
         )
     if row.target_space:
-        say(f"target space {target_space} (--target_space_id)")
-    say(
+        print_lines(f"target space {target_space} (--target_space_id)")
+    print_lines(
         "with the moments of the optimizer: Adam continues where it was"
         if imported.has_moments
         else "without moments of the optimizer: Adam starts afresh"
     )
-    say(f"dialect {hp.dialect}, unlike the paper:", *differences_to_paper(hp.dialect))
-    say("no data folder: to train or score, prepare one, and pass it with --data")
+    print_lines(
+        f"dialect {hp.dialect}, unlike the paper:", *differences_to_paper(hp.dialect)
+    )
+    print_lines(
+        "no data folder: to train or score, prepare one, and pass it with --data"
+    )
     if not has_vocabulary:
-        say("no vocabulary: translating text needs one; see --spm and --vocab")
+        print_lines("no vocabulary: translating text needs one; see --spm and --vocab")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     """Return the parser of the command line."""
     made = cli.make_parser("import", __doc__)
     made.add_argument(
@@ -246,6 +250,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--ckpt",
         required=True,
+        type=cli.path,
         metavar="CHECKPOINT",
         help="the checkpoint, without the extensions of its files",
     )
@@ -257,7 +262,11 @@ def parser() -> argparse.ArgumentParser:
         help="attention heads; the checkpoint does not say",
     )
     made.add_argument(
-        "--out", required=True, metavar="DIR", help="the log directory to write"
+        "--out",
+        required=True,
+        type=cli.path,
+        metavar="DIR",
+        help="the log directory to write",
     )
     for flag, metavar, text in (
         ("--names", "MAP.json", "regular expressions that rename its variables first"),

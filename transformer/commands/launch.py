@@ -26,7 +26,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from transformer.commands import cli
-from transformer.commands.terminal import command
+from transformer.commands.terminal import command_name
 from transformer.runtime.signals import handled
 from transformer.workers.cluster import LAST_PORT, PORT_OFFSET
 from transformer.workers.team import LOST
@@ -37,7 +37,7 @@ POLL = 0.1  # seconds between two checks of the workers
 PR_SET_PDEATHSIG = 1  # for prctl of Linux: the signal to receive when the parent dies
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     """Return the parser of the command line."""
     made = cli.make_parser("launch", __doc__)
     cli.add_number(made, "workers", 2, "how many to start")
@@ -146,7 +146,7 @@ def program_file(name: str) -> str:
     if not found:
         raise ValueError(
             f"expected a Python program after --, got {name!r}, which is neither a "
-            f"file nor on the path: write -- {command('train')} --logdir DIR"
+            f"file nor on the path: write -- {command_name('train')} --logdir DIR"
         )
     return found
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Union
 
 from transformer import hparams
 from transformer.commands import cli
-from transformer.commands.terminal import say
+from transformer.commands.terminal import print_lines
 from transformer.runtime import files
 from transformer.runtime.names import refuse_unknown
 from transformer.text.corpus import NEUTRAL
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PICTURES = (".png", ".svg", ".pdf")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     """Return the parser of the command line."""
     made = cli.make_parser("attention", __doc__)
     made.add_argument(
@@ -37,10 +37,13 @@ def parser() -> argparse.ArgumentParser:
     )
     cli.add_logdir(made, "to compare them on the page")
     cli.add_checkpoint(made)
-    made.add_argument("--html", metavar="FILE", help="the page to write")
-    picture = made.add_argument_group("picture")
+    made.add_argument("--html", type=cli.path, metavar="FILE", help="the page to write")
+    picture = made.add_group("picture")
     picture.add_argument(
-        "--out", metavar="FILE", help="the picture to write, .png, .svg or .pdf"
+        "--out",
+        type=cli.path,
+        metavar="FILE",
+        help="the picture to write, .png, .svg or .pdf",
     )
     picture.add_argument(
         "--kind",
@@ -61,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
     """Translate the sentences; write page and picture; print the translations."""
     head = checked_head(args)
     refuse_paths(args)
-    settings = hparams.load_each(args.logdir, cli.given(args, hparams.FIELDS))
+    settings = hparams.load_each(args.logdir, cli.typed_settings(args, hparams.FIELDS))
     cli.start_tensorflow(args.verbose)
     from transformer.viewer.models import Model
 
@@ -77,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
             file.write(page)
     for model in models:
         model.close()
-    say(*translations, *filter(None, [args.html, args.out]))
+    print_lines(*translations, *filter(None, [args.html, args.out]))
 
 
 def checked_head(args: argparse.Namespace) -> Union[int, str, None]:

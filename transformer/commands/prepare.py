@@ -13,21 +13,21 @@ import argparse
 import itertools
 import os
 import sys
-from typing import Callable, Dict, List
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from transformer import hparams
 from transformer.commands import cli
-from transformer.commands.terminal import say
+from transformer.commands.terminal import print_lines
 from transformer.runtime.files import refuse_unwritable, unfinished
 from transformer.runtime.progress import Progress
 from transformer.text.corpus import (
-    Recipe,
-    Text,
+    EncodingOptions,
+    SplitText,
+    choose_languages,
     copy_text,
     encode_split,
     find_splits,
-    languages_of,
-    read_text,
+    read_split,
     report_lines,
     train_vocabularies,
 )
@@ -44,34 +44,40 @@ from transformer.text.data_folder import (
 from transformer.text.lines import FilePair
 from transformer.text.vocabulary import FILE_NAMES, copy_vocabularies, load_vocabularies
 
-HEAVIEST = 1000  # the largest weight; a larger one is a mistake
-MANY = 10  # progress is shown for this many blocks or more
-# Flags that cannot be combined with --vocab_from → their defaults.
-VOCABULARY_DEFAULTS = {
-    "vocab_size": 8000,
-    "vocab_lines": 1000000,
-    "model_type": "bpe",
-    "normalization": "",
-    "character_coverage": 1.0,
-    "byte_fallback": False,
-    "separate": False,
-}
+MAX_WEIGHT = 1000  # a larger one is a mistake
+MANY_CHUNKS = 10  # progress is shown for this many or more
+FilePairs = Dict[str, List[FilePair]]  # split → its text files
 
 
-def parser() -> argparse.ArgumentParser:
+class VocabularyOptions(NamedTuple):
+    """How a vocabulary is trained: the flags that --vocab_from excludes."""
+
+    vocab_size: int = 8000
+    vocab_lines: int = 1000000
+    model_type: str = "bpe"
+    normalization: str = ""  # "": `choose_normalization`
+    character_coverage: float = 1.0
+    byte_fallback: bool = False
+    separate: bool = False
+
+
+# --- Flags ----------------------------------------------------------------------------
+
+
+def parser() -> cli.Parser:
     """Return the parser of the command's flags."""
-    flags = cli.make_parser("prepare", __doc__)
-    flags.add_argument(
-        "--out", required=True, metavar="DIR", help="the folder to write"
+    parser = cli.make_parser("prepare", __doc__)
+    parser.add_argument(
+        "--out", required=True, type=cli.path, metavar="DIR", help="the folder to write"
     )
     for side in ("source", "target"):
-        flags.add_argument(
+        parser.add_argument(
             f"--{side}_lang",
             metavar="TEXT",
             help=f"language of the {side}, the ending of its files [read from the "
             f"names of the files: corpus.de; else {side}]",
         )
-    flags.add_argument(
+    parser.add_argument(
         "--train",
         action="append",
         nargs="+",
@@ -80,43 +86,46 @@ def parser() -> argparse.ArgumentParser:
         "WEIGHT times; repeat --train for another corpus [OUT/train.LANGUAGE, 1]",
     )
     for split in SPLITS[1:]:
-        flags.add_argument(
+        parser.add_argument(
             f"--{split}",
             nargs=2,
+            type=cli.path,
             metavar=("SOURCE", "TARGET"),
             help="text files, as for --train "
             f"[OUT/{split}.LANGUAGE{', if it exists' if split == 'test' else ''}]",
         )
     cli.add_number(
-        flags, "workers", 1, "processes to encode with; the result is the same"
+        parser, "workers", 1, "processes to encode with; the result is the same"
     )
-    _add_filters(flags.add_argument_group("filters"))
-    _add_vocabulary_flags(flags.add_argument_group("vocabulary"))
-    return flags
-
-
-def _add_filters(group) -> None:
-    """Add the flags of the filters."""
+    filters = parser.add_group("filters")
     cli.add_number(
-        group, "max_length", 256, "drop pairs with more pieces than this on either side"
+        filters,
+        "max_length",
+        256,
+        "drop pairs with more pieces than this on either side",
     )
     cli.add_number(
-        group,
+        filters,
         "max_ratio",
         0.0,
         "drop train pairs where one side has more than this many times the pieces of "
         "the other; 0: no limit",
     )
-
-
-def _add_vocabulary_flags(group) -> None:
-    """Add the flags of the vocabulary."""
-    group.add_argument(
+    vocabulary = parser.add_group("vocabulary")
+    vocabulary.add_argument(
         "--vocab_from",
+        type=cli.path,
         metavar="DIR",
         help="copy the vocabulary of a log directory or corpus, as imported models "
         "require, instead of training one",
     )
+    _add_training_flags(vocabulary)
+    _add_dropout_flags(vocabulary)
+    return parser
+
+
+def _add_training_flags(group: cli.FlagGroup) -> None:
+    """Add the flags of VocabularyOptions, whose default is None: not given."""
     group.add_argument(
         "--vocab_size", type=int, metavar="INT", help="number of pieces [8000]"
     )
@@ -154,6 +163,10 @@ def _add_vocabulary_flags(group) -> None:
         default=None,
         help="train one vocabulary per language",
     )
+
+
+def _add_dropout_flags(group: cli.FlagGroup) -> None:
+    """Add the flags of BPE-dropout."""
     cli.add_number(
         group,
         "bpe_dropout",
@@ -168,79 +181,101 @@ def _add_vocabulary_flags(group) -> None:
     )
 
 
-def fill_defaults(args: argparse.Namespace) -> None:
-    """Set the defaults of the vocabulary flags in place.
+# --- Checks before any file is read ---------------------------------------------------
 
-    Raises:
-      ValueError: a flag is given together with --vocab_from.
+
+def read_vocabulary_options(flags: Dict[str, Any]) -> VocabularyOptions:
+    """Return the options of the vocabulary, with the defaults of absent flags.
 
     Args:
-      args: the flags, which are changed.
+      flags: name → value; None: the flag is absent.
+
+    Raises:
+      ValueError: a flag is combined with --vocab_from.
     """
-    for name, default in VOCABULARY_DEFAULTS.items():
-        if getattr(args, name) is None:
-            setattr(args, name, default)
-        elif args.vocab_from:
-            raise ValueError(
-                f"expected --vocab_from or --{name}, got both; leave one out"
-            )
+    options = {
+        name: flags[name]
+        for name in VocabularyOptions._fields
+        if flags[name] is not None
+    }
+    if flags["vocab_from"] and options:
+        raise ValueError(
+            f"expected --vocab_from or --{next(iter(options))}, got both; leave one out"
+        )
+    return VocabularyOptions(**options)
 
 
-def check(args: argparse.Namespace) -> None:
-    """Raise ValueError for invalid flags before any file is read."""
-    for name in ("vocab_size", "vocab_lines", "max_length", "copies", "workers"):
-        if getattr(args, name) < 1:
-            raise ValueError(
-                f"--{name}: expected 1 or more, got {getattr(args, name)}; raise it"
-            )
-    check_dropout(args)
-    if not 0.98 <= args.character_coverage <= 1:
+def refuse_below_one(**flags: int) -> None:
+    """Raise ValueError for a flag that is not a positive number."""
+    for name, value in flags.items():
+        if value < 1:
+            raise ValueError(f"--{name}: expected 1 or more, got {value}; raise it")
+
+
+def refuse_useless_dropout(bpe_dropout: float, model_type: str, copies: int) -> None:
+    """Raise ValueError for dropout without merges, and for copies without dropout."""
+    if not 0 <= bpe_dropout <= 1:
+        raise ValueError(f"--bpe_dropout: expected 0 to 1, got {bpe_dropout}; try 0.05")
+    if bpe_dropout and model_type != "bpe":
         raise ValueError(
-            f"--character_coverage: expected 0.98 to 1, got "
-            f"{args.character_coverage}; try 0.9995"
+            f"--bpe_dropout: expected --model_type bpe, got {model_type}: other models "
+            "have no merges to skip"
         )
-    if not (args.max_ratio == 0 or args.max_ratio >= 1):
+    if copies > 1 and not bpe_dropout:
         raise ValueError(
-            f"--max_ratio: expected 1 or more, or 0 for no limit, got "
-            f"{args.max_ratio:g}; try 3"
+            f"--copies: expected --bpe_dropout too, got --copies {copies} alone: the "
+            "copies would be equal"
         )
-    refuse_unwritable(args.out, "--out")
-    if os.path.exists(os.path.join(args.out, hparams.FILE_NAME)):
+
+
+def check_limits(character_coverage: float, max_ratio: float) -> None:
+    """Raise ValueError for a coverage or a ratio that makes no sense."""
+    if not 0.98 <= character_coverage <= 1:
         raise ValueError(
-            f"--out {args.out}: expected a data folder, got a log directory, whose "
+            f"--character_coverage: expected 0.98 to 1, got {character_coverage}; try "
+            "0.9995"
+        )
+    if not (max_ratio == 0 or max_ratio >= 1):
+        raise ValueError(
+            f"--max_ratio: expected 1 or more, or 0 for no limit, got {max_ratio:g}; "
+            "try 3"
+        )
+
+
+def check_out(out: str) -> None:
+    """Raise ValueError if the data folder cannot be written, or is a log directory."""
+    refuse_unwritable(out, "--out")
+    if os.path.exists(os.path.join(out, hparams.FILE_NAME)):
+        raise ValueError(
+            f"--out {out}: expected a data folder, got a log directory, whose "
             f"vocabulary would be replaced; choose another --out"
         )
 
 
-def check_dropout(args: argparse.Namespace) -> None:
-    """Raise ValueError for dropout without merges, and for copies without dropout."""
-    if not 0 <= args.bpe_dropout <= 1:
-        raise ValueError(
-            f"--bpe_dropout: expected 0 to 1, got {args.bpe_dropout}; try 0.05"
-        )
-    if args.bpe_dropout and args.model_type != "bpe":
-        raise ValueError(
-            f"--bpe_dropout: expected --model_type bpe, got {args.model_type}: other "
-            f"models have no merges to skip"
-        )
-    if args.copies > 1 and not args.bpe_dropout:
-        raise ValueError(
-            f"--copies: expected --bpe_dropout too, got --copies {args.copies} alone: "
-            f"the copies would be equal"
-        )
+# --- Files and languages --------------------------------------------------------------
 
 
-def named_pairs(args: argparse.Namespace) -> Dict[str, List[FilePair]]:
-    """Return the pairs of text files that the flags name: split → pairs."""
-    named = {"train": [weighted_pair(words) for words in args.train or []]}
-    for split in SPLITS[1:]:
-        words = getattr(args, split)
-        named[split] = [FilePair(*words)] if words else []
-    return {split: pairs for split, pairs in named.items() if pairs}
+def parse_file_pairs(
+    train: Optional[List[List[str]]],
+    dev: Optional[List[str]],
+    test: Optional[List[str]],
+) -> FilePairs:
+    """Return the text files that the flags name, for the splits that have any.
+
+    Args:
+      train: SOURCE TARGET, or SOURCE TARGET WEIGHT, of each --train.
+      dev, test: SOURCE TARGET.
+    """
+    file_pairs = {
+        "train": [parse_weighted_pair(words) for words in train or []],
+        "dev": [FilePair(*dev)] if dev else [],
+        "test": [FilePair(*test)] if test else [],
+    }
+    return {split: pairs for split, pairs in file_pairs.items() if pairs}
 
 
-def weighted_pair(words: List[str]) -> FilePair:
-    """Return the pair of text files that one --train names.
+def parse_weighted_pair(words: List[str]) -> FilePair:
+    """Return the files that one --train names.
 
     Raises:
       ValueError: the number of words or the weight is invalid.
@@ -254,158 +289,201 @@ def weighted_pair(words: List[str]) -> FilePair:
         weight = float(words[2]) if len(words) == 3 else 1.0
     except ValueError:
         weight = 0.0
-    if not 0 < weight <= HEAVIEST:
+    if not 0 < weight <= MAX_WEIGHT:
         raise ValueError(
-            f"--train: expected a weight above 0, at most {HEAVIEST}, got "
+            f"--train: expected a weight above 0, at most {MAX_WEIGHT}, got "
             f"{words[2]!r}: it is how many times the pairs of these files are written"
         )
     return FilePair(words[0], words[1], weight)
 
 
-def checked_languages(args: argparse.Namespace) -> List[str]:
-    """Return the source and target languages, which are also the file extensions."""
-    found = languages_of(
-        named_pairs(args), args.out, args.source_lang, args.target_lang
-    )
-    for language, flag in zip(found, ("--source_lang", "--target_lang")):
-        check_language(language, flag)
-    if found[0] == found[1]:
+def check_languages(source: str, target: str, file_pairs: FilePairs) -> None:
+    """Raise ValueError for languages that cannot be file extensions, or are reversed.
+
+    Args:
+      source, target: the languages.
+      file_pairs: the text files that the flags name.
+    """
+    check_language(source, "--source_lang")
+    check_language(target, "--target_lang")
+    if source == target:
         raise ValueError(
             f"--source_lang and --target_lang: expected two different names, got "
-            f"{found[0]!r} for both: the text of each is written to OUT/dev.LANGUAGE"
+            f"{source!r} for both: the text of each is written to OUT/dev.LANGUAGE"
         )
-    for pair in itertools.chain.from_iterable(named_pairs(args).values()):
-        for path, other in ((pair.source, found[1]), (pair.target, found[0])):
+    for file_pair in itertools.chain.from_iterable(file_pairs.values()):
+        for path, other in ((file_pair.source, target), (file_pair.target, source)):
             if language_of(path) == other:
                 raise ValueError(
                     f"{path}: expected a file in another language than {other}, the "
                     f"language of the other side; change the order of the two files, "
                     "or rename them"
                 )
-    return list(found)
+
+
+def refuse_reversed(folder: str, source: str, target: str) -> None:
+    """Raise ValueError if a folder has separate vocabularies of the other direction.
+
+    Args:
+      folder: a data folder, or a log directory, which does not name its languages.
+      source, target: the languages of the corpus that is prepared.
+    """
+    try:
+        summary = read_summary(folder)
+    except (OSError, ValueError):
+        return
+    is_reversed = (summary["source_lang"], summary["target_lang"]) == (target, source)
+    if is_reversed and not summary.get("vocab", {}).get("joint", True):
+        raise ValueError(
+            f"--vocab_from {folder}: expected the vocabularies of {source} → {target}, "
+            f"got those of {target} → {source}; prepare it without --separate, so that "
+            "both languages share one"
+        )
+
+
+# --- The command ----------------------------------------------------------------------
 
 
 def run(args: argparse.Namespace) -> None:
     """Check everything, write all files to a temporary folder, and move them to OUT."""
-    fill_defaults(args)
-    check(args)
-    languages = checked_languages(args)
-    splits = find_splits(named_pairs(args), args.out, languages)
+    options = read_vocabulary_options(vars(args))
+    refuse_below_one(
+        vocab_size=options.vocab_size,
+        vocab_lines=options.vocab_lines,
+        max_length=args.max_length,
+        copies=args.copies,
+        workers=args.workers,
+    )
+    refuse_useless_dropout(args.bpe_dropout, options.model_type, args.copies)
+    check_limits(options.character_coverage, args.max_ratio)
+    check_out(args.out)
+    file_pairs = parse_file_pairs(args.train, args.dev, args.test)
+    languages = choose_languages(
+        file_pairs, args.out, args.source_lang, args.target_lang
+    )
+    check_languages(*languages, file_pairs)
     texts = {
-        split: read_text(split, pairs, args.copies if split == "train" else 1)
-        for split, pairs in splits.items()
+        split: read_split(split, pairs, args.copies if split == "train" else 1)
+        for split, pairs in find_splits(file_pairs, args.out, languages).items()
     }
-    with unfinished(args.out) as work:
-        prepare(args, texts, languages, work)
+    if args.vocab_from:
+        refuse_reversed(args.vocab_from, *languages)
+    with unfinished(args.out) as work_dir:
+        existing_paths = copy_texts(texts, languages, args.out, work_dir)
+        if args.vocab_from:
+            copy_vocabularies(args.vocab_from, work_dir)
+        else:
+            report_sample(texts["train"], options)
+            normalization = options.normalization or choose_normalization(*languages)
+            train(
+                texts["train"], work_dir, options._replace(normalization=normalization)
+            )
+        encoding = EncodingOptions(
+            work_dir, args.max_length, args.max_ratio, args.bpe_dropout
+        )
+        summary = {
+            "source_lang": languages[0],
+            "target_lang": languages[1],
+            "vocab": describe_vocabulary(
+                work_dir, "given" if args.vocab_from else options.model_type
+            ),
+            "splits": encode_and_report(texts, encoding, args.workers),
+        }
+        if args.bpe_dropout:
+            dropout = {"probability": args.bpe_dropout, "copies": args.copies}
+            summary["bpe_dropout"] = dropout
+        new_paths = [os.path.join(work_dir, name) for name in os.listdir(work_dir)]
+        write_summary(work_dir, summary, new_paths + existing_paths)
+        publish(work_dir, args.out, [*itertools.chain(*FILE_NAMES), *ID_FILES])
 
 
-def prepare(
-    args: argparse.Namespace, texts: Dict[str, Text], languages: List[str], made: str
-) -> None:
-    """Write all files to `made`, and move them to OUT.
-
-    Args:
-      args: the flags.
-      texts: the text of each split.
-      languages: the languages of source and target.
-      made: a new folder.
-    """
-    kept = []
+def copy_texts(
+    texts: Dict[str, SplitText], languages: Sequence[str], out: str, work_dir: str
+) -> List[str]:
+    """Copy the text of dev and test; return the paths that the data folder has."""
+    existing_paths = []
     for split, text in texts.items():
         if split != "train":
             names = [f"{split}.{language}" for language in languages]
-            kept += copy_text(text.pairs[0], names, args.out, made)
-    if not args.normalization:
-        without_spaces = any(tokenizer_of(each) != "13a" for each in languages)
-        args.normalization = "identity" if without_spaces else "nmt_nfkc"
-    if args.vocab_from:
-        refuse_reversed(args.vocab_from, languages)
-    make_vocabularies(args, texts["train"], made)
+            existing_paths += copy_text(text.file_pairs[0], names, out, work_dir)
+    return existing_paths
+
+
+def encode_and_report(
+    texts: Dict[str, SplitText], options: EncodingOptions, workers: int
+) -> Dict[str, Dict[str, Any]]:
+    """Write the ids of all splits, print a report, and return their entries.
+
+    Args:
+      texts: split → its text.
+      options: for train; dev and test are only filtered by length.
+      workers: how many processes encode.
+    """
     entries = {}
     for split, text in texts.items():
         entries[split] = encode_split(
             text,
-            os.path.join(made, split),
-            recipe_of(args, split, made),
-            args.workers,
-            reporter(split),
+            os.path.join(options.folder, split),
+            options
+            if split == "train"
+            else options._replace(max_ratio=0, bpe_dropout=0),
+            workers,
+            make_reporter(split),
         )
-        say(*report_lines(text, entries[split]))
-    vocabularies = load_vocabularies(made)
-    summary = {
-        "source_lang": languages[0],
-        "target_lang": languages[1],
-        "vocab": {
-            "source_size": vocabularies.source.size,
-            "target_size": vocabularies.target.size,
-            "joint": vocabularies.joint,
-            "type": "given" if args.vocab_from else args.model_type,
-        },
-        "splits": entries,
-    }
-    if args.bpe_dropout:
-        dropout = {"probability": args.bpe_dropout, "copies": args.copies}
-        summary["bpe_dropout"] = dropout
-    files = [os.path.join(made, name) for name in os.listdir(made)]
-    write_summary(made, summary, files + kept)
-    publish(made, args.out, [*itertools.chain(*FILE_NAMES), *ID_FILES])
+        print_lines(*report_lines(text, entries[split]))
+    return entries
 
 
-def refuse_reversed(folder: str, languages: List[str]) -> None:
-    """Raise ValueError if a folder has separate vocabularies of the other direction."""
-    try:
-        summary = read_summary(folder)
-    except (OSError, ValueError):  # a log directory, which does not name its languages
-        return
-    theirs = [summary["source_lang"], summary["target_lang"]]
-    is_joint = summary.get("vocab", {}).get("joint", True)
-    if theirs == languages[::-1] and not is_joint:
-        raise ValueError(
-            f"--vocab_from {folder}: expected the vocabularies of "
-            f"{' → '.join(languages)}, got those of {' → '.join(theirs)}; prepare it "
-            "without --separate, so that both languages share one"
+def choose_normalization(*languages: str) -> str:
+    """Return SentencePiece's rule for characters that suits the languages."""
+    without_spaces = any(tokenizer_of(language) != "13a" for language in languages)
+    return "identity" if without_spaces else "nmt_nfkc"
+
+
+def report_sample(text: SplitText, options: VocabularyOptions) -> None:
+    """Print how many lines the vocabulary is trained on, if not on all of them."""
+    num_lines = sum(text.counts) * (1 if options.separate else 2)
+    if num_lines > options.vocab_lines:
+        print_lines(
+            f"vocabulary: trained on {options.vocab_lines:,} of {num_lines:,} lines"
+            f"{' of each language' if options.separate else ''}, drawn at random"
         )
 
 
-def recipe_of(args: argparse.Namespace, split: str, made: str) -> Recipe:
-    """Return how to encode a split; dev and test are only filtered by length."""
-    if split == "train":
-        return Recipe(made, args.max_length, args.max_ratio, args.bpe_dropout)
-    return Recipe(made, args.max_length)
-
-
-def make_vocabularies(args: argparse.Namespace, train: Text, made: str) -> None:
-    """Write the vocabularies to `made`."""
-    if args.vocab_from:
-        copy_vocabularies(args.vocab_from, made)
-        return
-    lines = sum(train.counts) * (1 if args.separate else 2)
-    if lines > args.vocab_lines:
-        say(
-            f"vocabulary: trained on {args.vocab_lines:,} of {lines:,} lines"
-            f"{' of each language' if args.separate else ''}, drawn at random"
-        )
+def train(text: SplitText, folder: str, options: VocabularyOptions) -> None:
+    """Train the vocabularies on the train split, and write them to a folder."""
     train_vocabularies(
-        train,
-        made,
-        args.vocab_size,
-        args.separate,
-        args.vocab_lines,
-        model_type=args.model_type,
-        normalization_rule_name=args.normalization,
-        character_coverage=args.character_coverage,
-        byte_fallback=args.byte_fallback,
+        text,
+        folder,
+        options.vocab_size,
+        options.separate,
+        options.vocab_lines,
+        model_type=options.model_type,
+        normalization_rule_name=options.normalization,
+        character_coverage=options.character_coverage,
+        byte_fallback=options.byte_fallback,
     )
 
 
-def reporter(split: str) -> Callable[[int, int], None]:
-    """Return a function that shows how many blocks of a split are encoded."""
+def describe_vocabulary(folder: str, model_type: str) -> Dict[str, Any]:
+    """Return the entry of the vocabulary in corpus.json."""
+    vocabularies = load_vocabularies(folder)
+    return {
+        "source_size": vocabularies.source.size,
+        "target_size": vocabularies.target.size,
+        "joint": vocabularies.joint,
+        "type": model_type,
+    }
+
+
+def make_reporter(split: str) -> Callable[[int, int], None]:
+    """Return a function that shows how many chunks of a split are encoded."""
     progress = Progress(sys.stderr, every=0.2 if sys.stderr.isatty() else 10)
 
     def report(done, total):
-        if total >= MANY:
+        if total >= MANY_CHUNKS:
             left = progress.left(done, total)
-            text = f"{split}: {done:,} of {total:,} blocks, {left} left"
+            text = f"{split}: {done:,} of {total:,} chunks, {left} left"
             progress.show(done, total, text)
 
     return report

@@ -13,7 +13,7 @@ from typing import List, Optional
 
 from transformer import __version__
 from transformer.commands import cli
-from transformer.commands.terminal import COMMANDS, PROGRAM, say, warner
+from transformer.commands.terminal import COMMANDS, PROGRAM, make_warn, print_lines
 from transformer.runtime.errors import REFUSED
 from transformer.runtime.names import describe_unknown
 
@@ -32,21 +32,19 @@ one line; 75 a worker of several was lost; 128 + the number of the signal that e
 
 def help_text() -> str:
     """Return what `--help` shows."""
-    rows = {name: each.line for name, each in COMMANDS.items()}
-    rows["completion"] = f"print the word completion for {' or '.join(SHELLS)}"
-    width = max(map(len, rows))
-    lines = [f"  {name:<{width}}  {line}" for name, line in rows.items()]
+    summaries = {name: command.summary for name, command in COMMANDS.items()}
+    summaries["completion"] = f"print the word completion for {' or '.join(SHELLS)}"
+    width = max(map(len, summaries))
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in summaries.items()]
     return HELP.format(commands="\n".join(lines), version=__version__)
 
 
 def completion(shell: str) -> str:
     """Return a script that completes commands and their flags in bash or zsh."""
     cases = []
-    for name, each in COMMANDS.items():
-        made = importlib.import_module("transformer." + each.module).parser()
-        flags = [flag for action in made._actions for flag in action.option_strings]
-        words = " ".join(flag for flag in flags if flag.startswith("--"))
-        cases.append(f"    {name}) words='{words}' ;;")
+    for name, command in COMMANDS.items():
+        module = importlib.import_module("transformer." + command.module)
+        cases.append(f"    {name}) words='{' '.join(module.parser().flags)}' ;;")
     lines = [
         "_transformer_tf() {",
         "  local words",
@@ -69,29 +67,35 @@ def main(argv: Optional[List[str]] = None) -> None:
     Raises:
       SystemExit: with the status of the command; 2 if the command is unknown.
     """
-    name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    name, *arguments = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in COMMANDS:
         module = importlib.import_module("transformer." + COMMANDS[name].module)
-        cli.main(module.parser(), module.run, rest, COMMANDS[name].advice)
+        cli.main(module.parser(), module.run, arguments, COMMANDS[name].advice)
         return
     cli.prepare_streams()
-    with cli.reader_may_leave():
-        answer(name, rest)
+    with cli.ignore_closed_output():
+        print_about(name, arguments)
 
 
-def answer(name: str, rest: List[str]) -> None:
-    """Handle --help, --version and completion; exit with status 2 for anything else."""
+def print_about(name: str, arguments: List[str]) -> None:
+    """Print the help, the version or a completion; refuse anything else.
+
+    Raises:
+      SystemExit: with status 2 for an unknown command.
+    """
     if name in ("--help", "-h", "help"):
-        say(*help_text().splitlines())
+        print_lines(*help_text().splitlines())
     elif name == "--version":
-        say(f"{PROGRAM} {__version__}")
-    elif name == "completion" and rest in (["--help"], ["-h"]):
-        say(f"source <({PROGRAM} completion bash)    # or zsh: completes words")
-    elif name == "completion" and len(rest) == 1 and rest[0] in SHELLS:
-        say(*completion(rest[0]).splitlines())
+        print_lines(f"{PROGRAM} {__version__}")
+    elif name == "completion" and arguments in (["--help"], ["-h"]):
+        print_lines(f"source <({PROGRAM} completion bash)    # or zsh: completes words")
+    elif name == "completion" and len(arguments) == 1 and arguments[0] in SHELLS:
+        print_lines(*completion(arguments[0]).splitlines())
     else:
-        message = f"completion: expected {' or '.join(SHELLS)}, got {' '.join(rest)!r}"
+        message = (
+            f"completion: expected {' or '.join(SHELLS)}, got {' '.join(arguments)!r}"
+        )
         if name != "completion":
             message = describe_unknown("command", name, [*COMMANDS, "completion"])
-        warner(PROGRAM)(message + "; --help lists all commands")
+        make_warn(PROGRAM)(message + "; --help lists all commands")
         sys.exit(REFUSED)

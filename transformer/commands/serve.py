@@ -20,7 +20,7 @@ from typing import List
 
 from transformer import hparams
 from transformer.commands import cli
-from transformer.commands.terminal import say
+from transformer.commands.terminal import print_lines
 from transformer.exports.ctranslate2 import add_engine
 from transformer.runtime.errors import missing_package
 from transformer.runtime.signals import StopSignals
@@ -31,7 +31,7 @@ from transformer.viewer.sentence_request import SentenceRequest
 POLL_SECONDS = 0.1  # between two checks for a signal
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     """Return the parser of the command line."""
     parser = cli.make_parser("serve", __doc__)
     cli.add_logdir(parser, "to compare them on the page, or see --ensemble")
@@ -84,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
 
 def open_models(args: argparse.Namespace) -> List:
     """Open the models of the command line, each ready to translate."""
-    models = hparams.load_each(args.logdir, cli.given(args, hparams.FIELDS))
+    models = hparams.load_each(args.logdir, cli.typed_settings(args, hparams.FIELDS))
     if args.ensemble and len(models) < 2:
         raise ValueError("--ensemble: expected two or more --logdir, got one")
     others = models[1:] if args.ensemble else []
@@ -121,7 +121,7 @@ def serve(server, url: str) -> None:
     with StopSignals() as signals:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        say(url)
+        print_lines(url)
         sys.stdout.flush()
         while not signals.received:
             thread.join(POLL_SECONDS)

@@ -17,7 +17,7 @@ class Command(NamedTuple):
 
     module: str  # in the package
     file: str  # what Python runs for it in a checkout
-    line: str  # what it does
+    summary: str  # what it does
     advice: str = ""  # what to do after a signal, if it can continue
 
 
@@ -82,8 +82,8 @@ COMMANDS: Dict[str, Command] = {
 }
 
 
-def command(name: str) -> str:
-    """Return what messages call a command: "train.py", or "transformer-tf train".
+def command_name(name: str) -> str:
+    """Return the name of a command in messages: "train.py", or "transformer-tf train".
 
     In a checkout, this is the name of a file, unless the user runs the installed
     program.
@@ -98,13 +98,13 @@ def command(name: str) -> str:
 
 
 def command_line(name: str, *arguments: str) -> str:
-    """Return what to type for a command: "python scripts/prepare.py --out data/mine".
+    """Return the line that runs a command: "python scripts/prepare.py --out data/mine".
 
     Args:
       name: a key of COMMANDS.
       arguments: unquoted.
     """
-    quoted = "".join(" " + shlex.quote(str(each)) for each in arguments)
+    quoted = "".join(" " + shlex.quote(str(argument)) for argument in arguments)
     if _runs_installed():
         return f"{PROGRAM} {name}{quoted}"
     file = COMMANDS[name].file
@@ -125,17 +125,17 @@ def _runs_installed() -> bool:
     return not os.path.isfile(os.path.join(checkout, COMMANDS["prepare"].file))
 
 
-def say(*lines: str) -> None:
+def print_lines(*lines: str) -> None:
     """Write lines to standard output, each on one line whatever it contains."""
     for line in lines:
         sys.stdout.write(escape_control(line) + "\n")
 
 
-def warner(prog: str) -> Callable[[str], None]:
+def make_warn(prog: str) -> Callable[[str], None]:
     """Return a function that writes a line to stderr, after the name of the command.
 
     Args:
-      prog: what `command` returns.
+      prog: the name of the command, from `command_name`.
     """
 
     def warn(text):

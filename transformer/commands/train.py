@@ -36,12 +36,13 @@ BEGUN = (
 )
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     """Return the parser of the command line."""
     made = cli.make_parser("train", __doc__)
     made.add_argument(
         "--logdir",
         required=True,
+        type=cli.path,
         metavar="DIR",
         help="where everything is written; give it again to continue",
     )
@@ -52,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--init_from",
+        type=cli.path,
         metavar="DIR",
         help="a log directory; its best weights start a new training run",
     )
@@ -70,7 +72,7 @@ def settings(args: argparse.Namespace) -> hparams.HParams:
     Raises:
       ValueError: the settings contradict each other, the data or the log directory.
     """
-    given = cli.given(args, hparams.FIELDS)
+    given = cli.typed_settings(args, hparams.FIELDS)
     is_set = hparams.has_settings(args.logdir)
     hp = hparams.resolve(given, args.preset, args.logdir, args.init_from)
     refuse_used(args.logdir, "--logdir", hparams.FILE_NAME, BEGUN)
@@ -120,7 +122,7 @@ def run(args: argparse.Namespace) -> None:
 
 def overruled_by(hp: hparams.HParams, args: argparse.Namespace) -> str:
     """Return, in words, which preset values the log directory overrules."""
-    given = cli.given(args, hparams.FIELDS)
+    given = cli.typed_settings(args, hparams.FIELDS)
     others = [
         f"{name} {getattr(hp, name)!r} (preset: {value!r})"
         for name, value in hparams.PRESETS.get(args.preset, {}).items()

@@ -34,7 +34,7 @@ from typing import IO, Any, Dict, Iterator, List, Optional, Sequence
 from transformer import hparams
 from transformer.alignment import default_head, written
 from transformer.commands import cli
-from transformer.commands.terminal import command
+from transformer.commands.terminal import command_name
 from transformer.exports.ctranslate2 import (
     CTRANSLATE2,
     QUANTIZATIONS,
@@ -157,6 +157,7 @@ def parser():
     )
     made.add_argument(
         "--prefix_file",
+        type=cli.path,
         metavar="FILE",
         help="what each translation begins with, in whole words, one line per line of "
         "input",
@@ -214,8 +215,8 @@ def opened(args, hp, logdir: str, others: list):
     if args.alignments and translator.chosen_head() is None:
         args.warn(
             f"--alignments: no head was chosen for {checkpoint}, using "
-            f"{default_head(hp.decoder_blocks)}; {command('align')} chooses one from "
-            "known alignments"
+            f"{default_head(hp.decoder_blocks)}; {command_name('align')} chooses one "
+            "from known alignments"
         )
     return translator
 
@@ -237,7 +238,7 @@ def run(args) -> None:
     typed = sys.stdin.isatty()
     stdin = sys.stdin.buffer
     (hp, logdir), *others = hparams.load_each(
-        args.logdir, cli.given(args, hparams.FIELDS)
+        args.logdir, cli.typed_settings(args, hparams.FIELDS)
     )
     reader = TolerantReader()
     prefixes = iter(list(read_lines(args.prefix_file))) if args.prefix_file else None

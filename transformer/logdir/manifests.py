@@ -17,7 +17,7 @@ import re
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Union
 
-from transformer.commands.terminal import command
+from transformer.commands.terminal import command_name
 from transformer.runtime import files
 
 NEWEST = "model.ckpt"
@@ -100,7 +100,7 @@ def find(
         expected = f"'best', 'newest' or a step of {known}" if known else "a checkpoint"
         raise FileNotFoundError(
             f"checkpoint {which!r}: expected {expected} in {logdir}; "
-            f"{command('train')} writes them"
+            f"{command_name('train')} writes them"
         )
     faults: List[str] = []
     for checkpoint in candidates:

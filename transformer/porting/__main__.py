@@ -37,9 +37,11 @@ MEASURE = (
 )
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     parser = cli.make_parser("port", __doc__)
-    parser.add_argument("files", nargs="+", metavar="FILE", help="Python files")
+    parser.add_argument(
+        "files", nargs="+", type=cli.path, metavar="FILE", help="Python files"
+    )
     parser.add_argument(
         "--run",
         action="store_true",

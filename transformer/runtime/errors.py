@@ -7,6 +7,7 @@ are attributes. `transformer/commands/advice.py` turns them into what to type.
     TransformerError
     ├── SettingsError             a setting has a wrong value, or contradicts another
     ├── CorpusError               text or a data folder cannot be used
+    │   ├── TextNotFound              the text of a split is missing
     │   ├── DataFolderNotPrepared     there is no data folder, or it is not complete
     │   └── DataFolderChanged         its files are not those that were prepared
     ├── VocabularyError           a vocabulary cannot be used
@@ -45,6 +46,18 @@ class SettingsError(TransformerError):
 
 class CorpusError(TransformerError):
     """Text, or a data folder, is missing, broken or unsuitable."""
+
+
+class TextNotFound(CorpusError, FileNotFoundError):
+    """The text of a split is missing.
+
+    Attributes:
+      split: "train", "dev" or "test".
+    """
+
+    def __init__(self, message: str, split: str = ""):
+        super().__init__(message)
+        self.split = split
 
 
 class DataFolderNotPrepared(CorpusError, FileNotFoundError):

@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterable, List, NamedTuple, Sequence, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.commands.terminal import command, command_line
+from transformer.commands.terminal import command_line, command_name
 from transformer.text.data_folder import open_integers
 from transformer.text.vocabulary import BOS, EOS, PAD, vocabulary_class
 
@@ -117,7 +117,7 @@ class Corpus:
             raise ValueError(
                 f"{folder}: expected the same number of source and target sentences in "
                 f"split {split!r}, got {len(self.source_lengths)} and "
-                f"{len(self.target_lengths)}; run {command('prepare')} again"
+                f"{len(self.target_lengths)}; run {command_name('prepare')} again"
             )
 
     def _load(self, side: str) -> Tuple[np.ndarray, np.ndarray]:
@@ -136,7 +136,7 @@ class Corpus:
             raise ValueError(
                 f"{paths[1]}: expected ascending offsets from 0 to {len(ids)}, the "
                 f"ids in {paths[0]}, got {offsets[:1]} … {offsets[-1:]}; run "
-                f"{command('prepare')} again"
+                f"{command_name('prepare')} again"
             )
         return ids, offsets
 
@@ -158,7 +158,7 @@ class Corpus:
                 raise ValueError(
                     f"{self.split}.{side}.ids.npy in {self.folder}: expected ids from "
                     f"1 to {size - 1}, pieces of the vocabulary, got {least} to "
-                    f"{most}; run {command('prepare')} again"
+                    f"{most}; run {command_name('prepare')} again"
                 )
 
     def __len__(self) -> int:
@@ -259,7 +259,7 @@ def _check_plan(widths: np.ndarray, batch_tokens: int, seed: int) -> None:
     if not len(widths):
         raise ValueError(
             f"expected a split with at least one pair, got none; run "
-            f"{command('prepare')} on other text"
+            f"{command_name('prepare')} on other text"
         )
     if widths.max() > batch_tokens:
         raise ValueError(

@@ -1,8 +1,8 @@
 """Make a data folder: turn text files into vocabularies, ids on disk, and text.
 
-A split is read in blocks of CHUNK pairs of lines. This process or a worker encodes each
-block independently, so the ids do not depend on the number of workers. Only this
-process writes.
+A split is read in chunks of CHUNK_SIZE pairs of lines. This process or a worker process
+encodes each chunk independently, so the ids do not depend on the number of workers.
+Only this process writes.
 """
 
 import collections
@@ -27,8 +27,9 @@ from typing import (
 import numpy as np
 
 from transformer.runtime import pool
+from transformer.runtime.errors import CorpusError, TextNotFound
 from transformer.runtime.files import named
-from transformer.text.data_folder import SIDES, SPLITS, integer_file, language_of
+from transformer.text.data_folder import SIDES, SPLITS, language_of, write_integers
 from transformer.text.lines import FilePair, count_pairs, read_lines, read_pairs
 from transformer.text.vocabulary import (
     JOINT_MODEL,
@@ -40,153 +41,152 @@ from transformer.text.vocabulary import (
     train_vocabulary,
 )
 
-CHUNK = 10000  # pairs of lines in a block
-NEUTRAL = ("source", "target")  # the languages if no file name names any
+CHUNK_SIZE = 10000  # pairs of lines
+NEUTRAL = ("source", "target")  # the languages if no file name has any
 
 
 # --- The text files -------------------------------------------------------------------
 
 
-class Text(NamedTuple):
+class SplitText(NamedTuple):
     """The text of a split."""
 
     split: str
-    pairs: List[FilePair]  # only train may have more than one
+    file_pairs: List[FilePair]  # only train may have more than one
     counts: List[int]  # the number of pairs of lines in each
     copies: int = 1  # how many times the text is encoded
 
 
-def read_text(split: str, pairs: List[FilePair], copies: int = 1) -> Text:
-    """Return the text of a split after reading it once.
+def read_split(split: str, file_pairs: List[FilePair], copies: int = 1) -> SplitText:
+    """Read the text of a split once, to check and to count its lines.
 
     Args:
       split: the name of the split.
-      pairs: its files.
+      file_pairs: its files.
       copies: how many times the text is encoded.
 
     Raises:
-      ValueError: a file cannot be read, the two files of a pair differ in length, or
+      CorpusError: a file cannot be read, the two files of a pair differ in length, or
         there are no lines.
     """
-    counts = [count_pairs(split, pair) for pair in pairs]
+    counts = [count_pairs(split, file_pair) for file_pair in file_pairs]
     if not any(counts):
-        paths = ", ".join(path for pair in pairs for path in pair[:2])
-        raise ValueError(
+        paths = ", ".join(path for file_pair in file_pairs for path in file_pair[:2])
+        raise CorpusError(
             f"{split}: expected text, got empty files: {paths}; write text into them, "
-            "or name others"
+            "or name other files"
         )
-    return Text(split, pairs, counts, copies)
+    return SplitText(split, file_pairs, counts, copies)
 
 
-def languages_of(
-    named_pairs: Dict[str, List[FilePair]],
-    out: str,
+def choose_languages(
+    file_pairs: Dict[str, List[FilePair]],
+    folder: str,
     source: Optional[str] = None,
     target: Optional[str] = None,
 ) -> Tuple[str, str]:
     """Return the languages of source and target.
 
-    The first of these that applies: the given languages; the extensions of two files
+    The first of these that applies: `source` and `target`; the extensions of two files
     (`corpus.es corpus.en`); de and en if the data folder has such text; NEUTRAL.
 
     Args:
-      named_pairs: split → its text files, for the splits whose files are named.
-      out: the data folder.
-      source, target: the given languages; None: not given.
+      file_pairs: split → its text files, for the splits whose files are named.
+      folder: the data folder.
+      source, target: the languages, if they are named.
     """
-    others = [split for split in SPLITS if split not in named_pairs]
-    has_german = any(_find_in(out, split, "de") for split in others)
-    found = ("de", "en") if has_german else NEUTRAL
-    for pair in itertools.chain.from_iterable(named_pairs.values()):
-        endings = (language_of(pair.source), language_of(pair.target))
+    other_splits = [split for split in SPLITS if split not in file_pairs]
+    has_german = any(_find_text(folder, split, "de") for split in other_splits)
+    languages = ("de", "en") if has_german else NEUTRAL
+    for file_pair in itertools.chain.from_iterable(file_pairs.values()):
+        endings = (language_of(file_pair.source), language_of(file_pair.target))
         if all(endings) and endings[0] != endings[1]:
-            found = endings
+            languages = endings
             break
-    if source == found[1] or target == found[0]:
-        found = found[::-1]
-    return source or found[0], target or found[1]
+    if source == languages[1] or target == languages[0]:
+        languages = languages[::-1]
+    return source or languages[0], target or languages[1]
 
 
 def find_splits(
-    named_pairs: Dict[str, List[FilePair]], out: str, languages: Sequence[str]
+    file_pairs: Dict[str, List[FilePair]], folder: str, languages: Sequence[str]
 ) -> Dict[str, List[FilePair]]:
-    """Return the pairs of text files of each split; `test` may be absent.
+    """Find the text files of each split; `test` may be absent.
 
     Args:
-      named_pairs: split → the named files; files of other splits are searched for in
-        `out`.
-      out: the data folder.
+      file_pairs: split → its text files, for the splits whose files are named. The
+        files of other splits are searched for in `folder`.
+      folder: the data folder.
       languages: the extensions of source and target files.
 
     Raises:
-      ValueError: a file is missing.
+      TextNotFound: a file is missing.
     """
     splits = {}
     for split in SPLITS:
-        pairs = named_pairs.get(split)
+        pairs = file_pairs.get(split)
         if not pairs:
-            found = [_find_in(out, split, language) for language in languages]
-            if split == "test" and found == ["", ""]:
+            paths = [_find_text(folder, split, language) for language in languages]
+            if split == "test" and paths == ["", ""]:
                 continue
-            if "" in found:
-                language = languages[found.index("")]
-                raise ValueError(
-                    f"{out}: expected {split}.{language} or {split}.{language}.gz, got "
-                    f"neither; name the files with --{split} SOURCE TARGET, or their "
-                    f"endings with --source_lang and --target_lang"
+            if "" in paths:
+                language = languages[paths.index("")]
+                raise TextNotFound(
+                    f"{folder}: the text {split}.{language}, or {split}.{language}.gz, "
+                    "is missing",
+                    split,
                 )
-            pairs = [FilePair(found[0], found[1])]
+            pairs = [FilePair(paths[0], paths[1])]
         for path in itertools.chain.from_iterable(pair[:2] for pair in pairs):
             if not os.path.isfile(path):
-                what = "does not exist"
+                problem = "does not exist"
                 if os.path.exists(path):
-                    what = "is a folder, a pipe or a device"
-                raise ValueError(
-                    f"--{split}: expected a text file, got {path}, which {what}; check "
-                    f"the path"
+                    problem = "is a folder, a pipe or a device"
+                raise CorpusError(
+                    f"{split}: expected a text file, got {path}, which {problem}; "
+                    "check the path"
                 )
         splits[split] = pairs
     return splits
 
 
-def _find_in(out: str, split: str, language: str) -> str:
-    """Return OUT/{split}.{language}, or this with .gz, or ""."""
-    path = os.path.join(out, f"{split}.{language}")
-    for each in (path, path + ".gz"):
-        if os.path.lexists(each):
-            return each
-    return ""
+def _find_text(folder: str, split: str, language: str) -> str:
+    """Return the path of {split}.{language} in a folder, or of its .gz, or ""."""
+    path = os.path.join(folder, f"{split}.{language}")
+    return next(filter(os.path.lexists, (path, path + ".gz")), "")
 
 
-def copy_text(pair: FilePair, names: Sequence[str], out: str, made: str) -> List[str]:
-    """Write both sides of a split as plain text, unless OUT already holds them.
+def copy_text(
+    file_pair: FilePair, names: Sequence[str], folder: str, work_dir: str
+) -> List[str]:
+    """Write both sides of a split as plain text, unless the folder already has them.
 
     Args:
-      pair: the text files.
+      file_pair: the text files.
       names: the names of the files in a data folder.
-      out: the data folder.
-      made: the folder to write to.
+      folder: the data folder.
+      work_dir: where the text is written.
 
     Returns:
-      The paths of the files that OUT already holds.
+      The paths of the files that the data folder already has.
 
     Raises:
-      ValueError: different text in OUT, perhaps the only copy, would be lost.
+      CorpusError: different text in the folder, perhaps the only copy, would be lost.
     """
-    kept = []
-    for path, name in zip(pair[:2], names):
-        existing = os.path.join(out, name)
-        written = os.path.join(made, name)
+    existing_paths = []
+    for path, name in zip(file_pair[:2], names):
+        existing = os.path.join(folder, name)
+        copy = os.path.join(work_dir, name)
         if os.path.exists(existing) and os.path.samefile(path, existing):
-            kept.append(existing)
+            existing_paths.append(existing)
             continue
-        write_text(path, written)
-        if os.path.exists(existing) and not filecmp.cmp(written, existing, False):
-            raise ValueError(
+        write_text(path, copy)
+        if os.path.exists(existing) and not filecmp.cmp(copy, existing, False):
+            raise CorpusError(
                 f"{existing}: expected no file, or the text of {path}, got different "
-                f"text; remove it, or choose another --out"
+                "text; remove it, or choose another folder"
             )
-    return kept
+    return existing_paths
 
 
 def write_text(text_path: str, path: str) -> int:
@@ -203,7 +203,7 @@ def write_text(text_path: str, path: str) -> int:
 
 
 def train_vocabularies(
-    train: Text,
+    train: SplitText,
     folder: str,
     vocab_size: int,
     separate: bool,
@@ -220,18 +220,18 @@ def train_vocabularies(
       max_lines: if there are more lines, train on a random sample of this size.
       options: options of SentencePieceTrainer, such as `model_type="bpe"`.
     """
-    paths = [pair[:2] for pair in train.pairs]
+    paths = [file_pair[:2] for file_pair in train.file_pairs]
     texts = list(zip(*paths)) if separate else [list(itertools.chain(*paths))]
-    lines = sum(train.counts) * (1 if separate else 2)
+    num_lines = sum(train.counts) * (1 if separate else 2)
     for name, text in zip(SEPARATE_MODELS if separate else (JOINT_MODEL,), texts):
         path = os.path.join(folder, name)
-        train_vocabulary(text, path, vocab_size, lines, max_lines, **options)
+        train_vocabulary(text, path, vocab_size, num_lines, max_lines, **options)
 
 
 # --- Encoding -------------------------------------------------------------------------
 
 
-class Recipe(NamedTuple):
+class EncodingOptions(NamedTuple):
     """How text becomes ids."""
 
     folder: str  # holds the vocabularies
@@ -240,18 +240,18 @@ class Recipe(NamedTuple):
     bpe_dropout: float = 0.0  # the probability of skipping a merge
 
 
-class Block(NamedTuple):
+class Chunk(NamedTuple):
     """Pairs of lines that are encoded together."""
 
     name: str  # the seed for BPE-dropout: "train-0-0-12"
-    corpus: int  # the index of its pair of files
+    file_pair: int  # the index of the files in the split
     lines: Tuple[List[str], List[str]]  # of source and target
 
 
-class Part(NamedTuple):
-    """The pairs of a block that were kept, source and target."""
+class EncodedChunk(NamedTuple):
+    """The pairs of a chunk that are not dropped; lists are of source and target."""
 
-    corpus: int  # the index of the block's pair of files
+    file_pair: int  # the index of the files in the split
     ids: List[np.ndarray]  # of all sentences, concatenated
     lengths: List[np.ndarray]  # of each sentence, int32 [pairs]
     dropped: Dict[str, int]  # reason → pairs
@@ -265,95 +265,109 @@ REASONS = {
 }
 
 
-def reason_to_drop(ids: Sequence[Sequence[int]], recipe: Recipe) -> str:
-    """Return why a pair is dropped, a key of REASONS; "" if it is kept.
+def reason_to_drop(ids: Sequence[Sequence[int]], options: EncodingOptions) -> str:
+    """Return why a pair is dropped, a key of REASONS, or "" if it is not dropped.
 
     Args:
-      ids: the pieces of source and target.
-      recipe: the Recipe with the limits.
+      ids: the ids of source and target.
+      options: the limits.
     """
     shorter, longer = sorted(map(len, ids))
     if not shorter:
         return "empty"
-    if longer > recipe.max_length:
+    if longer > options.max_length:
         return "too_long"
-    if recipe.max_ratio and longer > recipe.max_ratio * shorter:
+    if options.max_ratio and longer > options.max_ratio * shorter:
         return "ratio"
     return ""
 
 
-def described(entry: Dict[str, Any]) -> str:
-    """Return, in words, why pairs were dropped: "1 empty, 2 longer than 256 pieces".
+def describe_dropped(entry: Dict[str, Any]) -> str:
+    """Format the numbers of dropped pairs: "1 empty, 2 longer than 256 pieces".
 
     Args:
       entry: the entry of a split in corpus.json.
     """
     return ", ".join(
-        f"{entry[reason]:,} {words.format(**entry)}"
-        for reason, words in REASONS.items()
+        f"{entry[reason]:,} {description.format(**entry)}"
+        for reason, description in REASONS.items()
         if reason in entry
     )
 
 
-def encoder(recipe: Recipe, threads: int = -1) -> Callable[[Block], Part]:
-    """Return a function that encodes a block; its name is the seed for BPE-dropout.
+def make_encoder(
+    options: EncodingOptions, threads: int = -1
+) -> Callable[[Chunk], EncodedChunk]:
+    """Return a function that encodes a chunk; its name is the seed for BPE-dropout.
 
     Args:
-      recipe: how text becomes ids.
+      options: how text becomes ids.
       threads: the number of SentencePiece threads; -1: one per core.
     """
-    draw = random.Random()
-    sides: List[BaseVocabulary] = list(load_vocabularies(recipe.folder)[:2])
-    if recipe.bpe_dropout:
-        sides = [
-            DropoutVocabulary(each.path, recipe.bpe_dropout, draw) for each in sides
+    random_source = random.Random()
+    vocabularies: List[BaseVocabulary] = list(load_vocabularies(options.folder)[:2])
+    if options.bpe_dropout:
+        vocabularies = [
+            DropoutVocabulary(vocabulary.path, options.bpe_dropout, random_source)
+            for vocabulary in vocabularies
         ]
-    for vocabulary in sides:
+    for vocabulary in vocabularies:
         vocabulary.threads = threads
 
-    def encode(block):
-        draw.seed(block.name)
-        encoded = [side.encode_lines(text) for side, text in zip(sides, block.lines)]
-        kept = []
+    def encode(chunk):
+        random_source.seed(chunk.name)
+        encoded = [
+            vocabulary.encode_lines(lines)
+            for vocabulary, lines in zip(vocabularies, chunk.lines)
+        ]
+        pairs = []
         dropped: collections.Counter = collections.Counter()
         for ids in zip(*encoded):
-            reason = reason_to_drop(ids, recipe)
+            reason = reason_to_drop(ids, options)
             if reason:
                 dropped[reason] += 1
             else:
-                kept.append(ids)
+                pairs.append(ids)
         lengths = []
         arrays = []
-        for number, vocabulary in enumerate(sides):
-            sentences = [ids[number] for ids in kept]
+        for side, vocabulary in enumerate(vocabularies):
+            sentences = [ids[side] for ids in pairs]
             lengths.append(np.array([len(ids) for ids in sentences], np.int32))
-            every = itertools.chain.from_iterable(sentences)
-            arrays.append(np.fromiter(every, id_type(vocabulary), lengths[-1].sum()))
-        return Part(block.corpus, arrays, lengths, dict(dropped))
+            all_ids = itertools.chain.from_iterable(sentences)
+            arrays.append(np.fromiter(all_ids, id_dtype(vocabulary), lengths[-1].sum()))
+        return EncodedChunk(chunk.file_pair, arrays, lengths, dict(dropped))
 
     return encode
 
 
-def id_type(vocabulary: BaseVocabulary) -> type:
+def id_dtype(vocabulary: BaseVocabulary) -> type:
     """Return the type in which the ids of a vocabulary are stored on disk."""
     return np.uint16 if vocabulary.size < 2**16 else np.int32
 
 
-def blocks_of(text: Text) -> Iterator[Block]:
-    """Yield the blocks of a split."""
-    for corpus, (pair, count) in enumerate(zip(text.pairs, text.counts)):
+def count_chunks(text: SplitText) -> int:
+    """Return the number of chunks of a split."""
+    return text.copies * sum(-(-count // CHUNK_SIZE) for count in text.counts)
+
+
+def read_chunks(text: SplitText) -> Iterator[Chunk]:
+    """Yield the chunks of a split."""
+    for index, (file_pair, count) in enumerate(zip(text.file_pairs, text.counts)):
         for copy in range(text.copies):
-            lines = read_pairs(pair)
-            for number in range(-(-count // CHUNK)):
-                some = list(itertools.islice(lines, CHUNK))
-                sides = ([source for source, _ in some], [target for _, target in some])
-                yield Block(f"{text.split}-{corpus}-{copy}-{number}", corpus, sides)
+            line_pairs = read_pairs(file_pair)
+            for i in range(-(-count // CHUNK_SIZE)):
+                chunk = list(itertools.islice(line_pairs, CHUNK_SIZE))
+                sides = (
+                    [source for source, _ in chunk],
+                    [target for _, target in chunk],
+                )
+                yield Chunk(f"{text.split}-{index}-{copy}-{i}", index, sides)
 
 
 def encode_split(
-    text: Text,
+    text: SplitText,
     stem: str,
-    recipe: Recipe,
+    options: EncodingOptions,
     workers: int,
     report: Callable[[int, int], None],
 ) -> Dict[str, Any]:
@@ -362,114 +376,144 @@ def encode_split(
     Args:
       text: the text of the split.
       stem: the beginning of the file names: {stem}.source.ids.npy …
-      recipe: how text becomes ids.
+      options: how text becomes ids.
       workers: how many processes encode.
-      report: function of the numbers of finished blocks and of all blocks.
+      report: function of the numbers of finished chunks and of all chunks.
 
     Raises:
-      ValueError: no pair is left.
+      CorpusError: all pairs are dropped.
     """
-    total = text.copies * sum(-(-count // CHUNK) for count in text.counts)
-    kept = [0] * len(text.pairs)
-    written = [0] * len(text.pairs)
-    unknown = [0, 0]
-    dropped: collections.Counter = collections.Counter()
-    # The lengths of the sentences in each block, source and target.
-    lengths: Tuple[List[np.ndarray], List[np.ndarray]] = ([], [])
-    kinds = [id_type(each) for each in load_vocabularies(recipe.folder)[:2]]
-    with contextlib.ExitStack() as stack:
-        files = [
-            stack.enter_context(integer_file(f"{stem}.{side}.ids.npy", kind))
-            for side, kind in zip(SIDES, kinds)
-        ]
-        parts = _encoded(blocks_of(text), recipe, min(workers, total))
-        for done, part in enumerate(parts, 1):
-            corpus = part.corpus
-            weight = text.pairs[corpus].weight
-            times = times_written(weight, kept[corpus], len(part.lengths[0]))
-            kept[corpus] += len(times)
-            written[corpus] += int(times.sum())
-            dropped.update(part.dropped)
-            for number, append in enumerate(files):
-                each = part.lengths[number]
-                ids = several_times(part.ids[number], each, times)
-                append(ids)
-                lengths[number].append(np.repeat(each, times))
-                unknown[number] += int(np.count_nonzero(ids == UNK))
-            report(done, total)
+    counts = _write_ids(text, stem, options, workers, report)
     entry: Dict[str, Any] = {
-        "pairs": sum(written),
-        "empty": dropped["empty"],
-        "too_long": dropped["too_long"],
-        "max_length": recipe.max_length,
+        "pairs": sum(counts.written),
+        "empty": counts.dropped["empty"],
+        "too_long": counts.dropped["too_long"],
+        "max_length": options.max_length,
     }
-    if recipe.max_ratio:
-        entry.update(ratio=dropped["ratio"], max_ratio=recipe.max_ratio)
+    if options.max_ratio:
+        entry.update(ratio=counts.dropped["ratio"], max_ratio=options.max_ratio)
     if not entry["pairs"]:
-        names = " and ".join(path for pair in text.pairs for path in pair[:2])
-        raise ValueError(
-            f"{names}: expected at least one pair to keep, got none "
-            f"({described(entry)}): check the text, or raise --max_length"
+        paths = " and ".join(path for pair in text.file_pairs for path in pair[:2])
+        raise CorpusError(
+            f"{paths}: every pair was dropped ({describe_dropped(entry)}): check the "
+            "text, or raise max_length"
         )
-    for number, side in enumerate(SIDES):
-        offsets = np.cumsum(np.concatenate([[0], *lengths[number]]), dtype=np.int64)
-        with integer_file(f"{stem}.{side}.offsets.npy", np.int64) as append:
+    for i, side in enumerate(SIDES):
+        offsets = np.cumsum(np.concatenate([[0], *counts.lengths[i]]), dtype=np.int64)
+        with write_integers(f"{stem}.{side}.offsets.npy", np.int64) as append:
             append(offsets)
         entry[f"{side}_tokens"] = int(offsets[-1])
-        entry[f"{side}_unknown"] = unknown[number]
-    if [pair.weight for pair in text.pairs] != [1.0]:
+        entry[f"{side}_unknown"] = counts.unknown[i]
+    if [file_pair.weight for file_pair in text.file_pairs] != [1.0]:
         entry["corpora"] = [
-            {"weight": pair.weight, "pairs": pairs, "written": times}
-            for pair, pairs, times in zip(text.pairs, kept, written)
+            {"weight": file_pair.weight, "pairs": pairs, "written": written}
+            for file_pair, pairs, written in zip(
+                text.file_pairs, counts.pairs, counts.written
+            )
         ]
     return entry
 
 
-def _encoded(blocks: Iterator[Block], recipe: Recipe, workers: int) -> Iterator[Part]:
-    """Return the parts of blocks, encoded by this process or by several workers."""
+class _Counts(NamedTuple):
+    """What was written for a split."""
+
+    pairs: List[int]  # of each file pair: the pairs of lines that were not dropped
+    written: List[int]  # of each file pair: these, times its weight
+    dropped: collections.Counter  # reason → pairs
+    unknown: List[int]  # of source and target: the number of UNK
+    lengths: Tuple[
+        List[np.ndarray], List[np.ndarray]
+    ]  # of sentences, by side and chunk
+
+
+def _write_ids(
+    text: SplitText,
+    stem: str,
+    options: EncodingOptions,
+    workers: int,
+    report: Callable[[int, int], None],
+) -> _Counts:
+    """Encode a split, and write {stem}.source.ids.npy and {stem}.target.ids.npy.
+
+    Args:
+      text, stem, options, workers, report: as in `encode_split`.
+    """
+    zeros = [0] * len(text.file_pairs)
+    counts = _Counts([*zeros], [*zeros], collections.Counter(), [0, 0], ([], []))
+    num_chunks = count_chunks(text)
+    dtypes = [id_dtype(side) for side in load_vocabularies(options.folder)[:2]]
+    with contextlib.ExitStack() as stack:
+        files = [
+            stack.enter_context(write_integers(f"{stem}.{side}.ids.npy", dtype))
+            for side, dtype in zip(SIDES, dtypes)
+        ]
+        chunks = _encode(read_chunks(text), options, min(workers, num_chunks))
+        for done, chunk in enumerate(chunks, 1):
+            index = chunk.file_pair
+            weight = text.file_pairs[index].weight
+            repeats = count_repeats(weight, counts.pairs[index], len(chunk.lengths[0]))
+            counts.pairs[index] += len(repeats)
+            counts.written[index] += int(repeats.sum())
+            counts.dropped.update(chunk.dropped)
+            for side, append in enumerate(files):
+                lengths = chunk.lengths[side]
+                ids = repeat_sentences(chunk.ids[side], lengths, repeats)
+                append(ids)
+                counts.lengths[side].append(np.repeat(lengths, repeats))
+                counts.unknown[side] += int(np.count_nonzero(ids == UNK))
+            report(done, num_chunks)
+    return counts
+
+
+def _encode(
+    chunks: Iterator[Chunk], options: EncodingOptions, workers: int
+) -> Iterator[EncodedChunk]:
+    """Encode chunks, in this process or in several worker processes."""
     if workers < 2:
-        return map(encoder(recipe), blocks)
-    return pool.results(functools.partial(encoder, recipe, 1), blocks, workers)
+        return map(make_encoder(options), chunks)
+    return pool.results(functools.partial(make_encoder, options, 1), chunks, workers)
 
 
-def times_written(weight: float, before: int, pairs: int) -> np.ndarray:
+def count_repeats(weight: float, before: int, num_pairs: int) -> np.ndarray:
     """Return how many times each of the next pairs is written, int64 [pairs].
 
     Each pair is written int(weight) times. For the fractional part of the weight, some
-    pairs, spread evenly over the corpus, are written once more:
+    pairs, spread evenly over the files, are written once more:
 
-        times_written(2.5, 0, 4)    # [3, 2, 3, 2]
+        count_repeats(2.5, 0, 4)    # [3, 2, 3, 2]
 
     Args:
       weight: 0 or more.
-      before: the number of pairs in the corpus before these.
-      pairs: the number of pairs.
+      before: the number of pairs of the same files before these.
+      num_pairs: the number of pairs.
     """
-    ends = np.floor(weight * np.arange(before, before + pairs + 1) + 0.5)
+    ends = np.floor(weight * np.arange(before, before + num_pairs + 1) + 0.5)
     return np.diff(ends.astype(np.int64))
 
 
-def several_times(
-    ids: np.ndarray, lengths: np.ndarray, times: np.ndarray
+def repeat_sentences(
+    ids: np.ndarray, lengths: np.ndarray, repeats: np.ndarray
 ) -> np.ndarray:
     """Repeat each sentence in an array of ids.
 
-        several_times([7, 8, 9], lengths=[1, 2], times=[2, 1])    # [7, 7, 8, 9]
+        repeat_sentences([7, 8, 9], lengths=[1, 2], repeats=[2, 1])    # [7, 7, 8, 9]
 
     Args:
       ids: the ids of all sentences, concatenated.
       lengths: the length of each sentence.
-      times: how many times each sentence is repeated.
+      repeats: how many times each sentence is repeated.
     """
-    if (times == 1).all():
+    if (repeats == 1).all():
         return ids
     sentences = np.split(ids, np.cumsum(lengths)[:-1])
-    repeated = [each for each, count in zip(sentences, times) for _ in range(count)]
+    repeated = [
+        sentence for sentence, count in zip(sentences, repeats) for _ in range(count)
+    ]
     return np.concatenate([ids[:0], *repeated])
 
 
-def report_lines(text: Text, entry: Dict[str, Any]) -> List[str]:
-    """Return the report on a split: a line, and one for each corpus with a weight.
+def report_lines(text: SplitText, entry: Dict[str, Any]) -> List[str]:
+    """Return the report on a split: a line, and one for each file pair with a weight.
 
     Args:
       text: the text of the split.
@@ -480,13 +524,13 @@ def report_lines(text: Text, entry: Dict[str, Any]) -> List[str]:
     target = entry["target_tokens"]
     lines = [
         f"{text.split}: {entry['pairs']:,} pairs kept, {dropped:,} dropped "
-        f"({described(entry)}), {source:,} source and {target:,} target tokens, "
+        f"({describe_dropped(entry)}), {source:,} source and {target:,} target tokens, "
         f"unk {100 * entry['source_unknown'] / source:.3f} % / "
         f"{100 * entry['target_unknown'] / target:.3f} %"
     ]
     return lines + [
-        f"{text.split}: from {pair.source} and {pair.target}, weight "
-        f"{corpus['weight']:g}: {corpus['pairs']:,} pairs kept, {corpus['written']:,} "
+        f"{text.split}: from {file_pair.source} and {file_pair.target}, weight "
+        f"{counts['weight']:g}: {counts['pairs']:,} pairs kept, {counts['written']:,} "
         f"written"
-        for corpus, pair in zip(entry.get("corpora", []), text.pairs)
+        for counts, file_pair in zip(entry.get("corpora", []), text.file_pairs)
     ]

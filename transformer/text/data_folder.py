@@ -1,8 +1,8 @@
 """Data folders: write the files of a corpus; read them without trusting them.
 
 The summary `corpus.json` has the languages, the number of pairs in each split, and the
-checksums of the other files. It is written last and removed first; a folder without it
-is not a corpus.
+checksums of the other files. It is written last and removed first: a folder without it
+is not a data folder.
 """
 
 import contextlib
@@ -25,7 +25,11 @@ from typing import (
 
 import numpy as np
 
-from transformer.commands.terminal import command, command_line
+from transformer.runtime.errors import (
+    CorpusError,
+    DataFolderChanged,
+    DataFolderNotPrepared,
+)
 from transformer.runtime.files import (
     named,
     read_json,
@@ -53,17 +57,17 @@ ID_FILES = [
 
 
 @contextlib.contextmanager
-def integer_file(path: str, kind: type) -> Iterator[Callable[[np.ndarray], None]]:
-    """Yield a function that appends an array of integers to a new file.
+def write_integers(path: str, dtype: type) -> Iterator[Callable[[np.ndarray], None]]:
+    """Open a new file, and yield a function that appends an array of integers to it.
 
     The file is what np.save would write for all arrays concatenated, but only one array
     is in memory at a time.
 
     Args:
       path: the file, which is named in errors.
-      kind: the dtype of the arrays, which are contiguous and one-dimensional.
+      dtype: that of the arrays, which are contiguous and one-dimensional.
     """
-    descr = np.lib.format.dtype_to_descr(np.dtype(kind))
+    descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
     header = {"descr": descr, "fortran_order": False, "shape": (0,)}
     length = 0
 
@@ -82,25 +86,26 @@ def integer_file(path: str, kind: type) -> Iterator[Callable[[np.ndarray], None]
 
 
 def open_integers(path: str) -> np.ndarray:
-    """Return the integers in a file, [length], memory-mapped.
+    """Map the integers in a file, [length], into memory.
 
     Raises:
       FileNotFoundError: there is no such file.
-      ValueError: the file does not hold such an array.
+      DataFolderChanged: the file does not hold such an array.
     """
-    found = None
+    array = None
     with contextlib.suppress(ValueError, EOFError):
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
     if (
-        not isinstance(found, np.memmap)
-        or found.ndim != 1
-        or found.dtype.kind not in "iu"
+        not isinstance(array, np.memmap)
+        or array.ndim != 1
+        or array.dtype.kind not in "iu"
     ):
-        raise ValueError(
+        raise DataFolderChanged(
             f"{path}: expected a one-dimensional array of integers, got something "
-            f"else, or a part of one; run {command('prepare')} again"
+            f"else, or a part of one",
+            os.path.dirname(path),
         )
-    return found
+    return array
 
 
 # --- The summary ----------------------------------------------------------------------
@@ -109,8 +114,8 @@ def open_integers(path: str) -> np.ndarray:
 def language_of(path: str) -> str:
     """Return the language at the end of a file name, or ""."""
     name = re.sub(r"(\.gz|\.xml|\.sgm)*$", "", os.path.basename(path))
-    found = re.search(rf"\.({LANGUAGE})$", name)
-    return found.group(1) if found and found.group(1) not in OTHER_ENDINGS else ""
+    match = re.search(rf"\.({LANGUAGE})$", name)
+    return match.group(1) if match and match.group(1) not in OTHER_ENDINGS else ""
 
 
 # Languages that are written without spaces between words → sacreBLEU's tokenizer. For
@@ -131,14 +136,14 @@ def check_language(name: str, where: str) -> str:
 
     Args:
       name: the name.
-      where: the flag or the file that gives the name, for the message.
+      where: the flag or the file that has the name, for the message.
 
     Raises:
-      ValueError: the name has characters other than letters, digits, - and _. As part
+      CorpusError: the name has characters other than letters, digits, - and _. As part
         of a path, it could lead to any file.
     """
     if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
-        raise ValueError(
+        raise CorpusError(
             f"{where}: expected letters, digits, - and _ only, got {name!r}; write de "
             "or pt-br, for example"
         )
@@ -149,27 +154,29 @@ def read_summary(folder: str) -> Dict[str, Any]:
     """Return the content of corpus.json.
 
     Raises:
-      FileNotFoundError: there is no corpus.json.
-      ValueError: it is broken, or its languages would lead outside the folder.
+      DataFolderNotPrepared: there is no corpus.json.
+      DataFolderChanged: it is broken.
+      CorpusError: its languages would lead outside the folder.
     """
     path = os.path.join(folder, SUMMARY)
     if not os.path.exists(path):
-        raise FileNotFoundError(
-            f"{path}: expected a folder that {command('prepare')} has finished, got "
-            f"no such file; name the folder with --data, or run "
-            + command_line("prepare", "--out", folder)
+        raise DataFolderNotPrepared(
+            f"{path} is missing: expected a data folder that has been prepared", folder
         )
-    expected = f"what {command('prepare')} writes: run it again"
-    summary = read_json(path, expected)
+    try:
+        summary = read_json(path, "the summary of a data folder")
+    except ValueError as error:
+        raise DataFolderChanged(str(error), folder) from error
     try:
         languages = (summary["source_lang"], summary["target_lang"])
         for name in ("splits", "sha256"):
             if not isinstance(summary.get(name, {}), dict):
                 raise ValueError(name)
     except (ValueError, TypeError, LookupError) as error:
-        raise ValueError(
+        raise DataFolderChanged(
             f"{path}: expected source_lang, target_lang, splits and sha256, got a "
-            f"problem with {error}; run {command('prepare')} again"
+            f"problem with {error}",
+            folder,
         ) from error
     for language in languages:
         check_language(language, path)
@@ -187,9 +194,9 @@ def write_summary(
       paths: the files, which need not be in `folder` yet.
     """
     by_name = sorted((os.path.basename(path), path) for path in paths)
-    sums = {name: sha256_of(path) for name, path in by_name}
+    checksums = {name: sha256_of(path) for name, path in by_name}
     with replaced(os.path.join(folder, SUMMARY)) as file:
-        json.dump(stamped(dict(summary, sha256=sums)), file, indent=2)
+        json.dump(stamped(dict(summary, sha256=checksums)), file, indent=2)
         file.write("\n")
 
 
@@ -197,12 +204,12 @@ def text_paths(folder: str, split: str) -> Tuple[str, str]:
     """Return the paths of the source and the target text of a split.
 
     Raises:
-      FileNotFoundError, ValueError: as in `read_summary`; or there is no such split.
+      CorpusError: as in `read_summary`; or there is no such split.
     """
     summary = read_summary(folder)
-    with_text = [each for each in summary.get("splits", {}) if each != "train"]
+    with_text = [name for name in summary.get("splits", {}) if name != "train"]
     if with_text and split not in with_text:
-        raise ValueError(
+        raise CorpusError(
             f"split: expected one of {', '.join(with_text)}, the splits with text in "
             f"{folder}, got {split}"
         )
@@ -211,56 +218,59 @@ def text_paths(folder: str, split: str) -> Tuple[str, str]:
     return source, target
 
 
-def verify(folder: str) -> Dict[str, str]:
-    """Return the SHA-256 of each file that training reads, after comparing it.
+def verify_checksums(folder: str) -> Dict[str, str]:
+    """Verify the files of a data folder that training reads.
 
     A folder from an older version has no checksums, so nothing is compared.
 
     Args:
       folder: the data folder.
 
+    Returns:
+      The checksums: file name → SHA-256.
+
     Raises:
-      ValueError: a file differs from the prepared one.
+      DataFolderChanged: a file differs from the prepared one.
     """
-    verified: Dict[str, str] = {}
+    checksums: Dict[str, str] = {}
     for name, expected in read_summary(folder).get("sha256", {}).items():
         if name.startswith("test."):
             continue
         path = os.path.join(folder, os.path.basename(name))
         if not os.path.isfile(path) or sha256_of(path) != expected:
-            raise ValueError(
-                f"{path}: expected the file that {command('prepare')} wrote, got none "
-                f"or a different one: it was changed, or {command('prepare')} was "
-                "killed; run it again, with the same flags"
+            raise DataFolderChanged(
+                f"{path} is missing, or is not the file that was prepared: it was "
+                "changed, or preparing the data was interrupted",
+                folder,
             )
-        verified[name] = expected
-    return verified
+        checksums[name] = expected
+    return checksums
 
 
-def publish(made: str, out: str, old: Iterable[str]) -> None:
+def publish(work_dir: str, out: str, old_names: Iterable[str]) -> None:
     """Move the files of a finished corpus into the data folder, corpus.json last.
 
-    The old corpus.json is removed first; while it is missing, there is no corpus. If
-    the process ends at any moment, it leaves the old corpus, none, or the new one.
+    The old corpus.json is removed first; while it is missing, there is no data folder.
+    If the process ends at any moment, it leaves the old corpus, none, or the new one.
 
     Args:
-      made: the folder that holds the files.
+      work_dir: the folder that holds the files.
       out: the data folder, on the same file system; it is created if necessary.
-      old: the names of files from an earlier corpus, which are removed if not replaced.
+      old_names: the files of an earlier corpus, which are removed if not replaced.
     """
-    new = sorted(set(os.listdir(made)) - {SUMMARY})
-    for name in [*new, SUMMARY]:
-        sync(os.path.join(made, name))
+    new_names = sorted(set(os.listdir(work_dir)) - {SUMMARY})
+    for name in [*new_names, SUMMARY]:
+        sync(os.path.join(work_dir, name))
     os.makedirs(out, exist_ok=True)
-    for name in [SUMMARY, *set(old).difference(new)]:
+    for name in [SUMMARY, *set(old_names).difference(new_names)]:
         path = os.path.join(out, name)
         if os.path.lexists(path):
             os.remove(path)
         sync(out)  # from here on, corpus.json is not on the disk
-    for name in new:
-        os.replace(os.path.join(made, name), os.path.join(out, name))
+    for name in new_names:
+        os.replace(os.path.join(work_dir, name), os.path.join(out, name))
     sync(out)
-    os.replace(os.path.join(made, SUMMARY), os.path.join(out, SUMMARY))
+    os.replace(os.path.join(work_dir, SUMMARY), os.path.join(out, SUMMARY))
     sync(out)
 
 
@@ -278,11 +288,11 @@ class ParallelText(NamedTuple):
 
 
 def load_text(data: str, split: str) -> Tuple[List[str], List[str]]:
-    """Return the plain source and reference lines of a split in a prepared folder.
+    """Return the plain source and reference lines of a split in a data folder.
 
     Raises:
       FileNotFoundError: a file is missing.
-      ValueError: corpus.json is broken, points outside the folder, or lacks the split.
+      CorpusError: corpus.json is broken, points outside the folder, or lacks the split.
     """
     source, reference = text_paths(data, split)
     return list(read_lines(source)), list(read_lines(reference))
@@ -300,7 +310,7 @@ def read_parallel(
       paths: the source file and the reference file, or None.
 
     Raises:
-      ValueError: the numbers of lines differ, or there are no lines.
+      CorpusError: the numbers of lines differ, or there are no lines.
       OSError: a file cannot be read.
     """
     is_split = not paths
@@ -317,7 +327,7 @@ def read_parallel(
         name = split
         language = read_summary(data)["target_lang"]
     if len(sources) != len(references) or not sources:
-        raise ValueError(
+        raise CorpusError(
             f"{' and '.join(paths)}: expected the same number of lines, at least one, "
             f"got {len(sources)} and {len(references)}"
         )

@@ -88,9 +88,9 @@ def test_without_a_vocabulary_it_says_so(capsys, original, tmp_path):
     assert "Adam continues where it was" in said
     assert "output_projection: False (paper: True)" in said
     argv = ["--logdir", logdir]
-    assert "expected the vocabulary" in corpora.refusal(capsys, "translate", *argv)
+    assert "the vocabulary is missing" in corpora.refusal(capsys, "translate", *argv)
     some = corpora.write_lines(tmp_path / "text", ["1 2"])
-    assert "expected the vocabulary" in corpora.refusal(
+    assert "the vocabulary is missing" in corpora.refusal(
         capsys, "eval", *argv, "--files", some, some
     )
 

@@ -9,7 +9,17 @@
 import argparse
 import os
 import re
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    List,
+    NamedTuple,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 from transformer import hparams
 from transformer.commands import cli
@@ -41,67 +51,88 @@ TRAINED_WITH: Dict[str, Dict[str, Any]] = {
 }
 
 # The systems whose vocabularies are all of one kind → that kind, a key of KINDS.
-KIND_OF = {"tensor2tensor": "subwords"}
+KIND_OF_SYSTEM = {"tensor2tensor": "subwords"}
 
 
-def vocabulary_files(
-    args: argparse.Namespace, hp: hparams.HParams
-) -> List[Tuple[str, bytes]]:
-    """Return (name in the log directory, content) of each given vocabulary.
+def choose_vocabularies(
+    spm: str, vocab: str, src_vocab: str, tgt_vocab: str
+) -> List[str]:
+    """Return the paths of the given vocabularies, two if each side has its own.
+
+    Args:
+      spm, vocab, src_vocab, tgt_vocab: the values of the flags; "" or None: not given.
+
+    Raises:
+      ValueError: the flags contradict each other.
+    """
+    paths = [path for path in (spm, vocab, src_vocab, tgt_vocab) if path]
+    is_separate = bool(src_vocab) and bool(tgt_vocab)
+    if len(paths) > 1 + is_separate or bool(src_vocab) != bool(tgt_vocab):
+        raise ValueError(
+            "vocabulary: expected --spm, or --vocab, or both --src_vocab and "
+            "--tgt_vocab, got another combination"
+        )
+    return paths
+
+
+def choose_kind(path: str, system: str, is_spm: bool) -> str:
+    """Choose the kind of a vocabulary, a key of KINDS.
+
+    Args:
+      path: the vocabulary.
+      system: the original system.
+      is_spm: whether --spm named the vocabulary.
+    """
+    kind = "pieces" if is_spm or path.endswith(".model") else "words"
+    system_kind = KIND_OF_SYSTEM.get(system, kind)
+    if is_spm and system_kind != kind:
+        raise ValueError(
+            f"--spm {path}: expected {system_kind} of {system}, got a "
+            "SentencePiece model; give --vocab"
+        )
+    return system_kind
+
+
+class VocabularyFile(NamedTuple):
+    """A vocabulary of the log directory."""
+
+    name: str
+    content: bytes
+
+
+def read_vocabularies(
+    paths: Sequence[str], system: str, is_spm: bool, hp: hparams.HParams
+) -> List[VocabularyFile]:
+    """Read the given vocabularies.
+
+    Args:
+      paths: from `choose_vocabularies`.
+      system, is_spm: as in `choose_kind`.
+      hp: the settings of the model.
 
     Raises:
       ValueError: their number, kind or size does not fit the model.
     """
-    paths = given_vocabularies(args)
     if hp.joint_vocab and len(paths) > 1:
         raise ValueError(
-            f"--src_vocab: expected one vocabulary, as {args.source} has one for both "
+            f"--src_vocab: expected one vocabulary, as {system} has one for both "
             "languages, got two; give --spm or --vocab"
         )
     sizes = [hp.target_vocab_size]
     if not hp.joint_vocab:
         sizes = [hp.source_vocab_size, hp.target_vocab_size]
         if len(paths) == 1:
-            paths *= 2
-    result = []
-    for index, (path, size) in enumerate(zip(paths, sizes)):
-        names, content = KINDS[kind_of(path, args)]
-        result.append((names[0 if hp.joint_vocab else index + 1], content(path, size)))
-    return result
+            paths = [paths[0], paths[0]]
+    files = []
+    for side, (path, size) in enumerate(zip(paths, sizes)):
+        kind = KINDS[choose_kind(path, system, is_spm)]
+        name = kind.joint_name if hp.joint_vocab else kind.separate_names[side]
+        files.append(VocabularyFile(name, kind.read(path, size)))
+    return files
 
 
-def given_vocabularies(args: argparse.Namespace) -> List[str]:
-    """Return the paths of the given vocabularies, two if each side has its own.
-
-    Raises:
-      ValueError: the flags contradict each other.
-    """
-    given = [
-        path for path in (args.spm, args.vocab, args.src_vocab, args.tgt_vocab) if path
-    ]
-    separate = bool(args.src_vocab) and bool(args.tgt_vocab)
-    if len(given) > 1 + separate or bool(args.src_vocab) != bool(args.tgt_vocab):
-        raise ValueError(
-            "vocabulary: expected --spm, or --vocab, or both --src_vocab and "
-            "--tgt_vocab, got another combination; remove the others"
-        )
-    return given
-
-
-def kind_of(path: str, args: argparse.Namespace) -> str:
-    """Return the key in `KINDS` of a given vocabulary."""
-    kind = "pieces" if path == args.spm or path.endswith(".model") else "words"
-    expected = KIND_OF.get(args.source, kind)
-    if path == args.spm and expected != kind:
-        raise ValueError(
-            f"--spm {path}: expected {expected} of {args.source}, got a "
-            "SentencePiece model; give --vocab"
-        )
-    return expected
-
-
-def words(path: str, size: int) -> bytes:
-    """Return the part of a word list that a model of a given vocabulary size uses.
+def read_words(path: str, size: int) -> bytes:
+    """Read the part of a word list that a model with this vocabulary size uses.
 
     The original programs ignore words below a minimum count, so a longer list may only
     be cut between two words with different counts.
@@ -112,9 +143,8 @@ def words(path: str, size: int) -> bytes:
         for line in lines[size - 1 : size + 1]
         if len(line) > 1 and line[1].isdigit()
     ]
-    if len(lines) < size or (
-        len(lines) > size and not (len(counts) == 2 and counts[0] > counts[1])
-    ):
+    can_be_cut = len(counts) == 2 and counts[0] > counts[1]
+    if len(lines) < size or (len(lines) > size and not can_be_cut):
         raise ValueError(
             f"{path}: expected {size} words, as many as the model has, got {len(lines)}"
         )
@@ -122,18 +152,18 @@ def words(path: str, size: int) -> bytes:
     return "".join("\t".join(line[:2]) + "\n" for line in lines[:size]).encode()
 
 
-def pieces(path: str, size: int) -> bytes:
-    """Return the bytes of a SentencePiece model."""
-    return whole_file(Vocabulary(path), size)
+def read_sentencepiece(path: str, size: int) -> bytes:
+    """Read a SentencePiece model."""
+    return read_whole(Vocabulary(path), size)
 
 
-def subwords(path: str, size: int) -> bytes:
-    """Return the bytes of a subword vocabulary of tensor2tensor."""
-    return whole_file(SubwordVocabulary(path), size)
+def read_subwords(path: str, size: int) -> bytes:
+    """Read a subword vocabulary of tensor2tensor."""
+    return read_whole(SubwordVocabulary(path), size)
 
 
-def whole_file(vocabulary: Union[Vocabulary, SubwordVocabulary], size: int) -> bytes:
-    """Return the bytes of a vocabulary; raise ValueError if its size is wrong."""
+def read_whole(vocabulary: Union[Vocabulary, SubwordVocabulary], size: int) -> bytes:
+    """Read the file of a vocabulary; raise ValueError if its size is wrong."""
     if vocabulary.size != size:
         raise ValueError(
             f"{vocabulary.path}: expected {size} pieces, as many as the "
@@ -143,67 +173,75 @@ def whole_file(vocabulary: Union[Vocabulary, SubwordVocabulary], size: int) -> b
         return file.read()
 
 
-# Kind → (the file names in the log directory: joint, source, target; a function of path
-# and size that returns the content).
+class Kind(NamedTuple):
+    """A kind of vocabulary."""
+
+    joint_name: str  # the file in the log directory, for both languages
+    separate_names: Tuple[str, str]  # the files for source and target
+    read: Callable[[str, int], bytes]  # function of path and size → content
+
+
 KINDS = {
-    "pieces": ((JOINT_MODEL, *SEPARATE_MODELS), pieces),
-    "words": ((JOINT_WORDS, *SEPARATE_WORDS), words),
-    "subwords": ((JOINT_SUBWORDS, *SEPARATE_SUBWORDS), subwords),
+    "pieces": Kind(JOINT_MODEL, SEPARATE_MODELS, read_sentencepiece),
+    "words": Kind(JOINT_WORDS, SEPARATE_WORDS, read_words),
+    "subwords": Kind(JOINT_SUBWORDS, SEPARATE_SUBWORDS, read_subwords),
 }
 
 
-def subword_sizes(args: argparse.Namespace) -> Sequence[int]:
+def subword_sizes(paths: Sequence[str], system: str) -> List[int]:
     """Return the sizes of two subword vocabularies, which identify their tables.
 
     Returns:
-      () unless there are two such vocabularies.
+      [] unless there are two such vocabularies.
     """
-    paths = given_vocabularies(args)
-    if KIND_OF.get(args.source) != "subwords" or len(paths) < 2:
-        return ()
+    if KIND_OF_SYSTEM.get(system) != "subwords" or len(paths) < 2:
+        return []
     return [SubwordVocabulary(path).size for path in paths]
 
 
 def differences_to_paper(dialect: str) -> List[str]:
-    """Return a line for each decision on which a dialect differs from the paper."""
+    """List the decisions in which a dialect differs from the paper, one line each."""
     paper = DIALECTS["paper"]
-    row = DIALECTS[dialect]
+    original = DIALECTS[dialect]
     return [
-        f"  {name}: {getattr(row, name)} (paper: {getattr(paper, name)})"
-        for name in row._fields
-        if name != "described_in" and getattr(row, name) != getattr(paper, name)
+        f"  {name}: {getattr(original, name)} (paper: {getattr(paper, name)})"
+        for name in original._fields
+        if name != "described_in" and getattr(original, name) != getattr(paper, name)
     ]
 
 
 def run(args: argparse.Namespace) -> None:
     """Read the checkpoint, check it, and write the log directory."""
-    given_vocabularies(args)
+    paths = choose_vocabularies(args.spm, args.vocab, args.src_vocab, args.tgt_vocab)
     refuse_used(args.out, "--out")
     cli.start_tensorflow(args.verbose)
     # Imported here, because importing TensorFlow takes seconds.
     from transformer.compat import convert
     from transformer.logdir import checkpoints
 
-    checkpoint = re.sub(r"\.(index|data-.*)$", "", args.ckpt)  # of a completed path
+    # The shell may have completed the path.
+    checkpoint = re.sub(r"\.(index|data-.*)$", "", args.ckpt)
     arrays = convert.read(checkpoint, read_rules(args.names) if args.names else ())
-    settings = convert.infer_settings(args.source, arrays, subword_sizes(args))
+    settings = convert.infer_settings(
+        args.source, arrays, subword_sizes(paths, args.source)
+    )
     settings.update(TRAINED_WITH.get(settings["dialect"], {}))
     hp = hparams.HParams(num_heads=args.num_heads, **settings)
     hparams.validate(hp)
     imported = convert.convert(arrays, hp, args.target_space_id)
-    vocabularies = vocabulary_files(args, hp)
-    with new_folder(args.out, "--out") as made:
-        hparams.save(hp, made)
-        for name, content in vocabularies:
-            with open(os.path.join(made, name), "wb") as file:
-                file.write(content)
-        described = {"settings": model_settings(hp)}
-        checkpoints.write(imported.arrays, made, imported.step, described)
+    vocabularies = read_vocabularies(paths, args.source, bool(args.spm), hp)
+    with new_folder(args.out, "--out") as logdir:
+        hparams.save(hp, logdir)
+        for vocabulary in vocabularies:
+            with open(os.path.join(logdir, vocabulary.name), "wb") as file:
+                file.write(vocabulary.content)
+        description = {"settings": model_settings(hp)}
+        checkpoints.write(imported.arrays, logdir, imported.step, description)
     path = checkpoints.path_of(args.out, imported.step)
-    report(path, imported, hp, bool(vocabularies), args.target_space_id)
+    print_report(path, imported, hp, bool(vocabularies), args.target_space_id)
 
 
-def report(
+def print_report(
     path: str,
     imported: "Imported",
     hp: hparams.HParams,
@@ -211,16 +249,16 @@ def report(
     target_space: int,
 ) -> None:
     """Print what was imported."""
-    row = DIALECTS[hp.dialect]
-    print_lines(f"{path}: {imported.parameters:,} parameters of {row.described_in}")
-    if row.masks_from == "activations":  # so the model attends to padding
+    dialect = DIALECTS[hp.dialect]
+    print_lines(f"{path}: {imported.parameters:,} parameters of {dialect.described_in}")
+    if dialect.masks_from == "activations":  # so the model attends to padding
         print_lines(
             f"sources are padded to {hp.pad_sources_to} pieces, as in the original"
             if hp.pad_sources_to
             else "sources are not padded: no variable says how long they were "
             "in the original; set pad_sources_to in hparams.json"
         )
-    if row.target_space:
+    if dialect.target_space:
         print_lines(f"target space {target_space} (--target_space_id)")
     print_lines(
         "with the moments of the optimizer: Adam continues where it was"
@@ -239,34 +277,30 @@ def report(
 
 def parser() -> cli.Parser:
     """Return the parser of the command line."""
-    made = cli.make_parser("import", __doc__)
-    made.add_argument(
+    parser = cli.make_parser("import", __doc__)
+    parser.add_argument(
         "--from",
         dest="source",
         required=True,
         choices=sorted(dialects_by_system()),
         help="the original system",
     )
-    made.add_argument(
+    parser.add_argument(
         "--ckpt",
         required=True,
         type=cli.path,
         metavar="CHECKPOINT",
         help="the checkpoint, without the extensions of its files",
     )
-    made.add_argument(
+    parser.add_argument(
         "--num_heads",
         type=int,
         required=True,
         metavar="INT",
         help="attention heads; the checkpoint does not say",
     )
-    made.add_argument(
-        "--out",
-        required=True,
-        type=cli.path,
-        metavar="DIR",
-        help="the log directory to write",
+    parser.add_argument(
+        "--out", required=True, metavar="DIR", help="the log directory to write"
     )
     for flag, metavar, text in (
         ("--names", "MAP.json", "regular expressions that rename its variables first"),
@@ -275,6 +309,6 @@ def parser() -> cli.Parser:
         ("--src_vocab", "FILE", "the source's list, if the target has its own"),
         ("--tgt_vocab", "FILE", "the target's list"),
     ):
-        made.add_argument(flag, metavar=metavar, help=text)
-    cli.add_number(made, "target_space_id", 0, "tensor2tensor's target space")
-    return made
+        parser.add_argument(flag, metavar=metavar, help=text)
+    cli.add_number(parser, "target_space_id", 0, "tensor2tensor's target space")
+    return parser

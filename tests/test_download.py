@@ -259,9 +259,9 @@ def test_the_table_is_whole_and_listed(capsys):
     corpora.command("download", "--list")
     listed = capsys.readouterr().out
     for name, corpus in public_corpora.CORPORA.items():
-        assert name + ":" in listed and corpus.home in listed
-        assert set(corpus.splits) == set(SPLITS)
-        for pairs in corpus.splits.values():
+        assert name + ":" in listed and corpus.homepage in listed
+        assert set(corpus.file_pairs) == set(SPLITS)
+        for pairs in corpus.file_pairs.values():
             for source, target in pairs:
                 assert re.search(r"\.de(\.xml|\.sgm)?$", source)
                 assert re.search(r"\.en(\.xml|\.sgm)?$", target)

@@ -22,6 +22,7 @@ from typing import Any, Optional, Set, Tuple
 
 from transformer.commands import cli
 from transformer.commands.terminal import PACKAGE, command_line, print_lines
+from transformer.runtime.errors import PackageNotInstalled
 from transformer.runtime.files import named, sha256_of, unfinished
 from transformer.text.corpus import write_text
 from transformer.text.public_corpora import CORPORA, Archive, PublicCorpus
@@ -29,37 +30,37 @@ from transformer.text.public_corpora import CORPORA, Archive, PublicCorpus
 LANGUAGES = ("de", "en")
 SAMPLE = "sample"
 SAMPLE_FILES = (".de", ".en", ".align")
-SAMPLE_PIECES = 2000  # --vocab_size for its small grammar
-BLOCK = 1 << 16  # bytes read at a time
+SAMPLE_VOCAB_SIZE = 2000  # for its small grammar
+READ_BYTES = 1 << 16  # at a time
 RETRIES = 5  # for an archive; pooch waits 1 s after the first, 2 s after the second, …
 
 
 def parser() -> cli.Parser:
     """Return the parser of the command's flags."""
-    flags = cli.make_parser("download", __doc__)
-    flags.usage = "%(prog)s NAME [--flag value] ..."
-    flags.add_argument(
+    parser = cli.make_parser("download", __doc__)
+    parser.usage = "%(prog)s NAME [--flag value] ..."
+    parser.add_argument(
         "name",
         nargs="?",
         metavar="NAME",
         help=f"one of {', '.join([SAMPLE, *CORPORA])}",
     )
-    flags.add_argument(
+    parser.add_argument(
         "--out", type=cli.path, metavar="DIR", help="the data folder [data/NAME]"
     )
-    flags.add_argument("--list", action="store_true", help="show the corpora")
-    flags.add_argument(
+    parser.add_argument("--list", action="store_true", help="show the corpora")
+    parser.add_argument(
         "--url_base",
         metavar="URL",
         help="a mirror: download the archives from URL/FILE",
     )
-    return flags
+    return parser
 
 
 def run(args: argparse.Namespace) -> None:
-    """Show the list, or download one corpus and say what to do next."""
+    """Print the list, or download one corpus and print the next command."""
     if args.list:
-        return show_list()
+        return print_list()
     if args.name not in (SAMPLE, *CORPORA):
         raise ValueError(
             f"expected the name of a corpus, one of {', '.join([SAMPLE, *CORPORA])}, "
@@ -68,14 +69,17 @@ def run(args: argparse.Namespace) -> None:
     out = args.out or os.path.join("data", args.name)
     if args.name == SAMPLE:
         copy_sample(out)
-        size = SAMPLE_PIECES
-        said = "The sample corpus, generated from a small grammar. Next:"
+        vocab_size = SAMPLE_VOCAB_SIZE
+        origin = "The sample corpus, generated from a small grammar."
     else:
         corpus = CORPORA[args.name]
         download(corpus, out, args.url_base)
-        size = corpus.vocab_size
-        said = f"{corpus.home} names the authors and terms of use of this corpus. Next:"
-    print_lines(said, command_line("prepare", "--out", out, "--vocab_size", f"{size}"))
+        vocab_size = corpus.vocab_size
+        origin = f"{corpus.homepage} names the authors and terms of use of this corpus."
+    print_lines(
+        f"{origin} Next:",
+        command_line("prepare", "--out", out, "--vocab_size", str(vocab_size)),
+    )
 
 
 def copy_sample(out: str) -> None:
@@ -87,7 +91,7 @@ def copy_sample(out: str) -> None:
     folder = os.path.join(PACKAGE, SAMPLE)  # in a wheel
     if not os.path.isdir(folder):
         folder = os.path.join(os.path.dirname(PACKAGE), "data", SAMPLE)
-    names = [each for each in os.listdir(folder) if each.endswith(SAMPLE_FILES)]
+    names = [name for name in os.listdir(folder) if name.endswith(SAMPLE_FILES)]
     for name in names:
         path = os.path.join(out, name)
         if os.path.exists(path) and not filecmp.cmp(
@@ -97,15 +101,15 @@ def copy_sample(out: str) -> None:
                 f"{path}: expected no other text, got a file that is not part of the "
                 "sample corpus; choose another --out"
             )
-    with unfinished(out) as work:
+    with unfinished(out) as work_dir:
         for name in names:
-            shutil.copyfile(os.path.join(folder, name), os.path.join(work, name))
+            shutil.copyfile(os.path.join(folder, name), os.path.join(work_dir, name))
         os.makedirs(out, exist_ok=True)
         for name in names:
-            os.replace(os.path.join(work, name), os.path.join(out, name))
+            os.replace(os.path.join(work_dir, name), os.path.join(out, name))
 
 
-def show_list() -> None:
+def print_list() -> None:
     """Print the corpora."""
     print_lines(
         f"{SAMPLE}: sentences from a small grammar, 20,000 pairs; comes with the "
@@ -114,7 +118,8 @@ def show_list() -> None:
     for name, corpus in CORPORA.items():
         size = sum(archive.max_bytes for archive in corpus.archives) / 1e6
         print_lines(
-            f"{name}: {corpus.described}; at most {size:,.0f} MB", f"    {corpus.home}"
+            f"{name}: {corpus.description}; at most {size:,.0f} MB",
+            f"    {corpus.homepage}",
         )
 
 
@@ -134,89 +139,95 @@ def download(corpus: PublicCorpus, out: str, url_base: Optional[str]) -> None:
     """
     names = [os.path.basename(archive.url) for archive in corpus.archives]
     paths = [os.path.join(out, "archives", name) for name in names]
-    texts = [f"{split}.{each}" for split in corpus.splits for each in LANGUAGES]
-    found = [name for name in texts if os.path.exists(os.path.join(out, name))]
-    if found and not all(map(os.path.exists, paths)):
+    text_names = [
+        f"{split}.{language}" for split in corpus.file_pairs for language in LANGUAGES
+    ]
+    existing = [name for name in text_names if os.path.exists(os.path.join(out, name))]
+    if existing and not all(map(os.path.exists, paths)):
         raise ValueError(
             f"--out {out}: expected the archives that its text is from, got "
-            f"{', '.join(found)} without them; choose another folder, or remove the "
+            f"{', '.join(existing)} without them; choose another folder, or remove the "
             "text to download it again"
         )
-    with named(out), unfinished(out) as work:
+    with named(out), unfinished(out) as work_dir:
         for archive, path in zip(corpus.archives, paths):
             if not os.path.exists(path) or sha256_of(path) != archive.sha256:
-                fetch(archive, path, work, url_base)
-        files = os.path.join(work, "files")
-        os.mkdir(files)
+                fetch(archive, path, work_dir, url_base)
+        folder = os.path.join(work_dir, "files")
+        os.mkdir(folder)
         needed = {
-            name for pairs in corpus.splits.values() for pair in pairs for name in pair
+            name
+            for file_pairs in corpus.file_pairs.values()
+            for file_pair in file_pairs
+            for name in file_pair
         }
         for path in paths:
-            unpack(path, needed, files)
-        missing = sorted(needed.difference(os.listdir(files)))
+            unpack(path, needed, folder)
+        missing = sorted(needed.difference(os.listdir(folder)))
         if missing:
             raise ValueError(
-                f"{', '.join(paths)}: expected the files of the splits, got none named "
+                f"{', '.join(paths)}: files of the splits are missing: "
                 f"{', '.join(missing)}"
             )
-        for split, pairs in corpus.splits.items():
-            for pair in pairs:
-                _append(pair, files, split, work)
-        for name in found:
+        for split, file_pairs in corpus.file_pairs.items():
+            for file_pair in file_pairs:
+                append_text(file_pair, folder, split, work_dir)
+        for name in existing:
             path = os.path.join(out, name)
-            if not filecmp.cmp(os.path.join(work, name), path, shallow=False):
+            if not filecmp.cmp(os.path.join(work_dir, name), path, shallow=False):
                 raise ValueError(
                     f"{path}: expected the text of the archives, got another; choose "
                     "another --out, or remove the file to write it again"
                 )
-        for name in texts:
-            os.replace(os.path.join(work, name), os.path.join(out, name))
+        for name in text_names:
+            os.replace(os.path.join(work_dir, name), os.path.join(out, name))
 
 
-def fetch(archive: Archive, path: str, work: str, url_base: Optional[str]) -> None:
+def fetch(archive: Archive, path: str, work_dir: str, url_base: Optional[str]) -> None:
     """Download an archive; verify its SHA-256.
 
     Args:
       archive: what to download.
       path: where it is written.
-      work: a folder for files that have not been verified.
+      work_dir: a folder for files that have not been verified.
       url_base: as in `download`.
 
     Raises:
-      ValueError: no attempt succeeded, or pooch is not installed.
+      ValueError: no attempt succeeded.
+      PackageNotInstalled: pooch is missing.
       OSError: the file is too long.
     """
     try:
         import pooch
         from requests import RequestException
     except ImportError as error:
-        raise ValueError(
-            "expected the package pooch, got none; pip install 'pooch[progress]'"
+        raise PackageNotInstalled(
+            "pooch is not installed: pip install 'pooch[progress]'", "download"
         ) from error
     pooch.get_logger().setLevel("ERROR")
     has_bar = sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None
     identity = {"Accept-Encoding": "identity"}
-    get = pooch.HTTPDownloader(has_bar, BLOCK, headers=identity)
+    downloader = pooch.HTTPDownloader(has_bar, READ_BYTES, headers=identity)
 
-    def get_limited(url, path, manager):
+    def download_limited(url, path, manager):
         with LimitedFile(path, url, archive.max_bytes) as file:
-            get(url, file, manager)
+            downloader(url, file, manager)
 
     name = os.path.basename(path)
     url = f"{url_base.rstrip('/')}/{name}" if url_base else archive.url
     manager = pooch.create(
-        path=work,
+        path=work_dir,
         base_url="",
         registry={name: f"sha256:{archive.sha256}"},
         urls={name: url},
         retry_if_failed=RETRIES,
     )
     try:
-        fetched = manager.fetch(name, downloader=get_limited)
+        new_path = manager.fetch(name, downloader=download_limited)
     except (ValueError, RequestException) as error:
-        raise ValueError(f"{url}: expected the archive, got none: {error}") from error
+        raise ValueError(f"{url}: downloading the archive failed: {error}") from error
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    os.replace(fetched, path)
+    os.replace(new_path, path)
 
 
 class LimitedFile(io.FileIO):
@@ -252,26 +263,30 @@ def unpack(path: str, needed: Set[str], folder: str) -> None:
             if name not in needed or not info.isreg() or os.path.exists(copy):
                 continue
             source = archive.extractfile(info)
-            if source:  # regular files have one
+            if source:  # as for all regular files
                 with open(copy, "wb") as file:
                     shutil.copyfileobj(source, file)
 
 
-def _append(pair: Tuple[str, str], files: str, split: str, work: str) -> None:
+def append_text(
+    file_pair: Tuple[str, str], folder: str, split: str, work_dir: str
+) -> None:
     """Append the sentences of two files to the text of a split, one per line.
 
     Args:
-      pair: the names of the files.
-      files: their folder.
+      file_pair: the names of the files.
+      folder: where they are.
       split: "train", "dev" or "test".
-      work: the folder to write to.
+      work_dir: where the text is written.
     """
-    source, target = [
-        write_text(os.path.join(files, name), os.path.join(work, f"{split}.{language}"))
-        for name, language in zip(pair, LANGUAGES)
+    num_source, num_target = [
+        write_text(
+            os.path.join(folder, name), os.path.join(work_dir, f"{split}.{language}")
+        )
+        for name, language in zip(file_pair, LANGUAGES)
     ]
-    if source != target:
+    if num_source != num_target:
         raise ValueError(
             f"{split}: expected the same number of sentences in both files, got "
-            f"{source:,} in {pair[0]} and {target:,} in {pair[1]}"
+            f"{num_source:,} in {file_pair[0]} and {num_target:,} in {file_pair[1]}"
         )

@@ -36,11 +36,11 @@ class Archive(NamedTuple):
 class PublicCorpus(NamedTuple):
     """A corpus: its archives, and the files in them that belong to each split."""
 
-    described: str
-    home: str  # a page about its authors and terms of use
+    description: str
+    homepage: str  # names its authors and terms of use
     archives: Tuple[Archive, ...]
     # split → ((source file, target file), ...), concatenated in this order
-    splits: Dict[str, Tuple[Tuple[str, str], ...]]
+    file_pairs: Dict[str, Tuple[Tuple[str, str], ...]]
     vocab_size: int
 
 

@@ -146,7 +146,7 @@ def digits(tmp_path_factory):
     import corpora  # not above: it imports the repository
 
     splits = corpora.reversed_symbols({"train": 2000, "dev": 20, "test": 20})
-    return corpora.prepared(tmp_path_factory.mktemp("digits"), splits)
+    return corpora.prepare_corpus(tmp_path_factory.mktemp("digits"), splits)
 
 
 @pytest.fixture(scope="session")

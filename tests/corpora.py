@@ -1,4 +1,4 @@
-"""Small corpora, short trainings, and what the tests of the commands ask of them."""
+"""Small corpora, short training runs, and helpers for the tests of commands."""
 
 import collections
 import contextlib
@@ -61,22 +61,22 @@ SMALL = [
 
 def reversed_symbols(sizes, symbols="0123456789", shortest=4, longest=9, seed=1):
     """{split: (source, target) lines}: symbols in a row; no line occurs twice."""
-    draw, seen, splits = random.Random(seed), set(), {}
+    rng, used, splits = random.Random(seed), set(), {}
     for split, size in sizes.items():
         splits[split] = [], []
         while len(splits[split][0]) < size:
             line = tuple(
-                draw.choice(symbols) for _ in range(draw.randint(shortest, longest))
+                rng.choice(symbols) for _ in range(rng.randint(shortest, longest))
             )
-            if line not in seen:
-                seen.add(line)
+            if line not in used:
+                used.add(line)
                 splits[split][0].append(" ".join(line))
                 splits[split][1].append(" ".join(reversed(line)))
     return splits
 
 
 def write_lines(path, lines):
-    """Writes a text file, or one line after the other; returns its path as text."""
+    """Write a text file of lines; return its path."""
     with open(str(path), "wb") as file:
         file.writelines(line.encode("utf-8") + b"\n" for line in lines)
     return str(path)
@@ -89,7 +89,7 @@ def read_lines(path):
 
 
 def write_text(folder, splits):
-    """Writes {split}.de and {split}.en; returns the folder as text."""
+    """Write {split}.de and {split}.en; return the folder."""
     os.makedirs(str(folder), exist_ok=True)
     for split, sides in splits.items():
         for language, lines in zip(("de", "en"), sides):
@@ -97,33 +97,34 @@ def write_text(folder, splits):
     return str(folder)
 
 
-def prepared(folder, splits):
-    """Writes and prepares a corpus; returns the folder as text."""
-    command("prepare", "--out", write_text(folder, splits), "--vocab-size", VOCAB_SIZE)
+def prepare_corpus(folder, splits):
+    """Write and prepare a corpus; return the data folder."""
+    run_command(
+        "prepare", "--out", write_text(folder, splits), "--vocab-size", VOCAB_SIZE
+    )
     return str(folder)
 
 
 def run_train(data, logdir, *flags):
-    """`python train.py`, in this process, with the flags of TINY before the others."""
-    command("train", "--data", data, "--logdir", logdir, *TINY, *flags)
+    """Run train.py in this process, with the flags of TINY before the others."""
+    run_command("train", "--data", data, "--logdir", logdir, *TINY, *flags)
 
 
-def tree(folder):
-    """Every file below a folder with its bytes; None where there is no folder."""
-    found = {}
+def read_tree(folder):
+    """Read every file below a folder: path → bytes; None if there is no folder."""
+    contents = {}
     if not os.path.exists(str(folder)):
         return None
     for parent, _, files in os.walk(str(folder)):
         for name in files:
             with open(os.path.join(parent, name), "rb") as file:
-                found[os.path.relpath(os.path.join(parent, name), str(folder))] = (
-                    file.read()
-                )
-    return found
+                path = os.path.relpath(os.path.join(parent, name), str(folder))
+                contents[path] = file.read()
+    return contents
 
 
-def copy_of(folder, to):
-    """Copies a folder; returns the path of the copy as text."""
+def copy_folder(folder, to):
+    """Copy a folder; return the path of the copy."""
     return shutil.copytree(str(folder), str(to))
 
 
@@ -131,19 +132,19 @@ def forget_vocabulary(logdir):
     """Make the checkpoints like those of versions that did not name the vocabulary."""
     for manifest in pathlib.Path(str(logdir)).glob("*.sha256"):
         lines = manifest.read_text().splitlines(keepends=True)
-        manifest.write_text("".join(each for each in lines if "ckpt" in each))
+        manifest.write_text("".join(line for line in lines if "ckpt" in line))
 
 
 def read_variables(checkpoint):
-    """The variables of a checkpoint: arrays by name."""
+    """Read the variables of a checkpoint: name → array."""
     reader = tf.train.load_checkpoint(str(checkpoint))
     return {
         name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()
     }
 
 
-def events_of(logdir):
-    """The scalars of TensorBoard: {tag: {step: value}}."""
+def read_scalars(logdir):
+    """Read the scalars of TensorBoard: {tag: {step: value}}."""
     scalars = collections.defaultdict(dict)
     for path in sorted(glob.glob(os.path.join(str(logdir), "events.out.tfevents.*"))):
         for event in tf.train.summary_iterator(path):
@@ -160,20 +161,20 @@ def wait_until(condition):
         time.sleep(0.01)
 
 
-def python(*argv, **options):
+def run_python(*argv, **options):
     """Run Python in the checkout; return the finished process, its output as text."""
-    given = {
+    options = {
         "cwd": ROOT,
         "stdout": subprocess.PIPE,
         "stderr": subprocess.PIPE,
         "universal_newlines": True,
         **options,
     }
-    return subprocess.run([sys.executable, *map(str, argv)], **given)
+    return subprocess.run([sys.executable, *map(str, argv)], **options)
 
 
 def is_running(pid):
-    """Whether a process of Linux exists and has not ended."""
+    """Return whether a process exists and has not ended, on Linux."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             return file.read().rpartition(")")[2].split()[0] not in "ZX"
@@ -181,64 +182,67 @@ def is_running(pid):
         return False
 
 
-def command(name, *argv):
+def run_command(name, *argv):
     """Run a command of the program in this process."""
     program.main([name, *map(str, argv)])
 
 
-def status_of(name, *argv):
+def exit_status(name, *argv):
     """Run a command in this process; return its exit status."""
     try:
-        command(name, *argv)
+        run_command(name, *argv)
     except SystemExit as stopped:
         return stopped.code
     return 0
 
 
-def output_of(name, *argv):
+def command_output(name, *argv):
     """Run a command in this process; return the lines that it prints."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
-        command(name, *argv)
+        run_command(name, *argv)
     return output.getvalue().splitlines()
 
 
 def refusal(capsys, name, *argv):
-    """Runs a command that must refuse its settings; returns the one line it says.
+    """Run a command that must exit with status 2; return its one-line message.
 
-    A usage line before it is argparse's, and welcome.
+    argparse may print a usage line before it.
     """
-    assert status_of(name, *argv) == 2
-    said = capsys.readouterr().err
-    lines = [line for line in said.splitlines() if not line.startswith("usage:")]
-    assert len(lines) == 1, said
+    assert exit_status(name, *argv) == 2
+    stderr = capsys.readouterr().err
+    lines = [line for line in stderr.splitlines() if not line.startswith("usage:")]
+    assert len(lines) == 1, stderr
     return lines[0]
 
 
-def refused_training(capsys, data, logdir, *flags):
-    """The line with which train.py refuses; it wrote nothing into the log directory."""
-    before = tree(logdir)
-    where = ["--data", data, "--logdir", logdir]
-    line = refusal(capsys, "train", *where, *TINY, "--max_steps", "13", *flags)
-    assert tree(logdir) == before
-    return line
+def refuse_training(capsys, data, logdir, *flags):
+    """Run train.py with flags that it refuses; return its message.
+
+    It must not write anything into the log directory.
+    """
+    before = read_tree(logdir)
+    folders = ["--data", data, "--logdir", logdir]
+    message = refusal(capsys, "train", *folders, *TINY, "--max_steps", "13", *flags)
+    assert read_tree(logdir) == before
+    return message
 
 
-def assert_same_training(logdir, whole):
-    """The same losses, dev scores and variables, to the last bit."""
-    found, wanted = events_of(logdir), events_of(whole)
+def assert_same_training(logdir, expected):
+    """Assert equal losses, dev scores and variables of two runs, to the last bit."""
+    scalars, expected_scalars = read_scalars(logdir), read_scalars(expected)
     for tag in ("loss", "learning_rate", "gradient_norm", "dev/loss", "dev/bleu"):
-        assert found[tag] == wanted[tag], tag
-    assert read_dev_scores(str(logdir)) == read_dev_scores(str(whole))
+        assert scalars[tag] == expected_scalars[tag], tag
+    assert read_dev_scores(str(logdir)) == read_dev_scores(str(expected))
     for which in ("newest", "best"):
         assert_same_variables(
-            *(checkpoints.find(str(folder), which) for folder in (logdir, whole))
+            *(checkpoints.find(str(folder), which) for folder in (logdir, expected))
         )
 
 
 def assert_same_variables(*paths):
-    """The same variables in two checkpoints, to the last bit."""
-    found, wanted = (read_variables(path) for path in paths)
-    assert sorted(found) == sorted(wanted)
-    for name in wanted:
-        np.testing.assert_array_equal(found[name], wanted[name], err_msg=name)
+    """Assert equal variables of two checkpoints, to the last bit."""
+    values, expected = (read_variables(path) for path in paths)
+    assert sorted(values) == sorted(expected)
+    for name in expected:
+        np.testing.assert_array_equal(values[name], expected[name], err_msg=name)

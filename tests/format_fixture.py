@@ -38,7 +38,7 @@ def make(folder):
     from transformer import hparams
     from transformer.translator import Translator
 
-    data = corpora.prepared(folder + "/data", corpora.reversed_symbols(SIZES))
+    data = corpora.prepare_corpus(folder + "/data", corpora.reversed_symbols(SIZES))
     logs = folder + "/logs"
     corpora.run_train(data, logs, *FLAGS)
     with Translator(hparams.load(logs), logs) as translator:

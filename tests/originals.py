@@ -105,7 +105,7 @@ def write(arrays, folder):
 
 
 def run_import(dialect, checkpoint, logdir, *flags):
-    corpora.command(
+    corpora.run_command(
         "import",
         f"--from={source_of(dialect)}",
         f"--ckpt={checkpoint}",

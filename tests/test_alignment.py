@@ -28,7 +28,7 @@ def translator(trained):
 @pytest.fixture(scope="module")
 def data(digits, tmp_path_factory):
     """The corpus, with the pairs of its words: the target is the source backwards."""
-    folder = corpora.copy_of(digits, tmp_path_factory.mktemp("aligned") / "data")
+    folder = corpora.copy_folder(digits, tmp_path_factory.mktemp("aligned") / "data")
     for split in ("dev", "test"):
         lines = corpora.read_lines(os.path.join(folder, split + ".de"))
         pairs = [
@@ -105,7 +105,7 @@ def test_pairs_are_where_attention_is_highest(translator, lines, head, when_read
 
 @pytest.fixture
 def logdir(trained, data, tmp_path):
-    copy = corpora.copy_of(trained, tmp_path / "logs")
+    copy = corpora.copy_folder(trained, tmp_path / "logs")
     hparams.save(hparams.load(copy, {"data": data}), copy)
     return copy
 
@@ -114,7 +114,7 @@ def translated(logdir, capsys, monkeypatch, lines, *flags):
     """(standard output, standard error) of translate.py."""
     stdin = io.TextIOWrapper(io.BytesIO("".join(x + "\n" for x in lines).encode()))
     monkeypatch.setattr(sys, "stdin", stdin)
-    corpora.command("translate", "--logdir", logdir, *flags)
+    corpora.run_command("translate", "--logdir", logdir, *flags)
     return capsys.readouterr()
 
 
@@ -122,7 +122,7 @@ def test_align_chooses_the_best_head_and_translate_uses_it(
     logdir, data, lines, translator, capsys, monkeypatch
 ):
     perfect = os.path.join(data, "test.align")
-    corpora.command("align", "--logdir", logdir, "--compare", perfect)
+    corpora.run_command("align", "--logdir", logdir, "--compare", perfect)
     said = capsys.readouterr().out.splitlines()
     checkpoint = checkpoints.find(logdir)
     head = alignment.read_choice(logdir, checkpoint, translator.hp)
@@ -192,7 +192,7 @@ def test_a_head_is_not_chosen_by_lines_that_it_cannot_align(
     logdir, data, tmp_path, capsys
 ):
     """A zero-width space is a word between spaces, but has no piece."""
-    other = corpora.copy_of(data, tmp_path / "data")
+    other = corpora.copy_folder(data, tmp_path / "data")
     flags = ["--logdir", logdir, "--data", other]
 
     def spoil(split, count):
@@ -202,7 +202,7 @@ def test_a_head_is_not_chosen_by_lines_that_it_cannot_align(
         corpora.write_lines(path, lines)
 
     spoil("test", 5)
-    corpora.command("align", *flags)
+    corpora.run_command("align", *flags)
     assert "on test, 15 of 20 lines:" in capsys.readouterr().out
     os.remove(os.path.join(logdir, "alignment.json"))
     spoil("dev", 20)
@@ -213,7 +213,7 @@ def test_a_head_is_not_chosen_by_lines_that_it_cannot_align(
 
 
 def test_what_align_cannot_use_is_one_line(logdir, data, trained, tmp_path, capsys):
-    other = corpora.copy_of(data, tmp_path / "data")
+    other = corpora.copy_folder(data, tmp_path / "data")
     flags = ["--logdir", logdir, "--data", other]
     short = corpora.write_lines(tmp_path / "short.align", ["0-0"])
     said = corpora.refusal(capsys, "align", *flags, "--compare", short)

@@ -25,7 +25,7 @@ def logdir(digits, tmp_path_factory):
 
 
 def average(logdir, out, last):
-    corpora.command("average", "--logdir", logdir, "--out", out, "--last", last)
+    corpora.run_command("average", "--logdir", logdir, "--out", out, "--last", last)
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_runs_that_went_on_in_float16(digits, tmp_path):
 def test_a_checkpoint_that_training_removes_meanwhile(
     logdir, tmp_path, capsys, monkeypatch
 ):
-    copied = corpora.copy_of(logdir, tmp_path / "copied")
+    copied = corpora.copy_folder(logdir, tmp_path / "copied")
     average_of = checkpoints.average
 
     def too_late(prefixes):
@@ -75,9 +75,9 @@ def test_a_checkpoint_that_training_removes_meanwhile(
 
 
 def test_it_translates_and_the_others_are_as_they_were(logdir, tmp_path):
-    before, out = corpora.tree(logdir), str(tmp_path / "out")
+    before, out = corpora.read_tree(logdir), str(tmp_path / "out")
     average(logdir, out, "3")
-    assert corpora.tree(logdir) == before
+    assert corpora.read_tree(logdir) == before
     assert hparams.load(out) == hparams.load(logdir)
     with Translator(hparams.load(out), out) as translator:
         translator.restore()
@@ -107,9 +107,9 @@ def test_a_single_checkpoint_has_no_average(logdir, tmp_path, capsys):
 
 
 def test_nothing_is_overwritten(logdir, tmp_path, capsys):
-    before = corpora.tree(logdir)
+    before = corpora.read_tree(logdir)
     said = corpora.refusal(
         capsys, "average", "--logdir", logdir, "--out", logdir, "--last", "2"
     )
     assert "expected a new folder" in said
-    assert corpora.tree(logdir) == before
+    assert corpora.read_tree(logdir) == before

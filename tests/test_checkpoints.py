@@ -290,13 +290,13 @@ def test_sweeping_leaves_what_is_whole_and_what_others_wrote(write, tmp_path):
     logdir = write(10, 20)
     checkpoints.save_best(logdir, 20)
     (tmp_path / "best.ckpt-20.test.translations").write_text("mine")
-    before = corpora.tree(tmp_path)
+    before = corpora.read_tree(tmp_path)
     (tmp_path / checkpoints.SAVING).mkdir()
     (tmp_path / checkpoints.SAVING / "model.ckpt-30.index").write_bytes(b"half")
     for kind in (checkpoints.NEWEST, checkpoints.BEST):
         (tmp_path / f"{kind}-30.data-00000-of-00001").write_bytes(b"half")
     checkpoints.remove_unfinished(logdir)
-    assert corpora.tree(tmp_path) == before
+    assert corpora.read_tree(tmp_path) == before
 
 
 def test_the_first_checkpoint_killed_before_its_index_is_none(write, tmp_path):

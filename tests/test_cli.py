@@ -161,7 +161,7 @@ def test_what_was_interrupted_says_how_to_continue(capsys):
 def process(program, *argv, **environment):
     environment = dict(os.environ, **environment)
     environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
-    return corpora.python("-c", program, *argv, env=environment)
+    return corpora.run_python("-c", program, *argv, env=environment)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("one_thread_only")
 @pytest.fixture(scope="module")
 def exported(trained, tmp_path_factory):
     """A log directory beside whose checkpoint the model was exported."""
-    logdir = corpora.copy_of(trained, tmp_path_factory.mktemp("fast") / "logs")
+    logdir = corpora.copy_folder(trained, tmp_path_factory.mktemp("fast") / "logs")
     with Translator(logdir, search="greedy", engine=CTRANSLATE2) as translator:
         assert translator.engine == CTRANSLATE2
     return logdir
@@ -106,7 +106,7 @@ def test_the_command_translates_without_tensorflow(exported, lines):
         "sys.exit('tensorflow' in sys.modules)"
     )
     flags = ["--logdir", exported, "--engine", "ctranslate2", "--search", "greedy"]
-    ran = corpora.python("-c", code, *flags, input="\n".join(lines))
+    ran = corpora.run_python("-c", code, *flags, input="\n".join(lines))
     assert ran.returncode == 0, ran.stderr
     with Translator(exported, search="greedy") as ours:
         expected = [best.text for best, *_ in ours.translate(lines)]
@@ -114,11 +114,11 @@ def test_the_command_translates_without_tensorflow(exported, lines):
 
 
 def test_eval_and_the_service_have_it_too(exported, digits, tmp_path, capsys):
-    logdir = corpora.copy_of(exported, tmp_path / "logs")
+    logdir = corpora.copy_folder(exported, tmp_path / "logs")
     scores = []
     for engine in (CTRANSLATE2, TENSORFLOW):
         flags = ["--search", "greedy", "--engine", engine, "--samples", "0"]
-        corpora.command("eval", "--logdir", logdir, *flags)
+        corpora.run_command("eval", "--logdir", logdir, *flags)
         scores.append(capsys.readouterr().out.splitlines()[1:])
     assert scores[0] == scores[1]
     pattern = os.path.join(logdir, "best.ckpt-*.test*.translations")
@@ -139,7 +139,7 @@ def test_eval_and_the_service_have_it_too(exported, digits, tmp_path, capsys):
 
 
 def test_an_export_with_other_translations_is_refused(trained, tmp_path, monkeypatch):
-    logdir = corpora.copy_of(trained, tmp_path / "logs")
+    logdir = corpora.copy_folder(trained, tmp_path / "logs")
     sinusoids = export.sinusoids
     monkeypatch.setattr(export, "sinusoids", lambda *args: 0 * sinusoids(*args))
     with pytest.raises(
@@ -151,7 +151,7 @@ def test_an_export_with_other_translations_is_refused(trained, tmp_path, monkeyp
 
 
 def test_only_exports_of_its_own_are_removed(exported, tmp_path):
-    logdir = corpora.copy_of(exported, tmp_path / "logs")
+    logdir = corpora.copy_folder(exported, tmp_path / "logs")
     _, kept = find_exported(logdir)
     for name in ("ctranslate2-int8", "ctranslate2-float32-" + 16 * "0"):
         os.makedirs(os.path.join(logdir, name))
@@ -161,7 +161,7 @@ def test_only_exports_of_its_own_are_removed(exported, tmp_path):
 
 
 def test_int8_may_change_scores_and_dev_may_be_missing(trained, tmp_path, monkeypatch):
-    logdir = corpora.copy_of(trained, tmp_path / "logs")
+    logdir = corpora.copy_folder(trained, tmp_path / "logs")
     sinusoids = export.sinusoids
     monkeypatch.setattr(export, "sinusoids", lambda *args: 0 * sinusoids(*args))
     said = []
@@ -186,7 +186,7 @@ def test_a_log_directory_that_may_not_be_written_is_one_line(trained, monkeypatc
 
 
 def test_a_broken_export_is_refused(exported, tmp_path):
-    logdir = corpora.copy_of(exported, tmp_path / "logs")
+    logdir = corpora.copy_folder(exported, tmp_path / "logs")
     _, folder = find_exported(logdir)
     with open(os.path.join(folder, "model.bin"), "r+b") as file:
         file.truncate(99)

@@ -106,7 +106,7 @@ def logdir(trained, digits, tmp_path):
 
 def run(capsys, *argv):
     """(exit status, the lines that it prints)."""
-    status = corpora.status_of("doctor", *argv)
+    status = corpora.exit_status("doctor", *argv)
     captured = capsys.readouterr()
     return status, (captured.out or captured.err).splitlines()
 

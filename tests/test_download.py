@@ -147,19 +147,21 @@ def refused(capsys, *argv):
 
 def test_the_command_that_is_printed_prepares_the_corpus(server, tmp_path, capsys):
     out = tmp_path / "out"
-    corpora.command("download", *arguments(server, out))
+    corpora.run_command("download", *arguments(server, out))
     for split, sides in TEXT.items():
         for language, lines in zip(("de", "en"), sides):
             assert list(read_lines(str(out / f"{split}.{language}"))) == lines
     command = shlex.split(capsys.readouterr().out.splitlines()[-1])
     assert command[1].endswith("prepare.py")
-    corpora.command("prepare", *command[2:])
+    corpora.run_command("prepare", *command[2:])
     assert (out / "corpus.json").exists()
     assert len(server.asked) == 2
-    corpora.command("download", *arguments(server, out))  # nothing is asked for again
+    corpora.run_command(
+        "download", *arguments(server, out)
+    )  # nothing is asked for again
     assert len(server.asked) == 2
     (out / "archives" / "train.tgz").write_bytes(b"damaged")
-    corpora.command("download", *arguments(server, out))
+    corpora.run_command("download", *arguments(server, out))
     assert (out / "archives" / "train.tgz").read_bytes() == TRAIN
     assert sorted(os.listdir(str(tmp_path))) == ["out"]
 
@@ -179,7 +181,7 @@ def test_a_passing_fault_is_tried_again_and_a_lasting_one_refused(
     assert reason in refused(capsys, *arguments(server, tmp_path / "out"))
     assert server.plan == [] and os.listdir(str(tmp_path)) == []
     server.plan = [answer]
-    corpora.command("download", *arguments(server, tmp_path / "out"))
+    corpora.run_command("download", *arguments(server, tmp_path / "out"))
 
 
 def test_a_file_that_is_too_long_is_refused_at_once(server, tmp_path, capsys):
@@ -208,14 +210,14 @@ def test_text_of_another_corpus_is_not_replaced(server, tmp_path, capsys):
 
 
 def test_text_that_was_changed_is_not_replaced(server, tmp_path, capsys):
-    corpora.command("download", *arguments(server, tmp_path))
+    corpora.run_command("download", *arguments(server, tmp_path))
     with open(str(tmp_path / "train.en"), "ab") as file:
         file.write(b"mine\n")
-    before = corpora.tree(tmp_path)
+    before = corpora.read_tree(tmp_path)
     assert "train.en: expected the text of the archives" in refused(
         capsys, *arguments(server, tmp_path)
     )
-    assert corpora.tree(tmp_path) == before
+    assert corpora.read_tree(tmp_path) == before
 
 
 @pytest.mark.parametrize("more", [(), (("more.en", b"one line\n"),)])
@@ -256,7 +258,7 @@ def test_no_archive_writes_outside_of_the_folder(tmp_path, name, content):
 
 
 def test_the_table_is_whole_and_listed(capsys):
-    corpora.command("download", "--list")
+    corpora.run_command("download", "--list")
     listed = capsys.readouterr().out
     for name, corpus in public_corpora.CORPORA.items():
         assert name + ":" in listed and corpus.homepage in listed

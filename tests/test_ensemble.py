@@ -95,8 +95,8 @@ def with_vocabulary(logdir, folder, symbols, vocab_size):
     """A copy of a log directory whose vocabulary is that of other symbols."""
     splits = corpora.reversed_symbols({"train": 300, "dev": 5}, symbols=symbols)
     text = corpora.write_text(folder / "data", splits)
-    corpora.command("prepare", "--out", text, "--vocab_size", vocab_size)
-    copy = corpora.copy_of(logdir, folder / "logs")
+    corpora.run_command("prepare", "--out", text, "--vocab_size", vocab_size)
+    copy = corpora.copy_folder(logdir, folder / "logs")
     shutil.copy(os.path.join(text, "spm.model"), copy)
     size = int(vocab_size)
     sizes = {"source_vocab_size": size, "target_vocab_size": size}
@@ -119,7 +119,7 @@ def test_models_of_other_vocabularies_are_refused(
 
 
 def test_the_same_pieces_with_other_rules_are_refused(trained, tmp_path):
-    another = corpora.copy_of(trained, tmp_path / "logs")
+    another = corpora.copy_folder(trained, tmp_path / "logs")
     with open(os.path.join(another, "spm.model"), "ab") as file:
         file.write(b"\xc0\x0c\x01")  # a field that SentencePiece does not know
     with pytest.raises(ValueError, match="expected the vocabulary of"):
@@ -133,10 +133,13 @@ def test_the_same_pieces_with_other_rules_are_refused(trained, tmp_path):
 def test_eval_scores_what_the_models_translate_together(
     trained, other, digits, lines, tmp_path
 ):
-    first, path = corpora.copy_of(trained, tmp_path / "logs"), tmp_path / "scores.json"
+    first, path = (
+        corpora.copy_folder(trained, tmp_path / "logs"),
+        tmp_path / "scores.json",
+    )
     where = ["--logdir", first, other, "--data", digits, "--compare", first]
     flags = ["--search", "beam", "--max_extra_length", "3", "--json", path]
-    said = corpora.output_of("eval", *where, *flags)
+    said = corpora.command_output("eval", *where, *flags)
     found = json.loads(path.read_text())
     with opened(first, other) as both:
         wanted = [best.text for best, *_ in both.translate(lines)]

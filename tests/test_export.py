@@ -70,7 +70,7 @@ def test_ctranslate2_agrees_on_other_dialects(digits, tmp_path, capsys, dialect)
     )
     for _ in range(2):  # it may be written again
         where = [f"--logdir={logdir}", f"--out={out}"]
-        corpora.command("export", "--format=ctranslate2", "--check=5", *where)
+        corpora.run_command("export", "--format=ctranslate2", "--check=5", *where)
     assert "of 5 translations equal ours" in capsys.readouterr().out
     check_that_ctranslate2_agrees(logdir, digits, out)
 

@@ -24,7 +24,7 @@ def test_a_sample_of_the_commands_loses_nothing():
         "export over an older one",
     ]
     flags = ["--every", "150", "--scenarios", *scenarios]
-    done = corpora.python("tools/faults/sweep.py", *flags)
+    done = corpora.run_python("tools/faults/sweep.py", *flags)
     assert done.returncode == 0, done.stdout
     tried = re.search(r"^(\d+) fault points tried, lost 0$", done.stdout, re.M)
     assert int(tried[1]) > 12

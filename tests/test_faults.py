@@ -123,19 +123,19 @@ def test_the_best_is_the_best_of_the_steps_that_there_were(
 def test_without_a_whole_checkpoint_nothing_begins_anew(digits, logdir, capsys):
     for path in logdir.glob("*.ckpt-*.index"):
         path.write_bytes(b"torn")
-    line = corpora.refused_training(capsys, digits, logdir)
+    line = corpora.refuse_training(capsys, digits, logdir)
     for step in (8, 12):
         assert f"model.ckpt-{step}.index" in line
     assert "best.ckpt-" in line and "; and 1 more)" in line
     for path in logdir.glob("*.ckpt-*"):
         path.unlink()
-    line = corpora.refused_training(capsys, digits, logdir)
+    line = corpora.refuse_training(capsys, digits, logdir)
     assert "dev scores" in line and "--logdir" in line
 
 
 def test_a_second_training_is_refused(digits, logdir, capsys):
     with Lock(str(logdir)):
-        line = corpora.refused_training(capsys, digits, logdir)
+        line = corpora.refuse_training(capsys, digits, logdir)
     assert str(os.getpid()) in line and "--logdir" in line
 
 
@@ -196,10 +196,10 @@ def test_killed_it_is_the_uninterrupted_training(digits, tmp_path):
     corpora.wait_until(lambda: 8 in checkpoints.steps(str(logdir)))
     process.kill()
     assert process.wait() == -signal.SIGKILL
-    assert corpora.python(*command[1:]).returncode == 0
+    assert corpora.run_python(*command[1:]).returncode == 0
     alone = tmp_path / "alone"
     command[3] = f"--logdir={alone}"
-    assert corpora.python(*command[1:]).returncode == 0
+    assert corpora.run_python(*command[1:]).returncode == 0
     corpora.assert_same_variables(
         *(checkpoints.find(str(folder), "12") for folder in (logdir, alone))
     )

@@ -44,7 +44,7 @@ def test_what_fails_leaves_the_old_file_and_no_other(
         file.write("new")
         if place == "body":
             fail()
-    assert corpora.tree(tmp_path) == {"file": b"old"}
+    assert corpora.read_tree(tmp_path) == {"file": b"old"}
 
 
 def test_what_is_in_the_way_of_a_file_is_named_by_its_path(tmp_path):
@@ -109,7 +109,7 @@ def test_a_new_folder_appears_whole(tmp_path, before):
     with files.new_folder(str(out), "--out") as made:
         corpora.write_lines(os.path.join(made, "file"), ["text"])
         assert not out.exists() or os.listdir(str(out)) == []
-    assert corpora.tree(out) == {"file": b"text\n"}
+    assert corpora.read_tree(out) == {"file": b"text\n"}
     assert os.listdir(str(out.parent)) == ["out"]
     umask = os.umask(0)
     os.umask(umask)

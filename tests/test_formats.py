@@ -51,13 +51,13 @@ def test_training_goes_on_and_what_reads_it_does(kept, capsys):
     folder, _ = kept
     data, logs, mean = (str(folder / name) for name in ("data", "logs", "mean"))
     last = checkpoints.steps(logs)[-1]
-    corpora.command(
+    corpora.run_command(
         "train", f"--data={data}", f"--logdir={logs}", f"--max_steps={last + 2}"
     )
     assert checkpoints.steps(logs)[-1] == last + 2
     assert f"step {last + 2}: dev BLEU " in capsys.readouterr().err
-    corpora.command("average", f"--logdir={logs}", "--last=2", f"--out={mean}")
-    corpora.command("eval", f"--logdir={mean}", f"--data={data}")
+    corpora.run_command("average", f"--logdir={logs}", "--last=2", f"--out={mean}")
+    corpora.run_command("eval", f"--logdir={mean}", f"--data={data}")
     assert "BLEU = " in capsys.readouterr().out
 
 
@@ -66,7 +66,7 @@ def test_it_is_exported(kept):
     folder, _ = kept
     out = folder / "exported"
     flags = ["--format=ctranslate2", f"--logdir={folder / 'logs'}", f"--out={out}"]
-    corpora.command("export", *flags)
+    corpora.run_command("export", *flags)
     assert (out / "model.bin").exists()
 
 

@@ -190,7 +190,7 @@ def test_events_are_those_of_tensorboard(tmp_path):
     events = Events(str(tmp_path))
     events.write(3, {"loss": 0.5, "dev/bleu": 25})
     events.write(4, {"loss": 0.25})
-    assert corpora.events_of(tmp_path) == {
+    assert corpora.read_scalars(tmp_path) == {
         "loss": {3: 0.5, 4: 0.25},
         "dev/bleu": {3: 25.0},
     }
@@ -279,9 +279,9 @@ def test_the_meter_weighs_losses_by_tokens_and_pauses_do_not_count(now):
 @pytest.fixture
 def other(digits, tmp_path):
     """A copy of `digits` with another dev split."""
-    folder = corpora.copy_of(digits, tmp_path / "other")
+    folder = corpora.copy_folder(digits, tmp_path / "other")
     corpora.write_text(folder, corpora.reversed_symbols({"dev": 20}, seed=2))
-    corpora.command("prepare", "--out", folder, "--vocab_from", digits)
+    corpora.run_command("prepare", "--out", folder, "--vocab_from", digits)
     return folder
 
 
@@ -310,12 +310,12 @@ def test_training_says_what_changed_and_refuses_another_corpus(
 ):
     logdir = tmp_path / "logs"
     corpora.run_train(digits, logdir, "--max_steps", "4")
-    before = corpora.tree(logdir)
+    before = corpora.read_tree(logdir)
     capsys.readouterr()
     argv = ["--data", other, "--logdir", logdir, *corpora.TINY]
     said = corpora.refusal(capsys, "train", *argv)
     assert "dev." in said and "--accept_changes" in said
-    assert corpora.tree(logdir) == before
+    assert corpora.read_tree(logdir) == before
     (logdir / "run.jsonl").rename(tmp_path / "run.jsonl")  # the checkpoint knows it
     assert "dev." in corpora.refusal(capsys, "train", *argv)
     (tmp_path / "run.jsonl").rename(logdir / "run.jsonl")

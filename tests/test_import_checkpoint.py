@@ -215,7 +215,7 @@ def test_an_original_checkpoint_has_the_recorded_variables(name, tmp_path):
         heads = str(meta["kwargs"]["num_heads"])
         argv = ["--from", SOURCE[name[0]], "--ckpt", path[: -len(".index")]]
         argv += ["--num_heads", heads, "--out", logdir, "--target_space_id", space]
-        corpora.command("import", *argv)
+        corpora.run_command("import", *argv)
         found = corpora.read_variables(checkpoints.find(logdir, "newest"))
         is_trained = path.endswith("step5.index")
         wanted = whole.ours("out/var_after_5_steps" if is_trained else "var")

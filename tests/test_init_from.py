@@ -29,7 +29,7 @@ def others(trained, tmp_path_factory):
     """Another corpus, prepared with the vocabulary of `trained`."""
     splits = corpora.reversed_symbols({"train": 200, "dev": 10}, seed=2)
     folder = corpora.write_text(tmp_path_factory.mktemp("others"), splits)
-    corpora.command("prepare", "--out", folder, "--vocab_from", trained)
+    corpora.run_command("prepare", "--out", folder, "--vocab_from", trained)
     return folder
 
 
@@ -46,7 +46,7 @@ def test_it_begins_with_the_weights_and_at_step_0(trained, others, tmp_path):
     """The rate is too small to move a weight."""
     logdir = str(tmp_path / "logs")
     flags = ["--data", others, "--logdir", logdir, "--init_from", trained, *STILL]
-    corpora.command("train", *flags, "--max_steps", "1")
+    corpora.run_command("train", *flags, "--max_steps", "1")
     expected, _ = weights(trained, "best")
     found, step = weights(logdir)
     assert step == 1
@@ -62,7 +62,7 @@ def test_killed_before_its_first_checkpoint_it_begins_so_again(
     trained, others, tmp_path, monkeypatch, capsys
 ):
     """Without the flag, too, and never with random weights."""
-    parent = corpora.copy_of(trained, tmp_path / "parent")
+    parent = corpora.copy_folder(trained, tmp_path / "parent")
     logdir = str(tmp_path / "logs")
     flags = ["--data", others, "--logdir", logdir, *STILL, "--max_steps", "1"]
 
@@ -71,18 +71,18 @@ def test_killed_before_its_first_checkpoint_it_begins_so_again(
 
     with monkeypatch.context() as patched, pytest.raises(Killed):
         patched.setattr(trainer.Training, "run", killed)
-        corpora.command("train", *flags, "--init_from", parent)
+        corpora.run_command("train", *flags, "--init_from", parent)
     assert not checkpoints.exist(logdir)
     away = shutil.move(parent, str(tmp_path / "away"))
     assert parent in corpora.refusal(capsys, "train", *flags)
     shutil.move(away, parent)
-    corpora.command("train", *flags)
+    corpora.run_command("train", *flags)
     expected, _ = weights(parent, "best")
     found, _ = weights(logdir)
     for name, array in found.items():
         np.testing.assert_array_equal(array, expected[name], err_msg=name)
     capsys.readouterr()
-    corpora.command("train", *flags, "--init_from", logdir)
+    corpora.run_command("train", *flags, "--init_from", logdir)
     assert "ignored, because" in capsys.readouterr().err
     card_of = card.model_card(
         hparams.load(logdir),
@@ -108,7 +108,7 @@ def test_another_architecture_or_vocabulary_is_refused(
     said = corpora.refusal(capsys, "train", "--data", others, "--preset", "big", *flags)
     assert "is fixed by" in said
     splits = corpora.reversed_symbols({"train": 200, "dev": 10}, symbols="abcdefghij")
-    letters = corpora.prepared(tmp_path / "letters", splits)
+    letters = corpora.prepare_corpus(tmp_path / "letters", splits)
     said = corpora.refusal(capsys, "train", "--data", letters, *flags)
     assert f"prepare the corpus with --vocab_from {trained}" in said
     assert not os.path.exists(str(logdir))

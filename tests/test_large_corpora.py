@@ -51,8 +51,8 @@ def words(text, *more):
 
 def prepared(out, *flags):
     """The files that prepare.py writes."""
-    corpora.command("prepare", "--out", out, *flags)
-    return corpora.tree(out)
+    corpora.run_command("prepare", "--out", out, *flags)
+    return corpora.read_tree(out)
 
 
 def report(out, split="train"):

@@ -67,13 +67,13 @@ def test_every_command_works_in_such_a_path(digits, tmp_path, capsys):
     logdir, out = tmp_path / "run [1]\\2*", tmp_path / "mean [1]"
     corpora.run_train(digits, logdir, "--max_steps", "8")
     corpora.run_train(digits, logdir, "--max_steps", "12")
-    corpora.command("eval", "--logdir", logdir, "--split", "dev")
-    corpora.command("average", "--logdir", logdir, "--last=2", "--out", out)
+    corpora.run_command("eval", "--logdir", logdir, "--split", "dev")
+    corpora.run_command("average", "--logdir", logdir, "--last=2", "--out", out)
     with Translator(hparams.load(str(out)), str(out)) as translator:
         translator.restore()
         assert len(translator.translate(["1 2 3"])) == 1
     # It has learned nothing, and that is found.
-    assert corpora.status_of("doctor", "--logdir", logdir) == 1
+    assert corpora.exit_status("doctor", "--logdir", logdir) == 1
     assert "BLEU" in capsys.readouterr().out
 
 
@@ -168,7 +168,7 @@ def test_no_command_translates_with_settings_of_another_model(logdir, capsys, na
 def test_a_vocabulary_of_another_size_is_one_line(logdir, tmp_path, capsys):
     splits = corpora.reversed_symbols({"train": 100, "dev": 5}, "abcdefghijklmno")
     folder = corpora.write_text(tmp_path / "letters", splits)
-    corpora.command("prepare", "--out", folder, "--vocab-size", "35")
+    corpora.run_command("prepare", "--out", folder, "--vocab-size", "35")
     shutil.copy(os.path.join(folder, "spm.model"), logdir)
     capsys.readouterr()
     said = corpora.refusal(capsys, "translate", "--logdir", logdir)

@@ -142,7 +142,7 @@ def test_a_resumed_run_skips_what_one_run_skips(digits, tmp_path, monkeypatch, c
     for name, ends in (("whole", [12]), ("resumed", [6, 12])):
         for steps in ends:
             places = ["--data", digits, "--logdir", str(tmp_path / name)]
-            corpora.command("train", *places, *arguments, "--max_steps", steps)
+            corpora.run_command("train", *places, *arguments, "--max_steps", steps)
     one, two = (
         checkpoints.read(checkpoints.path_of(str(tmp_path / name), 12))
         for name in ("whole", "resumed")

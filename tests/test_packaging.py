@@ -113,7 +113,7 @@ from transformer.commands import program
 os.name = "nt"
 program.main(["train", "--help"])
 """
-    done = corpora.python("-c", code)
+    done = corpora.run_python("-c", code)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
         "train.py: error: expected Linux or macOS, got Windows; use WSL"

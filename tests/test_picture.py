@@ -85,7 +85,7 @@ def test_layers_and_heads_that_are_not_there(inspection, layer, head):
 def test_the_command_draws_maps(trained, tmp_path, capsys, ending, flags, maps):
     image = pytest.importorskip("matplotlib.image")
     out = str(tmp_path / f"x.{ending}")
-    corpora.command("attention", "--logdir", trained, "--out", out, *flags, LINE)
+    corpora.run_command("attention", "--logdir", trained, "--out", out, *flags, LINE)
     assert capsys.readouterr().out.splitlines()[-1] == out
     if ending == "png":
         pixels = image.imread(out)[..., :3]
@@ -102,7 +102,7 @@ def test_page_and_picture_at_once(trained, tmp_path, capsys):
     """Even of a line that is not UTF-8."""
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     page, out = str(tmp_path / "x.html"), str(tmp_path / "x.png")
-    corpora.command(
+    corpora.run_command(
         "attention", "--logdir", trained, "--out", out, "--html", page, LINE + "\udcff"
     )
     said = capsys.readouterr().out.splitlines()

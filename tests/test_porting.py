@@ -89,7 +89,7 @@ def folder(tmp_path, monkeypatch):
 
 def said(capsys, *argv, status=0):
     """What the command prints; it must end with the status."""
-    found = corpora.status_of("port", *argv)
+    found = corpora.exit_status("port", *argv)
     printed = capsys.readouterr()
     assert found == status, printed.err + printed.out
     return printed.out or printed.err

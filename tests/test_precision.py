@@ -235,15 +235,15 @@ def test_tensorflow_1_refuses_to_translate_in_bfloat16(trained):
 def test_tensorflow_1_refuses_bfloat16_before_anything_is_written(
     digits, tmp_path, capsys, setting
 ):
-    said = corpora.refused_training(
+    said = corpora.refuse_training(
         capsys, digits, str(tmp_path / "logs"), f"--{setting}", "bfloat16"
     )
     assert said.endswith(f"cannot compute in bfloat16; give --{setting} float32")
 
 
 def test_a_log_directory_of_another_tensorflow_can_be_examined(trained, tmp_path):
-    logdir = corpora.copy_of(trained, tmp_path / "logs")
+    logdir = corpora.copy_folder(trained, tmp_path / "logs")
     hp = dataclasses.replace(hparams.load(logdir), decode_precision="bfloat16")
     hparams.save(hp, logdir)
     flags = [f"--logdir={logdir}", "--decode_precision=float32"]
-    assert corpora.status_of("doctor", *flags) in (0, 1)  # 2: refused
+    assert corpora.exit_status("doctor", *flags) in (0, 1)  # 2: refused

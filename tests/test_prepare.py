@@ -73,9 +73,9 @@ def summary(folder):
 
 def refused(capsys, root, argv):
     """Runs prepare on what must be refused; returns what it said, one line."""
-    before = corpora.tree(root)
+    before = corpora.read_tree(root)
     said = corpora.refusal(capsys, "prepare", *argv)
-    assert corpora.tree(root) == before
+    assert corpora.read_tree(root) == before
     assert said.startswith("prepare.py: ")
     return said
 
@@ -85,7 +85,7 @@ def refused(capsys, root, argv):
 
 def test_ids_decode_to_the_text_of_their_split(tmp_path, capsys):
     out = fill(tmp_path)
-    corpora.command("prepare", "--out", out, *SMALL)
+    corpora.run_command("prepare", "--out", out, *SMALL)
     vocabularies = load_vocabularies(out)
     assert vocabularies.joint
     for split in PAIRS:
@@ -110,7 +110,7 @@ def test_ids_decode_to_the_text_of_their_split(tmp_path, capsys):
 
 def test_separate_vocabularies_see_one_language_each(tmp_path):
     out = fill(tmp_path)
-    corpora.command("prepare", "--out", out, "--vocab_size", "40", "--separate")
+    corpora.run_command("prepare", "--out", out, "--vocab_size", "40", "--separate")
     vocabularies = load_vocabularies(out)
     assert not vocabularies.joint
     assert UNK in vocabularies.target.encode("ü")
@@ -122,7 +122,7 @@ def test_separate_vocabularies_see_one_language_each(tmp_path):
 def test_rare_characters_are_encoded_as_bytes_if_asked(tmp_path):
     out = fill(tmp_path)
     flags = ["--byte_fallback", "--character_coverage", "0.99"]
-    corpora.command("prepare", "--out", out, "--vocab_size", "310", *flags)
+    corpora.run_command("prepare", "--out", out, "--vocab_size", "310", *flags)
     vocabulary = load_vocabularies(out).source
     known = set("".join(vocabulary.pieces(range(vocabulary.size))))
     assert "a" in known and "ß" not in known
@@ -134,7 +134,7 @@ def test_rare_characters_are_encoded_as_bytes_if_asked(tmp_path):
 
 def test_a_vocabulary_that_is_given_replaces_what_there_was(tmp_path):
     out, given = fill(tmp_path / "out"), tmp_path / "given"
-    corpora.command("prepare", "--out", out, *SMALL)
+    corpora.run_command("prepare", "--out", out, *SMALL)
     given.mkdir()
     kinds = [(JOINT_SUBWORDS, subword_list, WORDS["de"] + WORDS["en"])] + [
         (name, word_list, [*WORDS[language], "und"])
@@ -145,7 +145,7 @@ def test_a_vocabulary_that_is_given_replaces_what_there_was(tmp_path):
             path.unlink()
         for name, write_list, words in files:
             write_list(given / name, 80, sorted(set(words)))
-        corpora.command("prepare", "--out", out, "--vocab_from", given)
+        corpora.run_command("prepare", "--out", out, "--vocab_from", given)
         vocabularies = load_vocabularies(out)
         assert vocabularies.joint is (len(files) == 1)
         assert summary(out)["vocab"] == {
@@ -175,8 +175,8 @@ def test_the_same_text_gives_the_same_bytes(tmp_path):
         argv = ["--out", out, *SMALL]
         for split in PAIRS:
             argv += ["--" + split, f"{text}/{split}.de", f"{text}/{split}.en"]
-        corpora.command("prepare", *argv)
-        results.append(corpora.tree(out))
+        corpora.run_command("prepare", *argv)
+        results.append(corpora.read_tree(out))
     assert results[0] == results[1] == results[2]
     assert sorted(os.listdir(str(tmp_path / "deep"))) == ["a", "b"]
 
@@ -186,8 +186,10 @@ def test_bpe_dropout_writes_train_in_other_pieces_and_only_train(tmp_path, kind)
     plain, once, again = (fill(tmp_path / name) for name in ("plain", "once", "again"))
     dropout = ["--bpe_dropout", "0.3", "--copies", "3"]
     for out, flags in ((plain, []), (once, dropout), (again, dropout)):
-        corpora.command("prepare", "--out", out, "--vocab_size", "45", *kind, *flags)
-    assert corpora.tree(once) == corpora.tree(again)
+        corpora.run_command(
+            "prepare", "--out", out, "--vocab_size", "45", *kind, *flags
+        )
+    assert corpora.read_tree(once) == corpora.read_tree(again)
     assert summary(once)["bpe_dropout"] == {"probability": 0.3, "copies": 3}
     assert "bpe_dropout" not in summary(plain)
     vocabularies = load_vocabularies(once)
@@ -205,19 +207,19 @@ def test_bpe_dropout_writes_train_in_other_pieces_and_only_train(tmp_path, kind)
 def test_bpe_dropout_with_a_given_vocabulary(tmp_path, capsys):
     """The ids are those of its own corpus; a unigram model has no merges."""
     own, given = fill(tmp_path / "own"), fill(tmp_path / "given")
-    corpora.command(
+    corpora.run_command(
         "prepare", "--out", own, "--vocab_size", "45", "--bpe_dropout", "0.3"
     )
-    corpora.command(
+    corpora.run_command(
         "prepare", "--out", given, "--vocab_from", own, "--bpe_dropout", "0.3"
     )
     for side in ("source", "target"):
         assert load(given, "train", side) == load(own, "train", side)
-    corpora.command(
+    corpora.run_command(
         "prepare", "--out", own, "--vocab_size", "45", "--model_type", "unigram"
     )
     with pytest.raises(SystemExit):
-        corpora.command(
+        corpora.run_command(
             "prepare", "--out", given, "--vocab_from", own, "--bpe_dropout", "0.3"
         )
     assert "expected a vocabulary of the model type bpe" in capsys.readouterr().err
@@ -225,22 +227,22 @@ def test_bpe_dropout_with_a_given_vocabulary(tmp_path, capsys):
 
 def test_a_test_split_is_not_needed(tmp_path):
     out = fill(tmp_path)
-    corpora.command("prepare", "--out", out, *SMALL)
+    corpora.run_command("prepare", "--out", out, *SMALL)
     for language in WORDS:
         os.remove(os.path.join(out, "test." + language))
-    corpora.command("prepare", "--out", out, *SMALL)
+    corpora.run_command("prepare", "--out", out, *SMALL)
     assert list(summary(out)["splits"]) == ["train", "dev"]
     assert not [name for name in os.listdir(out) if name.startswith("test")]
 
 
 def test_the_vocabulary_is_trained_on_the_train_split_only(tmp_path):
     out = fill(tmp_path)
-    corpora.command("prepare", "--out", out, *SMALL)
+    corpora.run_command("prepare", "--out", out, *SMALL)
     with open(os.path.join(out, "spm.model"), "rb") as file:
         before = file.read()
     for split in ("dev", "test"):
         write(tmp_path / f"{split}.de", ["Ж"] * PAIRS[split])
-    corpora.command("prepare", "--out", out, *SMALL)
+    corpora.run_command("prepare", "--out", out, *SMALL)
     with open(os.path.join(out, "spm.model"), "rb") as file:
         assert file.read() == before
     assert summary(out)["splits"]["dev"]["source_unknown"] == PAIRS["dev"]
@@ -256,7 +258,7 @@ def languages(out):
 def test_the_languages_are_those_of_the_flags(tmp_path):
     out = fill(tmp_path)
     for flags in (["--source_lang", "en"], ["--source_lang=en", "--target_lang=de"]):
-        corpora.command("prepare", "--out", out, *SMALL, *flags)
+        corpora.run_command("prepare", "--out", out, *SMALL, *flags)
         assert languages(out) == ["en", "de"]
         vocabulary = load_vocabularies(out).source
         decoded = [vocabulary.decode(ids) for ids in load(out, "dev", "source")]
@@ -282,12 +284,12 @@ def test_the_languages_are_those_of_the_file_names(tmp_path, names, found):
         argv.append("--" + split)
         for language, name in zip(WORDS, names):
             argv.append(write(tmp_path / split / name, sentences(split, language)))
-    corpora.command("prepare", *argv)
+    corpora.run_command("prepare", *argv)
     assert languages(out) == found
     for language, name in zip(WORDS, found):
         lines = list(read_lines(os.path.join(out, f"dev.{name}")))
         assert lines == sentences("dev", language)
-    corpora.command(
+    corpora.run_command(
         "prepare", *argv[: argv.index("--dev")]
     )  # dev is found in the folder
     assert languages(out) == found
@@ -314,13 +316,13 @@ def test_an_empty_split_is_refused_before_any_work(tmp_path, capsys, split):
 
 def test_separate_vocabularies_of_the_other_direction(tmp_path, capsys):
     out = fill(tmp_path / "text")
-    corpora.command("prepare", "--out", out, "--vocab_size", "40", "--separate")
+    corpora.run_command("prepare", "--out", out, "--vocab_size", "40", "--separate")
     reverse = ["--source_lang", "en", "--target_lang", "de", "--vocab_from", out]
     argv = ["--out", fill(tmp_path / "reverse"), *reverse]
     said = refused(capsys, tmp_path, argv)
     assert "expected the vocabularies of en → de, got those of de → en" in said
-    corpora.command("prepare", "--out", out, *SMALL)
-    corpora.command("prepare", *argv)
+    corpora.run_command("prepare", "--out", out, *SMALL)
+    corpora.run_command("prepare", *argv)
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
@@ -384,7 +386,7 @@ def test_text_that_may_be_the_only_copy_is_not_replaced(tmp_path, capsys):
 def test_a_full_disk_names_the_file_and_leaves_the_corpus(tmp_path, capsys, room):
     """RLIMIT_FSIZE: Python ignores the signal, so that a write fails."""
     out = fill(tmp_path)
-    corpora.command("prepare", "--out", out, *SMALL)
+    corpora.run_command("prepare", "--out", out, *SMALL)
     room(400)
     said = refused(capsys, tmp_path, ["--out", out, *SMALL])
     room()
@@ -410,7 +412,7 @@ def test_a_vocabulary_of_another_size_names_the_size_that_works(tmp_path, capsys
     assert "got 5; raise --vocab_size" in said
     said = refused(capsys, tmp_path, ["--out", out, "--vocab_size", "8000"])
     assert "lower --vocab_size to" in said
-    corpora.command("prepare", "--out", out, "--vocab_size", said.split()[-1])
+    corpora.run_command("prepare", "--out", out, "--vocab_size", said.split()[-1])
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("No space left")])
@@ -419,15 +421,15 @@ def test_an_interrupted_run_leaves_nothing_behind(tmp_path, monkeypatch, error):
     argv = ["--out", out, *SMALL]
     for split in PAIRS:
         argv += ["--" + split, f"{text}/{split}.de", f"{text}/{split}.en"]
-    before = corpora.tree(tmp_path)
+    before = corpora.read_tree(tmp_path)
 
     def interrupted(*_):
         raise error
 
     monkeypatch.setattr(prepare, "write_summary", interrupted)
     with pytest.raises((KeyboardInterrupt, SystemExit)):
-        corpora.command("prepare", *argv)
-    assert corpora.tree(tmp_path) == before
+        corpora.run_command("prepare", *argv)
+    assert corpora.read_tree(tmp_path) == before
 
 
 @pytest.mark.parametrize(
@@ -449,7 +451,7 @@ def test_a_language_without_spaces_keeps_its_characters_and_is_scored_by_them(tm
     pairs = [[path.replace(".zh", ".de"), path] for path in named]
     out = str(tmp_path / "out")
     flags = ["--train", *pairs[0], "--dev", *pairs[1], "--vocab_size", "70"]
-    corpora.command("prepare", "--out", out, *flags)
+    corpora.run_command("prepare", "--out", out, *flags)
     vocabulary = load_vocabularies(out).target
     for line in chinese[:2]:
         assert vocabulary.decode(vocabulary.encode(line)) == line

@@ -39,7 +39,7 @@ def run(folder, *flags):
     output, said = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(said):
         argv = ["--out", folder, "--vocab_size", "25", *flags]
-        status = corpora.status_of("prepare", *argv)
+        status = corpora.exit_status("prepare", *argv)
     if status:
         assert status == 2
         assert said.getvalue().startswith("prepare.py: ")
@@ -99,9 +99,9 @@ def test_any_text_is_prepared_or_refused_in_one_line(
         for split in ("train", "dev"):
             with open(os.path.join(folder, f"{split}.{language}"), "wb") as file:
                 file.writelines(line + b"\n" for line in lines)
-    before = corpora.tree(folder)
+    before = corpora.read_tree(folder)
     refusal = run(folder, "--vocab_size", str(size), "--model_type", kind)
-    after = corpora.tree(folder)
+    after = corpora.read_tree(folder)
     assert {name: after[name] for name in before} == before
     assert (after == before) == (refusal != "")
     found = re.search(r"lower --vocab_size to (\d+)", refusal)

@@ -48,7 +48,7 @@ def test_text_is_prepared_or_refused(path, tmp_path):
     for name in ("train.de", "train.en", "dev.de", "dev.en"):
         shutil.copy(path, str(tmp_path / name))
     flags = ["--out", tmp_path, *"--vocab_size 66 --model_type unigram".split()]
-    finished = corpora.python("scripts/prepare.py", *flags)
+    finished = corpora.run_python("scripts/prepare.py", *flags)
     assert finished.returncode == 2
     assert finished.stderr.count("\n") == 1
 
@@ -64,7 +64,7 @@ def test_what_no_memory_holds_is_refused_before_it_is_made(
         bomb = json.load(file)
     settings = logdir / hparams.FILE_NAME
     settings.write_text(json.dumps(dict(json.loads(settings.read_text()), **bomb)))
-    before = corpora.tree(tmp_path)
+    before = corpora.read_tree(tmp_path)
     with pytest.raises(ValueError, match="found.*wanted|expected .*, got ") as refusal:
         Translator(hparams.load(str(logdir)), str(logdir))
     assert "\n" not in str(refusal.value)
@@ -74,4 +74,4 @@ def test_what_no_memory_holds_is_refused_before_it_is_made(
     )
     assert [name for name in bomb if name in said]
     corpora.refusal(capsys, "train", "--data", digits, "--logdir", logdir)
-    assert corpora.tree(tmp_path) == before and not new.exists()
+    assert corpora.read_tree(tmp_path) == before and not new.exists()

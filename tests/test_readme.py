@@ -38,7 +38,7 @@ SCRIPTS = sorted(
 @pytest.mark.parametrize("example", EXAMPLES, ids=EXAMPLES.values())
 def test_an_example_prints_what_it_says(example, tmp_path):
     """Outside of the checkout: what it imports has been installed."""
-    done = corpora.python("-c", example, cwd=str(tmp_path))
+    done = corpora.run_python("-c", example, cwd=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == re.findall(r"print\(.*# (.*)", example)
 
@@ -55,7 +55,7 @@ def test_each_command_knows_the_flags_it_is_shown_with(script):
     program = script.replace("transformer-tf", "-m transformer").split()
     if not shown:
         pytest.skip("it is shown without flags")  # an example may have none
-    text = corpora.python(*program, "--help").stdout
+    text = corpora.run_python(*program, "--help").stdout
     known = {flag.replace("-", "_") for flag in re.findall(r"--[\w-]+", text)}
     assert shown <= known, shown - known
 

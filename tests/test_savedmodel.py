@@ -72,7 +72,7 @@ def test_the_command_writes_what_serving_opens_and_checks_it(trained, tmp_path, 
     """The check runs in a process of its own."""
     out = tmp_path / "reversed"
     flags = ["--format", "savedmodel", "--logdir", trained, "--out", str(out)]
-    corpora.command("export", *flags, "--check", "6", "--search", "greedy")
+    corpora.run_command("export", *flags, "--check", "6", "--search", "greedy")
     assert "6 of 6 translations equal ours" in capsys.readouterr().out
     for path in ("saved_model.pb", "variables", savedmodel.WARM_UP):
         assert (out / "1" / path).exists()
@@ -147,13 +147,13 @@ def scores(text):
 
 
 def test_the_card_says_what_the_log_directory_knows(trained, tmp_path):
-    logdir = corpora.copy_of(trained, tmp_path / "logs")
+    logdir = corpora.copy_folder(trained, tmp_path / "logs")
     hp = hparams.load(logdir)
     exported = savedmodel.described(hp, "model", "float32")
     checkpoint = checkpoints.find(logdir)
     before = card.model_card(hp, checkpoint, exported, samples=0)
     assert "| dev, while training |" in before and "\n| test |" not in scores(before)
-    corpora.command("eval", "--logdir", logdir, "--samples", "0")
+    corpora.run_command("eval", "--logdir", logdir, "--samples", "0")
     text = card.model_card(hp, checkpoint, exported, samples=0)
     assert "\n| test |" in scores(text)
     for expected in (
@@ -212,7 +212,7 @@ def test_the_commands_on_the_card_name_the_folder(name):
 
 
 def test_the_card_of_a_model_without_its_data(trained, tmp_path, monkeypatch):
-    logdir = corpora.copy_of(trained, tmp_path / "logs")
+    logdir = corpora.copy_folder(trained, tmp_path / "logs")
     hp = hparams.load(logdir, {"data": str(tmp_path / "none")})
     hparams.save(hp, logdir)
     exported = savedmodel.described(hp, "model", "float32")

@@ -260,7 +260,7 @@ def test_json_has_the_weights(inspection):
 
 def test_the_command_writes_one_small_file(trained, lines, tmp_path, capsys):
     path = tmp_path / "seen.html"
-    corpora.command("attention", "--logdir", trained, "--html", path, *lines[:2])
+    corpora.run_command("attention", "--logdir", trained, "--html", path, *lines[:2])
     page, said = path.read_text(encoding="utf-8"), capsys.readouterr().out.splitlines()
     assert len(said) == 3 and said[-1] == str(path)
     data = json.loads(re.search(r'id="data">(.*?)</script>', page).group(1))

@@ -128,7 +128,7 @@ cli.main(cli.make_parser("x.py", "Ends."), lambda args: 3, [])
 
 
 def test_a_signal_after_the_end_changes_no_status():
-    done = corpora.python("-c", ENDS)
+    done = corpora.run_python("-c", ENDS)
     assert (done.returncode, done.stderr) == (3, "")
 
 
@@ -231,7 +231,7 @@ def test_who_reads_no_further_ends_it_silently(lines):
 @pytest.mark.parametrize("lines", [3, 10**5])
 def test_a_full_disk_is_told_in_one_line(lines):
     with open("/dev/full", "wb") as full:
-        done = corpora.python("-c", PRINTS, "--lines", lines, stdout=full)
+        done = corpora.run_python("-c", PRINTS, "--lines", lines, stdout=full)
     assert done.returncode == 2
     assert done.stderr == (
         "x.py: standard output: there is no space for it (No space left on device); "

@@ -102,16 +102,16 @@ def run(trained, digits, tmp_path):
     def run(*flags):
         path = tmp_path / "scores.json"
         argv = ["--logdir", logdir, "--data", digits, "--json", path, *flags]
-        return corpora.output_of("eval", *argv), json.loads(path.read_text())
+        return corpora.command_output("eval", *argv), json.loads(path.read_text())
 
-    logdir = corpora.copy_of(trained, tmp_path / "first")
+    logdir = corpora.copy_folder(trained, tmp_path / "first")
     run.logdir = logdir
     return run
 
 
 @pytest.mark.slow
 def test_a_log_directory_and_a_file_are_compared(run, trained, digits, tmp_path):
-    other = corpora.copy_of(trained, tmp_path / "other")
+    other = corpora.copy_folder(trained, tmp_path / "other")
     references = corpora.read_lines(os.path.join(digits, "test.en"))
     perfect = corpora.write_lines(tmp_path / "perfect.en", references)
     lines, found = run("--compare", other, perfect)

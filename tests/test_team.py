@@ -395,7 +395,7 @@ def test_workers_compare_settings_corpus_and_code():
 def test_a_worker_continues_from_the_checkpoint_of_the_chief(trained, tmp_path):
     newest = checkpoints.find(trained, "newest")
     description = trainer.identity_of(newest)
-    copy = corpora.copy_of(trained, tmp_path / "copy")
+    copy = corpora.copy_folder(trained, tmp_path / "copy")
     there = os.path.join(copy, os.path.basename(newest))
     assert trainer.described_checkpoint(copy, description) == there
     assert trainer.described_checkpoint(copy, trainer.identity_of(None)) is None
@@ -491,7 +491,7 @@ def launched(tmp_path, monkeypatch, capsys):
 
     def launched(script, *flags):
         (tmp_path / "worker.py").write_text(WORKER + script)
-        status = corpora.status_of("launch", *flags, "--", "worker.py")
+        status = corpora.exit_status("launch", *flags, "--", "worker.py")
         return status, capsys.readouterr().err.splitlines()
 
     return launched

@@ -164,12 +164,12 @@ def test_the_best_is_kept_older_ones_go_and_patience_ends(
     script()  # nothing is evaluated any more, and nothing is trained
     kept = {
         name: content
-        for name, content in corpora.tree(tmp_path).items()
+        for name, content in corpora.read_tree(tmp_path).items()
         if not name.startswith("events")
     }
     corpora.run_train(digits, tmp_path, *PATIENT)
     assert capsys.readouterr().err.splitlines()[-1] == said[-1]
-    now = corpora.tree(tmp_path)
+    now = corpora.read_tree(tmp_path)
     assert {name: now[name] for name in now if not name.startswith("events")} == kept
 
     script(2.0)  # but with more patience it goes on
@@ -227,7 +227,10 @@ def test_the_settings_are_saved_with_what_the_data_folder_decides(trained, digit
 
 
 def test_the_log_directory_has_its_own_vocabulary(trained, digits):
-    assert corpora.tree(trained)["spm.model"] == corpora.tree(digits)["spm.model"]
+    assert (
+        corpora.read_tree(trained)["spm.model"]
+        == corpora.read_tree(digits)["spm.model"]
+    )
 
 
 @pytest.mark.slow
@@ -235,10 +238,10 @@ def test_separate_vocabularies_are_both_kept(tmp_path):
     folder, logdir = str(tmp_path / "data"), str(tmp_path / "logs")
     splits = corpora.reversed_symbols({"train": 40, "dev": 5})
     corpora.write_text(folder, splits)
-    corpora.command("prepare", "--out", folder, "--vocab-size", "25", "--separate")
-    before = corpora.tree(folder)
+    corpora.run_command("prepare", "--out", folder, "--vocab-size", "25", "--separate")
+    before = corpora.read_tree(folder)
     corpora.run_train(folder, logdir, "--max_steps", "2")
-    assert corpora.tree(folder) == before  # and the data folder is only read
+    assert corpora.read_tree(folder) == before  # and the data folder is only read
     assert not hparams.load(logdir).joint_vocab
     assert not load_vocabularies(logdir).joint
     names = set(newest(logdir))
@@ -246,7 +249,7 @@ def test_separate_vocabularies_are_both_kept(tmp_path):
 
 
 def test_events(trained):
-    events = corpora.events_of(trained)
+    events = corpora.read_scalars(trained)
     logged, evaluated = list(range(40, 241, 40)), [80, 160, 240]
     assert {tag: sorted(steps) for tag, steps in events.items()} == {
         "loss": logged,
@@ -270,7 +273,7 @@ def test_events(trained):
 
 
 def test_dev_scores_and_events_agree(trained):
-    events = corpora.events_of(trained)
+    events = corpora.read_scalars(trained)
     rows = run.read_dev_scores(trained)
     assert [row["step"] for row in rows] == [80, 160, 240]
     for row in rows:
@@ -320,7 +323,7 @@ def test_without_a_terminal_progress_is_plain_lines(digits, tmp_path, script, ca
     ids=lambda value: value[0].lstrip("-") if value[0].startswith("-") else "",
 )
 def test_settings_are_refused(digits, tmp_path, capsys, flags, words):
-    line = corpora.refused_training(capsys, digits, tmp_path / "logs", *flags)
+    line = corpora.refuse_training(capsys, digits, tmp_path / "logs", *flags)
     assert [word for word in words if word not in line] == []
 
 
@@ -343,7 +346,7 @@ def test_positions_beyond_a_table_are_reported(digits, tmp_path, script, capsys)
 def test_a_data_folder_that_is_not_prepared(tmp_path, capsys):
     splits = corpora.reversed_symbols({"train": 9, "dev": 3})
     folder = corpora.write_text(tmp_path / "data", splits)
-    line = corpora.refused_training(capsys, folder, tmp_path / "logs")
+    line = corpora.refuse_training(capsys, folder, tmp_path / "logs")
     assert folder in line and "prepare.py" in line
 
 
@@ -354,7 +357,7 @@ def test_a_data_folder_with_a_missing_file(digits, tmp_path, capsys, name):
     folder = str(tmp_path / "data")
     shutil.copytree(digits, folder)
     os.remove(os.path.join(folder, name))
-    assert folder in corpora.refused_training(capsys, folder, tmp_path / "logs")
+    assert folder in corpora.refuse_training(capsys, folder, tmp_path / "logs")
 
 
 @pytest.fixture
@@ -366,7 +369,7 @@ def existing(whole, tmp_path):
 
 def test_checkpoints_without_settings(digits, existing, capsys):
     (existing / "hparams.json").unlink()
-    line = corpora.refused_training(capsys, digits, existing)
+    line = corpora.refuse_training(capsys, digits, existing)
     assert "hparams.json" in line and str(existing) in line
 
 
@@ -377,11 +380,11 @@ def test_going_on_with_another_vocabulary_of_the_same_size(
     """The pieces of the log directory's model must not be replaced by others."""
     splits = corpora.reversed_symbols({"train": 100, "dev": 5}, "abcdefghij")
     folder = corpora.write_text(tmp_path / "data", splits)
-    corpora.command(
+    corpora.run_command(
         "prepare", "--out", folder, "--vocab-size", corpora.VOCAB_SIZE, *separate
     )
     capsys.readouterr()
-    corpora.refused_training(capsys, folder, existing)
+    corpora.refuse_training(capsys, folder, existing)
 
 
 # --- Where it writes, and what it finds again -----------------------------------------
@@ -391,7 +394,7 @@ def test_a_folder_of_other_things_becomes_no_log_directory(digits, tmp_path, cap
     home = tmp_path / "home"
     (home / "Documents").mkdir(parents=True)
     (home / ".profile").write_text("mine")
-    line = corpora.refused_training(capsys, digits, home)
+    line = corpora.refuse_training(capsys, digits, home)
     assert "expected a new folder" in line and ".profile, Documents" in line
 
 
@@ -411,7 +414,7 @@ def test_the_data_folder_is_found_from_another_folder(
     monkeypatch.chdir(os.path.dirname(digits))
     corpora.run_train(os.path.basename(digits), tmp_path / "logs", "--max_steps", "1")
     monkeypatch.chdir(str(tmp_path))
-    corpora.command("eval", "--logdir", "logs", "--search", "greedy")
+    corpora.run_command("eval", "--logdir", "logs", "--search", "greedy")
     assert "BLEU = " in capsys.readouterr().out
     missing = ["--logdir", "logs", "--data", "gone"]
     line = corpora.refusal(capsys, "eval", *missing)

@@ -32,7 +32,7 @@ def run(trained, monkeypatch, capfdbinary):
         stdin = io.TextIOWrapper(io.BytesIO(given))
         monkeypatch.setattr(sys, "stdin", stdin)
         capfdbinary.readouterr()
-        corpora.command("translate", "--logdir", trained, *flags)
+        corpora.run_command("translate", "--logdir", trained, *flags)
         sys.stdout.flush()
         captured = capfdbinary.readouterr()
         told = captured.err.decode("utf-8").splitlines()  # no prompt: nobody types
@@ -115,7 +115,7 @@ def test_a_stream_is_answered_line_by_line(run, trained, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(os.fdopen(reading, "rb")))
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(os.fdopen(answering, "wb")))
     flags = ["translate", "--logdir", trained, "--stream"]
-    thread = threading.Thread(target=corpora.command, args=flags, daemon=True)
+    thread = threading.Thread(target=corpora.run_command, args=flags, daemon=True)
     thread.start()
     for line, answer in zip((b"1 2 3 4\n", b"5 6 7 8\n"), wanted):
         os.write(writing, line)
@@ -187,7 +187,7 @@ def test_at_a_terminal_each_line_is_prompted_and_answered(
 
     monkeypatch.setattr(Translator, "translate", noting)
     terminal(b"1 2 3 4\n\n5 6 7 8\n\x04")  # and Ctrl-D
-    corpora.command("translate", "--logdir", trained)
+    corpora.run_command("translate", "--logdir", trained)
     sys.stdout.flush()
     captured = capfdbinary.readouterr()
     assert chunks == [["1 2 3 4"], [""], ["5 6 7 8"]]

@@ -355,7 +355,7 @@ def test_it_works_in_any_program_and_changes_nothing_there(
     hp = dataclasses.replace(hparams.load(trained), deterministic=True)
     hparams.save(hp, logdir)
     lines = lines[:5]
-    done = corpora.python("-c", PROGRAM, eager, logdir, *lines)
+    done = corpora.run_python("-c", PROGRAM, eager, logdir, *lines)
     assert done.returncode == 0, done.stderr
     changed, found = json.loads(done.stdout.splitlines()[-1])
     assert changed == []

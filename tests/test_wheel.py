@@ -138,7 +138,7 @@ def test_the_source_distribution_has_all_that_is_checked_in(source):
         pytest.skip("no checkout")
     tracked = run("git", "ls-files", "-z", cwd=corpora.ROOT).split("\0")[:-1]
     there = {name for name in tracked if os.path.exists(f"{corpora.ROOT}/{name}")}
-    assert there - set(corpora.tree(source)) == set()
+    assert there - set(corpora.read_tree(source)) == set()
 
 
 def test_the_wheel_says_what_it_is(wheel):

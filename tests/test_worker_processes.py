@@ -190,7 +190,7 @@ def test_without_deterministic_each_worker_computes_one_piece(
         for each in [started(one, "-c", script, "x", *where) for one in environments]:
             status, said = each.end()
             assert status == 0, each.lines
-        losses.append(corpora.events_of(logdir)["loss"])
+        losses.append(corpora.read_scalars(logdir)["loss"])
     for step in range(1, 5):
         np.testing.assert_allclose(losses[0][step], losses[1][step], rtol=1e-4)
 

@@ -41,7 +41,7 @@ def make(folder):
     data = corpora.prepare_corpus(folder + "/data", corpora.reversed_symbols(SIZES))
     logs = folder + "/logs"
     corpora.run_train(data, logs, *FLAGS)
-    with Translator(hparams.load(logs), logs) as translator:
+    with Translator.for_settings(hparams.load(logs), logs) as translator:
         translator.restore()
         found = [best for best, *_ in translator.translate(LINES)]
     os.remove(logs + "/lock")

@@ -10,7 +10,7 @@ import corpora
 import pytest
 
 from transformer import alignment, hparams
-from transformer.alignment import Head, Known
+from transformer.alignment import Gold, Head
 from transformer.logdir import checkpoints
 from transformer.translator import Translator
 from transformer.viewer.inspection import inspect_line
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("one_thread_only")
 
 @pytest.fixture(scope="module")
 def translator(trained):
-    with Translator(hparams.load(trained), trained) as opened:
+    with Translator.for_settings(hparams.load(trained), trained) as opened:
         opened.restore()
         yield opened
 
@@ -53,10 +53,7 @@ def lines(digits):
 
 
 def test_the_error_rate_by_hand():
-    known = [
-        Known({(0, 0), (1, 2)}, {(0, 0), (1, 2), (1, 1)}),
-        Known({(0, 0)}, {(0, 0)}),
-    ]
+    known = [Gold({(0, 0), (1, 2)}, {(0, 0), (1, 2), (1, 1)}), Gold({(0, 0)}, {(0, 0)})]
     rate = alignment.error_rate
     assert rate([{(0, 0), (1, 2), (1, 1)}, {(0, 0)}], known) == 0
     assert rate([{(3, 3)}, set()], known) == 1
@@ -68,17 +65,17 @@ def test_the_error_rate_by_hand():
 
 def test_pairs_are_read_and_written(tmp_path):
     path = corpora.write_lines(tmp_path / "x.align", ["0-0 12?3", "", "1-1"])
-    found = alignment.read_known(path, 3)
-    assert found[0] == Known({(0, 0)}, {(0, 0), (12, 3)})
-    assert found[1] == Known(set(), set())
-    assert alignment.written({(1, 1), (0, 2), (2, 0), (1, 0)}) == "1-0 2-0 1-1 0-2"
-    assert alignment.written(None) == ""
+    found = alignment.read_gold(path, 3)
+    assert found[0] == Gold({(0, 0)}, {(0, 0), (12, 3)})
+    assert found[1] == Gold(set(), set())
+    assert alignment.format_pairs({(1, 1), (0, 2), (2, 0), (1, 0)}) == "1-0 2-0 1-1 0-2"
+    assert alignment.format_pairs(None) == ""
     with pytest.raises(ValueError, match="expected 4 lines, got 3"):
-        alignment.read_known(path, 4)
+        alignment.read_gold(path, 4)
     for wrong in ("0", "0-", "a-1", "0_1", "-1-0"):
         path = corpora.write_lines(tmp_path / "x.align", ["0-0", f"1-1 {wrong}"])
         with pytest.raises(ValueError, match=f"x.align:2: expected .* got '{wrong}'"):
-            alignment.read_known(path, 2)
+            alignment.read_gold(path, 2)
 
 
 # --- Attention ------------------------------------------------------------------------
@@ -88,7 +85,7 @@ def test_pairs_are_read_and_written(tmp_path):
 @pytest.mark.parametrize("when_read", [False, True])
 def test_pairs_are_where_attention_is_highest(translator, lines, head, when_read):
     """As `see` shows the attention of one line: a digit is a word is a piece."""
-    found = dict(alignment.align(translator, *lines, [Head(0, head, when_read)]))
+    found = translator.align(*lines, [Head(0, head, when_read)])
     for number in range(5):
         source, target = (side[number] for side in lines)
         ids = translator.vocabularies.target.encode(target)
@@ -125,15 +122,16 @@ def test_align_chooses_the_best_head_and_translate_uses_it(
     corpora.run_command("align", "--logdir", logdir, "--compare", perfect)
     said = capsys.readouterr().out.splitlines()
     checkpoint = checkpoints.find(logdir)
-    head = alignment.read_choice(logdir, checkpoint, translator.hp)
+    head = alignment.read_chosen_head(logdir, checkpoint, translator.hp)
     dev = [corpora.read_lines(os.path.join(data, f"dev.{x}")) for x in ("de", "en")]
-    known = alignment.read_known(os.path.join(data, "dev.align"), 20)
-    rates = alignment.measure(translator, *dev, known)
+    known = alignment.read_gold(os.path.join(data, "dev.align"), 20)
+    heads = alignment.list_heads(translator.hp)
+    rates = alignment.measure_heads(heads, translator.align(*dev, heads), known)
     assert rates[head] == min(rates.values())
     assert said[1] == f"{100 * rates[head]:5.1f} %  {head}"
     assert said[-1] == f"  0.0 %  {perfect}"
-    found = dict(alignment.align(translator, *lines, [head]))
-    of_test = alignment.read_known(perfect, 20)
+    found = translator.align(*lines, [head])
+    of_test = alignment.read_gold(perfect, 20)
     rate = alignment.error_rate([found[i][0] for i in range(20)], of_test)
     assert said[-2] == f"{100 * rate:5.1f} %  {head}"
 
@@ -142,9 +140,9 @@ def test_align_chooses_the_best_head_and_translate_uses_it(
     assert "--alignments" not in output.err
     best = [row[0] for row in translator.translate(lines[0])]
     texts = [each.text for each in best]
-    pairs = dict(alignment.align(translator, lines[0], texts, [head]))
+    pairs = translator.align(lines[0], texts, [head])
     assert output.out.splitlines() == [
-        f"{each.text} ||| {each.score:.4f} ||| {alignment.written(pairs[i][0])}"
+        f"{each.text} ||| {each.score:.4f} ||| {alignment.format_pairs(pairs[i][0])}"
         for i, each in enumerate(best)
     ]
 
@@ -164,10 +162,10 @@ def test_a_choice_that_is_none(trained, translator, tmp_path, content):
     checkpoint = checkpoints.find(trained)
     name = os.path.basename(checkpoint)
     (tmp_path / "alignment.json").write_text(content.replace("NAME", name))
-    found = alignment.read_choice(str(tmp_path), checkpoint, translator.hp)
+    found = alignment.read_chosen_head(str(tmp_path), checkpoint, translator.hp)
     assert found is None
-    alignment.write_choice(str(tmp_path), checkpoint, Head(0, 1, True), {"x": 1})
-    found = alignment.read_choice(str(tmp_path), checkpoint, translator.hp)
+    alignment.store_chosen_head(str(tmp_path), checkpoint, Head(0, 1, True), {"x": 1})
+    found = alignment.read_chosen_head(str(tmp_path), checkpoint, translator.hp)
     assert found == Head(0, 1, True)
     kept = json.loads((tmp_path / "alignment.json").read_text())
     assert kept[name]["x"] == 1
@@ -177,7 +175,7 @@ def test_the_choices_for_other_checkpoints_are_kept(trained, tmp_path):
     first, second, gone = (str(tmp_path / f"best.ckpt-{step}") for step in (1, 2, 3))
     for number, checkpoint in enumerate([gone, first, second]):
         choice = Head(0, number, False)
-        alignment.write_choice(str(tmp_path), checkpoint, choice, {})
+        alignment.store_chosen_head(str(tmp_path), checkpoint, choice, {})
         corpora.write_lines(checkpoint + ".index", [])
         if checkpoint == gone:
             os.remove(checkpoint + ".index")

@@ -1,4 +1,4 @@
-"""fast.py: CTranslate2 answers as TensorFlow does, or is not used."""
+"""exports/ctranslate2.py: CTranslate2 answers as TensorFlow does, or is not used."""
 
 import dataclasses
 import glob
@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from transformer import hparams
-from transformer.exports import export
+from transformer.exports import ctranslate2
 from transformer.exports.ctranslate2 import (
     CTRANSLATE2,
     TENSORFLOW,
     FastTranslator,
+    choose_engine,
     find_exported,
     open_exported,
     remove_outdated,
-    usable,
 )
 from transformer.translator import Translator
 from transformer.viewer.models import Model
@@ -140,8 +140,8 @@ def test_eval_and_the_service_have_it_too(exported, digits, tmp_path, capsys):
 
 def test_an_export_with_other_translations_is_refused(trained, tmp_path, monkeypatch):
     logdir = corpora.copy_folder(trained, tmp_path / "logs")
-    sinusoids = export.sinusoids
-    monkeypatch.setattr(export, "sinusoids", lambda *args: 0 * sinusoids(*args))
+    sinusoids = ctranslate2.sinusoids
+    monkeypatch.setattr(ctranslate2, "sinusoids", lambda *args: 0 * sinusoids(*args))
     with pytest.raises(
         ValueError, match="scores of .* different ones for .* of dev .* → "
     ):
@@ -162,25 +162,25 @@ def test_only_exports_of_its_own_are_removed(exported, tmp_path):
 
 def test_int8_may_change_scores_and_dev_may_be_missing(trained, tmp_path, monkeypatch):
     logdir = corpora.copy_folder(trained, tmp_path / "logs")
-    sinusoids = export.sinusoids
-    monkeypatch.setattr(export, "sinusoids", lambda *args: 0 * sinusoids(*args))
+    sinusoids = ctranslate2.sinusoids
+    monkeypatch.setattr(ctranslate2, "sinusoids", lambda *args: 0 * sinusoids(*args))
     said = []
     changes = {"engine": CTRANSLATE2, "quantization": "int8"}
     hp = hparams.load(logdir)
-    with Translator(hp, logdir, warn=said.append, **changes) as fast:
+    with Translator.for_settings(hp, logdir, warn=said.append, **changes) as fast:
         fast.restore_found()
     assert len(said) == 1 and "int8: " in said[0] and "of 20 lines of dev" in said[0]
     for folder in glob.glob(os.path.join(logdir, "ctranslate2-int8-*")):
         shutil.rmtree(folder)
     hp = dataclasses.replace(hp, data=str(tmp_path / "none"))
-    with Translator(hp, logdir, warn=said.append, **changes) as fast:
+    with Translator.for_settings(hp, logdir, warn=said.append, **changes) as fast:
         fast.restore_found()
     assert len(said) == 2 and "was not compared" in said[1]
 
 
 def test_a_log_directory_that_may_not_be_written_is_one_line(trained, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(ValueError, match="got no permission; run translate with this"):
+    with pytest.raises(ValueError, match="there is no permission to write the export"):
         Translator(trained, engine=CTRANSLATE2)
     assert not glob.glob(os.path.join(trained, "ctranslate2-*"))
 
@@ -197,30 +197,30 @@ def test_a_broken_export_is_refused(exported, tmp_path):
 @pytest.mark.parametrize(
     "settings, needs, named",
     [
-        ({"search": "sample"}, {}, "--search sample"),
-        ({"min_length": 3}, {}, "--min_length"),
-        ({"no_repeat_ngram": 2}, {}, "--no_repeat_ngram"),
-        ({"max_extra_length": 200}, {}, "--max_extra_length of 1,100 or more"),
+        ({"search": "sample"}, {}, "search sample"),
+        ({"min_length": 3}, {}, "min_length"),
+        ({"no_repeat_ngram": 2}, {}, "no_repeat_ngram"),
+        ({"max_extra_length": 200}, {}, "max_extra_length of 1,100 or more"),
         ({}, {"ensembles": True}, "ensembles"),
     ],
 )
 def test_what_it_cannot_do_is_tensorflows(settings, needs, named):
     said = []
     hp = hparams.HParams(**settings)
-    assert usable(CTRANSLATE2, "int8", hp, said.append, needs) == TENSORFLOW
+    assert choose_engine(CTRANSLATE2, "int8", hp, said.append, needs) == TENSORFLOW
     assert len(said) == 1 and named in said[0]
     plain = hparams.HParams()
-    assert usable(CTRANSLATE2, "int8", plain, said.append) == CTRANSLATE2
-    assert usable(TENSORFLOW, "float32", hp, said.append, needs) == TENSORFLOW
+    assert choose_engine(CTRANSLATE2, "int8", plain, said.append) == CTRANSLATE2
+    assert choose_engine(TENSORFLOW, "float32", hp, said.append, needs) == TENSORFLOW
     assert len(said) == 1
-    with pytest.raises(ValueError, match="expected --engine ctranslate2 too"):
-        usable(TENSORFLOW, "int8", plain, said.append)
+    with pytest.raises(ValueError, match="expected the engine ctranslate2 too"):
+        choose_engine(TENSORFLOW, "int8", plain, said.append)
 
 
 @pytest.mark.parametrize("changes", [{"min_length": 3}, {"search": "sample"}])
 def test_a_rule_of_the_search_is_not_left_out(exported, changes):
     hp = dataclasses.replace(hparams.load(exported), **changes)
-    with pytest.raises(ValueError, match=f"--{[*changes][0]}.*or use Translator"):
+    with pytest.raises(ValueError, match=f"{[*changes][0]}.*or use Translator"):
         open_exported(exported, hp)
 
 

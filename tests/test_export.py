@@ -8,8 +8,12 @@ import corpora
 import pytest
 
 from transformer import hparams
-from transformer.exports.ctranslate2 import FastTranslator
-from transformer.exports.export import described, refuse_unsupported, write
+from transformer.exports.ctranslate2 import (
+    FastTranslator,
+    describe_export,
+    refuse_unsupported,
+    write,
+)
 from transformer.logdir import checkpoints
 from transformer.text.vocabulary import load_vocabularies
 from transformer.translator import Translator
@@ -23,7 +27,9 @@ def check_that_ctranslate2_agrees(logdir, data, out):
     lines = corpora.read_lines(os.path.join(data, "test.de"))
     for search in ("greedy", "beam"):
         hp = hparams.load(logdir, {"search": search, "beam_size": 3})
-        with Translator(hp, logdir) as ours, FastTranslator(out, hp) as theirs:
+        with Translator.for_settings(hp, logdir) as ours, FastTranslator(
+            out, hp
+        ) as theirs:
             ours.restore()
             pairs = [
                 (best, other)
@@ -51,7 +57,7 @@ def test_the_call_on_the_card_gives_our_text(trained, lines, tmp_path):
     write(hp, checkpoints.find(trained), out, "float32")
     target = load_vocabularies(out).target
     names = {"lines": lines}
-    text = "\n".join(described(hp, out, "float32").usage)
+    text = "\n".join(describe_export(hp, out, "float32").usage)
     [call] = re.findall("```python\n(.*?)\n```", text, re.DOTALL)
     exec(call, names)
     ids = {piece: i for i, piece in enumerate(target.pieces(range(target.size)))}
@@ -100,7 +106,7 @@ def test_without_ctranslate2_one_line_says_so(trained, monkeypatch, tmp_path, ca
     "flags, said",
     [
         (["--check", "-5"], "--check: expected 0 or more lines, got -5"),
-        (["--check", "5", "--min_length", "3"], "supports, got --min_length; change"),
+        (["--check", "5", "--min_length", "3"], "supports, got min_length; change"),
     ],
 )
 def test_what_cannot_be_checked_is_refused_first(

@@ -38,7 +38,7 @@ def test_this_version_is_kept_and_small():
 def test_it_translates_as_it_did(kept):
     folder, recorded = kept
     logs = str(folder / "logs")
-    with Translator(hparams.load(logs), logs) as translator:
+    with Translator.for_settings(hparams.load(logs), logs) as translator:
         translator.restore()
         found = [best for best, *_ in translator.translate(format_fixture.LINES)]
     assert [each.text for each in found] == [each["text"] for each in recorded]

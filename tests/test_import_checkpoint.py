@@ -107,7 +107,7 @@ def test_word_lists_of_the_tutorial(capsys, tmp_path):
     assert vocabularies.source.encode("w4  w9 rare <S>") == [4, 9, UNK, UNK]
     assert vocabularies.target.encode_lines(["w5", ""]) == [[5], []]
     assert vocabularies.target.decode([2, 5, 6, 3, 7]) == "w5 w6"
-    with Translator(hparams.load(logdir), logdir) as translator:
+    with Translator.for_settings(hparams.load(logdir), logdir) as translator:
         translator.restore()
         [[best]] = translator.translate(["w4 w5"])
         assert all(
@@ -137,7 +137,7 @@ def test_sentences_of_the_tutorial_are_padded_as_there(capsys, tmp_path):
     ids = [[4, 5, EOS] + [PAD] * width for width in (0, 4)]
     scores, logits = [], []
     for padded in (hp, dataclasses.replace(hp, pad_sources_to=0)):
-        with Translator(padded, logdir) as translator:
+        with Translator.for_settings(padded, logdir) as translator:
             translator.restore()
             for lines in ([line], [line, "w6 w7 w8 w9 w10"]):
                 scores.append(translator.translate(lines)[0][0].score)
@@ -189,7 +189,7 @@ def test_a_subword_vocabulary_of_tensor2tensor(capsys, tmp_path):
     assert "no vocabulary" not in capsys.readouterr().out
     hp = dataclasses.replace(hparams.load(logdir), search="greedy", max_extra_length=5)
     lines = ["2", "1;", "9_0", "0 1 2"]
-    with Translator(hp, logdir) as translator:
+    with Translator.for_settings(hp, logdir) as translator:
         checkpoint = translator.restore()
         vocabulary = translator.vocabularies.source
         said = [best.text for [best] in translator.translate(lines)]

@@ -22,7 +22,7 @@ tf.ConfigProto = lambda **_: make_config(
     inter_op_parallelism_threads=given["threads"])
 hp = dataclasses.replace(
     hparams.load(given["logdir"]), decode_batch_size=given["batch_size"])
-with Translator(hp, given["logdir"]) as translator:
+with Translator.for_settings(hp, given["logdir"]) as translator:
     translator.restore()
     found = translator.translate(given["lines"])
 json.dump([(best.text, best.score) for best, in found], sys.stdout)

@@ -69,7 +69,7 @@ def test_every_command_works_in_such_a_path(digits, tmp_path, capsys):
     corpora.run_train(digits, logdir, "--max_steps", "12")
     corpora.run_command("eval", "--logdir", logdir, "--split", "dev")
     corpora.run_command("average", "--logdir", logdir, "--last=2", "--out", out)
-    with Translator(hparams.load(str(out)), str(out)) as translator:
+    with Translator.for_settings(hparams.load(str(out)), str(out)) as translator:
         translator.restore()
         assert len(translator.translate(["1 2 3"])) == 1
     # It has learned nothing, and that is found.
@@ -134,7 +134,7 @@ def test_a_checkpoint_that_was_removed_meanwhile_is_looked_for_again(
         return original(*args)
 
     hp = hparams.load(logdir)
-    with Translator(hp, logdir, warn=said.append) as translator:
+    with Translator.for_settings(hp, logdir, warn=said.append) as translator:
         monkeypatch.setattr(module, name, later)
         found = translator.restore_found("newest")
     assert checkpoints.step_of(found) == 240 + 40 * times
@@ -215,7 +215,7 @@ LINES = ["1 2 3 4", "", "5 6 7", "9 8 7 6 5 4 3 2 1"]
 @pytest.mark.parametrize("search, n_best", [("beam", 2), ("greedy", 1)])
 def test_as_many_translations_as_lines_or_one_error(logdir, tmp_path, search, n_best):
     change(logdir, search=search)
-    with Translator(hparams.load(logdir), logdir, n_best) as translator:
+    with Translator.for_settings(hparams.load(logdir), logdir, n_best) as translator:
         for kind, spoil in SPOILED.items():
             copy = shutil.copytree(logdir, str(tmp_path / kind))
             translator.restore(checkpoints.find(spoiled(copy, spoil)))

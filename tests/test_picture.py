@@ -20,7 +20,9 @@ LINE = "1 22 3"
 
 @pytest.fixture(scope="module")
 def inspection(trained):
-    with Translator(hparams.load(trained), trained, 4, keep_history=True) as translator:
+    with Translator.for_settings(
+        hparams.load(trained), trained, 4, keep_history=True
+    ) as translator:
         translator.restore()
         yield inspect_line(translator, LINE, padding=1)
 

@@ -117,7 +117,7 @@ def test_any_text_is_prepared_or_refused_in_one_line(
 @pytest.fixture(scope="module")
 def translator(trained):
     hp = hparams.resolve({"search": "greedy", "max_source_length": 40}, None, trained)
-    with Translator(hp, trained) as translator:
+    with Translator.for_settings(hp, trained) as translator:
         translator.restore()
         yield translator
 

@@ -66,7 +66,7 @@ def test_what_no_memory_holds_is_refused_before_it_is_made(
     settings.write_text(json.dumps(dict(json.loads(settings.read_text()), **bomb)))
     before = corpora.read_tree(tmp_path)
     with pytest.raises(ValueError, match="found.*wanted|expected .*, got ") as refusal:
-        Translator(hparams.load(str(logdir)), str(logdir))
+        Translator.for_settings(hparams.load(str(logdir)), str(logdir))
     assert "\n" not in str(refusal.value)
     flags = [f"--{name}={value}" for name, value in bomb.items()]
     said = corpora.refusal(

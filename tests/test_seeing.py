@@ -29,7 +29,9 @@ pytestmark = pytest.mark.usefixtures("one_thread_only")
 
 @pytest.fixture(scope="module")
 def translator(trained):
-    with Translator(hparams.load(trained), trained, 4, keep_history=True) as opened:
+    with Translator.for_settings(
+        hparams.load(trained), trained, 4, keep_history=True
+    ) as opened:
         opened.restore()
         yield opened
 
@@ -147,7 +149,7 @@ def test_a_translation_begins_with_its_prefix_and_has_the_models_score(
 @pytest.mark.parametrize("search", ["greedy", "sample"])
 def test_a_search_of_one_hypothesis_keeps_the_prefix(trained, search, lines):
     hp = dataclasses.replace(hparams.load(trained), search=search)
-    with Translator(hp, trained, keep_history=True) as opened:
+    with Translator.for_settings(hp, trained, keep_history=True) as opened:
         opened.restore()
         [[best], _] = opened.translate(lines[:2], ["7 7", ""])
         assert best.text.startswith("7 7")
@@ -234,7 +236,9 @@ def test_leaving_a_word_out_changes_what_unk_changes(inspection, translator, lin
     assert len(inspection.without) == len(lines[0].split())
     begin, end = inspection.source.spans[1]
     replaced = [*source[:begin], *[UNK] * (end - begin), *source[end:]]
-    found = translator.inspect([replaced], [target], lambda inside: inside.of_target)[0]
+    found = translator.inspect(
+        [replaced], [target], lambda inside: inside.target_log_probs
+    )[0]
     np.testing.assert_allclose(
         inspection.without[1], found - inspection.log_probs, atol=1e-4
     )

@@ -453,7 +453,7 @@ def test_the_answers_are_those_of_the_translator(trained, digits):
     chosen = alignment.default_head(model.translator.hp.decoder_blocks)
     assert told[4]["alignment"] == []
     best = [each["text"] for each in told[:4]]
-    pairs = dict(alignment.align(model.translator, lines[:4], best, [chosen]))
+    pairs = model.translator.align(lines[:4], best, [chosen])
     for number, each in enumerate(told[:4]):
         assert {tuple(pair) for pair in each["alignment"]} == pairs[number][0]
     model.close()

@@ -29,7 +29,7 @@ def opened(trained):
         key = (n_best, *sorted(changes.items()))
         if key not in translators:
             hp = dataclasses.replace(hparams.load(trained), **changes)
-            translators[key] = Translator(hp, trained, n_best)
+            translators[key] = Translator.for_settings(hp, trained, n_best)
             translators[key].restore()
         return translators[key]
 
@@ -73,7 +73,7 @@ def test_how_many_batches_are_translated_at_once_changes_nothing(
 ):
     monkeypatch.setattr(sessions, "cores", lambda: 3)
     hp = dataclasses.replace(hparams.load(trained), decode_batch_size=2)
-    with Translator(hp, trained, 4) as translator:
+    with Translator.for_settings(hp, trained, 4) as translator:
         translator.restore()
         assert_same(translator.translate(lines), translations)
 
@@ -213,7 +213,7 @@ def test_the_package_has_it_under_its_own_name():
 
 
 def test_the_end_of_the_with_statement_closes_the_session(trained, lines):
-    with Translator(hparams.load(trained), trained) as translator:
+    with Translator.for_settings(hparams.load(trained), trained) as translator:
         translator.restore()
         assert len(translator.translate(lines[:2])) == 2
     with pytest.raises(RuntimeError):
@@ -250,10 +250,14 @@ def test_settings_of_the_search_are_overruled_by_keyword(greedily, trained, line
     ],
 )
 def test_what_is_no_setting_of_the_search_is_refused(trained, name, value, said):
-    for given in ((trained,), (hparams.load(trained), trained)):
-        with pytest.raises(ValueError) as error:
-            Translator(*given, **{name: value})
-        assert said in str(error.value)
+    with pytest.raises(ValueError) as error:
+        Translator(trained, **{name: value})
+    assert said in str(error.value)
+
+
+def test_settings_are_not_a_log_directory(trained):
+    with pytest.raises(ValueError, match=r"write Translator.for_settings\(hp, log"):
+        Translator(hparams.load(trained), trained)
 
 
 @pytest.mark.parametrize("lines", ["Ein Hund.", ["Ein Hund.", 1], [["Ein Hund."]]])
@@ -274,7 +278,7 @@ def test_a_translation_has_its_pieces_and_the_words_that_correspond(by_beam, lin
     head = alignment.default_head(by_beam.hp.decoder_blocks)
     for place in range(4):
         texts = [row[place].text for row in translations]
-        wanted = dict(alignment.align(by_beam, lines, texts, [head]))
+        wanted = by_beam.align(lines, texts, [head])
         for number, row in enumerate(translations):
             found = row[place]
             assert "".join(found.pieces).replace("▁", " ").strip() == found.text

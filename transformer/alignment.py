@@ -3,32 +3,27 @@
 Each target word is paired with the source word to which a head pays most attention,
 either when the target word is chosen, or one step later, when it is read (Chen et al.
 2020, "Accurate Word Alignment Induction from Neural Machine Translation"). The best
-head is chosen on known alignments, and stored in `alignment.json` in the log directory.
+head is chosen on alignments made by people, the gold alignments, and stored in
+`alignment.json` in the log directory. `Translator.align` computes the attention.
 
 Pairs are written in Pharaoh format: in 0-0 2-1, each pair is the index of a source word
-and of a target word, counted from 0. In known alignments, 1?2 is a possible pair: it is
+and of a target word, counted from 0. In gold alignments, 1?2 is a possible pair: it is
 allowed, but not required.
 """
 
 import json
 import os
 import re
-from typing import (
-    Any,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-)
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
+import numpy as np
+
+from transformer.hparams import HParams
 from transformer.logdir.manifests import is_there
 from transformer.runtime import files
+from transformer.runtime.errors import CorpusError
 from transformer.text.lines import read_lines
+from transformer.text.vocabulary import Vocabularies
 from transformer.text.words import split_into_words, word_attention
 
 FILE_NAME = "alignment.json"
@@ -49,11 +44,19 @@ class Head(NamedTuple):
         return f"layer {self.layer + 1}, {who}, when a word is {when}"
 
 
-class Known(NamedTuple):
-    """The known pairs of a line."""
+class Gold(NamedTuple):
+    """The right pairs of a line, made by people."""
 
     sure: Pairs
     possible: Pairs  # including the sure ones
+
+
+class Sentence(NamedTuple):
+    """A line of text on one side, and its pieces."""
+
+    text: str
+    ids: Sequence[int]  # without BOS and EOS
+    is_cut: bool = False  # whether it may be longer than `ids`
 
 
 def default_head(num_blocks: int) -> Head:
@@ -65,8 +68,8 @@ def default_head(num_blocks: int) -> Head:
     return Head(max(0, num_blocks - 2), None, False)
 
 
-def heads_of(hp) -> List[Head]:
-    """Return every Head of a model, including the mean of each layer."""
+def list_heads(hp: HParams) -> List[Head]:
+    """List every Head of a model, including the mean of each layer."""
     return [
         Head(layer, head, when_read)
         for layer in range(hp.decoder_blocks)
@@ -75,94 +78,99 @@ def heads_of(hp) -> List[Head]:
     ]
 
 
-def align(
-    translator, sources: List[str], targets: List[str], heads: Sequence[Head]
-) -> Iterator[Tuple[int, List[Optional[Pairs]]]]:
-    """Yield the pairs of each line: (line number, the Pairs from each Head).
+# From attention to pairs
 
-    A line without pieces on one side has no pairs. Instead of Pairs there is None if
-    the words of the vocabulary are not those between spaces.
+
+def align_line(
+    weights: Sequence[np.ndarray],
+    source: Sentence,
+    target: Sentence,
+    vocabularies: Vocabularies,
+    heads: Sequence[Head],
+) -> List[Optional[Pairs]]:
+    """Align the words of a line and of its translation, as each head sees them.
 
     Args:
-      translator: a Translator.
-      sources, targets: the same number of lines.
+      weights: the cross-attention of each layer of the decoder, float [H, T, S].
+      source, target: the two sides.
+      vocabularies: their vocabularies.
       heads: whose attention to read.
+
+    Returns:
+      The Pairs of each head. Each is None if the words of the vocabulary are not those
+      between spaces.
     """
-    vocabularies = translator.vocabularies
-    blocks = translator.hp.decoder_blocks
-    most = translator.hp.max_source_length
-    without = set(range(len(sources)))
-    names = [f"decoder/block_{i}/cross_attention" for i in range(blocks)]
-    for indices, *rows in translator.in_batches(sources, targets):
-        weights = translator.inspect(*rows, lambda x: [x.weights[one] for one in names])
-        for number, (i, source, target) in enumerate(zip(indices, *rows)):
-            if not target:
-                continue
-            without.remove(i)
-            spans = (
-                split_into_words(vocabularies.source, source).spans,
-                split_into_words(vocabularies.target, target).spans,
-            )
-            words = len(sources[i].split()), len(targets[i].split())
-            was_cut = len(source) == most
-            if (words[0] != len(spans[0]) and not was_cut) or words[1] != len(spans[1]):
-                yield int(i), [None] * len(heads)
-            else:
-                of_line = [layer[number] for layer in weights]
-                yield (
-                    int(i),
-                    [_pairs(of_line[each.layer], each, spans) for each in heads],
-                )
-    for i in without:
-        yield i, [set() for _ in heads]
+    source_spans = split_into_words(vocabularies.source, source.ids).spans
+    target_spans = split_into_words(vocabularies.target, target.ids).spans
+    if not _has_words(source, source_spans) or not _has_words(target, target_spans):
+        return [None] * len(heads)
+    return [
+        _pair_words(weights[head.layer], head, source_spans, target_spans)
+        for head in heads
+    ]
 
 
-def _pairs(weights, head, spans):
-    """Return the Pairs from the attention of a layer, weights [H, T, S]."""
-    sources, targets = spans
+def _has_words(sentence: Sentence, spans: Sequence[Tuple[int, int]]) -> bool:
+    """Tell whether the spans are the words between the spaces of a sentence."""
+    return sentence.is_cut or len(sentence.text.split()) == len(spans)
+
+
+def _pair_words(weights, head, source_spans, target_spans) -> Pairs:
+    """Pair each target word with the source word that has most of its attention.
+
+    Args:
+      weights: the attention of a layer, float [H, T, S].
+      head: which part of it to read.
+      source_spans, target_spans: the pieces of each word.
+    """
     weights = weights.mean(0) if head.head is None else weights[head.head]  # [T, S]
     if head.when_read:
         weights = weights[1:]  # the row of a piece is the step that chooses the next
-    best = word_attention(weights, targets, sources).argmax(-1)  # [target words]
+    best = word_attention(weights, target_spans, source_spans).argmax(-1)
     return {(int(i), j) for j, i in enumerate(best)}
 
 
 # The quality of pairs
 
 
-def error_rate(found: Sequence[Optional[Pairs]], known: Sequence[Known]) -> float:
-    """Return the alignment error rate (Och and Ney 2003); ignore lines with None."""
-    right = many = 0
-    for pairs, (sure, possible) in zip(found, known):
+def error_rate(alignments: Sequence[Optional[Pairs]], gold: Sequence[Gold]) -> float:
+    """Compute the alignment error rate (Och and Ney 2003); ignore lines with None."""
+    matches = total = 0
+    for pairs, (sure, possible) in zip(alignments, gold):
         if pairs is not None:
-            right += len(pairs & sure) + len(pairs & possible)
-            many += len(pairs) + len(sure)
-    return 1 - right / many if many else 0.0
+            matches += len(pairs & sure) + len(pairs & possible)
+            total += len(pairs) + len(sure)
+    return 1 - matches / total if total else 0.0
 
 
-def refuse_unaligned(found: Sequence[Optional[Pairs]]) -> None:
-    """Raise ValueError if no line could be aligned, so that no rate says anything."""
-    if not any(found):
-        raise ValueError(
+def refuse_unaligned(alignments: Sequence[Optional[Pairs]]) -> None:
+    """Raise CorpusError if no line could be aligned, so that a rate says nothing."""
+    if not any(alignments):
+        raise CorpusError(
             "expected lines in which the words of the vocabulary are those between "
-            f"spaces, got none among {len(found)}; no head can be chosen by this text"
+            f"spaces, got none among {len(alignments)}; no head can be chosen by this "
+            "text"
         )
 
 
-def measure(
-    translator, sources: List[str], targets: List[str], known: Sequence[Known]
+def measure_heads(
+    heads: Sequence[Head],
+    alignments: Sequence[Sequence[Optional[Pairs]]],
+    gold: Sequence[Gold],
 ) -> Dict[Head, float]:
-    """Return the error rate of every Head on lines with known translations.
+    """Compute the error rate of each Head.
+
+    Args:
+      heads: the heads.
+      alignments: for each line, the Pairs from each head: see `Translator.align`.
+      gold: the right pairs of each line.
 
     Raises:
-      ValueError: no line can be aligned.
+      CorpusError: no line can be aligned.
     """
-    heads = heads_of(translator.hp)
-    found = dict(align(translator, sources, targets, heads))
-    in_order = [found[i] for i in range(len(sources))]
-    refuse_unaligned([pairs[0] for pairs in in_order])
+    refuse_unaligned([of_heads[0] for of_heads in alignments])
     return {
-        head: error_rate([pairs[number] for pairs in in_order], known)
+        head: error_rate([of_heads[number] for of_heads in alignments], gold)
         for number, head in enumerate(heads)
     }
 
@@ -170,24 +178,24 @@ def measure(
 # Files
 
 
-def read_known(path: str, lines: int) -> List[Known]:
-    """Return the pairs in a file that has one line for each pair of sentences.
+def read_gold(path: str, num_lines: int) -> List[Gold]:
+    """Read the pairs in a file that has one line for each pair of sentences.
 
     Args:
       path: the file.
-      lines: the expected number of lines.
+      num_lines: the expected number of lines.
 
     Raises:
-      ValueError: the number of lines differs, or a line has anything but pairs.
+      CorpusError: the number of lines differs, or a line has anything but pairs.
     """
-    known = []
+    gold = []
     for number, line in enumerate(read_lines(path), 1):
         sure = set()
         possible = set()
         for word in line.split():
             match = re.fullmatch(r"(\d{1,6})([-?])(\d{1,6})", word)
             if match is None:
-                raise ValueError(
+                raise CorpusError(
                     f"{path}:{number}: expected pairs of words such as 0-0, or 1?2 "
                     f"for possible ones, got {word!r}"
                 )
@@ -195,39 +203,39 @@ def read_known(path: str, lines: int) -> List[Known]:
             possible.add(pair)
             if match.group(2) == "-":
                 sure.add(pair)
-        known.append(Known(sure, possible))
-    if len(known) != lines:
-        raise ValueError(f"{path}: expected {lines} lines, got {len(known)}")
-    return known
+        gold.append(Gold(sure, possible))
+    if len(gold) != num_lines:
+        raise CorpusError(f"{path}: expected {num_lines} lines, got {len(gold)}")
+    return gold
 
 
-def ordered(pairs: Optional[Iterable[Pair]]) -> Optional[Tuple[Pair, ...]]:
-    """Return pairs in the order of the target words; None for None."""
+def sort_pairs(pairs: Optional[Iterable[Pair]]) -> Optional[Tuple[Pair, ...]]:
+    """Sort pairs by the target words; return None for None."""
     if pairs is None:
         return None
     return tuple(sorted(pairs, key=lambda pair: (pair[1], pair[0])))
 
 
-def written(pairs: Optional[Iterable[Pair]]) -> str:
-    """Return pairs in Pharaoh format, in the order of the target words."""
-    return " ".join(f"{i}-{j}" for i, j in ordered(pairs) or ())
+def format_pairs(pairs: Optional[Iterable[Pair]]) -> str:
+    """Write pairs in Pharaoh format, in the order of the target words."""
+    return " ".join(f"{i}-{j}" for i, j in sort_pairs(pairs) or ())
 
 
-def read_choice(logdir: str, checkpoint: str, hp) -> Optional[Head]:
-    """Return the Head that was chosen for a checkpoint; None if none was.
+def read_chosen_head(logdir: str, checkpoint: str, hp: HParams) -> Optional[Head]:
+    """Read which Head was chosen for a checkpoint; return None if none was.
 
     A damaged file, or a file for another checkpoint, is ignored.
     """
     try:
-        chosen = _choices(logdir)[os.path.basename(checkpoint)]
-        head = Head(chosen["layer"], chosen["head"], chosen["when_read"])
-        return head if head in heads_of(hp) else None
+        choice = _read_choices(logdir)[os.path.basename(checkpoint)]
+        head = Head(choice["layer"], choice["head"], choice["when_read"])
+        return head if head in list_heads(hp) else None
     except (KeyError, TypeError):
         return None
 
 
-def _choices(logdir: str) -> Dict[str, Any]:
-    """Return what is stored: checkpoint → choice; {} for no file or a damaged one."""
+def _read_choices(logdir: str) -> Dict[str, Any]:
+    """Read the choices: checkpoint → fields; {} for no file or a damaged one."""
     try:
         with open(os.path.join(logdir, FILE_NAME), "rb") as file:
             return dict(json.loads(file.read(1 << 16).decode("utf-8")))
@@ -235,19 +243,19 @@ def _choices(logdir: str) -> Dict[str, Any]:
         return {}
 
 
-def write_choice(
-    logdir: str, checkpoint: str, head: Head, found: Dict[str, Any]
+def store_chosen_head(
+    logdir: str, checkpoint: str, head: Head, error_rates: Dict[str, float]
 ) -> None:
     """Store the Head that was chosen for a checkpoint, with its error rates.
 
     The choices for other checkpoints are kept as long as these exist.
     """
-    kept = {
+    choices = {
         name: choice
-        for name, choice in _choices(logdir).items()
+        for name, choice in _read_choices(logdir).items()
         if is_there(os.path.join(logdir, name))
     }
-    kept[os.path.basename(checkpoint)] = {**head._asdict(), **found}
+    choices[os.path.basename(checkpoint)] = {**head._asdict(), **error_rates}
     with files.replaced(os.path.join(logdir, FILE_NAME)) as file:
-        json.dump(kept, file, indent=2)
+        json.dump(choices, file, indent=2)
         file.write("\n")

@@ -168,7 +168,7 @@ def train(
             refuse_prepared_again(hp.data, logdir, corpus)
             history.write()
             hparams.save(hp, logdir)
-            with Translator(hp, logdir) as translator:
+            with Translator.for_settings(hp, logdir) as translator:
                 training = Training(
                     session=session,
                     graph=graph,

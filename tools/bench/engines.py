@@ -56,11 +56,11 @@ def row(args, hp, text, engine, quantization):
     from transformer.translator import Translator
 
     opened = {"engine": engine, "quantization": quantization}
-    with Translator(hp, args.logdir, warn=args.warn, **opened) as made:
+    with Translator.for_settings(hp, args.logdir, warn=args.warn, **opened) as made:
         checkpoint = made.restore_found()  # makes the export
     size = os.path.getsize(checkpoint + ".data-00000-of-00001")
     if engine == "tensorflow":
-        translator = Translator(hp, args.logdir)
+        translator = Translator.for_settings(hp, args.logdir)
         translator.restore_found()
     else:
         translator = open_exported(args.logdir, hp, "best", 1, quantization)

@@ -93,7 +93,7 @@ def open_decoding(spec: dict) -> Measure:
 
     @functools.lru_cache(None)
     def translator(batch):
-        opened = Translator(
+        opened = Translator.for_settings(
             dataclasses.replace(hp, decode_batch_size=batch), spec["logdir"]
         )
         opened.restore()

@@ -44,7 +44,11 @@ from transformer.runtime.names import refuse_unknown
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 # Modules that the commands import only after they have checked their flags.
-IMPORTED_LATE = ("transformer.trainer", "transformer.exports.export", "ctranslate2")
+IMPORTED_LATE = (
+    "transformer.trainer",
+    "transformer.exports.ctranslate2",
+    "ctranslate2",
+)
 NO_FAULT = 0
 # Kinds of fault, in the order of the shim: name → the calls to which it applies; () for
 # all calls.

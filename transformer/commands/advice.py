@@ -56,6 +56,17 @@ ADVICE: Dict[Type[Exception], Callable[[Any], str]] = {
     errors.VariableNamesError: lambda error: (
         "if its variables have other names, rename them with --names"
     ),
+    errors.WeightsNotFinite: lambda error: (
+        "choose another --checkpoint, or train again with a lower --learning_rate"
+    ),
+    errors.ExportNotFound: lambda error: (
+        "translate a line with --engine ctranslate2, which exports it"
+    ),
+    errors.ExportNotWritable: lambda error: (
+        "run translate with this engine once where the log directory can be written, "
+        "or use --engine tensorflow"
+    ),
+    errors.ExportDiffers: lambda error: "use --engine tensorflow",
     errors.LogDirectoryNotFound: lambda error: f"{command_name('train')} writes one",
 }
 

@@ -48,19 +48,21 @@ def run(args: argparse.Namespace) -> None:
     dev, known_dev = read(hp.data, "dev")
     test, known_test = read(hp.data, "test")
     others = {
-        path: [pairs.sure for pairs in alignment.read_known(path, len(known_test))]
+        path: [pairs.sure for pairs in alignment.read_gold(path, len(known_test))]
         for path in args.compare
     }
     cli.start_tensorflow(args.verbose)
     from transformer.translator import Translator  # needs TensorFlow
 
-    with Translator(hp, args.logdir, warn=args.warn) as translator:
+    with Translator.for_settings(hp, args.logdir, warn=args.warn) as translator:
         checkpoint = translator.restore_found(args.checkpoint)
-        rates = alignment.measure(translator, dev.sources, dev.references, known_dev)
+        heads = alignment.list_heads(hp)
+        alignments = translator.align(dev.sources, dev.references, heads)
+        rates = alignment.measure_heads(heads, alignments, known_dev)
         ordered = sorted(rates, key=rates.__getitem__)
         best = ordered[0]
-        found = dict(alignment.align(translator, test.sources, test.references, [best]))
-    ours = [found[i][0] for i in range(len(found))]
+        found = translator.align(test.sources, test.references, [best])
+    ours = [pairs for [pairs] in found]
     alignment.refuse_unaligned(ours)
     aligned = [pairs is not None for pairs in ours]  # the lines that can be compared
     rate = alignment.error_rate(ours, known_test)
@@ -77,7 +79,7 @@ def run(args: argparse.Namespace) -> None:
         ]
         rate = alignment.error_rate(same_lines, known_test)
         print_lines(f"{100 * rate:5.1f} %  {path}")
-    alignment.write_choice(args.logdir, checkpoint, best, numbers)
+    alignment.store_chosen_head(args.logdir, checkpoint, best, numbers)
 
 
 def read(data: str, split: str) -> Tuple:
@@ -89,4 +91,4 @@ def read(data: str, split: str) -> Tuple:
             "(0-0 1-2), got no such file; data/sample has such files"
         )
     text = read_parallel(data, split)
-    return text, alignment.read_known(path, len(text.sources))
+    return text, alignment.read_gold(path, len(text.sources))

@@ -194,7 +194,7 @@ def translate(hp: hparams.HParams, logdir: str, checkpoint: str, sources: List[s
     """Return the best translation of each line."""
     from transformer.translator import Translator  # needs TensorFlow
 
-    with Translator(hp, logdir) as translator:
+    with Translator.for_settings(hp, logdir) as translator:
         translator.restore(checkpoint)
         return [best.text for best, *_ in translator.translate(sources)]
 

@@ -37,6 +37,7 @@ from typing import (
 from transformer import evaluation, hparams
 from transformer.commands import cli
 from transformer.commands.terminal import command_name, print_lines
+from transformer.commands.translate import add_engine
 from transformer.evaluation import (
     METRICS,
     Scores,
@@ -44,7 +45,7 @@ from transformer.evaluation import (
     score,
     translations_path,
 )
-from transformer.exports.ctranslate2 import CTRANSLATE2, add_engine
+from transformer.exports.ctranslate2 import CTRANSLATE2
 from transformer.runtime import files
 from transformer.text.data_folder import read_parallel
 from transformer.text.lines import read_lines
@@ -264,7 +265,7 @@ def translate(
         if value != getattr(saved, setting)
     )
     text_name = name_beside(text, saved.data)
-    with Translator(
+    with Translator.for_settings(
         hp,
         logdir,
         others=models[1:],

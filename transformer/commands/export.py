@@ -22,7 +22,7 @@ from transformer.exports.ctranslate2 import (
     MODEL,
     QUANTIZATIONS,
     FastTranslator,
-    unsupported_search,
+    list_unsupported,
 )
 from transformer.runtime import pool
 from transformer.runtime.files import new_folder, refuse_used
@@ -49,13 +49,18 @@ class Format(NamedTuple):
 
 def formats() -> Dict[str, Format]:
     """Return the extension point for formats: name → Format. It imports TensorFlow."""
-    from transformer.exports import export, savedmodel
+    from transformer.exports import ctranslate2, savedmodel
 
     return {
         CTRANSLATE2: Format(
-            export.write, export.described, open_fast, ("greedy", "beam")
+            ctranslate2.write,
+            ctranslate2.describe_export,
+            open_fast,
+            ("greedy", "beam"),
         ),
-        SAVEDMODEL: Format(savedmodel.write, savedmodel.described, open_saved, ()),
+        SAVEDMODEL: Format(
+            savedmodel.write, savedmodel.describe_export, open_saved, ()
+        ),
     }
 
 
@@ -120,7 +125,7 @@ def run(args: argparse.Namespace) -> None:
             "--check: expected --search beam or greedy, got sample: no two samples of "
             "a line are the same; leave out --check"
         )
-    rules = unsupported_search(dataclasses.replace(hp, search="greedy"))
+    rules = list_unsupported(dataclasses.replace(hp, search="greedy"))
     if args.check and rules and args.format == CTRANSLATE2:
         raise ValueError(
             f"--check: expected a search that {CTRANSLATE2} supports, got "
@@ -157,7 +162,7 @@ def check(
     hp = dataclasses.replace(hp, decode_precision="float32")  # as exports compute
     for search in chosen.searches or [hp.search]:
         hp = dataclasses.replace(hp, search=search)
-        with Translator(hp, args.logdir, warn=args.warn) as translator:
+        with Translator.for_settings(hp, args.logdir, warn=args.warn) as translator:
             translator.restore_found(args.checkpoint)
             ours = [best for best, *_ in translator.translate(lines)]
         opened = functools.partial(chosen.opened, args.out, hp)

@@ -21,7 +21,7 @@ from typing import List
 from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import print_lines
-from transformer.exports.ctranslate2 import add_engine
+from transformer.commands.translate import add_engine
 from transformer.runtime.errors import missing_package
 from transformer.runtime.signals import StopSignals
 from transformer.serving.jobs import Jobs

@@ -24,25 +24,31 @@ Odd lines (empty, not UTF-8, truncated, ...) are counted, and reported in one li
 stderr.
 """
 
+import argparse
 import contextlib
 import dataclasses
+import functools
 import importlib
 import itertools
 import sys
-from typing import IO, Any, Dict, Iterator, List, Optional, Sequence
+from typing import (
+    IO,
+    Any,
+    Callable,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+)
 
 from transformer import hparams
-from transformer.alignment import default_head, written
+from transformer.alignment import default_head, format_pairs
 from transformer.commands import cli
 from transformer.commands.terminal import command_name
-from transformer.exports.ctranslate2 import (
-    CTRANSLATE2,
-    QUANTIZATIONS,
-    FastTranslator,
-    add_engine,
-    find_exported,
-    usable,
-)
+from transformer.engines import AnyTranslator, open_translator
+from transformer.exports.ctranslate2 import ENGINES, QUANTIZATIONS, TENSORFLOW
 from transformer.runtime.progress import escape_control
 from transformer.text.lines import TolerantReader, read_lines
 from transformer.text.sentences import split
@@ -80,187 +86,217 @@ def read_edited() -> bytes:
         return b""
 
 
-def by_sentence(translator, lines: Sequence[str]) -> List[List[Translation]]:
+def add_engine(parser: cli.Parser) -> None:
+    """Add `--engine` and `--quantization` for a command that translates."""
+    parser.add_argument(
+        "--engine",
+        default=TENSORFLOW,
+        choices=ENGINES,
+        help="ctranslate2 is faster: see docs/serving.md [tensorflow]",
+    )
+    parser.add_argument(
+        "--quantization",
+        default="float32",
+        choices=QUANTIZATIONS,
+        help="for ctranslate2: int8 is smaller, but slightly less precise [float32]",
+    )
+
+
+class Columns(NamedTuple):
+    """What is written beside the text of a translation."""
+
+    numbers: bool = False  # of the lines
+    scores: bool = False
+    alignments: bool = False  # word pairs
+
+
+def translate_sentences(
+    translator: AnyTranslator, lines: Sequence[str]
+) -> List[List[Translation]]:
     """Translate lines sentence by sentence; the result has texts, but no scores."""
-    parts = [[sentence for sentence, _ in split(line)] or [""] for line in lines]
-    found = iter(translator.translate(list(itertools.chain(*parts))))
+    sentences = [[sentence for sentence, _ in split(line)] or [""] for line in lines]
+    translations = iter(translator.translate(list(itertools.chain(*sentences))))
     return [
-        [Translation(" ".join(next(found)[0].text for _ in sentences), 0.0)]
-        for sentences in parts
+        [Translation(" ".join(next(translations)[0].text for _ in of_line), 0.0)]
+        for of_line in sentences
     ]
 
 
-def write_translations(
-    translator,
+def translate_chunks(
+    translate: Callable,
     lines: Iterator[str],
-    output: IO[bytes],
-    chunk_size: int = CHUNK,
+    chunk_size: int,
     prefixes: Optional[Iterator[str]] = None,
-    numbers: bool = False,
-    scores: bool = False,
-    alignments: bool = False,
-    sentences: bool = False,
-) -> None:
-    """Write the translations of each of `lines`, one chunk at a time.
+) -> Iterator[List[List[Translation]]]:
+    """Read and translate one chunk of lines at a time.
 
-    On a terminal, control characters are escaped; a file or a pipe gets every byte. The
-    translation of each line begins with the corresponding line of `prefixes`, if given.
-    Columns besides the text: `numbers` of lines, `scores`, and `alignments`. With
-    `sentences`, lines are translated sentence by sentence.
+    Args:
+      translate: function of lines and, with `prefixes`, of the prefixes.
+      lines: the lines.
+      chunk_size: the number of lines in a chunk.
+      prefixes: the beginning of the translation of each line; None: no prefixes.
+
+    Yields:
+      The n best translations of each line in a chunk.
+
+    Raises:
+      ValueError: the numbers of lines and prefixes differ.
     """
-    counter = itertools.count()
-    more: Dict[str, Any] = {"alignments": True} if alignments else {}
     while True:
         chunk = list(itertools.islice(lines, chunk_size))
-        if prefixes is not None:
-            more["prefix"] = list(itertools.islice(prefixes, len(chunk) or 1))
-            if len(more["prefix"]) != len(chunk):
+        if prefixes is None:
+            arguments = [chunk]
+        else:
+            arguments = [chunk, list(itertools.islice(prefixes, len(chunk) or 1))]
+            if len(arguments[1]) != len(chunk):
                 raise ValueError(
                     "--prefix_file: expected a line for each line to translate, got a "
                     "different number of lines; an empty line gives no prefix"
                 )
         if not chunk:
             return
-        if sentences:
-            translations = by_sentence(translator, chunk)
-        else:
-            translations = translator.translate(chunk, **more)
-        for n_best in translations:
-            number = next(counter)
-            text = ""
-            for each in n_best:
-                row = [str(number)] if numbers else []
-                row.append(each.text)
-                if scores:
-                    row.append(f"{each.score:.4f}")
-                if alignments:
-                    row.append(written(each.alignment))
-                text += " ||| ".join(row) + "\n"
+        yield translate(*arguments)
+
+
+def format_rows(n_best: Sequence[Translation], number: int, columns: Columns) -> str:
+    """Write the translations of a line as text, one row each."""
+    text = ""
+    for translation in n_best:
+        row = [str(number)] if columns.numbers else []
+        row.append(translation.text)
+        if columns.scores:
+            row.append(f"{translation.score:.4f}")
+        if columns.alignments:
+            row.append(format_pairs(translation.alignment))
+        text += " ||| ".join(row) + "\n"
+    return text
+
+
+def write_translations(
+    chunks: Iterable[List[List[Translation]]], output: IO[bytes], columns: Columns
+) -> None:
+    """Write translations, one chunk at a time.
+
+    On a terminal, control characters are escaped; a file or a pipe gets every byte.
+    """
+    counter = itertools.count()
+    for chunk in chunks:
+        for n_best in chunk:
+            text = format_rows(n_best, next(counter), columns)
             if output.isatty():
-                text = "".join(
-                    escape_control(line) + "\n" for line in text.split("\n")[:-1]
-                )
+                rows = text.split("\n")[:-1]
+                text = "".join(escape_control(row) + "\n" for row in rows)
             output.write(text.encode("utf-8"))
         output.flush()
 
 
-def parser():
+def parser() -> cli.Parser:
     """Return the parser of the command line."""
-    made = cli.make_parser("translate", __doc__)
-    cli.add_logdir(made, "their probabilities are averaged")
-    cli.add_checkpoint(made)
+    parser = cli.make_parser("translate", __doc__)
+    cli.add_logdir(parser, "their probabilities are averaged")
+    cli.add_checkpoint(parser)
     cli.add_number(
-        made,
+        parser,
         "n_best",
         1,
         "translations per line, with their scores; fewer if the search finds fewer",
     )
-    made.add_argument(
+    parser.add_argument(
         "--prefix_file",
         type=cli.path,
         metavar="FILE",
         help="what each translation begins with, in whole words, one line per line of "
         "input",
     )
-    made.add_argument(
+    parser.add_argument(
         "--split",
         action="store_true",
         help="translate each sentence of a line by itself; not with --n_best, "
         "--prefix_file, --scores or --alignments",
     )
-    made.add_argument(
+    parser.add_argument(
         "--scores", action="store_true", help="also print the score of each translation"
     )
-    made.add_argument(
+    parser.add_argument(
         "--alignments", action="store_true", help="also print the word pairs: 0-0 2-1"
     )
-    made.add_argument(
+    parser.add_argument(
         "--stream",
         action="store_true",
         help="translate each line as soon as it is read, as at a terminal",
     )
-    add_engine(made)
-    cli.add_settings(made, hparams.DECODING)
-    return made
+    add_engine(parser)
+    cli.add_settings(parser, hparams.DECODING)
+    return parser
 
 
-def opened(args, hp, logdir: str, others: list):
-    """Return a translator that is ready to translate.
-
-    TensorFlow is only imported if it translates, or if an export must be made.
-    """
-    needs = {
-        "ensembles": bool(others),
-        "--prefix_file": bool(args.prefix_file),
-        "--alignments": args.alignments,
-    }
-    engine = usable(args.engine, args.quantization, hp, args.warn, needs)
-    if engine == CTRANSLATE2:
-        found = find_exported(logdir, args.checkpoint, args.quantization)
-        if found:
-            return FastTranslator(found[1], hp, args.n_best)
-    cli.start_tensorflow(args.verbose)
-    from transformer.translator import Translator  # needs TensorFlow: seconds
-
-    translator = Translator(
-        hp,
-        logdir,
-        args.n_best,
-        others=others,
-        engine=engine,
-        quantization=args.quantization if engine == CTRANSLATE2 else QUANTIZATIONS[0],
-        warn=args.warn,
-    )
-    checkpoint = translator.restore_found(args.checkpoint)
-    if args.alignments and translator.chosen_head() is None:
-        args.warn(
-            f"--alignments: no head was chosen for {checkpoint}, using "
-            f"{default_head(hp.decoder_blocks)}; {command_name('align')} chooses one "
-            "from known alignments"
-        )
-    return translator
-
-
-def run(args) -> None:
-    """Translate standard input to standard output."""
-    by_translation = {
+def refuse_split(args: argparse.Namespace) -> None:
+    """Raise ValueError if `--split` stands with a flag for single translations."""
+    is_given = {
         "--n_best": args.n_best > 1,
         "--prefix_file": args.prefix_file,
         "--scores": args.scores,
         "--alignments": args.alignments,
     }
-    for flag, is_given in by_translation.items():
-        if args.split and is_given:
+    for flag, is_so in is_given.items():
+        if args.split and is_so:
             raise ValueError(
                 f"expected --split or {flag}, got both: it belongs to one translation, "
                 "but a line with several sentences has several; leave one out"
             )
-    typed = sys.stdin.isatty()
+
+
+def warn_of_default_head(translator: Any, warn: Callable[[str], None]) -> None:
+    """Warn if no attention head was chosen to align words."""
+    if translator.chosen_head() is None:
+        head = default_head(translator.hp.decoder_blocks)
+        warn(
+            f"--alignments: no head was chosen for {translator.checkpoints[0]}, using "
+            f"{head}; {command_name('align')} chooses one from known alignments"
+        )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Translate standard input to standard output."""
+    refuse_split(args)
+    is_typed = sys.stdin.isatty()
     stdin = sys.stdin.buffer
-    (hp, logdir), *others = hparams.load_each(
-        args.logdir, cli.typed_settings(args, hparams.FIELDS)
-    )
+    models = hparams.load_each(args.logdir, cli.typed_settings(args, hparams.FIELDS))
     reader = TolerantReader()
     prefixes = iter(list(read_lines(args.prefix_file))) if args.prefix_file else None
-    by_line = typed or args.stream
+    by_line = is_typed or args.stream
     if by_line:
-        hp = dataclasses.replace(hp, decode_batch_size=1)
-    lines = reader.read(ask(stdin) if typed else stdin)
-    with opened(args, hp, logdir, others) as translator:
+        hp, logdir = models[0]
+        models[0] = (dataclasses.replace(hp, decode_batch_size=1), logdir)
+    lines = reader.read(ask(stdin) if is_typed else stdin)
+    with open_translator(
+        models,
+        args.checkpoint,
+        args.n_best,
+        args.engine,
+        args.quantization,
+        args.warn,
+        needs={"--prefix_file": prefixes is not None, "--alignments": args.alignments},
+        start_tensorflow=functools.partial(cli.start_tensorflow, args.verbose),
+    ) as translator:
+        translate: Callable = translator.translate
+        if args.split:
+            translate = functools.partial(translate_sentences, translator)
+        if args.alignments:
+            warn_of_default_head(translator, args.warn)
+            translate = functools.partial(translate, alignments=True)
         write_translations(
-            translator,
-            lines,
+            translate_chunks(translate, lines, 1 if by_line else CHUNK, prefixes),
             sys.stdout.buffer,
-            chunk_size=1 if by_line else CHUNK,
-            prefixes=prefixes,
-            numbers=args.n_best > 1,
-            scores=args.scores or args.n_best > 1,
-            alignments=args.alignments,
-            sentences=args.split,
+            Columns(
+                numbers=args.n_best > 1,
+                scores=args.scores or args.n_best > 1,
+                alignments=args.alignments,
+            ),
         )
     whose = " (of the sentences)" if args.split else ""
     report = reader.report(
-        {name + whose: number for name, number in translator.unusual_lines.items()}
+        {name + whose: count for name, count in translator.unusual_lines.items()}
     )
     if report:
         args.warn(report)

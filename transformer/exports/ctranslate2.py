@@ -1,26 +1,32 @@
-"""The fast engine: translate lines with a model exported for CTranslate2.
+"""CTranslate2: a checkpoint → a model that CTranslate2 opens; lines → translations.
 
     from transformer.exports.ctranslate2 import open_exported
 
     with open_exported("logs/sample") as translator:
         [[best]] = translator.translate(["Der Hund schläft."])
 
-It finds and scores translations as our beam search does, but without TensorFlow, whose
-import takes seconds. `Translator(…, engine="ctranslate2")` makes the export next to the
-checkpoint, and compares it with TensorFlow once; this file opens an existing export.
+The first half of this file is the fast engine. `FastTranslator` finds and scores
+translations as our beam search does, but without TensorFlow, whose import takes
+seconds: whatever needs TensorFlow is imported by the functions of the second half, the
+export. `find_or_export` makes the export of a checkpoint next to it, and compares it
+with TensorFlow once.
 """
 
 import concurrent.futures
 import contextlib
+import dataclasses
+import itertools
 import os
 import re
 import shutil
 from typing import (
+    TYPE_CHECKING,
     Any,
     Callable,
     Dict,
     Iterable,
     List,
+    NamedTuple,
     Optional,
     Sequence,
     Set,
@@ -28,59 +34,71 @@ from typing import (
     Union,
 )
 
-from transformer.hparams import HParams, load, refuse_n_best
+import numpy as np
+
+from transformer.dialects import resolve
+from transformer.hparams import HParams, has_settings, load, refuse_n_best
 from transformer.length_penalty import length_penalty
 from transformer.logdir.manifests import MANIFEST, to_try
 from transformer.runtime import files
 from transformer.runtime.devices import cores
+from transformer.runtime.errors import (
+    EngineError,
+    ExportDiffers,
+    ExportNotFound,
+    ExportNotWritable,
+    SettingsError,
+    missing_package,
+)
+from transformer.text.data_folder import text_paths
+from transformer.text.lines import read_lines
 from transformer.text.translations import BaseTranslator, Translation
-from transformer.text.vocabulary import load_vocabularies
+from transformer.text.vocabulary import (
+    JOINT_MODEL,
+    SEPARATE_MODELS,
+    UNK,
+    copy_vocabularies,
+    load_vocabularies,
+)
+
+if TYPE_CHECKING:
+    from transformer.exports.card import Exported
 
 TENSORFLOW = "tensorflow"
 CTRANSLATE2 = "ctranslate2"
 ENGINES = (TENSORFLOW, CTRANSLATE2)
 QUANTIZATIONS = ("float32", "int8")
 MODEL = "model.bin"  # a file in each exported model
-LONGEST = 1100  # positions of an exported model; our own sinusoids have no limit
+MAX_POSITIONS = 1100  # of an exported model; our own sinusoids have no limit
+# An export is compared with TensorFlow on this many lines of dev. Scores that differ by
+# less than TIE count as equal: either of the two translations may be found first.
+LINES_COMPARED = 200
+TIE = 1e-3
+
+# Which engine
 
 
-def add_engine(parser: Any) -> None:
-    """Add `--engine` and `--quantization` for a command that translates."""
-    parser.add_argument(
-        "--engine",
-        default=TENSORFLOW,
-        choices=ENGINES,
-        help="ctranslate2 is faster: see docs/serving.md [tensorflow]",
-    )
-    parser.add_argument(
-        "--quantization",
-        default="float32",
-        choices=QUANTIZATIONS,
-        help="for ctranslate2: int8 is smaller, but slightly less precise [float32]",
-    )
-
-
-def unsupported_search(hp: HParams) -> List[str]:
-    """Return the settings of the search with which it would translate differently."""
-    found = {
-        f"--search {hp.search}": hp.search not in ("beam", "greedy"),
-        "--min_length": hp.min_length > 0,
-        "--no_repeat_ngram": hp.no_repeat_ngram > 0,
-        f"--max_source_length + --max_extra_length of {LONGEST:,} or more": (
-            hp.max_source_length + hp.max_extra_length >= LONGEST
+def list_unsupported(hp: HParams) -> List[str]:
+    """List the settings of the search with which CTranslate2 translates differently."""
+    is_requested = {
+        f"search {hp.search}": hp.search not in ("beam", "greedy"),
+        "min_length": hp.min_length > 0,
+        "no_repeat_ngram": hp.no_repeat_ngram > 0,
+        f"max_source_length + max_extra_length of {MAX_POSITIONS:,} or more": (
+            hp.max_source_length + hp.max_extra_length >= MAX_POSITIONS
         ),
     }
-    return [name for name, is_requested in found.items() if is_requested]
+    return [name for name, is_so in is_requested.items() if is_so]
 
 
-def usable(
+def choose_engine(
     engine: str,
     quantization: str,
     hp: HParams,
     warn: Callable[[str], None],
     needs: Optional[Dict[str, bool]] = None,
 ) -> str:
-    """Return the engine to use: TENSORFLOW if the fast one cannot do what is requested.
+    """Choose the engine: TensorFlow if the fast one cannot do what is requested.
 
     Args:
       engine, quantization: what is requested.
@@ -88,32 +106,38 @@ def usable(
       warn: function of a text; called if another engine is returned.
       needs: name of a feature that the fast engine lacks → whether it is requested.
 
+    Returns:
+      TENSORFLOW or CTRANSLATE2.
+
     Raises:
-      ValueError: a quantization is requested for TensorFlow.
+      SettingsError: a quantization is requested for TensorFlow.
     """
     if engine == TENSORFLOW and quantization != QUANTIZATIONS[0]:
-        raise ValueError(
-            f"--quantization {quantization}: expected --engine {CTRANSLATE2} too, got "
+        raise SettingsError(
+            f"quantization {quantization}: expected the engine {CTRANSLATE2} too, got "
             f"{engine}"
         )
-    cannot = {
+    is_requested = {
         **(needs or {}),
-        **dict.fromkeys(unsupported_search(hp), True),
-        f"--decode_precision {hp.decode_precision}": hp.decode_precision != "float32",
-        "--deterministic": hp.deterministic,
+        **dict.fromkeys(list_unsupported(hp), True),
+        f"decode_precision {hp.decode_precision}": hp.decode_precision != "float32",
+        "deterministic": hp.deterministic,
     }
-    asked = [name for name, is_asked in cannot.items() if is_asked]
-    if engine == CTRANSLATE2 and asked:
+    lacking = [name for name, is_so in is_requested.items() if is_so]
+    if engine == CTRANSLATE2 and lacking:
         warn(
-            f"--engine {engine} does not support {', '.join(asked)}: TensorFlow is "
+            f"the engine {engine} does not support {', '.join(lacking)}: TensorFlow is "
             "used instead"
         )
         return TENSORFLOW
     return engine
 
 
-def folder_of(checkpoint: str, quantization: str) -> str:
-    """Return the folder of the exported model of a checkpoint, which may be missing.
+# The export of a checkpoint, next to it
+
+
+def export_path(checkpoint: str, quantization: str) -> str:
+    """Return the path of the export of a checkpoint, whether it exists or not.
 
     Its name contains the checksum of the manifest, which covers the weights.
 
@@ -127,31 +151,34 @@ def folder_of(checkpoint: str, quantization: str) -> str:
 
 
 def remove_outdated(logdir: str) -> None:
-    """Remove the exported models of checkpoints that no longer exist."""
+    """Remove the exports of checkpoints that no longer exist."""
     current: Set[str] = set()
     for checkpoint in to_try(logdir):
-        for each in QUANTIZATIONS:
+        for quantization in QUANTIZATIONS:
             with contextlib.suppress(FileNotFoundError):
-                current.add(os.path.basename(folder_of(checkpoint, each)))
-    made_here = re.compile(f"{CTRANSLATE2}-({'|'.join(QUANTIZATIONS)})-[0-9a-f]{{16}}")
+                current.add(os.path.basename(export_path(checkpoint, quantization)))
+    pattern = re.compile(f"{CTRANSLATE2}-({'|'.join(QUANTIZATIONS)})-[0-9a-f]{{16}}")
     for name in os.listdir(logdir):
-        if made_here.fullmatch(name) and name not in current:
+        if pattern.fullmatch(name) and name not in current:
             shutil.rmtree(os.path.join(logdir, name), ignore_errors=True)
 
 
 def find_exported(
     logdir: str, which: Union[str, int] = "best", quantization: str = "float32"
 ) -> Optional[Tuple[str, str]]:
-    """Return (checkpoint, its exported model); None if no export has been made.
+    """Find the export of a checkpoint.
 
     Args:
       logdir: the log directory.
       which: the checkpoint: see `manifests.find`.
       quantization: one of QUANTIZATIONS.
+
+    Returns:
+      (checkpoint, its export); None if no export has been made.
     """
     with contextlib.suppress(FileNotFoundError):
         for checkpoint in to_try(logdir, which)[:1]:
-            folder = folder_of(checkpoint, quantization)
+            folder = export_path(checkpoint, quantization)
             if os.path.exists(os.path.join(folder, MODEL)):
                 return checkpoint, folder
     return None
@@ -164,7 +191,7 @@ def open_exported(
     n_best: int = 1,
     quantization: str = "float32",
 ) -> "FastTranslator":
-    """Return a FastTranslator of a log directory.
+    """Open the export of a checkpoint of a log directory.
 
     Args:
       logdir: the log directory.
@@ -174,42 +201,49 @@ def open_exported(
       quantization: one of QUANTIZATIONS.
 
     Raises:
-      FileNotFoundError: no export has been made.
+      ExportNotFound: no export has been made.
     """
-    found = find_exported(logdir, which, quantization)
-    if found is None:
-        raise FileNotFoundError(
-            f"{logdir}: expected a model exported for CTranslate2, {quantization}, of "
-            f"the checkpoint {which!r}, got none; translate a line with --engine "
-            f"{CTRANSLATE2}, which exports it"
+    exported = find_exported(logdir, which, quantization)
+    if exported is None:
+        raise ExportNotFound(
+            f"{logdir}: there is no export for CTranslate2, {quantization}, of the "
+            f"checkpoint {which!r}"
         )
-    return FastTranslator(found[1], hp or load(logdir), n_best)
+    checkpoint, folder = exported
+    return FastTranslator(folder, hp or load(logdir), n_best, checkpoint)
 
 
 def import_ctranslate2() -> Any:
-    """Return the module ctranslate2.
+    """Import the module ctranslate2.
 
     Raises:
-      ValueError: it is not installed.
+      PackageNotInstalled: it is missing.
     """
     try:
         import ctranslate2
     except ImportError as error:
-        raise ValueError(
-            f"expected the package ctranslate2, got none ({error}): "
-            "pip install 'transformer-tf[fast]', with Python 3.10 or newer"
-        ) from error
+        raise missing_package("ctranslate2", "fast", error) from error
     return ctranslate2
 
 
-def _in_a_thread(function: Callable, *args: Any, **kwargs: Any) -> Any:
-    """Call a function in another thread; return what it returns.
+# The fast engine
+
+
+def _run_in_thread(function: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Call a function in another thread; return its result.
 
     Python handles signals in the main thread only, and not while CTranslate2 computes
     there.
     """
     with concurrent.futures.ThreadPoolExecutor(1) as executor:
         return executor.submit(function, *args, **kwargs).result()
+
+
+class Hypothesis(NamedTuple):
+    """A translation that CTranslate2 found."""
+
+    value: float  # its log-probability; or its score, with the length penalty applied
+    pieces: List[str]  # without the end
 
 
 class FastTranslator(BaseTranslator):
@@ -219,22 +253,27 @@ class FastTranslator(BaseTranslator):
       folder: the exported model, with its vocabulary.
       hp: the settings of the search.
       n_best: the number of translations of each line.
+      checkpoint: the path of the checkpoint that was exported, if it is known.
 
     Raises:
-      ValueError: CTranslate2 is not installed, cannot open the model, lacks a rule of
-        the search, or keeps fewer than `n_best` hypotheses.
+      EngineError: CTranslate2 is not installed, cannot open the model, or lacks a rule
+        of the search.
+      SettingsError: the search keeps fewer than `n_best` hypotheses.
     """
 
-    def __init__(self, folder: str, hp: HParams, n_best: int = 1):
-        if unsupported_search(hp):
-            raise ValueError(
+    engine = CTRANSLATE2
+
+    def __init__(self, folder: str, hp: HParams, n_best: int = 1, checkpoint: str = ""):
+        if list_unsupported(hp):
+            raise EngineError(
                 f"{folder}: expected a search that {CTRANSLATE2} supports, got "
-                f"{', '.join(unsupported_search(hp))}; change it, or use Translator"
+                f"{', '.join(list_unsupported(hp))}; change it, or use Translator"
             )
         super().__init__(load_vocabularies(folder), hp.max_source_length)
         refuse_n_best(n_best, hp)
-        self._hp = hp
-        self._n_best = n_best
+        self.hp = hp
+        self.n_best = n_best
+        self.checkpoints = [checkpoint]
         target = self.vocabularies.target
         self._ids = {
             piece: number
@@ -247,7 +286,7 @@ class FastTranslator(BaseTranslator):
                 folder, device="cpu", inter_threads=cores(), intra_threads=1
             )
         except RuntimeError as error:
-            raise ValueError(
+            raise EngineError(
                 f"{folder}: expected a model for CTranslate2, got one that cannot be "
                 f"opened ({error}); remove the folder, and it will be exported again"
             ) from error
@@ -256,6 +295,10 @@ class FastTranslator(BaseTranslator):
         return self
 
     def __exit__(self, *exception) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Unload the model; afterwards, this object cannot translate."""
         self._model.unload_model()
 
     def translate(self, lines: Iterable[str]) -> List[List[Translation]]:
@@ -269,132 +312,497 @@ class FastTranslator(BaseTranslator):
           For each line, its n best translations, best first.
         """
         sources = self.encode(lines)
-        translations = [[Translation("", 0.0)] * self._n_best for _ in sources]
+        translations = [[Translation("", 0.0)] * self.n_best for _ in sources]
         for i, hypotheses in self._search(sources).items():
             translations[i] = [
                 self.translation([self._ids[piece] for piece in pieces], score)
-                for score, pieces in hypotheses[: self._n_best]
+                for score, pieces in hypotheses[: self.n_best]
             ]
         return translations
 
     def score_pieces(
         self, lines: Sequence[str], targets: Sequence[Sequence[str]]
     ) -> List[float]:
-        """Return the scores of given translations, as `translate` would score them.
+        """Score given translations as `translate` would score them.
 
         Args:
           lines: sentences, each with at least one piece.
           targets: the pieces of the translation of each.
 
         Raises:
-          ValueError: the numbers of lines and targets differ.
+          SettingsError: the numbers of lines and targets differ.
         """
         if len(lines) != len(targets):
-            raise ValueError(
+            raise SettingsError(
                 f"score_pieces: expected {len(lines)} targets, one for each line, got "
                 f"{len(targets)}"
             )
         vocabulary = self.vocabularies.source
-        pieces = [vocabulary.pieces(ids) for ids in vocabulary.encode_lines(lines)]
-        scored = self._log_probs([each[: self._most] for each in pieces], targets)
+        sources = [
+            vocabulary.pieces(ids[: self.hp.max_source_length])
+            for ids in vocabulary.encode_lines(lines)
+        ]
+        log_probs = self._log_probs(sources, targets)
         return [
-            self._scored((log_prob, list(target)))[0]
-            for log_prob, target in zip(scored, targets)
+            self._apply_penalty(Hypothesis(log_prob, list(target))).value
+            for log_prob, target in zip(log_probs, targets)
         ]
 
     def _log_probs(
         self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]
     ) -> List[float]:
-        """Return the log-probability of each target, including its end."""
-        scored = _in_a_thread(
+        """Compute the log-probability of each target, including its end."""
+        results = _run_in_thread(
             self._model.score_batch,
             list(sources),
             list(targets),
-            max_batch_size=self._hp.decode_batch_size,
+            max_batch_size=self.hp.decode_batch_size,
             max_input_length=0,
         )
-        return [sum(each.log_probs) for each in scored]
+        return [sum(result.log_probs) for result in results]
 
-    def _search(
-        self, sources: Sequence[Sequence[int]]
-    ) -> Dict[int, List[Tuple[float, List[str]]]]:
-        """Return the hypotheses (score, pieces) of each line with pieces, best first.
+    def _search(self, sources: Sequence[Sequence[int]]) -> Dict[int, List[Hypothesis]]:
+        """Search for the translations of each line with pieces.
 
         CTranslate2 has one length limit for all lines. Lines whose hypotheses exceed
         their own limit are translated again, up to that limit.
+
+        Args:
+          sources: the ids of each line.
+
+        Returns:
+          Index of a line → its hypotheses with their scores, best first.
         """
         pieces = {
             i: self.vocabularies.source.pieces(ids)
             for i, ids in enumerate(sources)
             if ids
         }
-        more = self._hp.max_extra_length
-        most = {i: len(each) + more for i, each in pieces.items()}
-        found = self._found(pieces, max(most.values(), default=0) + 1)
-        over: Dict[int, Dict[int, List[str]]] = {}  # limit → lines that exceed it
-        for i, hypotheses in found.items():
-            if max(len(each) for _, each in hypotheses) > most[i]:
-                over.setdefault(most[i], {})[i] = pieces[i]
-        for limit, lines in over.items():
-            found.update(self._with_ends(pieces, self._found(lines, limit), limit))
-        return {i: sorted(map(self._scored, each))[::-1] for i, each in found.items()}
+        limits = {
+            i: len(source) + self.hp.max_extra_length for i, source in pieces.items()
+        }
+        hypotheses = self._search_to(pieces, max(limits.values(), default=0) + 1)
+        too_long: Dict[int, Dict[int, List[str]]] = {}  # limit → lines that exceed it
+        for i, n_best in hypotheses.items():
+            if max(len(hypothesis.pieces) for hypothesis in n_best) > limits[i]:
+                too_long.setdefault(limits[i], {})[i] = pieces[i]
+        for limit, lines in too_long.items():
+            hypotheses.update(self._add_ends(lines, limit))
+        return {
+            i: sorted(map(self._apply_penalty, n_best))[::-1]
+            for i, n_best in hypotheses.items()
+        }
 
-    def _found(self, pieces: Dict[int, List[str]], limit: int) -> Dict[int, List]:
-        """Return the (log-probability, pieces) that CTranslate2 finds for each line.
+    def _search_to(
+        self, pieces: Dict[int, List[str]], limit: int
+    ) -> Dict[int, List[Hypothesis]]:
+        """Search with CTranslate2, up to one limit for all lines.
 
         Args:
-          pieces: the pieces of each line.
-          limit: the most pieces of a translation; one with this many may lack its end.
+          pieces: index of a line → its pieces.
+          limit: the largest number of pieces of a translation; one with this many may
+            lack its end.
+
+        Returns:
+          Index of a line → its hypotheses with their log-probabilities.
         """
-        a_core = -(-len(pieces) // cores())  # lines per core, so that no core is idle
-        results = _in_a_thread(
+        per_core = -(-len(pieces) // cores())  # so that no core is idle
+        results = _run_in_thread(
             self._model.translate_batch,
             list(pieces.values()),
-            beam_size=self._hp.hypotheses,
-            num_hypotheses=self._hp.hypotheses,
+            beam_size=self.hp.hypotheses,
+            num_hypotheses=self.hp.hypotheses,
             length_penalty=0,
-            max_batch_size=max(1, min(self._hp.decode_batch_size, a_core)),
+            max_batch_size=max(1, min(self.hp.decode_batch_size, per_core)),
             return_scores=True,
             max_input_length=0,
             min_decoding_length=0,
             max_decoding_length=max(1, limit),
         )
         return {
-            i: list(zip(each.scores, each.hypotheses))
-            for i, each in zip(pieces, results)
+            i: list(map(Hypothesis, result.scores, result.hypotheses))
+            for i, result in zip(pieces, results)
         }
 
-    def _with_ends(
-        self, pieces: Dict[int, List[str]], found: Dict[int, List], limit: int
-    ) -> Dict[int, List]:
-        """Return the hypotheses; add the probability of the end to truncated ones.
+    def _add_ends(
+        self, pieces: Dict[int, List[str]], limit: int
+    ) -> Dict[int, List[Hypothesis]]:
+        """Search up to a limit; add the probability of the end where it was cut off.
 
         Args:
-          pieces: the pieces of each line.
-          found: what `_found` returns.
-          limit: the number of pieces in a truncated hypothesis.
+          pieces: index of a line → its pieces.
+          limit: the number of pieces of a hypothesis that was cut off.
         """
-        pairs = [
-            (i, target)
-            for i, hypotheses in found.items()
-            for _, target in hypotheses
-            if len(target) == limit
+        hypotheses = self._search_to(pieces, limit)
+        without_end = [
+            (pieces[i], hypothesis.pieces)
+            for i, n_best in hypotheses.items()
+            for hypothesis in n_best
+            if len(hypothesis.pieces) == limit
         ]
-        sums = iter(
+        log_probs = iter(
             self._log_probs(
-                [pieces[i] for i, _ in pairs], [target for _, target in pairs]
+                [source for source, _ in without_end],
+                [target for _, target in without_end],
             )
         )
         return {
             i: [
-                (next(sums) if len(target) == limit else score, target)
-                for score, target in hypotheses
+                hypothesis._replace(value=next(log_probs))
+                if len(hypothesis.pieces) == limit
+                else hypothesis
+                for hypothesis in n_best
             ]
-            for i, hypotheses in found.items()
+            for i, n_best in hypotheses.items()
         }
 
-    def _scored(self, hypothesis: Tuple[float, List[str]]) -> Tuple[float, List[str]]:
-        """Return a hypothesis with our score, which has the length penalty applied."""
-        log_prob, pieces = hypothesis
-        length = len(pieces) + 1  # including the end
-        return log_prob / length_penalty(length, self._hp.length_penalty), pieces
+    def _apply_penalty(self, hypothesis: Hypothesis) -> Hypothesis:
+        """Replace the log-probability of a hypothesis by our score."""
+        length = len(hypothesis.pieces) + 1  # including the end
+        penalty = length_penalty(length, self.hp.length_penalty)
+        return hypothesis._replace(value=hypothesis.value / penalty)
+
+
+# The export
+
+
+def refuse_unsupported(hp: HParams) -> None:
+    """Raise EngineError for a model that CTranslate2 cannot represent."""
+    from transformer.blocks.positions import LEARNED, chosen_positions
+
+    dialect = resolve(hp.dialect)
+    is_used = {
+        "projection_relu": dialect.projection_relu,
+        "masks_from activations": dialect.masks_from != "ids",
+        "learned positions": chosen_positions(hp.positions, dialect) == LEARNED,
+        "norms neither before each sub-layer and at the end, nor after each": (
+            dialect.norm,
+            dialect.final_norm,
+        )
+        not in (("before", True), ("after", False)),
+        "max_relative_position": hp.max_relative_position > 0,
+        "proximity_bias": hp.proximity_bias,
+    }
+    unsupported = [name for name, is_so in is_used.items() if is_so]
+    if unsupported:
+        raise EngineError(
+            f"dialect {hp.dialect}: expected a model that CTranslate2 can represent, "
+            f"got {', '.join(unsupported)}"
+        )
+
+
+def read_variables(hp: HParams, checkpoint: str) -> Dict[str, np.ndarray]:
+    """Read the variables of a checkpoint, without those of Adam: name → array.
+
+    Raises:
+      CheckpointError: the variables do not fit the settings.
+    """
+    from transformer.compat.convert import variable_shapes
+    from transformer.logdir import checkpoints
+
+    arrays = checkpoints.read(checkpoint)
+    shapes = {name: array.shape for name, array in arrays.items()}
+    checkpoints.refuse_other_shapes(checkpoint, shapes, variable_shapes(hp))
+    return {name: array for name, array in arrays.items() if "Adam" not in name}
+
+
+def sinusoids(encoding: str, num_units: int) -> np.ndarray:
+    """Compute the position encodings: float32 [MAX_POSITIONS, D].
+
+    Args:
+      encoding: a key of POSITIONS.
+      num_units: int, D.
+    """
+    import tensorflow.compat.v1 as tf
+
+    from transformer.blocks.positions import POSITIONS
+
+    with tf.Graph().as_default(), tf.Session() as session:
+        positions = tf.range(MAX_POSITIONS, dtype=tf.float64)
+        return session.run(
+            tf.cast(POSITIONS[encoding](positions, num_units), tf.float32)
+        )
+
+
+class SpecWriter:
+    """Writes our variables into CTranslate2's specification of a model."""
+
+    def __init__(self, hp: HParams, variables: Dict[str, np.ndarray]):
+        from transformer.blocks.positions import chosen_positions
+
+        self.hp = hp
+        self.dialect = resolve(hp.dialect)
+        self.variables = variables
+        encoding = chosen_positions(hp.positions, self.dialect)
+        self.positions = sinusoids(encoding, hp.d_model)
+
+    def write_model(self, spec: Any) -> None:
+        """Write a whole TransformerSpec."""
+        from transformer.model import table_scope
+
+        dialect = self.dialect
+        names = ["encoder", "decoder"]
+        tables = [
+            self.variables[f"{table_scope(self.hp, name)}/lookup_table"]
+            for name in names
+        ]
+        for name, stack, table in zip(names, (spec.encoder, spec.decoder), tables):
+            embeddings = stack.embeddings
+            (embeddings[0] if name == "encoder" else embeddings).weight = table
+            stack.scale_embeddings = True
+            stack.position_encodings.encodings = self.positions
+            for i, layer in enumerate(stack.layer):
+                self.write_block(layer, f"{name}/block_{i}", name == "decoder")
+            if dialect.final_norm:
+                self.write_norm(stack.layer_norm, f"{name}/ln")
+        if dialect.target_space:  # added at every position, like an encoding
+            spec.encoder.position_encodings.encodings = (
+                self.positions + self.variables["encoder/target_space"]
+            )
+        spec.decoder.start_from_zero_embedding = dialect.begins_with_zeros
+        projection = spec.decoder.projection
+        if dialect.tied_embeddings:
+            projection.weight = tables[1].copy()
+            if dialect.padding_row_is_zero:
+                projection.weight[0] = 0
+        else:
+            self.write_dense(projection, ["decoder/output"])
+
+    def write_block(self, layer: Any, scope: str, has_memory: bool) -> None:
+        """Write one block."""
+        attentions = {"self_attention": (layer.self_attention, [["q", "k", "v"]])}
+        if has_memory:
+            attentions["cross_attention"] = layer.attention, [["q"], ["k", "v"]]
+        for name, (attention, groups) in attentions.items():
+            for linear, group in zip(attention.linear, groups):
+                scopes = [f"{scope}/{name}/{projection}" for projection in group]
+                self.write_dense(linear, scopes)
+            if self.dialect.output_projection:
+                self.write_dense(attention.linear[-1], [f"{scope}/{name}/o"])
+            else:
+                attention.linear[-1].weight = np.eye(self.hp.d_model, dtype=np.float32)
+            self.write_norm(attention.layer_norm, f"{scope}/{name}/ln")
+        self.write_dense(layer.ffn.linear_0, [f"{scope}/feedforward/inner"])
+        self.write_dense(layer.ffn.linear_1, [f"{scope}/feedforward/outer"])
+        self.write_norm(layer.ffn.layer_norm, f"{scope}/feedforward/ln")
+
+    def write_dense(self, linear: Any, scopes: Sequence[str]) -> None:
+        """Write dense layers of one input as one, concatenated: [out, in]."""
+        kernels = [self.variables[f"{scope}/kernel"] for scope in scopes]
+        linear.weight = np.ascontiguousarray(np.concatenate(kernels, axis=1).T)
+        if f"{scopes[0]}/bias" in self.variables:
+            biases = [self.variables[f"{scope}/bias"] for scope in scopes]
+            linear.bias = np.concatenate(biases)
+
+    def write_norm(self, norm: Any, scope: str) -> None:
+        """Write a layer normalization."""
+        norm.gamma = self.variables[f"{scope}/gamma"]
+        norm.beta = self.variables[f"{scope}/beta"]
+
+
+def write(hp: HParams, checkpoint: str, out: str, quantization: str) -> str:
+    """Write a folder for `ctranslate2.Translator`, including our vocabulary files.
+
+    Args:
+      hp: the settings.
+      checkpoint: its path, without file extensions.
+      out: the folder; a model already exported to it is replaced.
+      quantization: "float32" or "int8".
+
+    Returns:
+      "": there is nothing to report.
+
+    Raises:
+      EngineError: CTranslate2 is not installed, or cannot represent the model.
+    """
+    refuse_unsupported(hp)
+    import_ctranslate2()
+    from ctranslate2 import converters, specs
+
+    logdir = os.path.dirname(checkpoint)
+    dialect = resolve(hp.dialect)
+    vocabularies = load_vocabularies(logdir)
+
+    class Converter(converters.Converter):
+        def _load(self):
+            spec = specs.TransformerSpec.from_config(
+                (hp.encoder_blocks, hp.decoder_blocks),
+                hp.num_heads,
+                pre_norm=dialect.norm == "before",
+            )
+            SpecWriter(hp, read_variables(hp, checkpoint)).write_model(spec)
+            source = vocabularies.source.pieces(range(vocabularies.source.size))
+            target = vocabularies.target.pieces(range(vocabularies.target.size))
+            spec.register_source_vocabulary(source)
+            spec.register_target_vocabulary(target)
+            bos = target[vocabularies.target.bos]
+            spec.config.unk_token = target[UNK]
+            spec.config.eos_token = target[vocabularies.target.eos]
+            spec.config.bos_token = bos
+            spec.config.decoder_start_token = bos
+            spec.config.add_source_eos = True
+            spec.config.add_attribute("layer_norm_epsilon", dialect.norm_epsilon)
+            return spec
+
+    Converter().convert(out, quantization=quantization, force=True)
+    copy_vocabularies(logdir, out)
+    return ""
+
+
+def describe_export(hp: HParams, name: str, quantization: str) -> "Exported":
+    """Describe an export for its model card.
+
+    With greedy search, the call on the card gives our translations. The beam search of
+    CTranslate2 drops hypotheses that end outside the K best continuations, so some
+    lines may differ.
+
+    Args:
+      hp: the settings.
+      name: the name of the folder.
+      quantization: "float32" or "int8".
+    """
+    from transformer.exports.card import Exported
+
+    options = (
+        f"beam_size={hp.hypotheses}, num_hypotheses={hp.hypotheses}, length_penalty=0, "
+        f"min_decoding_length={hp.min_length}, "
+        f"no_repeat_ngram_size={hp.no_repeat_ngram}, max_input_length=0, "
+        f"max_decoding_length=max(map(len, pieces)) + {hp.max_extra_length}, "
+        "return_scores=True"
+    )
+    model = JOINT_MODEL if hp.joint_vocab else SEPARATE_MODELS[0]
+    # `length_penalty`, of a length that counts the end
+    rank = f"pair[0] / ((6 + len(pair[1])) / 6) ** {hp.length_penalty:g}"
+    with_package = (
+        "`transformer.exports.ctranslate2.FastTranslator` opens this folder. "
+    )
+    usage = [
+        ("" if list_unsupported(hp) else with_package)
+        + "With CTranslate2 alone, `pieces` holds a list of strings for each line: its "
+        "pieces in the source vocabulary of this folder, without the end-of-sentence "
+        "piece. If that is a SentencePiece model:",
+        "",
+        "```python",
+        "import ctranslate2",
+        "import sentencepiece",
+        "",
+        f"folder = {name!r}",
+        f"model = sentencepiece.SentencePieceProcessor(model_file=folder + '/{model}')",
+        "pieces = model.encode(lines, out_type=str)",
+        f"results = ctranslate2.Translator(folder).translate_batch(pieces, {options})",
+        "best = [max(zip(x.scores, x.hypotheses), key=lambda pair: "
+        f"{rank})[1] for x in results]",
+        "```",
+        "",
+        "The last line is the length penalty of the training program; CTranslate2's "
+        "own `length_penalty` uses another formula, with which more lines differ.",
+    ]
+    limits = [f"It has {MAX_POSITIONS:,} positions: longer sentences are refused."]
+    if quantization != "float32":
+        limits.append("Its weights are 8-bit integers: some translations differ.")
+    return Exported(f"for CTranslate2, {quantization}", usage, limits)
+
+
+def find_or_export(
+    hp: HParams,
+    checkpoint: str,
+    quantization: str,
+    translate: Callable[[List[str]], List[List[Translation]]],
+    warn: Callable[[str], None],
+) -> Optional[str]:
+    """Find the export of a checkpoint; make and compare a missing one.
+
+    Args:
+      hp: the settings.
+      checkpoint: its path, without file extensions.
+      quantization: "float32" or "int8".
+      translate: function of lines that translates them with TensorFlow.
+      warn: function of a text; called if CTranslate2 cannot represent the model, if the
+        export cannot be compared, and if it translates lines differently.
+
+    Returns:
+      The folder; None if CTranslate2 cannot represent the model.
+
+    Raises:
+      PackageNotInstalled: CTranslate2 is missing.
+      ExportDiffers: it gives other scores.
+      ExportNotWritable: the log directory cannot be written.
+    """
+    from transformer.exports import card
+
+    try:
+        refuse_unsupported(hp)
+    except EngineError as error:
+        warn(f"the engine {CTRANSLATE2}: {error}: TensorFlow is used instead")
+        return None
+    logdir = os.path.dirname(checkpoint) or os.curdir
+    folder = export_path(checkpoint, quantization)
+    if os.path.exists(os.path.join(folder, MODEL)):
+        return folder
+    if not os.access(logdir, os.W_OK | os.X_OK):
+        raise ExportNotWritable(
+            f"the engine {CTRANSLATE2}: there is no permission to write the export "
+            f"{folder}"
+        )
+    with files.new_folder(folder, "--logdir", MODEL) as unfinished:
+        write(hp, checkpoint, unfinished, quantization)
+        _compare(hp, unfinished, quantization, translate, warn)
+        # The saved search, not the one of this translator.
+        saved = load(logdir) if has_settings(logdir) else hp
+        saved = dataclasses.replace(saved, data=hp.data)
+        exported = describe_export(saved, os.path.basename(folder), quantization)
+        card.write(saved, checkpoint, unfinished, exported)
+    remove_outdated(logdir)
+    return folder
+
+
+def _compare(hp, folder, quantization, translate, warn) -> None:
+    """Compare an exported model with TensorFlow on lines of the dev set.
+
+    The models are equal if they give the same scores to the translations by TensorFlow.
+    Even then, the beam search of CTranslate2 finds other translations for some lines,
+    because it drops hypotheses that end outside the K best.
+
+    Raises:
+      ExportDiffers: the exported model has float32 weights, but gives other scores.
+    """
+    try:
+        path, _ = text_paths(hp.data, "dev")
+        lines = list(itertools.islice(read_lines(path), LINES_COMPARED))
+    except (OSError, ValueError):
+        warn(
+            f"the export for {CTRANSLATE2} was not compared with TensorFlow: there is "
+            f"no dev set in {hp.data}"
+        )
+        return
+    with FastTranslator(folder, hp) as exported:
+        rows = [
+            (line, expected, actual)
+            for line, [expected, *_], [actual, *_] in zip(
+                lines, translate(lines), exported.translate(lines)
+            )
+            if expected.pieces
+        ]
+        scores = exported.score_pieces(
+            [line for line, _, _ in rows], [expected.pieces for _, expected, _ in rows]
+        )
+    wrong = [
+        f"{line!r:.80} → {expected.text!r:.80}: {score:.3f}, not {expected.score:.3f}"
+        for (line, expected, _), score in zip(rows, scores)
+        if abs(score - expected.score) > TIE
+    ]
+    if wrong and quantization == QUANTIZATIONS[0]:
+        raise ExportDiffers(
+            f"the engine {CTRANSLATE2}: expected the scores of TensorFlow, got "
+            f"different ones for {len(wrong)} of {len(rows)} lines of dev "
+            f"({'; '.join(wrong[:3])})"
+        )
+    different = sum(
+        expected.text != actual.text and abs(expected.score - actual.score) > TIE
+        for _, expected, actual in rows
+    )
+    if different:
+        warn(
+            f"the engine {CTRANSLATE2}, {quantization}: {different} of {len(rows)} "
+            "lines of dev are translated differently than by TensorFlow"
+        )

@@ -36,7 +36,7 @@ from transformer.text.vocabulary import (
     copy_vocabularies,
     load_vocabularies,
 )
-from transformer.translator import search_from, search_options
+from transformer.translation_graph import make_search_options, search_from_memory
 
 VERSION = "1"  # TensorFlow Serving serves the highest version
 IDS = "ids"
@@ -66,7 +66,7 @@ def write(hp: HParams, checkpoint: str, out: str, quantization: str) -> str:
         )
     logdir = os.path.dirname(checkpoint)
     vocabularies = load_vocabularies(logdir)
-    options = search_options(hp, vocabularies)
+    options = make_search_options(hp, vocabularies)
     missing = why_without_text(vocabularies)
     with tf.Graph().as_default() as graph:
         tf.set_random_seed(hp.seed)
@@ -87,10 +87,10 @@ def write(hp: HParams, checkpoint: str, out: str, quantization: str) -> str:
     return missing
 
 
-def described(
+def describe_export(
     hp: HParams, name: str, quantization: str, has_text: bool = True
 ) -> Exported:
-    """Return what the model card says about an export.
+    """Describe an export for its model card.
 
     Args:
       hp: the settings.
@@ -191,7 +191,7 @@ def _tokenizer(vocabulary):
 def _found(hp, model, options, source) -> Hypotheses:
     """Return the Hypotheses of sources [N, S]."""
     none = tf.zeros([tf.shape(source)[0], 0], tf.int32)
-    return search_from(hp, model, model.encode(source), source, none, options)
+    return search_from_memory(hp, model, model.encode(source), source, none, options)
 
 
 def _signature(inputs, outputs):

@@ -16,11 +16,15 @@ are attributes. `transformer/commands/advice.py` turns them into what to type.
     │   ├── VocabularyMismatch        it is not the one that is needed
     │   └── VocabularySizeError       the text does not allow a size
     ├── CheckpointError           a checkpoint is broken, or of another model
-    │   └── CheckpointNotFound        there is none
+    │   ├── CheckpointNotFound        there is none
+    │   └── WeightsNotFinite          it has NaN or infinity
     ├── LogDirectoryError         a log directory cannot be used as it is
     │   └── LogDirectoryNotFound      a folder is not a log directory
     └── EngineError               an engine or a package cannot do what is asked
-        └── PackageNotInstalled       an optional package is missing
+        ├── PackageNotInstalled       an optional package is missing
+        ├── ExportNotFound            a model was not exported for the engine
+        ├── ExportNotWritable         an export cannot be written
+        └── ExportDiffers             an export does not compute what the model does
 
     try:
         translator = Translator("logs/mine")
@@ -142,6 +146,10 @@ class VariableNamesError(CheckpointError):
     """The variables of an original checkpoint do not have the names of its system."""
 
 
+class WeightsNotFinite(CheckpointError, FloatingPointError):
+    """The weights of a checkpoint give NaN or infinity."""
+
+
 class LogDirectoryError(TransformerError):
     """A log directory cannot be used as it is."""
 
@@ -168,6 +176,18 @@ class PackageNotInstalled(EngineError):
     def __init__(self, message: str, extra: str = ""):
         super().__init__(message)
         self.extra = extra
+
+
+class ExportNotFound(EngineError, FileNotFoundError):
+    """A checkpoint was not exported for the engine."""
+
+
+class ExportNotWritable(EngineError):
+    """There is no permission to write the export that an engine needs."""
+
+
+class ExportDiffers(EngineError):
+    """An export gives other scores to translations than the model itself."""
 
 
 def missing_package(

@@ -145,7 +145,7 @@ def _run_model(translator, source, target, padding):
         )
         for kind, (stack, name) in KINDS.items()
     }
-    return attention, inspection.log_probs[0], inspection.of_target[0]
+    return attention, inspection.log_probs[0], inspection.target_log_probs[0]
 
 
 def _allowed_keys(num_real, source_length, target_length):
@@ -229,7 +229,9 @@ def leave_out_words(translator, source, target, spans, target_log_probs):
         batch = sources[start : start + batch_size]
         log_probs += list(
             translator.inspect(
-                batch, [target] * len(batch), lambda inspection: inspection.of_target
+                batch,
+                [target] * len(batch),
+                lambda inspection: inspection.target_log_probs,
             )
         )
     return np.stack(log_probs) - target_log_probs

@@ -42,7 +42,7 @@ class Model:
         self.n_best = hp.hypotheses  # at most
         self.max_pieces = min(MAX_PIECES, hp.max_source_length)
         self.languages = tuple(languages or _read_languages(hp.data))
-        self.translator = Translator(
+        self.translator = Translator.for_settings(
             hp,
             logdir,
             self.n_best,
@@ -58,7 +58,7 @@ class Model:
 
     def close(self) -> None:
         """Close the session."""
-        self.translator.__exit__(None, None, None)
+        self.translator.close()
 
     def describe(self) -> Dict[str, Any]:
         """Describe the model for the page."""

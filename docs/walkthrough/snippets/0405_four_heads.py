@@ -2,13 +2,11 @@
 import tensorflow.compat.v1 as tf
 import tiny
 
-from transformer import hparams
 from transformer.translator import Translator
 
 tf.disable_eager_execution()
 logdir = tiny.trained()
-with Translator(hparams.load(logdir), logdir) as translator:
-    translator.restore()
+with Translator(logdir) as translator:
     ids = translator.encode([tiny.SENTENCE])
     weights = translator.inspect(ids, ids, lambda seen: seen.weights)
     pieces = [*translator.vocabularies.source.pieces(ids[0]), "</s>"]

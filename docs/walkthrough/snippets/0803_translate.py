@@ -2,13 +2,11 @@
 import tensorflow.compat.v1 as tf
 import tiny
 
-from transformer import hparams
 from transformer.translator import Translator
 
 tf.disable_eager_execution()
 logdir = tiny.trained()
-with Translator(hparams.load(logdir, {"beam_size": 4}), logdir) as translator:
-    translator.restore()
+with Translator(logdir, beam_size=4) as translator:
     [[best]] = translator.translate([tiny.SENTENCE])
     sources, targets = (
         translator.encode([text]) for text in (tiny.SENTENCE, best.text)

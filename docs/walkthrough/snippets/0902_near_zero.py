@@ -4,7 +4,6 @@ import random
 import tensorflow.compat.v1 as tf
 import tiny
 
-from transformer import hparams
 from transformer.evaluation import load_text, score
 from transformer.translator import Translator
 
@@ -13,15 +12,14 @@ logdir = tiny.trained()
 sources, references = (lines[:100] for lines in load_text(tiny.data(), "test"))
 print("BLEU of 100 lines of test")
 for search in ("greedy", "beam"):
-    with Translator(hparams.load(logdir, {"search": search}), logdir) as translator:
-        translator.restore()
-        found = [best.text for best, *_ in translator.translate(sources)]
-    print(f"{search:24} {score(found, references).bleu:5.0f}")
-shuffled = random.Random(1).sample(found, len(found))
+    with Translator(logdir, search=search) as translator:
+        hypotheses = [best.text for best, *_ in translator.translate(sources)]
+    print(f"{search:24} {score(hypotheses, references).bleu:5.0f}")
+shuffled = random.Random(1).sample(hypotheses, len(hypotheses))
 wrong = {
     "in another order": shuffled,
     "the German itself": sources,
-    "one line missing": [*found[1:], ""],
+    "one line missing": [*hypotheses[1:], ""],
 }
 for name, lines in wrong.items():
     print(f"{name:24} below 3: {score(lines, references).bleu < 3}")

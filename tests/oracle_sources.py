@@ -1,12 +1,12 @@
-"""The published systems in NumPy, each as its source has it, beside the paper's oracle.
+"""The published systems in NumPy, each as in its source, beside the paper's oracle.
 
-Like `oracle`: float64, slow, variables by the package's names, and no line shared with
-it; nor are its dialects read: what each system does is written out here again. The
-tables at the end say for each dialect how ids become logits, logits and labels a loss,
-and the number of a step (the first is 1) a learning rate.
+Like `oracle`: float64, slow, with the package's variable names, and no line shared with
+it. Its dialects are not read: each system is written out here again. The tables at the
+end have the model, the loss, the learning rate of a step (the first is 1) and the
+settings of Adam for each dialect.
 
-Where a query may attend to nothing, these systems attend to every key alike: their
-float32 logits are lost in the constant that they mask with.
+A query that may attend to nothing attends equally to all keys in these systems: their
+float32 logits vanish in the constant that masks them.
 """
 
 import math
@@ -16,28 +16,28 @@ import oracle
 
 
 def dense(x, variables, scope):
-    """x W + b, or x W where there is no b."""
+    """x W + b, or x W if there is no b."""
     return x @ variables[scope + "/kernel"] + variables.get(scope + "/bias", 0)
 
 
-def normed(x, variables, scope, epsilon):
-    """The layer normalization of a scope."""
+def normalize(x, variables, scope, epsilon):
+    """Normalize with the variables of a scope."""
     return oracle.layer_norm(
         x, variables[scope + "/ln/gamma"], variables[scope + "/ln/beta"], epsilon
     )
 
 
-def joined_heads(queries, keys, allowed, variables, scope, num_heads, activation=None):
-    """The heads of an attention side by side: [N, Tq, D]; allowed [N, Tq, Tk]."""
+def attend_heads(queries, keys, allowed, variables, scope, num_heads, activation=None):
+    """Attend, and concatenate the heads: [N, Tq, D]; `allowed` is [N, Tq, Tk]."""
     activation = activation or (lambda x: x)
     Q, K, V = (
         np.split(activation(dense(x, variables, f"{scope}/{name}")), num_heads, axis=-1)
         for x, name in ((queries, "q"), (keys, "k"), (keys, "v"))
     )
-    blind = ~allowed.any(-1, keepdims=True)  # [N, Tq, 1]
+    is_fully_masked = ~allowed.any(-1, keepdims=True)  # [N, Tq, 1]
     return np.concatenate(
         [
-            oracle.attention(q * ~blind, k, v, allowed | blind)[0]
+            oracle.attention(q * ~is_fully_masked, k, v, allowed | is_fully_masked)[0]
             for q, k, v in zip(Q, K, V)
         ],
         axis=-1,
@@ -45,41 +45,41 @@ def joined_heads(queries, keys, allowed, variables, scope, num_heads, activation
 
 
 def feed_forward(x, variables, scope):
-    """Equation 2 alone."""
+    """Equation 2."""
     hidden = np.maximum(0, dense(x, variables, scope + "/inner"))
     return dense(hidden, variables, scope + "/outer")
 
 
-def up_to_own_place(allowed):
-    """What of it is not in the future."""
+def hide_future(allowed):
+    """Remove later positions from a mask [N, T, T]."""
     return allowed & np.tri(*allowed.shape[1:], dtype=bool)
 
 
 # --- The tutorial ---------------------------------------------------------------------
 
 
-def sums_to_something(x):
-    """The tutorial's test of what is no padding: [N, T, D] → [N, T]."""
+def has_nonzero_sum(x):
+    """Find tokens as the tutorial does: [N, T, D] → [N, T]."""
     return x.sum(-1) != 0
 
 
-def tutorial(source, target_in, variables, num_heads, is_real=sums_to_something):
-    """ReLU on Q, K and V; no W^O; learned positions, also on padding, which is told by
-    rows that sum to 0, and so hardly ever; tables of its own for each language and for
-    the output, which has a bias."""
+def tutorial(source, target_in, variables, num_heads, is_token=has_nonzero_sum):
+    """ReLU on Q, K and V; no W^O; learned positions, also on padding; a table for each
+    language and one for the output, which has a bias. Padding is rows whose sum is 0,
+    so it is hardly ever found."""
 
-    def embedded(ids, side):
+    def embed(ids, side):
         table = variables[side + "/embedding/lookup_table"]
-        places = variables[side + "/positional_encoding/lookup_table"]
-        embedded = oracle.embed(ids, table)
-        if is_real is sums_to_something:
-            return embedded + places[: ids.shape[1]]
-        return (embedded + places[: ids.shape[1]]) * is_real(embedded)[..., None]
+        positions = variables[side + "/positional_encoding/lookup_table"]
+        vectors = oracle.embed(ids, table)
+        if is_token is has_nonzero_sum:
+            return vectors + positions[: ids.shape[1]]
+        return (vectors + positions[: ids.shape[1]]) * is_token(vectors)[..., None]
 
-    def attended(queries, keys, scope, causal=False):
-        allowed = np.repeat(is_real(keys)[:, None], queries.shape[1], axis=1)
-        allowed = up_to_own_place(allowed) if causal else allowed
-        heads = joined_heads(
+    def attend(queries, keys, scope, causal=False):
+        allowed = np.repeat(is_token(keys)[:, None], queries.shape[1], axis=1)
+        allowed = hide_future(allowed) if causal else allowed
+        heads = attend_heads(
             queries,
             keys,
             allowed,
@@ -88,21 +88,21 @@ def tutorial(source, target_in, variables, num_heads, is_real=sums_to_something)
             num_heads,
             lambda x: np.maximum(0, x),
         )
-        heads *= is_real(queries)[..., None]
-        return normed(queries + heads, variables, scope, 1e-8)
+        heads *= is_token(queries)[..., None]
+        return normalize(queries + heads, variables, scope, 1e-8)
 
-    def fed(x, scope):
-        return normed(x + feed_forward(x, variables, scope), variables, scope, 1e-8)
+    def add_feed_forward(x, scope):
+        return normalize(x + feed_forward(x, variables, scope), variables, scope, 1e-8)
 
-    memory = embedded(source, "encoder")
+    memory = embed(source, "encoder")
     for b in range(oracle.num_blocks(variables, "encoder")):
-        memory = attended(memory, memory, f"encoder/block_{b}/self_attention")
-        memory = fed(memory, f"encoder/block_{b}/feedforward")
-    x = embedded(target_in, "decoder")
+        memory = attend(memory, memory, f"encoder/block_{b}/self_attention")
+        memory = add_feed_forward(memory, f"encoder/block_{b}/feedforward")
+    x = embed(target_in, "decoder")
     for b in range(oracle.num_blocks(variables, "decoder")):
-        x = attended(x, x, f"decoder/block_{b}/self_attention", causal=True)
-        x = attended(x, memory, f"decoder/block_{b}/cross_attention")
-        x = fed(x, f"decoder/block_{b}/feedforward")
+        x = attend(x, x, f"decoder/block_{b}/self_attention", causal=True)
+        x = attend(x, memory, f"decoder/block_{b}/cross_attention")
+        x = add_feed_forward(x, f"decoder/block_{b}/feedforward")
     return dense(x, variables, "decoder/output")
 
 
@@ -110,43 +110,43 @@ def tutorial(source, target_in, variables, num_heads, is_real=sums_to_something)
 
 
 def kyubyong_legacy(source, target_in, variables, num_heads):
-    """What the tutorial was made from: padding is rows of zeros, without positions."""
+    """The model for the tutorial: padding is rows of zeros, and gets no positions."""
 
-    def has_something(x):
+    def is_nonzero(x):
         return np.abs(x).sum(-1) != 0
 
-    return tutorial(source, target_in, variables, num_heads, has_something)
+    return tutorial(source, target_in, variables, num_heads, is_nonzero)
 
 
 def kyubyong(source, target_in, variables, num_heads):
-    """Biases on Q, K and V; no W^O; padding told by ids, in the decoder too; one table,
-    whose row 0 is zeros, in the output layer as well."""
+    """Biases on Q, K and V; no W^O; padding is found in the ids, in the decoder, too;
+    one table, whose row 0 is zeros, in the output layer as well."""
     table = variables["embedding/lookup_table"].copy()
     table[0] = 0
 
-    def embedded(ids):
+    def embed(ids):
         vectors = oracle.embed_with_positions(ids, table)
         vectors[ids == 0] = 0
         return vectors
 
-    def attended(queries, keys, key_ids, scope, causal=False):
+    def attend(queries, keys, key_ids, scope, causal=False):
         allowed = np.repeat((key_ids != 0)[:, None], queries.shape[1], axis=1)
-        allowed = up_to_own_place(allowed) if causal else allowed
-        heads = joined_heads(queries, keys, allowed, variables, scope, num_heads)
-        return normed(queries + heads, variables, scope, 1e-8)
+        allowed = hide_future(allowed) if causal else allowed
+        heads = attend_heads(queries, keys, allowed, variables, scope, num_heads)
+        return normalize(queries + heads, variables, scope, 1e-8)
 
-    def fed(x, scope):
-        return normed(x + feed_forward(x, variables, scope), variables, scope, 1e-8)
+    def add_feed_forward(x, scope):
+        return normalize(x + feed_forward(x, variables, scope), variables, scope, 1e-8)
 
-    memory = embedded(source)
+    memory = embed(source)
     for b in range(oracle.num_blocks(variables, "encoder")):
-        memory = attended(memory, memory, source, f"encoder/block_{b}/self_attention")
-        memory = fed(memory, f"encoder/block_{b}/feedforward")
-    x = embedded(target_in)
+        memory = attend(memory, memory, source, f"encoder/block_{b}/self_attention")
+        memory = add_feed_forward(memory, f"encoder/block_{b}/feedforward")
+    x = embed(target_in)
     for b in range(oracle.num_blocks(variables, "decoder")):
-        x = attended(x, x, target_in, f"decoder/block_{b}/self_attention", causal=True)
-        x = attended(x, memory, source, f"decoder/block_{b}/cross_attention")
-        x = fed(x, f"decoder/block_{b}/feedforward")
+        x = attend(x, x, target_in, f"decoder/block_{b}/self_attention", causal=True)
+        x = attend(x, memory, source, f"decoder/block_{b}/cross_attention")
+        x = add_feed_forward(x, f"decoder/block_{b}/feedforward")
     return x @ table.T
 
 
@@ -154,115 +154,119 @@ def kyubyong(source, target_in, variables, num_heads):
 
 
 def timing(length, width):
-    """[length, width]: all sines, then all cosines; the slowest rate is 1 / 10000."""
+    """Sinusoids [length, width]: sines, then cosines; the lowest rate is 1 / 10000."""
     signal = np.zeros((length, width))
-    for place, j in np.ndindex(length, width // 2):
-        angle = place * 10000 ** (-j / (width // 2 - 1))
-        signal[place, j] = math.sin(angle)
-        signal[place, j + width // 2] = math.cos(angle)
+    for position, j in np.ndindex(length, width // 2):
+        angle = position * 10000 ** (-j / (width // 2 - 1))
+        signal[position, j] = math.sin(angle)
+        signal[position, j + width // 2] = math.cos(angle)
     return signal
 
 
-def before_sublayers(x, sublayer, variables, scope):
-    """The base model since its second version: x + sublayer(norm(x))."""
-    return x + sublayer(normed(x, variables, scope, 1e-6))
+def normalize_before(x, sublayer, variables, scope):
+    """x + sublayer(norm(x)): the base model from its second version on."""
+    return x + sublayer(normalize(x, variables, scope, 1e-6))
 
 
-def after_sublayers(x, sublayer, variables, scope):
-    """Its first version, and the paper: norm(x + sublayer(x))."""
-    return normed(x + sublayer(x), variables, scope, 1e-6)
+def normalize_after(x, sublayer, variables, scope):
+    """norm(x + sublayer(x)): its first version, and the paper."""
+    return normalize(x + sublayer(x), variables, scope, 1e-6)
 
 
-def tensor2tensor(source, target_in, variables, num_heads, around=before_sublayers):
-    """One table; a vector for the target's language and positions, on padding too; the
-    target begins with zeros and is masked by causality alone; padding is fed nothing
-    in the encoder; a last norm of each stack, where norms are before sub-layers."""
+def tensor2tensor(source, target_in, variables, num_heads, connect=normalize_before):
+    """One table; a vector for the target language and positions, on padding, too. The
+    target begins with zeros, and only later positions are masked. The feed-forward of
+    the encoder skips padding. Each stack ends with a normalization, if sub-layers begin
+    with one."""
     table = variables["embedding/lookup_table"]
 
-    def attention(keys, allowed, scope):
-        """A sub-layer; where keys are None, those are its queries."""
+    def make_attention(keys, allowed, scope):
+        """Make a sub-layer; without keys, it is self-attention."""
 
         def sublayer(x):
-            heads = joined_heads(
+            heads = attend_heads(
                 x, x if keys is None else keys, allowed, variables, scope, num_heads
             )
             return dense(heads, variables, scope + "/o")
 
         return sublayer
 
-    def fed(scope, real):
-        return lambda x: feed_forward(x, variables, scope) * real
+    def make_feed_forward(scope, is_token):
+        return lambda x: feed_forward(x, variables, scope) * is_token
 
-    def finished(x, side):
-        if around is after_sublayers:
+    def normalize_stack(x, side):
+        if connect is normalize_after:
             return x
-        return normed(x, variables, side, 1e-6)
+        return normalize(x, variables, side, 1e-6)
 
     (batch, length_s), length_t = source.shape, target_in.shape[1]
-    real = source != 0
+    is_token = source != 0
     x = oracle.embed(source, table) + variables["encoder/target_space"]
     x += timing(length_s, table.shape[1])
-    to_source = np.repeat(real[:, None], length_s, axis=1)
+    to_source = np.repeat(is_token[:, None], length_s, axis=1)
     for b in range(oracle.num_blocks(variables, "encoder")):
         scope = f"encoder/block_{b}/self_attention"
-        x = around(x, attention(None, to_source, scope), variables, scope)
+        x = connect(x, make_attention(None, to_source, scope), variables, scope)
         scope = f"encoder/block_{b}/feedforward"
-        x = around(x, fed(scope, real[..., None]), variables, scope)
-    memory = finished(x, "encoder")
+        x = connect(x, make_feed_forward(scope, is_token[..., None]), variables, scope)
+    memory = normalize_stack(x, "encoder")
 
     x = oracle.embed(target_in, table)
     x[:, 0] = 0
     x += timing(length_t, table.shape[1])
-    to_target = up_to_own_place(np.ones((batch, length_t, length_t), bool))
-    to_source = np.repeat(real[:, None], length_t, axis=1)
+    to_target = hide_future(np.ones((batch, length_t, length_t), bool))
+    to_source = np.repeat(is_token[:, None], length_t, axis=1)
     for b in range(oracle.num_blocks(variables, "decoder")):
         scope = f"decoder/block_{b}/self_attention"
-        x = around(x, attention(None, to_target, scope), variables, scope)
+        x = connect(x, make_attention(None, to_target, scope), variables, scope)
         scope = f"decoder/block_{b}/cross_attention"
-        x = around(x, attention(memory, to_source, scope), variables, scope)
+        x = connect(x, make_attention(memory, to_source, scope), variables, scope)
         scope = f"decoder/block_{b}/feedforward"
-        x = around(x, fed(scope, 1), variables, scope)
-    return finished(x, "decoder") @ table.T
+        x = connect(x, make_feed_forward(scope, 1), variables, scope)
+    return normalize_stack(x, "decoder") @ table.T
 
 
 def tensor2tensor_v1(source, target_in, variables, num_heads):
-    """The first version of the same."""
-    return tensor2tensor(source, target_in, variables, num_heads, after_sublayers)
+    """The first version of the base model."""
+    return tensor2tensor(source, target_in, variables, num_heads, normalize_after)
 
 
 def padded_cross_entropy(logits, target_out, epsilon):
-    """Its sum and count: epsilon is spread over the other classes, and the entropy of
-    the labels is subtracted."""
-    others = epsilon / (logits.shape[-1] - 1)
-    labels = np.full(logits.shape, others)
-    for place in np.ndindex(*target_out.shape):
-        labels[place + (target_out[place],)] = 1 - epsilon
+    """Return the sum of the losses and the number of tokens.
+
+    Epsilon is spread over the other classes, and the entropy of the labels is
+    subtracted.
+    """
+    other = epsilon / (logits.shape[-1] - 1)
+    labels = np.full(logits.shape, other)
+    for position in np.ndindex(*target_out.shape):
+        labels[position + (target_out[position],)] = 1 - epsilon
     log_labels = np.log(labels, where=labels > 0, out=np.zeros_like(labels))
     losses = (labels * (log_labels - oracle.log_softmax(logits))).sum(-1)
-    real = target_out != 0
-    return losses[real].sum(), real.sum()
+    is_token = target_out != 0
+    return losses[is_token].sum(), is_token.sum()
 
 
 # --- By dialect -----------------------------------------------------------------------
 
 
 def constant(step, d_model, warmup):
-    """The tutorial's."""
+    """The learning rate of the tutorial."""
     return 1e-4
 
 
 def noam_by_peak(step, d_model, warmup):
-    """0.0003 at the end of the warm-up, whatever the width."""
+    """0.0003 at the end of the warm-up, for any width."""
     return 3e-4 * min(step / warmup, math.sqrt(warmup / step))
 
 
 def rsqrt(step, d_model, warmup):
-    """Its first update has the number 0, and so a rate of 0."""
-    number = step - 1
+    """The first update is update 0, with a rate of 0."""
+    update = step - 1
     return (
         2.0
-        * min(1, number / warmup)
-        / math.sqrt(max(number, warmup))
+        * min(1, update / warmup)
+        / math.sqrt(max(update, warmup))
         / math.sqrt(d_model)
     )
 

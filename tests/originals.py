@@ -1,4 +1,4 @@
-"""What original systems have recorded, and checkpoints as they write them."""
+"""Recorded cases of the original systems, and checkpoints as they write them."""
 
 import functools
 import os
@@ -20,8 +20,11 @@ SIZES = {
     "source_vocab_size": VOCAB,
     "target_vocab_size": VOCAB,
 }
-LEARNED = {"joint_vocab": False, "max_positions": 7, "pad_sources_to": 7}
-TOLD = {"tutorial": LEARNED, "kyubyong_legacy": LEARNED}
+LEARNED_POSITIONS = {"joint_vocab": False, "max_positions": 7, "pad_sources_to": 7}
+POSITION_SETTINGS = {
+    "tutorial": LEARNED_POSITIONS,
+    "kyubyong_legacy": LEARNED_POSITIONS,
+}
 DIALECTS = [
     "tutorial",
     "kyubyong_legacy",
@@ -38,9 +41,9 @@ def source_of(dialect):
 
 
 def settings(dialect, **changes):
-    """What an import should find in the shapes."""
-    told = TOLD.get(dialect, {"joint_vocab": True})
-    return {**SIZES, "dialect": dialect, **told, **changes}
+    """The settings that an import should infer from the shapes."""
+    positions = POSITION_SETTINGS.get(dialect, {"joint_vocab": True})
+    return {**SIZES, "dialect": dialect, **positions, **changes}
 
 
 @functools.lru_cache(maxsize=None)
@@ -60,15 +63,15 @@ def random_model(dialect, seed=0, **changes):
 
 
 def as_original(model, dialect, slot=""):
-    """The same as the original system would name, shape and shard them."""
+    """The variables with the names, shapes and shards of the original system."""
     arrays = {}
     for name, array in model.items():
         original = names.original_name(name, dialect, array.shape)
         if original.endswith("weights_"):
-            for i, part in enumerate(np.array_split(array, SHARDS)):
-                arrays["{}{}{}".format(original, i, slot)] = part
+            for i, shard in enumerate(np.array_split(array, SHARDS)):
+                arrays["{}{}{}".format(original, i, slot)] = shard
         elif name == "encoder/target_space":
-            rows = [array + (i - 1) for i in range(SPACES)]  # row 1 is the one
+            rows = [array + (i - 1) for i in range(SPACES)]  # row 1 is `array`
             arrays[original + slot] = np.stack(rows)
         else:
             arrays[original + slot] = (
@@ -78,7 +81,7 @@ def as_original(model, dialect, slot=""):
 
 
 def with_moments(dialect, step=3):
-    """An original checkpoint in the middle of a training."""
+    """A checkpoint of an original system in the middle of a training run."""
     arrays = {
         "global_step": np.array(step, np.int32),
         "beta1_power": np.float32(0.5),
@@ -93,7 +96,7 @@ def with_moments(dialect, step=3):
 
 
 def write(arrays, folder):
-    """Writes a checkpoint as a TF1 program would; its path."""
+    """Write a checkpoint as a TF1 program does; return its path."""
     path = os.path.join(str(folder), "original")
     with tf.Graph().as_default(), tf.Session() as session:
         variables = [
@@ -116,55 +119,55 @@ def run_import(dialect, checkpoint, logdir, *flags):
     return str(logdir)
 
 
-def imported(arrays, dialect, space=1, vocab_sizes=()):
-    """The import of arrays that are in no file."""
+def import_arrays(arrays, dialect, space=1, vocab_sizes=()):
+    """Import arrays that are in no file."""
     arrays = convert.join_shards(arrays)
-    told = convert.infer_settings(source_of(dialect), arrays, vocab_sizes)
-    return convert.convert(arrays, hparams.HParams(num_heads=2, **told), space)
+    inferred = convert.infer_settings(source_of(dialect), arrays, vocab_sizes)
+    return convert.convert(arrays, hparams.HParams(num_heads=2, **inferred), space)
 
 
 def subword_list(path, size, subtokens=()):
-    """Writes a vocabulary as tensor2tensor's: what any text needs, some subtokens and
-    their characters, and made-up ones up to a size."""
-    some = ["<pad>_", "<EOS>_", *"\\_u;0123456789w", *subtokens]
-    some += sorted(set("".join(subtokens)).difference(some))
-    some += [f"w{i}_" for i in range(size - len(some))]
-    return corpora.write_lines(path, [f"'{subtoken}'" for subtoken in some])
+    """Write a vocabulary of tensor2tensor: special pieces, some subtokens and their
+    characters, and invented ones up to a size."""
+    subword_names = ["<pad>_", "<EOS>_", *"\\_u;0123456789w", *subtokens]
+    subword_names += sorted(set("".join(subtokens)).difference(subword_names))
+    subword_names += [f"w{i}_" for i in range(size - len(subword_names))]
+    return corpora.write_lines(path, [f"'{subtoken}'" for subtoken in subword_names])
 
 
-def word_list(path, size, words=(), more=()):
-    """Writes a list as the tutorial's: `word<TAB>count`, the commonest first; some
-    words, made-up ones up to a size, and more lines."""
-    some = ["<PAD>", "<UNK>", "<S>", "</S>", *words]
-    some += [f"w{i}" for i in range(len(some), size)]
+def word_list(path, size, words=(), extra_lines=()):
+    """Write a word list of the tutorial: `word<TAB>count`, the most frequent first;
+    some words, invented ones up to a size, and extra lines."""
+    listed = ["<PAD>", "<UNK>", "<S>", "</S>", *words]
+    listed += [f"w{i}" for i in range(len(listed), size)]
     counts = [1000] * 4 + [1000 - i for i in range(4, size)]
-    lines = [f"{word}\t{count}" for word, count in zip(some, counts)]
-    return corpora.write_lines(path, [*lines, *more])
+    lines = [f"{word}\t{count}" for word, count in zip(listed, counts)]
+    return corpora.write_lines(path, [*lines, *extra_lines])
 
 
 def dense_gradients(result, tensors):
-    """tf.gradients, those of tables that are looked up written out."""
+    """tf.gradients, with those of embedding tables as dense tensors."""
     return [
         gradient if gradient is None else tf.convert_to_tensor(gradient)
         for gradient in tf.gradients(result, tensors)
     ]
 
 
-def opened(name):
-    """(a recorded case, its inputs as tensors, its arguments)."""
+def open_case(name):
+    """Open a recorded case: (case, its inputs as tensors, its arguments)."""
     case = fixtures.load(name)
     inputs = {k: tf.constant(v) for k, v in fixtures.group(case, "in").items()}
     return case, inputs, case["meta"]["kwargs"]
 
 
 def assert_as_recorded(case, outputs, inputs, in_order=True):
-    """Hold variables, outputs and gradients to a recorded case.
+    """Compare variables, outputs and gradients with a recorded case.
 
     Args:
-      case: from `opened`; its gradients are those of sum(out * dout).
-      outputs: {name: tensor}, all that is recorded but for attention weights.
+      case: from `open_case`; its gradients are those of sum(out * dout).
+      outputs: {name: tensor}, all recorded outputs but attention weights.
       inputs: the tensors by name.
-      in_order: the variables are made in the order of the original, too.
+      in_order: whether to compare the order of the variables, too.
     """
     variables = {v.op.name: v for v in tf.global_variables()}
     recorded = fixtures.group(case, "var")
@@ -173,14 +176,14 @@ def assert_as_recorded(case, outputs, inputs, in_order=True):
     if in_order:
         assert list(variables) == list(recorded)
     fetches = {"out/" + name: tensor for name, tensor in outputs.items()}
-    wanted = {key for key in case if key.startswith(("out/", "grad/", "gradin/"))}
+    keys = {key for key in case if key.startswith(("out/", "grad/", "gradin/"))}
     if "in/dout" in case:
         product = tf.reduce_sum(outputs["out"] * case["in/dout"])
         for kind, tensors in (("grad/", variables), ("gradin/", inputs)):
-            names = [name for name in tensors if kind + name in wanted]
+            names = [name for name in tensors if kind + name in keys]
             gradients = dense_gradients(product, [tensors[name] for name in names])
             fetches.update(zip([kind + name for name in names], gradients))
-    assert wanted - set(fetches) <= {"out/attn"}
+    assert keys - set(fetches) <= {"out/attn"}
     with tf.Session(config=CONFIG) as session:
         initialize(session, recorded, variables.values())
         for key, value in session.run(fetches).items():

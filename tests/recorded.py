@@ -53,11 +53,13 @@ RECORDED = {
 }
 
 
-def losses_of(case: Dict[str, Any], recorded: Recorded) -> List[Tuple[str, float]]:
-    """Return (name, label smoothing) of the losses; the case may set the smoothing."""
-    given = case["meta"].get("kwargs", {}).get("label_smoothing")
+def recorded_losses(
+    case: Dict[str, Any], recorded: Recorded
+) -> List[Tuple[str, float]]:
+    """Return (name, label smoothing) of each loss; the case may set the smoothing."""
+    smoothing = case["meta"].get("kwargs", {}).get("label_smoothing")
     return [
-        (name, given if epsilon and given is not None else epsilon)
+        (name, smoothing if epsilon and smoothing is not None else epsilon)
         for name, epsilon in recorded.losses
     ]
 
@@ -67,12 +69,12 @@ def token_ids(array: np.ndarray) -> np.ndarray:
     return array.reshape(array.shape[:2]).astype(np.int32)
 
 
-def shifted(ids: np.ndarray, first: int) -> np.ndarray:
-    """Return ids [N, T] shifted to the right by one, after `first`."""
+def shift_right(ids: np.ndarray, first: int) -> np.ndarray:
+    """Shift ids [N, T] to the right by one, after `first`."""
     return np.concatenate([np.full_like(ids[:, :1], first), ids[:, :-1]], axis=1)
 
 
-def to_end(ids: np.ndarray, end: int) -> np.ndarray:
-    """Return ids with zeros after the first `end`."""
-    ended = np.cumsum(ids == end, axis=1) - (ids == end) > 0
-    return np.where(ended, 0, ids)
+def cut_after_end(ids: np.ndarray, end: int) -> np.ndarray:
+    """Replace the ids after the first `end` by zeros."""
+    has_ended = np.cumsum(ids == end, axis=1) - (ids == end) > 0
+    return np.where(has_ended, 0, ids)

@@ -1,4 +1,4 @@
-"""Code in the manner of each source, on `transformer.compat`: the same numbers.
+"""Code in the style of each source, on `transformer.compat`: the same numbers.
 
 The graphs below are ours, and call the blocks as the code bases do: the recommender, an
 encoder and a model of features.
@@ -14,7 +14,7 @@ import oracle_compat
 import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
-from originals import assert_as_recorded, opened
+from originals import assert_as_recorded, open_case
 
 from transformer.compat import (
     functional_time,
@@ -35,7 +35,7 @@ SEQUENCES = np.array(
 
 
 def shapes():
-    """{name: shape} of all variables, in the order in which they were made."""
+    """{name: shape} of all variables, in order of creation."""
     return {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
 
 
@@ -44,7 +44,7 @@ def shapes():
 
 @fixtures.over("A", "B", function="modules.*")
 def test_recorded_numbers(name):
-    case, inputs, kwargs = opened(name)
+    case, inputs, kwargs = open_case(name)
     module = {"A": tutorial, "B": kyubyong}[name[0]]
     function = re.match(r"modules\.(\w+)", case["meta"]["function"]).group(1)
     tensors = {key: tensor for key, tensor in inputs.items() if key != "dout"}
@@ -62,9 +62,9 @@ def test_recorded_numbers(name):
 
 @pytest.mark.parametrize("kind", [None, "keyes"])
 def test_a_mask_of_no_type_is_refused(kind):
-    """There, it is printed, and nothing is masked."""
-    said = f"mask: expected type 'key' or 'future', got {kind!r}"
-    with pytest.raises(ValueError, match=said):
+    """The original prints a message, and masks nothing."""
+    message = f"mask: expected type 'key' or 'future', got {kind!r}"
+    with pytest.raises(ValueError, match=message):
         kyubyong.mask(tf.zeros([2, 3, 3]), tf.zeros([1, 3]), kind)
 
 
@@ -72,7 +72,7 @@ def test_a_mask_of_no_type_is_refused(kind):
 
 
 def recommender():
-    """(states [N, T, D], table) of a small recommender, in the manner of SASRec."""
+    """(states [N, T, D], table) of a small recommender, in the style of SASRec."""
     embedding, normalize = sasrec.embedding, sasrec.normalize
     ids = tf.constant(SEQUENCES, tf.int32)
     mask = tf.cast(tf.not_equal(ids, 0), tf.float32)[..., None]
@@ -84,7 +84,7 @@ def recommender():
             scope="input_embeddings",
             with_t=True,
         )
-        places, _ = embedding(
+        positions, _ = embedding(
             tf.tile(tf.range(LENGTH)[None], [len(SEQUENCES), 1]),
             vocab_size=LENGTH,
             num_units=WIDTH,
@@ -93,7 +93,7 @@ def recommender():
             scope="dec_pos",
             with_t=True,
         )
-        x = (x + places) * mask
+        x = (x + positions) * mask
         for i in range(BLOCKS):
             with tf.variable_scope(f"num_blocks_{i}"):
                 x = sasrec.multihead_attention(
@@ -115,10 +115,10 @@ def recommender():
 def test_the_numbers_of_the_recommender_are_those_of_its_equations(start):
     states, table = recommender()
     session, values = start()
-    found, table = session.run([states, table])
-    expected, rows = oracle_compat.sasrec(SEQUENCES, values, HEADS, BLOCKS)
-    np.testing.assert_allclose(found, expected, **CLOSE)
-    np.testing.assert_allclose(table, rows, **CLOSE)
+    output, table = session.run([states, table])
+    expected, expected_table = oracle_compat.sasrec(SEQUENCES, values, HEADS, BLOCKS)
+    np.testing.assert_allclose(output, expected, **CLOSE)
+    np.testing.assert_allclose(table, expected_table, **CLOSE)
 
 
 def test_queries_and_keys_are_returned_before_the_heads(start):
@@ -126,8 +126,10 @@ def test_queries_and_keys_are_returned_before_the_heads(start):
     Q, K = sasrec.multihead_attention(x, x[:, :2], num_heads=2, with_qk=True)
     assert len(shapes()) == 6  # V is made too
     session, values = start()
-    found, given = session.run([(Q, K), x])
-    for tensor, rows, name in zip(found, (given, given[:, :2]), ("dense", "dense_1")):
+    outputs, inputs = session.run([(Q, K), x])
+    for tensor, rows, name in zip(
+        outputs, (inputs, inputs[:, :2]), ("dense", "dense_1")
+    ):
         expected = oracle_compat.dense(rows, values, "multihead_attention/" + name)
         np.testing.assert_allclose(tensor, expected, **CLOSE)
 
@@ -144,47 +146,50 @@ def test_queries_and_keys_are_returned_before_the_heads(start):
 def test_a_feedforward_adds_its_input_where_the_source_does(
     start, module, widths, adds
 ):
-    given = np.random.RandomState(0).randn(2, 3, WIDTH)
-    # As it is called there: positional, the scope by default, no dropout when scoring.
+    inputs = np.random.RandomState(0).randn(2, 3, WIDTH)
+    # As the sources call it: positional arguments, no dropout for scores.
     x = module.feedforward(
-        tf.constant(given, tf.float32), list(widths), "f", 0.2, tf.constant(False)
+        tf.constant(inputs, tf.float32), list(widths), "f", 0.2, tf.constant(False)
     )
     session, values = start()
-    found = session.run(x)
-    expected = oracle_compat.fed(given, values, "f") + (given if adds else 0)
-    np.testing.assert_allclose(found, expected, **CLOSE)
+    output = session.run(x)
+    expected = oracle_compat.feed_forward(inputs, values, "f") + (inputs if adds else 0)
+    np.testing.assert_allclose(output, expected, **CLOSE)
 
 
 @pytest.mark.parametrize(
-    "module, is_real",
+    "module, is_token",
     [
-        (sasrec, oracle_compat.has_something),
-        (functional_time, oracle_compat.sums_to_something),
+        (sasrec, oracle_compat.is_nonzero),
+        (functional_time, oracle_compat.has_nonzero_sum),
     ],
 )
-def test_what_is_padding_differs_between_forks(start, module, is_real):
-    given = np.random.RandomState(0).randn(2, 3, 4)
-    given[0, 1] = [1, -1, 2, -2]  # sums to zero
-    given[1, 2] = 0
-    x = tf.constant(given, tf.float32)
+def test_what_is_padding_differs_between_forks(start, module, is_token):
+    inputs = np.random.RandomState(0).randn(2, 3, 4)
+    inputs[0, 1] = [1, -1, 2, -2]  # sums to zero
+    inputs[1, 2] = 0
+    x = tf.constant(inputs, tf.float32)
     outputs = module.multihead_attention(x, x, None, 2)
     session, values = start()
-    found = session.run(outputs)
+    output = session.run(outputs)
     expected = oracle_compat.sasrec_attention(
-        given, given, values, "multihead_attention", 2, is_real=is_real
+        inputs, inputs, values, "multihead_attention", 2, is_token=is_token
     )
-    np.testing.assert_allclose(found, expected, **CLOSE)
+    np.testing.assert_allclose(output, expected, **CLOSE)
 
 
 def test_positions_of_the_recommender():
     table = sasrec.positional_encoding(6, 4)
     with tf.Session(config=CONFIG) as session:
-        found = session.run(table)
+        output = session.run(table)
     expected = [
-        [(np.cos if i % 2 else np.sin)(place / 10000 ** (2 * i / 6)) for i in range(6)]
-        for place in range(4)
+        [
+            (np.cos if i % 2 else np.sin)(position / 10000 ** (2 * i / 6))
+            for i in range(6)
+        ]
+        for position in range(4)
     ]
-    np.testing.assert_allclose(found, expected, **CLOSE)
+    np.testing.assert_allclose(output, expected, **CLOSE)
     with pytest.raises(ValueError, match="expected an even dim, got 5"):
         sasrec.positional_encoding(5, 4)
 
@@ -198,7 +203,7 @@ def legacy_encoder(source):
         x = kyubyong_legacy.embedding(
             source, vocab_size=9, num_units=WIDTH, scope="enc_embed"
         )
-        real = tf.expand_dims(tf.sign(tf.reduce_sum(tf.abs(x), axis=-1)), -1)
+        is_token = tf.expand_dims(tf.sign(tf.reduce_sum(tf.abs(x), axis=-1)), -1)
         x += kyubyong_legacy.embedding(
             tf.tile(tf.range(tf.shape(source)[1])[None], [tf.shape(source)[0], 1]),
             vocab_size=5,
@@ -207,7 +212,7 @@ def legacy_encoder(source):
             scale=False,
             scope="enc_pe",
         )
-        x *= real
+        x *= is_token
         for i in range(BLOCKS):
             with tf.variable_scope(f"num_blocks_{i}"):
                 x = kyubyong_legacy.multihead_attention(
@@ -227,21 +232,21 @@ def legacy_encoder(source):
     "module", [kyubyong_legacy, tutorial, sasrec, functional_time, interhat]
 )
 def test_the_gradient_of_a_table_with_a_zero_row_is_dense(module):
-    """As there; what is looked up twice would be clipped otherwise as IndexedSlices."""
+    """As in the original; IndexedSlices of repeated ids are clipped differently."""
     ids = np.array([[3, 3, 0, 3], [1, 3, 1, 0]])
     product = np.random.RandomState(0).randn(2, 4, WIDTH).astype(np.float32)
     outputs = module.embedding(ids, 9, WIDTH, zero_pad=True)
     [table] = tf.trainable_variables()
-    as_there = tf.concat([tf.zeros([1, WIDTH]), table[1:]], 0)
-    as_there = tf.nn.embedding_lookup(as_there, ids) * WIDTH**0.5
-    found, wanted = [
+    original = tf.concat([tf.zeros([1, WIDTH]), table[1:]], 0)
+    original = tf.nn.embedding_lookup(original, ids) * WIDTH**0.5
+    gradient, expected = [
         tf.gradients(tf.reduce_sum(x * product), [table])[0]
-        for x in (outputs, as_there)
+        for x in (outputs, original)
     ]
-    assert not isinstance(found, tf.IndexedSlices)
+    assert not isinstance(gradient, tf.IndexedSlices)
     with tf.Session(config=CONFIG) as session:
         session.run(tf.global_variables_initializer())
-        np.testing.assert_allclose(*session.run([found, wanted]), **CLOSE)
+        np.testing.assert_allclose(*session.run([gradient, expected]), **CLOSE)
 
 
 def test_attention_and_feedforward_share_a_scope_and_no_variable(start):
@@ -257,20 +262,20 @@ def test_attention_and_feedforward_share_a_scope_and_no_variable(start):
         ).split()
     ] + [f"multihead_attention_1/ln/{name}" for name in ("Variable", "Variable_1")]
     session, values = start()
-    found = session.run(outputs)
+    output = session.run(outputs)
     table = values["encoder/enc_embed/lookup_table"]
     x = table[source] * WIDTH**0.5 + values["encoder/enc_pe/lookup_table"]
     x *= (source != 0)[..., None]
     for i in range(BLOCKS):
         scope = f"encoder/num_blocks_{i}/multihead_attention"
         x = oracle_compat.legacy_attention(x, x, values, scope, HEADS)
-        x += oracle_compat.fed(x, values, scope)
-        x = oracle_compat.normed(x, values, scope + "_1/ln")
-    np.testing.assert_allclose(found, x, **CLOSE)
+        x += oracle_compat.feed_forward(x, values, scope)
+        x = oracle_compat.normalize(x, values, scope + "_1/ln")
+    np.testing.assert_allclose(output, x, **CLOSE)
 
 
 def test_reuse_shares_kernels_but_not_normalizations():
-    """As there, where the normalization ignores `reuse`."""
+    """As in the original, whose normalization ignores `reuse`."""
     x = tf.ones([1, 2, 4])
     for reuse in (None, True):
         tutorial.multihead_attention(x, x, num_heads=2, reuse=reuse)
@@ -278,8 +283,8 @@ def test_reuse_shares_kernels_but_not_normalizations():
     assert "mulithead_attention_1/ln/Variable" in shapes()
 
 
-def test_first_values_are_drawn_as_there():
-    """Glorot's, and those of the enclosing scope, which tf.layers takes over."""
+def test_initial_values_are_those_of_the_original():
+    """Glorot's, and those of the enclosing scope, as tf.layers has them."""
     with tf.variable_scope("a"):
         kyubyong_legacy.embedding(tf.constant([[1]]), 200, 100)
     with tf.variable_scope("b", initializer=tf.constant_initializer(7.0)):
@@ -298,17 +303,17 @@ def test_first_values_are_drawn_as_there():
 # A model of features, as InterHAt calls it
 
 
-@pytest.mark.parametrize("zero_pad", [False, True], ids=["as_there", "zero_pad"])
+@pytest.mark.parametrize("zero_pad", [False, True], ids=["default", "zero_pad"])
 def test_attention_of_interhat_returns_its_weights(start, zero_pad):
     ids = np.array([[0, 1, 2], [2, 4, 0]])
-    more = {"zero_pad": True} if zero_pad else {}
+    options = {"zero_pad": True} if zero_pad else {}
     features = interhat.embedding(
         tf.constant(ids),
         vocab_size=5,
         num_units=6,
         scale=False,
         scope="embedding",
-        **more,
+        **options,
     )
     with tf.variable_scope("attention_head"):
         x, weights = interhat.multihead_attention(
@@ -323,21 +328,21 @@ def test_attention_of_interhat_returns_its_weights(start, zero_pad):
         x = interhat.feedforward(x, num_units=[24, 6], scope="feed_forward")
     assert len(shapes()) == 1 + 8 + 2 + 4 + 2
     session, values = start()
-    found, drawn = session.run([x, weights])
-    given = values["embedding/lookup_table"][ids]  # without zero_pad, 0 has a row
-    given *= (ids != 0)[..., None] | (not zero_pad)
-    expected, attention = oracle_compat.interhat_attention(
-        given, given, values, "attention_head/multihead_attention", 2
+    output, attention = session.run([x, weights])
+    vectors = values["embedding/lookup_table"][ids]  # without zero_pad, 0 has a row
+    vectors *= (ids != 0)[..., None] | (not zero_pad)
+    expected, expected_weights = oracle_compat.interhat_attention(
+        vectors, vectors, values, "attention_head/multihead_attention", 2
     )
     scope = "attention_head/feed_forward"
-    expected += oracle_compat.fed(expected, values, scope)
-    np.testing.assert_allclose(drawn, attention, **CLOSE)
+    expected += oracle_compat.feed_forward(expected, values, scope)
+    np.testing.assert_allclose(attention, expected_weights, **CLOSE)
     np.testing.assert_allclose(
-        found, oracle_compat.normed(expected, values, scope + "/ln"), **CLOSE
+        output, oracle_compat.normalize(expected, values, scope + "/ln"), **CLOSE
     )
 
 
-# What their code passes, and expects to get
+# What code written for the originals passes and expects
 
 
 @pytest.mark.parametrize(
@@ -348,10 +353,10 @@ def test_a_star_import_brings_tensorflow_and_numpy(name):
     names = {}
     exec(f"from transformer.compat.{name} import *", names)
     assert names["tf"] is tf and names["np"] is np
-    assert all(callable(names[each]) for each in set(module.__all__) - {"tf", "np"})
+    assert all(callable(names[export]) for export in set(module.__all__) - {"tf", "np"})
 
 
-def test_masks_that_say_the_opposite_are_reported():
+def test_inverted_masks_are_reported():
     x = tf.constant(np.random.RandomState(0).randn(2, 3, 4), tf.float32)
     ids = tf.placeholder(tf.int32, [None, None])
     with pytest.warns(UserWarning, match="expected key_masks in which True = padding"):

@@ -1,4 +1,4 @@
-"""Code in the manner of the users of bojone/attention, on `transformer.compat.bojone`.
+"""Code in the style of the users of bojone/attention, on `transformer.compat.bojone`.
 
 Its Keras layers are in test_compat_bojone_keras.py.
 """
@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
-from originals import assert_as_recorded, opened
+from originals import assert_as_recorded, open_case
 
 from transformer.compat import bojone
 
 
 def variables():
-    """[(name, shape)] of all variables, in the order in which they were made."""
+    """[(name, shape)] of all variables, in order of creation."""
     return [(v.op.name, v.shape.as_list()) for v in tf.global_variables()]
 
 
@@ -27,12 +27,12 @@ def x_of(width=4):
 
 @fixtures.over("C", function="attention_tf.*")
 def test_recorded_numbers(name):
-    case, inputs, kwargs = opened(name)
+    case, inputs, kwargs = open_case(name)
     function = case["meta"]["function"].split(".")[1]
     if function == "Attention":
         x, x_len = inputs.get("X"), inputs.get("X_len")
         output = bojone.Attention(
-            *(inputs.get(each, x) for each in "QKV"),
+            *(inputs.get(letter, x) for letter in "QKV"),
             Q_len=inputs.get("Q_len", x_len),
             V_len=inputs.get("V_len", x_len),
             **kwargs,
@@ -47,7 +47,7 @@ def test_recorded_numbers(name):
 
 
 def test_each_call_makes_new_variables_where_the_caller_stands():
-    """The list is what the functions there make, called in this way."""
+    """The list is what the original functions create, called in this way."""
     x = x_of()
     bojone.Attention(x, x, x, 2, 3)
     bojone.Dense(x, 5)
@@ -78,7 +78,7 @@ def test_each_call_makes_new_variables_where_the_caller_stands():
     ]
 
 
-def test_first_values_are_uniform_whatever_the_scope_says():
+def test_initial_values_are_uniform_in_any_scope():
     with tf.variable_scope("a", initializer=tf.constant_initializer(7.0)):
         bojone.Attention(x_of(50), x_of(50), x_of(50), 4, 10)
         bojone.Dense(x_of(50), 50)
@@ -100,9 +100,9 @@ def test_first_values_are_uniform_whatever_the_scope_says():
     "module", ["compat.bojone.layers", "compat.bojone_keras", "keras_layers"]
 )
 def test_without_keras_3_the_layers_say_what_to_do(module):
-    with pytest.raises(ImportError) as raised:
+    with pytest.raises(ImportError) as error:
         exec(f"from transformer.{module} import *", {})
-    (line,) = str(raised.value).splitlines()
+    (line,) = str(error.value).splitlines()
     assert (
         f"expected TensorFlow 2.16 or newer, which has Keras 3, got {tf.__version__}"
         in line

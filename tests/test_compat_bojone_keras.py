@@ -38,7 +38,7 @@ def sources():
 
 
 def with_weights_of(layer, other, inputs):
-    """The output of a layer with the weights of another."""
+    """Return the output of a layer with the weights of another."""
     layer(inputs)
     layer.set_weights(other.get_weights())
     return np.asarray(layer(inputs))
@@ -55,7 +55,7 @@ def with_weights_of(layer, other, inputs):
     ),
 )
 def test_recorded(name, monkeypatch):
-    """As test_keras_layers has it; the other layers are those of `keras_layers`."""
+    """As in test_keras_layers; the other layers are those of `keras_layers`."""
     monkeypatch.setattr(test_keras_layers, "keras_layers", layers)
     test_keras_layers.test_recorded_layer(name)
 
@@ -67,8 +67,8 @@ def test_recorded_positions(name):
     positions, size = case["out/out"], case["out/out"].shape[-1]
     x = random_floats(*positions.shape[:2], size)
     fixtures.assert_close(Position_Embedding()(x), x + positions)
-    found = Position_Embedding(size, "concat")(x[:, :, :3])
-    fixtures.assert_close(found, np.concatenate([positions, x[:, :, :3]], -1))
+    output = Position_Embedding(size, "concat")(x[:, :, :3])
+    fixtures.assert_close(output, np.concatenate([positions, x[:, :, :3]], -1))
 
 
 # Arguments of earlier versions
@@ -89,26 +89,26 @@ def test_earlier_arguments_give_the_same_layer(mask_right):
 
 
 def test_lengths_are_masks():
-    """[Q, K, V, Q_len, V_len] of earlier versions, [q, k, v, v_mask, q_mask] of now."""
+    """Earlier, inputs were [Q, K, V, Q_len, V_len]; now [q, k, v, v_mask, q_mask]."""
     queries, values = np.array([[4], [1]]), np.array([[5], [2]])
-    real = [np.arange(6) < values, np.arange(4) < queries]
+    is_token = [np.arange(6) < values, np.arange(4) < queries]
     layer = Attention(3, 4)
-    masks = [np.float32(each)[..., None] for each in real]
+    masks = [np.float32(mask)[..., None] for mask in is_token]
     output = np.asarray(layer(sources() + masks))
     assert not output[1, 1:].any() and output[1, 0].all()
-    for given in (
+    for extra in (
         [queries, values],
         [np.float32(queries), np.float32(values)],
-        [np.float32(each) for each in real],  # [N, T]
+        [np.float32(mask) for mask in is_token],  # [N, T]
     ):
-        np.testing.assert_array_equal(layer(sources() + given), output)
+        np.testing.assert_array_equal(layer(sources() + extra), output)
     length = keras.Input([1], dtype="int32")
     q, k, v = (keras.Input([None, x.shape[-1]]) for x in sources())
     other_length = keras.Input([1], dtype="int32")
     inputs = [q, k, v, length, other_length]
     model = keras.Model(inputs, layer(inputs))
-    found = model(sources() + [queries, values])
-    np.testing.assert_allclose(found, output, **CLOSE)
+    outputs = model(sources() + [queries, values])
+    np.testing.assert_allclose(outputs, output, **CLOSE)
 
 
 @pytest.mark.parametrize("size", [None, 3])
@@ -120,9 +120,9 @@ def test_position_embedding(mode, size):
     width = 6 if mode == "sum" else size or 6  # a sum has the width of the input
     table = oracle.sinusoids(5, width)
     table = np.concatenate([table[:, 1::2], table[:, 0::2]], -1)[None].repeat(2, 0)
-    wanted = x + table if mode == "sum" else np.concatenate([table, x], -1)
-    np.testing.assert_allclose(output, wanted, **CLOSE)
-    assert layer.compute_output_shape(x.shape) == output.shape == wanted.shape
+    expected = x + table if mode == "sum" else np.concatenate([table, x], -1)
+    np.testing.assert_allclose(output, expected, **CLOSE)
+    assert layer.compute_output_shape(x.shape) == output.shape == expected.shape
     again = Position_Embedding.from_config(layer.get_config())
     np.testing.assert_array_equal(again(x), output)
 
@@ -156,7 +156,7 @@ def test_a_star_import_brings_their_layers_and_nothing_else(module):
 
 
 def sentiment(lengths=False):
-    """A classifier in the manner of the earlier versions' users."""
+    """A classifier as the users of earlier versions write it."""
     ids = keras.Input([None], dtype="int32")
     x = keras.layers.Embedding(10, 6)(ids)
     x = Position_Embedding()(x)
@@ -192,21 +192,21 @@ def test_weights_saved_by_an_old_keras_are_loaded(tmp_path):
                 group[name] = saved[-1]
     model = sentiment()
     model.load_weights(tmp_path / "old.h5")
-    for found, wanted in zip(model.get_weights(), saved):
-        np.testing.assert_array_equal(found, wanted)
+    for array, expected in zip(model.get_weights(), saved):
+        np.testing.assert_array_equal(array, expected)
     assert len(model.get_weights()) == len(saved)
 
 
 @pytest.mark.parametrize("lengths", [False, True])
 def test_save_and_load(lengths, tmp_path):
-    """Both `Attention`s are loaded as what they were saved."""
+    """Each of the two classes called `Attention` is loaded as itself."""
     model = sentiment(lengths)
     ids = np.random.RandomState(0).randint(0, 10, [3, 7])
     inputs = [ids, np.array([[7], [3], [1]])] if lengths else ids
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(model(inputs), loaded(inputs))
-    assert {type(each) for each in loaded.layers} >= {Attention, Position_Embedding}
+    assert {type(layer) for layer in loaded.layers} >= {Attention, Position_Embedding}
     for kind, name in (
         (Attention, "bojone>Attention"),
         (keras_layers.Attention, "transformer>Attention"),

@@ -13,7 +13,7 @@ import oracle
 import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG
-from originals import assert_as_recorded, opened
+from originals import assert_as_recorded, open_case
 
 from transformer.compat import tensor2tensor as common_attention
 from transformer.compat import tensor2tensor as common_layers
@@ -67,7 +67,7 @@ def arguments_of(inputs, kwargs, function):
 def test_recorded_numbers(name):
     if name in WITHOUT:
         pytest.skip(WITHOUT[name])
-    case, inputs, kwargs = opened(name)
+    case, inputs, kwargs = open_case(name)
     function = case["meta"]["function"].split(".")[-1]
     arguments, weights = arguments_of(inputs, kwargs, function), {}
     if "out/attn" in case:

@@ -12,7 +12,7 @@ from originals import (
     SIZES,
     VOCAB,
     as_original,
-    imported,
+    import_arrays,
     random_model,
     run_import,
     settings,
@@ -72,7 +72,7 @@ def test_sinusoids_are_recognized():
     }
     arrays = as_original(model, "tutorial")
     assert convert.infer_settings("tutorial", arrays)["positions"] == "per_channel"
-    assert imported(arrays, "tutorial").arrays.keys() >= model.keys()
+    assert import_arrays(arrays, "tutorial").arrays.keys() >= model.keys()
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_any_missing_variable_is_named(dialect):
         if not re.search("_pe/", name):  # without these, positions are sinusoids
             arrays = {other: complete[other] for other in complete if other != name}
             with pytest.raises(ValueError, match=re.escape(name.split("_25_8")[0])):
-                imported(arrays, dialect)
+                import_arrays(arrays, dialect)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_what_is_left_over_is_refused(name, said):
     arrays = as_original(random_model("kyubyong"), "kyubyong")
     arrays[name] = np.zeros(3, np.float32)
     with pytest.raises(ValueError, match=re.escape(said)):
-        imported(arrays, "kyubyong")
+        import_arrays(arrays, "kyubyong")
 
 
 def test_two_variables_that_would_have_one_name_are_refused(tmp_path):
@@ -120,16 +120,16 @@ def test_a_missing_or_narrow_shard_is_refused():
         (SHARDS - 1, "weights_: expected shape [25, 8]"),
     ):
         with pytest.raises(ValueError, match=re.escape(said)):
-            imported(
+            import_arrays(
                 {name: arrays[name] for name in arrays if name != table + str(bad)},
                 "tensor2tensor",
             )
     with pytest.raises(ValueError, match="of the same width"):
-        imported(
+        import_arrays(
             dict(arrays, **{table + "0": arrays[table + "0"][:, 1:]}), "tensor2tensor"
         )
     with pytest.raises(ValueError, match="expected row 9, .*got 4 rows"):
-        imported(arrays, "tensor2tensor", space=9)
+        import_arrays(arrays, "tensor2tensor", space=9)
 
 
 def test_relative_positions_are_recognized():
@@ -139,7 +139,7 @@ def test_relative_positions_are_recognized():
     assert convert.infer_settings(
         "tensor2tensor", convert.join_shards(arrays)
     ) == settings("tensor2tensor", **relative)
-    result = imported(arrays, "tensor2tensor")
+    result = import_arrays(arrays, "tensor2tensor")
     tables = [name for name in model if "/relative/" in name]
     assert len(tables) == 2 * 2 * SIZES["num_blocks"]  # keys, values; either stack
     for name in model:
@@ -156,19 +156,19 @@ def test_two_tables_of_tensor2tensor_are_told_apart_by_their_sizes(sizes):
     assert convert.infer_settings(
         "tensor2tensor", convert.join_shards(arrays), sizes
     ) == settings("tensor2tensor", **told)
-    result = imported(arrays, "tensor2tensor", vocab_sizes=sizes)
+    result = import_arrays(arrays, "tensor2tensor", vocab_sizes=sizes)
     for name in model:
         np.testing.assert_array_equal(result.arrays[name], model[name])
     for unfit in ((), (VOCAB, VOCAB), (VOCAB, VOCAB + 3)):
         with pytest.raises(VocabulariesAmbiguous, match="expected two of "):
-            imported(arrays, "tensor2tensor", vocab_sizes=unfit)
+            import_arrays(arrays, "tensor2tensor", vocab_sizes=unfit)
 
 
 def test_embeddings_apart_from_the_output_layer_are_refused():
     arrays = as_original(random_model("tensor2tensor"), "tensor2tensor")
     arrays = {name.replace("/shared/", "/softmax/"): arrays[name] for name in arrays}
     with pytest.raises(ValueError, match="softmax/weights_.*does not share"):
-        imported(arrays, "tensor2tensor")
+        import_arrays(arrays, "tensor2tensor")
 
 
 def test_the_slots_of_adafactor_are_left_behind():
@@ -179,13 +179,15 @@ def test_the_slots_of_adafactor_are_left_behind():
         for name, array in arrays.items()
         for number in ("", "_1")
     }
-    result = imported(dict(arrays, **slots), "tensor2tensor")
+    result = import_arrays(dict(arrays, **slots), "tensor2tensor")
     assert not result.has_moments
     for name in model:
         np.testing.assert_array_equal(result.arrays[name], model[name])
     unknown = "transformer/body/extra/Adafactor"
     with pytest.raises(ValueError, match=unknown + ": unknown variable .*left over"):
-        imported(dict(arrays, **{unknown: np.ones([3], np.float32)}), "tensor2tensor")
+        import_arrays(
+            dict(arrays, **{unknown: np.ones([3], np.float32)}), "tensor2tensor"
+        )
 
 
 @pytest.mark.parametrize("dialect", ["kyubyong", "tensor2tensor"])

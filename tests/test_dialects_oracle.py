@@ -9,7 +9,7 @@ import oracle
 import oracle_sources
 import pytest
 import tensorflow.compat.v1 as tf
-from recorded import shifted, token_ids
+from recorded import shift_right, token_ids
 from test_dialects_whole import WHOLE, Whole
 
 from transformer.dialects import DIALECTS
@@ -106,7 +106,7 @@ def test_the_oracle_reproduces_what_was_recorded(name):
     target_in = (
         token_ids(case[names.target_in])
         if names.target_in
-        else shifted(whole.target_out, names.first)
+        else shift_right(whole.target_out, names.first)
     )
     variables = {key: np.float64(value) for key, value in whole.variables.items()}
     logits = oracle_sources.MODELS[whole.hp.dialect](

@@ -10,7 +10,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG, initialize
 from originals import dense_gradients
-from recorded import RECORDED, losses_of, shifted, to_end, token_ids
+from recorded import RECORDED, cut_after_end, recorded_losses, shift_right, token_ids
 
 from transformer import decoding, hparams, training
 from transformer.compat import convert
@@ -42,7 +42,7 @@ class Whole:
         self.case = case = fixtures.load(name)
         source = SOURCE[name[0]]
         self.names, kwargs = RECORDED[source], case["meta"]["kwargs"]
-        self.losses = losses_of(case, self.names)
+        self.losses = recorded_losses(case, self.names)
         held = fixtures.load(of) if of else case
         arrays = convert.join_shards(fixtures.group(held, variables))
         self.hp = hparams.HParams(
@@ -67,7 +67,7 @@ class Whole:
         target_in = (
             token_ids(case[names.target_in])
             if names.target_in
-            else shifted(self.target_out, names.first)
+            else shift_right(self.target_out, names.first)
         )
         target_in = tf.constant(target_in)
         self.logits = self.model.decode(target_in, self.memory)
@@ -216,7 +216,7 @@ def padded(ids, length):
 
 
 def assert_greedy(whole, recorded):
-    wanted = to_end(recorded, whole.names.end)
+    wanted = cut_after_end(recorded, whole.names.end)
     length = wanted.shape[1]
     # One more: the last place may hold nothing but EOS.
     found = search(whole, decoding.greedy, length + 1)
@@ -271,7 +271,7 @@ def test_beams_of_tensor2tensor(name):
         wanted = whole.case[kind + "_outputs"]
         ids = padded(found.ids, length)
         np.testing.assert_array_equal(
-            *(to_end(each[is_alone], whole.names.end) for each in (ids, wanted))
+            *(cut_after_end(each[is_alone], whole.names.end) for each in (ids, wanted))
         )
 
 

@@ -1,4 +1,4 @@
-"""The friendly functions, against the oracle.
+"""Attention with lengths instead of masks, against the oracle.
 
 The originals' recorded numbers are compared in test_compat_bojone.py.
 """
@@ -18,10 +18,10 @@ def random_floats(*shape, seed=0):
     return np.random.RandomState(seed).randn(*shape).astype(np.float32)
 
 
-def expected_attention(Q, K, V, kernels, heads, key_real):
-    """Each head by equation 1 of the oracle, side by side."""
+def expected_attention(Q, K, V, kernels, heads, key_mask):
+    """Equation 1 for each head, concatenated."""
     size = kernels["q/kernel"].shape[1] // heads
-    allowed = np.tile(key_real[:, None, :], [1, Q.shape[1], 1])
+    allowed = np.tile(key_mask[:, None, :], [1, Q.shape[1], 1])
     outputs = []
     for h in range(heads):
         columns = slice(h * size, (h + 1) * size)
@@ -70,14 +70,14 @@ def test_attention(start, Q_len, V_len):
         "k/kernel": (7, 12),
         "v/kernel": (3, 12),
     }
-    real = np.arange(4) < np.array([4, 4] if V_len is None else V_len)[:, None]
-    expected = expected_attention(Q, K, V, kernels, 3, real)
+    key_mask = np.arange(4) < np.array([4, 4] if V_len is None else V_len)[:, None]
+    expected = expected_attention(Q, K, V, kernels, 3, key_mask)
     if Q_len is not None:
         expected *= (np.arange(6) < np.array(Q_len)[:, None])[:, :, None]
     np.testing.assert_allclose(session.run(output), expected, **CLOSE)
 
 
-def test_attention_of_dynamic_shapes_where_no_sequence_is_as_long_as_the_batch(start):
+def test_attention_of_dynamic_shapes_with_sequences_shorter_than_the_batch(start):
     x = tf.placeholder(tf.float32, [None, None, 4])
     lengths = tf.placeholder(tf.int32, [None])
     output = functional.attention(x, x, x, 2, 3, lengths, lengths)
@@ -92,7 +92,7 @@ def test_attention_of_dynamic_shapes_where_no_sequence_is_as_long_as_the_batch(s
 def test_attention_shares_its_variables():
     x = tf.ones([1, 2, 4])
     first = functional.attention(x, x, x, 2, 3)
-    again = functional.attention(x, x, x, 2, 3, reuse=True)
+    second = functional.attention(x, x, x, 2, 3, reuse=True)
     functional.attention(x, x, x, 2, 3, scope="other")
     names = {v.op.name for v in tf.trainable_variables()}
     assert names == {
@@ -100,8 +100,8 @@ def test_attention_shares_its_variables():
     }
     with tf.Session(config=CONFIG) as session:
         session.run(tf.global_variables_initializer())
-        one, two = session.run([first, again])
-    np.testing.assert_array_equal(one, two)
+        first_value, second_value = session.run([first, second])
+    np.testing.assert_array_equal(first_value, second_value)
 
 
 # --- Positions ------------------------------------------------------------------------
@@ -116,8 +116,8 @@ def test_position_embedding_is_the_sinusoids_with_the_cosines_in_front(start, si
     assert not variables
     table = oracle.sinusoids(30, size)
     expected = np.concatenate([table[:, 1::2], table[:, 0::2]], axis=-1)
-    found = session.run(output, {inputs: np.zeros([3, 30, 5])})
-    np.testing.assert_allclose(found, np.tile(expected, [3, 1, 1]), **CLOSE)
+    encoding = session.run(output, {inputs: np.zeros([3, 30, 5])})
+    np.testing.assert_allclose(encoding, np.tile(expected, [3, 1, 1]), **CLOSE)
 
 
 # --- Masks ----------------------------------------------------------------------------

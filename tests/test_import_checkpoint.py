@@ -98,7 +98,9 @@ def test_without_a_vocabulary_it_says_so(capsys, original, tmp_path):
 @pytest.mark.slow
 def test_word_lists_of_the_tutorial(capsys, tmp_path):
     checkpoint = write(as_original(random_model("tutorial"), "tutorial"), tmp_path)
-    rare = word_list(tmp_path / "de.vocab.tsv", VOCAB, more=["rare\t19", "rarer\t18"])
+    rare = word_list(
+        tmp_path / "de.vocab.tsv", VOCAB, extra_lines=["rare\t19", "rarer\t18"]
+    )
     exact = word_list(tmp_path / "en.vocab.tsv", VOCAB)
     lists = ["--src_vocab", rare, "--tgt_vocab", exact]
     logdir = run_import("tutorial", checkpoint, tmp_path / "log", *lists)
@@ -150,7 +152,7 @@ def test_sentences_of_the_tutorial_are_padded_as_there(capsys, tmp_path):
 
 
 def test_a_word_list_is_checked(tmp_path):
-    twice = word_list(tmp_path / "twice.tsv", 6, more=["w4\t1"])
+    twice = word_list(tmp_path / "twice.tsv", 6, extra_lines=["w4\t1"])
     with pytest.raises(ValueError, match="'w4' 2 times"):
         load_vocabulary(twice)
 

@@ -1,4 +1,4 @@
-"""The Keras layers: against lists of keys written out, and the recorded originals."""
+"""The Keras layers: against lists of visible keys, and against recorded numbers."""
 
 import fixtures
 import numpy as np
@@ -38,7 +38,7 @@ SELF = [
 
 
 def over(layers):
-    """Decorator: the test runs for each pair of a layer and its arguments."""
+    """Decorator: run a test for each pair of a layer and its arguments."""
     names = [
         f"{kind.__name__}_{'_'.join(map(str, kwargs.values()))}".rstrip("_")
         for kind, kwargs in layers
@@ -54,7 +54,7 @@ over_directions = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def graph():
-    """Keras works eagerly; takes the place of the graph of `conftest`."""
+    """Keras works eagerly; this replaces the graph of `conftest`."""
     with context.eager_mode():
         keras.utils.set_random_seed(0)
         yield
@@ -64,11 +64,11 @@ def random_floats(*shape, seed=0):
     return np.random.RandomState(seed).randn(*shape).astype(np.float32)
 
 
-# --- The oracle: which keys each query sees, written as lists -------------------------
+# --- The oracle: the keys that each query sees, as lists ------------------------------
 
 
-def seen(layer, i, num_keys, kwargs):
-    """The positions of the keys of query i, in a list; some lie beyond the ends."""
+def visible_keys(layer, i, num_keys, kwargs):
+    """List the key positions that query i sees; some lie beyond the ends."""
     right, rate = kwargs.get("mask_right", False), kwargs.get("rate", 1)
     neighbors = rate - 1 if layer == "SparseSelfAttention" else kwargs.get("neighbors")
     if layer in ("Attention", "SelfAttention"):
@@ -85,7 +85,7 @@ def seen(layer, i, num_keys, kwargs):
     return [j for j in keys if not (right and j > i)]
 
 
-def expected(layer, kwargs, sources, kernels, key_real=None, query_real=None):
+def expected(layer, kwargs, sources, kernels, key_mask=None, query_mask=None):
     """Equation 1 for one query at a time: sources [N, T, width] → [N, Tq, H * size]."""
     heads = kwargs["heads"]
     Q, K, V = (
@@ -93,14 +93,14 @@ def expected(layer, kwargs, sources, kernels, key_real=None, query_real=None):
         for x, kernel in zip(sources, kernels)
     )  # [N, H, T, size]
     output = np.zeros(Q.shape[:3] + V.shape[3:])
-    hide_edges = key_real is not None or not kwargs.get("zero_edges", True)
+    hide_edges = key_mask is not None or not kwargs.get("zero_edges", True)
     for n, h, i in np.ndindex(*Q.shape[:3]):
-        keys, values, everything = [], [], range(K.shape[2])
-        slots = seen(layer, i, K.shape[2], kwargs)
-        if key_real is not None:
-            slots = [j for j in slots if j in everything and key_real[n, j]]
-        for j in slots or everything:
-            if j in everything:
+        keys, values, positions = [], [], range(K.shape[2])
+        slots = visible_keys(layer, i, K.shape[2], kwargs)
+        if key_mask is not None:
+            slots = [j for j in slots if j in positions and key_mask[n, j]]
+        for j in slots or positions:
+            if j in positions:
                 keys.append(K[n, h, j])
                 values.append(V[n, h, j])
             elif not hide_edges:
@@ -108,12 +108,12 @@ def expected(layer, kwargs, sources, kernels, key_real=None, query_real=None):
                 values.append(np.zeros(V.shape[3]))
         scores = np.array(keys) @ Q[n, h, i] / np.sqrt(Q.shape[3])
         output[n, h, i] = oracle.softmax(scores) @ np.array(values)
-    if query_real is not None:
-        output *= query_real[:, None, :, None]
+    if query_mask is not None:
+        output *= query_mask[:, None, :, None]
     return np.concatenate(list(output.transpose(1, 0, 2, 3)), -1)
 
 
-def real_of(lengths, width):
+def length_mask(lengths, width):
     return np.arange(width) < np.array(lengths)[:, None]
 
 
@@ -127,20 +127,20 @@ def test_attention(mask_right, key_size):
     size = 3 * (key_size or 4)
     assert [x.shape for x in kernels] == [(5, size), (7, size), (3, 12)]
 
-    def wanted(*real):
+    def expected_output(*masks):
         kwargs = {"heads": 3, "mask_right": mask_right}
-        return expected("Attention", kwargs, sources, kernels, *real)
+        return expected("Attention", kwargs, sources, kernels, *masks)
 
-    np.testing.assert_allclose(output, wanted(), **CLOSE)
-    keys, queries = real_of([5, 2], 6), real_of([4, 1], 4)
+    np.testing.assert_allclose(output, expected_output(), **CLOSE)
+    keys, queries = length_mask([5, 2], 6), length_mask([4, 1], 4)
     inputs = sources + [np.float32(keys)[..., None], np.float32(queries)[..., None]]
-    padded = wanted(keys, queries)
-    np.testing.assert_allclose(layer(inputs), padded, **CLOSE)
+    expected_padded = expected_output(keys, queries)
+    np.testing.assert_allclose(layer(inputs), expected_padded, **CLOSE)
     for mask in ([queries, None, keys], [queries, keys, None]):
-        np.testing.assert_allclose(layer(sources, mask=mask), padded, **CLOSE)
+        np.testing.assert_allclose(layer(sources, mask=mask), expected_padded, **CLOSE)
     np.testing.assert_allclose(  # both kinds of masks: a key must be real in both
-        layer(inputs, mask=[None, real_of([2, 6], 6), None, None, None]),
-        wanted(real_of([2, 2], 6), queries),
+        layer(inputs, mask=[None, length_mask([2, 6], 6), None, None, None]),
+        expected_output(length_mask([2, 2], 6), queries),
         **CLOSE,
     )
 
@@ -159,10 +159,12 @@ def test_self_attention(kind, kwargs, mask_right, width):
         output, expected(kind.__name__, kwargs, [x] * 3, kernels), **CLOSE
     )
 
-    real = real_of([width, (width + 1) // 2], width)
-    wanted = expected(kind.__name__, kwargs, [x] * 3, kernels, real, real)
-    np.testing.assert_allclose(layer(x, mask=real), wanted, **CLOSE)
-    np.testing.assert_allclose(layer([x, np.float32(real)[..., None]]), wanted, **CLOSE)
+    mask = length_mask([width, (width + 1) // 2], width)
+    expected_output = expected(kind.__name__, kwargs, [x] * 3, kernels, mask, mask)
+    np.testing.assert_allclose(layer(x, mask=mask), expected_output, **CLOSE)
+    np.testing.assert_allclose(
+        layer([x, np.float32(mask)[..., None]]), expected_output, **CLOSE
+    )
 
 
 @over(SELF[1:])
@@ -171,7 +173,7 @@ def test_without_zero_edges_no_mask_is_a_mask_of_ones(kind, kwargs):
     layer, plain = kind(zero_edges=False, **kwargs), kind(**kwargs)
     output, _ = layer(x), plain(x)
     plain.set_weights(layer.get_weights())
-    np.testing.assert_allclose(output, plain(x, mask=real_of([5, 5], 5)), **CLOSE)
+    np.testing.assert_allclose(output, plain(x, mask=length_mask([5, 5], 5)), **CLOSE)
     assert np.abs(output - plain(x)).max() > 1e-3
     np.testing.assert_allclose(
         output,
@@ -180,7 +182,7 @@ def test_without_zero_edges_no_mask_is_a_mask_of_ones(kind, kwargs):
             dict(kwargs, zero_edges=False),
             [x] * 3,
             layer.get_weights(),
-            real_of([5, 5], 5),
+            length_mask([5, 5], 5),
         ),
         **CLOSE,
     )
@@ -208,15 +210,15 @@ def test_positions(kind, merge_mode, origin):
     if kind == "trainable":
         assert not np.any(layer.get_weights()[0])
         layer.set_weights([table])
-    places = np.abs(
+    positions = np.abs(
         np.arange(5) - (np.zeros([2, 1], int) if origin is None else np.array(origin))
     )
-    wanted = (
-        x + table[places]
+    expected_output = (
+        x + table[positions]
         if merge_mode == "add"
-        else np.concatenate([x, table[places]], axis=-1)
+        else np.concatenate([x, table[positions]], axis=-1)
     )
-    np.testing.assert_allclose(layer(inputs), wanted, **CLOSE)
+    np.testing.assert_allclose(layer(inputs), expected_output, **CLOSE)
 
 
 # --- As part of a Keras model ---------------------------------------------------------
@@ -252,7 +254,10 @@ def test_save_and_load(kind, kwargs, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(model(ids), loaded(ids))
-    assert {type(each) for each in loaded.layers} >= {kind, TrainablePositionEmbedding}
+    assert {type(layer) for layer in loaded.layers} >= {
+        kind,
+        TrainablePositionEmbedding,
+    }
 
 
 def test_save_and_load_positions_as_h5(tmp_path):
@@ -281,25 +286,25 @@ def test_a_call_has_the_arguments_of_keras(causal, masked):
     }
     layer = Attention(2, 3)
     output, scores = layer([queries, keys, keys], **options)
-    theirs = keras.layers.MultiHeadAttention(2, 3, use_bias=False, output_shape=6)
-    theirs(queries, keys)
+    keras_layer = keras.layers.MultiHeadAttention(2, 3, use_bias=False, output_shape=6)
+    keras_layer(queries, keys)
     kernels = [kernel.reshape(5, 2, 3) for kernel in layer.get_weights()]
-    theirs.set_weights([*kernels, np.eye(6).reshape(2, 3, 6)])
-    wanted, wanted_scores = theirs(queries, keys, **options)
-    np.testing.assert_allclose(output, wanted, **CLOSE)
-    np.testing.assert_allclose(scores, wanted_scores, **CLOSE)
+    keras_layer.set_weights([*kernels, np.eye(6).reshape(2, 3, 6)])
+    expected_output, expected_scores = keras_layer(queries, keys, **options)
+    np.testing.assert_allclose(output, expected_output, **CLOSE)
+    np.testing.assert_allclose(scores, expected_scores, **CLOSE)
     inputs = [keras.Input([4, 5]), keras.Input([6, 5])]
     symbolic = layer([*inputs, inputs[1]], return_attention_scores=True)
     assert [x.shape for x in symbolic] == [(None, 4, 6), (None, 2, 4, 6)]
 
 
 def test_padding_stays_hidden_beside_an_attention_mask():
-    """Keras passes the mask of an embedding by another name then."""
+    """In this case, Keras passes the mask of an embedding by another name."""
     embedded = keras.layers.Embedding(10, 8, mask_zero=True)(np.array([[5, 6, 0, 0]]))
     layer = SelfAttention(2, 4)
-    everything = np.ones([1, 4, 4], bool)
+    all_visible = np.ones([1, 4, 4], bool)
     np.testing.assert_array_equal(
-        layer(embedded, attention_mask=everything), layer(embedded)
+        layer(embedded, attention_mask=all_visible), layer(embedded)
     )
 
 
@@ -322,21 +327,21 @@ def test_kernels_and_dropout_are_set_as_in_keras(kind, kwargs):
         kernel_regularizer=keras.regularizers.L2(0.1),
         **kwargs,
     )
-    still = np.asarray(layer(x))
+    output = np.asarray(layer(x))
     assert all((kernel == 1).all() for kernel in layer.get_weights())
     np.testing.assert_allclose(sum(layer.losses), 0.1 * 3 * 6 * 8, rtol=1e-5)
-    assert (np.asarray(layer(x, training=True)) != still).any()
+    assert (np.asarray(layer(x, training=True)) != output).any()
     plain = kind(2, 4, **kwargs)
     plain(x)
     plain.set_weights(layer.get_weights())
-    np.testing.assert_array_equal(np.asarray(plain(x, training=True)), still)
-    again = kind.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
+    np.testing.assert_array_equal(np.asarray(plain(x, training=True)), output)
+    copy = kind.from_config(layer.get_config())
+    assert copy.get_config() == layer.get_config()
 
 
 @pytest.mark.parametrize("jit_compile", [False, True], ids=["graph", "compiled"])
 def test_more_positions_than_there_are_vectors(jit_compile):
-    """Where the length is known only at run time; compiled code would repeat one."""
+    """The length is known only at run time; compiled code would repeat a vector."""
     layer = TrainablePositionEmbedding(3, 8)
     run = tf.function(
         lambda *inputs: layer(list(inputs)),
@@ -355,21 +360,23 @@ def test_more_positions_than_there_are_vectors(jit_compile):
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "float64"])
 @over_self
-def test_of_other_types_no_nan(kind, kwargs, policy):
+def test_other_types_give_no_nan(kind, kwargs, policy):
     layer = kind(2, 4, dtype=policy, **kwargs)
     x = random_floats(2, 5, 6)
-    output = layer(x, mask=real_of([5, 0], 5))
+    output = layer(x, mask=length_mask([5, 0], 5))
     assert output.dtype == layer.compute_dtype
-    kernels = [np.float64(each) for each in layer.get_weights()]
-    wanted = expected(
+    kernels = [np.float64(kernel) for kernel in layer.get_weights()]
+    expected_output = expected(
         kind.__name__,
         dict(kwargs, heads=2),
         [x] * 3,
         kernels,
-        real_of([5, 0], 5),
-        real_of([5, 0], 5),
+        length_mask([5, 0], 5),
+        length_mask([5, 0], 5),
     )
-    np.testing.assert_allclose(np.asarray(output, np.float64), wanted, atol=0.05)
+    np.testing.assert_allclose(
+        np.asarray(output, np.float64), expected_output, atol=0.05
+    )
 
 
 @pytest.mark.parametrize(
@@ -401,12 +408,12 @@ def test_errors_say_what_was_expected(make, message):
 
 # --- Recorded numbers -----------------------------------------------------------------
 
-# `mask_right=False` made these attend uniformly.
+# In the original, `mask_right=False` makes these attend uniformly.
 BROKEN = ("Attention", "SelfAttention", "LocalSelfAttention", "AtrousSelfAttention")
 
 
-def recorded_right(kwargs):
-    """What was given as `mask_right`: False, True, or a matrix; of ones is "ones"."""
+def recorded_mask_right(kwargs):
+    """Return the recorded `mask_right`: False, True, a matrix, or "ones"."""
     right = kwargs.get("mask_right", False)
     if isinstance(right, str):
         return "ones" if "ones" in right else right == "True"
@@ -415,7 +422,7 @@ def recorded_right(kwargs):
 
 def is_broken(meta):
     kwargs = meta["kwargs"]
-    return kwargs["layer"] in BROKEN and recorded_right(kwargs) is False
+    return kwargs["layer"] in BROKEN and recorded_mask_right(kwargs) is False
 
 
 def recorded_layer(case, **changes):
@@ -441,20 +448,22 @@ def arguments(inputs):
 
 def check_recorded(case, **changes):
     layer, inputs, variables = recorded_layer(case, **changes)
-    wanted = {"grad/" + name: variable.value for name, variable in variables.items()}
-    wanted.update({"gradin/" + name: x for name, x in inputs.items()})
-    wanted = {
-        key: value for key, value in wanted.items() if key in case and "mask" not in key
+    tensors = {"grad/" + name: variable.value for name, variable in variables.items()}
+    tensors.update({"gradin/" + name: x for name, x in inputs.items()})
+    tensors = {
+        key: value
+        for key, value in tensors.items()
+        if key in case and "mask" not in key
     }
     with tf.GradientTape() as tape:
         tape.watch(list(inputs.values()))
         output = layer(arguments(inputs))
         cost = tf.reduce_sum(output * case["in/dout"])
     fixtures.assert_close(output, case["out/out"], "out/out")
-    assert set(wanted) == {
+    assert set(tensors) == {
         key for key in case if key.startswith("grad") and "mask" not in key
     }
-    for key, value in zip(wanted, tape.gradient(cost, list(wanted.values()))):
+    for key, value in zip(tensors, tape.gradient(cost, list(tensors.values()))):
         fixtures.assert_close(tf.convert_to_tensor(value), case[key], key)
 
 
@@ -462,7 +471,7 @@ def check_recorded(case, **changes):
 def test_recorded_layer(name):
     case = fixtures.load(name)
     kwargs = case["meta"]["kwargs"]
-    right = recorded_right(kwargs)
+    right = recorded_mask_right(kwargs)
     if right != "ones":
         return check_recorded(
             case, **({"mask_right": right} if "mask_right" in kwargs else {})

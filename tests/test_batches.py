@@ -115,7 +115,7 @@ def test_the_vocabulary_says_how_sentences_end(tmp_path):
     assert batch.target_in.tolist() == [[1, *corpus.target(4)]]
     assert batch.target_out.tolist() == [[*corpus.target(4), 1]]
     (tmp_path / JOINT_SUBWORDS).unlink()
-    with pytest.raises(FileNotFoundError, match="expected the vocabulary"):
+    with pytest.raises(FileNotFoundError, match="the vocabulary is missing"):
         Corpus(str(tmp_path), "train")
 
 

@@ -192,7 +192,7 @@ def test_nothing_is_exported_that_cannot_be_checked(trained, tmp_path, capsys):
     out = tmp_path / "out"
     flags = [f"--logdir={trained}", f"--out={out}", f"--data={tmp_path}", "--check=3"]
     said = corpora.refusal(capsys, "export", "--format=savedmodel", *flags)
-    assert "corpus.json: expected" in said and not out.exists()
+    assert "corpus.json is missing" in said and not out.exists()
 
 
 @pytest.mark.parametrize("name", ["model", "my model's"])

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.commands import program
-from transformer.logdir import checkpoints
+from transformer.logdir import manifests
 from transformer.logdir.history import read_dev_scores
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -236,7 +236,10 @@ def assert_same_training(logdir, expected):
     assert read_dev_scores(str(logdir)) == read_dev_scores(str(expected))
     for which in ("newest", "best"):
         assert_same_variables(
-            *(checkpoints.find(str(folder), which) for folder in (logdir, expected))
+            *(
+                manifests.find_checkpoint(str(folder), which)
+                for folder in (logdir, expected)
+            )
         )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from transformer import alignment, hparams
 from transformer.alignment import Gold, Head
-from transformer.logdir import checkpoints
+from transformer.logdir import manifests
 from transformer.translator import Translator
 from transformer.viewer.inspection import inspect_line
 
@@ -121,7 +121,7 @@ def test_align_chooses_the_best_head_and_translate_uses_it(
     perfect = os.path.join(data, "test.align")
     corpora.run_command("align", "--logdir", logdir, "--compare", perfect)
     said = capsys.readouterr().out.splitlines()
-    checkpoint = checkpoints.find(logdir)
+    checkpoint = manifests.find_checkpoint(logdir)
     head = alignment.read_chosen_head(logdir, checkpoint, translator.hp)
     dev = [corpora.read_lines(os.path.join(data, f"dev.{x}")) for x in ("de", "en")]
     known = alignment.read_gold(os.path.join(data, "dev.align"), 20)
@@ -159,7 +159,7 @@ def test_align_chooses_the_best_head_and_translate_uses_it(
     ids=["none", "of_another", "too_high", "half", "nested"],
 )
 def test_a_choice_that_is_none(trained, translator, tmp_path, content):
-    checkpoint = checkpoints.find(trained)
+    checkpoint = manifests.find_checkpoint(trained)
     name = os.path.basename(checkpoint)
     (tmp_path / "alignment.json").write_text(content.replace("NAME", name))
     found = alignment.read_chosen_head(str(tmp_path), checkpoint, translator.hp)

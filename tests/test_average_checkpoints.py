@@ -10,7 +10,8 @@ import pytest
 from conftest import HAS_BFLOAT16
 
 from transformer import hparams
-from transformer.logdir import checkpoints
+from transformer.logdir import checkpoints, manifests
+from transformer.logdir.names import checkpoint_path
 from transformer.translator import Translator
 
 
@@ -33,8 +34,8 @@ def average(logdir, out, last):
 def test_it_is_the_mean(logdir, tmp_path, capsys, steps):
     average(logdir, tmp_path / "out", str(len(steps)))
     assert f"of steps {', '.join(map(str, steps))}\n" in capsys.readouterr().out
-    each = [corpora.read_variables(checkpoints.path_of(logdir, step)) for step in steps]
-    found = corpora.read_variables(checkpoints.path_of(str(tmp_path / "out"), 6))
+    each = [corpora.read_variables(checkpoint_path(logdir, step)) for step in steps]
+    found = corpora.read_variables(checkpoint_path(str(tmp_path / "out"), 6))
     assert found.keys() == each[0].keys()
     assert found.pop("global_step") == 6
     for name, array in found.items():
@@ -52,8 +53,8 @@ def test_runs_that_went_on_in_float16(digits, tmp_path):
         digits, logdir, "--max_steps", "4", "--precision", "float16", *flags
     )
     average(logdir, tmp_path / "out", "2")
-    last = corpora.read_variables(checkpoints.path_of(logdir, 4))
-    found = corpora.read_variables(checkpoints.path_of(str(tmp_path / "out"), 4))
+    last = corpora.read_variables(checkpoint_path(logdir, 4))
+    found = corpora.read_variables(checkpoint_path(str(tmp_path / "out"), 4))
     assert found["loss_scale/scale"] == last["loss_scale/scale"]
 
 
@@ -97,7 +98,7 @@ def test_as_many_as_there_are_or_fewer(logdir, tmp_path, capsys, last):
 def test_a_single_checkpoint_has_no_average(logdir, tmp_path, capsys):
     alone = tmp_path / "alone"
     shutil.copytree(logdir, alone)
-    for step in checkpoints.steps(alone)[:-1]:
+    for step in manifests.list_steps(alone)[:-1]:
         for path in alone.glob(f"model.ckpt-{step}.*"):
             path.unlink()
     said = corpora.refusal(

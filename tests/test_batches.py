@@ -1,4 +1,4 @@
-"""data.py: the shift, the batches of a run, and what reaches the graph."""
+"""batches.py: the shift, the batches of a run, and what reaches the graph."""
 
 import os
 import shutil
@@ -11,8 +11,8 @@ import tensorflow.compat.v1 as tf
 from transformer.text.batches import (
     Batch,
     BatchPlan,
-    Corpus,
     Shards,
+    Split,
     evaluation_dataset,
     make_batch,
     pad,
@@ -49,7 +49,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def corpus(folder):
-    return Corpus(folder, "train")
+    return Split(folder, "train")
 
 
 def plan_of(corpus, batch_tokens=BUDGET, seed=1):
@@ -69,12 +69,12 @@ def test_nothing_can_be_padded():
     assert make_batch([[]], [[]], 0).target_out.tolist() == [[EOS]]
 
 
-# Corpus
+# Split
 
 
 def test_a_corpus_is_what_was_written(tmp_path):
     written = write_split(tmp_path, "train", 20)
-    corpus = Corpus(str(tmp_path), "train")
+    corpus = Split(str(tmp_path), "train")
     assert len(corpus) == 20
     for i in range(20):
         assert corpus.source(i).tolist() == written["source"][i]
@@ -84,9 +84,9 @@ def test_a_corpus_is_what_was_written(tmp_path):
     assert corpus.source_lengths.dtype == corpus.target_lengths.dtype == np.int32
 
 
-def test_a_split_that_is_not_prepared_says_what_to_run(folder):
-    with pytest.raises(FileNotFoundError, match=r"test\.source.*prepare\.py"):
-        Corpus(folder, "test")
+def test_a_split_that_is_not_prepared_is_named(folder):
+    with pytest.raises(FileNotFoundError, match=r"test\.source.*is missing.*prepared"):
+        Split(folder, "test")
 
 
 def test_files_that_do_not_belong_together_are_refused(tmp_path):
@@ -100,23 +100,23 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path):
     with pytest.raises(
         ValueError, match="same number of source and target .*, got 10 and 20"
     ):
-        Corpus(str(tmp_path), "train")
+        Split(str(tmp_path), "train")
     np.save(str(tmp_path / "dev.source.ids.npy"), np.zeros([3], np.uint16))
     with pytest.raises(ValueError, match="expected ascending offsets from 0 to 3"):
-        Corpus(str(tmp_path), "dev")
+        Split(str(tmp_path), "dev")
 
 
 def test_the_vocabulary_says_how_sentences_end(tmp_path):
     write_split(tmp_path, "train", 20)
     (tmp_path / JOINT_MODEL).rename(tmp_path / JOINT_SUBWORDS)
-    corpus = Corpus(str(tmp_path), "train")
+    corpus = Split(str(tmp_path), "train")
     batch = corpus.batch([4], 0)
     assert batch.source.tolist() == [[*corpus.source(4), 1]]
     assert batch.target_in.tolist() == [[1, *corpus.target(4)]]
     assert batch.target_out.tolist() == [[*corpus.target(4), 1]]
     (tmp_path / JOINT_SUBWORDS).unlink()
     with pytest.raises(FileNotFoundError, match="the vocabulary is missing"):
-        Corpus(str(tmp_path), "train")
+        Split(str(tmp_path), "train")
 
 
 # BatchPlan
@@ -160,7 +160,7 @@ def test_batches_hold_little_padding():
     [
         (0, 1, "batch_tokens: expected 1 or more, got 0"),
         (100, 2**32, "seed: expected 0 to 4294967295, got 4294967296"),
-        (29, 1, r"at most --batch_tokens 29 .*a pair of 30 tokens.*--max_length"),
+        (29, 1, r"batch_tokens: expected 30 or more, .*got 29; .*max_length below 29"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(corpus, batch_tokens, seed, message):
@@ -169,7 +169,7 @@ def test_what_cannot_be_planned_is_refused(corpus, batch_tokens, seed, message):
 
 
 def test_no_pair_and_no_batch_before_the_first(corpus):
-    with pytest.raises(ValueError, match="at least one pair, got none"):
+    with pytest.raises(ValueError, match="a split is empty: expected one pair or more"):
         BatchPlan([], [], 100, seed=1)
     with pytest.raises(ValueError, match="expected batch 0 or more, got -1"):
         plan_of(corpus).batch(-1)
@@ -213,7 +213,7 @@ def test_a_run_is_the_plan_for_ever(corpus):
 
 
 def test_an_evaluation_sees_each_pair_once_and_ends(folder):
-    dev = Corpus(folder, "dev")
+    dev = Split(folder, "dev")
     batches = fetch(lambda: evaluation_dataset(dev, plan_of(dev)), 1000)
     assert len(batches) == len(plan_of(dev))
     seen = sorted(row[row > EOS].tolist() for one in batches for row in one.source)

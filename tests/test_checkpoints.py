@@ -8,7 +8,10 @@ import corpora
 import pytest
 import tensorflow.compat.v1 as tf
 
-from transformer.logdir import checkpoints
+from transformer.commands.advice import advice_for
+from transformer.logdir import checkpoints, manifests
+from transformer.logdir.names import BEST, LATEST, NEWEST, SAVING, checkpoint_step
+from transformer.runtime.errors import CheckpointNotFound
 
 
 @pytest.fixture
@@ -38,8 +41,8 @@ def numbers_in(checkpoint):
 
 def step_found(logdir, which="best"):
     """(the step in the name, the step in the numbers) of what `find` finds."""
-    found = checkpoints.find(logdir, which)
-    return checkpoints.step_of(found), numbers_in(found)[0]
+    found = manifests.find_checkpoint(logdir, which)
+    return checkpoint_step(found), numbers_in(found)[0]
 
 
 def test_find_newest_a_step_and_the_best(write):
@@ -51,7 +54,7 @@ def test_find_newest_a_step_and_the_best(write):
     checkpoints.save_best(logdir, 20)
     assert step_found(logdir) == (20, 20)
     write(200, keep=1)
-    assert checkpoints.steps(logdir) == [200]
+    assert manifests.list_steps(logdir) == [200]
     assert step_found(logdir) == (20, 20)
 
 
@@ -59,25 +62,26 @@ def test_only_one_best_is_kept_and_the_later_one_wins(write):
     logdir = write(9, 100)
     for step in (9, 100, 100):
         checkpoints.save_best(logdir, step)
-        assert checkpoints.steps(logdir, checkpoints.BEST) == [step]
+        assert manifests.list_steps(logdir, BEST) == [step]
     assert not [name for name in os.listdir(logdir) if name.startswith("best.ckpt-9.")]
 
 
 def test_what_is_not_there_is_refused_and_what_is_there_is_said(write):
-    with pytest.raises(FileNotFoundError, match="train.py"):
-        checkpoints.find(write())
+    with pytest.raises(CheckpointNotFound) as missing:
+        manifests.find_checkpoint(write())
+    assert "train.py" in advice_for(missing.value)
     logdir = write(10, 20)
     for which in ("1", "-10", "latest"):
         with pytest.raises(FileNotFoundError) as error:
-            checkpoints.find(logdir, which)
+            manifests.find_checkpoint(logdir, which)
         assert repr(which) in str(error.value) and "[10, 20]" in str(error.value)
 
 
 def test_save_removes_the_oldest_with_all_their_files(write):
     """And not those whose names begin alike."""
     logdir = write(1, 10, 11, keep=2)
-    assert checkpoints.steps(logdir) == [10, 11]
-    names = set(os.listdir(logdir)) - {checkpoints.STATE}
+    assert manifests.list_steps(logdir) == [10, 11]
+    names = set(os.listdir(logdir)) - {LATEST}
     assert {name.split(".")[1] for name in names} == {"ckpt-10", "ckpt-11"}
     assert step_found(logdir, "10") == (10, 10)
 
@@ -88,7 +92,7 @@ def test_the_saver_holds_global_variables_and_no_local_ones(session, tmp_path):
     tf.get_variable("sum", [], collections=[tf.GraphKeys.LOCAL_VARIABLES])
     session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
     checkpoints.save(session, checkpoints.make_saver(), str(tmp_path), 1, 1)
-    reader = tf.train.load_checkpoint(checkpoints.find(str(tmp_path)))
+    reader = tf.train.load_checkpoint(manifests.find_checkpoint(str(tmp_path)))
     assert sorted(reader.get_variable_to_shape_map()) == ["counter", "kept"]
 
 
@@ -110,7 +114,7 @@ def cut(path):
 def test_the_manifest_is_one_that_sha256sum_reads(write, tmp_path):
     write(7)
     checkpoints.save_best(str(tmp_path), 7)
-    for kind in (checkpoints.NEWEST, checkpoints.BEST):
+    for kind in (NEWEST, BEST):
         lines = (tmp_path / f"{kind}-7.sha256").read_text().split("\n")
         assert lines == [
             hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() + "  " + name
@@ -132,15 +136,15 @@ def test_what_a_checkpoint_means_goes_with_it(session, tmp_path):
     checkpoints.save_best(logdir, 7)
     settings.write_text('{"num_heads": 4, "seed": 2}')  # no part of its meaning
     for which in ("best", "newest"):
-        found = checkpoints.find(logdir, which)
-        assert checkpoints.description_of(found) == described
+        found = manifests.find_checkpoint(logdir, which)
+        assert manifests.read_description(found) == described
     settings.write_text('{"num_heads": 8}')
     with pytest.raises(ValueError, match="num_heads 8, .* was trained with 4"):
-        checkpoints.find(logdir)
+        manifests.find_checkpoint(logdir)
     settings.write_text('{"num_heads": 4}')
     vocabulary.write_bytes(b"PIECES")
     with pytest.raises(ValueError, match="spm.model does not match its checksum"):
-        checkpoints.find(logdir)
+        manifests.find_checkpoint(logdir)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -158,7 +162,7 @@ def test_a_broken_checkpoint_is_named_and_the_one_before_it_used(
     assert len(said) == 1 and f"model.ckpt-100{ending}" in said[0]
     assert "model.ckpt-20 " in said[0]
     with pytest.raises(ValueError, match=f"model.ckpt-100{ending}"):
-        checkpoints.find(logdir, "100")
+        manifests.find_checkpoint(logdir, "100")
     assert step_of_find(logdir, "9", said) == 9 and len(said) == 1
     write(100)  # as training does when it is there again
     assert step_of_find(logdir, "newest", said) == 100 and len(said) == 1
@@ -166,9 +170,9 @@ def test_a_broken_checkpoint_is_named_and_the_one_before_it_used(
 
 def step_of_find(logdir, which, said):
     """The step that `find` finds, also by its numbers; what it warns of is `said`."""
-    found = checkpoints.find(logdir, which, said.append)
-    assert checkpoints.step_of(found) == numbers_in(found)[0]
-    return checkpoints.step_of(found)
+    found = manifests.find_checkpoint(logdir, which, said.append)
+    assert checkpoint_step(found) == numbers_in(found)[0]
+    return checkpoint_step(found)
 
 
 def test_links_to_what_was_removed_are_damaged(write, tmp_path):
@@ -192,7 +196,9 @@ def test_a_broken_best_falls_back_on_the_newest_and_the_newest_on_the_best(
     checkpoints.save_best(logdir, 20)
     for step in (10, 20, 30):
         flip(tmp_path / f"model.ckpt-{step}.index", 3)
-    assert checkpoints.find(logdir, "newest", said.append).endswith("best.ckpt-20")
+    assert manifests.find_checkpoint(logdir, "newest", said.append).endswith(
+        "best.ckpt-20"
+    )
     assert len(said) == 3
 
 
@@ -203,9 +209,9 @@ def test_the_best_is_the_newest_if_what_it_was_copied_from_is_gone(write, tmp_pa
     for path in tmp_path.glob("model.ckpt-20.*"):
         path.unlink()
     assert step_found(logdir, "newest") == (20, 20)
-    assert checkpoints.find(logdir, "newest").endswith("best.ckpt-20")
-    checkpoints.copy_best(logdir, 20)
-    assert checkpoints.find(logdir, "newest").endswith("model.ckpt-20")
+    assert manifests.find_checkpoint(logdir, "newest").endswith("best.ckpt-20")
+    checkpoints.copy_best_as_newest(logdir, 20)
+    assert manifests.find_checkpoint(logdir, "newest").endswith("model.ckpt-20")
     assert step_found(logdir, "newest") == step_found(logdir) == (20, 20)
 
 
@@ -214,7 +220,7 @@ def test_broken_later_ones_are_not_kept_in_place_of_whole_ones(write, tmp_path):
     logdir = write(10, 20)
     cut(tmp_path / "model.ckpt-20.index")
     write(14, 18, keep=2)
-    assert checkpoints.steps(logdir) == [14, 18, 20]
+    assert manifests.list_steps(logdir) == [14, 18, 20]
 
 
 class Killed(BaseException):
@@ -263,7 +269,7 @@ def test_killed_at_any_moment_there_is_the_whole_checkpoint_or_none(
     ):
         alive = False
         for changes in range(100):
-            before = checkpoints.steps(logdir)[-1]
+            before = manifests.list_steps(logdir)[-1]
             with monkeypatch.context() as patched:
                 Life(changes).limit(patched)
                 try:
@@ -277,12 +283,10 @@ def test_killed_at_any_moment_there_is_the_whole_checkpoint_or_none(
                 break
         assert alive
     assert moments > 20
-    assert checkpoints.steps(logdir)[-1] == 20
-    assert checkpoints.steps(logdir, checkpoints.BEST) == [20]
-    assert set(os.listdir(logdir)) == {checkpoints.STATE} | {
-        f"{kind}-20{ending}"
-        for kind in (checkpoints.BEST, checkpoints.NEWEST)
-        for ending in ENDINGS
+    assert manifests.list_steps(logdir)[-1] == 20
+    assert manifests.list_steps(logdir, BEST) == [20]
+    assert set(os.listdir(logdir)) == {LATEST} | {
+        f"{kind}-20{ending}" for kind in (BEST, NEWEST) for ending in ENDINGS
     }
 
 
@@ -291,9 +295,9 @@ def test_sweeping_leaves_what_is_whole_and_what_others_wrote(write, tmp_path):
     checkpoints.save_best(logdir, 20)
     (tmp_path / "best.ckpt-20.test.translations").write_text("mine")
     before = corpora.read_tree(tmp_path)
-    (tmp_path / checkpoints.SAVING).mkdir()
-    (tmp_path / checkpoints.SAVING / "model.ckpt-30.index").write_bytes(b"half")
-    for kind in (checkpoints.NEWEST, checkpoints.BEST):
+    (tmp_path / SAVING).mkdir()
+    (tmp_path / SAVING / "model.ckpt-30.index").write_bytes(b"half")
+    for kind in (NEWEST, BEST):
         (tmp_path / f"{kind}-30.data-00000-of-00001").write_bytes(b"half")
     checkpoints.remove_unfinished(logdir)
     assert corpora.read_tree(tmp_path) == before
@@ -302,22 +306,22 @@ def test_sweeping_leaves_what_is_whole_and_what_others_wrote(write, tmp_path):
 def test_the_first_checkpoint_killed_before_its_index_is_none(write, tmp_path):
     """Else training would refuse to continue: all it has is broken."""
     logdir = write(10)
-    saving = tmp_path / checkpoints.SAVING
+    saving = tmp_path / SAVING
     saving.mkdir()
     (tmp_path / "model.ckpt-10.index").rename(saving / "model.ckpt-10.index")
-    assert not checkpoints.exist(logdir)
+    assert not manifests.has_checkpoint(logdir)
     checkpoints.remove_unfinished(logdir)
-    assert os.listdir(logdir) == [checkpoints.STATE]
+    assert os.listdir(logdir) == [LATEST]
 
 
 def test_what_a_killed_process_did_not_finish_is_finished(write, tmp_path):
     logdir = write(10, 20, 30)
-    wanted = (tmp_path / checkpoints.STATE).read_text()
-    (tmp_path / checkpoints.STATE).write_text('model_checkpoint_path: "model.ckpt-1"')
+    wanted = (tmp_path / LATEST).read_text()
+    (tmp_path / LATEST).write_text('model_checkpoint_path: "model.ckpt-1"')
     checkpoints.clean_up(logdir, 30, 3)
-    assert (tmp_path / checkpoints.STATE).read_text() == wanted
+    assert (tmp_path / LATEST).read_text() == wanted
     checkpoints.clean_up(
         logdir, 20, 1
     )  # that of step 30 is broken: training goes on at 20
-    assert checkpoints.steps(logdir) == [20, 30]
+    assert manifests.list_steps(logdir) == [20, 30]
     assert tf.train.latest_checkpoint(logdir) == os.path.join(logdir, "model.ckpt-20")

@@ -23,7 +23,7 @@ from originals import (
 
 from transformer import hparams
 from transformer.compat import convert
-from transformer.logdir import checkpoints
+from transformer.logdir.names import checkpoint_path
 from transformer.model import Transformer
 from transformer.runtime.errors import VariableNamesError, VocabulariesAmbiguous
 from transformer.training import cross_entropy, make_update
@@ -41,7 +41,7 @@ def test_the_checkpoint_has_what_training_restores(dialect, tmp_path):
     logdir = run_import(
         dialect, write(arrays, tmp_path), tmp_path / "log", "--target_space_id", "1"
     )
-    found = corpora.read_variables(checkpoints.path_of(logdir, 3))
+    found = corpora.read_variables(checkpoint_path(logdir, 3))
     warmup = {"tensor2tensor": 8000}.get(dialect, 4000)  # of its third version
     hp = hparams.load(logdir)
     assert hp.warmup_steps == warmup

@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 from transformer import hparams
 from transformer.runtime import devices
-from transformer.runtime.sessions import batches_at_once, make_session
+from transformer.runtime.sessions import count_concurrent_batches, make_session
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_hidden_tiles_are_not_used(tmp_path, monkeypatch, flags, level, chosen, 
     (tmp_path / "cpuinfo").write_text(
         f"processor\t: 0\ncpuid level\t: {level}\nflags\t\t: {flags}\nbogomips\t: 1\n"
     )
-    with make_session(hparams.HParams(), tf.Graph()):
+    with make_session(tf.Graph()):
         assert os.environ.get("ONEDNN_MAX_CPU_ISA") == found
 
 
@@ -37,12 +37,12 @@ def test_hidden_tiles_are_not_used(tmp_path, monkeypatch, flags, level, chosen, 
 def test_batches_are_translated_side_by_side_on_cores_alone(
     monkeypatch, cores, at_once
 ):
-    monkeypatch.setattr("transformer.runtime.sessions.cores", lambda: cores)
+    monkeypatch.setattr("transformer.runtime.sessions.count_cores", lambda: cores)
     monkeypatch.setattr("transformer.runtime.sessions.has_gpu", lambda: False)
-    assert batches_at_once(hparams.HParams()) == at_once
-    assert batches_at_once(hparams.HParams(deterministic=True)) == 1
+    assert count_concurrent_batches() == at_once
+    assert count_concurrent_batches(deterministic=True) == 1
     monkeypatch.setattr("transformer.runtime.sessions.has_gpu", lambda: True)
-    assert batches_at_once(hparams.HParams()) == 1
+    assert count_concurrent_batches() == 1
 
 
 def test_settings_of_earlier_versions_may_name_devices(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from transformer import hparams
 from transformer.commands import doctor
-from transformer.logdir import checkpoints
+from transformer.logdir import manifests
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
 
@@ -118,7 +118,7 @@ def test_translations_that_eval_wrote_are_read_or_else_made(
     status, made = run(capsys, "--logdir", logdir)
     assert status in (0, 1)
     assert made[0].startswith("20 translations (translated now): BLEU ")
-    best = checkpoints.find(logdir)
+    best = manifests.find_checkpoint(logdir)
     references = corpora.read_lines(os.path.join(digits, "dev.en"))
     path = corpora.write_lines(best + ".dev.translations", references)
     monkeypatch.setattr(doctor, "translate", None)

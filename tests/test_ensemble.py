@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from transformer import hparams
-from transformer.logdir import checkpoints
+from transformer.logdir import manifests
+from transformer.logdir.names import checkpoint_step
 from transformer.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -76,7 +77,7 @@ def test_the_score_of_the_search_is_that_of_the_mean(trained, other, lines):
 def test_each_model_has_its_own_checkpoint_and_its_own_attention(trained, other, lines):
     with opened(other, trained) as both, opened(other) as first:
         for path, logdir in zip(both.checkpoints, (other, trained)):
-            assert path == checkpoints.find(logdir)
+            assert path == manifests.find_checkpoint(logdir)
         [source] = both.encode(lines[:1])
         weights, wanted = (
             each.inspect([source], [source], lambda found: found.weights)
@@ -144,11 +145,13 @@ def test_eval_scores_what_the_models_translate_together(
     with opened(first, other) as both:
         wanted = [best.text for best, *_ in both.translate(lines)]
     assert corpora.read_lines(found["translations"]) == wanted
-    assert found["others"] == [checkpoints.find(other)]
-    steps = [checkpoints.step_of(checkpoints.find(each)) for each in (first, other)]
+    assert found["others"] == [manifests.find_checkpoint(other)]
+    steps = [
+        checkpoint_step(manifests.find_checkpoint(each)) for each in (first, other)
+    ]
     assert f"step {steps[0]} + {steps[1]}: " in said[0]
     assert any(each.startswith(f"{first} is ") for each in said)
-    written = glob.glob(checkpoints.find(first) + ".test.*.translations")
+    written = glob.glob(manifests.find_checkpoint(first) + ".test.*.translations")
     assert len(written) == 2 and found["translations"] in written
 
 

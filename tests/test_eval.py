@@ -15,8 +15,9 @@ import tensorflow.compat.v1 as tf
 
 from transformer import evaluation as scores
 from transformer import hparams
-from transformer.logdir import checkpoints
+from transformer.logdir import manifests
 from transformer.logdir.history import read_dev_scores
+from transformer.logdir.names import BEST
 from transformer.text.data_folder import read_parallel
 from transformer.translator import Translator
 
@@ -247,7 +248,7 @@ def test_without_its_encoder_the_similarity_is_refused(moved, capsys, monkeypatc
 def test_dev_bleu_of_training_is_what_eval_prints(moved, digits, tmp_path):
     """To the last digit, where all of them are told."""
     rows = {row["step"]: row for row in read_dev_scores(moved)}
-    evaluated = [step for step in checkpoints.steps(moved) if step in rows]
+    evaluated = [step for step in manifests.list_steps(moved) if step in rows]
     assert evaluated == [160, 240]
     for step in evaluated:
         lines = run(
@@ -279,12 +280,12 @@ def test_dev_bleu_of_training_is_what_eval_prints(moved, digits, tmp_path):
 def test_all_checkpoints_are_scored_as_each_alone(moved, digits, tmp_path, capsys):
     logdir, path = corpora.copy_folder(moved, tmp_path / "logs"), tmp_path / "all.json"
     common = ["--logdir", logdir, "--data", digits]
-    [step] = checkpoints.steps(logdir, checkpoints.BEST)
+    [step] = manifests.list_steps(logdir, BEST)
     for old in glob.glob(os.path.join(glob.escape(logdir), f"model.ckpt-{step}.*")):
         os.remove(
             old
         )  # as if it had been removed: only the best one is left of its step
-    wanted = sorted({*checkpoints.steps(logdir), step})
+    wanted = sorted({*manifests.list_steps(logdir), step})
     assert len(wanted) == 3
     lines = run(*common, "--checkpoint", "all", "--json", path)
     assert [each.split(":")[0] for each in lines[1:-3]] == [

@@ -14,7 +14,7 @@ from transformer.exports.ctranslate2 import (
     refuse_unsupported,
     write,
 )
-from transformer.logdir import checkpoints
+from transformer.logdir import manifests
 from transformer.text.vocabulary import load_vocabularies
 from transformer.translator import Translator
 
@@ -54,7 +54,7 @@ def test_the_call_on_the_card_gives_our_text(trained, lines, tmp_path):
     changes = {"search": "greedy", "max_extra_length": 60}
     hp = hparams.load(trained, changes)
     out = str(tmp_path / "exported")
-    write(hp, checkpoints.find(trained), out, "float32")
+    write(hp, manifests.find_checkpoint(trained), out, "float32")
     target = load_vocabularies(out).target
     names = {"lines": lines}
     text = "\n".join(describe_export(hp, out, "float32").usage)

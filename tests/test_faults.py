@@ -11,8 +11,9 @@ import pytest
 
 from transformer import trainer
 from transformer.evaluation import Score, Scores
-from transformer.logdir import checkpoints
+from transformer.logdir import manifests
 from transformer.logdir.history import Lock, read_dev_scores
+from transformer.logdir.names import BEST, SAVING
 from transformer.runtime.signals import Stopped
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -51,7 +52,7 @@ def test_a_signal_finishes_the_step_and_saves(
     with pytest.raises(SystemExit) as stopped:
         corpora.run_train(digits, tmp_path, *corpora.HARD)
     assert stopped.value.code == 128 + signal.SIGTERM
-    assert checkpoints.steps(str(tmp_path)) == [4, 7]
+    assert manifests.list_steps(str(tmp_path)) == [4, 7]
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith(f"train.py: {Stopped(signal.SIGTERM)}; ")
     before_update({})
@@ -74,7 +75,7 @@ def test_a_log_directory_that_is_moved_ends_the_training_that_continues_there(
     said = capsys.readouterr().err.splitlines()
     assert f"{logdir}/model.ckpt-8 could not be written: " in said[-1]
     assert os.listdir(str(tmp_path)) == ["moved"]
-    assert checkpoints.steps(str(moved)) == [4]
+    assert manifests.list_steps(str(moved)) == [4]
     before_update({})
     corpora.run_train(digits, moved, *corpora.HARD)
     corpora.assert_same_training(moved, whole)
@@ -90,13 +91,13 @@ def test_training_goes_on_from_the_newest_whole_checkpoint(
     (logdir / "model.ckpt-8.index").unlink()
     for path in logdir.glob("best.ckpt-*"):
         path.unlink()
-    (logdir / checkpoints.SAVING).mkdir()
+    (logdir / SAVING).mkdir()
     corpora.run_train(digits, logdir, *corpora.HARD)
     said = capsys.readouterr().err.splitlines()
     for line, name in zip(said, ("model.ckpt-12.data", "model.ckpt-8.index")):
         assert name in line and "model.ckpt-4 " in line
     assert "step 4 of 12" in said[2]
-    assert not (logdir / checkpoints.SAVING).exists()
+    assert not (logdir / SAVING).exists()
     corpora.assert_same_training(logdir, whole)
 
 
@@ -112,12 +113,12 @@ def test_the_best_is_the_best_of_the_steps_that_there_were(
         lambda *_, **__: (Scores(bleu=Score(next(bleus)), chrf=Score(0.0)), []),
     )
     corpora.run_train(digits, tmp_path, *corpora.HARD)
-    assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [12]
+    assert manifests.list_steps(str(tmp_path), BEST) == [12]
     for name in ("model.ckpt-12", "best.ckpt-12", "model.ckpt-8"):
         (tmp_path / f"{name}.index").unlink()
     corpora.run_train(digits, tmp_path, *corpora.HARD)
     assert [row["bleu"] for row in read_dev_scores(str(tmp_path))] == [3.0, 1.0, 2.0]
-    assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]
+    assert manifests.list_steps(str(tmp_path), BEST) == [4]
 
 
 def test_without_a_whole_checkpoint_nothing_begins_anew(digits, logdir, capsys):
@@ -176,10 +177,10 @@ def test_without_room_training_goes_on_where_it_is_told_to(
     said = capsys.readouterr().err.splitlines()
     (line,) = [line for line in said if line.endswith("continuing")]
     assert line.startswith("step 8: ") and "last checkpoint: 4" in line
-    assert checkpoints.steps(str(tmp_path)) == [4, 12]
+    assert manifests.list_steps(str(tmp_path)) == [4, 12]
     assert [row["step"] for row in read_dev_scores(str(tmp_path))] == [4, 12]
     corpora.assert_same_variables(
-        *(checkpoints.find(str(folder), "12") for folder in (tmp_path, whole))
+        *(manifests.find_checkpoint(str(folder), "12") for folder in (tmp_path, whole))
     )
 
 
@@ -193,7 +194,7 @@ def test_killed_it_is_the_uninterrupted_training(digits, tmp_path):
     command = [sys.executable, "train.py", f"--data={digits}", f"--logdir={logdir}"]
     command += [*corpora.TINY, *corpora.HARD, "--deterministic"]
     process = subprocess.Popen(command, cwd=corpora.ROOT)
-    corpora.wait_until(lambda: 8 in checkpoints.steps(str(logdir)))
+    corpora.wait_until(lambda: 8 in manifests.list_steps(str(logdir)))
     process.kill()
     assert process.wait() == -signal.SIGKILL
     assert corpora.run_python(*command[1:]).returncode == 0
@@ -201,5 +202,5 @@ def test_killed_it_is_the_uninterrupted_training(digits, tmp_path):
     command[3] = f"--logdir={alone}"
     assert corpora.run_python(*command[1:]).returncode == 0
     corpora.assert_same_variables(
-        *(checkpoints.find(str(folder), "12") for folder in (logdir, alone))
+        *(manifests.find_checkpoint(str(folder), "12") for folder in (logdir, alone))
     )

@@ -12,7 +12,7 @@ import pytest
 
 import transformer
 from transformer import hparams
-from transformer.logdir import checkpoints
+from transformer.logdir import manifests
 from transformer.runtime import files
 from transformer.text.data_folder import read_summary
 from transformer.translator import Translator
@@ -50,11 +50,11 @@ def test_it_translates_as_it_did(kept):
 def test_training_goes_on_and_what_reads_it_does(kept, capsys):
     folder, _ = kept
     data, logs, mean = (str(folder / name) for name in ("data", "logs", "mean"))
-    last = checkpoints.steps(logs)[-1]
+    last = manifests.list_steps(logs)[-1]
     corpora.run_command(
         "train", f"--data={data}", f"--logdir={logs}", f"--max_steps={last + 2}"
     )
-    assert checkpoints.steps(logs)[-1] == last + 2
+    assert manifests.list_steps(logs)[-1] == last + 2
     assert f"step {last + 2}: dev BLEU " in capsys.readouterr().err
     corpora.run_command("average", f"--logdir={logs}", "--last=2", f"--out={mean}")
     corpora.run_command("eval", f"--logdir={mean}", f"--data={data}")

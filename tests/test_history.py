@@ -13,8 +13,9 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from transformer import hparams, trainer
-from transformer.logdir import checkpoints
+from transformer.commands.advice import advice_for
 from transformer.logdir import history as run
+from transformer.logdir import manifests
 from transformer.logdir.history import (
     DEV_SCORES,
     LOCK,
@@ -24,9 +25,10 @@ from transformer.logdir.history import (
     Lock,
     Meter,
     RunHistory,
-    name_of_dev,
+    dev_name,
     read_dev_scores,
 )
+from transformer.logdir.names import BEST
 from transformer.text.vocabulary import train_vocabulary
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -59,8 +61,9 @@ def holder(tmp_path):
 def test_the_second_is_refused_and_told_by_whom(tmp_path, holder):
     with pytest.raises(ValueError) as refused, Lock(str(tmp_path)):
         raise AssertionError("the lock was given twice")
-    for word in (str(tmp_path), str(holder.pid), socket.gethostname(), "--logdir"):
+    for word in (str(tmp_path), str(holder.pid), socket.gethostname()):
         assert word in str(refused.value)
+    assert "--logdir" in advice_for(refused.value)
     assert str(holder.pid) in (tmp_path / LOCK).read_text()  # and that stays
 
 
@@ -92,7 +95,7 @@ def segment(logdir, step, hp=HP, corpus=CORPUS):
     """Begins a segment; returns what is said to have changed."""
     history = RunHistory(str(logdir), step, hp, corpus)
     history.write()
-    return history.changes()
+    return history.describe_changes()
 
 
 def segments(logdir):
@@ -120,10 +123,11 @@ def test_a_segment_of_which_no_checkpoint_is_left_is_forgotten(tmp_path):
         other = RunHistory(
             str(tmp_path), 4, HP, dict(CORPUS, **{"dev.source.text": "c"})
         )
-        with pytest.raises(ValueError, match="dev.source.text.*--accept_changes"):
+        with pytest.raises(ValueError, match="dev.source.text differ") as refused:
             other.refuse_other_corpus({}, accept=False)
+        assert "--accept_changes" in advice_for(refused.value)
         other.refuse_other_corpus({}, accept=True)
-        assert other.changes() == "changed at step 4: another corpus"
+        assert other.describe_changes() == "changed at step 4: another corpus"
         other.write()
     assert segment(tmp_path, 4) == ""
     assert [row["step"] for row in segments(tmp_path)] == [0]
@@ -133,8 +137,9 @@ def test_a_segment_of_which_no_checkpoint_is_left_is_forgotten(tmp_path):
 def test_another_vocabulary_is_refused_even_if_changes_are_accepted(tmp_path):
     segment(tmp_path, 0, corpus=dict(CORPUS, **{"spm.model": "a"}))
     other = RunHistory(str(tmp_path), 4, HP, dict(CORPUS, **{"spm.model": "b"}))
-    with pytest.raises(ValueError, match=f"--vocab_from {tmp_path}"):
+    with pytest.raises(ValueError, match=f"the vocabulary of {tmp_path}") as refused:
         other.refuse_other_corpus({}, accept=True)
+    assert f"--vocab_from {tmp_path}" in advice_for(refused.value)
 
 
 def test_a_setting_that_an_older_version_did_not_have_is_no_change(tmp_path):
@@ -160,7 +165,7 @@ def test_lines_that_are_no_segments_are_refused(tmp_path, line):
 
 
 def test_scores_on_another_dev_set_are_not_compared(tmp_path):
-    first, second = (name_of_dev(dict(CORPUS, **{"dev.x": x})) for x in "ab")
+    first, second = (dev_name(dict(CORPUS, **{"dev.x": x})) for x in "ab")
     scores = DevScores(str(tmp_path), 0, first)
     scores.add({"step": 4, "bleu": 50.0})
     scores = DevScores(str(tmp_path), 4, second)
@@ -224,7 +229,7 @@ def test_below_a_bleu_of_1_the_dev_loss_decides(tmp_path):
     best = []
     for step, (bleu, loss) in enumerate(rows):
         evaluation = {"step": step, "bleu": bleu, "loss": loss}
-        is_best = scores.would_be_best(evaluation)
+        is_best = scores.is_best(evaluation)
         scores.add(evaluation)
         assert is_best == (scores.best() == evaluation)
         best.append(scores.best()["step"])
@@ -334,5 +339,5 @@ def test_training_says_what_changed_and_refuses_another_corpus(
     rows = read_dev_scores(str(logdir))
     assert [row["step"] for row in rows] == [4, 8, 8]
     assert len({row["dev"] for row in rows}) == 2
-    assert checkpoints.steps(str(logdir), checkpoints.BEST) == [8]
+    assert manifests.list_steps(str(logdir), BEST) == [8]
     assert [row["step"] for row in segments(logdir)] == [0, 4, 8]

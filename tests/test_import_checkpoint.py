@@ -23,7 +23,7 @@ from originals import (
 from test_dialects_whole import SOURCE, Whole, is_whole
 
 from transformer import hparams
-from transformer.logdir import checkpoints
+from transformer.logdir import checkpoints, manifests
 from transformer.model import Transformer
 from transformer.text.vocabulary import (
     BOS,
@@ -143,7 +143,9 @@ def test_sentences_of_the_tutorial_are_padded_as_there(capsys, tmp_path):
             translator.restore()
             for lines in ([line], [line, "w6 w7 w8 w9 w10"]):
                 scores.append(translator.translate(lines)[0][0].score)
-        with restored(padded, checkpoints.find(logdir, "newest")) as run_logits:
+        with restored(
+            padded, manifests.find_checkpoint(logdir, "newest")
+        ) as run_logits:
             logits += [run_logits([source], [[BOS]]) for source in ids]
     np.testing.assert_allclose(scores[0], scores[1], rtol=1e-5)
     assert abs(scores[2] - scores[3]) > 1e-3
@@ -218,7 +220,7 @@ def test_an_original_checkpoint_has_the_recorded_variables(name, tmp_path):
         argv = ["--from", SOURCE[name[0]], "--ckpt", path[: -len(".index")]]
         argv += ["--num_heads", heads, "--out", logdir, "--target_space_id", space]
         corpora.run_command("import", *argv)
-        found = corpora.read_variables(checkpoints.find(logdir, "newest"))
+        found = corpora.read_variables(manifests.find_checkpoint(logdir, "newest"))
         is_trained = path.endswith("step5.index")
         wanted = whole.ours("out/var_after_5_steps" if is_trained else "var")
         assert wanted

@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 from transformer import hparams, trainer
 from transformer.exports import card
 from transformer.hparams import model_settings
-from transformer.logdir import checkpoints
+from transformer.logdir import checkpoints, manifests
 from transformer.logdir import history as run
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -35,7 +35,7 @@ def others(trained, tmp_path_factory):
 
 def weights(logdir, which="newest"):
     with tf.Graph().as_default():
-        arrays = checkpoints.read(checkpoints.find(logdir, which))
+        arrays = checkpoints.read_variables(manifests.find_checkpoint(logdir, which))
     step = arrays.pop("global_step")
     adam = ("Adam", "beta1_power", "beta2_power")
     kept = {name: x for name, x in arrays.items() if not any(a in name for a in adam)}
@@ -72,7 +72,7 @@ def test_killed_before_its_first_checkpoint_it_begins_so_again(
     with monkeypatch.context() as patched, pytest.raises(Killed):
         patched.setattr(trainer.Training, "run", killed)
         corpora.run_command("train", *flags, "--init_from", parent)
-    assert not checkpoints.exist(logdir)
+    assert not manifests.has_checkpoint(logdir)
     away = shutil.move(parent, str(tmp_path / "away"))
     assert parent in corpora.refusal(capsys, "train", *flags)
     shutil.move(away, parent)
@@ -86,7 +86,7 @@ def test_killed_before_its_first_checkpoint_it_begins_so_again(
     assert "ignored, because" in capsys.readouterr().err
     card_of = card.model_card(
         hparams.load(logdir),
-        checkpoints.find(logdir),
+        manifests.find_checkpoint(logdir),
         card.Exported("for nothing", [], []),
     )
     assert "--init_from logs/parent " in card_of and str(tmp_path) not in card_of

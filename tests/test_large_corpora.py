@@ -18,7 +18,7 @@ from tasks import negating
 
 from transformer.runtime import pool
 from transformer.text import corpus, sentencepiece_model
-from transformer.text.batches import Corpus
+from transformer.text.batches import Split
 from transformer.text.lines import read_lines
 from transformer.text.sentencepiece_model import sample_lines
 from transformer.text.vocabulary import load_vocabularies
@@ -62,7 +62,7 @@ def report(out, split="train"):
 
 def lines_of(out, split="train"):
     """The prepared pairs of a split, decoded."""
-    decode, found = load_vocabularies(str(out)).source.decode, Corpus(str(out), split)
+    decode, found = load_vocabularies(str(out)).source.decode, Split(str(out), split)
     return [
         (decode(found.source(i)), decode(found.target(i))) for i in range(len(found))
     ]
@@ -95,7 +95,7 @@ def test_dropout_is_drawn_anew_in_each_chunk(tmp_path, text):
         corpora.write_lines(f"{text}/train.{language}", lines * 9)
     flags = words(text, "--bpe_dropout", "0.5", "--vocab_size", "22")
     prepared(tmp_path / "out", *flags)
-    found = Corpus(str(tmp_path / "out"), "train")
+    found = Split(str(tmp_path / "out"), "train")
     ids = [found.source(i).tolist() for i in range(len(found))]
     assert (
         len({str(ids[i : i + CHUNK_SIZE]) for i in range(0, len(ids), CHUNK_SIZE)}) == 9

@@ -16,6 +16,14 @@ import tensorflow.compat.v1 as tf
 from transformer import hparams
 from transformer.compat import convert
 from transformer.logdir import checkpoints, manifests
+from transformer.logdir.names import (
+    BEST,
+    INDEX,
+    MANIFEST,
+    NEWEST,
+    checkpoint_path,
+    checkpoint_step,
+)
 from transformer.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -40,11 +48,11 @@ def test_a_checkpoint_is_written_and_read_whatever_its_path(session, tmp_path, n
     checkpoints.save(session, saver, logdir, 4, keep=1)
     checkpoints.save_best(logdir, 4)
     session.run(variable.assign([0, 0, 0]))
-    found = checkpoints.find(logdir)
+    found = manifests.find_checkpoint(logdir)
     checkpoints.restore(session, saver, found)
     assert session.run(variable).tolist() == [1, 2, 3]
-    assert checkpoints.shapes(found) == {"x": [3]}
-    assert checkpoints.read(found)["x"].tolist() == [1, 2, 3]
+    assert checkpoints.read_shapes(found) == {"x": [3]}
+    assert checkpoints.read_variables(found)["x"].tolist() == [1, 2, 3]
     assert convert.read(found)["x"].tolist() == [1, 2, 3]
 
 
@@ -52,13 +60,13 @@ def test_a_checkpoint_is_written_and_read_whatever_its_path(session, tmp_path, n
 def test_a_checkpoint_whose_own_name_is_a_pattern_is_read(tmp_path, name):
     """And none of the others, which the pattern fits."""
     for value, path in ((1, name), (2, "model1.ckpt"), (2, "best-2.ckpt"), (2, "ab")):
-        checkpoints.write({"x": np.float32([value])}, str(tmp_path), 4)
+        checkpoints.save_arrays({"x": np.float32([value])}, str(tmp_path), 4)
         for written in tmp_path.glob("model.ckpt-4.*"):
             ending = written.name[len("model.ckpt-4") :]
             written.rename(tmp_path / (path + ending))
     path = str(tmp_path / name)
-    assert checkpoints.shapes(path) == {"x": [1]}
-    assert checkpoints.read(path)["x"].tolist() == [1]
+    assert checkpoints.read_shapes(path) == {"x": [1]}
+    assert checkpoints.read_variables(path)["x"].tolist() == [1]
     assert checkpoints.average([path, path])["x"].tolist() == [1]
 
 
@@ -92,15 +100,15 @@ def removed(trained, tmp_path):
         def remove(checkpoint):
             if left[0]:
                 left[0] -= 1
-                step = checkpoints.step_of(checkpoint)
-                later = checkpoints.path_of(logdir, step + 40)
+                step = checkpoint_step(checkpoint)
+                later = checkpoint_path(logdir, step + 40)
                 for path in [
-                    *checkpoints._data_of(checkpoint),
-                    checkpoint + checkpoints.INDEX,
-                    checkpoint + checkpoints.MANIFEST,
+                    *checkpoints._list_data_files(checkpoint),
+                    checkpoint + INDEX,
+                    checkpoint + MANIFEST,
                 ]:
                     renamed = later + path[len(checkpoint) :]
-                    if path.endswith(checkpoints.MANIFEST):
+                    if path.endswith(MANIFEST):
                         with open(path) as file, open(renamed, "w") as written:
                             written.write(
                                 file.read().replace(
@@ -125,7 +133,7 @@ def test_a_checkpoint_that_was_removed_meanwhile_is_looked_for_again(
     said = []
     module, name = {
         "read": (checkpoints, "restore"),
-        "verified": (manifests, "fault_of"),
+        "verified": (manifests, "find_fault"),
     }[when]
     original = getattr(module, name)
 
@@ -137,7 +145,7 @@ def test_a_checkpoint_that_was_removed_meanwhile_is_looked_for_again(
     with Translator.for_settings(hp, logdir, warn=said.append) as translator:
         monkeypatch.setattr(module, name, later)
         found = translator.restore_found("newest")
-    assert checkpoints.step_of(found) == 240 + 40 * times
+    assert checkpoint_step(found) == 240 + 40 * times
     assert said == []
 
 
@@ -180,14 +188,14 @@ def test_a_vocabulary_of_another_size_is_one_line(logdir, tmp_path, capsys):
 
 def spoiled(logdir, spoil):
     """The log directory, its only checkpoint with variables that `spoil` changed."""
-    arrays = checkpoints.read(checkpoints.find(logdir))
-    for kind in (checkpoints.NEWEST, checkpoints.BEST):
-        for step in checkpoints.steps(logdir, kind):
-            checkpoints._remove(checkpoints.path_of(logdir, step, kind))
+    arrays = checkpoints.read_variables(manifests.find_checkpoint(logdir))
+    for kind in (NEWEST, BEST):
+        for step in manifests.list_steps(logdir, kind):
+            checkpoints._remove(checkpoint_path(logdir, step, kind))
     for name, array in arrays.items():
         if array.dtype == np.float32 and "Adam" not in name and array.ndim == 2:
             spoil(name, array)
-    checkpoints.write(arrays, logdir, 240)
+    checkpoints.save_arrays(arrays, logdir, 240)
     return logdir
 
 
@@ -218,7 +226,7 @@ def test_as_many_translations_as_lines_or_one_error(logdir, tmp_path, search, n_
     with Translator.for_settings(hparams.load(logdir), logdir, n_best) as translator:
         for kind, spoil in SPOILED.items():
             copy = shutil.copytree(logdir, str(tmp_path / kind))
-            translator.restore(checkpoints.find(spoiled(copy, spoil)))
+            translator.restore(manifests.find_checkpoint(spoiled(copy, spoil)))
             for work in (
                 translator.translate,
                 lambda lines: translator.score(lines, lines),
@@ -235,14 +243,16 @@ def test_as_many_translations_as_lines_or_one_error(logdir, tmp_path, search, n_
 
 
 def test_the_tools_of_tensorflow_find_the_newest_checkpoint(logdir, tmp_path):
-    newest = checkpoints.find(logdir, "newest")
+    newest = manifests.find_checkpoint(logdir, "newest")
     assert tf.train.latest_checkpoint(logdir) == newest
     state = tf.train.get_checkpoint_state(logdir)
     assert list(state.all_model_checkpoint_paths) == [
-        checkpoints.path_of(logdir, step) for step in checkpoints.steps(logdir)
+        checkpoint_path(logdir, step) for step in manifests.list_steps(logdir)
     ]
     moved = str(tmp_path / "moved")
     shutil.move(logdir, moved)
-    assert tf.train.latest_checkpoint(moved) == checkpoints.find(moved, "newest")
+    assert tf.train.latest_checkpoint(moved) == manifests.find_checkpoint(
+        moved, "newest"
+    )
     variables = dict(tf.train.list_variables(moved))
     assert variables["global_step"] == []

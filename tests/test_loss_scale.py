@@ -10,7 +10,8 @@ from conftest import HAS_BFLOAT16
 
 from transformer import hparams, training
 from transformer.logdir import checkpoints
-from transformer.training import Loss, make_update
+from transformer.logdir.names import checkpoint_path
+from transformer.training import Loss, UpdateResult, can_continue, make_update
 
 needs_float16 = pytest.mark.skipif(
     not HAS_BFLOAT16, reason="TensorFlow 1.15 cannot on CPUs"
@@ -44,9 +45,9 @@ class Line:
 
     def step(self, session, x):
         """The values of the variables after an update, and of its metrics."""
-        fetches = [self.update.apply, self.update.metrics]
-        metrics = session.run(fetches, {self.x: x})[1]
-        return session.run(self.variables), metrics, metrics.scaling
+        fetches = [self.update.apply, self.update.metrics, self.update.scaling]
+        _, metrics, scaling = session.run(fetches, {self.x: x})
+        return session.run(self.variables), metrics, scaling
 
 
 def test_it_grows_and_backs_off(graph, monkeypatch):
@@ -69,7 +70,7 @@ def test_a_skipped_update_changes_nothing_but_the_step(graph, accumulate):
     def test(line, session):
         before = line.step(session, 1)[0]
         for _ in range(accumulate - 1):
-            session.run(line.update.collect, {line.x: np.nan})
+            session.run(line.update.accumulate, {line.x: np.nan})
         after, metrics, scaling = line.step(session, np.nan)
         assert scaling.is_skipped and not np.isfinite(metrics.gradient_norm)
         assert after["global_step"] == before["global_step"] + 1
@@ -84,11 +85,13 @@ def test_a_skipped_update_changes_nothing_but_the_step(graph, accumulate):
 
 def test_at_the_least_factor_a_bad_update_is_not_skipped(graph):
     def test(line, session):
-        line.variables[SCALE].load(training.LEAST_SCALE, session)
+        line.variables[SCALE].load(training.MIN_SCALE, session)
         before = session.run(line.variables)
         after, metrics, scaling = line.step(session, np.inf)
-        assert not scaling.is_skipped and not training.are_fine(metrics)
-        assert after[SCALE] == training.LEAST_SCALE
+        assert not scaling.is_skipped and not can_continue(
+            UpdateResult(metrics, scaling)
+        )
+        assert after[SCALE] == training.MIN_SCALE
         for name in ("w", SKIPPED, "global_step"):
             np.testing.assert_array_equal(after[name], before[name])
 
@@ -119,7 +122,7 @@ def test_a_checkpoint_of_float32_is_continued_in_float16(graph, tmp_path):
     values = {"w": np.float32(7), "global_step": np.int64(5)}
     values.update({"w/Adam": np.float32(0), "w/Adam_1": np.float32(0)})
     values.update({"beta1_power": np.float32(0.9), "beta2_power": np.float32(0.9)})
-    path = checkpoints.write(values, str(tmp_path), 5)
+    path = checkpoints.save_arrays(values, str(tmp_path), 5)
 
     def test(line, session):
         checkpoints.restore(session, checkpoints.make_saver(), path)
@@ -144,7 +147,7 @@ def test_a_resumed_run_skips_what_one_run_skips(digits, tmp_path, monkeypatch, c
             places = ["--data", digits, "--logdir", str(tmp_path / name)]
             corpora.run_command("train", *places, *arguments, "--max_steps", steps)
     one, two = (
-        checkpoints.read(checkpoints.path_of(str(tmp_path / name), 12))
+        checkpoints.read_variables(checkpoint_path(str(tmp_path / name), 12))
         for name in ("whole", "resumed")
     )
     for variable in one:

@@ -11,7 +11,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from transformer import hparams, trainer
-from transformer.logdir import checkpoints
+from transformer.logdir import checkpoints, manifests
+from transformer.logdir.names import checkpoint_path
 from transformer.text.batches import SHARD_STRIDE
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -35,16 +36,16 @@ def logdir(begun, tmp_path):
 
 def stopped(capsys, data, logdir, *flags):
     """The last line of a training that must end; no checkpoint was added."""
-    before = checkpoints.steps(logdir)
+    before = manifests.list_steps(logdir)
     with pytest.raises(SystemExit) as stop:
         corpora.run_train(data, logdir, *FLAGS, "--max_steps", "12", *flags)
-    assert stop.value.code == 2 and checkpoints.steps(logdir) == before
+    assert stop.value.code == 2 and manifests.list_steps(logdir) == before
     return capsys.readouterr().err.splitlines()[-1]
 
 
 def rewrite(logdir, step, change):
     """Puts other values into a checkpoint; `change` gets {name: array}."""
-    prefix = checkpoints.path_of(logdir, step)
+    prefix = checkpoint_path(logdir, step)
     values = corpora.read_variables(prefix)
     change(values)
     for path in glob.glob(glob.escape(prefix) + ".*"):
@@ -94,7 +95,7 @@ def test_the_gradients_of_the_bad_part_of_an_update_are_named(
     line = stopped(capsys, digits, logdir, *flags)
     assert "step 5: expected a finite loss and gradient, got loss inf" in line
     assert re.search(r"; the gradient of \S+, the first of \d+, is not finite", line)
-    assert "lower --learning_rate or set --clip_norm" in line
+    assert "lower learning_rate or set clip_norm" in line
 
 
 def overflowing(number, make_update):
@@ -129,7 +130,7 @@ def test_a_bad_update_changes_nothing(digits):
         }
     )
     with tf.Graph().as_default():
-        graph = trainer.TrainingGraph(hp, trainer.Data(hp), 0)
+        graph = trainer.TrainingGraph(hp, trainer.TrainingData(hp), 0)
         (table,) = [v for v in tf.trainable_variables() if "lookup" in v.op.name]
         bad = tf.assign(table, tf.fill(table.shape, np.float32(1e30)))
         with tf.Session() as session:
@@ -138,7 +139,7 @@ def test_a_bad_update_changes_nothing(digits):
                 if spoil:
                     session.run(bad)
                 before = session.run(tf.global_variables())
-                session.run(graph.update.collect)
+                session.run(graph.update.accumulate)
                 _, metrics = session.run([graph.update.apply, graph.update.metrics])
                 after = session.run(tf.global_variables())
                 assert np.isfinite(metrics.gradient_norm) == (not spoil)

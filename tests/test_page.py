@@ -12,7 +12,7 @@ from browser import Browser, needs_browser
 from serving import serve, url
 
 from transformer import hparams
-from transformer.logdir import checkpoints
+from transformer.logdir import manifests
 from transformer.text.words import word_attention
 from transformer.viewer import page_files
 from transformer.viewer.inspection import inspect_line
@@ -36,7 +36,7 @@ SEEN = "page.sight.pack"
 
 @pytest.fixture(scope="module")
 def models(trained):
-    hp, oldest = hparams.load(trained), checkpoints.steps(trained)[0]
+    hp, oldest = hparams.load(trained), manifests.list_steps(trained)[0]
     opened = [Model(hp, trained), Model(hp, trained, oldest)]
     yield opened
     for model in opened:

@@ -8,6 +8,11 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from transformer import hparams, trainer
+from transformer.footprint import (
+    PARAMETER_COPIES,
+    describe_footprint,
+    estimate_footprint,
+)
 from transformer.runtime import ram
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -20,17 +25,18 @@ SIZES = dict(source_vocab_size=90, target_vocab_size=90, num_heads=4, num_blocks
 
 def test_the_parts_of_the_forecast():
     hp = hparams.HParams(**SIZES, batch_tokens=100)
-    found = ram.forecast(hp, 1000, 50, 10)
-    assert ram.forecast(hp, 2000, 50, 10) - found == ram.COPIES * 4000
-    summed = ram.forecast(dataclasses.replace(hp, accumulate=2), 1000, 50, 10)
+    found = estimate_footprint(hp, 1000, 50, 10)
+    assert estimate_footprint(hp, 2000, 50, 10) - found == PARAMETER_COPIES * 4000
+    summed = estimate_footprint(dataclasses.replace(hp, accumulate=2), 1000, 50, 10)
     assert summed - found == 4000  # the sums of the gradients
     activations = [
-        ram.forecast(dataclasses.replace(hp, batch_tokens=tokens), 1000, 50, 10) - found
+        estimate_footprint(dataclasses.replace(hp, batch_tokens=tokens), 1000, 50, 10)
+        - found
         for tokens in (200, 300, 1000)
     ]
-    assert found - ram.forecast(hp, 1000, 50, 10, 2) == activations[0] / 2
+    assert found - estimate_footprint(hp, 1000, 50, 10, 2) == activations[0] / 2
     ordered = dataclasses.replace(hp, deterministic=True)  # adds up the gradients
-    of_shards = [ram.forecast(each, 1000, 50, 10, 2) for each in (ordered, hp)]
+    of_shards = [estimate_footprint(each, 1000, 50, 10, 2) for each in (ordered, hp)]
     assert of_shards[0] - of_shards[1] == 4000
     assert activations[1] == 2 * activations[0]
     assert activations[2] == 4 * activations[0]  # no batch is larger than the corpus
@@ -76,13 +82,16 @@ def test_the_report_warns_where_more_is_needed_than_there_is(machine):
         def list_devices(self):
             return self.devices
 
+    def report(needed):
+        return describe_footprint(needed, ram.free_device_memory(Session()))
+
     machine(8000 * 1024)
-    enough = ram.report(8000 * 1024, Session())
+    enough = report(8000 * 1024)
     assert enough == "memory for the tensors of training: about 8 MB of 8 MB free"
-    assert "lower --batch_tokens" in ram.report(8000 * 1024 + 1, Session())
+    assert "lower batch_tokens" in report(8000 * 1024 + 1)
     Session.devices = [Device("GPU", 9000), Device("GPU", 8000)]
-    assert "may not be enough" not in ram.report(8000, Session())
-    assert "this may not be enough" in ram.report(8001, Session())
+    assert "may not be enough" not in report(8000)
+    assert "this may not be enough" in report(8001)
 
 
 # --- The end of it --------------------------------------------------------------------
@@ -95,9 +104,9 @@ def test_the_report_warns_where_more_is_needed_than_there_is(machine):
 )
 def test_an_allocation_that_fails_is_one_line(error):
     with pytest.raises(MemoryError) as raised:
-        with ram.shortage_explained("in step 3", "lower --batch_tokens"):
+        with ram.explain_memory_errors("in step 3", "lower batch_tokens"):
             raise error
-    assert str(raised.value) == "out of memory in step 3: lower --batch_tokens"
+    assert str(raised.value) == "out of memory in step 3: lower batch_tokens"
 
 
 def test_out_of_memory_while_training_names_the_flag(
@@ -106,7 +115,7 @@ def test_out_of_memory_while_training_names_the_flag(
     def fail(*args):
         raise tf.errors.ResourceExhaustedError(None, None, "OOM")
 
-    monkeypatch.setattr(trainer, "_finite_step", fail)
+    monkeypatch.setattr(trainer, "make_finite_update", fail)
     with pytest.raises(SystemExit) as stopped:
         corpora.run_train(digits, tmp_path / "logs", "--max_steps", "4")
     assert stopped.value.code == 2
@@ -114,7 +123,7 @@ def test_out_of_memory_while_training_names_the_flag(
         capsys.readouterr()
         .err.splitlines()[-1]
         .startswith(
-            "train.py: out of memory in step 1: lower --batch_tokens (now 200); raise "
-            "--accumulate (now 1)"
+            "train.py: out of memory in step 1: lower batch_tokens (now 200); raise "
+            "accumulate (now 1)"
         )
     )

@@ -18,8 +18,9 @@ import tensorflow.compat.v1 as tf
 
 from transformer import hparams
 from transformer.exports import card, savedmodel
-from transformer.logdir import checkpoints
 from transformer.logdir import history as run
+from transformer.logdir import manifests
+from transformer.logdir.names import checkpoint_step
 from transformer.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -55,7 +56,7 @@ def test_ids_in_a_batch_of_any_size(trained, ours, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_text", None)
     out = str(tmp_path / "model")
     hp = hparams.load(trained)
-    remark = savedmodel.write(hp, checkpoints.find(trained), out, "float32")
+    remark = savedmodel.write(hp, manifests.find_checkpoint(trained), out, "float32")
     assert "ids only" in remark
     check_that_it_agrees(out, trained, ours)
 
@@ -64,7 +65,9 @@ def test_ids_in_a_batch_of_any_size(trained, ours, tmp_path, monkeypatch):
 def test_text_in_a_batch_of_any_size(trained, ours, tmp_path):
     out = str(tmp_path / "model")
     hp = hparams.load(trained)
-    assert savedmodel.write(hp, checkpoints.find(trained), out, "float32") == ""
+    assert (
+        savedmodel.write(hp, manifests.find_checkpoint(trained), out, "float32") == ""
+    )
     check_that_it_agrees(out, trained, ours)
 
 
@@ -150,14 +153,14 @@ def test_the_card_says_what_the_log_directory_knows(trained, tmp_path):
     logdir = corpora.copy_folder(trained, tmp_path / "logs")
     hp = hparams.load(logdir)
     exported = savedmodel.described(hp, "model", "float32")
-    checkpoint = checkpoints.find(logdir)
+    checkpoint = manifests.find_checkpoint(logdir)
     before = card.model_card(hp, checkpoint, exported, samples=0)
     assert "| dev, while training |" in before and "\n| test |" not in scores(before)
     corpora.run_command("eval", "--logdir", logdir, "--samples", "0")
     text = card.model_card(hp, checkpoint, exported, samples=0)
     assert "\n| test |" in scores(text)
     for expected in (
-        f"step {checkpoints.step_of(checkpoint)}",
+        f"step {checkpoint_step(checkpoint)}",
         "dialect `paper`",
         "| train | 2,000 |",
         "nrefs:1|case:mixed|",
@@ -181,7 +184,7 @@ def test_the_card_says_what_the_log_directory_knows(trained, tmp_path):
 
 
 def test_the_signature_of_dev_is_that_of_the_target_language(trained, monkeypatch):
-    hp, checkpoint = hparams.load(trained), checkpoints.find(trained)
+    hp, checkpoint = hparams.load(trained), manifests.find_checkpoint(trained)
     summary = dict(card.read_summary(hp.data), target_lang="zh")
     monkeypatch.setattr(card, "read_summary", lambda _: summary)
     text = card.model_card(hp, checkpoint, savedmodel.described(hp, "m", "float32"))
@@ -216,13 +219,13 @@ def test_the_card_of_a_model_without_its_data(trained, tmp_path, monkeypatch):
     hp = hparams.load(logdir, {"data": str(tmp_path / "none")})
     hparams.save(hp, logdir)
     exported = savedmodel.described(hp, "model", "float32")
-    text = card.model_card(hp, checkpoints.find(logdir), exported)
+    text = card.model_card(hp, manifests.find_checkpoint(logdir), exported)
     assert "The data folder was not there" in text
     os.remove(os.path.join(logdir, run.RUN))  # as if averaged
-    text = card.model_card(hp, checkpoints.find(logdir), exported)
+    text = card.model_card(hp, manifests.find_checkpoint(logdir), exported)
     assert "The data folder was not there" in text
     assert "does not record how the model was trained" in text
-    monkeypatch.setattr(checkpoints, "description_of", lambda _: {})  # or imported
-    text = card.model_card(hp, checkpoints.find(logdir), exported)
+    monkeypatch.setattr(manifests, "read_description", lambda _: {})  # or imported
+    text = card.model_card(hp, manifests.find_checkpoint(logdir), exported)
     assert "The log directory does not record the corpus" in text
     assert "# source → target" in text

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from transformer.commands.advice import advice_for
-from transformer.logdir import checkpoints
+from transformer.logdir import manifests
 from transformer.logdir.history import LOCK, DevScores, Lock
+from transformer.logdir.names import MANIFEST
 from transformer.runtime import files
 from transformer.runtime.errors import DataFolderChanged
-from transformer.text.batches import Corpus
+from transformer.text.batches import Split
 from transformer.text.data_folder import load_text
 
 # --- Arrays ---------------------------------------------------------------------------
@@ -53,7 +54,7 @@ def test_arrays_that_are_none_are_refused_by_name(data, tmp_path, kind):
     path, caught = data / "train.target.ids.npy", tmp_path / "caught"
     ARRAYS[kind](path, Trap(caught))
     with pytest.raises(ValueError, match="expected") as stopped:
-        Corpus(str(data), "train")
+        Split(str(data), "train")
     assert str(path) in str(stopped.value) and "\n" not in str(stopped.value)
     assert not caught.exists()
 
@@ -64,7 +65,7 @@ def test_offsets_that_lead_elsewhere_are_refused(data, odd):
     path = data / "train.target.offsets.npy"
     np.save(str(path), np.array([0, *odd, len(ids)], np.int64))
     with pytest.raises(ValueError, match="expected ascending offsets from 0") as error:
-        Corpus(str(data), "train")
+        Split(str(data), "train")
     assert str(path) in str(error.value) and "\n" not in str(error.value)
 
 
@@ -148,14 +149,14 @@ NESTED = "[" * 60000
 def test_a_strange_manifest_is_a_damaged_one(trained, tmp_path, content):
     logdir = str(tmp_path / "logs")
     shutil.copytree(trained, logdir)
-    path = checkpoints.find(logdir) + checkpoints.MANIFEST
+    path = manifests.find_checkpoint(logdir) + MANIFEST
     with open(path, encoding="utf-8") as file:
         lines = file.readlines()
     with open(path, "w", encoding="utf-8") as file:
         file.writelines([f"# {content}\n", *lines[1:]])
     skipped = []
-    other = checkpoints.find(logdir, warn=skipped.append)
-    assert other + checkpoints.MANIFEST != path and "damaged" in skipped[0]
+    other = manifests.find_checkpoint(logdir, warn=skipped.append)
+    assert other + MANIFEST != path and "damaged" in skipped[0]
 
 
 @pytest.mark.parametrize("line", ["x", "{}", '{"step": "../../x", "bleu": 1.0}'])
@@ -169,7 +170,7 @@ def test_dev_scores_that_are_none_are_refused(tmp_path, line):
 def test_checkpoints_are_found_by_their_names_alone(trained, tmp_path):
     logdir = tmp_path / "logs"
     shutil.copytree(trained, str(logdir))
-    steps, best = checkpoints.steps(trained), checkpoints.find(trained)
+    steps, best = manifests.list_steps(trained), manifests.find_checkpoint(trained)
     # TensorFlow's own file of that name would lead anywhere.
     (logdir / "checkpoint").write_text(
         'model_checkpoint_path: "/elsewhere/model.ckpt-999"\n'
@@ -184,8 +185,10 @@ def test_checkpoints_are_found_by_their_names_alone(trained, tmp_path):
         "best.ckpt--994.index",
     ):
         (logdir / name).write_bytes(b"")
-    assert checkpoints.steps(str(logdir)) == steps
-    assert checkpoints.find(str(logdir)) == str(logdir / os.path.basename(best))
+    assert manifests.list_steps(str(logdir)) == steps
+    assert manifests.find_checkpoint(str(logdir)) == str(
+        logdir / os.path.basename(best)
+    )
     for which in ("../model.ckpt-{}", "/model.ckpt-{}", "{0}/../{0}", "-{}"):
         with pytest.raises(FileNotFoundError):
-            checkpoints.find(str(logdir), which.format(steps[-1]))
+            manifests.find_checkpoint(str(logdir), which.format(steps[-1]))

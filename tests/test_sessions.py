@@ -6,11 +6,10 @@ import threading
 import pytest
 import tensorflow.compat.v1 as tf
 
-from transformer.hparams import HParams
 from transformer.runtime.sessions import (
-    Pools,
+    ThreadPools,
     make_session,
-    run_at_once,
+    run_concurrently,
     set_up_process,
 )
 
@@ -23,7 +22,7 @@ def test_a_process_takes_what_it_needs_of_a_gpu(monkeypatch, chosen, found):
     monkeypatch.setenv(GROWTH, chosen or "")  # so that it is as before afterwards
     if chosen is None:
         monkeypatch.delenv(GROWTH)
-    set_up_process(HParams())
+    set_up_process()
     assert os.environ[GROWTH] == found
 
 
@@ -32,12 +31,12 @@ def test_runs_at_once_come_in_their_order(runs):
     with tf.Graph().as_default() as graph:
         given = tf.placeholder(tf.int32, [])
         counted = tf.while_loop(lambda i: i < given, lambda i: i + 1, [0])
-        with make_session(HParams(), graph, runs=runs) as session:
-            found = run_at_once(
+        with make_session(graph, concurrent_runs=runs) as session:
+            found = run_concurrently(
                 session,
                 counted,
                 [{given: steps} for steps in (3000, 2, 1000, 0, 5, 7)],
-                Pools(runs),
+                ThreadPools(runs),
             )
             assert list(found) == [3000, 2, 1000, 0, 5, 7]
 
@@ -53,9 +52,12 @@ def test_runs_at_once_wait_for_each_other():
                 return other.dequeue()
 
         answer = tf.cond(first, lambda: talk(there, back), lambda: talk(back, there))
-        with make_session(HParams(), graph, runs=2) as session:
+        with make_session(graph, concurrent_runs=2) as session:
             feeds = [{first: True}, {first: False}]
-            assert list(run_at_once(session, answer, feeds, Pools(2))) == [1, 1]
+            assert list(run_concurrently(session, answer, feeds, ThreadPools(2))) == [
+                1,
+                1,
+            ]
 
 
 def test_callers_in_several_threads_get_different_pools():
@@ -67,7 +69,7 @@ def test_callers_in_several_threads_get_different_pools():
             taken.append(options.inter_op_thread_pool)
             both.wait()
 
-    pools = Pools(2)
+    pools = ThreadPools(2)
     for _ in range(3):
         threads = [
             threading.Thread(target=pools.run, args=[Session(), None, {}])
@@ -83,13 +85,13 @@ def test_callers_in_several_threads_get_different_pools():
 def test_what_is_wrong_with_a_run_is_said():
     with tf.Graph().as_default() as graph:
         given = tf.placeholder(tf.int32, [])
-        with make_session(HParams(), graph, runs=2) as session:
+        with make_session(graph, concurrent_runs=2) as session:
             with pytest.raises(tf.errors.InvalidArgumentError):
                 list(
-                    run_at_once(
+                    run_concurrently(
                         session,
                         tf.range(0, 1, given),
                         [{given: 1}, {given: 0}, {given: 1}],
-                        Pools(2),
+                        ThreadPools(2),
                     )
                 )

@@ -15,16 +15,17 @@ from transformer.text.batches import (
     BatchPlan,
     Shards,
     make_batch,
-    prefetched,
+    prefetch_to_device,
     shard_count,
     training_dataset,
 )
-from transformer.trainer import Data, TrainingGraph, training_loss, with_shards
+from transformer.trainer import Start, TrainingData, TrainingGraph, resolve_shards
+from transformer.training import run_update, training_loss
 from transformer.workers.cluster import Cluster
 
 
 class Pairs:
-    """A corpus whose pairs have one piece, their number."""
+    """A split whose pairs have one piece, their number."""
 
     def batch(self, indices, number):
         rows = [[10 + index] for index in indices]
@@ -39,7 +40,7 @@ def plan():
 
 
 class Indices:
-    """In place of a corpus: a batch is the indices of its pairs."""
+    """In place of a split: a batch is the indices of its pairs."""
 
     @staticmethod
     def batch(indices, number):
@@ -47,12 +48,12 @@ class Indices:
 
 
 def dealt(plan, count, workers, batches):
-    """{number: its pairs} of the shards of some batches, in the order of rounds."""
+    """{number: its pairs} of the shards of some batches, in their order."""
     of_each = [Shards(plan, count, workers, worker) for worker in range(workers)]
     shards = [
-        each.batch(Indices, number)
-        for number in range(batches * of_each[0].rounds)
-        for each in of_each
+        worker.shard(Indices, position)
+        for position in range(batches * of_each[0].per_worker)
+        for worker in of_each
     ]
     return {number: list(pairs) for pairs, number in shards}
 
@@ -62,9 +63,9 @@ def test_the_shards_of_a_batch_are_its_pairs_in_their_order(plan, count):
     shards = dealt(plan, count, 1, 12)
     assert len(shards) == 12 * count
     for k in range(12):
-        parts = [shards[k + i * SHARD_STRIDE] for i in range(count)]
-        assert sum(parts, []) == list(plan.batch(k))
-        sizes = [len(part) for part in parts]
+        indices = [shards[k + i * SHARD_STRIDE] for i in range(count)]
+        assert sum(indices, []) == list(plan.batch(k))
+        sizes = [len(shard) for shard in indices]
         assert max(sizes) - min(sizes) <= 1 and sizes[0] > 0
 
 
@@ -83,29 +84,29 @@ def test_how_many_there_are():
     assert [shard_count(3, workers) for workers in (1, 2, 3)] == [3, 3, 3]
     four = Cluster(["a:1", "b:1", "c:1", "d:1"], 0)
     hp = hparams.HParams(deterministic=True)
-    assert with_shards(hp).shards == 1
-    assert with_shards(hp, four).shards == 8
-    assert with_shards(dataclasses.replace(hp, shards=5), four).shards == 5
+    assert resolve_shards(hp).shards == 1
+    assert resolve_shards(hp, four).shards == 8
+    assert resolve_shards(dataclasses.replace(hp, shards=5), four).shards == 5
     with pytest.raises(ValueError, match="shards: expected 4 or more.*, got 3"):
-        with_shards(dataclasses.replace(hp, shards=3), four)
+        resolve_shards(dataclasses.replace(hp, shards=3), four)
     any_other = hparams.HParams(shards=3)
-    assert with_shards(any_other, four) == any_other
+    assert resolve_shards(any_other, four) == any_other
 
 
-@pytest.mark.parametrize("deterministic, parts", [(True, 3), (False, 1)])
-def test_only_a_deterministic_run_keeps_them_apart(hp, deterministic, parts):
+@pytest.mark.parametrize("deterministic, count", [(True, 3), (False, 1)])
+def test_only_a_deterministic_run_keeps_them_apart(hp, deterministic, count):
     hp = dataclasses.replace(hp, shards=3, deterministic=deterministic)
     with tf.Graph().as_default():
-        graph = TrainingGraph(hp, Data(hp), 0)
-    assert graph.update.runs == graph.shards.count == parts
+        graph = TrainingGraph(hp, TrainingData(hp), 0)
+    assert graph.update.num_runs == graph.shards.count == count
 
 
-def test_the_dataset_has_the_rounds_from_a_batch_on(graph, plan):
-    """One round ahead; what is fed does not advance it."""
+def test_the_dataset_has_the_shards_from_a_batch_on(graph, plan):
+    """One shard ahead; what is fed does not advance it."""
     shards = Shards(plan, count=5, workers=2, worker=1)
     dataset = training_dataset(Pairs(), shards, start=4)
     next_batch = tf.data.make_one_shot_iterator(dataset).get_next()
-    batch, take_next = prefetched(next_batch)
+    batch, take_next = prefetch_to_device(next_batch)
     assert [x.shape.rank for x in batch] == [2, 2, 2, 0]
     one_more = batch.number + 1
     with tf.Session(graph=graph, config=CONFIG) as session:
@@ -113,7 +114,7 @@ def test_the_dataset_has_the_rounds_from_a_batch_on(graph, plan):
         for number in range(4 * 3, 8 * 3):
             assert session.run(one_more, {batch.number: 77}) == 78
             found, _ = session.run([batch, take_next])
-            for array, wanted in zip(found, shards.batch(Pairs(), number)):
+            for array, wanted in zip(found, shards.shard(Pairs(), number)):
                 np.testing.assert_array_equal(array, wanted)
 
 
@@ -142,14 +143,14 @@ def updated(hp):
     """(metrics of two updates, values of the variables after them)."""
     random = np.random.RandomState(0)
     with tf.Graph().as_default():
-        graph = TrainingGraph(hp, Data(hp), 0)
+        graph = TrainingGraph(hp, TrainingData(hp), 0)
         with graph.make_session() as session:
-            graph.open(session, None)
+            graph.open(session, Start(0))
             # TensorFlow's first values depend on the number of operations.
             for variable in tf.trainable_variables():
                 value = random.uniform(-0.3, 0.3, variable.shape.as_list())
                 session.run(tf.assign(variable, value))
-            metrics = [graph.make_step(session) for _ in range(2)]
+            metrics = [run_update(session, graph.update).metrics for _ in range(2)]
             names = {v.op.name: v for v in tf.global_variables()}
             return metrics, session.run(names)
 
@@ -175,46 +176,46 @@ def test_a_batch_in_shards_is_the_batch(hp, changes):
     whole, values = updated(hp)
     cut, others = updated(dataclasses.replace(hp, shards=3))
     for one, other in zip(whole, cut):
-        np.testing.assert_allclose(one[:4], other[:4], rtol=1e-5)
+        np.testing.assert_allclose(one, other, rtol=1e-5)
     for name, array in values.items():
         np.testing.assert_allclose(others[name], array, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("batch_tokens", [60, 10])
-def test_a_batch_in_parts_side_by_side_is_the_batch(hp, monkeypatch, batch_tokens):
-    """Also where a part has no pair, as of batches of 10 tokens."""
+def test_a_batch_in_micro_batches_is_the_batch(hp, monkeypatch, batch_tokens):
+    """Also where a micro-batch has no pair, as of batches of 10 tokens."""
     hp = dataclasses.replace(
         hp, deterministic=False, dialect="tensor2tensor", batch_tokens=batch_tokens
     )
-    monkeypatch.setattr("transformer.runtime.sessions.has_gpu", lambda: False)
-    monkeypatch.setattr("transformer.runtime.sessions.PARTS_AT_ONCE", 1)
+    monkeypatch.setattr("transformer.trainer.has_gpu", lambda: False)
+    monkeypatch.setattr("transformer.trainer.MICRO_BATCHES", 1)
     whole, values = updated(hp)
     updated.cache_clear()
-    monkeypatch.setattr("transformer.runtime.sessions.PARTS_AT_ONCE", 3)
+    monkeypatch.setattr("transformer.trainer.MICRO_BATCHES", 3)
     cut, others = updated(hp)
     updated.cache_clear()
     for one, other in zip(whole, cut):
-        np.testing.assert_allclose(one[:4], other[:4], rtol=1e-5)
+        np.testing.assert_allclose(one, other, rtol=1e-5)
     for name, array in values.items():
         np.testing.assert_allclose(others[name], array, rtol=1e-3, atol=1e-5)
 
 
-def test_each_part_of_each_batch_has_a_seed_of_its_own(hp, monkeypatch):
+def test_each_micro_batch_has_a_seed_of_its_own(hp, monkeypatch):
     """With that of another, it would have the same dropout."""
-    monkeypatch.setattr("transformer.runtime.sessions.has_gpu", lambda: False)
+    monkeypatch.setattr("transformer.trainer.has_gpu", lambda: False)
     seeds = []
 
     def loss_with(model, batch, hp, seed):
         seeds.append(seed)
         return training_loss(model, batch, hp, seed)
 
-    monkeypatch.setattr("transformer.trainer.training_loss", loss_with)
+    monkeypatch.setattr("transformer.training.training_loss", loss_with)
     found = set()
     with tf.Graph().as_default():
         hp = dataclasses.replace(hp, deterministic=False)
-        graph = TrainingGraph(hp, Data(hp), 0)
+        graph = TrainingGraph(hp, TrainingData(hp), 0)
         with graph.make_session() as session:
-            graph.open(session, None)
+            graph.open(session, Start(0))
             for _ in range(3):
                 values, _ = session.run([seeds, graph.update.apply])
                 found |= {tuple(seed) for seed in values}

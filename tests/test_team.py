@@ -17,13 +17,14 @@ import tensorflow.compat.v1 as tf
 from conftest import CONFIG
 
 from transformer import hparams, trainer
-from transformer.commands import launch, train
-from transformer.logdir import checkpoints
-from transformer.runtime.signals import signals_passed_to
-from transformer.workers import exchange
+from transformer.commands import train
+from transformer.logdir import manifests
+from transformer.runtime import devices
+from transformer.runtime.signals import forward_signals
+from transformer.workers import exchange, launch
 from transformer.workers import team as workers
-from transformer.workers.cluster import Cluster, cluster_of
-from transformer.workers.exchange import Exchange, packs, retried
+from transformer.workers.cluster import Cluster, read_cluster
+from transformer.workers.exchange import ClusterSession, Exchange, make_packs
 from transformer.workers.team import Ended, NotFiniteElsewhere, Team
 
 needs_tf2 = pytest.mark.skipif(tf.__version__ < "2", reason="TensorFlow 1.15 refuses")
@@ -52,7 +53,7 @@ def config(kind="worker", index=0, **jobs):
     ],
 )
 def test_the_workers_of_tf_config(environment, cluster):
-    assert cluster_of(environment) == cluster
+    assert read_cluster(environment) == cluster
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_the_workers_of_tf_config(environment, cluster):
 )
 def test_a_malformed_tf_config_is_refused(environment):
     with pytest.raises(ValueError, match="TF_CONFIG: expected .*, got "):
-        cluster_of(environment)
+        read_cluster(environment)
 
 
 def test_the_port_of_the_connections_to_the_chief():
@@ -120,7 +121,7 @@ class Threads:
     """The workers of a run as threads of this process; `leave` ends no process."""
 
     def __init__(self, count, monkeypatch):
-        ports = launch.free_ports(count)
+        ports = launch.find_free_ports(count)
         self.addresses = [f"127.0.0.1:{port}" for port in ports]
         self.said = []
         self.left = []
@@ -167,7 +168,7 @@ def joins(team):
     """Meet, begin, wait: what a worker does that has nothing to compute."""
     team.meet({"step": 7})
     team.begin()
-    team.wait_for_the_end()
+    team.wait_for_end()
 
 
 def ending(result):
@@ -186,7 +187,7 @@ def test_all_meet_compare_and_end_with_the_chief(threads):
         if team.is_chief:
             return start, gathered
         assert start == {"step": 7}
-        team.wait_for_the_end()
+        team.wait_for_end()
 
     others = [here.run(index, work) for index in (2, 1)]
     assert here.run(0, work)() == ({"step": 7}, {1: 1, 2: 2})
@@ -196,7 +197,7 @@ def test_all_meet_compare_and_end_with_the_chief(threads):
 def test_a_single_process_is_a_chief_without_others():
     with Team(failures=(KeyError,)) as team:
         error = NotFiniteElsewhere("here")
-        assert team.is_chief and team.cause(error) is error
+        assert team.is_chief and team.find_cause(error) is error
         assert team.meet(3) == 3
         team.begin()
         assert team.compute(lambda: 3) == 3
@@ -293,7 +294,7 @@ def test_a_computation_that_fails_while_all_are_there_ends_the_run(threads):
     """A connection of TensorFlow broke."""
     here = threads(2)
     other = here.run(1, lambda team: [team.meet(), team.compute(lambda: {}["Broken"])])
-    chief = here.run(0, lambda team: [team.meet(), team.wait_for_the_end()])
+    chief = here.run(0, lambda team: [team.meet(), team.wait_for_end()])
     name = f"worker 1 at {here.addresses[1]}"
     for result in (chief, other):
         text, status = ending(result())
@@ -308,8 +309,8 @@ def test_a_signal_of_another_worker_stops_the_chief(threads, monkeypatch, is_ign
     handler = signal.SIG_IGN if is_ignored else signal.default_int_handler
     monkeypatch.setattr(workers.signal, "getsignal", lambda _: handler)
     monkeypatch.setattr(workers.os, "kill", lambda _, number: killed.append(number))
-    asks = here.run(1, lambda team: [team.meet(), team.pass_on_signal(signal.SIGINT)])
-    chief = here.run(0, lambda team: [team.meet(), team.wait_for_the_end()])
+    asks = here.run(1, lambda team: [team.meet(), team.forward_signal(signal.SIGINT)])
+    chief = here.run(0, lambda team: [team.meet(), team.wait_for_end()])
     asks(), chief()
     assert killed == [signal.SIGTERM if is_ignored else signal.SIGINT]
     assert here.said == [f"worker 1 at {here.addresses[1]} was asked to stop"]
@@ -369,8 +370,8 @@ def test_what_is_not_finite_is_reported_by_the_worker_that_has_it(threads, bad):
         team.meet()
         if team.cluster.index == bad:
             time.sleep(0.3)
-            raise team.cause(FloatingPointError("a NaN in x"))
-        raise team.cause(NotFiniteElsewhere("not here"))
+            raise team.find_cause(FloatingPointError("a NaN in x"))
+        raise team.find_cause(NotFiniteElsewhere("not here"))
 
     errors = [str(each()) for each in [here.run(index, work) for index in range(3)]]
     cause = "not here" if bad is None else "a NaN in x"
@@ -386,43 +387,52 @@ def test_workers_compare_settings_corpus_and_code():
     """But not the path of the data: folders may have other names there."""
     hp = hparams.HParams(data="a")
     other = hparams.HParams(data="b", seed=hp.seed + 1)
-    first = trainer.configuration(hp, {"train": 64 * "1"})
-    second = trainer.configuration(other, {"train": 64 * "2"})
+    first = trainer.describe_configuration(
+        trainer.Run(hp, None, {"train": 64 * "1"}, None)
+    )
+    second = trainer.describe_configuration(
+        trainer.Run(other, None, {"train": 64 * "2"}, None)
+    )
     different = {name for name in first if first[name] != second[name]}
     assert different == {"seed", "corpus train"} and "code" in first
 
 
 def test_a_worker_continues_from_the_checkpoint_of_the_chief(trained, tmp_path):
-    newest = checkpoints.find(trained, "newest")
+    newest = manifests.find_checkpoint(trained, "newest")
     description = trainer.identity_of(newest)
     copy = corpora.copy_folder(trained, tmp_path / "copy")
     there = os.path.join(copy, os.path.basename(newest))
-    assert trainer.described_checkpoint(copy, description) == there
-    assert trainer.described_checkpoint(copy, trainer.identity_of(None)) is None
+    assert trainer.receive_start(copy, description).checkpoint == there
+    assert (
+        trainer.receive_start(copy, trainer.identify_checkpoint(None)).checkpoint
+        is None
+    )
     changed = dict(description, manifest=description["manifest"].replace("0", "1"))
     with pytest.raises(
         ValueError, match="expected the checkpoint .* differs from the chief's"
     ):
-        trainer.described_checkpoint(copy, changed)
+        trainer.receive_start(copy, changed)
     os.remove(there + ".index")
     with pytest.raises(ValueError, match=re.escape(copy)):
-        trainer.described_checkpoint(copy, description)
+        trainer.receive_start(copy, description)
 
 
 def test_packs_begin_with_the_last_layers():
-    assert packs([1, 2, 3, 9, 2, 2], most=5) == [[5, 4], [3], [2, 1], [0]]
-    assert packs([1, 1, 1]) == [[2, 1, 0]]
-    assert packs([]) == []
+    assert make_packs([1, 2, 3, 9, 2, 2], limit=5) == [[5, 4], [3], [2, 1], [0]]
+    assert make_packs([1, 1, 1]) == [[2, 1, 0]]
+    assert make_packs([]) == []
 
 
 @needs_tf2
 def test_an_exchange_of_one_worker_returns_what_it_got(graph, monkeypatch):
     """One pack after the other, the last tensors first; NCCL is asked for."""
-    monkeypatch.setattr(exchange, "packs", lambda sizes: packs(sizes, most=20))
+    monkeypatch.setattr(
+        exchange, "make_packs", lambda sizes: make_packs(sizes, limit=20)
+    )
     made = Exchange(Cluster(["a:1"], 0))
     arrays = [np.arange(size, dtype=np.float32) for size in (4, 2, 3, 1)]
     tensors = [tf.reshape(tf.constant(array), [-1, 1]) for array in arrays]
-    results = [made.sums(tensors), *made.all(tensors)]
+    results = [made.all_reduce(tensors), *made.all_gather(tensors)]
     reduce_ops = [
         op for op in graph.get_operations() if op.type.startswith("CollectiveReduce")
     ]
@@ -436,24 +446,26 @@ def test_an_exchange_of_one_worker_returns_what_it_got(graph, monkeypatch):
                 np.testing.assert_array_equal(found[:, 0], array)
 
 
-def test_a_run_that_the_server_refuses_by_chance_is_made_again():
+def test_a_run_that_the_server_refuses_by_chance_is_made_again(monkeypatch):
     """Not one that fails in the middle, after which another would take other data."""
     refusal = "From /job:worker/replica:0/task:0:\nThe same RunGraph (Worker) request "
     refusal += "was received twice. "
     inner = "Collective ops is aborted by: The same RecvBuf request was received twice"
     errors = []
 
-    def run(*args):
+    def run(session, *args):
         if errors:
             raise tf.errors.AbortedError(None, None, errors.pop(0))
         return args
 
+    monkeypatch.setattr(tf.Session, "run", run)
+    session = ClusterSession.__new__(ClusterSession)
     for words in ([refusal, "Socket closed"], [inner], 50 * [refusal]):
         errors[:] = words
         with pytest.raises(tf.errors.AbortedError, match=re.escape(words[-1])):
-            retried(run)("x")
+            session.run("x")
     errors[:] = [refusal]
-    assert retried(run)("x", {"y": 1}) == ("x", {"y": 1}, None, None)
+    assert session.run("x", {"y": 1}) == ("x", {"y": 1}, None, None)
 
 
 # --- Signals --------------------------------------------------------------------------
@@ -462,7 +474,7 @@ def test_a_run_that_the_server_refuses_by_chance_is_made_again():
 def test_a_signal_is_passed_on_even_while_the_main_thread_computes():
     received = []
     before = signal.getsignal(signal.SIGTERM)
-    with signals_passed_to(received.append):
+    with forward_signals(received.append):
         os.kill(os.getpid(), signal.SIGTERM)
         corpora.wait_until(lambda: received)
     assert received == [signal.SIGTERM]
@@ -510,7 +522,7 @@ def test_each_worker_has_a_gpu_or_its_share_of_the_cores(launched, monkeypatch, 
     every = sorted(os.sched_getaffinity(0))
     for index in range(2):
         gpu = gpus[index] if gpus else ""
-        cores = every if gpus else launch.share_of_cores(index, 2)
+        cores = every if gpus else devices.share_of_cores(index, 2)
         assert f"[{index}] {gpu} {cores}" in lines
 
 
@@ -520,12 +532,12 @@ def test_gpus_are_found_without_tensorflow(tmp_path, monkeypatch):
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    assert launch.visible_gpus() == ["0", "1"]
+    assert devices.list_gpus() == ["0", "1"]
     monkeypatch.setenv("PATH", str(tmp_path / "none"))
-    assert launch.visible_gpus() == []
+    assert devices.list_gpus() == []
     for text, gpus in (("", []), ("-1", []), ("3", ["3"]), ("3, 5", ["3", "5"])):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", text)
-        assert launch.visible_gpus() == gpus
+        assert devices.list_gpus() == gpus
 
 
 @pytest.mark.parametrize(
@@ -603,7 +615,9 @@ def test_the_launcher_refuses_what_cannot_be(capsys, monkeypatch, flag, said):
 def test_the_launcher_refuses_a_program_that_is_not_there(capsys, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     said = corpora.refusal(capsys, "launch", "--", "no-such-program")
-    assert "got 'no-such-program', which is neither a file nor on the path" in said
+    assert (
+        "got 'no-such-program', which is neither a file nor on the search path" in said
+    )
     assert "expected a Python program" in corpora.refusal(
         capsys, "launch", "--", "python3"
     )
@@ -614,5 +628,5 @@ def test_the_launcher_refuses_a_program_that_is_not_there(capsys, monkeypatch):
 )
 def test_the_launcher_takes_a_program_as_it_is_typed(line):
     words = line.split()
-    arguments = launch.arguments_of_python(words)
+    arguments = launch.python_arguments(words)
     assert arguments == (words[1:] if words[0] == "python" else words)

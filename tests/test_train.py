@@ -11,8 +11,9 @@ import pytest
 
 from transformer import hparams, trainer
 from transformer.evaluation import Score, Scores
-from transformer.logdir import checkpoints
+from transformer.logdir import checkpoints, manifests
 from transformer.logdir import history as run
+from transformer.logdir.names import BEST, checkpoint_step
 from transformer.text.vocabulary import load_vocabularies
 
 pytestmark = pytest.mark.usefixtures("one_thread_only")
@@ -60,7 +61,7 @@ def dev_bleus(logdir):
 
 
 def newest(logdir):
-    return corpora.read_variables(checkpoints.find(str(logdir), "newest"))
+    return corpora.read_variables(manifests.find_checkpoint(str(logdir), "newest"))
 
 
 # --- Going on -------------------------------------------------------------------------
@@ -78,19 +79,19 @@ def test_a_training_that_stops_again_and_again_is_the_uninterrupted_one(
     stop_at(3)  # before the first checkpoint
     with pytest.raises(Killed):
         corpora.run_train(digits, logdir, *corpora.HARD)
-    assert checkpoints.steps(str(logdir)) == []
+    assert manifests.list_steps(str(logdir)) == []
     for place, name in ((trainer, "evaluate"), (checkpoints, "save_best")):
         with monkeypatch.context() as patched, pytest.raises(Killed):
             patched.setattr(place, name, interrupt)
             corpora.run_train(digits, logdir, *corpora.HARD)
-        assert checkpoints.steps(str(logdir)) == [4]
-        assert checkpoints.steps(str(logdir), checkpoints.BEST) == []
+        assert manifests.list_steps(str(logdir)) == [4]
+        assert manifests.list_steps(str(logdir), BEST) == []
     corpora.run_train(digits, logdir, *corpora.HARD, "--max_steps", "4")  # at its end
-    assert checkpoints.steps(str(logdir), checkpoints.BEST) == [4]
+    assert manifests.list_steps(str(logdir), BEST) == [4]
     stop_at(6)  # between two checkpoints
     with pytest.raises(Killed):
         corpora.run_train(digits, logdir, *corpora.HARD)
-    assert checkpoints.steps(str(logdir)) == [4]
+    assert manifests.list_steps(str(logdir)) == [4]
     shutil.move(str(logdir), str(moved))
     corpora.run_train(digits, moved, *corpora.HARD)
     corpora.assert_same_training(moved, whole)
@@ -141,7 +142,7 @@ def test_the_lowest_dev_loss_is_the_best_while_bleu_is_near_zero(
     best = min(losses, key=losses.get)
     assert best != 2
     assert f"at step {best} (the lowest dev loss" in said
-    assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [best]
+    assert manifests.list_steps(str(tmp_path), BEST) == [best]
 
 
 def test_the_best_is_kept_older_ones_go_and_patience_ends(
@@ -153,10 +154,10 @@ def test_the_best_is_kept_older_ones_go_and_patience_ends(
     assert said[-1].startswith("stopped at step 10")
     assert "best dev BLEU 3.00, at step 4" in said[-1]
     assert dev_bleus(tmp_path) == {2: 1.0, 4: 3.0, 6: 2.0, 8: 3.0, 10: 2.5}
-    assert checkpoints.steps(str(tmp_path)) == [8, 9, 10]
-    assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]
+    assert manifests.list_steps(str(tmp_path)) == [8, 9, 10]
+    assert manifests.list_steps(str(tmp_path), BEST) == [4]
     best, last = (
-        corpora.read_variables(checkpoints.find(str(tmp_path), which))
+        corpora.read_variables(manifests.find_checkpoint(str(tmp_path), which))
         for which in ("best", "newest")
     )
     assert (best["global_step"], last["global_step"]) == (4, 10)
@@ -174,16 +175,16 @@ def test_the_best_is_kept_older_ones_go_and_patience_ends(
 
     script(2.0)  # but with more patience it goes on
     corpora.run_train(digits, tmp_path, *PATIENT, "--patience=4", "--max_steps=11")
-    assert checkpoints.steps(str(tmp_path)) == [9, 10, 11]
+    assert manifests.list_steps(str(tmp_path)) == [9, 10, 11]
     assert dev_bleus(tmp_path)[11] == 2.0
-    assert checkpoints.steps(str(tmp_path), checkpoints.BEST) == [4]
+    assert manifests.list_steps(str(tmp_path), BEST) == [4]
 
 
 # --- The log directory ----------------------------------------------------------------
 
 
 def test_the_log_directory_holds_what_it_should(trained):
-    best = checkpoints.step_of(checkpoints.find(trained, "best"))
+    best = checkpoint_step(manifests.find_checkpoint(trained, "best"))
     names = {"hparams.json", "spm.model", "dev_scores.jsonl", "lock"}
     names |= {"run.jsonl", "checkpoint"}
     for checkpoint in (
@@ -281,7 +282,7 @@ def test_dev_scores_and_events_agree(trained):
         assert events["dev/bleu"][row["step"]] == pytest.approx(row["bleu"])
         assert events["dev/loss"][row["step"]] == pytest.approx(row["loss"])
     best = max(rows, key=lambda row: row["bleu"])
-    assert checkpoints.steps(trained, checkpoints.BEST) == [best["step"]]
+    assert manifests.list_steps(trained, BEST) == [best["step"]]
 
 
 def test_without_a_terminal_progress_is_plain_lines(digits, tmp_path, script, capsys):
@@ -333,7 +334,7 @@ def test_settings_are_refused(digits, tmp_path, capsys, flags, words):
 )
 def test_a_peak_that_is_taken_for_a_factor_is_remarked_on(schedule, rate, is_low):
     hp = hparams.HParams(schedule=schedule, learning_rate=rate)
-    assert ("is a factor" in trainer.low_factor(hp)) == is_low
+    assert ("is a factor" in trainer.describe_low_rate(hp)) == is_low
 
 
 def test_positions_beyond_a_table_are_reported(digits, tmp_path, script, capsys):

@@ -11,7 +11,8 @@ import pytest
 
 import transformer
 from transformer import alignment, hparams
-from transformer.logdir import checkpoints
+from transformer.logdir import manifests
+from transformer.logdir.names import checkpoint_path, checkpoint_step
 from transformer.runtime import sessions
 from transformer.translator import Translation, Translator
 
@@ -196,10 +197,10 @@ def test_restore_returns_the_best_checkpoint_or_loads_the_one_named(
     opened, trained, lines, translations
 ):
     translator = opened(4)
-    best = checkpoints.find(trained, "best")
+    best = manifests.find_checkpoint(trained, "best")
     assert translator.restore() == best
-    steps = [s for s in checkpoints.steps(trained) if s != checkpoints.step_of(best)]
-    other = checkpoints.path_of(trained, steps[0])
+    steps = [s for s in manifests.list_steps(trained) if s != checkpoint_step(best)]
+    other = checkpoint_path(trained, steps[0])
     assert translator.restore(other) == other
     assert translator.translate(lines) != translations
     translator.restore()
@@ -226,9 +227,9 @@ def test_the_end_of_the_with_statement_closes_the_session(trained, lines):
 def test_a_log_directory_is_enough(opened, trained, lines):
     with Translator(trained) as translator:
         assert_same(translator.translate(lines), opened().translate(lines))
-        assert translator.checkpoints == [checkpoints.find(trained, "best")]
+        assert translator.checkpoints == [manifests.find_checkpoint(trained, "best")]
     with Translator(trained, checkpoint="newest") as translator:
-        assert translator.checkpoints == [checkpoints.find(trained, "newest")]
+        assert translator.checkpoints == [manifests.find_checkpoint(trained, "newest")]
 
 
 def test_settings_of_the_search_are_overruled_by_keyword(greedily, trained, lines):

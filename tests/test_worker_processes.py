@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from transformer.commands import launch
-from transformer.logdir import checkpoints
+from transformer.logdir import manifests
+from transformer.logdir.names import checkpoint_path
+from transformer.workers import launch
 
 pytestmark = [
     pytest.mark.skipif(tf.__version__ < "2", reason="TensorFlow 1.15 refuses"),
@@ -95,7 +96,7 @@ def start(started, command):
     def start(count, logdir, *flags):
         return [
             started(environment, *command(logdir, *flags))
-            for environment in launch.environments(count)
+            for environment in launch.make_environments(count)
         ]
 
     return start
@@ -112,13 +113,13 @@ def alone(digits, tmp_path_factory):
 
 
 def bytes_of(logdir, step):
-    found = corpora.read_variables(checkpoints.path_of(str(logdir), step))
+    found = corpora.read_variables(checkpoint_path(str(logdir), step))
     return {name: np.asarray(array).tobytes() for name, array in found.items()}
 
 
 def assert_goes_on(start, logdir, alone):
     """The same command continues; what it makes is what one process makes."""
-    step = checkpoints.steps(str(logdir))[-1] + 4
+    step = manifests.list_steps(str(logdir))[-1] + 4
     assert step <= 100
     for each in start(2, logdir, f"--max_steps={step}"):
         assert each.end()[0] == 0, each.lines
@@ -130,7 +131,6 @@ CHANGED = """
 import os, signal, sys
 from transformer.text import batches as data
 from transformer import trainer, training
-from transformer.logdir import checkpoints
 from transformer.workers import exchange
 from transformer.trainer import TrainingGraph
 {}
@@ -159,7 +159,7 @@ def test_the_same_bits_as_one_process(tmp_path, command, started, alone, count):
 def test_float16_is_the_same_on_two_workers(started, command, tmp_path):
     """The loss scale, and the updates that it skips, are the same, too."""
     script = CHANGED.format("training.FIRST_SCALE = 2.0**14")  # too large for float16
-    environments = {"one": [os.environ], "two": launch.environments(2)}
+    environments = {"one": [os.environ], "two": launch.make_environments(2)}
     for each in [
         started(
             environment,
@@ -171,7 +171,7 @@ def test_float16_is_the_same_on_two_workers(started, command, tmp_path):
     ]:
         assert each.end()[0] == 0, each.lines
     assert bytes_of(tmp_path / "one", 8) == bytes_of(tmp_path / "two", 8)
-    variables = corpora.read_variables(checkpoints.path_of(str(tmp_path / "one"), 8))
+    variables = corpora.read_variables(checkpoint_path(str(tmp_path / "one"), 8))
     assert 0 < variables["loss_scale/skipped_updates"] < 8
 
 
@@ -180,11 +180,11 @@ def test_without_deterministic_each_worker_computes_one_piece(
 ):
     """Sums are exchanged in packs, and are nearly those of one process."""
     script = CHANGED.format(
-        "exchange.PACK_BYTES = exchange.packs.__defaults__ = (4096,)"
+        "exchange.PACK_BYTES = exchange.make_packs.__defaults__ = (4096,)"
     )
     flags = ["--dropout_rate=0", "--max_steps=4", "--seed=7"]
     losses = []
-    for environments in ([os.environ], launch.environments(2)):
+    for environments in ([os.environ], launch.make_environments(2)):
         logdir = tmp_path / str(len(environments))
         where = ["--data", digits, "--logdir", str(logdir), *corpora.TINY, *flags]
         for each in [started(one, "-c", script, "x", *where) for one in environments]:
@@ -231,5 +231,5 @@ def test_a_signal_stops_all_with_a_checkpoint(start, tmp_path):
         status, said = each.end()
         assert (status, "SIGTERM" in said) == (143, True), each.lines
     *_, last = [line for line in processes[0].lines if line.startswith("step ")]
-    saved = checkpoints.steps(str(tmp_path))[-1]
+    saved = manifests.list_steps(str(tmp_path))[-1]
     assert last.startswith(f"step {saved}/")

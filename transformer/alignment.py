@@ -19,14 +19,14 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Se
 import numpy as np
 
 from transformer.hparams import HParams
-from transformer.logdir.manifests import is_there
+from transformer.logdir.manifests import is_present
+from transformer.logdir.names import ALIGNMENT
 from transformer.runtime import files
 from transformer.runtime.errors import CorpusError
 from transformer.text.lines import read_lines
 from transformer.text.vocabulary import Vocabularies
 from transformer.text.words import split_into_words, word_attention
 
-FILE_NAME = "alignment.json"
 Pair = Tuple[int, int]  # a source word and a target word, from 0
 Pairs = Set[Pair]
 
@@ -237,7 +237,7 @@ def read_chosen_head(logdir: str, checkpoint: str, hp: HParams) -> Optional[Head
 def _read_choices(logdir: str) -> Dict[str, Any]:
     """Read the choices: checkpoint → fields; {} for no file or a damaged one."""
     try:
-        with open(os.path.join(logdir, FILE_NAME), "rb") as file:
+        with open(os.path.join(logdir, ALIGNMENT), "rb") as file:
             return dict(json.loads(file.read(1 << 16).decode("utf-8")))
     except (OSError, ValueError, TypeError, RecursionError):
         return {}
@@ -253,9 +253,9 @@ def store_chosen_head(
     choices = {
         name: choice
         for name, choice in _read_choices(logdir).items()
-        if is_there(os.path.join(logdir, name))
+        if is_present(os.path.join(logdir, name))
     }
     choices[os.path.basename(checkpoint)] = {**head._asdict(), **error_rates}
-    with files.replaced(os.path.join(logdir, FILE_NAME)) as file:
+    with files.replaced(os.path.join(logdir, ALIGNMENT)) as file:
         json.dump(choices, file, indent=2)
         file.write("\n")

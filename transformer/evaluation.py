@@ -5,7 +5,6 @@ computes the intervals by bootstrap resampling of lines, and compares systems wi
 paired bootstrap test (Koehn 2004).
 """
 
-import hashlib
 import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -102,20 +101,6 @@ def name_beside(text: ParallelText, own_data: str) -> str:
     return text.name if is_own else f"{text.name}-{hash_lines(text.sources)}"
 
 
-def translations_path(checkpoint: str, name: str, others: Sequence[str] = ()) -> str:
-    """Return the path of the translations of a text.
-
-    Args:
-      checkpoint: the checkpoint that translates.
-      name: what `name_beside` returns, or a longer name.
-      others: the other checkpoints of an ensemble.
-    """
-    if others:
-        paths = "\n".join(os.path.abspath(each) for each in others)
-        name += ".with-" + hashlib.sha256(paths.encode("utf-8")).hexdigest()[:8]
-    return f"{checkpoint}.{name}.translations"
-
-
 def score(
     hypotheses: List[str],
     references: List[str],
@@ -183,9 +168,9 @@ def check_samples(samples: int, lines: int) -> None:
     free = ram.free_memory()
     if needed > free > 0:
         raise SettingsError(
-            f"samples: expected samples that fit the {ram.readable(free)} of free "
+            f"samples: expected samples that fit the {ram.format_bytes(free)} of free "
             f"memory, got {samples:,} samples of {lines:,} lines, which need "
-            f"{ram.readable(needed)}; choose fewer samples, or 0"
+            f"{ram.format_bytes(needed)}; choose fewer samples, or 0"
         )
     seed = os.environ.get(SEED, "none").lower()
     if samples and seed != "none" and not (seed.isdecimal() and int(seed)):

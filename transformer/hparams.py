@@ -525,7 +525,7 @@ def resolve(
         saved = {**MODEL_DEFAULTS, **read(logdir)}  # an older file may lack settings
         refuse_other_architecture(given, saved, os.path.join(logdir, FILE_NAME))
         values.update(saved)
-    if init_from and not (logdir and manifests.exist(logdir)):
+    if init_from and not (logdir and manifests.has_checkpoint(logdir)):
         saved = {**MODEL_DEFAULTS, **read(init_from)}
         model = {name: saved[name] for name in MODEL_DEFAULTS}
         path = os.path.join(init_from, FILE_NAME)

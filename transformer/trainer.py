@@ -1,17 +1,19 @@
-"""Training: a prepared corpus → a log directory, starting at its newest checkpoint.
+"""Training: a data folder → a log directory, starting at its newest checkpoint.
 
-In this order: `train` sets up a run; `Data` holds its corpora; `TrainingGraph` holds
-the ops of an update and of the dev loss; `Training` is the loop: update, log, save,
-evaluate. If there are several workers, one is the chief, which does all this; the
-others run `follow`: they make the same updates, but write nothing.
+In this order: `train` is the recipe of a run, with its stages; `TrainingData` holds the
+splits; `TrainingGraph` holds the operations of an update and of the dev loss;
+`Training` is the loop: update, log, save, evaluate. If there are several workers, one
+is the chief, which does all this; the others run `follow`: they make the same updates,
+but write nothing.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -20,35 +22,43 @@ from transformer.blocks.positions import LEARNED, POSITIONS, chosen_positions
 from transformer.decoding import SEARCHES
 from transformer.dialects import resolve
 from transformer.evaluation import evaluate
+from transformer.footprint import describe_footprint, estimate_footprint
 from transformer.hparams import HParams
-from transformer.logdir import checkpoints
+from transformer.logdir import checkpoints, manifests
 from transformer.logdir.history import (
-    LEAST_BLEU,
+    MIN_BLEU,
     DevScores,
     Events,
     Lock,
     Meter,
     RunHistory,
-    name_of_dev,
+    current_versions,
+    dev_name,
     read_dev_scores,
-    versions,
 )
+from transformer.logdir.names import BEST, MANIFEST, checkpoint_path, checkpoint_step
 from transformer.logdir.nonfinite import FiniteGuard
 from transformer.model import Transformer
 from transformer.runtime import ram
+from transformer.runtime.devices import has_gpu
+from transformer.runtime.errors import (
+    CheckpointError,
+    DataFolderChanged,
+    LogDirectoryInUse,
+    SettingsError,
+)
 from transformer.runtime.files import sha256_of
 from transformer.runtime.names import refuse_unknown
 from transformer.runtime.precision import PRECISIONS, compute_type, getter_to
 from transformer.runtime.progress import Progress, format_duration
-from transformer.runtime.sessions import make_session, parts_at_once, set_up_process
-from transformer.runtime.signals import Stopped, StopSignals, signals_passed_to
+from transformer.runtime.sessions import make_session_config, set_up_process
+from transformer.runtime.signals import Stopped, StopSignals, forward_signals
 from transformer.text.batches import (
-    Batch,
     BatchPlan,
-    Corpus,
     Shards,
+    Split,
     evaluation_dataset,
-    prefetched,
+    prefetch_to_device,
     shard_count,
     training_dataset,
 )
@@ -56,24 +66,64 @@ from transformer.text.data_folder import ID_FILES, read_parallel, verify_checksu
 from transformer.text.vocabulary import copy_vocabularies, vocabulary_names
 from transformer.training import (
     SCHEDULES,
-    TIMES_FACTOR,
-    Loss,
-    Metrics,
-    are_fine,
+    Update,
+    UpdateResult,
+    can_continue,
     cross_entropy,
-    disagreement,
+    format_scaling,
     make_update,
     peak_rate,
-    scaling_report,
+    run_update,
     scaling_scalars,
+    schedule_name,
+    shard_loss,
 )
 from transformer.translator import Translator
 from transformer.workers.cluster import Cluster
-from transformer.workers.exchange import FAILURES, Exchange, refuse_old_tensorflow
+from transformer.workers.exchange import (
+    FAILURES,
+    Exchange,
+    make_cluster_session,
+    refuse_old_tensorflow,
+)
 from transformer.workers.team import Ended, Team
 
-HIGHEST_RATE = 0.1  # of Adam
-LOWEST_RATE = 2e-5  # a lower peak is said to be low
+MAX_RATE = 0.1  # of Adam
+MIN_RATE = 2e-5  # of a peak; a lower one is reported as low
+# Micro-batches that a process computes side by side. Dropout depends on this number, so
+# it does not depend on the number of cores.
+MICRO_BATCHES = 2
+
+
+class Run(NamedTuple):
+    """A training run whose settings and data can be used together."""
+
+    hp: HParams
+    data: "TrainingData"
+    checksums: Dict[str, str]  # of the corpus and its vocabulary: name → SHA-256
+    cluster: Optional[Cluster]  # the workers; None: a single process
+
+
+class Start(NamedTuple):
+    """Where a training run begins or continues."""
+
+    step: int  # updates already made
+    checkpoint: Optional[str] = None  # None: nothing was trained yet
+    init_from: Optional[str] = None  # without a checkpoint: where weights come from
+
+
+class Opened(NamedTuple):
+    """The graph of a training run, in a session whose variables have their values."""
+
+    graph: "TrainingGraph"
+    session: tf.Session
+
+
+class OwnedLogdir(NamedTuple):
+    """A log directory that this process may write, with settings and vocabulary."""
+
+    path: str
+    scores: DevScores
 
 
 def train(
@@ -85,6 +135,16 @@ def train(
     init_from: Optional[str] = None,
 ) -> None:
     """Train in `logdir` with the settings `hp`, from its newest checkpoint, if any.
+
+    A run goes through these stages; each needs what the one before returns:
+
+    1. `prepare_run` checks the settings and reads the data: a `Run`.
+    2. The chief finds the checkpoint (`find_start`) and tells the other workers
+       (`receive_start`): a `Start`.
+    3. `open_run` makes the graph, and gives the variables their values: `Opened`.
+    4. The chief makes the log directory its own (`claim_logdir`): an `OwnedLogdir`.
+       Nothing is written before this stage.
+    5. `Training.run` trains. The other workers make the same updates (`follow`).
 
     Args:
       hp: the settings, with the sizes of the vocabularies.
@@ -99,108 +159,150 @@ def train(
 
     Raises:
       ValueError: the settings, the data folder or the log directory cannot be used;
-        nothing was trained.
+        nothing was trained. See `runtime/errors.py` for its kinds.
       FloatingPointError: a loss or gradient is not finite.
       MemoryError: training needs more memory than is free.
       OSError: a checkpoint could not be written.
       Stopped: a signal was received, and a checkpoint was saved; or another worker
         ended the run.
     """
+    run = prepare_run(hp, cluster, warn)
+    configuration = describe_configuration(run) if cluster else {}
+    team = Team(cluster, configuration, warn, FAILURES)
+    if not team.is_chief:
+        follow(run, logdir, team)
+        return
+    with Lock(logdir) as lock, tf.Graph().as_default(), team:
+        start, history = find_start(run, logdir, warn, accept_changes, init_from)
+        team.meet(identify_checkpoint(start.checkpoint))
+        with open_run(run, start, team) as opened:
+            if history.describe_changes():
+                warn(f"{logdir}: {history.describe_changes()}")
+            own = claim_logdir(logdir, lock, run, start, history)
+            with Translator.for_settings(run.hp, own.path) as translator:
+                training = Training(run, start, opened, own, translator, team)
+                with training.signals:
+                    training.run()
+
+
+def prepare_run(
+    hp: HParams, cluster: Optional[Cluster], warn: Callable[[str], None]
+) -> Run:
+    """Check the settings, and read the data of a training run.
+
+    Args:
+      hp, cluster, warn: as in `train`.
+
+    Raises:
+      ValueError: the settings or the data folder cannot be used.
+    """
     refuse_unknown_names(hp)
     refuse_high_rate(hp)
     for setting in ("precision", "decode_precision"):
         compute_type(getattr(hp, setting), setting)  # refuse what TensorFlow lacks
     refuse_old_tensorflow(cluster)
-    hp = with_shards(hp, cluster)
-    data = Data(hp)
+    hp = resolve_shards(hp, cluster)
+    data = TrainingData(hp)
     is_learned = chosen_positions(hp.positions, resolve(hp.dialect)) == LEARNED
     if is_learned and data.longest() > hp.max_positions:
         warn(
             f"max_positions: {hp.max_positions}, but the longest sentence has "
             f"{data.longest()} tokens: all later positions share the last vector"
         )
-    corpus = data.checksums()
-    compared = configuration(hp, corpus) if cluster else {}
-    team = Team(cluster, compared, warn, FAILURES)
-    if not team.is_chief:
-        follow(hp, logdir, data, team)
-        return
-    with Lock(logdir) as lock, tf.Graph().as_default(), team:
-        checkpoint = newest_checkpoint(logdir, warn)
-        start = checkpoints.step_of(checkpoint) if checkpoint else 0
-        if start > hp.max_steps:
-            raise ValueError(
-                f"max_steps: expected {start} or more, got {hp.max_steps}: {logdir} "
-                f"is at step {start}"
-            )
-        # A run killed before its first checkpoint starts again from the same weights.
-        history = RunHistory(logdir, start, hp, corpus, init_from)
-        is_known = not init_from or history.begun_from == os.path.abspath(init_from)
-        if checkpoint and not is_known:
-            first_weights = history.begun_from or "random"
-            warn(
-                f"--init_from {init_from}: ignored, because {logdir} already has a "
-                f"checkpoint (its first weights: {first_weights})"
-            )
-        if checkpoint:
-            described = checkpoints.description_of(checkpoint)
-            history.refuse_other_corpus(described.get("corpus", {}), accept_changes)
-        team.meet(identity_of(checkpoint))
-        graph = TrainingGraph(hp, data, start, cluster)
-        with graph.make_session() as session:
-            # If this fails, nothing has been written yet.
-            first = None if checkpoint else history.init_from
-            team.compute(lambda: graph.open(session, checkpoint, team.begin, first))
-            if history.changes():
-                warn(f"{logdir}: {history.changes()}")
-            os.makedirs(logdir, exist_ok=True)
-            lock.take()
-            if checkpoints.exist(logdir) and not checkpoint:
-                raise ValueError(
-                    f"{logdir}: expected no checkpoints, got those of a training run "
-                    "that began at the same time; run the same command again to "
-                    "continue it"
-                )
-            if checkpoint == checkpoints.path_of(logdir, start, checkpoints.BEST):
-                checkpoints.copy_best(logdir, start)
-            checkpoints.clean_up(logdir, start, hp.keep_checkpoints)
-            copy_vocabularies(hp.data, logdir)  # refuses to replace a different one
-            refuse_prepared_again(hp.data, logdir, corpus)
-            history.write()
-            hparams.save(hp, logdir)
-            with Translator.for_settings(hp, logdir) as translator:
-                training = Training(
-                    session=session,
-                    graph=graph,
-                    translator=translator,
-                    scores=DevScores(logdir, start, name_of_dev(corpus)),
-                    start=start,
-                    team=team,
-                    corpus=corpus,
-                )
-                with training.signals:
-                    training.run()
+    return Run(hp, data, data.checksums(), cluster)
 
 
-def refuse_prepared_again(data: str, logdir: str, corpus: Dict[str, str]) -> None:
-    """Raise ValueError if `logdir` has another vocabulary than the ids that were read.
+def find_start(
+    run: Run,
+    logdir: str,
+    warn: Callable[[str], None],
+    accept_changes: bool = False,
+    init_from: Optional[str] = None,
+) -> Tuple[Start, RunHistory]:
+    """Find where a run in `logdir` begins or continues; write nothing.
 
     Args:
-      data: the data folder, for the message.
-      logdir: the log directory, with the copy of the vocabulary.
-      corpus: the checksum of each part of the corpus.
+      run: the run.
+      logdir, warn, accept_changes, init_from: as in `train`.
+
+    Raises:
+      ValueError: the log directory cannot be used, or belongs to another corpus.
     """
+    checkpoint = newest_checkpoint(logdir, warn)
+    step = checkpoint_step(checkpoint) if checkpoint else 0
+    if step > run.hp.max_steps:
+        raise SettingsError(
+            f"max_steps: expected {step} or more, got {run.hp.max_steps}: {logdir} "
+            f"is at step {step}"
+        )
+    history = RunHistory(logdir, step, run.hp, run.checksums, init_from)
+    if not checkpoint:
+        # A run killed before its first checkpoint starts again from the same weights.
+        return Start(0, init_from=history.init_from), history
+    if init_from and history.begun_from != os.path.abspath(init_from):
+        warn(
+            f"init_from {init_from}: ignored, because {logdir} already has a "
+            f"checkpoint (its first weights: {history.begun_from or 'random'})"
+        )
+    trained_on = manifests.read_description(checkpoint).get("corpus", {})
+    history.refuse_other_corpus(trained_on, accept_changes)
+    return Start(step, checkpoint), history
+
+
+@contextlib.contextmanager
+def open_run(run: Run, start: Start, team: Team) -> Iterator[Opened]:
+    """Make the graph of a run in the current graph, and give its variables values."""
+    graph = TrainingGraph(run.hp, run.data, start.step, run.cluster)
+    with graph.make_session() as session:
+        team.compute(lambda: graph.open(session, start, team.begin))
+        yield Opened(graph, session)
+
+
+def claim_logdir(
+    logdir: str, lock: Lock, run: Run, start: Start, history: RunHistory
+) -> OwnedLogdir:
+    """Make a log directory this run's own: its lock, settings, vocabulary and history.
+
+    Args:
+      logdir: the log directory; it is created if necessary.
+      lock: its lock, which is taken if it is not yet.
+      run, start, history: what is going to be trained.
+
+    Raises:
+      LogDirectoryInUse: another process trains there, or has begun to.
+      DataFolderChanged: the data folder was prepared again in the meantime.
+    """
+    os.makedirs(logdir, exist_ok=True)
+    lock.take()
+    if manifests.has_checkpoint(logdir) and not start.checkpoint:
+        raise LogDirectoryInUse(
+            f"{logdir}: expected no checkpoints, got those of a training run that "
+            "began at the same time; run the same command again to continue it",
+            logdir,
+        )
+    if start.checkpoint == checkpoint_path(logdir, start.step, BEST):
+        checkpoints.copy_best_as_newest(logdir, start.step)
+    checkpoints.clean_up(logdir, start.step, run.hp.keep_checkpoints)
+    copy_vocabularies(run.hp.data, logdir)  # refuses to replace a different one
+    refuse_prepared_again(run, logdir)
+    history.write()
+    hparams.save(run.hp, logdir)
+    return OwnedLogdir(logdir, DevScores(logdir, start.step, dev_name(run.checksums)))
+
+
+def refuse_prepared_again(run: Run, logdir: str) -> None:
+    """Raise DataFolderChanged if `logdir` has another vocabulary than the ids read."""
     for name in vocabulary_names(logdir):
-        if sha256_of(os.path.join(logdir, name)) != corpus[name]:
-            raise ValueError(
-                f"{data}: expected the vocabulary of the ids that were read, got "
-                f"another {name}: the folder was prepared again in the meantime; run "
-                "the same command again"
+        if sha256_of(os.path.join(logdir, name)) != run.checksums[name]:
+            raise DataFolderChanged(
+                f"{run.hp.data}: expected the vocabulary of the ids that were read, "
+                f"got another {name}: the folder was prepared again in the meantime",
+                run.hp.data,
             )
 
 
 def refuse_unknown_names(hp: HParams) -> None:
-    """Raise ValueError for a setting that names no entry of its table."""
+    """Raise SettingsError for a setting that names no entry of its table."""
     for name, table in (
         ("search", SEARCHES),
         ("schedule", [*SCHEDULES, ""]),
@@ -211,97 +313,98 @@ def refuse_unknown_names(hp: HParams) -> None:
 
 
 def refuse_high_rate(hp: HParams) -> None:
-    """Raise ValueError for a factor of `noam` with a schedule that takes the peak."""
-    schedule = hp.schedule or resolve(hp.dialect).schedule
+    """Raise SettingsError for a factor of `noam` given to a schedule with a peak."""
+    name = schedule_name(hp)
     peak = peak_rate(hp)
-    if peak > HIGHEST_RATE and schedule not in TIMES_FACTOR:
-        raise ValueError(
-            f"learning_rate: expected at most {HIGHEST_RATE}, because it is the peak "
-            f"with the schedule {schedule} (with {' and '.join(TIMES_FACTOR)}, it is a "
-            f"factor), got {peak:g}; try --learning_rate 0.001"
+    if peak > MAX_RATE and not SCHEDULES[name].is_scaled:
+        scaled = [other for other, row in SCHEDULES.items() if row.is_scaled]
+        raise SettingsError(
+            f"learning_rate: expected at most {MAX_RATE}, because it is the peak with "
+            f"the schedule {name} (with {' and '.join(scaled)}, it is a factor), got "
+            f"{peak:g}; try 0.001"
         )
 
 
-def low_factor(hp: HParams) -> str:
-    """Return a remark if a factor is so small that it may be meant as a peak, or ""."""
-    schedule = hp.schedule or resolve(hp.dialect).schedule
-    if schedule not in TIMES_FACTOR or peak_rate(hp) >= LOWEST_RATE:
+def describe_low_rate(hp: HParams) -> str:
+    """Describe a factor so small that it may be meant as a peak; "" for any other."""
+    name = schedule_name(hp)
+    if not SCHEDULES[name].is_scaled or peak_rate(hp) >= MIN_RATE:
         return ""
     return (
-        f"; this is low: with the schedule {schedule}, learning_rate is a factor (1 in "
-        "the paper), not the peak"
+        f"; this is low: with the schedule {name}, learning_rate is a factor (1 in the "
+        "paper), not the peak"
     )
 
 
-def with_shards(hp: HParams, cluster: Optional[Cluster] = None) -> HParams:
-    """Return the settings, with the number of shards set for a deterministic run.
+def resolve_shards(hp: HParams, cluster: Optional[Cluster] = None) -> HParams:
+    """Set the number of shards for a deterministic run.
 
     Raises:
-      ValueError: there are more workers than shards.
+      SettingsError: there are more workers than shards.
     """
     workers = cluster.size if cluster else 1
     if not hp.deterministic:
         return hp
     if 0 < hp.shards < workers:
-        raise ValueError(
+        raise SettingsError(
             f"shards: expected {workers} or more, one for each worker, got "
-            f"{hp.shards}; start fewer workers, or set --shards {workers}, which "
+            f"{hp.shards}; start fewer workers, or set shards to {workers}, which "
             "changes dropout from here on"
         )
     return dataclasses.replace(hp, shards=shard_count(hp.shards, workers))
 
 
 def newest_checkpoint(logdir: str, warn: Callable[[str], None]) -> Optional[str]:
-    """Return the checkpoint to continue from; None if nothing was trained yet.
+    """Find the checkpoint to continue from; None if nothing was trained yet.
 
     Raises:
-      ValueError: there was a checkpoint, but now there is no whole one.
+      CheckpointError: there was a checkpoint, but now there is no whole one.
     """
-    if checkpoints.exist(logdir):
-        return checkpoints.find(logdir, "newest", warn)
+    if manifests.has_checkpoint(logdir):
+        return manifests.find_checkpoint(logdir, "newest", warn)
     if read_dev_scores(logdir):
-        raise ValueError(
-            f"{logdir}: expected a checkpoint, got dev scores only; choose another "
-            "--logdir to train from the beginning"
+        raise LogDirectoryInUse(
+            f"{logdir}: expected a checkpoint to continue from, got dev scores only",
+            logdir,
         )
     return None
 
 
-class Data:
-    """The corpora of a training run, and the plans of their batches.
+class TrainingData:
+    """The splits of a training run, and the plans of their batches.
 
     Raises:
-      FileNotFoundError: a split is missing.
-      ValueError: a split is broken, or has a pair that is too long for a batch.
+      DataFolderNotPrepared: a split is missing.
+      CorpusError: a split is broken, or has a pair that is too long for a batch.
     """
 
     def __init__(self, hp: HParams):
         self._verified = verify_checksums(hp.data)
-        self.train = Corpus(hp.data, "train")
-        self.dev = Corpus(hp.data, "dev")
-        for corpus in (self.train, self.dev):
-            corpus.refuse_other_ids(hp.source_vocab_size, hp.target_vocab_size)
+        self.train = Split(hp.data, "train")
+        self.dev = Split(hp.data, "dev")
+        for split in (self.train, self.dev):
+            split.refuse_other_ids(hp.source_vocab_size, hp.target_vocab_size)
         lengths = (self.train.source_lengths, self.train.target_lengths)
         self.train_plan = BatchPlan(*lengths, hp.batch_tokens, hp.seed)
         lengths = (self.dev.source_lengths, self.dev.target_lengths)
         # No pair of dev is too long for a batch.
-        most = max(hp.batch_tokens, *(side.max() for side in lengths))
-        self.dev_plan = BatchPlan(*lengths, most, hp.seed)
+        batch_tokens = max(hp.batch_tokens, *(side.max() for side in lengths))
+        self.dev_plan = BatchPlan(*lengths, batch_tokens, hp.seed)
         self.dev_text = read_parallel(hp.data, "dev")
 
     def checksums(self) -> Dict[str, str]:
-        """Return the SHA-256 of each part of the corpora: name → SHA-256."""
+        """Return the SHA-256 of the ids, the vocabulary and the dev text, by name."""
         names = [name for name in ID_FILES if not name.startswith("test.")]
         names += vocabulary_names(self.train.folder)
-        sums = {}
+        checksums = {}
         for name in names:
             path = os.path.join(self.train.folder, name)
-            sums[name] = self._verified.get(name) or sha256_of(path)
+            checksums[name] = self._verified.get(name) or sha256_of(path)
         texts = (self.dev_text.sources, self.dev_text.references)
         for side, lines in zip(("source", "target"), texts):
             text = "\n".join(lines).encode("utf-8")
-            sums[f"dev.{side}.text"] = hashlib.sha256(text).hexdigest()
-        return sums
+            checksums[f"dev.{side}.text"] = hashlib.sha256(text).hexdigest()
+        return checksums
 
     def longest(self) -> int:
         """Return the number of tokens of the longest sentence of train."""
@@ -309,44 +412,56 @@ class Data:
         return int(max(side.max() for side in lengths))
 
 
+def count_micro_batches(deterministic: bool) -> int:
+    """Count the micro-batches that a process computes side by side.
+
+    It is one on a GPU, and if shards are computed in order.
+    """
+    return 1 if deterministic or has_gpu() else MICRO_BATCHES
+
+
 class TrainingGraph:
-    """The ops of a training run in the current graph: an update and the dev loss.
+    """The operations of a training run in the current graph: update and dev loss.
 
     Args:
       hp: the settings.
-      data: the corpora.
-      start: how many updates have already been made.
+      data: the splits.
+      start: the number of updates already made.
       cluster: the workers that compute together; None: a single process.
     """
 
     def __init__(
-        self, hp: HParams, data: Data, start: int, cluster: Optional[Cluster] = None
+        self,
+        hp: HParams,
+        data: TrainingData,
+        start: int,
+        cluster: Optional[Cluster] = None,
     ):
         self.hp = hp
         self.data = data
         self._cluster = cluster
-        self._parts = parts_at_once(hp)
-        set_up_process(hp)
+        self._micro_batches = count_micro_batches(hp.deterministic)
+        set_up_process(hp.deterministic)
         tf.set_random_seed(hp.seed)
         model = Transformer(hp, getter_to(compute_type(hp.precision)))
         global_step = tf.train.get_or_create_global_step()
         workers = cluster.size if cluster else 1
         worker = cluster.index if cluster else 0
-        # Each worker computes one part, unless the number of parts must not affect the
-        # result.
+        # Each worker computes one shard, unless the number of workers must not affect
+        # the result.
         count = shard_count(hp.shards, workers) if hp.deterministic else workers
         self.shards = Shards(data.train_plan, count, workers, worker)
         self.exchange = Exchange(cluster) if cluster else None
 
         batches = training_dataset(data.train, self.shards, start * hp.accumulate)
         next_batch = tf.data.make_one_shot_iterator(batches).get_next()
-        self._batch, queue_ops = prefetched(next_batch)
-        loss = _loss_of_parts(model, self._batch, hp, self._parts)
-        take_next = tf.group(*queue_ops)
+        self._batch, fetch_ops = prefetch_to_device(next_batch)
+        loss = shard_loss(model, self._batch, hp, self._micro_batches)
+        fetch_next = tf.group(*fetch_ops)
         update = make_update(loss, hp, global_step, self.shards, self.exchange)
         self.update = update._replace(
-            collect=tf.group(update.collect, take_next),
-            apply=tf.group(update.apply, take_next),
+            accumulate=tf.group(update.accumulate, fetch_next),
+            apply=tf.group(update.apply, fetch_next),
         )
 
         self._dev = tf.data.make_initializable_iterator(
@@ -357,182 +472,120 @@ class TrainingGraph:
         self._dev_loss = cross_entropy(logits, batch.target_out)
         self.saver = checkpoints.make_saver()
         variables = tf.trainable_variables()
-        self._copy_from_chief = tf.no_op()
+        self._broadcast = tf.no_op()
         if self.exchange:
-            self._copy_from_chief = self.exchange.copy_from_chief(variables)
+            self._broadcast = self.exchange.broadcast(variables)
         self.initialize = tf.group(
             tf.global_variables_initializer(),
             tf.local_variables_initializer(),
-            take_next,
+            fetch_next,
         )
         self.size = sum(variable.shape.num_elements() for variable in variables)
 
     def make_session(self) -> tf.Session:
-        """Return a session of this graph; the parts of a batch run in parallel."""
-        return make_session(self.hp, parts=self._parts, cluster=self._cluster)
+        """Make a session of this graph; micro-batches are computed side by side."""
+        config = make_session_config(
+            deterministic=self.hp.deterministic, branches=self._micro_batches
+        )
+        if self._cluster:
+            return make_cluster_session(self._cluster, None, config)
+        return tf.Session(config=config)
 
     def open(
         self,
         session: tf.Session,
-        checkpoint: Optional[str],
+        start: Start,
         begin: Callable[[], None] = lambda: None,
-        init_from: Optional[str] = None,
     ) -> None:
         """Initialize the variables, or load them from a checkpoint.
 
         Args:
           session: a session of this graph.
-          checkpoint: what `checkpoints.find` returned, or None.
+          start: where the run begins or continues. Without a checkpoint, the weights of
+            the best checkpoint of `init_from` are the first weights, or random ones.
           begin: waits until all workers are ready.
-          init_from: a log directory; the weights of its best checkpoint are the first
-            values of the weights. None: the first values are random.
         """
-        with ram.shortage_explained(
+        with ram.explain_memory_errors(
             "when the variables were created",
-            "lower --d_model, --d_ff, --num_blocks or the vocabulary size",
+            "lower d_model, d_ff, num_blocks or the vocabulary size",
         ):
             session.run(self.initialize)
-        if checkpoint:
-            checkpoints.restore(session, self.saver, checkpoint)
-        if init_from:
+        if start.checkpoint:
+            checkpoints.restore(session, self.saver, start.checkpoint)
+        if start.init_from:
             checkpoints.find_and_load(
-                init_from, lambda path: checkpoints.restore_weights(session, path)
+                start.init_from, lambda path: checkpoints.restore_weights(session, path)
             )
         begin()
-        session.run(self._copy_from_chief)
+        session.run(self._broadcast)
 
-    def make_step(self, session: tf.Session) -> Metrics:
-        """Make an update from `accumulate` batches; return the values of Metrics."""
-        for _ in range(self.update.runs - 1):
-            session.run(self.update.collect)
-        metrics, _ = session.run([self.update.metrics, self.update.apply])
-        return metrics
+    def feed(self, position: int) -> Dict:
+        """Make the feed of a shard, which does not advance the iterator.
 
-    def feed(self, number: int) -> Dict:
-        """Return what to feed to compute a round without advancing the iterator."""
-        return dict(zip(self._batch, self.shards.batch(self.data.train, number)))
+        Args:
+          position: as in `Shards.shard`.
+        """
+        return dict(zip(self._batch, self.shards.shard(self.data.train, position)))
 
     def dev_loss(self, session: tf.Session) -> float:
-        """Return the cross entropy on dev, in nats per token, not label-smoothed."""
+        """Compute the cross entropy on dev, in nats per token, unsmoothed."""
         session.run(self._dev.initializer)
         total = 0.0
         count = 0.0
         while True:
             try:
-                part = session.run(self._dev_loss)
+                loss = session.run(self._dev_loss)
             except tf.errors.OutOfRangeError:
                 return float(total / count)
-            total += part.sum
-            count += part.count
+            total += loss.sum
+            count += loss.count
 
-    def parts_of_batch(self) -> str:
-        """Return, in words, how a batch is divided; "" if it is not."""
+    def describe_shards(self) -> str:
+        """Describe how a batch is cut; "" if it is not."""
         shards = self.shards
         if shards.workers > 1:
-            size = ram.readable(4 * self.size)
+            size = ram.format_bytes(4 * self.size)
             return (
-                f"{shards.workers} workers: each computes {shards.rounds} of "
-                f"{shards.count} parts of a batch; an update adds up {size} of "
+                f"{shards.workers} workers: each computes {shards.per_worker} of "
+                f"{shards.count} shards of a batch; an update adds up {size} of "
                 "gradients over the workers"
             )
         return f"each batch is cut into {shards.count} shards" * (shards.count > 1)
-
-
-def _loss_of_parts(model, batch, hp, parts):
-    """Return the training Loss of a batch, summed over its parts.
-
-    Args:
-      model, batch, hp: as in `training_loss`.
-      parts: int, the number of parts. They do not wait for each other.
-    """
-    rows = tf.shape(batch.source)[0]
-    losses = []
-    for i in range(parts):
-        part = batch
-        if parts > 1:
-            ours = slice(i * rows // parts, (i + 1) * rows // parts)
-            part = Batch(
-                batch.source[ours],
-                batch.target_in[ours],
-                batch.target_out[ours],
-                batch.number,
-            )
-        with tf.device("/cpu:0"):  # see `dropout`
-            seed = tf.constant(hp.seed, tf.int64)
-            seed = tf.stack([seed, parts * batch.number + i])
-        losses.append(training_loss(model, part, hp, seed))
-    return Loss(
-        tf.add_n([loss.sum for loss in losses]),
-        tf.add_n([loss.count for loss in losses]),
-    )
-
-
-def training_loss(
-    model: Transformer, batch: Batch, hp: HParams, dropout_seed: Optional[tf.Tensor]
-) -> Loss:
-    """Return the Loss of a batch with dropout, smoothed labels and R-Drop.
-
-    With R-Drop, the Loss counts each token twice, once per pass, and its sum includes
-    the disagreement of the passes.
-
-    Args:
-      model: the model.
-      batch: the pairs.
-      hp: the settings.
-      dropout_seed: int64 [2]; None: the seed of the graph.
-    """
-    source, target_in, target_out, _ = batch
-    if hp.r_drop:  # each pair twice, with different dropout
-        source = tf.concat([source, source], axis=0)
-        target_in = tf.concat([target_in, target_in], axis=0)
-        target_out = tf.concat([target_out, target_out], axis=0)
-    encoded = model.encode(source, True, dropout_seed)
-    logits = model.decode(target_in, encoded, True, dropout_seed)
-    smoothing = model.dialect.smoothing
-    loss = cross_entropy(logits, target_out, hp.label_smoothing, smoothing)
-    if hp.r_drop:
-        apart = disagreement(logits, batch.target_out)
-        loss = Loss(loss.sum + hp.r_drop * apart, loss.count)
-    return loss
 
 
 class Training:
     """A training run in progress: its session, log directory and step.
 
     Args:
-      session: a session with the variables of `graph`.
-      graph: the ops.
+      run: the run.
+      start: where it begins or continues.
+      opened: its graph and session.
+      own: its log directory.
       translator: translates dev, with the same settings.
-      scores: the dev scores so far.
-      start: how many updates have already been made.
       team: the other workers, if any.
-      corpus: the checksum of each part of the corpus.
     """
 
     def __init__(
         self,
-        session: tf.Session,
-        graph: TrainingGraph,
+        run: Run,
+        start: Start,
+        opened: Opened,
+        own: OwnedLogdir,
         translator: Translator,
-        scores: DevScores,
-        start: int,
         team: Team,
-        corpus: Dict[str, str],
     ):
-        self.hp = translator.hp
-        self.logdir = translator.logdir
-        self.session = session
-        self.graph = graph
+        self.hp = run.hp
+        self.checksums = run.checksums
+        self.step = start.step
+        self.saved = start.step  # the step of the last checkpoint
+        self.graph, self.session = opened
+        self.logdir, self.scores = own
         self.translator = translator
-        self.scores = scores
-        self.step = start
-        self.saved = start  # the step of the last checkpoint
         self.team = team
-        self.corpus = corpus
-        self.events = Events(self.logdir, start)
-        self.guard = _guard(session, graph, self.logdir)
+        self.events = Events(self.logdir, self.step)
+        self.guard = make_guard(opened, self.logdir)
         self.meter = Meter()
-        self.progress = Progress(sys.stderr, start)
+        self.progress = Progress(sys.stderr, self.step)
         self.signals = StopSignals()
 
     def run(self) -> None:
@@ -554,12 +607,12 @@ class Training:
         reason = "the last step"
         if self.step < hp.max_steps:
             reason = f"after {hp.patience} evaluations without a better dev BLEU"
-        why = ""
-        if best["bleu"] < LEAST_BLEU:
-            why = f" (the lowest dev loss, as no BLEU reached {LEAST_BLEU:g})"
+        criterion = ""
+        if best["bleu"] < MIN_BLEU:
+            criterion = f" (the lowest dev loss, as no BLEU reached {MIN_BLEU:g})"
         self.progress.say(
             f"stopped at step {self.step}, {reason}; best dev BLEU "
-            f"{best['bleu']:.2f}, at step {best['step']}{why}"
+            f"{best['bleu']:.2f}, at step {best['step']}{criterion}"
         )
 
     def announce(self) -> None:
@@ -569,18 +622,22 @@ class Training:
             f"{self.hp.max_steps}; logs in {self.logdir}"
         )
         if self.graph.shards.count > 1:
-            self.progress.say(self.graph.parts_of_batch())
-        rate = f"at most {peak_rate(self.hp):.2g}{low_factor(self.hp)}"
+            self.progress.say(self.graph.describe_shards())
+        rate = f"at most {peak_rate(self.hp):.2g}{describe_low_rate(self.hp)}"
         if self.step:
-            now = self.session.run(self.graph.update.metrics.learning_rate)
-            rate = f"{now:.2g} now, {rate}"
+            current = self.session.run(self.graph.update.metrics.learning_rate)
+            rate = f"{current:.2g} now, {rate}"
         self.progress.say(f"learning rate: {rate}")
         data = self.graph.data
-        pairs = len(data.train)
-        needed = ram.forecast(
-            self.hp, self.graph.size, pairs, data.longest(), self.graph.shards.count
+        needed = estimate_footprint(
+            self.hp,
+            self.graph.size,
+            len(data.train),
+            data.longest(),
+            self.graph.shards.count,
         )
-        self.progress.say(ram.report(needed, self.session))
+        free = ram.free_device_memory(self.session)
+        self.progress.say(describe_footprint(needed, free))
 
     def keep_best(self) -> None:
         """Copy the checkpoint with the best dev BLEU, unless a copy exists.
@@ -589,17 +646,17 @@ class Training:
         checkpoints broke.
         """
         best = self.scores.best()
-        if not best or best["step"] in checkpoints.steps(self.logdir, checkpoints.BEST):
+        if not best or best["step"] in manifests.list_steps(self.logdir, BEST):
             return
-        path = checkpoints.path_of(self.logdir, best["step"])
-        is_there = best["step"] in checkpoints.steps(self.logdir)
-        if is_there and not checkpoints.fault_of(path):
+        path = checkpoint_path(self.logdir, best["step"])
+        is_present = best["step"] in manifests.list_steps(self.logdir)
+        if is_present and not manifests.find_fault(path):
             self.try_to_write(checkpoints.save_best, self.logdir, best["step"])
 
-    def is_due(self, every: int) -> bool:
-        """Return whether this step is a multiple of `every`, or the last one."""
+    def is_due(self, interval: int) -> bool:
+        """Return whether this step is a multiple of `interval`, or the last one."""
         is_last = self.step == self.hp.max_steps
-        return self.step > 0 and (self.step % every == 0 or is_last)
+        return self.step > 0 and (self.step % interval == 0 or is_last)
 
     def is_out_of_patience(self) -> bool:
         """Return whether dev BLEU has not improved for as long as `patience` allows."""
@@ -608,43 +665,44 @@ class Training:
     def update(self) -> None:
         """Update the variables once from `accumulate` batches."""
         hp = self.hp
-        with ram.shortage_explained(
+        with ram.explain_memory_errors(
             f"in step {self.step + 1}",
-            f"lower --batch_tokens (now {hp.batch_tokens}); raise --accumulate (now "
+            f"lower batch_tokens (now {hp.batch_tokens}); raise accumulate (now "
             f"{hp.accumulate}) by the same factor to keep the size of an update",
         ):
-            metrics = _finite_step(
-                self.session, self.graph, self.guard, self.team, self.step
+            result = make_finite_update(
+                self.session, self.graph.update, self.guard, self.team, self.step
             )
         self.step += 1
-        self.meter.add(metrics.loss, metrics.tokens)
+        self.meter.add(result.metrics.loss, result.metrics.tokens)
         if self.is_due(hp.log_every):
-            self.log_metrics(metrics)
+            self.log_metrics(result)
 
-    def log_metrics(self, metrics: Metrics) -> None:
+    def log_metrics(self, result: UpdateResult) -> None:
         """Show the metrics since the last call, and write them for TensorBoard.
 
         To log another number, add it to `training.Metrics` and here.
         """
+        metrics, scaling = result
         step = self.step
         last = self.hp.max_steps
         loss, tokens_per_second = self.meter.read()
         speed = f"{tokens_per_second:,.0f} tokens/s"
         if self.team.cluster:
-            each = tokens_per_second / self.graph.shards.workers
-            speed += f", {each:,.0f} per worker"
+            per_worker = tokens_per_second / self.graph.shards.workers
+            speed += f", {per_worker:,.0f} per worker"
         left = self.progress.left(step, last)
         self.progress.show(
             step,
             last,
             f"step {step}/{last}  loss {loss:.3f}  {speed}  {left} left"
-            f"{scaling_report(metrics.scaling)}",
+            f"{format_scaling(scaling)}",
         )
         self.try_to_write(
             self.events.write,
             step,
             {
-                **scaling_scalars(metrics.scaling),
+                **scaling_scalars(scaling),
                 "loss": loss,
                 "tokens_per_second": tokens_per_second,
                 "minutes": self.meter.minutes(),
@@ -663,7 +721,7 @@ class Training:
             self.logdir,
             self.step,
             self.hp.keep_checkpoints,
-            {"settings": hparams.model_settings(self.hp), "corpus": self.corpus},
+            {"settings": hparams.model_settings(self.hp), "corpus": self.checksums},
         ):
             self.saved = self.step
 
@@ -704,13 +762,13 @@ class Training:
         """Score dev like the command eval; keep the checkpoint if it is the best."""
         self.meter.pause()
         began = time.monotonic()
-        explained = ram.shortage_explained(
+        memory_errors = ram.explain_memory_errors(
             f"when dev was evaluated at step {self.step}",
-            f"lower --decode_batch_size (now {self.hp.decode_batch_size}), "
-            "--beam_size or --batch_tokens",
+            f"lower decode_batch_size (now {self.hp.decode_batch_size}), beam_size or "
+            "batch_tokens",
         )
-        with self.signals.at_once(), explained:  # the checkpoint is written
-            self.translator.restore(checkpoints.path_of(self.logdir, self.step))
+        with self.signals.at_once(), memory_errors:  # the checkpoint is written
+            self.translator.restore(checkpoint_path(self.logdir, self.step))
             loss = self.graph.dev_loss(self.session)
             dev = self.graph.data.dev_text
             scores, _ = evaluate(
@@ -725,7 +783,7 @@ class Training:
             "chrf": scores.chrf,
             "loss": loss,
         }
-        is_best = self.scores.would_be_best(row)
+        is_best = self.scores.is_best(row)
         self.try_to_write(
             self.events.write,
             self.step,
@@ -747,37 +805,42 @@ class Training:
         self.meter.resume()
 
 
-def _guard(session, graph, logdir):
-    """Return the FiniteGuard, which reports numbers that are not finite."""
+def make_guard(opened: Opened, logdir: str) -> FiniteGuard:
+    """Make the FiniteGuard of a run, which reports numbers that are not finite."""
+    graph, session = opened
     return FiniteGuard(
         session=session,
         update=graph.update,
         feed=graph.feed,
         logdir=logdir,
-        has_others=graph.shards.workers > 1,
+        has_other_workers=graph.shards.workers > 1,
     )
 
 
-def _finite_step(session, graph, guard, team, step):
-    """Make the update that follows `step` updates; return the values of Metrics.
+def make_finite_update(
+    session: tf.Session, update: Update, guard: FiniteGuard, team: Team, step: int
+) -> UpdateResult:
+    """Make the update that follows `step` updates, together with the other workers.
 
     Raises:
       FloatingPointError: its loss or gradients are not finite.
       Ended: the run ended on another worker.
     """
-    metrics = team.compute(lambda: graph.make_step(session))
-    if not are_fine(metrics):
-        raise team.cause(guard.error(step))
-    return metrics
+    result = team.compute(lambda: run_update(session, update))
+    if not can_continue(result):
+        raise team.find_cause(guard.make_error(step))
+    return result
 
 
-def follow(hp: HParams, logdir: str, data: Data, team: Team) -> None:
+# --- The other workers ----------------------------------------------------------------
+
+
+def follow(run: Run, logdir: str, team: Team) -> None:
     """Train with the chief, from the checkpoint it names, until it ends the run.
 
     Args:
-      hp: the settings, the same as the chief's.
+      run: the run, with the same settings and data as the chief's.
       logdir: the log directory, which is only read.
-      data: the corpora, the same as the chief's.
       team: the connection to the chief.
 
     Raises:
@@ -787,38 +850,32 @@ def follow(hp: HParams, logdir: str, data: Data, team: Team) -> None:
     """
     try:
         with team, tf.Graph().as_default():
-            checkpoint = described_checkpoint(logdir, team.meet())
-            start = checkpoints.step_of(checkpoint) if checkpoint else 0
-            graph = TrainingGraph(hp, data, start, team.cluster)
-            with graph.make_session() as session:
-                guard = _guard(session, graph, logdir)
-                team.compute(lambda: graph.open(session, checkpoint, team.begin))
-                with signals_passed_to(team.pass_on_signal):
-                    for step in range(start, hp.max_steps):
-                        _finite_step(session, graph, guard, team, step)
-                    team.wait_for_the_end()
+            start = receive_start(logdir, team.meet())
+            with open_run(run, start, team) as opened:
+                guard = make_guard(opened, logdir)
+                graph, session = opened
+                with forward_signals(team.forward_signal):
+                    for step in range(start.step, run.hp.max_steps):
+                        make_finite_update(session, graph.update, guard, team, step)
+                    team.wait_for_end()
     except Ended as ended:
         if ended.status:
             raise
 
 
-def configuration(hp: HParams, corpus: Dict[str, str]) -> Dict[str, Any]:
-    """Return what must be the same on all workers: name → value.
-
-    Args:
-      hp: the settings.
-      corpus: the checksum of each part of the corpus.
-    """
-    found = dataclasses.asdict(hp)
-    del found["data"]  # its path may differ from machine to machine
-    found.update(versions())
-    found["code"] = checksum_of_code()
-    found.update((f"corpus {name}", value[:8]) for name, value in corpus.items())
-    return found
+def describe_configuration(run: Run) -> Dict[str, Any]:
+    """Describe what must be the same on all workers: name → value."""
+    configuration = dataclasses.asdict(run.hp)
+    del configuration["data"]  # its path may differ from machine to machine
+    configuration.update(current_versions())
+    configuration["code"] = checksum_of_code()
+    for name, checksum in run.checksums.items():
+        configuration[f"corpus {name}"] = checksum[:8]
+    return configuration
 
 
 def checksum_of_code() -> str:
-    """Return a checksum of the files of this package."""
+    """Compute a checksum of the files of this package."""
     package = os.path.dirname(os.path.abspath(__file__))
     digest = hashlib.sha256()
     for folder, folders, names in os.walk(package):
@@ -830,39 +887,42 @@ def checksum_of_code() -> str:
     return digest.hexdigest()[:8]
 
 
-def identity_of(checkpoint: Optional[str]) -> Dict[str, str]:
-    """Return the name of a checkpoint, and its manifest, which lists its checksums.
+def identify_checkpoint(checkpoint: Optional[str]) -> Dict[str, str]:
+    """Identify a checkpoint by its name and its manifest, which lists its checksums.
 
     Args:
       checkpoint: its path, without file extensions, or None.
+
+    Returns:
+      "name" and "manifest"; {} for None.
     """
     if not checkpoint:
         return {}
-    with open(checkpoint + checkpoints.MANIFEST, encoding="utf-8") as file:
+    with open(checkpoint + MANIFEST, encoding="utf-8") as file:
         return {"name": os.path.basename(checkpoint), "manifest": file.read()}
 
 
-def described_checkpoint(logdir: str, description: Dict[str, str]) -> Optional[str]:
-    """Return the checkpoint from which the chief continues, verified; None for none.
+def receive_start(logdir: str, identity: Dict[str, str]) -> Start:
+    """Find the checkpoint from which the chief continues, and verify it.
 
     Args:
       logdir: the log directory of this worker: the chief's, or a copy of it.
-      description: what `identity_of` returned there.
+      identity: from `identify_checkpoint` on the chief.
 
     Raises:
-      ValueError: the checkpoint in `logdir` is not the chief's.
+      CheckpointError: the checkpoint in `logdir` is not the chief's.
     """
-    if not description:
-        return None
-    name = os.path.basename(description["name"])
+    if not identity:
+        return Start(0)
+    name = os.path.basename(identity["name"])
     path = os.path.join(logdir, name)
-    fault = checkpoints.fault_of(path)
-    if not fault and identity_of(path) != description:
+    fault = manifests.find_fault(path)
+    if not fault and identify_checkpoint(path) != identity:
         fault = f"{name} differs from the chief's"
     if fault:
-        raise ValueError(
+        raise CheckpointError(
             f"{logdir}: expected the checkpoint from which the chief continues, got "
             f"none or another one ({fault}); give all workers the same folder, or a "
             "copy of it"
         )
-    return path
+    return Start(checkpoint_step(path), path)

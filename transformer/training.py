@@ -1,14 +1,27 @@
-"""From logits to one update of the variables: loss, learning rate, gradients, Adam.
+"""From a batch to one update of the variables: loss, learning rate, gradients, Adam.
 
-A loss is a sum and a count over tokens. What an update applies and logs is divided in
-one place, `make_update`: the sums over all its batches, shards and workers are divided
-by the count of all their tokens. (It also divides the sums of each session run, but
-only the checks for numbers that are not finite read these.)
+The loss that training minimizes is computed in these steps:
+
+1. A shard (a whole batch in a single process) is cut into micro-batches, which do not
+   wait for each other (`shard_loss`).
+2. The model computes the logits of each micro-batch with dropout (`training_loss`).
+   With R-Drop, it does so twice, with different dropout.
+3. Each target token is compared with its smoothed label: its cross entropy, in nats
+   (`cross_entropy`). Padding does not count.
+4. With R-Drop, the disagreement of the two passes is added (`disagreement`).
+
+The result is a `Loss`: a sum and a count over tokens. It is divided in one place,
+`make_update`: the sums over all batches, shards and workers of an update, by the count
+of all their tokens. (The sums of each session run are also divided, but only the checks
+for numbers that are not finite read these.) `make_update` then clips the gradients and
+applies Adam with the learning rate of a schedule.
+
+Dimension letters: N batch, T target length, V vocabulary, M tokens.
 """
 
 import functools
 import math
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -17,14 +30,15 @@ from transformer.blocks.layers import cast_to_int64
 from transformer.blocks.masks import is_token
 from transformer.dialects import resolve
 from transformer.hparams import HParams
-from transformer.text.batches import Shards
+from transformer.model import Transformer
+from transformer.text.batches import Batch, Shards
 from transformer.workers.exchange import Exchange
 
 # Loss scaling in float16. The loss is a sum over thousands of tokens, which already
 # scales its gradients.
 FIRST_SCALE = 2.0**7
-LEAST_SCALE = 1.0
-MOST_SCALE = 2.0**100
+MIN_SCALE = 1.0
+MAX_SCALE = 2.0**100
 GROW_AFTER = 2000  # updates
 LOSS_SCALE = "loss_scale"  # scope of variables that only checkpoints of float16 have
 
@@ -33,11 +47,19 @@ class Loss(NamedTuple):
     """A loss before division."""
 
     sum: tf.Tensor  # float32 scalar, in nats
-    count: tf.Tensor  # float32 scalar, real target tokens
+    count: tf.Tensor  # float32 scalar, target tokens without padding
+
+
+class SmoothedLabels(NamedTuple):
+    """A smoothed one-hot label over V pieces, described by three numbers."""
+
+    true: float  # the label of the true piece
+    other: float  # the label of each other piece
+    entropy: float  # subtracted from the loss of a token; 0: nothing is
 
 
 class Scaling(NamedTuple):
-    """Numbers of an update in float16: tensors, or their values."""
+    """The loss scale of an update in float16: tensors, or their values."""
 
     scale: tf.Tensor  # float32, the factor in the gradients of this update
     skipped: tf.Tensor  # int64, updates of the run skipped before this one
@@ -47,47 +69,116 @@ class Scaling(NamedTuple):
 class Metrics(NamedTuple):
     """Numbers of an update, which `trainer.Training.log_metrics` logs."""
 
-    loss: tf.Tensor  # mean over the real tokens, with label smoothing, in nats
-    tokens: tf.Tensor  # real target tokens; with R-Drop, each counts twice
+    loss: tf.Tensor  # mean over the target tokens, with label smoothing, in nats
+    tokens: tf.Tensor  # target tokens without padding; with R-Drop, each counts twice
     learning_rate: tf.Tensor
     gradient_norm: tf.Tensor  # before clipping
-    scaling: tuple = ()  # in float16: a Scaling
 
 
 class Update(NamedTuple):
-    """The ops of an update.
+    """The operations of an update.
 
-    An update takes `runs` session runs, one for each batch or round of shards:
-    `collect` in all but the last, `apply` in the last. Each of them fetches the next
-    batch.
+    An update takes `num_runs` session runs, one for each shard of this worker in each
+    of its batches: `accumulate` in all but the last, `apply` in the last. Each of them
+    fetches the next shard. `run_update` runs them.
     """
 
-    collect: tf.Operation
+    accumulate: tf.Operation
     apply: tf.Operation
     metrics: Metrics  # valid in the same run as `apply`
     # (loss, norm of the gradients) of what this process computes in the current run;
     # reading them changes nothing
     local_loss_and_norm: Tuple[tf.Tensor, tf.Tensor]
-    runs: int = 1  # session runs per update
+    num_runs: int = 1
+    scaling: Optional[Scaling] = None  # only in float16; valid with `apply`
 
 
-# The loss: cross entropy with smoothed labels (section 5.4)
+class UpdateResult(NamedTuple):
+    """The values of the numbers of an update."""
+
+    metrics: Metrics
+    scaling: Optional[Scaling]  # only in float16
 
 
-def smooth_all(epsilon: float, vocab_size: int) -> Tuple[float, float, float]:
-    """Return the smoothed labels of the dialect `paper` (Szegedy et al. 2015).
+# --- The loss: cross entropy with smoothed labels (section 5.4) -----------------------
+
+
+def shard_loss(
+    model: Transformer, shard: Batch, hp: HParams, micro_batches: int
+) -> Loss:
+    """Compute the training loss of a shard, summed over its micro-batches.
+
+    Dropout depends on the number of micro-batches: each has a seed of its own.
+
+    Args:
+      model: the model.
+      shard: what this worker computes of a batch.
+      hp: the settings.
+      micro_batches: the number of micro-batches. They do not wait for each other.
+    """
+    rows = tf.shape(shard.source)[0]
+    losses = []
+    for i in range(micro_batches):
+        micro_batch = shard
+        if micro_batches > 1:
+            share = slice(i * rows // micro_batches, (i + 1) * rows // micro_batches)
+            micro_batch = Batch(
+                shard.source[share],
+                shard.target_in[share],
+                shard.target_out[share],
+                shard.number,
+            )
+        with tf.device("/cpu:0"):  # see `dropout`
+            seed = tf.constant(hp.seed, tf.int64)
+            seed = tf.stack([seed, micro_batches * shard.number + i])
+        losses.append(training_loss(model, micro_batch, hp, seed))
+    return Loss(
+        tf.add_n([loss.sum for loss in losses]),
+        tf.add_n([loss.count for loss in losses]),
+    )
+
+
+def training_loss(
+    model: Transformer, batch: Batch, hp: HParams, dropout_seed: Optional[tf.Tensor]
+) -> Loss:
+    """Compute the loss of a batch with dropout, smoothed labels and R-Drop.
+
+    With R-Drop, the Loss counts each token twice, once per pass, and its sum includes
+    the disagreement of the passes.
+
+    Args:
+      model: the model.
+      batch: the pairs.
+      hp: the settings.
+      dropout_seed: int64 [2]; None: the seed of the graph.
+    """
+    source, target_in, target_out, _ = batch
+    if hp.r_drop:  # each pair twice, with different dropout
+        source = tf.concat([source, source], axis=0)
+        target_in = tf.concat([target_in, target_in], axis=0)
+        target_out = tf.concat([target_out, target_out], axis=0)
+    memory = model.encode(source, True, dropout_seed)
+    logits = model.decode(target_in, memory, True, dropout_seed)  # [N, T, V]
+    smoothing = model.dialect.smoothing
+    loss = cross_entropy(logits, target_out, hp.label_smoothing, smoothing)
+    if hp.r_drop:
+        penalty = hp.r_drop * disagreement(logits, batch.target_out)
+        loss = Loss(loss.sum + penalty, loss.count)
+    return loss
+
+
+def smooth_all(epsilon: float, vocab_size: int) -> SmoothedLabels:
+    """Smooth the labels of the dialect `paper` (Szegedy et al. 2015).
 
     They are (1 - epsilon) times the one-hot label, plus epsilon / V for every piece.
-
-    Returns:
-      (label of the true piece, label of each other piece, what is subtracted from the
-      loss of a token: 0).
+    Nothing is subtracted from the loss.
     """
-    return 1 - epsilon + epsilon / vocab_size, epsilon / vocab_size, 0.0
+    other = epsilon / vocab_size
+    return SmoothedLabels(1 - epsilon + epsilon / vocab_size, other, entropy=0.0)
 
 
-def smooth_others(epsilon: float, vocab_size: int) -> Tuple[float, float, float]:
-    """Return tensor2tensor's smoothed labels: the other pieces share epsilon.
+def smooth_others(epsilon: float, vocab_size: int) -> SmoothedLabels:
+    """Smooth the labels as tensor2tensor does: the other pieces share epsilon.
 
     The entropy of the labels is subtracted, so that a perfect model has a loss of 0.
     """
@@ -98,16 +189,19 @@ def smooth_others(epsilon: float, vocab_size: int) -> Tuple[float, float, float]
         for times, label in ((1, true), (vocab_size - 1, other))
         if label > 0
     )
-    return true, other, entropy
+    return SmoothedLabels(true, other, entropy)
 
 
-SMOOTHINGS: Dict[str, Callable] = {"all": smooth_all, "others": smooth_others}
+SMOOTHINGS: Dict[str, Callable[[float, int], SmoothedLabels]] = {
+    "all": smooth_all,
+    "others": smooth_others,
+}
 
 
 def cross_entropy(
     logits, target_out, epsilon: float = 0.0, smoothing: str = "all"
 ) -> Loss:
-    """Return the cross entropy of the real tokens with smoothed labels (section 5.4).
+    """Sum the cross entropy with smoothed labels over the tokens (section 5.4).
 
     Args:
       logits: float [N, T, V].
@@ -120,13 +214,13 @@ def cross_entropy(
       Loss.
     """
     pieces = tf.reshape(cast_to_int64(target_out), [-1])  # [M]
-    losses = cross_entropies(logits, pieces, epsilon, smoothing)
-    real = tf.cast(is_token(pieces), tf.float32)
-    return Loss(tf.reduce_sum(losses * real), tf.reduce_sum(real))
+    losses = cross_entropies(logits, pieces, epsilon, smoothing)  # [M]
+    is_counted = tf.cast(is_token(pieces), tf.float32)  # [M]
+    return Loss(tf.reduce_sum(losses * is_counted), tf.reduce_sum(is_counted))
 
 
 def cross_entropies(logits, pieces, epsilon: float = 0.0, smoothing: str = "all"):
-    """Return the cross entropy of each token, including padding: float [M].
+    """Compute the cross entropy of each token, including padding: float [M].
 
     Args:
       logits: float [..., V], M rows.
@@ -134,7 +228,7 @@ def cross_entropies(logits, pieces, epsilon: float = 0.0, smoothing: str = "all"
       epsilon, smoothing: as in `cross_entropy`.
     """
     vocab_size = logits.shape.as_list()[-1]
-    true, other, entropy = SMOOTHINGS[smoothing](epsilon, vocab_size)
+    labels = SMOOTHINGS[smoothing](epsilon, vocab_size)
 
     # -sum(labels * log_softmax(logits)), without writing or reading labels as large as
     # the logits.
@@ -147,23 +241,25 @@ def cross_entropies(logits, pieces, epsilon: float = 0.0, smoothing: str = "all"
             tf.reduce_max(probabilities, -1)
         )
         logit = tf.gather(logits, pieces[:, None], batch_dims=1)[:, 0]  # [M]
-        result = normalizer - (true - other) * logit
-        if other:
-            result -= other * tf.reduce_sum(logits, -1)
-        more = tf.constant(true - other, logits.dtype)
-        of_others = tf.constant(other, logits.dtype)
-        return result, probabilities, pieces, more, of_others
+        result = normalizer - (labels.true - labels.other) * logit
+        if labels.other:
+            result -= labels.other * tf.reduce_sum(logits, -1)
+        true_minus_other = tf.constant(labels.true - labels.other, logits.dtype)
+        other = tf.constant(labels.other, logits.dtype)
+        return result, probabilities, pieces, true_minus_other, other
 
     logits = tf.reshape(logits, [-1, vocab_size])
-    return with_gradient("transformer/cross_entropy", losses, logits) - entropy
+    return with_gradient("transformer/cross_entropy", losses, logits) - labels.entropy
 
 
-def _losses_gradient(output, logits, probabilities, pieces, more, other, upstream):
+def _losses_gradient(
+    output, logits, probabilities, pieces, true_minus_other, other, upstream
+):
     # 0, 1, ..., exact in float32, and computed on the device of the logits.
     rows = cast_to_int64(tf.cumsum(tf.ones_like(pieces, tf.float32), exclusive=True))
     true_pieces = tf.stack([rows, cast_to_int64(pieces)], axis=1)  # [M, 2]
-    less = tf.fill(tf.shape(rows), more)
-    difference = tf.tensor_scatter_nd_sub(probabilities - other, true_pieces, less)
+    labels = tf.fill(tf.shape(rows), true_minus_other)  # [M]
+    difference = tf.tensor_scatter_nd_sub(probabilities - other, true_pieces, labels)
     return [difference * upstream[:, None]]
 
 
@@ -171,97 +267,109 @@ register_gradient("transformer/cross_entropy", _losses_gradient)
 
 
 def disagreement(logits, target_out):
-    """Return how far two passes with dropout disagree: R-Drop (Liang et al. 2021).
+    """Measure the disagreement of two passes with dropout: R-Drop (Liang et al. 2021).
 
     Args:
       logits: float32 [2 N, T, V], the logits of one pass, then those of the other.
       target_out: int32 [N, T], 0 = padding, which is not counted.
 
     Returns:
-      float32 scalar: the sum of (KL(p, q) + KL(q, p)) / 2 over the real tokens.
+      float32 scalar: the sum of (KL(p, q) + KL(q, p)) / 2 over the target tokens.
     """
     p, q = tf.split(tf.nn.softmax(logits), 2)
     p_logits, q_logits = tf.split(logits, 2)
     # This is sum (p - q) (log p - log q) / 2. The normalizers of the logarithms cancel,
     # because p - q sums to 0.
-    both = tf.reduce_sum((p - q) * (p_logits - q_logits), -1)  # [N, T]
-    return tf.reduce_sum(both * tf.cast(is_token(target_out), tf.float32)) / 2
+    divergence = tf.reduce_sum((p - q) * (p_logits - q_logits), -1)  # [N, T]
+    return tf.reduce_sum(divergence * tf.cast(is_token(target_out), tf.float32)) / 2
 
 
-# The learning rate (section 5.3)
+# --- The learning rate (section 5.3) --------------------------------------------------
 
 
-def noam(step, hp: HParams):
+def noam(step, d_model: int, warmup_steps: int):
     """Return d_model^-0.5 * min(step^-0.5, step * warmup^-1.5): equation 3."""
-    return hp.d_model**-0.5 * tf.minimum(step**-0.5, step * hp.warmup_steps**-1.5)
+    return d_model**-0.5 * tf.minimum(step**-0.5, step * warmup_steps**-1.5)
 
 
-def noam_by_peak(step, hp: HParams):
+def noam_by_peak(step, warmup_steps: int):
     """Return the schedule `noam`, scaled to 1 at the end of the warm-up (Kyubyong)."""
-    return hp.warmup_steps**0.5 * tf.minimum(step**-0.5, step * hp.warmup_steps**-1.5)
+    return warmup_steps**0.5 * tf.minimum(step**-0.5, step * warmup_steps**-1.5)
 
 
-def rsqrt(step, hp: HParams):
+def rsqrt(step, d_model: int, warmup_steps: int):
     """Return the schedule `noam`, with steps counted from 0 (tensor2tensor)."""
-    warmup = float(hp.warmup_steps)
+    warmup = float(warmup_steps)
     step -= 1
     return (
-        hp.d_model**-0.5
+        d_model**-0.5
         * tf.minimum(1.0, step / warmup)
         * tf.rsqrt(tf.maximum(step, warmup))
     )
 
 
-def constant(step, hp: HParams):
+def constant(step):
     """Return 1."""
     return tf.ones_like(step)
 
 
-def linear(step, hp: HParams):
+def linear(step, warmup_steps: int, max_steps: int):
     """Rise to 1 at the end of the warm-up, then fall to 0 one step after the last.
 
     If the number of steps is known, it gives better models than `noam`, whose rate is
     still high when training ends.
     """
-    up = step / hp.warmup_steps
-    down = (hp.max_steps + 1 - step) / max(1, hp.max_steps + 1 - hp.warmup_steps)
-    return tf.minimum(up, down)
+    rise = step / warmup_steps
+    fall = (max_steps + 1 - step) / max(1, max_steps + 1 - warmup_steps)
+    return tf.minimum(rise, fall)
 
 
-# Functions of the number of the update, a float32 scalar from 1, and of the settings.
-# Their result is multiplied by the setting `learning_rate`, or by the dialect's.
-SCHEDULES: Dict[str, Callable] = {
-    "noam": noam,
-    "noam_by_peak": noam_by_peak,
-    "rsqrt": rsqrt,
-    "constant": constant,
-    "linear": linear,
+class Schedule(NamedTuple):
+    """A learning-rate schedule.
+
+    The setting `learning_rate`, or the dialect's, multiplies the result of the
+    function. If the function peaks at 1, the setting is the peak of the learning rate.
+    If it peaks at (d_model * warmup_steps)^-0.5, as in the paper, it is a factor.
+    """
+
+    function: Callable  # of the number of the update (float32 scalar, from 1) and:
+    settings: Sequence[str]  # the names of its other arguments
+    is_scaled: bool  # whether `learning_rate` is a factor, not the peak
+
+
+# The extension point for schedules.
+SCHEDULES: Dict[str, Schedule] = {
+    "noam": Schedule(noam, ["d_model", "warmup_steps"], is_scaled=True),
+    "noam_by_peak": Schedule(noam_by_peak, ["warmup_steps"], is_scaled=False),
+    "rsqrt": Schedule(rsqrt, ["d_model", "warmup_steps"], is_scaled=True),
+    "constant": Schedule(constant, [], is_scaled=False),
+    "linear": Schedule(linear, ["warmup_steps", "max_steps"], is_scaled=False),
 }
 
 
-# Schedules for which `learning_rate` is a factor, not the peak.
-TIMES_FACTOR = ("noam", "rsqrt")
+def schedule_name(hp: HParams) -> str:
+    """Return the name of the schedule: that of the settings, or of their dialect."""
+    return hp.schedule or resolve(hp.dialect).schedule
 
 
 def peak_rate(hp: HParams) -> float:
     """Return the learning rate at the end of the warm-up; it is never higher."""
-    dialect = resolve(hp.dialect)
-    factor = hp.learning_rate or dialect.learning_rate
-    if (hp.schedule or dialect.schedule) in TIMES_FACTOR:
+    factor = hp.learning_rate or resolve(hp.dialect).learning_rate
+    if SCHEDULES[schedule_name(hp)].is_scaled:
         return factor * (hp.d_model * hp.warmup_steps) ** -0.5
     return factor
 
 
 def learning_rate(hp: HParams, global_step):
     """Return the learning rate after `global_step` updates: float32 scalar."""
-    dialect = resolve(hp.dialect)
-    schedule = SCHEDULES[hp.schedule or dialect.schedule]
-    factor = hp.learning_rate or dialect.learning_rate
+    schedule = SCHEDULES[schedule_name(hp)]
+    factor = hp.learning_rate or resolve(hp.dialect).learning_rate
     step = tf.cast(global_step + 1, tf.float32)
-    return factor * schedule(step, hp)
+    settings = {name: getattr(hp, name) for name in schedule.settings}
+    return factor * schedule.function(step, **settings)
 
 
-# One update
+# --- One update -----------------------------------------------------------------------
 
 
 def make_update(
@@ -270,11 +378,11 @@ def make_update(
     global_step,
     shards: Optional[Shards] = None,
     exchange: Optional[Exchange] = None,
-):
+) -> Update:
     """Make an Adam update with the schedule, clipping and accumulation of `hp`.
 
     Args:
-      loss: the Loss of the current batch, or of the part of it that is computed now.
+      loss: the Loss of the shard that is computed now.
       hp: the settings.
       global_step: int64 variable, incremented by each update.
       shards: how batches are cut; None: batches are not cut.
@@ -287,35 +395,39 @@ def make_update(
     """
     variables = tf.trainable_variables()
     loss_scale = LossScale() if hp.precision == "float16" else None
-    gradients = tf.gradients(loss.sum, variables, loss_scale and loss_scale.value)
+    scale = loss_scale.value if loss_scale else None
+    gradients = tf.gradients(loss.sum, variables, scale)
     gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
     for gradient, variable in zip(gradients, variables):
         gradient.set_shape(variable.shape)
     sums = [*gradients, loss.sum, loss.count]  # what an update adds up
-    in_order = hp.deterministic and shards is not None and shards.count > 1
-    most = tf.maximum(loss.count, 1.0)
-    local_divisor = most * loss_scale.value if loss_scale else most
-    local_loss_and_norm = loss.sum / most, tf.global_norm(gradients) / local_divisor
-    runs = hp.accumulate * (shards.rounds if shards else 1)
-    if in_order:  # one shard after another, whichever worker computed it
-        parts = exchange.all(sums) if exchange else [sums]
-        collect, update_sums, clear = _accumulated(parts)
+    token_count = tf.maximum(loss.count, 1.0)  # not 0 / 0 in an empty shard
+    local_divisor = token_count * scale if loss_scale else token_count
+    local_loss_and_norm = (
+        loss.sum / token_count,
+        tf.global_norm(gradients) / local_divisor,
+    )
+    num_runs = hp.accumulate * (shards.per_worker if shards else 1)
+    if hp.deterministic and shards is not None and shards.count > 1:
+        # One shard after another, whichever worker computed it.
+        shard_sums = exchange.all_gather(sums) if exchange else [sums]
+        accumulate, update_sums, clear = _accumulate(shard_sums)
     else:
-        if runs == 1:
-            collect = tf.no_op()
+        if num_runs == 1:
+            accumulate = tf.no_op()
             update_sums = sums
             clear = list  # nothing is stored
         else:
-            collect, update_sums, clear = _accumulated([sums])
+            accumulate, update_sums, clear = _accumulate([sums])
         if exchange:
-            update_sums = exchange.sums(update_sums)
+            update_sums = exchange.all_reduce(update_sums)
     # Compute all of them before any variable changes: otherwise, TensorFlow 1.15 would
     # compute some gradients with variables that this update has already changed.
-    *gradients, loss_sum, count = tf.tuple(update_sums)
-    count = tf.maximum(count, 1.0)  # not 0 / 0 if all shards of a batch are empty
-    divisor = count * loss_scale.value if loss_scale else count
+    *gradients, loss_sum, token_count = tf.tuple(update_sums)
+    token_count = tf.maximum(token_count, 1.0)  # if all shards of a batch are empty
+    divisor = token_count * scale if loss_scale else token_count
     gradients = [gradient / divisor for gradient in gradients]
-    mean_loss = loss_sum / count
+    mean_loss = loss_sum / token_count
     norm = tf.global_norm(gradients)
     if hp.clip_norm:
         gradients, _ = tf.clip_by_global_norm(gradients, hp.clip_norm, norm)
@@ -324,34 +436,44 @@ def make_update(
     # It also depends on the loss, so that the loss is read before the accumulators are
     # cleared.
     are_finite = tf.is_finite(mean_loss + norm)
-    adam = tf.train.AdamOptimizer(only_if(are_finite, rate), beta1, beta2, epsilon)
-    applied = adam.apply_gradients(zip(gradients, variables), global_step)
-    with tf.control_dependencies([applied]):
-        applied = tf.group(*clear())
-    scaling = ()
+    adam = tf.train.AdamOptimizer(pass_if(are_finite, rate), beta1, beta2, epsilon)
+    apply = adam.apply_gradients(zip(gradients, variables), global_step)
+    with tf.control_dependencies([apply]):
+        apply = tf.group(*clear())
+    scaling = None
     if loss_scale:
-        scaling, skip = loss_scale.after(are_finite, global_step, rate, clear)
-        applied = tf.group(applied, skip)
-    metrics = Metrics(mean_loss, count, rate, norm, scaling)
-    return Update(collect, applied, metrics, local_loss_and_norm, runs)
+        scaling, adapt = loss_scale.adapt(are_finite, global_step, rate, clear)
+        apply = tf.group(apply, adapt)
+    metrics = Metrics(mean_loss, token_count, rate, norm)
+    return Update(accumulate, apply, metrics, local_loss_and_norm, num_runs, scaling)
 
 
-def _accumulated(parts):
-    """Sum over the runs of an update.
+def run_update(session: tf.Session, update: Update) -> UpdateResult:
+    """Make an update, and return the values of its numbers."""
+    for _ in range(update.num_runs - 1):
+        session.run(update.accumulate)
+    scaling = update.scaling or ()  # a session cannot fetch None
+    metrics, scaling, _ = session.run([update.metrics, scaling, update.apply])
+    return UpdateResult(metrics, scaling or None)
 
-    The parts of a run are added one after another to a stored sum. `assign_add` keeps
-    this order. TensorFlow would rewrite a plain sum of tensors: it adds tensors of
-    equal shapes in one operation, whose rounding depends on their number.
+
+def _accumulate(shard_sums: List[List[tf.Tensor]]):
+    """Sum over the session runs of an update.
+
+    The sums of a run's shards are added one after another to a stored total.
+    `assign_add` keeps this order. TensorFlow would rewrite a plain sum of tensors: it
+    adds tensors of equal shapes in one operation, whose rounding depends on their
+    number.
 
     Args:
-      parts: lists of tensors of static shapes, which the current run computes.
+      shard_sums: for each shard of the current run, tensors of static shapes.
 
     Returns:
-      (op that adds the current run, the sums including the current run, a function that
-      makes the ops that clear them).
+      (operation that adds the current run, the totals including the current run, a
+      function that makes the operations that clear them).
     """
     # Not saved: checkpoints are written between updates, when these variables are zero.
-    kept = [
+    totals = [
         tf.get_variable(
             f"accumulated_{i}",
             tensor.shape,
@@ -359,24 +481,24 @@ def _accumulated(parts):
             initializer=tf.zeros_initializer(),
             collections=[tf.GraphKeys.LOCAL_VARIABLES],
         )
-        for i, tensor in enumerate(parts[0])
+        for i, tensor in enumerate(shard_sums[0])
     ]
-    totals = [
+    added = [
         functools.reduce(tf.assign_add, tensors, total)
-        for total, *tensors in zip(kept, *parts)
+        for total, *tensors in zip(totals, *shard_sums)
     ]
     return (
-        tf.group(*totals),
-        [tf.convert_to_tensor(total) for total in totals],
-        lambda: [tf.assign(total, tf.zeros_like(total)) for total in kept],
+        tf.group(*added),
+        [tf.convert_to_tensor(total) for total in added],
+        lambda: [tf.assign(total, tf.zeros_like(total)) for total in totals],
     )
 
 
-# Loss scaling: it keeps small float16 gradients from becoming zero
+# --- Loss scaling: it keeps small float16 gradients from becoming zero ----------------
 
 
 class LossScale:
-    """Variables: the factor of a loss, and how many updates were good or skipped.
+    """Variables: the factor of a loss, and the numbers of good and skipped updates.
 
     The loss is multiplied by the factor before its gradients are computed, and the
     gradients are divided by it afterwards. If they are not finite, the factor was too
@@ -392,8 +514,10 @@ class LossScale:
             self._skipped = _variable("skipped_updates", 0, tf.int64)
         self.value = tf.identity(self._scale)
 
-    def after(self, are_finite, global_step, rate, clear):
-        """Return (Scaling, the op that adapts the factor and counts a skipped update).
+    def adapt(
+        self, are_finite, global_step, rate, clear
+    ) -> Tuple[Scaling, tf.Operation]:
+        """Make the operation that adapts the factor and counts a skipped update.
 
         A skipped update counts as a step: batches are a function of the step, and the
         update has used its own.
@@ -404,58 +528,60 @@ class LossScale:
             does not count as skipped: training fails.
           global_step: int64 variable.
           rate: the learning rate, computed from the step before.
-          clear: function that makes the ops that clear accumulated sums.
+          clear: function that makes the operations that clear accumulated sums.
+
+        Returns:
+          (Scaling, the operation).
         """
         good = tf.identity(self._good) + 1
         skipped = tf.identity(self._skipped)
-        is_skipped = tf.logical_and(
-            tf.logical_not(are_finite), self.value > LEAST_SCALE
-        )
+        is_skipped = tf.logical_and(tf.logical_not(are_finite), self.value > MIN_SCALE)
         grows = tf.equal(good, GROW_AFTER)
-        grown = tf.where_v2(grows, tf.minimum(self.value * 2, MOST_SCALE), self.value)
-        halved = tf.maximum(self.value / 2, LEAST_SCALE)
-        none = tf.zeros_like(good)
+        doubled = tf.where_v2(grows, tf.minimum(self.value * 2, MAX_SCALE), self.value)
+        halved = tf.maximum(self.value / 2, MIN_SCALE)
+        zero = tf.zeros_like(good)
         adapt = tf.group(
-            tf.assign(self._scale, tf.where_v2(are_finite, grown, halved)),
+            tf.assign(self._scale, tf.where_v2(are_finite, doubled, halved)),
             tf.assign(
-                self._good, tf.where_v2(tf.logical_and(are_finite, ~grows), good, none)
+                self._good, tf.where_v2(tf.logical_and(are_finite, ~grows), good, zero)
             ),
             tf.assign(self._skipped, skipped + tf.cast(is_skipped, tf.int64)),
         )
         with tf.control_dependencies([rate]):
-            one = only_if(is_skipped, tf.ones([], tf.int64))
-            counted = tf.group(tf.assign_add(global_step, one))
-        with tf.control_dependencies([counted]):
+            one = pass_if(is_skipped, tf.ones([], tf.int64))
+            count_step = tf.group(tf.assign_add(global_step, one))
+        with tf.control_dependencies([count_step]):
             skip = tf.group(*clear())
         return Scaling(self.value, skipped, is_skipped), tf.group(adapt, skip)
 
 
-def only_if(condition, value):
+def pass_if(condition, value):
     """Return `value`, or a dead tensor if `condition` is False.
 
-    TensorFlow skips every op with a dead input: if the learning rate is dead, no
+    TensorFlow skips every operation with a dead input: if the learning rate is dead, no
     variable changes.
     """
     return tf.raw_ops.Switch(data=value, pred=condition).output_true
 
 
-def are_fine(metrics) -> bool:
-    """Return whether training can go on after an update with these Metrics."""
+def can_continue(result: UpdateResult) -> bool:
+    """Return whether training can go on after an update."""
+    metrics, scaling = result
     is_finite = math.isfinite(metrics.loss + metrics.gradient_norm)
-    return is_finite or any(metrics.scaling[-1:])
+    return is_finite or bool(scaling and scaling.is_skipped)
 
 
-def scaling_scalars(scaling: Any) -> Dict[str, float]:
-    """Return the scalars to log for the values of a Scaling; {} for ()."""
-    if not scaling:
+def scaling_scalars(scaling: Optional[Scaling]) -> Dict[str, float]:
+    """Return the scalars to log for the values of a Scaling: name → value."""
+    if scaling is None:
         return {}
     skipped = float(scaling.skipped + scaling.is_skipped)
     return {"loss_scale": float(scaling.scale), "skipped_updates": skipped}
 
 
-def scaling_report(scaling: Any) -> str:
-    """Return the end of a log line: the values of a Scaling; "" for ()."""
-    if not scaling:
+def format_scaling(scaling: Optional[Scaling]) -> str:
+    """Format the values of a Scaling as the end of a log line; "" for None."""
+    if scaling is None:
         return ""
     skipped = scaling.skipped + scaling.is_skipped
     return f"  loss scale {scaling.scale:g}, {skipped} skipped"

@@ -58,10 +58,10 @@ from transformer.logdir import checkpoints
 from transformer.runtime.errors import SettingsError, WeightsNotFinite
 from transformer.runtime.names import refuse_unknown
 from transformer.runtime.sessions import (
-    Pools,
-    batches_at_once,
+    ThreadPools,
+    count_concurrent_batches,
     make_session,
-    run_at_once,
+    run_concurrently,
     set_up_process,
 )
 from transformer.text.batches import make_batch, pad, pad_with_end
@@ -206,19 +206,19 @@ class Translator(BaseTranslator):
         self._quantization = quantization
         self._fast: Optional[FastTranslator] = None
         options = make_search_options(hp, self.vocabularies, n_best, keep_history)
-        set_up_process(hp)
+        set_up_process(hp.deterministic)
         with tf.Graph().as_default() as graph:
             tf.set_random_seed(hp.seed)  # `deterministic` needs a seed in every graph
             self._ops = TranslationGraph(self._members, options)
-        self._pools = Pools(batches_at_once(hp))
+        self._pools = ThreadPools(count_concurrent_batches(hp.deterministic))
         self._line_count = 0  # lines that were translated with this checkpoint
         self._lock = threading.Lock()
         self._session = make_session(
-            hp,
             graph,
-            runs=self._pools.count,
+            deterministic=hp.deterministic,
+            concurrent_runs=self._pools.count,
             sequential=hp.decode_batch_size == 1,
-            rewritten=False,
+            optimize_graph=False,
         )
 
     def __enter__(self) -> "Translator":
@@ -398,7 +398,9 @@ class Translator(BaseTranslator):
             if prefixes:
                 feed[self._ops.prefix] = pad([prefixes[i] for i in indices])
             feeds.append(feed)
-        results = run_at_once(self._session, self._ops.hypotheses, feeds, self._pools)
+        results = run_concurrently(
+            self._session, self._ops.hypotheses, feeds, self._pools
+        )
         for indices, hypotheses in zip(batches, results):
             self._check_finite(hypotheses.scores)
             yield indices, hypotheses

@@ -11,7 +11,8 @@ import work
 from worker import Measure, serve
 
 from transformer import hparams
-from transformer.trainer import Data, TrainingGraph
+from transformer.trainer import TrainingData, TrainingGraph
+from transformer.training import run_update
 from transformer.translator import Translator
 from transformer.workers.cluster import Cluster
 
@@ -36,7 +37,7 @@ def training_settings(spec: dict) -> hparams.HParams:
 def open_training(spec: dict) -> Measure:
     """Return a function that measures training."""
     hp = training_settings(spec)
-    graph = TrainingGraph(hp, Data(hp), start=0)
+    graph = TrainingGraph(hp, TrainingData(hp), start=0)
     session = graph.make_session()
     session.run(graph.initialize)
 
@@ -60,11 +61,11 @@ def open_several(spec: dict) -> Measure:
     addresses = spec["addresses"]
     cluster = Cluster(addresses, spec["index"]) if len(addresses) > 1 else None
     hp = training_settings(spec)
-    graph = TrainingGraph(hp, Data(hp), 0, cluster)
+    graph = TrainingGraph(hp, TrainingData(hp), 0, cluster)
     exchange = tf.no_op()
     if cluster:
         zeros = [tf.zeros(variable.shape) for variable in tf.trainable_variables()]
-        exchange = tf.group(graph.exchange.sums(zeros))
+        exchange = tf.group(graph.exchange.all_reduce(zeros))
     session = graph.make_session()
     session.run(graph.initialize)
 
@@ -73,7 +74,7 @@ def open_several(spec: dict) -> Measure:
         for _ in range(request.get("exchanges", 0)):
             session.run(exchange)
         for _ in range(request.get("steps", 0)):
-            tokens += int(graph.make_step(session).tokens)
+            tokens += int(run_update(session, graph.update).metrics.tokens)
         seconds = time.perf_counter() - start
         return {"tokens": tokens, "seconds": seconds, "parameters": graph.size}
 

@@ -13,7 +13,7 @@ from worker import Measure, serve
 from transformer import hparams
 from transformer.compat.convert import read
 from transformer.dialects import resolve
-from transformer.logdir.checkpoints import find
+from transformer.logdir.manifests import find_checkpoint
 from transformer.text.batches import pad_with_end
 from transformer.text.vocabulary import BOS, EOS, PAD, load_vocabularies
 
@@ -301,7 +301,7 @@ def open_decoding(spec: dict) -> Measure:
         )
     model = Model(dict(vars(hp)), hp.target_vocab_size)
     with torch.no_grad():
-        load(model, read(find(spec["logdir"], "best")), hp.decoder_blocks)
+        load(model, read(find_checkpoint(spec["logdir"], "best")), hp.decoder_blocks)
     model.to(device).eval()
     source_vocabulary, target_vocabulary, _ = load_vocabularies(spec["logdir"])
     start = PAD if row.begins_with_zeros else BOS

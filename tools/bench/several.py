@@ -14,7 +14,7 @@ import work
 from measure import Bench, Contestant
 
 from transformer.launch import free_ports, share_of_cores, visible_gpus
-from transformer.runtime.devices import cores
+from transformer.runtime.devices import count_cores
 
 EXCHANGES = 5  # in a measurement of the network
 
@@ -24,7 +24,7 @@ def set_up(bench: Bench, one: Contestant) -> Tuple[str, Dict[str, Any]]:
     count = count_of(one)
     addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
     gpus = visible_gpus() if bench.args.device == "gpu" else []
-    available = cores()
+    available = count_cores()
     group = [
         {
             "addresses": addresses,
@@ -90,6 +90,6 @@ def measure_scaling(bench: Bench, size: str) -> None:
             machines = scaling.A100._replace(link=rate, devices=count)
             parts = scaling.seconds_of_update(alone, parameters, count, machines)
             if bench.args.device == "cpu":
-                parts["compute"] = alone / min(count, cores())
+                parts["compute"] = alone / min(count, count_cores())
             estimate = tokens / sum(parts.values())
             bench.add(one, f"estimate/{size}", [estimate], "tokens/s")

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 import numpy as np
 
-from transformer.text.batches import Batch, BatchPlan, Corpus
+from transformer.text.batches import Batch, BatchPlan, Split
 from transformer.text.data_folder import SUMMARY, load_text, read_summary, write_summary
 from transformer.text.vocabulary import PAD
 
@@ -52,7 +52,7 @@ LEARNING_RATE, BETAS, EPSILON = 0.0005, (0.9, 0.98), 1e-9
 
 def batches(spec: dict) -> Iterator[Batch]:
     """Yield the batches of an endless training run, the same for every system."""
-    corpus = Corpus(spec["data"], "train")
+    corpus = Split(spec["data"], "train")
     plan = BatchPlan(
         corpus.source_lengths,
         corpus.target_lengths,
@@ -137,7 +137,7 @@ def training_gflop(data: str, sizes: Dict[str, int], vocab_size: int) -> float:
     pass, and twice as much for the backward pass.
     """
     D, F, blocks = (sizes[name] for name in ("d_model", "d_ff", "num_blocks"))
-    corpus = Corpus(data, "train")
+    corpus = Split(data, "train")
     S, T = (
         side.astype(np.float64)
         for side in (corpus.source_lengths, corpus.target_lengths)

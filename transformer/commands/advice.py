@@ -41,6 +41,10 @@ ADVICE: Dict[Type[Exception], Callable[[Any], str]] = {
     errors.VocabularyFileError: lambda error: (
         f"create it with {command_name('prepare')}"
     ),
+    errors.CorpusVocabularyMismatch: lambda error: (
+        f"prepare the corpus with --vocab_from {error.expected}, or choose another "
+        "--logdir"
+    ),
     errors.VocabularyMismatch: lambda error: "choose another --data, or --logdir",
     errors.VocabulariesAmbiguous: lambda error: (
         "--src_vocab and --tgt_vocab say which of the two tables is the source's"
@@ -68,6 +72,14 @@ ADVICE: Dict[Type[Exception], Callable[[Any], str]] = {
     ),
     errors.ExportDiffers: lambda error: "use --engine tensorflow",
     errors.LogDirectoryNotFound: lambda error: f"{command_name('train')} writes one",
+    errors.LogDirectoryInUse: lambda error: "choose another --logdir",
+    errors.CorpusChanged: lambda error: (
+        "restore it, choose another --logdir, or continue with this one: "
+        "--accept_changes"
+    ),
+    errors.ProgramNotFound: lambda error: (
+        f"write -- {command_name('train')} --logdir DIR"
+    ),
 }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import command_name, print_lines
+from transformer.logdir import manifests
 from transformer.runtime.files import new_folder, refuse_used
 from transformer.text.vocabulary import copy_vocabularies
 
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
     with new_folder(args.out, "--out") as made:
         copy_vocabularies(args.logdir, made)
         hparams.save(hp, made)
-        checkpoints.write(arrays, made, steps[-1], described)
+        checkpoints.save_arrays(arrays, made, steps[-1], described)
     print_lines(
         f"{args.out}: the average of the checkpoints of steps "
         f"{', '.join(map(str, steps))}"
@@ -58,7 +59,7 @@ def averaged(
     """
     from transformer.logdir import checkpoints  # needs TensorFlow
 
-    steps = checkpoints.steps(args.logdir)
+    steps = manifests.list_steps(args.logdir)
     if len(steps) < 2:
         raise ValueError(
             f"{args.logdir}: expected two or more checkpoints to average, got "
@@ -73,10 +74,12 @@ def averaged(
         )
     steps = steps[-args.last :]
     try:
-        prefixes = [checkpoints.find(args.logdir, step, args.warn) for step in steps]
+        prefixes = [
+            manifests.find_checkpoint(args.logdir, step, args.warn) for step in steps
+        ]
         arrays = checkpoints.average(prefixes)
-        return steps, arrays, checkpoints.description_of(prefixes[-1])
+        return steps, arrays, manifests.read_description(prefixes[-1])
     except Exception:  # there are several kinds for a file that vanished
-        if set(steps).issubset(checkpoints.steps(args.logdir)):
+        if set(steps).issubset(manifests.list_steps(args.logdir)):
             raise
     return averaged(args)

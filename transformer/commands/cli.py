@@ -42,7 +42,7 @@ from transformer.commands.terminal import (
 from transformer.runtime.errors import REFUSED
 from transformer.runtime.files import UNFINISHED
 from transformer.runtime.names import describe_unknown
-from transformer.runtime.signals import SIGNALS, Stopped, handled
+from transformer.runtime.signals import SIGNALS, Stopped, handle_signals
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -379,7 +379,7 @@ def _end_on_signals(prog: str, advice: str) -> Iterator[None]:
         os._exit(128 + number)
 
     try:
-        with handled(end):
+        with handle_signals(end):
             yield
     finally:
         os.close(stderr)

@@ -17,7 +17,8 @@ from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import command_name, print_lines
 from transformer.dialects import resolve
-from transformer.evaluation import name_beside, score, translations_path
+from transformer.evaluation import name_beside, score
+from transformer.logdir.names import checkpoint_step, translations_path
 from transformer.text.data_folder import read_parallel
 from transformer.text.lines import read_lines
 
@@ -148,9 +149,8 @@ def _words(lines):
 
 def too_few_steps(hp: hparams.HParams, checkpoint: str) -> str:
     """Return an explanation if training has hardly begun, else ""."""
-    from transformer.logdir import checkpoints  # needs TensorFlow
 
-    step = checkpoints.step_of(checkpoint)
+    step = checkpoint_step(checkpoint)
     schedule = hp.schedule or resolve(hp.dialect).schedule
     if step >= hp.warmup_steps or schedule == "constant":
         return ""

@@ -38,14 +38,10 @@ from transformer import evaluation, hparams
 from transformer.commands import cli
 from transformer.commands.terminal import command_name, print_lines
 from transformer.commands.translate import add_engine
-from transformer.evaluation import (
-    METRICS,
-    Scores,
-    name_beside,
-    score,
-    translations_path,
-)
+from transformer.evaluation import METRICS, Scores, name_beside, score
 from transformer.exports.ctranslate2 import CTRANSLATE2
+from transformer.logdir import manifests
+from transformer.logdir.names import BEST, checkpoint_step, translations_path
 from transformer.runtime import files
 from transformer.text.data_folder import read_parallel
 from transformer.text.lines import read_lines
@@ -124,16 +120,15 @@ def score_one(
     encoder: Any,
 ) -> None:
     """Score one checkpoint (for an ensemble, one of each model), and compare it."""
-    from transformer.logdir import checkpoints  # needs TensorFlow
     from transformer.runtime.precision import compute_type
 
     for other in others.values():
         if not isinstance(other, Translations):  # refuse it now, not later
             compute_type(other[0].decode_precision, "decode_precision")
-            checkpoints.find(other[1], args.checkpoint, lambda text: None)
+            manifests.find_checkpoint(other[1], args.checkpoint, lambda text: None)
     [ours] = translate(args, models, [args.checkpoint], text)
     steps = " + ".join(
-        str(checkpoints.step_of(each)) for each in [ours.checkpoint, *ours.others]
+        str(checkpoint_step(each)) for each in [ours.checkpoint, *ours.others]
     )
     written = "not written" if ours.error else ours.path
     print_lines(f"{len(text.sources)} lines of {text.name}, step {steps}: {written}")
@@ -166,11 +161,10 @@ def score_all(
     args: argparse.Namespace, models: List[Model], text, encoder: Any
 ) -> None:
     """Score every checkpoint that is kept; print a line each, then the signatures."""
-    from transformer.logdir import checkpoints  # needs TensorFlow
 
     [logdir] = args.logdir
-    best = checkpoints.steps(logdir, checkpoints.BEST)[-1:]
-    kept = checkpoints.steps(logdir)
+    best = manifests.list_steps(logdir, BEST)[-1:]
+    kept = manifests.list_steps(logdir)
     which = [step if step in kept else "best" for step in sorted({*best, *kept})]
     print_lines(f"{len(text.sources)} lines of {text.name}")
     systems = []
@@ -181,7 +175,7 @@ def score_all(
         scores = score(
             each.lines, text.references, args.samples, list(METRICS), text.tokenizer
         )
-        step = checkpoints.step_of(each.checkpoint)
+        step = checkpoint_step(each.checkpoint)
         lines, signatures = zip(*describe(scores))
         is_best = " (best on dev)" if step in best else ""
         print_lines(f"step {step}: {'; '.join(lines)}{is_best}")

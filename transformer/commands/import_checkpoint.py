@@ -218,6 +218,7 @@ def run(args: argparse.Namespace) -> None:
     # Imported here, because importing TensorFlow takes seconds.
     from transformer.compat import convert
     from transformer.logdir import checkpoints
+    from transformer.logdir.names import checkpoint_path
 
     # The shell may have completed the path.
     checkpoint = re.sub(r"\.(index|data-.*)$", "", args.ckpt)
@@ -236,8 +237,8 @@ def run(args: argparse.Namespace) -> None:
             with open(os.path.join(logdir, vocabulary.name), "wb") as file:
                 file.write(vocabulary.content)
         description = {"settings": model_settings(hp)}
-        checkpoints.write(imported.arrays, logdir, imported.step, description)
-    path = checkpoints.path_of(args.out, imported.step)
+        checkpoints.save_arrays(imported.arrays, logdir, imported.step, description)
+    path = checkpoint_path(args.out, imported.step)
     print_report(path, imported, hp, bool(vocabularies), args.target_space_id)
 
 

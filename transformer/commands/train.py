@@ -22,10 +22,10 @@ from typing import Any, Dict
 from transformer import hparams
 from transformer.commands import cli
 from transformer.logdir import manifests
-from transformer.runtime.errors import VocabularyError
+from transformer.runtime.errors import CorpusVocabularyMismatch
 from transformer.runtime.files import refuse_used
 from transformer.text.vocabulary import has_same_vocabulary, load_vocabularies
-from transformer.workers.cluster import cluster_of
+from transformer.workers.cluster import read_cluster
 
 # What a log directory may contain before its settings are written: remainders of a
 # killed start, and a log of the user's own.
@@ -76,11 +76,12 @@ def settings(args: argparse.Namespace) -> hparams.HParams:
     is_set = hparams.has_settings(args.logdir)
     hp = hparams.resolve(given, args.preset, args.logdir, args.init_from)
     refuse_used(args.logdir, "--logdir", hparams.FILE_NAME, BEGUN)
-    if args.init_from and not manifests.exist(args.logdir):
+    if args.init_from and not manifests.has_checkpoint(args.logdir):
         if not has_same_vocabulary(args.init_from, hp.data):
-            raise VocabularyError(
-                f"{hp.data}: expected the vocabulary of {args.init_from}, got another; "
-                f"prepare the corpus with --vocab_from {args.init_from}"
+            raise CorpusVocabularyMismatch(
+                f"{hp.data}: expected the vocabulary of {args.init_from}, got another",
+                hp.data,
+                args.init_from,
             )
     vocabularies = load_vocabularies(hp.data)
     from_data: Dict[str, Any] = {
@@ -103,13 +104,13 @@ def settings(args: argparse.Namespace) -> hparams.HParams:
 def run(args: argparse.Namespace) -> None:
     """Refuse settings that cannot work, then train."""
     hp = settings(args)
-    cluster = cluster_of(os.environ)
+    cluster = read_cluster(os.environ)
     cli.start_tensorflow(args.verbose)
     # Imported here, because importing TensorFlow takes seconds.
-    from transformer.logdir import checkpoints
+    from transformer.logdir import manifests
     from transformer.trainer import train
 
-    if checkpoints.exist(args.logdir) and not hparams.has_settings(args.logdir):
+    if manifests.has_checkpoint(args.logdir) and not hparams.has_settings(args.logdir):
         raise ValueError(
             f"{args.logdir}: expected {hparams.FILE_NAME} beside the checkpoints, got "
             "none; choose another --logdir"

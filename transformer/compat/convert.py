@@ -3,7 +3,7 @@
     arrays = convert.read("original/model.ckpt-1000")
     hp = HParams(num_heads=8, **convert.infer_settings("tensor2tensor", arrays))
     imported = convert.convert(arrays, hp)
-    checkpoints.write(imported.arrays, logdir, imported.step)
+    checkpoints.save_arrays(imported.arrays, logdir, imported.step)
 
 `names` has the tables of variable names. The shapes determine every size except the
 number of heads. A variable that does not fit, or would be left over, is an error.
@@ -61,7 +61,7 @@ def read(checkpoint: str, rules: Sequence = ()) -> Dict[str, np.ndarray]:
         variables the same name, or a shard is missing.
     """
     try:
-        originals = checkpoints.read(checkpoint)
+        originals = checkpoints.read_variables(checkpoint)
     except (tf.errors.OpError, ValueError, IndexError) as error:
         raise CheckpointError(
             f"{checkpoint}: no checkpoint, or a damaged one; expected the path of its "

@@ -58,7 +58,7 @@ def multihead_attention(
     Returns:
       (float [N, Tq, D], weights [H * N, Tq, Tk] before dropout and query masks).
     """
-    weights_by_scope = {}
+    saved = {}
     outputs = modules.multihead_attention(
         queries,
         keys,
@@ -69,10 +69,10 @@ def multihead_attention(
         scope=scope,
         reuse=reuse,
         dialect=DIALECT,
-        weights=weights_by_scope,
+        weights=saved,
     )
-    [masked_weights] = weights_by_scope.values()
-    weights = masked_weights.op.inputs[0]  # before the query masks: [N, H, Tq, Tk]
+    [masked] = saved.values()
+    weights = masked.op.inputs[0]  # before the query masks: [N, H, Tq, Tk]
     lengths = shape_list(weights)[2:]
-    weights = tf.reshape(tf.transpose(weights, [1, 0, 2, 3]), [-1, *lengths])
-    return outputs, weights  # [N, Tq, D], [H * N, Tq, Tk]
+    stacked = tf.reshape(tf.transpose(weights, [1, 0, 2, 3]), [-1, *lengths])
+    return outputs, stacked

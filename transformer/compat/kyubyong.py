@@ -10,7 +10,6 @@ attention weights for TensorBoard; this module does not.)
 """
 
 import functools
-import types
 import warnings
 
 import numpy as np
@@ -44,7 +43,7 @@ __all__ = [
 ]
 
 DIALECT = DIALECTS["kyubyong"]
-MASKED = -(2.0**32) + 1  # `mask` adds it to logits, or replaces them by it
+PADDING = -(2.0**32) + 1  # the value that `mask` writes
 
 
 @original_variables("kyubyong")
@@ -92,7 +91,7 @@ def scaled_dot_product_attention(
         if causality:
             order = causal_mask(tf.range(tf.shape(Q)[1]), tf.range(tf.shape(K)[1]))
         allowed, bias = mask_and_bias(
-            DIALECT, tf.logical_not(_repeat_for_heads(key_masks, Q)), order, None
+            DIALECT, tf.logical_not(_padding_of_heads(key_masks, Q)), order, None
         )
         drop = functools.partial(
             dropout, rate=dropout_rate, is_training=training, name="weights"
@@ -108,7 +107,7 @@ def scaled_dot_product_attention(
 
 
 def mask(inputs, key_masks=None, type=None):  # noqa: A002 (the original name)
-    """Mask logits: add to those of padded keys, or replace those of later keys.
+    """Mask logits: lower those of padded keys, or replace those of later keys.
 
     Args:
       inputs: float [H * N, Tq, Tk].
@@ -122,24 +121,24 @@ def mask(inputs, key_masks=None, type=None):  # noqa: A002 (the original name)
       ValueError: `type` is unknown.
     """
     if type in ("k", "key", "keys"):
-        padding = _repeat_for_heads(key_masks, inputs)  # [H * N, Tk]
-        return inputs + mask_to_bias(tf.logical_not(padding), MASKED)[:, None, :]
+        padding = _padding_of_heads(key_masks, inputs)  # [H * N, Tk]
+        return inputs + mask_to_bias(tf.logical_not(padding), PADDING)[:, None, :]
     if type in ("f", "future", "right"):
         _, queries, keys = tf.unstack(tf.shape(inputs), num=3)
         order = causal_mask(tf.range(queries), tf.range(keys))[0]  # [1, Tq, Tk]
-        return tf.where_v2(order, inputs, MASKED)
+        return tf.where_v2(order, inputs, PADDING)
     raise ValueError(f"mask: expected type 'key' or 'future', got {type!r}")
 
 
-def _repeat_for_heads(key_masks, stacked):
-    """Repeat padding masks [N, Tk] for each head: bool [H * N, Tk]."""
-    key_masks = _convert_padding(key_masks)
+def _padding_of_heads(key_masks, stacked):
+    """Repeat masks [N, Tk], True = padding, for each head: bool [H * N, Tk]."""
+    key_masks = _checked(key_masks)
     heads = tf.shape(stacked)[0] // tf.maximum(1, tf.shape(key_masks)[0])
     return tf.tile(key_masks, [heads, 1])
 
 
-def _convert_padding(key_masks):
-    """Convert padding masks to bool; warn about masks made by `tf.not_equal`."""
+def _checked(key_masks):
+    """Return masks as bool; warn about masks made by `tf.not_equal`."""
     if getattr(key_masks, "op", None) and key_masks.op.type == "NotEqual":
         warnings.warn(
             "transformer.compat.kyubyong: expected key_masks in which True = padding, "
@@ -195,7 +194,7 @@ def multihead_attention(
         causality,
         scope,
         tf.AUTO_REUSE,
-        key_masks=tf.not_equal(_convert_padding(key_masks), True),  # not checked again
+        key_masks=tf.not_equal(_checked(key_masks), True),  # not checked again
         projected=projected,
         dialect=DIALECT,
     )
@@ -226,5 +225,4 @@ def positional_encoding(inputs, maxlen=None, masking=True, scope="positional_enc
 def noam_scheme(init_lr, global_step, warmup_steps=4000.0):
     """Return the learning rate at a step, counted from 0; its peak is `init_lr`."""
     step = tf.cast(global_step + 1, tf.float32)
-    settings = types.SimpleNamespace(warmup_steps=warmup_steps)
-    return init_lr * noam_by_peak(step, settings)
+    return init_lr * noam_by_peak(step, warmup_steps)

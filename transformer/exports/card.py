@@ -14,10 +14,11 @@ import numpy as np
 
 from transformer import __version__
 from transformer.compat.convert import variable_shapes
-from transformer.evaluation import SAMPLES, Scores, score, translations_path
+from transformer.evaluation import SAMPLES, Scores, score
 from transformer.hparams import FIELDS, HParams, has_settings, load, search_settings
-from transformer.logdir import checkpoints
-from transformer.logdir.history import begun_from, read_dev_scores, read_run
+from transformer.logdir import manifests
+from transformer.logdir.history import read_dev_scores, read_init_from, read_run
+from transformer.logdir.names import checkpoint_step, translations_path
 from transformer.text.data_folder import read_parallel, read_summary, tokenizer_of
 from transformer.text.lines import read_lines
 
@@ -55,7 +56,7 @@ def model_card(
     if not os.path.isdir(saved.data):  # it has moved
         saved = dataclasses.replace(saved, data=hp.data)
     segments = read_run(logdir)
-    corpus = checkpoints.description_of(checkpoint).get("corpus", {})
+    corpus = manifests.read_description(checkpoint).get("corpus", {})
     is_known = bool(segments or corpus)  # not so if the checkpoint was imported
     summary = _summary(saved.data) if is_known else {}
     languages = [summary.get(f"{side}_lang", side) for side in ("source", "target")]
@@ -68,7 +69,7 @@ def model_card(
         f"A Transformer of {size:,} parameters in the dialect `{hp.dialect}`: "
         f"{hp.encoder_blocks} encoder and {hp.decoder_blocks} decoder blocks, "
         f"{hp.num_heads} heads, width {hp.d_model}, feed-forward width {hp.d_ff}. The "
-        f"checkpoint of step {checkpoints.step_of(checkpoint):,} was exported by "
+        f"checkpoint of step {checkpoint_step(checkpoint):,} was exported by "
         f"transformer-tf {__version__}.",
         "## Use\n\n" + "\n".join(exported.usage),
         "## Data\n\n" + _data(saved, is_known, corpus, summary),
@@ -124,7 +125,7 @@ def _data(hp, is_known, corpus, summary):
 def _scores(data, checkpoint, samples, tokenizer):
     """Return the section on the known scores, with their signatures."""
     rows = []
-    step = checkpoints.step_of(checkpoint)
+    step = checkpoint_step(checkpoint)
     of_dev = read_dev_scores(os.path.dirname(checkpoint))
     for row in [row for row in of_dev if row["step"] == step][-1:]:
         chrf = f"{row['chrf']:.2f}" if "chrf" in row else "–"
@@ -176,7 +177,7 @@ def _settings(hp, logdir, segments):
     ]
     data = shlex.quote("data/" + os.path.basename(os.path.normpath(hp.data)))
     logs = shlex.quote("logs/" + os.path.basename(os.path.realpath(logdir)))
-    parent = begun_from(segments)
+    parent = read_init_from(segments)
     if parent:
         first = shlex.quote("logs/" + os.path.basename(parent))
         flags.insert(0, f"--init_from {first}")

@@ -17,7 +17,6 @@ import contextlib
 import dataclasses
 import itertools
 import os
-import re
 import shutil
 from typing import (
     TYPE_CHECKING,
@@ -39,9 +38,10 @@ import numpy as np
 from transformer.dialects import resolve
 from transformer.hparams import HParams, has_settings, load, refuse_n_best
 from transformer.length_penalty import length_penalty
-from transformer.logdir.manifests import MANIFEST, to_try
+from transformer.logdir.manifests import list_candidates
+from transformer.logdir.names import MANIFEST, export_folder, export_pattern
 from transformer.runtime import files
-from transformer.runtime.devices import cores
+from transformer.runtime.devices import count_cores
 from transformer.runtime.errors import (
     EngineError,
     ExportDiffers,
@@ -146,18 +146,17 @@ def export_path(checkpoint: str, quantization: str) -> str:
       quantization: one of QUANTIZATIONS.
     """
     checksum = files.sha256_of(checkpoint + MANIFEST)
-    name = f"{CTRANSLATE2}-{quantization}-{checksum[:16]}"
-    return os.path.join(os.path.dirname(checkpoint), name)
+    return export_folder(checkpoint, CTRANSLATE2, quantization, checksum)
 
 
 def remove_outdated(logdir: str) -> None:
     """Remove the exports of checkpoints that no longer exist."""
     current: Set[str] = set()
-    for checkpoint in to_try(logdir):
+    for checkpoint in list_candidates(logdir):
         for quantization in QUANTIZATIONS:
             with contextlib.suppress(FileNotFoundError):
                 current.add(os.path.basename(export_path(checkpoint, quantization)))
-    pattern = re.compile(f"{CTRANSLATE2}-({'|'.join(QUANTIZATIONS)})-[0-9a-f]{{16}}")
+    pattern = export_pattern(CTRANSLATE2, QUANTIZATIONS)
     for name in os.listdir(logdir):
         if pattern.fullmatch(name) and name not in current:
             shutil.rmtree(os.path.join(logdir, name), ignore_errors=True)
@@ -170,14 +169,14 @@ def find_exported(
 
     Args:
       logdir: the log directory.
-      which: the checkpoint: see `manifests.find`.
+      which: the checkpoint: see `manifests.find_checkpoint`.
       quantization: one of QUANTIZATIONS.
 
     Returns:
       (checkpoint, its export); None if no export has been made.
     """
     with contextlib.suppress(FileNotFoundError):
-        for checkpoint in to_try(logdir, which)[:1]:
+        for checkpoint in list_candidates(logdir, which)[:1]:
             folder = export_path(checkpoint, quantization)
             if os.path.exists(os.path.join(folder, MODEL)):
                 return checkpoint, folder
@@ -196,7 +195,7 @@ def open_exported(
     Args:
       logdir: the log directory.
       hp: the settings of the search; None: the saved ones.
-      which: the checkpoint: see `manifests.find`.
+      which: the checkpoint: see `manifests.find_checkpoint`.
       n_best: the number of translations of each line.
       quantization: one of QUANTIZATIONS.
 
@@ -283,7 +282,7 @@ class FastTranslator(BaseTranslator):
             # One batch per core, in parallel: several threads for one batch would wait
             # for each other and, on a busy machine, for other processes.
             self._model = import_ctranslate2().Translator(
-                folder, device="cpu", inter_threads=cores(), intra_threads=1
+                folder, device="cpu", inter_threads=count_cores(), intra_threads=1
             )
         except RuntimeError as error:
             raise EngineError(
@@ -406,7 +405,7 @@ class FastTranslator(BaseTranslator):
         Returns:
           Index of a line → its hypotheses with their log-probabilities.
         """
-        per_core = -(-len(pieces) // cores())  # so that no core is idle
+        per_core = -(-len(pieces) // count_cores())  # so that no core is idle
         results = _run_in_thread(
             self._model.translate_batch,
             list(pieces.values()),
@@ -500,7 +499,7 @@ def read_variables(hp: HParams, checkpoint: str) -> Dict[str, np.ndarray]:
     from transformer.compat.convert import variable_shapes
     from transformer.logdir import checkpoints
 
-    arrays = checkpoints.read(checkpoint)
+    arrays = checkpoints.read_variables(checkpoint)
     shapes = {name: array.shape for name, array in arrays.items()}
     checkpoints.refuse_other_shapes(checkpoint, shapes, variable_shapes(hp))
     return {name: array for name, array in arrays.items() if "Adam" not in name}

@@ -75,7 +75,7 @@ def write(hp: HParams, checkpoint: str, out: str, quantization: str) -> str:
         if not missing:
             signatures[TRANSLATE] = _of_text(hp, model, options, vocabularies)
         signatures["serving_default"] = list(signatures.values())[-1]
-        with make_session(hp, graph) as session:
+        with make_session(graph, deterministic=hp.deterministic) as session:
             checkpoints.restore(session, checkpoints.make_saver(), checkpoint)
             builder = tf.saved_model.Builder(os.path.join(out, VERSION))
             builder.add_meta_graph_and_variables(

@@ -1,7 +1,6 @@
 """Checkpoints of a log directory: read, restore, write.
 
-`manifests.py` defines and finds the files of a checkpoint; this module re-exports its
-names.
+`manifests.py` finds and verifies them; `names.py` names their files.
 
 All files are written to a separate folder and then moved into the log directory one by
 one, the index last: a checkpoint exists once its index does. The file `checkpoint`
@@ -32,28 +31,29 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.logdir.manifests import (
-    BEST,
     COMMENT,
+    find_checkpoint,
+    is_present,
+    list_all_steps,
+    list_steps,
+    read_description,
+)
+from transformer.logdir.names import (
+    BEST,
+    DATA,
     INDEX,
+    LATEST,
     MANIFEST,
     NEWEST,
     SAVING,
-    all_steps,
-    description_of,
-    find,
-    is_there,
-    path_of,
-    steps,
+    checkpoint_path,
 )
-from transformer.logdir.manifests import exist as exist
-from transformer.logdir.manifests import fault_of as fault_of
-from transformer.logdir.manifests import step_of as step_of
 from transformer.runtime import files
+from transformer.runtime.errors import CheckpointError
 from transformer.text.vocabulary import FILE_NAMES
 from transformer.training import LOSS_SCALE
 
-STATE = "checkpoint"  # what tf.train.latest_checkpoint reads
-PATTERN = frozenset("*?[]\\")  # what TensorFlow treats as a pattern in a path
+GLOB_CHARACTERS = frozenset("*?[]\\")  # TensorFlow treats them as a pattern in a path
 
 # --- Read one -------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ def find_and_load(
     which: Union[str, int] = "best",
     warn: Callable[[str], None] = warnings.warn,
 ) -> Any:
-    """Return what `load` returns for the checkpoint that `find` finds.
+    """Find a checkpoint and load it; return the result of `load`.
 
     If a training run removes the checkpoint in the meantime, load the next one.
 
@@ -72,27 +72,27 @@ def find_and_load(
       logdir: the log directory.
       load: function of the path of a checkpoint; it is called again if it fails because
         the checkpoint vanished.
-      which, warn: as in `find`.
+      which, warn: as in `find_checkpoint`.
     """
     while True:
-        checkpoint = find(logdir, which, warn)
+        checkpoint = find_checkpoint(logdir, which, warn)
         try:
             return load(checkpoint)
         except (ValueError, OSError, tf.errors.OpError):
-            if is_there(checkpoint):
+            if is_present(checkpoint):
                 raise
 
 
 @contextlib.contextmanager
-def literal(checkpoint: str) -> Iterator[str]:
-    """Yield a path to a checkpoint that is not a pattern, valid while the body runs.
+def literal_path(checkpoint: str) -> Iterator[str]:
+    """Yield a path to a checkpoint without glob characters, valid while the body runs.
 
     TensorFlow reads `[`, `*` and `?` in the path of a checkpoint as a glob pattern.
 
     Args:
       checkpoint: its path, without file extensions.
     """
-    if not PATTERN.intersection(checkpoint):
+    if not GLOB_CHARACTERS.intersection(checkpoint):
         yield checkpoint
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -102,19 +102,19 @@ def literal(checkpoint: str) -> Iterator[str]:
         yield link
 
 
-def shapes(checkpoint: str) -> Dict[str, List[int]]:
-    """Return the variables of a checkpoint: name → shape.
+def read_shapes(checkpoint: str) -> Dict[str, List[int]]:
+    """Read the shapes of the variables of a checkpoint: name → shape.
 
     Raises:
       tf.errors.OpError: the index cannot be read.
     """
-    with literal(checkpoint) as path:
+    with literal_path(checkpoint) as path:
         return tf.train.load_checkpoint(path).get_variable_to_shape_map()
 
 
-def read(checkpoint: str) -> Dict[str, np.ndarray]:
-    """Return the variables of a checkpoint: name → array."""
-    with literal(checkpoint) as path:
+def read_variables(checkpoint: str) -> Dict[str, np.ndarray]:
+    """Read the variables of a checkpoint: name → array."""
+    with literal_path(checkpoint) as path:
         reader = tf.train.load_checkpoint(path)
         return {
             name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()
@@ -122,7 +122,7 @@ def read(checkpoint: str) -> Dict[str, np.ndarray]:
 
 
 def average(paths: Sequence[str]) -> Dict[str, np.ndarray]:
-    """Return the averaged variables of several checkpoints of one training run.
+    """Average the variables of several checkpoints of one training run.
 
     Variables that are not floats, such as the count of updates, and the loss scale come
     from the last checkpoint.
@@ -130,34 +130,34 @@ def average(paths: Sequence[str]) -> Dict[str, np.ndarray]:
     Args:
       paths: the paths of the checkpoints, without file extensions.
     """
-    arrays = read(paths[-1])
+    arrays = read_variables(paths[-1])
     sums = {
         name: array.astype(np.float64)
         for name, array in arrays.items()
         if array.dtype == np.float32 and not name.startswith(f"{LOSS_SCALE}/")
     }
     for path in paths[:-1]:
-        others = read(path)
+        checkpoint = read_variables(path)
         for name in sums:
-            sums[name] += others[name]
+            sums[name] += checkpoint[name]
     for name, total in sums.items():
         arrays[name] = (total / len(paths)).astype(np.float32)
     return arrays
 
 
-def variables(scope: str = "") -> Dict[str, tf.Variable]:
+def graph_variables(scope: str = "") -> Dict[str, tf.Variable]:
     """Return the graph's variables under a scope, by their names in that scope."""
-    start = scope and scope + "/"
+    prefix = scope and scope + "/"
     return {
-        each.op.name[len(start) :]: each
-        for each in tf.global_variables()
-        if each.op.name.startswith(start)
+        variable.op.name[len(prefix) :]: variable
+        for variable in tf.global_variables()
+        if variable.op.name.startswith(prefix)
     }
 
 
 def make_saver(scope: str = "") -> tf.train.Saver:
-    """Return a saver for the graph's variables under a scope, without local ones."""
-    return tf.train.Saver(variables(scope), max_to_keep=0)
+    """Make a saver for the graph's variables under a scope, without local ones."""
+    return tf.train.Saver(graph_variables(scope), max_to_keep=0)
 
 
 def restore(
@@ -172,10 +172,10 @@ def restore(
       scope: the scope of the graph's variables; those in the checkpoint have no scope.
 
     Raises:
-      ValueError: the checkpoint cannot be read, or belongs to another model.
+      CheckpointError: it cannot be read, or belongs to another model.
     """
     with session.graph.as_default():
-        _restore(session, variables(scope), checkpoint, saver)
+        _restore(session, graph_variables(scope), checkpoint, saver)
 
 
 def restore_weights(session: tf.Session, checkpoint: str) -> None:
@@ -185,30 +185,32 @@ def restore_weights(session: tf.Session, checkpoint: str) -> None:
       session, checkpoint: as in `restore`.
 
     Raises:
-      ValueError: the checkpoint cannot be read, or belongs to another model.
+      CheckpointError: it cannot be read, or belongs to another model.
     """
     with session.graph.as_default():
-        graph = {each.op.name: each for each in tf.trainable_variables()}
-        _restore(session, graph, checkpoint, tf.train.Saver(graph))
+        weights = {variable.op.name: variable for variable in tf.trainable_variables()}
+        _restore(session, weights, checkpoint, tf.train.Saver(weights))
 
 
-def _restore(session, graph, checkpoint, saver):
+def _restore(session, variables, checkpoint, saver):
     """Load the variables (name → variable) of a saver from a checkpoint."""
     try:
-        found = shapes(checkpoint)
-        kept = {
+        shapes = read_shapes(checkpoint)
+        restored = {
             name: variable
-            for name, variable in graph.items()
-            if name in found or not name.startswith(f"{LOSS_SCALE}/")
+            for name, variable in variables.items()
+            if name in shapes or not name.startswith(f"{LOSS_SCALE}/")
         }
-        if len(kept) < len(graph):  # the others keep their initial values
-            saver = tf.train.Saver(kept)
-        expected = {name: each.shape.as_list() for name, each in kept.items()}
-        refuse_other_shapes(checkpoint, found, expected)
-        with literal(checkpoint) as path:
+        if len(restored) < len(variables):  # the others keep their initial values
+            saver = tf.train.Saver(restored)
+        expected = {
+            name: variable.shape.as_list() for name, variable in restored.items()
+        }
+        refuse_other_shapes(checkpoint, shapes, expected)
+        with literal_path(checkpoint) as path:
             saver.restore(session, path)
     except tf.errors.OpError as error:
-        raise ValueError(
+        raise CheckpointError(
             f"{checkpoint}: expected an intact checkpoint of this model, got one that "
             f"cannot be read ({type(error).__name__}); choose another, or remove it"
         ) from error
@@ -216,24 +218,25 @@ def _restore(session, graph, checkpoint, saver):
 
 def refuse_other_shapes(
     checkpoint: str,
-    found: Mapping[str, Sequence[int]],
+    shapes: Mapping[str, Sequence[int]],
     expected: Mapping[str, List[int]],
 ) -> None:
-    """Raise ValueError if a checkpoint lacks a variable, or has it in another shape.
+    """Raise CheckpointError if a variable is missing, or has another shape.
 
     Args:
       checkpoint: its path, for the message.
-      found: the shapes in the checkpoint.
+      shapes: the shapes in the checkpoint.
       expected: the shapes in the model.
     """
-    others = sorted(
-        name for name in expected if list(found.get(name, [-1])) != expected[name]
+    different = sorted(
+        name for name in expected if list(shapes.get(name, [-1])) != expected[name]
     )
-    if others:
-        name = others[0]
-        shape = f"shape {list(found[name])}" if name in found else "none"
-        more = f", and {len(others) - 1} more such variables" if others[1:] else ""
-        raise ValueError(
+    if different:
+        name = different[0]
+        shape = f"shape {list(shapes[name])}" if name in shapes else "none"
+        num_more = len(different) - 1
+        more = f", and {num_more} more such variables" if num_more else ""
+        raise CheckpointError(
             f"{checkpoint}: expected {name} of shape {expected[name]}, as hparams.json "
             f"and the vocabulary imply, got {shape}{more}: the checkpoint belongs to "
             "another model; restore those files as they were when it was trained"
@@ -249,7 +252,7 @@ def save(
     logdir: str,
     step: int,
     keep: int,
-    described: Optional[Dict[str, Any]] = None,
+    description: Optional[Dict[str, Any]] = None,
 ) -> None:
     """Write the checkpoint of `step`, then remove all but the newest `keep`.
 
@@ -258,7 +261,7 @@ def save(
       logdir: the log directory, with its vocabulary.
       step: the number of updates.
       keep: how many checkpoints stay.
-      described: what `description_of` is to return for this checkpoint.
+      description: the description in the manifest: see `manifests.Manifest`.
 
     Raises:
       OSError: the checkpoint could not be written; earlier checkpoints are untouched.
@@ -267,8 +270,8 @@ def save(
     def write(path):
         saver.save(session, path, write_meta_graph=False, write_state=False)
 
-    _publish(path_of(logdir, step), write, described)
-    _keep(logdir, step, keep)
+    _publish(checkpoint_path(logdir, step), write, description)
+    _remove_surplus(logdir, step, keep)
 
 
 def save_best(logdir: str, step: int) -> None:
@@ -277,36 +280,36 @@ def save_best(logdir: str, step: int) -> None:
     Raises:
       OSError: the copy could not be written; the previous best is untouched.
     """
-    _copy(path_of(logdir, step), path_of(logdir, step, BEST))
-    for old in all_steps(logdir, BEST):
+    _copy(checkpoint_path(logdir, step), checkpoint_path(logdir, step, BEST))
+    for old in list_all_steps(logdir, BEST):
         if old != step:
-            _remove(path_of(logdir, old, BEST))
+            _remove(checkpoint_path(logdir, old, BEST))
 
 
-def copy_best(logdir: str, step: int) -> None:
+def copy_best_as_newest(logdir: str, step: int) -> None:
     """Copy the best checkpoint as the newest one of its step, which is damaged or gone.
 
     Raises:
       OSError: the copy could not be written.
     """
-    _copy(path_of(logdir, step, BEST), path_of(logdir, step))
+    _copy(checkpoint_path(logdir, step, BEST), checkpoint_path(logdir, step))
 
 
 def _copy(source, target):
     """Write a copy of a checkpoint under another name."""
 
     def copy(path):
-        for each in [*_data_of(source), source + INDEX]:
-            shutil.copyfile(each, path + each[len(source) :])
+        for file in [*_list_data_files(source), source + INDEX]:
+            shutil.copyfile(file, path + file[len(source) :])
 
-    _publish(target, copy, description_of(source))
+    _publish(target, copy, read_description(source))
 
 
-def write(
+def save_arrays(
     arrays: Dict[str, np.ndarray],
     logdir: str,
     step: int,
-    described: Optional[Dict[str, Any]] = None,
+    description: Optional[Dict[str, Any]] = None,
 ) -> str:
     """Write variables that are not in a graph as the only checkpoint of `logdir`.
 
@@ -315,13 +318,13 @@ def write(
         a model.
       logdir: the log directory.
       step: the step of the checkpoint.
-      described: as in `save`.
+      description: as in `save`.
 
     Returns:
       The path of the checkpoint, without file extensions.
     """
 
-    def save_arrays(path):
+    def write(path):
         with tf.Graph().as_default(), tf.Session() as session:
             values = {
                 tf.placeholder(array.dtype, array.shape): array
@@ -329,17 +332,18 @@ def write(
             }
             names = list(arrays)
             slices = [""] * len(names)  # whole variables
-            made = tf.raw_ops.SaveV2(
+            save = tf.raw_ops.SaveV2(
                 prefix=path,
                 tensor_names=names,
                 shape_and_slices=slices,
                 tensors=list(values),
             )
-            session.run(made, values)
+            session.run(save, values)
 
-    _publish(path_of(logdir, step), save_arrays, described)
-    _keep(logdir, step, 1)
-    return path_of(logdir, step)
+    checkpoint = checkpoint_path(logdir, step)
+    _publish(checkpoint, write, description)
+    _remove_surplus(logdir, step, keep=1)
+    return checkpoint
 
 
 def clean_up(logdir: str, step: int, keep: int) -> None:
@@ -354,28 +358,29 @@ def clean_up(logdir: str, step: int, keep: int) -> None:
       OSError: something could not be removed or written.
     """
     remove_unfinished(logdir)
-    _keep(logdir, step, keep)
+    _remove_surplus(logdir, step, keep)
 
 
-def _keep(logdir, step, keep):
+def _remove_surplus(logdir, step, keep):
     """Remove all but the newest `keep` checkpoints up to a step, whole or not.
 
     The list of the remaining ones contains no paths, so the log directory may be moved.
     """
-    kept = [other for other in steps(logdir) if other <= step][-keep:]
-    names = [f"{NEWEST}-{step}" for step in kept]
+    remaining = [other for other in list_steps(logdir) if other <= step][-keep:]
+    names = [f"{NEWEST}-{step}" for step in remaining]
     if names:
-        with files.replaced(os.path.join(logdir, STATE)) as file:
+        with files.replaced(os.path.join(logdir, LATEST)) as file:
             file.write(f'model_checkpoint_path: "{names[-1]}"\n')
             file.writelines(f'all_model_checkpoint_paths: "{name}"\n' for name in names)
-    for old in all_steps(logdir, NEWEST):
-        if old < step and old not in kept:
-            _remove(path_of(logdir, old))
+    for old in list_all_steps(logdir, NEWEST):
+        if old < step and old not in remaining:
+            _remove(checkpoint_path(logdir, old))
 
 
 def remove_unfinished(logdir: str) -> None:
-    """Remove parts of checkpoints that a killed process was writing or removing."""
-    pattern = re.compile(rf"((?:{NEWEST}|{BEST})-\d+)(?:\.sha256|\.data-.*)")
+    """Remove files of checkpoints that a killed process was writing or removing."""
+    endings = f"{re.escape(MANIFEST)}|{re.escape(DATA)}.*"
+    pattern = re.compile(rf"((?:{NEWEST}|{BEST})-\d+)(?:{endings})")
     for name in os.listdir(logdir):
         match = pattern.fullmatch(name)
         if match and not os.path.exists(os.path.join(logdir, match.group(1) + INDEX)):
@@ -383,10 +388,10 @@ def remove_unfinished(logdir: str) -> None:
     shutil.rmtree(os.path.join(logdir, SAVING), ignore_errors=True)
 
 
-def _publish(checkpoint, write, described):
+def _publish(checkpoint, write, description):
     """Let `write(path)` write a checkpoint elsewhere, then move it to its own path.
 
-    `described` goes into its manifest.
+    `description` goes into its manifest.
 
     If it is killed at any moment, it leaves the whole checkpoint or none, apart from
     files that `remove_unfinished` removes. Each file is on disk before the next one is
@@ -399,13 +404,13 @@ def _publish(checkpoint, write, described):
         remove_unfinished(logdir)
         os.mkdir(folder)  # does not create a missing log directory
         write(draft)
-        data = _data_of(draft)
+        data = _list_data_files(draft)
         names = [name for kind in FILE_NAMES for name in kind]
         vocabulary = [os.path.join(logdir, name) for name in names]
         vocabulary = [path for path in vocabulary if os.path.exists(path)]
         with open(draft + MANIFEST, "w", encoding="utf-8") as file:
-            if described:
-                file.write(f"{COMMENT}{json.dumps(described, sort_keys=True)}\n")
+            if description:
+                file.write(f"{COMMENT}{json.dumps(description, sort_keys=True)}\n")
             file.writelines(
                 f"{files.sha256_of(path)}  {os.path.basename(path)}\n"
                 for path in [*vocabulary, *data, draft + INDEX]
@@ -427,9 +432,9 @@ def _publish(checkpoint, write, described):
             remove_unfinished(logdir)
 
 
-def _data_of(checkpoint):
-    """Return the data files of a checkpoint."""
-    return sorted(glob.glob(glob.escape(checkpoint) + ".data-*"))
+def _list_data_files(checkpoint):
+    """List the data files of a checkpoint."""
+    return sorted(glob.glob(glob.escape(checkpoint) + DATA + "*"))
 
 
 def _remove(checkpoint):

@@ -8,7 +8,6 @@ with all of these unchanged adds no line. `dev_scores.jsonl` has the evaluations
 
 import contextlib
 import dataclasses
-import hashlib
 import itertools
 import json
 import math
@@ -21,14 +20,19 @@ from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from transformer.hparams import HParams
+from transformer.logdir.names import DEV_SCORES, EVENTS, LOCK, RUN
 from transformer.runtime import files
+from transformer.runtime.errors import (
+    CorpusChanged,
+    CorpusVocabularyMismatch,
+    LogDirectoryError,
+    LogDirectoryInUse,
+)
 from transformer.text.vocabulary import FILE_NAMES
 
-LOCK = "lock"
-RUN = "run.jsonl"
-DEV_SCORES = "dev_scores.jsonl"
-LEAST_BLEU = 1.0  # a BLEU below this is chance: the dev loss then decides which is best
-PATHS = ("data",)  # settings that say where something is, not what it is
+MIN_BLEU = 1.0  # a BLEU below this is chance: the dev loss then decides which is best
+PATHS = ("data",)  # settings that are paths: their changes are not reported
 
 
 class Lock:
@@ -42,7 +46,7 @@ class Lock:
     stays; its presence does not mean that the lock is taken.
 
     Raises:
-      ValueError: another process has the lock.
+      LogDirectoryInUse: another process has the lock.
     """
 
     def __init__(self, logdir: str):
@@ -62,17 +66,17 @@ class Lock:
             return
         path = os.path.join(self.logdir, LOCK)
         if os.path.islink(path):
-            raise ValueError(f"{path}: expected a file, got a link; remove it")
+            raise LogDirectoryError(f"{path}: expected a file, got a link; remove it")
         file = open(path, "a+", encoding="utf-8")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
             with file:
-                raise ValueError(
+                raise LogDirectoryInUse(
                     f"{self.logdir}: a training run is in progress, "
-                    f"{file.read().strip() or 'just started'}; wait for it, stop it, "
-                    "or choose another --logdir"
+                    f"{file.read().strip() or 'just started'}; wait for it, or stop it",
+                    self.logdir,
                 ) from None
         with files.named(file.name):
             file.truncate(0)
@@ -93,7 +97,7 @@ class Lock:
 def read_rows(
     path: str, is_row: Callable[[Any], bool], expected: str
 ) -> List[Dict[str, Any]]:
-    """Return the rows of a file of JSON lines; [] if there is no file.
+    """Read the rows of a file of JSON lines; [] if there is no file.
 
     Args:
       path: the file.
@@ -101,7 +105,7 @@ def read_rows(
       expected: what a valid row contains, for the message.
 
     Raises:
-      ValueError: a line is not a valid row. A truncated last line is ignored.
+      LogDirectoryError: a line is not a valid row. A truncated last line is ignored.
     """
     if not os.path.exists(path):
         return []
@@ -111,10 +115,10 @@ def read_rows(
     for number, line in enumerate(lines, 1):
         row = None
         with contextlib.suppress(ValueError, TypeError, LookupError, RecursionError):
-            found = json.loads(line)
-            row = found if is_row(found) else None
+            content = json.loads(line)
+            row = content if is_row(content) else None
         if row is None:
-            raise ValueError(
+            raise LogDirectoryError(
                 f"{path}:{number}: expected {expected}, got {line.strip()!r:.60}; "
                 "remove the line"
             )
@@ -136,110 +140,127 @@ class RunHistory:
       start: the step from which training continues. Later segments are dropped, because
         no checkpoint of theirs is left.
       hp: the settings.
-      corpus: the checksum of each part of the corpus.
+      checksums: the SHA-256 of each file of the corpus.
       init_from: the log directory whose weights are used at step 0; None: the recorded
         one, if any.
 
     Raises:
-      ValueError: the file in `logdir` is broken.
+      LogDirectoryError: the file in `logdir` is broken.
     """
 
     def __init__(
         self,
         logdir: str,
         start: int,
-        hp,
-        corpus: Dict[str, str],
+        hp: HParams,
+        checksums: Dict[str, str],
         init_from: Optional[str] = None,
     ):
-        self._path = os.path.join(logdir, RUN)
+        self._logdir = logdir
         rows = read_run(logdir)
         self._before = [row for row in rows if row["step"] < start]
-        self.begun_from = begun_from(rows)
+        self.begun_from = read_init_from(rows)
         self.init_from = init_from or self.begun_from
-        self._now: Dict[str, Any] = {
+        self._segment: Dict[str, Any] = {
             "step": start,
             "settings": dataclasses.asdict(hp),
-            "corpus": corpus,
-            "versions": versions(),
+            "corpus": checksums,
+            "versions": current_versions(),
         }
         if start == 0 and self.init_from:
-            self._now["init_from"] = os.path.abspath(self.init_from)
+            self._segment["init_from"] = os.path.abspath(self.init_from)
 
     def refuse_other_corpus(self, trained_on: Mapping[str, str], accept: bool) -> None:
-        """Raise ValueError if the corpus is not the one of the previous steps.
+        """Refuse a corpus that is not the one of the previous steps.
 
         Args:
-          trained_on: the corpus recorded in the checkpoint; {}: the history decides.
+          trained_on: the checksums recorded in the checkpoint; {}: the history decides.
           accept: only refuse another vocabulary.
+
+        Raises:
+          CorpusVocabularyMismatch: the vocabulary is another one.
+          CorpusChanged: the text is another one.
         """
-        now = self._now["corpus"]
-        parts = [name for name in now if trained_on.get(name, now[name]) != now[name]]
-        parts = parts or self._changed("corpus")
+        checksums = self._segment["corpus"]
+        data = self._segment["settings"]["data"]
+        changed = [
+            name
+            for name, checksum in checksums.items()
+            if trained_on.get(name, checksum) != checksum
+        ]
+        changed = changed or self._list_changed("corpus")
         vocabularies = itertools.chain(*FILE_NAMES)
-        if parts and not set(parts).isdisjoint(vocabularies):
-            logdir = os.path.dirname(self._path)
-            raise ValueError(
-                f"data: expected the vocabulary of {logdir}, got another one in "
-                f"{self._now['settings']['data']}; prepare that corpus with "
-                f"--vocab_from {logdir}, or choose another --logdir"
+        if changed and not set(changed).isdisjoint(vocabularies):
+            raise CorpusVocabularyMismatch(
+                f"data: expected the vocabulary of {self._logdir}, got another one in "
+                f"{data}",
+                data,
+                self._logdir,
             )
-        if parts and not accept:
-            raise ValueError(
-                f"data: expected the corpus of the steps up to {self._now['step']}, "
-                f"got a different one in {self._now['settings']['data']} "
-                f"({', '.join(parts)} differ); restore it, choose another --logdir, or "
-                "continue with this one: --accept_changes"
+        if changed and not accept:
+            raise CorpusChanged(
+                f"data: expected the corpus of the steps up to "
+                f"{self._segment['step']}, got a different one in {data} "
+                f"({', '.join(changed)} differ)",
+                self._logdir,
             )
 
-    def changes(self) -> str:
-        """Return what changed since the previous segment, in a line; "" for nothing."""
+    def describe_changes(self) -> str:
+        """Describe the changes since the previous segment in a line; "" for none."""
         texts = [
-            f"{name} {self._last(kind)[name]} -> {self._now[kind][name]}"
+            f"{name} {self._previous(kind)[name]} -> {self._segment[kind][name]}"
             for kind in ("settings", "versions")
-            for name in self._changed(kind)
+            for name in self._list_changed(kind)
             if name not in PATHS
         ]
-        if self._changed("corpus"):
+        if self._list_changed("corpus"):
             texts.append("another corpus")
         return (
-            f"changed at step {self._now['step']}: {', '.join(texts)}" if texts else ""
+            f"changed at step {self._segment['step']}: {', '.join(texts)}"
+            if texts
+            else ""
         )
 
     def write(self) -> None:
         """Write the segments; add this one if it differs from the previous one."""
         kinds = ("settings", "corpus", "versions")
-        is_new = any(self._last(kind) != self._now[kind] for kind in kinds)
-        _write_rows(self._path, self._before + [self._now] * is_new)
+        is_new = any(self._previous(kind) != self._segment[kind] for kind in kinds)
+        path = os.path.join(self._logdir, RUN)
+        _write_rows(path, self._before + [self._segment] * is_new)
 
-    def _last(self, kind: str) -> Dict[str, Any]:
-        """Return a part of the previous segment; {} if there is none."""
+    def _previous(self, kind: str) -> Dict[str, Any]:
+        """Return an entry of the previous segment; {} if there is none."""
         return self._before[-1][kind] if self._before else {}
 
-    def _changed(self, kind: str) -> List[str]:
-        """Return the names whose values differ from the previous segment."""
-        last = self._last(kind)
-        now = self._now[kind]
-        return [name for name in now if name in last and last[name] != now[name]]
+    def _list_changed(self, kind: str) -> List[str]:
+        """List the names whose values differ from the previous segment."""
+        previous = self._previous(kind)
+        return [
+            name
+            for name, value in self._segment[kind].items()
+            if name in previous and previous[name] != value
+        ]
 
 
 def read_run(logdir: str) -> List[Dict[str, Any]]:
-    """Return the segments of a log directory; [] if none is recorded yet."""
+    """Read the segments of a log directory; [] if none is recorded yet."""
 
     def is_segment(row):
-        parts = (row[kind] for kind in ("settings", "corpus", "versions"))
-        return type(row["step"]) is int and all(type(part) is dict for part in parts)
+        entries = [row[kind] for kind in ("settings", "corpus", "versions")]
+        return type(row["step"]) is int and all(
+            type(entry) is dict for entry in entries
+        )
 
     path = os.path.join(logdir, RUN)
     return read_rows(path, is_segment, "the step, settings and corpus of a segment")
 
 
-def begun_from(segments: List[Dict[str, Any]]) -> Optional[str]:
-    """Return the log directory from whose weights the first segment began, or None."""
+def read_init_from(segments: List[Dict[str, Any]]) -> Optional[str]:
+    """Return the log directory that gave the first segment its weights, or None."""
     return segments[0].get("init_from") if segments else None
 
 
-def versions() -> Dict[str, str]:
+def current_versions() -> Dict[str, str]:
     """Return the versions of Python, TensorFlow and NumPy."""
     return {
         "python": platform.python_version(),
@@ -248,10 +269,10 @@ def versions() -> Dict[str, str]:
     }
 
 
-def name_of_dev(corpus: Dict[str, str]) -> str:
-    """Return a short name for the dev set in a corpus, given its checksums."""
-    parts = sorted(item for item in corpus.items() if item[0].startswith("dev."))
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
+def dev_name(checksums: Dict[str, str]) -> str:
+    """Return a short name for the dev set of a corpus, given its checksums."""
+    dev = sorted(item for item in checksums.items() if item[0].startswith("dev."))
+    return files.short_hash(repr(dev))
 
 
 class DevScores:
@@ -268,7 +289,7 @@ class DevScores:
         set.
 
     Raises:
-      ValueError: the file in `logdir` is broken.
+      LogDirectoryError: the file in `logdir` is broken.
     """
 
     def __init__(self, logdir: str, start: int, dev: str = ""):
@@ -288,32 +309,32 @@ class DevScores:
         return any(row["step"] == step for row in self._rows)
 
     def best(self) -> Optional[Dict[str, Any]]:
-        """Return the best row by `merit`, the first if tied; None without rows."""
-        return max(self._rows, key=merit, default=None)
+        """Return the best row, the first if tied; None without rows."""
+        return max(self._rows, key=sort_key, default=None)
 
-    def would_be_best(self, row: Dict[str, float]) -> bool:
+    def is_best(self, row: Dict[str, float]) -> bool:
         """Return whether an evaluation is better than all previous ones."""
         best = self.best()
-        return best is None or merit(row) > merit(best)
+        return best is None or sort_key(row) > sort_key(best)
 
     def evaluations_since_best(self) -> int:
-        """Return how many evaluations came after the best one."""
+        """Count the evaluations after the best one."""
         best = self.best()
         return len(self._rows) - 1 - self._rows.index(best) if best else 0
 
 
-def merit(row: Dict[str, Any]) -> Tuple[float, float]:
-    """Return the sort key of an evaluation: BLEU; below LEAST_BLEU, a low loss."""
-    if row["bleu"] < LEAST_BLEU:
+def sort_key(row: Dict[str, Any]) -> Tuple[float, float]:
+    """Return the sort key of an evaluation: BLEU; below MIN_BLEU, a low loss."""
+    if row["bleu"] < MIN_BLEU:
         return 0.0, -row.get("loss", math.inf)
     return row["bleu"], 0.0
 
 
 def read_dev_scores(logdir: str) -> List[Dict[str, Any]]:
-    """Return the rows of a log directory's dev scores; [] if there are none yet.
+    """Read the dev scores of a log directory; [] if there are none yet.
 
     Raises:
-      ValueError: a line is not an evaluation. A truncated last line is ignored.
+      LogDirectoryError: a line is not an evaluation. A truncated last line is ignored.
     """
 
     def is_evaluation(row):
@@ -362,7 +383,7 @@ class Meter:
         self._since = time.monotonic()
 
     def minutes(self) -> float:
-        """Return how long this process has trained, up to the last pause or reading."""
+        """Return the training time of this process, up to the last pause or reading."""
         return (self._seconds_before + self._seconds) / 60
 
     def read(self) -> Tuple[float, float]:
@@ -398,7 +419,7 @@ class Events:
             summary.value.add(tag=name, simple_value=value)
         try:
             if self._writer is None:
-                name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}"
+                name = f"{EVENTS}{time.time():.6f}.{socket.gethostname()}"
                 self._writer = tf.io.TFRecordWriter(os.path.join(self._logdir, name))
                 self._put(file_version="brain.Event:2")  # the format
             if self._restart is not None:

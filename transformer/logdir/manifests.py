@@ -8,30 +8,47 @@ A checkpoint consists of two TensorFlow files and a manifest. The manifest lists
 checksums of these files and of the vocabulary, which `sha256sum --check
 model.ckpt-STEP.sha256` can also read. A comment in it describes the checkpoint: the
 settings of the model, and the checksums of the corpus. If the log directory has other
-settings, `find` refuses the checkpoint.
+settings, `find_checkpoint` refuses the checkpoint.
 """
 
 import json
 import os
 import re
 import warnings
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Union
 
-from transformer.commands.terminal import command_name
+from transformer.logdir.names import (
+    BEST,
+    INDEX,
+    MANIFEST,
+    NEWEST,
+    SAVING,
+    SETTINGS,
+    checkpoint_path,
+    checkpoint_step,
+)
 from transformer.runtime import files
+from transformer.runtime.errors import CheckpointError, CheckpointNotFound
 
-NEWEST = "model.ckpt"
-BEST = "best.ckpt"
-INDEX = ".index"
-MANIFEST = ".sha256"
-SAVING = ".saving"  # the folder of a log directory in which a checkpoint is written
-SETTINGS = "hparams.json"
 LINE = re.compile(r"([0-9a-f]{64})  ([\w.-]+)\n")  # of a manifest
 COMMENT = "# "  # begins the line that describes the checkpoint
+MAX_FAULTS = 3  # named in a message
 
 
-def steps(logdir: str, kind: str = NEWEST, ending: str = INDEX) -> List[int]:
-    """Return the steps of the checkpoints of one kind in `logdir`, ascending.
+class Manifest(NamedTuple):
+    """The content of a manifest."""
+
+    checksums: Dict[str, str]  # name of a file → SHA-256
+    # "settings": the settings of the model, name → value; "corpus": the checksums of
+    # the corpus. Manifests of earlier versions have neither.
+    description: Dict[str, Any]
+
+
+# --- List and find --------------------------------------------------------------------
+
+
+def list_steps(logdir: str, kind: str = NEWEST, ending: str = INDEX) -> List[int]:
+    """List the steps of the checkpoints of one kind in `logdir`, ascending.
 
     Args:
       logdir: the log directory, which may be missing.
@@ -44,42 +61,47 @@ def steps(logdir: str, kind: str = NEWEST, ending: str = INDEX) -> List[int]:
     return sorted(int(match.group(1)) for match in matches if match)
 
 
-def exist(logdir: str) -> bool:
+def list_all_steps(logdir: str, kind: str = NEWEST) -> List[int]:
+    """List the steps of the checkpoints, whole or not, the latest first."""
+    # The index of a checkpoint is moved last.
+    unfinished = list_steps(os.path.join(logdir, SAVING), kind)
+    manifests = set(list_steps(logdir, kind, MANIFEST)).difference(unfinished)
+    return sorted({*list_steps(logdir, kind), *manifests}, reverse=True)
+
+
+def has_checkpoint(logdir: str) -> bool:
     """Return whether `logdir` has a checkpoint, whole or broken."""
-    return bool(steps(logdir) or steps(logdir, BEST))
+    return bool(list_steps(logdir) or list_steps(logdir, BEST))
 
 
-def path_of(logdir: str, step: int, kind: str = NEWEST) -> str:
-    """Return the path of a checkpoint, without file extensions."""
-    return os.path.join(logdir, f"{kind}-{step}")
+def is_present(checkpoint: str) -> bool:
+    """Return whether a file of this checkpoint exists."""
+    return any(os.path.lexists(checkpoint + ending) for ending in (INDEX, MANIFEST))
 
 
-def step_of(checkpoint: str) -> int:
-    """Return the step in the name of a checkpoint."""
-    return int(checkpoint.rsplit("-", 1)[1])
-
-
-def to_try(logdir: str, which: Union[str, int] = "best") -> List[str]:
-    """Return the checkpoints to try, whole or not, in order of preference.
+def list_candidates(logdir: str, which: Union[str, int] = "best") -> List[str]:
+    """List the checkpoints to try, whole or not, in order of preference.
 
     Args:
-      logdir, which: as in `find`.
+      logdir, which: as in `find_checkpoint`.
     """
-    newest = [path_of(logdir, step) for step in all_steps(logdir, NEWEST)]
-    best = [path_of(logdir, step, BEST) for step in all_steps(logdir, BEST)]
+    newest = [checkpoint_path(logdir, step) for step in list_all_steps(logdir, NEWEST)]
+    best = [
+        checkpoint_path(logdir, step, BEST) for step in list_all_steps(logdir, BEST)
+    ]
     if which == "best":
         return best + newest
     if which == "newest":  # the best one may outlive its original
-        return sorted(newest + best, key=step_of, reverse=True)
-    return [path for path in newest + best if str(step_of(path)) == str(which)]
+        return sorted(newest + best, key=checkpoint_step, reverse=True)
+    return [path for path in newest + best if str(checkpoint_step(path)) == str(which)]
 
 
-def find(
+def find_checkpoint(
     logdir: str,
     which: Union[str, int] = "best",
     warn: Callable[[str], None] = warnings.warn,
 ) -> str:
-    """Return the checkpoint to use, verified.
+    """Find the checkpoint to use, and verify it.
 
     Args:
       logdir: the log directory.
@@ -91,53 +113,55 @@ def find(
       The path, without file extensions.
 
     Raises:
-      FileNotFoundError: there is no such checkpoint.
-      ValueError: there is no whole one.
+      CheckpointNotFound: there is no such checkpoint.
+      CheckpointError: there is no whole one.
     """
-    candidates = to_try(logdir, which)
+    candidates = list_candidates(logdir, which)
     if not candidates:
-        known = sorted({*steps(logdir), *steps(logdir, BEST)})
-        expected = f"'best', 'newest' or a step of {known}" if known else "a checkpoint"
-        raise FileNotFoundError(
-            f"checkpoint {which!r}: expected {expected} in {logdir}; "
-            f"{command_name('train')} writes them"
+        steps = sorted({*list_steps(logdir), *list_steps(logdir, BEST)})
+        expected = f"'best', 'newest' or a step of {steps}" if steps else "a checkpoint"
+        raise CheckpointNotFound(
+            f"checkpoint {which!r}: expected {expected} in {logdir}", logdir
         )
     faults: List[str] = []
     for checkpoint in candidates:
-        fault = fault_of(checkpoint)
+        fault = find_fault(checkpoint)
         if not fault:
-            for each in faults:
-                warn(f"{each}; {os.path.basename(checkpoint)} is used instead")
+            for skipped in faults:
+                warn(f"{skipped}; {os.path.basename(checkpoint)} is used instead")
             return checkpoint
-        if not is_there(checkpoint):  # a training run removed it for a newer one
-            return find(logdir, which, warn)
+        if not is_present(checkpoint):  # a training run removed it for a newer one
+            return find_checkpoint(logdir, which, warn)
         faults.append(fault)
-    more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
-    raise ValueError(
+    more = f"; and {len(faults) - MAX_FAULTS} more" if len(faults) > MAX_FAULTS else ""
+    raise CheckpointError(
         f"checkpoint {which!r}: expected an intact one, got only damaged ones in "
-        f"{logdir} ({'; '.join(faults[:3])}{more})"
+        f"{logdir} ({'; '.join(faults[:MAX_FAULTS])}{more})"
     )
 
 
-def fault_of(checkpoint: str) -> Optional[str]:
-    """Return what is wrong with a checkpoint, naming a file; None if it is whole."""
+# --- Verify ---------------------------------------------------------------------------
+
+
+def find_fault(checkpoint: str) -> Optional[str]:
+    """Verify a checkpoint: describe its first fault, or return None if it is whole."""
     logdir, name = os.path.split(checkpoint)
     try:
-        listed, described = _manifest(checkpoint)
+        manifest = read_manifest(checkpoint)
     except FileNotFoundError:
         return f"{name}{MANIFEST} is missing"
     except ValueError:
         return f"{name}{MANIFEST} is truncated or damaged"
-    for each, checksum in listed.items():
+    for file_name, expected in manifest.checksums.items():
         try:
-            found = files.sha256_of(os.path.join(logdir, each))
+            checksum = files.sha256_of(os.path.join(logdir, file_name))
         except OSError as error:
-            return f"{each}: {error.strerror}"
-        if found != checksum:
-            return f"{each} does not match its checksum in {name}{MANIFEST}"
+            return f"{file_name}: {error.strerror}"
+        if checksum != expected:
+            return f"{file_name} does not match its checksum in {name}{MANIFEST}"
     path = os.path.join(logdir, SETTINGS)
     saved = files.read_json(path, "settings") if os.path.exists(path) else {}
-    for setting, value in described.get("settings", {}).items():
+    for setting, value in manifest.description.get("settings", {}).items():
         if saved.get(setting, value) != value:
             return (
                 f"{SETTINGS} has {setting} {saved[setting]}, but {name} was trained "
@@ -146,53 +170,39 @@ def fault_of(checkpoint: str) -> Optional[str]:
     return None
 
 
-def description_of(checkpoint: str) -> Dict[str, Any]:
-    """Return what a manifest says about the meaning of a checkpoint.
-
-    Returns:
-      "settings": the settings of the model, name → value; "corpus": part → SHA-256.
-      Manifests of earlier versions have neither.
+def read_description(checkpoint: str) -> Dict[str, Any]:
+    """Read the description of a checkpoint from its manifest: see `Manifest`.
 
     Raises:
+      FileNotFoundError: there is no manifest.
       ValueError: the manifest is damaged.
     """
-    return _manifest(checkpoint)[1]
+    return read_manifest(checkpoint).description
 
 
-def _manifest(checkpoint):
-    """Return a manifest: (checksums: name → SHA-256, the description).
+def read_manifest(checkpoint: str) -> Manifest:
+    """Read the manifest of a checkpoint.
 
     Raises:
       FileNotFoundError: there is no manifest.
       ValueError: the manifest is truncated or damaged.
     """
-    described = {}
-    listed = {}
+    description: Dict[str, Any] = {}
+    checksums = {}
     with open(checkpoint + MANIFEST, encoding="utf-8", errors="replace") as file:
-        for text in file:
-            if text.startswith(COMMENT):
+        for line in file:
+            if line.startswith(COMMENT):
                 try:
-                    described = dict(json.loads(text[len(COMMENT) :]))
+                    description = dict(json.loads(line[len(COMMENT) :]))
                 except (TypeError, RecursionError) as error:
-                    raise ValueError(text) from error
+                    raise ValueError(line) from error
                 continue
-            match = LINE.fullmatch(text)
+            match = LINE.fullmatch(line)
             if not match:
-                raise ValueError(text)
-            listed[match.group(2)] = match.group(1)
-    is_last = list(listed)[-1:] == [os.path.basename(checkpoint) + INDEX]
-    if not is_last or not all(type(part) is dict for part in described.values()):
+                raise ValueError(line)
+            checksums[match.group(2)] = match.group(1)
+    ends_with_index = list(checksums)[-1:] == [os.path.basename(checkpoint) + INDEX]
+    are_objects = all(type(value) is dict for value in description.values())
+    if not ends_with_index or not are_objects:
         raise ValueError(checkpoint)
-    return listed, described
-
-
-def all_steps(logdir, kind):
-    """Return the steps of the checkpoints, whole or not, the latest first."""
-    unfinished = steps(os.path.join(logdir, SAVING), kind)  # the index is moved last
-    manifests = set(steps(logdir, kind, MANIFEST)).difference(unfinished)
-    return sorted({*steps(logdir, kind), *manifests}, reverse=True)
-
-
-def is_there(checkpoint):
-    """Return whether a checkpoint with this name, or a part of it, exists."""
-    return any(os.path.lexists(checkpoint + ending) for ending in (INDEX, MANIFEST))
+    return Manifest(checksums, description)

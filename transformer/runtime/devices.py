@@ -1,12 +1,14 @@
-"""Find the device of this process: a GPU, or cores of the CPU.
+"""The devices of this machine and of this process: GPUs and CPU cores.
 
 A process computes on one device. To use several devices, start a process for each: see
-`transformer/commands/launch.py` and docs/scaling.md.
+`transformer/workers/launch.py` and docs/scaling.md.
 """
 
 import contextlib
 import os
 import re
+import subprocess
+from typing import List
 
 CPU_INFO = "/proc/cpuinfo"
 TILE_LEAF = 0x1D  # the CPUID leaf with the size of AMX tiles
@@ -19,8 +21,37 @@ def has_gpu() -> bool:
     return bool(tf.config.experimental.list_physical_devices("GPU"))
 
 
-def cores() -> int:
-    """Return the number of CPU cores that this process may use."""
+def list_gpus() -> List[str]:
+    """List the GPUs of this machine that `CUDA_VISIBLE_DEVICES` does not hide.
+
+    This does not ask TensorFlow, whose import takes seconds.
+    """
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        names = [name.strip() for name in chosen.split(",")]
+        return [name for name in names if name and name != "-1"]
+    try:
+        command = ["nvidia-smi", "--list-gpus"]
+        output = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    lines = output.decode("utf-8", "replace").splitlines()
+    count = sum(line.startswith("GPU ") for line in lines)
+    return [str(index) for index in range(count)]
+
+
+def share_of_cores(index: int, count: int) -> List[int]:
+    """Return the CPU cores of one of `count` processes; [] if none can be assigned."""
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    cores = sorted(os.sched_getaffinity(0))
+    if count >= len(cores):
+        return [cores[index % len(cores)]]
+    return cores[index * len(cores) // count : (index + 1) * len(cores) // count]
+
+
+def count_cores() -> int:
+    """Count the CPU cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -6,6 +6,7 @@ are attributes. `transformer/commands/advice.py` turns them into what to type.
 
     TransformerError
     ├── SettingsError             a setting has a wrong value, or contradicts another
+    │   └── ProgramNotFound           the program that workers should run is missing
     ├── CorpusError               text or a data folder cannot be used
     │   ├── TextNotFound              the text of a split is missing
     │   ├── DataFolderNotPrepared     there is no data folder, or it is not complete
@@ -14,12 +15,15 @@ are attributes. `transformer/commands/advice.py` turns them into what to type.
     │   ├── VocabularyNotFound        there is none
     │   ├── VocabularyFileError       a file is not a vocabulary that can be used
     │   ├── VocabularyMismatch        it is not the one that is needed
+    │   │   └── CorpusVocabularyMismatch  a corpus was prepared with another one
     │   └── VocabularySizeError       the text does not allow a size
     ├── CheckpointError           a checkpoint is broken, or of another model
     │   ├── CheckpointNotFound        there is none
     │   └── WeightsNotFinite          it has NaN or infinity
     ├── LogDirectoryError         a log directory cannot be used as it is
-    │   └── LogDirectoryNotFound      a folder is not a log directory
+    │   ├── LogDirectoryNotFound      a folder is not a log directory
+    │   ├── LogDirectoryInUse         it belongs to another training run
+    │   └── CorpusChanged             its training run has seen another corpus
     └── EngineError               an engine or a package cannot do what is asked
         ├── PackageNotInstalled       an optional package is missing
         ├── ExportNotFound            a model was not exported for the engine
@@ -46,6 +50,10 @@ class TransformerError(ValueError):
 
 class SettingsError(TransformerError):
     """A setting has a wrong value, or contradicts another setting."""
+
+
+class ProgramNotFound(SettingsError):
+    """The program that the workers should run is missing."""
 
 
 class CorpusError(TransformerError):
@@ -118,6 +126,10 @@ class VocabulariesAmbiguous(VocabularyError):
     """A checkpoint has a table for each language, and their order is unknown."""
 
 
+class CorpusVocabularyMismatch(VocabularyMismatch):
+    """A data folder was prepared with another vocabulary than a model's."""
+
+
 class VocabularySizeError(VocabularyError):
     """A text has too few, or too many, different pieces for a vocabulary size.
 
@@ -156,6 +168,22 @@ class LogDirectoryError(TransformerError):
 
 class LogDirectoryNotFound(LogDirectoryError):
     """A folder is missing, or is not a log directory."""
+
+    def __init__(self, message: str, logdir: str = ""):
+        super().__init__(message)
+        self.logdir = logdir
+
+
+class LogDirectoryInUse(LogDirectoryError):
+    """A log directory belongs to another training run, or to another model."""
+
+    def __init__(self, message: str, logdir: str = ""):
+        super().__init__(message)
+        self.logdir = logdir
+
+
+class CorpusChanged(LogDirectoryError):
+    """The steps so far of a training run have seen another corpus."""
 
     def __init__(self, message: str, logdir: str = ""):
         super().__init__(message)

@@ -104,6 +104,11 @@ def sha256_of(path: str) -> str:
     return digest.hexdigest()
 
 
+def short_hash(text: str) -> str:
+    """Return eight hexadecimal digits that identify a text."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:8]
+
+
 # --- JSON with a format ---------------------------------------------------------------
 
 

@@ -64,7 +64,7 @@ class Progress:
         self._write(CLEAR_LINE + bar + escape_control(text))
 
     def left(self, done: int, total: int) -> str:
-        """Return the time left at the speed of this process, as `format_duration` writes it."""
+        """Return the time left at the speed of this process: "0:50"."""
         share = (done - self._start) / max(1, total - self._start)
         return format_duration(
             (time.monotonic() - self._began) * (1 / max(share, 1e-9) - 1)

@@ -26,8 +26,8 @@ class Stopped(BaseException):
 
 
 @contextlib.contextmanager
-def handled(handler: Callable[[int, Any], None]) -> Iterator[None]:
-    """Handle SIGNALS in the body.
+def handle_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """Call a handler for each of SIGNALS in the body.
 
     A signal that the parent process ignores, like SIGHUP under `nohup`, stays ignored.
     Outside the main thread, where Python does not allow handlers, nothing changes.
@@ -35,15 +35,15 @@ def handled(handler: Callable[[int, Any], None]) -> Iterator[None]:
     Args:
       handler: function of the number of a signal and the current frame.
     """
-    before = {}
+    previous_handlers = {}
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                before[number] = signal.signal(number, handler)
+                previous_handlers[number] = signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, previous in before.items():
+        for number, previous in previous_handlers.items():
             signal.signal(number, previous)
 
 
@@ -65,14 +65,14 @@ class StopSignals:
     def __init__(self):
         self.received = None
         self._is_deferred = True
-        self._handled = handled(self._receive)
+        self._handlers = handle_signals(self._receive)
 
     def __enter__(self):
-        self._handled.__enter__()
+        self._handlers.__enter__()
         return self
 
     def __exit__(self, *exception):
-        self._handled.__exit__(*exception)
+        self._handlers.__exit__(*exception)
 
     def check(self) -> None:
         """Raise Stopped if a signal was received."""
@@ -97,8 +97,8 @@ class StopSignals:
 
 
 @contextlib.contextmanager
-def signals_passed_to(function: Callable[[int], None]) -> Iterator[None]:
-    """Pass the first signal to a function in a thread; a second ends the process.
+def forward_signals(function: Callable[[int], None]) -> Iterator[None]:
+    """Forward the first signal to a function in a thread; a second ends the process.
 
     A thread is needed because Python does not call signal handlers while the main
     thread is inside TensorFlow.
@@ -106,22 +106,22 @@ def signals_passed_to(function: Callable[[int], None]) -> Iterator[None]:
     Args:
       function: function of the number of a signal.
     """
-    here, there = socket.socketpair()
-    there.setblocking(False)
-    wakeup = signal.set_wakeup_fd(there.fileno(), warn_on_full_buffer=False)
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    previous = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
 
     def read():
-        received = here.recv(1)
+        received = reader.recv(1)
         if received:
             function(received[0])
-            received = here.recv(1)
+            received = reader.recv(1)
             if received:
                 os._exit(128 + received[0])
 
     threading.Thread(target=read, daemon=True).start()
-    with handled(lambda number, frame: None):
+    with handle_signals(lambda number, frame: None):
         try:
             yield
         finally:
-            signal.set_wakeup_fd(wakeup)
-            there.close()
+            signal.set_wakeup_fd(previous)
+            writer.close()

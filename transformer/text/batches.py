@@ -1,12 +1,12 @@
 """Read prepared ids from disk, and make the batches of a training run.
 
-    corpus = Corpus("data/multi30k", "train")
-    plan = BatchPlan(corpus.source_lengths, corpus.target_lengths, 4096, seed=1)
-    batches = training_dataset(corpus, Shards(plan), start=0)
+    train = Split("data/multi30k", "train")
+    plan = BatchPlan(train.source_lengths, train.target_lengths, 4096, seed=1)
+    batches = training_dataset(train, Shards(plan), start=0)
     batch = tf.data.make_one_shot_iterator(batches).get_next()     # a Batch of tensors
 
-In this order: sentences become a `Batch`; a folder becomes a `Corpus`; `BatchPlan`
-decides which pairs make a batch, and `Shards` which part of a batch a worker computes;
+In this order: sentences become a `Batch`; the files of a data folder become a `Split`;
+`BatchPlan` assigns pairs to batches, and `Shards` assigns shares of a batch to workers;
 the last functions put all of this into the graph. Dimension letters: N batch, S source
 length, T target length.
 """
@@ -17,11 +17,16 @@ from typing import Any, Callable, Iterable, List, NamedTuple, Sequence, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from transformer.commands.terminal import command_line, command_name
+from transformer.runtime.errors import (
+    CorpusError,
+    DataFolderChanged,
+    DataFolderNotPrepared,
+    SettingsError,
+)
 from transformer.text.data_folder import open_integers
 from transformer.text.vocabulary import BOS, EOS, PAD, vocabulary_class
 
-PREFETCH = 4  # batches made in advance of the step that uses them
+PREFETCH = 4  # shards made in advance of the step that uses them
 LONGEST = 2**31 - 1  # wider than any batch: a pair of this length is always refused
 MAX_SEED = 2**32 - 1  # the largest that NumPy's Mersenne Twister accepts
 DEFAULT_SHARDS = 8  # of a batch that several workers share; divisible by 1, 2, 4, 8
@@ -34,13 +39,13 @@ class Batch(NamedTuple):
     source: tf.Tensor  # [N, S] int32: pieces, EOS, then PAD
     target_in: tf.Tensor  # [N, T] int32: BOS, pieces, then PAD
     target_out: tf.Tensor  # [N, T] int32: pieces, EOS, then PAD
-    # [] int64: encodes the position in the run and the index of the shard (see
-    # `Shards`). With the seed, it determines the dropout masks.
+    # [] int64: encodes the number of the batch in the run and the index of the shard
+    # (see `Shards`). With the seed, it determines the dropout masks.
     number: tf.Tensor
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return sequences of ids as the rows of one array, padded with PAD = 0.
+    """Make sequences of ids the rows of one array, padded with PAD = 0.
 
         pad([[7, 8], [9]])    # [[7, 8], [9, 0]]
 
@@ -50,16 +55,16 @@ def pad(sequences: Sequence[Sequence[int]]) -> np.ndarray:
     lengths = np.array([len(sequence) for sequence in sequences], np.int64)
     padded = np.full([len(lengths), lengths.max(initial=0)], PAD, np.int32)
     if padded.size:
-        filled = np.arange(padded.shape[1]) < lengths[:, np.newaxis]  # [N, longest]
-        padded[filled] = np.concatenate(sequences)
+        is_piece = np.arange(padded.shape[1]) < lengths[:, np.newaxis]  # [N, longest]
+        padded[is_piece] = np.concatenate(sequences)
     return padded
 
 
 def pad_with_end(sequences: Sequence[Sequence[int]], eos: int = EOS) -> np.ndarray:
-    """Return int32 [N, longest + 1]: the pieces of each row, `eos`, then PAD."""
-    ended = np.pad(pad(sequences), [(0, 0), (0, 1)], "constant", constant_values=PAD)
-    ended[np.arange(len(sequences)), [len(sequence) for sequence in sequences]] = eos
-    return ended
+    """Make int32 [N, longest + 1]: the pieces of each row, `eos`, then PAD."""
+    padded = np.pad(pad(sequences), [(0, 0), (0, 1)], "constant", constant_values=PAD)
+    padded[np.arange(len(sequences)), [len(sequence) for sequence in sequences]] = eos
+    return padded
 
 
 def make_batch(
@@ -69,7 +74,7 @@ def make_batch(
     bos: int = BOS,
     eos: int = EOS,
 ) -> Batch:
-    """Return a Batch of arrays; this is the only place where the target is shifted.
+    """Make a Batch of arrays. This is the only place where the target is shifted.
 
         make_batch([[5, 6]], [[7, 8]], 0)
         # source [[5, 6, 3]], target_in [[2, 7, 8]], target_out [[7, 8, 3]]
@@ -90,58 +95,60 @@ def make_batch(
     )
 
 
-class Corpus:
+class Split:
     """One split of a prepared corpus, memory-mapped: it may be larger than memory.
 
-    `len(corpus)` is the number of pairs. `source_lengths` and `target_lengths`, int32
+    `len(split)` is the number of pairs. `source_lengths` and `target_lengths`, int32
     [pairs], count the pieces plus one EOS (or BOS): the width of a row of a Batch.
 
     Args:
-      folder: the folder of a prepared corpus; data/README.md lists its files.
-      split: "train", "dev" or "test".
+      folder: the data folder; data/README.md lists its files.
+      name: "train", "dev" or "test".
 
     Raises:
-      FileNotFoundError: the split has not been prepared, or there is no vocabulary.
-      ValueError: its files do not belong together.
+      DataFolderNotPrepared: the split has not been prepared.
+      VocabularyNotFound: there is no vocabulary.
+      DataFolderChanged: the files of the split do not belong together.
     """
 
-    def __init__(self, folder: str, split: str):
+    def __init__(self, folder: str, name: str):
         self.folder = os.fspath(folder)
-        self.split = split
+        self.name = name
         self._source_ids, self._source_offsets = self._load("source")
         self._target_ids, self._target_offsets = self._load("target")
-        self._vocabulary = vocabulary_class(self.folder)
+        self._vocabulary: Any = vocabulary_class(self.folder)
         self.source_lengths = _lengths(self._source_offsets)
         self.target_lengths = _lengths(self._target_offsets)
         if len(self.source_lengths) != len(self.target_lengths):
-            raise ValueError(
+            raise DataFolderChanged(
                 f"{folder}: expected the same number of source and target sentences in "
-                f"split {split!r}, got {len(self.source_lengths)} and "
-                f"{len(self.target_lengths)}; run {command_name('prepare')} again"
+                f"split {name!r}, got {len(self.source_lengths)} and "
+                f"{len(self.target_lengths)}",
+                self.folder,
             )
 
     def _load(self, side: str) -> Tuple[np.ndarray, np.ndarray]:
         """Map the ids [pieces] and the offsets [pairs + 1] of one side."""
-        stem = os.path.join(self.folder, f"{self.split}.{side}")
+        stem = os.path.join(self.folder, f"{self.name}.{side}")
         paths = f"{stem}.ids.npy", f"{stem}.offsets.npy"
         for path in paths:
             if not os.path.isfile(path):
-                raise FileNotFoundError(
-                    f"expected the prepared ids of split {self.split!r}, got no "
-                    f"{path}; run " + command_line("prepare", "--out", self.folder)
+                raise DataFolderNotPrepared(
+                    f"{path} is missing: split {self.name!r} has not been prepared",
+                    self.folder,
                 )
         ids, offsets = (open_integers(path) for path in paths)
-        is_cut = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == len(ids)
-        if not (is_cut and (offsets[1:] >= offsets[:-1]).all()):
-            raise ValueError(
+        is_complete = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == len(ids)
+        if not (is_complete and (offsets[1:] >= offsets[:-1]).all()):
+            raise DataFolderChanged(
                 f"{paths[1]}: expected ascending offsets from 0 to {len(ids)}, the "
-                f"ids in {paths[0]}, got {offsets[:1]} … {offsets[-1:]}; run "
-                f"{command_name('prepare')} again"
+                f"ids in {paths[0]}, got {offsets[:1]} … {offsets[-1:]}",
+                self.folder,
             )
         return ids, offsets
 
     def refuse_other_ids(self, source_size: int, target_size: int) -> None:
-        """Raise ValueError if an id is padding, or is not in its vocabulary.
+        """Raise DataFolderChanged for an id that is padding, or not in its vocabulary.
 
         Args:
           source_size, target_size: the numbers of pieces in the vocabularies.
@@ -152,13 +159,14 @@ class Corpus:
         ):
             if not len(ids):  # `BatchPlan` refuses an empty split
                 continue
-            least = int(ids.min())
-            most = int(ids.max())
-            if least <= PAD or most >= size:
-                raise ValueError(
-                    f"{self.split}.{side}.ids.npy in {self.folder}: expected ids from "
-                    f"1 to {size - 1}, pieces of the vocabulary, got {least} to "
-                    f"{most}; run {command_name('prepare')} again"
+            min_id = int(ids.min())
+            max_id = int(ids.max())
+            if min_id <= PAD or max_id >= size:
+                raise DataFolderChanged(
+                    f"{self.name}.{side}.ids.npy in {self.folder}: expected ids from "
+                    f"1 to {size - 1}, pieces of the vocabulary, got {min_id} to "
+                    f"{max_id}",
+                    self.folder,
                 )
 
     def __len__(self) -> int:
@@ -173,21 +181,24 @@ class Corpus:
         return self._target_ids[slice(*self._target_offsets[index : index + 2])]
 
     def batch(self, indices: Iterable[int], number: int) -> Batch:
-        """Return the pairs `indices` as one Batch of arrays."""
+        """Make a Batch of arrays from the pairs `indices`."""
         indices = list(indices)
         sources: Any = [self.source(index) for index in indices]
         targets: Any = [self.target(index) for index in indices]
-        kind: Any = self._vocabulary
-        return make_batch(sources, targets, number, kind.bos, kind.eos)
+        vocabulary = self._vocabulary
+        return make_batch(sources, targets, number, vocabulary.bos, vocabulary.eos)
+
+
+Corpus = Split  # its name in earlier versions
 
 
 def _lengths(offsets: np.ndarray) -> np.ndarray:
-    """Return the number of pieces of each sentence plus one, int32 [pairs]."""
+    """Count the pieces of each sentence, plus one: int32 [pairs]."""
     return np.minimum(np.diff(offsets) + 1, LONGEST).astype(np.int32)
 
 
 class BatchPlan:
-    """The assignment of pairs to batches: a pure function of the seed and the number k.
+    """Assigns pairs to batches, as a pure function of the seed and the batch number k.
 
     A batch of N pairs with widths S and T satisfies N * max(S, T) <= batch_tokens:
     padding counts, because the device also computes it. The pairs are sorted by length
@@ -203,8 +214,8 @@ class BatchPlan:
       seed: 0 … 2**32 - 1.
 
     Raises:
-      ValueError: there are no pairs, a pair is longer than the budget, or the budget or
-        the seed is out of range.
+      CorpusError: there are no pairs, or a pair is longer than the budget.
+      SettingsError: the budget or the seed is out of range.
     """
 
     def __init__(
@@ -219,7 +230,7 @@ class BatchPlan:
         widths = np.maximum(source_lengths, target_lengths)
         _check_plan(widths, batch_tokens, seed)
         self.seed = seed
-        self._sort_keys = _sorting_key(source_lengths, target_lengths)
+        self._sort_keys = _sort_keys(source_lengths, target_lengths)
         self._cuts = _greedy_cuts(np.sort(widths), batch_tokens)
         # The number of the latest epoch, its pairs sorted by length, and the order of
         # its batches.
@@ -247,30 +258,25 @@ class BatchPlan:
 
 
 def _check_plan(widths: np.ndarray, batch_tokens: int, seed: int) -> None:
-    """Raise ValueError for invalid arguments; widths [pairs] are the longer sides."""
+    """Refuse invalid arguments; widths [pairs] are the longer sides."""
     if batch_tokens < 1:
-        raise ValueError(
-            f"batch_tokens: expected 1 or more, got {batch_tokens}; raise it"
-        )
+        raise SettingsError(f"batch_tokens: expected 1 or more, got {batch_tokens}")
     if not 0 <= seed <= MAX_SEED:
-        raise ValueError(
-            f"seed: expected 0 to {MAX_SEED}, got {seed}; choose one in that range"
-        )
+        raise SettingsError(f"seed: expected 0 to {MAX_SEED}, got {seed}")
     if not len(widths):
-        raise ValueError(
-            f"expected a split with at least one pair, got none; run "
-            f"{command_name('prepare')} on other text"
+        raise CorpusError(
+            "a split is empty: expected one pair or more; prepare other text"
         )
     if widths.max() > batch_tokens:
-        raise ValueError(
-            f"expected pairs of at most --batch_tokens {batch_tokens} tokens, got a "
-            f"pair of {widths.max()} tokens; raise --batch_tokens, or prepare the "
-            f"corpus again with a --max_length below {batch_tokens}"
+        raise CorpusError(
+            f"batch_tokens: expected {widths.max()} or more, the tokens of the longest "
+            f"pair, got {batch_tokens}; raise it, or prepare the corpus again with a "
+            f"max_length below {batch_tokens}"
         )
 
 
-def _sorting_key(source_lengths: np.ndarray, target_lengths: np.ndarray) -> np.ndarray:
-    """Return the sort key of each pair, int64 [pairs]; pairs of equal lengths tie.
+def _sort_keys(source_lengths: np.ndarray, target_lengths: np.ndarray) -> np.ndarray:
+    """Compute the sort key of each pair, int64 [pairs]; pairs of equal lengths tie.
 
     The key orders pairs by the longer side, then by source length minus target length,
     in alternating directions, so that neither side jumps when the longer side grows. Of
@@ -285,7 +291,7 @@ def _sorting_key(source_lengths: np.ndarray, target_lengths: np.ndarray) -> np.n
 
 
 def _greedy_cuts(widths: np.ndarray, batch_tokens: int) -> np.ndarray:
-    """Return where each batch begins and the last one ends, int64 [batches + 1].
+    """Cut sorted pairs into batches: the bounds of the batches, int64 [batches + 1].
 
     Args:
       widths: the longer side of each pair, ascending, [pairs].
@@ -294,19 +300,19 @@ def _greedy_cuts(widths: np.ndarray, batch_tokens: int) -> np.ndarray:
     cuts = [0]
     while cuts[-1] < len(widths):
         start = cuts[-1]
-        ahead = widths[start : start + batch_tokens // widths[start]]
-        tokens = ahead * np.arange(1, len(ahead) + 1)
+        candidates = widths[start : start + batch_tokens // widths[start]]
+        tokens = candidates * np.arange(1, len(candidates) + 1)
         cuts.append(start + int(np.searchsorted(tokens, batch_tokens, side="right")))
     return np.array(cuts, np.int64)
 
 
 def shard_count(count: int, workers: int) -> int:
-    """Return the number of shards into which `--deterministic` cuts a batch.
+    """Return the number of shards in a batch of a deterministic run.
 
     Args:
       count: the setting `shards`; 0: one in a single process, otherwise the number of
         workers, but at least DEFAULT_SHARDS.
-      workers: how many processes compute.
+      workers: the number of processes.
     """
     if count:
         return count
@@ -314,22 +320,24 @@ def shard_count(count: int, workers: int) -> int:
 
 
 class Shards:
-    """The parts of every batch in a training run, dealt to the workers in rounds.
+    """Cuts every batch of a training run into shards, and deals them to the workers.
 
         shards = Shards(plan, count=8, workers=3, worker=1)
-        shards.rounds              # 3: the shards of a batch are dealt in three rounds
-        shards.batch(corpus, 4)    # in the second round of batch 1: its shard 4
+        shards.per_worker            # 3: each worker computes up to 3 shards of a batch
+        shards.shard(split, 4)       # its fifth shard of the run: shard 4 of batch 1
+
+    Worker 0 has the shards 0, 3 and 6 of each batch, worker 1 the shards 1, 4 and 7,
+    and worker 2 the shards 2 and 5, and an empty one.
 
     The pairs in a shard, and its number, depend only on the batch and on `count`. The
     number of a shard is the number of its batch, plus SHARD_STRIDE for each shard
     before it. The sizes of the shards of a batch differ by at most one pair; a batch
-    with fewer pairs than shards has empty shards. In the last round of a batch, some
-    workers may get an empty shard.
+    with fewer pairs than shards has empty shards.
 
     Args:
-      plan: decides which pairs make a batch.
+      plan: assigns pairs to batches.
       count: the number of shards in a batch.
-      workers: how many processes compute; each has one shard in a round.
+      workers: the number of processes; they compute one shard each at the same time.
       worker: the index of this process.
     """
 
@@ -340,51 +348,58 @@ class Shards:
         self.count = count
         self.workers = workers
         self.worker = worker
-        self.rounds = -(-count // workers)  # of a batch
+        self.per_worker = -(-count // workers)  # shards of a batch
 
-    def batch(self, corpus: Corpus, number: int) -> Batch:
-        """Return this worker's shard in a round of the run, as arrays."""
-        k, round_of_batch = divmod(int(number), self.rounds)
+    def shard(self, split: Split, position: int) -> Batch:
+        """Make a shard of this worker, as arrays.
+
+        Args:
+          split: the pairs.
+          position: the number of shards that this worker computes before it, since the
+            beginning of the run.
+        """
+        k, turn = divmod(int(position), self.per_worker)
         pairs = self.plan.batch(k)
-        shard = round_of_batch * self.workers + self.worker
-        begin = self._begin(shard, len(pairs))
-        end = self._begin(shard + 1, len(pairs))
-        return corpus.batch(pairs[begin:end], k + shard * SHARD_STRIDE)
+        index = turn * self.workers + self.worker
+        begin = self._begin(index, len(pairs))
+        end = self._begin(index + 1, len(pairs))
+        return split.batch(pairs[begin:end], k + index * SHARD_STRIDE)
 
-    def _begin(self, shard: int, size: int) -> int:
+    def _begin(self, index: int, size: int) -> int:
         """Return where a shard of a batch of `size` pairs begins.
 
-        It is rounded up, so that the first shard, and thus the first round, has a pair.
+        It is rounded up, so that the first shard has a pair.
         """
-        return -(-min(shard, self.count) * size // self.count)
+        return -(-min(index, self.count) * size // self.count)
 
 
-def training_dataset(corpus: Corpus, shards: Shards, start: int) -> tf.data.Dataset:
-    """Return an endless dataset of this worker's batches, starting at batch `start`.
+def training_dataset(split: Split, shards: Shards, start: int) -> tf.data.Dataset:
+    """Make an endless dataset of this worker's shards, starting at batch `start`.
 
-    The same `start` gives the same batches, whatever was trained before.
+    The same `start` gives the same shards, whatever was trained before.
 
     Returns:
-      A dataset of `Batch`, one for each round.
+      A dataset of `Batch`.
     """
-    numbers = tf.data.Dataset.range(start * shards.rounds, np.iinfo(np.int64).max)
-    return _dataset_of(numbers, lambda number: shards.batch(corpus, number))
+    first = start * shards.per_worker
+    positions = tf.data.Dataset.range(first, np.iinfo(np.int64).max)
+    return _make_dataset(positions, lambda position: shards.shard(split, position))
 
 
-def evaluation_dataset(corpus: Corpus, plan: BatchPlan) -> tf.data.Dataset:
-    """Return one epoch: each pair exactly once, always in the same order.
+def evaluation_dataset(split: Split, plan: BatchPlan) -> tf.data.Dataset:
+    """Make a dataset of one epoch: each pair exactly once, always in the same order.
 
     Returns:
       A dataset of `Batch`.
     """
     numbers = tf.data.Dataset.range(len(plan))
-    return _dataset_of(numbers, lambda k: corpus.batch(plan.batch(k), k))
+    return _make_dataset(numbers, lambda k: split.batch(plan.batch(k), k))
 
 
-def _dataset_of(
+def _make_dataset(
     numbers: tf.data.Dataset, make: Callable[[int], Batch]
 ) -> tf.data.Dataset:
-    """Return a dataset of what `make` returns for each number, made in advance.
+    """Make a dataset of a Batch for each number, a few of them in advance.
 
     Args:
       numbers: dataset of int64 [].
@@ -402,11 +417,11 @@ def _dataset_of(
             ids.set_shape([None, None])
         return batch
 
-    return numbers.map(tensors).prefetch(PREFETCH).with_options(_untuned())
+    return numbers.map(tensors).prefetch(PREFETCH).with_options(_without_autotuning())
 
 
-def _untuned() -> tf.data.Options:
-    """Return options without the automatic tuning of tf.data.
+def _without_autotuning() -> tf.data.Options:
+    """Make options without the automatic tuning of tf.data.
 
     There is nothing to tune here. Its thread sleeps, and closing a session would wait
     for it for up to a minute.
@@ -419,28 +434,32 @@ def _untuned() -> tf.data.Options:
     return options
 
 
-def prefetched(batch: Batch) -> Tuple[Batch, List[tf.Operation]]:
-    """Copy batches into the memory of the device one round ahead.
+def prefetch_to_device(batch: Batch) -> Tuple[Batch, List[tf.Operation]]:
+    """Copy each Batch into the memory of the device one session run ahead.
 
     Args:
-      batch: the batch of the next round.
+      batch: the next Batch.
 
     Returns:
-      (the batch of the current round, ops that fetch the next one). The ops must run
-      once before the first round, and again in each session run that uses a round.
+      (the current Batch, operations that fetch the next one). The operations must run
+      once before the first use, and again in each session run that uses a Batch.
     """
-    (source, target_in, target_out), take_ids = _queued(batch[:-1], "batch")
+    (source, target_in, target_out), fetch_ids = _stage(batch[:-1], "batch")
     with tf.device("/cpu:0"):  # where it is used to make seeds
-        [number], take_number = _queued(batch[-1:], "number")
-    return Batch(source, target_in, target_out, number), [take_ids, take_number]
+        [number], fetch_number = _stage(batch[-1:], "number")
+    return Batch(source, target_in, target_out, number), [fetch_ids, fetch_number]
 
 
-def _queued(
+def _stage(
     tensors: Sequence[tf.Tensor], name: str
 ) -> Tuple[List[tf.Tensor], tf.Operation]:
-    """Return tensors from a queue in the device's memory, and the op that fills it."""
-    add = tf.raw_ops.Stage(values=tensors, shared_name=name)
-    taken = tf.raw_ops.Unstage(dtypes=[x.dtype for x in tensors], shared_name=name)
-    for tensor, given in zip(taken, tensors):
-        tensor.set_shape(given.shape)
-    return taken, add
+    """Put tensors through a queue in the device's memory.
+
+    Returns:
+      (the tensors taken from the queue, the operation that fills it).
+    """
+    fill = tf.raw_ops.Stage(values=tensors, shared_name=name)
+    staged = tf.raw_ops.Unstage(dtypes=[x.dtype for x in tensors], shared_name=name)
+    for after, before in zip(staged, tensors):
+        after.set_shape(before.shape)
+    return staged, fill

@@ -13,6 +13,8 @@ import json
 import re
 from typing import List, Mapping, Optional, Tuple
 
+from transformer.runtime.errors import SettingsError
+
 PORT_OFFSET = 1000  # from TensorFlow's port to the port for connections to the chief
 LAST_PORT = 2**16 - 1
 
@@ -21,7 +23,7 @@ LAST_PORT = 2**16 - 1
 class Cluster:
     """The workers of a training run, and the index of this process among them."""
 
-    addresses: List[str]  # host:port of each, the chief first
+    addresses: List[str]  # host:port of each worker, the chief first
     index: int
 
     @property
@@ -42,8 +44,8 @@ class Cluster:
         return host.strip("[]"), port
 
 
-def cluster_of(environment: Mapping[str, str]) -> Optional[Cluster]:
-    """Return the workers that `TF_CONFIG` names.
+def read_cluster(environment: Mapping[str, str]) -> Optional[Cluster]:
+    """Read the workers of a training run from `TF_CONFIG`.
 
     Args:
       environment: the environment variables.
@@ -52,39 +54,39 @@ def cluster_of(environment: Mapping[str, str]) -> Optional[Cluster]:
       None for a single process: without `TF_CONFIG`, or with one worker.
 
     Raises:
-      ValueError: `TF_CONFIG` is malformed.
+      SettingsError: `TF_CONFIG` is malformed.
     """
     text = environment.get("TF_CONFIG", "").strip()
     if not text:
         return None
     try:
         content = json.loads(text)
-        jobs = {kind: list(some) for kind, some in content.get("cluster", {}).items()}
+        jobs = {job: list(hosts) for job, hosts in content.get("cluster", {}).items()}
         chiefs = jobs.pop("chief", [])
         workers = jobs.pop("worker", [])
         addresses = chiefs + workers
         if not addresses and not jobs:
             return None
-        kind = content["task"]["type"]
+        job = content["task"]["type"]
         index = content["task"]["index"]
-        members = {"chief": chiefs, "worker": workers}[kind]
+        members = {"chief": chiefs, "worker": workers}[job]
         is_valid = (
             not jobs
             and len(chiefs) <= 1
             and len(set(addresses)) == len(addresses)
-            and all(re.fullmatch(r"\S+:[1-9]\d{0,4}", each) for each in addresses)
-            and all(int(each.rsplit(":", 1)[1]) <= LAST_PORT for each in addresses)
+            and all(re.fullmatch(r"\S+:[1-9]\d{0,4}", name) for name in addresses)
+            and all(int(name.rsplit(":", 1)[1]) <= LAST_PORT for name in addresses)
             and type(index) is int
             and 0 <= index < len(members)
         )
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         is_valid = False
     if not is_valid:
-        raise ValueError(
+        raise SettingsError(
             'TF_CONFIG: expected {"cluster": {"worker": ["host:port", ...]}, '
             '"task": {"type": "worker", "index": 0}}, with at most one "chief", got '
             f"{text:.200}; unset it to train in a single process"
         )
     if len(addresses) == 1:
         return None
-    return Cluster(addresses, index + (len(chiefs) if kind == "worker" else 0))
+    return Cluster(addresses, index + (len(chiefs) if job == "worker" else 0))

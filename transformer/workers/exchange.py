@@ -8,12 +8,12 @@ update to its own variables.
 On GPUs, the operations use NCCL; elsewhere, they use a ring over gRPC.
 """
 
-import functools
 import re
-from typing import Callable, List, Optional, Sequence
+from typing import List, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
+from transformer.runtime.errors import SettingsError
 from transformer.workers.cluster import Cluster
 
 # What TensorFlow raises if another worker is gone.
@@ -28,7 +28,7 @@ FAILURES = (
 
 # The error of TensorFlow's server for a run that it mistakes for an earlier one.
 RECEIVED_TWICE = re.compile(r"(?<!aborted by: )The same RunGraph .*was received twice")
-ATTEMPTS = 6  # at a run that the server refuses with this error
+MAX_ATTEMPTS = 6  # at a run that the server refuses with this error
 
 PACK_BYTES = 50 * 10**6  # of gradients summed in one operation
 FLOAT_BYTES = 4
@@ -36,19 +36,19 @@ START_TIMEOUT = 600.0  # seconds within which the chief's variables must arrive
 
 
 def refuse_old_tensorflow(cluster: Optional[Cluster]) -> None:
-    """Raise ValueError if this TensorFlow cannot train with several workers."""
+    """Raise SettingsError if this TensorFlow cannot train with several workers."""
     if cluster and not hasattr(tf.compat, "v2"):
-        raise ValueError(
+        raise SettingsError(
             "TF_CONFIG: expected TensorFlow 2 for more than one worker, got "
-            f"{cluster.size} workers and TensorFlow {tf.__version__}; use --workers 1, "
-            "or unset TF_CONFIG"
+            f"{cluster.size} workers and TensorFlow {tf.__version__}; start one "
+            "worker, or unset TF_CONFIG"
         )
 
 
 def make_cluster_session(
     cluster: Cluster, graph: Optional[tf.Graph], config: tf.ConfigProto
 ) -> tf.Session:
-    """Return a session that computes together with the other workers' sessions.
+    """Make a session that computes together with the other workers' sessions.
 
     Args:
       cluster: the workers.
@@ -56,7 +56,7 @@ def make_cluster_session(
       config: the configuration of the session; what the workers need is added to it.
 
     Raises:
-      ValueError: the port of this worker is in use.
+      SettingsError: the port of this worker is in use.
     """
     config.isolate_session_state = True
     config.device_filters.append(f"/job:worker/task:{cluster.index}")
@@ -66,41 +66,45 @@ def make_cluster_session(
     try:
         server = tf.train.Server(jobs, "worker", cluster.index, config=config)
     except FAILURES as error:
-        raise ValueError(
+        raise SettingsError(
             f"{cluster.name(cluster.index)}: expected a free port, got one on which "
             f"TensorFlow cannot listen ({error.message}); choose another in TF_CONFIG"
         ) from error
-    session = tf.Session(server.target, graph, config)
-    session.server = server  # keeps the server alive as long as the session
-    session.run = retried(session.run)
-    return session
+    return ClusterSession(server, graph, config)
 
 
-def retried(run: Callable) -> Callable:
-    """Wrap `Session.run`: repeat a run that the server refused as received twice.
+class ClusterSession(tf.Session):
+    """A session that repeats a run which TensorFlow's server refused as received twice.
 
     This happened in 5 of 237,011 runs: the server identifies runs by random 32-bit
     numbers. It refuses a run before anything is computed, and accepts it under another
     number. (It may also refuse messages within a run. Then the run fails, and the
     training run ends: see `Team.compute`.)
+
+    Args:
+      server: TensorFlow's server of this worker; it lives as long as the session.
+      graph, config: as for `tf.Session`.
     """
 
-    @functools.wraps(run)
-    def repeated(fetches, feed_dict=None, options=None, run_metadata=None):
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                return run(fetches, feed_dict, options, run_metadata)
-            except tf.errors.AbortedError as error:
-                if attempt == ATTEMPTS or not RECEIVED_TWICE.search(error.message):
-                    raise
+    def __init__(self, server, graph: Optional[tf.Graph], config: tf.ConfigProto):
+        super().__init__(server.target, graph, config)
+        self._server = server
 
-    return repeated
+    def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
+        """Run the graph, like `tf.Session.run`."""
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            try:
+                return super().run(fetches, feed_dict, options, run_metadata)
+            except tf.errors.AbortedError as error:
+                is_refused = RECEIVED_TWICE.search(error.message)
+                if attempt == MAX_ATTEMPTS or not is_refused:
+                    raise
 
 
 class Exchange:
-    """Makes ops in the current graph that combine the tensors of all workers.
+    """Makes collective operations in the current graph: they combine workers' tensors.
 
-    Every worker must make the same ops in the same order.
+    Every worker must make the same operations in the same order.
 
     Args:
       cluster: the workers.
@@ -110,10 +114,10 @@ class Exchange:
         self.cluster = cluster
         self._last_key = 0  # each collective operation in a graph has its own key
 
-    def sums(
+    def all_reduce(
         self, tensors: Sequence[tf.Tensor], timeout: float = 0.0
     ) -> List[tf.Tensor]:
-        """Return the sum over the workers of each tensor.
+        """Sum each tensor over the workers.
 
         The last tensors are summed first. If the tensors are gradients in the order of
         the variables, the last ones are computed first, so the workers exchange the
@@ -129,12 +133,12 @@ class Exchange:
         totals = [None] * len(tensors)
         previous: List[tf.Tensor] = []
         sizes = [FLOAT_BYTES * tensor.shape.num_elements() for tensor in tensors]
-        for pack in packs(sizes):
+        for pack in make_packs(sizes):
             members = [tensors[i] for i in pack]
-            joined = _join(members)
+            row = _join(members)
             with tf.control_dependencies(previous):
                 total = tf.raw_ops.CollectiveReduce(
-                    input=joined,
+                    input=row,
                     merge_op="Add",
                     final_op="Id",
                     subdiv_offsets=[0],
@@ -142,12 +146,12 @@ class Exchange:
                     **self._group(),
                 )
             previous = [total]
-            for i, part in zip(pack, _split(total, members)):
-                totals[i] = part
+            for i, member_total in zip(pack, _split(total, members)):
+                totals[i] = member_total
         return totals
 
-    def all(self, tensors: Sequence[tf.Tensor]) -> List[List[tf.Tensor]]:
-        """Return the tensors of each worker, in the order of the workers.
+    def all_gather(self, tensors: Sequence[tf.Tensor]) -> List[List[tf.Tensor]]:
+        """Collect the tensors of each worker, in the order of the workers.
 
         Args:
           tensors: float32 tensors, of the same static shapes on each worker.
@@ -165,14 +169,14 @@ class Exchange:
             _split(rows[order[worker]], tensors) for worker in range(self.cluster.size)
         ]
 
-    def copy_from_chief(self, variables: Sequence[tf.Variable]) -> tf.Operation:
-        """Return an op that sets variables to their values on the chief."""
+    def broadcast(self, variables: Sequence[tf.Variable]) -> tf.Operation:
+        """Make the operation that sets variables to their values on the chief."""
         values = [variable.read_value() for variable in variables]
         if self.cluster.index:
             values = [tf.zeros_like(value) for value in values]
         # A timeout only helps here, where all workers are ready. Later, a worker may
-        # have to wait as long as the chief evaluates: see `runtime/workers.py`.
-        received = self.sums(values, timeout=START_TIMEOUT)
+        # have to wait as long as the chief evaluates: see `workers/team.py`.
+        received = self.all_reduce(values, timeout=START_TIMEOUT)
         return tf.group(
             *[
                 tf.assign(variable, value)
@@ -181,7 +185,7 @@ class Exchange:
         )
 
     def _group(self):
-        """Return the attributes for a collective operation of all workers."""
+        """Make the attributes of a collective operation of all workers."""
         self._last_key += 1
         return {
             "group_size": self.cluster.size,
@@ -191,34 +195,34 @@ class Exchange:
         }
 
 
-def packs(sizes: Sequence[int], most: int = PACK_BYTES) -> List[List[int]]:
-    """Return which tensors are summed in one operation, the last tensors first.
+def make_packs(sizes: Sequence[int], limit: int = PACK_BYTES) -> List[List[int]]:
+    """Choose which tensors are summed in one operation, the last tensors first.
 
     Args:
       sizes: the size of each tensor in bytes.
-      most: the largest size of a pack in bytes; a larger tensor is a pack of its own.
+      limit: the largest size of a pack in bytes; a larger tensor is a pack of its own.
 
     Returns:
       Lists of indices, descending.
     """
-    found: List[List[int]] = []
+    packs: List[List[int]] = []
     used = 0
     for index in reversed(range(len(sizes))):
-        if not found or used + sizes[index] > most:
-            found.append([])
+        if not packs or used + sizes[index] > limit:
+            packs.append([])
             used = 0
-        found[-1].append(index)
+        packs[-1].append(index)
         used += sizes[index]
-    return found
+    return packs
 
 
 def _join(tensors):
-    """Return the numbers of all tensors as one row: float32 [numbers]."""
+    """Join the numbers of all tensors in one row: float32 [numbers]."""
     return tf.concat([tf.reshape(x, [-1]) for x in tensors], 0)
 
 
-def _split(numbers, tensors):
-    """Return the first numbers of a row as tensors with the shapes of other tensors."""
+def _split(row, tensors):
+    """Split the first numbers of a row into tensors with the shapes of others."""
     sizes = [x.shape.num_elements() for x in tensors]
-    parts = tf.split(numbers[: sum(sizes)], sizes)
-    return [tf.reshape(part, x.shape) for part, x in zip(parts, tensors)]
+    members = tf.split(row[: sum(sizes)], sizes)
+    return [tf.reshape(member, x.shape) for member, x in zip(members, tensors)]

@@ -246,7 +246,7 @@ class Team:
                     raise ValueError(str(self._verdict))
                 raise self._verdict
 
-    def cause(self, error: Exception) -> Exception:
+    def find_cause(self, error: Exception) -> Exception:
         """Return an error of this worker; if another worker caused it, wait for that.
 
         Raises:
@@ -255,16 +255,16 @@ class Team:
         if isinstance(error, NotFiniteElsewhere) and self.cluster:
             self.gather("fine")
             if not self.is_chief:
-                self.wait_for_the_end()
+                self.wait_for_end()
         return error
 
-    def wait_for_the_end(self) -> None:
+    def wait_for_end(self) -> None:
         """Wait for the verdict, and raise it."""
         self._over.wait()
         self.check()
 
-    def pass_on_signal(self, number: int) -> None:
-        """Pass a signal to the chief, which stops the run at its next safe point."""
+    def forward_signal(self, number: int) -> None:
+        """Forward a signal to the chief, which stops the run at its next safe point."""
         self.connections[0].send({"signal": number})
 
     # Connections

@@ -5,7 +5,7 @@ import tiny
 
 from transformer.hparams import HParams
 from transformer.model import Transformer
-from transformer.text.batches import Corpus
+from transformer.text.batches import Split
 from transformer.training import cross_entropy, make_update
 
 tiny.start()
@@ -19,7 +19,7 @@ hp = HParams(
     schedule="constant",
     learning_rate=0.002,
 )
-batch = Corpus(tiny.data(), "train").batch(range(32), 0)
+batch = Split(tiny.data(), "train").batch(range(32), 0)
 model = Transformer(hp)
 logits = model.decode(
     tf.constant(batch.target_in), model.encode(tf.constant(batch.source))

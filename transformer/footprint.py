@@ -1,0 +1,68 @@
+"""The memory footprint of a training run, estimated from its settings.
+
+Dimension letters: L the longest sentence, D d_model, F d_ff, H heads, V vocabulary.
+"""
+
+from transformer.dialects import resolve
+from transformer.hparams import HParams
+from transformer.runtime.ram import format_bytes
+
+FLOAT_BYTES = 4
+# Copies of the parameters: for training, for dev scores, two moments, a gradient.
+PARAMETER_COPIES = 5
+
+
+def estimate_footprint(
+    hp: HParams, num_parameters: int, num_pairs: int, longest: int, shards: int = 1
+) -> int:
+    """Estimate the bytes that the tensors of a training run take, in each worker.
+
+    On a CPU, TensorFlow also keeps up to 1,024 compiled products for each thread (see
+    docs/performance.md), which are not counted.
+
+    The backward pass reads activations of the forward pass, which are kept. For each
+    token, these are, in numbers of 4 bytes: 9 D + H L for an attention, 5 D + F for a
+    feed-forward layer, 4 D for an embedding, and 2 V for the logits. Dropout of the
+    weights and of the inner layer also keeps its mask and the product: 3 H L and 3 F.
+
+    Args:
+      hp: the settings.
+      num_parameters: the number of parameters.
+      num_pairs: the number of sentence pairs in the train split.
+      longest: L, the number of tokens in its longest sentence.
+      shards: the number of shards in a batch; a worker computes one at a time.
+    """
+    dialect = resolve(hp.dialect)
+
+    def kept_tensors(name, is_default_in_dialect):
+        rate = hp.rate_of(name)
+        has_dropout = is_default_in_dialect if rate is None else rate > 0
+        return 3 if has_dropout else 1
+
+    weights = kept_tensors("attention_dropout", dialect.attention_dropout)
+    attention = 9 * hp.d_model + weights * hp.num_heads * longest
+    inner = kept_tensors("ffn_dropout", dialect.inner_dropout)
+    feedforward = 5 * hp.d_model + inner * hp.d_ff
+    per_token = 8 * hp.d_model + 2 * hp.target_vocab_size
+    per_token += hp.encoder_blocks * (attention + feedforward)
+    per_token += hp.decoder_blocks * (2 * attention + feedforward)
+    tokens = min(hp.batch_tokens, num_pairs * longest) // shards
+    passes = 2 if hp.r_drop else 1
+    accumulates = hp.accumulate > 1 or (hp.deterministic and shards > 1)
+    copies = PARAMETER_COPIES + accumulates  # a sum of gradients
+    return FLOAT_BYTES * (copies * num_parameters + passes * tokens * per_token)
+
+
+def describe_footprint(needed: int, free: int) -> str:
+    """Describe a footprint in a line, with a warning if it exceeds the free memory.
+
+    Args:
+      needed: bytes, from `estimate_footprint`.
+      free: bytes; 0 if unknown.
+    """
+    text = f"memory for the tensors of training: about {format_bytes(needed)}"
+    if free:
+        text += f" of {format_bytes(free)} free"
+    if 0 < free < needed:
+        text += "; this may not be enough: lower batch_tokens or the model size"
+    return text

@@ -6,8 +6,11 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from conftest import CONFIG
 
 from transformer import modules
+from transformer.hparams import HParams
+from transformer.model import Transformer
 
 X = np.random.RandomState(0).randn(2, 3, 4).astype(np.float32)
 REAL = np.array([[True, True, False], [True, False, False]])
@@ -77,21 +80,214 @@ def test_true_stands_for_a_mask_without_padding(start, dialect):
 
 def test_masks_made_by_equal_are_reported():
     ids = tf.placeholder(tf.int32, [None, None])
-    with pytest.warns(UserWarning, match="got masks made as tf.equal"):
-        attended(tf.equal(ids, 0))
-    with pytest.warns(UserWarning, match="got masks made as tf.equal"):
-        attended(tf.cast(tf.equal(ids, 0), tf.float32)[:, None, None, :])
-    is_real = tf.cast(tf.not_equal(ids, 0), tf.float32)
-    with pytest.warns(UserWarning, match="got masks made as tf.equal"):
-        attended(tf.equal(is_real, 0))
+    is_token = tf.cast(tf.not_equal(ids, 0), tf.float32)
+    is_padding = tf.cast(tf.equal(ids, 0), tf.float32)
+    for mask in (
+        tf.equal(ids, 0),
+        is_padding[:, None, None, :],
+        tf.equal(is_token, 0),
+        1 - is_token,
+        tf.logical_not(tf.not_equal(ids, 0)),
+        tf.not_equal(is_padding, 0),
+    ):
+        with pytest.warns(UserWarning, match="key_masks: .*, got one made as tf.equal"):
+            attended(mask)
+    with pytest.warns(UserWarning, match="query_masks: .*, got one made as tf.equal"):
+        attended(True, tf.equal(ids, 0))
+    with pytest.warns(UserWarning, match="feedforward: mask: .* made as tf.equal"):
+        modules.feedforward(tf.constant(X), (8, 4), mask=is_padding)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        attended(tf.not_equal(ids, 0))
-        attended(tf.equal(tf.minimum(ids, 1), 1))
-        is_padding = tf.cast(tf.equal(ids, 0), tf.float32)
-        attended(tf.equal(is_padding, 0))
-        attended(tf.sequence_mask([2, 1], 3))
-        attended(modules.padding_mask(ids))
+        for mask in (
+            tf.not_equal(ids, 0),
+            tf.equal(tf.minimum(ids, 1), 1),
+            tf.equal(is_padding, 0),
+            1 - is_padding,
+            tf.sequence_mask([2, 1], 3),
+            modules.padding_mask(ids),
+        ):
+            attended(mask)
+
+
+ZEROS = X * REAL[:, :, None]  # the rows of padding are zero
+LEFT = np.array([[False, True, True], [False, False, True]])  # as in SASRec
+
+
+def run_block(place, mask, x, fed=None):
+    """Run a block with a mask at a place.
+
+    Args:
+      place: the block and the argument, as in messages.
+      mask: a mask of any kind.
+      x: float [N, T, D].
+      fed: the values of placeholders.
+    """
+    tf.set_random_seed(0)
+    block, argument = place.split(": ")
+    x = tf.constant(x)
+    if block == "feedforward":
+        output = modules.feedforward(x, (8, 4), reuse=tf.AUTO_REUSE, mask=mask)
+    else:
+        output = modules.multihead_attention(
+            x, x, num_heads=2, reuse=tf.AUTO_REUSE, **{argument: mask}
+        )
+    with tf.Session(config=CONFIG) as session:
+        session.run(tf.global_variables_initializer())
+        return session.run(output, fed)
+
+
+def computed(values):
+    """Return a tensor whose values are known only when the graph runs."""
+    shape = [1 if size == 1 else None for size in values.shape]
+    return tf.identity(tf.placeholder_with_default(values, shape))
+
+
+SOURCES = {"NumPy": np.asarray, "constant": tf.constant, "computed": computed}
+PLACES = ["key_masks", "query_masks", "mask"]
+PLACES = [f"multihead_attention: {place}" for place in PLACES] + ["feedforward: mask"]
+
+
+@pytest.mark.parametrize("dtype", [bool, np.float32, np.int64])
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("place", PLACES)
+def test_an_inverted_mask_is_named_when_the_graph_runs(place, source, dtype):
+    mask = (~REAL).astype(dtype)
+    if place == "multihead_attention: mask":
+        mask = mask[:, None, None]
+    message = f"{place}: expected a mask that is False for padding, .* invert it"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        run_block(place, SOURCES[source](mask), ZEROS)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("rows", [X, ZEROS], ids=["padding_is_not_zero", "zeros"])
+@pytest.mark.parametrize("place", PLACES)
+def test_an_additive_mask_is_named(place, rows, source, dtype):
+    mask = (1 - REAL.astype(dtype)) * np.array(-1e4, dtype)
+    if place == "multihead_attention: mask":
+        mask = mask[:, None, None]
+    message = f"{place}: expected True or 1 = may attend, .* is a bias, not a mask"
+    kind = tf.errors.InvalidArgumentError if source == "computed" else ValueError
+    with pytest.raises(kind, match=message):
+        run_block(place, SOURCES[source](mask), rows)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.float32, np.int64])
+def test_a_mask_that_is_fed_is_checked_in_each_run(dtype):
+    x = tf.placeholder(tf.float32, [None, None, 4])
+    mask = tf.placeholder(dtype, [None, None])
+    output = modules.multihead_attention(x, x, num_heads=2, key_masks=mask)
+    with tf.Session(config=CONFIG) as session:
+        session.run(tf.global_variables_initializer())
+        right = session.run(output, {x: ZEROS, mask: REAL})
+        with pytest.raises(tf.errors.InvalidArgumentError, match="invert it"):
+            session.run(output, {x: ZEROS, mask: ~REAL})
+        with pytest.raises(tf.errors.InvalidArgumentError, match="for each position"):
+            session.run(output, {x: ZEROS, mask: REAL[:, :1]})
+        again = session.run(output, {x: ZEROS, mask: REAL})
+    np.testing.assert_array_equal(right, again)
+
+
+LEGITIMATE = {
+    "padding at the end": (ZEROS, REAL),
+    "padding at the beginning": (X * LEFT[:, :, None], LEFT),
+    "everything": (ZEROS, np.ones_like(REAL)),
+    "nothing": (ZEROS, np.zeros_like(REAL)),
+    "no padding in the batch": (X, np.ones_like(REAL)),
+    "real keys are forbidden": (ZEROS, REAL & (np.arange(3) != 1)),
+    "all real keys but one, and padding is seen": (ZEROS, np.arange(3) != 0),
+    "the whole batch is padding": (0 * X, np.array([[True] * 3, [False] * 3])),
+    "padding is not zero": (X, ~REAL),  # the values may mean anything
+}
+
+
+@pytest.mark.parametrize("dtype", [bool, np.float32])
+@pytest.mark.parametrize("name", LEGITIMATE)
+@pytest.mark.parametrize("place", PLACES[:2] + PLACES[3:])
+def test_a_mask_on_purpose_is_used(place, name, dtype):
+    x, mask = LEGITIMATE[name]
+    mask = np.broadcast_to(mask, REAL.shape).astype(dtype)
+    output = run_block(place, computed(mask), x)
+    np.testing.assert_array_equal(output, run_block(place, tf.constant(mask), x))
+    assert np.isfinite(output).all()
+
+
+@pytest.mark.parametrize("order", ["past", "future", "local", "others"])
+def test_a_mask_of_order_may_forbid_every_real_key(order):
+    """As for a single token: its only neighbours are padding."""
+    x = ZEROS[1:]
+    mask = {
+        "past": np.tri(3, dtype=bool),
+        "future": ~np.tri(3, dtype=bool),
+        "local": np.tri(3, k=1, dtype=bool) & ~np.tri(3, k=-2, dtype=bool),
+        "others": ~np.eye(3, dtype=bool),
+    }[order]
+    for shape in (mask, mask[None, None]):
+        assert np.isfinite(run_block("multihead_attention: mask", shape, x)).all()
+
+
+def test_attention_of_the_model_makes_no_assertions():
+    hp = HParams(
+        num_blocks=1,
+        d_model=8,
+        d_ff=8,
+        num_heads=2,
+        source_vocab_size=9,
+        target_vocab_size=9,
+    )
+    model = Transformer(hp)
+    ids = tf.placeholder(tf.int32, [None, None])
+    model.decode(ids, model.encode(ids))
+    kinds = {operation.type for operation in tf.get_default_graph().get_operations()}
+    assert not kinds & {"Assert", "If", "Switch"}
+
+
+OF_QUERIES = (
+    r"got \[2, (1, )?3, 1\], which masks all .*alike; .* belongs in query_masks"
+)
+
+
+@pytest.mark.parametrize(
+    "place, shape, message",
+    [
+        ("key_masks", [2, 1, 3, 1], OF_QUERIES),
+        ("key_masks", [2, 1], r"\[N, Tk\] with Tk = 3 .*, got \[2, 1\]"),
+        ("key_masks", [], r"\[N, Tk\] with Tk = 3 .*, got \[\]"),
+        ("query_masks", [2, 1], r"\[N, Tq\] with Tq = 3 .*, got \[2, 1\]"),
+        ("query_masks", [2, 1, 3, 1], r"expected \[N, Tq\] = \[2, 3\], got"),
+        ("mask", [2, 1, 3, 1], OF_QUERIES),
+        ("mask", [3, 1], "which masks all positions alike"),
+        ("mask", [], "which masks all positions alike"),
+        ("bias", [2, 1, 3, 1], "which masks all positions alike"),
+        ("feedforward", [2, 1], r"\[N, T\] with T = 3 .*, got \[2, 1\]"),
+        ("feedforward", [2, 3, 1], r"expected \[N, T\] = \[2, 3\], got"),
+    ],
+)
+@pytest.mark.parametrize("is_static", [True, False], ids=["static", "dynamic"])
+def test_a_shape_that_broadcasts_but_masks_nothing_is_refused(
+    place, shape, message, is_static
+):
+    x = tf.constant(X)
+    mask = tf.ones(shape, tf.float32)
+    if not is_static:
+        x = tf.placeholder_with_default(X, [None, None, 4])
+        mask = tf.placeholder(tf.float32, [None if size > 1 else 1 for size in shape])
+        message = "expected .*, got"
+    with pytest.raises(ValueError, match=message):
+        if place == "feedforward":
+            modules.feedforward(x, (8, 4), mask=mask)
+        else:
+            modules.multihead_attention(x, x, num_heads=2, **{place: mask})
+
+
+def test_a_single_key_may_have_a_single_mask(start):
+    x = tf.constant(X)
+    output = modules.multihead_attention(
+        x, x[:, :1], num_heads=2, key_masks=tf.ones([2, 1]), mask=np.ones([3, 1])
+    )
+    session, _ = start()
+    assert np.isfinite(session.run(output)).all()
 
 
 def test_the_signatures_are_those_of_the_tutorial():

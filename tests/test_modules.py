@@ -11,6 +11,7 @@ from tensorflow.python.eager import context
 
 from transformer import modules
 from transformer.blocks import layers
+from transformer.blocks.masks import nonzero_rows
 from transformer.dialects import DIALECTS
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}  # float32 against float64
@@ -307,38 +308,77 @@ def test_attention_with_explicit_masks_uses_them_as_given(start):
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("masks", ["found", "no_padding", "given"])
-def test_attention_behind_the_past_is_attention_over_the_whole(start, dialect, masks):
+def test_attention_with_a_cache_is_attention_over_the_whole(start, dialect, masks):
     x = np.random.RandomState(0).randn(2, 5, 8).astype(np.float32)
-    options = {
-        "num_heads": 2,
-        "causality": True,
-        "max_relative_position": 2,
-        "scope": "a",
-        "reuse": tf.AUTO_REUSE,
-        "dialect": dialect,
-    }
+    dialect = DIALECTS[dialect]
     ids = np.array([[5, 4, 3, 2, 1], [5, 4, 3, 0, 0]])
-
-    def key_masks(part):
-        given = modules.padding_mask(tf.constant(ids[:, part]))
-        return {"found": None, "no_padding": True, "given": given}[masks]
-
+    key_masks = {
+        "found": None,
+        "no_padding": True,
+        "given": modules.padding_mask(tf.constant(ids)),
+    }[masks]
     tensor = as_tensor(x)
     whole = modules.multihead_attention(
-        tensor, tensor, key_masks=key_masks(slice(None)), **options
+        tensor,
+        tensor,
+        num_heads=2,
+        causality=True,
+        max_relative_position=2,
+        scope="a",
+        reuse=tf.AUTO_REUSE,
+        dialect=dialect,
+        key_masks=key_masks,
     )
-    past, parts = nothing_before(batch=2, num_heads=2, width=4), []
+
+    settings = modules.AttentionSettings(8, 2, dialect)
+    is_token = {
+        "found": nonzero_rows(tensor, dialect.padded_row),
+        "no_padding": None,
+        "given": tf.not_equal(ids, 0),
+    }[masks]  # [N, T]
+    past, parts = empty_cache(batch=2, num_heads=2, width=4), []
     for start_at, end in ((0, 1), (1, 2), (2, 5)):  # steps of 1, 1 and 3 positions
         part = as_tensor(x[:, start_at:end])
-        output, past = modules.multihead_attention(
-            part, part, past=past, key_masks=key_masks(slice(start_at, end)), **options
+        positions = modules.RelativePositions(tf.range(start_at, end), tf.range(end), 2)
+        output, past = modules.attention_sublayer(
+            part,
+            part,
+            modules.make_masks(
+                dialect,
+                keys=None if is_token is None else is_token[:, :end],
+                queries=nonzero_rows(part, dialect.padded_row),
+                order=modules.causal_mask(positions.queries, positions.keys),
+            ),
+            settings,
+            "a",
+            tf.AUTO_REUSE,
+            positions,
+            past,
         )
         parts.append(output)
     session, _ = start()
     whole, parts, past = session.run([whole, tf.concat(parts, 1), past])
     np.testing.assert_allclose(parts, whole, **CLOSE)
     assert past.keys.shape == past.values.shape == (2, 2, 5, 4)
-    assert past.mask.shape == (2, 0 if masks == "no_padding" else 5)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_keys_and_values_may_be_computed_before(start, dialect):
+    """As those of the encoder in a search."""
+    queries, keys = as_tensor(X), as_tensor(X[:, ::-1, :6])
+    dialect = DIALECTS[dialect]
+    settings = modules.AttentionSettings(8, 2, dialect)
+    masks = modules.make_masks(dialect, keys=tf.not_equal(IDS, 0))
+    with tf.variable_scope("a", reuse=tf.AUTO_REUSE):
+        computed = modules.keys_and_values(keys, 8, 2, dialect)
+    outputs = [
+        modules.attention_sublayer(queries, x, masks, settings, "a", tf.AUTO_REUSE)
+        for x in (keys, computed)
+    ]
+    session, _ = start()
+    (output, cache), (again, given) = session.run(outputs)
+    np.testing.assert_array_equal(output, again)
+    np.testing.assert_array_equal(cache.keys, given.keys)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -364,20 +404,26 @@ def test_a_bias_of_any_type_is_that_of_float32(start, dialect, dtype):
     "positions", [np.arange(3, 6), [3, 4, 5], np.arange(3, 6, dtype=np.int32)]
 )
 def test_positions_may_be_arrays_and_lists(start, positions):
-    options = {
-        "num_heads": 2,
-        "causality": True,
-        "max_relative_position": 2,
-        "reuse": tf.AUTO_REUSE,
-    }
-    outputs = [
-        attend(query_positions=each, **given, **options)
-        for each in (tf.range(3, 6), positions)
-        for given in ({}, {"key_positions": positions})
-    ]
+    settings = modules.AttentionSettings(8, 2, DIALECTS["paper"])
+    outputs = []
+    for queries in (tf.range(3, 6), positions):
+        for keys in (tf.range(3), positions):
+            order = modules.causal_mask(queries, keys)
+            outputs.append(
+                modules.attention_sublayer(
+                    as_tensor(X),
+                    as_tensor(X),
+                    modules.make_masks(DIALECTS["paper"], order=order),
+                    settings,
+                    "a",
+                    tf.AUTO_REUSE,
+                    modules.RelativePositions(queries, keys, 2),
+                )[0]
+            )
     session, _ = start()
-    of_defaults, of_keys, *others = session.run(outputs)
-    np.testing.assert_array_equal(others, [of_defaults, of_keys])
+    of_range, of_keys, *others = session.run(outputs)
+    assert (of_range != of_keys).any()
+    np.testing.assert_array_equal(others, [of_range, of_keys])
 
 
 def test_query_masks_of_one_line_are_those_of_all(start):
@@ -403,43 +449,10 @@ def test_a_getter_may_give_kernels_alone_16_bits(start):
     np.testing.assert_allclose(*session.run([narrow, wide]), atol=0.01)
 
 
-def unmasked_past(batch, num_heads, width):
-    one = tf.zeros([batch, num_heads, 1, width])
-    return nothing_before(batch, num_heads, width).followed_by(one, one, True)
-
-
-def test_keys_without_padding_may_follow_masked_ones(start):
-    """A prompt is padded; what is written after it is not."""
-    prompt, more = as_tensor(X), as_tensor(X[:, ::-1])
-    options = {"num_heads": 2, "causality": True, "reuse": tf.AUTO_REUSE}
-    outputs = []
-    for mask in (True, np.ones([2, 3], bool)):
-        _, past = attend(
-            prompt, prompt, key_masks=IDS, past=nothing_before(2, 2, 4), **options
-        )
-        outputs.append(attend(more, more, key_masks=mask, past=past, **options))
-    session, _ = start()
-    (found, past), (wanted, same) = session.run(outputs)
-    np.testing.assert_array_equal(found, wanted)
-    np.testing.assert_array_equal(past.mask, same.mask)
-    assert past.mask.shape == (2, 6) and not past.mask[:, :3].all()
-
-
-def test_a_past_may_have_no_mask_at_all(start):
-    """As those of `transformer.compat.tensor2tensor`."""
-    empty = nothing_before(2, 2, 4)
-    outputs = [
-        attend(num_heads=2, key_masks=True, past=each, reuse=tf.AUTO_REUSE)[0]
-        for each in (empty, empty._replace(mask=None))
-    ]
-    session, _ = start()
-    np.testing.assert_array_equal(*session.run(outputs))
-
-
-def nothing_before(batch, num_heads, width):
+def empty_cache(batch, num_heads, width):
     """The KeyValueCache before the first position."""
     keys = tf.zeros([batch, num_heads, 0, width])
-    return modules.KeyValueCache(keys, keys, tf.zeros([batch, 0], tf.bool))
+    return modules.KeyValueCache(keys, keys)
 
 
 # --- Feed-forward and label smoothing -------------------------------------------------
@@ -517,13 +530,18 @@ def test_blocks_drop_only_in_training_and_alike_for_a_seed(start, block):
     seed = tf.placeholder_with_default([0, 0], [2])
 
     def build(is_training, dropout_rate=0.5):
-        options = {
-            "dropout_rate": dropout_rate,
-            "is_training": is_training,
-            "scope": "block",
-            "reuse": tf.AUTO_REUSE,
-            "dropout_seed": seed,
-        }
+        dropout = modules.Dropout(dropout_rate, is_training, seed)
+        if block == "attention":
+            settings = modules.AttentionSettings(8, 2, DIALECTS["paper"], dropout)
+            return modules.attention_sublayer(
+                x, x, modules.AttentionMasks(), settings, "block", tf.AUTO_REUSE
+            )[0]
+        settings = modules.FeedforwardSettings((16, 8), DIALECTS["paper"], dropout)
+        return modules.feedforward_sublayer(x, settings, "block", tf.AUTO_REUSE)
+
+    def build_unseeded(is_training):
+        options = {"dropout_rate": 0.5, "is_training": is_training, "scope": "block"}
+        options["reuse"] = tf.AUTO_REUSE
         if block == "attention":
             return modules.multihead_attention(x, x, num_heads=2, **options)
         return modules.feedforward(x, (16, 8), **options)
@@ -535,10 +553,14 @@ def test_blocks_drop_only_in_training_and_alike_for_a_seed(start, block):
         build(False),
         build(switch),
     )
+    unseeded = [build_unseeded(switch) for switch in (True, False)]
     session, _ = start()
     plain, same, off = session.run([plain, not_trained, switched])
     np.testing.assert_array_equal(same, plain)
     np.testing.assert_array_equal(off, plain)
+    dropped, undropped = session.run(unseeded)
+    np.testing.assert_array_equal(undropped, plain)
+    assert (dropped != plain).any()
     first, again = session.run([trained, switched], {seed: [1, 2], switch: True})
     np.testing.assert_array_equal(first, again)
     assert (first != plain).any()
@@ -620,36 +642,6 @@ def attend(queries=X, keys=X, *more, **options):
         (
             lambda: attend(X[:1], X[:1], key_masks=IDS[:1, :, None]),
             r"expected \[N, Tk\] = \[1, 3\], got \[1, 3, 1\]",
-        ),
-        (
-            lambda: attend(
-                num_heads=2,
-                key_masks=np.ones([2, 1, 3, 3]),
-                past=nothing_before(2, 2, 4),
-            ),
-            "with past, got .*2, 1, 3, 3.*; give what depends on the query as mask",
-        ),
-        (
-            lambda: attend(
-                num_heads=2, key_masks=np.ones([1, 3]), past=nothing_before(2, 2, 4)
-            ),
-            r"with past, got \(?1, 3.*; repeat it for each of the N lines",
-        ),
-        (
-            lambda: attend(num_heads=2, key_masks=IDS, past=unmasked_past(2, 2, 4)),
-            "expected True, as for the 1 keys of past, got a mask; give True, or masks",
-        ),
-        (
-            lambda: attend(
-                num_heads=2, key_masks=np.True_, past=nothing_before(2, 2, 4)
-            ),
-            r"with past, got \(\); repeat it for each of the N lines",
-        ),
-        (
-            lambda: attend(
-                mask=np.ones([2, 3, 3]), num_heads=2, past=nothing_before(2, 2, 4)
-            ),
-            r"got three dimensions; .* give mask\[:, None\]",
         ),
         (
             lambda: attend(bias=np.zeros([2, 3, 3], np.float32)),

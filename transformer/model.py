@@ -5,33 +5,43 @@ logits. One method, `_decoder_states`, serves both training (all positions at on
 translation (one position at a time, with a DecoderCache).
 """
 
-import functools
-from typing import Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.attention import (
+    KeyValueCache,
+    RelativePositions,
+    keys_and_values,
+)
 from transformer.blocks.layers import (
+    Dropout,
     append_zeros,
     cast_to_float32,
     cast_to_int64,
     dense_variables,
-    dropout,
     embedding_table,
+    normalize,
     shape_list,
     zero_first_row,
 )
-from transformer.blocks.masks import causal_mask, is_token, nonzero_rows, proximity_bias
+from transformer.blocks.masks import (
+    causal_mask,
+    is_token,
+    make_masks,
+    nonzero_rows,
+    proximity_bias,
+)
 from transformer.blocks.positions import LEARNED, chosen_positions
 from transformer.dialects import resolve
 from transformer.hparams import HParams
 from transformer.modules import (
-    KeyValueCache,
+    AttentionSettings,
+    FeedforwardSettings,
+    attention_sublayer,
     embedding,
-    feedforward,
-    keys_and_values,
-    multihead_attention,
-    normalize,
+    feedforward_sublayer,
     positional_encoding,
 )
 
@@ -41,7 +51,8 @@ class Memory(NamedTuple):
 
     states: tf.Tensor  # float [N, S, D]
     mask: tf.Tensor  # bool [N, 1, 1, S], True where the source has a token
-    projected: tuple = ()  # (K, V) of each decoder block, [N, H, S, D / H] each
+    # Of each decoder block, S keys; computed before a search, as every step needs them.
+    projected: Tuple[KeyValueCache, ...] = ()
 
 
 class DecoderCache(NamedTuple):
@@ -52,7 +63,17 @@ class DecoderCache(NamedTuple):
     """
 
     ancestors: tf.Tensor  # bool [N, 1, K, T * K]
-    past: Tuple[KeyValueCache, ...]  # for each decoder block, T * K keys
+    past: Tuple[KeyValueCache, ...]  # of each decoder block, T * K keys
+    # Of each decoder block, bool [N, T * K], False = padding; empty in dialects whose
+    # decoder does not mask padding.
+    masks: Tuple[tf.Tensor, ...] = ()
+
+
+class SublayerSettings(NamedTuple):
+    """The settings of the sub-layers, the same in all blocks of a model."""
+
+    attention: AttentionSettings
+    feedforward: FeedforwardSettings
 
 
 class Transformer:
@@ -94,37 +115,37 @@ class Transformer:
         """
         hp = self.hp
         dialect = self.dialect
-        attention, transform = self._sublayers(is_training, dropout_seed, weights)
+        settings = self._settings(is_training, dropout_seed, weights)
         source = cast_to_int64(source)
         if hp.pad_sources_to:
             missing = tf.maximum(0, hp.pad_sources_to - tf.shape(source)[1])
             source = append_zeros(source, missing, axis=1)  # [N, S]
-        padding_mask = is_token(source)  # [N, S]
-        masks = padding_mask if dialect.masks_from == "ids" else None
+        tokens = is_token(source)  # [N, S]
         positions = cast_to_int64(tf.range(tf.shape(source)[1]))  # [S]
+        relative = self._relative(positions, positions)
+        bias = self._proximity_bias(positions, positions)
+        not_skipped = tokens[..., None] if dialect.feedforward_skips_padding else None
         x = self.embed(source, "encoder", positions)  # [N, S, D]
-        x = dropout(x, hp.dropout_rate, is_training, dropout_seed, "encoder/embedding")
+        x = settings.attention.dropout(x, "encoder/embedding")
         with self._scope("encoder"):
             for i in range(hp.encoder_blocks):
                 with tf.variable_scope(f"block_{i}"):
-                    x = attention(
+                    rows = self._find_tokens(tokens, x)
+                    masks = make_masks(dialect, rows, rows, bias=bias)
+                    x, _ = attention_sublayer(
                         x,
                         x,
-                        scope="self_attention",
-                        key_masks=masks,
-                        query_masks=masks,
-                        bias=self._proximity_bias(positions, positions),
-                        query_positions=positions,
-                        key_positions=positions,
-                        max_relative_position=hp.max_relative_position,
+                        masks,
+                        settings.attention,
+                        "self_attention",
+                        relative=relative,
                     )
-                    kept = padding_mask if dialect.feedforward_skips_padding else True
-                    x = transform(x, mask=kept)  # [N, S, D]
+                    x = feedforward_sublayer(
+                        x, settings.feedforward, "feedforward", mask=not_skipped
+                    )  # [N, S, D]
             if dialect.final_norm:  # nothing else normalizes the sum
                 x = normalize(x, dialect.norm_epsilon)
-        if masks is None:
-            padding_mask = nonzero_rows(x, dialect.padded_row)
-        return Memory(x, padding_mask[:, None, None, :])
+        return Memory(x, self._find_tokens(tokens, x)[:, None, None, :])
 
     def decode(
         self,
@@ -150,7 +171,7 @@ class Transformer:
             memory,
             query_positions=positions,
             key_positions=positions,
-            mask=causal_mask(positions),
+            order=causal_mask(positions),
             is_training=is_training,
             dropout_seed=dropout_seed,
             weights=weights,
@@ -184,9 +205,13 @@ class Transformer:
         batch = tf.shape(memory.states)[0]
         sizes = [batch, hp.num_heads, 0, hp.d_model // hp.num_heads]
         keys = tf.zeros(sizes, projected[0][0].dtype)
-        past = KeyValueCache(keys, keys, tf.zeros([batch, 0], tf.bool))
-        ancestors = tf.zeros([batch, 1, beam_size, 0], tf.bool)
-        cache = DecoderCache(ancestors, (past,) * hp.decoder_blocks)
+        past = KeyValueCache(keys, keys)
+        cache = DecoderCache(
+            ancestors=tf.zeros([batch, 1, beam_size, 0], tf.bool),
+            past=(past,) * hp.decoder_blocks,
+            masks=(tf.zeros([batch, 0], tf.bool),)
+            * (hp.decoder_blocks if self.dialect.decoder_masks_padding else 0),
+        )
 
         def step(ids, parents, state):
             memory, cache = state
@@ -194,24 +219,23 @@ class Transformer:
             positions = cast_to_int64(tf.range(length + 1))[:, None]
             positions = tf.reshape(tf.tile(positions, [1, beam_size]), [-1])
             ancestors = cache.ancestors
-            mask = None
+            order = None
             if beam_size > 1:  # a hypothesis sees its ancestors and itself
                 inherited = tf.gather(ancestors[:, 0], parents, batch_dims=1)[:, None]
-                every = tf.fill([tf.shape(ancestors)[0], 1, beam_size, 1], True)
-                itself = tf.logical_and(every, np.eye(beam_size, dtype=bool))
+                itself = tf.fill([tf.shape(ancestors)[0], 1, beam_size, 1], True)
+                itself = tf.logical_and(itself, np.eye(beam_size, dtype=bool))
                 ancestors = tf.concat([inherited, itself], axis=-1)
-                mask = ancestors  # [N, 1, K, (T + 1) * K]
+                order = ancestors  # [N, 1, K, (T + 1) * K]
             newest = positions[-beam_size:]
             newest.set_shape([beam_size])
-            states, past = self._decoder_states(
+            states, cache = self._decoder_states(
                 ids,
                 memory,
                 query_positions=newest,
                 key_positions=positions,
-                mask=mask,
-                past=cache.past,
+                order=order,
+                cache=cache._replace(ancestors=ancestors),
             )
-            cache = DecoderCache(ancestors, past)
             return logits(states, *output_layer), (memory, cache)
 
         return step, (memory._replace(projected=tuple(projected)), cache)
@@ -222,8 +246,8 @@ class Transformer:
         memory: Memory,
         query_positions,
         key_positions,
-        mask,
-        past: Optional[Tuple[KeyValueCache, ...]] = None,
+        order,
+        cache: Optional[DecoderCache] = None,
         is_training=False,
         dropout_seed=None,
         weights: Optional[Dict] = None,
@@ -234,84 +258,102 @@ class Transformer:
           ids: int [N, T].
           memory: Memory of N sentences.
           query_positions, key_positions: int64 [T], [Tk], of the self-attention.
-          mask: causal, or the ancestors of each hypothesis; None: all keys are seen.
-          past: the KeyValueCache of each block; None in training.
+          order: a causal mask, or the ancestors of each hypothesis; None: all keys are
+            seen.
+          cache: DecoderCache; None in training.
           is_training, dropout_seed, weights: as in `encode`.
 
         Returns:
-          (float [N, T, D], the KeyValueCache of each block for the next call).
+          (float [N, T, D], the DecoderCache for the next call or None).
         """
         hp = self.hp
         dialect = self.dialect
-        attention, transform = self._sublayers(is_training, dropout_seed, weights)
+        settings = self._settings(is_training, dropout_seed, weights)
         ids = cast_to_int64(ids)
-        query_masks = is_token(ids) if dialect.masks_from == "ids" else None  # [N, T]
-        key_masks = query_masks if dialect.decoder_masks_padding else True
-        presents = []
+        tokens = is_token(ids)  # [N, T]
+        relative = self._relative(query_positions, key_positions)
+        bias = self._proximity_bias(query_positions, key_positions)
+        past: List[KeyValueCache] = []
+        past_masks = []
         x = self.embed(ids, "decoder", query_positions)  # [N, T, D]
-        x = dropout(x, hp.dropout_rate, is_training, dropout_seed, "decoder/embedding")
+        x = settings.attention.dropout(x, "decoder/embedding")
         with self._scope("decoder"):
             for i in range(hp.decoder_blocks):
                 with tf.variable_scope(f"block_{i}"):
-                    x = attention(
+                    rows = self._find_tokens(tokens, x)  # [N, T]
+                    keys = None
+                    if dialect.decoder_masks_padding:
+                        keys = rows  # [N, Tk]
+                        if cache is not None:
+                            keys = tf.concat([cache.masks[i], rows], axis=1)
+                        past_masks.append(keys)
+                    x, present = attention_sublayer(
                         x,
                         x,
-                        scope="self_attention",
-                        key_masks=key_masks,
-                        query_masks=query_masks,
-                        mask=mask,
-                        bias=self._proximity_bias(query_positions, key_positions),
-                        query_positions=query_positions,
-                        key_positions=key_positions,
-                        max_relative_position=hp.max_relative_position,
-                        past=past[i] if past else None,
+                        make_masks(dialect, keys, rows, order, bias),
+                        settings.attention,
+                        "self_attention",
+                        relative=relative,
+                        past=cache.past[i] if cache else None,
                     )
-                    if past:
-                        x, present = x
-                        presents.append(present)
-                    x = attention(
+                    past.append(present)
+                    rows = self._find_tokens(tokens, x)
+                    x, _ = attention_sublayer(
                         x,
-                        memory.states,
-                        scope="cross_attention",
-                        key_masks=memory.mask,
-                        query_masks=query_masks,
-                        projected=memory.projected[i] if memory.projected else None,
+                        memory.projected[i] if memory.projected else memory.states,
+                        make_masks(dialect, memory.mask, rows),
+                        settings.attention,
+                        "cross_attention",
                     )
-                    x = transform(x, mask=True)  # [N, T, D]
+                    x = feedforward_sublayer(x, settings.feedforward, "feedforward")
             if dialect.final_norm:
                 x = normalize(x, dialect.norm_epsilon)
-        return x, tuple(presents)
+        if cache is not None:
+            cache = cache._replace(past=tuple(past), masks=tuple(past_masks))
+        return x, cache
 
     def _scope(self, name: str):
         """Return a variable scope that all calls share."""
         return tf.variable_scope(name, reuse=tf.AUTO_REUSE, custom_getter=self._getter)
 
-    def _sublayers(
-        self, is_training, dropout_seed, weights
-    ) -> Tuple[Callable, Callable]:
-        """Return `multihead_attention` and `feedforward` with this model's settings."""
+    def _settings(self, is_training, dropout_seed, weights) -> SublayerSettings:
+        """Return the settings that all blocks share."""
         hp = self.hp
-        attention = functools.partial(
-            multihead_attention,
-            num_units=hp.d_model,
-            num_heads=hp.num_heads,
-            dropout_rate=hp.dropout_rate,
-            attention_dropout=hp.rate_of("attention_dropout"),
-            is_training=is_training,
-            dialect=self.dialect,
-            weights=weights,
-            dropout_seed=dropout_seed,
+        dialect = self.dialect
+        dropout = Dropout(hp.dropout_rate, is_training, dropout_seed)
+        attention = AttentionSettings(
+            hp.d_model,
+            hp.num_heads,
+            dialect,
+            dropout,
+            dropout.inside(hp.rate_of("attention_dropout"), dialect.attention_dropout),
+            weights,
         )
-        transform = functools.partial(
-            feedforward,
-            num_units=(hp.d_ff, hp.d_model),
-            dropout_rate=hp.dropout_rate,
-            inner_dropout=hp.rate_of("ffn_dropout"),
-            is_training=is_training,
-            dialect=self.dialect,
-            dropout_seed=dropout_seed,
+        feedforward = FeedforwardSettings(
+            (hp.d_ff, hp.d_model),
+            dialect,
+            dropout,
+            dropout.inside(hp.rate_of("ffn_dropout"), dialect.inner_dropout),
         )
-        return attention, transform
+        return SublayerSettings(attention, feedforward)
+
+    def _find_tokens(self, tokens, x):
+        """Return the positions that are not padding: bool [N, T].
+
+        Args:
+          tokens: bool [N, T], from the ids.
+          x: float [N, T, D], the inputs of a sub-layer.
+        """
+        if self.dialect.masks_from == "ids":
+            return tokens
+        return nonzero_rows(x, self.dialect.padded_row)
+
+    def _relative(self, query_positions, key_positions):
+        """Return the RelativePositions; None if the settings do not ask for them."""
+        max_distance = self.hp.max_relative_position
+        if not max_distance:
+            return None
+        return RelativePositions(query_positions, key_positions, max_distance)
 
     def _proximity_bias(self, query_positions, key_positions):
         """Return the bias for near keys; None if the settings do not ask for one."""

@@ -25,14 +25,14 @@ connection and the layer normalization.
 these rows and returns zeros for them, so that the next block detects them too.
 """
 
+import functools
 import operator
-from typing import Dict, Optional, Sequence, Tuple, Union
+from typing import Dict, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.arguments import (
-    check_broadcast,
     check_is_training,
     check_size,
     check_tensor,
@@ -40,50 +40,61 @@ from transformer.blocks.arguments import (
 )
 from transformer.blocks.attention import (
     KeyValueCache,
+    RelativePositions,
+    keys_and_values,
     local_attention,
+    project,
     relative_bias,
     relative_positions,
     scaled_dot_product_attention,
 )
 from transformer.blocks.layers import (
+    Dropout,
     cast_to_float32,
     dense,
     dropout,
     embedding_table,
     join_heads,
-    keys_and_values,
     look_up,
     normalize,
-    project,
     shape_list,
 )
 from transformer.blocks.masks import (
+    AttentionMasks,
     causal_mask,
-    combine_masks,
     is_token,
     local_mask,
-    mask_and_bias,
-    mask_to_bool,
+    make_masks,
     nonzero_rows,
     padding_mask,
     proximity_bias,
-    warn_of_inverted,
+    resolve_masks,
+    resolve_padding,
+    zero_masked,
 )
 from transformer.blocks.positions import POSITIONS
 from transformer.dialects import Dialect, resolve
 
 __all__ = [
+    "AttentionMasks",
+    "AttentionSettings",
+    "Dropout",
+    "FeedforwardSettings",
     "KeyValueCache",
+    "RelativePositions",
+    "attention_sublayer",
     "causal_mask",
     "dense",
     "dropout",
     "embedding",
     "embedding_table",
     "feedforward",
+    "feedforward_sublayer",
     "keys_and_values",
     "label_smoothing",
     "local_attention",
     "local_mask",
+    "make_masks",
     "multihead_attention",
     "normalize",
     "padding_mask",
@@ -185,6 +196,17 @@ def positional_encoding(
         return tf.tile(table[None, :, :], [batch, 1, 1])  # [N, T, D]
 
 
+class AttentionSettings(NamedTuple):
+    """What the attentions of a model have in common."""
+
+    num_units: int  # the width of all heads together
+    num_heads: int  # H
+    dialect: Dialect
+    dropout: Dropout = Dropout()  # of the outputs
+    weights_dropout: Dropout = Dropout()  # of the attention weights
+    weights: Optional[Dict] = None  # receives [N, H, Tq, Tk] by scope name
+
+
 def multihead_attention(
     queries,
     keys,
@@ -196,21 +218,31 @@ def multihead_attention(
     scope: str = "multihead_attention",
     reuse: Optional[bool] = None,
     *,
-    attention_dropout: Optional[float] = None,
     key_masks=None,
     query_masks=None,
     mask=None,
     bias=None,
-    query_positions=None,
-    key_positions=None,
     max_relative_position: Optional[int] = None,
-    projected: Optional[tuple] = None,
-    past: Optional[KeyValueCache] = None,
+    attention_dropout: Optional[float] = None,
     dialect: Union[str, Dialect] = "paper",
     weights: Optional[Dict] = None,
-    dropout_seed=None,
 ):
-    """Attend with several heads, then add and normalize (section 3.2.2).
+    """Perform multi-head attention, then add and normalize (section 3.2.2).
+
+    First, the masks are resolved. Keys that are padding are masked; by default, these
+    are the rows of `keys` that are exactly zero. With `causality`, the keys after a
+    query are masked, too.
+
+    Then `queries` are projected to Q, and `keys` to K and V. Each is split into
+    `num_heads` heads of the width num_units / num_heads. (In practice, one matrix
+    product projects all heads, and a transposition separates them.)
+
+    Each head computes softmax(Q K^T / sqrt(d_k)) V. Masked keys get the weight 0. A
+    query that may attend to nothing gets zeros in the dialect "paper".
+
+    Finally, the heads are concatenated and projected to the width of `queries`;
+    dropout is applied, `queries` are added, and the sum is normalized. In the dialect
+    "paper", rows of `queries` that are padding stay zero.
 
     Args:
       queries: float [N, Tq, D].
@@ -225,37 +257,33 @@ def multihead_attention(
       scope, reuse: of the variables `q/kernel` `k/kernel` `v/kernel` `o/kernel`
         (`.../bias` if the dialect has biases) and `ln/gamma` `ln/beta`; and, with
         relative positions, of `relative/keys` `relative/values`.
-      attention_dropout: float or scalar tensor, the rate for the attention weights; by
-        default, the dialect decides.
-      key_masks: bool [N, Tk], False = padding, or a mask from `padding_mask`; Python
+      key_masks: bool or numbers [N, Tk] or [N, 1, 1, Tk], False or 0 = padding; Python
         True: no key is padding. By default, rows of `keys` that are exactly zero are
-        padding. In numeric masks, 0 is False.
-      query_masks: bool [N, Tq], or True; by default derived in the same way from
-        `queries`, and then their rows of padding stay zero in dialects with
+        padding.
+      query_masks: bool or numbers [N, Tq], or True; by default derived in the same way
+        from `queries`, and then their rows of padding stay zero in dialects with
         `padding_stays_zero`. Given masks have no effect in dialects without
         `mask_queries`.
       mask: a further mask, [Tq, Tk] or [N, H, Tq, Tk], such as `local_mask`.
       bias: float, broadcastable to [N, H, Tq, Tk], added to the logits; finite: what
         is forbidden belongs in `mask`.
-      query_positions, key_positions: int [Tq], [Tk], for `causality` and relative
-        positions. By default, keys have the positions 0, 1, ..., and queries continue
-        after `past`.
       max_relative_position: int; distances beyond it share a vector (see
         `relative_positions`). None or 0: no relative positions.
-      projected: (K, V) that `keys_and_values` has already computed from `keys`.
-      past: KeyValueCache of the positions before `keys`. If the first call has
-        `key_masks` = True, all others need it, too.
+      attention_dropout: float or scalar tensor, the rate for the attention weights; by
+        default, the dialect decides.
       dialect: a Dialect or its name, a key of `DIALECTS`.
       weights: dict; receives the attention weights [N, H, Tq, Tk] by scope name.
-      dropout_seed: int [2] tensor: see `dropout`.
 
     Returns:
-      float [N, Tq, D]; with `past`, (float [N, Tq, D], the next KeyValueCache).
+      float [N, Tq, D].
 
     Raises:
       ValueError: an argument has a wrong type, rank or size, or eager mode is on;
         `num_heads` does not divide `num_units`, or the result cannot be added to the
         queries.
+      tf.errors.InvalidArgumentError: when the graph runs: a mask has numbers below 0,
+        so it is a bias; or it allows only padding (rows of zeros) in the whole batch,
+        so it is inverted.
     """
     refuse_eager("multihead_attention")
     dialect = resolve(dialect)
@@ -268,85 +296,118 @@ def multihead_attention(
     else:
         keys = check_tensor("multihead_attention: keys", keys, "float", "[N, Tk, D]")
     width = queries.shape.as_list()[-1]
-    num_units, num_heads = _attention_sizes(width, num_units, num_heads, dialect)
+    num_units, num_heads = _check_heads(width, num_units, num_heads, dialect)
     check_is_training("multihead_attention", is_training)
-    if attention_dropout is None:
-        attention_dropout = dropout_rate if dialect.attention_dropout else 0.0
-    stays_zero = dialect.padding_stays_zero and query_masks is None
-    if query_masks is None and (dialect.mask_queries or stays_zero):
-        query_masks = nonzero_rows(queries, dialect.padded_row)
-    if key_masks is None:
-        key_masks = nonzero_rows(keys, dialect.padded_row)
-    warn_of_inverted(key_masks)
-    query_masks = mask_to_bool(query_masks, "multihead_attention: query_masks")
-    key_masks = mask_to_bool(key_masks, "multihead_attention: key_masks")
-    mask = mask_to_bool(mask, "multihead_attention: mask")
-    bias = None if bias is None else tf.cast(bias, tf.float32)
-    _check_masks(queries, keys, query_masks, key_masks, past)
-    seen = keys.shape.as_list()[1] if past is None else None  # the number of keys
-    for name, x in (("mask", mask), ("bias", bias)):
-        _check_pairs(name, x, queries, seen, num_heads)
-    if causality or max_relative_position:
-        past_length = 0 if past is None else tf.shape(past.keys)[2]
-        if query_positions is None:
-            query_positions = tf.range(tf.shape(queries)[1]) + past_length  # [Tq]
-        if key_positions is None:
-            key_positions = tf.range(tf.shape(keys)[1] + past_length)  # [Tk]
-    if causality:
-        mask = combine_masks(mask, causal_mask(query_positions, key_positions))
+    masks = resolve_masks(
+        dialect,
+        queries,
+        keys,
+        num_heads,
+        key_masks=key_masks,
+        query_masks=query_masks,
+        mask=mask,
+        bias=bias,
+        causality=causality,
+    )
+    relative = None
+    if max_relative_position:
+        relative = RelativePositions(
+            tf.range(tf.shape(queries)[1]),
+            tf.range(tf.shape(keys)[1]),
+            max_relative_position,
+        )
+    dropout = Dropout(dropout_rate, is_training)
+    settings = AttentionSettings(
+        num_units,
+        num_heads,
+        dialect,
+        dropout,
+        dropout.inside(attention_dropout, dialect.attention_dropout),
+        weights,
+    )
+    outputs, _ = attention_sublayer(
+        queries, keys, masks, settings, scope, reuse, relative
+    )
+    if dialect.padding_stays_zero and query_masks is None:
+        is_token = nonzero_rows(queries, dialect.padded_row)  # [N, Tq]
+        outputs = zero_masked(outputs, is_token[..., None])
+    return outputs
 
-    def drop_weights(x):
-        return dropout(x, attention_dropout, is_training, dropout_seed, "weights")
 
+def attention_sublayer(
+    queries,
+    keys,
+    masks: AttentionMasks,
+    settings: AttentionSettings,
+    scope: str,
+    reuse: Optional[bool] = None,
+    relative: Optional[RelativePositions] = None,
+    past: Optional[KeyValueCache] = None,
+) -> Tuple[tf.Tensor, KeyValueCache]:
+    """Perform `multihead_attention` with arguments that are resolved.
+
+    The model calls this in training, and in each step of a search.
+
+    Args:
+      queries: float [N, Tq, D].
+      keys: float [N, Tk, any width]; for self-attention, the same tensor as `queries`.
+        Or a KeyValueCache: the keys and values are already computed.
+      masks: AttentionMasks for all keys, those of `past` included.
+      settings: AttentionSettings.
+      scope, reuse: as in `multihead_attention`.
+      relative: RelativePositions of the queries and all keys, or None.
+      past: KeyValueCache of the positions before `keys`, or None.
+
+    Returns:
+      (float [N, Tq, D], the KeyValueCache of all keys).
+    """
+    num_units, num_heads, dialect, dropout, weights_dropout, weights = settings
     with tf.variable_scope(scope, reuse=reuse):
-        x = queries
-        if dialect.norm == "before":
-            x = normalize(x, dialect.norm_epsilon)
+        x = _normalize_inputs(queries, dialect)
         Q = project(x, num_units, num_heads, dialect, "q")  # [N, H, Tq, D / H]
-        if projected is None:
-            keys = x if is_self else keys
-            projected = keys_and_values(keys, num_units, num_heads, dialect)
-        K, V = projected  # [N, H, Tk, D / H] each
+        present = keys  # [N, H, Tk, D / H] each
+        if not isinstance(keys, KeyValueCache):
+            keys = x if keys is queries else keys
+            present = keys_and_values(keys, num_units, num_heads, dialect)
         if past is not None:
-            past = past.followed_by(K, V, key_masks)
-            K = past.keys
-            V = past.values
-            if key_masks is not True or past.known_lengths()[1]:
-                key_masks = past.mask
-        relative = None
-        if max_relative_position:
-            relative = relative_positions(
-                query_positions,
-                key_positions,
+            present = past.append(present)
+        vectors = None
+        if relative is not None:
+            vectors = relative_positions(
+                relative.queries,
+                relative.keys,
                 num_units // num_heads,
-                max_relative_position,
+                relative.max_distance,
             )
-        mask, bias = mask_and_bias(dialect, key_masks, mask, bias)
         context, attention = scaled_dot_product_attention(
             Q,
-            K,
-            V,
-            mask,
-            bias=bias,
-            relative=relative,
+            present.keys,
+            present.values,
+            masks.allowed,
+            bias=masks.bias,
+            relative=vectors,
             fully_masked_is_zero=dialect.fully_masked_is_zero,
-            drop=drop_weights,
+            drop=functools.partial(weights_dropout, name="weights"),
         )  # [N, H, Tq, D / H], [N, H, Tq, Tk]
-        if dialect.mask_queries and query_masks is not True:
-            context *= tf.cast(query_masks, context.dtype)[..., None, :, None]
-            attention *= tf.cast(query_masks, attention.dtype)[..., None, :, None]
+        context = zero_masked(context, masks.queries)
         if weights is not None:
-            weights[tf.get_variable_scope().name] = attention
+            name = tf.get_variable_scope().name
+            weights[name] = zero_masked(attention, masks.queries)
         x = join_heads(context)  # [N, Tq, H * D / H]
         if dialect.output_projection:
             relu = tf.nn.relu if dialect.output_relu else None
+            width = queries.shape.as_list()[-1]
             x = dense(x, width, dialect.output_bias, "o", relu)  # [N, Tq, D]
-        x = _add_and_normalize(
-            queries, x, dialect, dropout_rate, is_training, dropout_seed
-        )
-        if stays_zero:
-            x *= tf.cast(query_masks, x.dtype)[..., None]
-    return x if past is None else (x, past)
+        return _add_and_normalize(queries, x, dialect, dropout), present
+
+
+class FeedforwardSettings(NamedTuple):
+    """What the feed-forward layers of a model have in common."""
+
+    num_units: Tuple[int, int]  # F and D
+    dialect: Dialect
+    dropout: Dropout = Dropout()  # of the outputs
+    inner_dropout: Dropout = Dropout()  # of the inner layer
 
 
 def feedforward(
@@ -360,9 +421,13 @@ def feedforward(
     is_training=True,
     mask=None,
     dialect: Union[str, Dialect] = "paper",
-    dropout_seed=None,
 ):
     """Compute max(0, x W1 + b1) W2 + b2, then add and normalize (equation 2).
+
+    Each position goes through the same two dense layers: the first widens it from D to
+    F and applies a ReLU, the second returns to D. Then dropout is applied, `inputs` are
+    added, and the sum is normalized. No position sees another one. In the dialect
+    "paper", rows of `inputs` that are padding (exactly zero) stay zero.
 
     Args:
       inputs: float [N, T, D].
@@ -378,7 +443,6 @@ def feedforward(
         to its inputs. Python True: no position is masked. By default, rows that are
         exactly zero stay zero in dialects with `padding_stays_zero`.
       dialect: a Dialect or its name, a key of `DIALECTS`.
-      dropout_seed: int [2] tensor: see `dropout`.
 
     Returns:
       float [N, T, D].
@@ -386,63 +450,78 @@ def feedforward(
     Raises:
       ValueError: an argument has a wrong type, rank or size, or eager mode is on; the
         outer width is not the width of `inputs`.
+      tf.errors.InvalidArgumentError: when the graph runs: as in `multihead_attention`.
     """
     refuse_eager("feedforward")
     check_is_training("feedforward", is_training)
     dialect = resolve(dialect)
     inputs = check_tensor("feedforward: inputs", inputs, "float", "[N, T, D]")
-    batch, length, width = inputs.shape.as_list()
-    if np.shape(num_units) != (2,):
-        raise ValueError(
-            f"feedforward: expected num_units = (F, D), got {num_units}; give both "
-            f"widths, such as ({4 * width}, {width})"
-        )
-    inner_units, outer_units = (
-        check_size("feedforward: num_units", each) for each in num_units
+    num_units = _check_widths(inputs.shape.as_list()[-1], num_units, dialect)
+    positions = None
+    if mask is not None:
+        positions = resolve_padding("feedforward: mask", mask, inputs)
+    dropout = Dropout(dropout_rate, is_training)
+    settings = FeedforwardSettings(
+        num_units,
+        dialect,
+        dropout,
+        dropout.inside(inner_dropout, dialect.inner_dropout),
     )
-    if dialect.residual and outer_units != width:
-        raise ValueError(
-            f"feedforward: expected num_units = (..., {width}), the width of the "
-            f"inputs, got {tuple(num_units)}"
-        )
-    mask = mask_to_bool(mask, "feedforward: mask")
-    if mask is not None and mask is not True:
-        check_broadcast("feedforward: mask", mask, "[N, T]", (batch, length))
-    if inner_dropout is None:
-        inner_dropout = dropout_rate if dialect.inner_dropout else 0.0
-
-    with tf.variable_scope(scope, reuse=reuse):
-        x = inputs
-        if dialect.norm == "before":
-            x = normalize(x, dialect.norm_epsilon)
-        x = dense(x, inner_units, True, "inner", tf.nn.relu)  # [N, T, F]
-        x = dropout(x, inner_dropout, is_training, dropout_seed, "inner")
-        x = dense(x, outer_units, True, "outer")  # [N, T, D]
-        if mask is not None and mask is not True:
-            x *= tf.cast(mask, x.dtype)[..., None]
-        x = _add_and_normalize(
-            inputs, x, dialect, dropout_rate, is_training, dropout_seed
-        )
-        if mask is None and dialect.padding_stays_zero:
-            real = nonzero_rows(inputs, dialect.padded_row)
-            x *= tf.cast(real, x.dtype)[..., None]
-        return x
+    outputs = feedforward_sublayer(inputs, settings, scope, reuse, positions)
+    if dialect.padding_stays_zero and mask is None:
+        is_token = nonzero_rows(inputs, dialect.padded_row)  # [N, T]
+        outputs = zero_masked(outputs, is_token[..., None])
+    return outputs
 
 
-def _add_and_normalize(
-    inputs, outputs, dialect: Dialect, dropout_rate, is_training, dropout_seed
+def feedforward_sublayer(
+    inputs,
+    settings: FeedforwardSettings,
+    scope: str,
+    reuse: Optional[bool] = None,
+    mask=None,
 ):
+    """Compute `feedforward` with arguments that are resolved.
+
+    Args:
+      inputs: float [N, T, D].
+      settings: FeedforwardSettings.
+      scope, reuse: as in `feedforward`.
+      mask: bool [N, T, 1]; where it is False, nothing is added to the inputs. None: no
+        position is masked.
+
+    Returns:
+      float [N, T, D].
+    """
+    (inner_units, outer_units), dialect, dropout, inner_dropout = settings
+    with tf.variable_scope(scope, reuse=reuse):
+        x = _normalize_inputs(inputs, dialect)
+        x = dense(x, inner_units, True, "inner", tf.nn.relu)  # [N, T, F]
+        x = inner_dropout(x, "inner")
+        x = dense(x, outer_units, True, "outer")  # [N, T, D]
+        x = zero_masked(x, mask)
+        return _add_and_normalize(inputs, x, dialect, dropout)
+
+
+def _normalize_inputs(inputs, dialect: Dialect):
+    """Normalize the inputs of a sub-layer in a pre-norm dialect: float [N, T, D]."""
+    if dialect.norm == "before":
+        return normalize(inputs, dialect.norm_epsilon)
+    return inputs
+
+
+def _add_and_normalize(inputs, outputs, dialect: Dialect, dropout: Dropout):
     """Return LayerNorm(inputs + Dropout(outputs)), with the steps of the dialect.
 
     Args:
       inputs: float [N, T, D], the inputs of the sub-layer.
       outputs: float [N, T, D], its outputs.
       dialect: a Dialect; a pre-norm dialect does not normalize here.
-      dropout_rate, is_training, dropout_seed: for the dropout of the outputs.
+      dropout: Dropout of the outputs.
     """
     x = cast_to_float32(outputs)
     if dialect.residual_dropout:
-        x = dropout(x, dropout_rate, is_training, dropout_seed, "residual")
+        x = dropout(x, "residual")
     if dialect.residual:
         x = inputs + tf.cast(x, inputs.dtype)
     if dialect.norm == "after":
@@ -450,7 +529,7 @@ def _add_and_normalize(
     return x
 
 
-def _attention_sizes(width, num_units, num_heads, dialect) -> Tuple[int, int]:
+def _check_heads(width, num_units, num_heads, dialect) -> Tuple[int, int]:
     """Return num_units and num_heads as ints.
 
     Raises:
@@ -486,62 +565,24 @@ def _attention_sizes(width, num_units, num_heads, dialect) -> Tuple[int, int]:
     return num_units, num_heads
 
 
-def _check_masks(queries, keys, query_masks, key_masks, past) -> None:
-    """Raise ValueError for keys and padding masks that do not fit the queries."""
-    batch, query_length, _ = queries.shape.as_list()
-    _, key_length, key_width = keys.shape.as_list()
-    block = "multihead_attention"
-    check_broadcast(f"{block}: keys", keys, "[N, Tk, D]", (batch, None, key_width))
-    if query_masks is not None and query_masks is not True:
-        sizes = (batch, query_length)
-        check_broadcast(f"{block}: query_masks", query_masks, "[N, Tq]", sizes)
-    if key_masks is True:
-        return
-    if key_masks.shape.ndims == 4:
-        _check_pairs("key_masks", key_masks, queries, key_length, None)
-    else:
-        sizes = (batch, key_length)
-        check_broadcast(f"{block}: key_masks", key_masks, "[N, Tk]", sizes)
-    if past is None:
-        return
-    length, masked = past.known_lengths()
-    if length and masked == 0:
-        raise ValueError(
-            f"{block}: key_masks: expected True, as for the {length} keys of past, got "
-            "a mask; give True, or masks in every call"
-        )
-    shape = key_masks.shape.as_list()
-    advice = ""
-    if len(shape) not in (2, 4) or shape[0] == 1 and batch not in (1, None):
-        advice = "repeat it for each of the N lines"
-    elif shape[1:-1] not in ([], [1, 1]):
-        advice = "give what depends on the query as mask"
-    if advice:
-        raise ValueError(
-            f"{block}: key_masks: expected [N, Tk] or [N, 1, 1, Tk] with past, got "
-            f"{key_masks.shape}; {advice}"
-        )
+def _check_widths(width: int, num_units, dialect: Dialect) -> Tuple[int, int]:
+    """Return the widths (F, D) of a feed-forward layer as ints.
 
-
-def _check_pairs(name, x, queries, key_length, num_heads) -> None:
-    """Raise ValueError for a mask or a bias that does not broadcast to [N, H, Tq, Tk].
-
-    Three dimensions broadcast as [H, Tq, Tk], but most callers mean [N, Tq, Tk].
+    Raises:
+      ValueError: they are not two sizes, or the result cannot be added to the inputs.
     """
-    if x is None or x is True:
-        return
-    batch, query_length, _ = queries.shape.as_list()
-    block = "multihead_attention"
-    sizes = (batch, None, query_length, key_length)
-    check_broadcast(f"{block}: {name}", x, "[N, H, Tq, Tk]", sizes)
-    first = x.shape.as_list()[0] if x.shape.ndims == 3 else 1
-    is_of_heads = first == num_heads and first != batch
-    if first != 1 and not is_of_heads:
+    if np.shape(num_units) != (2,):
         raise ValueError(
-            f"{block}: {name}: expected [Tq, Tk] or [N, H, Tq, Tk], got three "
-            f"dimensions; for [N, Tq, Tk], give {name}[:, None], and for [H, Tq, Tk], "
-            f"{name}[None]"
+            f"feedforward: expected num_units = (F, D), got {num_units}; give both "
+            f"widths, such as ({4 * width}, {width})"
         )
+    inner, outer = (check_size("feedforward: num_units", size) for size in num_units)
+    if dialect.residual and outer != width:
+        raise ValueError(
+            f"feedforward: expected num_units = (..., {width}), the width of the "
+            f"inputs, got {tuple(num_units)}"
+        )
+    return inner, outer
 
 
 def label_smoothing(inputs, epsilon: float = 0.1):

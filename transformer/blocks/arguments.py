@@ -49,12 +49,12 @@ def check_tensor(name: str, x, kind: str, *shapes: str):
         letters = [] if any_rank else shapes[0].strip("[]").split(", ")
         if kind == "float":
             letters = letters[:-1]  # the last size must be known
-        found = f"{x.dtype.base_dtype.name} {_described(x, letters)}"
+        found = f"{x.dtype.base_dtype.name} {format_shape(x, letters)}"
         raise ValueError(f"{name}: expected {expected}, got {found}; {advice}")
     return x
 
 
-def _described(x, letters: Sequence[str] = ()) -> str:
+def format_shape(x, letters: Sequence[str] = ()) -> str:
     """Return the sizes of a tensor, with letters or "?" for unknown ones."""
     if x.shape.ndims is None:
         return "of unknown rank"
@@ -88,8 +88,8 @@ def check_broadcast(name: str, x, shape: str, sizes: Sequence[Optional[int]]) ->
     ):
         wanted = ", ".join("?" if size is None else str(size) for size in sizes)
         raise ValueError(
-            f"{name}: expected {shape} = [{wanted}], got {_described(x)}; give a shape "
-            "that broadcasts to it"
+            f"{name}: expected {shape} = [{wanted}], got {format_shape(x)}; give a "
+            "shape that broadcasts to it"
         )
 
 

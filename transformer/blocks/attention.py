@@ -1,16 +1,17 @@
-"""Attention: the formula (section 3.2.1), relative positions, local attention.
+"""Attention: the formula (section 3.2.1), heads, relative positions, local attention.
 
-`modules.multihead_attention` makes the masks (see `masks`), and
-`scaled_dot_product_attention` applies them.
+`modules.multihead_attention` is made of these. The file `masks` makes the masks that
+`scaled_dot_product_attention` applies.
 """
 
-from typing import Callable, NamedTuple, Optional, Tuple
+from typing import Callable, NamedTuple, Optional, Tuple, Union
 
 import tensorflow.compat.v1 as tf
 
 from transformer.blocks.arguments import check_size
-from transformer.blocks.layers import cast_to_float32, shape_list
+from transformer.blocks.layers import cast_to_float32, dense, shape_list, split_heads
 from transformer.blocks.masks import MASKED_LOGIT, distances
+from transformer.dialects import Dialect, resolve
 
 # The formula
 
@@ -78,41 +79,66 @@ def scaled_dot_product_attention(
     return context, weights
 
 
+# Heads (section 3.2.2)
+
+
 class KeyValueCache(NamedTuple):
-    """The keys and values of the earlier positions in one self-attention."""
+    """The keys and values of an attention, in heads, so that they are computed once."""
 
     keys: tf.Tensor  # float [N, H, T, D / H]
     values: tf.Tensor  # float [N, H, T, D / H]
-    mask: tf.Tensor  # bool [N, T], False = padding; [N, 0] if no key is padding
 
-    def known_lengths(self) -> tuple:
-        """Return the static lengths of keys and mask; None where one is unknown."""
-        keys = tf.TensorShape(self.keys.shape).with_rank(4).as_list()[2]
-        if self.mask is None:
-            return keys, 0
-        return keys, tf.TensorShape(self.mask.shape).with_rank(2).as_list()[1]
-
-    def followed_by(self, keys, values, mask) -> "KeyValueCache":
-        """Return the cache with more positions at its end.
-
-        Args:
-          keys, values: float [N, H, Tk, D / H].
-          mask: bool [N, Tk] or [N, 1, 1, Tk]; Python True if none of these keys is
-            padding.
-        """
-        if mask is True and self.known_lengths()[1]:  # they follow keys with a mask
-            batch, _, length, _ = shape_list(keys)
-            mask = tf.ones([batch, length], tf.bool)
-        if mask is not True and mask.shape.ndims == 4:
-            mask = mask[:, 0, 0, :]
+    def append(self, later: "KeyValueCache") -> "KeyValueCache":
+        """Return the cache with the keys and values of later positions at its end."""
         return KeyValueCache(
-            tf.concat([self.keys, keys], axis=2),
-            tf.concat([self.values, values], axis=2),
-            self.mask if mask is True else tf.concat([self.mask, mask], axis=1),
+            tf.concat([self.keys, later.keys], axis=2),
+            tf.concat([self.values, later.values], axis=2),
         )
 
 
+def project(x, num_units: int, num_heads: int, dialect: Dialect, name: str):
+    """Return Q, K or V: float [N, T, any width] → [N, H, T, num_units / H].
+
+    Args:
+      num_units: int, the width of all heads together.
+      dialect: a Dialect, which decides on bias and ReLU.
+      name: the variable scope: "q", "k" or "v".
+    """
+    activation = tf.nn.relu if dialect.projection_relu else None
+    x = dense(x, num_units, dialect.projection_bias, name, activation)
+    return split_heads(x, num_heads)
+
+
+def keys_and_values(
+    keys, num_units: int, num_heads: int, dialect: Union[str, Dialect] = "paper"
+) -> KeyValueCache:
+    """Return K and V for attention, with variables in the current scope.
+
+    Args:
+      keys: float [N, Tk, any width].
+      num_units: int, the width of all heads together.
+      num_heads: int, H.
+      dialect: a Dialect or its name.
+
+    Returns:
+      KeyValueCache, two float [N, H, Tk, num_units / H].
+    """
+    dialect = resolve(dialect)
+    return KeyValueCache(
+        project(keys, num_units, num_heads, dialect, "k"),
+        project(keys, num_units, num_heads, dialect, "v"),
+    )
+
+
 # Relative positions (Shaw et al. 2018; Huang et al. 2018)
+
+
+class RelativePositions(NamedTuple):
+    """The positions of queries and keys; larger distances share a vector."""
+
+    queries: tf.Tensor  # int [Tq]
+    keys: tf.Tensor  # int [Tk]
+    max_distance: int
 
 
 def relative_positions(

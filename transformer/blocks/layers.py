@@ -3,7 +3,7 @@
 import functools
 import operator
 import zlib
-from typing import Callable, List, Optional, Sequence, Union
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -15,7 +15,6 @@ from transformer.blocks.arguments import (
     refuse_eager,
 )
 from transformer.blocks.gradients import register_gradient, with_gradient
-from transformer.dialects import Dialect, resolve
 
 # Shapes and types
 
@@ -155,6 +154,30 @@ def dropout(
     return tf.cast(dropped, inputs.dtype)
 
 
+class Dropout(NamedTuple):
+    """The dropout at one place in a block: a function of a tensor and a name."""
+
+    rate: Any = 0.0  # float or scalar tensor
+    is_training: Any = True  # Python bool or scalar bool tensor
+    seed: Optional[tf.Tensor] = None  # int [2]
+
+    def __call__(self, inputs, name: str):
+        """Apply `dropout`; the name distinguishes the dropouts in one scope."""
+        return dropout(inputs, self.rate, self.is_training, self.seed, name)
+
+    def inside(self, rate, by_default: bool) -> "Dropout":
+        """Return the dropout inside a sub-layer, given that of its outputs.
+
+        Args:
+          rate: float or scalar tensor; None: the rate of the outputs, if there is
+            dropout by default.
+          by_default: bool.
+        """
+        if rate is None:
+            rate = self.rate if by_default else 0.0
+        return self._replace(rate=rate)
+
+
 def _random_bytes(size, seed, name):
     """Draw uniform uint8 values, which take a quarter of the random bits of floats.
 
@@ -258,39 +281,6 @@ def _sum_of_rows(x, width: int):
     """
     rows = tf.reshape(x, [-1, width])
     return tf.matmul(tf.ones([1, tf.shape(rows)[0]], rows.dtype), rows)[0]
-
-
-def project(x, num_units: int, num_heads: int, dialect: Dialect, name: str):
-    """Return Q, K or V: float [N, T, any width] → [N, H, T, num_units / H].
-
-    Args:
-      num_units: int, the width of all heads together.
-      dialect: a Dialect, which decides on bias and ReLU.
-      name: the variable scope: "q", "k" or "v".
-    """
-    activation = tf.nn.relu if dialect.projection_relu else None
-    x = dense(x, num_units, dialect.projection_bias, name, activation)
-    return split_heads(x, num_heads)
-
-
-def keys_and_values(
-    keys, num_units: int, num_heads: int, dialect: Union[str, Dialect] = "paper"
-) -> tuple:
-    """Return K and V for attention, with variables in the current scope.
-
-    Args:
-      keys: float [N, Tk, any width].
-      num_units: int, the width of all heads together.
-      num_heads: int, H.
-      dialect: a Dialect or its name.
-
-    Returns:
-      Two float [N, H, Tk, num_units / H].
-    """
-    dialect = resolve(dialect)
-    K = project(keys, num_units, num_heads, dialect, "k")
-    V = project(keys, num_units, num_heads, dialect, "v")
-    return K, V
 
 
 # Embedding tables

@@ -1,18 +1,70 @@
 """Masks: who may attend to whom (section 3.2.3).
 
 A mask is a bool tensor, True = may attend, that broadcasts to [N, H, Tq, Tk].
+AttentionMasks holds all masks of one attention. The model makes it with `make_masks`;
+`multihead_attention` makes it with `resolve_masks` from the masks of its caller. Their
+shapes are checked at once, their values when the graph runs: additive masks and
+inverted masks have the right shape, but would direct attention to the padding.
 """
 
 import warnings
+from typing import Callable, NamedTuple, Optional, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from transformer.blocks.arguments import check_broadcast, format_shape
 from transformer.dialects import Dialect
 
+MASKED_LOGIT = -1e9  # the softmax makes it exactly 0 in float32, never NaN
 # Operations after which a mask of padding is still a mask of padding.
 KEEP_MEANING = ("All", "Any", "Cast", "ExpandDims", "Reshape", "StridedSlice")
-MASKED_LOGIT = -1e9  # the softmax makes it exactly 0 in float32, never NaN
+
+
+class AttentionMasks(NamedTuple):
+    """Who may attend to whom in one attention. None: nothing is masked."""
+
+    # bool, broadcastable to [N, H, Tq, Tk]; the logits of forbidden keys are replaced.
+    allowed: Optional[tf.Tensor] = None
+    # float, broadcastable to [N, H, Tq, Tk], added to the logits.
+    bias: Optional[tf.Tensor] = None
+    # bool, broadcastable to [N, 1, Tq, 1]; a query that is False gets zeros.
+    queries: Optional[tf.Tensor] = None
+
+
+def make_masks(
+    dialect: Dialect, keys=None, queries=None, order=None, bias=None
+) -> AttentionMasks:
+    """Combine padding masks, a causal mask and a bias as a dialect does.
+
+    A forbidden logit is replaced (by `allowed`) or lowered (by `bias`). Both give the
+    same weights, unless a query may attend to nothing.
+
+    Args:
+      dialect: a Dialect.
+      keys: bool [N, Tk], False = padding, or up to [N, H, Tq, Tk]. None: no padding.
+      queries: bool [N, Tq], False = padding; it has no effect in dialects without
+        `mask_queries`. None: no padding.
+      order: bool, broadcastable to [N, H, Tq, Tk], such as a causal mask; or None.
+      bias: float, broadcastable to [N, H, Tq, Tk]; or None.
+    """
+    allowed = None
+    if keys is not None and keys.shape.ndims == 2:
+        keys = keys[:, None, None, :]  # [N, 1, 1, Tk]
+    for mask, masking in ((keys, dialect.key_masking), (order, dialect.future_masking)):
+        if mask is None:
+            continue
+        if masking == "replaced":
+            allowed = combine_masks(allowed, mask)
+        else:
+            lowered = mask_to_bias(mask)
+            bias = lowered if bias is None else bias + lowered
+    if queries is not None:
+        queries = queries[..., None, :, None] if dialect.mask_queries else None
+    return AttentionMasks(allowed, bias, queries)
+
+
+# Padding, order, distance
 
 
 def is_token(ids):
@@ -75,31 +127,6 @@ def nonzero_rows(x, padded_row: str = "is zero"):
     return tf.reduce_any(tf.not_equal(x, 0), axis=-1)
 
 
-def mask_to_bool(
-    mask, name: str, meaning: str = "True or 1 = may attend, False or 0 = may not"
-):
-    """Return a numeric mask as bool: 0 is False. None and True are unchanged.
-
-    Args:
-      mask: a mask.
-      name: the block and the argument, for the message.
-      meaning: of the values, for the message.
-
-    Raises:
-      ValueError: the mask is a constant with numbers below 0.
-    """
-    if mask is None or mask is True:
-        return mask
-    mask = tf.convert_to_tensor(mask)
-    value = tf.get_static_value(mask)
-    if value is not None and (value.astype(np.float32) < 0).any():
-        raise ValueError(
-            f"{name}: expected {meaning}, got {float(value.min()):g}; what is added to "
-            "logits is a bias, not a mask"
-        )
-    return mask if mask.dtype == tf.bool else tf.not_equal(mask, 0)
-
-
 def combine_masks(mask, other):
     """Return the logical AND of two masks; the first may be None, which allows all."""
     return other if mask is None else tf.logical_and(mask, other)
@@ -110,77 +137,291 @@ def mask_to_bias(mask, value: float = MASKED_LOGIT):
     return value * (1.0 - tf.cast(mask, tf.float32))
 
 
-def mask_and_bias(dialect: Dialect, key_mask, order_mask, bias) -> tuple:
-    """Combine the padding mask and the causal mask as a dialect does.
+def zero_masked(x, mask):
+    """Zero the elements that a mask forbids.
 
-    A forbidden logit is replaced (by `mask`) or lowered (by `bias`). Both give the same
-    weights, unless a query may attend to nothing.
+    Args:
+      x: float of any shape.
+      mask: bool, broadcastable to `x`; None: `x` is returned.
+    """
+    return x if mask is None else x * tf.cast(mask, x.dtype)
+
+
+# The masks of a caller
+
+
+def resolve_masks(
+    dialect: Dialect,
+    queries,
+    keys,
+    num_heads: int,
+    *,
+    key_masks=None,
+    query_masks=None,
+    mask=None,
+    bias=None,
+    causality: bool = False,
+) -> AttentionMasks:
+    """Make the AttentionMasks of `multihead_attention` from its arguments.
 
     Args:
       dialect: a Dialect.
-      key_mask: the padding mask of the keys, bool [N, Tk] or [N, 1, 1, Tk]; Python True
-        if no key is padding.
-      order_mask: a causal mask or another one, bool, broadcastable to
-        [N, H, Tq, Tk], or None.
-      bias: float, broadcastable to [N, H, Tq, Tk], or None.
+      queries, keys: float [N, Tq, D], [N, Tk, any width].
+      num_heads: int, H.
+      key_masks, query_masks, mask, bias, causality: as in `multihead_attention`.
+
+    Raises:
+      ValueError: a mask has a wrong shape, or constant values that are wrong.
+    """
+    block = "multihead_attention"
+    batch, query_length, _ = queries.shape.as_list()
+    _, key_length, key_width = keys.shape.as_list()
+    check_broadcast(f"{block}: keys", keys, "[N, Tk, D]", (batch, None, key_width))
+
+    def check_pairs(name, x):
+        _check_pairs(name, x, (batch, num_heads, query_length, key_length))
+
+    def check_keys(name, x):
+        if x.shape.ndims == 4:
+            check_pairs(name, x)
+        else:
+            _check_padding(name, x, "[N, Tk]", (batch, key_length))
+
+    def check_queries(name, x):
+        _check_padding(name, x, "[N, Tq]", (batch, query_length))
+
+    if key_masks is None:
+        key_masks = nonzero_rows(keys, dialect.padded_row)
+    else:
+        name = f"{block}: key_masks"
+        key_masks = _resolve(name, key_masks, check_keys)
+        key_masks = _refuse_inverted(name, key_masks, keys)
+    if query_masks is not None:
+        name = f"{block}: query_masks"
+        query_masks = _resolve(name, query_masks, check_queries)
+        query_masks = _refuse_inverted(name, query_masks, queries)
+    elif dialect.mask_queries:
+        query_masks = nonzero_rows(queries, dialect.padded_row)
+    if mask is not None:
+        name = f"{block}: mask"
+        mask = _resolve(name, mask, check_pairs)
+        if mask is not None and mask.shape.as_list()[1:3] == [1, 1]:  # of padding
+            mask = _refuse_inverted(name, mask, keys)
+    if bias is not None:
+        bias = tf.cast(bias, tf.float32)
+        check_pairs(f"{block}: bias", bias)
+    if causality:
+        positions = (tf.range(tf.shape(x)[1]) for x in (queries, keys))
+        mask = combine_masks(mask, causal_mask(*positions))
+    return make_masks(dialect, key_masks, query_masks, mask, bias)
+
+
+def resolve_padding(name: str, mask, inputs):
+    """Return a padding mask that a caller gave, as a checked bool tensor.
+
+    Args:
+      name: the block and the argument, for messages.
+      mask: bool or numbers [N, T], False or 0 = padding; Python True: no padding.
+      inputs: float [N, T, D], whose rows the mask allows or forbids.
 
     Returns:
-      (mask or None, bias or None) for `scaled_dot_product_attention`.
+      bool, broadcastable to [N, T, 1]; None for Python True.
+
+    Raises:
+      ValueError: the mask has a wrong shape, or constant values that are wrong.
     """
-    mask = None
-    if tf.is_tensor(key_mask) and key_mask.shape.ndims == 2:
-        key_mask = key_mask[:, None, None, :]  # [N, 1, 1, Tk]
-    for allowed, masking in (
-        (key_mask, dialect.key_masking),
-        (order_mask, dialect.future_masking),
-    ):
-        if allowed is None or allowed is True:
-            continue
-        if masking == "replaced":
-            mask = combine_masks(mask, allowed)
-        else:
-            bias = (
-                mask_to_bias(allowed) if bias is None else bias + mask_to_bias(allowed)
-            )
-    return mask, bias
+    sizes = inputs.shape.as_list()[:2]
+    mask = _resolve(name, mask, lambda *of: _check_padding(*of, "[N, T]", sizes))
+    mask = _refuse_inverted(name, mask, inputs)
+    return None if mask is None else mask[..., None]
 
 
-def _is_zero(x):
-    """Return whether a tensor is a constant of zeros."""
-    value = tf.get_static_value(x)
-    return value is not None and not value.any()
+def _resolve(name: str, mask, check_shape: Callable):
+    """Return a mask as a checked bool tensor; None for Python True.
+
+    Args:
+      name: the block and the argument, for messages.
+      mask: the argument.
+      check_shape: function of the name and the mask that raises ValueError.
+    """
+    if mask is True or isinstance(mask, np.bool_) and mask:
+        return None
+    mask = tf.convert_to_tensor(mask)
+    check_shape(name, mask)
+    _warn_of_padding_test(name, mask)
+    return mask_to_bool(name, mask)
 
 
-def _negated(operation):
-    """Return the mask that an operation negates, or None: not x, or float(x) == 0."""
-    if operation.type == "LogicalNot":
-        return operation.inputs[0]
-    if operation.type == "Equal" and any(map(_is_zero, operation.inputs)):
-        for each in operation.inputs:
-            if each.op.type == "Cast" and each.op.inputs[0].dtype == tf.bool:
-                return each.op.inputs[0]
-    return None
+def mask_to_bool(
+    name: str, mask, meaning: str = "True or 1 = may attend, False or 0 = may not"
+):
+    """Return a mask of bool or numbers as bool: 0 is False.
+
+    The values of a numeric mask are checked: those of a constant at once, those of any
+    other tensor when the graph runs.
+
+    Args:
+      name: the block and the argument, for messages.
+      mask: bool or numbers.
+      meaning: of the values, for messages.
+
+    Raises:
+      ValueError: the mask is a constant with numbers below 0.
+    """
+    mask = tf.convert_to_tensor(mask)
+    if mask.dtype == tf.bool:
+        return mask
+    message = (
+        f"{name}: expected {meaning}, got %s; what is added to logits is a bias, not a "
+        "mask"
+    )
+    static = tf.get_static_value(mask)
+    if static is None:
+        mask = _assert(tf.reduce_all(mask >= 0), message % "numbers below 0", mask)
+    elif (static.astype(np.float32) < 0).any():
+        raise ValueError(message % f"{float(static.min()):g}")
+    return tf.not_equal(mask, 0)
 
 
-def warn_of_inverted(key_masks) -> None:
-    """Warn about key masks made by `tf.equal(ids, 0)`, in which True means padding."""
-    operation = getattr(key_masks, "op", None)  # arrays and True have none
-    inverted = "Equal"
-    while operation:
-        negated = _negated(operation)
-        if negated is not None:
-            inverted = "NotEqual" if inverted == "Equal" else "Equal"
-            operation = negated.op
-        elif operation.type in KEEP_MEANING:
-            operation = operation.inputs[0].op
-        else:
-            break
-    if not operation or operation.type != inverted:
-        return
-    if any(map(_is_zero, operation.inputs)):
-        warnings.warn(
-            "multihead_attention: expected key_masks in which True = may attend, as "
-            "tf.not_equal(ids, 0) makes them, got masks made as tf.equal(ids, 0); for "
-            "masks in which True means padding, use transformer.compat.kyubyong",
-            stacklevel=3,
+def _refuse_inverted(name: str, mask, rows):
+    """Return a mask of padding, whose values are checked when the graph runs.
+
+    An inverted mask allows padding alone. If padding is rows of zeros, as after
+    `embedding`, the check finds this: among all sentences of the batch, the mask allows
+    rows of zeros and no other row. A mask that also allows some other row passes.
+
+    Args:
+      name: the block and the argument, for the message.
+      mask: bool [N, T] or [N, H, Tq, T], or a shape that broadcasts to it; or None.
+      rows: float [N, T, D].
+    """
+    static = None if mask is None else tf.get_static_value(mask)
+    if mask is None or static is not None and static.all():
+        return mask
+    if mask.shape.as_list()[-1] is None or rows.shape.as_list()[1] is None:
+        message = f"{name}: expected a value for each position, got another number"
+        mask = _assert(tf.equal(tf.shape(mask)[-1], tf.shape(rows)[1]), message, mask)
+    allowed = mask
+    if mask.shape.ndims == 4:
+        allowed = tf.reduce_any(mask, [1, 2])  # [N, T], whether any query may see it
+    is_zero = tf.logical_not(nonzero_rows(rows))  # [N, T]
+    allows_zeros = tf.reduce_any(tf.logical_and(allowed, is_zero))
+    allows_others = tf.reduce_any(tf.logical_and(allowed, tf.logical_not(is_zero)))
+    is_inverted = tf.logical_and(
+        tf.logical_and(allows_zeros, tf.logical_not(allows_others)),
+        tf.logical_not(tf.reduce_all(is_zero)),
+    )
+    message = (
+        f"{name}: expected a mask that is False for padding, got one that is True for "
+        "rows of zeros only, which are padding, and False for all others; invert it "
+        "with tf.logical_not"
+    )
+    return _assert(tf.logical_not(is_inverted), message, mask)
+
+
+def _assert(condition, message: str, x):
+    """Return `x`, which fails with a message if the condition is False."""
+    with tf.control_dependencies([tf.Assert(condition, [message])]):
+        return tf.identity(x)
+
+
+def _check_padding(name: str, mask, shape: str, sizes: Sequence[Optional[int]]) -> None:
+    """Raise ValueError unless a mask is a padding mask [N, T].
+
+    Args:
+      name: the block and the argument.
+      mask: a tensor.
+      shape: the names of the dimensions.
+      sizes: (N, T), ints; None if unknown.
+    """
+    check_broadcast(name, mask, shape, sizes)
+    _check_last(name, mask, shape, sizes)
+
+
+def _check_pairs(name: str, x, sizes: Sequence[Optional[int]]) -> None:
+    """Raise ValueError for a mask or a bias that does not broadcast to [N, H, Tq, Tk].
+
+    Three dimensions broadcast as [H, Tq, Tk], but most callers mean [N, Tq, Tk].
+
+    Args:
+      name: the block and the argument.
+      x: a tensor.
+      sizes: (N, H, Tq, Tk), ints; None if unknown.
+    """
+    batch, num_heads, query_length, key_length = sizes
+    sizes = (batch, None, query_length, key_length)
+    check_broadcast(name, x, "[N, H, Tq, Tk]", sizes)
+    _check_last(name, x, "[N, H, Tq, Tk]", sizes)
+    first = x.shape.as_list()[0] if x.shape.ndims == 3 else 1
+    is_of_heads = first == num_heads and first != batch
+    if first != 1 and not is_of_heads:
+        argument = name.split()[-1]
+        raise ValueError(
+            f"{name}: expected [Tq, Tk] or [N, H, Tq, Tk], got three dimensions; for "
+            f"[N, Tq, Tk], give {argument}[:, None], and for [H, Tq, Tk], "
+            f"{argument}[None]"
         )
+
+
+def _check_last(name: str, x, shape: str, sizes: Sequence[Optional[int]]) -> None:
+    """Raise ValueError if all keys (or all positions) share one value of a mask.
+
+    Such a mask broadcasts, but it masks nothing, or everything.
+    """
+    last = x.shape.as_list()[-1] if x.shape.ndims else 1
+    if last == 1 and sizes[-1] != 1:
+        letter = shape.strip("[]").split(", ")[-1]
+        expected = letter if sizes[-1] is None else f"{letter} = {sizes[-1]}"
+        advice = ""
+        if letter == "Tk":
+            advice = "; what masks queries belongs in query_masks, as [N, Tq]"
+        raise ValueError(
+            f"{name}: expected {shape} with {expected} in the last dimension, got "
+            f"{format_shape(x)}, which masks all positions alike{advice}"
+        )
+
+
+# Masks that are made by `tf.equal(ids, 0)`
+
+
+def _warn_of_padding_test(name: str, mask) -> None:
+    """Warn about a mask made by `tf.equal(ids, 0)`, in which True means padding.
+
+    `_refuse_inverted` needs rows of zeros; this does not.
+    """
+    if _tests_for_zero(mask):
+        warnings.warn(
+            f"{name}: expected a mask in which True = may attend, as "
+            "tf.not_equal(ids, 0) makes it, got one made as tf.equal(ids, 0); for "
+            "masks in which True means padding, use transformer.compat.kyubyong",
+            stacklevel=5,
+        )
+
+
+def _tests_for_zero(mask) -> Optional[bool]:
+    """Return how a mask was made: True for `x == 0`, False for `x != 0`, else None."""
+    operation = getattr(mask, "op", None)  # arrays have none
+    if operation is None:
+        return None
+    if operation.type in KEEP_MEANING:
+        return _tests_for_zero(operation.inputs[0])
+    negated = None
+    if operation.type == "LogicalNot":
+        [negated] = operation.inputs
+    elif operation.type == "Sub" and _is_constant(operation.inputs[0], 1):
+        negated = operation.inputs[1]
+    elif operation.type in ("Equal", "NotEqual"):
+        compared = [x for x in operation.inputs if not _is_constant(x, 0)]
+        if len(compared) != 1:
+            return None
+        is_equal = operation.type == "Equal"
+        result = _tests_for_zero(compared[0])  # itself a mask of numbers
+        return is_equal if result is None else result != is_equal
+    result = None if negated is None else _tests_for_zero(negated)
+    return None if result is None else not result
+
+
+def _is_constant(x, value) -> bool:
+    """Return whether all elements of a tensor are a constant value."""
+    static = tf.get_static_value(x)
+    return static is not None and bool((static == value).all())

@@ -16,13 +16,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from transformer import modules
-from transformer.blocks.layers import dropout, project, zero_first_row
-from transformer.blocks.masks import (
-    causal_mask,
-    mask_and_bias,
-    mask_to_bias,
-    mask_to_bool,
-)
+from transformer.blocks.attention import project
+from transformer.blocks.layers import dropout, zero_first_row
+from transformer.blocks.masks import causal_mask, make_masks, mask_to_bias, mask_to_bool
 from transformer.compat.variables import original_variables
 from transformer.dialects import DIALECTS
 from transformer.modules import label_smoothing
@@ -90,16 +86,16 @@ def scaled_dot_product_attention(
         order = None
         if causality:
             order = causal_mask(tf.range(tf.shape(Q)[1]), tf.range(tf.shape(K)[1]))
-        allowed, bias = mask_and_bias(
-            DIALECT, tf.logical_not(_padding_of_heads(key_masks, Q)), order, None
+        masks = make_masks(
+            DIALECT, tf.logical_not(_padding_of_heads(key_masks, Q)), order=order
         )
         drop = functools.partial(
             dropout, rate=dropout_rate, is_training=training, name="weights"
         )
         context, _ = modules.scaled_dot_product_attention(
             *(x[:, None] for x in (Q, K, V)),
-            allowed,
-            bias=bias,
+            masks.allowed,
+            bias=masks.bias,
             fully_masked_is_zero=False,
             drop=drop,
         )
@@ -146,8 +142,8 @@ def _checked(key_masks):
             stacklevel=4,
         )
     return mask_to_bool(
-        key_masks,
         "transformer.compat.kyubyong: key_masks",
+        key_masks,
         "True or 1 = padding, False or 0 = a token",
     )
 
@@ -176,14 +172,25 @@ def multihead_attention(
     Returns:
       float [N, Tq, D].
     """
-    projected = None
+    is_token = tf.not_equal(
+        _checked(key_masks), True
+    )  # without a second warning
     if values is not keys:
         width = queries.shape.as_list()[-1]
         with tf.variable_scope(scope, reuse=tf.AUTO_REUSE):
-            projected = (
+            heads = modules.KeyValueCache(
                 project(keys, width, num_heads, DIALECT, "k"),
                 project(values, width, num_heads, DIALECT, "v"),
             )
+        order = None
+        if causality:
+            order = causal_mask(*(tf.range(tf.shape(x)[1]) for x in (queries, keys)))
+        rates = modules.Dropout(dropout_rate, training)
+        settings = modules.AttentionSettings(width, num_heads, DIALECT, rates, rates)
+        masks = make_masks(DIALECT, is_token, order=order)
+        return modules.attention_sublayer(
+            queries, heads, masks, settings, scope, tf.AUTO_REUSE
+        )[0]
     return modules.multihead_attention(
         queries,
         keys,
@@ -194,8 +201,7 @@ def multihead_attention(
         causality,
         scope,
         tf.AUTO_REUSE,
-        key_masks=tf.not_equal(_checked(key_masks), True),  # not checked again
-        projected=projected,
+        key_masks=is_token,
         dialect=DIALECT,
     )
 

@@ -356,7 +356,7 @@ def _compute_heads(query_antecedent, memory_antecedent, depths, num_heads, cache
         for x in compute_qkv(query_antecedent, memory_antecedent, *depths)
     )
     if cache is not None and step is None:
-        past = KeyValueCache(cache["k"], cache["v"], None).followed_by(k, v, True)
+        past = KeyValueCache(cache["k"], cache["v"]).append(KeyValueCache(k, v))
         cache.update(k=past.keys, v=past.values)
     elif cache is not None:
         is_new = tf.equal(tf.range(tf.shape(cache["k"])[2]), step)[:, None]  # [T, 1]

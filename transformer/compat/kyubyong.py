@@ -172,9 +172,7 @@ def multihead_attention(
     Returns:
       float [N, Tq, D].
     """
-    is_token = tf.not_equal(
-        _checked(key_masks), True
-    )  # without a second warning
+    is_token = tf.not_equal(_checked(key_masks), True)  # without a second warning
     if values is not keys:
         width = queries.shape.as_list()[-1]
         with tf.variable_scope(scope, reuse=tf.AUTO_REUSE):

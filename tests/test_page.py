@@ -31,7 +31,7 @@ HOSTILE = (
 
 
 SILENT = "byId('status').textContent === ''"
-SEEN = "page.sight.pack"
+SEEN = "page.inspection.data"
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,8 @@ def page(browser, server):
     typed(browser, "1 2 3 4 5")
     yield browser
     assert browser.complaints() == []
-    assert all(url.startswith(url(server)) for url in browser.requests())
+    requests = browser.requests()
+    assert all(request.startswith(url(server)) for request in requests)
 
 
 def typed(browser, text):
@@ -70,7 +71,7 @@ def typed(browser, text):
     browser.run("byId('text').value = ''; byId('text').focus()")
     browser.type(text)
     said = json.dumps(" ".join(text.split()))
-    browser.until(f"page.sight && page.sight.text === {said} && {SILENT}")
+    browser.until(f"page.inspection && page.inspection.text === {said} && {SILENT}")
 
 
 def choose(browser, name, value):
@@ -114,17 +115,17 @@ def test_the_heat_map_has_the_models_weights_and_hovering_says_them(page, models
 
 def test_future_and_padded_cells_say_why(page):
     choose(page, "padding", "3")
-    page.until("page.sight.pack.source.words.length === 9")
-    hidden = "page.sight.matrix('{}', 0, 0, true).hidden({})"
+    page.until("page.inspection.data.source.words.length === 9")
+    hidden = "page.inspection.matrix('{}', 0, 0, true).maskReason({})"
     assert "padding" in page.run(hidden.format("cross", "0, 7"))
     assert "padding" in page.run(hidden.format("encoder", "7, 0"))
-    assert "future" in page.run(hidden.format("decoder", "0, 1"))
+    assert "later" in page.run(hidden.format("decoder", "0, 1"))
     assert page.run(hidden.format("decoder", "1, 1")) == ""
-    page.run("chooseHead({kind: 'cross'}); light({row: 0, column: 7})")
+    page.run("chooseHead({kind: 'cross'}); setHighlight({row: 0, column: 7})")
     assert "cannot look" in page.run("byId('cell').textContent")
     # As in the dialects that do not mask padding.
-    page.run("page.matrix.values[7] = 0.25; light({row: 0, column: 6})")
-    page.run("light({row: 0, column: 7})")
+    page.run("page.matrix.values[7] = 0.25; setHighlight({row: 0, column: 6})")
+    page.run("setHighlight({row: 0, column: 7})")
     assert "with weight 0.250" in page.run("byId('cell').textContent")
     page.run("byId('as-table').open = true")
     cells = "[...document.querySelectorAll('#table tbody tr:first-child td')]"
@@ -132,21 +133,21 @@ def test_future_and_padded_cells_say_why(page):
 
 
 def test_an_alternative_keeps_what_stands_before_it(page):
-    before = page.run("page.sight.pack.target.ids")
+    before = page.run("page.inspection.data.target.ids")
     other = page.run(
         f"{SEEN}.alternatives[1].find(a => a[0] !== {SEEN}.target.ids[1])[0]"
     )
     page.click(f"[data-alternative='1-{other}']")
-    page.until(f"page.sight.pack.target.ids[1] === {other}")
-    assert page.run("page.sight.pack.target.ids[0]") == before[0]
+    page.until(f"page.inspection.data.target.ids[1] === {other}")
+    assert page.run("page.inspection.data.target.ids[0]") == before[0]
     words = page.run(f"{SEEN}.target.words.slice(0, -1).join(' ')")
     announced = page.run(
         "[...document.querySelectorAll('[aria-live=\"polite\"]')]"
         ".map((each) => each.textContent)"
     )
     assert words and any(words in each for each in announced)
-    page.click("#free")
-    page.until(f"page.sight.pack.target.ids.join() === '{','.join(map(str, before))}'")
+    page.click("#reset-choice")
+    page.until(f"page.inspection.data.target.ids.join() === '{','.join(map(str, before))}'")
 
 
 def test_a_choice_keeps_the_prefix_of_what_is_shown(page):
@@ -154,15 +155,15 @@ def test_a_choice_keeps_the_prefix_of_what_is_shown(page):
         f"{SEEN}.alternatives[1].find(a => a[0] !== {SEEN}.target.ids[1])[0]"
     )
     page.click(f"[data-alternative='1-{other}']")
-    page.until(f"page.sight.pack.target.ids[1] === {other} && {SILENT}")
+    page.until(f"page.inspection.data.target.ids[1] === {other} && {SILENT}")
     note = "byId('prefix').textContent"
     assert "The first 2 pieces are kept" in page.run(note)
-    prefix, best = page.run("[view.prefix, page.sight.pack.nBest[0].text]")
-    # A choice has the prefix of the sight that is shown, not that of the view.
+    prefix, best = page.run("[view.prefix, page.inspection.data.nBest[0].text]")
+    # A choice has the prefix of the inspection that is shown, not that of the view.
     page.run("view.prefix = []; document.querySelector('[data-rank=\"1\"]').click()")
     page.until(f"view.target && {SILENT}")
-    assert page.run("[view.prefix, page.sight.prefix]") == [prefix, prefix]
-    assert page.run("page.sight.pack.nBest[0].text") == best
+    assert page.run("[view.prefix, page.inspection.prefix]") == [prefix, prefix]
+    assert page.run("page.inspection.data.nBest[0].text") == best
     assert "the hypothesis that you chose" in page.run(note)
 
 
@@ -180,7 +181,7 @@ def test_a_link_reproduces_the_view(page, server, browser):
     )
     link, shown = page.run("location.href"), page.run("byId('nbest').textContent")
     browser.open(link)
-    browser.until("page.sight !== null")
+    browser.until("page.inspection !== null")
     assert browser.run("[view.kind, view.head, view.byWords]") == [
         "encoder",
         "max",
@@ -195,7 +196,7 @@ def test_a_link_reproduces_the_view(page, server, browser):
     )
     assert kept  # until the models are known, the link is still to be read
     browser.open(url(server) + "#t=1&m=99&l=-1&k=__proto__&h=1e9&p=a.b&d=x")
-    browser.until("page.sight !== null")
+    browser.until("page.inspection !== null")
     assert browser.run("[view.kind, view.head, view.layer]") == ["cross", "mean", 0]
 
 
@@ -211,7 +212,7 @@ def test_two_models_are_compared(page):
     page.run("chooseHead({kind: 'encoder', layer: 0, head: 0})")
     assert page.run("page.matrix.isDifference")
     sums = page.run(
-        "page.sight.matrix('encoder', 0, 0, true).values[0] + page.matrix.values[0]"
+        "page.inspection.matrix('encoder', 0, 0, true).values[0] + page.matrix.values[0]"
     )
     assert sums == pytest.approx(
         page.run("page.other.matrix('encoder', 0, 0, true).values[0]")
@@ -259,7 +260,7 @@ def test_a_frozen_page_works_from_a_file_without_a_network(browser, models, tmp_
         f"{SEEN}.target.ids.slice(0, -1).join() === {SEEN}.nBest[1].ids.join()"
     )
     choose(browser, "sentence", "4 5 6")
-    browser.until("page.sight.pack.source.words[0] === '4'")
+    browser.until("page.inspection.data.source.words[0] === '4'")
     assert browser.requests() == [place] and browser.complaints() == []
 
 
@@ -273,7 +274,7 @@ def test_a_dead_server_is_told_and_the_page_recovers(browser, models):
     browser.until("byId('status').classList.contains('bad')")
     assert browser.run("document.body.classList.contains('stale')")
     with serve(models, port=port):
-        browser.until(f"page.sight.pack.source.words.length === 5 && {SILENT}")
+        browser.until(f"page.inspection.data.source.words.length === 5 && {SILENT}")
 
 
 def frozen_file(browser, tmp_path, models, lines, link="", change=lambda data: None):
@@ -285,7 +286,7 @@ def frozen_file(browser, tmp_path, models, lines, link="", change=lambda data: N
     path = tmp_path / "page.html"
     path.write_text(page_files.make_page(data)[0], encoding="utf-8")
     browser.open(path.as_uri() + link)
-    browser.until("page.sight !== null")
+    browser.until("page.inspection !== null")
     return path.as_uri()
 
 
@@ -310,12 +311,12 @@ def test_a_frozen_file_has_the_likeliest_alternatives(browser, models, tmp_path)
     browser.click(f"[data-alternative='1-{other}']")
     browser.until(f"{SEEN}.target.ids[1] === {other}")
     assert browser.run(f"{SEEN}.target.ids[0]") == target["ids"][0]
-    browser.click("#free")
+    browser.click("#reset-choice")
     browser.until(f"{SEEN}.target.ids.join() === '{','.join(map(str, target['ids']))}'")
     browser.click(f"[data-alternative='1-{other}']")
     browser.until(f"{SEEN}.target.ids[1] === {other}")
     choose(browser, "sentence", "4 5 6")
-    browser.until("page.sight.text === '4 5 6' && !view.prefix.length")
+    browser.until("page.inspection.text === '4 5 6' && !view.prefix.length")
     assert browser.complaints() == []
 
 
@@ -347,19 +348,19 @@ def test_a_link_to_what_a_file_lacks_shows_what_it_has(browser, models, tmp_path
     assert browser.run("[view.text, view.prefix, view.target]") == ["1 2 3", [], None]
     assert "p=&g=-" in browser.run("location.hash")
     choose(browser, "sentence", "4 5 6")
-    browser.until("page.sight.pack.source.words[0] === '4'")
+    browser.until("page.inspection.data.source.words[0] === '4'")
 
 
 def test_a_prefix_that_is_refused_is_taken_back(browser, server):
     browser.open(url(server) + "#t=1+2+3&p=999999")
-    browser.until("page.sight !== null && byId('status').classList.contains('bad')")
+    browser.until("page.inspection !== null && byId('status').classList.contains('bad')")
     assert "Refused" in browser.run("byId('status').textContent")
-    assert browser.run("[view.prefix, page.sight.text]") == [[], "1 2 3"]
+    assert browser.run("[view.prefix, page.inspection.text]") == [[], "1 2 3"]
 
 
 def test_a_translation_is_never_shown_as_that_of_another_text(page):
     at_once = page.run(
-        "(() => { byId('text').value = '9 9'; typed();"
+        "(() => { byId('text').value = '9 9'; handleInput();"
         "return [document.body.classList.contains('stale'), byId('stale').hidden,"
         "byId('stale').textContent]; })()"
     )
@@ -369,9 +370,9 @@ def test_a_translation_is_never_shown_as_that_of_another_text(page):
     before = page.run("JSON.stringify(view)")
     page.run("document.querySelector('[data-rank=\"1\"]').click()")
     assert page.run("JSON.stringify(view)") == before
-    page.until("page.sight.text === '9 9' && byId('stale').hidden")
+    page.until("page.inspection.text === '9 9' && byId('stale').hidden")
     assert not page.run("document.body.classList.contains('stale')")
-    typed_long = "byId('text').value = '1 '.repeat(600); typed()"
+    typed_long = "byId('text').value = '1 '.repeat(600); handleInput()"
     page.run(typed_long)
     page.until("byId('status').classList.contains('bad')")
     assert "pieces" in page.run("byId('status').textContent")
@@ -391,14 +392,14 @@ def test_keys_keep_the_focus(page):
     page.press("ArrowDown")
     page.until("view.head === 2")
     assert json.loads(page.run(FOCUSED)) == {"choice": "Head"}
-    number = page.run("page.sight.pack.nodes.findIndex((node) => node[6] === 2)")
+    number = page.run("page.inspection.data.nodes.findIndex((node) => node[6] === 2)")
     for key in ("Enter", " "):
         page.run(f"document.querySelector('[data-node=\"{number}\"]').focus()")
         page.press(key)
         page.until(f"!byId('prefix').hidden && {SILENT}")
         page.until("document.querySelector('[data-rank=\"2\"]').ariaPressed === 'true'")
         assert json.loads(page.run(FOCUSED)) == {"node": str(number)}
-        page.run("byId('free').focus()")
+        page.run("byId('reset-choice').focus()")
         page.press("Enter")
         page.until("byId('prefix').hidden")
         assert page.run("byId('words').contains(document.activeElement)")
@@ -440,11 +441,11 @@ def test_keys_do_what_the_page_says(page):
     assert page.run("[view.byWords, view.kind, view.head]") == [False, "cross", 3]
     page.run("byId('heat').focus()")
     page.press("ArrowRight")
-    assert page.run("page.lit") == {"row": 0, "column": 0}
+    assert page.run("page.highlight") == {"row": 0, "column": 0}
     page.press("ArrowRight")
-    assert page.run("page.lit") == {"row": 0, "column": 1}
+    assert page.run("page.highlight") == {"row": 0, "column": 1}
     page.press("Escape")
-    assert page.run("page.lit === null && byId('cell').textContent === ''")
+    assert page.run("page.highlight === null && byId('cell').textContent === ''")
     page.click("[data-rank='1']")
     page.until("!byId('prefix').hidden")
     page.press("Escape")
@@ -491,7 +492,7 @@ def test_axe_finds_nothing(browser, server, models, tmp_path):
     assert browser.run(VIOLATIONS) == []
     choose(browser, "other", "1")
     browser.until("page.other !== null && !byId('comparison').hidden")
-    browser.run("page.other.pack.target.words[0] = 'else'; showAttention()")
+    browser.run("page.other.data.target.words[0] = 'else'; showAttention()")
     assert browser.run("byId('beside').hidden") is False
     assert browser.run(VIOLATIONS) == []
     frozen_file(browser, tmp_path, models[:1], ["1 2 3", "4 5 6"])

@@ -18,7 +18,7 @@ from transformer.viewer.sentence_request import SentenceRequest
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page")
 SCRIPTS = (  # in this order: code that runs at once uses the code before it
     "elements.js",
-    "sight.js",
+    "inspection.js",
     "heat.js",
     "grid.js",
     "reading.js",
@@ -27,7 +27,7 @@ SCRIPTS = (  # in this order: code that runs at once uses the code before it
     "server.js",
     "compare.js",
     "view.js",
-    "look.js",
+    "request.js",
     "main.js",
 )
 ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}

@@ -1,20 +1,21 @@
 // Two models on the same sentence.
 
-// Which words of two translations are in both, in order: [bool of one, bool of other].
-function inBoth(one, other) {
-  const lengths = one.map(() => new Array(other.length + 1).fill(0));
-  lengths.push(new Array(other.length + 1).fill(0));
-  for (let i = one.length - 1; i >= 0; i -= 1) {
-    for (let j = other.length - 1; j >= 0; j -= 1) {
-      lengths[i][j] = one[i] === other[j] ? lengths[i + 1][j + 1] + 1 : Math.max(lengths[i + 1][j], lengths[i][j + 1]);
+// The longest common subsequence of two lists of words: for each list, whether each word
+// belongs to it.
+function findCommonWords(first, second) {
+  const lengths = first.map(() => new Array(second.length + 1).fill(0));
+  lengths.push(new Array(second.length + 1).fill(0));
+  for (let i = first.length - 1; i >= 0; i -= 1) {
+    for (let j = second.length - 1; j >= 0; j -= 1) {
+      lengths[i][j] = first[i] === second[j] ? lengths[i + 1][j + 1] + 1 : Math.max(lengths[i + 1][j], lengths[i][j + 1]);
     }
   }
-  const found = [one.map(() => false), other.map(() => false)];
+  const isCommon = [first.map(() => false), second.map(() => false)];
   let [i, j] = [0, 0];
-  while (i < one.length && j < other.length) {
-    if (one[i] === other[j]) {
-      found[0][i] = true;
-      found[1][j] = true;
+  while (i < first.length && j < second.length) {
+    if (first[i] === second[j]) {
+      isCommon[0][i] = true;
+      isCommon[1][j] = true;
       i += 1;
       j += 1;
     } else if (lengths[i + 1][j] >= lengths[i][j + 1]) {
@@ -23,37 +24,37 @@ function inBoth(one, other) {
       j += 1;
     }
   }
-  return found;
+  return isCommon;
 }
 
-// `isChosen`: the first translation is not the model's own.
-function makeComparison(models, sights, isChosen) {
-  const words = sights.map((sight) => sight.pack.target.words.slice(0, -1));
-  const same = inBoth(...words);
-  return make("div", { class: "pair" }, sights.map((sight, which) => {
-    const { name } = models[sight.model];
-    const total = sight.pack.logProbs.reduce((a, b) => a + b, 0);
-    return make("div", {}, make("h3", {}, name + (which === 0 && isChosen ? " (your choice)" : "")),
-      make("p", { class: "translation", dir: "auto" }, words[which].map((word, i) => [
-        same[which][i] ? make("span", {}, word) : make("mark", {}, word), " "]).flat()),
-      make("p", { class: "number" }, `log-probability ${fixed(total, 3)}`));
+// `isChosen`: whether the first translation is a choice of the user.
+function makeComparison(models, inspections, isChosen) {
+  const words = inspections.map((inspection) => inspection.data.target.words.slice(0, -1));
+  const isCommon = findCommonWords(...words);
+  return makeElement("div", { class: "pair" }, inspections.map((inspection, index) => {
+    const { name } = models[inspection.model];
+    const total = inspection.data.logProbs.reduce((a, b) => a + b, 0);
+    return makeElement("div", {}, makeElement("h3", {}, name + (index === 0 && isChosen ? " (your choice)" : "")),
+      makeElement("p", { class: "translation", dir: "auto" }, words[index].map((word, i) => [
+        isCommon[index][i] ? makeElement("span", {}, word) : makeElement("mark", {}, word), " "]).flat()),
+      makeElement("p", { class: "number" }, `log-probability ${formatNumber(total, 3)}`));
   }));
 }
 
-// The matrix of another model; null where it has no such layer or head.
+// The matrix of the other model; null if it has no such layer or head.
 function otherMatrix(other, kind, layer, head, byWords) {
-  const isThere = other && layer < other.layersOf(kind) && (typeof head !== "number" || head < other.heads);
-  return isThere ? other.matrix(kind, layer, head, byWords) : null;
+  const exists = other && layer < other.layersOf(kind) && (typeof head !== "number" || head < other.heads);
+  return exists ? other.matrix(kind, layer, head, byWords) : null;
 }
 
-// A function of kind, layer and head: the matrix, or its difference from that of another
-// model where both have the same words, layers and heads. Heads of two training runs
-// have no common order: only what is over all heads of a layer is subtracted.
-function comparedMatrix(sight, other, byWords, isSameRun) {
+// A function of kind, layer and head that returns the matrix, or its difference from the
+// other model if both have the same words, layers and heads. Heads of two training runs
+// have no common order: only their mean and maximum are subtracted.
+function matrixGetter(inspection, other, byWords, isSameRun) {
   return (kind, layer, head) => {
-    const matrix = sight.matrix(kind, layer, head, byWords);
+    const matrix = inspection.matrix(kind, layer, head, byWords);
     const isComparable = isSameRun || typeof head !== "number";
-    const theirs = isComparable ? otherMatrix(other, kind, layer, head, byWords) : null;
-    return (theirs && difference(matrix, theirs)) || matrix;
+    const subtrahend = isComparable ? otherMatrix(other, kind, layer, head, byWords) : null;
+    return (subtrahend && subtract(matrix, subtrahend)) || matrix;
   };
 }

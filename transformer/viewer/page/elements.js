@@ -1,22 +1,21 @@
 "use strict";
 
-// Elements. Text is only ever set as text: nothing that a user or a model says is read
-// as HTML.
+// Elements. Text is only ever set as text: no input and no translation is read as HTML.
 
 function byId(id) {
   return document.getElementById(id);
 }
 
 // An element with attributes, listeners (on…), and children: elements or text.
-function make(tag, attributes, ...children) {
-  return fill(document.createElement(tag), attributes, children);
+function makeElement(tag, attributes, ...children) {
+  return fillElement(document.createElement(tag), attributes, children);
 }
 
 function makeSvg(tag, attributes, ...children) {
-  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+  return fillElement(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
 
-function fill(element, attributes, children) {
+function fillElement(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (name.startsWith("on")) {
       element.addEventListener(name.slice(2), value);
@@ -30,7 +29,8 @@ function fill(element, attributes, children) {
   return element;
 }
 
-// Replace what an element holds. A focus inside stays, on what has the same data-…
+// Replace the children of an element. A focus inside moves to the child with the same
+// data-… attributes.
 function replaceChildren(element, ...children) {
   const focused = element.contains(document.activeElement) && document.activeElement !== element ? document.activeElement : null;
   const key = focused && JSON.stringify(focused.dataset);
@@ -39,7 +39,7 @@ function replaceChildren(element, ...children) {
   const chosen = items.find((item) => item.getAttribute("aria-pressed") === "true") || items[0];
   const same = focused && (items.find((item) => JSON.stringify(item.dataset) === key) || chosen);
   if ("roving" in element.dataset) {
-    setStop(items, same || chosen);
+    setTabStop(items, same || chosen);
   }
   same?.focus({ preventScroll: true });
 }
@@ -48,17 +48,17 @@ function itemsOf(element) {
   return [...element.querySelectorAll("button, select, [role='button']")];
 }
 
-// Many buttons are one stop of the tab key; arrows move between them.
-function setStop(items, stop) {
+// A group of buttons is one tab stop; the arrow keys move between them.
+function setTabStop(items, stop) {
   items.forEach((item) => { item.tabIndex = item === stop ? 0 : -1; });
 }
 
 const ARROWS = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
 
-function rove(element) {
-  element.addEventListener("focusin", (event) => setStop(itemsOf(element), event.target));
+function moveByArrows(element) {
+  element.addEventListener("focusin", (event) => setTabStop(itemsOf(element), event.target));
   element.addEventListener("keydown", (event) => {
-    const next = ARROWS[event.key] && nearest(itemsOf(element), event.target, ARROWS[event.key]);
+    const next = ARROWS[event.key] && findNearest(itemsOf(element), event.target, ARROWS[event.key]);
     if (next) {
       event.preventDefault();
       next.focus();
@@ -66,27 +66,27 @@ function rove(element) {
   });
 }
 
-// The item that is nearest in a direction; what lies aside is further away.
-function nearest(items, from, [x, y]) {
+// The nearest item in a direction; an item off the straight line counts as further away.
+function findNearest(items, from, [x, y]) {
   const start = from.getBoundingClientRect();
-  let [found, least] = [null, Infinity];
+  let [closest, smallest] = [null, Infinity];
   for (const item of items) {
     const box = item.getBoundingClientRect();
     const ahead = (box.left - start.left) * x + (box.top - start.top) * y;
     const aside = x ? Math.max(0, box.top - start.bottom, start.top - box.bottom) : Math.max(0, box.left - start.right, start.left - box.right);
-    if (ahead > 1 && ahead + 3 * aside < least) {
-      [found, least] = [item, ahead + 3 * aside];
+    if (ahead > 1 && ahead + 3 * aside < smallest) {
+      [closest, smallest] = [item, ahead + 3 * aside];
     }
   }
-  return found;
+  return closest;
 }
 
-function fixed(number, digits = 2) {
+function formatNumber(number, digits = 2) {
   const text = number.toFixed(digits);
   return (Number(text) ? text : text.replace("-", "")).replace("-", "−");
 }
 
-// A colour of the page's theme, as CSS has it; asked for once a theme.
+// A colour of the theme in CSS, looked up once per theme.
 const themeColours = new Map();
 
 function themeColour(name) {
@@ -97,8 +97,8 @@ function themeColour(name) {
   return themeColours.get(key);
 }
 
-// Attention is blue: only lightness says how much, so that every eye can tell. The
-// difference of two models has colours of its own, which colour-blind people tell apart.
+// Attention is blue, and only lightness shows how much, so that everyone can read it. The
+// difference of two models has two more colours, which colour-blind people can tell apart.
 const RAMPS = {
   light: [[255, 255, 255], [198, 219, 239], [107, 174, 214], [33, 113, 181], [8, 48, 107]],
   dark: [[17, 21, 27], [24, 58, 92], [36, 108, 160], [110, 178, 226], [232, 244, 255]],
@@ -110,31 +110,31 @@ function isDark() {
   return document.documentElement.dataset.theme === "dark";
 }
 
-function mixed(from, to, share) {
+function mixColours(from, to, share) {
   return from.map((value, i) => Math.round(value + (to[i] - value) * share));
 }
 
-// The colour of a weight from 0 to 1: [red, green, blue]. A square root shows small
-// weights too.
+// The colour of a weight from 0 to 1: [red, green, blue]. The square root makes small
+// weights visible.
 function weightColour(weight) {
   const ramp = isDark() ? RAMPS.dark : RAMPS.light;
-  const place = Math.sqrt(Math.min(Math.max(weight, 0), 1)) * (ramp.length - 1);
-  const below = Math.min(Math.floor(place), ramp.length - 2);
-  return mixed(ramp[below], ramp[below + 1], place - below);
+  const position = Math.sqrt(Math.min(Math.max(weight, 0), 1)) * (ramp.length - 1);
+  const below = Math.min(Math.floor(position), ramp.length - 2);
+  return mixColours(ramp[below], ramp[below + 1], position - below);
 }
 
 // The colour of a difference from -1 to 1.
 function differenceColour(difference) {
-  const none = isDark() ? RAMPS.dark[0] : RAMPS.light[0];
+  const neutral = isDark() ? RAMPS.dark[0] : RAMPS.light[0];
   const share = Math.min(Math.sqrt(Math.abs(difference)), 1);
-  return mixed(none, difference < 0 ? LESS : MORE, share);
+  return mixColours(neutral, difference < 0 ? LESS : MORE, share);
 }
 
-function css(colour) {
+function toCss(colour) {
   return `rgb(${colour.join(",")})`;
 }
 
-// Black or white, whichever can be read on a colour.
-function inkOn(colour) {
+// Black or white, whichever is readable on a colour.
+function textColourOn(colour) {
   return 0.3 * colour[0] + 0.59 * colour[1] + 0.11 * colour[2] > 140 ? "#17202c" : "#ffffff";
 }

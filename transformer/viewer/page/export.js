@@ -1,4 +1,4 @@
-// Pictures as files: SVG, and PNG made of the SVG.
+// Save pictures as SVG, or as PNG rendered from the SVG.
 
 function heatSvg(matrix) {
   const layout = heatLayout(matrix, 900);
@@ -7,17 +7,17 @@ function heatSvg(matrix) {
     makeSvg("rect", { width, height, fill: themeColour("--panel") }));
   for (let row = 0; row < matrix.rows; row += 1) {
     for (let column = 0; column < matrix.columns; column += 1) {
-      const why = matrix.hidden(row, column);
-      const fill = why ? themeColour("--line") : css(cellColour(matrix, matrix.values[row * matrix.columns + column]));
-      picture.append(makeSvg("rect", { x: left + column * cell, y: top + row * cell, width: cell - 1, height: cell - 1, fill, "fill-opacity": why ? 0.4 : 1 }));
+      const isMasked = matrix.maskReason(row, column) !== "";
+      const fill = isMasked ? themeColour("--line") : toCss(cellColour(matrix, matrix.values[row * matrix.columns + column]));
+      picture.append(makeSvg("rect", { x: left + column * cell, y: top + row * cell, width: cell - 1, height: cell - 1, fill, "fill-opacity": isMasked ? 0.4 : 1 }));
     }
   }
   const ink = themeColour("--ink");
   matrix.rowLabels.forEach((label, row) => picture.append(
-    makeSvg("text", { x: left - 7, y: top + (row + 0.5) * cell + 4, "text-anchor": "end", fill: ink }, clipped(label))));
+    makeSvg("text", { x: left - 7, y: top + (row + 0.5) * cell + 4, "text-anchor": "end", fill: ink }, clipText(label))));
   matrix.columnLabels.forEach((label, column) => {
     const x = left + (column + 0.5) * cell;
-    picture.append(makeSvg("text", { x, y: top - 8, transform: `rotate(-45 ${x} ${top - 8})`, fill: ink }, clipped(label)));
+    picture.append(makeSvg("text", { x, y: top - 8, transform: `rotate(-45 ${x} ${top - 8})`, fill: ink }, clipText(label)));
   });
   return picture;
 }
@@ -53,30 +53,30 @@ function treeSvg(tree) {
   return picture;
 }
 
-function svgText(picture) {
+function toSvgText(picture) {
   return new XMLSerializer().serializeToString(picture);
 }
 
-// What browsers draw reliably: of a side, and in all.
-const MOST_PIXELS = 16384;
-const MOST_AREA = 2 ** 24;
+// What browsers draw reliably: pixels of a side, and of the area.
+const MAX_PIXELS = 16384;
+const MAX_AREA = 2 ** 24;
 
-// A PNG of twice the size, for print; a large picture may need less.
-async function pngOf(picture) {
+// A PNG at twice the size, for print, or less for a large picture.
+async function renderPng(picture) {
   const image = new Image();
-  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svgText(picture))}`;
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(toSvgText(picture))}`;
   await image.decode();
   const canvas = document.createElement("canvas");
   const size = ["width", "height"].map((side) => Number(picture.getAttribute(side)));
-  const factor = Math.min(2, MOST_PIXELS / Math.max(...size), Math.sqrt(MOST_AREA / (size[0] * size[1])));
+  const factor = Math.min(2, MAX_PIXELS / Math.max(...size), Math.sqrt(MAX_AREA / (size[0] * size[1])));
   [canvas.width, canvas.height] = size.map((side) => Math.floor(factor * side));
   canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
   return new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });
 }
 
-function save(blob, name) {
+function saveFile(blob, name) {
   const address = URL.createObjectURL(blob);
-  const link = make("a", { href: address, download: name });
+  const link = makeElement("a", { href: address, download: name });
   document.body.append(link);
   link.click();
   link.remove();
@@ -85,9 +85,9 @@ function save(blob, name) {
 
 async function exportPicture(picture, name, format) {
   try {
-    const blob = format === "png" ? await pngOf(picture) : new Blob([svgText(picture)], { type: "image/svg+xml" });
-    save(blob, `${name}.${format}`);
+    const blob = format === "png" ? await renderPng(picture) : new Blob([toSvgText(picture)], { type: "image/svg+xml" });
+    saveFile(blob, `${name}.${format}`);
   } catch {
-    say("The picture is too large for PNG; save it as SVG.", true);
+    showStatus("The picture is too large for PNG; save it as SVG.", true);
   }
 }

@@ -1,6 +1,6 @@
-// All layers and heads of the three kinds as thumbnails.
+// Thumbnails of all layers and heads of the three kinds of attention.
 
-// One cell, one pixel: the browser makes it larger.
+// Each cell is one pixel; the browser scales the picture up.
 function drawThumbnail(canvas, matrix) {
   canvas.width = matrix.columns;
   canvas.height = matrix.rows;
@@ -11,14 +11,14 @@ function drawThumbnail(canvas, matrix) {
   for (let row = 0, i = 0; row < matrix.rows; row += 1) {
     for (let column = 0; column < matrix.columns; column += 1, i += 1) {
       const value = matrix.values[i];
-      const place = matrix.isDifference ? 127 + Math.round(value * 127) : Math.round(Math.min(value, 1) * 254);
-      pixels[i] = value === 0 && matrix.hidden(row, column) ? 0 : colours[place];
+      const index = matrix.isDifference ? 127 + Math.round(value * 127) : Math.round(Math.min(value, 1) * 254);
+      pixels[i] = value === 0 && matrix.maskReason(row, column) ? 0 : colours[index];
     }
   }
   pen.putImageData(image, 0, 0);
 }
 
-// The 255 colours as pixels of a theme.
+// The 255 colours of a theme, as pixels.
 const thumbnailPixels = new Map();
 
 function thumbnailColours(isDifference) {
@@ -33,30 +33,30 @@ function thumbnailColours(isDifference) {
 }
 
 // The tables of thumbnails. `matrixOf` is a function of kind, layer and head.
-function makeGrid(sight, view, width, matrixOf, choose) {
-  const side = Math.max(34, Math.min(84, Math.floor((width - 60) / sight.heads) - 12));
+function makeGrid(inspection, view, width, matrixOf, choose) {
+  const side = Math.max(34, Math.min(84, Math.floor((width - 60) / inspection.heads) - 12));
   return Object.entries(KINDS).map(([kind, { name }]) => {
     const rows = [];
-    for (let layer = 0; layer < sight.layersOf(kind); layer += 1) {
-      const cells = [make("th", { scope: "row" }, `layer ${layer + 1}`)];
-      for (let head = 0; head < sight.heads; head += 1) {
-        cells.push(make("td", {}, makeThumbnail(sight, view, { kind, layer, head, side }, matrixOf, choose)));
+    for (let layer = 0; layer < inspection.layersOf(kind); layer += 1) {
+      const cells = [makeElement("th", { scope: "row" }, `layer ${layer + 1}`)];
+      for (let head = 0; head < inspection.heads; head += 1) {
+        cells.push(makeElement("td", {}, makeThumbnail(inspection, view, { kind, layer, head, side }, matrixOf, choose)));
       }
-      rows.push(make("tr", {}, cells));
+      rows.push(makeElement("tr", {}, cells));
     }
-    return make("table", {}, make("caption", {}, name), rows);
+    return makeElement("table", {}, makeElement("caption", {}, name), rows);
   });
 }
 
-function makeThumbnail(sight, view, { kind, layer, head, side }, matrixOf, choose) {
-  const canvas = make("canvas", {});
+function makeThumbnail(inspection, view, { kind, layer, head, side }, matrixOf, choose) {
+  const canvas = makeElement("canvas", {});
   canvas.style.width = `${side}px`;
   canvas.style.height = `${side}px`;
   drawThumbnail(canvas, matrixOf(kind, layer, head));
-  const role = sight.role(kind, layer, head);
+  const role = inspection.role(kind, layer, head);
   const isChosen = view.kind === kind && view.layer === layer && (view.head === head || typeof view.head !== "number");
-  const text = `${KINDS[kind].name}, layer ${layer + 1}, head ${head + 1}: ${role.text}, ${fixed(role.share)}`;
-  return make("button", {
+  const text = `${KINDS[kind].name}, layer ${layer + 1}, head ${head + 1}: ${role.text}, ${formatNumber(role.share)}`;
+  return makeElement("button", {
     type: "button", title: text, "aria-label": text, "aria-pressed": String(isChosen),
     "data-head": `${kind}-${layer}-${head}`, onclick: () => choose({ kind, layer, head }),
   }, canvas);

@@ -1,22 +1,22 @@
-// The large heat map: words on both sides, hatched where there can be no attention.
+// The large heat map, with words on both sides; masked cells are hatched.
 
-const HEAT = { font: "13px system-ui, sans-serif", least: 15, most: 42, longest: 22 };
+const HEAT = { font: "13px system-ui, sans-serif", minCell: 15, maxCell: 42, maxLabel: 22 };
 
-function clipped(text, most = HEAT.longest) {
+function clipText(text, length = HEAT.maxLabel) {
   const characters = [...text];
-  return characters.length > most ? characters.slice(0, most - 1).join("") + "…" : text;
+  return characters.length > length ? characters.slice(0, length - 1).join("") + "…" : text;
 }
 
-// Where things stand in the picture of a matrix.
+// The size of a heat map, and where its parts are.
 function heatLayout(matrix, width) {
   const pen = document.createElement("canvas").getContext("2d");
   pen.font = HEAT.font;
-  const longest = (labels) => Math.max(...labels.map((label) => pen.measureText(clipped(label)).width));
+  const longest = (labels) => Math.max(...labels.map((label) => pen.measureText(clipText(label)).width));
   const left = longest(matrix.rowLabels) + 12;
   const top = longest(matrix.columnLabels) * 0.72 + 24;
   const overhang = longest(matrix.columnLabels.slice(-1)) * 0.72 + 8;
   const fitting = Math.floor((width - left - overhang) / matrix.columns);
-  const cell = Math.min(HEAT.most, Math.max(HEAT.least, fitting));
+  const cell = Math.min(HEAT.maxCell, Math.max(HEAT.minCell, fitting));
   return {
     left, top, cell,
     width: left + cell * matrix.columns + overhang,
@@ -28,17 +28,17 @@ function cellColour(matrix, value) {
   return matrix.isDifference ? differenceColour(value) : weightColour(value);
 }
 
-// What the colours of the weights mean.
-function makeScale() {
+// The legend of the colours.
+function makeLegend() {
   return ["Weight:", ...[0, 0.05, 0.2, 0.5, 1].flatMap((weight) => {
-    const sample = make("span", {});
-    sample.style.background = css(weightColour(weight));
+    const sample = makeElement("span", {});
+    sample.style.background = toCss(weightColour(weight));
     return [sample, String(weight)];
   })];
 }
 
-function drawHeat(canvas, matrix, layout, lit) {
-  const ratio = Math.min(window.devicePixelRatio || 1, Math.sqrt(MOST_AREA / (layout.width * layout.height)));
+function drawHeat(canvas, matrix, layout, highlight) {
+  const ratio = Math.min(window.devicePixelRatio || 1, Math.sqrt(MAX_AREA / (layout.width * layout.height)));
   canvas.width = Math.ceil(layout.width * ratio);
   canvas.height = Math.ceil(layout.height * ratio);
   canvas.style.width = `${layout.width}px`;
@@ -47,26 +47,26 @@ function drawHeat(canvas, matrix, layout, lit) {
   pen.scale(ratio, ratio);
   pen.font = HEAT.font;
   drawCells(pen, matrix, layout);
-  drawLabels(pen, matrix, layout, lit);
-  if (lit) {
-    drawLit(pen, matrix, layout, lit);
+  drawLabels(pen, matrix, layout, highlight);
+  if (highlight) {
+    drawHighlight(pen, matrix, layout, highlight);
   }
 }
 
 function drawCells(pen, matrix, layout) {
   const { left, top, cell } = layout;
-  const hatch = hatching(pen);
+  const hatch = makeHatching(pen);
   for (let row = 0; row < matrix.rows; row += 1) {
     for (let column = 0; column < matrix.columns; column += 1) {
-      const isHidden = matrix.hidden(row, column) !== "";
+      const isMasked = matrix.maskReason(row, column) !== "";
       const value = matrix.values[row * matrix.columns + column];
-      pen.fillStyle = isHidden ? hatch : css(cellColour(matrix, value));
+      pen.fillStyle = isMasked ? hatch : toCss(cellColour(matrix, value));
       pen.fillRect(left + column * cell, top + row * cell, cell - 1, cell - 1);
     }
   }
 }
 
-function hatching(pen) {
+function makeHatching(pen) {
   const tile = document.createElement("canvas");
   tile.width = 6;
   tile.height = 6;
@@ -80,40 +80,40 @@ function hatching(pen) {
   return pen.createPattern(tile, "repeat");
 }
 
-function drawLabels(pen, matrix, layout, lit) {
+function drawLabels(pen, matrix, layout, highlight) {
   const { left, top, cell } = layout;
   const ink = themeColour("--ink");
   const warm = themeColour("--warm");
   pen.textBaseline = "middle";
   pen.textAlign = "right";
   matrix.rowLabels.forEach((label, row) => {
-    pen.fillStyle = lit && lit.row === row ? warm : ink;
-    pen.fillText(clipped(label), left - 7, top + (row + 0.5) * cell);
+    pen.fillStyle = highlight && highlight.row === row ? warm : ink;
+    pen.fillText(clipText(label), left - 7, top + (row + 0.5) * cell);
   });
   pen.textAlign = "left";
   matrix.columnLabels.forEach((label, column) => {
     pen.save();
     pen.translate(left + (column + 0.5) * cell, top - 8);
     pen.rotate(-Math.PI / 4);
-    pen.fillStyle = lit && lit.column === column ? warm : ink;
-    pen.fillText(clipped(label), 0, 0);
+    pen.fillStyle = highlight && highlight.column === column ? warm : ink;
+    pen.fillText(clipText(label), 0, 0);
     pen.restore();
   });
 }
 
-function drawLit(pen, matrix, layout, lit) {
+function drawHighlight(pen, matrix, layout, highlight) {
   const { left, top, cell } = layout;
   pen.strokeStyle = themeColour("--warm");
   pen.lineWidth = 2;
-  const row = lit.row ?? 0;
-  const column = lit.column ?? 0;
-  const rows = lit.row === undefined ? matrix.rows : 1;
-  const columns = lit.column === undefined ? matrix.columns : 1;
+  const row = highlight.row ?? 0;
+  const column = highlight.column ?? 0;
+  const rows = highlight.row === undefined ? matrix.rows : 1;
+  const columns = highlight.column === undefined ? matrix.columns : 1;
   pen.strokeRect(left + column * cell - 1, top + row * cell - 1, columns * cell + 1, rows * cell + 1);
 }
 
-// The cell, row or column under a place in the picture; null outside of it.
-function heatPlace(matrix, layout, x, y) {
+// The cell, row or column at a point of the heat map; null outside of it.
+function findCell(matrix, layout, x, y) {
   const column = Math.floor((x - layout.left) / layout.cell);
   const row = Math.floor((y - layout.top) / layout.cell);
   const inRows = row >= 0 && row < matrix.rows;
@@ -127,55 +127,56 @@ function heatPlace(matrix, layout, x, y) {
   return inColumns && row < 0 ? { column } : null;
 }
 
-// A cell in words.
-function cellInWords(matrix, { row, column }) {
+// Describe a cell in words.
+function describeCell(matrix, { row, column }) {
   if (row === undefined || column === undefined) {
     return "";
   }
   const from = matrix.rowLabels[row];
   const to = matrix.columnLabels[column];
-  const why = matrix.hidden(row, column);
-  if (why) {
-    return `“${from}” cannot look at “${to}”: ${why}.`;
+  const reason = matrix.maskReason(row, column);
+  if (reason) {
+    return `“${from}” cannot look at “${to}”: ${reason}.`;
   }
   const value = matrix.values[row * matrix.columns + column];
   if (matrix.isDifference) {
-    return `“${from}” looks at “${to}” ${fixed(Math.abs(value), 3)} ${value < 0 ? "less" : "more"} in the other model.`;
+    return `“${from}” looks at “${to}” ${formatNumber(Math.abs(value), 3)} ${value < 0 ? "less" : "more"} in the other model.`;
   }
-  return `“${from}” looks at “${to}” with weight ${fixed(value, 3)}.`;
+  return `“${from}” looks at “${to}” with weight ${formatNumber(value, 3)}.`;
 }
 
-// The same numbers for those who do not see the picture.
-function heatTable(matrix) {
-  const head = make("tr", {}, make("td", {}), matrix.columnLabels.map((label) => make("th", { scope: "col", dir: "auto" }, label)));
+// The same numbers as a table, for screen readers.
+function makeTable(matrix) {
+  const head = makeElement("tr", {}, makeElement("td", {}), matrix.columnLabels.map((label) => makeElement("th", { scope: "col", dir: "auto" }, label)));
   const rows = matrix.rowLabels.map((label, row) =>
-    make("tr", {}, make("th", { scope: "row", dir: "auto" }, label), matrix.columnLabels.map((_, column) =>
-      make("td", {}, matrix.hidden(row, column) ? "–" : fixed(matrix.values[row * matrix.columns + column])))));
-  return make("table", {}, make("caption", {}, "Rows look at columns."), make("thead", {}, head), make("tbody", {}, rows));
+    makeElement("tr", {}, makeElement("th", { scope: "row", dir: "auto" }, label), matrix.columnLabels.map((_, column) =>
+      makeElement("td", {}, matrix.maskReason(row, column) ? "–" : formatNumber(matrix.values[row * matrix.columns + column])))));
+  return makeElement("table", {}, makeElement("caption", {}, "Rows attend to columns."), makeElement("thead", {}, head), makeElement("tbody", {}, rows));
 }
 
-// The words of both sides; a word that is lit shows where it looks, or who looks at it.
-function heatChips(matrix, lit, light) {
+// The words of both sides as buttons. Highlighting one shades the words that it attends to,
+// or that attend to it.
+function makeChips(matrix, highlight, setHighlight) {
   const shade = (side, i) => {
-    if (!lit || lit[side === "row" ? "column" : "row"] === undefined) {
+    if (!highlight || highlight[side === "row" ? "column" : "row"] === undefined) {
       return null;
     }
-    const place = side === "row" ? i * matrix.columns + lit.column : lit.row * matrix.columns + i;
+    const place = side === "row" ? i * matrix.columns + highlight.column : highlight.row * matrix.columns + i;
     return cellColour(matrix, matrix.values[place]);
   };
-  const line = (side, name, labels) => make("div", { class: "line" }, make("span", {}, name),
+  const line = (side, name, labels) => makeElement("div", { class: "line" }, makeElement("span", {}, name),
     labels.map((label, i) => {
-      const isPinned = lit && lit[side] === i;
-      const chip = make("button", {
+      const isPinned = highlight && highlight[side] === i;
+      const chip = makeElement("button", {
         type: "button", class: isPinned ? "pinned" : null, "aria-pressed": String(Boolean(isPinned)), "data-chip": `${side}-${i}`, dir: "auto",
-        onmouseenter: () => light({ [side]: i }), onfocus: () => light({ [side]: i }), onclick: () => light({ [side]: i }),
+        onmouseenter: () => setHighlight({ [side]: i }), onfocus: () => setHighlight({ [side]: i }), onclick: () => setHighlight({ [side]: i }),
       }, label);
       const colour = shade(side, i);
-      if (colour && !(lit.row !== undefined && lit.column !== undefined)) {
-        chip.style.background = css(colour);
-        chip.style.color = inkOn(colour);
+      if (colour && !(highlight.row !== undefined && highlight.column !== undefined)) {
+        chip.style.background = toCss(colour);
+        chip.style.color = textColourOn(colour);
       }
       return chip;
     }));
-  return [line("row", "looking", matrix.rowLabels), line("column", "looked at", matrix.columnLabels)];
+  return [line("row", "from", matrix.rowLabels), line("column", "to", matrix.columnLabels)];
 }

@@ -1,119 +1,119 @@
-// The page: what is drawn anew when something changes, and what a person does.
+// The page: draw it when something changes, and handle what the user does.
 
 function chooseHead(choice) {
   Object.assign(view, choice);
-  view.layer = Math.min(view.layer, page.sight.layersOf(view.kind) - 1);
-  page.lit = null;
+  view.layer = Math.min(view.layer, page.inspection.layersOf(view.kind) - 1);
+  page.highlight = null;
   writeLink();
   showAttention();
 }
 
-// What is drawn
+// Drawing
 
 function show() {
-  const isThere = page.sight !== null;
+  const hasInspection = page.inspection !== null;
   markStale();
   for (const id of ["reading", "attention", "without", "search"]) {
-    byId(id).hidden = !isThere;
+    byId(id).hidden = !hasInspection;
   }
-  byId("comparison").hidden = !isThere || !page.other;
-  if (isThere) {
-    view.layer = Math.min(view.layer, page.sight.layersOf(view.kind) - 1);
-    view.head = typeof view.head === "number" ? Math.min(view.head, page.sight.heads - 1) : view.head;
+  byId("comparison").hidden = !hasInspection || !page.other;
+  if (hasInspection) {
+    view.layer = Math.min(view.layer, page.inspection.layersOf(view.kind) - 1);
+    view.head = typeof view.head === "number" ? Math.min(view.head, page.inspection.heads - 1) : view.head;
     showReading();
     showAttention();
-    replaceChildren(byId("bars"), makeBars(page.sight));
-    byId("bars").classList.toggle("many", page.sight.pack.without.length > 15);
+    replaceChildren(byId("bars"), makeBars(page.inspection));
+    byId("bars").classList.toggle("many", page.inspection.data.without.length > 15);
     showTree();
   }
 }
 
 function showReading() {
-  replaceChildren(byId("words"), makeWords(page.sight, view.byWords, choosing));
-  replaceChildren(byId("nbest"), makeBest(page.sight, choosing));
+  replaceChildren(byId("words"), makeWords(page.inspection, view.byWords, choiceAttributes));
+  replaceChildren(byId("nbest"), makeNBest(page.inspection, choiceAttributes));
   const note = byId("prefix");
   note.hidden = !view.prefix.length && !view.target;
-  const kept = view.prefix.length === 1 ? "The first piece is" : `The first ${view.prefix.length} pieces are`;
-  replaceChildren(note, view.target ? "This is the hypothesis that you chose. " : `${kept} kept; the rest was decoded again. `,
-    make("button", { type: "button", id: "free", onclick: free }, "Back to the model's own translation"));
+  const prefix = view.prefix.length === 1 ? "The first piece is" : `The first ${view.prefix.length} pieces are`;
+  replaceChildren(note, view.target ? "This is the hypothesis that you chose. " : `${prefix} kept; the rest was decoded again. `,
+    makeElement("button", { type: "button", id: "reset-choice", onclick: resetChoice }, "Back to the best translation"));
   if (page.other) {
-    replaceChildren(byId("compared"), makeComparison(page.models, [page.sight, page.other], view.prefix.length > 0 || view.target !== null));
+    replaceChildren(byId("compared"), makeComparison(page.models, [page.inspection, page.other], view.prefix.length > 0 || view.target !== null));
   }
 }
 
 function isSameRun() {
-  return page.other !== null && page.models[page.sight.model].run === page.models[page.other.model].run;
+  return page.other !== null && page.models[page.inspection.model].run === page.models[page.other.model].run;
 }
 
 function showAttention() {
-  const matrixOf = comparedMatrix(page.sight, page.other, view.byWords, isSameRun());
-  replaceChildren(byId("grid"), makeGrid(page.sight, view, byId("grid").clientWidth, matrixOf, chooseHead));
+  const matrixOf = matrixGetter(page.inspection, page.other, view.byWords, isSameRun());
+  replaceChildren(byId("grid"), makeGrid(page.inspection, view, byId("grid").clientWidth, matrixOf, chooseHead));
   page.matrix = matrixOf(view.kind, view.layer, view.head);
   showChoice();
   page.layout = heatLayout(page.matrix, byId("large").clientWidth || 600);
   showHeat();
-  showBeside();
+  showOtherMatrix();
   showRole();
   if (byId("as-table").open) {
-    replaceChildren(byId("table"), heatTable(page.matrix));
+    replaceChildren(byId("table"), makeTable(page.matrix));
   }
 }
 
 function showChoice() {
-  const select = (name, values, chosen, pick) => make("label", {}, `${name} `, make("select", { "data-choice": name, onchange: (event) => pick(event.target.value) },
-    values.map(([value, text]) => make("option", { value, selected: String(value) === String(chosen) }, text))));
+  const select = (name, values, chosen, pick) => makeElement("label", {}, `${name} `, makeElement("select", { "data-choice": name, onchange: (event) => pick(event.target.value) },
+    values.map(([value, text]) => makeElement("option", { value, selected: String(value) === String(chosen) }, text))));
   const numbers = (count) => Array.from({ length: count }, (_, i) => [i, i + 1]);
   replaceChildren(byId("choice"),
     select("Kind", Object.entries(KINDS).map(([kind, { name }]) => [kind, name]), view.kind, (kind) => chooseHead({ kind })),
-    select("Layer", numbers(page.sight.layersOf(view.kind)), view.layer, (layer) => chooseHead({ layer: Number(layer) })),
-    select("Head", [["mean", "mean of all"], ["max", "maximum of all"], ...numbers(page.sight.heads)], view.head,
+    select("Layer", numbers(page.inspection.layersOf(view.kind)), view.layer, (layer) => chooseHead({ layer: Number(layer) })),
+    select("Head", [["mean", "mean of all"], ["max", "maximum of all"], ...numbers(page.inspection.heads)], view.head,
       (head) => chooseHead({ head: /^\d+$/.test(head) ? Number(head) : head })));
 }
 
 function showRole() {
-  const isOne = typeof view.head === "number";
-  const role = isOne && page.sight.role(view.kind, view.layer, view.head);
-  const isOther = isOne && !isSameRun();
-  const differing = `${isOther ? "Heads of two training runs have no common order" : "The words of the two differ here"}: this model above, the other below. `;
-  const lacking = "The other model has no such layer or head. ";
-  const alone = page.other ? (byId("beside").hidden ? lacking : differing) : "";
-  const compared = page.matrix.isDifference ? "Green: the other model looks more, purple: less. " : alone;
-  byId("role").textContent = `${KINDS[view.kind].name}, layer ${view.layer + 1}: ${compared}` + (isOne
-    ? `head ${view.head + 1} ${role.text}, ${fixed(role.share)}; entropy ${fixed(role.entropy)} of at most ${fixed(role.most)} bits.`
-    : `the ${view.head === "max" ? "maximum" : "mean"} over the ${page.sight.heads} heads.`);
+  const isHead = typeof view.head === "number";
+  const role = isHead && page.inspection.role(view.kind, view.layer, view.head);
+  const isOtherRun = isHead && !isSameRun();
+  const separate = `${isOtherRun ? "Heads of two training runs have no common order" : "The words of the two models differ"}: the first model is above, the other below. `;
+  const missing = "The other model has no such layer or head. ";
+  const note = page.other ? (byId("beside").hidden ? missing : separate) : "";
+  const compared = page.matrix.isDifference ? "Green: the other model attends more; purple: less. " : note;
+  byId("role").textContent = `${KINDS[view.kind].name}, layer ${view.layer + 1}: ${compared}` + (isHead
+    ? `head ${view.head + 1} ${role.text}, ${formatNumber(role.share)}; entropy ${formatNumber(role.entropy)} of at most ${formatNumber(role.most)} bits.`
+    : `the ${view.head === "max" ? "maximum" : "mean"} over the ${page.inspection.heads} heads.`);
 }
 
 function showHeat() {
-  drawHeat(byId("heat"), page.matrix, page.layout, page.lit);
-  replaceChildren(byId("scale"), page.matrix.isDifference ? "" : makeScale());
+  drawHeat(byId("heat"), page.matrix, page.layout, page.highlight);
+  replaceChildren(byId("scale"), page.matrix.isDifference ? "" : makeLegend());
   const { name } = KINDS[view.kind];
-  byId("heat").setAttribute("aria-label", `${name} attention, layer ${view.layer + 1}. Arrow keys read its cells; the table below has the numbers.`);
-  showLit();
+  byId("heat").setAttribute("aria-label", `${name} attention, layer ${view.layer + 1}. The arrow keys read its cells; the table below has the numbers.`);
+  showHighlight();
 }
 
-// Where the words of two models differ there is no difference to draw: theirs, below.
-function showBeside() {
-  const theirs = otherMatrix(page.other, view.kind, view.layer, view.head, view.byWords);
-  const isBeside = theirs !== null && !page.matrix.isDifference;
+// If the difference of two models cannot be drawn, draw the other model below.
+function showOtherMatrix() {
+  const matrix = otherMatrix(page.other, view.kind, view.layer, view.head, view.byWords);
+  const isBeside = matrix !== null && !page.matrix.isDifference;
   byId("beside").hidden = !isBeside;
   if (isBeside) {
     const { name } = page.models[page.other.model];
     byId("beside-name").textContent = name;
     byId("heat-beside").setAttribute("aria-label", `Heat map of ${name}, layer ${view.layer + 1}.`);
-    drawHeat(byId("heat-beside"), theirs, heatLayout(theirs, byId("large").clientWidth || 600), null);
+    drawHeat(byId("heat-beside"), matrix, heatLayout(matrix, byId("large").clientWidth || 600), null);
   }
 }
 
-function showLit() {
+function showHighlight() {
   const chips = byId("chips");
-  replaceChildren(chips, heatChips(page.matrix, page.lit, light));
-  byId("cell").textContent = page.lit ? cellInWords(page.matrix, page.lit) : "";
+  replaceChildren(chips, makeChips(page.matrix, page.highlight, setHighlight));
+  byId("cell").textContent = page.highlight ? describeCell(page.matrix, page.highlight) : "";
 }
 
-// Shade the chips that are there: one of them has the focus.
-function relight(chips) {
-  const anew = heatChips(page.matrix, page.lit, light);
-  const buttons = anew.flatMap((line) => [...line.querySelectorAll("button")]);
+// Shade the existing chips: replacing them would lose the focus.
+function shadeChips(chips) {
+  const lines = makeChips(page.matrix, page.highlight, setHighlight);
+  const buttons = lines.flatMap((line) => [...line.querySelectorAll("button")]);
   [...chips.querySelectorAll("button")].forEach((chip, i) => {
     chip.className = buttons[i].className;
     chip.ariaPressed = buttons[i].ariaPressed;
@@ -122,24 +122,24 @@ function relight(chips) {
   });
 }
 
-function light(lit) {
-  if (JSON.stringify(lit) === JSON.stringify(page.lit)) {
+function setHighlight(highlight) {
+  if (JSON.stringify(highlight) === JSON.stringify(page.highlight)) {
     return;
   }
-  page.lit = lit;
-  drawHeat(byId("heat"), page.matrix, page.layout, page.lit);
-  relight(byId("chips"));
-  byId("cell").textContent = lit ? cellInWords(page.matrix, lit) : "";
+  page.highlight = highlight;
+  drawHeat(byId("heat"), page.matrix, page.layout, page.highlight);
+  shadeChips(byId("chips"));
+  byId("cell").textContent = highlight ? describeCell(page.matrix, highlight) : "";
 }
 
 function showTree() {
-  const pieceOf = (id) => page.sight.pack.nodePieces[id];
-  replaceChildren(byId("tree"), makeTree(page.sight, pieceOf, byId("cut").checked, choosing));
-  const told = page.models[page.sight.model];
-  byId("tree-note").textContent = `Search ${told.search}, ${told.beam} ${told.beam === 1 ? "hypothesis" : "hypotheses"} kept, length penalty ${told.lengthPenalty}. Under each piece: the log-probability so far | the score with the length penalty. ✂ cut, # its rank among the n best, ✕ ended but beaten. Click a hypothesis to see its attention.`;
+  const pieceOf = (id) => page.inspection.data.nodePieces[id];
+  replaceChildren(byId("tree"), makeTree(page.inspection, pieceOf, byId("cut").checked, choiceAttributes));
+  const model = page.models[page.inspection.model];
+  byId("tree-note").textContent = `Search ${model.search}, ${model.beam} ${model.beam === 1 ? "hypothesis" : "hypotheses"} in the beam, length penalty ${model.lengthPenalty}. Under each piece: the log-probability so far | the score with the length penalty. ✂ dropped, # rank among the n best, ✕ complete, but not among the n best. Click a hypothesis to see its attention.`;
 }
 
-// What a person does
+// Input
 
 function moveInHeat(event) {
   const step = ARROWS[event.key];
@@ -147,59 +147,59 @@ function moveInHeat(event) {
     return;
   }
   event.preventDefault();
-  const { row, column } = page.lit || {};
-  const limited = (value, by, most) => (value === undefined ? 0 : Math.min(Math.max(value + by, 0), most - 1));
-  light({ row: limited(row, step[1], page.matrix.rows), column: limited(column, step[0], page.matrix.columns) });
-  showLitCell();
+  const { row, column } = page.highlight || {};
+  const move = (value, by, count) => (value === undefined ? 0 : Math.min(Math.max(value + by, 0), count - 1));
+  setHighlight({ row: move(row, step[1], page.matrix.rows), column: move(column, step[0], page.matrix.columns) });
+  scrollToHighlight();
 }
 
-// Scroll to the cell that is lit, if it is outside of what can be seen.
-function showLitCell() {
+// Scroll to the highlighted cell if it is not visible.
+function scrollToHighlight() {
   const { left, top, cell } = page.layout;
   const frame = byId("heat").parentElement;
-  const x = left + page.lit.column * cell;
+  const x = left + page.highlight.column * cell;
   if (x < frame.scrollLeft || x + cell > frame.scrollLeft + frame.clientWidth) {
     frame.scrollLeft = x - frame.clientWidth / 2;
   }
-  const y = byId("heat").getBoundingClientRect().top + top + page.lit.row * cell;
+  const y = byId("heat").getBoundingClientRect().top + top + page.highlight.row * cell;
   if (y < 0 || y + cell > innerHeight) {
     scrollBy(0, y - innerHeight / 2);
   }
 }
 
-// Let go of what is lit, else of the translation that was chosen.
-function letGo() {
-  if (page.lit) {
-    light(null);
-  } else if (page.sight && (view.prefix.length || view.target)) {
-    free();
+// Remove the highlight, or else return to the best translation.
+function deselect() {
+  if (page.highlight) {
+    setHighlight(null);
+  } else if (page.inspection && (view.prefix.length || view.target)) {
+    resetChoice();
   }
 }
 
-function pressed(event) {
-  const isTyped = event.target.matches("textarea, select, input:not([type='checkbox'])");
+function handleKey(event) {
+  const isTextInput = event.target.matches("textarea, select, input:not([type='checkbox'])");
   const isShortcut = event.ctrlKey || event.metaKey || (event.altKey && !"[]{}".includes(event.key)); // Option types brackets on some keyboards
   const isOff = event.key.length === 1 && !byId("keys").checked;
-  if ((isTyped && event.key !== "Escape") || isShortcut || isOff) {
+  if ((isTextInput && event.key !== "Escape") || isShortcut || isOff) {
     return;
   }
   const kinds = Object.keys(KINDS);
   const turn = (value, count, by) => (value + by + count) % count;
   const head = typeof view.head === "number" ? view.head : -1;
-  const acts = {
+  const actions = {
     "/": () => byId(page.source.isFrozen ? "sentence" : "text").focus(),
-    "[": () => chooseHead({ layer: turn(view.layer, page.sight.layersOf(view.kind), -1) }),
-    "]": () => chooseHead({ layer: turn(view.layer, page.sight.layersOf(view.kind), 1) }),
-    "{": () => chooseHead({ head: turn(Math.max(head, 0), page.sight.heads, -1) }),
-    "}": () => chooseHead({ head: turn(head, page.sight.heads, 1) }),
+    "[": () => chooseHead({ layer: turn(view.layer, page.inspection.layersOf(view.kind), -1) }),
+    "]": () => chooseHead({ layer: turn(view.layer, page.inspection.layersOf(view.kind), 1) }),
+    "{": () => chooseHead({ head: turn(Math.max(head, 0), page.inspection.heads, -1) }),
+    "}": () => chooseHead({ head: turn(head, page.inspection.heads, 1) }),
     w: () => byId("pieces").click(),
     t: () => byId("theme").click(),
-    Escape: letGo,
+    Escape: deselect,
   };
-  kinds.forEach((kind, i) => { acts[i + 1] = () => chooseHead({ kind }); });
-  if (acts[event.key] && (page.sight || "/t".includes(event.key))) {
+  kinds.forEach((kind, i) => { actions[i + 1] = () => chooseHead({ kind }); });
+  if (actions[event.key] && (page.inspection || "/t".includes(event.key))) {
     event.preventDefault();
-    acts[event.key]();
+    actions[event.key]();
   }
 }
 
@@ -208,67 +208,67 @@ function setTheme() {
   const isDark = !page.isPrinted && (view.theme === "dark" || (view.theme === "auto" && prefersDark));
   document.documentElement.dataset.theme = isDark ? "dark" : "light";
   byId("theme").textContent = `Theme: ${view.theme}`;
-  if (page.sight) {
+  if (page.inspection) {
     show();
   }
 }
 
-// A page that is not served securely may not write to the clipboard.
+// Without HTTPS, browsers do not let a page write to the clipboard.
 async function copyLink() {
   try {
     await navigator.clipboard.writeText(location.href);
-    say("The link has been copied.");
+    showStatus("The link has been copied.");
   } catch {
-    say("The address bar has the link.");
+    showStatus("The address bar has the link.");
   }
 }
 
-function listen() {
-  byId("text").addEventListener("input", typed);
-  byId("sentence").addEventListener("change", (event) => { Object.assign(view, FREE, { text: event.target.value }); look(); });
-  byId("model").addEventListener("change", (event) => { Object.assign(view, FREE, { model: Number(event.target.value) }); look(); });
-  byId("other").addEventListener("change", (event) => { view.other = Number(event.target.value); look(); });
-  byId("padding").addEventListener("change", (event) => { view.padding = Math.min(Math.max(Math.round(event.target.value) || 0, 0), 16); event.target.value = view.padding; look(); });
-  byId("pieces").addEventListener("change", (event) => { view.byWords = !event.target.checked; page.lit = null; writeLink(); show(); });
+function addListeners() {
+  byId("text").addEventListener("input", handleInput);
+  byId("sentence").addEventListener("change", (event) => { Object.assign(view, NO_CHOICE, { text: event.target.value }); refresh(); });
+  byId("model").addEventListener("change", (event) => { Object.assign(view, NO_CHOICE, { model: Number(event.target.value) }); refresh(); });
+  byId("other").addEventListener("change", (event) => { view.other = Number(event.target.value); refresh(); });
+  byId("padding").addEventListener("change", (event) => { view.padding = Math.min(Math.max(Math.round(event.target.value) || 0, 0), 16); event.target.value = view.padding; refresh(); });
+  byId("pieces").addEventListener("change", (event) => { view.byWords = !event.target.checked; page.highlight = null; writeLink(); show(); });
   byId("cut").addEventListener("change", showTree);
   byId("theme").addEventListener("click", () => { view.theme = { auto: "light", light: "dark", dark: "auto" }[view.theme]; writeLink(); setTheme(); });
   byId("link").addEventListener("click", copyLink);
-  byId("as-table").addEventListener("toggle", () => page.matrix && replaceChildren(byId("table"), heatTable(page.matrix)));
-  byId("heat").addEventListener("mousemove", (event) => light(heatPlace(page.matrix, page.layout, event.offsetX, event.offsetY)));
-  byId("heat").addEventListener("mouseleave", () => light(null));
+  byId("as-table").addEventListener("toggle", () => page.matrix && replaceChildren(byId("table"), makeTable(page.matrix)));
+  byId("heat").addEventListener("mousemove", (event) => setHighlight(findCell(page.matrix, page.layout, event.offsetX, event.offsetY)));
+  byId("heat").addEventListener("mouseleave", () => setHighlight(null));
   byId("heat").addEventListener("keydown", moveInHeat);
-  document.addEventListener("keydown", pressed);
+  document.addEventListener("keydown", handleKey);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", setTheme);
-  addEventListener("hashchange", () => { if (page.models.length) { readLink(); look(); } });
+  addEventListener("hashchange", () => { if (page.models.length) { readLink(); refresh(); } });
   for (const name of ["beforeprint", "afterprint"]) {
     addEventListener(name, () => { page.isPrinted = name === "beforeprint"; setTheme(); }); // on paper it is light
   }
-  addEventListener("resize", () => page.sight && showAttention());
-  document.querySelectorAll("[data-roving]").forEach(rove);
+  addEventListener("resize", () => page.inspection && showAttention());
+  document.querySelectorAll("[data-roving]").forEach(moveByArrows);
   const pictures = { heat: () => heatSvg(page.matrix), grid: () => gridSvg([...byId("grid").children]), tree: () => treeSvg(byId("tree").firstChild) };
   for (const tools of document.querySelectorAll(".exports")) {
     const of = tools.dataset.of;
-    replaceChildren(tools, ["svg", "png"].map((format) => make("button", { type: "button", "data-export": `${of}-${format}`, onclick: () => exportPicture(pictures[of](), of, format) }, `Save as ${format.toUpperCase()}`)));
+    replaceChildren(tools, ["svg", "png"].map((format) => makeElement("button", { type: "button", "data-export": `${of}-${format}`, onclick: () => exportPicture(pictures[of](), of, format) }, `Save as ${format.toUpperCase()}`)));
   }
 }
 
-// What the link says, as far as it is there: a file has its own sentences alone.
+// Read the view from the link. A file has only its own sentences.
 function readLink() {
   hashToView(location.hash);
   const { isFrozen, texts } = page.source;
   if (isFrozen) {
     view.text = texts.includes(view.text) ? view.text : texts[0];
     view.padding = 0;
-    replaceChildren(byId("sentence"), texts.map((text) => make("option", { value: text, dir: "auto", selected: text === view.text }, text)));
+    replaceChildren(byId("sentence"), texts.map((text) => makeElement("option", { value: text, dir: "auto", selected: text === view.text }, text)));
   }
   setTheme();
   showSettings();
 }
 
 function showSettings() {
-  const options = (chosen) => page.models.map(({ name }, i) => make("option", { value: i, selected: i === chosen }, name));
+  const options = (chosen) => page.models.map(({ name }, i) => makeElement("option", { value: i, selected: i === chosen }, name));
   replaceChildren(byId("model"), options(view.model));
-  replaceChildren(byId("other"), make("option", { value: -1, selected: view.other < 0 }, "nothing"), options(view.other));
+  replaceChildren(byId("other"), makeElement("option", { value: -1, selected: view.other < 0 }, "nothing"), options(view.other));
   byId("compare-with").hidden = page.models.length < 2;
   byId("pieces").checked = !view.byWords;
   byId("padding").value = view.padding;
@@ -276,25 +276,25 @@ function showSettings() {
   showRemark();
 }
 
-async function begin() {
+async function start() {
   try {
-    await askModels();
+    await fetchModels();
   } catch (error) {
-    say(error.message, true);
-    page.timer = setTimeout(begin, RETRY);
+    showStatus(error.message, true);
+    page.timer = setTimeout(start, RETRY);
     return;
   }
-  byId("text").disabled = false; // what is typed earlier, the link would replace
+  byId("text").disabled = false; // text typed earlier would be replaced by the link's
   const { isFrozen } = page.source;
   byId("asking").hidden = isFrozen;
   byId("frozen").hidden = !isFrozen;
   byId("padding").parentElement.hidden = isFrozen;
   readLink();
-  await look();
+  await refresh();
 }
 
 const data = JSON.parse(byId("data").textContent);
-page.source = data.server ? new FromServer() : new FromFile(data);
+page.source = data.server ? new ServerSource() : new FileSource(data);
 setTheme();
-listen();
-begin();
+addListeners();
+start();

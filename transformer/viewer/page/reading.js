@@ -1,72 +1,72 @@
-// The translation: words shaded by probability, their alternatives, the n best.
+// The translation: words shaded by probability, their alternatives, and the n best.
 
-const EDGES = [0.3, 0.5, 0.7, 0.9];
+const SHADE_LIMITS = [0.3, 0.5, 0.7, 0.9];
 
 function shadeOf(probability) {
-  return EDGES.filter((edge) => probability >= edge).length;
+  return SHADE_LIMITS.filter((limit) => probability >= limit).length;
 }
 
-// The words of a translation, and under each the likeliest pieces. `choosing` is a
-// function of a choice: the attributes of what makes it.
-function makeWords(sight, byWords, choosing) {
-  const labels = sight.labels("target", byWords);
-  const probabilities = sight.probabilities(byWords);
-  return sight.spans("target", byWords).map(([begin, end], i) => {
+// The words of a translation, each above its likeliest pieces. `choiceAttributes` maps a
+// choice to the attributes of its button.
+function makeWords(inspection, byWords, choiceAttributes) {
+  const labels = inspection.labels("target", byWords);
+  const probabilities = inspection.probabilities(byWords);
+  return inspection.spans("target", byWords).map(([start, end], i) => {
     const choices = [];
-    for (let place = begin; place < end; place += 1) {
-      choices.push(makeChoices(sight, place, choosing));
+    for (let place = start; place < end; place += 1) {
+      choices.push(makeChoices(inspection, place, choiceAttributes));
     }
-    return make("div", { class: "word" },
-      make("span", { class: `said shade${shadeOf(probabilities[i])}`, title: `probability ${fixed(probabilities[i], 3)}` }, labels[i]),
-      make("span", { class: "number" }, ` ${fixed(probabilities[i])}`),
-      make("div", { class: "choices" }, choices));
+    return makeElement("div", { class: "word" },
+      makeElement("span", { class: `text shade${shadeOf(probabilities[i])}`, title: `probability ${formatNumber(probabilities[i], 3)}` }, labels[i]),
+      makeElement("span", { class: "number" }, ` ${formatNumber(probabilities[i])}`),
+      makeElement("div", { class: "choices" }, choices));
   });
 }
 
-function makeChoices(sight, place, choosing) {
-  const chosen = sight.pack.target.ids[place];
-  return make("ul", {}, sight.pack.alternatives[place].map(([id, piece, probability]) => {
-    const share = make("span", { class: "share" });
+function makeChoices(inspection, place, choiceAttributes) {
+  const chosen = inspection.data.target.ids[place];
+  return makeElement("ul", {}, inspection.data.alternatives[place].map(([id, piece, probability]) => {
+    const share = makeElement("span", { class: "share" });
     share.style.width = `${(100 * probability).toFixed(1)}%`;
-    return make("li", {}, make("button", {
+    return makeElement("li", {}, makeElement("button", {
       type: "button", class: id === chosen ? "chosen" : null, "data-alternative": `${place}-${id}`,
-      title: id === chosen ? "Already in the translation" : "Keep what comes before it, and decode the rest again",
-      ...(id === chosen ? {} : choosing(alternative(sight, place, id))),
-    }, make("span", {}, piece), make("span", { class: "number" }, fixed(probability, 3)), share));
+      title: id === chosen ? "Already in the translation" : "Keep the pieces before it, and decode the rest again",
+      ...(id === chosen ? {} : choiceAttributes(alternativeChoice(inspection, place, id))),
+    }, makeElement("span", {}, piece), makeElement("span", { class: "number" }, formatNumber(probability, 3)), share));
   }));
 }
 
-// What an alternative asks for: what stands before it is kept, the rest decoded anew.
-function alternative(sight, place, id) {
-  const { ids } = sight.pack.target;
+// The choice of an alternative: keep the pieces before it, and decode the rest again.
+function alternativeChoice(inspection, place, id) {
+  const { ids } = inspection.data.target;
   const isEnd = id === ids[ids.length - 1];
   const before = ids.slice(0, place);
   return isEnd ? { prefix: [], target: before } : { prefix: [...before, id], target: null };
 }
 
-function makeBest(sight, choosing) {
-  const shown = sight.pack.target.ids.slice(0, -1).join();
-  return sight.pack.nBest.map((each, rank) => make("li", {},
-    make("button", { type: "button", "aria-pressed": String(each.ids.join() === shown), "data-rank": rank, dir: "auto", ...choosing({ prefix: sight.prefix, target: each.ids }) },
-      each.text || "(empty)"),
-    make("span", { class: "number" }, ` ${fixed(each.score, 3)}`)));
+function makeNBest(inspection, choiceAttributes) {
+  const displayed = inspection.data.target.ids.slice(0, -1).join();
+  return inspection.data.nBest.map((best, rank) => makeElement("li", {},
+    makeElement("button", { type: "button", "aria-pressed": String(best.ids.join() === displayed), "data-rank": rank, dir: "auto", ...choiceAttributes({ prefix: inspection.prefix, target: best.ids }) },
+      best.text || "(empty)"),
+    makeElement("span", { class: "number" }, ` ${formatNumber(best.score, 3)}`)));
 }
 
-// How much each source word matters: leave it out. Bars go left and right from zero.
-function makeBars(sight) {
-  const { without, source } = sight.pack;
+// The effect of leaving out each source word, as bars to the left and right of zero.
+function makeBars(inspection) {
+  const { without, source } = inspection.data;
   const sums = without.map((row) => row.reduce((a, b) => a + b, 0));
-  const least = Math.min(...sums, 0);
-  const room = Math.max(...sums, 0, least + 1e-6) - least;
-  const share = (value) => `${((100 * value) / room).toFixed(1)}%`;
+  const smallest = Math.min(...sums, 0);
+  const range = Math.max(...sums, 0, smallest + 1e-6) - smallest;
+  const share = (value) => `${((100 * value) / range).toFixed(1)}%`;
   return sums.map((sum, i) => {
-    const length = make("div", { class: sum > 0 ? "length up" : "length" });
-    length.style.left = share(Math.min(sum, 0) - least);
+    const length = makeElement("div", { class: sum > 0 ? "length up" : "length" });
+    length.style.left = share(Math.min(sum, 0) - smallest);
     length.style.width = share(Math.abs(sum));
-    const zero = make("div", { class: "zero" });
-    zero.style.left = share(-least);
+    const zero = makeElement("div", { class: "zero" });
+    zero.style.left = share(-smallest);
     const worst = without[i].indexOf(Math.min(...without[i]));
-    return make("div", { class: "bar", title: `It matters most for “${sight.pack.target.pieces[worst]}”` },
-      make("span", { dir: "auto" }, source.words[i]), make("div", { class: "room" }, zero, length), make("span", { class: "number" }, fixed(sum)));
+    return makeElement("div", { class: "bar", title: `It matters most for “${inspection.data.target.pieces[worst]}”` },
+      makeElement("span", { dir: "auto" }, source.words[i]), makeElement("div", { class: "room" }, zero, length), makeElement("span", { class: "number" }, formatNumber(sum)));
   });
 }

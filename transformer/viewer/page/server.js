@@ -1,56 +1,56 @@
-// Where sights come from: the page's own server, or what was frozen into the file.
+// The source of the inspections: the page's own server, or the data in the file.
 
 const NOT_IN_FILE = "This is not in the file; use serve.py to see it.";
 
 class Unreachable extends Error {}
 
-class FromServer {
+class ServerSource {
   constructor() {
     this.isFrozen = false;
   }
 
   async models(signal) {
-    return (await this.ask("models", null, signal)).models;
+    return (await this.fetchJson("models", null, signal)).models;
   }
 
   async translate({ model, text }, signal) {
-    return (await this.ask("translate", { model, text, split: false }, signal)).translations;
+    return (await this.fetchJson("translate", { model, text, split: false }, signal)).translations;
   }
 
-  async see(asked, signal) {
-    return new Sight((await this.ask("see", asked, signal)).result, asked);
+  async inspect(request, signal) {
+    return new Inspection((await this.fetchJson("see", request, signal)).result, request);
   }
 
   has() {
     return true;
   }
 
-  async ask(path, body, signal) {
+  async fetchJson(path, body, signal) {
     const options = body
       ? { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal }
       : { signal };
+    let response;
     let answer;
-    let told;
     try {
-      answer = await fetch(path, options);
-      told = await answer.json(); // a proxy may answer with a page of its own
+      response = await fetch(path, options);
+      answer = await response.json(); // a proxy may answer with HTML
     } catch (error) {
       if (error.name === "AbortError") {
         throw error;
       }
-      throw new Unreachable("The server does not answer. Trying again …");
+      throw new Unreachable("The server does not answer. Retrying …");
     }
-    if (answer.status === 429 || answer.status === 503) {
-      throw new Unreachable(`${told.error} Trying again …`);
+    if (response.status === 429 || response.status === 503) {
+      throw new Unreachable(`${answer.error} Retrying …`);
     }
-    if (!answer.ok) {
-      throw new Error(told.error);
+    if (!response.ok) {
+      throw new Error(answer.error);
     }
-    return told;
+    return answer;
   }
 }
 
-class FromFile {
+class FileSource {
   constructor(data) {
     this.data = data;
     this.isFrozen = true;
@@ -60,25 +60,25 @@ class FromFile {
     return this.data.models;
   }
 
-  async see(asked) {
-    const found = this.find(asked);
-    if (!found) {
+  async inspect(request) {
+    const entry = this.find(request);
+    if (!entry) {
       throw new Error(NOT_IN_FILE);
     }
-    return new Sight(found.inspection, asked);
+    return new Inspection(entry.inspection, request);
   }
 
-  has(asked) {
-    return this.find(asked) !== undefined;
+  has(request) {
+    return this.find(request) !== undefined;
   }
 
   find({ model, text, prefix, target }) {
-    return this.data.inspections.find((each) =>
-      each.text === text && each.model === model && each.prefix.join() === prefix.join() &&
-      (target === null || each.inspection.target.ids.slice(0, -1).join() === target.join()));
+    return this.data.inspections.find((entry) =>
+      entry.text === text && entry.model === model && entry.prefix.join() === prefix.join() &&
+      (target === null || entry.inspection.target.ids.slice(0, -1).join() === target.join()));
   }
 
   get texts() {
-    return [...new Set(this.data.inspections.map((each) => each.text))];
+    return [...new Set(this.data.inspections.map((entry) => entry.text))];
   }
 }

@@ -147,7 +147,9 @@ def test_an_alternative_keeps_what_stands_before_it(page):
     )
     assert words and any(words in each for each in announced)
     page.click("#reset-choice")
-    page.until(f"page.inspection.data.target.ids.join() === '{','.join(map(str, before))}'")
+    page.until(
+        f"page.inspection.data.target.ids.join() === '{','.join(map(str, before))}'"
+    )
 
 
 def test_a_choice_keeps_the_prefix_of_what_is_shown(page):
@@ -353,7 +355,9 @@ def test_a_link_to_what_a_file_lacks_shows_what_it_has(browser, models, tmp_path
 
 def test_a_prefix_that_is_refused_is_taken_back(browser, server):
     browser.open(url(server) + "#t=1+2+3&p=999999")
-    browser.until("page.inspection !== null && byId('status').classList.contains('bad')")
+    browser.until(
+        "page.inspection !== null && byId('status').classList.contains('bad')"
+    )
     assert "Refused" in browser.run("byId('status').textContent")
     assert browser.run("[view.prefix, page.inspection.text]") == [[], "1 2 3"]
 

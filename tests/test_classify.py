@@ -14,7 +14,7 @@ import tensorflow.compat.v1 as tf
 
 
 def accuracy(capsys, *flags):
-    """What the script prints as the accuracy."""
+    """Run the script; return the accuracy that it prints."""
     classify.main(list(flags))
     return float(
         re.search(
@@ -28,9 +28,9 @@ def accuracy(capsys, *flags):
 
 def test_own_corpus_is_tested_with_reviews_it_has_not_seen():
     train, test = classify.own_reviews(200)
-    known = {tuple(ids) for ids, _ in train}
+    train_reviews = {tuple(ids) for ids, _ in train}
     assert len(train) == 400 and len(test) > 900
-    assert not any(tuple(ids) in known for ids, _ in test)
+    assert not any(tuple(ids) in train_reviews for ids, _ in test)
     used = {i for ids, _ in train for i in ids}
     assert used == set(range(2, max(used) + 1))
 
@@ -44,32 +44,32 @@ def object_array(lists):
     return array
 
 
-def imdb_arrays(count=40, longest=9, seed=0):
+def imdb_arrays(count=40, max_length=9, seed=0):
     """Good reviews have more words of low ranks than bad ones."""
-    draw, arrays = np.random.RandomState(seed), {}
-    for part in ("train", "test"):
-        labels = draw.randint(0, 2, [count])
-        arrays["x_" + part] = object_array(
+    rng, arrays = np.random.RandomState(seed), {}
+    for split in ("train", "test"):
+        labels = rng.randint(0, 2, [count])
+        arrays["x_" + split] = object_array(
             [
                 [
                     int(rank)
-                    for rank in draw.randint(1, 5, [draw.randint(2, longest)])
+                    for rank in rng.randint(1, 5, [rng.randint(2, max_length)])
                     + 10 * (1 - label)
                 ]
                 for label in labels
             ]
         )
-        arrays["y_" + part] = labels.astype(np.int64)
+        arrays["y_" + split] = labels.astype(np.int64)
     return arrays
 
 
 def test_reading_imdb(tmp_path):
     arrays = imdb_arrays()
     np.savez(str(tmp_path / "imdb.npz"), **arrays)
-    found = imdb.read(str(tmp_path / "imdb.npz"))
-    assert set(found) == set(arrays)
+    loaded = imdb.read(str(tmp_path / "imdb.npz"))
+    assert set(loaded) == set(arrays)
     for name, array in arrays.items():
-        assert np.asarray(found[name], array.dtype).tolist() == array.tolist()
+        assert np.asarray(loaded[name], array.dtype).tolist() == array.tolist()
 
 
 class Malicious:
@@ -84,17 +84,19 @@ def test_a_pickle_that_would_run_code_is_refused(tmp_path, capfd):
     )
     with pytest.raises(SystemExit, match="2"):
         classify.main(["--imdb", str(tmp_path / "imdb.npz")])
-    out, said = capfd.readouterr()
-    assert re.match(r"classify.py: expected lists of numbers, got \w+\.system in", said)
-    assert said.count("\n") == 1 and "must not run" not in out
+    out, message = capfd.readouterr()
+    assert re.match(
+        r"classify.py: expected lists of numbers, got \w+\.system in", message
+    )
+    assert message.count("\n") == 1 and "must not run" not in out
 
 
 class Forged:
     """An array whose pickle gives bytes for the addresses of its objects."""
 
     def __reduce__(self):
-        made, arguments, state = object_array([[1]]).__reduce__()
-        return made, arguments, (*state[:4], b"A" * 8)
+        function, arguments, state = object_array([[1]]).__reduce__()
+        return function, arguments, (*state[:4], b"A" * 8)
 
 
 def test_a_pickle_with_addresses_is_refused(tmp_path, capfd):

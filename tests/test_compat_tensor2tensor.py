@@ -1,7 +1,7 @@
 """Code written for tensor2tensor, on `transformer.compat.tensor2tensor`.
 
-Its recorded numbers, with names, shapes and order of the variables; stepping with a
-cache; what is refused; what its own tests check.
+Its recorded numbers, with names, shapes and order of the variables; decoding with a
+cache; refusals; and what its own tests check.
 """
 
 import functools
@@ -19,7 +19,7 @@ from transformer.compat import tensor2tensor as common_attention
 from transformer.compat import tensor2tensor as common_layers
 
 # Recorded functions that have no counterpart: name of a case → why.
-WITHOUT = {
+UNSUPPORTED = {
     "D/noam_norm": "its normalization has no variables: 'layer' and 'none' are here",
     "D/l2_norm": "another normalization: 'layer' and 'none' are here",
     "D/mha_self_vars_3d": "kernels of three dimensions",
@@ -34,13 +34,13 @@ HPARAMS = types.SimpleNamespace(
 WIDTH, HEADS = 8, 2
 
 
-def changed(**changes):
+def change_hparams(**changes):
     """HPARAMS with other values."""
     return types.SimpleNamespace(**{**vars(HPARAMS), **changes})
 
 
-def evaluated(*tensors):
-    """What tensors are, at first values of the variables."""
+def evaluate(*tensors):
+    """Evaluate tensors with the initial values of the variables."""
     with tf.Session(config=CONFIG) as session:
         session.run(tf.global_variables_initializer())
         return session.run(tensors)
@@ -55,7 +55,7 @@ def arguments_of(inputs, kwargs, function):
     if function == "get_timing_signal_1d":
         tensors["length"] = tf.get_static_value(tensors["length"]).item()
     if function in ("layer_preprocess", "layer_postprocess"):
-        kwargs = {"hparams": changed(layer_prepostprocess_dropout=0.0, **kwargs)}
+        kwargs = {"hparams": change_hparams(layer_prepostprocess_dropout=0.0, **kwargs)}
     if function in ("dot_product_attention", "dot_product_attention_relative"):
         kwargs = {"bias": None, **kwargs}
     if function == "multihead_attention":
@@ -65,25 +65,25 @@ def arguments_of(inputs, kwargs, function):
 
 @fixtures.over("D", function="common_*")
 def test_recorded_numbers(name):
-    if name in WITHOUT:
-        pytest.skip(WITHOUT[name])
+    if name in UNSUPPORTED:
+        pytest.skip(UNSUPPORTED[name])
     case, inputs, kwargs = open_case(name)
     function = case["meta"]["function"].split(".")[-1]
     arguments, weights = arguments_of(inputs, kwargs, function), {}
     if "out/attn" in case:
         arguments["save_weights_to"] = weights
-    found = getattr(common_attention, function)(**arguments)
+    results = getattr(common_attention, function)(**arguments)
     if function == "padded_cross_entropy":
-        total, count = found
-        alone, _ = common_layers.padded_cross_entropy(reduce_sum=False, **arguments)
+        total, count = results
+        per_token, _ = common_layers.padded_cross_entropy(reduce_sum=False, **arguments)
         outputs = {"out": total, "denominator": count}
-        outputs.update(loss=total / count, per_token=alone)
+        outputs.update(loss=total / count, per_token=per_token)
     else:
-        outputs = {"out": found, **dict(zip(["attn"], weights.values()))}
+        outputs = {"out": results, **dict(zip(["attn"], weights.values()))}
     assert_as_recorded(case, outputs, inputs)
 
 
-# Their variables: names, sharing, first values
+# Variables: names, sharing, initial values
 
 
 def names():
@@ -106,7 +106,9 @@ def test_a_scope_shares_its_variables():
     x = tf.random_uniform([2, 3, WIDTH], seed=1)
 
     def block():
-        y = common_layers.layer_preprocess(x, changed(layer_prepostprocess_dropout=0))
+        y = common_layers.layer_preprocess(
+            x, change_hparams(layer_prepostprocess_dropout=0)
+        )
         for kind in ("dot_product_relative", "dot_product_relative_v2"):
             y = common_attention.multihead_attention(
                 y, None, None, WIDTH, WIDTH, WIDTH, HEADS, 0, kind, 2, name=kind
@@ -115,15 +117,15 @@ def test_a_scope_shares_its_variables():
 
     with tf.variable_scope("model"):
         first = block()
-    made = names()
+    first_names = names()
     with tf.variable_scope("model", reuse=True):
         second = block()
-    assert names() == made
-    np.testing.assert_array_equal(*evaluated(first, second))
+    assert names() == first_names
+    np.testing.assert_array_equal(*evaluate(first, second))
 
 
-def test_first_values_are_those_of_the_scope():
-    """Of kernels and relative positions; what has values of its own keeps them."""
+def test_initial_values_are_those_of_the_scope():
+    """Of kernels and relative positions; biases and normalizations have their own."""
     x = tf.zeros([2, 3, WIDTH])
     with tf.variable_scope("model", initializer=tf.constant_initializer(7.0)):
         y = common_attention.multihead_attention(
@@ -134,17 +136,17 @@ def test_first_values_are_those_of_the_scope():
         session.run(tf.global_variables_initializer())
         for variable in tf.trainable_variables():
             kind = variable.op.name.split("/")[-1]
-            wanted = {"layer_norm_scale": 1, "layer_norm_bias": 0, "bias": 0}
-            assert (session.run(variable) == wanted.get(kind, 7)).all(), kind
+            constants = {"layer_norm_scale": 1, "layer_norm_bias": 0, "bias": 0}
+            assert (session.run(variable) == constants.get(kind, 7)).all(), kind
 
 
 # Relations
 
 
-def attention(x, memory, bias, kind="dot_product", cache=None, **more):
+def attention(x, memory, bias, kind="dot_product", cache=None, **options):
     with tf.variable_scope("model", reuse=tf.AUTO_REUSE):
         return common_attention.multihead_attention(
-            x, memory, bias, 4, 4, WIDTH, HEADS, 0.0, kind, 2, cache=cache, **more
+            x, memory, bias, 4, 4, WIDTH, HEADS, 0.0, kind, 2, cache=cache, **options
         )
 
 
@@ -158,17 +160,17 @@ def test_stepping_with_a_cache_gives_the_same(kind, is_fixed):
     x = tf.random_uniform([2, length, WIDTH], seed=1)
     bias = common_attention.attention_bias_lower_triangle(length)
     whole = attention(x, None, bias, kind)
-    before = length if is_fixed else 0
-    cache = {name: tf.zeros([2, HEADS, before, 2]) for name in ("k", "v")}
+    cache_length = length if is_fixed else 0
+    cache = {name: tf.zeros([2, HEADS, cache_length, 2]) for name in ("k", "v")}
     steps = []
     for t in range(length):
-        seen = bias[:, :, t : t + 1, : length if is_fixed else t + 1]
-        more = {"decode_loop_step": tf.constant(t)} if is_fixed else {}
-        step = attention(x[:, t : t + 1], None, seen, kind, cache=cache, **more)
+        step_bias = bias[:, :, t : t + 1, : length if is_fixed else t + 1]
+        options = {"decode_loop_step": tf.constant(t)} if is_fixed else {}
+        step = attention(x[:, t : t + 1], None, step_bias, kind, cache=cache, **options)
         steps.append(step)
     assert cache["k"].shape.as_list() == [2, HEADS, length, 2]
-    found, wanted = evaluated(tf.concat(steps, axis=1), whole)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    outputs, expected = evaluate(tf.concat(steps, axis=1), whole)
+    np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_cache_of_the_memory_gives_the_same():
@@ -181,47 +183,51 @@ def test_a_cache_of_the_memory_gives_the_same():
         "k_encdec": common_attention.split_heads(k, HEADS),
         "v_encdec": common_attention.split_heads(v, HEADS),
     }
-    found = attention(x, memory, bias, cache=cache)
-    np.testing.assert_array_equal(*evaluated(found, whole))
+    output = attention(x, memory, bias, cache=cache)
+    np.testing.assert_array_equal(*evaluate(output, whole))
 
 
 def test_dropout_with_broadcast_dims():
     """Along these dimensions, elements are zeroed together; at rate 0, none are."""
     x = tf.ones([40, 1, 30])
     dropped = common_layers.dropout_with_broadcast_dims(x, 0.5, broadcast_dims=[0, -2])
-    kept = common_layers.dropout_with_broadcast_dims(x, 1.0, broadcast_dims=[0])
-    dropped, kept = evaluated(dropped, kept)
+    undropped = common_layers.dropout_with_broadcast_dims(x, 1.0, broadcast_dims=[0])
+    dropped, undropped = evaluate(dropped, undropped)
     assert (dropped == dropped[:1]).all()
     assert set(np.unique(dropped)) == {0, 2}
-    assert (kept == 1).all()
+    assert (undropped == 1).all()
 
 
 def test_shifts():
     ids = tf.constant([[1, 2, 3]])
-    found = evaluated(
+    shifted = evaluate(
         common_layers.shift_right_2d(ids),
         common_layers.shift_right_2d(ids, tf.constant([[9]])),
         common_layers.shift_right(ids[:, :, None, None])[:, :, 0, 0],
     )
-    assert [x.tolist() for x in found] == [[[0, 1, 2]], [[9, 1, 2]], [[0, 1, 2]]]
+    assert [x.tolist() for x in shifted] == [[[0, 1, 2]], [[9, 1, 2]], [[0, 1, 2]]]
 
 
 def test_losses_of_all_labels():
-    """`weights_all` counts padding too, and the smoothing is that of each label."""
+    """`weights_all` counts padding, too; each label is smoothed."""
     logits = tf.random_uniform([2, 3, 7], seed=1)
     labels = tf.constant([[1, 2, 0], [6, 0, 0]])
-    each = common_layers.smoothing_cross_entropy(logits, labels, 7, 0.9)
+    losses = common_layers.smoothing_cross_entropy(logits, labels, 7, 0.9)
     total, count = common_layers.padded_cross_entropy(
         logits, labels, 0.1, common_layers.weights_all
     )
-    some, real = common_layers.padded_cross_entropy(logits, labels, 0.1)
-    each, total, count, some, real = evaluated(each, total, count, some, real)
-    assert (count, real) == (6, 3)
-    np.testing.assert_allclose(total, each.sum(), rtol=1e-6)
-    np.testing.assert_allclose(some, each[0, :2].sum() + each[1, 0], rtol=1e-6)
+    token_total, num_tokens = common_layers.padded_cross_entropy(logits, labels, 0.1)
+    losses, total, count, token_total, num_tokens = evaluate(
+        losses, total, count, token_total, num_tokens
+    )
+    assert (count, num_tokens) == (6, 3)
+    np.testing.assert_allclose(total, losses.sum(), rtol=1e-6)
+    np.testing.assert_allclose(
+        token_total, losses[0, :2].sum() + losses[1, 0], rtol=1e-6
+    )
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -240,7 +246,7 @@ def test_losses_of_all_labels():
         ),
     ],
 )
-def test_attention_refuses_what_is_not_here(changes, message):
+def test_attention_refuses_unsupported_arguments(changes, message):
     arguments = {
         "query_antecedent": tf.zeros([2, 3, WIDTH]),
         "memory_antecedent": None,
@@ -268,7 +274,7 @@ def test_attention_refuses_what_is_not_here(changes, message):
         ),
     ],
 )
-def test_layers_refuse_what_is_not_here(call, message):
+def test_layers_refuse_unsupported_arguments(call, message):
     with pytest.raises(ValueError, match=message):
         call(tf.zeros([2, 3, WIDTH]))
 
@@ -280,27 +286,29 @@ def test_layers_refuse_what_is_not_here(call, message):
 def test_weights_are_saved_with_their_logits(kind):
     x = tf.random_uniform([2, 5, WIDTH], seed=1)
     bias = common_attention.attention_bias_lower_triangle(5)
-    saved = {}
-    attention(x, None, bias, kind, save_weights_to=saved)
-    name, logits = saved
+    weights_by_scope = {}
+    attention(x, None, bias, kind, save_weights_to=weights_by_scope)
+    name, logits = weights_by_scope
     assert logits == f"{name}/logits"
-    weights, logits = evaluated(saved[name], saved[logits])
+    weights, logits = evaluate(weights_by_scope[name], weights_by_scope[logits])
     np.testing.assert_allclose(weights, oracle.softmax(logits), rtol=1e-5, atol=1e-7)
     assert (logits[:, :, 0, 1:] < -1e8).all()  # the bias is in them
 
 
 @pytest.mark.parametrize("longer", ["logits", "labels"])
 def test_losses_of_unequal_lengths(longer):
-    """Missing labels are padding; missing logits are zeros: each label as likely."""
+    """Missing labels are padding; missing logits are zeros, for a uniform softmax."""
     logits = tf.random_uniform([2, 5, 1, 1, 7], seed=1)
     labels = tf.constant([[1, 2, 3, 4, 5], [6, 5, 4, 3, 0]])[:, :, None, None]
-    cut = {"logits": (logits, labels[:, :3]), "labels": (logits[:, :3], labels)}
-    total, count = common_layers.padded_cross_entropy(*cut[longer], 0.0)
-    some, real = common_layers.padded_cross_entropy(logits[:, :3], labels[:, :3], 0.0)
-    total, count, some, real = evaluated(total, count, some, real)
-    more = 0 if longer == "logits" else 3
-    assert (count, real) == (6 + more, 6)
-    np.testing.assert_allclose(total, some + more * np.log(7), rtol=1e-6)
+    shortened = {"logits": (logits, labels[:, :3]), "labels": (logits[:, :3], labels)}
+    total, count = common_layers.padded_cross_entropy(*shortened[longer], 0.0)
+    cut_total, cut_count = common_layers.padded_cross_entropy(
+        logits[:, :3], labels[:, :3], 0.0
+    )
+    total, count, cut_total, cut_count = evaluate(total, count, cut_total, cut_count)
+    options = 0 if longer == "logits" else 3
+    assert (count, cut_count) == (6 + options, 6)
+    np.testing.assert_allclose(total, cut_total + options * np.log(7), rtol=1e-6)
 
 
 def test_embedding():
@@ -308,16 +316,16 @@ def test_embedding():
     ids = tf.constant([[3, 1], [0, 3]])[:, :, None, None]
     vectors = common_layers.embedding(ids, 5, 4, name="words", multiplier=2.0)
     assert vectors.shape.as_list() == [2, 2, 1, 4]
-    again = common_layers.embedding(ids, 5, 4, name="words", reuse=True)
+    unscaled = common_layers.embedding(ids, 5, 4, name="words", reuse=True)
     [table] = tf.trainable_variables()
-    given = common_layers.embedding(ids[:, :, 0, 0], 5, 4, embedding_var=table)
-    none = common_layers.embedding(ids, 5, 4, "words", True, symbol_dropout_rate=1.0)
+    from_table = common_layers.embedding(ids[:, :, 0, 0], 5, 4, embedding_var=table)
+    dropped = common_layers.embedding(ids, 5, 4, "words", True, symbol_dropout_rate=1.0)
     gradient = tf.gradients(vectors, table)[0]
     assert tf.is_tensor(gradient) and not isinstance(gradient, tf.IndexedSlices)
-    found = evaluated(vectors, again, given, none, table)
-    np.testing.assert_allclose(found[0], 2 * found[1], rtol=1e-6)
-    np.testing.assert_array_equal(found[1][:, :, 0], found[2])
-    assert (found[3] == found[4][0]).all()
+    values = evaluate(vectors, unscaled, from_table, dropped, table)
+    np.testing.assert_allclose(values[0], 2 * values[1], rtol=1e-6)
+    np.testing.assert_array_equal(values[1][:, :, 0], values[2])
+    assert (values[3] == values[4][0]).all()
     with pytest.raises(ValueError, match="expected dtype = "):
         common_layers.embedding(ids, 5, 4, dtype=tf.float16)
 
@@ -335,11 +343,11 @@ def test_dense():
         "mine/bias",
     ]
     kernels = [v for v in tf.trainable_variables() if "kernel" in v.op.name]
-    given, outputs, kernels = evaluated(x, tuple(outputs), tuple(kernels))
-    products = [np.tensordot(given, kernel, 1) for kernel in kernels]
+    inputs, outputs, kernels = evaluate(x, tuple(outputs), tuple(kernels))
+    products = [np.tensordot(inputs, kernel, 1) for kernel in kernels]
     products[1] = np.maximum(products[1], 0)
-    for found, wanted in zip(outputs, products):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    for output, product in zip(outputs, products):
+        np.testing.assert_allclose(output, product, rtol=1e-5, atol=1e-6)
     assert (kernels[2] == 1).all()
     with pytest.raises(ValueError, match="layer_collection"):
         common_layers.dense(x, 6, layer_collection=1)
@@ -351,8 +359,8 @@ def test_a_layer_has_the_given_name_even_if_a_block_uses_it_otherwise(name):
     common_layers.embedding(tf.constant([[1]]), 5, 4, name=f"{name}_of_ids")
     with tf.variable_scope(name):
         common_layers.embedding(tf.constant([[1]]), 5, 4, name="o")
-    found = {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
-    assert found == {
+    shapes = {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
+    assert shapes == {
         f"{name}/kernel": [3, 6],
         f"{name}/bias": [6],
         f"{name}_of_ids/kernel": [5, 4],
@@ -363,34 +371,38 @@ def test_a_layer_has_the_given_name_even_if_a_block_uses_it_otherwise(name):
 @pytest.mark.parametrize("length", [3, 6])
 def test_add_positional_embedding(length):
     x = tf.random_uniform([2, length, 3], seed=1)
-    found = common_attention.add_positional_embedding(x, 4, "pos_embedding")
-    assert found.shape.as_list() == [2, length, 3]
+    outputs = common_attention.add_positional_embedding(x, 4, "pos_embedding")
+    assert outputs.shape.as_list() == [2, length, 3]
     [table] = tf.trainable_variables()
     assert (table.op.name, table.shape.as_list()) == ("pos_embedding", [4, 3])
     with tf.variable_scope(tf.get_variable_scope(), reuse=True):
         ids = tf.constant([[3, 0, 1, 1, 2, 0]] * 2)[:, :length]
-        chosen = common_attention.add_positional_embedding(x, 4, "pos_embedding", ids)
-    found, chosen, x, ids, table = evaluated(found - x, chosen - x, x, ids, table)
-    wanted = np.zeros([length, 3])
-    wanted[:4] = table[:length]
-    np.testing.assert_allclose(found, [wanted] * 2, atol=1e-6)
-    np.testing.assert_allclose(chosen, table[ids], atol=1e-6)
+        gathered = common_attention.add_positional_embedding(x, 4, "pos_embedding", ids)
+    outputs, gathered, x, ids, table = evaluate(
+        outputs - x, gathered - x, x, ids, table
+    )
+    expected = np.zeros([length, 3])
+    expected[:4] = table[:length]
+    np.testing.assert_allclose(outputs, [expected] * 2, atol=1e-6)
+    np.testing.assert_allclose(gathered, table[ids], atol=1e-6)
 
 
 def test_add_timing_signal_nd():
-    """Of one dimension it is that of a sequence; of two, each has half of the width."""
+    """In one dimension, it is that of a sequence; in two, each has half the width."""
     x = tf.random_uniform([2, 5, 9], seed=1)
-    one = common_attention.add_timing_signal_nd(x) - x
-    known = common_attention.add_timing_signal_1d(x) - x
+    signal = common_attention.add_timing_signal_nd(x) - x
+    expected_signal = common_attention.add_timing_signal_1d(x) - x
     picture = tf.zeros([1, 3, 4, 9])
-    two = common_attention.add_timing_signal_nd(picture)
+    signals = common_attention.add_timing_signal_nd(picture)
     rows, columns = (common_attention.get_timing_signal_1d(n, 4) for n in (3, 4))
-    one, known, two, rows, columns = evaluated(one, known, two, rows[0], columns[0])
-    np.testing.assert_allclose(one, known, atol=1e-6)
+    signal, expected_signal, signals, rows, columns = evaluate(
+        signal, expected_signal, signals, rows[0], columns[0]
+    )
+    np.testing.assert_allclose(signal, expected_signal, atol=1e-6)
     for i in range(3):
         for j in range(4):
-            wanted = [*rows[i], *columns[j], 0]
-            np.testing.assert_allclose(two[0, i, j], wanted, atol=1e-6)
+            expected = [*rows[i], *columns[j], 0]
+            np.testing.assert_allclose(signals[0, i, j], expected, atol=1e-6)
 
 
 def test_pad_to_same_length():
@@ -405,11 +417,11 @@ def test_pad_to_same_length():
             as_floats(x.swapaxes(1, 2)), as_floats(y.swapaxes(1, 2)), axis=2
         ),
     ]
-    found = evaluated(*[tuple(pair) for pair in pairs])
-    lengths = [tuple(each.shape for each in pair) for pair in found]
+    padded_pairs = evaluate(*[tuple(pair) for pair in pairs])
+    lengths = [tuple(array.shape for array in pair) for pair in padded_pairs]
     assert lengths == [((5, n, 2),) * 2 for n in (9, 12, 9)] + [((5, 2, 9),) * 2]
-    assert all(pair[0].sum() + pair[1].sum() == 160 for pair in found)
-    assert not found[0][0][:, 7:].any()
+    assert all(pair[0].sum() + pair[1].sum() == 160 for pair in padded_pairs)
+    assert not padded_pairs[0][0][:, 7:].any()
     with pytest.raises(ValueError, match="axis 1 or 2, got 3"):
         common_layers.pad_to_same_length(pairs[0][0], pairs[0][1], axis=3)
 
@@ -421,17 +433,17 @@ def as_floats(array):
 def test_sample_with_temperature():
     logits = tf.log(tf.constant([[0.5, 0.3, 0.2]] * 4000))
     tf.set_random_seed(1)
-    found = evaluated(
+    samples = evaluate(
         common_layers.sample_with_temperature(logits, 1.0),
         common_layers.sample_with_temperature(logits, 0.5),
         common_layers.sample_with_temperature(logits, 1.0, 2),
         common_layers.sample_with_temperature(logits[:, None], 0.0),
     )
     shares = [[0.5, 0.3, 0.2], [25 / 38, 9 / 38, 4 / 38], [5 / 8, 3 / 8, 0], [1, 0, 0]]
-    for drawn, share in zip(found, shares):
-        counts = np.bincount(drawn.ravel(), minlength=3) / 4000
+    for ids, share in zip(samples, shares):
+        counts = np.bincount(ids.ravel(), minlength=3) / 4000
         np.testing.assert_allclose(counts, share, atol=0.04)
-    assert found[0].shape == (4000,) and found[3].shape == (4000, 1)
+    assert samples[0].shape == (4000,) and samples[3].shape == (4000, 1)
     with pytest.raises(ValueError, match="to be -1 or positive, got 0"):
         common_layers.sample_with_temperature(logits, 1.0, 0)
 
@@ -446,15 +458,15 @@ def test_conv1d(padding, rate):
     shapes = {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
     assert shapes == {"c_single/kernel": [3, 1, 4, 5], "c_single/bias": [5]}
     kernel = tf.trainable_variables()[0]
-    x, y, kernel = evaluated(x, y, kernel)
+    x, y, kernel = evaluate(x, y, kernel)
     edges = {"VALID": (0, 0), "SAME": (rate, rate), "LEFT": (2 * rate, 0)}[padding]
     x = np.pad(x, [(0, 0), edges, (0, 0)], "constant")
-    wanted = [
+    expected = [
         sum(x[:, t + i * rate] @ kernel[i, 0] for i in range(3))
         for t in range(x.shape[1] - 2 * rate)
     ]
-    wanted = np.maximum(np.stack(wanted, axis=1), 0)
-    np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-6)
+    expected = np.maximum(np.stack(expected, axis=1), 0)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_conv_hidden_relu():
@@ -471,36 +483,36 @@ def test_conv_hidden_relu():
     )
     depthwise = [v for v in tf.trainable_variables() if "depthwise" in v.op.name]
     assert [v.shape.as_list() for v in depthwise] == [[3, 1, 6, 1]]
-    x, y, wide, first, second = evaluated(x, y, wide, *kernels)
-    wanted = np.maximum(x @ first[0, 0], 0) @ second[0, 0]
-    np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-6)
+    x, y, wide, first, second = evaluate(x, y, wide, *kernels)
+    expected = np.maximum(x @ first[0, 0], 0) @ second[0, 0]
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
     assert wide.shape == (2, 3, 5)
 
 
 @pytest.mark.parametrize("pos", ["timing", "emb", None])
 def test_transformer_prepare_encoder(pos):
-    given = np.random.RandomState(0).randn(2, 3, WIDTH)
-    given[1, 2] = 0
+    inputs = np.random.RandomState(0).randn(2, 3, WIDTH)
+    inputs[1, 2] = 0
     hp = types.SimpleNamespace(pos=pos, proximity_bias=False, max_length=4)
     prepare = functools.partial(common_layers.transformer_prepare_encoder, hparams=hp)
-    x, bias, memory_bias = prepare(as_floats(given), tf.constant(2))
+    x, bias, memory_bias = prepare(as_floats(inputs), tf.constant(2))
     tables = {v.op.name: v for v in tf.trainable_variables()}
-    wanted = given + 0
-    values = evaluated(x, bias, memory_bias, tables)
+    expected = inputs + 0
+    values = evaluate(x, bias, memory_bias, tables)
     x, bias, memory_bias, tables = values
-    wanted += tables.pop("target_space_embedding/kernel")[2]
+    expected += tables.pop("target_space_embedding/kernel")[2]
     if pos == "timing":
         with tf.Session() as session:
             signal = common_attention.get_timing_signal_1d(3, WIDTH)
-            wanted += session.run(signal)
+            expected += session.run(signal)
     if pos == "emb":
-        wanted += tables.pop("inputs_positional_embedding")[:3]
+        expected += tables.pop("inputs_positional_embedding")[:3]
     assert not tables
-    np.testing.assert_allclose(x, wanted, atol=1e-5)
-    hidden = np.zeros([2, 1, 1, 3])
-    hidden[1, :, :, 2] = -1e9
-    np.testing.assert_array_equal(bias, hidden)
-    np.testing.assert_array_equal(memory_bias, hidden)
+    np.testing.assert_allclose(x, expected, atol=1e-5)
+    expected_bias = np.zeros([2, 1, 1, 3])
+    expected_bias[1, :, :, 2] = -1e9
+    np.testing.assert_array_equal(bias, expected_bias)
+    np.testing.assert_array_equal(memory_bias, expected_bias)
 
 
 def test_transformer_prepare_encoder_of_packed_sentences():
@@ -522,14 +534,16 @@ def test_transformer_prepare_encoder_of_packed_sentences():
         num_types=2,
     )
     assert names() == ["inputs_type_embedding"]
-    types_of = tf.trainable_variables()[0]
-    x, bias, memory_bias, types_of = evaluated(x, bias, memory_bias, types_of)
-    np.testing.assert_allclose(x[0, 0] - types_of[0], x[0, 2] - types_of[1], atol=1e-6)
-    hides = [[False, False, True], [False, False, True], [True, True, False]]
-    np.testing.assert_array_equal(bias[0, 0] < -1e8, hides)
+    type_table = tf.trainable_variables()[0]
+    x, bias, memory_bias, type_table = evaluate(x, bias, memory_bias, type_table)
+    np.testing.assert_allclose(
+        x[0, 0] - type_table[0], x[0, 2] - type_table[1], atol=1e-6
+    )
+    is_hidden = [[False, False, True], [False, False, True], [True, True, False]]
+    np.testing.assert_array_equal(bias[0, 0] < -1e8, is_hidden)
     assert bias[0, 0, 0, 1] == pytest.approx(-np.log(2))
-    np.testing.assert_array_equal(memory_bias[0, 0] < -1e8, hides[1:])
+    np.testing.assert_array_equal(memory_bias[0, 0] < -1e8, is_hidden[1:])
     with pytest.raises(ValueError, match="pos = 'timing', .* got 'sines'"):
         common_layers.transformer_prepare_encoder(
-            tf.zeros([1, 3, WIDTH]), None, changed(pos="sines")
+            tf.zeros([1, 3, WIDTH]), None, change_hparams(pos="sines")
         )

@@ -1,4 +1,4 @@
-"""convert.py: what a checkpoint of an original system tells, and what is refused."""
+"""convert.py: checkpoints of original systems, and refusals."""
 
 import re
 
@@ -41,27 +41,27 @@ def test_the_checkpoint_has_what_training_restores(dialect, tmp_path):
     logdir = run_import(
         dialect, write(arrays, tmp_path), tmp_path / "log", "--target_space_id", "1"
     )
-    found = corpora.read_variables(checkpoint_path(logdir, 3))
+    imported = corpora.read_variables(checkpoint_path(logdir, 3))
     warmup = {"tensor2tensor": 8000}.get(dialect, 4000)  # of its third version
     hp = hparams.load(logdir)
     assert hp.warmup_steps == warmup
-    wanted = settings(dialect)
-    assert {name: getattr(hp, name) for name in wanted} == wanted
+    expected = settings(dialect)
+    assert {name: getattr(hp, name) for name in expected} == expected
     model, ids = Transformer(hp), tf.ones([1, 2], tf.int32)
     loss = cross_entropy(model.decode(ids, model.encode(ids)), ids)
     make_update(loss, model.hp, tf.train.get_or_create_global_step())
-    assert {name: (value.shape, value.dtype) for name, value in found.items()} == {
+    assert {name: (value.shape, value.dtype) for name, value in imported.items()} == {
         variable.op.name: (
             tuple(variable.shape.as_list()),
             variable.dtype.base_dtype.as_numpy_dtype,
         )
         for variable in tf.global_variables()
     }
-    assert found["global_step"] == 3 and found["beta2_power"] == np.float32(0.75)
+    assert imported["global_step"] == 3 and imported["beta2_power"] == np.float32(0.75)
     for seed, slot in enumerate(["", *convert.SLOTS]):
         for name, array in random_model(dialect, seed).items():
-            wanted = abs(array) if slot else array
-            np.testing.assert_array_equal(found[name + slot], wanted)
+            expected = abs(array) if slot else array
+            np.testing.assert_array_equal(imported[name + slot], expected)
 
 
 def test_sinusoids_are_recognized():
@@ -77,7 +77,7 @@ def test_sinusoids_are_recognized():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_any_missing_variable_is_named(dialect):
+def test_the_message_names_a_missing_variable(dialect):
     complete = convert.join_shards(as_original(random_model(dialect), dialect))
     for name in sorted(complete)[::11]:
         if not re.search("_pe/", name):  # without these, positions are sinusoids
@@ -87,7 +87,7 @@ def test_any_missing_variable_is_named(dialect):
 
 
 @pytest.mark.parametrize(
-    "name, said",
+    "name, message",
     [
         (
             "encoder/extra",
@@ -97,10 +97,10 @@ def test_any_missing_variable_is_named(dialect):
         ("encoder/num_blocks_2/x", "num_blocks_2"),
     ],
 )
-def test_what_is_left_over_is_refused(name, said):
+def test_unknown_variables_are_refused(name, message):
     arrays = as_original(random_model("kyubyong"), "kyubyong")
     arrays[name] = np.zeros(3, np.float32)
-    with pytest.raises(ValueError, match=re.escape(said)):
+    with pytest.raises(ValueError, match=re.escape(message)):
         import_arrays(arrays, "kyubyong")
 
 
@@ -115,13 +115,13 @@ def test_two_variables_that_would_have_one_name_are_refused(tmp_path):
 def test_a_missing_or_narrow_shard_is_refused():
     arrays = as_original(random_model("tensor2tensor"), "tensor2tensor")
     table = "transformer/symbol_modality_25_8/shared/weights_"
-    for bad, said in (
+    for shard, message in (
         (3, "weights_3: expected all shards"),
         (SHARDS - 1, "weights_: expected shape [25, 8]"),
     ):
-        with pytest.raises(ValueError, match=re.escape(said)):
+        with pytest.raises(ValueError, match=re.escape(message)):
             import_arrays(
-                {name: arrays[name] for name in arrays if name != table + str(bad)},
+                {name: arrays[name] for name in arrays if name != table + str(shard)},
                 "tensor2tensor",
             )
     with pytest.raises(ValueError, match="of the same width"):
@@ -147,21 +147,21 @@ def test_relative_positions_are_recognized():
 
 
 @pytest.mark.parametrize("sizes", [(VOCAB, VOCAB + 4), (VOCAB + 4, VOCAB)])
-def test_two_tables_of_tensor2tensor_are_told_apart_by_their_sizes(sizes):
-    told = dict(
+def test_sizes_identify_two_tables_of_tensor2tensor(sizes):
+    vocabularies = dict(
         source_vocab_size=sizes[0], target_vocab_size=sizes[1], joint_vocab=False
     )
-    model = random_model("tensor2tensor", **told)
+    model = random_model("tensor2tensor", **vocabularies)
     arrays = as_original(model, "tensor2tensor")
     assert convert.infer_settings(
         "tensor2tensor", convert.join_shards(arrays), sizes
-    ) == settings("tensor2tensor", **told)
+    ) == settings("tensor2tensor", **vocabularies)
     result = import_arrays(arrays, "tensor2tensor", vocab_sizes=sizes)
     for name in model:
         np.testing.assert_array_equal(result.arrays[name], model[name])
-    for unfit in ((), (VOCAB, VOCAB), (VOCAB, VOCAB + 3)):
+    for wrong_sizes in ((), (VOCAB, VOCAB), (VOCAB, VOCAB + 3)):
         with pytest.raises(VocabulariesAmbiguous, match="expected two of "):
-            import_arrays(arrays, "tensor2tensor", vocab_sizes=unfit)
+            import_arrays(arrays, "tensor2tensor", vocab_sizes=wrong_sizes)
 
 
 def test_embeddings_apart_from_the_output_layer_are_refused():
@@ -191,7 +191,7 @@ def test_the_slots_of_adafactor_are_left_behind():
 
 
 @pytest.mark.parametrize("dialect", ["kyubyong", "tensor2tensor"])
-def test_a_number_of_a_block_is_no_number_of_blocks(dialect):
+def test_a_huge_block_number_is_refused(dialect):
     """A list of a billion names would not fit into the memory."""
     number = 10**30
     arrays = as_original(random_model(dialect), dialect)

@@ -44,11 +44,11 @@ def original(tmp_path):
 
 
 def has_file(meta):
-    """Whether the original checkpoint of a case is kept beside it."""
+    """Tell whether the original checkpoint of a case is stored beside it."""
     return meta.get("checkpoint", "").startswith("ckpt_")
 
 
-def refused(capsys, *argv):
+def refusal(capsys, *argv):
     return corpora.refusal(capsys, "import", *argv)
 
 
@@ -56,16 +56,18 @@ def test_refusals_of_the_command(capsys, original, tmp_path, digits):
     out = tmp_path / "log"
     argv = ["--from", "kyubyong", "--ckpt", original, "--num_heads", "2", "--out", out]
     spm = os.path.join(digits, JOINT_MODEL)
-    assert "no checkpoint" in refused(capsys, *argv, "--ckpt", tmp_path / "none")
-    said = refused(capsys, *argv, "--from", "tutorial")
-    assert "is missing: each checkpoint of tutorial has it; " in said
-    assert said.endswith("if its variables have other names, rename them with --names")
-    assert "d_model = 8, got 3" in refused(capsys, *argv, "--num_heads", "3")
-    assert "one vocabulary" in refused(
+    assert "no checkpoint" in refusal(capsys, *argv, "--ckpt", tmp_path / "none")
+    message = refusal(capsys, *argv, "--from", "tutorial")
+    assert "is missing: each checkpoint of tutorial has it; " in message
+    assert message.endswith(
+        "if its variables have other names, rename them with --names"
+    )
+    assert "d_model = 8, got 3" in refusal(capsys, *argv, "--num_heads", "3")
+    assert "one vocabulary" in refusal(
         capsys, *argv, "--src_vocab", spm, "--tgt_vocab", spm
     )
-    assert "--src_vocab" in refused(capsys, *argv, "--src_vocab", spm)
-    assert "<PAD>" in refused(
+    assert "--src_vocab" in refusal(capsys, *argv, "--src_vocab", spm)
+    assert "<PAD>" in refusal(
         capsys,
         *argv,
         "--vocab",
@@ -76,22 +78,22 @@ def test_refusals_of_the_command(capsys, original, tmp_path, digits):
     data = original + ".data-00000-of-00001"
     for damage in (os.remove, lambda path: corpora.write_lines(path, ["no data"])):
         damage(data)
-        assert "or a damaged one" in refused(capsys, *argv)
+        assert "or a damaged one" in refusal(capsys, *argv)
     assert not out.exists()
 
 
 @pytest.mark.slow
 def test_without_a_vocabulary_it_says_so(capsys, original, tmp_path):
     logdir = run_import("kyubyong", f"{original}.index", tmp_path / "log")
-    said = capsys.readouterr().out
-    assert "no vocabulary: translating text needs one" in said
-    assert "Adam continues where it was" in said
-    assert "output_projection: False (paper: True)" in said
+    output = capsys.readouterr().out
+    assert "no vocabulary: translating text needs one" in output
+    assert "Adam continues where it was" in output
+    assert "output_projection: False (paper: True)" in output
     argv = ["--logdir", logdir]
     assert "the vocabulary is missing" in corpora.refusal(capsys, "translate", *argv)
-    some = corpora.write_lines(tmp_path / "text", ["1 2"])
+    path = corpora.write_lines(tmp_path / "text", ["1 2"])
     assert "the vocabulary is missing" in corpora.refusal(
-        capsys, "eval", *argv, "--files", some, some
+        capsys, "eval", *argv, "--files", path, path
     )
 
 
@@ -129,8 +131,8 @@ def restored(hp, checkpoint):
 
 
 @pytest.mark.slow
-def test_sentences_of_the_tutorial_are_padded_as_there(capsys, tmp_path):
-    """It attends to padding: so a translation depends on how much of it there is."""
+def test_sentences_of_the_tutorial_are_padded_as_in_the_original(capsys, tmp_path):
+    """It attends to padding, so a translation depends on the amount of padding."""
     checkpoint = write(as_original(random_model("tutorial"), "tutorial"), tmp_path)
     vocab = word_list(tmp_path / "vocab.tsv", VOCAB)
     logdir = run_import("tutorial", checkpoint, tmp_path / "log", "--vocab", vocab)
@@ -160,7 +162,7 @@ def test_a_word_list_is_checked(tmp_path):
 
 
 def greedy_ids(run_logits, source, limit):
-    """What a model of tensor2tensor says, place by place; the end is 1."""
+    """Decode greedily with a model of tensor2tensor; the end is 1."""
     ids = []
     while 1 not in ids and len(ids) < limit - 1:
         logits = run_logits([source], [[0, *ids]])[0, -1]
@@ -175,14 +177,14 @@ def test_a_subword_vocabulary_of_tensor2tensor(capsys, tmp_path):
     checkpoint = write(as_original(model, "tensor2tensor"), tmp_path)
     argv = ["--from", "tensor2tensor", "--ckpt", checkpoint, "--num_heads", "2"]
     long = subword_list(tmp_path / "long", VOCAB + 1)
-    for flag, said in (
+    for flag, message in (
         (
             "--vocab",
             f"expected {VOCAB} pieces, as many as the model has, got {VOCAB + 1}",
         ),
         ("--spm", "give --vocab"),
     ):
-        assert said in refused(capsys, *argv, "--out", tmp_path / "log", flag, long)
+        assert message in refusal(capsys, *argv, "--out", tmp_path / "log", flag, long)
     logdir = run_import(
         "tensor2tensor",
         checkpoint,
@@ -196,12 +198,12 @@ def test_a_subword_vocabulary_of_tensor2tensor(capsys, tmp_path):
     with Translator.for_settings(hp, logdir) as translator:
         checkpoint = translator.restore()
         vocabulary = translator.vocabularies.source
-        said = [best.text for [best] in translator.translate(lines)]
+        texts = [best.text for [best] in translator.translate(lines)]
     sources = [[*ids, 1] for ids in vocabulary.encode_lines(lines)]
     with restored(hp, checkpoint) as run_logits:
-        wanted = [greedy_ids(run_logits, each, len(each) + 5) for each in sources]
-    assert said == [vocabulary.decode(ids) for ids in wanted]
-    assert len({1 in ids for ids in wanted}) == 2, "some end, some are ended"
+        expected = [greedy_ids(run_logits, ids, len(ids) + 5) for ids in sources]
+    assert texts == [vocabulary.decode(ids) for ids in expected]
+    assert len({1 in ids for ids in expected}) == 2, "only some hypotheses end"
 
 
 @pytest.mark.slow
@@ -213,16 +215,16 @@ def test_an_original_checkpoint_has_the_recorded_variables(name, tmp_path):
     folder = fixtures.path_of(name[:2] + meta["checkpoint"].split("/")[0])
     paths = sorted(glob.glob(os.path.join(folder, "*.index")))
     assert paths
-    for number, path in enumerate(paths):
-        logdir = str(tmp_path / str(number))
+    for i, path in enumerate(paths):
+        logdir = str(tmp_path / str(i))
         space = str(meta.get("target_space_id", 0))
         heads = str(meta["kwargs"]["num_heads"])
         argv = ["--from", SOURCE[name[0]], "--ckpt", path[: -len(".index")]]
         argv += ["--num_heads", heads, "--out", logdir, "--target_space_id", space]
         corpora.run_command("import", *argv)
-        found = corpora.read_variables(manifests.find_checkpoint(logdir, "newest"))
+        variables = corpora.read_variables(manifests.find_checkpoint(logdir, "newest"))
         is_trained = path.endswith("step5.index")
-        wanted = whole.ours("out/var_after_5_steps" if is_trained else "var")
-        assert wanted
-        for variable, value in wanted.items():
-            np.testing.assert_array_equal(found[variable], value, err_msg=variable)
+        expected = whole.ours("out/var_after_5_steps" if is_trained else "var")
+        assert expected
+        for variable, value in expected.items():
+            np.testing.assert_array_equal(variables[variable], value, err_msg=variable)

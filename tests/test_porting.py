@@ -1,4 +1,4 @@
-"""python -m transformer.porting: functions of TF1 programs, measured beside ours."""
+"""python -m transformer.porting: functions of TF1 programs, compared with ours."""
 
 import concurrent.futures
 import json
@@ -43,33 +43,33 @@ for path, name in json.loads(sys.argv[1]):
 """
 
 
-def measured(folder, functions):
-    """name → (kind, text) of functions: name → (function, text of the file).
+def measure_functions(folder, functions):
+    """Measure functions: name → (function, text of its file); name → (kind, text).
 
-    They are measured by two processes; all that is called alike in the same one.
+    Two processes measure them; functions that are called alike share a process.
     """
-    asked = {}
-    for number, (function, text) in enumerate(functions.values()):
-        path = os.path.join(str(folder), f"modules{number}.py")
+    jobs = {}
+    for i, (function, text) in enumerate(functions.values()):
+        path = os.path.join(str(folder), f"modules{i}.py")
         with open(path, "w") as file:
             file.write(text)
-        asked.setdefault(function == "multihead_attention", []).append([path, function])
+        jobs.setdefault(function == "multihead_attention", []).append([path, function])
     children = [
         subprocess.Popen(
-            [sys.executable, "-c", CHILD, json.dumps(each)],
+            [sys.executable, "-c", CHILD, json.dumps(job)],
             stdout=subprocess.PIPE,
             universal_newlines=True,
         )
-        for each in asked.values()
+        for job in jobs.values()
     ]
-    lines = [line for each in children for line in each.communicate()[0].splitlines()]
-    assert [each.returncode for each in children] == [0] * len(children)
-    told = [json.loads(line)[1:] for line in lines if line.startswith('["verdict"')]
-    found = {path: (kind, text) for path, kind, text in told}
-    assert len(found) == len(functions)
+    lines = [line for child in children for line in child.communicate()[0].splitlines()]
+    assert [child.returncode for child in children] == [0] * len(children)
+    verdicts = [json.loads(line)[1:] for line in lines if line.startswith('["verdict"')]
+    by_path = {path: (kind, text) for path, kind, text in verdicts}
+    assert len(by_path) == len(functions)
     return {
-        name: found[os.path.join(str(folder), f"modules{number}.py")]
-        for number, name in enumerate(functions)
+        name: by_path[os.path.join(str(folder), f"modules{i}.py")]
+        for i, name in enumerate(functions)
     }
 
 
@@ -87,15 +87,15 @@ def folder(tmp_path, monkeypatch):
     return write
 
 
-def said(capsys, *argv, status=0):
-    """What the command prints; it must end with the status."""
-    found = corpora.exit_status("port", *argv)
-    printed = capsys.readouterr()
-    assert found == status, printed.err + printed.out
-    return printed.out or printed.err
+def run_port(capsys, *argv, status=0):
+    """Run the command, which must end with a status; return what it prints."""
+    exit_status = corpora.exit_status("port", *argv)
+    captured = capsys.readouterr()
+    assert exit_status == status, captured.err + captured.out
+    return captured.out or captured.err
 
 
-# Measured
+# Verdicts
 
 
 UNCHANGED = [
@@ -130,33 +130,33 @@ def verdicts(tmp_path_factory):
     texts = {key: (key[1], tutorials.MODULES[key[0]]) for key in UNCHANGED}
     for function, name in CHANGED:
         pairs = variants.OF_LEGACY[function][name]
-        text = tutorials.changed(tutorials.LEGACY, *pairs)
+        text = tutorials.replace_once(tutorials.LEGACY, *pairs)
         texts[function, name] = (function, text)
         if name == "epsilon in the body":
-            texts.update({("caller", each): (each, text) for each in CALLERS})
+            texts.update({("caller", caller): (caller, text) for caller in CALLERS})
     for keras in KERAS:
-        text = tutorials.changed(tutorials.SASREC, (CONTRIB, keras))
+        text = tutorials.replace_once(tutorials.SASREC, (CONTRIB, keras))
         texts["keras", keras] = ("embedding", text)
-    text = tutorials.changed(tutorials.KYUBYONG, *RENAMED)
+    text = tutorials.replace_once(tutorials.KYUBYONG, *RENAMED)
     texts["renamed"] = ("scaled_dot_product_attention", text)
-    return measured(tmp_path_factory.mktemp("measured"), texts)
+    return measure_functions(tmp_path_factory.mktemp("measured"), texts)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source, function", UNCHANGED)
-def test_what_is_the_same_is_called_so(verdicts, source, function):
+def test_unchanged_functions_are_the_same(verdicts, source, function):
     kind, text = verdicts[source, function]
     assert (kind, text.split(" ")[0]) == ("same", source)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("function, name", CHANGED)
-def test_what_computes_something_else_is_not_called_the_same(verdicts, function, name):
+def test_changed_functions_are_not_the_same(verdicts, function, name):
     kind, text = verdicts[function, name]
     assert kind in ("similar", "different"), text
-    for begin, wanted in variants.WANTED.items():
-        if name.startswith(begin):
-            assert wanted in text
+    for prefix, message in variants.REPORTED.items():
+        if name.startswith(prefix):
+            assert message in text
 
 
 @pytest.mark.slow
@@ -220,26 +220,26 @@ def layer_norm(vectors):
 
 def test_each_function_has_a_verdict(folder, capsys):
     path = folder("modules.py", SOME)
-    told = said(capsys, "--run", path, status=2).splitlines()
-    assert "  normalize: same numbers: kyubyong (largest difference " in told[1]
-    assert told[2].endswith(
+    lines = run_port(capsys, "--run", path, status=2).splitlines()
+    assert "  normalize: same numbers: kyubyong (largest difference " in lines[1]
+    assert lines[2].endswith(
         "write: from transformer.compat.kyubyong import ln as normalize"
     )
     assert (
-        "same except for: the default of epsilon: 0.2, ours 0.1 (compared " in told[3]
+        "same except for: the default of epsilon: 0.2, ours 0.1 (compared " in lines[3]
     )
-    assert told[5] == (
+    assert lines[5] == (
         "  feedforward: not one of these: keep yours: no value is known for its "
         "required argument time_matrix"
     )
-    assert told[6] == (
+    assert lines[6] == (
         "  helper: not one of these: keep yours: we have no function of that name"
     )
-    assert told[7].startswith(
+    assert lines[7].startswith(
         "  embedding: could not be run: with zero_pad=True: SystemExit: no table; else "
     )
-    assert told[8].startswith("  noam_scheme: same except for: outputs ")
-    assert told[10] == (
+    assert lines[8].startswith("  noam_scheme: same except for: outputs ")
+    assert lines[10] == (
         "  layer_norm: same except for: its vectors is our inputs "
         "(compared with kyubyong)"
     )
@@ -288,13 +288,13 @@ BY_EMBEDDING = [
 ]
 
 
-def test_what_forks_change_is_told(folder, capsys):
+def test_changes_of_forks_are_named(folder, capsys):
     attention = tutorials.LEGACY.index("def multihead_attention")
-    attention = tutorials.changed(tutorials.LEGACY[attention:], *BY_EMBEDDING)
+    attention = tutorials.replace_once(tutorials.LEGACY[attention:], *BY_EMBEDDING)
     attention = attention[: attention.index("def feedforward")]
     attention = attention.replace("normalize(", "layer_normalize(")
-    told = said(capsys, "--run", folder("modules.py", FORK + attention), status=2)
-    verdicts = dict(line.strip().split(": ", 1) for line in told.splitlines()[1:])
+    output = run_port(capsys, "--run", folder("modules.py", FORK + attention), status=2)
+    verdicts = dict(line.strip().split(": ", 1) for line in output.splitlines()[1:])
     norm = verdicts["layer_normalize"]
     assert norm.startswith("same except for: the default of scope: 'norm', ours 'ln'; ")
     assert "first values: norm/gamma is 0, ours 1; " in norm
@@ -302,16 +302,18 @@ def test_what_forks_change_is_told(folder, capsys):
         "same except for: ours does not take dropout_keep_prob; pass dropout_rate=1 - "
         "dropout_keep_prob instead (compared with sasrec)"
     )
-    none = "not one of these: keep yours: "
+    different = "not one of these: keep yours: "
     assert verdicts["scaled_dot_product_attention"] == (
-        f"{none}our functions of that name require key_masks"
+        f"{different}our functions of that name require key_masks"
     )
-    assert verdicts["mask"] == f"{none}nearest: kyubyong, outputs of another kind"
+    assert verdicts["mask"] == f"{different}nearest: kyubyong, outputs of another kind"
     assert verdicts["label_smoothing"].startswith(
         "could not be run: NotImplementedError: tensorflow_probability.distributions."
     )
     assert verdicts["embedding"].startswith("could not be run: ")
-    assert verdicts["multihead_attention"].startswith(f"{none}nearest: kyubyong_leg")
+    assert verdicts["multihead_attention"].startswith(
+        f"{different}nearest: kyubyong_leg"
+    )
 
 
 CANNOT = {
@@ -324,29 +326,31 @@ CANNOT = {
 
 @pytest.mark.slow
 def test_files_that_cannot_be_run_and_one_without_functions(tmp_path):
-    paths = [str(tmp_path / f"modules{number}.py") for number in range(5)]
+    paths = [str(tmp_path / f"modules{i}.py") for i in range(5)]
     for path, text in zip(paths, [*CANNOT, "from math import sqrt\nx = sqrt(1)\n"]):
         with open(path, "w") as file:
             file.write(text)
     with concurrent.futures.ThreadPoolExecutor() as pool:  # processes side by side
         limits = [99, 99, 99, 3, 99]
-        found = list(pool.map(porting.measure_file, paths, limits, [False] * 5))
-    for each, wanted in zip(found, CANNOT.values()):
-        assert [verdict["kind"] for verdict in each] == ["failed"]
-        assert porting.format_report(each)[0].startswith(f"could not be run: {wanted}")
-    assert porting.format_report(found[4])[0].startswith("no functions found")
+        results = list(pool.map(porting.measure_file, paths, limits, [False] * 5))
+    for verdicts, reason in zip(results, CANNOT.values()):
+        assert [verdict["kind"] for verdict in verdicts] == ["failed"]
+        assert porting.format_report(verdicts)[0].startswith(
+            f"could not be run: {reason}"
+        )
+    assert porting.format_report(results[4])[0].startswith("no functions found")
 
 
 # The command
 
 
-def test_it_executes_only_files_that_are_there_and_only_if_told(folder, capsys):
+def test_it_executes_only_existing_files_and_only_when_confirmed(folder, capsys):
     path = folder("modules.py", "raise SystemExit(7)\n")
-    assert "confirm with --run" in said(capsys, path, status=2)
-    told = said(capsys, "--run", path, "none.py", status=2)
-    assert "none.py does not exist: expected a Python file" in told
-    told = said(capsys, "--run", ".", status=2)
-    assert ". is a folder: expected a Python file" in told
+    assert "confirm with --run" in run_port(capsys, path, status=2)
+    message = run_port(capsys, "--run", path, "none.py", status=2)
+    assert "none.py does not exist: expected a Python file" in message
+    message = run_port(capsys, "--run", ".", status=2)
+    assert ". is a folder: expected a Python file" in message
 
 
 def test_a_file_with_the_name_of_the_package_is_to_be_renamed(folder):

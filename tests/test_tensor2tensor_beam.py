@@ -9,20 +9,20 @@ from transformer.compat.tensor2tensor import beam_search
 from transformer.decoding import SearchOptions, beam
 from transformer.text.vocabulary import BOS, EOS
 
-WORST_SCORE = -1e6  # below it, what is recorded are fillers
+WORST_SCORE = -1e6  # below it are fillers
 
 
 def our_ids(vocab_size, initial_id, eos_id):
-    """The ids that we give to theirs: theirs of the beginning and the end are ours."""
+    """Map their ids to ours: only the ids of the beginning and the end differ."""
     ids = np.arange(vocab_size)
-    for theirs, ours in ((eos_id, EOS), (initial_id, BOS)):
-        place = list(ids).index(ours)
-        ids[[theirs, place]] = ids[[place, theirs]]
+    for their_id, our_id in ((eos_id, EOS), (initial_id, BOS)):
+        position = list(ids).index(our_id)
+        ids[[their_id, position]] = ids[[position, their_id]]
     return ids
 
 
 def tables(case):
-    """(log-probabilities of the next of our ids [N, V, V], our ids of theirs)."""
+    """Return (log-probabilities of our next id [N, V, V], their id → our id [N, V])."""
     table = case["in/table"].astype(np.float64)
     table -= np.log(np.exp(table).sum(axis=-1, keepdims=True))
     ids = np.array(
@@ -31,22 +31,22 @@ def tables(case):
             for initial_id in case["in/initial_ids"]
         ]
     )
-    theirs = np.argsort(ids, axis=-1)
-    return np.array([table[np.ix_(each, each)] for each in theirs]), ids
+    their_ids = np.argsort(ids, axis=-1)
+    return np.array([table[np.ix_(order, order)] for order in their_ids]), ids
 
 
 def table_step(log_probs):
-    """The next piece depends on the sentence and on the last piece: [N, V, V]."""
+    """Make a step whose next piece depends on sentence and last piece: [N, V, V]."""
 
     def step(ids, _, sentences):
-        places = tf.stack([tf.zeros_like(ids) + sentences[:, None], ids], axis=2)
-        return tf.gather_nd(log_probs, places), sentences
+        indices = tf.stack([tf.zeros_like(ids) + sentences[:, None], ids], axis=2)
+        return tf.gather_nd(log_probs, indices), sentences
 
     return step
 
 
 def search(case):
-    """Hypotheses of all the beam, in our ids, as arrays."""
+    """Search; return all hypotheses of the beam, in our ids."""
     kwargs = case["meta"]["kwargs"]
     log_probs, _ = tables(case)
     batch, size = len(log_probs), kwargs["beam_size"]
@@ -62,19 +62,19 @@ def search(case):
         return session.run(beam(step, state, limits, options))
 
 
-def without_padding(ids):
-    """A sequence as a list without what follows its first EOS."""
-    ids = [int(each) for each in ids]
+def cut_after_eos(ids):
+    """Return a sequence as a list that ends with the first EOS."""
+    ids = [int(token) for token in ids]
     return ids[: ids.index(EOS) + 1] if EOS in ids else ids
 
 
-def alike(one, other, log_probs):
-    """Whether two sequences are the same, or as good: made of the same steps in another
-    order, so that rounding alone says which of them comes first."""
-    return one == other or (
-        len(one) == len(other)
+def are_equivalent(first, second, log_probs):
+    """Tell whether two sequences are the same, or have the same score: they take the
+    same steps in another order, so rounding decides which comes first."""
+    return first == second or (
+        len(first) == len(second)
         and np.isclose(
-            *(log_probs[[BOS] + ids[:-1], ids].sum() for ids in (one, other)),
+            *(log_probs[[BOS] + ids[:-1], ids].sum() for ids in (first, second)),
             rtol=0,
             atol=1e-9,
         )
@@ -84,32 +84,34 @@ def alike(one, other, log_probs):
 @fixtures.over("D", function="*.beam_search")
 def test_sequences_and_scores(name):
     case = fixtures.load(name)
-    found, (log_probs, ids) = search(case), tables(case)
+    hypotheses, (log_probs, ids) = search(case), tables(case)
     for n, scores in enumerate(case["out/scores"]):
         compared = np.flatnonzero(scores > WORST_SCORE)
         assert len(compared)
         if case["meta"]["kwargs"]["stop_early"]:
-            # There a search ends when its best is certain; ours goes on, and what it
-            # finds after the best may be better.
+            # Their search ends when the best hypothesis is certain. Ours goes on, and
+            # what it finds after the best may be better.
             recorded = scores[compared] - 1e-5
-            assert (found.scores[n, compared] >= recorded).all()
+            assert (hypotheses.scores[n, compared] >= recorded).all()
             compared = compared[:1]
-        fixtures.assert_close(found.scores[n, compared], scores[compared], "scores")
+        fixtures.assert_close(
+            hypotheses.scores[n, compared], scores[compared], "scores"
+        )
         for k in compared:
             begin, *recorded = ids[n][case["out/sequences"][n, k]]
             assert begin == BOS
-            assert alike(
-                without_padding(found.ids[n, k]),
-                without_padding(recorded),
+            assert are_equivalent(
+                cut_after_eos(hypotheses.ids[n, k]),
+                cut_after_eos(recorded),
                 log_probs[n],
             )
-        assert len({tuple(found.ids[n, k]) for k in compared}) == len(compared)
+        assert len({tuple(hypotheses.ids[n, k]) for k in compared}) == len(compared)
         if not case["meta"]["kwargs"]["stop_early"]:
             fillers = np.setdiff1d(np.arange(len(scores)), compared)
-            assert np.all(found.scores[n, fillers] < WORST_SCORE)
+            assert np.all(hypotheses.scores[n, fillers] < WORST_SCORE)
 
 
-# What `must_end=False` means, without recorded numbers.
+# `must_end=False`, without recorded numbers.
 
 VOCAB_SIZE = 6
 TABLE = np.random.RandomState(4).randn(VOCAB_SIZE, VOCAB_SIZE)
@@ -120,7 +122,7 @@ ENDLESS -= np.log(np.exp(ENDLESS).sum(axis=-1, keepdims=True))
 
 
 def search_all(tables, limits, **options):
-    """A search of several sentences, each with its own log-probabilities and limit."""
+    """Search several sentences, each with its own log-probabilities and limit."""
     log_probs = tf.constant(np.stack(tables), tf.float32)
 
     with tf.Session() as session:
@@ -134,45 +136,49 @@ def search_all(tables, limits, **options):
         )
 
 
-def every_path(table, limit):
-    """[(log-probability, ids)] of all that has ended by the limit, and of all open."""
-    ended, still_open = [], [(0.0, [])]
+def all_paths(table, limit):
+    """Return the ended and the open paths at the limit: [(log-probability, ids)]."""
+    ended, open_paths = [], [(0.0, [])]
     for _ in range(limit):
-        grown = [
+        extended = [
             (log_prob + table[([BOS] + ids)[-1], piece], ids + [piece])
-            for log_prob, ids in still_open
+            for log_prob, ids in open_paths
             for piece in range(len(table))
         ]
-        ended += [path for path in grown if path[1][-1] == EOS]
-        still_open = [path for path in grown if path[1][-1] != EOS]
-    return ended, still_open
+        ended += [path for path in extended if path[1][-1] == EOS]
+        open_paths = [path for path in extended if path[1][-1] != EOS]
+    return ended, open_paths
 
 
 def test_open_hypotheses_are_dropped_at_the_limit():
-    found = search_all([TABLE], [3], beam_size=200, n_best=6, length_penalty=0.6)
-    ended, _ = every_path(TABLE, 3)
+    hypotheses = search_all([TABLE], [3], beam_size=200, n_best=6, length_penalty=0.6)
+    ended, _ = all_paths(TABLE, 3)
     best = sorted(
         ((log_prob / ((5 + len(ids)) / 6) ** 0.6, ids) for log_prob, ids in ended),
         reverse=True,
     )[:6]
-    np.testing.assert_allclose(found.scores[0], [score for score, _ in best], atol=1e-5)
-    assert [without_padding(ids) for ids in found.ids[0]] == [ids for _, ids in best]
+    np.testing.assert_allclose(
+        hypotheses.scores[0], [score for score, _ in best], atol=1e-5
+    )
+    assert [cut_after_eos(ids) for ids in hypotheses.ids[0]] == [ids for _, ids in best]
 
 
 def test_where_nothing_ends_the_open_hypotheses_are_the_result():
-    found = search_all([ENDLESS], [3], beam_size=200, n_best=6, length_penalty=0.6)
+    hypotheses = search_all([ENDLESS], [3], beam_size=200, n_best=6, length_penalty=0.6)
     best = sorted(
-        (path for path in every_path(ENDLESS, 3)[1] if path[0] > -np.inf), reverse=True
+        (path for path in all_paths(ENDLESS, 3)[1] if path[0] > -np.inf), reverse=True
     )[:6]
-    np.testing.assert_allclose(found.scores[0], [each for each, _ in best], atol=1e-5)
-    assert [list(ids) for ids in found.ids[0]] == [ids for _, ids in best]
+    np.testing.assert_allclose(
+        hypotheses.scores[0], [score for score, _ in best], atol=1e-5
+    )
+    assert [list(ids) for ids in hypotheses.ids[0]] == [ids for _, ids in best]
 
 
 # Their function, and what their own tests of it check: searches of tables by position.
 
 
-def by_position(probabilities):
-    """Their function of ids, from probabilities [T, N * K, V] or [T, V]."""
+def logits_by_position(probabilities):
+    """Make their function of ids from probabilities [T, N * K, V] or [T, V]."""
     table = tf.log(tf.constant(probabilities, tf.float32))
 
     def symbols_to_logits(ids, *_):
@@ -182,8 +188,10 @@ def by_position(probabilities):
     return symbols_to_logits
 
 
-def searched(symbols_to_logits, batch, size, vocab_size, length, alpha=0.0, **more):
-    found = beam_search(
+def run_search(
+    symbols_to_logits, batch, size, vocab_size, length, alpha=0.0, **options
+):
+    results = beam_search(
         symbols_to_logits,
         tf.zeros([batch], tf.int32),
         size,
@@ -191,10 +199,10 @@ def searched(symbols_to_logits, batch, size, vocab_size, length, alpha=0.0, **mo
         vocab_size,
         alpha,
         eos_id=1,
-        **more,
+        **options,
     )
     with tf.Session() as session:
-        return session.run(found)
+        return session.run(results)
 
 
 TWO_BEAMS = [
@@ -206,20 +214,20 @@ TWO_BEAMS = [
 
 @pytest.mark.parametrize("size", [1, 2], ids=lambda size: f"beam_{size}")
 def test_states_follow_the_hypotheses(size):
-    """Each has the sum of its own ids, which the function finds again in the ids."""
-    table = by_position(np.array(TWO_BEAMS)[:, :1])
+    """The state is the sum of the ids so far, which the ids confirm."""
+    table = logits_by_position(np.array(TWO_BEAMS)[:, :1])
 
     def symbols_to_logits(ids, i, states):
-        before = tf.reduce_sum(ids[:, :-1], axis=1)[:, None]
+        total = tf.reduce_sum(ids[:, :-1], axis=1)[:, None]
         checks = [
-            tf.assert_equal(states["sum"], before),
+            tf.assert_equal(states["sum"], total),
             tf.assert_equal(tf.shape(ids)[1], i + 1),
         ]
         with tf.control_dependencies(checks):
             return table(ids), {"sum": states["sum"] + ids[:, -1][:, None]}
 
     state = tf.placeholder_with_default(tf.zeros([1, 1], tf.int32), [None, 1])
-    ids, _, states = searched(
+    ids, _, states = run_search(
         symbols_to_logits, 1, size, 3, 3, alpha=9.0, states={"sum": state}
     )
     assert states["sum"].shape == (1, size, 1)
@@ -227,26 +235,26 @@ def test_states_follow_the_hypotheses(size):
 
 
 def test_the_state_of_the_end_is_returned():
-    probabilities = by_position([[0.7, 0.3], [0.4, 0.6], [0.5, 0.5]])
+    probabilities = logits_by_position([[0.7, 0.3], [0.4, 0.6], [0.5, 0.5]])
 
     def symbols_to_logits(ids, _, states):
         return probabilities(ids), states + 1
 
-    _, _, states = searched(symbols_to_logits, 1, 1, 2, 3, states=tf.zeros([1, 1]))
+    _, _, states = run_search(symbols_to_logits, 1, 1, 2, 3, states=tf.zeros([1, 1]))
     assert states.tolist() == [[[2]]]
 
 
-def test_their_function_finds_what_ours_does_for_each_of_several_sentences():
-    draw = np.random.RandomState(3)
-    table = np.log(draw.dirichlet(np.ones(7), size=[3, 7]))  # [N, V, V]
+def test_their_function_finds_our_hypotheses_for_each_sentence():
+    rng = np.random.RandomState(3)
+    table = np.log(rng.dirichlet(np.ones(7), size=[3, 7]))  # [N, V, V]
     log_probs = tf.constant(table, tf.float32)
 
     def symbols_to_logits(ids, _, sentences):
-        places = tf.stack([sentences[:, 0], ids[:, -1]], axis=1)
-        return tf.gather_nd(log_probs, places), sentences
+        indices = tf.stack([sentences[:, 0], ids[:, -1]], axis=1)
+        return tf.gather_nd(log_probs, indices), sentences
 
     sentences = tf.range(3)
-    theirs = beam_search(
+    their_results = beam_search(
         symbols_to_logits,
         tf.fill([3], BOS),
         4,
@@ -259,17 +267,17 @@ def test_their_function_finds_what_ours_does_for_each_of_several_sentences():
     )
     options = SearchOptions(beam_size=4, n_best=4, length_penalty=0.6, must_end=False)
     limits = tf.fill([3], 5)
-    ours = beam(table_step(log_probs), sentences, limits, options)
+    our_hypotheses = beam(table_step(log_probs), sentences, limits, options)
     with tf.Session() as session:
-        (ids, scores, _), found = session.run([theirs, ours])
-    is_real = scores > WORST_SCORE
-    assert is_real.sum() >= 9 and (is_real == (found.scores > WORST_SCORE)).all()
-    np.testing.assert_allclose(scores[is_real], found.scores[is_real], atol=1e-5)
-    length = min(ids.shape[2] - 1, found.ids.shape[2])
-    shown = ids[:, :, 1:][is_real][:, :length]
-    np.testing.assert_array_equal(shown, found.ids[is_real][:, :length])
+        (ids, scores, _), hypotheses = session.run([their_results, our_hypotheses])
+    exists = scores > WORST_SCORE
+    assert exists.sum() >= 9 and (exists == (hypotheses.scores > WORST_SCORE)).all()
+    np.testing.assert_allclose(scores[exists], hypotheses.scores[exists], atol=1e-5)
+    length = min(ids.shape[2] - 1, hypotheses.ids.shape[2])
+    their_ids = ids[:, :, 1:][exists][:, :length]
+    np.testing.assert_array_equal(their_ids, hypotheses.ids[exists][:, :length])
 
 
-def test_what_their_search_has_and_ours_not():
+def test_unsupported_arguments_are_refused():
     with pytest.raises(ValueError, match="expected use_tpu = False, got True"):
         beam_search(None, tf.constant([0]), 2, 3, 4, 0.0, use_tpu=True)

@@ -1,9 +1,9 @@
 """tensor2tensor's stacks of encoder and decoder blocks, against its recorded numbers.
 
-The recorded stacks begin with embeddings. Ours begin with ids: so each recorded vector
-becomes a row of the table of embeddings, and a padded one (of zeros) the id 0. The
-recorded decoder ends with states, ours with logits: so the table ends with the unit
-vectors, whose logits are the states.
+The recorded stacks begin with embeddings, ours with ids. So each recorded vector
+becomes a row of the embedding table, and a padded one (of zeros) the id 0. The recorded
+decoder ends with states, ours with logits. So the table ends with the unit vectors,
+whose logits are the states.
 """
 
 import fixtures
@@ -21,7 +21,7 @@ BODY = "transformer/body/"
 FIRST_ID = EOS + 1
 
 
-def prepared(vectors):
+def vectors_to_ids(vectors):
     """float [N, T, D] → (ids [N, T], table [FIRST_ID + N * T + D, D])."""
     width = vectors.shape[-1]
     rows = vectors.reshape([-1, width])
@@ -49,8 +49,8 @@ def settings(kwargs, vocab_size):
     )
 
 
-def values_of(hp, case, table):
-    """The values of our variables, all the recorded ones used."""
+def variable_values(hp, case, table):
+    """Return the values of our variables; each recorded one must be used."""
     recorded, values = fixtures.group(case, "var"), {}
     for variable in tf.trainable_variables():
         name = variable.op.name
@@ -64,9 +64,9 @@ def values_of(hp, case, table):
                 else kernel[int(case["in/target_space"])]
             )
         else:
-            theirs = original_name(name, hp.dialect, variable.shape.as_list())
-            assert theirs.startswith(BODY)
-            values[name] = recorded.pop(theirs[len(BODY) :])
+            original = original_name(name, hp.dialect, variable.shape.as_list())
+            assert original.startswith(BODY)
+            values[name] = recorded.pop(original[len(BODY) :])
     assert not recorded
     return values
 
@@ -78,7 +78,7 @@ def run(fetches, values):
 
 
 def lookup_gradient(loss, width):
-    """With respect to the embeddings of the ids, unit vectors excluded: [N * T, D]."""
+    """Return the gradient of the embeddings of the ids: [N * T, D]."""
     [table] = [
         variable
         for variable in tf.trainable_variables()
@@ -92,7 +92,7 @@ def lookup_gradient(loss, width):
 def test_encoder_stack(name):
     case = fixtures.load(name)
     inputs, dout = case["in/inputs"], case["in/dout"]
-    ids, table = prepared(inputs)
+    ids, table = vectors_to_ids(inputs)
     hp = settings(case["meta"]["kwargs"], len(table))
     memory = Transformer(hp).encode(tf.constant(ids))
     embedded = Transformer(hp).embed(
@@ -104,17 +104,19 @@ def test_encoder_stack(name):
     gradient = lookup_gradient(tf.reduce_sum(memory.states * dout), hp.d_model)
     states, mask, embedded, bias, gradient = run(
         [memory.states, memory.mask, embedded, bias, gradient],
-        values_of(hp, case, table),
+        variable_values(hp, case, table),
     )
     fixtures.assert_close(states, case["out/out"], "states")
     assert np.array_equal(mask, case["out/encoder_decoder_attention_bias"] == 0)
     fixtures.assert_close(embedded, case["out/encoder_input"], "input")
     fixtures.assert_close(bias, case["out/encoder_self_attention_bias"], "bias")
-    real = ids.flatten() != 0
+    is_token = ids.flatten() != 0
     fixtures.assert_close(
-        gradient[real], case["gradin/inputs"].reshape(gradient.shape)[real], "gradient"
+        gradient[is_token],
+        case["gradin/inputs"].reshape(gradient.shape)[is_token],
+        "gradient",
     )
-    assert not gradient[~real].any()  # the id 0 has no vector, so no gradient
+    assert not gradient[~is_token].any()  # the id 0 has no vector, so no gradient
 
 
 @fixtures.over("D", function="transformer_prepare_decoder*")
@@ -122,7 +124,7 @@ def test_decoder_stack(name):
     case = fixtures.load(name)
     targets, dout = case["in/targets"], case["in/dout"]
     width, bias = targets.shape[-1], case["in/encoder_decoder_attention_bias"]
-    ids, table = prepared(targets)
+    ids, table = vectors_to_ids(targets)
     hp = settings(case["meta"]["kwargs"], len(table))
     target_in = np.concatenate([np.full([len(ids), 1], BOS), ids[:, :-1]], axis=1)
     source = tf.constant(case["in/encoder_output"])
@@ -146,13 +148,15 @@ def test_decoder_stack(name):
         lookup_gradient(loss, width),
     ]
     states, embedded, bias, source_gradient, gradient = run(
-        fetches, values_of(hp, case, table)
+        fetches, variable_values(hp, case, table)
     )
     fixtures.assert_close(states, case["out/out"], "states")
     fixtures.assert_close(embedded, case["out/decoder_input"], "input")
     fixtures.assert_close(bias, case["out/decoder_self_attention_bias"], "bias")
     fixtures.assert_close(source_gradient, case["gradin/encoder_output"], "memory")
-    real = ids.flatten() != 0
+    is_token = ids.flatten() != 0
     fixtures.assert_close(
-        gradient[real], case["gradin/targets"].reshape(gradient.shape)[real], "gradient"
+        gradient[is_token],
+        case["gradin/targets"].reshape(gradient.shape)[is_token],
+        "gradient",
     )

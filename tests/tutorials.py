@@ -1,6 +1,6 @@
-"""Modules in the manner of each published program, written for the tests in our words.
+"""Modules in the style of each published program, written for the tests.
 
-They use what those use: tf.layers, tf.contrib, np without an import.
+Like the originals, they use tf.layers, tf.contrib, and np without an import.
 """
 
 FAMILY = """
@@ -28,7 +28,7 @@ def embedding(inputs, vocab_size, num_units, zero_pad={zero_pad}, scale=True,{l2
         outputs = tf.nn.embedding_lookup(table, inputs)
         if scale:
             outputs = outputs * (num_units ** 0.5)
-    return {found}
+    return {returned}
 
 
 {positions}
@@ -121,7 +121,7 @@ FIELDS = {
     "l2": "",
     "with_t": "",
     "regularizer": "",
-    "found": "outputs",
+    "returned": "outputs",
     "positions": BY_IDS,
     "heads": "8",
     "causality": " causality=False,",
@@ -142,12 +142,12 @@ FIELDS = {
 }
 
 
-def modules(others=()):
+def modules(fields=()):
     """The modules of a program: the first one's, with others of its fields."""
-    return FAMILY.format(**dict(FIELDS, **dict(others)))
+    return FAMILY.format(**dict(FIELDS, **dict(fields)))
 
 
-def changed(text, *pairs):
+def replace_once(text, *pairs):
     """The text with other parts; each part must be there once."""
     for old, new in pairs:
         assert text.count(old) == 1, old
@@ -166,7 +166,7 @@ OF_SASREC = {
     "l2": " l2_reg=0.0,",
     "with_t": "with_t=False, ",
     "regularizer": "regularizer=tf.contrib.layers.l2_regularizer(l2_reg), ",
-    "found": "(outputs, table) if with_t else outputs",
+    "returned": "(outputs, table) if with_t else outputs",
     "positions": BY_LENGTH,
     "with_qk": ", with_qk=False",
     "attention_norm": "if with_qk: return Q, K",

@@ -1,4 +1,4 @@
-"""Functions that compute something else than those of tests/tutorials.py."""
+"""Variants of the functions of tests/tutorials.py that compute other results."""
 
 TRIL = "tf.contrib.linalg.LinearOperatorTriL(ones).to_dense()"
 DIVIDED = "outputs = outputs / (K_.get_shape().as_list()[-1] ** 0.5)"
@@ -112,8 +112,8 @@ OF_LEGACY = {
     },
 }
 
-# What the report says of variants whose names begin so.
-WANTED = {
+# The beginning of a variant's name → a part of the report.
+REPORTED = {
     "mask r": "with causality=True",
     "mask s": "with causality=True",
     "regularized": "regularization losses",

@@ -16,7 +16,7 @@ from transformer.runtime import files
 def test_what_is_written_replaces_the_file(tmp_path, mode, content):
     path = tmp_path / "file"
     path.write_text("old")
-    with files.replaced(str(path), mode) as file:
+    with files.replace_file(str(path), mode) as file:
         file.write(content)
         assert path.read_text() == "old"
     assert path.read_bytes() == (
@@ -40,7 +40,7 @@ def test_what_fails_leaves_the_old_file_and_no_other(
     (tmp_path / "file").write_text("old")
     if place != "body":
         monkeypatch.setattr(os, place, fail)
-    with pytest.raises(error), files.replaced(str(tmp_path / "file")) as file:
+    with pytest.raises(error), files.replace_file(str(tmp_path / "file")) as file:
         file.write("new")
         if place == "body":
             fail()
@@ -49,9 +49,12 @@ def test_what_fails_leaves_the_old_file_and_no_other(
 
 def test_what_is_in_the_way_of_a_file_is_named_by_its_path(tmp_path):
     (tmp_path / "folder").mkdir()
-    for path, said in (("none/file", "named .*none; create"), ("folder", "folder'$")):
+    for path, said in (
+        ("none/file", "folder .*none is missing; create"),
+        ("folder", "folder'$"),
+    ):
         with pytest.raises(OSError, match=said) as error:
-            with files.replaced(str(tmp_path / path)):
+            with files.replace_file(str(tmp_path / path)):
                 pass
         assert ".tmp" not in str(error.value).split(" -> ")[0]
 
@@ -143,8 +146,8 @@ def test_what_killed_processes_left_is_swept_and_what_is_in_use_is_not(tmp_path)
     mine = tmp_path / "mine"
     mine.mkdir()
     os.symlink(str(mine), str(tmp_path / (files.NAME_START + "link")))
-    with files.unfinished(str(tmp_path)) as first:
+    with files.temporary_folder(str(tmp_path)) as first:
         assert not left.exists() and mine.exists()
-        with files.unfinished(str(tmp_path)) as second:
+        with files.temporary_folder(str(tmp_path)) as second:
             assert os.path.isdir(first) and first != second
     assert not os.path.exists(first) and files.UNFINISHED == set()

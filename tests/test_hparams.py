@@ -9,6 +9,7 @@ import re
 import pytest
 
 from transformer import hparams
+from transformer.commands.advice import advice_for
 
 NAMES = [field.name for field in dataclasses.fields(hparams.HParams)]
 
@@ -69,7 +70,7 @@ def test_saved_architecture_cannot_be_changed(tmp_path, name, other):
     message = str(error.value)
     assert message.startswith(name)
     assert "expected {!r}, got {!r}".format(getattr(saved, name), other) in message
-    assert "choose another --logdir" in message
+    assert "choose another --logdir" in advice_for(error.value)
     same = {name: getattr(saved, name)}
     assert hparams.resolve(same, None, str(tmp_path)) == saved
 
@@ -132,7 +133,9 @@ def test_wrong_given_settings_are_refused():
 
 
 def test_a_missing_or_broken_file_is_named(tmp_path):
-    with pytest.raises(ValueError, match="no .*hparams.json: expected a log directory"):
+    with pytest.raises(
+        ValueError, match="hparams.json is missing: .* is not a log directory"
+    ):
         hparams.load(str(tmp_path))
     (tmp_path / "hparams.json").write_text('{"d_model": ')
     with pytest.raises(ValueError, match="json: expected settings, got invalid JSON"):

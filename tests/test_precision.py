@@ -14,7 +14,7 @@ from transformer.blocks import layers
 from transformer.blocks.attention import scaled_dot_product_attention
 from transformer.logdir.history import read_dev_scores
 from transformer.model import Transformer
-from transformer.runtime.precision import compute_type, getter_to
+from transformer.runtime.precision import compute_type, make_getter
 from transformer.training import cross_entropy, make_update
 from transformer.translator import Translator
 
@@ -60,7 +60,7 @@ class Gradients:
         ids[:, 15:] *= np.arange(50)[:, None] % 2  # half of the rows end with padding
         with tf.Graph().as_default() as self.graph:
             tf.set_random_seed(1)
-            model = Transformer(hp, getter_to(compute_type(hp.precision)))
+            model = Transformer(hp, make_getter(compute_type(hp.precision)))
             ids, seed = tf.constant(ids, tf.int32), tf.constant([1, 2])
             logits = model.decode(ids, model.encode(ids, True, seed), True, seed)
             loss = cross_entropy(logits, ids, 0.1, model.dialect.smoothing)
@@ -143,7 +143,7 @@ def test_gradients_are_near_those_of_float32():
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_the_gradient_of_a_bias_is_a_sum_of_many_rows(start, precision):
     """Of 25,000 times 0.01; added up in bfloat16 it would be 4, in float16 32."""
-    with tf.variable_scope("", custom_getter=getter_to(tf.as_dtype(precision))):
+    with tf.variable_scope("", custom_getter=make_getter(tf.as_dtype(precision))):
         outputs = layers.dense(tf.zeros([25000, 1]), 1, True, "x")
     [bias] = [each for each in tf.trainable_variables() if each.op.name == "x/bias"]
     upstream = tf.fill(tf.shape(outputs), tf.cast(0.01, outputs.dtype))

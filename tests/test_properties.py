@@ -57,7 +57,7 @@ RAW_LINES = st.one_of(
 
 def values_of(field, largest=1000):
     """Values that `hparams.validate` accepts of one field."""
-    least, below = field.metadata["least"], field.metadata["below"]
+    least, below = field.metadata["minimum"], field.metadata["below"]
     if field.type is int:
         return st.integers(least, int(min(below - 1, largest)))
     if field.type is float:

@@ -135,7 +135,7 @@ def test_a_link_in_the_place_of_a_file_leads_to_no_other(tmp_path):
         raise AssertionError("the lock was taken")
     for name in ("hparams.json", "hparams.json.tmp"):
         (tmp_path / name).symlink_to(tmp_path / "mine")
-    with files.replaced(str(tmp_path / "hparams.json")) as file:
+    with files.replace_file(str(tmp_path / "hparams.json")) as file:
         file.write("theirs")
     assert (tmp_path / "mine").read_text() == "mine"
     assert (tmp_path / "hparams.json").read_text() == "theirs"

@@ -18,7 +18,7 @@ COMMAND = """
 import sys, time
 sys.path.insert(0, ".")
 from transformer.commands import cli
-from transformer.runtime.files import unfinished
+from transformer.runtime.files import temporary_folder
 
 def ready():
     print("ready", flush=True)
@@ -35,7 +35,7 @@ def run(args):
             print("what the start says", file=sys.stderr)
             ready()
     elif args.kind == "folder":
-        with unfinished(args.out) as work:
+        with temporary_folder(args.out) as work:
             open(work + "/file", "w").close()
             ready()
 
@@ -99,7 +99,7 @@ def test_a_signal_removes_what_is_unfinished_and_handlers_come_back(
     monkeypatch.setattr(os, "_exit", end)
 
     def work(args):
-        with files.unfinished(str(tmp_path / "out")) as folder:
+        with files.temporary_folder(str(tmp_path / "out")) as folder:
             open(os.path.join(folder, "file"), "w").close()
             os.kill(os.getpid(), number)
 

@@ -256,6 +256,6 @@ def store_chosen_head(
         if is_present(os.path.join(logdir, name))
     }
     choices[os.path.basename(checkpoint)] = {**head._asdict(), **error_rates}
-    with files.replaced(os.path.join(logdir, ALIGNMENT)) as file:
+    with files.replace_file(os.path.join(logdir, ALIGNMENT)) as file:
         json.dump(choices, file, indent=2)
         file.write("\n")

@@ -3,7 +3,6 @@
 Dimension letters: L the longest sentence, D d_model, F d_ff, H heads, V vocabulary.
 """
 
-from transformer.dialects import resolve
 from transformer.hparams import HParams
 from transformer.runtime.ram import format_bytes
 
@@ -32,7 +31,7 @@ def estimate_footprint(
       longest: L, the number of tokens in its longest sentence.
       shards: the number of shards in a batch; a worker computes one at a time.
     """
-    dialect = resolve(hp.dialect)
+    dialect = hp.design
 
     def kept_tensors(name, is_default_in_dialect):
         rate = hp.rate_of(name)

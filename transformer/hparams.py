@@ -12,44 +12,52 @@ import operator
 import os
 from typing import Any, Collection, Dict, List, Optional, Sequence, Tuple
 
-from transformer.commands.terminal import command_name
-from transformer.dialects import DIALECTS
+from transformer.dialects import DIALECTS, Dialect
+from transformer.dialects import resolve as resolve_dialect
 from transformer.logdir import manifests
+from transformer.logdir.names import SETTINGS
 from transformer.runtime import files
+from transformer.runtime.errors import (
+    ArchitectureMismatch,
+    LogDirectoryError,
+    LogDirectoryNotFound,
+    SettingsError,
+)
 from transformer.runtime.names import describe_unknown, refuse_unknown
 
-FILE_NAME = "hparams.json"
+FILE_NAME = SETTINGS  # in a log directory
 # Settings of earlier versions; their values are ignored.
 REMOVED = ("audit_every", "devices", "xla")
-LARGEST = 2**31  # integers are smaller, so that they fit into an int32
-MOST_PARTS = 2**16  # of an update; with more, no update would ever finish
+# Values are below these limits.
+INT_LIMIT = 2**31  # integers fit into an int32
+SHARD_LIMIT = 2**16  # shards, or batches of an update; more would never finish
 # Sizes that do not fit into any memory are refused before they are used.
-MOST_BLOCKS = 2**10
-WIDEST = 2**15
-LONGEST = 2**16  # pieces of a sentence
+BLOCK_LIMIT = 2**10
+WIDTH_LIMIT = 2**15
+LENGTH_LIMIT = 2**16  # pieces of a sentence
 
 
 def setting(
     group: str,
     default: Any,
     text: str,
-    least: float = 1,
+    minimum: float = 1,
     below: Optional[float] = None,
     choices: Collection[str] = (),
 ) -> Any:
-    """Return a field of the settings.
+    """Make a field of the settings.
 
     Args:
-      group: the heading under which `--help` shows the field.
+      group: the heading under which the help shows the field.
       default: the default value; its type is the type of the field.
       text: the line of help.
-      least, below: the limits of a number: least <= number < below.
+      minimum, below: the limits of a number: minimum <= number < below.
       choices: the allowed values of a string. Empty: the code that uses the value must
         check it.
     """
     if below is None:
-        below = LARGEST if isinstance(default, int) else math.inf
-    limits = {"least": least, "below": below, "choices": choices}
+        below = INT_LIMIT if isinstance(default, int) else math.inf
+    limits = {"minimum": minimum, "below": below, "choices": choices}
     return dataclasses.field(
         default=default, metadata={"group": group, "help": text, **limits}
     )
@@ -74,43 +82,43 @@ class HParams:
         "paper", f"the design: {', '.join(DIALECTS)}", choices=DIALECTS
     )
     num_blocks: int = for_model(
-        6, "number of encoder blocks, and of decoder blocks", below=MOST_BLOCKS
+        6, "number of encoder blocks, and of decoder blocks", below=BLOCK_LIMIT
     )
     num_encoder_blocks: int = for_model(
-        0, "number of encoder blocks; 0: num_blocks", least=0, below=MOST_BLOCKS
+        0, "number of encoder blocks; 0: num_blocks", minimum=0, below=BLOCK_LIMIT
     )
     num_decoder_blocks: int = for_model(
-        0, "number of decoder blocks; 0: num_blocks", least=0, below=MOST_BLOCKS
+        0, "number of decoder blocks; 0: num_blocks", minimum=0, below=BLOCK_LIMIT
     )
-    d_model: int = for_model(512, "width of the model", below=WIDEST)
+    d_model: int = for_model(512, "width of the model", below=WIDTH_LIMIT)
     d_ff: int = for_model(
-        2048, "inner width of the feed-forward networks", below=4 * WIDEST
+        2048, "inner width of the feed-forward networks", below=4 * WIDTH_LIMIT
     )
     num_heads: int = for_model(8, "attention heads; a divisor of d_model")
     positions: str = for_model(
         "", "learned, interleaved, per_channel, halves; empty: the dialect's"
     )
     max_positions: int = for_model(
-        256, "rows in the table of learned positions", below=LONGEST
+        256, "rows in the table of learned positions", below=LENGTH_LIMIT
     )
     pad_sources_to: int = for_model(
         0,
         "pad sources to this many pieces; 0: to the longest",
-        least=0,
-        below=LONGEST // 4,
+        minimum=0,
+        below=LENGTH_LIMIT // 4,
     )
     max_relative_position: int = for_model(
         0,
         "relative positions are clipped to this distance; 0: none",
-        least=0,
-        below=LONGEST,
+        minimum=0,
+        below=LENGTH_LIMIT,
     )
     proximity_bias: bool = for_model(False, "prefer nearby positions")
     source_vocab_size: int = for_model(
-        0, "source vocabulary size; 0: from the data", least=0
+        0, "source vocabulary size; 0: from the data", minimum=0
     )
     target_vocab_size: int = for_model(
-        0, "target vocabulary size; 0: from the data", least=0
+        0, "target vocabulary size; 0: from the data", minimum=0
     )
     joint_vocab: bool = for_model(True, "both languages share one vocabulary")
 
@@ -122,13 +130,13 @@ class HParams:
         1,
         "batches summed into one update; if it changes, a run reads some batches "
         "again, or leaves some out",
-        below=MOST_PARTS,
+        below=SHARD_LIMIT,
     )
     shards: int = for_training(
         0,
-        "with --deterministic: parts per batch; 0: 1, or 8 with several workers",
-        least=0,
-        below=MOST_PARTS,
+        "shards per batch of a deterministic run; 0: 1, or 8 with several workers",
+        minimum=0,
+        below=SHARD_LIMIT,
     )
     max_steps: int = for_training(
         100000,
@@ -142,36 +150,38 @@ class HParams:
         0.0,
         "factor of the schedule: with linear, constant and noam_by_peak, the peak; 0: "
         "the dialect's",
-        least=0,
+        minimum=0,
     )
     warmup_steps: int = for_training(4000, "steps to the peak learning rate")
     dropout_rate: float = for_training(
-        0.1, "fraction of activations dropped", least=0, below=1
+        0.1, "fraction of activations dropped", minimum=0, below=1
     )
     attention_dropout: float = for_training(
         -1.0,
         "fraction of attention weights dropped; -1: the dialect's",
-        least=-1,
+        minimum=-1,
         below=1,
     )
     ffn_dropout: float = for_training(
         -1.0,
         "fraction of inner feed-forward activations dropped; -1: the dialect's",
-        least=-1,
+        minimum=-1,
         below=1,
     )
     label_smoothing: float = for_training(
-        0.1, "probability taken from the true piece", least=0, below=1
+        0.1, "probability taken from the true piece", minimum=0, below=1
     )
     r_drop: float = for_training(
         0.0,
         "weight of R-Drop, which makes two passes with different dropout agree, at "
         "twice the cost; 0: one pass; try 5",
-        least=0,
+        minimum=0,
     )
-    clip_norm: float = for_training(0.0, "maximum gradient norm; 0: no limit", least=0)
+    clip_norm: float = for_training(
+        0.0, "maximum gradient norm; 0: no limit", minimum=0
+    )
     seed: int = for_training(
-        1, "seed of variables, batches, dropout, and of --search sample", least=0
+        1, "seed of variables, batches, dropout, and of the search sample", minimum=0
     )
     log_every: int = for_training(50, "steps between log lines")
     save_every: int = for_training(1000, "steps between checkpoints")
@@ -181,41 +191,41 @@ class HParams:
     )
     eval_every: int = for_training(1000, "steps between dev BLEU scores")
     patience: int = for_training(
-        0, "stop after this many evaluations without a better BLEU; 0: off", least=0
+        0, "stop after this many evaluations without a better BLEU; 0: off", minimum=0
     )
 
     # Decoding.
     search: str = for_decoding("beam", "beam, greedy or sample")
     beam_size: int = for_decoding(4, "hypotheses kept at each step", below=2**10)
     length_penalty: float = for_decoding(
-        0.6, "alpha: how strongly to prefer long translations", least=0
+        0.6, "alpha: how strongly to prefer long translations", minimum=0
     )
     min_length: int = for_decoding(
-        0, "minimum number of pieces in a translation", least=0, below=LONGEST
+        0, "minimum number of pieces in a translation", minimum=0, below=LENGTH_LIMIT
     )
     no_repeat_ngram: int = for_decoding(
-        0, "never produce the same n pieces in a row twice; 0: off", least=0
+        0, "never produce the same n pieces in a row twice; 0: off", minimum=0
     )
     temperature: float = for_decoding(
-        1.0, "sample: below 1 favours likely pieces", least=0.01
+        1.0, "sample: below 1 favours likely pieces", minimum=0.01
     )
     top_k: int = for_decoding(
-        0, "sample: from the k likeliest pieces; 0: from all", least=0
+        0, "sample: from the k likeliest pieces; 0: from all", minimum=0
     )
     top_p: float = for_decoding(
         0.0,
         "sample: from the likeliest pieces up to this total probability; 0: from all",
-        least=0,
+        minimum=0,
         below=1,
     )
     max_extra_length: int = for_decoding(
         50,
         "pieces by which a translation may exceed its source",
-        least=0,
-        below=LONGEST,
+        minimum=0,
+        below=LENGTH_LIMIT,
     )
     max_source_length: int = for_decoding(
-        1000, "pieces of a line to translate; the rest is cut off", below=LARGEST // 2
+        1000, "pieces of a line to translate; the rest is cut off", below=INT_LIMIT // 2
     )
     decode_batch_size: int = for_decoding(
         64, "sentences per batch; 1: the lowest latency"
@@ -244,8 +254,13 @@ class HParams:
 
     @property
     def hypotheses(self) -> int:
-        """How many hypotheses the search keeps for a sentence: 1 without a beam."""
+        """The number of hypotheses that the search keeps: 1 without a beam."""
         return self.beam_size if self.search == "beam" else 1
+
+    @property
+    def design(self) -> Dialect:
+        """The row of the dialect: what that source of the Transformer decides."""
+        return resolve_dialect(self.dialect)
 
     def rate_of(self, name: str) -> Optional[float]:
         """Return a dropout rate; None if the dialect decides.
@@ -318,7 +333,7 @@ DECODING = {
 }
 
 # The settings of the search that only `sample` uses.
-OF_SAMPLING = ("temperature", "top_k", "top_p")
+SAMPLING = ("temperature", "top_k", "top_p")
 
 MODEL_DEFAULTS = {
     name: field.default
@@ -343,60 +358,61 @@ def model_settings(hp: HParams) -> Dict[str, Any]:
 def search_settings(hp: HParams) -> Dict[str, Any]:
     """Return the settings on which the translations of a model depend."""
     used_only_by = {"beam_size": "beam", "seed": "sample"}
-    used_only_by.update(dict.fromkeys(OF_SAMPLING, "sample"))
-    of_the_machine = ("decode_batch_size", "decode_precision", "deterministic")
+    used_only_by.update(dict.fromkeys(SAMPLING, "sample"))
+    machine_settings = ("decode_batch_size", "decode_precision", "deterministic")
     return {
         name: getattr(hp, name)
         for name in DECODING
-        if name not in of_the_machine and used_only_by.get(name, hp.search) == hp.search
+        if name not in machine_settings
+        and used_only_by.get(name, hp.search) == hp.search
     }
 
 
 def validate(hp: HParams) -> None:
-    """Raise ValueError for settings that cannot work."""
-    for name, value in checked(dataclasses.asdict(hp), "settings").items():
+    """Raise SettingsError for settings that cannot work."""
+    for name, value in check_types(dataclasses.asdict(hp), "settings").items():
         limits = FIELDS[name].metadata
-        least = limits["least"]
+        minimum = limits["minimum"]
         below = limits["below"]
         choices = limits["choices"]
-        if FIELDS[name].type in (int, float) and not least <= value < below:
-            raise ValueError(
-                f"{name}: expected {least} <= {name} < {below}, got {value}"
+        if FIELDS[name].type in (int, float) and not minimum <= value < below:
+            raise SettingsError(
+                f"{name}: expected {minimum} <= {name} < {below}, got {value}"
             )
         if choices:
             refuse_unknown(name, value, choices)
     for name in ("attention_dropout", "ffn_dropout"):
         if -1 < getattr(hp, name) < 0:
-            raise ValueError(
+            raise SettingsError(
                 f"{name}: expected -1 for the dialect's, or a rate of 0 or more, got "
                 f"{getattr(hp, name)}"
             )
     if not hp.data:
-        raise ValueError("data: expected a path, got an empty name")
+        raise SettingsError("data: expected a path, got an empty name")
     if hp.d_model % hp.num_heads:
-        raise ValueError(
+        raise SettingsError(
             f"num_heads: expected a divisor of d_model = {hp.d_model}, got "
             f"{hp.num_heads}"
         )
     sizes = (hp.source_vocab_size, hp.target_vocab_size)
     if hp.joint_vocab and 0 not in sizes and sizes[0] != sizes[1]:
-        raise ValueError(
+        raise SettingsError(
             "joint_vocab: expected the same number of source and target pieces, got "
             f"{sizes[0]} and {sizes[1]}"
         )
 
 
 def refuse_n_best(n_best: int, hp: HParams) -> None:
-    """Raise ValueError if the search does not keep `n_best` translations of a line."""
+    """Raise SettingsError if the search does not keep `n_best` hypotheses."""
     try:
         operator.index(n_best)
     except TypeError:
-        raise ValueError(f"n_best: expected an integer, got {n_best!r}") from None
+        raise SettingsError(f"n_best: expected an integer, got {n_best!r}") from None
     if not 1 <= n_best <= hp.hypotheses:
-        more = "raise --beam_size" if hp.search == "beam" else "choose --search beam"
-        raise ValueError(
-            f"n_best: expected 1 to {hp.hypotheses}, got {n_best}: search {hp.search} "
-            f"finds no more; {more}"
+        advice = "raise beam_size" if hp.search == "beam" else "choose the search beam"
+        raise SettingsError(
+            f"n_best: expected 1 to {hp.hypotheses}, got {n_best}: the search "
+            f"{hp.search} finds no more; {advice}"
         )
 
 
@@ -408,68 +424,78 @@ def has_settings(logdir: str) -> bool:
 def save(hp: HParams, logdir: str) -> None:
     """Write `logdir/hparams.json`, completely or not at all; create `logdir`."""
     os.makedirs(logdir, exist_ok=True)
-    with files.replaced(os.path.join(logdir, FILE_NAME)) as file:
-        content = files.stamped(dataclasses.asdict(hp))
+    with files.replace_file(os.path.join(logdir, FILE_NAME)) as file:
+        content = files.add_stamp(dataclasses.asdict(hp))
         json.dump(content, file, indent=2, sort_keys=True)
         file.write("\n")
 
 
-def load(logdir: str, given: Optional[Dict[str, Any]] = None) -> HParams:
-    """Return the settings saved in `logdir`, overridden by those that are `given`.
+def load(logdir: str, changes: Optional[Dict[str, Any]] = None) -> HParams:
+    """Load the settings saved in `logdir`, overridden by `changes`.
 
     Raises:
-      ValueError: there are no saved settings, they cannot work, or one of those in
-        `given` would have no effect.
+      LogDirectoryNotFound: there are no saved settings.
+      SettingsError: they cannot work, or one of the changes would have no effect.
     """
-    given = given or {}
-    hp = HParams(**{**read(logdir), **given})
+    changes = changes or {}
+    hp = HParams(**{**read(logdir), **changes})
     validate(hp)
-    changed = [
+    unused = [
         name
-        for name in OF_SAMPLING
-        if given.get(name, FIELDS[name].default) != FIELDS[name].default
+        for name in SAMPLING
+        if changes.get(name, FIELDS[name].default) != FIELDS[name].default
     ]
-    if changed and hp.search != "sample":
-        raise ValueError(
-            f"{', '.join(changed)}: expected the search sample, as no other uses these "
-            f"settings, got {hp.search}; add --search sample, or leave them out"
+    if unused and hp.search != "sample":
+        raise SettingsError(
+            f"{', '.join(unused)}: expected the search sample, as no other uses these "
+            f"settings, got {hp.search}; choose it, or leave them out"
         )
     return hp
 
 
 def load_each(
-    logdirs: Sequence[str], given: Dict[str, Any]
+    logdirs: Sequence[str], changes: Dict[str, Any]
 ) -> List[Tuple[HParams, str]]:
-    """Return (settings, log directory) for each log directory; see `load`."""
+    """Load (settings, log directory) of each log directory; see `load`."""
     if not logdirs:
-        raise ValueError("expected one or more log directories, got none")
-    return [(load(logdir, given), logdir) for logdir in logdirs]
+        raise LogDirectoryError("no log directory: expected one or more")
+    return [(load(logdir, changes), logdir) for logdir in logdirs]
 
 
 def read(logdir: str) -> Dict[str, Any]:
-    """Return the checked content of `logdir/hparams.json`."""
+    """Read `logdir/hparams.json`, and check its names and types."""
     path = os.path.join(logdir, FILE_NAME)
     if not os.path.exists(path):
-        raise ValueError(
-            f"no {path}: expected a log directory written by {command_name('train')}"
+        raise LogDirectoryNotFound(
+            f"{path} is missing: {logdir} is not a log directory", logdir
         )
     values = files.read_json(path, "settings")
     values = {name: value for name, value in values.items() if name not in REMOVED}
-    return checked(values, path)
+    return check_types(values, path)
 
 
-def checked(values: Dict[str, Any], where: str) -> Dict[str, Any]:
-    """Check names and types; return `values`, with 1 as 1.0 for a float."""
+def check_types(values: Dict[str, Any], origin: str) -> Dict[str, Any]:
+    """Check the names and types of settings; make 1 a float where one is expected.
+
+    Args:
+      values: name → value.
+      origin: where they come from, for the message.
+
+    Raises:
+      SettingsError: a name is unknown, or a value has another type.
+    """
     checked = {}
     for name, value in values.items():
         if name not in FIELDS:
-            raise ValueError(f"{where}: {describe_unknown('setting', name, FIELDS)}")
+            raise SettingsError(
+                f"{origin}: {describe_unknown('setting', name, FIELDS)}"
+            )
         expected: Any = FIELDS[name].type
-        if expected is float and type(value) is int and abs(value) < LARGEST:
+        if expected is float and type(value) is int and abs(value) < INT_LIMIT:
             value = float(value)
         if type(value) is not expected:
-            raise ValueError(
-                f"{where}: {name}: expected {expected.__name__}, got {value!r} "
+            raise SettingsError(
+                f"{origin}: {name}: expected {expected.__name__}, got {value!r} "
                 f"({type(value).__name__})"
             )
         checked[name] = value
@@ -477,34 +503,35 @@ def checked(values: Dict[str, Any], where: str) -> Dict[str, Any]:
 
 
 def refuse_other_architecture(
-    given: Dict[str, Any], saved: Dict[str, Any], path: str, flag: str = "--logdir"
+    changes: Dict[str, Any], saved: Dict[str, Any], path: str, argument: str = "logdir"
 ) -> None:
-    """Raise ValueError if `given` changes a saved setting of the model.
+    """Raise ArchitectureMismatch if `changes` change a saved setting of the model.
 
     Args:
-      given, saved: name → value.
+      changes, saved: name → value.
       path: the file of the saved settings.
-      flag: the flag that named its folder, for the message.
+      argument: the argument of `resolve` that named its folder.
     """
-    for name in sorted(set(given) & set(saved)):
-        fixed = FIELDS[name].metadata["group"] == "model"
-        if fixed and given[name] != saved[name]:
-            raise ValueError(
+    for name in sorted(set(changes) & set(saved)):
+        is_fixed = FIELDS[name].metadata["group"] == "model"
+        if is_fixed and changes[name] != saved[name]:
+            raise ArchitectureMismatch(
                 f"{name} is fixed by {path}: expected {saved[name]!r}, got "
-                f"{given[name]!r}; choose another {flag}"
+                f"{changes[name]!r}",
+                argument,
             )
 
 
 def resolve(
-    given: Dict[str, Any],
+    changes: Dict[str, Any],
     preset: Optional[str] = None,
     logdir: Optional[str] = None,
     init_from: Optional[str] = None,
 ) -> HParams:
-    """Return the settings: defaults < preset < logdir/hparams.json < command line.
+    """Resolve the settings: defaults < preset < logdir/hparams.json < `changes`.
 
     Args:
-      given: the settings named on the command line; see `cli.given`.
+      changes: the settings that were named, for example on the command line.
       preset: a name in `PRESETS`, or None.
       logdir: a log directory, or None; it may not exist yet.
       init_from: the log directory from which a new training run takes its first weights
@@ -514,24 +541,24 @@ def resolve(
       The settings, validated.
 
     Raises:
-      ValueError: a name or a value is wrong, or contradicts the architecture saved in
-        `logdir` or `init_from`.
+      SettingsError: a name or a value is wrong, or contradicts the architecture saved
+        in `logdir` or `init_from`.
     """
     if preset:
         refuse_unknown("preset", preset, PRESETS)
-    values = checked(PRESETS[preset], f"preset {preset}") if preset else {}
-    given = checked(given, "command line")
+    values = check_types(PRESETS[preset], f"preset {preset}") if preset else {}
+    changes = check_types(changes, "command line")
     if logdir and has_settings(logdir):
         saved = {**MODEL_DEFAULTS, **read(logdir)}  # an older file may lack settings
-        refuse_other_architecture(given, saved, os.path.join(logdir, FILE_NAME))
+        refuse_other_architecture(changes, saved, os.path.join(logdir, FILE_NAME))
         values.update(saved)
     if init_from and not (logdir and manifests.has_checkpoint(logdir)):
         saved = {**MODEL_DEFAULTS, **read(init_from)}
         model = {name: saved[name] for name in MODEL_DEFAULTS}
         path = os.path.join(init_from, FILE_NAME)
-        refuse_other_architecture({**values, **given}, model, path, "--init_from")
+        refuse_other_architecture({**values, **changes}, model, path, "init_from")
         values.update(model)
-    values.update(given)
+    values.update(changes)
     hp = HParams(**values)
     validate(hp)
     return hp

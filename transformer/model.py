@@ -34,7 +34,6 @@ from transformer.blocks.masks import (
     proximity_bias,
 )
 from transformer.blocks.positions import LEARNED, chosen_positions
-from transformer.dialects import resolve
 from transformer.hparams import HParams
 from transformer.modules import (
     AttentionSettings,
@@ -87,12 +86,12 @@ class Transformer:
     Args:
       hp: the settings.
       getter: custom getter for the variables of the blocks and of the output layer;
-        see `runtime.precision.getter_to`.
+        see `runtime.precision.make_getter`.
     """
 
     def __init__(self, hp: HParams, getter: Optional[Callable] = None):
         self.hp = hp
-        self.dialect = resolve(hp.dialect)
+        self.dialect = hp.design
         self._getter = getter
 
     def encode(
@@ -437,7 +436,7 @@ def table_scope(hp: HParams, stack: str) -> str:
       hp: the settings.
       stack: "encoder" or "decoder".
     """
-    shared = resolve(hp.dialect).tied_embeddings and hp.joint_vocab
+    shared = hp.design.tied_embeddings and hp.joint_vocab
     return "embedding" if shared else f"{stack}/embedding"
 
 

@@ -20,7 +20,6 @@ import tensorflow.compat.v1 as tf
 from transformer import hparams
 from transformer.blocks.positions import LEARNED, POSITIONS, chosen_positions
 from transformer.decoding import SEARCHES
-from transformer.dialects import resolve
 from transformer.evaluation import evaluate
 from transformer.footprint import describe_footprint, estimate_footprint
 from transformer.hparams import HParams
@@ -49,7 +48,7 @@ from transformer.runtime.errors import (
 )
 from transformer.runtime.files import sha256_of
 from transformer.runtime.names import refuse_unknown
-from transformer.runtime.precision import PRECISIONS, compute_type, getter_to
+from transformer.runtime.precision import PRECISIONS, compute_type, make_getter
 from transformer.runtime.progress import Progress, format_duration
 from transformer.runtime.sessions import make_session_config, set_up_process
 from transformer.runtime.signals import Stopped, StopSignals, forward_signals
@@ -203,7 +202,7 @@ def prepare_run(
     refuse_old_tensorflow(cluster)
     hp = resolve_shards(hp, cluster)
     data = TrainingData(hp)
-    is_learned = chosen_positions(hp.positions, resolve(hp.dialect)) == LEARNED
+    is_learned = chosen_positions(hp.positions, hp.design) == LEARNED
     if is_learned and data.longest() > hp.max_positions:
         warn(
             f"max_positions: {hp.max_positions}, but the longest sentence has "
@@ -443,7 +442,7 @@ class TrainingGraph:
         self._micro_batches = count_micro_batches(hp.deterministic)
         set_up_process(hp.deterministic)
         tf.set_random_seed(hp.seed)
-        model = Transformer(hp, getter_to(compute_type(hp.precision)))
+        model = Transformer(hp, make_getter(compute_type(hp.precision)))
         global_step = tf.train.get_or_create_global_step()
         workers = cluster.size if cluster else 1
         worker = cluster.index if cluster else 0

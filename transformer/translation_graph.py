@@ -33,7 +33,7 @@ from transformer.length_penalty import length_penalty
 from transformer.logdir import checkpoints
 from transformer.model import Transformer
 from transformer.runtime.errors import VocabularyError
-from transformer.runtime.precision import compute_type, getter_to
+from transformer.runtime.precision import compute_type, make_getter
 from transformer.text.vocabulary import (
     Vocabularies,
     has_same_vocabulary,
@@ -201,7 +201,9 @@ class TranslationGraph:
         self.prefix = tf.placeholder_with_default(
             tf.zeros([tf.shape(self.source)[0], 0], tf.int32), [None, None], "prefix"
         )
-        getter = getter_to(compute_type(self._hp.decode_precision, "decode_precision"))
+        getter = make_getter(
+            compute_type(self._hp.decode_precision, "decode_precision")
+        )
         self._model: Union[Transformer, Ensemble] = Transformer(self._hp, getter)
         if len(members) > 1:
             self._model = Ensemble(members, getter)

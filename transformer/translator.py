@@ -49,7 +49,7 @@ from transformer.exports.ctranslate2 import (
 from transformer.hparams import (
     DECODING,
     HParams,
-    checked,
+    check_types,
     load_each,
     refuse_n_best,
     validate,
@@ -142,7 +142,7 @@ class Translator(BaseTranslator):
             )
         for name in changes:
             refuse_unknown("search setting", name, DECODING)
-        changes = checked(changes, "Translator")
+        changes = check_types(changes, "Translator")
         changes.setdefault("deterministic", False)  # applies to the process
         if isinstance(logdirs, (str, os.PathLike)):
             logdirs = [os.fspath(logdirs)]

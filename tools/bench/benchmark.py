@@ -21,7 +21,7 @@ import report
 from worker import ROOT
 
 from transformer.commands import cli
-from transformer.runtime.files import replaced
+from transformer.runtime.files import replace_file
 
 
 def parser() -> cli.Parser:
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> None:
     print(report.summary(rows), end="")
     print(f"\n{(time.monotonic() - began) / 60:.1f} minutes", file=sys.stderr)
     if args.json:
-        with replaced(args.json) as file:
+        with replace_file(args.json) as file:
             json.dump(rows, file, indent=1)
             file.write("\n")
 

@@ -12,7 +12,6 @@ from worker import Measure, serve
 
 from transformer import hparams
 from transformer.compat.convert import read
-from transformer.dialects import resolve
 from transformer.logdir.manifests import find_checkpoint
 from transformer.text.batches import pad_with_end
 from transformer.text.vocabulary import BOS, EOS, PAD, load_vocabularies
@@ -287,7 +286,7 @@ def open_decoding(spec: dict) -> Measure:
     """Return a function that measures translation with our checkpoint."""
     device = set_up(spec)
     hp = hparams.load(spec["logdir"])
-    row = resolve(hp.dialect)
+    row = hp.design
     if not (
         row.norm == "before"
         and row.final_norm

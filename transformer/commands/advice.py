@@ -77,6 +77,7 @@ ADVICE: Dict[Type[Exception], Callable[[Any], str]] = {
         "restore it, choose another --logdir, or continue with this one: "
         "--accept_changes"
     ),
+    errors.ArchitectureMismatch: lambda error: f"choose another --{error.argument}",
     errors.ProgramNotFound: lambda error: (
         f"write -- {command_name('train')} --logdir DIR"
     ),

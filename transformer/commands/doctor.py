@@ -16,7 +16,6 @@ from typing import Dict, List, NamedTuple, Optional
 from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import command_name, print_lines
-from transformer.dialects import resolve
 from transformer.evaluation import name_beside, score
 from transformer.logdir.names import checkpoint_step, translations_path
 from transformer.text.data_folder import read_parallel
@@ -151,7 +150,7 @@ def too_few_steps(hp: hparams.HParams, checkpoint: str) -> str:
     """Return an explanation if training has hardly begun, else ""."""
 
     step = checkpoint_step(checkpoint)
-    schedule = hp.schedule or resolve(hp.dialect).schedule
+    schedule = hp.schedule or hp.design.schedule
     if step >= hp.warmup_steps or schedule == "constant":
         return ""
     return (

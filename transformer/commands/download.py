@@ -23,7 +23,7 @@ from typing import Any, Optional, Set, Tuple
 from transformer.commands import cli
 from transformer.commands.terminal import PACKAGE, command_line, print_lines
 from transformer.runtime.errors import PackageNotInstalled
-from transformer.runtime.files import named, sha256_of, unfinished
+from transformer.runtime.files import name_file_in_errors, sha256_of, temporary_folder
 from transformer.text.corpus import write_text
 from transformer.text.public_corpora import CORPORA, Archive, PublicCorpus
 
@@ -101,7 +101,7 @@ def copy_sample(out: str) -> None:
                 f"{path}: expected no other text, got a file that is not part of the "
                 "sample corpus; choose another --out"
             )
-    with unfinished(out) as work_dir:
+    with temporary_folder(out) as work_dir:
         for name in names:
             shutil.copyfile(os.path.join(folder, name), os.path.join(work_dir, name))
         os.makedirs(out, exist_ok=True)
@@ -149,7 +149,7 @@ def download(corpus: PublicCorpus, out: str, url_base: Optional[str]) -> None:
             f"{', '.join(existing)} without them; choose another folder, or remove the "
             "text to download it again"
         )
-    with named(out), unfinished(out) as work_dir:
+    with name_file_in_errors(out), temporary_folder(out) as work_dir:
         for archive, path in zip(corpus.archives, paths):
             if not os.path.exists(path) or sha256_of(path) != archive.sha256:
                 fetch(archive, path, work_dir, url_base)

@@ -96,7 +96,7 @@ def parser() -> cli.Parser:
 def run(args: argparse.Namespace) -> None:
     """Translate, print the scores, and write the translations."""
     if args.json:
-        files.refuse_no_folder(args.json)
+        files.refuse_missing_folder(args.json)
         if os.path.isdir(args.json):
             raise ValueError(f"--json: expected a file, got a folder, {args.json}")
     changes = cli.typed_settings(args, hparams.FIELDS)
@@ -347,14 +347,14 @@ def write_json(path: Optional[str], report: Dict[str, Any]) -> None:
     """Write the scores as JSON if a path is given."""
     if path:
         # Not `files.replaced`: the path may be /dev/stdout.
-        with files.named(path), open(path, "w", encoding="utf-8") as file:
+        with files.name_file_in_errors(path), open(path, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=2)
 
 
 def write_lines(path: str, lines: List[str]) -> Optional[OSError]:
     """Write a text file; return the error if that fails."""
     try:
-        with files.replaced(path) as file:
+        with files.replace_file(path) as file:
             file.writelines(line + "\n" for line in lines)
     except OSError as error:
         return error

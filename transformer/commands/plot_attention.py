@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
         translations = [write_picture(args, head, models[0].translator)]
     if args.html:
         page, translations = make_frozen_page(models, args.sentences)
-        with files.replaced(args.html) as file:
+        with files.replace_file(args.html) as file:
             file.write(page)
     for model in models:
         model.close()
@@ -122,7 +122,7 @@ def refuse_paths(args: argparse.Namespace) -> None:
             raise ValueError(
                 f"{flag} {path}: expected a file, got a folder; add a file name"
             )
-        files.refuse_no_folder(path)
+        files.refuse_missing_folder(path)
         files.refuse_unwritable(os.path.dirname(os.path.abspath(path)), flag)
     ending = os.path.splitext(args.out or "")[1]
     if args.out and ending.lower() not in PICTURES:

@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 from transformer import hparams
 from transformer.commands import cli
 from transformer.commands.terminal import print_lines
-from transformer.runtime.files import refuse_unwritable, unfinished
+from transformer.runtime.files import refuse_unwritable, temporary_folder
 from transformer.runtime.progress import Progress
 from transformer.text.corpus import (
     EncodingOptions,
@@ -368,7 +368,7 @@ def run(args: argparse.Namespace) -> None:
     }
     if args.vocab_from:
         refuse_reversed(args.vocab_from, *languages)
-    with unfinished(args.out) as work_dir:
+    with temporary_folder(args.out) as work_dir:
         existing_paths = copy_texts(texts, languages, args.out, work_dir)
         if args.vocab_from:
             copy_vocabularies(args.vocab_from, work_dir)

@@ -35,7 +35,6 @@ from typing import (
 
 import numpy as np
 
-from transformer.dialects import resolve
 from transformer.hparams import HParams, has_settings, load, refuse_n_best
 from transformer.length_penalty import length_penalty
 from transformer.logdir.manifests import list_candidates
@@ -469,7 +468,7 @@ def refuse_unsupported(hp: HParams) -> None:
     """Raise EngineError for a model that CTranslate2 cannot represent."""
     from transformer.blocks.positions import LEARNED, chosen_positions
 
-    dialect = resolve(hp.dialect)
+    dialect = hp.design
     is_used = {
         "projection_relu": dialect.projection_relu,
         "masks_from activations": dialect.masks_from != "ids",
@@ -530,7 +529,7 @@ class SpecWriter:
         from transformer.blocks.positions import chosen_positions
 
         self.hp = hp
-        self.dialect = resolve(hp.dialect)
+        self.dialect = hp.design
         self.variables = variables
         encoding = chosen_positions(hp.positions, self.dialect)
         self.positions = sinusoids(encoding, hp.d_model)
@@ -619,7 +618,7 @@ def write(hp: HParams, checkpoint: str, out: str, quantization: str) -> str:
     from ctranslate2 import converters, specs
 
     logdir = os.path.dirname(checkpoint)
-    dialect = resolve(hp.dialect)
+    dialect = hp.design
     vocabularies = load_vocabularies(logdir)
 
     class Converter(converters.Converter):

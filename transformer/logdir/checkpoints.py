@@ -369,7 +369,7 @@ def _remove_surplus(logdir, step, keep):
     remaining = [other for other in list_steps(logdir) if other <= step][-keep:]
     names = [f"{NEWEST}-{step}" for step in remaining]
     if names:
-        with files.replaced(os.path.join(logdir, LATEST)) as file:
+        with files.replace_file(os.path.join(logdir, LATEST)) as file:
             file.write(f'model_checkpoint_path: "{names[-1]}"\n')
             file.writelines(f'all_model_checkpoint_paths: "{name}"\n' for name in names)
     for old in list_all_steps(logdir, NEWEST):

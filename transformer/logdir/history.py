@@ -78,7 +78,7 @@ class Lock:
                     f"{file.read().strip() or 'just started'}; wait for it, or stop it",
                     self.logdir,
                 ) from None
-        with files.named(file.name):
+        with files.name_file_in_errors(file.name):
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
             file.flush()
@@ -128,7 +128,7 @@ def read_rows(
 
 def _write_rows(path, rows):
     """Write a file of JSON lines, which is complete at any time."""
-    with files.replaced(path) as file:
+    with files.replace_file(path) as file:
         file.writelines(json.dumps(row, sort_keys=True) + "\n" for row in rows)
 
 

@@ -6,6 +6,7 @@ are attributes. `transformer/commands/advice.py` turns them into what to type.
 
     TransformerError
     ├── SettingsError             a setting has a wrong value, or contradicts another
+    │   ├── ArchitectureMismatch      it contradicts a saved architecture
     │   └── ProgramNotFound           the program that workers should run is missing
     ├── CorpusError               text or a data folder cannot be used
     │   ├── TextNotFound              the text of a split is missing
@@ -20,6 +21,7 @@ are attributes. `transformer/commands/advice.py` turns them into what to type.
     ├── CheckpointError           a checkpoint is broken, or of another model
     │   ├── CheckpointNotFound        there is none
     │   └── WeightsNotFinite          it has NaN or infinity
+    ├── OutputFolderError         a folder cannot be written, or has other content
     ├── LogDirectoryError         a log directory cannot be used as it is
     │   ├── LogDirectoryNotFound      a folder is not a log directory
     │   ├── LogDirectoryInUse         it belongs to another training run
@@ -50,6 +52,18 @@ class TransformerError(ValueError):
 
 class SettingsError(TransformerError):
     """A setting has a wrong value, or contradicts another setting."""
+
+
+class ArchitectureMismatch(SettingsError):
+    """A setting of the model contradicts the one of a saved model.
+
+    Attributes:
+      argument: the argument that named the folder of the saved model.
+    """
+
+    def __init__(self, message: str, argument: str = "logdir"):
+        super().__init__(message)
+        self.argument = argument
 
 
 class ProgramNotFound(SettingsError):
@@ -160,6 +174,10 @@ class VariableNamesError(CheckpointError):
 
 class WeightsNotFinite(CheckpointError, FloatingPointError):
     """The weights of a checkpoint give NaN or infinity."""
+
+
+class OutputFolderError(TransformerError):
+    """A folder cannot be written, or already contains something else."""
 
 
 class LogDirectoryError(TransformerError):

@@ -1,9 +1,9 @@
 """Files and folders that are written completely or not at all; JSON with a format.
 
-with replaced("hparams.json") as file:
+with replace_file("hparams.json") as file:
     file.write(text)
-with new_folder("logs/mean", "--out") as made:  # logs/.unfinished-…/made
-    write_everything(made)                      # now it is logs/mean
+with new_folder("logs/mean", "out") as folder:  # logs/.unfinished-…/new
+    write_everything(folder)                    # afterwards, it is logs/mean
 """
 
 import contextlib
@@ -16,6 +16,7 @@ import tempfile
 from typing import IO, Any, Dict, Iterator, Sequence, Set
 
 from transformer import __version__
+from transformer.runtime.errors import OutputFolderError, TransformerError
 
 # The format of log directories and data folders, stored in hparams.json and
 # corpus.json. Raise it if earlier versions cannot read the new files; CONTRIBUTING.md
@@ -31,7 +32,7 @@ UNFINISHED: Set[str] = set()
 
 
 @contextlib.contextmanager
-def replaced(path: str, mode: str = "w") -> Iterator[IO]:
+def replace_file(path: str, mode: str = "w") -> Iterator[IO]:
     """Write a file under another name, and rename it to `path` when it is complete.
 
     At any time, `path` has either the old content or the new one.
@@ -43,7 +44,7 @@ def replaced(path: str, mode: str = "w") -> Iterator[IO]:
     Raises:
       OSError: the file could not be written; `path` is untouched.
     """
-    refuse_no_folder(path)
+    refuse_missing_folder(path)
     draft = path + ".tmp"
     text: Dict[str, Any] = {}
     if "b" not in mode:
@@ -51,7 +52,9 @@ def replaced(path: str, mode: str = "w") -> Iterator[IO]:
     try:
         with contextlib.suppress(FileNotFoundError):
             os.remove(draft)  # of a killed process; or a link, which leads elsewhere
-        with named(path), open(draft, mode.replace("w", "x"), **text) as file:
+        with name_file_in_errors(path), open(
+            draft, mode.replace("w", "x"), **text
+        ) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -64,18 +67,17 @@ def replaced(path: str, mode: str = "w") -> Iterator[IO]:
         raise
 
 
-def refuse_no_folder(path: str) -> None:
-    """Raise FileNotFoundError if the folder of a file to be written does not exist."""
+def refuse_missing_folder(path: str) -> None:
+    """Raise FileNotFoundError if the folder of a file to be written is missing."""
     folder = os.path.dirname(path)
     if folder and not os.path.isdir(folder):
         raise FileNotFoundError(
-            f"{path}: expected an existing folder, got none named {folder}; create it, "
-            "or choose another path"
+            f"{path}: the folder {folder} is missing; create it, or choose another path"
         )
 
 
 @contextlib.contextmanager
-def named(path: str) -> Iterator[None]:
+def name_file_in_errors(path: str) -> Iterator[None]:
     """Add the file name to disk errors, because a full disk does not name the file."""
     try:
         yield
@@ -87,7 +89,7 @@ def named(path: str) -> Iterator[None]:
 
 def sync(path: str) -> None:
     """Wait until a file, or the list of names in a folder, is on disk."""
-    with named(path):
+    with name_file_in_errors(path):
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -99,8 +101,8 @@ def sha256_of(path: str) -> str:
     """Return the SHA-256 of a file in hexadecimal digits."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            digest.update(block)
+        for chunk in iter(lambda: file.read(1 << 20), b""):
+            digest.update(chunk)
     return digest.hexdigest()
 
 
@@ -112,38 +114,39 @@ def short_hash(text: str) -> str:
 # --- JSON with a format ---------------------------------------------------------------
 
 
-def stamped(content: Dict[str, Any]) -> Dict[str, Any]:
-    """Return content with the current format and version added."""
+def add_stamp(content: Dict[str, Any]) -> Dict[str, Any]:
+    """Add the current format and version to content."""
     return {"format": FOLDER_FORMAT, "version": __version__, **content}
 
 
 def read_json(path: str, expected: str) -> Dict[str, Any]:
-    """Return the content of a JSON file with a stamp from `stamped`, without the stamp.
+    """Read a JSON file with a stamp from `add_stamp`; return it without the stamp.
 
     Args:
       path: the file.
       expected: what it should hold, for messages.
 
     Raises:
-      ValueError: the file is not JSON, not an object, or has a format that this version
-        cannot read.
+      TransformerError: the file is not JSON, not an object, or has a format that this
+        version cannot read.
     """
     with open(path, encoding="utf-8") as file:
         try:
             content = json.load(file)
         except (ValueError, RecursionError) as error:
-            raise ValueError(
+            raise TransformerError(
                 f"{path}: expected {expected}, got invalid JSON ({error})"
             ) from error
     if not isinstance(content, dict):
         kind = type(content).__name__
-        raise ValueError(f"{path}: expected {expected}, got a {kind}")
-    found = content.pop("format", FOLDER_FORMAT)
+        raise TransformerError(f"{path}: expected {expected}, got a {kind}")
+    folder_format = content.pop("format", FOLDER_FORMAT)
     version = content.pop("version", "")
-    if found != FOLDER_FORMAT or type(found) is not int:
-        raise ValueError(
-            f"{path}: expected format {FOLDER_FORMAT}, got {found!r:.20}; install the "
-            f"version of transformer-tf that wrote it, {version!r:.20}, or a newer one"
+    if folder_format != FOLDER_FORMAT or type(folder_format) is not int:
+        raise TransformerError(
+            f"{path}: expected format {FOLDER_FORMAT}, got {folder_format!r:.20}; "
+            "install the version of transformer-tf that wrote it, "
+            f"{version!r:.20}, or a newer one"
         )
     return content
 
@@ -151,87 +154,87 @@ def read_json(path: str, expected: str) -> Dict[str, Any]:
 # --- A folder that is to be written ---------------------------------------------------
 
 
-def refuse_unwritable(folder: str, flag: str) -> None:
-    """Raise ValueError if `folder` neither is, nor can become, a writable folder.
+def refuse_unwritable(folder: str, name: str) -> None:
+    """Raise OutputFolderError if `folder` cannot become a writable folder.
 
     Args:
       folder: the path, which need not exist.
-      flag: the flag that named it, for the message.
+      name: its name in messages, such as the argument that it comes from.
     """
     if not folder:
-        raise ValueError(f"{flag}: expected a path, got an empty name")
+        raise OutputFolderError(f"{name}: expected a path, got an empty name")
     path = os.path.abspath(folder)
     while not os.path.lexists(path):
         path = os.path.dirname(path)
     if not os.path.isdir(path):
-        raise ValueError(
-            f"{flag} {folder}: expected a folder, got a file, {path}; choose another "
-            f"{flag}"
+        raise OutputFolderError(
+            f"{name} {folder}: expected a folder, got a file, {path}; choose another "
+            f"{name}"
         )
     if not os.access(path, os.W_OK | os.X_OK):
-        raise ValueError(
-            f"{flag} {folder}: no permission to write in {path}; choose another {flag}"
+        raise OutputFolderError(
+            f"{name} {folder}: no permission to write in {path}; choose another {name}"
         )
 
 
 def refuse_used(
-    out: str, flag: str, replaces: str = "", allowed: Sequence[str] = ()
+    out: str, name: str, replaces: str = "", allowed: Sequence[str] = ()
 ) -> None:
-    """Raise ValueError if `out` is anything but a new or an empty folder.
+    """Raise OutputFolderError if `out` is anything but a new or an empty folder.
 
     Before it refuses, it removes what killed processes left next to `out`.
 
     Args:
       out: a path.
-      flag: the flag that named it, for the message.
+      name: as in `refuse_unwritable`.
       replaces: the name of a file; a folder that has it is ours, and may be replaced.
       allowed: patterns of file names that any other folder may contain.
     """
-    refuse_unwritable(out, flag)
-    names = sorted(os.listdir(out)) if os.path.isdir(out) else []
-    others = [
-        name
-        for name in names
-        if not any(fnmatch.fnmatchcase(name, each) for each in allowed)
+    refuse_unwritable(out, name)
+    entries = sorted(os.listdir(out)) if os.path.isdir(out) else []
+    foreign = [
+        entry
+        for entry in entries
+        if not any(fnmatch.fnmatchcase(entry, pattern) for pattern in allowed)
     ]
-    if others and replaces not in names:
+    if foreign and replaces not in entries:
         _sweep(os.path.dirname(os.path.realpath(out)))
-        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-        raise ValueError(
-            f"{flag} {out}: expected a new folder, got one that contains "
-            f"{', '.join(others[:3])}{more}; choose another {flag}"
+        more = f" and {len(foreign) - 3} more" if len(foreign) > 3 else ""
+        raise OutputFolderError(
+            f"{name} {out}: expected a new folder, got one that contains "
+            f"{', '.join(foreign[:3])}{more}; choose another {name}"
         )
 
 
 @contextlib.contextmanager
-def new_folder(out: str, flag: str, replaces: str = "") -> Iterator[str]:
+def new_folder(out: str, name: str, replaces: str = "") -> Iterator[str]:
     """Yield a folder that becomes `out` once the body has succeeded.
 
     At any time, `out` is absent or complete. If it is replaced, it is absent for a
     moment.
 
     Args:
-      out, flag, replaces: as in `refuse_used`.
+      out, name, replaces: as in `refuse_used`.
     """
-    refuse_used(out, flag, replaces)
+    refuse_used(out, name, replaces)
     out = os.path.realpath(out)
     parent = os.path.dirname(out)
-    with named(out), unfinished(parent) as work:
-        made = os.path.join(work, "made")
-        os.mkdir(made)
-        yield made
-        for folder, _, names in os.walk(made, topdown=False):
+    with name_file_in_errors(out), temporary_folder(parent) as work_dir:
+        new = os.path.join(work_dir, "new")
+        os.mkdir(new)
+        yield new
+        for folder, _, names in os.walk(new, topdown=False):
             for path in [os.path.join(folder, name) for name in names] + [folder]:
                 sync(path)
         os.makedirs(parent, exist_ok=True)
         if os.path.isdir(out):
-            os.rename(out, os.path.join(work, "old"))
-        os.rename(made, out)
+            os.rename(out, os.path.join(work_dir, "old"))
+        os.rename(new, out)
         sync(parent)
 
 
 @contextlib.contextmanager
-def unfinished(near: str) -> Iterator[str]:
+def temporary_folder(near: str) -> Iterator[str]:
     """Yield a folder on the file system of `near`, and remove it afterwards.
 
     Folders that killed processes left there, or in its parent, are also removed. A
@@ -245,10 +248,10 @@ def unfinished(near: str) -> Iterator[str]:
         parent = os.path.dirname(parent)
     _sweep(os.path.dirname(parent))
     _sweep(parent)
-    with contextlib.ExitStack() as held:
-        with _locked(parent):  # no process sweeps a folder that is not yet locked
+    with contextlib.ExitStack() as locks:
+        with _lock(parent):  # no process sweeps a folder that is not yet locked
             path = tempfile.mkdtemp(prefix=NAME_START, dir=parent)
-            held.enter_context(_locked(path))
+            locks.enter_context(_lock(path))
         UNFINISHED.add(path)
         try:
             yield path
@@ -258,7 +261,7 @@ def unfinished(near: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _locked(folder: str, wait: bool = True) -> Iterator[bool]:
+def _lock(folder: str, wait: bool = True) -> Iterator[bool]:
     """Hold the lock on a folder; yield whether this process has it.
 
     On a file system without locks, no process has it.
@@ -278,12 +281,12 @@ def _locked(folder: str, wait: bool = True) -> Iterator[bool]:
 
 
 def _sweep(parent: str) -> None:
-    """Remove what killed processes left: unfinished folders without a lock."""
-    with contextlib.suppress(OSError), _locked(parent):
+    """Remove the folders that killed processes left: they have no lock."""
+    with contextlib.suppress(OSError), _lock(parent):
         for name in os.listdir(parent):
             path = os.path.join(parent, name)
             if name.startswith(NAME_START) and not os.path.islink(path):
                 with contextlib.suppress(OSError):
-                    with _locked(path, wait=False) as is_left:
-                        if is_left:
+                    with _lock(path, wait=False) as has_lock:
+                        if has_lock:
                             shutil.rmtree(path, ignore_errors=True)

@@ -53,9 +53,8 @@ def results(
                 yield waiting.popleft().result()
         except BrokenProcessPool as error:
             raise ChildProcessError(
-                "expected results from the worker processes, got the sudden end of "
-                "one: memory may have run out; run the same command again, with fewer "
-                "--workers if necessary"
+                "a worker process ended suddenly: memory may have run out; run the "
+                "same command again, with fewer workers if necessary"
             ) from error
 
 

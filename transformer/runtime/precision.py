@@ -11,13 +11,14 @@ from typing import Callable, Optional
 import tensorflow.compat.v1 as tf
 
 from transformer.runtime.devices import has_gpu
+from transformer.runtime.errors import SettingsError
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 CAST = ("kernel", "bias", "lookup_table")  # last parts of the names of cast variables
 
 
 def compute_type(precision: str, setting: str = "precision") -> tf.DType:
-    """Return the type in which a model computes.
+    """Resolve the type in which a model computes.
 
     float16 is slow on a CPU; use it there only to test what a GPU computes.
 
@@ -26,22 +27,21 @@ def compute_type(precision: str, setting: str = "precision") -> tf.DType:
       setting: the name of the setting, for the message.
 
     Raises:
-      ValueError: this TensorFlow cannot compute in this precision.
+      SettingsError: this TensorFlow cannot compute in this precision.
     """
     is_old = tf.__version__.startswith("1.")  # its CPU products sum in float16
     if is_old and precision != "float32":
         if precision == "bfloat16" or not has_gpu():
             where = "" if precision == "bfloat16" else " on a CPU"
-            raise ValueError(
+            raise SettingsError(
                 f"{setting}: expected float32, got {precision}: TensorFlow "
-                f"{tf.__version__} cannot compute in {precision}{where}; give "
-                f"--{setting} float32"
+                f"{tf.__version__} cannot compute in {precision}{where}"
             )
     return tf.as_dtype(precision)
 
 
-def getter_to(dtype: tf.DType) -> Optional[Callable]:
-    """Return a custom getter that casts variables to `dtype` where they are used.
+def make_getter(dtype: tf.DType) -> Optional[Callable]:
+    """Make a custom getter that casts variables to `dtype` where they are used.
 
     Returns:
       The argument for `tf.variable_scope(custom_getter=...)`; None for float32.

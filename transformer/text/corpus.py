@@ -28,7 +28,7 @@ import numpy as np
 
 from transformer.runtime import pool
 from transformer.runtime.errors import CorpusError, TextNotFound
-from transformer.runtime.files import named
+from transformer.runtime.files import name_file_in_errors
 from transformer.text.data_folder import SIDES, SPLITS, language_of, write_integers
 from transformer.text.lines import FilePair, count_pairs, read_lines, read_pairs
 from transformer.text.vocabulary import (
@@ -192,7 +192,7 @@ def copy_text(
 def write_text(text_path: str, path: str) -> int:
     """Append the sentences of a corpus file to a text file; return their number."""
     count = 0
-    with named(path), open(path, "ab") as file:
+    with name_file_in_errors(path), open(path, "ab") as file:
         for line in read_lines(text_path):
             file.write(line.encode("utf-8") + b"\n")
             count += 1

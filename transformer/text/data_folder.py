@@ -31,11 +31,11 @@ from transformer.runtime.errors import (
     DataFolderNotPrepared,
 )
 from transformer.runtime.files import (
-    named,
+    add_stamp,
+    name_file_in_errors,
     read_json,
-    replaced,
+    replace_file,
     sha256_of,
-    stamped,
     sync,
 )
 from transformer.text.lines import read_lines
@@ -74,10 +74,10 @@ def write_integers(path: str, dtype: type) -> Iterator[Callable[[np.ndarray], No
     def append(array):
         nonlocal length
         length += len(array)
-        with named(path):
+        with name_file_in_errors(path):
             file.write(array.data)
 
-    with named(path), open(path, "wb") as file:
+    with name_file_in_errors(path), open(path, "wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
         yield append
         header["shape"] = (length,)
@@ -195,8 +195,8 @@ def write_summary(
     """
     by_name = sorted((os.path.basename(path), path) for path in paths)
     checksums = {name: sha256_of(path) for name, path in by_name}
-    with replaced(os.path.join(folder, SUMMARY)) as file:
-        json.dump(stamped(dict(summary, sha256=checksums)), file, indent=2)
+    with replace_file(os.path.join(folder, SUMMARY)) as file:
+        json.dump(add_stamp(dict(summary, sha256=checksums)), file, indent=2)
         file.write("\n")
 
 

@@ -17,7 +17,7 @@ from transformer.runtime.errors import (
     VocabularyNotFound,
     VocabularySizeError,
 )
-from transformer.runtime.files import replaced
+from transformer.runtime.files import replace_file
 from transformer.text.lines import read_lines
 from transformer.text.pieces import BOS, EOS, PAD, SPECIAL_IDS, UNK, BaseVocabulary
 
@@ -190,7 +190,7 @@ def train_vocabulary(
         [model] = pool.results(_make_trainer, [task], 1)
     else:
         model = _train(*task)
-    with replaced(model_path, "wb") as file:
+    with replace_file(model_path, "wb") as file:
         file.write(model)
 
 

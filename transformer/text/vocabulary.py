@@ -20,7 +20,7 @@ from transformer.runtime.errors import (
     VocabularyMismatch,
     VocabularyNotFound,
 )
-from transformer.runtime.files import replaced
+from transformer.runtime.files import replace_file
 from transformer.text.imported_vocabulary import (
     SPECIAL_WORDS,
     SubwordVocabulary,
@@ -180,7 +180,7 @@ def copy_vocabularies(from_folder: str, to_folder: str) -> None:
         original = os.path.join(from_folder, name)
         copy = os.path.join(to_folder, name)
         if not os.path.exists(copy):
-            with open(original, "rb") as source, replaced(copy, "wb") as file:
+            with open(original, "rb") as source, replace_file(copy, "wb") as file:
                 shutil.copyfileobj(source, file)
         elif not filecmp.cmp(original, copy, shallow=False):
             raise VocabularyMismatch(

@@ -9,7 +9,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from transformer.runtime.errors import missing_package
-from transformer.runtime.files import named
+from transformer.runtime.files import name_file_in_errors
 from transformer.text.words import word_attention
 from transformer.viewer.inspection import KINDS, LineInspection
 
@@ -113,7 +113,7 @@ def draw(rows: List[List[Map]], out: str) -> None:
     for row, row_axes in zip(rows, grid):
         for attention_map, axes in zip(row, row_axes):
             draw_map(axes, attention_map, single)
-    with named(out):
+    with name_file_in_errors(out):
         figure.savefig(out, dpi=150)
 
 

@@ -1,11 +1,11 @@
 """Drop-in replacements for the modules of published TF1 programs.
 
-Each file has the names, signatures, defaults, mask polarity, return values and
-variables of one original program. All formulas come from our blocks.
+Each module has the names, signatures, defaults, mask polarity, return values and
+variables of one original program. All formulas are those of our blocks.
 
     from transformer.compat.sasrec import *        # instead of: from modules import *
 
-    | file            | source                                                        |
+    | module          | source                                                        |
     |-----------------|---------------------------------------------------------------|
     | tutorial        | princewen/tensorflow_practice, Basic-Transformer-Demo         |
     | kyubyong_legacy | Kyubyong/transformer, tf1.2_legacy (2017)                     |

@@ -58,7 +58,7 @@ def multihead_attention(
     Returns:
       (float [N, Tq, D], weights [H * N, Tq, Tk] before dropout and query masks).
     """
-    saved = {}
+    weights_by_scope = {}
     outputs = modules.multihead_attention(
         queries,
         keys,
@@ -69,10 +69,10 @@ def multihead_attention(
         scope=scope,
         reuse=reuse,
         dialect=DIALECT,
-        weights=saved,
+        weights=weights_by_scope,
     )
-    [masked] = saved.values()
-    weights = masked.op.inputs[0]  # before the query masks: [N, H, Tq, Tk]
+    [masked_weights] = weights_by_scope.values()
+    weights = masked_weights.op.inputs[0]  # before the query masks: [N, H, Tq, Tk]
     lengths = shape_list(weights)[2:]
-    stacked = tf.reshape(tf.transpose(weights, [1, 0, 2, 3]), [-1, *lengths])
-    return outputs, stacked
+    weights = tf.reshape(tf.transpose(weights, [1, 0, 2, 3]), [-1, *lengths])
+    return outputs, weights  # [N, Tq, D], [H * N, Tq, Tk]

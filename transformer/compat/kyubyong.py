@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 DIALECT = DIALECTS["kyubyong"]
-PADDING = -(2.0**32) + 1  # the value that `mask` writes
+MASKED = -(2.0**32) + 1  # `mask` adds it to logits, or replaces them by it
 
 
 @original_variables("kyubyong")
@@ -87,7 +87,7 @@ def scaled_dot_product_attention(
         if causality:
             order = causal_mask(tf.range(tf.shape(Q)[1]), tf.range(tf.shape(K)[1]))
         masks = make_masks(
-            DIALECT, tf.logical_not(_padding_of_heads(key_masks, Q)), order=order
+            DIALECT, tf.logical_not(_repeat_for_heads(key_masks, Q)), order=order
         )
         drop = functools.partial(
             dropout, rate=dropout_rate, is_training=training, name="weights"
@@ -103,7 +103,7 @@ def scaled_dot_product_attention(
 
 
 def mask(inputs, key_masks=None, type=None):  # noqa: A002 (the original name)
-    """Mask logits: lower those of padded keys, or replace those of later keys.
+    """Mask logits: add to those of padded keys, or replace those of later keys.
 
     Args:
       inputs: float [H * N, Tq, Tk].
@@ -117,24 +117,24 @@ def mask(inputs, key_masks=None, type=None):  # noqa: A002 (the original name)
       ValueError: `type` is unknown.
     """
     if type in ("k", "key", "keys"):
-        padding = _padding_of_heads(key_masks, inputs)  # [H * N, Tk]
-        return inputs + mask_to_bias(tf.logical_not(padding), PADDING)[:, None, :]
+        padding = _repeat_for_heads(key_masks, inputs)  # [H * N, Tk]
+        return inputs + mask_to_bias(tf.logical_not(padding), MASKED)[:, None, :]
     if type in ("f", "future", "right"):
         _, queries, keys = tf.unstack(tf.shape(inputs), num=3)
         order = causal_mask(tf.range(queries), tf.range(keys))[0]  # [1, Tq, Tk]
-        return tf.where_v2(order, inputs, PADDING)
+        return tf.where_v2(order, inputs, MASKED)
     raise ValueError(f"mask: expected type 'key' or 'future', got {type!r}")
 
 
-def _padding_of_heads(key_masks, stacked):
-    """Repeat masks [N, Tk], True = padding, for each head: bool [H * N, Tk]."""
-    key_masks = _checked(key_masks)
+def _repeat_for_heads(key_masks, stacked):
+    """Repeat padding masks [N, Tk] for each head: bool [H * N, Tk]."""
+    key_masks = _convert_padding(key_masks)
     heads = tf.shape(stacked)[0] // tf.maximum(1, tf.shape(key_masks)[0])
     return tf.tile(key_masks, [heads, 1])
 
 
-def _checked(key_masks):
-    """Return masks as bool; warn about masks made by `tf.not_equal`."""
+def _convert_padding(key_masks):
+    """Convert padding masks to bool; warn about masks made by `tf.not_equal`."""
     if getattr(key_masks, "op", None) and key_masks.op.type == "NotEqual":
         warnings.warn(
             "transformer.compat.kyubyong: expected key_masks in which True = padding, "
@@ -172,7 +172,7 @@ def multihead_attention(
     Returns:
       float [N, Tq, D].
     """
-    is_token = tf.not_equal(_checked(key_masks), True)  # without a second warning
+    is_token = tf.logical_not(_convert_padding(key_masks))
     if values is not keys:
         width = queries.shape.as_list()[-1]
         with tf.variable_scope(scope, reuse=tf.AUTO_REUSE):

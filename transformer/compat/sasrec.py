@@ -35,7 +35,7 @@ FEEDFORWARD = ATTENTION._replace(
     inner_dropout=True,
     residual_dropout=True,
 )
-LAYERS_ALONE = FEEDFORWARD._replace(residual=False)
+FEEDFORWARD_ONLY = FEEDFORWARD._replace(residual=False)
 
 
 def positional_encoding(dim, sentence_length, dtype=tf.float32):
@@ -149,9 +149,8 @@ def feedforward(
     """Apply two dense layers, dropout after each, and add: see `modules.feedforward`.
 
     Args:
-      adds: function of `num_units` and the width of `inputs` that returns whether the
-        inputs are added. If the widths differ, the original fails; here, nothing is
-        added.
+      adds: function of `num_units` and the width of `inputs`; True: the inputs are
+        added. If the widths differ, the original fails; here, nothing is added.
     """
     is_residual = adds(num_units, inputs.shape.as_list()[-1])
     return modules.feedforward(
@@ -161,5 +160,5 @@ def feedforward(
         reuse,
         dropout_rate=dropout_rate,
         is_training=is_training,
-        dialect=FEEDFORWARD if is_residual else LAYERS_ALONE,
+        dialect=FEEDFORWARD if is_residual else FEEDFORWARD_ONLY,
     )

@@ -172,7 +172,8 @@ def multihead_attention(
     Returns:
       float [N, Tq, D].
     """
-    is_token = tf.logical_not(_convert_padding(key_masks))
+    # Not `tf.logical_not`: an inverted mask would be reported twice.
+    is_token = tf.not_equal(_convert_padding(key_masks), True)
     if values is not keys:
         width = queries.shape.as_list()[-1]
         with tf.variable_scope(scope, reuse=tf.AUTO_REUSE):

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from conftest import CONFIG, initialize
 
-from transformer import hparams
+from transformer import hparams, model
 from transformer.compat import convert, names
 
 VOCAB = int(corpora.VOCAB_SIZE)
@@ -49,7 +49,7 @@ def settings(dialect, **changes):
 @functools.lru_cache(maxsize=None)
 def variable_shapes(dialect, **changes):
     hp = hparams.HParams(num_heads=2, **settings(dialect, **changes))
-    return convert.variable_shapes(hp)
+    return model.variable_shapes(hp)
 
 
 def random_model(dialect, seed=0, **changes):

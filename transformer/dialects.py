@@ -9,8 +9,7 @@ beta2 is 0.997 instead of the paper's 0.98, and warm-up takes 8,000 steps instea
 4,000 of the first version.
 """
 
-import sys
-from typing import Any, NamedTuple, Tuple, Union
+from typing import NamedTuple, Tuple, Union
 
 
 class Dialect(NamedTuple):
@@ -158,27 +157,3 @@ def resolve(dialect: Union[str, Dialect]) -> Dialect:
     if dialect not in DIALECTS:
         raise ValueError(f"dialect: expected one of {list(DIALECTS)}, got {dialect!r}")
     return DIALECTS[dialect]
-
-
-def table() -> str:
-    """Return a Markdown table: a column for each dialect, a row for each decision."""
-
-    def shown(value: Any) -> str:
-        if isinstance(value, bool):
-            return "yes" if value else "no"
-        return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-    lines = [["", *DIALECTS], ["---"] * (len(DIALECTS) + 1)]
-    for field in Dialect._fields:
-        cells = [shown(getattr(row, field)) or "–" for row in DIALECTS.values()]
-        lines.append([f"`{field}`", *cells])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def main() -> None:
-    """Print the table."""
-    sys.stdout.write(table())
-
-
-if __name__ == "__main__":
-    main()

@@ -429,6 +429,18 @@ class Transformer:
             return tf.transpose(table), None
 
 
+def variable_shapes(hp: HParams) -> Dict[str, List[int]]:
+    """Return the name and the shape of each variable of a model."""
+    with tf.Graph().as_default():
+        model = Transformer(hp)
+        ids = tf.placeholder(tf.int32, [None, None])
+        model.decode(ids, model.encode(ids))
+        return {
+            variable.op.name: variable.shape.as_list()
+            for variable in tf.trainable_variables()
+        }
+
+
 def table_scope(hp: HParams, stack: str) -> str:
     """Return the variable scope of the embedding table of a stack.
 

@@ -21,7 +21,7 @@ from transformer.compat.names import apply_rules, dialects_by_system, original_n
 from transformer.dialects import Dialect, resolve
 from transformer.hparams import HParams
 from transformer.logdir import checkpoints
-from transformer.model import Transformer
+from transformer.model import variable_shapes
 from transformer.runtime.errors import (
     CheckpointError,
     VariableNamesError,
@@ -287,18 +287,6 @@ def convert(
     result[STEP] = np.asarray(step, np.int64)
     parameters = sum(result[name].size for name in shapes)
     return Imported(result, step, has_moments, parameters)
-
-
-def variable_shapes(hp: HParams) -> Dict[str, List[int]]:
-    """Return the variables of the model: name → shape."""
-    with tf.Graph().as_default():
-        model = Transformer(hp)
-        ids = tf.placeholder(tf.int32, [None, None])
-        model.decode(ids, model.encode(ids))
-        return {
-            variable.op.name: variable.shape.as_list()
-            for variable in tf.trainable_variables()
-        }
 
 
 def _take(remaining, name, original, shape, target_space_id):

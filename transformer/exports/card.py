@@ -13,12 +13,12 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from transformer import __version__
-from transformer.compat.convert import variable_shapes
 from transformer.evaluation import SAMPLES, Scores, score
 from transformer.hparams import FIELDS, HParams, has_settings, load, search_settings
 from transformer.logdir import manifests
 from transformer.logdir.history import read_dev_scores, read_init_from, read_run
 from transformer.logdir.names import checkpoint_step, translations_path
+from transformer.model import variable_shapes
 from transformer.text.data_folder import read_parallel, read_summary, tokenizer_of
 from transformer.text.lines import read_lines
 

@@ -495,8 +495,8 @@ def read_variables(hp: HParams, checkpoint: str) -> Dict[str, np.ndarray]:
     Raises:
       CheckpointError: the variables do not fit the settings.
     """
-    from transformer.compat.convert import variable_shapes
     from transformer.logdir import checkpoints
+    from transformer.model import variable_shapes
 
     arrays = checkpoints.read_variables(checkpoint)
     shapes = {name: array.shape for name, array in arrays.items()}
